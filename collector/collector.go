@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,11 +33,7 @@ func New(cfg Config) (*Collector, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("collector config: %w", err)
 	}
-	session, err := uuid.NewRandom()
-	if err != nil {
-		return nil, fmt.Errorf("make session: %w", err)
-	}
-	return &Collector{cfg: cfg.withDefaults(), session: session.String()}, nil
+	return &Collector{cfg: cfg.withDefaults(), session: uuid.NewString()}, nil
 }
 
 // Session is the UUID by which dispatchers tell this Collector from an earlier one with the same ID.
@@ -65,7 +62,7 @@ func (c *Collector) Run(ctx context.Context, handler Handler) error {
 // work runs the loops and drains.
 func (r *run) work() error {
 	var loops sync.WaitGroup
-	loops.Go(newHeartbeat(r).loop)
+	loops.Go((&heartbeat{run: r}).loop)
 	loops.Go(r.reportLoop)
 
 	r.fetchLoop()
@@ -88,11 +85,7 @@ func (r *run) drain() error {
 		r.handlers.Wait()
 		close(handlersDone)
 	}()
-	limit := r.cfg.DrainTimeout
-	if limit < 0 {
-		limit = 0
-	}
-	if !waitFor(handlersDone, r.working.ctx.Done(), limit) {
+	if !waitFor(handlersDone, r.working.ctx.Done(), max(r.cfg.DrainTimeout, 0)) {
 		r.working.end(ErrDraining)
 	}
 	var unclean error
@@ -130,11 +123,7 @@ func (c *Collector) Health() error {
 		return errors.New("collector is not running")
 	}
 	stats := c.Stats()
-	since := stats.LastAnswer
-	if since.IsZero() {
-		since = r.stats.began
-	}
-	if silence := time.Since(since); silence > healthySilence {
+	if silence := time.Since(cmp.Or(stats.LastAnswer, r.stats.began)); silence > healthySilence {
 		return fmt.Errorf("no dispatcher has answered for %s", silence.Round(time.Second))
 	}
 	if stats.Stuck >= stats.Slots {

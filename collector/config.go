@@ -211,9 +211,7 @@ func (c Config) withDefaults() Config {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
 	c.ReportTimeout = cmp.Or(c.ReportTimeout, defaultReportTimeout)
 	if c.Hostname == "" {
-		if name, err := os.Hostname(); err == nil {
-			c.Hostname = name
-		}
+		c.Hostname, _ = os.Hostname() // without a name it works as well
 	}
 	if c.Credentials == nil {
 		c.Credentials = insecure.NewCredentials()

@@ -55,33 +55,35 @@ var (
 	errStoreInPart = status.Error(codes.Aborted, "a part of the store does not answer")
 )
 
-// askedDelay is the RetryInfo of an error.
-func askedDelay(err error) time.Duration {
+// detailOf is the first detail of a type that an error has; the zero value when it has none.
+func detailOf[T any](err error) (found T) {
 	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.RetryInfo); ok {
-			return min(max(info.GetRetryDelay().AsDuration(), 0), time.Minute)
+		if found, ok := detail.(T); ok {
+			return found
 		}
 	}
-	return 0
+	return found
+}
+
+// askedDelay is the RetryInfo of an error.
+func askedDelay(err error) time.Duration {
+	return min(max(detailOf[*errdetails.RetryInfo](err).GetRetryDelay().AsDuration(), 0), time.Minute)
 }
 
 // reasonOf is the ErrorInfo of an error; unspecified when it has none of Waggle's.
 func reasonOf(err error) wagglev1.ErrorReason {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == errorDomain {
-			return wagglev1.ErrorReason(wagglev1.ErrorReason_value["ERROR_REASON_"+info.GetReason()])
-		}
+	info := detailOf[*errdetails.ErrorInfo](err)
+	if info.GetDomain() != errorDomain {
+		return wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED
 	}
-	return wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED
+	return wagglev1.ErrorReason(wagglev1.ErrorReason_value["ERROR_REASON_"+info.GetReason()])
 }
 
 // isTooLarge reports whether an error is gRPC's own refusal of a message that is larger than one may be: Waggle's of too
 // much at once say why, and when to come again.
 func isTooLarge(err error) bool {
-	if status.Code(err) != codes.ResourceExhausted || reasonOf(err) != wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED {
-		return false
-	}
-	return askedDelay(err) == 0
+	return status.Code(err) == codes.ResourceExhausted && reasonOf(err) == wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED &&
+		askedDelay(err) == 0
 }
 
 func isReplaced(err error) bool {

@@ -66,10 +66,7 @@ func (r *run) awaitFetch(soon bool) { r.outbox.awaitFetch(soon || r.cfg.Slots <=
 
 // awaitFree waits until tasks could be started and says how many; 0 when fetching has ended.
 func (r *run) awaitFree() int {
-	for {
-		if r.fetching.ctx.Err() != nil {
-			return 0
-		}
+	for r.fetching.ctx.Err() == nil {
 		drained := r.stats.snapshot().Drained
 		if free := r.leases.free(); free > 0 && !drained {
 			return free
@@ -83,9 +80,9 @@ func (r *run) awaitFree() int {
 		select {
 		case <-r.slotFree:
 		case <-r.fetching.ctx.Done():
-			return 0
 		}
 	}
+	return 0
 }
 
 // fetchAnswer is the answer of a fetch, with when its request was sent.
@@ -113,10 +110,7 @@ func (a *fetchAnswer) pause() time.Duration {
 // fetch makes one fetch: it repeats the call with the same client token until there is an answer. Its error is one that
 // repeating does not help, or that of the context when fetching ended; then what the call may have granted is given back.
 func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
-	request, err := r.fetchRequest(tasks, reports)
-	if err != nil {
-		return nil, err
-	}
+	request := r.fetchRequest(tasks, reports)
 	r.awaitFetch(request.GetWait().AsDuration() == 0)
 	var delay retryDelay
 	for repeated := false; ; repeated = true {
@@ -130,19 +124,17 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 			r.settle(reports, answer.GetReportResults())
 			return answer, nil
 		}
+		if r.fetching.ctx.Err() == nil {
+			if fatal := r.judgeFetchError(err, request, &reports); fatal != nil {
+				r.outbox.putBack(reports)
+				return nil, fatal
+			}
+			r.awaitFetch(false)
+			wait := delay.next(err)
+			r.failed(fetchCall, err, wait, delay.repeated())
+			sleep(r.fetching.ctx, wait)
+		}
 		if r.fetching.ctx.Err() != nil {
-			r.outbox.putBack(reports)
-			r.settleToken(request)
-			return nil, context.Cause(r.fetching.ctx)
-		}
-		if fatal := r.judgeFetchError(err, request, &reports); fatal != nil {
-			r.outbox.putBack(reports)
-			return nil, fatal
-		}
-		r.awaitFetch(false)
-		wait := delay.next(err)
-		r.failed(fetchCall, err, wait, delay.repeated())
-		if !sleep(r.fetching.ctx, wait) {
 			r.outbox.putBack(reports)
 			r.settleToken(request)
 			return nil, context.Cause(r.fetching.ctx)
@@ -150,24 +142,20 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 	}
 }
 
-func (r *run) fetchRequest(tasks int, reports []*report) (*wagglev1.FetchTaskRequest, error) {
-	token, err := uuid.NewRandom()
-	if err != nil {
-		return nil, fmt.Errorf("make client token: %w", err)
-	}
+func (r *run) fetchRequest(tasks int, reports []*report) *wagglev1.FetchTaskRequest {
 	wait := r.cfg.Wait - jitter(r.cfg.Wait/5) // collectors that started together do not poll together for ever
 	if len(reports) > 0 && r.cfg.Slots > 1 {
 		wait = 0 // what is to be answered soon is not parked; with nothing to do, the next fetch is
 	}
 	request := &wagglev1.FetchTaskRequest{
-		CollectorId: r.cfg.ID, Session: r.session, ClientToken: token.String(),
+		CollectorId: r.cfg.ID, Session: r.session, ClientToken: uuid.NewString(),
 		Labels: r.cfg.Labels, Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues,
 		MaxTasks: int32(tasks), Wait: durationpb.New(wait), Reports: messages(reports),
 	}
 	if r.cfg.LeaseDuration > 0 {
 		request.LeaseDuration = durationpb.New(r.cfg.LeaseDuration)
 	}
-	return request, nil
+	return request
 }
 
 func (r *run) fetchOnce(ctx context.Context, request *wagglev1.FetchTaskRequest) (*fetchAnswer, error) {
@@ -222,7 +210,7 @@ func (r *run) start(answer *fetchAnswer) {
 	begin := answer.sent.Add(max(answer.GetWaited().AsDuration(), 0))
 	for _, granted := range answer.GetLeasedTasks() {
 		pb := granted.GetLease()
-		if r.leases.has(pb.GetLeaseToken()) {
+		if r.leases.find(pb.GetLeaseToken(), "") != nil {
 			continue // a repeated call told of it again
 		}
 		task := newTask(granted.GetTask(), pb.GetFence())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -15,45 +14,43 @@ import (
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// returned is what a handler gave back.
-type returned struct {
-	done Succeeded
-	err  error
-}
-
-// handle works on one task from its grant to its report.
+// handle works on one task from its grant to its report. A panic of the handler becomes an error, and so does a
+// runtime.Goexit.
 func (r *run) handle(l *lease) {
-	result := returned{err: &Failed{Reason: ReasonHandler, Message: "handler ended its goroutine"}}
-	defer func() { r.conclude(l, result) }() // also after runtime.Goexit
-	r.callHandler(l, &result)
+	var done Succeeded
+	var err error = &Failed{Reason: ReasonHandler, Message: "handler ended its goroutine"}
+	defer func() {
+		if thrown := recover(); thrown != nil {
+			r.log.Error("handler panicked", zap.String("task_id", l.task.ID), zap.Any("panic", thrown), zap.ByteString("stack", debug.Stack()))
+			err = &Failed{Reason: ReasonHandler, Message: fmt.Sprintf("panic: %v", thrown)}
+		}
+		r.conclude(l, done, err)
+		r.leases.returned()
+		signal(r.slotFree) // after the report is queued, so that the next fetch can carry it
+	}()
+	done, err = r.handler.Handle(l.ctx, l.task)
 }
 
 // conclude reports what became of a task.
-func (r *run) conclude(l *lease, result returned) {
+func (r *run) conclude(l *lease, done Succeeded, err error) {
 	if !l.finish() {
 		r.abandon(l)
-		r.leases.returned()
-		signal(r.slotFree)
 		return
 	}
-	outcome, rest := r.outcome(l, result.done, result.err)
+	outcome, rest := r.outcome(l, done, err)
 	if len(rest) > 0 {
 		if err := r.submit(l, rest); err != nil {
 			outcome = r.submitFailed(l, err)
 		}
 	}
 	if outcome == nil {
-		r.leases.returned()
 		r.forget(l)
-		signal(r.slotFree)
 		return
 	}
 	if outcome.GetSucceeded() == nil && l.hasNews() {
 		r.sendCursor(l)
 	}
-	r.report(l, outcome) // before the slot is free, so that the next fetch can carry it
-	r.leases.returned()
-	signal(r.slotFree)
+	r.report(l, outcome)
 }
 
 // abandon drops what a handler said whose lease was gone before it returned.
@@ -68,39 +65,25 @@ func (r *run) abandon(l *lease) {
 	r.forget(l)
 }
 
-// callHandler calls the handler and makes an error of a panic.
-func (r *run) callHandler(l *lease, result *returned) {
-	defer func() {
-		if thrown := recover(); thrown != nil {
-			r.log.Error("handler panicked", zap.String("task_id", l.task.ID), zap.Any("panic", thrown), zap.ByteString("stack", debug.Stack()))
-			result.err = &Failed{Reason: ReasonHandler, Message: fmt.Sprintf("panic: %v", thrown)}
-		}
-	}()
-	result.done, result.err = r.handler.Handle(l.ctx, l.task)
-}
-
 // outcome makes what is reported of what the handler returned. What is discovered beyond a report's limit is returned
 // apart.
 func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Outcome, rest []*wagglev1.DiscoveredItem) {
-	var fail *Failed
-	var release *Released
+	release, isReleased := errors.AsType[*Released](err)
+	fail, isFailed := errors.AsType[*Failed](err)
 	switch {
 	case err == nil:
-		done.Discovered = r.known.unknown(l.task, done.Discovered, time.Now())
-		outcome, rest, err = succeeded(done)
-		if err != nil {
-			return failed(&Failed{Reason: ReasonHandler, Message: err.Error()}), nil
+		done.Discovered = r.known.unknown(l.task, done.Discovered)
+		if outcome, rest, err = succeeded(done); err == nil {
+			return outcome, rest
 		}
-		return outcome, rest
-	case errors.As(err, &release):
+	case isReleased:
 		return released(release.Delay), nil
 	case l.ctx.Err() != nil:
 		return released(0), nil // interrupted: what it says of the task is worth nothing
-	case errors.As(err, &fail):
+	case isFailed:
 		return failed(fail), nil
-	default:
-		return failed(&Failed{Reason: ReasonHandler, Message: err.Error()}), nil
 	}
+	return failed(&Failed{Reason: ReasonHandler, Message: err.Error()}), nil
 }
 
 // submit submits what a report cannot carry, in batches, each repeated until there is an answer. The slot stays taken

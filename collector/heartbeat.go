@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,11 +44,9 @@ type heartbeat struct {
 	wanted  time.Duration
 }
 
-func newHeartbeat(r *run) *heartbeat { return &heartbeat{run: r} }
-
 // loop beats until nothing needs a lease any more.
 func (h *heartbeat) loop() {
-	defer func() { h.closeStream() }()
+	defer h.closeStream()
 	introduced := sync.OnceFunc(func() { close(h.run.introduced) })
 	last := time.Now()
 	due := last // the first beat makes the collector known
@@ -89,15 +88,13 @@ func (h *heartbeat) loop() {
 
 // await waits until the next beat is due, or something happens that may change that. It returns false when all is over.
 func (h *heartbeat) await(due *time.Time, last time.Time) bool {
-	timer := time.NewTimer(time.Until(*due))
-	defer timer.Stop()
 	var pushed <-chan *wagglev1.HeartbeatResponse
 	var broken <-chan struct{}
 	if h.stream != nil {
 		pushed, broken = h.stream.messages, h.stream.broken
 	}
 	select {
-	case <-timer.C:
+	case <-time.After(time.Until(*due)):
 	case <-h.run.beatNow:
 		*due = time.Now()
 	case <-h.run.leasesChanged:
@@ -395,6 +392,6 @@ func (r *run) setDrained(drained bool) {
 // cancelTask ends the work on a task that somebody wants ended.
 func (r *run) cancelTask(notice *wagglev1.CancelNotice) {
 	if l := r.leases.find("", notice.GetTaskId()); l != nil {
-		l.end(fmt.Errorf("%w: %s", ErrCanceled, word(notice.GetReason().String(), "CANCEL_REASON_")))
+		l.end(fmt.Errorf("%w: %s", ErrCanceled, strings.TrimPrefix(notice.GetReason().String(), "CANCEL_REASON_")))
 	}
 }

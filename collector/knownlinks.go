@@ -1,79 +1,62 @@
 package collector
 
 import (
-	"sync"
 	"time"
+
+	"github.com/jellydator/ttlcache/v3"
 
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 const (
-	// knownFor is how long a link is known at least, unless there are too many; it is at most twice that. A page that
-	// names the link later reports it again, so that a source whose follow rule changed, or which revisits, goes on.
-	knownFor = 30 * time.Second
+	// knownFor is how long a link is known. A page that names it later reports it again, so that a source whose follow rule
+	// changed, or which revisits, goes on.
+	knownFor = time.Minute
 
-	// maxKnown is how many bytes of links and pages are known at least, however long ago they were reported; at most twice
-	// that.
-	maxKnown = 8 << 20
+	// maxKnown is how many bytes of links are known, and of pages; those that were used least lately go first.
+	maxKnown = 16 << 20
 
 	// knownCost is what one link or page takes beside its own bytes, about.
-	knownCost = 100
+	knownCost = 300
 )
 
-// pass is a run of a source: links are known by pages of the same.
-type pass struct {
-	source string // its uid
-	run    int64
-}
-
-// link is a discovered item that has nothing of its own but an address.
+// link is a discovered item that has nothing of its own but an address, in a run of a source.
 type link struct {
+	source    string // its uid
+	run       int64
 	url, kind string
 }
-
-// linkDepths are the least depths at which links were taken.
-type linkDepths map[link]int
 
 // knownLinks are the links that a dispatcher has taken lately. Pages of a site lead to the same pages over and over; all
 // but the first report of a link would be answered by EXISTS, and cost both sides more than the rest of the report.
 type knownLinks struct {
-	mu     sync.Mutex // guards everything below
-	recent *knowledge
-	older  *knowledge // recent, before it became what it is
-	since  time.Time  // when recent began
+	depths *ttlcache.Cache[link, int]        // the least at which a link was taken
+	pages  *ttlcache.Cache[string, struct{}] // those whose reports were taken, by task
 }
 
-// knowledge is what was known at some time.
-type knowledge struct {
-	links map[pass]linkDepths
-	pages map[string]bool // those whose reports were taken, by task
-	bytes int
+func newKnownLinks() *knownLinks {
+	return &knownLinks{
+		depths: newKnown[link, int](func(l link) int { return len(l.url) + len(l.kind) }),
+		pages:  newKnown[string, struct{}](func(id string) int { return len(id) }),
+	}
 }
 
-func newKnowledge() *knowledge {
-	return &knowledge{links: make(map[pass]linkDepths), pages: make(map[string]bool)}
-}
-
-func newKnownLinks(now time.Time) *knownLinks {
-	return &knownLinks{recent: newKnowledge(), older: newKnowledge(), since: now}
+func newKnown[K comparable, V any](bytes func(K) int) *ttlcache.Cache[K, V] {
+	return ttlcache.New(ttlcache.WithTTL[K, V](knownFor), ttlcache.WithDisableTouchOnHit[K, V](),
+		ttlcache.WithMaxCost(maxKnown, func(item ttlcache.CostItem[K, V]) uint64 { return uint64(bytes(item.Key) + knownCost) }))
 }
 
 // unknown are the items of a page that have to be reported: a link is left out when the same source knows it in the same
 // run, from a page that was no deeper. A page that comes again may do so because the store lost, at a failover, that it was
 // done, and the links with that: it reports them all, though this collector noticed no outage.
-func (k *knownLinks) unknown(page *Task, items []Discovered, now time.Time) []Discovered {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.turn(now)
-	if page.Attempt > 1 || k.recent.pages[page.ID] || k.older.pages[page.ID] {
+func (k *knownLinks) unknown(page *Task, items []Discovered) []Discovered {
+	if page.Attempt > 1 || k.pages.Has(page.ID) {
 		return items
 	}
-	recent, older := k.recent.links[page.pass()], k.older.links[page.pass()]
 	var unknown []Discovered
 	for i := range items {
 		item := &items[i]
-		address := link{item.URL, item.Kind}
-		if !item.isLink() || !recent.has(address, page.Depth) && !older.has(address, page.Depth) {
+		if !item.isLink() || !k.has(page.link(item.URL, item.Kind), page.Depth) {
 			unknown = append(unknown, *item)
 		}
 	}
@@ -86,58 +69,35 @@ func (d *Discovered) isLink() bool {
 		isLinkOf(d.Relation) && d.Modified.IsZero()
 }
 
-func (t *Task) pass() pass { return pass{source: t.SourceUID, run: t.Run} }
+func (t *Task) link(url, kind string) link { return link{t.SourceUID, t.Run, url, kind} }
 
 // has reports whether a link was taken from a page that was no deeper.
-func (d linkDepths) has(l link, depth int) bool {
-	least, is := d[l]
-	return is && least <= depth
-}
-
-// turn forgets what is too old or too much. It is called with mu held.
-func (k *knownLinks) turn(now time.Time) {
-	switch age := now.Sub(k.since); {
-	case age >= 2*knownFor:
-		k.older = newKnowledge()
-	case age >= knownFor, k.recent.bytes >= maxKnown:
-		k.older = k.recent
-	default:
-		return
-	}
-	k.recent, k.since = newKnowledge(), now
+func (k *knownLinks) has(l link, depth int) bool {
+	least := k.depths.Get(l)
+	return least != nil && least.Value() <= depth
 }
 
 // note takes up what became of a page and its items. What was LIMITED may find room next time.
-func (k *knownLinks) note(page *Task, items []*wagglev1.DiscoveredItem, summary *wagglev1.DiscoverSummary, now time.Time) {
+func (k *knownLinks) note(page *Task, items []*wagglev1.DiscoveredItem, summary *wagglev1.DiscoverSummary) {
 	results := summary.GetResults()
 	if len(results) != len(items) {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.turn(now)
-	k.recent.pages[page.ID] = true
-	k.recent.bytes += len(page.ID) + knownCost
-	recent, older := k.recent.links[page.pass()], k.older.links[page.pass()]
+	k.depths.DeleteExpired()
+	k.pages.DeleteExpired()
+	k.pages.Set(page.ID, struct{}{}, ttlcache.DefaultTTL)
 	for i, item := range items {
-		l := link{item.GetUrl(), item.GetKind()}
-		if !isTaken(results[i].GetCode()) || !isLink(item) || recent.has(l, page.Depth) || older.has(l, page.Depth) {
-			continue
+		l := page.link(item.GetUrl(), item.GetKind())
+		if isTaken(results[i].GetCode()) && isLink(item) && !k.has(l, page.Depth) {
+			k.depths.Set(l, page.Depth, ttlcache.DefaultTTL)
 		}
-		if recent == nil {
-			recent = make(linkDepths)
-			k.recent.links[page.pass()] = recent
-		}
-		recent[l] = page.Depth
-		k.recent.bytes += len(l.url) + len(l.kind) + knownCost
 	}
 }
 
 // forget forgets everything.
 func (k *knownLinks) forget() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.recent, k.older = newKnowledge(), newKnowledge()
+	k.depths.DeleteAll()
+	k.pages.DeleteAll()
 }
 
 // isTaken reports whether a discovered item need not be reported again.

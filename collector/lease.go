@@ -88,7 +88,7 @@ func (l *lease) lose(reason wagglev1.LostReason) {
 	}
 	l.lost = true
 	l.timer.Stop()
-	l.end(fmt.Errorf("%w: %s", ErrLeaseLost, word(reason.String(), "LOST_REASON_")))
+	l.end(fmt.Errorf("%w: %s", ErrLeaseLost, strings.TrimPrefix(reason.String(), "LOST_REASON_")))
 }
 
 // finish notes that the handler has returned. It returns false when the lease was lost or had lapsed by then, so that what
@@ -144,8 +144,7 @@ func (l *lease) setCursor(cursor []byte) {
 func (l *lease) setProgress(progress float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := float32(progress)
-	l.progress = &p
+	l.progress = new(float32(progress))
 	l.noted++
 }
 
@@ -172,6 +171,3 @@ func (l *lease) hasNews() bool {
 	defer l.mu.Unlock()
 	return l.cursor != nil && l.noted > l.acked
 }
-
-// word makes a value of an enum readable: LOST_REASON_MAX_HOLD is MAX_HOLD.
-func word(value, prefix string) string { return strings.TrimPrefix(value, prefix) }

@@ -35,13 +35,6 @@ func (t *leaseTable) add(l *lease) (stale *lease) {
 	return stale
 }
 
-// has reports whether a lease token is known.
-func (t *leaseTable) has(token string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.byToken[token] != nil
-}
-
 // returned notes that a handler has returned.
 func (t *leaseTable) returned() {
 	t.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -14,8 +15,8 @@ type Middleware func(next Handler) Handler
 // Wrap puts middleware around a handler. The first is the outermost: it sees a task before the others do, and its end
 // after them.
 func Wrap(handler Handler, middleware ...Middleware) Handler {
-	for i := len(middleware) - 1; i >= 0; i-- {
-		handler = middleware[i](handler)
+	for _, m := range slices.Backward(middleware) {
+		handler = m(handler)
 	}
 	return handler
 }
@@ -46,11 +47,10 @@ func Classify(rule func(error) *Failed) Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, t *Task) (Succeeded, error) {
 			done, err := next.Handle(ctx, t)
-			if err == nil || ctx.Err() != nil || explained(err) {
-				return done, err
-			}
-			if failed := rule(err); failed != nil {
-				return done, failed
+			if err != nil && ctx.Err() == nil && !explained(err) {
+				if failed := rule(err); failed != nil {
+					return done, failed
+				}
 			}
 			return done, err
 		})
@@ -58,11 +58,7 @@ func Classify(rule func(error) *Failed) Middleware {
 }
 
 // explained reports whether a handler's error says by itself how the task ended.
-func explained(err error) bool {
-	var failed *Failed
-	var released *Released
-	return errors.As(err, &failed) || errors.As(err, &released)
-}
+func explained(err error) bool { return is[*Failed](err) || is[*Released](err) }
 
 // Ended is what an observer gets to see of a task that a handler has finished with.
 type Ended struct {

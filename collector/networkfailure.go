@@ -14,24 +14,21 @@ import (
 // FailureOf makes a *Failed of an error that Go's net, crypto/tls or net/http returned for a request; nil for any other
 // error. All such failures are the host's, but for those of a proxy.
 func FailureOf(err error) *Failed {
-	reason := networkReason(err)
-	if reason == 0 {
-		return nil
+	if reason := networkReason(err); reason != 0 {
+		return &Failed{Reason: reason, Message: err.Error()}
 	}
-	return &Failed{Reason: reason, Message: err.Error()}
+	return nil
 }
 
 // networkReason tells the ways apart in which a request breaks; 0 for what is no failure of the network.
 func networkReason(err error) Reason {
-	var dns *net.DNSError
-	var op *net.OpError
-	isOp := errors.As(err, &op)
+	op, isOp := errors.AsType[*net.OpError](err)
 	switch {
 	case isOp && op.Op == "proxyconnect":
 		return ReasonProxy
-	case errors.As(err, &dns):
+	case is[*net.DNSError](err):
 		return ReasonDNS
-	case isTLS(err):
+	case isTLS(err), isOp && op.Op == "remote error": // how crypto/tls marks an alert of the other side
 		return ReasonTLS
 	case isTimeout(err):
 		return ReasonTimeout
@@ -44,18 +41,17 @@ func networkReason(err error) Reason {
 }
 
 func isTLS(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var op *net.OpError
-	return errors.As(err, &verification) || errors.As(err, &record) || errors.As(err, &alert) ||
-		errors.As(err, &authority) || errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &host) ||
-		errors.As(err, &op) && op.Op == "remote error" // how crypto/tls marks an alert of the other side
+	return is[*tls.CertificateVerificationError](err) || is[tls.RecordHeaderError](err) || is[tls.AlertError](err) ||
+		is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// is reports whether an error is one of a type, or wraps one.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.Is(err, context.DeadlineExceeded) || (errors.As(err, &timeout) && timeout.Timeout())
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }

@@ -43,9 +43,9 @@ type outbox struct {
 	mu      sync.Mutex // guards everything below
 	waiting []*report
 	taken   int
-	owed    int             // of both, those that a shutdown waits for
-	awaited bool            // a fetch is to go out soon that carries reports: the report loop leaves them to it
-	empty   []chan struct{} // closed when nothing is owed
+	owed    int           // of both, those that a shutdown waits for
+	awaited bool          // a fetch is to go out soon that carries reports: the report loop leaves them to it
+	empty   chan struct{} // nil until a shutdown waits for it; closed when nothing is owed
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
@@ -153,30 +153,27 @@ func (o *outbox) done(r *report) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.taken--
-	if r.until.IsZero() {
-		o.owed--
-	}
-	if o.owed > 0 {
+	if !r.until.IsZero() {
 		return
 	}
-	for _, c := range o.empty {
-		close(c)
+	if o.owed--; o.owed == 0 && o.empty != nil {
+		close(o.empty)
+		o.empty = nil
 	}
-	o.empty = nil
 }
 
-// whenEmpty is closed once no report is left but of leases that were given up: no shutdown waits for those. Nothing may be
-// added any more.
+// whenEmpty is closed once no report is left but of leases that were given up: no shutdown waits for those. It is called
+// once, when nothing is added any more.
 func (o *outbox) whenEmpty() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c := make(chan struct{})
+	empty := make(chan struct{})
 	if o.owed == 0 {
-		close(c)
-		return c
+		close(empty)
+	} else {
+		o.empty = empty
 	}
-	o.empty = append(o.empty, c)
-	return c
+	return empty
 }
 
 // messages are the reports as they travel.

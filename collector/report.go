@@ -94,9 +94,7 @@ func (r *run) reportLoop() {
 func (r *run) awaitReports(next time.Time) {
 	var timer <-chan time.Time
 	if !next.IsZero() {
-		t := time.NewTimer(time.Until(next))
-		defer t.Stop()
-		timer = t.C
+		timer = time.After(time.Until(next))
 	}
 	select {
 	case <-r.outbox.wake:
@@ -165,9 +163,6 @@ func (r *run) findRefused(batch []*report) ([]*report, error) {
 
 // settle takes the results of reports that were taken from the outbox.
 func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
-	if len(reports) == 0 {
-		return
-	}
 	if len(results) != len(reports) {
 		r.log.Error("dispatcher answered another number of reports", zap.Int("reports", len(reports)), zap.Int("results", len(results)))
 		for _, one := range reports {
@@ -181,7 +176,7 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 		switch code := result.GetCode(); code {
 		case wagglev1.ReportCode_REPORT_CODE_OK, wagglev1.ReportCode_REPORT_CODE_ALREADY_REPORTED:
 			r.stats.reported(one.message.GetOutcome())
-			r.known.note(one.lease.task, one.message.GetOutcome().GetSucceeded().GetDiscovered(), result.GetDiscovered(), time.Now())
+			r.known.note(one.lease.task, one.message.GetOutcome().GetSucceeded().GetDiscovered(), result.GetDiscovered())
 			r.drop(one)
 		case wagglev1.ReportCode_REPORT_CODE_STORE_FULL:
 			r.repeat(one, result, errStoreFull)

@@ -70,8 +70,8 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 		control: wagglev1.NewDispatchServiceClient(controlConn),
 		leases:  newLeaseTable(cfg.Slots),
 		outbox:  newOutbox(),
-		stats:   newCounters(time.Now()),
-		known:   newKnownLinks(time.Now()),
+		stats:   &counters{began: time.Now()},
+		known:   newKnownLinks(),
 
 		troubles: newTroubles(log),
 

@@ -43,8 +43,6 @@ type counters struct {
 	stats Stats
 }
 
-func newCounters(now time.Time) *counters { return &counters{began: now} }
-
 func (c *counters) change(f func(*Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

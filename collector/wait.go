@@ -21,10 +21,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
@@ -33,13 +31,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // waitFor waits for done; it returns false when the time is over, or when stop is closed, before that.
 func waitFor(done, stop <-chan struct{}, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-done:
 		return true
 	case <-stop:
-	case <-timer.C:
+	case <-time.After(limit):
 	}
 	select {
 	case <-done:

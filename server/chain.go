@@ -183,8 +183,7 @@ func told(ctx context.Context, err error) error {
 	switch {
 	case !known:
 		addFields(ctx, zap.String("error_id", errorID), zap.String("cause", err.Error()))
-		var p *panicError
-		if errors.As(err, &p) {
+		if p, ok := errors.AsType[*panicError](err); ok {
 			addFields(ctx, zap.String("stack", p.stack))
 		}
 	case errors.Is(err, wire.ErrDraining):

@@ -1,13 +1,11 @@
 package server
 
 import (
-	"crypto/tls"
+	"cmp"
 	"fmt"
 	"net"
 	"strconv"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
@@ -16,63 +14,49 @@ import (
 // Off as an address opens no listener.
 const Off = "off"
 
-// Config of a [Server]. The zero value of a field is its default, which
-// [Config.Validate] fills in.
+// Config of a [Server]. The zero value of a field is its default, which [Config.Validate] fills in.
 type Config struct {
-	// Listen is the address for gRPC. Default "127.0.0.1:7070": reachable from
-	// this machine only, until someone decides otherwise. Port 0 takes a free
-	// one; see [Server.Address].
+	// Listen is the address for gRPC. Default "127.0.0.1:7070": reachable from this machine only, until someone decides
+	// otherwise. Port 0 takes a free one; see [Server.Address].
 	Listen string
-	// HTTP is the address for /metrics, /healthz and /readyz. Default
-	// "127.0.0.1:7080"; [Off] for none.
+	// HTTP is the address for /metrics, /healthz and /readyz. Default "127.0.0.1:7080"; [Off] for none.
 	HTTP string
-	// TLSCertFile and TLSKeyFile are PEM files; with both, gRPC is served over
-	// TLS only. Both are read again when they have changed, at a handshake and
-	// at most each 10 s. Default: no TLS.
+	// TLSCertFile and TLSKeyFile are PEM files; with both, gRPC is served over TLS only. Both are read again when they
+	// have changed, at a handshake and at most each 10 s. Default: no TLS.
 	TLSCertFile, TLSKeyFile string
-	// Version is what GetStats and the metrics tell of the program. Default
-	// "unknown".
+	// Version is what GetStats and the metrics tell of the program. Default "unknown".
 	Version string
-	// Reflection lets grpcurl work without .proto files. It tells who can
-	// connect what there is to call, which the published .proto files tell as
-	// well. Default false.
+	// Reflection lets grpcurl work without .proto files. It tells who can connect what there is to call, which the
+	// published .proto files tell as well. Default false.
 	Reflection bool
 
-	// MaxReceiveBytes of one request. Larger batches of submits and reports
-	// cost fewer round trips and more memory per call. Default 4 MiB, which is
-	// also what the .proto files name; 64 KiB to 64 MiB.
+	// MaxReceiveBytes of one request. Larger batches of submits and reports cost fewer round trips and more memory per
+	// call. Default 4 MiB, which is also what the .proto files name; 64 KiB to 64 MiB.
 	MaxReceiveBytes int
-	// MaxFetches that are parked here at once, above which fetches answer
-	// TOO_MANY_WAITERS. Each costs some 16 KiB with its connection's share.
-	// Default 100,000.
+	// MaxFetches that are parked here at once, above which fetches answer TOO_MANY_WAITERS. Each costs some 16 KiB with
+	// its connection's share. Default 100,000.
 	MaxFetches int
-	// MaxFetchesPerCollector that one collector_id may have parked at once, so
-	// that one collector that loses its replies and asks again cannot take all
-	// places. Default 100.
+	// MaxFetchesPerCollector that one collector_id may have parked at once, so that one collector that loses its
+	// replies and asks again cannot take all places. Default 100.
 	MaxFetchesPerCollector int
-	// MaxSubmits, MaxReads and MaxSteers are how many calls of these classes
-	// run at once: submits of tasks, lists and lookups, and what operators
-	// change. Above it the class is shed with RATE_LIMITED. As many large
-	// submits may wait to be decoded, behind 4 MiB of others. Higher lets bursts through
-	// and lets them slow reports down. Defaults 256, 64, 64.
+	// MaxSubmits, MaxReads and MaxSteers are how many calls of these classes run at once: submits of tasks, lists and
+	// lookups, and what operators change. Above it the class is shed with RATE_LIMITED. As many large submits may wait
+	// to be decoded, behind 4 MiB of others. Higher lets bursts through and lets them slow reports down. Defaults 256,
+	// 64, 64.
 	MaxSubmits, MaxReads, MaxSteers int
-	// Busy is how many calls may be at work (parked fetches are not) before
-	// the server sheds submits and reads; at twice as many it sheds fetches.
-	// Renewals and reports are not shed for load, only above 64 MiB of requests of
+	// Busy is how many calls may be at work (parked fetches are not) before the server sheds submits and reads; at
+	// twice as many it sheds fetches. Renewals and reports are not shed for load, only above 64 MiB of requests of
 	// their kind that are not answered yet. Default 1,000.
 	Busy int
-	// SubmitsPerSecond, FetchesPerSecond and ReadsPerSecond bound calls, each
-	// with bursts of one second's worth. A call of SubmitTasks counts once,
-	// whatever it carries. Default 0: no bound.
+	// SubmitsPerSecond, FetchesPerSecond and ReadsPerSecond bound calls, each with bursts of one second's worth. A call
+	// of SubmitTasks counts once, whatever it carries. Default 0: no bound.
 	SubmitsPerSecond, FetchesPerSecond, ReadsPerSecond float64
 
-	// KeepaliveMinTime is the least time between pings of a client; one that
-	// pings faster is sent away. Default 5 s: half of what collectors ping at
-	// to find out that a dispatcher is frozen.
+	// KeepaliveMinTime is the least time between pings of a client; one that pings faster is sent away. Default 5 s:
+	// half of what collectors ping at to find out that a dispatcher is frozen.
 	KeepaliveMinTime time.Duration
-	// KeepaliveTime of silence after which the server pings a client, and
-	// KeepaliveTimeout in which the answer must come. Shorter frees the places
-	// of dead clients sooner. Defaults 30 s and 10 s.
+	// KeepaliveTime of silence after which the server pings a client, and KeepaliveTimeout in which the answer must
+	// come. Shorter frees the places of dead clients sooner. Defaults 30 s and 10 s.
 	KeepaliveTime, KeepaliveTimeout time.Duration
 	// MaxConnectionAge after which a client is asked to connect anew, so that
 	// dispatchers added later get their share. Default 30 min.
@@ -80,9 +64,8 @@ type Config struct {
 	// MaxConnectionAgeGrace is how long calls may go on after that; longer
 	// than the longest poll (30 s), or polls would fail. Default 45 s.
 	MaxConnectionAgeGrace time.Duration
-	// MaxConcurrentStreams of one connection. Heartbeats share a connection
-	// with polls, so it must be higher than the polls of a client. Default
-	// 10,000.
+	// MaxConcurrentStreams of one connection. Heartbeats share a connection with polls, so it must be higher than the
+	// polls of a client. Default 10,000.
 	MaxConcurrentStreams uint32
 
 	// DrainTimeout is how long calls may go on once the server is to stop.
@@ -91,29 +74,24 @@ type Config struct {
 	// ReconnectGrace is how long heartbeat streams are still answered after
 	// they were told to reconnect. Default a quarter of DrainTimeout.
 	ReconnectGrace time.Duration
-	// HealthInterval between looks at the store. Default 2 s; a store that
-	// does not answer within it counts as away.
+	// HealthInterval between looks at the store. Default 2 s; a store that does not answer within it counts as away.
 	HealthInterval time.Duration
 	// StatsInterval is the least time between two counts of the store for
 	// /metrics, however often it is scraped. Default 5 s.
 	StatsInterval time.Duration
 
-	// Metrics to serve; the ones that the dispatcher has as its Observer. One
-	// server only may have them. Default: new ones, without what an Observer
-	// is told.
+	// Metrics to serve; the ones that the dispatcher has as its Observer. One server only may have them. Default: new
+	// ones, without what an Observer is told.
 	Metrics *Metrics
 
-	// LogCalls also logs calls that succeeded, at level info. Default false:
-	// they are logged at level debug.
+	// LogCalls also logs calls that succeeded, at level info. Default false: they are logged at level debug.
 	LogCalls bool
-	// LogBurst is how many lines about calls are logged in a second and level
-	// before only each hundredth is; those of operators' changes all are.
-	// Default 100.
+	// LogBurst is how many lines about calls are logged in a second and level before only each hundredth is; those of
+	// operators' changes all are. Default 100.
 	LogBurst int
 }
 
-// Validate reports the first field that cannot be worked with, and fills
-// defaults in.
+// Validate reports the first field that cannot be worked with, and fills defaults in.
 func (c *Config) Validate() error {
 	c.fillDefaults()
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
@@ -128,10 +106,7 @@ func (c *Config) Validate() error {
 	if c.HTTP != Off && !isAddress(c.HTTP) {
 		return fmt.Errorf("server: Config.HTTP is %q; it must be host:port, with a port of 0 to 65535, or %q", c.HTTP, Off)
 	}
-	if err := c.validateCounts(); err != nil {
-		return err
-	}
-	return c.validateDurations()
+	return cmp.Or(c.validateCounts(), c.validateDurations())
 }
 
 // isAddress reports whether an address has the form of one to listen on.
@@ -145,92 +120,69 @@ func isAddress(address string) bool {
 }
 
 func (c *Config) fillDefaults() {
-	orDefault(&c.Listen, "127.0.0.1:7070")
-	orDefault(&c.HTTP, "127.0.0.1:7080")
-	orDefault(&c.Version, "unknown")
-	orDefault(&c.MaxReceiveBytes, 4<<20)
-	orDefault(&c.MaxFetches, 100_000)
-	orDefault(&c.MaxFetchesPerCollector, 100)
-	orDefault(&c.MaxSubmits, 256)
-	orDefault(&c.MaxReads, 64)
-	orDefault(&c.MaxSteers, 64)
-	orDefault(&c.Busy, 1000)
-	orDefault(&c.KeepaliveMinTime, 5*time.Second)
-	orDefault(&c.KeepaliveTime, 30*time.Second)
-	orDefault(&c.KeepaliveTimeout, 10*time.Second)
-	orDefault(&c.MaxConnectionAge, 30*time.Minute)
-	orDefault(&c.MaxConnectionAgeGrace, 45*time.Second)
-	orDefault(&c.MaxConcurrentStreams, 10_000)
-	orDefault(&c.DrainTimeout, 20*time.Second)
-	orDefault(&c.ReconnectGrace, c.DrainTimeout/4)
-	orDefault(&c.HealthInterval, 2*time.Second)
-	orDefault(&c.StatsInterval, 5*time.Second)
-	orDefault(&c.LogBurst, 100)
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7070")
+	c.HTTP = cmp.Or(c.HTTP, "127.0.0.1:7080")
+	c.Version = cmp.Or(c.Version, "unknown")
+	c.MaxReceiveBytes = cmp.Or(c.MaxReceiveBytes, 4<<20)
+	c.MaxFetches = cmp.Or(c.MaxFetches, 100_000)
+	c.MaxFetchesPerCollector = cmp.Or(c.MaxFetchesPerCollector, 100)
+	c.MaxSubmits = cmp.Or(c.MaxSubmits, 256)
+	c.MaxReads = cmp.Or(c.MaxReads, 64)
+	c.MaxSteers = cmp.Or(c.MaxSteers, 64)
+	c.Busy = cmp.Or(c.Busy, 1000)
+	c.KeepaliveMinTime = cmp.Or(c.KeepaliveMinTime, 5*time.Second)
+	c.KeepaliveTime = cmp.Or(c.KeepaliveTime, 30*time.Second)
+	c.KeepaliveTimeout = cmp.Or(c.KeepaliveTimeout, 10*time.Second)
+	c.MaxConnectionAge = cmp.Or(c.MaxConnectionAge, 30*time.Minute)
+	c.MaxConnectionAgeGrace = cmp.Or(c.MaxConnectionAgeGrace, 45*time.Second)
+	c.MaxConcurrentStreams = cmp.Or(c.MaxConcurrentStreams, 10_000)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
+	c.ReconnectGrace = cmp.Or(c.ReconnectGrace, c.DrainTimeout/4)
+	c.HealthInterval = cmp.Or(c.HealthInterval, 2*time.Second)
+	c.StatsInterval = cmp.Or(c.StatsInterval, 5*time.Second)
+	c.LogBurst = cmp.Or(c.LogBurst, 100)
 }
 
 func (c *Config) validateCounts() error {
-	if c.MaxReceiveBytes < 64<<10 || c.MaxReceiveBytes > 64<<20 {
-		return fmt.Errorf("server: Config.MaxReceiveBytes is %d; it must be %d to %d", c.MaxReceiveBytes, 64<<10, 64<<20)
-	}
-	counts := []struct {
-		field string
-		value int
-	}{
-		{"MaxFetches", c.MaxFetches},
-		{"MaxFetchesPerCollector", c.MaxFetchesPerCollector},
-		{"MaxSubmits", c.MaxSubmits},
-		{"MaxReads", c.MaxReads},
-		{"MaxSteers", c.MaxSteers},
-		{"Busy", c.Busy},
-		{"LogBurst", c.LogBurst},
-	}
-	for _, n := range counts {
-		if n.value < 1 {
-			return fmt.Errorf("server: Config.%s is %d; it must be at least 1", n.field, n.value)
-		}
-	}
-	rates := []struct {
-		field string
-		value float64
-	}{
-		{"SubmitsPerSecond", c.SubmitsPerSecond},
-		{"FetchesPerSecond", c.FetchesPerSecond},
-		{"ReadsPerSecond", c.ReadsPerSecond},
-	}
-	for _, r := range rates {
-		if r.value < 0 {
-			return fmt.Errorf("server: Config.%s is %v; it must be 0 (no bound) or more", r.field, r.value)
-		}
+	return cmp.Or(
+		between("MaxReceiveBytes", c.MaxReceiveBytes, 64<<10, 64<<20),
+		atLeast("MaxFetches", c.MaxFetches, 1),
+		atLeast("MaxFetchesPerCollector", c.MaxFetchesPerCollector, 1),
+		atLeast("MaxSubmits", c.MaxSubmits, 1),
+		atLeast("MaxReads", c.MaxReads, 1),
+		atLeast("MaxSteers", c.MaxSteers, 1),
+		atLeast("Busy", c.Busy, 1),
+		atLeast("LogBurst", c.LogBurst, 1),
+		atLeast("SubmitsPerSecond", c.SubmitsPerSecond, 0),
+		atLeast("FetchesPerSecond", c.FetchesPerSecond, 0),
+		atLeast("ReadsPerSecond", c.ReadsPerSecond, 0),
+	)
+}
+
+func (c *Config) validateDurations() error {
+	return cmp.Or(
+		between("KeepaliveMinTime", c.KeepaliveMinTime, time.Second, time.Hour),
+		between("KeepaliveTime", c.KeepaliveTime, time.Second, 24*time.Hour),
+		between("KeepaliveTimeout", c.KeepaliveTimeout, time.Second, time.Hour),
+		between("MaxConnectionAge", c.MaxConnectionAge, time.Minute, 24*time.Hour),
+		between("MaxConnectionAgeGrace", c.MaxConnectionAgeGrace, bounds.MaxWait+time.Second, time.Hour),
+		between("DrainTimeout", c.DrainTimeout, 10*time.Millisecond, time.Hour),
+		between("ReconnectGrace", c.ReconnectGrace, time.Millisecond, c.DrainTimeout),
+		between("HealthInterval", c.HealthInterval, 10*time.Millisecond, time.Minute),
+		between("StatsInterval", c.StatsInterval, time.Millisecond, time.Hour),
+	)
+}
+
+func atLeast[N cmp.Ordered](field string, value, least N) error {
+	if value < least {
+		return fmt.Errorf("server: Config.%s is %v; it must be at least %v", field, value, least)
 	}
 	return nil
 }
 
-func (c *Config) validateDurations() error {
-	durations := []struct {
-		field           string
-		value, min, max time.Duration
-	}{
-		{"KeepaliveMinTime", c.KeepaliveMinTime, time.Second, time.Hour},
-		{"KeepaliveTime", c.KeepaliveTime, time.Second, 24 * time.Hour},
-		{"KeepaliveTimeout", c.KeepaliveTimeout, time.Second, time.Hour},
-		{"MaxConnectionAge", c.MaxConnectionAge, time.Minute, 24 * time.Hour},
-		{"MaxConnectionAgeGrace", c.MaxConnectionAgeGrace, bounds.MaxWait + time.Second, time.Hour},
-		{"DrainTimeout", c.DrainTimeout, 10 * time.Millisecond, time.Hour},
-		{"ReconnectGrace", c.ReconnectGrace, time.Millisecond, c.DrainTimeout},
-		{"HealthInterval", c.HealthInterval, 10 * time.Millisecond, time.Minute},
-		{"StatsInterval", c.StatsInterval, time.Millisecond, time.Hour},
-	}
-	for _, d := range durations {
-		if d.value < d.min || d.value > d.max {
-			return fmt.Errorf("server: Config.%s is %v; it must be %v to %v", d.field, d.value, d.min, d.max)
-		}
+func between[N cmp.Ordered](field string, value, least, most N) error {
+	if value < least || value > most {
+		return fmt.Errorf("server: Config.%s is %v; it must be %v to %v", field, value, least, most)
 	}
 	return nil
 }
@@ -242,16 +194,4 @@ func (c *Config) limits() *admit.Limits {
 		Submits: c.MaxSubmits, Reads: c.MaxReads, Steers: c.MaxSteers, Busy: c.Busy,
 		SubmitsPerSecond: c.SubmitsPerSecond, FetchesPerSecond: c.FetchesPerSecond, ReadsPerSecond: c.ReadsPerSecond,
 	})
-}
-
-// tlsConfig is nil when no TLS is wanted.
-func (c *Config) tlsConfig(log *zap.Logger) (*tls.Config, error) {
-	if c.TLSCertFile == "" {
-		return nil, nil //nolint:nilnil // no TLS is not an error
-	}
-	keys, err := newKeyPair(c.TLSCertFile, c.TLSKeyFile, log)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keys.certificate}, nil
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-// healthLoop keeps the health of each service, and of the server as a whole, at
-// what the store's is.
+// healthLoop keeps the health of each service, and of the server as a whole, at what the store's is.
 type healthLoop struct {
 	o        *operate.Operator // set before attached is closed
 	attached chan struct{}
@@ -44,11 +43,11 @@ func (h *healthLoop) attach(o *operate.Operator) {
 }
 
 // run looks at the store each interval, once there is a dispatcher, until ctx ends.
-func (h *healthLoop) run(ctx context.Context) {
+func (h *healthLoop) run(ctx context.Context) error {
 	select {
 	case <-h.attached:
 	case <-ctx.Done():
-		return
+		return nil
 	}
 	ticker := time.NewTicker(h.interval)
 	defer ticker.Stop()
@@ -57,7 +56,7 @@ func (h *healthLoop) run(ctx context.Context) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
@@ -69,27 +68,22 @@ func (h *healthLoop) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	serving, stopped := h.state()
 	switch {
-	case stopped:
-	case err != nil:
-		h.set(fmt.Sprintf("the store cannot be worked with: %v", err))
-		if serving {
-			h.log.Warn("not serving", zap.Error(err))
-		}
-	case !serving:
-		h.set("")
+	case err != nil && h.set(fmt.Sprintf("the store cannot be worked with: %v", err)):
+		h.log.Warn("not serving", zap.Error(err))
+	case err == nil && h.set(""):
 		h.log.Info("serving")
 	}
 }
 
-// set makes problem known; empty is none.
-func (h *healthLoop) set(problem string) {
+// set makes problem known; empty is none. It reports whether the server begins or ceases to serve by it.
+func (h *healthLoop) set(problem string) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopped {
-		return
+		return false
 	}
+	changed = (problem == "") != (h.problem == "")
 	h.problem = problem
 	status := grpc_health_v1.HealthCheckResponse_SERVING
 	if problem != "" {
@@ -98,6 +92,7 @@ func (h *healthLoop) set(problem string) {
 	for _, service := range h.services {
 		h.server.SetServingStatus(service, status)
 	}
+	return changed
 }
 
 // stop makes all services NOT_SERVING for good.
@@ -107,13 +102,6 @@ func (h *healthLoop) stop() {
 	defer h.mu.Unlock()
 	h.stopped = true
 	h.server.Shutdown()
-}
-
-// state is whether the server serves, and whether it has stopped for good.
-func (h *healthLoop) state() (serving, stopped bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.problem == "", h.stopped
 }
 
 // ready is nil when the server serves, else why it does not.

@@ -147,6 +147,7 @@ func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.H
 	if err != nil {
 		return nil, err
 	}
-	h.silence, h.drain = dispatch.GoneAfter/dispatch.IdleBeat*max(dispatch.IdleBeat, result.Next), result.Drain
+	const missed = int(dispatch.GoneAfter / dispatch.IdleBeat)
+	h.silence, h.drain = time.Duration(missed)*max(dispatch.IdleBeat, result.Next), result.Drain
 	return beat.HeartbeatResponse(result), nil
 }

@@ -14,19 +14,16 @@ func (s *Server) newHTTP() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	// The process lives: it is not to be killed, whatever the store does.
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /healthz", answerOK)
 	// It can be sent calls.
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.health.ready(); err != nil {
-			answer(w, http.StatusServiceUnavailable, err.Error())
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		answer(w, http.StatusOK, "ok")
+		answerOK(w, r)
 	})
-	errorLog, err := zap.NewStdLogAt(s.log, zap.WarnLevel)
-	if err != nil {
-		errorLog = zap.NewStdLog(s.log)
-	}
+	errorLog, _ := zap.NewStdLogAt(s.log, zap.WarnLevel) // it fails for levels that do not exist
 	return &http.Server{
 		Handler: mux, ErrorLog: errorLog,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
@@ -34,9 +31,6 @@ func (s *Server) newHTTP() *http.Server {
 	}
 }
 
-func answer(w http.ResponseWriter, code int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(code)
-	// A client that has gone misses nothing that anyone could act on.
-	_, _ = io.WriteString(w, text+"\n")
+func answerOK(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, "ok\n") // a client that has gone misses nothing that anyone could act on
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 )
 
-// Run listens as the config says and serves until ctx ends; then it drains, and
-// returns nil when all calls have ended. The dispatcher must run for as long as
-// Run does: reports are taken to the last.
+// Run listens as the config says and serves until ctx ends; then it drains, and returns nil when all calls have ended.
+// The dispatcher must run for as long as Run does: reports are taken to the last.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		return err
@@ -25,37 +25,23 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.RunOn(ctx, grpcListener, httpListener)
 }
 
-// RunOn is Run on listeners that the caller opened; httpListener may be nil. It
-// closes both.
+// RunOn is Run on listeners that the caller opened; httpListener may be nil. It closes both.
 func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
-	ended := make(chan error, 3)
-	running := 2
-	go func() {
-		s.health.run(loops)
-		ended <- nil
-	}()
-	go func() { ended <- s.serveGRPC(grpcListener) }()
+	serving, ended := errgroup.WithContext(ctx)
+	serving.Go(func() error { return s.health.run(loops) })
+	serving.Go(func() error { return s.serveGRPC(grpcListener) })
 	if httpListener != nil {
-		running++
-		go func() { ended <- s.serveHTTP(httpListener) }()
+		serving.Go(func() error { return s.serveHTTP(httpListener) })
 	}
 	s.log.Info("listening", zap.Stringer("grpc", grpcListener.Addr()), zap.String("http", s.HTTPAddress()))
 
-	var failed error
-	select {
-	case <-ctx.Done():
-	case failed = <-ended:
-		running--
-	}
+	<-ended.Done()
 	s.drain()
 	stopLoops()
 	err := s.http.Close()
-	for range running {
-		err = errors.Join(err, <-ended)
-	}
-	return errors.Join(failed, err)
+	return errors.Join(serving.Wait(), err)
 }
 
 func (s *Server) serveGRPC(listener net.Listener) error {
@@ -77,19 +63,16 @@ func (s *Server) drainDispatcher() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	parked := 0
-	if s.backend.d != nil {
-		parked = s.backend.d.Parked()
+	if d := s.backend.d; d != nil {
+		parked = d.Parked()
+		d.Drain()
 	}
 	s.log.Info("draining", zap.Duration("timeout", s.cfg.DrainTimeout), zap.Int("parked_fetches", parked))
-	if s.backend.d != nil {
-		s.backend.d.Drain()
-	}
 	close(s.draining)
 }
 
-// drain ends the server in the order in which nothing is lost: new calls are
-// sent elsewhere, parked fetches are answered, streams are told to reconnect,
-// and reports are taken until no call is left or the time is up. Metrics and
+// drain ends the server in the order in which nothing is lost: new calls are sent elsewhere, parked fetches are
+// answered, streams are told to reconnect, and reports are taken until no call is left or the time is up. Metrics and
 // probes are served until then.
 func (s *Server) drain() {
 	began := time.Now()
@@ -100,11 +83,9 @@ func (s *Server) drain() {
 		s.grpc.GracefulStop()
 		close(graceful)
 	}()
-	timeout := time.NewTimer(s.cfg.DrainTimeout)
-	defer timeout.Stop()
 	select {
 	case <-graceful:
-	case <-timeout.C:
+	case <-time.After(s.cfg.DrainTimeout):
 		s.log.Warn("calls had not ended when the drain timeout was up; ending them", zap.Duration("timeout", s.cfg.DrainTimeout))
 		s.grpc.Stop()
 		<-graceful

@@ -17,9 +17,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// Metrics are what /metrics shows: of the calls, of the dispatcher, of the
-// store. It is an [engine.Observer], for [engine.Config]. None of them is
-// labeled by source, queue, task or collector, so their number does not grow.
+// Metrics are what /metrics shows: of the calls, of the dispatcher, of the store. It is an [engine.Observer], for
+// [engine.Config]. None of them is labeled by source, queue, task or collector, so their number does not grow.
 type Metrics struct {
 	registry *prometheus.Registry
 	calls    *grpcprom.ServerMetrics

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -47,9 +48,8 @@ type Server struct {
 	grpcListener, httpListener net.Listener
 }
 
-// New makes a server of o and its dispatcher. It may be nil: then [Server.Attach] brings
-// it later. It opens nothing until [Server.Listen] or [Server.Run], but it holds goroutines from now
-// on, until Run has ended.
+// New makes a server of o and its dispatcher. It may be nil: then [Server.Attach] brings it later. It opens nothing
+// until [Server.Listen] or [Server.Run], but it holds goroutines from now on, until Run has ended.
 func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -97,9 +97,8 @@ func (s *Server) Attach(o *operate.Operator) {
 	s.limits.Open()
 }
 
-// streamWorkers are goroutines that serve one call after another, whose stacks
-// have grown to what a call takes; growing a new one's is a fifth of what a
-// small call costs. Calls beyond them, parked fetches in the first place, get
+// streamWorkers are goroutines that serve one call after another, whose stacks have grown to what a call takes; growing
+// a new one's is a fifth of what a small call costs. Calls beyond them, parked fetches in the first place, get
 // goroutines of their own.
 const streamWorkers = 64
 
@@ -119,9 +118,8 @@ const (
 	handshakeTimeout = 10 * time.Second
 )
 
-// options of the gRPC server. The keepalive settings let clients keep idle
-// connections open through proxies, and parked polls outlive the age of a
-// connection.
+// options of the gRPC server. The keepalive settings let clients keep idle connections open through proxies, and parked
+// polls outlive the age of a connection.
 func (s *Server) options() ([]grpc.ServerOption, error) {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(s.cfg.MaxReceiveBytes),
@@ -139,12 +137,12 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 	}
-	tls, err := s.cfg.tlsConfig(s.log)
-	if err != nil {
-		return nil, err
-	}
-	if tls != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(tls)))
+	if s.cfg.TLSCertFile != "" {
+		keys, err := newKeyPair(s.cfg.TLSCertFile, s.cfg.TLSKeyFile, s.log)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keys.certificate})))
 	}
 	return append(options, s.chain.options(s.metrics)...), nil
 }
@@ -176,9 +174,8 @@ func (s *Server) register() {
 	s.metrics.calls.InitializeMetrics(s.grpc)
 }
 
-// Listen opens the listeners of the config, so that [Server.Address] and
-// [Server.HTTPAddress] are known before [Server.Run]. A port in use is an error
-// that names it, and the server cannot be used then.
+// Listen opens the listeners of the config, so that [Server.Address] and [Server.HTTPAddress] are known before
+// [Server.Run]. A port in use is an error that names it, and the server cannot be used then.
 func (s *Server) Listen(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,8 +211,7 @@ func listen(ctx context.Context, field, address string) (net.Listener, error) {
 // Address is where gRPC is served; empty before [Server.Listen].
 func (s *Server) Address() string { return s.address(&s.grpcListener) }
 
-// HTTPAddress is where metrics and probes are served; empty before
-// [Server.Listen], or when they are not.
+// HTTPAddress is where metrics and probes are served; empty before [Server.Listen], or when they are not.
 func (s *Server) HTTPAddress() string { return s.address(&s.httpListener) }
 
 func (s *Server) address(listener *net.Listener) string {

@@ -111,11 +111,10 @@ func (s *sourceService) versionOf(ctx context.Context, id, etag string) (int64, 
 	if err != nil {
 		return 0, wire.About(err, "source_id", id)
 	}
-	version := wire.EtagVersion(&view.Source, etag)
-	if version == 0 {
+	if etag != wire.SourceEtag(&view.Source) {
 		return 0, s.stale(ctx, id)
 	}
-	return version, nil
+	return view.Source.Version, nil
 }
 
 // stale tells of an etag that is not the current one, and what that is.

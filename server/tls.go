@@ -20,8 +20,7 @@ const (
 	keyPairTold = 24 * time.Hour
 )
 
-// keyPair is a certificate that follows its files, so that renewing it needs no
-// restart.
+// keyPair is a certificate that follows its files, so that renewing it needs no restart.
 type keyPair struct {
 	certFile, keyFile string
 	log               *zap.Logger

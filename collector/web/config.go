@@ -159,38 +159,32 @@ func (c *Config) Validate() error {
 	if c.UserAgent != "" && c.RobotsAgent == "" && robots.ProductToken(c.UserAgent) == "" {
 		return fmt.Errorf("field UserAgent: %q: want it to begin with a name, or RobotsAgent set", c.UserAgent)
 	}
-	if err := c.validateProxy(); err != nil {
-		return err
-	}
 	if c.RobotsTTL < 0 || c.RobotsTTL > maxRobotsTTL {
 		return fmt.Errorf("field RobotsTTL: %s: want 0 to %s", c.RobotsTTL, maxRobotsTTL)
 	}
 	if c.MaxCrawlDelay > maxCrawlDelay {
 		return fmt.Errorf("field MaxCrawlDelay: %s: want at most %s", c.MaxCrawlDelay, maxCrawlDelay)
 	}
-	if c.Sitemaps && c.IgnoreRobots {
-		return errors.New("field Sitemaps: robots.txt, which names them, is not asked with IgnoreRobots")
-	}
-	if c.Timeout < 0 {
-		return fmt.Errorf("field Timeout: %s: want more than 0", c.Timeout)
-	}
-	if c.MaxBytes < 0 {
-		return fmt.Errorf("field MaxBytes: %d: want more than 0", c.MaxBytes)
-	}
-	if c.MaxRatio < 0 {
-		return fmt.Errorf("field MaxRatio: %d: want more than 0", c.MaxRatio)
-	}
-	if c.MaxListed < 0 {
-		return fmt.Errorf("field MaxListed: %d: want more than 0", c.MaxListed)
-	}
-	if c.MaxDepth < 0 {
-		return fmt.Errorf("field MaxDepth: %d: want 0 or more", c.MaxDepth)
-	}
 	if c.MaxURLBytes > extract.MaxURLBytes {
 		return fmt.Errorf("field MaxURLBytes: %d: want at most %d", c.MaxURLBytes, extract.MaxURLBytes)
 	}
-	if c.MaxLinks < 0 {
-		return fmt.Errorf("field MaxLinks: %d: want more than 0", c.MaxLinks)
+	if c.Sitemaps && c.IgnoreRobots {
+		return errors.New("field Sitemaps: robots.txt, which names them, is not asked with IgnoreRobots")
+	}
+	return cmp.Or(
+		notNegative("Timeout", c.Timeout, "more than 0"),
+		notNegative("MaxBytes", c.MaxBytes, "more than 0"),
+		notNegative("MaxRatio", c.MaxRatio, "more than 0"),
+		notNegative("MaxLinks", c.MaxLinks, "more than 0"),
+		notNegative("MaxListed", c.MaxListed, "more than 0"),
+		notNegative("MaxDepth", c.MaxDepth, "0 or more"),
+		c.validateProxy(),
+	)
+}
+
+func notNegative[N cmp.Ordered](field string, value N, want string) error {
+	if value < *new(N) {
+		return fmt.Errorf("field %s: %v: want %s", field, value, want)
 	}
 	return nil
 }

@@ -14,14 +14,14 @@ import (
 // failureOf says whose fault it is that a fetch got no answer.
 func failureOf(err error, took time.Duration) *collector.Failed {
 	failed := &collector.Failed{Message: err.Error(), FetchDuration: took}
-	var denied *robots.DeniedError
-	var unavailable *robots.UnavailableError
+	_, denied := errors.AsType[*robots.DeniedError](err)
+	unavailable, ok := errors.AsType[*robots.UnavailableError](err)
 	switch {
-	case errors.As(err, &denied):
+	case denied:
 		failed.Reason, failed.Permanent = collector.ReasonRobotsDenied, true
 	case errors.Is(err, errRedirects), errors.Is(err, errBadRedirect):
 		failed.Reason = collector.ReasonRedirect
-	case errors.As(err, &unavailable): // after redirects: one may have led to a robots.txt that is refused
+	case ok: // after redirects: one may have led to a robots.txt that is refused
 		return robotsFailure(unavailable, took)
 	case errors.Is(err, errInvalidAddress):
 		failed.Reason, failed.Permanent = collector.ReasonBadRequest, true

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -56,18 +55,7 @@ type fetchRequest struct {
 	record *recording
 
 	// visit is asked before each hop; an error ends the fetch.
-	visit func(context.Context, *url.URL) error
-
-	// wrote is told when the request of a hop has gone out, by any goroutine, perhaps more than once; nil: nobody is.
-	wrote func()
-}
-
-// traced tells wrote of requests that are sent with the context.
-func (r *fetchRequest) traced(ctx context.Context) context.Context {
-	if r.wrote == nil {
-		return ctx
-	}
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { r.wrote() }})
+	visit func(*url.URL) error
 }
 
 // fetched is an answer that was read whole.
@@ -89,7 +77,7 @@ func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
 		if err := f.checkAddress(target); err != nil {
 			return nil, err
 		}
-		answer, err := f.visit(ctx, req, target)
+		answer, err := f.hop(ctx, req, target)
 		if hop > 0 && errors.Is(err, errPrivate) { // a name that resolves to what a redirect may not lead to, for robots.txt too
 			err = fmt.Errorf("%w to %q: %w", errBadRedirect, target, err)
 		}
@@ -114,16 +102,6 @@ func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
 	}
 }
 
-// visit is one hop, after the caller's check of where it goes.
-func (f *fetcher) visit(ctx context.Context, req fetchRequest, target *url.URL) (*fetched, error) {
-	if req.visit != nil {
-		if err := req.visit(ctx, target); err != nil {
-			return nil, err
-		}
-	}
-	return f.hop(ctx, req, target)
-}
-
 // checkAddress reports whether a URL, as it is written, may be fetched.
 func (f *fetcher) checkAddress(u *url.URL) error {
 	switch {
@@ -137,16 +115,19 @@ func (f *fetcher) checkAddress(u *url.URL) error {
 
 func isWeb(u *url.URL) bool { return (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" }
 
-// hop sends one request and reads the answer.
+// hop sends one request, once the caller has agreed to where it goes, and reads the answer.
 func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_ *fetched, err error) {
-	request, err := http.NewRequestWithContext(req.traced(ctx), http.MethodGet, target.String(), nil)
+	if req.visit != nil {
+		if err := req.visit(target); err != nil {
+			return nil, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errInvalidAddress, err)
 	}
 	if req.conditionsFor == target.String() {
-		for name, values := range req.conditions {
-			request.Header[name] = values
-		}
+		maps.Copy(request.Header, req.conditions)
 	}
 	request.Header.Set("User-Agent", f.userAgent)
 	request.Header.Set("Accept", req.accept)
@@ -214,15 +195,9 @@ func drain(response *http.Response) {
 // It returns 0 when there is none that can be read, or when it has passed.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
-	if value == "" {
-		return 0
+	after := wholeSeconds(value)
+	if at, err := http.ParseTime(value); err == nil {
+		after = max(at.Sub(now), 0)
 	}
-	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	}
-	at, err := http.ParseTime(value)
-	if err != nil || !at.After(now) {
-		return 0
-	}
-	return min(at.Sub(now), maxRetryAfter)
+	return min(after, maxRetryAfter)
 }

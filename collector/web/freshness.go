@@ -28,7 +28,7 @@ func freshFor(header http.Header) time.Duration {
 
 // wholeSeconds reads a number of seconds; 0 when it is none.
 func wholeSeconds(text string) time.Duration {
-	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31)
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
 	if err != nil {
 		return 0
 	}

@@ -67,11 +67,9 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 		}
 		err = refusal(t, v.url, err, v.took)
 	}
-	var failed *collector.Failed
-	switch {
-	case err == nil:
+	if err == nil {
 		done.QueueDelay = v.queueDelay()
-	case errors.As(err, &failed):
+	} else if failed, ok := errors.AsType[*collector.Failed](err); ok {
 		failed.QueueDelay = v.queueDelay()
 	}
 	return done, err

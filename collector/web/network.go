@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -60,12 +61,7 @@ func isPublic(ip netip.Addr) bool {
 	if !ip.IsValid() || ip.Zone() != "" || (ip.Is6() && !public6.Contains(ip)) {
 		return false
 	}
-	for _, prefix := range refusedPrefixes {
-		if prefix.Contains(ip) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(refusedPrefixes, func(refused netip.Prefix) bool { return refused.Contains(ip) })
 }
 
 // RefusePrivate is a Control function for net.Dialer that refuses to connect to addresses of private, loopback,

@@ -52,13 +52,10 @@ func checkForwarded(request *http.Request, response *http.Response) error {
 
 // proxyReason tells what a proxy said that ended an exchange.
 func proxyReason(err error) (collector.Reason, bool) {
-	var refusal *proxyRefusal
-	var op *net.OpError
-	switch {
-	case errors.As(err, &refusal):
+	if refusal, ok := errors.AsType[*proxyRefusal](err); ok {
 		return refusal.reason(), true
-	case errors.As(err, &op) && op.Op == "socks connect" && strings.Contains(op.Err.Error(), "authentication"): // the library has no type for it
-		return collector.ReasonProxy, true
 	}
-	return 0, false
+	op, ok := errors.AsType[*net.OpError](err)
+	wantsPassword := ok && op.Op == "socks connect" && strings.Contains(op.Err.Error(), "authentication") // the library has no type for it
+	return collector.ReasonProxy, wantsPassword
 }

@@ -166,7 +166,7 @@ func (s *DirSink) Body(ctx context.Context, digest string) ([]byte, error) {
 }
 
 // writeBody stores a body unless it is there. The file appears whole or not at all.
-func (s *DirSink) writeBody(file string, body []byte) (err error) {
+func (s *DirSink) writeBody(file string, body []byte) error {
 	target := filepath.Join(s.dir, filepath.FromSlash(file))
 	if info, err := os.Stat(target); err == nil && info.Size() == int64(len(body)) {
 		return nil
@@ -180,21 +180,14 @@ func (s *DirSink) writeBody(file string, body []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(temp.Name()))
-		}
-	}()
-	if err := temp.Chmod(0o644); err != nil {
-		return errors.Join(err, temp.Close())
+	_, err = temp.Write(body)
+	if err = errors.Join(err, temp.Chmod(0o644), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), target)
 	}
-	if _, err := temp.Write(body); err != nil {
-		return errors.Join(err, temp.Close())
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
 	}
-	if err := temp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), target)
+	return nil
 }
 
 // bodyFile is the path of a body below the sink's directory.

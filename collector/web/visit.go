@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
@@ -92,18 +93,14 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		conditions: conditions, conditionsFor: v.before.URL,
 		maxRedirects: max(v.cfg.MaxRedirects, 0), record: v.record,
 	}
-	own := hostQueue(v.url)
-	request.leaves = func(next *url.URL) bool { return hostQueue(next) != own }
+	request.leaves = func(next *url.URL) bool { return hostQueue(next) != hostQueue(v.url) }
 	v.start = time.Now()
 	first := true
 	var sent atomic.Pointer[time.Time]
-	note := func() {
-		now := time.Now()
-		sent.Store(&now)
-	}
-	request.visit = func(ctx context.Context, u *url.URL) error {
+	note := func() { sent.Store(new(time.Now())) }
+	request.visit = func(u *url.URL) error {
 		if v.robots != nil {
-			if err := v.robots.Check(ctx, u); err != nil {
+			if err := v.robots.Check(fetchCtx, u); err != nil {
 				return err
 			}
 		}
@@ -113,8 +110,9 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		note()
 		return nil
 	}
-	request.wrote = note // a host sees the request then, not when its name is looked up and its connection begun
-	answer, err := v.fetcher.get(fetchCtx, request)
+	// A host sees the request when it has been written, not when its name is looked up and its connection begun.
+	wrote := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { note() }}
+	answer, err := v.fetcher.get(httptrace.WithClientTrace(fetchCtx, wrote), request)
 	v.whole = time.Since(v.start)
 	v.took = v.whole
 	if last := sent.Load(); last != nil {
@@ -174,7 +172,7 @@ func (v *visit) judge(ctx context.Context) error {
 		v.body = answer.body
 		v.after = memo{
 			URL: answer.url.String(), Digest: digestOf(v.body), Bytes: int64(len(v.body)),
-			ContentType: contentType(answer.header, v.body),
+			ContentType: cmp.Or(answer.header.Get("Content-Type"), http.DetectContentType(v.body)),
 		}
 		v.keepValidators()
 	}
@@ -261,20 +259,8 @@ func digestOf(body []byte) string {
 
 // keepValidators takes over what the answer says; a 304 may leave out what has not changed.
 func (v *visit) keepValidators() {
-	if etag := v.answer.header.Get("ETag"); etag != "" {
-		v.after.ETag = etag
-	}
-	if modified := v.answer.header.Get("Last-Modified"); modified != "" {
-		v.after.LastModified = modified
-	}
-}
-
-// contentType is what the server says, or what the body looks like when it says nothing.
-func contentType(header http.Header, body []byte) string {
-	if declared := header.Get("Content-Type"); declared != "" {
-		return declared
-	}
-	return http.DetectContentType(body)
+	v.after.ETag = cmp.Or(v.answer.header.Get("ETag"), v.after.ETag)
+	v.after.LastModified = cmp.Or(v.answer.header.Get("Last-Modified"), v.after.LastModified)
 }
 
 // store gives the page to the sink and makes the report.
@@ -361,12 +347,10 @@ func (v *visit) queueDelay() *time.Duration {
 	if v.robots == nil || v.url == nil || v.cfg.MaxCrawlDelay < 0 {
 		return nil
 	}
-	delay, ok := v.robots.Delay(v.url)
-	if !ok {
-		return nil
+	if delay, ok := v.robots.Delay(v.url); ok {
+		return new(min(delay, v.cfg.MaxCrawlDelay))
 	}
-	delay = min(delay, v.cfg.MaxCrawlDelay)
-	return &delay
+	return nil
 }
 
 // hostQueue is the queue that a URL belongs to when no rule maps its host: the host in lower case and punycode, with the

@@ -46,7 +46,7 @@ func isUTF8(begin []byte, contentType string) bool {
 // its elements need not be read to find out what it says.
 func namesOnlyUTF8(begin []byte) bool {
 	const blank = " \t\r\n\f"
-	for rest, names := lowerASCII(begin), false; ; names = true {
+	for rest, names := bytes.ToLower(begin), false; ; names = true {
 		_, after, found := bytes.Cut(rest, []byte("charset"))
 		if !found {
 			return names
@@ -58,15 +58,4 @@ func namesOnlyUTF8(begin []byte) bool {
 		}
 		rest = after
 	}
-}
-
-func lowerASCII(text []byte) []byte {
-	lower := make([]byte, len(text))
-	for i, c := range text {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		lower[i] = c
-	}
-	return lower
 }

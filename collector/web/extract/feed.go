@@ -2,6 +2,7 @@ package extract
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -84,13 +85,7 @@ func addItem(c *collection, item *gofeed.Item) {
 
 // changedAt is when an item was changed last, or else published; zero when the feed does not say.
 func changedAt(item *gofeed.Item) time.Time {
-	switch {
-	case item.UpdatedParsed != nil:
-		return *item.UpdatedParsed
-	case item.PublishedParsed != nil:
-		return *item.PublishedParsed
-	}
-	return time.Time{}
+	return *cmp.Or(item.UpdatedParsed, item.PublishedParsed, &time.Time{})
 }
 
 // nextPages are the pages that a feed goes on in.

@@ -15,11 +15,13 @@ import (
 // maxSitemapEntries is how many the protocol of sitemaps.org lets one sitemap have.
 const maxSitemapEntries = 50_000
 
-// sitemapEntry is a url or sitemap element.
+// sitemapEntry is a url or sitemap element. Images and videos have some of the same names further down.
 type sitemapEntry struct {
-	location     string
-	alternates   []string // the page in other languages
-	lastModified time.Time
+	Location     string       `xml:"loc"`
+	LastModified lastModified `xml:"lastmod"`
+	Alternates   []struct {
+		URL string `xml:"href,attr"`
+	} `xml:"link"` // the page in other languages
 }
 
 // readSitemap finds what a sitemap or a sitemap index lists, up to 50,000 entries. It fails for what is neither, and for one
@@ -37,12 +39,12 @@ func readSitemap(c *collection, text []byte) error {
 		return fmt.Errorf("sitemap %w: %w", errParse, err)
 	}
 	slices.SortStableFunc(entries, func(a, b sitemapEntry) int {
-		return cmp.Compare(b.lastModified.Unix(), a.lastModified.Unix())
+		return cmp.Compare(b.LastModified.Unix(), a.LastModified.Unix())
 	})
 	for _, entry := range entries {
-		c.addLink(entry.location, Link{ListedBy: KindSitemap, Modified: entry.lastModified})
-		for _, alternate := range entry.alternates {
-			c.addLink(alternate, Link{ListedBy: KindSitemap})
+		c.addLink(entry.Location, Link{ListedBy: KindSitemap, Modified: entry.LastModified.Time})
+		for _, alternate := range entry.Alternates[:min(len(entry.Alternates), maxAttributes)] {
+			c.addLink(alternate.URL, Link{ListedBy: KindSitemap})
 		}
 	}
 	c.surplus(surplus)
@@ -57,72 +59,43 @@ func readSitemap(c *collection, text []byte) error {
 func sitemapEntries(text []byte) (entries []sitemapEntry, surplus int, err error) {
 	decoder := xml.NewDecoder(bytes.NewReader(text))
 	decoder.Strict = false
-	var entry sitemapEntry
-	var path []string // names of the open elements
-	for {
+	for inRoot := false; ; {
 		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return entries, surplus, nil
+		}
 		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
 			return entries, surplus, err
 		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			path = append(path, t.Name.Local)
-			if len(path) == 2 {
-				entry = sitemapEntry{}
-			}
-			entry.alternate(t)
-		case xml.CharData:
-			entry.text(path, string(t))
-		case xml.EndElement:
-			path = path[:max(len(path)-1, 0)]
-			switch {
-			case len(path) != 1 || strings.TrimSpace(entry.location) == "":
-			case len(entries) >= maxSitemapEntries:
-				surplus++
-			default:
-				entries = append(entries, entry)
-			}
-			if len(path) == 1 {
-				entry = sitemapEntry{}
-			}
+		start, ok := token.(xml.StartElement)
+		var entry sitemapEntry
+		switch name := start.Name.Local; {
+		case !ok:
+		case !inRoot:
+			inRoot = true
+		case name != "url" && name != "sitemap":
+			err = decoder.Skip()
+		default:
+			err = decoder.DecodeElement(&entry, &start)
+		}
+		switch {
+		case err != nil:
+			return entries, surplus, err
+		case strings.TrimSpace(entry.Location) == "":
+		case len(entries) >= maxSitemapEntries:
+			surplus++
+		default:
+			entries = append(entries, entry)
 		}
 	}
 }
 
-// alternate takes <xhtml:link rel="alternate" href="...">.
-func (e *sitemapEntry) alternate(start xml.StartElement) {
-	if start.Name.Local != "link" {
-		return
-	}
-	for _, attr := range start.Attr {
-		if attr.Name.Local == "href" && len(e.alternates) < maxAttributes {
-			e.alternates = append(e.alternates, attr.Value)
-		}
-	}
-}
+// lastModified is a time in W3C's profile of ISO 8601, in each of its lengths; what is none counts as not known. A day, a
+// month or a year is at its end, when nothing can have changed in it any more.
+type lastModified struct{ time.Time }
 
-// text takes the content of an entry's own elements; images and videos have some of the same names further down.
-func (e *sitemapEntry) text(path []string, content string) {
-	if len(path) != 3 || (path[1] != "url" && path[1] != "sitemap") || len(e.location) > MaxURLBytes {
-		return
-	}
-	switch path[2] {
-	case "loc":
-		e.location += content
-	case "lastmod":
-		if modified, ok := parseLastModified(content); ok {
-			e.lastModified = modified
-		}
-	}
-}
-
-// parseLastModified reads W3C's profile of ISO 8601, in each of its lengths. A day, a month or a year is at its end, when
-// nothing can have changed in it any more.
-func parseLastModified(text string) (time.Time, bool) {
-	text = strings.TrimSpace(text)
+// UnmarshalText reads the time.
+func (m *lastModified) UnmarshalText(text []byte) error {
 	for _, form := range []struct {
 		layout              string
 		years, months, days int
@@ -135,11 +108,12 @@ func parseLastModified(text string) (time.Time, bool) {
 		{layout: "2006-01", months: 1},
 		{layout: "2006", years: 1},
 	} {
-		if t, err := time.Parse(form.layout, text); err == nil {
-			return t.AddDate(form.years, form.months, form.days), true
+		if t, err := time.Parse(form.layout, string(bytes.TrimSpace(text))); err == nil {
+			m.Time = t.AddDate(form.years, form.months, form.days)
+			break
 		}
 	}
-	return time.Time{}, false
+	return nil
 }
 
 // readList finds the URLs of a plain list: one a line, in their order. Empty lines and those that begin with # are left out.

@@ -120,12 +120,10 @@ func NewCache(agent string, ttl time.Duration, fetch Fetch) *Cache {
 func (c *Cache) Check(ctx context.Context, u *url.URL) error {
 	for {
 		found, current, mine := c.find(originOf(u))
-		switch {
-		case found != nil:
-		case mine:
+		if mine {
 			c.load(ctx, u, current)
-			found = current.file
-		default:
+		}
+		if found == nil {
 			select {
 			case <-current.done:
 				found = current.file

@@ -47,15 +47,7 @@ func parse(body []byte, agent string) rules {
 	if !ok {
 		found, _ = readGroups(body, "*")
 	}
-	slices.SortStableFunc(found.paths, func(a, b pathRule) int {
-		if a.allow != b.allow && a.length() == b.length() {
-			if a.allow {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(b.length(), a.length())
-	})
+	slices.SortStableFunc(found.paths, func(a, b pathRule) int { return cmp.Compare(b.rank(), a.rank()) })
 	found.paths = slices.Compact(found.paths)
 	found.sitemaps = readSitemaps(body)
 	return found
@@ -156,11 +148,16 @@ func ProductToken(agent string) string {
 	return agent[:end]
 }
 
-func (r pathRule) length() int {
+// rank is higher for the rule that decides before another: twice its length, and one more for Allow.
+func (r pathRule) rank() int {
+	rank := 2 * len(r.pattern)
 	if r.atEnd {
-		return len(r.pattern) + 1
+		rank += 2
 	}
-	return len(r.pattern)
+	if r.allow {
+		rank++
+	}
+	return rank
 }
 
 // bytes is about what the rules cost in memory.

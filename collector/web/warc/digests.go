@@ -1,62 +1,37 @@
 package warc
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
-// location is a response record that has the payload of a body.
+// location is a response record that has the payload of a body, by the names that it has in its line.
 type location struct {
-	digest         string // SHA-256 of the body, in hexadecimal
-	bytes          int64  // its length
-	file           string
-	offset, length int64
-	recordID, date string
-	payloadDigest  string
-	uri            string
+	Digest        string `json:"digest"` // SHA-256 of the body, in hexadecimal
+	Bytes         int64  `json:"bytes"`  // its length
+	File          string `json:"file"`
+	Offset        int64  `json:"offset"`
+	Length        int64  `json:"length"`
+	RecordID      string `json:"id"`
+	Date          string `json:"date"`
+	PayloadDigest string `json:"payload"`
+	URI           string `json:"uri"`
 }
-
-// locationFields is how many fields a line has.
-const locationFields = 9
 
 // locationOf is where an entry's payload is.
 func locationOf(e *Entry) location {
 	return location{
-		digest: e.Digest, bytes: e.Bytes, file: e.File, offset: e.Offset, length: e.Length,
-		recordID: e.RecordID, date: e.Date, payloadDigest: e.PayloadDigest, uri: e.FinalURL,
+		Digest: e.Digest, Bytes: e.Bytes, File: e.File, Offset: e.Offset, Length: e.Length,
+		RecordID: e.RecordID, Date: e.Date, PayloadDigest: e.PayloadDigest, URI: oneLine(e.FinalURL),
 	}
-}
-
-func (l *location) line() string {
-	return strings.Join([]string{
-		l.digest, strconv.FormatInt(l.bytes, 10), l.file, strconv.FormatInt(l.offset, 10), strconv.FormatInt(l.length, 10),
-		l.recordID, l.date, l.payloadDigest, oneLine(l.uri),
-	}, "\t") + "\n"
-}
-
-// parseLocation reads a line; ok is false for one that a crash has cut.
-func parseLocation(line string) (l location, ok bool) {
-	parts := strings.Split(line, "\t")
-	if len(parts) != locationFields {
-		return l, false
-	}
-	l = location{
-		digest: parts[0], file: parts[2], recordID: parts[5], date: parts[6], payloadDigest: parts[7], uri: parts[8],
-	}
-	var errs [3]error
-	l.bytes, errs[0] = strconv.ParseInt(parts[1], 10, 64)
-	l.offset, errs[1] = strconv.ParseInt(parts[3], 10, 64)
-	l.length, errs[2] = strconv.ParseInt(parts[4], 10, 64)
-	return l, errors.Join(errs[:]...) == nil && filepath.IsLocal(l.file)
 }
 
 // digests finds bodies by their digests. It is files of lines, each of which is appended in one write, so that any
@@ -85,31 +60,31 @@ func (d *digests) find(digest string) ([]location, error) {
 		return nil, fmt.Errorf("look up digest: %w", err)
 	}
 	var found []location
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, len(text)+1)
-	for lines.Scan() {
-		if !bytes.HasPrefix(lines.Bytes(), []byte(digest)) {
-			continue
-		}
-		if l, ok := parseLocation(lines.Text()); ok {
-			found = append(found, l)
+	for line := range bytes.Lines(text) {
+		var l location
+		if bytes.Contains(line, []byte(digest)) && json.Unmarshal(line, &l) == nil && l.Digest == digest && filepath.IsLocal(l.File) {
+			found = append(found, l) // others are of other bodies, or a crash has cut them
 		}
 	}
-	return found, lines.Err()
+	return found, nil
 }
 
 // add notes where a body is. It begins with an empty line, so that a line which a crash has cut spoils no other.
 func (d *digests) add(l location) (err error) {
-	path, err := d.path(l.digest)
+	path, err := d.path(l.Digest)
 	if err != nil {
 		return err
+	}
+	line, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("note digest: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("note digest: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if _, err := file.WriteString("\n" + l.line()); err != nil {
+	if _, err := fmt.Fprintf(file, "\n%s\n", line); err != nil {
 		return fmt.Errorf("note digest: %w", err)
 	}
 	return nil

@@ -35,5 +35,5 @@
 // they are full or closed, so a machine that loses power may lose the end of the .open file.
 //
 // Digests of bodies and where they lie are kept in digests/, 4,096 files of lines. They are shared by all sinks in the
-// directory: one collector's page is another's revisit. Looking one up reads one such file, 60 KB with a million bodies.
+// directory: one collector's page is another's revisit. Looking one up reads one such file, 80 KB with a million bodies.
 package warc

@@ -60,13 +60,13 @@ func (g *group) choose(answer *record, x *web.Exchange, known []location) {
 		answer.drop("WARC-Payload-Digest") // it would have to be that of the payload which the 304 did not bring
 		if len(known) > 0 {
 			answer.refer(&known[0])
-			answer.fields = append(answer.fields, field{"WARC-Payload-Digest", known[0].payloadDigest})
+			answer.fields = append(answer.fields, field{"WARC-Payload-Digest", known[0].PayloadDigest})
 		}
 		return
 	}
 	digest := answer.value("WARC-Payload-Digest")
 	for i := range known {
-		if known[i].payloadDigest == digest && len(x.Body) > 0 && x.Truncated == "" {
+		if known[i].PayloadDigest == digest && len(x.Body) > 0 && x.Truncated == "" {
 			answer.kind, answer.block = typeRevisit, answer.block[:1]
 			answer.fields = append(answer.fields, field{"WARC-Profile", profileIdentical})
 			answer.refer(&known[i])
@@ -136,9 +136,9 @@ func withoutChunks(head []byte, length int) []byte {
 // refer names the record that has the payload.
 func (r *record) refer(to *location) {
 	r.fields = append(r.fields,
-		field{"WARC-Refers-To", to.recordID},
-		field{"WARC-Refers-To-Target-URI", to.uri},
-		field{"WARC-Refers-To-Date", to.date})
+		field{"WARC-Refers-To", to.RecordID},
+		field{"WARC-Refers-To-Target-URI", to.URI},
+		field{"WARC-Refers-To-Date", to.Date})
 }
 
 // value is that of a field, "" when it is not there.

@@ -3,12 +3,14 @@ package warc
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,32 +58,17 @@ func (e *Entry) line() ([]byte, error) {
 // it goes on with the next file.
 func ReadIndex(dir string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		names, err := indexNames(dir)
+		files, err := os.ReadDir(dir)
 		if err != nil {
-			yield(Entry{}, err)
+			yield(Entry{}, fmt.Errorf("read index: %w", err))
 			return
 		}
-		for _, name := range names {
-			if !readIndexFile(filepath.Join(dir, name), yield) {
+		for _, file := range files {
+			if strings.HasSuffix(file.Name(), indexSuffix) && !readIndexFile(filepath.Join(dir, file.Name()), yield) {
 				return
 			}
 		}
 	}
-}
-
-// indexNames lists the indexes of a directory.
-func indexNames(dir string) ([]string, error) {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("read index: %w", err)
-	}
-	var names []string
-	for _, file := range files {
-		if strings.HasSuffix(file.Name(), indexSuffix) {
-			names = append(names, file.Name())
-		}
-	}
-	return names, nil
 }
 
 // readIndexFile reports whether the reader wants more.
@@ -130,15 +117,7 @@ func Winners(dir string) ([]Entry, error) {
 			best[k] = entry
 		}
 	}
-	winners := make([]Entry, 0, len(best))
-	for _, entry := range best {
-		winners = append(winners, entry)
-	}
-	slices.SortFunc(winners, func(a, b Entry) int {
-		if by := strings.Compare(a.File, b.File); by != 0 {
-			return by
-		}
-		return int(min(max(a.Offset-b.Offset, -1), 1))
-	})
-	return winners, nil
+	return slices.SortedFunc(maps.Values(best), func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
+	}), nil
 }

@@ -2,8 +2,9 @@ package warc
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
-	"strconv"
+	"reflect"
 	"time"
 
 	"github.com/waggle-crawl/waggle/collector/web"
@@ -17,37 +18,25 @@ type pageField struct {
 
 // text writes the value.
 func (f pageField) text() string {
-	switch v := f.value.(type) {
-	case *string:
-		return *v
-	case *int:
-		return strconv.Itoa(*v)
-	case *int64:
-		return strconv.FormatInt(*v, 10)
-	case *bool:
-		return strconv.FormatBool(*v)
-	case *time.Time:
-		return v.UTC().Format(time.RFC3339Nano)
+	if t, ok := f.value.(*time.Time); ok {
+		return t.UTC().Format(time.RFC3339Nano)
 	}
-	return ""
+	return fmt.Sprint(reflect.ValueOf(f.value).Elem())
 }
 
 // parse reads the value. A field that is missing, as one that is newer than the archive, stays as it is.
 func (f pageField) parse(text string) (err error) {
-	if text == "" {
-		return nil
-	}
 	switch v := f.value.(type) {
 	case *string:
 		*v = text
-	case *int:
-		*v, err = strconv.Atoi(text)
-	case *int64:
-		*v, err = strconv.ParseInt(text, 10, 64)
-	case *bool:
-		*v, err = strconv.ParseBool(text)
 	case *time.Time:
-		*v, err = time.Parse(time.RFC3339Nano, text)
+		if text != "" {
+			*v, err = time.Parse(time.RFC3339Nano, text)
+		}
+	default: // numbers and truth values are written as in JSON
+		if text != "" {
+			err = json.Unmarshal([]byte(text), v)
+		}
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/textproto"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/waggle-crawl/waggle/collector/web"
@@ -47,13 +48,12 @@ func recoverFile(dir, name string, known *digests) error {
 	if err != nil {
 		return errors.Join(err, o.leave())
 	}
-	if err := o.restore(entries, end); err != nil {
-		return errors.Join(err, o.leave())
+	err = o.restore(entries, end)
+	for i := 0; err == nil && i < len(entries); i++ {
+		err = restoreDigest(known, &entries[i])
 	}
-	for i := range entries {
-		if err := restoreDigest(known, &entries[i]); err != nil {
-			return errors.Join(err, o.leave())
-		}
+	if err != nil {
+		return errors.Join(err, o.leave())
 	}
 	return o.finish()
 }
@@ -107,10 +107,8 @@ func restoreDigest(known *digests, entry *Entry) error {
 	if err != nil {
 		return err
 	}
-	for i := range places {
-		if places[i].payloadDigest == entry.PayloadDigest {
-			return nil
-		}
+	if slices.ContainsFunc(places, func(l location) bool { return l.PayloadDigest == entry.PayloadDigest }) {
+		return nil
 	}
 	return known.add(locationOf(entry))
 }
@@ -122,8 +120,7 @@ func scanGroups(r io.Reader, file string) (entries []Entry, end int64, err error
 	for {
 		record, err := records.next()
 		if err != nil {
-			var disk *os.PathError
-			if errors.As(err, &disk) {
+			if _, disk := errors.AsType[*os.PathError](err); disk {
 				return nil, 0, err
 			}
 			return entries, end, nil

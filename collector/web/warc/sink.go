@@ -165,21 +165,21 @@ func (s *Sink) Body(ctx context.Context, digest string) ([]byte, error) {
 
 // read reads the body of a place, and checks that it is the one.
 func (s *Sink) read(l *location) ([]byte, error) {
-	file, err := s.openArchive(l.file)
+	file, err := s.openArchive(l.File)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
-	payload, codings, err := readPayload(io.NewSectionReader(file, l.offset, l.length))
+	payload, codings, err := readPayload(io.NewSectionReader(file, l.Offset, l.Length))
 	if err != nil {
 		return nil, err
 	}
-	body, err := web.DecodeBody(codings, payload, l.bytes+l.length+maxOverhead)
+	body, err := web.DecodeBody(codings, payload, l.Bytes+l.Length+maxOverhead)
 	if err != nil {
 		return nil, err
 	}
-	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != l.digest {
-		return nil, fmt.Errorf("record at %d of %s has another body", l.offset, l.file)
+	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != l.Digest {
+		return nil, fmt.Errorf("record at %d of %s has another body", l.Offset, l.File)
 	}
 	return body, nil
 }

@@ -103,25 +103,19 @@ func Push(p engine.Push) *pb.HeartbeatResponse {
 }
 
 func toLost(leases []engine.LostLease) []*pb.LostLease {
-	var out []*pb.LostLease
-	for _, lost := range leases {
-		out = append(out, &pb.LostLease{TaskId: string(lost.ID), LeaseToken: lost.Token, Reason: lostReasons[lost.Reason]})
-	}
-	return out
+	return each(leases, func(lost engine.LostLease) *pb.LostLease {
+		return &pb.LostLease{TaskId: string(lost.ID), LeaseToken: lost.Token, Reason: lostReasons[lost.Reason]}
+	})
 }
 
 func toCancels(notices []engine.CancelNotice) []*pb.CancelNotice {
-	var out []*pb.CancelNotice
-	for _, notice := range notices {
-		out = append(out, &pb.CancelNotice{TaskId: string(notice.ID), Reason: pb.CancelReason(notice.Reason)})
-	}
-	return out
+	return each(notices, func(notice engine.CancelNotice) *pb.CancelNotice {
+		return &pb.CancelNotice{TaskId: string(notice.ID), Reason: pb.CancelReason(notice.Reason)}
+	})
 }
 
 func toLimited(leases []engine.LimitedLease) []*pb.LimitedLease {
-	var out []*pb.LimitedLease
-	for _, lease := range leases {
-		out = append(out, &pb.LimitedLease{TaskId: string(lease.ID), Duration: durationpb.New(lease.Remaining)})
-	}
-	return out
+	return each(leases, func(lease engine.LimitedLease) *pb.LimitedLease {
+		return &pb.LimitedLease{TaskId: string(lease.ID), Duration: durationpb.New(lease.Remaining)}
+	})
 }

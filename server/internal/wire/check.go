@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -11,6 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -57,15 +59,57 @@ func (c *checks) until(field string, t *timestamppb.Timestamp, now time.Time) ti
 	return t.AsTime().Truncate(time.Millisecond)
 }
 
+// bulkRequest is what the bulk calls have in common.
+type bulkRequest interface {
+	proto.Message
+	operatorRequest
+	GetFilter() *pb.Filter
+	GetValidateOnly() bool
+	GetPageToken() string
+}
+
+// Selection is what a bulk call says beside the ids or the query that it is about.
+type Selection struct {
+	After string // cursor of the page that a query goes on with
+	Note  dispatch.Note
+	// ValidateOnly: the call is to answer what it would do.
+	ValidateOnly bool
+	pages        pages
+}
+
+// NextPageToken is the token of the page behind a cursor.
+func (s *Selection) NextPageToken(cursor string) string { return s.pages.token(cursor) }
+
+// open reads the page that a call with a filter goes on with.
+func (s *Selection) open(req bulkRequest) (err error) {
+	if req.GetFilter() == nil {
+		return nil
+	}
+	if s.pages, err = pagesOf(req, req.GetFilter()); err != nil {
+		return err
+	}
+	s.After, err = s.pages.cursor(req.GetPageToken())
+	return err
+}
+
 // selects checks that a bulk call names ids, or a filter on purpose.
-func (c *checks) selects(ids string, n int, filter *pb.Filter, pageToken string) {
-	switch {
+func (c *checks) selects(ids string, n int, req bulkRequest) {
+	switch filter, pageToken := req.GetFilter(), req.GetPageToken(); {
 	case n > 0 && filter != nil:
 		c.fail("filter", "set", "must be absent when %s are given", ids)
 	case n == 0 && filter == nil:
 		c.fail(ids, "", "must be set, or filter")
 	case n > 0 && pageToken != "":
 		c.fail("page_token", pageToken, "must be empty when %s are given", ids)
+	}
+}
+
+// sources reads the conditions of a filter on sources.
+func (c *checks) sources(f *pb.Filter) operate.SourceQuery {
+	return operate.SourceQuery{
+		Prefix: optional(c.id, "filter.source_id_prefix", f.GetSourceIdPrefix()),
+		Pool:   optional(c.id, "filter.pool", f.GetPool()),
+		Labels: c.labels("filter.labels", f.GetLabels(), bounds.MaxLabels),
 	}
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -44,10 +45,7 @@ func List[From any, To proto.Message](req listRequest, list func(after string, l
 	if err != nil {
 		return nil, "", err
 	}
-	limit := int(req.GetPageSize())
-	if limit == 0 {
-		limit = defaultPageSize
-	}
+	limit := cmp.Or(int(req.GetPageSize()), defaultPageSize)
 	for {
 		found, next, err := list(after, limit)
 		if err != nil {
@@ -96,7 +94,6 @@ func (p pages) token(cursor string) string {
 
 // cursor is what token stands for; empty for the first page. The error is [dispatch.ErrPageToken].
 func (p pages) cursor(token string) (string, error) {
-	const origin = "must be next_page_token of the page before, all other fields the same"
 	if token == "" {
 		return "", nil
 	}
@@ -104,14 +101,10 @@ func (p pages) cursor(token string) (string, error) {
 		return "", wrongToken(token, fmt.Sprintf("is %d bytes long; the limit is %d", len(token), maxTokenLength))
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(raw) <= tokenSum {
-		return "", wrongToken(token, origin)
+	if err != nil || len(raw) <= tokenSum || !slices.Equal(raw[:tokenSum], p.sum(string(raw[tokenSum:]))) {
+		return "", wrongToken(token, "must be next_page_token of the page before, all other fields the same")
 	}
-	cursor := string(raw[tokenSum:])
-	if !slices.Equal(raw[:tokenSum], p.sum(cursor)) {
-		return "", wrongToken(token, origin)
-	}
-	return cursor, nil
+	return string(raw[tokenSum:]), nil
 }
 
 // wrongToken is [dispatch.ErrPageToken] as a field that is outside its limit.

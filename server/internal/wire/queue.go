@@ -158,10 +158,9 @@ func fromRule(r *pb.QueueRule, note dispatch.Note) dispatch.QueueRule {
 // QueueRule converts a queue rule.
 func QueueRule(r dispatch.QueueRule) *pb.QueueRule {
 	s := r.Settings
-	inFlight := int32(s.MaxInFlight)
 	return &pb.QueueRule{
 		Pattern: r.Pattern, Queue: r.Queue,
-		MinDelay: durationpb.New(s.MinDelay), MaxInFlight: &inFlight, DelayFactor: &s.DelayFactor,
+		MinDelay: durationpb.New(s.MinDelay), MaxInFlight: new(int32(s.MaxInFlight)), DelayFactor: &s.DelayFactor,
 		MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock), Paused: &s.Paused, Deny: &s.Deny,
 		By: r.By, Reason: r.Reason, UpdateTime: toTime(r.Time), Gates: toGates(r.Gates()),
 	}
@@ -192,12 +191,10 @@ func (c *checks) rulesEtag(etag string) operate.RulesEtag {
 // denies by the rule.
 func AboutRule(err error, pattern string) error {
 	pairs := []string{"pattern", pattern}
-	var left *operate.NotEmptyError
-	var holds *operate.RuleHoldsError
-	switch {
-	case errors.As(err, &left):
+	if left, ok := errors.AsType[*operate.NotEmptyError](err); ok {
 		pairs = append(pairs, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
-	case errors.As(err, &holds):
+	}
+	if holds, ok := errors.AsType[*operate.RuleHoldsError](err); ok {
 		gate := &holds.Gate
 		pairs = append(pairs, "kind", string(gate.Kind), "by", gate.By, "since", gate.Time.UTC().Format(time.RFC3339))
 		if gate.Reason != "" {

@@ -108,8 +108,7 @@ func (c *checks) queueDelay(field string, d *durationpb.Duration) *time.Duration
 	if d == nil {
 		return nil
 	}
-	told := c.duration(field, d, 0, bounds.MaxQueueDelay)
-	return &told
+	return new(c.duration(field, d, 0, bounds.MaxQueueDelay))
 }
 
 func (c *checks) taskID(field, value string) dispatch.TaskID {

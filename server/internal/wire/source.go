@@ -2,11 +2,10 @@ package wire
 
 import (
 	"errors"
-	"strconv"
-	"strings"
+	"fmt"
+	"regexp"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -57,7 +56,7 @@ func UpdateSource(req *pb.UpdateSourceRequest) (change func(*dispatch.SourceSpec
 		return err == nil
 	}
 	c.mask(req.GetUpdateMask(), isField, "must name fields of SourceSpec, such as \"seeds\" or \"retry.max_attempts\"")
-	if _, _, ok := parseEtag(req.GetEtag()); !ok && req.GetEtag() != "" {
+	if etag := req.GetEtag(); etag != "" && !sourceEtag.MatchString(etag) {
 		c.fail("etag", req.GetEtag(), "must be an etag as the source was read with")
 	}
 	c.note(req)
@@ -71,36 +70,19 @@ func UpdateSource(req *pb.UpdateSourceRequest) (change func(*dispatch.SourceSpec
 
 // SourceEtag is the etag of a source: its version, and enough of its uid that an etag of a source that was deleted does
 // not fit one created later under its id.
-func SourceEtag(s *dispatch.Source) string { return etagOf(s.UID, s.Version) }
-
-func etagOf(uid string, version int64) string {
-	return `"` + strconv.FormatInt(version, 10) + "-" + uid[:min(len(uid), 8)] + `"`
+func SourceEtag(s *dispatch.Source) string {
+	return fmt.Sprintf(`"%d-%s"`, s.Version, s.UID[:min(len(s.UID), 8)])
 }
 
-// EtagVersion is the version that an etag names, 0 when it is of another source. The etag was checked.
-func EtagVersion(s *dispatch.Source, etag string) int64 {
-	uid, version, _ := parseEtag(etag)
-	if etagOf(s.UID, version) != etagOf(uid, version) {
-		return 0
-	}
-	return version
-}
-
-// parseEtag reads what etagOf wrote.
-func parseEtag(etag string) (uid string, version int64, ok bool) {
-	body := strings.TrimSuffix(strings.TrimPrefix(etag, `"`), `"`)
-	number, uid, _ := strings.Cut(body, "-")
-	version, err := strconv.ParseInt(number, 10, 64)
-	return uid, version, err == nil && version > 0 && uid != "" && etagOf(uid, version) == etag
-}
+// sourceEtag is the form of what SourceEtag writes.
+var sourceEtag = regexp.MustCompile(`^"[1-9][0-9]{0,18}-.{1,8}"$`)
 
 // AboutSpec names the source that err is about, and puts "spec." before the fields that the domain names; those that
 // were checked here have it.
 func AboutSpec(err error, id string) error { return About(insideSpec(err), "source_id", id) }
 
 func insideSpec(err error) error {
-	var request *invalidRequest
-	if errors.As(err, &request) {
+	if _, ok := errors.AsType[*invalidRequest](err); ok {
 		return err
 	}
 	return inside("spec", err)
@@ -166,12 +148,8 @@ func toApplyResult(id string, r *operate.SpecResult) *pb.ApplyResult {
 
 // sourcesRequest is what the bulk calls on sources have in common.
 type sourcesRequest interface {
-	proto.Message
-	operatorRequest
+	bulkRequest
 	GetIds() []string
-	GetFilter() *pb.Filter
-	GetValidateOnly() bool
-	GetPageToken() string
 }
 
 // SourceSelection is what a bulk call is about: sources by their ids, or a page of those that match a query and were
@@ -180,14 +158,8 @@ type SourceSelection struct {
 	IDs                        []string
 	Query                      operate.SourceQuery
 	CreatedFrom, CreatedBefore time.Time
-	After                      string // cursor of the page
-	Note                       dispatch.Note
-	ValidateOnly               bool
-	pages                      pages
+	Selection
 }
-
-// NextPageToken is the token of the page behind a cursor.
-func (s *SourceSelection) NextPageToken(cursor string) string { return s.pages.token(cursor) }
 
 // Sources reads a bulk call on sources: it names ids, or a filter on purpose.
 func Sources(req sourcesRequest) (*SourceSelection, error) {
@@ -203,8 +175,10 @@ func PauseSources(req *pb.PauseSourcesRequest, now time.Time) (*SourceSelection,
 func selectSources(req sourcesRequest, hold func(*checks) dispatch.Gate) (s *SourceSelection, gate dispatch.Gate, err error) {
 	var c checks
 	filter := req.GetFilter()
-	c.selects("ids", len(req.GetIds()), filter, req.GetPageToken())
-	s = &SourceSelection{IDs: list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), ValidateOnly: req.GetValidateOnly()}
+	c.selects("ids", len(req.GetIds()), req)
+	s = &SourceSelection{
+		IDs: list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), Selection: Selection{ValidateOnly: req.GetValidateOnly()},
+	}
 	if filter != nil {
 		c.sourceFilter(s, filter)
 	}
@@ -213,13 +187,10 @@ func selectSources(req sourcesRequest, hold func(*checks) dispatch.Gate) (s *Sou
 	} else {
 		s.Note = c.note(req)
 	}
-	if err := c.err(); err != nil || filter == nil {
-		return s, gate, err
-	}
-	if s.pages, err = pagesOf(req, filter); err != nil {
+	if err := c.err(); err != nil {
 		return nil, gate, err
 	}
-	s.After, err = s.pages.cursor(req.GetPageToken())
+	err = s.open(req)
 	return s, gate, err
 }
 
@@ -246,11 +217,7 @@ func (c *checks) sourceFilter(s *SourceSelection, f *pb.Filter) {
 	if some == f.GetAll() {
 		c.fail("filter.all", f.GetAll(), "must be true when no other condition is set, and false when one is")
 	}
-	s.Query = operate.SourceQuery{
-		Prefix: optional(c.id, "filter.source_id_prefix", f.GetSourceIdPrefix()),
-		Pool:   optional(c.id, "filter.pool", f.GetPool()),
-		Labels: c.labels("filter.labels", f.GetLabels(), bounds.MaxLabels),
-	}
+	s.Query = c.sources(f)
 	s.CreatedFrom = c.time("filter.create_time_from", f.GetCreateTimeFrom())
 	s.CreatedBefore = c.time("filter.create_time_before", f.GetCreateTimeBefore())
 }

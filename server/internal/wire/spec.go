@@ -31,7 +31,7 @@ func (c *checks) spec(s *pb.SourceSpec) dispatch.SourceSpec {
 	c.id("spec.id", s.GetId())
 	out := dispatch.SourceSpec{
 		DisplayName:   c.text("spec.display_name", s.GetDisplayName(), maxDisplayName),
-		Labels:        some(c.labels("spec.labels", s.GetLabels(), bounds.MaxLabels)),
+		Labels:        c.labels("spec.labels", s.GetLabels(), bounds.MaxLabels),
 		Scope:         optional(c.id, "spec.scope", s.GetScope()),
 		Pool:          optional(c.id, "spec.pool", s.GetPool()),
 		Seeds:         list(c, "spec.seeds", s.GetSeeds(), 0, bounds.MaxSeeds, c.seed),
@@ -44,7 +44,7 @@ func (c *checks) spec(s *pb.SourceSpec) dispatch.SourceSpec {
 		Remember:      c.duration("spec.remember", s.GetRemember(), minRemember, bounds.MaxRemember),
 		RevisitAfter:  c.duration("spec.revisit_after", s.GetRevisitAfter(), time.Second, bounds.MaxRemember),
 		Follow:        c.follow(s.GetFollow()),
-		Metadata:      some(c.metadata("spec.metadata", s.GetMetadata())),
+		Metadata:      c.metadata("spec.metadata", s.GetMetadata()),
 
 		CanonicalRules: int(s.GetCanonicalRules()), MaxOutstanding: s.GetMaxOutstanding(),
 	}
@@ -74,10 +74,9 @@ func replaceSpec(spec *dispatch.SourceSpec, with *pb.SourceSpec) error {
 // toSpec is the spec as people can write it. It and [checks.spec] give back what the other was given: UpdateSource lays
 // fields over toSpec of what is kept.
 func toSpec(id string, s *dispatch.SourceSpec) *pb.SourceSpec {
-	priority := int32(s.Priority)
 	out := &pb.SourceSpec{
 		Id: id, DisplayName: s.DisplayName, Labels: s.Labels, Scope: s.Scope, Pool: s.Pool, CanonicalRules: int32(s.CanonicalRules),
-		Schedule: toSchedule(s.Schedule), FirstCrawl: pb.FirstCrawl_FIRST_CRAWL_NOW, Priority: &priority,
+		Schedule: toSchedule(s.Schedule), FirstCrawl: pb.FirstCrawl_FIRST_CRAWL_NOW, Priority: new(int32(s.Priority)),
 		LeaseDuration: toDuration(s.LeaseDuration), MaxHold: toDuration(s.MaxHold), Retry: toRetry(s.Retry),
 		Remember: toDuration(s.Remember), RevisitAfter: toDuration(s.RevisitAfter), Follow: toFollow(s.Follow),
 		Metadata: s.Metadata, Payload: s.Payload,
@@ -92,14 +91,6 @@ func toSpec(id string, s *dispatch.SourceSpec) *pb.SourceSpec {
 		out.Seeds = append(out.Seeds, &pb.Seed{Url: seed.URL, Key: seed.Key, Queue: seed.Queue, Kind: seed.Kind})
 	}
 	return out
-}
-
-// some is m, or nil when it is empty: a spec that did not change compares equal to the one that is kept.
-func some(m map[string]string) map[string]string {
-	if len(m) == 0 {
-		return nil
-	}
-	return m
 }
 
 func (c *checks) seed(_ string, seed *pb.Seed) dispatch.Seed {
@@ -185,9 +176,8 @@ func (c *checks) retry(r *pb.RetryPolicy) dispatch.Retry {
 }
 
 func toRetry(r dispatch.Retry) *pb.RetryPolicy {
-	attempts, expirations, throttled := int32(r.MaxAttempts), int32(r.MaxExpirations), int32(r.MaxThrottled)
 	return &pb.RetryPolicy{
-		MaxAttempts: &attempts, MaxExpirations: &expirations, MaxThrottled: &throttled,
+		MaxAttempts: new(int32(r.MaxAttempts)), MaxExpirations: new(int32(r.MaxExpirations)), MaxThrottled: new(int32(r.MaxThrottled)),
 		MinBackoff: durationpb.New(r.MinBackoff), MaxBackoff: durationpb.New(r.MaxBackoff),
 	}
 }
@@ -199,8 +189,7 @@ func (c *checks) follow(f *pb.Follow) *dispatch.Follow {
 	const at = "spec.follow."
 	out := &dispatch.Follow{}
 	if f.MaxDepth != nil {
-		depth := int(c.number(at+"max_depth", int64(f.GetMaxDepth()), 0, bounds.MaxDepth))
-		out.MaxDepth = &depth
+		out.MaxDepth = new(int(c.number(at+"max_depth", int64(f.GetMaxDepth()), 0, bounds.MaxDepth)))
 	}
 	expression := func(field, value string) string {
 		if value == "" {
@@ -221,8 +210,7 @@ func toFollow(f *dispatch.Follow) *pb.Follow {
 	}
 	out := &pb.Follow{AllowHosts: f.AllowHosts, Include: f.Include, Exclude: f.Exclude}
 	if f.MaxDepth != nil {
-		depth := int32(*f.MaxDepth)
-		out.MaxDepth = &depth
+		out.MaxDepth = new(int32(*f.MaxDepth))
 	}
 	return out
 }

@@ -13,9 +13,8 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// overlay sets the fields of to that paths name to what from has there; a field
-// that from does not set is cleared. Without paths it is every field. The paths
-// were checked to be of the message.
+// overlay sets the fields of to that paths name to what from has there; a field that from does not set is cleared.
+// Without paths it is every field. The paths were checked to be of the message.
 func overlay(to, from protoreflect.Message, paths []string) {
 	if len(paths) == 0 {
 		fields := to.Descriptor().Fields()
@@ -68,8 +67,7 @@ func keepAbsent(spec *pb.SourceSpec) func(kept *dispatch.SourceSpec) error {
 	}
 }
 
-// layOver sets in to what from sets. Maps are added to, lists take the place of
-// lists.
+// layOver sets in to what from sets. Maps are added to, lists take the place of lists.
 func layOver(to, from protoreflect.Message) {
 	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
@@ -143,8 +141,7 @@ func (d *diff) compare(path string, before, after, base protoreflect.Message) {
 	}
 }
 
-// oneOf reports whether one of the fields is set that cannot be set together with
-// field.
+// oneOf reports whether one of the fields is set that cannot be set together with field.
 func oneOf(field protoreflect.FieldDescriptor, in protoreflect.Message) bool {
 	group := field.ContainingOneof()
 	return group != nil && !group.IsSynthetic() && in.WhichOneof(group) != nil
@@ -223,17 +220,11 @@ var nearness = [...]func(seedName) seedName{
 	func(n seedName) seedName { return seedName{page: n.page} },
 }
 
-// pairSeeds finds for each seed the one of others that it is, -1 if it is none of them.
-// None is two.
+// pairSeeds finds for each seed the one of others that it is, -1 if it is none of them. None is two.
 func pairSeeds(rules int32, seeds, others []*pb.Seed) []int {
-	twins, taken := make([]int, len(seeds)), make([]bool, len(others))
-	names, otherNames := make([]seedName, len(seeds)), make([]seedName, len(others))
-	for i, seed := range seeds {
-		twins[i], names[i] = -1, nameSeed(rules, seed)
-	}
-	for i, other := range others {
-		otherNames[i] = nameSeed(rules, other)
-	}
+	twins, taken := slices.Repeat([]int{-1}, len(seeds)), make([]bool, len(others))
+	name := func(seed *pb.Seed) seedName { return nameSeed(rules, seed) }
+	names, otherNames := each(seeds, name), each(others, name)
 	for _, part := range nearness {
 		near := make(map[seedName][]int, len(others))
 		for i, name := range otherNames {

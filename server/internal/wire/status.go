@@ -75,8 +75,7 @@ func kindOf(err error) *errorKind {
 // Status is the status that a caller gets for err, and whether err is one to tell callers of. Of any other they get
 // INTERNAL with an error id, and nothing else.
 func Status(gone, err error, errorID string) (st *status.Status, known bool) {
-	var refused *Refusal
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*Refusal](err); ok {
 		return refused.status(), true
 	}
 	if st, ok := status.FromError(err); ok {
@@ -93,8 +92,7 @@ func Status(gone, err error, errorID string) (st *status.Status, known bool) {
 		return kind.invalid(err), true
 	case kind != nil:
 		told := Refusal{Code: kind.code, Reason: kind.reason, Text: kind.sentinel.Error(), Retry: kind.retry}
-		var what *contextual
-		if errors.As(err, &what) {
+		if what, ok := errors.AsType[*contextual](err); ok {
 			told.Pairs = what.pairs
 		}
 		return told.status(), true
@@ -139,11 +137,10 @@ func newStatus(code codes.Code, reason pb.ErrorReason, message string, metadata 
 		info := &errdetails.ErrorInfo{Reason: reasonName(reason), Domain: errorDomain, Metadata: metadata}
 		details = append([]protoadapt.MessageV1{info}, details...)
 	}
-	detailed, err := st.WithDetails(details...)
-	if err != nil {
-		return st // only OK takes no details, and nothing here is OK
+	if detailed, err := st.WithDetails(details...); err == nil { // only OK takes no details, and nothing here is OK
+		return detailed
 	}
-	return detailed
+	return st
 }
 
 // invalid names the first field that err is about in words, and all of them as violations.
@@ -229,12 +226,10 @@ func (e *invalidRequest) Unwrap() error { return e.fields[0] }
 
 // fieldErrors are the fields that err is about.
 func fieldErrors(err error) []*dispatch.FieldError {
-	var request *invalidRequest
-	if errors.As(err, &request) {
+	if request, ok := errors.AsType[*invalidRequest](err); ok {
 		return request.fields
 	}
-	var field *dispatch.FieldError
-	if errors.As(err, &field) {
+	if field, ok := errors.AsType[*dispatch.FieldError](err); ok {
 		return []*dispatch.FieldError{field}
 	}
 	return nil

@@ -174,13 +174,7 @@ func amongStates(states []dispatch.State, wanted []pb.TaskState) []dispatch.Stat
 	if len(wanted) == 0 {
 		return states
 	}
-	var out []dispatch.State
-	for _, state := range states {
-		if slices.Contains(wanted, pb.TaskState(state)) {
-			out = append(out, state)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(states), func(s dispatch.State) bool { return !slices.Contains(wanted, pb.TaskState(s)) })
 }
 
 // ListedTask converts a task with what lists show of it.

@@ -4,10 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -16,12 +13,8 @@ const maxReasons = 64 // of failure, in a filter
 
 // taskChangeRequest is what the bulk calls on tasks have in common.
 type taskChangeRequest interface {
-	proto.Message
-	operatorRequest
+	bulkRequest
 	GetTaskIds() []string
-	GetFilter() *pb.Filter
-	GetValidateOnly() bool
-	GetPageToken() string
 }
 
 // TaskSelection is what a bulk call is about: tasks by their ids, of which Fences names the leases, or a page of those
@@ -30,37 +23,26 @@ type TaskSelection struct {
 	IDs    []dispatch.TaskID
 	Fences []uint64
 	Query  *operate.TaskQuery // nil: the ids are named
-	After  string             // cursor of the page
-	Note   dispatch.Note
-	// ValidateOnly: the call is to answer what it would do.
-	ValidateOnly bool
-	pages        pages
+	Selection
 }
-
-// NextPageToken is the token of the page behind a cursor.
-func (s *TaskSelection) NextPageToken(cursor string) string { return s.pages.token(cursor) }
 
 // TaskChange reads a bulk call on tasks in some states, which a filter without states stands for, or must name: it
 // names ids, or a filter on purpose, of tasks in states that it can change.
 func TaskChange(req taskChangeRequest, states []dispatch.State, mustName bool) (*TaskSelection, error) {
 	var c checks
-	filter := req.GetFilter()
-	c.selects("task_ids", len(req.GetTaskIds()), filter, req.GetPageToken())
+	c.selects("task_ids", len(req.GetTaskIds()), req)
 	s := &TaskSelection{
-		IDs: list(&c, "task_ids", req.GetTaskIds(), 0, MaxBatch, c.taskID), Fences: c.fences(req), ValidateOnly: req.GetValidateOnly(),
+		IDs: list(&c, "task_ids", req.GetTaskIds(), 0, MaxBatch, c.taskID), Fences: c.fences(req),
+		Selection: Selection{ValidateOnly: req.GetValidateOnly()},
 	}
-	if filter != nil {
+	if filter := req.GetFilter(); filter != nil {
 		s.Query = c.taskFilter(filter, states, mustName)
 	}
 	s.Note = c.note(req)
-	if err := c.err(); err != nil || filter == nil {
-		return s, err
-	}
-	var err error
-	if s.pages, err = pagesOf(req, filter); err != nil {
+	if err := c.err(); err != nil {
 		return nil, err
 	}
-	s.After, err = s.pages.cursor(req.GetPageToken())
+	err := s.open(req)
 	return s, err
 }
 
@@ -92,27 +74,20 @@ func (c *checks) taskFilter(f *pb.Filter, states []dispatch.State, mustName bool
 		c.fail("filter.all", f.GetAll(), "must be true when no other condition says where, and false when one does")
 	}
 	q := &operate.TaskQuery{
-		SourceID: optional(c.id, "filter.source_id", f.GetSourceId()),
-		Sources: operate.SourceQuery{
-			Prefix: optional(c.id, "filter.source_id_prefix", f.GetSourceIdPrefix()),
-			Pool:   optional(c.id, "filter.pool", f.GetPool()),
-			Labels: c.labels("filter.labels", f.GetLabels(), bounds.MaxLabels),
-		},
+		SourceID:    optional(c.id, "filter.source_id", f.GetSourceId()),
+		Sources:     c.sources(f),
 		Queue:       optional(c.queue, "filter.queue", f.GetQueue()),
 		QueueSuffix: c.suffix("filter.queue_suffix", f.GetQueueSuffix()),
 		Collector:   optional(c.id, "filter.collector_id", f.GetCollectorId()),
 		States:      amongStates(states, f.GetStates()),
 	}
-	var names []string
-	for _, state := range states {
-		names = append(names, pb.TaskState(state).String())
-	}
+	names := strings.Join(each(states, func(s dispatch.State) string { return pb.TaskState(s).String() }), ", ")
 	if len(f.GetStates()) == 0 && mustName {
-		c.fail("filter.states", "", "must be set, of %s", strings.Join(names, ", "))
+		c.fail("filter.states", "", "must be set, of %s", names)
 	}
 	list(c, "filter.states", f.GetStates(), 0, 6, func(field string, state pb.TaskState) pb.TaskState {
 		if !slices.Contains(states, dispatch.State(state)) {
-			c.fail(field, state, "must be of %s", strings.Join(names, ", "))
+			c.fail(field, state, "must be of %s", names)
 		}
 		return state
 	})
