@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -181,6 +182,7 @@ func (b *Batcher[In, Out]) run(ctx context.Context, s *shard[In, Out]) {
 // take removes those that go in the next call from those that wait. Whose caller has gone is
 // dropped. With none left, no call is in flight any more.
 func (b *Batcher[In, Out]) take(s *shard[In, Out]) []*call[In, Out] {
+	runtime.Gosched() // callers that can run go first, so that what they bring comes along
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(c *call[In, Out]) bool { return c.ctx.Err() != nil })

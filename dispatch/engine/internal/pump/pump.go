@@ -42,6 +42,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -221,8 +222,8 @@ func (p *Pump) step(l *line) {
 			o.until = earlier(o.until, now)
 		}
 		open := !o.until.After(now) || len(l.once) > 0 && o.asked < l.lastOnce
-		if waiters := l.pick(o.limit); open && len(waiters) > 0 {
-			p.launch(o, waiters)
+		if open && len(l.pick(1)) > 0 {
+			p.launch(o)
 			continue
 		}
 		if wake = earlier(wake, o.fallback); !open {
@@ -298,34 +299,47 @@ func (p *Pump) forget(l *line) {
 	}
 }
 
-// launch begins a claim for waiters. The store's call has a deadline of its own: it must not be
-// cut off because one of its callers has gone.
-func (p *Pump) launch(o *outlet, waiters []*waiter) {
+// launch begins a claim. The store's call has a deadline of its own: it must not be cut off
+// because one of its callers has gone.
+func (p *Pump) launch(o *outlet) {
+	o.inFlight, o.hinted = true, time.Time{}
+	p.spawn(func(ctx context.Context) {
+		runtime.Gosched() // fetches that can run go first, so that they come along
+		p.claim(context.WithoutCancel(ctx), o)
+	})
+}
+
+// claim makes a claim and takes its answer in.
+func (p *Pump) claim(ctx context.Context, o *outlet) {
+	p.mu.Lock()
+	waiters, last := o.line.pick(o.limit), p.arrivals
 	wants := make([]dispatch.Want, len(waiters))
 	for i, w := range waiters {
 		w.claiming = true
 		wants[i] = w.Want
 	}
-	o.inFlight, o.hinted = true, time.Time{}
-	last := p.arrivals
-	p.spawn(func(ctx context.Context) { p.claim(context.WithoutCancel(ctx), o, waiters, wants, last) })
-}
-
-// claim makes a claim and takes its answer in. last is the arrival of the last waiter that came
-// before it.
-func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, wants []dispatch.Want, last uint64) {
+	p.mu.Unlock()
 	began := time.Now()
-	reply, err := p.ask(ctx, o, wants)
+	var reply dispatch.ClaimReply
+	var err error
+	if len(wants) > 0 {
+		reply, err = p.ask(ctx, o, wants)
+	}
 	granted := 0
 	for _, g := range reply.Grants {
 		granted += len(g)
 	}
-	p.cfg.Observer.Claimed(len(wants), granted, time.Since(began), err)
 	p.mu.Lock()
 	o.inFlight = false
 	for _, w := range waiters {
 		w.claiming = false
 	}
+	if len(wants) == 0 {
+		p.goOn(o, nil)
+		p.mu.Unlock()
+		return
+	}
+	p.cfg.Observer.Claimed(len(wants), granted, time.Since(began), err)
 	var gone []*waiter
 	if err != nil {
 		gone = p.failed(o, waiters, err)
