@@ -123,25 +123,26 @@ func TestPolicy_adaptive_dueOtherwise(t *testing.T) {
 // A source shows the intervals of its seeds, and keeps them when its spec
 // changes in something else.
 func TestDispatcher_adaptive(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.unhurried()
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
 		bounds := dispatch.Adaptive{Min: time.Minute, Max: 100 * time.Minute}
-		o.create("s", func(s *dispatch.SourceSpec) {
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds = seeds("http://a.example/", "http://b.example/")
 			s.Schedule = dispatch.Schedule{Adaptive: bounds}
 		})
 		interval := func(what string, shortest, longest time.Duration) {
 			t.Helper()
-			view, err := o.Source(t.Context(), "s")
+			view, err := w.Source(t.Context(), "s")
 			if err != nil || view.Status.ShortestInterval != shortest || view.Status.LongestInterval != longest {
 				t.Fatalf("%s: %+v, %v; want intervals from %v to %v", what, view, err, shortest, longest)
 			}
 		}
 		interval("not crawled yet", 10*time.Minute, 10*time.Minute)
 		for cycle := range 2 {
-			for _, g := range o.fetch(9) {
+			for _, g := range w.take(9) {
 				changed := g.Task.URL == "http://a.example/"
-				o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{Changed: &changed}})
+				w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{Changed: &changed}})
 			}
 			if cycle == 0 {
 				time.Sleep(10 * time.Minute)
@@ -150,7 +151,7 @@ func TestDispatcher_adaptive(t *testing.T) {
 		interval("crawled twice", 8*time.Minute, 14*time.Minute)
 		change := func(change func(*dispatch.SourceSpec)) {
 			t.Helper()
-			_, err := o.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { change(s); return nil })
+			_, err := w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { change(s); return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,17 +161,17 @@ func TestDispatcher_adaptive(t *testing.T) {
 		change(func(s *dispatch.SourceSpec) { s.Schedule.Adaptive.Max = 10 * time.Minute })
 		interval("other bounds", 8*time.Minute, 10*time.Minute)
 		time.Sleep(8*time.Minute - time.Second)
-		if early := o.fetch(9); len(early) > 0 {
+		if early := w.take(9); len(early) > 0 {
 			t.Errorf("%d seeds due before their interval", len(early))
 		}
 		time.Sleep(time.Second)
-		due := o.fetch(9)
+		due := w.take(9)
 		if len(due) != 1 || due[0].Task.URL != "http://a.example/" {
 			t.Fatalf("due after 8m: %+v", due)
 		}
-		o.succeed(due[0])
+		w.succeed(due[0])
 		time.Sleep(2 * time.Minute)
-		if due := o.fetch(9); len(due) != 1 || due[0].Task.URL != "http://b.example/" {
+		if due := w.take(9); len(due) != 1 || due[0].Task.URL != "http://b.example/" {
 			t.Errorf("due after 10m, the new bound: %+v", due)
 		}
 	})
@@ -179,13 +180,14 @@ func TestDispatcher_adaptive(t *testing.T) {
 // From a long interval to a fixed one: the next crawl does not wait for the long
 // one to end.
 func TestDispatcher_adaptive_toEvery(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.create("s", func(s *dispatch.SourceSpec) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds = seeds("http://a.example/")
 			s.Schedule = dispatch.Schedule{Adaptive: dispatch.Adaptive{Min: 24 * time.Hour, Max: 96 * time.Hour}}
 		})
-		o.succeed(o.fetchOne())
-		_, err := o.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+		w.succeed(w.takeOne())
+		_, err := w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Schedule = dispatch.Schedule{Every: time.Hour}
 			return nil
 		})
@@ -193,6 +195,6 @@ func TestDispatcher_adaptive_toEvery(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		o.fetchOne()
+		w.takeOne()
 	})
 }

@@ -28,7 +28,7 @@ func TestTrimURL_whereURLsComeIn(t *testing.T) {
 		req := ask("c1", "t1", 0)
 		req.MaxTasks = 3
 		grants := w.mustFetch(req).Tasks
-		w.report(dispatch.Report{ID: grants[0].Task.ID, Token: grants[0].Token, Succeeded: &dispatch.Succeeded{
+		w.settle(dispatch.Report{ID: grants[0].Task.ID, Token: grants[0].Token, Succeeded: &dispatch.Succeeded{
 			Discovered: []dispatch.DiscoveredItem{{URL: "http://discovered.example/ \x1f"}},
 		}})
 		req.ClientToken = "t2"
@@ -116,7 +116,7 @@ func (w *world) addressOf(source, raw string) string {
 	}
 	w.keys++
 	again := w.mustFetch(ask("c1", fmt.Sprintf("t%d", w.keys), 0)).Tasks[0]
-	w.report(dispatch.Report{ID: again.Task.ID, Token: again.Token, Succeeded: &dispatch.Succeeded{}})
+	w.settle(dispatch.Report{ID: again.Task.ID, Token: again.Token, Succeeded: &dispatch.Succeeded{}})
 	if again.Task.URL != grant.Task.URL {
 		w.t.Errorf("submitted %q is fetched as %q, discovered as %q", raw, grant.Task.URL, again.Task.URL)
 	}

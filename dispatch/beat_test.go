@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -43,12 +42,7 @@ func TestDispatcher_Beat(t *testing.T) {
 			w.source("long", func(s *dispatch.SourceSpec) { s.LeaseDuration = time.Minute })
 			w.submit("short", "", 5, 0)
 			w.submit("long", "", 5, 0)
-			var held []dispatch.Grant
-			for len(held) < 10 {
-				req := ask("c", "", 0)
-				req.MaxTasks = 10
-				held = append(held, w.mustFetch(req).Tasks...)
-			}
+			held := w.hold("c", 10)
 			for range 20 {
 				res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held))
 				if err != nil || len(res.Lost) != 0 || len(res.Limited) != 0 {
@@ -60,7 +54,7 @@ func TestDispatcher_Beat(t *testing.T) {
 				time.Sleep(res.Next)
 			}
 			for _, g := range held {
-				w.succeed(g)
+				w.settle(success(g))
 			}
 		})
 	})
@@ -73,7 +67,7 @@ func TestDispatcher_Beat(t *testing.T) {
 			req := ask("c", "", 0)
 			req.MaxTasks = 2
 			held := w.mustFetch(req).Tasks
-			w.succeed(held[0])
+			w.settle(success(held[0]))
 			time.Sleep(10 * time.Second)
 			beats := leaseBeats(held)
 			other := held[1].Token
@@ -135,24 +129,11 @@ func TestDispatcher_Beat(t *testing.T) {
 		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
 			w.source("s", nil)
 			w.submit("s", "", 20, 0)
-			var held []dispatch.Grant
-			in := make([]int, 2)
-			for len(held) < 20 {
-				req := ask("c", "", 0)
-				req.MaxTasks = 20
-				held = append(held, w.mustFetch(req).Tasks...)
-			}
+			held, in := w.hold("c", 20), make([]int, 2)
 			for _, g := range held {
 				in[dispatch.ShardOf(g.Task.ID.Slot(), 2)]++
 			}
-			w.spies[0].set(func(s *spy) {
-				s.failPart = func(shard int) error {
-					if shard == 1 {
-						return fmt.Errorf("refused: %w", dispatch.ErrStoreUnavailable)
-					}
-					return nil
-				}
-			})
+			w.inject(fail(dispatch.ErrStoreUnavailable, calls("Renew"), inShard(1)))
 			time.Sleep(20 * time.Second)
 			res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held))
 			if err != nil || res.LeaseDuration != 30*time.Second || len(res.Limited) != in[1] || res.Next > time.Second {
@@ -163,7 +144,7 @@ func TestDispatcher_Beat(t *testing.T) {
 			if err != nil || len(leased) != in[0] {
 				t.Errorf("%d leases stand, %v; want %d", len(leased), err, in[0])
 			}
-			w.spies[0].set(func(s *spy) { s.failPart = func(int) error { return dispatch.ErrStoreUnavailable } })
+			w.inject(fail(dispatch.ErrStoreUnavailable, calls("Renew")))
 			if _, err := w.d[0].Beat(t.Context(), info, leaseBeats(held)); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 				t.Errorf("Beat with no shard there: %v, want ErrStoreUnavailable", err)
 			}
@@ -176,14 +157,7 @@ func TestDispatcher_Beat(t *testing.T) {
 			w.source("s", nil)
 			w.submit("s", "", 1, 0)
 			held := w.mustFetch(ask("c", "", 0)).Tasks
-			w.spies[0].set(func(s *spy) {
-				s.fail = func(call string) error {
-					if call == "Beats" {
-						return dispatch.ErrStoreUnavailable
-					}
-					return nil
-				}
-			})
+			w.inject(fail(dispatch.ErrStoreUnavailable, calls("Beats")))
 			if res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held)); err != nil || res.LeaseDuration != 30*time.Second {
 				t.Errorf("Beat: %+v, %v", res, err)
 			}
@@ -198,12 +172,7 @@ func TestDispatcher_Beat(t *testing.T) {
 		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
 			w.source("s", nil)
 			w.submit("s", "", 4, 0)
-			var held []dispatch.Grant
-			for len(held) < 4 {
-				req := ask("c", "", 0)
-				req.MaxTasks = 4
-				held = append(held, w.mustFetch(req).Tasks...)
-			}
+			held := w.hold("c", 4)
 			newer := info
 			newer.Session = "s2"
 			if _, err := w.d[0].Beat(t.Context(), newer, nil); err != nil {
@@ -223,19 +192,19 @@ func TestDispatcher_Beat(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes    time.Duration // to record the beat
 		replaced bool          // is what the older session is told
-		renewals int           // that it asks for
+		extended bool          // is its lease
 	}{
-		"a replaced session extends no lease":                          {100 * time.Millisecond, true, 0},
-		"a session is replaced while it renews":                        {time.Second, true, 1},
-		"leases go on when the presence hangs":                         {time.Minute, false, 1},
-		"a replaced session whose presence comes too late is not told": {4500 * time.Millisecond, false, 1},
+		"a replaced session extends no lease":                          {100 * time.Millisecond, true, false},
+		"a session is replaced while it renews":                        {time.Second, true, true},
+		"leases go on when the presence hangs":                         {time.Minute, false, true},
+		"a replaced session whose presence comes too late is not told": {4500 * time.Millisecond, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, setup{}, func(t *testing.T, w *world) {
 				w.source("s", nil)
 				w.submit("s", "", 1, 0)
-				held := leaseBeats(w.mustFetch(ask("c", "", 0)).Tasks)
+				held := w.hold("c", 1)
 				// The newer session comes by another way than a beat, which would end the
 				// older one's leases at once.
 				newer := info
@@ -243,22 +212,14 @@ func TestDispatcher_Beat(t *testing.T) {
 				if _, err := w.store.Beats(t.Context(), []dispatch.CollectorInfo{newer}); err != nil {
 					t.Fatal(err)
 				}
-				renewals := w.spies[0].count("Renew")
-				w.spies[0].set(func(s *spy) {
-					s.fail = func(call string) error {
-						if call == "Beats" {
-							time.Sleep(c.takes)
-						}
-						return nil
-					}
-				})
+				w.inject(delay(c.takes, calls("Beats")))
 				began := time.Now()
-				res, err := w.d[0].Beat(t.Context(), info, held)
+				res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held))
 				if c.replaced != errors.Is(err, dispatch.ErrCollectorReplaced) || !c.replaced && (err != nil || res.LeaseDuration != 30*time.Second) {
 					t.Errorf("Beat of the older session: %+v, %v; replaced should be %v", res, err, c.replaced)
 				}
-				if got := w.spies[0].count("Renew") - renewals; got != c.renewals {
-					t.Errorf("%d calls renewed its leases, want %d", got, c.renewals)
+				if task := w.task(held[0].Task.ID); task.Lease == nil || task.Lease.Deadline.After(held[0].Task.Lease.Deadline) != c.extended {
+					t.Errorf("the lease %+v was extended to %+v; should it be? %v", held[0].Task.Lease, task.Lease, c.extended)
 				}
 				if took := time.Since(began); took > 4*time.Second {
 					t.Errorf("Beat took %v, longer than the collector waits", took)

@@ -3,22 +3,27 @@ package dispatch_test
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // What several reports of one call discovered is submitted in one; each by
 // itself where the store refuses that.
 func TestDispatcher_Report_discoverTogether(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name    string
-		refused int // of the first calls
-		want    int // calls
-	}{{"together", 0, 1}, {"refused together", 1, 4}} {
-		t.Run(c.name, func(t *testing.T) {
+	for name, faults := range map[string][]*fault{
+		"together":         nil,
+		"refused together": {fail(errors.New("refused"), calls("Submit")).once()},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, setup{}, func(t *testing.T, w *world) {
 				w.source("s", func(s *dispatch.SourceSpec) {
@@ -26,7 +31,7 @@ func TestDispatcher_Report_discoverTogether(t *testing.T) {
 				})
 				w.submit("s", "", 3, 0)
 				reports := make([]dispatch.Report, 0, 4)
-				for _, g := range w.mustFetch(func() engine.FetchRequest { r := ask("c1", "t1", 0); r.MaxTasks = 3; return r }()).Tasks {
+				for _, g := range w.hold("c1", 3) {
 					url := fmt.Sprintf("http://%s.example/", g.Task.ID)
 					reports = append(reports, dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{
 						Discovered: []dispatch.DiscoveredItem{{URL: url}, {URL: url + "2"}, {URL: "http://a.example/all"}},
@@ -35,15 +40,7 @@ func TestDispatcher_Report_discoverTogether(t *testing.T) {
 				stale := reports[0]
 				stale.Token.Fence++
 				reports = append(reports, stale)
-				before := w.spies[0].count("Submit")
-				w.spies[0].set(func(s *spy) {
-					s.fail = func(call string) error {
-						if call == "Submit" && s.count(call)-before <= c.refused {
-							return errors.New("refused")
-						}
-						return nil
-					}
-				})
+				w.inject(faults...)
 				results, err := w.d[0].Report(t.Context(), "c1", reports)
 				if err != nil || len(results) != 4 {
 					t.Fatalf("%+v, %v", results, err)
@@ -57,10 +54,195 @@ func TestDispatcher_Report_discoverTogether(t *testing.T) {
 				if r := results[3]; r.Code != engine.ReportLeaseLost || r.Discovered != nil {
 					t.Errorf("stale report: %+v", r)
 				}
-				if n := w.spies[0].count("Submit") - before; n != c.want {
-					t.Errorf("%d calls, want %d", n, c.want)
-				}
 			})
 		})
 	}
+}
+
+func TestDispatcher_discover_appliesFollow(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		depth := 1
+		w.create("site", func(s *dispatch.SourceSpec) {
+			s.Seeds = seeds("http://a.example/")
+			s.Follow = &dispatch.Follow{MaxDepth: &depth, AllowHosts: []string{"a.example", "*.b.example"}, Include: []string{`/(p|q)`}, Exclude: []string{`\.zip$`}}
+			s.Metadata = map[string]string{"k": "source"}
+		})
+		seed := w.takeOne()
+		r := w.succeed(seed,
+			dispatch.DiscoveredItem{URL: "http://a.example/p1#top", Metadata: map[string]string{"own": "1"}},
+			dispatch.DiscoveredItem{URL: "http://a.example/p1"},
+			dispatch.DiscoveredItem{URL: "http://x.b.example/q"},
+			dispatch.DiscoveredItem{URL: "http://b.example/q"},
+			dispatch.DiscoveredItem{URL: "http://a.example/other"},
+			dispatch.DiscoveredItem{URL: "http://a.example/p.zip"},
+			dispatch.DiscoveredItem{URL: "mailto:x@a.example"},
+		)
+		var codes []engine.DiscoverCode
+		for _, d := range r.Discovered {
+			codes = append(codes, d.Code)
+		}
+		want := []engine.DiscoverCode{
+			engine.DiscoverCreated, engine.DiscoverExists, engine.DiscoverCreated, engine.DiscoverFiltered,
+			engine.DiscoverFiltered, engine.DiscoverFiltered, engine.DiscoverInvalid,
+		}
+		if !slices.Equal(codes, want) {
+			t.Fatalf("codes %v, want %v: %+v", codes, want, r.Discovered)
+		}
+		for _, g := range w.take(10) {
+			if g.Task.Depth != 1 || g.Task.Metadata["k"] != "source" {
+				t.Errorf("discovered %+v", g.Task)
+			}
+			deeper := w.succeed(g, dispatch.DiscoveredItem{URL: "http://a.example/p/deeper"})
+			if deeper.Discovered[0].Code != engine.DiscoverFiltered || !strings.Contains(deeper.Discovered[0].Message, "max_depth") {
+				t.Errorf("too deep: %+v", deeper.Discovered)
+			}
+		}
+	})
+}
+
+// A page inherits the metadata of the one that led to it, under its own and within
+// the limit, and no page of a queue that is denied becomes a task.
+func TestDispatcher_discover_metadata(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		w.create("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
+		denied := dispatch.QueueRule{Pattern: "no.example", Settings: dispatch.DefaultQueueSettings()}
+		denied.Settings.Deny = true
+		if _, _, err := w.SetQueueRule(t.Context(), denied, operate.AnyRules); err != nil {
+			t.Fatal(err)
+		}
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/", Metadata: map[string]string{"lang": "en", "team": "x"}})
+		r := w.succeed(w.takeOne(),
+			dispatch.DiscoveredItem{URL: "http://a.example/1", Metadata: map[string]string{"lang": "de"}},
+			dispatch.DiscoveredItem{URL: "http://a.example/2", Metadata: map[string]string{"k": strings.Repeat("v", bounds.MaxMetadataLength-10)}},
+			dispatch.DiscoveredItem{URL: "http://no.example/"},
+		)
+		if got := r.Discovered[1]; got.Code != engine.DiscoverInvalid || !strings.Contains(got.Message, "the limit is 8192") {
+			t.Errorf("over the limit with what is inherited: %+v", got)
+		}
+		if got := r.Discovered[2]; got.Code != engine.DiscoverFiltered || !strings.Contains(got.Message, `"no.example" is denied`) {
+			t.Errorf("of a denied queue: %+v", got)
+		}
+		if got := w.task(r.Discovered[0].ID).Metadata; !maps.Equal(got, map[string]string{"lang": "de", "team": "x"}) {
+			t.Errorf("metadata %v", got)
+		}
+	})
+}
+
+// A seed that redirects to another queue is crawled there in each of its cycles;
+// two pages that redirect to each other are crawled once.
+func TestDispatcher_discover_redirect(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		depth := 0
+		w.create("site", func(s *dispatch.SourceSpec) {
+			s.Seeds = seeds("http://a.example/")
+			s.Schedule = dispatch.Schedule{Every: time.Hour}
+			s.Follow = &dispatch.Follow{MaxDepth: &depth, AllowHosts: []string{"*.example"}}
+		})
+		to := func(url string) dispatch.DiscoveredItem {
+			return dispatch.DiscoveredItem{URL: url, Relation: dispatch.RelationRedirect}
+		}
+		for cycle, want := range []engine.DiscoverCode{engine.DiscoverCreated, engine.DiscoverRevisit, engine.DiscoverRevisit} {
+			moved := w.succeed(w.takeOne(), to("http://www.example/"), to("http://elsewhere.test/"), dispatch.DiscoveredItem{URL: "http://b.example/"})
+			codes := []engine.DiscoverCode{moved.Discovered[0].Code, moved.Discovered[1].Code, moved.Discovered[2].Code}
+			if !slices.Equal(codes, []engine.DiscoverCode{want, engine.DiscoverFiltered, engine.DiscoverFiltered}) {
+				t.Fatalf("cycle %d: %+v", cycle, moved.Discovered)
+			}
+			page := w.takeOne()
+			if page.Task.URL != "http://www.example/" || page.Task.Depth != 0 || page.Task.Recurring {
+				t.Errorf("cycle %d: %+v", cycle, page.Task)
+			}
+			back := w.succeed(page, to("http://a.example/"), to("http://third.example/"))
+			if back.Discovered[0].Code != engine.DiscoverExists {
+				t.Errorf("cycle %d: a redirect back is %+v", cycle, back.Discovered)
+			}
+			for _, g := range w.take(9) { // the third page, once
+				if again := w.succeed(g, to("http://www.example/")); cycle > 0 || again.Discovered[0].Code != engine.DiscoverExists {
+					t.Errorf("cycle %d: %s leads to %+v", cycle, g.Task.URL, again.Discovered)
+				}
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// A seed's page is crawled where the seed redirects to, though nothing else is
+// followed, unless the rule names hosts or excludes it.
+func TestDispatcher_discover_movedSeed(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		for name, test := range map[string]struct {
+			follow *dispatch.Follow
+			want   engine.DiscoverCode
+		}{
+			"none":     {nil, engine.DiscoverCreated},
+			"default":  {&dispatch.Follow{Include: []string{"/deep/"}}, engine.DiscoverCreated},
+			"named":    {&dispatch.Follow{AllowHosts: []string{"new.example"}}, engine.DiscoverCreated},
+			"others":   {&dispatch.Follow{AllowHosts: []string{"old.example"}}, engine.DiscoverFiltered},
+			"excluded": {&dispatch.Follow{Exclude: []string{"new"}}, engine.DiscoverFiltered},
+		} {
+			w.create(name, func(s *dispatch.SourceSpec) {
+				s.Seeds = seeds("http://old.example/")
+				s.Follow = test.follow
+			})
+			seed := w.takeOne()
+			moved := w.succeed(seed, dispatch.DiscoveredItem{URL: "http://new.example/", Relation: dispatch.RelationRedirect}, dispatch.DiscoveredItem{URL: "http://new.example/link"})
+			if moved.Discovered[0].Code != test.want {
+				t.Errorf("%s: %+v, want code %d", name, moved.Discovered[0], test.want)
+			}
+			if follows := name == "named"; (moved.Discovered[1].Code == engine.DiscoverCreated) != follows {
+				t.Errorf("%s: a link: %+v", name, moved.Discovered[1])
+			}
+			for _, g := range w.take(9) {
+				further := w.succeed(g, dispatch.DiscoveredItem{URL: "http://third.example/", Relation: dispatch.RelationRedirect})
+				if further.Discovered[0].Code != engine.DiscoverFiltered {
+					t.Errorf("%s: what is no seed moves: %+v", name, further.Discovered)
+				}
+			}
+		}
+	})
+}
+
+// What a list says has changed since it was crawled is crawled again, with its
+// memo.
+func TestDispatcher_discover_modified(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		w.create("site", func(s *dispatch.SourceSpec) {
+			s.Seeds = seeds("http://a.example/sitemap.xml")
+			s.Schedule = dispatch.Schedule{Every: time.Hour}
+			s.Follow = &dispatch.Follow{}
+		})
+		var crawled time.Time
+		for cycle, test := range []struct {
+			modified time.Duration // after the last crawl
+			want     engine.DiscoverCode
+		}{
+			{0, engine.DiscoverCreated},
+			{-time.Minute, engine.DiscoverExists},
+			{time.Minute, engine.DiscoverRevisit},
+			{365 * 24 * time.Hour, engine.DiscoverExists}, // a wrong clock
+		} {
+			item := dispatch.DiscoveredItem{URL: "http://a.example/page", Modified: crawled.Add(test.modified)}
+			r := w.succeed(w.takeOne(), item)
+			if r.Discovered[0].Code != test.want {
+				t.Fatalf("cycle %d: %+v, want code %d", cycle, r.Discovered, test.want)
+			}
+			for _, g := range w.take(9) {
+				if cycle > 0 && string(g.Task.Memo) != "etag" {
+					t.Errorf("cycle %d: memo %q", cycle, g.Task.Memo)
+				}
+				w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{Memo: []byte("etag")}})
+				crawled = time.Now()
+			}
+			time.Sleep(time.Hour)
+		}
+	})
 }

@@ -86,9 +86,7 @@ func TestDispatcher_DrainCollectors(t *testing.T) {
 				w.source("s", nil)
 				w.beat(0, "c1", european)
 				w.beat(0, "c2", map[string]string{"region": "us", "disk": "ssd"})
-				for _, sp := range w.spies {
-					sp.set(func(s *spy) { s.deaf = how.deaf })
-				}
+				w.deafen(how.deaf)
 				parked := []<-chan answer{
 					w.fetch(t.Context(), 0, as(ask("c1", "t0", bounds.MaxWait), european)), w.fetch(t.Context(), 1, as(ask("c1", "t1", bounds.MaxWait), european)),
 				}
@@ -154,7 +152,7 @@ func TestDispatcher_DrainCollectors_duringClaim(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		parked := w.fetch(t.Context(), 0, ask("c1", "", bounds.MaxWait))
 		synctest.Wait()
-		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.inject(delay(50*time.Millisecond, calls("Claim")))
 		w.afterClaim()
 		begin := time.Now()
 		w.drain("c1", nil, time.Time{})
@@ -180,7 +178,7 @@ func TestDispatcher_DrainCollectors_held(t *testing.T) {
 		if err != nil || !result.Drain || result.LeaseDuration != 30*time.Second {
 			t.Errorf("renewed: %+v, %v", result, err)
 		}
-		w.succeed(first)
+		w.settle(success(first))
 	})
 }
 
@@ -196,86 +194,62 @@ func TestDispatcher_DrainCollectors_until(t *testing.T) {
 			t.Errorf("drained until now: %v", err)
 		}
 		w.drain("c1", nil, time.Now().Add(time.Minute))
-		away := func(call string) error {
-			if call == "Holds" {
-				return dispatch.ErrStoreUnavailable
-			}
-			return nil
-		}
-		w.spies[0].set(func(s *spy) { s.fail = away })
+		w.inject(fail(dispatch.ErrStoreUnavailable, calls("Holds")))
 		time.Sleep(59 * time.Second)
 		w.wantDrained("before", w.fetch(t.Context(), 0, ask("c1", "", 0)), time.Now(), 0)
-		w.spies[0].set(func(s *spy) { s.fail = nil })
+		w.heal()
 		time.Sleep(2 * time.Second)
 		w.mustFetch(ask("c1", "", 0))
-	})
-}
-
-// TestDispatcher_DrainCollectors_free: a fetch never asks the store for the drains.
-func TestDispatcher_DrainCollectors_free(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		w.drain("c9", nil, time.Time{})
-		w.drain("", european, time.Time{})
-		synctest.Wait() // the hints of them
-		before := w.spies[0].count("Holds")
-		for range 100 {
-			if _, err := w.d[0].Fetch(t.Context(), ask("c1", "", 0)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if read := w.spies[0].count("Holds"); read != before {
-			t.Errorf("100 fetches read drains %d times", read-before)
-		}
 	})
 }
 
 // TestDispatcher_DrainCollectors_shown: lists and Explain tell of drains, lists of
 // several of a collector the one that ends last.
 func TestDispatcher_DrainCollectors_shown(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.create("s", nil)
+		w.create("s", nil)
 		drain := func(target dispatch.HoldTarget, gate dispatch.Gate) {
 			t.Helper()
-			if _, _, err := o.DrainCollectors(ctx, target, gate, false); err != nil {
+			if _, _, err := w.DrainCollectors(ctx, target, gate, false); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, id := range []string{"c1", "c2"} {
-			if _, err := o.Beat(ctx, dispatch.CollectorInfo{ID: id, Session: "s1", Labels: european}, nil); err != nil {
+			if _, err := w.Beat(ctx, dispatch.CollectorInfo{ID: id, Session: "s1", Labels: european}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		hour := time.Now().Add(time.Hour)
 		drain(dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{By: "ada"})
-		if got := kinds(o.view("s").Status.Gates); len(got) != 0 {
+		if got := kinds(w.view("s").Status.Gates); len(got) != 0 {
 			t.Errorf("one of two is drained, and the source is held by %v", got)
 		}
 		drain(dispatch.HoldTarget{Labels: european}, dispatch.Gate{By: "bob", Reason: "they move", Until: hour})
-		gates := o.view("s").Status.Gates
+		gates := w.view("s").Status.Gates
 		if len(gates) != 2 || gates[0].Kind != dispatch.GateDrained || gates[0].By != "bob" || !gates[0].Until.Equal(hour) || gates[0].Reason != "they move" || gates[1].By != "ada" {
 			t.Errorf("both are drained, and the source is held by %+v", gates)
 		}
-		listed, _, _, err := o.ListCollectors(ctx, "", 9)
+		listed, _, _, err := w.ListCollectors(ctx, "", 9)
 		if err != nil || len(listed) != 2 || listed[0].Drained.By != "ada" || listed[1].Drained.By != "bob" {
 			t.Errorf("collectors %+v, %v", listed, err)
 		}
-		drains, next, err := o.ListDrains(ctx, "", 1)
+		drains, next, err := w.ListDrains(ctx, "", 1)
 		if err != nil || len(drains) != 1 || drains[0].Target.Collector != "c1" || next == "" {
 			t.Fatalf("drains %+v, %q, %v", drains, next, err)
 		}
-		if drains, next, err = o.ListDrains(ctx, next, 1); err != nil || len(drains) != 1 || drains[0].Target.Collector != "" || next != "" {
+		if drains, next, err = w.ListDrains(ctx, next, 1); err != nil || len(drains) != 1 || drains[0].Target.Collector != "" || next != "" {
 			t.Errorf("drains then %+v, %q, %v", drains, next, err)
 		}
-		changed, still, err := o.ResumeCollectors(ctx, dispatch.HoldTarget{Collector: "c1"})
+		changed, still, err := w.ResumeCollectors(ctx, dispatch.HoldTarget{Collector: "c1"})
 		if err != nil || !changed || still == nil || still.By != "bob" {
 			t.Errorf("resumed: %v, still %+v, %v", changed, still, err)
 		}
-		if changed, still, err = o.ResumeCollectors(ctx, dispatch.HoldTarget{Labels: european}); err != nil || !changed || still != nil {
+		if changed, still, err = w.ResumeCollectors(ctx, dispatch.HoldTarget{Labels: european}); err != nil || !changed || still != nil {
 			t.Errorf("resumed by labels: %v, still %+v, %v", changed, still, err)
 		}
-		if changed, _, err = o.ResumeCollectors(ctx, dispatch.HoldTarget{Labels: european}); err != nil || changed {
+		if changed, _, err = w.ResumeCollectors(ctx, dispatch.HoldTarget{Labels: european}); err != nil || changed {
 			t.Errorf("resumed again: %v, %v", changed, err)
 		}
 	})

@@ -30,50 +30,51 @@ func holds(t *testing.T, e *operate.Explanation, err error) []dispatch.GateKind 
 }
 
 func TestDispatcher_ExplainTask(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		want := func(id dispatch.TaskID, kinds ...dispatch.GateKind) *operate.Explanation {
 			t.Helper()
-			e, err := o.ExplainTask(ctx, id)
+			e, err := w.ExplainTask(ctx, id)
 			if got := holds(t, e, err); !slices.Equal(got, kinds) {
 				t.Errorf("held by %v, want %v", got, kinds)
 			}
 			return e
 		}
-		if _, err := o.ExplainTask(ctx, "1-aaaaaaaaaaaaaaaaaaaaaaaaaa"); !errors.Is(err, dispatch.ErrTaskNotFound) {
+		if _, err := w.ExplainTask(ctx, "1-aaaaaaaaaaaaaaaaaaaaaaaaaa"); !errors.Is(err, dispatch.ErrTaskNotFound) {
 			t.Errorf("of a task that is not there: %v", err)
 		}
-		o.create("s", func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts = 2 })
-		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1", Due: time.Now().Add(time.Hour)})[0].ID
+		w.create("s", func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts = 2 })
+		id := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1", Due: time.Now().Add(time.Hour)})[0].ID
 		e := want(id, dispatch.GateNotDue, dispatch.GateNoCollector)
 		if _, ok := e.OpensAt(); ok {
 			t.Error("opens by itself, without a collector")
 		}
-		o.beat("c", dispatch.DefaultPool, false)
+		w.beats("c", dispatch.DefaultPool, false)
 		e = want(id, dispatch.GateNotDue)
 		if at, ok := e.OpensAt(); !ok || !at.Equal(e.Holds[0].Until) {
 			t.Errorf("opens at %v, %v", at, ok)
 		}
 		time.Sleep(time.Hour)
-		o.beat("c", dispatch.DefaultPool, false)
+		w.beats("c", dispatch.DefaultPool, false)
 		e = want(id)
 		if at, ok := e.OpensAt(); !ok || !at.Equal(e.Now) {
 			t.Errorf("held by nothing, and opens at %v, %v", at, ok)
 		}
-		if _, _, err := o.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
+		if _, _, err := w.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{By: "ada"}); err != nil {
+		if _, err := w.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		want(id, dispatch.GateSourcePaused, dispatch.GatePaused)
-		if _, err := o.ResumeSource(ctx, "s"); err != nil {
+		if _, err := w.ResumeSource(ctx, "s"); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil {
+		if _, _, err := w.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil {
 			t.Fatal(err)
 		}
-		g := o.fetchOne()
+		g := w.takeOne()
 		e = want(id, dispatch.GateLeased)
 		if h := e.Holds[0]; h.By != g.Token.Collector || h.Time.IsZero() || !h.Until.After(e.Now) {
 			t.Errorf("who works on it: %+v", h)
@@ -82,32 +83,33 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 			t.Error("a lease has no end of its own")
 		}
 		failed := func(g dispatch.Grant) {
-			o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Message: "gone"}})
+			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Message: "gone"}})
 		}
 		failed(g)
 		if e = want(id, dispatch.GateNotDue, dispatch.GateMinDelay); !strings.Contains(e.Holds[0].Reason, "next attempt after: gone") {
 			t.Errorf("failed, and held by %+v", e.Holds[0])
 		}
 		time.Sleep(time.Hour)
-		failed(o.fetchOne())
+		failed(w.takeOne())
 		if e = want(id, dispatch.GateSettled); !strings.Contains(e.Holds[0].Reason, "DEAD after: gone") {
 			t.Errorf("dead, and held by %+v", e.Holds[0])
 		}
-		id = o.submit(engine.NewTask{SourceID: "s", URL: "http://b.example/1"})[0].ID
-		o.succeed(o.fetchOne())
+		id = w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://b.example/1"})[0].ID
+		w.succeed(w.takeOne())
 		want(id, dispatch.GateSettled)
 	})
 }
 
 func TestDispatcher_ExplainTask_deletedSource(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.create("s", nil)
-		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
-		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("s", nil)
+		id := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		if err := w.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		e, err := o.ExplainTask(t.Context(), id)
+		e, err := w.ExplainTask(t.Context(), id)
 		// It is CANCELED, and RetryTasks, which brings back what has settled, would be refused.
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSettled, dispatch.GateSourceDeleted}) {
 			t.Errorf("held by %v", got)
@@ -116,31 +118,32 @@ func TestDispatcher_ExplainTask_deletedSource(t *testing.T) {
 }
 
 func TestDispatcher_ExplainSource(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		want := func(kinds ...dispatch.GateKind) {
 			t.Helper()
-			e, err := o.ExplainSource(ctx, "s")
+			e, err := w.ExplainSource(ctx, "s")
 			if got := holds(t, e, err); !slices.Equal(got, kinds) {
 				t.Errorf("held by %v, want %v", got, kinds)
 			}
 		}
-		if _, err := o.ExplainSource(ctx, "s"); !errors.Is(err, dispatch.ErrSourceNotFound) {
+		if _, err := w.ExplainSource(ctx, "s"); !errors.Is(err, dispatch.ErrSourceNotFound) {
 			t.Errorf("of a source that is not there: %v", err)
 		}
-		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Hour })
-		o.beat("c", dispatch.DefaultPool, false)
-		o.create("idle", nil)
-		e, err := o.ExplainSource(ctx, "idle")
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Hour })
+		w.beats("c", dispatch.DefaultPool, false)
+		w.create("idle", nil)
+		e, err := w.ExplainSource(ctx, "idle")
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoSeeds}) {
 			t.Errorf("a source without seeds is held by %v", got)
 		}
 		want()
-		g := o.fetchOne()
+		g := w.takeOne()
 		want(dispatch.GateLeased)
-		o.succeed(g)
+		w.succeed(g)
 		want(dispatch.GateNotDue, dispatch.GateMinDelay)
-		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}}); err != nil {
+		if _, err := w.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}}); err != nil {
 			t.Fatal(err)
 		}
 		want(dispatch.GateSettled)
@@ -148,21 +151,22 @@ func TestDispatcher_ExplainSource(t *testing.T) {
 }
 
 func TestDispatcher_ExplainQueue(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		if e, err := o.ExplainQueue(ctx, "a.example"); err != nil || len(e.Holds) > 0 || !e.Unknown || e.MapsTo != "" {
+		if e, err := w.ExplainQueue(ctx, "a.example"); err != nil || len(e.Holds) > 0 || !e.Unknown || e.MapsTo != "" {
 			t.Errorf("of a queue that is not there: %+v, %v", e, err)
 		}
-		o.create("s", nil)
-		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
+		w.create("s", nil)
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		if _, err := w.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
-		e, err := o.ExplainQueue(ctx, "a.example")
+		e, err := w.ExplainQueue(ctx, "a.example")
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateBlocked, dispatch.GateNoCollector}) {
 			t.Errorf("held by %v", got)
 		}
-		e, err = o.ExplainPool(ctx, dispatch.DefaultPool)
+		e, err = w.ExplainPool(ctx, dispatch.DefaultPool)
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
 			t.Errorf("the pool is held by %v", got)
 		}
@@ -171,24 +175,25 @@ func TestDispatcher_ExplainQueue(t *testing.T) {
 
 // The emergency stop holds what has no queue of its own, too.
 func TestDispatcher_Explain_emergencyStop(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.create("s", nil)
-		o.beat("c", dispatch.DefaultPool, false)
+		w.create("s", nil)
+		w.beats("c", dispatch.DefaultPool, false)
 		rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings(), By: "ada", Reason: "stop"}
 		for _, rule.Settings.Paused = range []bool{true, false} {
-			if _, _, err := o.ChangeQueueRule(ctx, "*", operate.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
+			if _, _, err := w.ChangeQueueRule(ctx, "*", operate.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			var want []dispatch.GateKind
 			if rule.Settings.Paused {
 				want = append(want, dispatch.GateQueuePaused)
 			}
-			e, err := o.ExplainPool(ctx, dispatch.DefaultPool)
+			e, err := w.ExplainPool(ctx, dispatch.DefaultPool)
 			if got := holds(t, e, err); !slices.Equal(got, want) {
 				t.Errorf("the pool is held by %v, want %v", got, want)
 			}
-			e, err = o.ExplainSource(ctx, "s")
+			e, err = w.ExplainSource(ctx, "s")
 			if got := holds(t, e, err); !slices.Equal(got, append(want, dispatch.GateNoSeeds)) {
 				t.Errorf("the source is held by %v, want %v", got, want)
 			}
@@ -202,11 +207,12 @@ func TestDispatcher_Explain_emergencyStop(t *testing.T) {
 // A collector that tells no pools is not taken to fetch from all of them, only from the
 // one that a fetch without pools takes from.
 func TestDispatcher_Explain_poolsNotTold(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		explained := func(pool string) string {
 			t.Helper()
-			e, err := o.ExplainPool(ctx, pool)
+			e, err := w.ExplainPool(ctx, pool)
 			if got := holds(t, e, err); len(got) == 0 {
 				return ""
 			} else if !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
@@ -216,12 +222,12 @@ func TestDispatcher_Explain_poolsNotTold(t *testing.T) {
 		}
 		tell := func(id string, pools ...string) {
 			t.Helper()
-			if _, err := o.Beat(ctx, dispatch.CollectorInfo{ID: id, Session: "s", Pools: pools}, nil); err != nil {
+			if _, err := w.Beat(ctx, dispatch.CollectorInfo{ID: id, Session: "s", Pools: pools}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for pool, unknown := range map[string]bool{dispatch.DefaultPool: false, "nosuch": true} {
-			if e, err := o.ExplainPool(ctx, pool); err != nil || e.Unknown != unknown {
+			if e, err := w.ExplainPool(ctx, pool); err != nil || e.Unknown != unknown {
 				t.Errorf("of the pool %q: %+v, %v", pool, e, err)
 			}
 		}
@@ -240,7 +246,7 @@ func TestDispatcher_Explain_poolsNotTold(t *testing.T) {
 		if got := explained("eu"); got != "" {
 			t.Errorf("held: %s", got)
 		}
-		if e, err := o.ExplainPool(ctx, "eu"); err != nil || e.Unknown {
+		if e, err := w.ExplainPool(ctx, "eu"); err != nil || e.Unknown {
 			t.Errorf("of a pool that a collector takes: %+v, %v", e, err)
 		}
 	})

@@ -15,11 +15,12 @@ import (
 
 // Tasks that were submitted are looked at beside the seeds.
 func TestDispatcher_ExplainSource_tasks(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		want := func(note string, kinds ...dispatch.GateKind) {
 			t.Helper()
-			e, err := o.ExplainSource(ctx, "s")
+			e, err := w.ExplainSource(ctx, "s")
 			if got := holds(t, e, err); !slices.Equal(got, kinds) {
 				t.Errorf("held by %v, want %v", got, kinds)
 			}
@@ -27,36 +28,36 @@ func TestDispatcher_ExplainSource_tasks(t *testing.T) {
 				t.Errorf("noted %q, want %q", got, note)
 			}
 		}
-		o.beat("c", dispatch.DefaultPool, false)
-		o.create("s", nil)
+		w.beats("c", dispatch.DefaultPool, false)
+		w.create("s", nil)
 		want("", dispatch.GateNoSeeds)
-		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/later", Due: time.Now().Add(time.Hour)})
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/later", Due: time.Now().Add(time.Hour)})
 		want("", dispatch.GateNotDue)
-		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "s", URL: "http://a.example/2"})
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "s", URL: "http://a.example/2"})
 		want("tasks of it are due in 1 queue: a.example (2 tasks, in their turn)")
-		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
+		if _, err := w.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateBlocked)
 
 		spec := dispatch.SourceSpec{Seeds: seeds("http://b.example/"), Schedule: dispatch.Schedule{Every: time.Hour}}
-		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+		if _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds, s.Schedule = spec.Seeds, spec.Schedule
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		g := o.fetchOne()
+		g := w.takeOne()
 		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateBlocked, dispatch.GateLeased)
-		o.succeed(g)
+		w.succeed(g)
 		time.Sleep(time.Minute)
-		o.beat("c", dispatch.DefaultPool, false)
+		w.beats("c", dispatch.DefaultPool, false)
 		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateNotDue, dispatch.GateBlocked)
 
 		for n := range 8 {
-			o.submit(engine.NewTask{SourceID: "s", URL: fmt.Sprintf("http://more%d.example/", n)})
+			w.submitTasks(engine.NewTask{SourceID: "s", URL: fmt.Sprintf("http://more%d.example/", n)})
 		}
-		e, err := o.ExplainSource(ctx, "s")
+		e, err := w.ExplainSource(ctx, "s")
 		if err != nil || len(e.Notes) != 1 || !strings.HasPrefix(e.Notes[0], "tasks of it are due in 9 queues: ") ||
 			!strings.HasSuffix(e.Notes[0], "; 4 more were not looked into") || strings.Count(e.Notes[0], "(") != 5 {
 			t.Errorf("noted %q, %v", e.Notes, err)
@@ -66,33 +67,34 @@ func TestDispatcher_ExplainSource_tasks(t *testing.T) {
 
 // What holds the sources of a queue's tasks is told of the queue.
 func TestDispatcher_ExplainQueue_sources(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.beat("c", dispatch.DefaultPool, false)
-		o.create("s", nil)
-		o.create("gone", nil)
-		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "gone", URL: "http://a.example/2"})
-		e, err := o.ExplainQueue(ctx, "a.example")
+		w.beats("c", dispatch.DefaultPool, false)
+		w.create("s", nil)
+		w.create("gone", nil)
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "gone", URL: "http://a.example/2"})
+		e, err := w.ExplainQueue(ctx, "a.example")
 		if got := holds(t, e, err); len(got) != 0 || len(e.Notes) != 0 {
 			t.Errorf("held by %v, %q", got, e.Notes)
 		}
-		if _, _, err := o.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
+		if _, _, err := w.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
-		e, err = o.ExplainQueue(ctx, "a.example")
+		e, err = w.ExplainQueue(ctx, "a.example")
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSourcePaused}) || e.Holds[0].Name != "s" {
 			t.Errorf("held by %+v", e.Holds)
 		}
 		if want := "tasks are due in it of 2 sources: s (1 task, held by SOURCE_PAUSED), gone (1 task, in their turn)"; !slices.Equal(e.Notes, []string{want}) {
 			t.Errorf("noted %q", e.Notes)
 		}
-		o.narrowed("c", []string{"s"}, nil)
-		e, err = o.ExplainQueue(ctx, "a.example")
+		w.narrowed("c", []string{"s"}, nil)
+		e, err = w.ExplainQueue(ctx, "a.example")
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSourcePaused, dispatch.GateNoCollector}) || e.Holds[1].Name != "gone" {
 			t.Errorf("held by %+v", e.Holds)
 		}
-		o.narrowed("c", nil, []string{"b.example"})
-		e, err = o.ExplainQueue(ctx, "a.example")
+		w.narrowed("c", nil, []string{"b.example"})
+		e, err = w.ExplainQueue(ctx, "a.example")
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector, dispatch.GateSourcePaused}) || e.Holds[0].Of != operate.HeldQueue {
 			t.Errorf("held by %+v", e.Holds)
 		}
@@ -101,16 +103,17 @@ func TestDispatcher_ExplainQueue_sources(t *testing.T) {
 
 // What holds the tasks of one pool is told of no others.
 func TestDispatcher_ExplainQueue_pools(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.beat("c", dispatch.DefaultPool, false)
-		o.create("br", func(s *dispatch.SourceSpec) { s.Pool = "browser" })
-		o.create("sub", nil)
-		o.submit(engine.NewTask{SourceID: "br", URL: "http://a.example/1"},
+		w.beats("c", dispatch.DefaultPool, false)
+		w.create("br", func(s *dispatch.SourceSpec) { s.Pool = "browser" })
+		w.create("sub", nil)
+		w.submitTasks(engine.NewTask{SourceID: "br", URL: "http://a.example/1"},
 			engine.NewTask{SourceID: "sub", URL: "http://a.example/2"}, engine.NewTask{SourceID: "sub", URL: "http://a.example/3"})
 		want := func(of string, kinds ...dispatch.GateKind) {
 			t.Helper()
-			e, err := o.ExplainQueue(ctx, "a.example")
+			e, err := w.ExplainQueue(ctx, "a.example")
 			if got := holds(t, e, err); !slices.Equal(got, kinds) || e.Holds[0].Of != operate.HeldPool || e.Holds[0].Name != "browser" {
 				t.Errorf("held by %+v", e.Holds)
 			}
@@ -119,7 +122,7 @@ func TestDispatcher_ExplainQueue_pools(t *testing.T) {
 			}
 		}
 		want("sub (2 tasks of pool default, in their turn)", dispatch.GateNoCollector)
-		if _, _, err := o.PauseSource(ctx, "sub", dispatch.Gate{By: "ada"}); err != nil {
+		if _, _, err := w.PauseSource(ctx, "sub", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		want("sub (2 tasks of pool default, held by SOURCE_PAUSED)", dispatch.GateNoCollector, dispatch.GateSourcePaused)
@@ -128,20 +131,21 @@ func TestDispatcher_ExplainQueue_pools(t *testing.T) {
 
 // What is not looked into is told, whether those that were are held or not.
 func TestDispatcher_ExplainQueue_manySources(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.beat("c", dispatch.DefaultPool, false)
+		w.beats("c", dispatch.DefaultPool, false)
 		add := func(from, to int) {
 			t.Helper()
 			for i := from; i < to; i++ {
 				id := fmt.Sprintf("s%03d", i)
-				o.create(id, nil)
-				o.submit(engine.NewTask{SourceID: id, URL: fmt.Sprintf("http://a.example/%d", i)})
+				w.create(id, nil)
+				w.submitTasks(engine.NewTask{SourceID: id, URL: fmt.Sprintf("http://a.example/%d", i)})
 			}
 		}
 		notes := func() string {
 			t.Helper()
-			e, err := o.ExplainQueue(ctx, "a.example")
+			e, err := w.ExplainQueue(ctx, "a.example")
 			if got := holds(t, e, err); len(got) != 0 {
 				t.Errorf("held by %v", got)
 			}
@@ -158,7 +162,7 @@ func TestDispatcher_ExplainQueue_manySources(t *testing.T) {
 			if strings.Contains(first, id) {
 				continue
 			}
-			if _, _, err := o.PauseSource(ctx, id, dispatch.Gate{By: "ada"}); err != nil {
+			if _, _, err := w.PauseSource(ctx, id, dispatch.Gate{By: "ada"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -175,14 +179,15 @@ func TestDispatcher_ExplainQueue_manySources(t *testing.T) {
 
 // A note has its limit, however long the names in it are, and says what it leaves out.
 func TestDispatcher_ExplainSource_longNames(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.create("s", nil)
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("s", nil)
 		label := strings.Repeat("x", 63)
 		for i := range 7 {
 			host := fmt.Sprintf("%s.%s.%s.%d.%s:65000", label, label, label, i, label[:58])
-			o.submit(engine.NewTask{SourceID: "s", URL: "http://" + host + "/"})
+			w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://" + host + "/"})
 		}
-		e, err := o.ExplainSource(t.Context(), "s")
+		e, err := w.ExplainSource(t.Context(), "s")
 		if err != nil || len(e.Notes) != 1 || len(e.Notes[0]) > bounds.MaxMessageLength ||
 			!strings.HasSuffix(e.Notes[0], "; 3 more with long names were looked into; 2 more were not looked into") {
 			t.Errorf("noted %q, %v", e.Notes, err)

@@ -50,27 +50,28 @@ func TestDispatcher_discover_feedItems(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOffice(t, func(t *testing.T, o *office) {
-				o.unhurried()
-				o.create("s", func(s *dispatch.SourceSpec) { s.Seeds, s.Follow = seeds("http://feed.example/"), test.follow })
+			t.Parallel()
+			inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+				w.unhurried()
+				w.create("s", func(s *dispatch.SourceSpec) { s.Seeds, s.Follow = seeds("http://feed.example/"), test.follow })
 				var want dispatch.Filtered
-				o.discovers(&want, o.fetchOne(), test.feed,
+				w.discovers(&want, w.takeOne(), test.feed,
 					related("http://feed.example/1", dispatch.RelationFeedItem), related("http://item.example/2", dispatch.RelationFeedItem),
 					related("http://feed.example/3", dispatch.RelationLink), related("http://item.example/4", dispatch.RelationNone))
-				items := o.fetchAll()
+				items := w.fetchAll()
 				for _, page := range items {
 					switch {
 					case page.Task.URL != "http://item.example/2":
-						o.succeed(page)
+						w.succeed(page)
 						continue
 					case page.Task.Relation != dispatch.RelationFeedItem:
 						t.Errorf("the item of the feed has relation %d", page.Task.Relation)
 					}
-					o.discovers(&want, page, test.item,
+					w.discovers(&want, page, test.item,
 						related("http://item.example/5", dispatch.RelationLink), related("http://item.example/6", dispatch.RelationFeedItem),
 						related("http://moved.example/7", dispatch.RelationRedirect), related("http://feed.example/8", dispatch.RelationLink))
 				}
-				moved := o.fetchAll()
+				moved := w.fetchAll()
 				for _, page := range moved {
 					if page.Task.URL != "http://moved.example/7" {
 						continue
@@ -78,14 +79,14 @@ func TestDispatcher_discover_feedItems(t *testing.T) {
 					if page.Task.Depth != 1 {
 						t.Errorf("the article that was moved has depth %d", page.Task.Depth)
 					}
-					o.discovers(&want, page, test.moved,
+					w.discovers(&want, page, test.moved,
 						related("http://moved.example/9", dispatch.RelationLink), related("http://moved.example/10", dispatch.RelationFeedItem),
 						related("http://third.example/11", dispatch.RelationRedirect))
 				}
 				if len(items) != test.feed.created() || len(moved) != test.item.created() {
 					t.Errorf("%d items of the feed and %d of its item were fetched", len(items), len(moved))
 				}
-				o.wantFiltered("s", want)
+				w.wantFiltered("s", want)
 			})
 		})
 	}
@@ -102,10 +103,10 @@ func (f followed) created() (n int) {
 }
 
 // fetchAll takes what can be had now, of every shard.
-func (o *office) fetchAll() (all []dispatch.Grant) {
-	o.t.Helper()
+func (w *world) fetchAll() (all []dispatch.Grant) {
+	w.t.Helper()
 	for {
-		grants := o.fetch(9)
+		grants := w.take(9)
 		if len(grants) == 0 {
 			return all
 		}
@@ -119,11 +120,11 @@ func related(url string, relation dispatch.Relation) dispatch.DiscoveredItem {
 
 // discovers reports a page that leads to items, checks what becomes of each, and counts
 // those that are not followed.
-func (o *office) discovers(count *dispatch.Filtered, page dispatch.Grant, want followed, items ...dispatch.DiscoveredItem) {
-	o.t.Helper()
-	for i, got := range o.succeed(page, items...).Discovered {
+func (w *world) discovers(count *dispatch.Filtered, page dispatch.Grant, want followed, items ...dispatch.DiscoveredItem) {
+	w.t.Helper()
+	for i, got := range w.succeed(page, items...).Discovered {
 		if got.Filter != want[i] || (got.Code == engine.DiscoverFiltered) != (want[i] != dispatch.FilterNone) || (got.Code == engine.DiscoverCreated) != (want[i] == dispatch.FilterNone) {
-			o.t.Errorf("%s leads to %s: %+v, want reason %d", page.Task.URL, items[i].URL, got, want[i])
+			w.t.Errorf("%s leads to %s: %+v, want reason %d", page.Task.URL, items[i].URL, got, want[i])
 		}
 		if want[i] != dispatch.FilterNone {
 			count[want[i]]++
@@ -131,44 +132,45 @@ func (o *office) discovers(count *dispatch.Filtered, page dispatch.Grant, want f
 	}
 }
 
-func (o *office) wantFiltered(source string, want dispatch.Filtered) {
-	o.t.Helper()
-	view, err := o.Source(o.t.Context(), source)
+func (w *world) wantFiltered(source string, want dispatch.Filtered) {
+	w.t.Helper()
+	view, err := w.Source(w.t.Context(), source)
 	if err != nil {
-		o.t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	listed, err := o.store.SourceStatuses(o.t.Context(), []string{view.Source.UID})
+	listed, err := w.store.SourceStatuses(w.t.Context(), []string{view.Source.UID})
 	if err != nil || view.Status.Filtered != want || listed[0].Filtered != want {
-		o.t.Errorf("source %s has filtered %v, and %v in a list, want %v; %v", source, view.Status.Filtered, listed, want, err)
+		w.t.Errorf("source %s has filtered %v, and %v in a list, want %v; %v", source, view.Status.Filtered, listed, want, err)
 	}
 }
 
 // What is submitted ahead of a report is counted, too; and what is reported again is not
 // counted again.
 func TestDispatcher_discover_countsFiltered(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.unhurried()
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
 		denied := dispatch.QueueRule{Pattern: "denied.example", Settings: dispatch.DefaultQueueSettings()}
 		denied.Settings.Deny = true
-		if _, _, err := o.SetQueueRule(t.Context(), denied, operate.AnyRules); err != nil {
+		if _, _, err := w.SetQueueRule(t.Context(), denied, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		o.create("s", func(s *dispatch.SourceSpec) {
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Follow = seeds("http://a.example/"), &dispatch.Follow{AllowHosts: []string{"*.example"}}
 		})
-		page := o.fetchOne()
+		page := w.takeOne()
 		items := []dispatch.DiscoveredItem{{URL: "http://elsewhere.test/"}, {URL: "http://denied.example/"}, {URL: "http://b.example/"}, {URL: "no URL"}}
-		if _, err := o.SubmitDiscovered(t.Context(), page.Task.ID, page.Token, items); err != nil {
+		if _, err := w.SubmitDiscovered(t.Context(), page.Task.ID, page.Token, items); err != nil {
 			t.Fatal(err)
 		}
 		want := dispatch.Filtered{dispatch.FilterHost: 1, dispatch.FilterQueueDenied: 1}
-		o.wantFiltered("s", want)
+		w.wantFiltered("s", want)
 		for _, code := range []engine.ReportCode{engine.ReportOK, engine.ReportAlready} {
-			if got := o.succeed(page, items...); got.Code != code {
+			if got := w.succeed(page, items...); got.Code != code {
 				t.Errorf("%+v, want code %d", got, code)
 			}
 		}
 		want.Add(want)
-		o.wantFiltered("s", want)
+		w.wantFiltered("s", want)
 	})
 }

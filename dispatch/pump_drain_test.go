@@ -26,17 +26,16 @@ func TestPump_drain(t *testing.T) {
 				t.Fatalf("parked fetch: %+v, %v after %v; want DRAINING at once", a.res, a.err, a.at.Sub(began))
 			}
 		}
-		claims := w.spies[0].count("Claim")
-		w.submit("s", "", 1, 0)
+		id := w.submit("s", "", 1, 0)[0]
 		res, err := w.d[0].Fetch(t.Context(), ask("late", "", bounds.MaxWait))
 		if err != nil || res.Empty != engine.EmptyDraining || time.Since(began) != 0 {
 			t.Errorf("later fetch: %+v, %v", res, err)
 		}
 		time.Sleep(10 * time.Second)
-		if n := w.spies[0].count("Claim") - claims; n != 0 {
-			t.Errorf("%d claims while draining", n)
+		if task := w.task(id); task.State != dispatch.StateReady {
+			t.Errorf("a task that came meanwhile is %v, want READY", task.State)
 		}
-		w.succeed(held) // reports are taken to the last
+		w.settle(success(held)) // reports are taken to the last
 		if !w.d[0].Draining() {
 			t.Error("Draining() is false")
 		}
@@ -48,7 +47,7 @@ func TestPump_drainDuringClaim(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		chans := w.park(3, bounds.MaxWait)
-		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.inject(delay(50*time.Millisecond, calls("Claim")))
 		w.submit("s", "", 1, 0)
 		synctest.Wait()
 		w.d[0].Drain()
@@ -72,7 +71,7 @@ func TestPump_drainDuringEmptyClaim(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		chans := w.park(1, bounds.MaxWait)
-		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.inject(delay(50*time.Millisecond, calls("Claim")))
 		w.afterClaim()
 		w.d[0].Drain()
 		began := time.Now()
@@ -107,23 +106,15 @@ func TestPump_stoppedWhileItGivesBack(t *testing.T) {
 			w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", i), "", bounds.MaxWait))
 		}
 		synctest.Wait()
-		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.inject(delay(50*time.Millisecond, calls("Claim")))
 		w.submit("s", "", 100, 0)
 		time.Sleep(225 * time.Millisecond) // claims for 1, 2, 4 and 8 are back, one for 16 is under way
 		goAway()
-		w.spies[0].set(func(s *spy) {
-			s.fail = func(call string) error {
-				if call != "GiveBack" {
-					return nil
-				}
-				time.Sleep(10 * time.Second)
-				return dispatch.ErrStoreUnavailable
-			}
-		})
+		w.inject(delay(10*time.Second, calls("GiveBack")), fail(dispatch.ErrStoreUnavailable, calls("GiveBack")))
 		began := time.Now()
 		w.stops[0]()
 		w.wg.Wait()
-		if n := w.spies[0].count("GiveBack"); n < 10 {
+		if n := w.stores[0].count("GiveBack"); n < 10 {
 			t.Fatalf("%d grants to give back; want those of one claim for many", n)
 		}
 		if took := time.Since(began); took > 30*time.Second {

@@ -24,9 +24,9 @@ func TestPump_narrow(t *testing.T) {
 			req.Sources = []string{"mine"}
 			ch := w.fetch(t.Context(), 0, req)
 			synctest.Wait()
-			before := w.spies[0].count("Claim")
+			before := w.stores[0].count("Claim")
 			time.Sleep(10 * time.Second)
-			if n := w.spies[0].count("Claim") - before; n > 2*15 {
+			if n := w.stores[0].count("Claim") - before; n > 2*15 {
 				t.Errorf("%d claims in 10s for one fetch that cannot take what there is", n)
 			}
 			began := time.Now()
@@ -62,7 +62,7 @@ func TestPump_narrow(t *testing.T) {
 	t.Run("without waiting finds what was just submitted", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
-			w.spies[0].set(func(s *spy) { s.deaf = true })
+			w.deafen(true)
 			w.source("s", nil)
 			for i := range 20 {
 				queue := fmt.Sprintf("narrow%d", i)
@@ -85,7 +85,7 @@ func TestPump_narrow(t *testing.T) {
 			req := ask("c", "", bounds.MaxWait)
 			req.Queues = []string{"q"}
 			began := time.Now()
-			w.succeed(w.mustFetch(req).Tasks[0])
+			w.settle(success(w.mustFetch(req).Tasks[0]))
 			w.mustFetch(req)
 			if took := time.Since(began); took < 2*time.Second || took > 2100*time.Millisecond {
 				t.Errorf("second task after %v, want 2s", took)
@@ -238,9 +238,9 @@ func TestPump_narrowOfManyQueues(t *testing.T) {
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.fetch(t.Context(), 0, many(w))
 			time.Sleep(time.Second) // the first claims look at all queues
-			before := w.spies[0].count("Claim")
+			before := w.stores[0].count("Claim")
 			time.Sleep(10 * time.Second)
-			if n := w.spies[0].count("Claim") - before; n > 15 {
+			if n := w.stores[0].count("Claim") - before; n > 15 {
 				t.Errorf("%d claims in 10s", n)
 			}
 		})
@@ -266,9 +266,9 @@ func TestPump_narrowToManyQueues(t *testing.T) {
 			last = w.fetch(t.Context(), 0, req)
 		}
 		time.Sleep(time.Second)
-		before := w.spies[0].count("Claim")
+		before := w.stores[0].count("Claim")
 		time.Sleep(10 * time.Second)
-		if n := w.spies[0].count("Claim") - before; n > 15*fetches {
+		if n := w.stores[0].count("Claim") - before; n > 15*fetches {
 			t.Errorf("%d claims in 10s, though there is nothing", n)
 		}
 		began := time.Now()

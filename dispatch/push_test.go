@@ -63,14 +63,11 @@ func TestDispatcher_OpenStream(t *testing.T) {
 			inWorld(t, setup{shards: 2, dispatchers: 2}, func(t *testing.T, w *world) {
 				w.source("s", nil)
 				w.submit("s", "", 2, 0)
-				var held []dispatch.Grant
-				for len(held) < 2 {
-					held = append(held, w.mustFetch(ask("c", "", 0)).Tasks...)
-				}
+				held := w.hold("c", 2)
 				mine, other := w.d[1].OpenStream(info), w.d[1].OpenStream(dispatch.CollectorInfo{ID: "other", Session: "s1"})
 				defer mine.Close()
 				defer other.Close()
-				w.spies[1].set(func(s *spy) { s.deaf = test.deaf })
+				w.stores[1].deaf.Store(test.deaf)
 				test.do(t, w, held)
 				if test.deaf {
 					time.Sleep(time.Second)

@@ -17,53 +17,54 @@ func failing(g dispatch.Grant) dispatch.Report {
 // P7, also once a later lease of the task has ended: a report that counted is answered
 // with what it did, and of another end that is told.
 func TestDispatcher_Report_afterLaterLeases(t *testing.T) {
-	due := func(o *office) dispatch.Grant {
+	due := func(w *world) dispatch.Grant {
 		time.Sleep(dispatch.DefaultSpec().Retry.MaxBackoff)
-		return o.fetchOne()
+		return w.takeOne()
 	}
 	for name, c := range map[string]struct {
-		end  func(o *office, g dispatch.Grant) // of the first lease
+		end  func(w *world, g dispatch.Grant) // of the first lease
 		want engine.ReportResult
 	}{
 		"failed": {
-			func(o *office, g dispatch.Grant) { o.report(failing(g)) },
+			func(w *world, g dispatch.Grant) { w.report(failing(g)) },
 			engine.ReportResult{Code: engine.ReportAlready, Result: dispatch.ResultFailed},
 		},
 		"succeeded, as a seed": {
-			func(o *office, g dispatch.Grant) { o.succeed(g) },
+			func(w *world, g dispatch.Grant) { w.succeed(g) },
 			engine.ReportResult{Code: engine.ReportAlready, Result: dispatch.ResultSucceeded},
 		},
 		"expired": {
-			func(*office, dispatch.Grant) {},
+			func(*world, dispatch.Grant) {},
 			engine.ReportResult{Code: engine.ReportLeaseLost, Lost: dispatch.LostExpired},
 		},
 		"revoked": {
-			func(o *office, g dispatch.Grant) {
-				if _, err := o.RevokeLeases(o.t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}, Note: dispatch.Note{By: "ada"}}); err != nil {
-					o.t.Fatal(err)
+			func(w *world, g dispatch.Grant) {
+				if _, err := w.RevokeLeases(w.t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}, Note: dispatch.Note{By: "ada"}}); err != nil {
+					w.t.Fatal(err)
 				}
 			},
 			engine.ReportResult{Code: engine.ReportLeaseLost, Lost: dispatch.LostRevoked},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOffice(t, func(t *testing.T, o *office) {
-				o.create("s", func(s *dispatch.SourceSpec) {
+			t.Parallel()
+			inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+				w.create("s", func(s *dispatch.SourceSpec) {
 					s.Seeds, s.Schedule.Every = seeds("http://a.example/"), 10*time.Minute
 				})
-				first := o.fetchOne()
-				c.end(o, first)
-				o.report(failing(due(o)))
-				third := due(o)
+				first := w.takeOne()
+				c.end(w, first)
+				w.report(failing(due(w)))
+				third := due(w)
 				if c.want.ID = first.Task.ID; c.want.Code == engine.ReportAlready {
 					c.want.State = dispatch.StateLeased
 				}
 				for _, r := range []dispatch.Report{failing(first), {ID: first.Task.ID, Token: first.Token, Succeeded: &dispatch.Succeeded{}}} {
-					if got := o.report(r)[0]; !sameResult(got, c.want) {
+					if got := w.report(r)[0]; !sameResult(got, c.want) {
 						t.Errorf("the repeated report: %+v, want %+v", got, c.want)
 					}
 				}
-				if done := o.succeed(third); done.Code != engine.ReportOK {
+				if done := w.succeed(third); done.Code != engine.ReportOK {
 					t.Errorf("the report that is due: %+v", done)
 				}
 			})
@@ -85,26 +86,19 @@ func TestDispatcher_Report_afterLaterLeases_plain(t *testing.T) {
 		var failed []dispatch.Grant
 		for range 2 {
 			time.Sleep(dispatch.DefaultSpec().Retry.MaxBackoff)
-			g := w.taken(1)[0]
-			w.report(failing(g))
+			g := w.hold("c", 1)[0]
+			w.settle(failing(g))
 			failed = append(failed, g)
 		}
 		w.submit("s", "q", 1, 0)
-		held := w.taken(1)[0]
+		held := w.hold("c", 1)[0]
 		res, err := w.d[0].Fetch(t.Context(), reporting(failed[0]))
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.wantReports(res, engine.ReportAlready)
 
-		w.spies[0].set(func(s *spy) {
-			s.fail = func(call string) error {
-				if call == "Tasks" {
-					return dispatch.ErrStoreUnavailable
-				}
-				return nil
-			}
-		})
+		w.inject(fail(dispatch.ErrStoreUnavailable, calls("Tasks")))
 		results, err := w.d[0].Report(t.Context(), "c", reporting(failed[0], held).Reports)
 		if err != nil || results[0].Code != engine.ReportUnavailable || results[0].Lost != dispatch.LostNone || results[1].Code != engine.ReportOK {
 			t.Errorf("with a history that cannot be read: %+v, %v", results, err)
@@ -126,22 +120,23 @@ func TestDispatcher_Report_notInHistory(t *testing.T) {
 		"succeeded, and submitted anew": {dispatch.Report{Succeeded: &dispatch.Succeeded{}}, dispatch.ResultSucceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOffice(t, func(t *testing.T, o *office) {
-				o.create("s", nil)
-				o.submit(page)
-				first := o.fetchOne()
+			t.Parallel()
+			inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+				w.create("s", nil)
+				w.submitTasks(page)
+				first := w.takeOne()
 				c.report.ID, c.report.Token = first.Task.ID, first.Token
-				o.report(c.report)
-				o.submit(again)
+				w.report(c.report)
+				w.submitTasks(again)
 				time.Sleep(time.Minute)
-				second := o.fetchOne()
+				second := w.takeOne()
 				want := engine.ReportResult{ID: first.Task.ID, Code: engine.ReportAlready, State: dispatch.StateLeased, Result: c.result}
-				if got := o.report(c.report)[0]; !sameResult(got, want) {
+				if got := w.report(c.report)[0]; !sameResult(got, want) {
 					t.Errorf("while a later lease stands: %+v, want %+v", got, want)
 				}
-				o.succeed(second)
+				w.succeed(second)
 				want = engine.ReportResult{ID: first.Task.ID, Code: engine.ReportLeaseLost, Lost: dispatch.LostNotLeased}
-				if got := o.report(c.report)[0]; !sameResult(got, want) {
+				if got := w.report(c.report)[0]; !sameResult(got, want) {
 					t.Errorf("once that has ended: %+v, want %+v", got, want)
 				}
 			})

@@ -237,8 +237,9 @@ func TestPolicy_jitter_everyKeepsItsPhase(t *testing.T) {
 
 // Sources made together, to be crawled now, are not due together.
 func TestDispatcher_jitter_firstCrawl(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.unhurried()
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
 		for i, schedule := range []dispatch.Schedule{
 			{Every: time.Hour, Jitter: 30 * time.Minute},
 			{Adaptive: dispatch.Adaptive{Min: time.Hour, Max: time.Hour}, Jitter: 30 * time.Minute},
@@ -251,9 +252,9 @@ func TestDispatcher_jitter_firstCrawl(t *testing.T) {
 					batch = append(batch, made)
 					continue
 				}
-				o.create(made.ID, func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule = made.Spec.Seeds, schedule })
+				w.create(made.ID, func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule = made.Spec.Seeds, schedule })
 			}
-			for _, result := range o.apply(false, batch...) {
+			for _, result := range w.apply(false, batch...) {
 				if result.Code != operate.SpecCreated {
 					t.Errorf("a source of a batch: %+v", result)
 				}
@@ -262,10 +263,10 @@ func TestDispatcher_jitter_firstCrawl(t *testing.T) {
 		total := 0
 		for minute := range 31 {
 			count := 0
-			for due := o.fetch(30); len(due) > 0; due = o.fetch(30) { // each is of one shard
+			for due := w.take(30); len(due) > 0; due = w.take(30) { // each is of one shard
 				count += len(due)
 				for _, g := range due {
-					o.succeed(g)
+					w.succeed(g)
 				}
 			}
 			if total += count; count > 8 {

@@ -1,8 +1,11 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +22,8 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 			t.Parallel()
 			inWorld(t, setup{dispatchers: 2, shards: 2}, func(t *testing.T, w *world) {
 				w.source("s", nil)
-				for _, s := range w.spies {
-					s.set(func(s *spy) { s.dumb = !heard })
+				if !heard {
+					w.inject(drop(calls("Publish")))
 				}
 				w.submit("s", "held", 1, 0)
 				held := w.mustFetch(ask("c", "", 0)).Tasks[0]
@@ -104,32 +107,20 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
 			w.source("s", nil)
 			w.submit("s", "", 20, 0)
-			held := 0
-			for held < 20 {
-				req := ask("c", "", 0)
-				req.MaxTasks = 20
-				held += len(w.mustFetch(req).Tasks)
-			}
+			w.hold("c", 20)
 			home := dispatch.ShardOf(dispatch.SlotOf("c"), 4)
-			w.spies[0].set(func(s *spy) {
-				s.failPart = func(shard int) error {
-					if shard != home {
-						return dispatch.ErrStoreUnavailable
-					}
-					return nil
-				}
-			})
+			w.inject(fail(dispatch.ErrStoreUnavailable, calls("EndSession"), func(c *call) bool { return c.shards[0] != home }))
 			info := dispatch.CollectorInfo{ID: "c", Session: "s2"}
 			if _, err := w.d[0].Beat(t.Context(), info, nil); err != nil {
 				t.Fatal(err)
 			}
-			w.spies[0].set(func(s *spy) { s.failPart = nil })
+			w.heal()
 			if _, err := w.d[0].Beat(t.Context(), info, nil); err != nil {
 				t.Fatal(err)
 			}
 			leased, _, err := w.store.ListLeases(t.Context(), "", 100)
 			if err != nil || len(leased) != 0 {
-				t.Errorf("%d of %d leases of the old session stand, %v", len(leased), held, err)
+				t.Errorf("%d leases of the old session stand, %v", len(leased), err)
 			}
 		})
 	})
@@ -140,11 +131,11 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 			w.source("s", nil)
 			w.submit("s", "", 20, 0)
 			w.knownAt(0, "c")
-			w.spies[0].set(func(s *spy) { s.failPart = func(int) error { return dispatch.ErrStoreUnavailable } })
+			w.inject(fail(dispatch.ErrStoreUnavailable, calls("EndSession")))
 			if _, err := w.d[0].Beat(t.Context(), dispatch.CollectorInfo{ID: "c", Session: "s2"}, nil); err != nil {
 				t.Fatal(err)
 			}
-			w.spies[0].set(func(s *spy) { s.failPart = nil })
+			w.heal()
 			for held := 0; held < 19; { // knownAt has one, which ends
 				req := ask("c", "", 0)
 				req.Session, req.MaxTasks = "s3", 20
@@ -156,5 +147,116 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 				t.Errorf("%d leases of the newest session stand, %v; want 19 or more", len(leased), err)
 			}
 		})
+	})
+}
+
+// The first call of a collector's new session answers in time whatever becomes of the
+// older one, of which the leases end once the store answers again.
+func TestDispatcher_beginSession_hangs(t *testing.T) {
+	t.Parallel()
+	const deadline = 2 * time.Second
+	for name, call := range map[string]func(ctx context.Context, w *world) error{
+		"beat": func(ctx context.Context, w *world) error {
+			_, err := w.d[0].Beat(ctx, dispatch.CollectorInfo{ID: "c", Session: "s2"}, nil)
+			return err
+		},
+		"fetch": func(ctx context.Context, w *world) error {
+			req := ask("c", "new", time.Second)
+			req.Session = "s2"
+			_, err := w.d[0].Fetch(ctx, req)
+			return err
+		},
+	} {
+		t.Run(name+" with a deadline", func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				w.submit("s", "", 1, 0)
+				w.mustFetch(ask("c", "", 0))
+				var ends inFlight
+				w.inject(ends.count(calls("EndSession")), hang(calls("EndSession")))
+				for range 5 {
+					ctx, within, cancel := withDeadline(t.Context(), deadline)
+					if err := call(within, w); err != nil || ctx.Err() != nil {
+						t.Errorf("%v, ctx: %v; want an answer before the deadline", err, ctx.Err())
+					}
+					cancel()
+				}
+				w.heal()
+				time.Sleep(5 * time.Second)
+				if err := call(t.Context(), w); err != nil {
+					t.Error(err)
+				}
+				if ends.most != 1 {
+					t.Errorf("%d calls of the store at once to end one session", ends.most)
+				}
+				held, _, err := w.store.ListLeases(t.Context(), "", 10)
+				if err != nil || len(held) > 0 && held[0].Lease.Token.ClientToken != "new" {
+					t.Errorf("leases of the older session stand: %+v, %v", held, err)
+				}
+			})
+		})
+		t.Run(name+" whose caller goes", func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{}, func(t *testing.T, w *world) {
+				w.knownAt(0, "c")
+				w.inject(hang(calls("EndSession")))
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- call(ctx, w) }()
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					if !errors.Is(err, context.Canceled) {
+						t.Errorf("%v, want that it was canceled", err)
+					}
+				default:
+					t.Errorf("the call goes on without its caller, to %v", <-ended)
+				}
+			})
+		})
+	}
+}
+
+// However many sessions begin while the store hangs, so many ends of older ones are under
+// way, and later calls make up for the others.
+func TestDispatcher_beginSession_bounded(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		const most, collectors = 10_000, 10_100
+		begin := func(session string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			var wg sync.WaitGroup
+			for i := range collectors {
+				wg.Go(func() {
+					if _, err := w.d[0].Beat(ctx, dispatch.CollectorInfo{ID: fmt.Sprint("c", i), Session: session}, nil); err != nil {
+						t.Errorf("Beat: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		begin("s1")
+		var ends inFlight
+		w.inject(ends.count(calls("EndSession")), hang(calls("EndSession")))
+		begin("s2")
+		if ends.most != most {
+			t.Errorf("%d ends of older sessions in flight at once, want %d", ends.most, most)
+		}
+		w.heal()
+		time.Sleep(time.Minute)
+		begin("s2") // what was left is made up for
+		infos := make([]dispatch.CollectorInfo, collectors)
+		for i := range infos {
+			infos[i] = dispatch.CollectorInfo{ID: fmt.Sprint("c", i), Session: "s2"}
+		}
+		states, err := w.store.Beats(t.Context(), infos)
+		if err != nil || slices.ContainsFunc(states, func(s dispatch.PollState) bool { return s.NewSession }) {
+			t.Errorf("not all older sessions have ended; %v", err)
+		}
 	})
 }

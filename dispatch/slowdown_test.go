@@ -17,7 +17,7 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 		fail := func() {
 			t.Helper()
 			g := w.mustFetch(ask("sick", "", bounds.MaxWait)).Tasks[0]
-			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
+			w.settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
 		}
 		fail()
 		res, err := w.d[0].Fetch(t.Context(), ask("sick", "", 0))
@@ -40,16 +40,16 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 		req := ask("many", "", 0)
 		req.MaxTasks = 3
 		for _, g := range w.mustFetch(req).Tasks {
-			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
+			w.settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
 		}
 		began := time.Now()
-		w.succeed(w.mustFetch(ask("many", "", bounds.MaxWait)).Tasks[0])
+		w.settle(success(w.mustFetch(ask("many", "", bounds.MaxWait)).Tasks[0]))
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("after three failures at once it waited %v, want 1s", took)
 		}
 		// Others are not slowed, and a success ends it.
 		w.mustFetch(ask("well", "", 0))
-		w.succeed(w.mustFetch(ask("sick", "", bounds.MaxWait)).Tasks[0])
+		w.settle(success(w.mustFetch(ask("sick", "", bounds.MaxWait)).Tasks[0]))
 		w.mustFetch(ask("sick", "", 0))
 	})
 }

@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -14,8 +13,9 @@ import (
 )
 
 func TestDispatcher_CreateSource_makesSeedsDue(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		view := o.create("news.a", func(s *dispatch.SourceSpec) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		view := w.create("news.a", func(s *dispatch.SourceSpec) {
 			s.Seeds = seeds("http://a.example/feed")
 			s.Schedule.Every = time.Hour
 			s.Metadata = map[string]string{"lang": "en"}
@@ -24,29 +24,30 @@ func TestDispatcher_CreateSource_makesSeedsDue(t *testing.T) {
 		if view.Source.Version != 1 || view.Source.Applied != 1 || view.Status.Counts.Ready != 1 || view.Health != operate.HealthOK {
 			t.Errorf("%+v", view)
 		}
-		g := o.fetchOne()
+		g := w.takeOne()
 		if g.Task.URL != "http://a.example/feed" || !g.Task.Recurring || g.Task.Metadata["lang"] != "en" || string(g.Task.Payload) != "p" || g.Task.SourceID != "news.a" {
 			t.Errorf("granted %+v", g.Task)
 		}
-		r := o.succeed(g)
+		r := w.succeed(g)
 		if r.Code != engine.ReportOK || r.State != dispatch.StateScheduled || time.Until(r.Due) != time.Hour {
 			t.Errorf("report: %+v, due in %v", r, time.Until(r.Due))
 		}
 		time.Sleep(time.Hour - time.Millisecond)
-		if early := o.fetch(1); len(early) != 0 {
+		if early := w.take(1); len(early) != 0 {
 			t.Errorf("fetched %d tasks before their due time", len(early))
 		}
 		time.Sleep(time.Millisecond)
-		if again := o.fetchOne(); again.Task.Counters.Cycle != 1 || again.Token.Fence <= g.Token.Fence {
+		if again := w.takeOne(); again.Task.Counters.Cycle != 1 || again.Token.Fence <= g.Token.Fence {
 			t.Errorf("second cycle: %+v", again)
 		}
 	})
 }
 
 func TestDispatcher_CreateSource_refuses(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.create("taken", nil)
-		if _, err := o.CreateSource(t.Context(), "taken", dispatch.SourceSpec{}); !errors.Is(err, dispatch.ErrSourceExists) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("taken", nil)
+		if _, err := w.CreateSource(t.Context(), "taken", dispatch.SourceSpec{}); !errors.Is(err, dispatch.ErrSourceExists) {
 			t.Errorf("taken id: %v", err)
 		}
 		for field, change := range map[string]func(*dispatch.SourceSpec){
@@ -64,7 +65,7 @@ func TestDispatcher_CreateSource_refuses(t *testing.T) {
 		} {
 			spec := dispatch.SourceSpec{}
 			change(&spec)
-			_, err := o.CreateSource(t.Context(), "bad", spec)
+			_, err := w.CreateSource(t.Context(), "bad", spec)
 			var got *dispatch.FieldError
 			if !errors.As(err, &got) || got.Field != field {
 				t.Errorf("%s: %v", field, err)
@@ -74,16 +75,17 @@ func TestDispatcher_CreateSource_refuses(t *testing.T) {
 }
 
 func TestDispatcher_UpdateSource(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.unhurried()
-		o.create("s", func(s *dispatch.SourceSpec) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds = seeds("http://a.example/1", "http://a.example/2")
 			s.Schedule.Every = 24 * time.Hour
 		})
-		for _, g := range o.fetch(10) {
-			o.succeed(g)
+		for _, g := range w.take(10) {
+			w.succeed(g)
 		}
-		view, err := o.UpdateSource(t.Context(), "s", 1, func(s *dispatch.SourceSpec) error {
+		view, err := w.UpdateSource(t.Context(), "s", 1, func(s *dispatch.SourceSpec) error {
 			s.Seeds = seeds("http://a.example/2", "http://a.example/3")
 			s.Schedule.Every = time.Hour
 			s.Pool = "browser"
@@ -95,20 +97,13 @@ func TestDispatcher_UpdateSource(t *testing.T) {
 		if view.Status.Counts.Canceled != 1 {
 			t.Errorf("counts after a seed went: %+v", view.Status.Counts)
 		}
-		if grants := o.fetch(10); len(grants) != 0 {
+		if grants := w.take(10); len(grants) != 0 {
 			t.Errorf("the default pool still gets %d tasks", len(grants))
 		}
 		fetch := func() (urls []string) {
-			o.calls++
-			result, err := o.Fetch(t.Context(), engine.FetchRequest{
-				Collector: "c1", Session: "s1", ClientToken: fmt.Sprintf("b%d", o.calls), Pools: []string{"browser"}, MaxTasks: 10, MaxBytes: 1 << 20,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, g := range result.Tasks {
+			for _, g := range w.take(10, "browser") {
 				urls = append(urls, g.Task.URL)
-				o.succeed(g)
+				w.succeed(g)
 			}
 			slices.Sort(urls)
 			return urls
@@ -120,14 +115,14 @@ func TestDispatcher_UpdateSource(t *testing.T) {
 		if got := fetch(); !slices.Equal(got, []string{"http://a.example/2", "http://a.example/3"}) {
 			t.Errorf("an hour later: %q, want both", got)
 		}
-		if _, err := o.UpdateSource(t.Context(), "s", 1, func(*dispatch.SourceSpec) error { return nil }); !errors.Is(err, dispatch.ErrEtagMismatch) {
+		if _, err := w.UpdateSource(t.Context(), "s", 1, func(*dispatch.SourceSpec) error { return nil }); !errors.Is(err, dispatch.ErrEtagMismatch) {
 			t.Errorf("stale etag: %v", err)
 		}
-		same, err := o.UpdateSource(t.Context(), "s", 0, func(*dispatch.SourceSpec) error { return nil })
+		same, err := w.UpdateSource(t.Context(), "s", 0, func(*dispatch.SourceSpec) error { return nil })
 		if err != nil || same.Source.Version != 2 {
 			t.Errorf("an update without a change: version %d, %v", same.Source.Version, err)
 		}
-		_, err = o.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { s.Scope = "other"; return nil })
+		_, err = w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { s.Scope = "other"; return nil })
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("a change of scope: %v", err)
 		}
@@ -136,11 +131,12 @@ func TestDispatcher_UpdateSource(t *testing.T) {
 
 // TestDispatcher_CanonicalRules wants keys made by the source's own rules, for good.
 func TestDispatcher_CanonicalRules(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.create("plain", nil)
-		o.create("sorted", func(s *dispatch.SourceSpec) { s.CanonicalRules = canonical.Sorted })
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("plain", nil)
+		w.create("sorted", func(s *dispatch.SourceSpec) { s.CanonicalRules = canonical.Sorted })
 		for source, want := range map[string]dispatch.SubmitCode{"plain": dispatch.SubmitCreated, "sorted": dispatch.SubmitExists} {
-			results, err := o.SubmitTasks(t.Context(), []engine.NewTask{
+			results, err := w.SubmitTasks(t.Context(), []engine.NewTask{
 				{SourceID: source, URL: "http://a.example/?a=1&b=2"},
 				{SourceID: source, URL: "http://a.example/?b=2&a=1&utm_source=x"},
 			})
@@ -149,7 +145,7 @@ func TestDispatcher_CanonicalRules(t *testing.T) {
 			}
 		}
 		for rules, want := range map[int]bool{0: true, 2: true, 1: false, 3: false} {
-			view, err := o.UpdateSource(t.Context(), "sorted", 0, func(s *dispatch.SourceSpec) error { s.CanonicalRules = rules; return nil })
+			view, err := w.UpdateSource(t.Context(), "sorted", 0, func(s *dispatch.SourceSpec) error { s.CanonicalRules = rules; return nil })
 			if ok := err == nil && view.Source.Spec.CanonicalRules == 2; ok != want || !want && !errors.Is(err, dispatch.ErrInvalid) {
 				t.Errorf("update to %d: %+v, %v", rules, view, err)
 			}
@@ -158,117 +154,120 @@ func TestDispatcher_CanonicalRules(t *testing.T) {
 }
 
 func TestDispatcher_DeleteSource(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.unhurried()
-		view := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/seed") })
-		ids := o.submit(
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		view := w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/seed") })
+		ids := w.submitTasks(
 			engine.NewTask{SourceID: "s", URL: "http://a.example/1"},
 			engine.NewTask{SourceID: "s", URL: "http://b.example/2", Due: time.Now().Add(time.Hour)},
 		)
-		held := o.fetchOne()
-		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
+		held := w.takeOne()
+		if err := w.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{}); !errors.Is(err, dispatch.ErrSourceNotFound) {
+		if err := w.DeleteSource(t.Context(), "s", dispatch.Note{}); !errors.Is(err, dispatch.ErrSourceNotFound) {
 			t.Errorf("deleted twice: %v", err)
 		}
-		if grants := o.fetch(10); len(grants) != 0 {
+		if grants := w.take(10); len(grants) != 0 {
 			t.Errorf("fetched %d tasks of a deleted source", len(grants))
 		}
-		beat, err := o.Beat(t.Context(), dispatch.CollectorInfo{ID: "c1", Session: "s1"}, []engine.LeaseBeat{{ID: held.Task.ID, Token: held.Token.String()}})
+		beat, err := w.Beat(t.Context(), dispatch.CollectorInfo{ID: "c1", Session: "s1"}, []engine.LeaseBeat{{ID: held.Task.ID, Token: held.Token.String()}})
 		if err != nil || len(beat.Cancel) != 1 || beat.Cancel[0].Reason != dispatch.CancelSourceDeleted {
 			t.Errorf("beat of its holder: %+v, %v", beat, err)
 		}
-		if r := o.succeed(held); r.State != dispatch.StateCanceled {
+		if r := w.succeed(held); r.State != dispatch.StateCanceled {
 			t.Errorf("report of its holder: %+v", r)
 		}
 		for _, id := range []dispatch.TaskID{held.Task.ID, ids[0].ID, ids[1].ID} {
-			if task := o.task(id); task.State != dispatch.StateCanceled {
+			if task := w.task(id); task.State != dispatch.StateCanceled {
 				t.Errorf("task %s is %v", id, task.State)
 			}
 		}
-		if r := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}); !errors.Is(r[0].Err, dispatch.ErrSourceNotFound) {
+		if r := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}); !errors.Is(r[0].Err, dispatch.ErrSourceNotFound) {
 			t.Errorf("submit to a deleted source: %+v", r)
 		}
-		again := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/seed") })
+		again := w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/seed") })
 		if again.Source.UID == view.Source.UID {
 			t.Error("the source made again has the old uid")
 		}
-		if g := o.fetchOne(); g.Task.SourceUID != again.Source.UID {
+		if g := w.takeOne(); g.Task.SourceUID != again.Source.UID {
 			t.Errorf("fetched %+v", g.Task)
 		}
 	})
 }
 
 func TestDispatcher_PauseSource(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.unhurried()
-		o.create("s", nil)
-		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		w.create("s", nil)
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		gate := dispatch.Gate{By: "ops", Reason: "why", Until: time.Now().Add(time.Minute)}
-		if _, changed, err := o.PauseSource(t.Context(), "s", gate); err != nil || !changed {
+		if _, changed, err := w.PauseSource(t.Context(), "s", gate); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
 		began := time.Now()
 		time.Sleep(time.Second)
-		if _, changed, err := o.PauseSource(t.Context(), "s", gate); err != nil || changed {
+		if _, changed, err := w.PauseSource(t.Context(), "s", gate); err != nil || changed {
 			t.Errorf("again in the same words: %v, %v; want no change", changed, err)
 		}
-		view, err := o.Source(t.Context(), "s")
+		view, err := w.Source(t.Context(), "s")
 		if err == nil && view.Source.Paused != nil && !view.Source.Paused.Time.Equal(began) {
 			t.Errorf("paused since %v, want %v", view.Source.Paused.Time, began)
 		}
 		if err != nil || view.Health != operate.HealthPaused || view.Source.Paused.By != "ops" || view.Source.Paused.Time.IsZero() {
 			t.Errorf("%+v, %v", view, err)
 		}
-		if grants := o.fetch(1); len(grants) != 0 {
+		if grants := w.take(1); len(grants) != 0 {
 			t.Error("fetched a task of a paused source")
 		}
 		time.Sleep(time.Minute)
-		o.succeed(o.fetchOne())
-		if view, err := o.Source(t.Context(), "s"); err != nil || view.Paused != nil || view.Health != operate.HealthOK {
+		w.succeed(w.takeOne())
+		if view, err := w.Source(t.Context(), "s"); err != nil || view.Paused != nil || view.Health != operate.HealthOK {
 			t.Errorf("after the pause: %+v, %v", view, err)
 		}
-		if changed, err := o.ResumeSource(t.Context(), "s"); err != nil || !changed {
+		if changed, err := w.ResumeSource(t.Context(), "s"); err != nil || !changed {
 			t.Errorf("resume: %v, %v", changed, err)
 		}
-		if changed, err := o.ResumeSource(t.Context(), "s"); err != nil || changed {
+		if changed, err := w.ResumeSource(t.Context(), "s"); err != nil || changed {
 			t.Errorf("resume again: %v, %v", changed, err)
 		}
-		if _, _, err := o.PauseSource(t.Context(), "s", dispatch.Gate{Until: time.Now()}); !errors.Is(err, dispatch.ErrInvalid) {
+		if _, _, err := w.PauseSource(t.Context(), "s", dispatch.Gate{Until: time.Now()}); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("a pause until now: %v", err)
 		}
-		if _, _, err := o.PauseSource(t.Context(), "nowhere", dispatch.Gate{}); !errors.Is(err, dispatch.ErrSourceNotFound) {
+		if _, _, err := w.PauseSource(t.Context(), "nowhere", dispatch.Gate{}); !errors.Is(err, dispatch.ErrSourceNotFound) {
 			t.Errorf("unknown source: %v", err)
 		}
 	})
 }
 
 func TestDispatcher_TriggerSource(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.unhurried()
-		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/"); s.Schedule.Every = time.Hour })
-		g := o.fetchOne()
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/"); s.Schedule.Every = time.Hour })
+		g := w.takeOne()
 		for n := range 3 { // while leased, however often: once more
-			would, err := o.TriggerSource(t.Context(), "s", false, true)
+			would, err := w.TriggerSource(t.Context(), "s", false, true)
 			if err != nil || would.Changed != (n == 0) {
 				t.Fatal(n, would, err)
 			}
-			if did, err := o.TriggerSource(t.Context(), "s", false, false); err != nil || did != would {
+			if did, err := w.TriggerSource(t.Context(), "s", false, false); err != nil || did != would {
 				t.Fatal(n, did, err)
 			}
 		}
-		o.succeed(g)
-		o.succeed(o.fetchOne())
-		if grants := o.fetch(1); len(grants) != 0 {
+		w.succeed(g)
+		w.succeed(w.takeOne())
+		if grants := w.take(1); len(grants) != 0 {
 			t.Fatalf("due once more: %+v", grants[0].Task)
 		}
 		for n, trigger := range []struct{ revisit, changed bool }{{false, true}, {false, false}, {true, true}} { // READY from the first on
-			if did, err := o.TriggerSource(t.Context(), "s", trigger.revisit, false); err != nil || did.Changed != trigger.changed {
+			if did, err := w.TriggerSource(t.Context(), "s", trigger.revisit, false); err != nil || did.Changed != trigger.changed {
 				t.Fatal(n, did, err)
 			}
 		}
-		if g := o.fetchOne(); g.Task.Run.IsZero() {
+		if g := w.takeOne(); g.Task.Run.IsZero() {
 			t.Error("a trigger with revisit began no pass")
 		}
 	})

@@ -12,11 +12,11 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-func (o *office) view(id string) *operate.SourceView {
-	o.t.Helper()
-	view, err := o.Source(o.t.Context(), id)
+func (w *world) view(id string) *operate.SourceView {
+	w.t.Helper()
+	view, err := w.Source(w.t.Context(), id)
 	if err != nil {
-		o.t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	return view
 }
@@ -31,67 +31,69 @@ func kinds(gates []dispatch.Gate) (out []dispatch.GateKind) {
 // Outstanding counts what was begun and is not finished, and not seeds that
 // rest.
 func TestDispatcher_Source_outstanding(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.unhurried()
-		o.create("s", func(s *dispatch.SourceSpec) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every, s.Follow = seeds("http://a.example/"), time.Hour, &dispatch.Follow{}
 		})
 		want := func(when string, n int64) {
 			t.Helper()
-			if got := o.view("s").Status.Outstanding; got != n {
+			if got := w.view("s").Status.Outstanding; got != n {
 				t.Errorf("%s: %d outstanding, want %d", when, got, n)
 			}
 		}
 		want("seed due", 1)
-		seed := o.fetchOne()
+		seed := w.takeOne()
 		want("seed leased", 1)
-		o.succeed(seed, dispatch.DiscoveredItem{URL: "http://a.example/1"})
+		w.succeed(seed, dispatch.DiscoveredItem{URL: "http://a.example/1"})
 		want("seed rests, page waits", 1)
-		page := o.fetchOne()
-		o.report(dispatch.Report{ID: page.Task.ID, Token: page.Token, Failed: &dispatch.Failed{Reason: 1}})
+		page := w.takeOne()
+		w.report(dispatch.Report{ID: page.Task.ID, Token: page.Token, Failed: &dispatch.Failed{Reason: 1}})
 		want("page waits for its next attempt", 1)
 		time.Sleep(time.Minute)
-		o.succeed(o.fetchOne())
+		w.succeed(w.takeOne())
 		want("page done", 0)
 		time.Sleep(time.Hour)
-		seed = o.fetchOne()
-		o.report(dispatch.Report{ID: seed.Task.ID, Token: seed.Token, Failed: &dispatch.Failed{Reason: 1}})
+		seed = w.takeOne()
+		w.report(dispatch.Report{ID: seed.Task.ID, Token: seed.Token, Failed: &dispatch.Failed{Reason: 1}})
 		want("seed waits for its next attempt", 1)
 	})
 }
 
 func TestDispatcher_Source_gates(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.create("s", func(s *dispatch.SourceSpec) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Hour
 		})
-		if got := kinds(o.view("s").Status.Gates); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
+		if got := kinds(w.view("s").Status.Gates); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
 			t.Errorf("due now without a collector, and held by %v", got)
 		}
-		o.beat("other", "elsewhere", false)
-		o.beat("drained", dispatch.DefaultPool, true)
-		if got := kinds(o.view("s").Status.Gates); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
+		w.beats("other", "elsewhere", false)
+		w.beats("drained", dispatch.DefaultPool, true)
+		if got := kinds(w.view("s").Status.Gates); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
 			t.Errorf("no active collector takes its pool, and held by %v", got)
 		}
 		for n := range 250 {
-			o.beat(fmt.Sprintf("m%d", n), "elsewhere", false)
+			w.beats(fmt.Sprintf("m%d", n), "elsewhere", false)
 		}
-		o.beat("mine", dispatch.DefaultPool, false)
-		if gates := o.view("s").Status.Gates; len(gates) != 0 {
+		w.beats("mine", dispatch.DefaultPool, false)
+		if gates := w.view("s").Status.Gates; len(gates) != 0 {
 			t.Errorf("due now, and held by %v", gates)
 		}
-		o.succeed(o.fetchOne())
-		view := o.view("s")
+		w.succeed(w.takeOne())
+		view := w.view("s")
 		if got := kinds(view.Status.Gates); len(got) == 0 || got[0] != dispatch.GateNotDue || !view.Status.Gates[0].Until.Equal(view.Status.NextDue) {
 			t.Errorf("resting, and held by %+v", view.Status.Gates)
 		}
-		if _, _, err := o.PauseSource(t.Context(), "s", dispatch.Gate{By: "ada"}); err != nil {
+		if _, _, err := w.PauseSource(t.Context(), "s", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.HoldQueue(t.Context(), "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
+		if _, err := w.HoldQueue(t.Context(), "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
-		got := kinds(o.view("s").Status.Gates)
+		got := kinds(w.view("s").Status.Gates)
 		for _, kind := range []dispatch.GateKind{dispatch.GateSourcePaused, dispatch.GateNotDue, dispatch.GateBlocked} {
 			if !slices.Contains(got, kind) {
 				t.Errorf("held by %v, which lacks %v", got, kind)
@@ -102,33 +104,34 @@ func TestDispatcher_Source_gates(t *testing.T) {
 
 // A source of which no seed can be fetched as operators want it is not OK.
 func TestDispatcher_Source_stoppedSeeds(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		want := func(health operate.SourceHealth, canceled, denied int64) {
 			t.Helper()
-			if v := o.view("s"); v.Health != health || v.Status.CanceledSeeds != canceled || v.Status.DeniedSeeds != denied {
+			if v := w.view("s"); v.Health != health || v.Status.CanceledSeeds != canceled || v.Status.DeniedSeeds != denied {
 				t.Errorf("health %v with %d canceled and %d denied, want %v, %d, %d", v.Health, v.Status.CanceledSeeds, v.Status.DeniedSeeds, health, canceled, denied)
 			}
 		}
 		deny := dispatch.QueueRule{Pattern: "*.example", Settings: dispatch.DefaultQueueSettings()}
 		deny.Settings.Deny = true
-		if _, _, err := o.SetQueueRule(ctx, deny, operate.AnyRules); err != nil {
+		if _, _, err := w.SetQueueRule(ctx, deny, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		o.create("s", func(s *dispatch.SourceSpec) {
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/", "http://b.test/"), time.Hour
 		})
 		want(operate.HealthOK, 0, 1)
-		seed := o.view("s").Source.AppliedSeeds
-		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: seed[1:]}); err != nil {
+		seed := w.view("s").Source.AppliedSeeds
+		if _, err := w.CancelTasks(ctx, operate.TaskEdit{IDs: seed[1:]}); err != nil {
 			t.Fatal(err)
 		}
 		want(operate.HealthPaused, 1, 1)
-		if _, _, err := o.DeleteQueueRule(ctx, "*.example", operate.AnyRules); err != nil {
+		if _, _, err := w.DeleteQueueRule(ctx, "*.example", operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		want(operate.HealthOK, 1, 0)
-		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: seed[:1]}); err != nil {
+		if _, err := w.CancelTasks(ctx, operate.TaskEdit{IDs: seed[:1]}); err != nil {
 			t.Fatal(err)
 		}
 		want(operate.HealthPaused, 2, 0)
@@ -136,22 +139,23 @@ func TestDispatcher_Source_stoppedSeeds(t *testing.T) {
 }
 
 // beat makes a collector known.
-func (o *office) beat(id, pool string, draining bool) {
-	o.t.Helper()
+func (w *world) beats(id, pool string, draining bool) {
+	w.t.Helper()
 	info := dispatch.CollectorInfo{ID: id, Session: "s1", Pools: []string{pool}, Draining: draining}
-	if _, err := o.Beat(o.t.Context(), info, nil); err != nil {
-		o.t.Fatal(err)
+	if _, err := w.Beat(w.t.Context(), info, nil); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
 // A failure of the collector's own is none of the source's, and yet seen.
 func TestDispatcher_Source_collectorFailure(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
-		g := o.fetchOne()
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		g := w.takeOne()
 		message := strings.Repeat("not allowed. ", 75) // as long as a message may be
-		o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 204, Message: message}})
-		view := o.view("s")
+		w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 204, Message: message}})
+		view := w.view("s")
 		if view.Health != operate.HealthOK || view.Status.FailuresInARow != 0 || !view.Status.LastFailure.IsZero() {
 			t.Errorf("the source failed: %v, %+v", view.Health, view.Status)
 		}
@@ -163,20 +167,21 @@ func TestDispatcher_Source_collectorFailure(t *testing.T) {
 }
 
 func TestDispatcher_Source_lastFailure(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.create("s", func(s *dispatch.SourceSpec) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Hour
 			s.Retry.MaxAttempts = 1
 		})
-		g := o.fetchOne()
-		o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Message: "gone"}})
-		status := o.view("s").Status
+		g := w.takeOne()
+		w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Message: "gone"}})
+		status := w.view("s").Status
 		if got := kinds(status.Gates); len(got) == 0 || got[0] != dispatch.GateBreaker || status.FailuresInARow != 1 {
 			t.Errorf("given up, and held by %+v", status)
 		}
 		time.Sleep(3 * time.Hour)
-		o.succeed(o.fetchOne())
-		status = o.view("s").Status
+		w.succeed(w.takeOne())
+		status = w.view("s").Status
 		if e := status.LastError; e == nil || e.Message != "gone" || status.FailuresInARow != 0 || status.LastFailure.IsZero() {
 			t.Errorf("after a success: %+v", status)
 		}
@@ -185,13 +190,14 @@ func TestDispatcher_Source_lastFailure(t *testing.T) {
 
 // A list tells what holds sources, as far as few reads tell of all; their health is as it was.
 func TestDispatcher_ListSources_gates(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
-		o.create("t", func(s *dispatch.SourceSpec) { s.Pool = "eu" })
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		w.create("t", func(s *dispatch.SourceSpec) { s.Pool = "eu" })
 		want := func(kinds map[string][]dispatch.GateKind) {
 			t.Helper()
-			views, _, err := o.ListSources(ctx, operate.SourceQuery{Gates: true}, "", 10)
+			views, _, err := w.ListSources(ctx, operate.SourceQuery{Gates: true}, "", 10)
 			if err != nil || len(views) != 2 {
 				t.Fatalf("listed %d, %v", len(views), err)
 			}
@@ -207,40 +213,40 @@ func TestDispatcher_ListSources_gates(t *testing.T) {
 		}
 		nobody := []dispatch.GateKind{dispatch.GateNoCollector}
 		want(map[string][]dispatch.GateKind{"s": nobody, "t": nobody})
-		o.beat("c1", "eu", false)
-		o.narrowed("c2", []string{"other"}, nil)
+		w.beats("c1", "eu", false)
+		w.narrowed("c2", []string{"other"}, nil)
 		want(map[string][]dispatch.GateKind{"s": nobody})
-		o.beat("c3", dispatch.DefaultPool, false)
+		w.beats("c3", dispatch.DefaultPool, false)
 		want(nil)
-		if _, err := o.PausePool(ctx, "eu", dispatch.Gate{By: "ada"}); err != nil {
+		if _, err := w.PausePool(ctx, "eu", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		ofQueue := dispatch.Gate{By: "ada"}
-		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, ofQueue); err != nil {
+		if _, err := w.HoldQueue(ctx, "a.example", dispatch.HoldBlock, ofQueue); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, ofQueue); err != nil {
+		if _, err := w.HoldQueue(ctx, "a.example", dispatch.HoldPause, ofQueue); err != nil {
 			t.Fatal(err)
 		}
 		want(map[string][]dispatch.GateKind{"s": {dispatch.GateBlocked, dispatch.GatePaused}, "t": {dispatch.GatePoolPaused}})
-		if _, _, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldBlock); err != nil {
+		if _, _, err := w.ReleaseQueue(ctx, "a.example", dispatch.HoldBlock); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil {
+		if _, _, err := w.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil {
 			t.Fatal(err)
 		}
 		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Paused = true
-		if _, _, err := o.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
+		if _, _, err := w.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		want(map[string][]dispatch.GateKind{"s": {dispatch.GateQueuePaused}, "t": {dispatch.GatePoolPaused}})
 		rule.Pattern = "*"
-		if _, _, err := o.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
+		if _, _, err := w.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		want(map[string][]dispatch.GateKind{"s": {dispatch.GateQueuePaused}, "t": {dispatch.GatePoolPaused, dispatch.GateQueuePaused}})
-		if views, _, err := o.ListSources(ctx, operate.SourceQuery{}, "", 10); err != nil || len(views[1].Status.Gates) > 0 {
+		if views, _, err := w.ListSources(ctx, operate.SourceQuery{}, "", 10); err != nil || len(views[1].Status.Gates) > 0 {
 			t.Errorf("told without being asked: %v, %v", views, err)
 		}
 	})
@@ -249,12 +255,13 @@ func TestDispatcher_ListSources_gates(t *testing.T) {
 // Collectors that are away hide nobody from a list; where too many are there to be looked
 // at, that is told.
 func TestDispatcher_ListSources_collectors(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/"); s.Pool = "eu" })
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/"); s.Pool = "eu" })
 		want := func(unknown bool, kinds ...dispatch.GateKind) {
 			t.Helper()
-			views, _, err := o.ListSources(ctx, operate.SourceQuery{Gates: true}, "", 10)
+			views, _, err := w.ListSources(ctx, operate.SourceQuery{Gates: true}, "", 10)
 			if err != nil || len(views) != 1 {
 				t.Fatalf("listed %d, %v", len(views), err)
 			}
@@ -268,7 +275,7 @@ func TestDispatcher_ListSources_collectors(t *testing.T) {
 		}
 		explained := func(note string, kinds ...dispatch.GateKind) {
 			t.Helper()
-			e, err := o.ExplainSource(ctx, "s")
+			e, err := w.ExplainSource(ctx, "s")
 			if got := holds(t, e, err); !slices.Equal(got, kinds) || len(e.Notes) == 0 || !strings.HasPrefix(e.Notes[0], note) {
 				t.Errorf("held by %v, noted %q; want %v and %q", got, e.Notes, kinds, note)
 			}
@@ -277,7 +284,7 @@ func TestDispatcher_ListSources_collectors(t *testing.T) {
 			t.Helper()
 			for i := range n {
 				info := dispatch.CollectorInfo{ID: fmt.Sprintf("%s%04d", prefix, i), Session: "s", Pools: []string{"us"}, Ended: ended}
-				if _, err := o.Beat(ctx, info, nil); err != nil {
+				if _, err := w.Beat(ctx, info, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -293,14 +300,14 @@ func TestDispatcher_ListSources_collectors(t *testing.T) {
 		want(false, nobody)
 		beats("thereto", 801, false)
 		want(true)
-		if view, err := o.Source(ctx, "s"); err != nil || !view.Status.CollectorUnknown || len(view.Status.Gates) > 0 {
+		if view, err := w.Source(ctx, "s"); err != nil || !view.Status.CollectorUnknown || len(view.Status.Gates) > 0 {
 			t.Errorf("read alone, unknown %v, held by %v, %v", view.Status.CollectorUnknown, view.Status.Gates, err)
 		}
 		explained(`none of the first 1000 active collectors takes all tasks of source "s" in queue "a.example" of pool "eu"`)
-		o.beat("a", "eu", false)
+		w.beats("a", "eu", false)
 		want(false)
 		beats("b", 2500, true)
-		o.beat("a", "us", false)
+		w.beats("a", "us", false)
 		want(true)
 	})
 }

@@ -2,7 +2,11 @@ package dispatch_test
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
@@ -35,5 +39,60 @@ func TestDispatcher_SubmitTasks_queuesInTurns(t *testing.T) {
 				t.Errorf("task %d of queue %s: %+v, want %s created, %v", i, tasks[i].Queue, r, id, err)
 			}
 		}
+	})
+}
+
+// Submits of many callers at once are each answered with what became of their own tasks.
+func TestDispatcher_SubmitTasks_atOnce(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				results, err := w.d[0].SubmitTasks(t.Context(), []engine.NewTask{
+					{SourceID: "s", Key: fmt.Sprintf("same%d", i/2), Queue: "q", Priority: 5},
+					{SourceID: "s", Key: fmt.Sprintf("own%d", i), Queue: "q", Priority: 5},
+				})
+				if err != nil || len(results) != 2 || results[1].Code != dispatch.SubmitCreated {
+					t.Errorf("submit %d: %+v, %v", i, results, err)
+				}
+			})
+		}
+		wg.Wait()
+		stats, err := w.store.Stats(t.Context())
+		if err != nil || stats.Counts.Scheduled+stats.Counts.Ready != 75 {
+			t.Errorf("%+v, %v; want 75 tasks", stats.Counts, err)
+		}
+	})
+}
+
+// What was prepared from one version of a source each, and is submitted while the store is
+// slow, is all taken: each has the time of a call of the store.
+func TestDispatcher_SubmitTasks_versionsOfASource(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.inject(delay(3*time.Second, calls("Submit")))
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() {
+				results, err := w.d[0].SubmitTasks(t.Context(), []engine.NewTask{
+					{SourceID: "s", Key: fmt.Sprint(i), Queue: "q", Priority: 5},
+				})
+				if err != nil || results[0].Code != dispatch.SubmitCreated {
+					t.Errorf("submit %d: %+v, %v", i, results, err)
+				}
+			})
+			synctest.Wait()
+			labels := func(s *dispatch.SourceSpec) error {
+				s.Labels = map[string]string{"version": fmt.Sprint(i)}
+				return nil
+			}
+			if _, err := w.o[0].UpdateSource(t.Context(), "s", 0, labels); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wg.Wait()
 	})
 }

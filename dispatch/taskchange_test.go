@@ -31,46 +31,47 @@ func change(code operate.ChangeCode, state dispatch.State) operate.TaskChange {
 }
 
 // changed wants a call to have changed tasks as it should.
-func (o *office) changed(got []operate.TaskChange, err error) func(want ...operate.TaskChange) {
+func (w *world) changed(got []operate.TaskChange, err error) func(want ...operate.TaskChange) {
 	return func(want ...operate.TaskChange) {
-		o.t.Helper()
+		w.t.Helper()
 		if err != nil {
-			o.t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		if codes(got) != codes(want) {
-			o.t.Errorf("got %s, want %s", codes(got), codes(want))
+			w.t.Errorf("got %s, want %s", codes(got), codes(want))
 		}
 	}
 }
 
 func TestDispatcher_CancelTasks(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.unhurried()
-		o.create("s", nil)
-		waiting := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
-		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/done"})
-		done := o.fetchOne()
-		o.succeed(done)
-		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/leased"})
-		leased := o.fetchOne()
+		w.unhurried()
+		w.create("s", nil)
+		waiting := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/done"})
+		done := w.takeOne()
+		w.succeed(done)
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/leased"})
+		leased := w.takeOne()
 
 		ids := []dispatch.TaskID{waiting, done.Task.ID, leased.Task.ID, unknown(), waiting}
-		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: ids}))(
+		w.changed(w.CancelTasks(ctx, operate.TaskEdit{IDs: ids}))(
 			change(operate.ChangeCanceled, dispatch.StateCanceled), change(operate.ChangeAlreadySettled, dispatch.StateDone),
 			change(operate.ChangeCancelRequested, dispatch.StateLeased), change(operate.ChangeNotFound, dispatch.StateUnknown),
 			change(operate.ChangeAlreadySettled, dispatch.StateCanceled))
-		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: ids[:3]}))(
+		w.changed(w.CancelTasks(ctx, operate.TaskEdit{IDs: ids[:3]}))(
 			change(operate.ChangeAlreadySettled, dispatch.StateCanceled), change(operate.ChangeAlreadySettled, dispatch.StateDone),
 			change(operate.ChangeAlreadyRequested, dispatch.StateLeased))
-		if r := o.succeed(leased); r.Code != engine.ReportOK || r.State != dispatch.StateCanceled {
+		if r := w.succeed(leased); r.Code != engine.ReportOK || r.State != dispatch.StateCanceled {
 			t.Errorf("report of a task to cancel: %+v", r)
 		}
-		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{leased.Task.ID}}))(change(operate.ChangeAlreadySettled, dispatch.StateCanceled))
-		if _, err := o.TriggerSource(ctx, "s", false, false); err != nil {
+		w.changed(w.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{leased.Task.ID}}))(change(operate.ChangeAlreadySettled, dispatch.StateCanceled))
+		if _, err := w.TriggerSource(ctx, "s", false, false); err != nil {
 			t.Fatal(err)
 		}
-		if grants := o.fetch(1); len(grants) != 0 {
+		if grants := w.take(1); len(grants) != 0 {
 			t.Errorf("fetched %s, which was canceled", grants[0].Task.URL)
 		}
 	})
@@ -78,34 +79,35 @@ func TestDispatcher_CancelTasks(t *testing.T) {
 
 // A seed that was canceled stays out through triggers and updates of its source.
 func TestDispatcher_CancelTasks_seed(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
-		g := o.fetchOne()
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		g := w.takeOne()
 		id := g.Task.ID
-		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
-		o.succeed(g)
-		if did, err := o.TriggerSource(ctx, "s", true, false); err != nil || did != (operate.Triggered{Canceled: 1}) {
+		w.changed(w.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+		w.succeed(g)
+		if did, err := w.TriggerSource(ctx, "s", true, false); err != nil || did != (operate.Triggered{Canceled: 1}) {
 			t.Errorf("trigger of a canceled seed: %+v, %v", did, err)
 		}
-		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+		if _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Schedule.Every = time.Minute
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if got := o.task(id); got.State != dispatch.StateCanceled {
+		if got := w.task(id); got.State != dispatch.StateCanceled {
 			t.Fatalf("a canceled seed is %v", got.State)
 		}
-		if n := o.view("s").Status.CanceledSeeds; n != 1 {
+		if n := w.view("s").Status.CanceledSeeds; n != 1 {
 			t.Errorf("%d canceled seeds, want 1", n)
 		}
-		o.changed(o.RetryTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeRetried, dispatch.StateReady))
-		if n := o.view("s").Status.CanceledSeeds; n != 0 {
+		w.changed(w.RetryTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeRetried, dispatch.StateReady))
+		if n := w.view("s").Status.CanceledSeeds; n != 0 {
 			t.Errorf("%d canceled seeds after the retry", n)
 		}
 		time.Sleep(time.Minute)
-		if r := o.succeed(o.fetchOne()); r.State != dispatch.StateScheduled {
+		if r := w.succeed(w.takeOne()); r.State != dispatch.StateScheduled {
 			t.Errorf("a seed that was brought back is %v after its cycle", r.State)
 		}
 	})
@@ -115,61 +117,63 @@ func TestDispatcher_CancelTasks_seed(t *testing.T) {
 func TestDispatcher_CancelTasks_meanwhile(t *testing.T) {
 	for name, test := range map[string]struct {
 		leased bool
-		do     func(o *office, g *dispatch.Grant)
+		do     func(w *world, g *dispatch.Grant)
 		want   operate.TaskChange
 	}{
 		"a waiting one is granted": {
-			false, func(o *office, g *dispatch.Grant) { *g = o.fetchOne() },
+			false, func(w *world, g *dispatch.Grant) { *g = w.takeOne() },
 			change(operate.ChangeCancelRequested, dispatch.StateLeased),
 		},
-		"a leased one is released": {true, func(o *office, g *dispatch.Grant) {
-			o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Released: &dispatch.Released{}})
+		"a leased one is released": {true, func(w *world, g *dispatch.Grant) {
+			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Released: &dispatch.Released{}})
 		}, change(operate.ChangeCanceled, dispatch.StateCanceled)},
 		"a leased one is done": {
-			true, func(o *office, g *dispatch.Grant) { o.succeed(*g) },
+			true, func(w *world, g *dispatch.Grant) { w.succeed(*g) },
 			change(operate.ChangeAlreadySettled, dispatch.StateDone),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOffice(t, func(t *testing.T, o *office) {
-				o.create("s", nil)
-				id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+			t.Parallel()
+			inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+				w.create("s", nil)
+				id := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
 				var g dispatch.Grant
 				if test.leased {
-					g = o.fetchOne()
+					g = w.takeOne()
 				}
-				do := func() { test.do(o, &g) }
-				d := o.second(&between{apply: do})
+				change := calls("Apply")
 				if test.leased {
-					d = o.second(&between{requestCancel: do})
+					change = calls("RequestCancel")
 				}
-				o.changed(operate.New(d).CancelTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(test.want)
+				second := w.second(before(func() { test.do(w, &g) }, change).once())
+				w.changed(second.CancelTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(test.want)
 			})
 		})
 	}
 }
 
 func TestDispatcher_RevokeLeases(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.unhurried()
-		o.create("s", nil)
-		waiting := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
-		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		g := o.fetchOne()
+		w.unhurried()
+		w.create("s", nil)
+		waiting := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		g := w.takeOne()
 		ids := []dispatch.TaskID{g.Task.ID, waiting, unknown()}
-		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids, Note: dispatch.Note{By: "ada", Reason: "it hangs"}}))(
+		w.changed(w.RevokeLeases(ctx, operate.TaskEdit{IDs: ids, Note: dispatch.Note{By: "ada", Reason: "it hangs"}}))(
 			change(operate.ChangeRevoked, dispatch.StateReady), change(operate.ChangeNotLeased, dispatch.StateScheduled),
 			change(operate.ChangeNotFound, dispatch.StateUnknown))
-		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeNotLeased, dispatch.StateReady))
-		if r := o.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+		w.changed(w.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeNotLeased, dispatch.StateReady))
+		if r := w.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report of a revoked lease: %+v", r)
 		}
-		again := o.fetchOne()
+		again := w.takeOne()
 		if again.Task.ID != g.Task.ID || again.Task.Counters.Attempt != 1 || again.Token.Fence <= g.Token.Fence {
 			t.Errorf("granted %+v after its lease was revoked", again.Task)
 		}
-		task := o.task(g.Task.ID)
+		task := w.task(g.Task.ID)
 		if len(task.History) != 1 {
 			t.Fatalf("history %+v", task.History)
 		}
@@ -178,27 +182,28 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 		}
 		// The lease that was seen is gone, and the one that stands stays.
 		fences := []uint64{g.Token.Fence, 0, 7}
-		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids, Fences: fences}))(
+		w.changed(w.RevokeLeases(ctx, operate.TaskEdit{IDs: ids, Fences: fences}))(
 			change(operate.ChangeOtherLease, dispatch.StateLeased), change(operate.ChangeNotLeased, dispatch.StateScheduled),
 			change(operate.ChangeNotFound, dispatch.StateUnknown))
 		fences[0] = again.Token.Fence
-		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[:1], Fences: fences}))(change(operate.ChangeRevoked, dispatch.StateReady))
-		o.fetchOne()
-		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
-		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeRevoked, dispatch.StateCanceled))
+		w.changed(w.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[:1], Fences: fences}))(change(operate.ChangeRevoked, dispatch.StateReady))
+		w.takeOne()
+		w.changed(w.CancelTasks(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+		w.changed(w.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeRevoked, dispatch.StateCanceled))
 	})
 }
 
 // A lease that is marked between the look and its end is ended all the same.
 func TestDispatcher_RevokeLeases_meanwhile(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.create("s", nil)
-		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
-		o.fetchOne()
-		d := o.second(&between{apply: func() {
-			o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1", IfExists: dispatch.IfExistsAgain})
-		}})
-		o.changed(operate.New(d).RevokeLeases(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeRevoked, dispatch.StateReady))
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("s", nil)
+		id := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		w.takeOne()
+		second := w.second(before(func() {
+			w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1", IfExists: dispatch.IfExistsAgain})
+		}, calls("Apply")).once())
+		w.changed(second.RevokeLeases(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeRevoked, dispatch.StateReady))
 	})
 }
 
@@ -210,22 +215,11 @@ func TestDispatcher_changeTasks_many(t *testing.T) {
 		ctx := t.Context()
 		w.source("s", nil)
 		ids := w.submit("s", "", 250, 0)
-		calls := 0
-		w.spies[0].set(func(s *spy) {
-			s.fail = func(call string) error {
-				if call == "Tasks" {
-					calls++
-				}
-				if calls == 2 {
-					return dispatch.ErrStoreUnavailable
-				}
-				return nil
-			}
-		})
+		w.inject(fail(dispatch.ErrStoreUnavailable, calls("Tasks")).from(1))
 		if _, err := w.o[0].CancelTasks(ctx, operate.TaskEdit{IDs: ids}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Fatalf("CancelTasks with a store that goes away: %v", err)
 		}
-		w.spies[0].set(func(s *spy) { s.fail = nil })
+		w.heal()
 		tally := func(changes []operate.TaskChange, err error) map[operate.ChangeCode]int {
 			t.Helper()
 			if err != nil {

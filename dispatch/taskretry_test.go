@@ -11,39 +11,40 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-func (o *office) fail(g dispatch.Grant) engine.ReportResult {
-	o.t.Helper()
-	return o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})[0]
+func (w *world) fail(g dispatch.Grant) engine.ReportResult {
+	w.t.Helper()
+	return w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})[0]
 }
 
 func TestDispatcher_RetryTasks(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.unhurried()
-		o.create("s", nil)
-		o.submit(engine.NewTask{
+		w.unhurried()
+		w.create("s", nil)
+		w.submitTasks(engine.NewTask{
 			SourceID: "s", URL: "http://a.example/dead", Kind: "page", Metadata: map[string]string{"a": "b"}, Payload: []byte("p"),
 		})
-		g := o.fetchOne()
-		if r := o.fail(g); r.State != dispatch.StateDead {
+		g := w.takeOne()
+		if r := w.fail(g); r.State != dispatch.StateDead {
 			t.Fatalf("a task that failed for good: %+v", r)
 		}
-		done := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/done"})[0].ID
-		d := o.fetchOne()
-		o.report(dispatch.Report{ID: d.Task.ID, Token: d.Token, Succeeded: &dispatch.Succeeded{Memo: []byte("etag")}})
-		waits := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
+		done := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/done"})[0].ID
+		d := w.takeOne()
+		w.report(dispatch.Report{ID: d.Task.ID, Token: d.Token, Succeeded: &dispatch.Succeeded{Memo: []byte("etag")}})
+		waits := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
 
-		before := o.task(waits)
+		before := w.task(waits)
 		ids := []dispatch.TaskID{g.Task.ID, done, waits, unknown(), done}
-		o.changed(o.RetryTasks(ctx, operate.TaskEdit{IDs: ids}))(
+		w.changed(w.RetryTasks(ctx, operate.TaskEdit{IDs: ids}))(
 			change(operate.ChangeRetried, dispatch.StateReady), change(operate.ChangeRetried, dispatch.StateReady),
 			change(operate.ChangeNotSettled, dispatch.StateScheduled), change(operate.ChangeNotFound, dispatch.StateUnknown),
 			change(operate.ChangeNotSettled, dispatch.StateReady))
-		if after := o.task(waits); after.Revision != before.Revision {
+		if after := w.task(waits); after.Revision != before.Revision {
 			t.Errorf("a task that waits became %+v", after)
 		}
 		for range 2 {
-			g := o.fetchOne().Task
+			g := w.takeOne().Task
 			want := dispatch.Counters{Cycle: 1, Attempt: 1}
 			switch {
 			case g.Counters != want:
@@ -54,16 +55,17 @@ func TestDispatcher_RetryTasks(t *testing.T) {
 				t.Errorf("a task that was DEAD comes as %+v", g)
 			}
 		}
-		o.changed(o.RetryTasks(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeNotSettled, dispatch.StateLeased))
+		w.changed(w.RetryTasks(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeNotSettled, dispatch.StateLeased))
 	})
 }
 
 // The breaker has taken a seed out; a retry begins its counts anew, and it
 // recurs.
 func TestDispatcher_RetryTasks_seed(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
-		o.unhurried()
-		o.create("s", func(s *dispatch.SourceSpec) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.unhurried()
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Minute
 		})
 		var r engine.ReportResult
@@ -72,15 +74,15 @@ func TestDispatcher_RetryTasks_seed(t *testing.T) {
 			if id != "" {
 				time.Sleep(time.Until(r.Due))
 			}
-			g := o.fetchOne()
-			id, r = g.Task.ID, o.fail(g)
+			g := w.takeOne()
+			id, r = g.Task.ID, w.fail(g)
 		}
-		o.changed(o.RetryTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeRetried, dispatch.StateReady))
-		g := o.fetchOne()
+		w.changed(w.RetryTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeRetried, dispatch.StateReady))
+		g := w.takeOne()
 		if want := (dispatch.Counters{Cycle: g.Task.Counters.Cycle, Attempt: 1}); g.Task.Counters != want {
 			t.Errorf("the counters of a seed that is retried are %+v, want %+v", g.Task.Counters, want)
 		}
-		if r := o.succeed(g); r.State != dispatch.StateScheduled || r.Due.After(time.Now().Add(time.Minute)) {
+		if r := w.succeed(g); r.State != dispatch.StateScheduled || r.Due.After(time.Now().Add(time.Minute)) {
 			t.Errorf("a seed that is retried ends its cycle with %+v", r)
 		}
 	})
@@ -88,11 +90,12 @@ func TestDispatcher_RetryTasks_seed(t *testing.T) {
 
 // What cannot come back says why, and fails no other.
 func TestDispatcher_RetryTasks_refused(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.unhurried()
-		o.create("gone", nil)
-		o.create("s", func(s *dispatch.SourceSpec) {
+		w.unhurried()
+		w.create("gone", nil)
+		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.MaxOutstanding = seeds("http://seed.example/", "http://other.example/"), 1
 		})
 		var ids []dispatch.TaskID
@@ -102,18 +105,18 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 			{SourceID: "s", URL: "http://a.example/1"},
 			{SourceID: "s", URL: "http://a.example/2"},
 		} {
-			id := o.submit(task)[0].ID
-			o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeCanceled, dispatch.StateCanceled))
+			id := w.submitTasks(task)[0].ID
+			w.changed(w.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeCanceled, dispatch.StateCanceled))
 			ids = append(ids, id)
 		}
-		for _, g := range o.fetch(2) {
+		for _, g := range w.take(2) {
 			if g.Task.URL == "http://seed.example/" {
 				ids = append(ids, g.Task.ID)
 			}
-			o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
-			o.succeed(g)
+			w.changed(w.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+			w.succeed(g)
 		}
-		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+		if _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = seeds("http://other.example/")
 			return nil
 		}); err != nil {
@@ -121,14 +124,14 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 		}
 		rule := dispatch.QueueRule{Pattern: "denied.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Deny = true
-		if _, _, err := o.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
+		if _, _, err := w.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {
+		if err := w.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		got, err := o.RetryTasks(ctx, operate.TaskEdit{IDs: ids})
-		o.changed(got, err)(
+		got, err := w.RetryTasks(ctx, operate.TaskEdit{IDs: ids})
+		w.changed(got, err)(
 			change(operate.ChangeRefused, dispatch.StateCanceled), change(operate.ChangeRefused, dispatch.StateCanceled),
 			change(operate.ChangeRetried, dispatch.StateReady), change(operate.ChangeLimited, dispatch.StateCanceled),
 			change(operate.ChangeRefused, dispatch.StateCanceled))
@@ -147,24 +150,16 @@ func TestDispatcher_RetryTasks_meanwhile(t *testing.T) {
 	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		ids := w.submit("s", "", 1, 0)
-		w.succeed(w.mustFetch(ask("c", "t1", 0)).Tasks[0])
-		first := true
-		w.spies[0].set(func(s *spy) {
-			s.fail = func(call string) error {
-				if call != "Submit" || !first {
-					return nil
-				}
-				first = false
-				got, err := w.o[1].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids})
-				if err != nil || codes(got) != codes([]operate.TaskChange{change(operate.ChangeRetried, dispatch.StateReady)}) {
-					t.Errorf("the first of two: %+v, %v", got, err)
-				}
-				if _, err := w.d[1].Fetch(t.Context(), ask("c", "t2", 0)); err != nil {
-					t.Error(err)
-				}
-				return nil
+		w.settle(success(w.mustFetch(ask("c", "t1", 0)).Tasks[0]))
+		w.stores[0].inject(before(func() {
+			got, err := w.o[1].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids})
+			if err != nil || codes(got) != codes([]operate.TaskChange{change(operate.ChangeRetried, dispatch.StateReady)}) {
+				t.Errorf("the first of two: %+v, %v", got, err)
 			}
-		})
+			if _, err := w.d[1].Fetch(t.Context(), ask("c", "t2", 0)); err != nil {
+				t.Error(err)
+			}
+		}, calls("Submit")).once())
 		got, err := w.o[0].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids})
 		if err != nil || codes(got) != codes([]operate.TaskChange{change(operate.ChangeNotSettled, dispatch.StateLeased)}) {
 			t.Errorf("the second of two: %+v, %v", got, err)
@@ -195,33 +190,26 @@ func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
 				w.source("s", nil)
 				ids := w.submit("s", "", 1, 0)
 				g := w.mustFetch(ask("c", "t1", 0)).Tasks[0]
-				w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})
-				first := true
-				w.spies[0].set(func(s *spy) {
-					s.fail = func(call string) error {
-						if call != "Submit" || !first {
-							return nil
-						}
-						first = false
-						if _, err := w.o[1].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids}); err != nil {
-							t.Error(err)
-						}
-						res, err := w.d[1].Fetch(t.Context(), ask("c", "t2", bounds.MaxWait))
-						if err != nil || len(res.Tasks) != 1 {
-							t.Errorf("the task that is due again: %+v, %v", res, err)
-							return nil
-						}
-						g := res.Tasks[0]
-						_, err = w.d[1].Report(t.Context(), "c", []dispatch.Report{{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}}})
-						return err
+				w.settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})
+				w.stores[0].inject(before(func() {
+					if _, err := w.o[1].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids}); err != nil {
+						t.Error(err)
 					}
-				})
+					res, err := w.d[1].Fetch(t.Context(), ask("c", "t2", bounds.MaxWait))
+					if err != nil || len(res.Tasks) != 1 {
+						t.Errorf("the task that is due again: %+v, %v", res, err)
+						return
+					}
+					if _, err := w.d[1].Report(t.Context(), "c", []dispatch.Report{success(res.Tasks[0])}); err != nil {
+						t.Error(err)
+					}
+				}, calls("Submit")).once())
 				got, err := w.o[0].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids, States: test.only})
 				if err != nil || codes(got) != codes([]operate.TaskChange{test.want}) {
 					t.Errorf("%+v, %v; want %+v", got, err, test.want)
 				}
-				if task, err := w.stored(ids[0]); err != nil || task.Counters.Cycle != 2 || task.State != test.want.State {
-					t.Errorf("the task is %+v, %v", task, err)
+				if task := w.task(ids[0]); task.Counters.Cycle != 2 || task.State != test.want.State {
+					t.Errorf("the task is %+v", task)
 				}
 			})
 		})

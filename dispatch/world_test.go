@@ -19,30 +19,39 @@ import (
 
 // world is a memory store with dispatchers on it, in virtual time.
 type world struct {
-	t     *testing.T
-	store *memstore.Store
-	spies []*spy
-	d     []*engine.Dispatcher
-	o     []*operate.Operator // beside them
-	stops []context.CancelFunc
-	wg    sync.WaitGroup
-	seen  []*observed
-	keys  int // of tasks, so far
+	*engine.Dispatcher // the first
+	*operate.Operator  // beside it
+
+	t      *testing.T
+	store  *memstore.Store // without faults
+	stores []*faultyStore  // as the dispatchers have it
+	d      []*engine.Dispatcher
+	o      []*operate.Operator // beside them
+	stops  []context.CancelFunc
+	wg     sync.WaitGroup
+	seen   []*observed
+	keys   int // of tasks, so far
+	tokens int // of clients, so far
 }
 
 type setup struct {
-	shards      int
+	shards      int // 0: 1
 	dispatchers int // 0: 1
-	minDelay    time.Duration
-	inFlight    int // 0: no limit to speak of
-	maxWaiters  int
-	logger      *zap.Logger
-	wrap        func(dispatch.Store) dispatch.Store // nil: the memory store as it is
+	// Of all queues that no other rule is for.
+	minDelay time.Duration
+	inFlight int // 0: no limit to speak of
+	// standard: there are 2 shards, queues have the default settings, and no jitter is random.
+	standard   bool
+	maxWaiters int
+	logger     *zap.Logger
 }
 
 // inWorld runs a test in virtual time with dispatchers that run.
 func inWorld(t *testing.T, s setup, test func(t *testing.T, w *world)) {
 	t.Helper()
+	if s.standard {
+		s.shards = 2
+	}
 	synctest.Test(t, func(t *testing.T) {
 		store, err := memstore.New(memstore.Config{Shards: s.shards})
 		if err != nil {
@@ -52,11 +61,14 @@ func inWorld(t *testing.T, s setup, test func(t *testing.T, w *world)) {
 		for range max(s.dispatchers, 1) {
 			w.start(s)
 		}
+		w.Dispatcher, w.Operator = w.d[0], w.o[0]
 		synctest.Wait()
 		if s.inFlight == 0 {
 			s.inFlight = bounds.MaxInFlight
 		}
-		w.rule("*", dispatch.QueueSettings{MinDelay: s.minDelay, MaxInFlight: s.inFlight, MaxBlock: time.Hour})
+		if !s.standard {
+			w.rule("*", dispatch.QueueSettings{MinDelay: s.minDelay, MaxInFlight: s.inFlight, MaxBlock: time.Hour})
+		}
 		defer func() {
 			for _, stop := range w.stops {
 				stop()
@@ -73,26 +85,60 @@ func inWorld(t *testing.T, s setup, test func(t *testing.T, w *world)) {
 // start adds a dispatcher.
 func (w *world) start(s setup) {
 	w.t.Helper()
-	var store dispatch.Store = w.store
-	if s.wrap != nil {
-		store = s.wrap(store)
+	cfg := engine.Config{ID: fmt.Sprintf("d%d", len(w.d)), MaxWaiters: s.maxWaiters, Logger: s.logger}
+	if s.standard {
+		cfg.Rand = func() float64 { return 0.5 }
 	}
-	sp := newSpy(store)
-	seen := &observed{}
-	d, err := engine.New(engine.Config{
-		Store: sp, ID: fmt.Sprintf("d%d", len(w.d)), MaxWaiters: s.maxWaiters, Logger: s.logger, Observer: seen,
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	d, o, store, seen := w.dispatcher(cfg)
 	ctx, stop := context.WithCancel(w.t.Context())
-	o := operate.New(d)
-	w.spies, w.d, w.o, w.stops, w.seen = append(w.spies, sp), append(w.d, d), append(w.o, o), append(w.stops, stop), append(w.seen, seen)
+	w.stores, w.d, w.o, w.stops, w.seen = append(w.stores, store), append(w.d, d), append(w.o, o), append(w.stops, stop), append(w.seen, seen)
 	w.wg.Go(func() {
 		if err := d.Run(ctx, o.Chores()...); err != nil {
 			w.t.Errorf("Run: %v", err)
 		}
 	})
+}
+
+// dispatcher makes one, which does not run.
+func (w *world) dispatcher(cfg engine.Config) (*engine.Dispatcher, *operate.Operator, *faultyStore, *observed) {
+	w.t.Helper()
+	store, seen := newFaultyStore(w.store), &observed{}
+	cfg.Store, cfg.Observer = store, seen
+	d, err := engine.New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return d, operate.New(d), store, seen
+}
+
+// second is an operator beside a dispatcher that does not run, so that it hears no hints, and
+// whose store has faults.
+func (w *world) second(faults ...*fault) *operate.Operator {
+	w.t.Helper()
+	_, o, store, _ := w.dispatcher(engine.Config{ID: "second", Rand: func() float64 { return 0.5 }})
+	store.inject(faults...)
+	return o
+}
+
+// inject adds faults to the store of each dispatcher.
+func (w *world) inject(faults ...*fault) {
+	for _, s := range w.stores {
+		s.inject(faults...)
+	}
+}
+
+// heal ends these faults at each dispatcher; without any, all of them.
+func (w *world) heal(faults ...*fault) {
+	for _, s := range w.stores {
+		s.heal(faults...)
+	}
+}
+
+// deafen has hints not arrive at any dispatcher, or arrive again.
+func (w *world) deafen(deaf bool) {
+	for _, s := range w.stores {
+		s.deaf.Store(deaf)
+	}
 }
 
 // withDeadline is the context of a caller who gives a call so long, and that of the call: the
@@ -106,21 +152,60 @@ func withDeadline(ctx context.Context, d time.Duration) (caller, call context.Co
 
 func (w *world) rule(pattern string, settings dispatch.QueueSettings) {
 	w.t.Helper()
-	if _, _, err := w.o[0].SetQueueRule(w.t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}, operate.AnyRules); err != nil {
+	if _, _, err := w.SetQueueRule(w.t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}, operate.AnyRules); err != nil {
 		w.t.Fatalf("SetQueueRule: %v", err)
 	}
 }
 
-// source makes a source without seeds.
-func (w *world) source(id string, change func(*dispatch.SourceSpec)) {
+// unhurried lets every queue be fetched from without delay.
+func (w *world) unhurried() {
 	w.t.Helper()
-	spec := dispatch.SourceSpec{LeaseDuration: 30 * time.Second, Priority: dispatch.DefaultPriority}
+	settings := dispatch.DefaultQueueSettings()
+	settings.MinDelay, settings.MaxInFlight = 0, 1000
+	w.rule("*", settings)
+}
+
+func (w *world) create(id string, change func(*dispatch.SourceSpec)) *operate.SourceView {
+	w.t.Helper()
+	spec := dispatch.SourceSpec{Priority: dispatch.DefaultPriority}
 	if change != nil {
 		change(&spec)
 	}
-	if _, err := w.o[0].CreateSource(w.t.Context(), id, spec); err != nil {
-		w.t.Fatalf("CreateSource: %v", err)
+	view, err := w.CreateSource(w.t.Context(), id, spec)
+	if err != nil {
+		w.t.Fatalf("create source %q: %v", id, err)
 	}
+	return view
+}
+
+// source makes a source without seeds, whose leases last 30 s.
+func (w *world) source(id string, change func(*dispatch.SourceSpec)) {
+	w.t.Helper()
+	w.create(id, func(s *dispatch.SourceSpec) {
+		if s.LeaseDuration = 30 * time.Second; change != nil {
+			change(s)
+		}
+	})
+}
+
+func seeds(urls ...string) []dispatch.Seed {
+	var out []dispatch.Seed
+	for _, u := range urls {
+		out = append(out, dispatch.Seed{URL: u, Priority: dispatch.DefaultPriority})
+	}
+	return out
+}
+
+func (w *world) submitTasks(tasks ...engine.NewTask) []engine.NewTaskResult {
+	w.t.Helper()
+	for i := range tasks {
+		tasks[i].Priority = dispatch.DefaultPriority
+	}
+	results, err := w.SubmitTasks(w.t.Context(), tasks)
+	if err != nil {
+		w.t.Fatalf("SubmitTasks: %v", err)
+	}
+	return results
 }
 
 // submit makes n tasks of a source, in a queue of their own each unless one is
@@ -130,29 +215,31 @@ func (w *world) submit(source, queue string, n int, after time.Duration) []dispa
 	tasks := make([]engine.NewTask, n)
 	for i := range tasks {
 		w.keys++
-		name := w.keys
-		tasks[i] = engine.NewTask{
-			SourceID: source, Key: fmt.Sprintf("k%d", name), Queue: queue, Priority: dispatch.DefaultPriority,
-		}
+		tasks[i] = engine.NewTask{SourceID: source, Key: fmt.Sprintf("k%d", w.keys), Queue: queue}
 		if queue == "" {
-			tasks[i].Queue = fmt.Sprintf("q%d", name)
+			tasks[i].Queue = fmt.Sprintf("q%d", w.keys)
 		}
 		if after > 0 {
 			tasks[i].Due = time.Now().Add(after)
 		}
 	}
-	results, err := w.d[0].SubmitTasks(w.t.Context(), tasks)
-	if err != nil {
-		w.t.Fatalf("SubmitTasks: %v", err)
-	}
 	ids := make([]dispatch.TaskID, n)
-	for i, r := range results {
+	for i, r := range w.submitTasks(tasks...) {
 		if r.Err != nil || r.Code != dispatch.SubmitCreated {
 			w.t.Fatalf("SubmitTasks: item %d: code %v, %v", i, r.Code, r.Err)
 		}
 		ids[i] = r.ID
 	}
 	return ids
+}
+
+// nameIn is a name, of a source, a collector or a queue, whose home is one of so many shards.
+func nameIn(shard, shards int, prefix string) string {
+	for n := 0; ; n++ {
+		if name := fmt.Sprint(prefix, n); dispatch.ShardOf(dispatch.SlotOf(name), shards) == shard {
+			return name
+		}
+	}
 }
 
 func ask(collector, token string, wait time.Duration) engine.FetchRequest {
@@ -189,6 +276,46 @@ func (w *world) mustFetch(req engine.FetchRequest) *engine.FetchResult {
 	return res
 }
 
+// take gives c1 up to n tasks that can be had now, of one shard and of these pools.
+func (w *world) take(n int, pools ...string) []dispatch.Grant {
+	w.t.Helper()
+	w.tokens++
+	req := ask("c1", fmt.Sprintf("t%d", w.tokens), 0)
+	req.MaxTasks, req.MaxBytes, req.Pools = n, engine.MaxFetchBytes, pools
+	res, err := w.Fetch(w.t.Context(), req)
+	if err != nil {
+		w.t.Fatalf("Fetch: %v", err)
+	}
+	return res.Tasks
+}
+
+func (w *world) takeOne() dispatch.Grant {
+	w.t.Helper()
+	grants := w.take(1)
+	if len(grants) != 1 {
+		w.t.Fatalf("fetched %d tasks, want 1", len(grants))
+	}
+	return grants[0]
+}
+
+// hold gives a collector n tasks, of all shards and of these queues, if any are named.
+func (w *world) hold(collector string, n int, queues ...string) (held []dispatch.Grant) {
+	w.t.Helper()
+	for len(held) < n {
+		req := ask(collector, "", 0)
+		req.MaxTasks, req.Queues = n-len(held), queues
+		held = append(held, w.mustFetch(req).Tasks...)
+	}
+	return held
+}
+
+// grants gives c1 n new tasks of a queue.
+func (w *world) grants(source, queue string, n int) []dispatch.Grant {
+	w.t.Helper()
+	w.submit(source, queue, n, 0)
+	return w.hold("c1", n, queue)
+}
+
 // park begins n fetches of collectors of their own, and returns when all are
 // parked.
 func (w *world) park(n int, wait time.Duration) []<-chan answer {
@@ -219,33 +346,58 @@ func granted(chans []<-chan answer) (tasks []dispatch.Grant, rest []<-chan answe
 	return tasks, rest
 }
 
-func (w *world) succeed(g dispatch.Grant) {
+// report reports as the collector of the first report.
+func (w *world) report(reports ...dispatch.Report) []engine.ReportResult {
 	w.t.Helper()
-	w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}})
+	results, err := w.Report(w.t.Context(), reports[0].Token.Collector, reports)
+	if err != nil {
+		w.t.Fatalf("Report: %v", err)
+	}
+	return results
 }
 
-func (w *world) report(r dispatch.Report) {
+// success is the report that the work of a grant is done.
+func success(g dispatch.Grant) dispatch.Report {
+	return dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}}
+}
+
+// succeed reports the work of a grant as done, with what was discovered.
+func (w *world) succeed(g dispatch.Grant, discovered ...dispatch.DiscoveredItem) engine.ReportResult {
 	w.t.Helper()
-	results, err := w.d[0].Report(w.t.Context(), r.Token.Collector, []dispatch.Report{r})
-	if err != nil || results[0].Code != engine.ReportOK {
-		w.t.Fatalf("Report: %+v, %v", results, err)
+	for i := range discovered {
+		discovered[i].Priority = dispatch.DefaultPriority
 	}
+	r := success(g)
+	r.Succeeded.Discovered = discovered
+	return w.report(r)[0]
+}
+
+// settle makes a report that counts.
+func (w *world) settle(r dispatch.Report) {
+	w.t.Helper()
+	if result := w.report(r)[0]; result.Code != engine.ReportOK {
+		w.t.Fatalf("Report: %+v", result)
+	}
+}
+
+func (w *world) task(id dispatch.TaskID) *dispatch.Task {
+	w.t.Helper()
+	task, err := w.Task(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatalf("task %s: %v", id, err)
+	}
+	return task
 }
 
 // observed is an Observer that keeps what it saw.
 type observed struct {
-	mu       sync.Mutex
-	claims   int
+	mu       sync.Mutex // guards what follows
 	gaveBack int
 	lags     []time.Duration
 	keeping  bool
 }
 
-func (o *observed) Claimed(_, _ int, _ time.Duration, _ error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.claims++
-}
+func (*observed) Claimed(int, int, time.Duration, error) {}
 
 func (o *observed) GaveBack(n int) {
 	o.mu.Lock()

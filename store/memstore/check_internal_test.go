@@ -63,7 +63,7 @@ func (s *shard) check() error {
 		}
 	}
 	for name, h := range s.holders {
-		if held := int64(h.held.Len()); held != sum.held[name] || held == 0 && h.markedUntil == 0 {
+		if held := int64(len(h.held)); held != sum.held[name] || held == 0 && h.markedUntil == 0 {
 			return fmt.Errorf("collector %s counts %d held, there are %d", name, held, sum.held[name])
 		}
 	}
@@ -102,7 +102,7 @@ func (s *shard) checkRecord(r *record, sum *tallies) error {
 			return fmt.Errorf("deadline %d, in the index at %d", r.lease.deadline, r.score)
 		}
 		sum.leased[r.lane.queueName]++
-		sum.held[r.lease.token.Collector]++
+		sum.held[r.lease.note.holder.collector]++
 	default:
 		sum.waiting[r.lane.queueName]++
 	}

@@ -33,17 +33,59 @@ func (n *grantNote) giveBack(call string) bool {
 // stillHeld reports whether the task is leased by that grant.
 func (e *grantEntry) stillHeld() bool {
 	l := e.record.lease
-	return l != nil && l.digest.Fence == e.fence && !e.record.gone
+	return l != nil && l.fence == e.fence && !e.record.gone
+}
+
+// endLease takes the lease from a record: lock, lease index, the collector's
+// held leases, the queue's leases in flight. The record stands nowhere then.
+func (s *shard) endLease(r *record) {
+	s.leave(r)
+	s.detach(r)
+}
+
+// detach takes the lease from its collector and its queue, and its lock with it: one that
+// was set by hand stays.
+func (s *shard) detach(r *record) {
+	l := r.lease
+	if l.byHand != "" && l.lockedUntil > s.now {
+		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
+	}
+	h := l.note.holder
+	end := len(h.held) - 1
+	last := h.held[end] // gets its place
+	h.held[l.heldAt], last.lease.heldAt = last, l.heldAt
+	h.held[end], h.held = nil, h.held[:end]
+	s.dropIdleHolder(h)
+	s.leaseEnded(l.note)
+	s.queueOf(r.lane).inFlight--
+	r.lease = nil
+}
+
+// dropGhost takes what is left of a record that was removed by hand out of all
+// sets, and counts that an index named it.
+func (s *shard) dropGhost(r *record) {
+	if r.stands != inNone {
+		s.dropped++
+	}
+	s.leave(r)
+	s.keep(r)
+	delete(s.ghosts, r.id)
+	s.touch(r.lane)
+	s.count(r, dispatch.StateUnknown)
+	r.unlist()
+	if r.lease != nil {
+		s.detach(r)
+	}
 }
 
 // leaseEnded notes that a lease of a grant has ended. With the last one the note ends, and
 // the client token was used, unless the grant is given back.
 func (s *shard) leaseEnded(note *grantNote) {
 	note.left--
-	if note.left > 0 || s.grants.get(note.key) != note {
+	if note.left > 0 || s.grants.get(note.key()) != note {
 		return
 	}
-	s.grants.remove(note.key)
+	s.grants.remove(note.key())
 	step := dispatch.TokenStep(instant(s.now))
 	if s.used[step] == nil {
 		s.used[step] = make(map[uint64]struct{})
@@ -82,7 +124,7 @@ func (s *shard) replay(note *grantNote, call string) (grants []dispatch.Grant) {
 		if e := &note.entries[i]; e.stillHeld() {
 			l := e.record.lease
 			grants = append(grants, dispatch.Grant{
-				Token:         l.token,
+				Token:         l.token(),
 				Remaining:     duration(max(l.deadline-s.now, 0)),
 				SourceVersion: e.record.lane.source.gate.Version,
 			})
@@ -103,7 +145,7 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	if note == nil || !note.giveBack(call) {
 		return 0, nil
 	}
-	sh.grants.remove(note.key)
+	sh.grants.remove(note.key())
 	given := 0
 	for _, m := range note.moved {
 		back := 0

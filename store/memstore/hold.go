@@ -11,53 +11,49 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// holdBook keeps holds of collectors.
+// holdBook keeps holds of pools and of collectors. A queue keeps its own.
 type holdBook struct {
-	mu    sync.Mutex // guards byKey
-	byKey map[string]dispatch.Hold
+	*clock
+
+	mu         sync.Mutex               // guards what follows
+	pools      map[string]dispatch.Hold // by pool
+	collectors map[string]dispatch.Hold // by key
 }
 
-// expire drops the holds that are over.
-func (b *holdBook) expire(now int64) {
-	maps.DeleteFunc(b.byKey, func(_ string, h dispatch.Hold) bool { return gateUntil(&h.Gate) <= now })
+// begin locks the book, drops the holds that are over, and finds those of a target's kind
+// and the key that it has among them.
+func (b *holdBook) begin(hold *dispatch.Hold) (of map[string]dispatch.Hold, key string) {
+	b.mu.Lock()
+	now := b.millis()
+	over := func(_ string, h dispatch.Hold) bool { return gateUntil(&h.Gate) <= now }
+	maps.DeleteFunc(b.pools, over)
+	maps.DeleteFunc(b.collectors, over)
+	if hold.Target.Pool != "" {
+		return b.pools, hold.Target.Pool
+	}
+	return b.collectors, hold.Key()
 }
 
-// SetHold implements [dispatch.Holds].
-func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	if err := hold.Check(false); err != nil {
-		return err
-	}
-	switch target := &hold.Target; {
-	case target.Queue != "":
-		sh := s.shardOfName(target.Queue)
-		sh.begin()
-		defer sh.end()
-		q := sh.openQueue(target.Queue)
-		*q.held(hold.Name) = &hold.Gate
-		sh.touchQueue(q)
-		return nil
-	case target.Pool != "":
-		for _, sh := range s.shards {
-			if err := sh.holdPool(&hold); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	b := &s.holds
+// poolHeld is until when a pool is held; 0 when it is not.
+func (b *holdBook) poolHeld(pool string) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.expire(s.millis())
-	key := hold.Key()
-	if _, ok := b.byKey[key]; !ok && len(b.byKey) >= bounds.MaxHolds {
-		return hold.TooMany()
+	hold, held := b.pools[pool]
+	if !held {
+		return 0
 	}
-	hold.Target.Labels = maps.Clone(hold.Target.Labels)
-	b.byKey[key] = hold
-	return nil
+	return gateUntil(&hold.Gate)
+}
+
+// list copies the holds in force.
+func (b *holdBook) list() []dispatch.Hold {
+	b.begin(new(dispatch.Hold))
+	defer b.mu.Unlock()
+	holds := slices.AppendSeq(slices.Collect(maps.Values(b.pools)), maps.Values(b.collectors))
+	for i := range holds {
+		holds[i].Target.Labels = maps.Clone(holds[i].Target.Labels)
+	}
+	return holds
 }
 
 // held is where the queue keeps the hold of a name.
@@ -68,14 +64,29 @@ func (q *queue) held(name dispatch.HoldName) **dispatch.Gate {
 	return &q.operator
 }
 
-func (s *shard) holdPool(hold *dispatch.Hold) error {
-	s.begin()
-	defer s.end()
-	maps.DeleteFunc(s.paused, func(name string, _ dispatch.Gate) bool { return s.pausedUntil(name) <= s.now })
-	if _, ok := s.paused[hold.Target.Pool]; !ok && len(s.paused) >= bounds.MaxHolds {
+// SetHold implements [dispatch.Holds].
+func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := hold.Check(false); err != nil {
+		return err
+	}
+	if name := hold.Target.Queue; name != "" {
+		s.shardOfName(name).run(func(sh *shard) {
+			q := sh.openQueue(name)
+			*q.held(hold.Name) = &hold.Gate
+			sh.touchQueue(q)
+		})
+		return nil
+	}
+	of, key := s.holds.begin(&hold)
+	defer s.holds.mu.Unlock()
+	if _, replaces := of[key]; !replaces && len(of) >= bounds.MaxHolds {
 		return hold.TooMany()
 	}
-	s.paused[hold.Target.Pool] = hold.Gate
+	hold.Target.Labels = maps.Clone(hold.Target.Labels)
+	of[key] = hold
 	return nil
 }
 
@@ -88,40 +99,30 @@ func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name d
 	if err := hold.Check(true); err != nil {
 		return false, err
 	}
-	switch {
-	case target.Queue != "":
-		return s.shardOfName(target.Queue).liftQueue(target.Queue, name), nil
-	case target.Pool != "":
-		for _, sh := range s.shards {
-			sh.begin()
-			held = held || sh.pausedUntil(target.Pool) > sh.now
-			delete(sh.paused, target.Pool)
-			sh.sooner(target.Pool, sh.now)
-			sh.end()
-		}
+	if target.Queue != "" {
+		s.shardOfName(target.Queue).run(func(sh *shard) { held = sh.liftHold(target.Queue, name) })
 		return held, nil
 	}
-	b := &s.holds
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.expire(s.millis())
-	_, held = b.byKey[hold.Key()]
-	delete(b.byKey, hold.Key())
-	return held, nil
+	of, key := s.holds.begin(&hold)
+	_, held = of[key]
+	delete(of, key)
+	s.holds.mu.Unlock()
+	if target.Pool != "" {
+		err = s.eachShard(ctx, func(sh *shard) { sh.sooner(target.Pool, sh.now) })
+	}
+	return held, err
 }
 
-// liftQueue lifts a hold of a queue, if there is such a queue.
-func (s *shard) liftQueue(queue string, name dispatch.HoldName) (held bool) {
-	s.begin()
-	defer s.end()
+// liftHold lifts a hold of a queue, if there is such a queue.
+func (s *shard) liftHold(queue string, name dispatch.HoldName) (held bool) {
 	q := s.existing(queue)
-	if q == nil {
+	switch {
+	case q == nil:
 		return false
-	}
-	if name == dispatch.HoldWaggle {
+	case name == dispatch.HoldWaggle:
 		held = q.blocked > s.now || q.blockStep > 0
 		q.blocked, q.blockStep = 0, 0
-	} else {
+	default:
 		gate := q.held(name)
 		held, *gate = gateUntil(*gate) > s.now, nil
 	}
@@ -134,27 +135,7 @@ func (s *Store) Holds(ctx context.Context) ([]dispatch.Hold, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	holds := s.shards[0].heldPools()
-	b := &s.holds
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.expire(s.millis())
-	for _, hold := range b.byKey {
-		hold.Target.Labels = maps.Clone(hold.Target.Labels)
-		holds = append(holds, hold)
-	}
+	holds := s.holds.list()
 	slices.SortFunc(holds, func(a, b dispatch.Hold) int { return strings.Compare(a.Key(), b.Key()) })
 	return holds, nil
-}
-
-// heldPools are the holds of pools.
-func (s *shard) heldPools() (holds []dispatch.Hold) {
-	s.begin()
-	defer s.end()
-	for pool, gate := range s.paused {
-		if gateUntil(&gate) > s.now {
-			holds = append(holds, dispatch.Hold{Target: dispatch.HoldTarget{Pool: pool}, Name: dispatch.HoldDefault, Gate: gate})
-		}
-	}
-	return holds
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Inspector does by hand to a [Store] what an operator does to Redis with
+// Inspector is for tests. It does by hand to a [Store] what an operator does to Redis with
 // redis-cli: it looks at locks and deletes what it should not.
 type Inspector struct {
 	store *Store
@@ -15,70 +15,66 @@ type Inspector struct {
 // Inspect gives the store's inspector.
 func (s *Store) Inspect() Inspector { return Inspector{store: s} }
 
+// on makes a call on the shard of the task, with its record; nil: there is none.
+func (i Inspector) on(id dispatch.TaskID, work func(*shard, *record)) {
+	if sh := i.store.shardOfTask(id); sh != nil {
+		sh.run(func(sh *shard) { work(sh, sh.records.get(keyOf(id))) })
+	}
+}
+
 // LockValue is the lease token in the lock of the task and the time left of
 // it, 0 where it has no end; empty when no lock stands.
 func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Duration) {
-	sh := i.store.shardOfTask(id)
-	if sh == nil {
-		return "", 0
-	}
-	sh.begin()
-	defer sh.end()
-	lock, stands := sh.lockOf(id)
-	if !stands {
-		return "", 0
-	}
-	if lock.until == infinite {
-		return lock.value, 0
-	}
-	return lock.value, duration(lock.until - sh.now)
+	i.on(id, func(sh *shard, _ *record) {
+		lock, stands := sh.lockOf(id)
+		if stands {
+			token = lock.value
+		}
+		if stands && lock.until != infinite {
+			left = duration(lock.until - sh.now)
+		}
+	})
+	return token, left
 }
 
 // DeleteLock deletes the lock of the task.
 func (i Inspector) DeleteLock(id dispatch.TaskID) {
-	if sh := i.store.shardOfTask(id); sh != nil {
-		sh.begin()
-		defer sh.end()
-		if r := sh.records.get(keyOf(id)); r != nil && r.lease != nil {
+	i.on(id, func(sh *shard, r *record) {
+		if r != nil && r.lease != nil {
 			r.lease.lockedUntil = 0
 		}
 		sh.dropStray(id)
-	}
+	})
 }
 
 // SetLock sets the lock of the task, as a failover might leave it behind, or somebody by
 // hand; with a ttl of 0 it has no end.
 func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) {
-	if sh := i.store.shardOfTask(id); sh != nil {
-		sh.begin()
-		defer sh.end()
+	i.on(id, func(sh *shard, r *record) {
 		lock := strayLock{value: value, until: infinite}
 		if ttl > 0 {
 			lock.until = sh.now + span(ttl)
 		}
-		if r := sh.records.get(keyOf(id)); r != nil && r.lease != nil {
+		if r != nil && r.lease != nil {
 			r.lease.byHand, r.lease.lockedUntil = lock.value, lock.until
-			return
+		} else {
+			sh.setStray(id, lock)
 		}
-		sh.setStray(id, lock)
-	}
+	})
 }
 
 // DeleteRecord deletes the record of the task and nothing else: indexes, locks
 // and counts still tell of it until they are next looked at.
 func (i Inspector) DeleteRecord(id dispatch.TaskID) {
-	sh := i.store.shardOfTask(id)
-	if sh == nil {
-		return
-	}
-	sh.begin()
-	defer sh.end()
-	if r := sh.records.get(keyOf(id)); r != nil {
+	i.on(id, func(sh *shard, r *record) {
+		if r == nil {
+			return
+		}
 		if lock, stands := sh.lockOf(id); stands && r.lease != nil {
 			sh.setStray(id, lock)
 		}
 		r.gone = true
 		sh.records.remove(keyOf(id))
 		sh.ghosts[id] = r
-	}
+	})
 }

@@ -14,10 +14,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	results := make([]dispatch.RenewResult, len(renewals))
-	for i := range results {
-		results[i].Lost = dispatch.LostUnknownTask
-	}
+	results := slices.Repeat([]dispatch.RenewResult{{Lost: dispatch.LostUnknownTask}}, len(renewals))
 	idOf := func(i int) dispatch.TaskID { return renewals[i].ID }
 	s.byShard(len(renewals), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
 		for _, i := range page {
@@ -39,7 +36,7 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	digest := renewal.Token.Digest()
 	l := r.lease
 	switch {
-	case l != nil && l.digest == digest:
+	case l != nil && l.digest() == digest:
 	case r.lastLease == digest:
 		return lost(dispatch.LostBy(r.result))
 	case l != nil:
@@ -70,16 +67,6 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	}
 }
 
-// moveDeadline gives the lease another deadline, in the index too.
-func (s *shard) moveDeadline(r *record, deadline int64) {
-	if r.lease.deadline == deadline && r.score == deadline {
-		return
-	}
-	r.lease.deadline = deadline
-	s.leave(r)
-	s.enterLeases(r, deadline)
-}
-
 // setCursor replaces the cursor; empty clears it.
 func (r *record) setCursor(cursor []byte) {
 	if len(cursor) > 0 || r.details != nil {
@@ -92,10 +79,7 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	results := make([]dispatch.ApplyResult, len(transitions))
-	for i := range results {
-		results[i].Code = dispatch.ApplyNotFound
-	}
+	results := slices.Repeat([]dispatch.ApplyResult{{Code: dispatch.ApplyNotFound}}, len(transitions))
 	order := unreadFirst(transitions)
 	idOf := func(n int) dispatch.TaskID { return transitions[order[n]].ID }
 	s.byShard(len(order), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
@@ -150,7 +134,7 @@ func (s *shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
 // completed is an unread transition with what the record has to add; false: the record
 // leaves something to decide.
 func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
-	if r.lease == nil || r.lease.token != t.Lease {
+	if r.lease == nil || r.lease.token() != t.Lease {
 		t.Token = t.Lease.Digest() // of a lease that has ended
 		return t, true
 	}
@@ -158,7 +142,7 @@ func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
 	if r.recurring || r.cancel != dispatch.CancelNone || r.again || r.lane.source.forgotten || gate.Deleted || gate.Remember <= 0 {
 		return t, false
 	}
-	t.Token, t.Revision, t.Remember = r.lease.digest, r.revision, gate.Remember
+	t.Token, t.Revision, t.Remember = r.lease.digest(), r.revision, gate.Remember
 	t.Counters.Cycle = r.counters.Cycle + 1
 	t.Run, t.FirstDue = instant(r.run), instant(r.firstDue)
 	return t, true
@@ -171,7 +155,7 @@ func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
 		if !r.waiting() {
 			return dispatch.ApplyLost
 		}
-	case r.lease != nil && r.lease.digest == t.Token:
+	case r.lease != nil && r.lease.digest() == t.Token:
 		if t.Expired && r.lease.deadline > s.now {
 			return dispatch.ApplyLost
 		}
@@ -304,45 +288,6 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	q.nextGrant = millis(nextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.paced, fetch))
 }
 
-// endLease takes the lease from a record: lock, lease index, the collector's
-// held leases, the queue's leases in flight. The record stands nowhere then.
-func (s *shard) endLease(r *record) {
-	s.leave(r)
-	s.detach(r)
-}
-
-// detach takes the lease from its collector and its queue, and its lock with it: one that
-// was set by hand stays.
-func (s *shard) detach(r *record) {
-	l := r.lease
-	if l.byHand != "" && l.lockedUntil > s.now {
-		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
-	}
-	h := s.holders[l.token.Collector]
-	h.held.Delete(l.token.Fence)
-	s.dropIdleHolder(h)
-	s.leaseEnded(l.note)
-	s.queueOf(r.lane).inFlight--
-	r.lease = nil
-}
-
-// dropGhost takes what is left of a record that was removed by hand out of all
-// sets, and counts that an index named it.
-func (s *shard) dropGhost(r *record) {
-	if r.stands != inNone {
-		s.dropped++
-	}
-	s.leave(r)
-	s.keep(r)
-	delete(s.ghosts, r.id)
-	s.touch(r.lane)
-	s.count(r, dispatch.StateUnknown)
-	r.unlist()
-	if r.lease != nil {
-		s.detach(r)
-	}
-}
-
 // RequestCancel implements [dispatch.Leases].
 func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) error {
 	if err := s.usable(ctx); err != nil {
@@ -355,7 +300,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason {
 				r.cancel = reason
 				r.revision++
-				told = append(told, dispatch.Hint{Kind: dispatch.HintCancel, ID: r.lease.token.Collector, Task: ids[i], Reason: reason})
+				told = append(told, dispatch.Hint{Kind: dispatch.HintCancel, ID: r.lease.token().Collector, Task: ids[i], Reason: reason})
 				if line != nil {
 					r.addHistory(*line)
 				}

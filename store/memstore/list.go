@@ -12,33 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// listedSize is about what a record takes in a list, beside its texts.
-const listedSize = 512
-
-// pageBytes is what the records of a page take, about.
-type pageBytes int
-
-// fits adds a record of n bytes, unless the page is full.
-func (b *pageBytes) fits(n int) bool {
-	if *b > 0 && int(*b)+n > bounds.MaxPageBytes {
-		return false
-	}
-	*b += pageBytes(n)
-	return true
-}
-
-// listedBytes is what the record takes in a list.
-func (r *record) listedBytes() int {
-	n := listedSize + r.bytes()
-	if d := r.details; d != nil {
-		n -= len(d.cursor) + len(d.memo)
-		if d.lastError != nil {
-			n += len(d.lastError.Message)
-		}
-	}
-	return n
-}
-
 // Tasks implements [dispatch.TaskReads].
 func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) (tasks []*dispatch.Task, now time.Time, err error) {
 	if err := s.usable(ctx); err != nil {
@@ -47,9 +20,7 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	tasks = make([]*dispatch.Task, len(ids))
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
 	s.byShard(len(ids), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
-		if t := instant(sh.now); t.After(now) {
-			now = t
-		}
+		now = latest(now, instant(sh.now))
 		for _, i := range page {
 			if r := sh.record(ids[i]); r != nil {
 				tasks[i] = sh.wholeTask(r, details)
@@ -193,17 +164,12 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) (lease
 
 // DueLanes implements [dispatch.TaskReads].
 func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit int) (found dispatch.DueLanes, err error) {
-	if err := s.usable(ctx); err != nil {
-		return found, err
-	}
 	if (filter.SourceUID == "") == (filter.Queue == "") {
 		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
 	}
 	next := int64(infinite)
-	for _, sh := range s.shards {
-		sh.run(func(sh *shard) { next = sh.dueLanes(&found, filter, limit, next) })
-	}
-	return found, nil
+	err = s.eachShard(ctx, func(sh *shard) { next = sh.dueLanes(&found, filter, limit, next) })
+	return found, err
 }
 
 // dueLanes adds what the shard has to what was found; next is when the task found so far

@@ -18,7 +18,7 @@ func (s *shard) lockOf(id dispatch.TaskID) (found strayLock, ok bool) {
 	case r.lease.byHand != "":
 		found = strayLock{value: r.lease.byHand, until: r.lease.lockedUntil}
 	default:
-		found = strayLock{value: r.lease.token.String(), until: r.lease.lockedUntil}
+		found = strayLock{value: r.lease.token().String(), until: r.lease.lockedUntil}
 	}
 	return found, found.until > s.now
 }

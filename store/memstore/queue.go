@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/btree"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
@@ -15,19 +17,13 @@ func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Qu
 	}
 	queues := make([]*dispatch.Queue, len(names))
 	for i, name := range names {
-		queues[i] = s.shardOfName(name).read(name)
+		s.shardOfName(name).run(func(sh *shard) {
+			if q := sh.existing(name); q != nil {
+				queues[i] = sh.describe(q)
+			}
+		})
 	}
 	return queues, nil
-}
-
-// read describes a queue; nil: there is none.
-func (s *shard) read(name string) *dispatch.Queue {
-	s.begin()
-	defer s.end()
-	if q := s.existing(name); q != nil {
-		return s.describe(q)
-	}
-	return nil
 }
 
 // describe is the queue as a caller of the store sees it.
@@ -38,7 +34,7 @@ func (s *shard) describe(q *queue) *dispatch.Queue {
 		QueueDelay: q.asked, Waiting: q.waiting, Leased: q.inFlight, BlockStep: q.blockStep,
 	}
 	for _, qp := range q.pools {
-		if qp.open.len()+qp.wait.len() > 0 {
+		if qp.len() > 0 {
 			d.Pools = append(d.Pools, qp.pool.name)
 		}
 	}
@@ -80,34 +76,24 @@ func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 
 // ListQueues implements [dispatch.Queues].
 func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int) ([]*dispatch.Queue, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
 	var found []*dispatch.Queue
-	for _, sh := range s.shards {
-		found = append(found, sh.listQueues(suffix, after, limit)...)
-	}
-	if len(s.shards) > 1 {
-		slices.SortFunc(found, func(a, b *dispatch.Queue) int {
-			return strings.Compare(reverseLabels(a.Name), reverseLabels(b.Name))
-		})
-	}
-	return found[:min(len(found), limit)], nil
+	err := s.eachShard(ctx, func(sh *shard) { found = append(found, sh.listQueues(suffix, after, limit)...) })
+	slices.SortFunc(found, func(a, b *dispatch.Queue) int {
+		return strings.Compare(reverseLabels(a.Name), reverseLabels(b.Name))
+	})
+	return found[:min(len(found), limit)], err
 }
 
 // listQueues lists at most limit queues of the shard.
-func (s *shard) listQueues(suffix, after string, limit int) []*dispatch.Queue {
-	s.begin()
-	defer s.end()
+func (s *shard) listQueues(suffix, after string, limit int) (found []*dispatch.Queue) {
 	s.closeIdleQueues(len(s.queues))
-	var found []*dispatch.Queue
 	begin := ""
 	if after != "" {
 		begin = reverseLabels(after) + "\x00"
 	}
-	collect := func(begin string, matches func(string) bool) {
-		s.queueNames.Ascend(begin, func(reversed string, q *queue) bool {
-			if len(found) >= limit || !matches(reversed) {
+	collect := func(prefix string) {
+		s.queueNames.Ascend(max(begin, prefix), func(reversed string, q *queue) bool {
+			if len(found) >= limit || !strings.HasPrefix(reversed, prefix) {
 				return false
 			}
 			found = append(found, s.describe(q))
@@ -115,13 +101,44 @@ func (s *shard) listQueues(suffix, after string, limit int) []*dispatch.Queue {
 		})
 	}
 	if suffix == "" {
-		collect(begin, func(string) bool { return true })
+		collect("")
 		return found
 	}
 	// The name itself, then all below it: names like example-x.com lie between.
 	exact := reverseLabels(suffix)
-	below := exact + "."
-	collect(max(begin, exact), func(name string) bool { return name == exact })
-	collect(max(begin, below), func(name string) bool { return strings.HasPrefix(name, below) })
+	if q := s.queues[suffix]; q != nil && exact >= begin && limit > 0 {
+		found = append(found, s.describe(q))
+	}
+	collect(exact + ".")
 	return found
+}
+
+// ListPools implements [dispatch.Queues].
+func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
+	var sums btree.Map[string, dispatch.Pool]
+	err := s.eachShard(ctx, func(sh *shard) {
+		for pool, p := range sh.pools {
+			if p.len() > 0 {
+				due := p.wait.upTo(sh.now)
+				sum, _ := sums.Get(pool)
+				sum.Name, sum.Open, sum.Waiting = pool, sum.Open+int64(p.open.len()+due), sum.Waiting+int64(p.wait.len()-due)
+				sums.Set(pool, sum)
+			}
+		}
+	})
+	for _, hold := range s.holds.list() {
+		if pool := hold.Target.Pool; pool != "" {
+			sum, _ := sums.Get(pool)
+			sum.Name, sum.Paused = pool, &hold.Gate
+			sums.Set(pool, sum)
+		}
+	}
+	var known []dispatch.Pool
+	sums.Ascend(after, func(pool string, sum dispatch.Pool) bool {
+		if pool > after && (name == "" || pool == name) && len(known) < limit {
+			known = append(known, sum)
+		}
+		return len(known) < limit
+	})
+	return known, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func (r *record) waiting() bool { return r.state == dispatch.StateScheduled }
@@ -28,6 +29,33 @@ func (r *record) bytes() int {
 	}
 	if r.details != nil {
 		n += len(r.details.cursor) + len(r.details.memo)
+	}
+	return n
+}
+
+// listedSize is about what a record takes in a list, beside its texts.
+const listedSize = 512
+
+// pageBytes is what the records of a page take, about.
+type pageBytes int
+
+// fits adds a record of n bytes, unless the page is full.
+func (b *pageBytes) fits(n int) bool {
+	if *b > 0 && int(*b)+n > bounds.MaxPageBytes {
+		return false
+	}
+	*b += pageBytes(n)
+	return true
+}
+
+// listedBytes is what the record takes in a list.
+func (r *record) listedBytes() int {
+	n := listedSize + r.bytes()
+	if d := r.details; d != nil {
+		n -= len(d.cursor) + len(d.memo)
+		if d.lastError != nil {
+			n += len(d.lastError.Message)
+		}
 	}
 	return n
 }
@@ -137,6 +165,16 @@ func (s *shard) enterLeases(r *record, deadline int64) {
 	s.leases.insert(deadline, r)
 }
 
+// moveDeadline gives the lease another deadline, in the index too.
+func (s *shard) moveDeadline(r *record, deadline int64) {
+	if r.lease.deadline == deadline && r.score == deadline {
+		return
+	}
+	r.lease.deadline = deadline
+	s.leave(r)
+	s.enterLeases(r, deadline)
+}
+
 // settle makes the record DONE, DEAD or CANCELED. It stands nowhere.
 func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) {
 	r.state = state
@@ -241,7 +279,7 @@ func (s *shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 	}
 	if l := r.lease; l != nil {
 		t.Lease = &dispatch.Lease{
-			Digest: l.digest, Token: l.token, Granted: instant(l.granted), Deadline: instant(l.deadline),
+			Digest: l.digest(), Token: l.token(), Granted: instant(l.granted), Deadline: instant(l.deadline),
 			Duration: duration(l.duration), MaxHold: duration(l.maxHold),
 		}
 	}

@@ -1,5 +1,9 @@
 package memstore
 
+// turnsPerOldest: every eighth pick of a queue in a pool, and of a lane in a queue, goes to
+// the longest wait whatever its priority.
+const turnsPerOldest = 8
+
 // where says in which set of a schedule a member stands.
 type where uint8
 
@@ -26,23 +30,24 @@ type schedule[V setMember] struct {
 
 func (s *schedule[V]) len() int { return s.open.len() + s.wait.len() }
 
-// move takes a member from one place to another.
+// move takes a member from one place to another. It comes in first: a set that gets empty
+// gives its memory back.
 func (s *schedule[V]) move(v V, from, to place) {
 	if from == to {
 		return
-	}
-	switch from.stands {
-	case open:
-		s.open.remove(from.score, v)
-	case wait:
-		s.wait.remove(from.score, v)
-	case nowhere:
 	}
 	switch to.stands {
 	case open:
 		s.open.insert(to.score, v)
 	case wait:
 		s.wait.insert(to.score, v)
+	case nowhere:
+	}
+	switch from.stands {
+	case open:
+		s.open.remove(from.score, v)
+	case wait:
+		s.wait.remove(from.score, v)
 	case nowhere:
 	}
 }

@@ -15,6 +15,7 @@ import (
 type shard struct {
 	number  int
 	clock   *clock
+	holds   *holdBook
 	publish func(dispatch.Hint)
 
 	// mu guards everything below, and all that hangs from it.
@@ -44,7 +45,6 @@ type shard struct {
 	sources map[string]*source
 	queues  map[string]*queue
 	pools   map[string]*pool
-	paused  map[string]dispatch.Gate // operators' pauses of pools
 	leases  sortedSet[*record]
 	holders map[string]*holder
 	grants  table[grantKey, *grantNote]
@@ -78,16 +78,15 @@ type shard struct {
 	granted, settled, expired, orphaned, dropped int64
 }
 
-func newShard(number int, clock *clock, publish func(dispatch.Hint)) *shard {
+func newShard(number int, holds *holdBook, publish func(dispatch.Hint)) *shard {
 	return &shard{
-		number: number, clock: clock, publish: publish,
+		number: number, clock: holds.clock, holds: holds, publish: publish,
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
 		sources:  make(map[string]*source),
 		queues:   make(map[string]*queue),
 		pools:    make(map[string]*pool),
-		paused:   make(map[string]dispatch.Gate),
 		holders:  make(map[string]*holder),
 		used:     make(map[int64]map[uint64]struct{}),
 		lanesIn:  make(map[string]laneList),
@@ -364,10 +363,10 @@ type details struct {
 
 // lease is who works on a record.
 type lease struct {
-	digest   dispatch.LeaseDigest
-	token    dispatch.LeaseToken
-	session  string
 	note     *grantNote
+	fence    uint64
+	heldAt   int // its place among those of its holder
+	session  string
 	granted  int64
 	deadline int64
 	duration int64
@@ -381,10 +380,18 @@ type lease struct {
 	lockDeleted bool
 }
 
+func (l *lease) token() dispatch.LeaseToken {
+	return dispatch.LeaseToken{Collector: l.note.holder.collector, ClientToken: l.note.clientToken, Fence: l.fence}
+}
+
+func (l *lease) digest() dispatch.LeaseDigest {
+	return dispatch.LeaseDigest{Fence: l.fence, Holder: l.note.digest}
+}
+
 // holder is a collector as the shard knows it.
 type holder struct {
 	collector string
-	held      btree.Map[uint64, *record] // its leases, by their fences
+	held      []*record // in no order
 	// keep is the session that EndSession kept; all others are replaced until
 	// markedUntil, 0 = none is.
 	keep        string
@@ -401,8 +408,9 @@ type grantKey struct {
 // grantNote says what a client token was granted in the shard, while it holds anything
 // of that.
 type grantNote struct {
-	key    grantKey
-	digest uint64 // of the holder
+	holder      *holder
+	clientToken string
+	digest      uint64 // of both
 	// calls that answered from it and have not given it back; none: it answered more
 	// than are kept.
 	calls   []string
@@ -417,6 +425,8 @@ type grantNote struct {
 	oneEntry [1]grantEntry
 	oneMoved [1]movedGrant
 }
+
+func (n *grantNote) key() grantKey { return grantKey{n.holder.collector, n.clientToken} }
 
 // movedGrant is a queue's next grant before and after a turn.
 type movedGrant struct {

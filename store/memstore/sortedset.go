@@ -43,49 +43,73 @@ func before[V setMember](a, b entry[V]) bool {
 // ZSET does. Whoever inserts a member keeps its score, to remove it again. The zero value
 // is empty.
 type sortedSet[V setMember] struct {
-	tree *btree.BTreeG[entry[V]] // nil until the first insert
+	// only is the member where there is no tree; its zero value is none. Most sets, such as
+	// the tasks of a lane that are due, never have more than one.
+	only entry[V]
+	tree *btree.BTreeG[entry[V]]
 }
 
 // insert adds the member, or replaces the one of the same score and name. Most members
 // become the last, which Load finds without a search.
 func (s *sortedSet[V]) insert(score int64, value V) {
-	if s.tree == nil {
-		s.tree = btree.NewBTreeGOptions(before[V], btree.Options{NoLocks: true})
+	e := entry[V]{score, value}
+	switch {
+	case s.tree != nil:
+		s.tree.Load(e)
+	case s.len() == 0 || !before(e, s.only) && !before(s.only, e):
+		s.only = e
+	default:
+		s.tree = btree.NewBTreeGOptions(before[V], btree.Options{NoLocks: true, Degree: 16})
+		s.tree.Load(s.only)
+		s.tree.Load(e)
+		s.only = entry[V]{}
 	}
-	s.tree.Load(entry[V]{score, value})
 }
 
 // remove takes the member with exactly that score out and reports whether it was in. Most
 // members were the first.
 func (s *sortedSet[V]) remove(score int64, value V) (found bool) {
 	e := entry[V]{score, value}
-	switch first, ok := s.first(); {
+	first, ok := s.first()
+	switch found = first == e; {
 	case !ok:
-	case first == e:
-		_, found = s.tree.PopMin()
+		return false
+	case s.tree == nil && found:
+		s.only = entry[V]{}
+	case s.tree == nil:
+	case found:
+		s.tree.PopMin()
 	default:
 		_, found = s.tree.Delete(e)
+	}
+	if s.tree != nil && s.tree.Len() == 0 {
+		s.tree = nil
 	}
 	return found
 }
 
 func (s *sortedSet[V]) len() int {
-	if s.tree == nil {
+	var none V
+	switch {
+	case s.tree != nil:
+		return s.tree.Len()
+	case s.only.value == none:
 		return 0
+	default:
+		return 1
 	}
-	return s.tree.Len()
 }
 
 func (s *sortedSet[V]) first() (first entry[V], ok bool) {
 	if s.tree == nil {
-		return first, false
+		return s.only, s.len() > 0
 	}
 	return s.tree.Min()
 }
 
 func (s *sortedSet[V]) last() (last entry[V], ok bool) {
 	if s.tree == nil {
-		return last, false
+		return s.only, s.len() > 0
 	}
 	return s.tree.Max()
 }
@@ -102,8 +126,11 @@ func (s *sortedSet[V]) firstScore() int64 {
 // meanwhile.
 func (s *sortedSet[V]) from(score int64) iter.Seq[entry[V]] {
 	return func(yield func(entry[V]) bool) {
-		if s.tree != nil {
+		switch {
+		case s.tree != nil:
 			s.tree.Ascend(entry[V]{score: score}, yield)
+		case s.len() > 0 && s.only.score >= score:
+			yield(s.only)
 		}
 	}
 }
@@ -116,13 +143,12 @@ func (s *sortedSet[V]) firstFrom(score int64) (found entry[V], ok bool) {
 	return found, false
 }
 
-// after gives the members behind (score, name), ascending.
+// after gives the members behind (score, name), ascending. The set must not be changed
+// meanwhile.
 func (s *sortedSet[V]) after(score int64, name string) iter.Seq[entry[V]] {
-	i := s.rank(func(e entry[V]) bool { return e.score > score || e.score == score && e.name() > name })
 	return func(yield func(entry[V]) bool) {
-		if i < s.len() {
-			first, _ := s.tree.GetAt(i)
-			s.tree.Ascend(first, yield)
+		i := s.rank(func(e entry[V]) bool { return e.score > score || e.score == score && e.name() > name })
+		for ; i < s.len() && yield(s.at(i)); i++ {
 		}
 	}
 }
@@ -134,10 +160,16 @@ func (s *sortedSet[V]) upTo(score int64) int {
 
 // rank counts the members before the first that is behind a place.
 func (s *sortedSet[V]) rank(behind func(entry[V]) bool) int {
-	return sort.Search(s.len(), func(i int) bool {
-		e, _ := s.tree.GetAt(i)
-		return behind(e)
-	})
+	return sort.Search(s.len(), func(i int) bool { return behind(s.at(i)) })
+}
+
+// at is the i-th member.
+func (s *sortedSet[V]) at(i int) entry[V] {
+	if s.tree == nil {
+		return s.only
+	}
+	e, _ := s.tree.GetAt(i)
+	return e
 }
 
 // due gives at most limit members whose score has come, the lowest first. The loop takes

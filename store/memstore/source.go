@@ -182,36 +182,22 @@ func (s *shard) drop(r *record) {
 
 // SourceStatuses implements [dispatch.Sources].
 func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.SourceStatus, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
 	statuses := make([]dispatch.SourceStatus, len(uids))
-	for _, sh := range s.shards {
-		sh.addStatuses(uids, statuses)
-	}
-	return statuses, nil
-}
-
-func (s *shard) addStatuses(uids []string, statuses []dispatch.SourceStatus) {
-	s.begin()
-	defer s.end()
-	for i, uid := range uids {
-		src := s.sources[uid]
-		if src == nil {
-			continue
+	err := s.eachShard(ctx, func(sh *shard) {
+		for i, uid := range uids {
+			src, st := sh.sources[uid], &statuses[i]
+			if src == nil {
+				continue
+			}
+			st.Counts = st.Counts.Add(src.counts.visible())
+			st.Limited += src.limited
+			st.Filtered.Add(src.filtered)
+			st.FailuresInARow += src.failures
+			st.LastSuccess = latest(st.LastSuccess, instant(src.lastSuccess))
+			st.LastFailure = latest(st.LastFailure, instant(src.lastFailure))
 		}
-		st := &statuses[i]
-		st.Counts = st.Counts.Add(src.counts.visible())
-		st.Limited += src.limited
-		st.Filtered.Add(src.filtered)
-		st.FailuresInARow += src.failures
-		if t := instant(src.lastSuccess); t.After(st.LastSuccess) {
-			st.LastSuccess = t
-		}
-		if t := instant(src.lastFailure); t.After(st.LastFailure) {
-			st.LastFailure = t
-		}
-	}
+	})
+	return statuses, err
 }
 
 // CountFiltered implements [dispatch.Sources].

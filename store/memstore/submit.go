@@ -95,8 +95,8 @@ func (s *shard) dueOf(due time.Time) int64 {
 // create makes the record of a task; old is the one that there was, if there was one.
 func (s *shard) create(src *source, item *dispatch.Submission, old *record) *record {
 	r := &record{
-		id: item.ID, lane: s.laneFor(src, item.Queue), key: item.Key,
-		run: millis(item.Run), recurring: item.Recurring,
+		id: item.ID, lane: s.laneFor(src, item.Queue), key: item.Key, depth: int32(item.Depth),
+		priority: int8(item.Priority), run: millis(item.Run), recurring: item.Recurring,
 		due: s.dueOf(item.Due), firstDue: millis(item.FirstDue), created: s.now, revision: 1,
 	}
 	r.takeBody(item)
@@ -112,9 +112,9 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 	return r
 }
 
-// takeBody takes what an item says of a task beside when it is due.
+// takeBody takes what an item says of the page.
 func (r *record) takeBody(item *dispatch.Submission) {
-	r.url, r.kind, r.relation, r.depth, r.priority = item.URL, item.Kind, item.Relation, int32(item.Depth), int8(item.Priority)
+	r.url, r.kind, r.relation = item.URL, item.Kind, item.Relation
 	r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
 }
 
@@ -138,13 +138,21 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 		}
 	case dispatch.IfExistsReseed:
 		due, priority, recurring = s.dueOf(item.Due), int8(item.Priority), true
-		r.firstDue, r.kind, r.url, r.relation = millis(item.FirstDue), item.Kind, item.URL, item.Relation
-		r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
-		r.cancel = dispatch.CancelNone
+		r.takeBody(item)
+		r.firstDue, r.cancel = millis(item.FirstDue), dispatch.CancelNone
 	case dispatch.IfExistsKeep, dispatch.IfExistsRetry:
 	}
 	if due != r.due || priority != r.priority || recurring != r.recurring {
-		s.reorder(r, due, priority, recurring)
+		// An orphan stays in the lease index, and a leased record in its.
+		waits := r.stands == inReady || r.stands == inLater
+		if waits {
+			s.leave(r)
+		}
+		r.due, r.priority = due, priority
+		s.setRecurring(r, recurring)
+		if waits {
+			s.enterWaiting(r)
+		}
 	}
 	if !r.same(&before) {
 		r.revision++
@@ -158,20 +166,6 @@ func (r *record) same(before *record) bool {
 		r.again == before.again && r.cancel == before.cancel &&
 		r.kind == before.kind && r.url == before.url && r.relation == before.relation &&
 		maps.Equal(r.metadata, before.metadata) && bytes.Equal(r.payload, before.payload)
-}
-
-// reorder changes what orders the record in its lane. An orphan stays in the
-// lease index, and a leased record in its.
-func (s *shard) reorder(r *record, due int64, priority int8, recurring bool) {
-	waits := r.stands == inReady || r.stands == inLater
-	if waits {
-		s.leave(r)
-	}
-	r.due, r.priority = due, priority
-	s.setRecurring(r, recurring)
-	if waits {
-		s.enterWaiting(r)
-	}
 }
 
 // wantsRevisit reports whether a settled record is due again by the item.
@@ -199,8 +193,8 @@ func (s *shard) revisit(r *record, item *dispatch.Submission) {
 	s.keep(r)
 	r.list()
 	r.takeBody(item)
-	r.run = max(r.run, millis(item.Run))
-	r.due = s.dueOf(item.Due)
+	r.depth, r.priority = int32(item.Depth), int8(item.Priority)
+	r.run, r.due = max(r.run, millis(item.Run)), s.dueOf(item.Due)
 	if item.IfExists == dispatch.IfExistsReseed {
 		r.firstDue = millis(item.FirstDue)
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// sweepAhead is how far ahead a sweep looks for leases that were renewed, so that renewals do
-// not bring the next one forward.
-const sweepAhead = 500 * time.Millisecond
-
 // forgetPerSweep bounds what one call of Expired forgets of each kind, and how
 // many deadlines it corrects after a step of the clock.
 const forgetPerSweep = 100
+
+// sweepAhead is how far ahead a sweep looks for leases that were renewed, so that renewals
+// do not bring the next one forward.
+const sweepAhead = 500 * time.Millisecond
 
 // Expired implements [dispatch.Leases].
 func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {

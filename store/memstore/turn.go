@@ -10,6 +10,11 @@ import (
 // maxMisses bounds the misses of one call.
 const maxMisses = 100
 
+// turnsPerLine: wants of many tasks, be it one or several together, are spread
+// over the queues that have no delay, but in turns of at least this part of
+// what they ask for: what a turn costs is then shared by several tasks.
+const turnsPerLine = 10
+
 // claim is one call of Claim on a shard.
 type claim struct {
 	s       *shard
@@ -48,7 +53,6 @@ type hand struct {
 	// digest of who will hold.
 	digest uint64
 	note   *grantNote
-	held   *holder
 	room   int
 	bytes  int
 	// full: the next task did not fit the limit on bytes.
@@ -240,27 +244,27 @@ func (c *claim) grant(h *hand, r *record) {
 	length = min(length, maxHold)
 
 	s.leave(r)
-	token := dispatch.LeaseToken{Collector: h.held.collector, ClientToken: want.ClientToken, Fence: s.nextFence()}
 	r.state = dispatch.StateLeased
 	r.counters.Attempt++
 	r.revision++
+	holder := h.note.holder
 	r.lease = &lease{
-		digest: dispatch.LeaseDigest{Fence: token.Fence, Holder: h.digest}, token: token, session: want.Session,
-		note: h.note, granted: s.now, deadline: s.now + length, duration: length, maxHold: maxHold, lockedUntil: s.now + length,
+		note: h.note, fence: s.nextFence(), heldAt: len(holder.held), session: want.Session, granted: s.now,
+		deadline: s.now + length, duration: length, maxHold: maxHold, lockedUntil: s.now + length,
 	}
 	s.dropStray(r.id)
 	s.enterLeases(r, r.lease.deadline)
 	s.count(r, dispatch.StateLeased)
 	s.queueOf(r.lane).inFlight++
-	h.held.held.Set(token.Fence, r)
+	holder.held = append(holder.held, r)
 	s.granted++
 	c.granted++
 	h.room--
 
-	h.note.entries = append(h.note.entries, grantEntry{record: r, fence: token.Fence})
+	h.note.entries = append(h.note.entries, grantEntry{record: r, fence: r.lease.fence})
 	h.note.left++
 	h.grants = append(h.grants, dispatch.Grant{
-		Token: token, Remaining: duration(length), SourceVersion: gate.Version,
+		Token: r.lease.token(), Remaining: duration(length), SourceVersion: gate.Version,
 	})
 	s.copyTo(&h.grants[len(h.grants)-1].Task, r, handedOut)
 }
@@ -270,9 +274,10 @@ func (c *claim) grant(h *hand, r *record) {
 func (c *claim) newNote(h *hand) {
 	room := min(h.room, bounds.MaxClaimTasks-c.granted, max(int(c.s.counts[dispatch.StateReady]), 1))
 	h.grants = make([]dispatch.Grant, 0, room)
-	h.held = c.s.holder(h.want.Collector)
-	// What is kept has the holder's name, not a copy of each call.
-	h.note = &grantNote{key: grantKey{h.held.collector, h.want.ClientToken}, digest: h.digest, oneCall: [1]string{h.want.Call}}
+	h.note = &grantNote{
+		holder: c.s.holder(h.want.Collector), clientToken: h.want.ClientToken, digest: h.digest,
+		oneCall: [1]string{h.want.Call},
+	}
 	h.note.calls, h.note.moved = h.note.oneCall[:], h.note.oneMoved[:0]
 	h.note.entries = slices.Grow(h.note.oneEntry[:0], room)
 }

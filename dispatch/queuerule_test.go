@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,17 +12,104 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
+// putRule sets a rule as somebody else does, whose dispatcher has not told the shards yet.
+func (w *world) putRule(r *dispatch.QueueRule) {
+	w.t.Helper()
+	_, version, err := w.store.Rules(w.t.Context())
+	if err == nil {
+		_, err = w.store.PutRule(w.t.Context(), r.Pattern, r, version)
+	}
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+// A change of the rules is decided by the rules that it changes, and with a version by no
+// others.
+func TestDispatcher_SetQueueRule_changedMeanwhile(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		// meddle adds a rule to the group right after the next look at the rules.
+		meddle := func(pattern string) {
+			r := dispatch.QueueRule{Pattern: pattern, Queue: "group", Settings: dispatch.DefaultQueueSettings()}
+			r.Settings.MaxInFlight = 7
+			w.inject(after(func() { w.putRule(&r) }, calls("Rules")).once())
+		}
+		group := dispatch.QueueRule{Pattern: "a.example", Queue: "group", Settings: dispatch.DefaultQueueSettings()}
+		meddle("b.example")
+		if _, _, err := w.SetQueueRule(t.Context(), group, operate.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
+			t.Errorf("a rule that contradicts one that was set meanwhile: %v", err)
+		}
+		group.Settings.MaxInFlight = 7
+		_, etag, err := w.SetQueueRule(t.Context(), group, operate.AnyRules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meddle("c.example")
+		group.Settings.MaxInFlight = 5
+		if _, _, err := w.SetQueueRule(t.Context(), group, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+			t.Errorf("rules that were changed meanwhile: %v", err)
+		}
+		if _, _, err := w.DeleteQueueRule(t.Context(), "a.example", etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+			t.Errorf("deleted by an old version: %v", err)
+		}
+		meddle("d.example")
+		if _, _, err := w.SetQueueRule(t.Context(), group, operate.AnyRules); err != nil {
+			t.Fatal(err)
+		}
+		page, err := w.QueueRules(t.Context(), "", 10)
+		if err != nil || len(page.Rules) != 5 || !strings.HasPrefix(string(page.Etag), "9-") {
+			t.Errorf("%+v, %v", page, err)
+		}
+		for _, r := range page.Rules[1:] { // after the *
+			if r.Settings.MaxInFlight != 5 {
+				t.Errorf("%s did not follow: %+v", r.Pattern, r.Settings)
+			}
+		}
+	})
+}
+
+// Of a change that takes several steps, too, nothing is done to what its caller has not seen.
+func TestDispatcher_SetQueueRule_changedBetweenSteps(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		group := func(pattern string) dispatch.QueueRule {
+			return dispatch.QueueRule{Pattern: pattern, Queue: "group", Settings: dispatch.DefaultQueueSettings()}
+		}
+		var etag operate.RulesEtag
+		var err error
+		for _, pattern := range []string{"a.example", "b.example"} {
+			if _, etag, err = w.o[0].SetQueueRule(t.Context(), group(pattern), operate.AnyRules); err != nil {
+				t.Fatal(err)
+			}
+		}
+		paused := group("b.example")
+		paused.Settings.Paused, paused.By = true, "ann"
+		w.inject(after(func() { w.putRule(&paused) }, calls("PutRule")).once())
+		wider := group("b.example")
+		wider.Settings.MaxInFlight = 7
+		if _, _, err := w.o[0].SetQueueRule(t.Context(), wider, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+			t.Errorf("a rule that was paused between the steps: %v", err)
+		}
+		page, err := w.o[0].QueueRules(t.Context(), "b", 1)
+		if err != nil || len(page.Rules) != 1 || !page.Rules[0].Settings.Paused {
+			t.Errorf("the pause is gone: %+v, %v", page, err)
+		}
+	})
+}
+
 // Who paused or denied, why and when is told while that stands, whoever changes what else
 // the rule says, or asks for it again.
 func TestDispatcher_ChangeQueueRule_whoHolds(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		began := map[string]time.Time{}
 		change := func(pattern, by string, change func(*dispatch.QueueRule)) dispatch.QueueRule {
 			t.Helper()
 			time.Sleep(time.Minute)
 			began[by] = time.Now()
-			rule, _, err := o.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error {
+			rule, _, err := w.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error {
 				r.By, r.Reason = by, by+" knows"
 				change(r)
 				return nil
@@ -36,7 +124,7 @@ func TestDispatcher_ChangeQueueRule_whoHolds(t *testing.T) {
 		}
 		want := func(queue string, kind dispatch.GateKind, by string) {
 			t.Helper()
-			e, err := o.ExplainQueue(ctx, queue)
+			e, err := w.ExplainQueue(ctx, queue)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,8 +141,8 @@ func TestDispatcher_ChangeQueueRule_whoHolds(t *testing.T) {
 		paused := func(is bool) func(*dispatch.QueueRule) { return func(r *dispatch.QueueRule) { r.Settings.Paused = is } }
 		mapped := func(r *dispatch.QueueRule) { r.Queue, r.Settings.Paused = "shop", true }
 
-		o.create("s", nil)
-		o.submit(engine.NewTask{SourceID: "s", URL: "http://there.example/1"})
+		w.create("s", nil)
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://there.example/1"})
 		change("*", "eve", paused(true))
 		change("*", "ada", func(r *dispatch.QueueRule) { r.Settings.MinDelay = time.Minute })
 		for _, queue := range []string{"there.example", "away.example"} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,82 +13,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
-
-func TestDispatcher_Fetch_replay(t *testing.T) {
-	t.Parallel()
-
-	t.Run("a repeated fetch gets the same tasks under the same tokens", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{dispatchers: 2, shards: 4}, func(t *testing.T, w *world) {
-			w.source("s", nil)
-			w.submit("s", "", 5, 0)
-			req := ask("c1", "token1", 0)
-			req.MaxTasks = 3
-			first := w.mustFetch(req)
-			for d := range w.d {
-				again, err := w.d[d].Fetch(t.Context(), req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got, want := tokens(again.Tasks), tokens(first.Tasks); !slices.Equal(got, want) {
-					t.Errorf("repeated at dispatcher %d: tokens %v, want %v", d, got, want)
-				}
-				for _, g := range again.Tasks {
-					if g.Task.Counters.Attempt != 1 {
-						t.Errorf("attempt %d of %s, want 1", g.Task.Counters.Attempt, g.Task.ID)
-					}
-				}
-			}
-		})
-	})
-
-	t.Run("a claim whose answer was lost is found by the repetition", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{}, func(t *testing.T, w *world) {
-			w.source("s", nil)
-			ids := w.submit("s", "", 1, 0)
-			w.spies[0].set(func(s *spy) {
-				s.spoil = func(call string) error {
-					if call == "Claim" {
-						return fmt.Errorf("reply lost: %w", dispatch.ErrStoreUnavailable)
-					}
-					return nil
-				}
-			})
-			req := ask("c1", "token1", 5*time.Second)
-			if _, err := w.d[0].Fetch(t.Context(), req); !errors.Is(err, dispatch.ErrStoreUnavailable) {
-				t.Fatalf("Fetch: %v, want ErrStoreUnavailable", err)
-			}
-			w.spies[0].set(func(s *spy) { s.spoil = nil })
-			res := w.mustFetch(req)
-			if res.Tasks[0].Task.ID != ids[0] || res.Tasks[0].Task.Counters.Attempt != 1 {
-				t.Errorf("repeated: task %s, attempt %d", res.Tasks[0].Task.ID, res.Tasks[0].Task.Counters.Attempt)
-			}
-		})
-	})
-
-	t.Run("a token whose tasks have settled is used up", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{}, func(t *testing.T, w *world) {
-			w.source("s", nil)
-			w.submit("s", "", 2, 0)
-			req := ask("c1", "token1", 5*time.Second)
-			w.succeed(w.mustFetch(req).Tasks[0])
-			res, err := w.d[0].Fetch(t.Context(), req)
-			if err != nil || res.Empty != engine.EmptyTokenUsed || len(res.Tasks) != 0 {
-				t.Errorf("Fetch: %+v, %v; want TOKEN_USED", res, err)
-			}
-		})
-	})
-}
-
-func tokens(grants []dispatch.Grant) []string {
-	all := make([]string, len(grants))
-	for i, g := range grants {
-		all[i] = g.Token.String()
-	}
-	return all
-}
 
 func TestDispatcher_Fetch_callerGone(t *testing.T) {
 	t.Parallel()
@@ -106,7 +29,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ch := w.fetch(ctx, 0, ask("c1", "", 30*time.Second))
 				synctest.Wait()
-				w.spies[0].set(func(s *spy) { s.delay = 10 * time.Millisecond })
+				w.inject(delay(10*time.Millisecond, calls("Claim")))
 				ids := w.submit("s", "", 1, 0)
 				time.Sleep(gone)
 				cancel()
@@ -135,14 +58,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			w.source("s", nil)
 			ids := w.submit("s", "", 1, 0)
 			time.Sleep(time.Minute) // nothing is remembered of the source
-			w.spies[0].set(func(s *spy) {
-				s.spoil = func(call string) error {
-					if call == "SourcesByID" {
-						time.Sleep(10 * time.Millisecond)
-					}
-					return nil
-				}
-			})
+			w.inject(late(10*time.Millisecond, calls("SourcesByID")))
 			ctx, cancel := context.WithCancel(t.Context())
 			ch := w.fetch(ctx, 0, ask("c1", "", 0))
 			time.Sleep(5 * time.Millisecond)
@@ -172,14 +88,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			if a := <-older; a.err != nil || len(a.res.Tasks) != 0 {
 				t.Fatalf("the older call: %+v, %v", a.res, a.err)
 			}
-			w.spies[0].set(func(s *spy) {
-				s.spoil = func(call string) error {
-					if call == "SourcesByID" {
-						cancel()
-					}
-					return nil
-				}
-			})
+			w.inject(after(cancel, calls("SourcesByID")))
 			if a := <-ch; !errors.Is(a.err, context.Canceled) {
 				t.Fatalf("Fetch: %+v, %v; want context.Canceled", a.res, a.err)
 			}
@@ -197,15 +106,8 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ch := w.fetch(ctx, 0, ask("c1", "", 30*time.Second))
 			synctest.Wait()
-			w.spies[0].set(func(s *spy) {
-				s.delay = 10 * time.Millisecond
-				s.spoil = func(call string) error {
-					if call == "Claim" {
-						return dispatch.ErrStoreUnavailable
-					}
-					return nil
-				}
-			})
+			slow, lost := delay(10*time.Millisecond, calls("Claim")), spoil(dispatch.ErrStoreUnavailable, calls("Claim"))
+			w.inject(slow, lost)
 			ids := w.submit("s", "", 1, 0)
 			time.Sleep(5 * time.Millisecond)
 			cancel()
@@ -213,7 +115,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 				t.Fatalf("Fetch: %+v, %v; want context.Canceled", a.res, a.err)
 			}
 			time.Sleep(10 * time.Millisecond)
-			w.spies[0].set(func(s *spy) { s.spoil = nil })
+			w.heal(lost)
 			if g := w.mustFetch(ask("c2", "", time.Second)).Tasks[0]; g.Task.ID != ids[0] || g.Task.Counters.Attempt != 1 {
 				t.Errorf("task %s, attempt %d; want %s, attempt 1", g.Task.ID, g.Task.Counters.Attempt, ids[0])
 			}
@@ -226,18 +128,11 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			w.source("s", nil)
 			w.submit("s", "", 1, 0)
 			time.Sleep(time.Minute)
-			w.spies[0].set(func(s *spy) {
-				s.fail = func(call string) error {
-					if call == "SourcesByID" {
-						return dispatch.ErrStoreUnavailable
-					}
-					return nil
-				}
-			})
+			w.inject(fail(dispatch.ErrStoreUnavailable, calls("SourcesByID")))
 			if _, err := w.d[0].Fetch(t.Context(), ask("c1", "", 0)); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 				t.Fatalf("Fetch: %v, want ErrStoreUnavailable", err)
 			}
-			w.spies[0].set(func(s *spy) { s.fail = nil })
+			w.heal()
 			synctest.Wait() // it is given back aside
 			if g := w.mustFetch(ask("c2", "", 0)).Tasks[0]; g.Task.Counters.Attempt != 1 {
 				t.Errorf("attempt %d, want 1", g.Task.Counters.Attempt)
@@ -252,26 +147,16 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ch := w.fetch(ctx, 0, ask("c1", "", 30*time.Second))
 			synctest.Wait()
-			w.spies[0].set(func(s *spy) {
-				s.delay = 10 * time.Millisecond
-				s.fail = func(call string) error {
-					if call == "GiveBack" {
-						return dispatch.ErrStoreUnavailable
-					}
-					return nil
-				}
-			})
+			slow := delay(10*time.Millisecond, calls("Claim"))
+			w.inject(slow, fail(dispatch.ErrStoreUnavailable, calls("GiveBack")))
 			w.submit("s", "", 1, 0)
 			time.Sleep(5 * time.Millisecond)
 			cancel()
 			<-ch
-			w.spies[0].set(func(s *spy) { s.delay = 0 })
+			w.heal(slow)
 			// Nobody can give it back; the keeper does when the lease runs out.
 			time.Sleep(10 * time.Second)
 			res := w.mustFetch(ask("c2", "", 30*time.Second))
-			if n := w.spies[0].count("GiveBack"); n != 3 {
-				t.Errorf("%d tries to give back, want 3", n)
-			}
 			if res.Tasks[0].Task.Counters.Expirations != 1 {
 				t.Errorf("expirations %d, want 1", res.Tasks[0].Task.Counters.Expirations)
 			}
@@ -313,5 +198,63 @@ func TestDispatcher_Fetch_invalid(t *testing.T) {
 		if _, err := w.d[0].Fetch(t.Context(), req); !errors.Is(err, dispatch.ErrSourceNotFound) || !strings.Contains(err.Error(), "nowhere") {
 			t.Errorf("unknown source: %v, want ErrSourceNotFound with its id", err)
 		}
+	})
+}
+
+// The claim of another fetch fails in one of the two pools that a fetch asks of, while
+// it is asked for in the other.
+func TestDispatcher_Fetch_besideAFailure(t *testing.T) {
+	t.Parallel()
+
+	const slow = 100 * time.Millisecond
+	// begin has the fetch of c wait for its claim of pool one when that of pool two fails.
+	begin := func(t *testing.T, w *world, wait time.Duration) <-chan answer {
+		t.Helper()
+		w.source("s", nil)
+		w.source("one", func(s *dispatch.SourceSpec) { s.Pool = "one" })
+		w.knownOnly("c")
+		w.inject(fail(dispatch.ErrStoreUnavailable, calls("Claim"), inPool("two")).once(), delay(slow, calls("Claim"), inPool("one")))
+		req := ask("c", "", wait)
+		req.Pools = []string{"one", "two"}
+		fetched := w.fetch(t.Context(), 0, req)
+		synctest.Wait()
+		other := ask("other", "", 0)
+		other.Pools = []string{"two"}
+		if _, err := w.d[0].Fetch(t.Context(), other); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+			t.Errorf("the other fetch: %v, want ErrStoreUnavailable", err)
+		}
+		return fetched
+	}
+
+	t.Run("one that waits goes on", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			fetched := begin(t, w, bounds.MaxWait)
+			time.Sleep(bounds.MaxWait / 2)
+			id := w.submit("one", "", 1, 0)[0]
+			if a := <-fetched; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != id {
+				t.Errorf("%+v, %v; want the task that came", a.res, a.err)
+			}
+		})
+	})
+
+	t.Run("one that does not wait is told", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			if a := <-begin(t, w, 0); !errors.Is(a.err, dispatch.ErrStoreUnavailable) {
+				t.Errorf("%+v, %v; want ErrStoreUnavailable", a.res, a.err)
+			}
+		})
+	})
+
+	t.Run("one that does not wait is given what the other pool has", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			fetched := begin(t, w, 0)
+			id := w.submit("one", "", 1, 0)[0]
+			if a := <-fetched; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != id {
+				t.Errorf("%+v, %v; want the task of pool one", a.res, a.err)
+			}
+		})
 	})
 }

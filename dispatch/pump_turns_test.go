@@ -8,25 +8,11 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 const manyShards = 64
-
-func shardIn(shards int, id dispatch.TaskID) int { return dispatch.ShardOf(id.Slot(), shards) }
-
-// queuesIn are queues whose tasks are in these shards, one for each.
-func queuesIn(from, to int) []string {
-	queues := make([]string, to-from)
-	for n, found := 0, 0; found < len(queues); n++ {
-		name := fmt.Sprintf("q%d", n)
-		shard := dispatch.ShardOf(dispatch.SlotOf(name), manyShards)
-		if shard >= from && shard < to && queues[shard-from] == "" {
-			queues[shard-from], found = name, found+1
-		}
-	}
-	return queues
-}
 
 // tasksIn makes n tasks for each queue.
 func tasksIn(key string, n int, queues ...string) []engine.NewTask {
@@ -37,17 +23,6 @@ func tasksIn(key string, n int, queues ...string) []engine.NewTask {
 		}
 	}
 	return tasks
-}
-
-// slowClaims is a store of which each claim takes a while.
-type slowClaims struct {
-	dispatch.Store
-	took time.Duration
-}
-
-func (s *slowClaims) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-	time.Sleep(s.took)
-	return s.Store.Claim(ctx, shard, pool, wants)
 }
 
 // seldom is what became of the tasks of a shard that has one now and then.
@@ -61,7 +36,7 @@ func (s *seldom) take(a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range a.res.Tasks {
-		if task := a.res.Tasks[i].Task; shardIn(manyShards, task.ID) == manyShards-1 {
+		if task := a.res.Tasks[i].Task; dispatch.ShardOf(task.ID.Slot(), manyShards) == manyShards-1 {
 			s.fetched++
 			s.longest = max(s.longest, a.at.Sub(task.Created))
 		}
@@ -73,7 +48,10 @@ func (s *seldom) take(a answer) {
 func (w *world) forageBesideBacklog(t *testing.T, collectors, tasks int) *seldom {
 	t.Helper()
 	const often, work = manyShards / 4, 5 * time.Millisecond
-	queues := queuesIn(0, manyShards)
+	queues := make([]string, manyShards)
+	for shard := range queues {
+		queues[shard] = nameIn(shard, manyShards, "q")
+	}
 	submit := func(key string, n int, queues ...string) {
 		if _, err := w.d[0].SubmitTasks(t.Context(), tasksIn(key, n, queues...)); err != nil {
 			t.Error(err)
@@ -119,7 +97,8 @@ func TestPump_seldomBesideBacklog(t *testing.T) {
 		for _, collectors := range []int{48, 100} {
 			t.Run(fmt.Sprintf("%v %d", took, collectors), func(t *testing.T) {
 				t.Parallel()
-				inWorld(t, setup{shards: manyShards, wrap: func(s dispatch.Store) dispatch.Store { return &slowClaims{s, took} }}, func(t *testing.T, w *world) {
+				inWorld(t, setup{shards: manyShards}, func(t *testing.T, w *world) {
+					w.inject(delay(took, calls("Claim")))
 					w.source("s", nil)
 					of := w.forageBesideBacklog(t, collectors, tasks)
 					if of.fetched < tasks-10 || of.longest > limit {
@@ -148,6 +127,27 @@ func TestPump_shardsTakeTurns(t *testing.T) {
 			if n < 10 {
 				t.Errorf("of shard %d came %d of %d tasks, want 10 or more: %v", shard, n, 20*shards, took)
 			}
+		}
+	})
+}
+
+// TestPump_behindClosedQueues pauses many queues that stand open before one that is
+// not paused: a claim puts some of them aside until its bounds end it, and the next
+// must not wait.
+func TestPump_behindClosedQueues(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		for i := range 40 * bounds.MaxClaimTurns {
+			w.submit("s", fmt.Sprintf("q%d.closed", i), 1, 0)
+		}
+		time.Sleep(10 * time.Millisecond)
+		w.submit("s", "other", 1, 0)
+		w.rule("*.closed", dispatch.QueueSettings{Paused: true, MaxInFlight: 1, MaxBlock: time.Hour})
+		began := time.Now()
+		res := w.mustFetch(ask("c", "", bounds.MaxWait))
+		if took := time.Since(began); took > 100*time.Millisecond || res.Tasks[0].Task.Queue != "other" {
+			t.Errorf("%s after %v", res.Tasks[0].Task.Queue, took)
 		}
 	})
 }

@@ -10,32 +10,33 @@ import (
 // Whoever sets what somebody has set already is told whose it was, and until when:
 // nothing else tells of it any more.
 func TestDispatcher_replaced(t *testing.T) {
-	inOffice(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		o.create("s", nil)
+		w.create("s", nil)
 		for what, set := range map[string]func(dispatch.Gate) (*dispatch.Gate, error){
 			"block": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				q, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, g)
+				q, err := w.HoldQueue(ctx, "a.example", dispatch.HoldBlock, g)
 				return q.Replaced, err
 			},
 			"pause of a queue": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				q, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, g)
+				q, err := w.HoldQueue(ctx, "a.example", dispatch.HoldPause, g)
 				return q.Replaced, err
 			},
 			"pause of a pool": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				p, err := o.PausePool(ctx, dispatch.DefaultPool, g)
+				p, err := w.PausePool(ctx, dispatch.DefaultPool, g)
 				return p.Replaced, err
 			},
 			"pause of a source": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				replaced, _, err := o.PauseSource(ctx, "s", g)
+				replaced, _, err := w.PauseSource(ctx, "s", g)
 				return replaced, err
 			},
 			"drain": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				_, replaced, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c"}, g, false)
+				_, replaced, err := w.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c"}, g, false)
 				return replaced, err
 			},
 			"drain by labels": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				_, replaced, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, g, false)
+				_, replaced, err := w.DrainCollectors(ctx, dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, g, false)
 				return replaced, err
 			},
 		} {

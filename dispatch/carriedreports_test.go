@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 func reporting(grants ...dispatch.Grant) engine.FetchRequest {
 	req := ask("c", "", 0)
 	for _, g := range grants {
-		req.Reports = append(req.Reports, dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}})
+		req.Reports = append(req.Reports, success(g))
 	}
 	return req
 }
@@ -34,33 +33,13 @@ func (w *world) wantReports(res *engine.FetchResult, want ...engine.ReportCode) 
 	}
 }
 
-// taken takes n tasks of the source by fetches of one each, of the collector of
-// reporting.
-func (w *world) taken(n int) []dispatch.Grant {
-	w.t.Helper()
-	grants := make([]dispatch.Grant, n)
-	for i := range grants {
-		grants[i] = w.mustFetch(ask("c", "", 0)).Tasks[0]
-	}
-	return grants
-}
-
-// stored reads a task.
-func (w *world) stored(id dispatch.TaskID) (*dispatch.Task, error) {
-	tasks, _, err := w.store.Tasks(w.t.Context(), []dispatch.TaskID{id}, false)
-	if err != nil {
-		return nil, err
-	}
-	return tasks[0], nil
-}
-
 func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 	t.Parallel()
 	const queue = "q"
 	cases := map[string]func(t *testing.T, w *world){
 		"in its claim": func(_ *testing.T, w *world) {
 			w.submit("s", queue, 3, 0)
-			g := w.taken(1)
+			g := w.hold("c", 1)
 			for range 2 {
 				res := w.mustFetch(reporting(g...))
 				w.wantReports(res, engine.ReportOK)
@@ -69,7 +48,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 		},
 		"before one that finds nothing": func(t *testing.T, w *world) {
 			w.submit("s", queue, 1, 0)
-			g := w.taken(1)
+			g := w.hold("c", 1)
 			res, err := w.d[0].Fetch(t.Context(), reporting(g...))
 			if err != nil || res.Empty != engine.EmptyNoTasks {
 				t.Fatalf("Fetch: %+v, %v", res, err)
@@ -78,12 +57,12 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 		},
 		"at once where the fetch has to wait": func(t *testing.T, w *world) {
 			ids := w.submit("s", queue, 1, 0)
-			req := reporting(w.taken(1)...)
+			req := reporting(w.hold("c", 1)...)
 			req.Wait = bounds.MaxWait
 			end := w.fetch(t.Context(), 0, req)
 			time.Sleep(time.Millisecond)
-			if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
-				t.Errorf("task %+v, %v; want DONE", task, err)
+			if task := w.task(ids[0]); task.State != dispatch.StateDone {
+				t.Errorf("task %+v, want DONE", task)
 			}
 			w.submit("s", queue, 1, 0)
 			if a := <-end; a.err != nil || len(a.res.Tasks) != 1 {
@@ -94,8 +73,8 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 		},
 		"with each its answer": func(t *testing.T, w *world) {
 			w.submit("s", queue, 4, 0)
-			g := w.taken(3)
-			w.succeed(g[0])
+			g := w.hold("c", 3)
+			w.settle(success(g[0]))
 			req := reporting(g...)
 			req.Reports[1].Token.ClientToken = "another"
 			w.wantReports(w.mustFetch(req), engine.ReportAlready, engine.ReportLeaseLost, engine.ReportOK)
@@ -109,7 +88,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			req.Pools = []string{"seeds"}
 			g := w.mustFetch(req).Tasks
 			w.submit("s", queue, 2, 0)
-			w.taken(1)
+			w.hold("c", 1)
 			res := w.mustFetch(reporting(g...))
 			w.wantReports(res, engine.ReportOK)
 			if r := res.Reports[0]; r.State != dispatch.StateScheduled || r.Due.IsZero() {
@@ -118,13 +97,13 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 		},
 		"ahead of it, what is more than that the work is done": func(_ *testing.T, w *world) {
 			w.submit("s", queue, 3, 0)
-			req := reporting(w.taken(1)...)
+			req := reporting(w.hold("c", 1)...)
 			req.Reports[0].Succeeded, req.Reports[0].Failed = nil, &dispatch.Failed{Reason: dispatch.FailureReason(1)}
 			w.wantReports(w.mustFetch(req), engine.ReportOK)
 		},
 		"ahead of it, another's": func(_ *testing.T, w *world) {
 			w.submit("s", queue, 3, 0)
-			g := w.taken(1)
+			g := w.hold("c", 1)
 			req := reporting(g[0], g[0])
 			req.Reports[0].Token.Collector = "d"
 			w.wantReports(w.mustFetch(req), engine.ReportLeaseLost, engine.ReportOK)
@@ -132,7 +111,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 		"ahead of it, many": func(_ *testing.T, w *world) {
 			const many = bounds.MaxTransitions / 2
 			w.submit("s", queue, many+1, 0)
-			req := reporting(w.taken(many)...)
+			req := reporting(w.hold("c", many)...)
 			w.wantReports(w.mustFetch(req), reportedOK(many)...)
 		},
 	}
@@ -164,7 +143,7 @@ func TestDispatcher_Fetch_claimsWhatASeedFrees(t *testing.T) {
 			t.Parallel()
 			inWorld(t, setup{inFlight: 1}, func(t *testing.T, w *world) {
 				w.source("s", func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule.Every = seeds("http://q/"), time.Hour })
-				seed := w.taken(1)
+				seed := w.hold("c", 1)
 				w.submit("s", "q", 2, 0)
 				time.Sleep(3 * time.Second) // until nothing is known of the pool
 				w.knownOnly("c")
@@ -180,11 +159,18 @@ func TestDispatcher_Fetch_claimsWhatASeedFrees(t *testing.T) {
 // serve nobody, one after the other.
 func TestDispatcher_Fetch_reportsDoNotStandInLine(t *testing.T) {
 	t.Parallel()
-	busy := func(s dispatch.Store) dispatch.Store { return &unending{Store: s} }
-	inWorld(t, setup{wrap: busy}, func(t *testing.T, w *world) {
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.inject(on(func(_ context.Context, c *call, ask func() error) error {
+			time.Sleep(time.Millisecond)
+			err := ask()
+			if reply, ok := c.reply.(*dispatch.ClaimReply); ok {
+				reply.More = true
+			}
+			return err
+		}, calls("Claim"), inPool(dispatch.DefaultPool)))
 		w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
 		ids := w.submit("s", "", 1, 0)
-		g := w.taken(1)
+		g := w.hold("c", 1)
 		first := w.fetch(t.Context(), 0, ask("d", "", bounds.MaxWait))
 		time.Sleep(100 * time.Millisecond)
 		w.knownOnly("c")
@@ -192,8 +178,8 @@ func TestDispatcher_Fetch_reportsDoNotStandInLine(t *testing.T) {
 		req.Wait = bounds.MaxWait
 		second := w.fetch(t.Context(), 0, req)
 		time.Sleep(110 * time.Millisecond)
-		if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
-			t.Errorf("task %+v, %v; want DONE", task, err)
+		if task := w.task(ids[0]); task.State != dispatch.StateDone {
+			t.Errorf("task %+v, want DONE", task)
 		}
 		for _, ch := range []<-chan answer{first, second} {
 			if a := <-ch; a.err != nil || a.res.Empty != engine.EmptyNoTasks {
@@ -203,27 +189,16 @@ func TestDispatcher_Fetch_reportsDoNotStandInLine(t *testing.T) {
 	})
 }
 
-// unending is a store that always says that there is more in the default pool.
-type unending struct{ dispatch.Store }
-
-func (s *unending) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-	time.Sleep(time.Millisecond)
-	reply, err := s.Store.Claim(ctx, shard, pool, wants)
-	reply.More = pool == dispatch.DefaultPool
-	return reply, err
-}
-
 // What a fetch reports is settled also where the fetch is given nothing.
 func TestDispatcher_Fetch_settlesReportsOfRefused(t *testing.T) {
 	t.Parallel()
-	full := fmt.Errorf("no room: %w", dispatch.ErrStoreFull)
 	cases := map[string]struct {
 		refuse  func(w *world)
 		sources []string
 		want    error
 	}{
 		"the store is full": {refuse: func(w *world) {
-			w.spies[0].set(func(s *spy) { s.failPool = func(string) error { return full } })
+			w.inject(fail(dispatch.ErrStoreFull, calls("Claim")))
 		}, want: dispatch.ErrStoreFull},
 		"the dispatcher drains":   {refuse: func(w *world) { w.d[0].Drain() }},
 		"the source is not known": {refuse: func(*world) {}, sources: []string{"unknown"}, want: dispatch.ErrSourceNotFound},
@@ -235,15 +210,15 @@ func TestDispatcher_Fetch_settlesReportsOfRefused(t *testing.T) {
 				w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
 				w.knownAt(0, "c")
 				ids := w.submit("s", "", 2, 0)
-				req := reporting(w.taken(1)...)
+				req := reporting(w.hold("c", 1)...)
 				req.Sources = test.sources
 				test.refuse(w)
 				res, err := w.d[0].Fetch(t.Context(), req)
 				if !errors.Is(err, test.want) || err == nil && len(res.Tasks) > 0 {
 					t.Errorf("Fetch: %+v, %v; want %v", res, err, test.want)
 				}
-				if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
-					t.Errorf("task %+v, %v; want DONE", task, err)
+				if task := w.task(ids[0]); task.State != dispatch.StateDone {
+					t.Errorf("task %+v, want DONE", task)
 				}
 			})
 		})
@@ -258,20 +233,13 @@ func TestDispatcher_Fetch_repeatsWhatItCarried(t *testing.T) {
 		w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
 		w.knownAt(0, "c")
 		w.submit("s", "", 3, 0)
-		req := reporting(w.taken(1)...)
+		req := reporting(w.hold("c", 1)...)
 		req.ClientToken = "t"
-		w.spies[0].set(func(s *spy) {
-			s.spoil = func(call string) error {
-				if call == "Claim" {
-					return fmt.Errorf("cut off: %w", dispatch.ErrStoreUnavailable)
-				}
-				return nil
-			}
-		})
+		w.inject(spoil(dispatch.ErrStoreUnavailable, calls("Claim")))
 		if res, err := w.d[0].Fetch(t.Context(), req); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Fatalf("Fetch: %+v, %v; want ErrStoreUnavailable", res, err)
 		}
-		w.spies[0].set(func(s *spy) { s.spoil = nil })
+		w.heal()
 		res := w.mustFetch(req)
 		w.wantReports(res, engine.ReportAlready)
 		if res.Reports[0].Result != dispatch.ResultSucceeded {

@@ -1,10 +1,10 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,14 +45,9 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 			req := ask("c", "token1", 5*time.Second)
 			req.MaxTasks = 3
 			first := w.mustFetch(req)
-			w.spies[1].set(func(s *spy) {
-				s.spoil = func(call string) error {
-					time.Sleep(time.Second) // the answer is that old by the time it comes
-					return nil
-				}
-			})
+			w.stores[1].inject(late(time.Second)) // the answer is that old by the time it comes
 			again, err := w.d[1].Fetch(t.Context(), req)
-			w.spies[1].set(func(s *spy) { s.spoil = nil })
+			w.stores[1].heal()
 			if err == nil && again.Waited != 0 {
 				t.Errorf("repeated: a lease counts from %v after the call was received, later than the store said", again.Waited)
 			}
@@ -60,7 +55,7 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 				t.Errorf("repeated: %+v, %v; want the tokens %v", again, err, tokens(first.Tasks))
 			}
 			for _, g := range first.Tasks {
-				w.succeed(g)
+				w.settle(success(g))
 			}
 			if res, err := w.d[1].Fetch(t.Context(), req); err != nil || res.Empty != engine.EmptyTokenUsed {
 				t.Errorf("repeated once all were reported: %+v, %v; want TOKEN_USED", res, err)
@@ -93,9 +88,7 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 		for name, tasks := range map[string]int{"nothing": 1, "tasks": 20} {
 			inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 				w.source("s", nil)
-				for _, s := range w.spies {
-					s.set(func(s *spy) { s.dumb = true })
-				}
+				w.inject(drop(calls("Publish")))
 				w.submit("s", "", tasks, 0)
 				w.mustFetch(ask("c", "held", 0))
 				newer := ask("c", "newer", 0)
@@ -123,22 +116,14 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 				w.source("s", nil)
 				w.submit("s", "", 1, 0)
 				w.knownOnly("c")
-				w.spies[0].set(func(s *spy) {
-					s.delay = time.Duration(ms) * time.Millisecond
-					s.fail = func(call string) error {
-						if call == "BeginPolls" || call == "GiveBack" {
-							time.Sleep(10 * time.Millisecond)
-						}
-						return nil
-					}
-				})
+				w.inject(delay(time.Duration(ms)*time.Millisecond, calls("Claim")), delay(10*time.Millisecond, calls("BeginPolls", "GiveBack")))
 				a := <-w.fetch(t.Context(), 0, ask("c", "token1", 100*time.Millisecond))
 				time.Sleep(time.Second)
 				if a.err != nil {
 					t.Fatal(a.err)
 				}
 				for _, g := range a.res.Tasks {
-					w.succeed(g)
+					w.settle(success(g))
 				}
 				if len(a.res.Tasks) == 0 {
 					w.mustFetch(ask("other", "", time.Second))
@@ -154,18 +139,9 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 			w.submit("s", "", 1, 0)
 			w.knownOnly("c")
 			granted, back := make(chan struct{}), make(chan struct{})
-			w.spies[0].set(func(s *spy) {
-				s.spoil = func(call string) error {
-					if call == "Claim" {
-						close(granted)
-						<-back
-					}
-					return nil
-				}
-			})
+			w.inject(after(func() { close(granted); <-back }, calls("Claim")).once())
 			ch := w.fetch(t.Context(), 0, ask("c", "token1", time.Second))
 			<-granted
-			w.spies[0].set(func(s *spy) { s.spoil = nil })
 			if err := w.store.Publish(t.Context(), dispatch.Hint{Kind: dispatch.HintSession, ID: "c", Session: "older"}); err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +152,7 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 				t.Fatalf("%+v, %v; want the task", a.res, a.err)
 			}
 			synctest.Wait()
-			w.succeed(a.res.Tasks[0])
+			w.settle(success(a.res.Tasks[0]))
 		})
 	})
 
@@ -187,116 +163,162 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 			w.submit("s", "", 20, 0)
 			req := ask("c", "token1", 100*time.Millisecond)
 			first := w.mustFetch(req)
-			w.spies[0].set(func(s *spy) { s.delay = 300 * time.Millisecond })
+			w.inject(delay(300*time.Millisecond, calls("Claim")))
 			if again := w.mustFetch(req); !slices.Equal(tokens(again.Tasks), tokens(first.Tasks)) {
 				t.Errorf("repeated: %v, want %v", tokens(again.Tasks), tokens(first.Tasks))
 			}
 		})
 	})
+}
 
-	t.Run("one that is behind claims of a slow store waits as long as it wants to", func(t *testing.T) {
+func TestDispatcher_Fetch_replay(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a repeated fetch gets the same tasks under the same tokens", func(t *testing.T) {
 		t.Parallel()
-		inWorld(t, setup{}, func(t *testing.T, w *world) {
+		inWorld(t, setup{dispatchers: 2, shards: 4}, func(t *testing.T, w *world) {
 			w.source("s", nil)
-			for _, collector := range []string{"first", "second"} {
-				w.knownOnly(collector)
+			w.submit("s", "", 5, 0)
+			req := ask("c1", "token1", 0)
+			req.MaxTasks = 3
+			first := w.mustFetch(req)
+			for d := range w.d {
+				again, err := w.d[d].Fetch(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := tokens(again.Tasks), tokens(first.Tasks); !slices.Equal(got, want) {
+					t.Errorf("repeated at dispatcher %d: tokens %v, want %v", d, got, want)
+				}
+				for _, g := range again.Tasks {
+					if g.Task.Counters.Attempt != 1 {
+						t.Errorf("attempt %d of %s, want 1", g.Task.Counters.Attempt, g.Task.ID)
+					}
+				}
 			}
-			w.spies[0].set(func(s *spy) { s.delay = 4 * time.Second })
-			first := w.fetch(t.Context(), 0, ask("first", "", bounds.MaxWait))
-			synctest.Wait()
-			began := time.Now()
-			a := <-w.fetch(t.Context(), 0, ask("second", "", bounds.MaxWait))
-			if waited := a.at.Sub(began); a.err != nil || a.res.Empty != engine.EmptyNoTasks || waited < bounds.MaxWait {
-				t.Errorf("%+v, %v after %v; want NO_TASKS after %v", a.res, a.err, waited, bounds.MaxWait)
-			}
-			<-first
 		})
 	})
 
-	t.Run("one that is given nothing waits", func(t *testing.T) {
+	t.Run("a claim whose answer was lost is found by the repetition", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.source("s", nil)
-			w.knownAt(0, "c")
-			ch := w.fetch(t.Context(), 0, ask("c", "", bounds.MaxWait))
-			time.Sleep(bounds.MaxWait / 2)
-			began := time.Now()
-			w.submit("s", "", 1, 0)
-			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 0 {
-				t.Errorf("%+v, %v after %v; want a task at once", a.res, a.err, a.at.Sub(began))
+			ids := w.submit("s", "", 1, 0)
+			w.inject(spoil(dispatch.ErrStoreUnavailable, calls("Claim")))
+			req := ask("c1", "token1", 5*time.Second)
+			if _, err := w.d[0].Fetch(t.Context(), req); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+				t.Fatalf("Fetch: %v, want ErrStoreUnavailable", err)
 			}
-			began = time.Now()
-			if a := <-w.fetch(t.Context(), 0, ask("c", "", time.Second)); a.err != nil || a.res.Empty != engine.EmptyNoTasks || a.at.Sub(began) != time.Second {
-				t.Errorf("%+v, %v after %v; want NO_TASKS after 1s", a.res, a.err, a.at.Sub(began))
+			w.heal()
+			res := w.mustFetch(req)
+			if res.Tasks[0].Task.ID != ids[0] || res.Tasks[0].Task.Counters.Attempt != 1 {
+				t.Errorf("repeated: task %s, attempt %d", res.Tasks[0].Task.ID, res.Tasks[0].Task.Counters.Attempt)
+			}
+		})
+	})
+
+	t.Run("a token whose tasks have settled is used up", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 2, 0)
+			req := ask("c1", "token1", 5*time.Second)
+			w.settle(success(w.mustFetch(req).Tasks[0]))
+			res, err := w.d[0].Fetch(t.Context(), req)
+			if err != nil || res.Empty != engine.EmptyTokenUsed || len(res.Tasks) != 0 {
+				t.Errorf("Fetch: %+v, %v; want TOKEN_USED", res, err)
 			}
 		})
 	})
 }
 
-// The claim of another fetch fails in one of the two pools that a fetch asks of, while
-// it is asked for in the other.
-func TestDispatcher_Fetch_besideAFailure(t *testing.T) {
-	t.Parallel()
-
-	const slow = 100 * time.Millisecond
-	// begin has the fetch of c wait for its claim of pool one when that of pool two fails.
-	begin := func(t *testing.T, w *world, wait time.Duration) <-chan answer {
-		t.Helper()
-		w.source("s", nil)
-		w.source("one", func(s *dispatch.SourceSpec) { s.Pool = "one" })
-		w.knownOnly("c")
-		var once sync.Once
-		w.spies[0].set(func(s *spy) {
-			s.failPool = func(pool string) (err error) {
-				if pool == "two" {
-					once.Do(func() { err = dispatch.ErrStoreUnavailable })
-					return err
-				}
-				time.Sleep(slow)
-				return nil
-			}
-		})
-		req := ask("c", "", wait)
-		req.Pools = []string{"one", "two"}
-		fetched := w.fetch(t.Context(), 0, req)
-		synctest.Wait()
-		other := ask("other", "", 0)
-		other.Pools = []string{"two"}
-		if _, err := w.d[0].Fetch(t.Context(), other); !errors.Is(err, dispatch.ErrStoreUnavailable) {
-			t.Errorf("the other fetch: %v, want ErrStoreUnavailable", err)
-		}
-		return fetched
+func tokens(grants []dispatch.Grant) []string {
+	all := make([]string, len(grants))
+	for i, g := range grants {
+		all[i] = g.Token.String()
 	}
+	return all
+}
 
-	t.Run("one that waits goes on", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{}, func(t *testing.T, w *world) {
-			fetched := begin(t, w, bounds.MaxWait)
-			time.Sleep(bounds.MaxWait / 2)
-			id := w.submit("one", "", 1, 0)[0]
-			if a := <-fetched; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != id {
-				t.Errorf("%+v, %v; want the task that came", a.res, a.err)
-			}
-		})
+// fetchFor is fetch by a caller that goes after so long.
+func (w *world) fetchFor(d int, req engine.FetchRequest, patience time.Duration) <-chan answer {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	timer := time.AfterFunc(patience, cancel)
+	answered := make(chan answer, 1)
+	w.wg.Go(func() {
+		answered <- <-w.fetch(ctx, d, req)
+		timer.Stop()
+		cancel()
 	})
+	return answered
+}
 
-	t.Run("one that does not wait is told", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{}, func(t *testing.T, w *world) {
-			if a := <-begin(t, w, 0); !errors.Is(a.err, dispatch.ErrStoreUnavailable) {
-				t.Errorf("%+v, %v; want ErrStoreUnavailable", a.res, a.err)
-			}
+// A fetch and its repetition, whose callers come and go at any instant: what one of them
+// was answered with stands, whatever becomes of the other, and what neither was answered
+// with is as if it had never been granted (P7).
+func TestDispatcher_Fetch_repeatedAndGone(t *testing.T) {
+	t.Parallel()
+	const oneWay = 10 * time.Millisecond
+	patiences := []time.Duration{time.Hour}
+	for d := time.Duration(0); d <= 45*time.Millisecond; d += 5 * time.Millisecond {
+		patiences = append(patiences, d)
+	}
+	for _, s := range []setup{{shards: 1}, {shards: 1, dispatchers: 2}, {shards: 4}} {
+		t.Run(fmt.Sprintf("%d shards, %d dispatchers", s.shards, max(s.dispatchers, 1)), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, s, func(t *testing.T, w *world) {
+				// The store is far away.
+				there := calls("Claim", "BeginPolls", "GiveBack")
+				w.inject(delay(oneWay, there), late(oneWay, there))
+				answered, rounds := 0, 0
+				for begins := time.Duration(0); begins <= 60*time.Millisecond; begins += 6 * time.Millisecond {
+					for _, first := range patiences {
+						for _, second := range patiences {
+							rounds++
+							if w.repeated(rounds, first, begins, second) {
+								answered++
+							}
+						}
+					}
+				}
+				if answered < rounds/10 || answered > rounds*9/10 {
+					t.Errorf("%d of %d tasks were delivered: the callers come and go at other instants than they should", answered, rounds)
+				}
+			})
 		})
-	})
+	}
+}
 
-	t.Run("one that does not wait is given what the other pool has", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{}, func(t *testing.T, w *world) {
-			fetched := begin(t, w, 0)
-			id := w.submit("one", "", 1, 0)[0]
-			if a := <-fetched; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != id {
-				t.Errorf("%+v, %v; want the task of pool one", a.res, a.err)
-			}
-		})
-	})
+// repeated makes a fetch and, after begins, repeats it; their callers wait for first and
+// for second. It checks what became of the only task that was there for them, and reports
+// whether one of them was answered with that.
+func (w *world) repeated(round int, first, begins, second time.Duration) bool {
+	w.t.Helper()
+	name := fmt.Sprintf("round%d", round)
+	w.source(name, func(s *dispatch.SourceSpec) { s.Pool = name })
+	id := w.submit(name, "", 1, 0)[0]
+	req := ask("c", name, 50*time.Millisecond)
+	req.Pools = []string{name}
+	one := w.fetchFor(0, req, first)
+	time.Sleep(begins)
+	two := w.fetchFor(len(w.d)-1, req, second)
+	answers := []answer{<-one, <-two}
+	time.Sleep(200 * time.Millisecond) // until what is to be given back is given back
+	task := w.task(id)
+	answered := false
+	for i, a := range answers {
+		if a.err != nil || len(a.res.Tasks) == 0 {
+			continue
+		}
+		answered = true
+		if task.State != dispatch.StateLeased || task.Lease.Token != a.res.Tasks[0].Token || task.Counters.Attempt != 1 {
+			w.t.Errorf("first gone after %v, repeated after %v, gone after %v: call %d was answered with the task, which is %v then, in attempt %d",
+				first, begins, second, i+1, task.State, task.Counters.Attempt)
+		}
+	}
+	if !answered && (task.State != dispatch.StateReady || task.Counters.Attempt != 0) {
+		w.t.Errorf("first gone after %v, repeated after %v, gone after %v: neither was answered with the task, which is %v then, in attempt %d",
+			first, begins, second, task.State, task.Counters.Attempt)
+	}
+	return answered
 }

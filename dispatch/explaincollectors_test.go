@@ -1,0 +1,215 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+)
+
+// narrowed beats for a collector that narrows its fetches.
+func (w *world) narrowed(id string, sources, queues []string) {
+	w.t.Helper()
+	if _, err := w.Beat(w.t.Context(), dispatch.CollectorInfo{ID: id, Session: "s", Sources: sources, Queues: queues}, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Collectors that narrow their fetches to others take nothing of a source or queue.
+func TestDispatcher_Explain_narrowed(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		want := func(e *operate.Explanation, err error, of operate.HeldKind, name string, words ...string) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "" {
+				if len(e.Holds) != 0 {
+					t.Errorf("held by %+v", e.Holds)
+				}
+				return
+			}
+			if len(e.Holds) != 1 || e.Holds[0].Kind != dispatch.GateNoCollector || e.Holds[0].Of != of || e.Holds[0].Name != name {
+				t.Fatalf("held by %+v", e.Holds)
+			}
+			for _, word := range words {
+				if !strings.Contains(e.Holds[0].Reason, word) {
+					t.Errorf("%q lacks %q", e.Holds[0].Reason, word)
+				}
+			}
+		}
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		id := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		if _, err := w.Beat(ctx, dispatch.CollectorInfo{ID: "c0", Session: "s", Ended: true}, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.narrowed("c1", []string{"other", "more"}, nil)
+		w.narrowed("c2", nil, []string{"b.example"})
+		e, err := w.ExplainSource(ctx, "s")
+		want(e, err, operate.HeldSource, "s", `tasks of source "s" in queue "a.example" of pool "default"`, `"c1" takes only those of source "other" and 1 more`, "; 1 more narrow theirs, too")
+		e, err = w.ExplainTask(ctx, id)
+		want(e, err, operate.HeldSource, "s")
+		view, err := w.Source(ctx, "s")
+		if err != nil || len(view.Status.Gates) != 1 || view.Status.Gates[0].Kind != dispatch.GateNoCollector {
+			t.Errorf("the source waits for %+v, %v", view.Status.Gates, err)
+		}
+		e, err = w.ExplainPool(ctx, dispatch.DefaultPool)
+		if err != nil || len(e.Holds) != 0 || !e.Partly || !slices.Equal(e.Notes, []string{`not all tasks of pool "default" are taken: "c1" takes only those of source "other" and 1 more; 1 more narrow theirs, too`}) {
+			t.Errorf("the pool is held by %+v, %q, %v", e.Holds, e.Notes, err)
+		}
+
+		w.narrowed("c1", nil, []string{"c.example"})
+		e, err = w.ExplainQueue(ctx, "a.example")
+		want(e, err, operate.HeldQueue, "a.example", `"c1" takes only those in queue "c.example"`)
+
+		w.narrowed("c2", []string{"s"}, []string{"b.example", "a.example"})
+		e, err = w.ExplainSource(ctx, "s")
+		want(e, err, 0, "")
+		if _, _, err := w.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c2"}, dispatch.Gate{}, false); err != nil {
+			t.Fatal(err)
+		}
+		if e, err = w.ExplainSource(ctx, "s"); err != nil || len(e.Holds) != 1 || e.Holds[0].Kind != dispatch.GateDrained ||
+			!strings.Contains(e.Holds[0].Reason, `that take tasks of source "s"`) {
+			t.Errorf("drained, and held by %+v, %v", e.Holds, err)
+		}
+		w.beats("c3", dispatch.DefaultPool, false)
+		e, err = w.ExplainSource(ctx, "s")
+		want(e, err, 0, "")
+		e, err = w.ExplainPool(ctx, dispatch.DefaultPool)
+		want(e, err, 0, "")
+		time.Sleep(time.Hour) // all are gone
+		e, err = w.ExplainSource(ctx, "s")
+		want(e, err, operate.HeldPool, dispatch.DefaultPool, `no active collector takes tasks of pool "default"`)
+	})
+}
+
+// A reason has its limit, however long the names in it are.
+func TestDispatcher_Explain_narrowedLongNames(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		id := func(c string) string { return strings.Repeat(c, bounds.MaxIDLength) }
+		label := strings.Repeat("x", 62)
+		queue := func(n string) string { return strings.Join([]string{label, label, label, label}, ".") + n + ":65000" }
+		w.create(id("s"), func(s *dispatch.SourceSpec) { s.Pool, s.Seeds = id("p"), seeds("http://"+queue("a")+"/") })
+		for _, c := range []string{id("c"), id("d")} {
+			info := dispatch.CollectorInfo{ID: c, Session: "s", Pools: []string{id("p")}, Sources: []string{id("o"), "o"}, Queues: []string{queue("b"), "b.example"}}
+			if _, err := w.Beat(t.Context(), info, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := w.ExplainSource(t.Context(), id("s"))
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) || len(e.Holds[0].Reason) > bounds.MaxMessageLength ||
+			!strings.HasSuffix(e.Holds[0].Reason, `" takes only those of 2 sources in 2 queues; 1 more narrow theirs, too`) {
+			t.Errorf("held by %v: %d bytes, %+v", got, len(e.Holds[0].Reason), e.Holds)
+		}
+	})
+}
+
+// labeled beats for a collector of the default pool with a label.
+func (w *world) labeled(id, key, value string) {
+	w.t.Helper()
+	info := dispatch.CollectorInfo{ID: id, Session: "s", Pools: []string{dispatch.DefaultPool}, Labels: map[string]string{key: value}}
+	if _, err := w.Beat(w.t.Context(), info, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// drained drains collectors.
+func (w *world) drained(target dispatch.HoldTarget, gate dispatch.Gate) {
+	w.t.Helper()
+	if _, _, err := w.DrainCollectors(w.t.Context(), target, gate, false); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Each drain that keeps a collector from a pool is told, with whom it drains; the pool goes
+// on with the first collector of which all have ended.
+func TestDispatcher_Explain_drains(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		hour := time.Now().Add(time.Hour)
+		want := func(opens time.Time, whom ...string) *operate.Explanation {
+			t.Helper()
+			e, err := w.ExplainPool(ctx, dispatch.DefaultPool)
+			for _, kind := range holds(t, e, err) {
+				if kind != dispatch.GateDrained {
+					t.Errorf("held by %v", kind)
+				}
+			}
+			var got []string
+			for _, h := range e.Holds {
+				if h.Hold != nil {
+					got = append(got, strings.ReplaceAll(strings.TrimSuffix(h.Hold.Key(), "\x00"+string(dispatch.HoldDefault)), "\x00", " ")+" by "+h.By)
+				}
+			}
+			if !slices.Equal(got, whom) {
+				t.Errorf("drained: %q, want %q", got, whom)
+			}
+			if at, ok := e.OpensAt(); ok == opens.IsZero() || ok && !at.Equal(opens) {
+				t.Errorf("opens at %v, %v; want %v", at, ok, opens)
+			}
+			return e
+		}
+		w.beats("c", dispatch.DefaultPool, false)
+		w.labeled("c1", "region", "eu")
+		w.drained(dispatch.HoldTarget{Collector: "c"}, dispatch.Gate{By: "ada"})
+		want(time.Now())
+		w.drained(dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, dispatch.Gate{By: "bob", Until: hour})
+		want(hour, "collectors region eu by bob", "collector c by ada")
+		// Both drain the second collector, which goes on when both have ended.
+		w.drained(dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{By: "cyd", Until: hour.Add(time.Hour)})
+		want(hour.Add(time.Hour), "collector c1 by cyd", "collector c by ada", "collectors region eu by bob")
+		w.drained(dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{By: "cyd"})
+		e := want(time.Time{}, "collector c by ada", "collector c1 by cyd", "collectors region eu by bob")
+		if len(e.Notes) != 0 {
+			t.Errorf("noted %q", e.Notes)
+		}
+		for i := range 4 {
+			id := fmt.Sprintf("d%d", i)
+			w.beats(id, dispatch.DefaultPool, false)
+			w.drained(dispatch.HoldTarget{Collector: id}, dispatch.Gate{By: "dee"})
+		}
+		e = want(time.Time{}, "collector c by ada", "collector c1 by cyd", "collectors region eu by bob", "collector d0 by dee", "collector d1 by dee")
+		if got := strings.Join(e.Notes, "\n"); got != `others that would take tasks of pool "default" are kept from them by 2 more drains, which ListDrains lists` {
+			t.Errorf("noted %q", got)
+		}
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		views, _, err := w.ListSources(ctx, operate.SourceQuery{Gates: true}, "", 10)
+		if err != nil || len(views) != 1 || len(views[0].Status.Gates) != 1 || views[0].Status.Gates[0].Hold == nil {
+			t.Errorf("listed %+v, %v", views, err)
+		}
+		collectors, _, _, err := w.ListCollectors(ctx, "", 1)
+		if err != nil || len(collectors) != 1 || collectors[0].Drained == nil || collectors[0].Drained.Hold == nil {
+			t.Errorf("collectors: %+v, %v", collectors, err)
+		}
+	})
+}
+
+// Where others take other tasks of the pool, a drain holds what only those it drains take.
+func TestDispatcher_Explain_drainedNarrowed(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		w.narrowed("c1", []string{"other"}, nil)
+		w.beats("c", dispatch.DefaultPool, false)
+		w.drained(dispatch.HoldTarget{Collector: "c"}, dispatch.Gate{})
+		e, err := w.ExplainSource(ctx, "s")
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateDrained}) || e.Holds[0].Of != operate.HeldSource || e.Holds[0].Name != "s" {
+			t.Errorf("held by %+v", e.Holds)
+		}
+		e, err = w.ExplainPool(ctx, dispatch.DefaultPool)
+		if err != nil || len(e.Holds) != 0 || len(e.Notes) != 1 || !strings.HasSuffix(e.Notes[0], `; others are kept from them by 1 drain, which ListDrains lists`) {
+			t.Errorf("the pool is held by %+v, %q, %v", e.Holds, e.Notes, err)
+		}
+	})
+}
