@@ -70,6 +70,7 @@ func TestPump_manyTasks(t *testing.T) {
 			return ask()
 		}, calls("Claim")))
 		w.submit("s", "", 1000, 0)
+		time.Sleep(20 * moment)
 		synctest.Wait()
 		tasks, rest := granted(chans)
 		if len(tasks) != 1000 || len(rest) != 0 {

@@ -34,6 +34,9 @@ type world struct {
 	tokens int // of clients, so far
 }
 
+// moment is the longest that calls which can go together wait for each other.
+const moment = time.Millisecond
+
 type setup struct {
 	shards      int // 0: 1
 	dispatchers int // 0: 1
@@ -324,6 +327,7 @@ func (w *world) park(n int, wait time.Duration) []<-chan answer {
 	for i := range n {
 		chans[i] = w.fetch(w.t.Context(), 0, ask(fmt.Sprintf("parked%d", i), "", wait))
 	}
+	time.Sleep(moment)
 	synctest.Wait()
 	if got := w.d[0].Parked(); got != n {
 		w.t.Fatalf("%d fetches are parked, want %d", got, n)

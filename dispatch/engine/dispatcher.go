@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jellydator/ttlcache/v3"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
@@ -72,6 +73,9 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// maxNoted bounds the sessions that are remembered as noted.
+const maxNoted = 100_000
+
 // Dispatcher hands out tasks of a [Store] and takes them back. Any dispatcher
 // of a group serves any lease. Its methods may be called concurrently, once
 // [Dispatcher.Run] runs.
@@ -88,9 +92,10 @@ type Dispatcher struct {
 	slowed    *slowdown
 	holds     *holdWatch
 	pushes    *pushes
-	beginning singleflight.Group // of sessions
-	endings   atomic.Int64       // of older sessions, under way
-	drained   chan struct{}      // closed by Drain
+	noted     *ttlcache.Cache[string, string] // the current session of each collector, as lately noted
+	beginning singleflight.Group              // of sessions
+	endings   atomic.Int64                    // of older sessions, under way
+	drained   chan struct{}                   // closed by Drain
 	drain     sync.Once
 
 	// Runs of FetchTask are told apart by callPrefix, which no other
@@ -109,6 +114,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.catalog = newCatalog(cfg.Store)
 	d.slowed = newSlowdown()
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
+	d.noted = ttlcache.New(ttlcache.WithCapacity[string, string](maxNoted), ttlcache.WithDisableTouchOnHit[string, string]())
 	d.drained = make(chan struct{})
 	d.callPrefix = uuid.NewString() + "-"
 	d.holds = newHoldWatch(cfg, func() {
@@ -241,6 +247,7 @@ func (d *Dispatcher) heed(h dispatch.Hint) {
 		d.pushes.cancel(h.ID, CancelNotice{ID: h.Task, Reason: h.Reason})
 	case dispatch.HintResync:
 		d.catalog.dropAll()
+		d.noted.DeleteAll()
 		d.holds.hint()
 		d.pump.HintAll()
 	}

@@ -110,11 +110,12 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	return result, nil
 }
 
-// obtain notes the fetch, and has it wait for tasks unless it repeats one.
+// obtain notes the fetch, and has it wait for tasks unless it repeats one. That of a busy
+// collector is claimed for before it is noted.
 func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received time.Time) (pump.Outcome, dispatch.Want, error) {
 	want := dispatch.Want{
 		Poll: dispatch.Poll{Collector: req.Collector, Session: req.Session, ClientToken: req.ClientToken, Call: d.nextCall()},
-		Max:  req.MaxTasks, MaxBytes: req.MaxBytes, Lease: req.Lease, Queues: req.Queues, Noted: true,
+		Max:  req.MaxTasks, MaxBytes: req.MaxBytes, Lease: req.Lease, Queues: req.Queues,
 	}
 	if d.Draining() {
 		return pump.Outcome{End: pump.Draining}, want, nil
@@ -123,10 +124,18 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 	if want.SourceUIDs, err = d.uidsOf(ctx, req.Sources); err != nil {
 		return pump.Outcome{}, want, err
 	}
+	if d.busy(req) {
+		out := d.claimNow(ctx, req, want, received)
+		if none := out.End == pump.Nothing && req.Wait > 0; !none && out.End != pump.Refused && out.End != pump.Held {
+			return out, want, nil
+		}
+		want.Call = d.nextCall() // what a claim in flight grants to that one yet is given back
+	}
 	out, repeated, err := d.notePoll(ctx, want.Poll)
 	if err != nil || repeated {
 		return out, want, err
 	}
+	want.Noted = true
 	out = d.wait(ctx, req, want, received)
 	if out.End == pump.Refused {
 		// The store has work, but not for this fetch; or another session has begun. A claim in
@@ -139,6 +148,21 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 		out.RetryAfter = refusedRetry
 	}
 	return out, want, nil
+}
+
+// busy reports whether the fetch is likely to be granted something at once, and its claim can do
+// all that noting it is for, which saves a call of the store (deploy/bench/README.md): the
+// collector and its session were noted lately, so a claim refuses a session that was replaced;
+// and with one shard, the claim itself sees whether it repeats a grant.
+func (d *Dispatcher) busy(req *FetchRequest) bool {
+	session := d.noted.Get(req.Collector)
+	return session != nil && session.Value() == req.Session && d.store.Shards() == 1 &&
+		len(req.Pools) == 1 && len(req.Sources)+len(req.Queues) == 0 && d.slowed.remaining(req.Collector) == 0 && d.pump.Open(req.Pools)
+}
+
+// claimNow has the fetch wait until it has been asked for everywhere, and no longer.
+func (d *Dispatcher) claimNow(ctx context.Context, req *FetchRequest, want dispatch.Want, received time.Time) pump.Outcome {
+	return d.pump.Wait(ctx, pump.Request{Want: want, Pools: req.Pools, Labels: req.Labels, Once: true, Until: received.Add(storeTimeout)})
 }
 
 // normalise fills defaults in, and checks what the claim depends on.
@@ -210,9 +234,6 @@ func (d *Dispatcher) uidsOf(ctx context.Context, ids []string) ([]string, error)
 // before that.
 func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, want dispatch.Want, received time.Time) pump.Outcome {
 	until := received.Add(req.Wait)
-	if req.Wait == 0 {
-		until = received.Add(storeTimeout) // until it has been asked for everywhere
-	}
 	if slowed := d.slowed.remaining(req.Collector); slowed > 0 {
 		if req.Wait > 0 {
 			slowed -= d.waitOut(ctx, min(slowed, time.Until(until)))
@@ -221,7 +242,10 @@ func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, want dispatch.
 			return pump.Outcome{Wait: dispatch.WaitThrottled, RetryAfter: min(slowed, MaxRetryAfter)}
 		}
 	}
-	return d.pump.Wait(ctx, pump.Request{Want: want, Pools: req.Pools, Labels: req.Labels, Once: req.Wait == 0, Until: until})
+	if req.Wait == 0 {
+		return d.claimNow(ctx, req, want, received)
+	}
+	return d.pump.Wait(ctx, pump.Request{Want: want, Pools: req.Pools, Labels: req.Labels, Until: until})
 }
 
 // waitOut waits for d, or until ctx ends or the dispatcher drains, and returns how long it did.

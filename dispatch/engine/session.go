@@ -46,6 +46,7 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 		out.End = pump.TokenUsed
 		return out, state.Used, d.beginSession(ctx, poll.Collector, poll.Session)
 	}
+	d.noted.Set(poll.Collector, poll.Session, dispatch.PollNoted)
 	if len(state.Replay) > 0 {
 		return pump.Outcome{End: pump.Granted, Grants: state.Replay, Call: poll.Call}, true, nil
 	}
@@ -72,6 +73,7 @@ func replaced(collector, session string) error {
 // sessionEnded ends what this dispatcher has of all sessions of the collector but current: the
 // fetches that wait, and the heartbeat streams.
 func (d *Dispatcher) sessionEnded(collector, current string) {
+	d.noted.Delete(collector)
 	d.pump.EndSessions(collector, current)
 	d.pushes.endSessions(collector, current)
 }

@@ -1,13 +1,15 @@
 // Package batch merges calls of one kind that come at the same time into few calls of a store.
 //
 // For each shard one call is in flight. What comes meanwhile waits, and goes together in the
-// next one. So an idle store is asked at once, and a busy one seldom, for many items at a time.
+// next one, which waits a moment for as many callers as the last one had. So an idle store is
+// asked at once, and a busy one seldom, for many items at a time.
 package batch
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -47,6 +49,7 @@ type shard[In, Out any] struct {
 	mu       sync.Mutex // guards what follows
 	inFlight bool
 	waiting  []*call[In, Out]
+	last     int // how many callers went together in the last call
 }
 
 // call is what one caller asks of one shard.
@@ -178,9 +181,15 @@ func (b *Batcher[In, Out]) run(ctx context.Context, s *shard[In, Out]) {
 	}
 }
 
-// take removes those that go in the next call from those that wait. Whose caller has gone is
-// dropped. With none left, no call is in flight any more.
+// take removes those that go in the next call from those that wait, once as many wait as the
+// last time, or a moment has passed. Whose caller has gone is dropped. With none left, no call is
+// in flight any more.
 func (b *Batcher[In, Out]) take(s *shard[In, Out]) []*call[In, Out] {
+	Gather(func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.waiting) == 0 || len(s.waiting) >= s.last
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(c *call[In, Out]) bool { return c.ctx.Err() != nil })
@@ -199,7 +208,9 @@ func (b *Batcher[In, Out]) take(s *shard[In, Out]) []*call[In, Out] {
 	}
 	calls := slices.Clone(s.waiting[:next])
 	s.waiting = slices.Delete(s.waiting, 0, next)
-	s.inFlight = next > 0
+	if s.inFlight = next > 0; s.inFlight {
+		s.last = next
+	}
 	return calls
 }
 
@@ -222,4 +233,17 @@ func (b *Batcher[In, Out]) ask(ctx context.Context, items []In) ([]Out, error) {
 // Trouble reports whether the error is about the store and not about what it was asked.
 func Trouble(err error) bool {
 	return errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreReadOnly) || errors.Is(err, dispatch.ErrStoreFull)
+}
+
+// gatherFor is the longest that a call waits for callers to come along. It is short beside a
+// call of a store that is so busy that this matters.
+const gatherFor = time.Millisecond
+
+// Gather gives callers that come at about the same time the chance to go together, until there
+// are enough.
+func Gather(enough func() bool) {
+	runtime.Gosched()
+	for until := time.Now().Add(gatherFor); !enough() && time.Now().Before(until); {
+		time.Sleep(gatherFor / 10)
+	}
 }

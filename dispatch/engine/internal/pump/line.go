@@ -25,7 +25,7 @@ type End uint8
 
 // The ends of a wait.
 const (
-	Nothing    End = iota // nothing could be had; Wait says why
+	Nothing    End = iota // nothing could be had; Wait says why, or Err that nobody knows
 	Granted               // Grants
 	TokenUsed             // the client token had a grant before, of which nothing is held
 	Refused               // the store refuses this fetch what it has: is the session current?
@@ -116,9 +116,10 @@ type outlet struct {
 	hinted   time.Time // the earliest instant that a hint named during the claim in flight
 	inFlight bool      // a claim
 	// asked: those who came up to this arrival were asked for, and the outlet had nothing more.
-	asked uint64
-	wait  dispatch.WaitReason // of the last claim
-	limit int                 // of fetches in the next claim
+	asked  uint64
+	wait   dispatch.WaitReason // of the last claim
+	limit  int                 // of fetches in the next claim
+	served int                 // by the last claim
 
 	stalled int // claims in a row that moved nothing though there is work
 	backoff time.Duration
@@ -141,15 +142,17 @@ func (l *line) claimed() bool {
 	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight })
 }
 
-// pick takes the first of the line that no claim is in flight for and that fit in one claim.
-// How many follows what the last claim served: one new task among 10,000 waiters is claimed
-// for one of them.
-func (l *line) pick(limit int) []*waiter {
+// pick adds to picked the first of the line that no claim is in flight for and that fit in one
+// claim. How many follows what the last claim served: one new task among 10,000 waiters is
+// claimed for one of them.
+func (l *line) pick(picked []*waiter, limit int) []*waiter {
 	if l.turns > 0 {
 		limit = max(min(limit, bounds.MaxClaimTurns/l.turns), 1)
 	}
-	var picked []*waiter
 	tasks := 0
+	for _, w := range picked {
+		tasks += w.Want.Max
+	}
 	for e := l.waiters.Front(); e != nil && len(picked) < limit; e = e.Next() {
 		w := e.Value.(*waiter) //nolint:forcetypeassert // the list holds nothing else
 		if w.claiming {
@@ -161,6 +164,13 @@ func (l *line) pick(limit int) []*waiter {
 		picked = append(picked, w)
 	}
 	return picked
+}
+
+// markClaimed notes that a claim for the waiters is in flight.
+func markClaimed(waiters []*waiter) {
+	for _, w := range waiters {
+		w.claiming = true
+	}
 }
 
 // pace lets an outlet wait if its claims move nothing though there is work.

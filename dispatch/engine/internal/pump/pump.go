@@ -51,6 +51,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
 // Store is what the pump needs of a [dispatch.Store].
@@ -181,7 +182,7 @@ func (p *Pump) nothing(w *waiter) Outcome {
 	case failing > 0 && (w.Once || failing == outlets):
 		return Outcome{End: Failed, Err: failed}
 	case w.Once && !askedEverywhere(w): // only a store that does not answer keeps it so long
-		return Outcome{End: Failed, Err: fmt.Errorf("no answer in time: %w", dispatch.ErrStoreUnavailable)}
+		return Outcome{Err: fmt.Errorf("no answer in time: %w", dispatch.ErrStoreUnavailable)}
 	case w.Once:
 		out.RetryAfter = max(time.Until(next), 0)
 		if out.Wait != dispatch.WaitPaused {
@@ -221,7 +222,7 @@ func (p *Pump) step(l *line) {
 			o.until = earlier(o.until, now)
 		}
 		open := !o.until.After(now) || len(l.once) > 0 && o.asked < l.lastOnce
-		if waiters := l.pick(o.limit); open && len(waiters) > 0 {
+		if waiters := l.pick(nil, o.limit); open && len(waiters) > 0 {
 			p.launch(o, waiters)
 			continue
 		}
@@ -298,22 +299,32 @@ func (p *Pump) forget(l *line) {
 	}
 }
 
-// launch begins a claim for waiters. The store's call has a deadline of its own: it must not be
-// cut off because one of its callers has gone.
+// launch begins a claim for waiters, and for those who come along with them. The store's call
+// has a deadline of its own: it must not be cut off because one of its callers has gone.
 func (p *Pump) launch(o *outlet, waiters []*waiter) {
-	wants := make([]dispatch.Want, len(waiters))
-	for i, w := range waiters {
-		w.claiming = true
-		wants[i] = w.Want
-	}
 	o.inFlight, o.hinted = true, time.Time{}
-	last := p.arrivals
-	p.spawn(func(ctx context.Context) { p.claim(context.WithoutCancel(ctx), o, waiters, wants, last) })
+	markClaimed(waiters)
+	p.spawn(func(ctx context.Context) {
+		batch.Gather(func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(o.line.pick(waiters, o.served)) >= o.served
+		})
+		p.mu.Lock()
+		waiters, last := o.line.pick(waiters, o.limit), p.arrivals
+		markClaimed(waiters)
+		p.mu.Unlock()
+		p.claim(context.WithoutCancel(ctx), o, waiters, last)
+	})
 }
 
 // claim makes a claim and takes its answer in. last is the arrival of the last waiter that came
 // before it.
-func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, wants []dispatch.Want, last uint64) {
+func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, last uint64) {
+	wants := make([]dispatch.Want, len(waiters))
+	for i, w := range waiters {
+		wants[i] = w.Want
+	}
 	began := time.Now()
 	reply, err := p.ask(ctx, o, wants)
 	granted := 0
@@ -423,6 +434,7 @@ func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, b
 	}
 	// Where claims take longer than their callers wait, fewer are served, and the next claim is
 	// for fewer, and shorter.
+	o.served = served
 	if o.limit = max(served, 1); open && served == len(waiters) {
 		o.limit = min(2*served, bounds.MaxClaimTurns) // with a delay each fetch takes a turn
 	}
