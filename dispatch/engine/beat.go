@@ -159,6 +159,11 @@ func (d *Dispatcher) renew(ctx context.Context, renewals []dispatch.Renewal, tok
 	defer stop(nil)
 	parts, open := d.batches.renewals.Parts(ctx, renewals)
 	var late *time.Timer
+	defer func() {
+		if late != nil {
+			late.Stop()
+		}
+	}()
 	var failed error
 	answered := len(result.Lost) > 0
 	for ; open > 0; open-- {
@@ -174,7 +179,6 @@ func (d *Dispatcher) renew(ctx context.Context, renewals []dispatch.Renewal, tok
 		result.take(part, renewals, tokens)
 		if late == nil && result.LeaseDuration > 0 {
 			late = time.AfterFunc(result.LeaseDuration/patience, func() { stop(dispatch.ErrStoreUnavailable) })
-			defer late.Stop()
 		}
 	}
 	if failed != nil && !answered {

@@ -181,7 +181,8 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 		return nil, err
 	}
 	open, unread := d.readSources(ctx, open)
-	if open, err = d.submitDiscovered(ctx, open); unread != nil {
+	open, err = d.submitDiscovered(ctx, open)
+	if unread != nil {
 		err = unread
 	}
 	transitions := make([]dispatch.Transition, len(open))

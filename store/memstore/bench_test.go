@@ -42,8 +42,12 @@ func BenchmarkStore_ClaimApply(b *testing.B) {
 		name          string
 		batch, queues int
 	}{
-		{"batch1_queues1", 1, 1}, {"batch1_queues1000", 1, 1000}, {"batch1_queues100000", 1, 100_000},
-		{"batch10_queues1", 10, 1}, {"batch10_queues1000", 10, 1000}, {"batch10_queues100000", 10, 100_000},
+		{"batch1_queues1", 1, 1},
+		{"batch1_queues1000", 1, 1000},
+		{"batch1_queues100000", 1, 100_000},
+		{"batch10_queues1", 10, 1},
+		{"batch10_queues1000", 10, 1000},
+		{"batch10_queues100000", 10, 100_000},
 		{"batch100_queues1000", 100, 1000},
 	} {
 		b.Run(c.name, func(b *testing.B) {

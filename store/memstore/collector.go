@@ -132,11 +132,12 @@ func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limi
 	defer b.mu.Unlock()
 	switch {
 	case filter.IDs != nil:
-		records = make([]*dispatch.CollectorRecord, len(filter.IDs))
-		for i, id := range filter.IDs {
+		for _, id := range filter.IDs {
+			var record *dispatch.CollectorRecord
 			if c, known := b.byID.Get(id); known {
-				records[i] = c.record()
+				record = c.record()
 			}
+			records = append(records, record)
 		}
 	case !filter.Since.IsZero():
 		for e := range b.seen.from(millis(filter.Since)) {

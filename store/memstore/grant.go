@@ -103,7 +103,7 @@ func (s *shard) forgetUsed() {
 // was used, and the note of its grant; nil where nothing of that is held.
 func (s *shard) grantOf(p *dispatch.Poll) (note *grantNote, digest uint64, used bool) {
 	digest = dispatch.HolderDigest(p.Collector, p.ClientToken)
-	if note = s.grants.get(grantKey{p.Collector, p.ClientToken}); note != nil {
+	if note := s.grants.get(grantKey{p.Collector, p.ClientToken}); note != nil {
 		return note, digest, true
 	}
 	step := dispatch.TokenStep(instant(s.now))
