@@ -243,7 +243,12 @@ const gatherFor = time.Millisecond
 // are enough.
 func Gather(enough func() bool) {
 	runtime.Gosched()
+	if enough() {
+		return
+	}
+	tick := time.NewTicker(gatherFor / 10)
+	defer tick.Stop()
 	for until := time.Now().Add(gatherFor); !enough() && time.Now().Before(until); {
-		time.Sleep(gatherFor / 10)
+		<-tick.C
 	}
 }
