@@ -17,8 +17,8 @@ type Claims interface {
 	// The poll's Call is added to those of the grant (GiveBack).
 	// A session not seen before replaces the collector's current one; a session
 	// that was replaced is refused (PollState.Replaced), and from this call's
-	// answer on by claims in that shard. Called before a fetch is parked. Each poll
-	// is atomic; repeated with the same Call it answers the same, as things are then.
+	// answer on by claims in that shard. Called before a fetch is parked; in a store of
+	// one shard Claim may come without it. Each poll is atomic; repeated with the same Call it answers the same, as things are then.
 	BeginPolls(ctx context.Context, polls []Poll) ([]PollState, error)
 
 	// Claim grants tasks of pool in shard to wants, first want first. Each

@@ -160,6 +160,32 @@ func TestDispatcher_DrainCollectors_duringClaim(t *testing.T) {
 	})
 }
 
+// TestDispatcher_DrainCollectors_beforeClaim: a fetch that is about to be claimed for, together
+// with others that are waited for, is given nothing once the drain has returned.
+func TestDispatcher_DrainCollectors_beforeClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		chans := w.park(3, bounds.MaxWait)
+		w.submit("s", "", 3, 0) // which go by one claim for one, and one for two
+		for _, ch := range chans {
+			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 {
+				t.Fatalf("%+v, %v", a.res, a.err)
+			}
+		}
+		parked := w.fetch(t.Context(), 0, ask("c1", "", bounds.MaxWait))
+		time.Sleep(moment)
+		synctest.Wait()
+		begin := time.Now()
+		id := w.submit("s", "", 1, 0)[0]
+		w.drain("c1", nil, time.Time{})
+		w.wantDrained("about to be claimed for", parked, begin, 2*moment)
+		if task := w.task(id); task.State != dispatch.StateReady {
+			t.Errorf("the task is %v, want READY", task.State)
+		}
+	})
+}
+
 // TestDispatcher_DrainCollectors_held: what was granted is repeated, renewed and settled
 // as ever (P7).
 func TestDispatcher_DrainCollectors_held(t *testing.T) {

@@ -202,7 +202,8 @@ type Holds interface {
 	// then. ErrInvalid for what [Hold.Check] refuses, and when [bounds.MaxHolds] others of pools
 	// stand, or of collectors; those that are over do not count.
 	SetHold(ctx context.Context, hold Hold) error
-	// LiftHold removes the hold of a target and name, and reports whether it still held.
+	// LiftHold removes the hold of a target and name, and reports whether it still held; it may
+	// say no where the store's answer was lost and it asked again.
 	// Lifting HoldWaggle reports whether there was a block or a doubling. What a lifted
 	// hold of a queue or a pool lets go on is told with HintReady. Idempotent; a target
 	// that nobody has used holds nothing. After an error a hold of a pool may be lifted

@@ -63,6 +63,22 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 		})
 	})
 
+	t.Run("a token that was answered is repeated by a dispatcher that drains", func(t *testing.T) {
+		t.Parallel()
+		for name, shards := range map[string]int{"one shard": 1, "four shards": 4} {
+			inWorld(t, setup{shards: shards}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				w.submit("s", "", 1, 0)
+				req := ask("c", "token1", 5*time.Second)
+				first := w.mustFetch(req)
+				w.d[0].Drain()
+				if again, err := w.d[0].Fetch(t.Context(), req); err != nil || !slices.Equal(tokens(again.Tasks), tokens(first.Tasks)) {
+					t.Errorf("%s: repeated: %+v, %v; want the tokens %v", name, again, err, tokens(first.Tasks))
+				}
+			})
+		}
+	})
+
 	t.Run("a token that was answered does not wait where nothing is to be had", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {

@@ -206,8 +206,8 @@ type HintKind uint8
 
 // The kinds of hints.
 const (
-	// HintReady: something of Shard and Pool can be granted at At (zero =
-	// now), sooner than before.
+	// HintReady: something of Shard and Pool can be granted In a while (0: now),
+	// sooner than before.
 	HintReady HintKind = iota + 1
 	// HintSource: source ID has a new version.
 	HintSource

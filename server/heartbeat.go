@@ -37,10 +37,9 @@ func (s *dispatchService) beat(ctx context.Context, beat *wire.Beat) (*engine.Be
 type heartbeat struct {
 	service *dispatchService
 	stream  pb.DispatchService_HeartbeatServer
-	// collector and session of the first beat; all others are of them.
-	collector, session string
-	drain              bool           // as the last message says
-	pushes             *engine.Stream // from the first beat on
+	who     *wire.Beat     // the first beat, without leases; all others are of its collector and session
+	drain   bool           // as the last message says
+	pushes  *engine.Stream // from the first beat on
 	// silence after which the stream ends: its collector is as good as gone, and comes back with a stream of its own if it
 	// is not.
 	silence time.Duration
@@ -86,8 +85,10 @@ func (h *heartbeat) run(ctx context.Context) error {
 			pushed = h.pushes.Ready()
 		case <-pushed:
 			push := h.pushes.Take()
-			if push.Replaced {
-				return wire.About(dispatch.ErrCollectorReplaced, "collector_id", h.collector, "session", h.session)
+			if push.Replaced { // or that is old news, of a session which this one has replaced
+				if _, err := h.service.beat(ctx, h.who); errors.Is(err, dispatch.ErrCollectorReplaced) {
+					return err
+				}
 			}
 			h.drain = push.Held
 			message = wire.Push(push)
@@ -137,10 +138,10 @@ func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.H
 		return nil, err
 	}
 	if h.pushes == nil { // before the beat, so that nothing falls between the two
-		h.collector, h.session = beat.Collector.ID, beat.Collector.Session
+		h.who = &wire.Beat{Collector: beat.Collector}
 		h.pushes = h.service.d.OpenStream(beat.Collector)
 	}
-	if err := beat.IsOf(h.collector, h.session); err != nil {
+	if err := beat.IsOf(h.who.Collector.ID, h.who.Collector.Session); err != nil {
 		return nil, err
 	}
 	result, err := h.service.beat(ctx, beat)

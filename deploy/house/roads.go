@@ -42,7 +42,7 @@ func waggle() []road {
 
 // hidden are directories that no road leads to: the Store is the one in Redis, and kits, tools and collectors are no part
 // of the dispatcher. The command is, since it puts the parts together.
-var hidden = []string{"store/memstore/", "store/filestore/", "store/storetest/", "store/redistest/", "collector/", "deploy/"}
+var hidden = []string{"store/memstore/", "store/storetest/", "store/redistest/", "collector/", "deploy/"}
 
 // walked is what a reader meets who follows a road depth first, in this order.
 type walked struct {

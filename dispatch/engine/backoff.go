@@ -34,10 +34,8 @@ func timedOut(ended, err error) error {
 
 // pause waits for d; false if ctx ends before.
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

@@ -188,9 +188,10 @@ func (d *Dispatcher) RefreshHolds(ctx context.Context) error { return d.holds.re
 // OpenStream subscribes to what the dispatcher has to say to a collector between its beats.
 func (d *Dispatcher) OpenStream(info dispatch.CollectorInfo) *Stream {
 	p := d.pushes
-	s := &Stream{pushes: p, info: info, held: d.holds.stops(info.ID, info.Labels), ready: make(chan struct{}, 1)}
+	s := &Stream{pushes: p, info: info, ready: make(chan struct{}, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s.held = d.holds.stops(info.ID, info.Labels) // if they change from here on, that is pushed
 	if p.streams[info.ID] == nil {
 		p.streams[info.ID] = make(map[*Stream]struct{}, 1)
 	}

@@ -117,19 +117,27 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 		Poll: dispatch.Poll{Collector: req.Collector, Session: req.Session, ClientToken: req.ClientToken, Call: d.nextCall()},
 		Max:  req.MaxTasks, MaxBytes: req.MaxBytes, Lease: req.Lease, Queues: req.Queues,
 	}
-	if d.Draining() {
-		return pump.Outcome{End: pump.Draining}, want, nil
-	}
 	var err error
 	if want.SourceUIDs, err = d.uidsOf(ctx, req.Sources); err != nil {
 		return pump.Outcome{}, want, err
 	}
 	if d.busy(req) {
 		out := d.claimNow(ctx, req, want, received)
-		if none := out.End == pump.Nothing && req.Wait > 0; !none && out.End != pump.Refused && out.End != pump.Held {
+		switch out.End {
+		case pump.Granted, pump.TokenUsed, pump.Superseded, pump.Failed:
 			return out, want, nil
+		case pump.Nothing:
+			if req.Wait == 0 {
+				return out, want, nil
+			}
+			if ctx.Err() != nil {
+				return pump.Outcome{}, want, nil
+			}
+		case pump.Refused, pump.Held, pump.Draining: // it may repeat a grant yet
 		}
-		want.Call = d.nextCall() // what a claim in flight grants to that one yet is given back
+		// A claim in flight may grant it something yet. That is given back under the id of the
+		// call, so the fetch goes on as another one.
+		want.Call = d.nextCall()
 	}
 	out, repeated, err := d.notePoll(ctx, want.Poll)
 	if err != nil || repeated {
@@ -162,7 +170,7 @@ func (d *Dispatcher) busy(req *FetchRequest) bool {
 
 // claimNow has the fetch wait until it has been asked for everywhere, and no longer.
 func (d *Dispatcher) claimNow(ctx context.Context, req *FetchRequest, want dispatch.Want, received time.Time) pump.Outcome {
-	return d.pump.Wait(ctx, pump.Request{Want: want, Pools: req.Pools, Labels: req.Labels, Once: true, Until: received.Add(storeTimeout)})
+	return d.pump.Wait(ctx, pump.Request{Want: want, Pools: req.Pools, Labels: req.Labels, Once: true, Until: received.Add(cmp.Or(req.Wait, storeTimeout))})
 }
 
 // normalise fills defaults in, and checks what the claim depends on.
@@ -250,10 +258,9 @@ func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, want dispatch.
 
 // waitOut waits for d, or until ctx ends or the dispatcher drains, and returns how long it did.
 func (d *Dispatcher) waitOut(ctx context.Context, most time.Duration) time.Duration {
-	began, timer := time.Now(), time.NewTimer(most)
-	defer timer.Stop()
+	began := time.Now()
 	select {
-	case <-timer.C:
+	case <-time.After(most):
 		return most
 	case <-ctx.Done():
 	case <-d.drained:

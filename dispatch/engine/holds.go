@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,7 @@ type holdWatch struct {
 	store   dispatch.Store
 	log     *zap.Logger
 	rand    func() float64
-	changed func() // is called when other collectors are held than before
+	changed func() // is called when the holds are not those of before
 
 	hinted chan struct{} // capacity 1: somebody changed the holds
 	known  chan struct{} // closed once the holds were read
@@ -102,13 +103,11 @@ func (w *holdWatch) run(ctx context.Context) error {
 			w.log.Info("holds of collectors are read again")
 		}
 		failing = err != nil
-		timer := time.NewTimer(holdsAge - time.Duration(w.rand()*float64(holdsAge/4)))
 		select {
 		case <-w.hinted:
-		case <-timer.C:
+		case <-time.After(holdsAge - time.Duration(w.rand()*float64(holdsAge/4))):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
@@ -132,18 +131,17 @@ func (w *holdWatch) refresh(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read holds of collectors: %w", timedOut(ctx.Err(), err))
 	}
-	book := NewHoldBook(holds)
+	book, changed := NewHoldBook(holds), false
 	w.mu.Lock()
-	newer := read > w.taken // else a later read was faster
-	if newer {
+	if read > w.taken { // else a later read was faster
 		if w.taken == 0 {
 			close(w.known)
 		}
 		w.taken = read
-		w.book.Store(book)
+		changed = !reflect.DeepEqual(book, w.book.Swap(book))
 	}
 	w.mu.Unlock()
-	if newer {
+	if changed {
 		w.changed()
 	}
 	return nil

@@ -13,7 +13,8 @@ type Push struct {
 	Cancel []CancelNotice
 	// Held: a hold stops the collector.
 	Held bool
-	// Replaced: a newer session of the collector has begun. It is the last push.
+	// Replaced: another session of the collector has begun. That may be old news, of one that
+	// came before: the answer to a beat tells.
 	Replaced bool
 }
 
@@ -37,7 +38,7 @@ type pushes struct {
 type Stream struct {
 	pushes  *pushes
 	info    dispatch.CollectorInfo
-	held    bool // as was pushed last, or told with a beat
+	held    bool // as was pushed last
 	pending Push
 	ready   chan struct{}
 }
@@ -73,17 +74,23 @@ func (s *Stream) Close() {
 func (p *pushes) change(collector string, pending func(*Stream) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id, streams := range p.streams {
-		if collector != "" && id != collector {
-			continue
-		}
-		for s := range streams {
-			if pending(s) {
-				select {
-				case s.ready <- struct{}{}:
-				default:
-				}
+	changed := func(s *Stream) {
+		if pending(s) {
+			select {
+			case s.ready <- struct{}{}:
+			default:
 			}
+		}
+	}
+	if collector != "" {
+		for s := range p.streams[collector] {
+			changed(s)
+		}
+		return
+	}
+	for _, streams := range p.streams {
+		for s := range streams {
+			changed(s)
 		}
 	}
 }

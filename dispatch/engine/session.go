@@ -43,15 +43,16 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 		return out, false, replaced(poll.Collector, poll.Session)
 	case state.NewSession:
 		// What an older session was granted under this client token ends with it.
-		out.End = pump.TokenUsed
-		return out, state.Used, d.beginSession(ctx, poll.Collector, poll.Session)
+		return pump.Outcome{End: pump.TokenUsed}, state.Used, d.beginSession(ctx, poll.Collector, poll.Session)
 	}
 	d.noted.Set(poll.Collector, poll.Session, dispatch.PollNoted)
-	if len(state.Replay) > 0 {
+	switch {
+	case len(state.Replay) > 0:
 		return pump.Outcome{End: pump.Granted, Grants: state.Replay, Call: poll.Call}, true, nil
+	case state.Used:
+		return pump.Outcome{End: pump.TokenUsed}, true, nil
 	}
-	out.End = pump.TokenUsed
-	return out, state.Used, nil
+	return out, false, nil
 }
 
 // giveBackPolled gives back what a poll repeated to a call whose caller went before the answer:
@@ -96,11 +97,9 @@ func (d *Dispatcher) beginSession(ctx context.Context, collector, session string
 		}
 		return nil, <-done
 	})
-	timer := time.NewTimer(endingPatience)
-	defer timer.Stop()
 	select {
 	case <-ended:
-	case <-timer.C:
+	case <-time.After(endingPatience):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// Tasks implements [dispatch.TaskReads].
+// Tasks implements [dispatch.Tasks].
 func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) (tasks []*dispatch.Task, now time.Time, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, now, err
@@ -91,7 +91,7 @@ func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *shard
 	return "", nil
 }
 
-// ListTasks implements [dispatch.TaskReads]: by shard, lane and
+// ListTasks implements [dispatch.Tasks]: by shard, lane and
 // the order in which the lane took them in.
 func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) (page dispatch.TaskPage, err error) {
 	if filter.SourceUID == "" && filter.Queue == "" {
@@ -162,7 +162,7 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) (lease
 	return leased, next, err
 }
 
-// DueLanes implements [dispatch.TaskReads].
+// DueLanes implements [dispatch.Tasks].
 func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit int) (found dispatch.DueLanes, err error) {
 	if (filter.SourceUID == "") == (filter.Queue == "") {
 		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)

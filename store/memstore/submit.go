@@ -12,7 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// Submit implements [dispatch.Submits].
+// Submit implements [dispatch.Tasks].
 func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

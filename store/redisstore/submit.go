@@ -13,7 +13,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// Submit implements [dispatch.Submits].
+// Submit implements [dispatch.Tasks].
 func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
 	gateOf := make(map[string]*dispatch.SourceGate, len(gates))
 	for i := range gates {

@@ -26,7 +26,7 @@ const (
 	maxListSteps = 50
 )
 
-// Tasks implements [dispatch.TaskReads].
+// Tasks implements [dispatch.Tasks].
 func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) (tasks []*dispatch.Task, now time.Time, err error) {
 	tasks = make([]*dispatch.Task, len(ids))
 	calls := s.scripts.Pages(len(ids), maxReads, func(i int) dispatch.TaskID { return ids[i] })
@@ -125,7 +125,7 @@ var listSets = [...]struct {
 	{key.LaneCanceled, "-inf", "+inf", []dispatch.State{dispatch.StateCanceled}},
 }
 
-// ListTasks implements [dispatch.TaskReads].
+// ListTasks implements [dispatch.Tasks].
 func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) (page dispatch.TaskPage, err error) {
 	if filter.SourceUID == "" && filter.Queue == "" {
 		return page, fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
@@ -256,7 +256,7 @@ func decodeListed(values *pack.Reply, now time.Time) ([]*dispatch.Task, error) {
 	return tasks, err
 }
 
-// DueLanes implements [dispatch.TaskReads].
+// DueLanes implements [dispatch.Tasks].
 func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit int) (found dispatch.DueLanes, err error) {
 	if (filter.SourceUID == "") == (filter.Queue == "") {
 		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)

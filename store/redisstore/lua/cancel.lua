@@ -1,10 +1,10 @@
--- Marks leased tasks so that their holders are told to stop, and tells all dispatchers of
--- those whose lock names the holder, in one message.
+-- Marks leased tasks so that their holders are told to stop, and tells all dispatchers, in
+-- one message.
 --
 -- KEYS[1]  the shard key
 -- ARGV     reason, a line for the history of those that are marked ('' = none), ids
 -- Returns  how many were marked
--- Cost     4 commands a task, with a line 6; at most 100
+-- Cost     3 commands a task, with a line 5; at most 100
 --
 -- uses: history
 local reason, line, marked, told = tonumber(ARGV[1]), ARGV[2], 0, {}
@@ -19,8 +19,8 @@ for i = 3, #ARGV do
     end
     write_record(ARGV[i], r)
     marked = marked + 1
-    local holder = string.match(call('MGET', lock_key(ARGV[i]))[1] or '', '^([^/ ]+)/')
-    if holder then told[#told + 1] = 'cancel ' .. holder .. ' ' .. ARGV[i] .. ' ' .. ARGV[1] end
+    local collector = string.match(r.holder, '^([^/ ]+)/')
+    if collector then told[#told + 1] = 'cancel ' .. collector .. ' ' .. ARGV[i] .. ' ' .. ARGV[1] end
   end
 end
 if #told > 0 then call('PUBLISH', string.match(P, '^(.*):{%d+}:$') .. ':hints', table.concat(told, '\n')) end

@@ -1,4 +1,4 @@
--- Takes in tasks, or answers for those that exist (dispatch.Submits).
+-- Takes in tasks, or answers for those that exist (dispatch.Tasks).
 --
 -- KEYS[1]  the shard key
 -- ARGV     rules version, gates, queues, series, whether an id is there twice (0, 1);

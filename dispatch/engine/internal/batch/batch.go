@@ -1,8 +1,8 @@
 // Package batch merges calls of one kind that come at the same time into few calls of a store.
 //
 // For each shard one call is in flight. What comes meanwhile waits, and goes together in the
-// next one, which waits a moment for as many callers as the last one had. So an idle store is
-// asked at once, and a busy one seldom, for many items at a time.
+// next one, which waits a moment for as many callers as the last one had. So a store that one
+// caller uses is asked at once, and a busy one seldom, for many items at a time.
 package batch
 
 import (
@@ -172,7 +172,8 @@ func (b *Batcher[In, Out]) run(ctx context.Context, s *shard[In, Out]) {
 			case len(calls) == 1 || Trouble(err):
 				c.Err = err
 			default: // one caller's items may have made the store refuse them all
-				if c.Out, c.Err = b.ask(ctx, c.items); Trouble(c.Err) {
+				c.Out, c.Err = b.ask(ctx, c.items)
+				if Trouble(c.Err) { // then those behind it are not asked for
 					err = c.Err
 				}
 			}

@@ -179,8 +179,10 @@ func (p *Pump) nothing(w *waiter) Outcome {
 		}
 	}
 	switch {
-	case failing > 0 && (w.Once || failing == outlets):
+	case failing == outlets && !w.Once:
 		return Outcome{End: Failed, Err: failed}
+	case failing > 0 && w.Once:
+		return Outcome{Err: failed}
 	case w.Once && !askedEverywhere(w): // only a store that does not answer keeps it so long
 		return Outcome{Err: fmt.Errorf("no answer in time: %w", dispatch.ErrStoreUnavailable)}
 	case w.Once:
@@ -311,10 +313,17 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 			return len(o.line.pick(waiters, o.served)) >= o.served
 		})
 		p.mu.Lock()
+		waiters = slices.DeleteFunc(waiters, func(w *waiter) bool { return w.finished || p.sentAway(w) })
 		waiters, last := o.line.pick(waiters, o.limit), p.arrivals
 		markClaimed(waiters)
+		if len(waiters) == 0 {
+			o.inFlight = false
+			p.step(o.line)
+		}
 		p.mu.Unlock()
-		p.claim(context.WithoutCancel(ctx), o, waiters, last)
+		if len(waiters) > 0 {
+			p.claim(context.WithoutCancel(ctx), o, waiters, last)
+		}
 	})
 }
 
@@ -490,13 +499,11 @@ func (p *Pump) giveBack(ctx context.Context, shard int, poll dispatch.Poll) {
 			}
 			return
 		}
-		timer := time.NewTimer(p.jittered(firstBackoff << try))
 		select {
-		case <-timer.C:
+		case <-time.After(p.jittered(firstBackoff << try)):
 		case <-ctx.Done():
 			try = giveBackTries
 		}
-		timer.Stop()
 		if try == giveBackTries {
 			p.cfg.Log.Debug("could not give back the tasks of a fetch that has gone; their leases run out",
 				zap.String("collector", poll.Collector), zap.Int("shard", shard), zap.Error(err))

@@ -38,7 +38,7 @@ func (p *Pump) Run(ctx context.Context) {
 
 // Wait waits until the store grants something to the fetch, or its wait is over. If ctx ends
 // first, what the store grants yet is given back, and the outcome is Failed with the cause; but
-// Nothing if the cause is that the store did not answer in time, and the fetch is one that waits.
+// Nothing if the cause is that the store did not answer in time.
 func (p *Pump) Wait(ctx context.Context, r Request) Outcome {
 	w := &waiter{Request: r, answer: make(chan Outcome, 1)}
 	p.enter(w)
@@ -100,7 +100,7 @@ func (p *Pump) expire(w *waiter) {
 func (p *Pump) leave(w *waiter, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !w.Once && errors.Is(cause, dispatch.ErrStoreUnavailable) {
+	if errors.Is(cause, dispatch.ErrStoreUnavailable) {
 		p.finish(w, p.nothing(w))
 		return
 	}

@@ -221,7 +221,7 @@ func (l *Library) load(ctx context.Context, client redis.UniversalClient, key st
 	return client.FunctionLoadReplace(ctx, l.code).Err()
 }
 
-// Retry runs a command that changes nothing, again where it was not answered. What is not there
+// Retry runs a command that may be repeated, again where it was not answered. What is not there
 // is empty, and no error.
 func Retry[T any](ctx context.Context, op string, do func() (T, error)) (T, error) {
 	v, err := again(ctx, func(error) (T, error) {

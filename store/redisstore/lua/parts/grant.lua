@@ -8,7 +8,7 @@ do
   -- its next grant before and after, the first of the ids and how many.
   local NOTE, TURN = '>Bc0I2c0I8I2c0I2c0', '>I2c0ddI2I2'
 
-  -- The calls of a note are packed one after the other. dispatch.MaxGrantCalls: of more
+  -- The calls of a note are packed one after the other. bounds.MaxGrantCalls: of more
   -- none is kept.
   local CALL, MAX_CALLS = '>Bc0', 16
 
