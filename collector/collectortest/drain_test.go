@@ -141,8 +141,8 @@ func TestDrain_Told(t *testing.T) {
 	})
 }
 
-// TestDrain_IsNoStop holds that a busy collector, whose fetches carry reports and do not wait, takes an operator's drain
-// not for a dispatcher that is about to stop.
+// TestDrain_IsNoStop holds that a collector takes an operator's drain not for a dispatcher that is about to stop: neither
+// amid work, when its fetches carry reports and do not wait, nor when a fetch that waits is ended by the drain.
 func TestDrain_IsNoStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,12 +160,18 @@ func TestDrain_IsNoStop(t *testing.T) {
 			return collector.Succeeded{}, nil
 		}))
 		time.Sleep(time.Second + 50*time.Millisecond)
-		if _, err := admin.DrainCollectors(t.Context(), &wagglev1.DrainCollectorsRequest{CollectorId: "paris-1"}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if found := logs.FilterMessageSnippet("about to stop").Len(); found > 0 {
-			t.Errorf("the collector logged %d times that a dispatcher is about to stop", found)
+		for _, when := range []string{"amid work", "without work"} {
+			if _, err := admin.DrainCollectors(t.Context(), &wagglev1.DrainCollectorsRequest{CollectorId: "paris-1"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if found := logs.FilterMessageSnippet("about to stop").Len(); found > 0 {
+				t.Errorf("drained %s, the collector logged %d times that a dispatcher is about to stop", when, found)
+			}
+			if _, err := admin.ResumeCollectors(t.Context(), &wagglev1.ResumeCollectorsRequest{CollectorId: "paris-1"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // until the work is done
 		}
 	})
 }
