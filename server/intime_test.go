@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,7 +60,7 @@ func TestServer_answersInTime(t *testing.T) {
 					}
 				}
 				stuck := make(chan struct{})
-				defer sync.OnceFunc(func() { close(stuck) })()
+				defer close(stuck)
 				b.store.breakCall(test.hangs, func() error { <-stuck; return nil })
 				took, err := call(leased[0])
 				wantFault(t, err, codes.Unavailable, "STORE_UNAVAILABLE")
