@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/collector"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -239,23 +240,106 @@ func said(logs *observer.ObservedLogs) []string {
 	return lines
 }
 
-// TestCollector_DispatcherStops holds that a dispatcher's stop is logged, once for several that are restarted in turn.
+// TestCollector_DispatcherStops holds that a dispatcher's stop is logged, once for several that are restarted in turn, and
+// whatever call tells of it first; and that a fetch that tells of it has a beat ask what it means, and is made again.
 func TestCollector_DispatcherStops(t *testing.T) {
 	t.Parallel()
+	const stops = "a dispatcher is about to stop; going on with another, or with it when it is back"
+	push := func(d *dispatcher) { d.pushes <- &wagglev1.HeartbeatResponse{Reconnect: true} }
+	for name, test := range map[string]struct {
+		tell func(d *dispatcher, draining *atomic.Bool)
+		told bool
+	}{
+		"by the heartbeat": {func(d *dispatcher, _ *atomic.Bool) { push(d) }, true},
+		"by a fetch":       {func(_ *dispatcher, draining *atomic.Bool) { draining.Store(true) }, false}, // no beat says it is a stop
+		"by both": {func(d *dispatcher, draining *atomic.Bool) {
+			draining.Store(true)
+			push(d)
+		}, true},
+		"by a fetch first": {func(d *dispatcher, draining *atomic.Bool) {
+			draining.Store(true)
+			pass(2 * time.Second)
+			push(d)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDispatcher()
+				var draining atomic.Bool
+				d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+					if !draining.Load() {
+						return nil, nil
+					}
+					return &wagglev1.FetchTaskResponse{EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DRAINING}, nil
+				}
+				core, logs := observer.New(zap.InfoLevel)
+				r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
+				pass(time.Second)
+				var want []string
+				for n := range 2 { // of the second, 40 s later
+					if test.told {
+						want = append(want, stops)
+					}
+					for range 2 {
+						beats := len(d.beatCalls())
+						test.tell(d, &draining)
+						pass(5 * time.Second)
+						if asked := len(d.beatCalls()) - beats; draining.Load() && asked < 2 { // one may have been due
+							t.Errorf("%d beats asked what it means", asked)
+						}
+						draining.Store(false)
+						pass(15 * time.Second)
+					}
+					if got := said(logs); !slices.Equal(got, want) {
+						t.Errorf("said %q, want %q", got, want)
+					}
+					id := fmt.Sprintf("1-%d", n)
+					d.put(id)
+					pass(5 * time.Second)
+					if !slices.ContainsFunc(d.reported(), func(r reportCall) bool { return r.GetTaskId() == id }) {
+						t.Error("it does not fetch again")
+					}
+				}
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestCollector_DrainHeardLate holds that operators' drain is not told as the stop of a dispatcher where fetches go to one
+// that knows of it sooner than the one that answers heartbeats.
+func TestCollector_DrainHeardLate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const stops = "a dispatcher is about to stop; going on with another, or with it when it is back"
 		d := newDispatcher()
+		begin := time.Now()
+		since := func(after time.Duration) bool { return time.Since(begin) >= after }
+		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+			if !since(4 * time.Second) {
+				return nil, nil
+			}
+			return &wagglev1.FetchTaskResponse{
+				EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DRAINING, RetryAfter: durationpb.New(3 * time.Second),
+			}, nil
+		}
+		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
+			answer := d.renewal(b)
+			answer.Drain = since(6 * time.Second)
+			return answer, nil
+		}
 		core, logs := observer.New(zap.InfoLevel)
 		r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
-		pass(time.Second)
-		for _, want := range [][]string{{stops}, {stops, stops}} { // of the second, 40 s later
-			for range 2 {
-				d.pushes <- &wagglev1.HeartbeatResponse{Reconnect: true}
-				pass(20 * time.Second)
-			}
-			if got := said(logs); !slices.Equal(got, want) {
-				t.Errorf("said %q, want %q", got, want)
-			}
+		pass(10 * time.Second) // sooner than a beat is due
+		if got, want := said(logs), []string{"operators changed whether this collector fetches"}; !slices.Equal(got, want) {
+			t.Errorf("said %q, want %q", got, want)
+		}
+		fetches := len(d.fetchCalls())
+		pass(time.Minute)
+		if n := len(d.fetchCalls()) - fetches; n > 0 || logs.Len() != 1 {
+			t.Errorf("%d fetches of one that is drained; said %q", n, said(logs))
 		}
 		if err := r.stop(); err != nil {
 			t.Error(err)

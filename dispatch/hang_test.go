@@ -304,3 +304,43 @@ func TestDispatcher_Fetch_giveBackHangs(t *testing.T) {
 		}
 	})
 }
+
+// TestDispatcher_DrainCollectors_aShardThatHangs: a drain takes effect on collectors of all homes,
+// those that wait and those that come, though a shard says nothing of its own.
+func TestDispatcher_DrainCollectors_aShardThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, target := range map[string]dispatch.HoldTarget{
+		"by id":     {Collector: homed()[0]},
+		"by labels": {Labels: european},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inTwoShards(t, func(t *testing.T, w *world) {
+				parked := make(map[string]<-chan answer)
+				for _, id := range homed() {
+					w.beat(0, id, european)
+					parked[id] = w.fetch(t.Context(), 0, as(ask(id, "t", bounds.MaxWait), european))
+				}
+				synctest.Wait()
+				w.inject(hungShard())
+				began := time.Now()
+				_, call, cancel := withDeadline(t.Context(), 10*time.Second)
+				defer cancel()
+				if _, _, err := w.o[0].DrainCollectors(call, target, dispatch.Gate{By: "ada"}, false); err != nil {
+					t.Fatal(err)
+				}
+				for _, id := range homed() {
+					if target.Matches(id, european) {
+						w.wantDrained("parked "+id, parked[id], began, time.Second)
+					}
+				}
+				id := homed()[0] // whose own shard answers
+				if !w.beat(0, id, european) {
+					t.Error("a beat does not ask for the drain")
+				}
+				w.wantDrained("fetch", w.fetch(t.Context(), 0, as(ask(id, "", bounds.MaxWait), european)), time.Now(), moment)
+				w.heal()
+			})
+		})
+	}
+}

@@ -24,6 +24,11 @@ func TestKeeper_election(t *testing.T) {
 			if now := w.keepers(); !slices.Equal(now, first) {
 				t.Fatalf("keepers %v, want still %v", now, first)
 			}
+			for i, store := range w.stores {
+				if n := store.count("Expired"); i != first[0] && n > 0 {
+					t.Errorf("%d sweeps of one that does not lead", n)
+				}
+			}
 			w.stops[first[0]]()
 			time.Sleep(1100 * time.Millisecond)
 			if now := w.keepers(); len(now) != 1 || now[0] == first[0] {
@@ -32,7 +37,7 @@ func TestKeeper_election(t *testing.T) {
 		})
 	})
 
-	t.Run("another takes over from one that cannot reach the store", func(t *testing.T) {
+	t.Run("one that cannot reach the store stops sweeping, another takes over", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 			first := w.keepers()[0]
@@ -40,6 +45,11 @@ func TestKeeper_election(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			if now := w.keepers(); len(now) != 1 || now[0] == first {
 				t.Fatalf("keepers %v, want the one that is not %d", now, first)
+			}
+			sweeps := w.stores[first].count("Expired")
+			time.Sleep(10 * time.Second)
+			if n := w.stores[first].count("Expired") - sweeps; n != 0 {
+				t.Errorf("%d sweeps of one that does not lead", n)
 			}
 			w.heal()
 			time.Sleep(10 * time.Second)

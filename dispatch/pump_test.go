@@ -58,7 +58,7 @@ func (w *world) afterClaim() {
 	w.t.Fatal("no claim within 2s")
 }
 
-func TestPump_manyTasks(t *testing.T) {
+func TestPump_manyTasksFewClaims(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
 		w.source("s", nil)
@@ -69,12 +69,17 @@ func TestPump_manyTasks(t *testing.T) {
 			widest.Store(max(widest.Load(), int64(len(c.wants))))
 			return ask()
 		}, calls("Claim")))
+		before := w.stores[0].count("Claim")
 		w.submit("s", "", 1000, 0)
 		time.Sleep(20 * moment)
 		synctest.Wait()
 		tasks, rest := granted(chans)
 		if len(tasks) != 1000 || len(rest) != 0 {
 			t.Fatalf("%d of 1000 fetches got %d tasks", 1000-len(rest), len(tasks))
+		}
+		// Four shards double up from one want each, to as many as a claim has turns for.
+		if n := w.stores[0].count("Claim") - before; n > 80 {
+			t.Errorf("%d claims for 1000 tasks of 4 shards, want at most 80", n)
 		}
 		if n := widest.Load(); n > bounds.MaxClaimTurns {
 			t.Errorf("a claim carried %d fetches, and has turns for %d", n, bounds.MaxClaimTurns)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,6 +247,42 @@ func TestDispatcher_Fetch_replay(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A claim says that its fetch was noted only where it was, of which the store of several shards
+// then remembers the token; so each token is used up, long after its task has settled (P7).
+func TestDispatcher_Fetch_tellsWhatIsNoted(t *testing.T) {
+	t.Parallel()
+	for _, shards := range [...]int{1, 4} {
+		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{shards: shards}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				w.submit("s", "", 40, 0)
+				var noted atomic.Bool // the fetch that is under way
+				w.inject(after(func() { noted.Store(true) }, calls("BeginPolls")), on(func(_ context.Context, c *call, ask func() error) error {
+					if c.wants[0].Noted && !noted.Load() {
+						t.Error("a claim says that its fetch was noted, which it was not")
+					}
+					return ask()
+				}, calls("Claim")))
+				var used []engine.FetchRequest
+				for n := range 20 {
+					noted.Store(false)
+					req := ask("c", fmt.Sprint("token", n), time.Second*time.Duration(n%2))
+					w.settle(success(w.mustFetch(req).Tasks[0]))
+					used = append(used, req)
+				}
+				time.Sleep(dispatch.TokenMemory)
+				for _, req := range used {
+					noted.Store(false)
+					if res, err := w.d[0].Fetch(t.Context(), req); err != nil || len(res.Tasks) > 0 || res.Empty != engine.EmptyTokenUsed {
+						t.Errorf("token %q, long after it was used: %+v, %v; want TOKEN_USED", req.ClientToken, res, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 func tokens(grants []dispatch.Grant) []string {

@@ -260,3 +260,31 @@ func TestDispatcher_beginSession_bounded(t *testing.T) {
 		}
 	})
 }
+
+// Calls of one new session that come at once wait for nothing at a dispatcher of which Run has
+// ended, also those that join one which has yet to find that.
+func TestDispatcher_beginSession_notRunning(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		info := dispatch.CollectorInfo{ID: "c", Session: "s1"}
+		if _, err := w.d[0].Beat(t.Context(), info, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.stops[0]()
+		w.wg.Wait()
+		info.Session = "s2" // stays new: nothing ends the older one
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() {
+				for range 5_000 {
+					began := time.Now()
+					if _, err := w.d[0].Beat(t.Context(), info, nil); err != nil || time.Since(began) > moment {
+						t.Errorf("Beat: %v after %v", err, time.Since(began))
+						return
+					}
+				}
+			})
+		}
+		callers.Wait()
+	})
+}

@@ -2,10 +2,13 @@ package collectortest_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/collector"
@@ -134,6 +137,41 @@ func TestDrain_Told(t *testing.T) {
 		explained, err := admin.Explain(t.Context(), &wagglev1.ExplainRequest{Pool: "default"})
 		if err != nil || len(explained.GetHolds()) != 0 {
 			t.Errorf("explained %v, %v; want nothing that holds the pool", explained, err)
+		}
+	})
+}
+
+// TestDrain_IsNoStop holds that a collector takes an operator's drain not for a dispatcher that is about to stop: neither
+// amid work, when its fetches carry reports and do not wait, nor when a fetch that waits is ended by the drain.
+func TestDrain_IsNoStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := collectortest.Start(t)
+		admin := wagglev1.NewAdminServiceClient(d.Conn())
+		d.CreateSource(&wagglev1.SourceSpec{Id: "shop"})
+		for i := range 100 {
+			d.Submit(&wagglev1.SubmitItem{SourceId: "shop", Url: fmt.Sprintf("https://h%d.example/", i)})
+		}
+		core, logs := observer.New(zap.InfoLevel)
+		cfg := d.Machine().Config("paris-1", 2)
+		cfg.Logger = zap.New(core)
+		d.Machine().Start(cfg, collector.HandlerFunc(func(context.Context, *collector.Task) (collector.Succeeded, error) {
+			time.Sleep(100 * time.Millisecond)
+			return collector.Succeeded{}, nil
+		}))
+		time.Sleep(time.Second + 50*time.Millisecond)
+		for _, when := range []string{"amid work", "without work"} {
+			if _, err := admin.DrainCollectors(t.Context(), &wagglev1.DrainCollectorsRequest{CollectorId: "paris-1"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if found := logs.FilterMessageSnippet("about to stop").Len(); found > 0 {
+				t.Errorf("drained %s, the collector logged %d times that a dispatcher is about to stop", when, found)
+			}
+			if _, err := admin.ResumeCollectors(t.Context(), &wagglev1.ResumeCollectorsRequest{CollectorId: "paris-1"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // until the work is done
 		}
 	})
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
@@ -14,6 +15,7 @@ func cancelCases() []testCase {
 		{"Repeated_ChangesNothing", cancelRepeated},
 		{"Line_StandsInTheHistory", cancelLine},
 		{"Holder_IsHinted", cancelHints},
+		{"Holder_IsHinted_AfterTheLockRanOut", cancelHintsLate},
 	}
 }
 
@@ -69,6 +71,24 @@ func cancelHints(e *env) {
 		delete(missing, h)
 		return len(missing) == 0
 	})
+}
+
+// cancelHintsLate marks a task of which the lock has run out, and which nobody has swept yet:
+// whoever works on it still is told.
+func cancelHintsLate(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.sweep(1)
+	grant := e.takeOne()
+	e.advance(dispatch.DefaultLeaseDuration + time.Second)
+	e.lock(grant.Task.ID, "", 0)
+	is(e, "state", e.task(grant.Task.ID).State, dispatch.StateLeased)
+	delivered, end := e.hints()
+	defer end()
+	e.synced(delivered)
+	e.requestCancel(dispatch.CancelTask, grant.Task.ID)
+	want := dispatch.Hint{Kind: dispatch.HintCancel, ID: "c1", Task: grant.Task.ID, Reason: dispatch.CancelTask}
+	e.await(delivered, "the cancel", func(h dispatch.Hint) bool { return h == want })
 }
 
 func cancelOthers(e *env) {

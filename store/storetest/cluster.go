@@ -16,6 +16,7 @@ func clusterCases() []testCase {
 		{"Leader_DutiesAreApart", clusterDuties},
 		{"Subscribe_ResyncThenPublished", clusterPublish},
 		{"Hints_NameWhatBecameGrantable_T26", clusterHints},
+		{"Hints_OfASuccess_ThatFreesAnotherPool_P9", clusterHintsOfSuccess},
 		{"Now_IsTheStoresClock_T58", clusterNow},
 		{"Ping_Answers", clusterPing},
 	}
@@ -194,6 +195,26 @@ func clusterHints(e *env) {
 	is(e, "granted under a pause", len(e.claimFrom("browser", e.want(1)).Grants[0]), 0)
 	e.rule("*", delayed(0, 1))
 	ready("a rule that was lifted", "browser", 0)
+}
+
+// clusterHintsOfSuccess ends a lease that is all its queue has room for, by a success that
+// reads no record: what another pool has in that queue is grantable then.
+func clusterHintsOfSuccess(e *env) {
+	e.rule("*", delayed(0, 1))
+	g, other := remembered("a"), remembered("b")
+	other.Pool = "browser"
+	e.create(g, item(g, queue, "k"))
+	grant := e.takeOne()
+	e.create(other, item(other, queue, "k"))
+	is(e, "granted while it is held", len(e.claimFrom("browser", e.want(1)).Grants[0]), 0)
+	delivered, end := e.hints()
+	defer end()
+	e.synced(delivered)
+	is(e, "success", e.succeed(success(&grant))[0].Code, dispatch.Applied)
+	e.await(delivered, "the queue", func(h dispatch.Hint) bool {
+		return h.Kind == dispatch.HintReady && h.Pool == "browser" && h.Shard == e.shard(queue) && h.In == 0
+	})
+	is(e, "granted then", len(e.claimFrom("browser", e.want(1)).Grants[0]), 1)
 }
 
 func clusterNow(e *env) {
