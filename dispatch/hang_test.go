@@ -90,7 +90,7 @@ func TestDispatcher_Fetch_aShardThatHangs(t *testing.T) {
 					req := ask(collector, fmt.Sprint(n), 0)
 					began := time.Now()
 					_, err := w.d[0].Fetch(t.Context(), req)
-					if waited := time.Since(began) > moment; waited != inSecond(collector) || waited != (err != nil) {
+					if waited := time.Since(began) > 10*moment; waited != inSecond(collector) || waited != (err != nil) {
 						t.Errorf("fetch %d of %s: %v after %v", n, collector, err, time.Since(began))
 					}
 				}
@@ -139,7 +139,7 @@ func TestDispatcher_Report_aShardThatHangs(t *testing.T) {
 func waitsIf(t *testing.T, hangs bool, what string, call func() error) {
 	began := time.Now()
 	err := call()
-	if waited := time.Since(began) > moment; waited != hangs || waited != (err != nil) {
+	if waited := time.Since(began) > 10*moment; waited != hangs || waited != (err != nil) {
 		t.Errorf("%s: %v after %v; does its shard hang? %v", what, err, time.Since(began), hangs)
 	}
 }
