@@ -128,7 +128,7 @@ bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns 
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
 
 .PHONY: bench-pictures
-bench-pictures: build ## Measure the floors and the flatness, and draw the pictures of the README
+bench-pictures: build ## Measure the floors and the flatness, and draw pictures of them
 	cd deploy/bench && go run ./floors -svg . && go run ./flatness -svg .
 
 .PHONY: fmt
