@@ -1,3 +1,0 @@
-package server
-
-func plus(n int) int { return n + 1 }
