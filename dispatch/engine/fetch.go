@@ -94,7 +94,7 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	if err != nil {
 		return nil, err
 	}
-	out, want, err := d.obtain(ctx, &req, received)
+	out, err := d.obtain(ctx, &req, received)
 	var result *FetchResult
 	if err == nil {
 		result, err = d.handOut(ctx, received, out)
@@ -103,7 +103,7 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		d.giveBack(ctx, want, out)
+		d.giveBack(ctx, dispatch.Poll{Collector: req.Collector, ClientToken: req.ClientToken, Call: out.Call}, out.Grants)
 		return nil, fmt.Errorf("fetch for collector %q: %w", req.Collector, err)
 	}
 	result.Reports = reports
@@ -112,50 +112,52 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 
 // obtain notes the fetch, and has it wait for tasks unless it repeats one. That of a busy
 // collector is claimed for before it is noted.
-func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received time.Time) (pump.Outcome, dispatch.Want, error) {
-	want := dispatch.Want{
-		Poll: dispatch.Poll{Collector: req.Collector, Session: req.Session, ClientToken: req.ClientToken, Call: d.nextCall()},
-		Max:  req.MaxTasks, MaxBytes: req.MaxBytes, Lease: req.Lease, Queues: req.Queues,
+func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received time.Time) (out pump.Outcome, err error) {
+	r := &pump.Request{
+		Want: dispatch.Want{
+			Poll: dispatch.Poll{Collector: req.Collector, Session: req.Session, ClientToken: req.ClientToken, Call: d.nextCall()},
+			Max:  req.MaxTasks, MaxBytes: req.MaxBytes, Lease: req.Lease, Queues: req.Queues,
+		},
+		Pools: req.Pools, Labels: req.Labels,
 	}
-	var err error
-	if want.SourceUIDs, err = d.uidsOf(ctx, req.Sources); err != nil {
-		return pump.Outcome{}, want, err
+	if r.Want.SourceUIDs, err = d.uidsOf(ctx, req.Sources); err != nil {
+		return out, err
 	}
 	if d.busy(req) {
-		out := d.claimNow(ctx, req, want, received)
+		out = d.claimNow(ctx, req, r, received)
 		switch out.End {
 		case pump.Granted, pump.TokenUsed, pump.Superseded, pump.Failed:
-			return out, want, nil
+			return out, nil
 		case pump.Nothing:
 			if req.Wait == 0 {
-				return out, want, nil
+				return out, nil
 			}
 			if ctx.Err() != nil {
-				return pump.Outcome{}, want, nil
+				return pump.Outcome{}, nil
 			}
 		case pump.Refused, pump.Held, pump.Draining: // it may repeat a grant yet
 		}
 		// A claim in flight may grant it something yet. That is given back under the id of the
 		// call, so the fetch goes on as another one.
-		want.Call = d.nextCall()
+		r.Want.Call = d.nextCall()
 	}
-	out, repeated, err := d.notePoll(ctx, want.Poll)
+	out, repeated, err := d.notePoll(ctx, r.Want.Poll)
 	if err != nil || repeated {
-		return out, want, err
+		return out, err
 	}
-	want.Noted = true
-	out = d.wait(ctx, req, want, received)
+	r.Want.Noted = true
+	out = d.wait(ctx, req, r, received)
 	if out.End == pump.Refused {
 		// The store has work, but not for this fetch; or another session has begun. A claim in
 		// flight may grant it yet, which is given back: from here on it is another call.
-		want.Call = d.nextCall()
-		again, repeated, err := d.notePoll(ctx, want.Poll)
+		r.Want.Call = d.nextCall()
+		again, repeated, err := d.notePoll(ctx, r.Want.Poll)
 		if err != nil || repeated {
-			return again, want, err
+			return again, err
 		}
 		out.RetryAfter = refusedRetry
 	}
-	return out, want, nil
+	return out, nil
 }
 
 // busy reports whether the fetch is likely to be granted something at once, and its claim can do
@@ -169,8 +171,9 @@ func (d *Dispatcher) busy(req *FetchRequest) bool {
 }
 
 // claimNow has the fetch wait until it has been asked for everywhere, and no longer.
-func (d *Dispatcher) claimNow(ctx context.Context, req *FetchRequest, want dispatch.Want, received time.Time) pump.Outcome {
-	return d.pump.Wait(ctx, pump.Request{Want: want, Pools: req.Pools, Labels: req.Labels, Once: true, Until: received.Add(cmp.Or(req.Wait, storeTimeout))})
+func (d *Dispatcher) claimNow(ctx context.Context, req *FetchRequest, r *pump.Request, received time.Time) pump.Outcome {
+	r.Once, r.Until = true, received.Add(cmp.Or(req.Wait, storeTimeout))
+	return d.pump.Wait(ctx, r)
 }
 
 // normalise fills defaults in, and checks what the claim depends on.
@@ -240,7 +243,7 @@ func (d *Dispatcher) uidsOf(ctx context.Context, ids []string) ([]string, error)
 
 // wait has the fetch wait for tasks. A collector that reported failures of its own means waits
 // before that.
-func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, want dispatch.Want, received time.Time) pump.Outcome {
+func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, r *pump.Request, received time.Time) pump.Outcome {
 	until := received.Add(req.Wait)
 	if slowed := d.slowed.remaining(req.Collector); slowed > 0 {
 		if req.Wait > 0 {
@@ -251,9 +254,10 @@ func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, want dispatch.
 		}
 	}
 	if req.Wait == 0 {
-		return d.claimNow(ctx, req, want, received)
+		return d.claimNow(ctx, req, r, received)
 	}
-	return d.pump.Wait(ctx, pump.Request{Want: want, Pools: req.Pools, Labels: req.Labels, Until: until})
+	r.Once, r.Until = false, until
+	return d.pump.Wait(ctx, r)
 }
 
 // waitOut waits for d, or until ctx ends or the dispatcher drains, and returns how long it did.

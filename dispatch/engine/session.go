@@ -62,7 +62,7 @@ func (d *Dispatcher) giveBackPolled(poll dispatch.Poll) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		if states, err := d.batches.polls.Do(ctx, []dispatch.Poll{poll}); err == nil {
-			d.giveBack(ctx, dispatch.Want{Poll: poll}, pump.Outcome{Grants: states[0].Replay, Call: poll.Call})
+			d.giveBack(ctx, poll, states[0].Replay)
 		}
 	})
 }
@@ -162,12 +162,10 @@ func (d *Dispatcher) endSessionIn(ctx context.Context, shard int, collector, kee
 
 // giveBack undoes what a call did with the grants that it was answered with, in each shard that
 // has a part of them.
-func (d *Dispatcher) giveBack(ctx context.Context, want dispatch.Want, out pump.Outcome) {
-	poll := want.Poll
-	poll.Call = out.Call
+func (d *Dispatcher) giveBack(ctx context.Context, poll dispatch.Poll, grants []dispatch.Grant) {
 	var shards []int
-	for i := range out.Grants {
-		if shard := d.shardOf(out.Grants[i].Task.ID); !slices.Contains(shards, shard) {
+	for i := range grants {
+		if shard := d.shardOf(grants[i].Task.ID); !slices.Contains(shards, shard) {
 			shards = append(shards, shard)
 			d.pump.GiveBack(ctx, shard, poll)
 		}

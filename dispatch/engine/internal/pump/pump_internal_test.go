@@ -123,7 +123,7 @@ func pumpAtRandom(t *testing.T, r *rand.Rand) {
 			running.Go(func() {
 				caller, gone := context.WithTimeout(t.Context(), patience)
 				defer gone()
-				out := p.Wait(caller, req)
+				out := p.Wait(caller, &req)
 				mu.Lock()
 				defer mu.Unlock()
 				if (len(out.Grants) > 0) != (out.End == Granted) || out.End == Granted && out.Call != req.Want.Call {
@@ -238,7 +238,7 @@ func TestPump_idleLines(t *testing.T) {
 		synctest.Wait()
 		wait := func(n int) {
 			want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", ClientToken: "t"}, Max: 1}
-			p.Wait(t.Context(), Request{Want: want, Pools: []string{fmt.Sprintf("pool-%d", n)}, Until: time.Now().Add(time.Millisecond)})
+			p.Wait(t.Context(), &Request{Want: want, Pools: []string{fmt.Sprintf("pool-%d", n)}, Until: time.Now().Add(time.Millisecond)})
 		}
 		for n := range 3 * maxIdle {
 			wait(n)
@@ -285,7 +285,7 @@ func TestPump_narrowedAgain(t *testing.T) {
 		began := time.Now()
 		for n := range 10 {
 			want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", ClientToken: fmt.Sprint(n)}, Max: 1, Queues: []string{"q"}}
-			if out := p.Wait(t.Context(), Request{Want: want, Pools: []string{"p"}, Until: began.Add(time.Minute)}); out.End != Granted {
+			if out := p.Wait(t.Context(), &Request{Want: want, Pools: []string{"p"}, Until: began.Add(time.Minute)}); out.End != Granted {
 				t.Errorf("fetch %d: end %v", n, out.End)
 			}
 		}

@@ -39,8 +39,8 @@ func (p *Pump) Run(ctx context.Context) {
 // Wait waits until the store grants something to the fetch, or its wait is over. If ctx ends
 // first, what the store grants yet is given back, and the outcome is Failed with the cause; but
 // Nothing if the cause is that the store did not answer in time.
-func (p *Pump) Wait(ctx context.Context, r Request) Outcome {
-	w := &waiter{Request: r, answer: make(chan Outcome, 1)}
+func (p *Pump) Wait(ctx context.Context, r *Request) Outcome {
+	w := &waiter{Request: *r, answer: make(chan Outcome, 1)}
 	p.enter(w)
 	timer := time.NewTimer(time.Until(r.Until))
 	defer timer.Stop()
