@@ -161,13 +161,13 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 }
 
 // busy reports whether the fetch is likely to be granted something at once, and its claim can do
-// all that noting it is for, which saves a call of the store (deploy/bench/README.md): the
-// collector and its session were noted lately, so a claim refuses a session that was replaced;
-// and with one shard, the claim itself sees whether it repeats a grant.
+// all that noting it is for. That saves a call of the store, and gives 1.25 times the rate of tasks
+// one a call (deploy/bench/README.md). The collector and its session were noted lately, so a claim refuses a session that was replaced;
+// with one shard, the claim itself sees whether it repeats a grant.
 func (d *Dispatcher) busy(req *FetchRequest) bool {
 	session := d.noted.Get(req.Collector)
 	return session != nil && session.Value() == req.Session && d.store.Shards() == 1 &&
-		len(req.Pools) == 1 && len(req.Sources)+len(req.Queues) == 0 && d.slowed.remaining(req.Collector) == 0 && d.pump.Open(req.Pools)
+		len(req.Pools) == 1 && len(req.Sources)+len(req.Queues) == 0 && d.slowed.remaining(req.Collector) == 0 && d.pump.Open(req.Pools[0])
 }
 
 // claimNow has the fetch wait until it has been asked for everywhere, and no longer.

@@ -25,6 +25,8 @@
 //     one fetch; if it serves all that it was made for and leaves something, the next is for
 //     twice as many. A hint during a claim opens the outlet again once that has landed, since the
 //     claim may have looked before.
+//   - fetches come at about the same time: a claim waits for as many as the last one served, but
+//     no longer than a moment.
 //   - a claim fails: what it did is unknown. Its fetches get the error, and what it granted when
 //     they repeat their client token. The outlet backs off; the others wait on.
 //   - a claim refuses a fetch though it leaves something for anybody: the fetch's session may

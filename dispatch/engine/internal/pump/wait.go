@@ -125,15 +125,12 @@ func (p *Pump) Draining() bool {
 	return p.draining
 }
 
-// Open reports whether something can be had of one of the pools now, as far as is known.
-func (p *Pump) Open(pools []string) bool {
+// Open reports whether something can be had of the pool now, as far as is known.
+func (p *Pump) Open(pool string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	return slices.ContainsFunc(pools, func(pool string) bool {
-		l := p.lines[pool]
-		return l == nil || slices.ContainsFunc(l.outlets, func(o outlet) bool { return !o.until.After(now) && !o.retryAt.After(now) })
-	})
+	l, now := p.lines[pool], time.Now()
+	return l == nil || slices.ContainsFunc(l.outlets, func(o outlet) bool { return !o.until.After(now) && !o.retryAt.After(now) })
 }
 
 // Waiting is how many fetches wait.
