@@ -102,6 +102,45 @@ func TestDispatcher_discover_appliesFollow(t *testing.T) {
 	})
 }
 
+// Another port is another server: a host without one means the default port of the URL's scheme.
+func TestDispatcher_discover_hostsHavePorts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seed             string
+		hosts            []string
+		follows, refuses []string
+	}{
+		"exact":           {"http://s.example/", []string{"a.example"}, []string{"http://a.example:80/", "https://a.example:443/"}, []string{"http://a.example:8080/", "https://a.example:80/"}},
+		"port":            {"http://s.example/", []string{"a.example:8080"}, []string{"http://a.example:8080/"}, []string{"http://a.example/", "http://b.a.example:8080/"}},
+		"suffix":          {"http://s.example/", []string{"*.example"}, []string{"http://a.example/"}, []string{"http://a.example:8080/"}},
+		"suffix and port": {"http://s.example/", []string{"*.example:8080"}, []string{"http://a.example:8080/"}, []string{"http://a.example/"}},
+		"any":             {"http://s.example/", []string{"*"}, []string{"http://a.example/", "http://a.example:8080/"}, nil},
+		"seed":            {"http://s.example/", nil, []string{"https://s.example/"}, []string{"http://s.example:8080/"}},
+		"seed with port":  {"http://s.example:8080/", nil, []string{"http://s.example:8080/p"}, []string{"http://s.example/"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+				w.unhurried()
+				w.create("site", func(s *dispatch.SourceSpec) { s.Seeds, s.Follow = seeds(c.seed), &dispatch.Follow{AllowHosts: c.hosts} })
+				var items []dispatch.DiscoveredItem
+				for _, url := range slices.Concat(c.follows, c.refuses) {
+					items = append(items, dispatch.DiscoveredItem{URL: url})
+				}
+				for i, d := range w.succeed(w.takeOne(), items...).Discovered {
+					want := engine.DiscoverCreated
+					if i >= len(c.follows) {
+						want = engine.DiscoverFiltered
+					}
+					if d.Code != want {
+						t.Errorf("%s: %+v, want %v", items[i].URL, d, want)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A page inherits the metadata of the one that led to it, under its own and within
 // the limit, and no page of a queue that is denied becomes a task.
 func TestDispatcher_discover_metadata(t *testing.T) {

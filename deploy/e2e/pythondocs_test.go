@@ -50,7 +50,7 @@ func TestPythonDocs(t *testing.T) {
 	host := strings.TrimPrefix(site.url, "http://")
 	t.Log(command(t, d.addr, "queue", "rule", "set", host, "--min-delay", "0s", "--max-in-flight", docsInFlight))
 	began := time.Now()
-	command(t, d.addr, "source", "create", "python.docs", "--seed", site.url+"/", "--follow-host", "127.0.0.1", "--max-attempts", "1")
+	command(t, d.addr, "source", "create", "python.docs", "--seed", site.url+"/", "--follow-host", host, "--max-attempts", "1")
 	out := t.TempDir()
 	var collectors []*process
 	for i := range 4 {

@@ -80,7 +80,7 @@ func TestWARC(t *testing.T) {
 	depth := int32(50)
 	c.createSource(t, &pb.SourceSpec{
 		Id: "e2e.warc", Seeds: []*pb.Seed{{Url: site.URL + "/0"}}, LeaseDuration: durationpb.New(2 * time.Second),
-		Follow: &pb.Follow{MaxDepth: &depth, AllowHosts: []string{"127.0.0.1"}},
+		Follow: &pb.Follow{MaxDepth: &depth},
 	})
 	steady, doomed := collect("warc-steady"), collect("warc-doomed")
 	until(t, warcLimit, "the doomed collector has stored pages", func() bool { return len(warcEntries(t, dir, "warc-doomed")) >= 10 })

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -121,21 +120,12 @@ func (f *Follower) excludes(canonical string) (dispatch.FilterReason, string) {
 	return dispatch.FilterExclude, fmt.Sprintf("follow.exclude[%d] matches", i)
 }
 
-// allows matches a host, with its port if it has one, as queue rules match a
-// queue.
+// allows reports whether a host is followed. A host of [canonical.URL] names its
+// port unless it is the scheme's, so a pattern without a port means the default ports:
+// another port is another server, with an owner of its own.
 func (f *Follower) allows(host string) bool {
-	bare := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		bare = h
-	}
 	return slices.ContainsFunc(f.hosts, func(allowed string) bool {
-		suffix, isSuffix := strings.CutPrefix(allowed, "*.")
-		switch {
-		case allowed == "*", allowed == host, allowed == bare:
-			return true
-		case isSuffix:
-			return strings.HasSuffix(bare, "."+suffix)
-		}
-		return false
+		suffix, isSuffix := strings.CutPrefix(allowed, "*")
+		return allowed == host || isSuffix && strings.HasSuffix(host, suffix)
 	})
 }

@@ -35,7 +35,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.file, "file", "f", "", "`file` with a SourceSpec in JSON, or a source as 'get --output json' writes it; - for standard input. Other flags are laid over it")
 	fs.StringArrayVar(&f.seeds, "seed", nil, "`URL` where crawling begins; may be repeated")
 	fs.StringVar(&f.firstCrawl, "first-crawl", "", "`when`: now, or spread within the first interval (default now)")
-	fs.StringSliceVar(&spec.Follow.AllowHosts, "follow-host", nil, "follow links to this `host`, *.suffix or *; may be repeated")
+	fs.StringSliceVar(&spec.Follow.AllowHosts, "follow-host", nil, "follow links to this `host[:port]`, *.suffix or *; may be repeated")
 	fs.StringArrayVar(&spec.Follow.Include, "include", nil, "follow only URLs that match this regular `expression`; may be repeated")
 	fs.StringArrayVar(&spec.Follow.Exclude, "exclude", nil, "do not follow URLs that match this `expression`; may be repeated")
 	fs.StringVar(&spec.DisplayName, "display-name", "", "a `name` for people")
