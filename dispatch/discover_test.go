@@ -128,12 +128,12 @@ func TestDispatcher_discover_hostsHavePorts(t *testing.T) {
 					items = append(items, dispatch.DiscoveredItem{URL: url})
 				}
 				for i, d := range w.succeed(w.takeOne(), items...).Discovered {
-					want := engine.DiscoverCreated
+					want, why := engine.DiscoverCreated, dispatch.FilterNone
 					if i >= len(c.follows) {
-						want = engine.DiscoverFiltered
+						want, why = engine.DiscoverFiltered, dispatch.FilterHost
 					}
-					if d.Code != want {
-						t.Errorf("%s: %+v, want %v", items[i].URL, d, want)
+					if d.Code != want || d.Filter != why {
+						t.Errorf("%s: %+v, want %v because of %v", items[i].URL, d, want, why)
 					}
 				}
 			})

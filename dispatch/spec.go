@@ -74,7 +74,7 @@ type Retry struct {
 // Follow says which discovered items become tasks.
 type Follow struct {
 	MaxDepth   *int     `json:"max_depth,omitempty"`   // links from the seed; nil = bounds.MaxDepth
-	AllowHosts []string `json:"allow_hosts,omitempty"` // exact or "*.suffix", without a port only default ports; empty = the hosts of the seeds
+	AllowHosts []string `json:"allow_hosts,omitempty"` // exact, "*.suffix" (both: default port, unless one is named) or "*"; empty = the hosts of the seeds
 	Include    []string `json:"include,omitempty"`     // RE2; one must match the URL; empty = all
 	Exclude    []string `json:"exclude,omitempty"`     // RE2; none may match
 }

@@ -161,9 +161,10 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 }
 
 // busy reports whether the fetch is likely to be granted something at once, and its claim can do
-// all that noting it is for. That saves a call of the store, and gives 1.25 times the rate of tasks
-// one a call (deploy/bench/README.md). The collector and its session were noted lately, so a claim refuses a session that was replaced;
-// with one shard, the claim itself sees whether it repeats a grant.
+// all that noting it is for. That saves a call of the store: fetches of one task each come 1.25
+// times as fast (deploy/bench/README.md). The collector and its session were noted lately, so a
+// claim refuses a session that was replaced; with one shard, the claim itself sees whether it
+// repeats a grant.
 func (d *Dispatcher) busy(req *FetchRequest) bool {
 	session := d.noted.Get(req.Collector)
 	return session != nil && session.Value() == req.Session && d.store.Shards() == 1 &&

@@ -121,8 +121,9 @@ func (f *Follower) excludes(canonical string) (dispatch.FilterReason, string) {
 }
 
 // allows reports whether a host is followed. A host of [canonical.URL] names its
-// port unless it is the scheme's, so a pattern without a port means the default ports:
-// another port is another server, with an owner of its own.
+// port unless it is the scheme's, so a pattern without a port, other than "*", means the
+// default ports. Another port is another server, which may belong to somebody else. Queue
+// rules differ: theirs are about load on a host, and mean all its ports.
 func (f *Follower) allows(host string) bool {
 	return slices.ContainsFunc(f.hosts, func(allowed string) bool {
 		suffix, isSuffix := strings.CutPrefix(allowed, "*")

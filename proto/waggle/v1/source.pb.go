@@ -837,9 +837,9 @@ type Follow struct {
 	// seed 1. 0: nothing is followed, the items of feeds neither. 0 to 10000; absent: 10000.
 	MaxDepth *int32 `protobuf:"varint,1,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
 	// Hosts that are followed, each exact ("example.com", "example.com:8080") or a suffix
-	// ("*.example.com": every name below it, not itself) or "*". Without a port: only the default port of the
-	// URL's scheme. At most 1000 of at most 253 bytes. Empty: the hosts of the seeds, each with its port, and any
-	// host for the items of feeds.
+	// ("*.example.com": every name below it, not itself), or "*" for all. One without a port means the default
+	// port of the URL's scheme only; a queue rule means every port. "*" means every port, too. At most 1000 of at
+	// most 253 bytes. Empty: the hosts of the seeds, each with its port, and any host for the items of feeds.
 	AllowHosts []string `protobuf:"bytes,2,rep,name=allow_hosts,json=allowHosts,proto3" json:"allow_hosts,omitempty"`
 	// Regular expressions (RE2), of which at least one must match somewhere in the canonical URL. At most
 	// 256 of at most 1 KiB. Empty: every URL.
