@@ -41,8 +41,11 @@ type Claims interface {
 	// then More is true and the caller calls again. So it is as well where a source
 	// is named for the first time and the store has not listed all of its lanes yet.
 	//
+	// holds is the version of the holds that the caller has applied to the wants. A shard
+	// that knows a later one grants nothing, new or repeated: ErrStaleHolds.
+	//
 	// A want beyond its limits may be refused with ErrInvalid; nothing is granted then.
-	Claim(ctx context.Context, shard int, pool string, wants []Want) (ClaimReply, error)
+	Claim(ctx context.Context, shard int, pool string, holds int64, wants []Want) (ClaimReply, error)
 
 	// GiveBack undoes what call did with the grant of (collector, client token) in
 	// shard: its caller was not given the answer. A grant notes its calls: the one for
@@ -55,8 +58,8 @@ type Claims interface {
 	//
 	// With the last call, what is still held of the grant returns as if it had never
 	// been granted: no attempt spent, the queues' next_grant restored where no other
-	// grant has moved it since. A task whose cancel was requested meanwhile does not
-	// wait again: it ends CANCELED with its flags lifted, settled now, and is kept for
+	// grant has moved it since. A task whose cancel was requested meanwhile, other than by
+	// [CancelHeld], does not wait again: it ends CANCELED with its flags lifted, settled now, and is kept for
 	// its source's Remember, or for CanceledMemory when its source is deleted. The token
 	// is fresh again then.
 	//
@@ -123,7 +126,7 @@ const (
 	WaitNone      WaitReason = iota
 	WaitNoTasks              // nothing is due
 	WaitThrottled            // what is due is held by politeness
-	WaitPaused               // what is due is paused
+	WaitHeld                 // what is due is held
 )
 
 // ClaimReply is what a claim granted.

@@ -16,21 +16,20 @@ var (
 	// ErrSourceExists is a source created with an id that is taken.
 	ErrSourceExists = errors.New("source exists")
 	// ErrEtagMismatch is an update of a source, or a change of the queue rules, that
-	// someone else has changed since they were read.
+	// someone else has changed since they were read, or of the holds.
 	ErrEtagMismatch = errors.New("etag does not match")
 	// ErrTaskNotFound is a task id, or an identity, that no record has.
 	ErrTaskNotFound = errors.New("task not found")
 	// ErrQueueNotEmpty is a mapping of hosts away from a queue that still
 	// holds their tasks.
 	ErrQueueNotEmpty = errors.New("queue not empty")
-	// ErrQueueDenied is a submit to a queue that a rule denies.
-	ErrQueueDenied = errors.New("queue denied")
 	// ErrRuleNotFound is a queue rule pattern that no rule has.
 	ErrRuleNotFound = errors.New("queue rule not found")
-	// ErrRuleHolds is a rule set whole, by who may not have seen that the one it replaces
-	// pauses or denies.
-	ErrRuleHolds = errors.New("the rule pauses or denies, and without that it would hand out again: " +
-		"an update_mask that names paused or deny, or the etag of the rules, ends it")
+	// ErrHoldExists is a hold set where one of its target and name stands that says
+	// something else.
+	ErrHoldExists = errors.New("hold exists")
+	// ErrStaleHolds is a claim of a dispatcher that has not read the newest holds.
+	ErrStaleHolds = errors.New("the holds have changed")
 	// ErrLeaseLost is a lease token that is not the task's current one (P3).
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrCollectorReplaced is a call of a collector's session after a newer

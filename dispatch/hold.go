@@ -17,24 +17,22 @@ type GateKind string
 
 // The gates of this version.
 const (
-	GateNotDue        GateKind = "NOT_DUE"           // due time
-	GateMinDelay      GateKind = "MIN_DELAY"         // politeness of the queue
-	GateMaxInFlight   GateKind = "MAX_IN_FLIGHT"     // leases of the queue
-	GateHostBlocked   GateKind = "HOST_BLOCKED"      // automatic block
-	GateBlocked       GateKind = "BLOCKED"           // an operator's block
-	GatePaused        GateKind = "PAUSED"            // an operator's pause of the queue
-	GateQueuePaused   GateKind = "QUEUE_PAUSED"      // a rule's
-	GateQueueDenied   GateKind = "QUEUE_DENIED"      // a rule's
-	GateSourcePaused  GateKind = "SOURCE_PAUSED"     // an operator's
-	GateSourceDeleted GateKind = "SOURCE_DELETED"    //
-	GateBreaker       GateKind = "BREAKER"           // a seed that keeps failing
-	GatePoolPaused    GateKind = "POOL_PAUSED"       // an operator's
-	GateDrained       GateKind = "COLLECTOR_DRAINED" // an operator's, of collectors
-	GateNoCollector   GateKind = "NO_COLLECTOR"      // nobody takes tasks of the pool
-	GateLeased        GateKind = "LEASED"            // somebody works on the task
-	GateSettled       GateKind = "SETTLED"           // the task is DONE, DEAD or CANCELED
-	GateNoSeeds       GateKind = "NO_SEEDS"          // the source has none
-	GateLocked        GateKind = "LOCKED"            // a lock that no lease has set
+	GateNotDue        GateKind = "NOT_DUE"        // due time
+	GateMinDelay      GateKind = "MIN_DELAY"      // politeness of the queue
+	GateMaxInFlight   GateKind = "MAX_IN_FLIGHT"  // leases of the queue
+	GateHostBlocked   GateKind = "HOST_BLOCKED"   // automatic block
+	GateAllHeld       GateKind = "ALL_HELD"       // a hold on everything
+	GatePoolHeld      GateKind = "POOL_HELD"      // a hold on the pool
+	GateSourceHeld    GateKind = "SOURCE_HELD"    // a hold on the source
+	GateQueueHeld     GateKind = "QUEUE_HELD"     // a hold on the queue, or on a pattern that matches it
+	GateCollectorHeld GateKind = "COLLECTOR_HELD" // a hold on the collector, or on labels that it has
+	GateSourceDeleted GateKind = "SOURCE_DELETED" //
+	GateBreaker       GateKind = "BREAKER"        // a seed that keeps failing
+	GateNoCollector   GateKind = "NO_COLLECTOR"   // nobody takes tasks of the pool
+	GateLeased        GateKind = "LEASED"         // somebody works on the task
+	GateSettled       GateKind = "SETTLED"        // the task is DONE, DEAD or CANCELED
+	GateNoSeeds       GateKind = "NO_SEEDS"       // the source has none
+	GateLocked        GateKind = "LOCKED"         // a lock that no lease has set
 )
 
 // Gate is anything that can hold a grant.
@@ -44,11 +42,9 @@ type Gate struct {
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	Time   time.Time `json:"time,omitzero"` // when it was set
-	// Rule is, of GateQueuePaused and GateQueueDenied, the pattern of the rule.
-	Rule string `json:"-"`
 	// Cause is, of GateHostBlocked, the failure behind it; nil where it is not known.
 	Cause *BlockCause `json:"-"`
-	// Hold is, of GateDrained, the hold, which says whom it is of. It is not changed.
+	// Hold is the hold behind the gate, nil of other gates. It is not changed.
 	Hold *Hold `json:"-"`
 }
 
@@ -61,17 +57,44 @@ type BlockCause struct {
 
 // HoldTarget is what a hold is on: exactly one field is set.
 type HoldTarget struct {
-	// Queue or Pool that grants nothing.
+	// Everything: nothing at all is granted.
+	Everything bool   `json:"everything,omitempty"`
+	Pool       string `json:"pool,omitempty"`
+	// Source is an id, which no source need have yet.
+	Source string `json:"source,omitempty"`
+	// Queue is a name, or "*.suffix" for all names below it, those of hosts never seen
+	// too.
 	Queue string `json:"queue,omitempty"`
-	Pool  string `json:"pool,omitempty"`
-	// Collector is the id of one that gets nothing. Labels are of all collectors that
-	// have all of them, also of those that come later.
+	// Collector is an id. Labels are of all collectors that have all of them, also of
+	// those that come later.
 	Collector string            `json:"collector,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 }
 
-// Matches reports whether the target is a collector with these labels, or all such.
-func (t *HoldTarget) Matches(collector string, labels map[string]string) bool {
+// Key tells targets apart: it is the same for equal ones, also where labels come in
+// another order.
+func (t *HoldTarget) Key() string {
+	switch {
+	case t.Everything:
+		return "everything"
+	case t.Pool != "":
+		return "pool\x00" + t.Pool
+	case t.Source != "":
+		return "source\x00" + t.Source
+	case t.Queue != "":
+		return "queue\x00" + t.Queue
+	case t.Collector != "":
+		return "collector\x00" + t.Collector
+	}
+	parts := []string{"labels"}
+	for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
+		parts = append(parts, key, t.Labels[key])
+	}
+	return strings.Join(parts, "\x00")
+}
+
+// Has reports whether the target is a collector with these labels, or labels that it has.
+func (t *HoldTarget) Has(collector string, labels map[string]string) bool {
 	if t.Collector != "" {
 		return t.Collector == collector
 	}
@@ -83,133 +106,235 @@ func (t *HoldTarget) Matches(collector string, labels map[string]string) bool {
 	return len(t.Labels) > 0
 }
 
-// ofCollectors reports whether the target is collectors.
-func (t *HoldTarget) ofCollectors() bool { return t.Collector != "" || len(t.Labels) > 0 }
-
-// HoldName tells the holds of one target apart.
-type HoldName string
-
-// The names of holds.
-const (
-	// HoldDefault is the name of holds of pools and collectors.
-	HoldDefault HoldName = "default"
-	// HoldBlock and HoldPause are those of queues: one is for the sake of the host, the
-	// other for any other reason. Neither touches the other.
-	HoldBlock HoldName = "block"
-	HoldPause HoldName = "pause"
-	// HoldWaggle is the block that Waggle sets by itself on a queue after failures of its
-	// host. It can only be lifted, and with it the doubling of its length.
-	HoldWaggle HoldName = "waggle"
-)
-
-// Hold is an operator's rule that nothing of its target, or nothing for it, is granted.
-// Leases that stand go on. It is identified by target and name.
-type Hold struct {
-	Target HoldTarget
-	Name   HoldName
-	// Gate closes what Target is. Its Until is zero until somebody lifts the hold; its
-	// Kind follows from target and name.
-	Gate
-}
-
-// Key tells holds apart: it is the same for those of one target and name, also where
-// labels come in another order. [Holds.Holds] lists in the order of keys.
-func (h *Hold) Key() string {
-	var parts []string
-	switch t := &h.Target; {
-	case t.Queue != "":
-		parts = []string{"queue", t.Queue}
-	case t.Pool != "":
-		parts = []string{"pool", t.Pool}
-	case t.Collector != "":
-		parts = []string{"collector", t.Collector}
-	default:
-		parts = []string{"collectors"}
-		for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
-			parts = append(parts, key, t.Labels[key])
-		}
-	}
-	return strings.Join(append(parts, string(h.Name)), "\x00")
-}
-
-// AsGate is the gate that the hold closes, with the hold itself.
-func (h *Hold) AsGate() Gate {
-	gate := h.Gate
-	gate.Hold = h
-	return gate
-}
-
-// Outlasts reports whether the hold ends after the other one; nil is none.
-func (h *Hold) Outlasts(other *Hold) bool {
-	return other == nil || !other.Until.IsZero() && (h.Until.IsZero() || h.Until.After(other.Until))
-}
-
-// Check sets Kind, and reports a target and a name that make no hold; lifting: that
-// make none that can be lifted. Every store calls it first. The error wraps
-// [ErrInvalid].
-func (h *Hold) Check(lifting bool) error {
-	t, set := &h.Target, 0
-	for _, has := range []bool{t.Queue != "", t.Pool != "", t.Collector != "", len(t.Labels) > 0} {
+// Validate reports, as a [FieldError], a target that is none.
+func (t *HoldTarget) Validate() error {
+	set := 0
+	for _, has := range []bool{t.Everything, t.Pool != "", t.Source != "", t.Queue != "", t.Collector != "", len(t.Labels) > 0} {
 		if has {
 			set++
 		}
 	}
-	if set != 1 {
-		return fmt.Errorf("%w: hold %q is on %d of a queue, a pool, a collector and labels; it must be on one", ErrInvalid, h.Name, set)
-	}
-	h.Kind = ""
 	switch {
-	case t.Queue != "" && h.Name == HoldBlock:
-		h.Kind = GateBlocked
-	case t.Queue != "" && h.Name == HoldPause:
-		h.Kind = GatePaused
-	case t.Queue != "" && h.Name == HoldWaggle && lifting:
-		h.Kind = GateHostBlocked
-	case t.Pool != "" && h.Name == HoldDefault:
-		h.Kind = GatePoolPaused
-	case t.ofCollectors() && h.Name == HoldDefault:
-		h.Kind = GateDrained
-	default:
-		return fmt.Errorf("%w: %.64q is not the name of a hold on that", ErrInvalid, h.Name)
+	case set != 1:
+		return Invalid("target", strings.ReplaceAll(t.Key(), "\x00", " "), fmt.Sprintf("must name exactly one of everything, a pool, a source, a queue, a collector and labels; it names %d", set))
+	case t.Queue == "*":
+		return Invalid("target.queue", t.Queue, "must be a queue name or \"*.suffix\"; everything is a target of its own")
+	case t.Queue != "" && !validPattern(t.Queue):
+		return Invalid("target.queue", t.Queue, fmt.Sprintf("must be a queue name or \"*.suffix\", of 1 to %d bytes in lower case", bounds.MaxQueueLength))
+	case len(t.Labels) > bounds.MaxHoldLabels:
+		return Invalid("target.labels", len(t.Labels), fmt.Sprintf("must be at most %d", bounds.MaxHoldLabels))
 	}
 	return nil
 }
 
-// TooMany is the error of a hold beyond [bounds.MaxHolds].
-func (h *Hold) TooMany() error {
-	switch t := &h.Target; {
-	case t.Pool != "":
-		return Invalid("name", t.Pool, fmt.Sprintf("would be one more than the limit of %d paused pools", bounds.MaxHolds))
-	case t.Collector != "":
-		return Invalid("collector_id", t.Collector, fmt.Sprintf("would be one more than the limit of %d drains", bounds.MaxHolds))
-	default:
-		var pairs []string
-		for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
-			pairs = append(pairs, key+"="+t.Labels[key])
-		}
-		return Invalid("labels", strings.Join(pairs, ","), fmt.Sprintf("would be one more than the limit of %d drains", bounds.MaxHolds))
-	}
+// HoldEffect is what a hold does beside stopping grants.
+type HoldEffect uint8
+
+// The effects of holds.
+const (
+	// StopGrants: leases that stand go on.
+	StopGrants HoldEffect = iota
+	// EndLeases: those of the target end, too: their holders are asked to stop
+	// ([CancelHeld]).
+	EndLeases
+)
+
+// The names of holds that have a meaning.
+const (
+	// HoldDefault is the name of a hold that was given none.
+	HoldDefault = "default"
+	// HoldWaggle is the name under which the blocks that Waggle makes itself are listed
+	// and lifted. Operators cannot set it.
+	HoldWaggle = "waggle"
+)
+
+// Hold is an operator's order to grant nothing of its target, or nothing to it. It is
+// identified by target and name. All holds of a target apply; to lift one leaves the
+// others.
+type Hold struct {
+	Target HoldTarget `json:"target"`
+	Name   string     `json:"name"`
+	Effect HoldEffect `json:"effect,omitempty"`
+	By     string     `json:"by,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+	// Created is when it was set, by the store's clock, in whole milliseconds.
+	Created time.Time `json:"created"`
+	// Until is when it ends by itself; zero: when somebody lifts it.
+	Until time.Time `json:"until,omitzero"`
 }
 
-// Holds keeps what operators hold.
+// Key tells holds apart: it is the same for those of one target and name.
+func (h *Hold) Key() string { return h.Target.Key() + "\x00" + h.Name }
+
+// Over reports whether the hold has ended by itself.
+func (h *Hold) Over(now time.Time) bool { return !h.Until.IsZero() && !h.Until.After(now) }
+
+// End is when the hold ends: [Forever] when somebody has to lift it.
+func (h *Hold) End() time.Time {
+	if h.Until.IsZero() {
+		return Forever
+	}
+	return h.Until
+}
+
+// Same reports whether both are one hold that says the same, whenever it was set.
+func (h *Hold) Same(other *Hold) bool {
+	return h.Key() == other.Key() && h.Effect == other.Effect && h.By == other.By && h.Reason == other.Reason && h.Until.Equal(other.Until)
+}
+
+// Gate is the gate that the hold closes.
+func (h *Hold) Gate() Gate {
+	gate := Gate{Until: h.Until, By: h.By, Reason: h.Reason, Time: h.Created, Hold: h}
+	switch t := &h.Target; {
+	case t.Everything:
+		gate.Kind = GateAllHeld
+	case t.Pool != "":
+		gate.Kind = GatePoolHeld
+	case t.Source != "":
+		gate.Kind = GateSourceHeld
+	case t.Queue != "":
+		gate.Kind = GateQueueHeld
+	default:
+		gate.Kind = GateCollectorHeld
+	}
+	return gate
+}
+
+// LastEnd is when the last of the holds ends that are not over; zero when all are.
+func LastEnd(holds []Hold, now time.Time) (last time.Time) {
+	for i := range holds {
+		if end := holds[i].End(); !holds[i].Over(now) && end.After(last) {
+			last = end
+		}
+	}
+	return last
+}
+
+// HoldChange is a change of the holds that are not on sources.
+type HoldChange struct {
+	// Set are kept, each in place of the one with its key.
+	Set []Hold
+	// Lift are the keys of those to remove; ones that do not exist are no error.
+	Lift []string
+	// Queues has, for each target queue of Set and Lift, until when holds stop it after
+	// the change ([LastEnd] of all that stand on it): zero, no more.
+	Queues map[string]time.Time
+}
+
+// Holds keeps the holds of operators on all but sources; those of a source are in
+// [Source.Holds]. Dispatchers read them, and apply those on everything, on pools and on
+// collectors, before they claim. Shards know their version, refuse claims of dispatchers
+// that know an older one ([ErrStaleHolds]), and apply those on queues.
 type Holds interface {
-	// SetHold keeps a hold, replacing the one of the same target and name. Once it
-	// returns, no claim that begins later grants against a hold of a queue or a pool, in
-	// any shard; replays go on. Holds of collectors are kept alone: engines read them,
-	// and who sets one publishes HintHolds. A queue or pool need not hold tasks.
-	//
-	// Idempotent. After an error a hold of a pool may be in some shards, and is listed
-	// then. ErrInvalid for what [Hold.Check] refuses, and when [bounds.MaxHolds] others of pools
-	// stand, or of collectors; those that are over do not count.
-	SetHold(ctx context.Context, hold Hold) error
-	// LiftHold removes the hold of a target and name, and reports whether it still held; it may
-	// say no where the store's answer was lost and it asked again.
-	// Lifting HoldWaggle reports whether there was a block or a doubling. What a lifted
-	// hold of a queue or a pool lets go on is told with HintReady. Idempotent; a target
-	// that nobody has used holds nothing. After an error a hold of a pool may be lifted
-	// in some shards, and is listed still. ErrInvalid for what [Hold.Check] refuses.
-	LiftHold(ctx context.Context, target HoldTarget, name HoldName) (held bool, err error)
-	// Holds reads the holds of pools and collectors that stand now, in the order of their
-	// keys: 2 x [bounds.MaxHolds] at most, of shard 0. Those of queues are told with the queue.
-	Holds(ctx context.Context) ([]Hold, error)
+	// Holds reads all holds, those that are over too, with their version and the
+	// store's clock, in no order; none where have is the version.
+	Holds(ctx context.Context, have int64) (holds []Hold, version int64, now time.Time, err error)
+	// PutHolds changes the holds under a new version, which it answers: the greater of
+	// ifVersion+1 and the store's clock in milliseconds, so that versions rise even if a
+	// failover has lost the last change. It does so in one step, and only if they have
+	// version ifVersion (0 = none was ever set): else ErrEtagMismatch. When it returns, no
+	// shard grants to claims of an older version, nor from queues that are held; replays
+	// go on. ErrInvalid beyond [bounds.MaxHolds]. A change of nothing gives a new version,
+	// too. After an error some shards may not know of the change: those on queues hold
+	// there once [Queues.SyncRules] has brought them to it, or PutHolds was called again,
+	// which makes the shards equal to shard 0 whatever they had. Queues that a change lets
+	// go on are found by SyncRules.
+	PutHolds(ctx context.Context, change HoldChange, ifVersion int64) (version int64, err error)
+}
+
+// HoldBook is the holds of [Holds] that are in force at one time. It is not changed once
+// made; nil is one of no holds.
+type HoldBook struct {
+	Version int64
+	// All that are in force, by key.
+	All []Hold
+	// Next is when the next of them ends by itself; zero: none does.
+	Next time.Time
+
+	everything []*Hold
+	pools      map[string][]*Hold
+	queues     map[string][]*Hold
+	collectors map[string][]*Hold
+	labels     []*Hold
+}
+
+// NewHoldBook makes the book of those of the holds that are in force.
+func NewHoldBook(holds []Hold, version int64, now time.Time) *HoldBook {
+	b := &HoldBook{Version: version, pools: make(map[string][]*Hold), queues: make(map[string][]*Hold), collectors: make(map[string][]*Hold)}
+	b.All = slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Over(now) })
+	slices.SortFunc(b.All, func(x, y Hold) int { return strings.Compare(x.Key(), y.Key()) })
+	for i := range b.All {
+		h := &b.All[i]
+		if !h.Until.IsZero() && (b.Next.IsZero() || h.Until.Before(b.Next)) {
+			b.Next = h.Until
+		}
+		switch t := &h.Target; {
+		case t.Everything:
+			b.everything = append(b.everything, h)
+		case t.Pool != "":
+			b.pools[t.Pool] = append(b.pools[t.Pool], h)
+		case t.Queue != "":
+			b.queues[t.Queue] = append(b.queues[t.Queue], h)
+		case t.Collector != "":
+			b.collectors[t.Collector] = append(b.collectors[t.Collector], h)
+		case len(t.Labels) > 0:
+			b.labels = append(b.labels, h)
+		}
+	}
+	return b
+}
+
+// Everything are the holds on everything.
+func (b *HoldBook) Everything() []*Hold {
+	if b == nil {
+		return nil
+	}
+	return b.everything
+}
+
+// Pool are the holds on a pool, without those on everything.
+func (b *HoldBook) Pool(pool string) []*Hold {
+	if b == nil {
+		return nil
+	}
+	return b.pools[pool]
+}
+
+// Queue are the holds on a queue and on patterns that match it, without those on
+// everything.
+func (b *HoldBook) Queue(queue string) (holds []*Hold) {
+	if b == nil || len(b.queues) == 0 {
+		return nil
+	}
+	for _, name := range SettingsNames(queue) {
+		holds = append(holds, b.queues[name]...)
+	}
+	return holds
+}
+
+// Collector are the holds on a collector with these labels, without those on everything:
+// the one that ends last first.
+func (b *HoldBook) Collector(collector string, labels map[string]string) (holds []*Hold) {
+	if b == nil {
+		return nil
+	}
+	holds = append(holds, b.collectors[collector]...)
+	for _, h := range b.labels {
+		if h.Target.Has(collector, labels) {
+			holds = append(holds, h)
+		}
+	}
+	slices.SortStableFunc(holds, func(x, y *Hold) int { return y.End().Compare(x.End()) })
+	return holds
+}
+
+// StopsCollector reports whether a hold stops a collector with these labels. Those on
+// everything do not count: the collector is asked nothing by them.
+func (b *HoldBook) StopsCollector(collector string, labels map[string]string) bool {
+	return len(b.Collector(collector, labels)) > 0
+}
+
+// StopsPool reports whether a hold on the pool, or on everything, stops grants of it.
+func (b *HoldBook) StopsPool(pool string) bool {
+	return len(b.Everything())+len(b.Pool(pool)) > 0
 }

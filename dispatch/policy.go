@@ -33,6 +33,10 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 	switch {
 	case r.Succeeded != nil:
 		return p.succeeded(t, spec, r.Succeeded, now)
+	case r.Failed != nil && t.CancelRequested == CancelHeld: // it was asked to stop
+		tr := p.released(t, spec, 0, now)
+		tr.Queue = QueueEffect{Kind: QueueReported, FetchDuration: r.Failed.FetchDuration, QueueDelay: r.Failed.QueueDelay}
+		return tr
 	case r.Failed != nil:
 		return p.failed(t, spec, r.Failed, now)
 	default:
@@ -149,6 +153,11 @@ func (p Policy) released(t *Task, spec *SourceSpec, delay time.Duration, now tim
 
 // Expire is what becomes of a task whose lease ran out.
 func (p Policy) Expire(t *Task, spec *SourceSpec, now time.Time) Transition {
+	if t.CancelRequested == CancelHeld {
+		tr := p.Revoke(t, spec, Note{By: HoldWaggle, Reason: "a hold ended the lease"}, now)
+		tr.Queue.Kind, tr.Expired = QueueExpired, true
+		return tr
+	}
 	result, why := ResultExpired, "the lease ran out without a renewal or report"
 	if t.Lease != nil && !t.Lease.Deadline.Before(t.Lease.Granted.Add(t.Lease.MaxHold)) {
 		result, why = ResultMaxHold, fmt.Sprintf("the lease was held for the longest time, %v", t.Lease.MaxHold)
@@ -161,6 +170,9 @@ func (p Policy) Expire(t *Task, spec *SourceSpec, now time.Time) Transition {
 // Replace is what becomes of a leased task whose collector has begun a newer
 // session: the same as if the lease had run out.
 func (p Policy) Replace(t *Task, spec *SourceSpec, now time.Time) Transition {
+	if t.CancelRequested == CancelHeld {
+		return p.Revoke(t, spec, Note{By: HoldWaggle, Reason: "a hold ended the lease"}, now)
+	}
 	return p.expire(t, spec, now, ResultReplaced, "a newer session of the collector ended the lease")
 }
 
@@ -218,7 +230,7 @@ func begin(t *Task, result Result) Transition {
 // canceled ends the transition CANCELED when someone asked for that while the
 // task was leased.
 func (p Policy) canceled(tr *Transition, t *Task, spec *SourceSpec) bool {
-	if t.CancelRequested == CancelNone {
+	if t.CancelRequested == CancelNone || t.CancelRequested == CancelHeld {
 		return false
 	}
 	tr.State, tr.Due, tr.Delay = StateCanceled, time.Time{}, 0

@@ -25,11 +25,6 @@ type QueueSettings struct {
 	MaxDelay time.Duration
 	// MaxBlock bounds automatic blocks.
 	MaxBlock time.Duration
-	// Paused queues grant nothing; a paused rule "*" holds every queue,
-	// whatever longer patterns say. Denied queues grant nothing, their leases
-	// end, and submits to them are refused.
-	Paused bool
-	Deny   bool
 }
 
 // Defaults of queue rules.
@@ -89,33 +84,6 @@ type QueueRule struct {
 	By     string
 	Reason string
 	Time   time.Time
-	// Pause and Denial have By, Reason and Time of the pause and the denial that stand,
-	// whatever was changed of the rule since they began; zero: there is none, or it
-	// began with the last change.
-	Pause  Gate `json:",omitzero"`
-	Denial Gate `json:",omitzero"`
-}
-
-// Gate is one that the rule closes, of the kind GateQueuePaused or GateQueueDenied.
-func (r *QueueRule) Gate(kind GateKind) Gate {
-	began := r.Pause
-	if kind == GateQueueDenied {
-		began = r.Denial
-	}
-	began = cmp.Or(began, Gate{By: r.By, Reason: r.Reason, Time: r.Time})
-	return Gate{Kind: kind, By: began.By, Reason: began.Reason, Time: began.Time, Rule: r.Pattern}
-}
-
-// Gates are those that the rule closes.
-func (r *QueueRule) Gates() []Gate {
-	var gates []Gate
-	if r.Settings.Paused {
-		gates = append(gates, r.Gate(GateQueuePaused))
-	}
-	if r.Settings.Deny {
-		gates = append(gates, r.Gate(GateQueueDenied))
-	}
-	return gates
 }
 
 // SettingsName is the name under which a store files the rule's settings: the
@@ -193,23 +161,23 @@ type Queue struct {
 	Waiting    int64 // tasks scheduled or ready
 	Leased     int64
 	// NextGrant is the earliest instant at which the queue can be granted
-	// from, the maximum over its gates; zero = now, or never when a gate
-	// without an end holds it.
+	// from, the maximum over its gates and the holds on it; zero = now, or never when a
+	// gate or hold without an end stops it.
 	NextGrant time.Time
 	// BlockStep counts the automatic blocks in a row.
 	BlockStep int
-	Gates     []Gate
+	// Gates are those of the queue itself: delay, limit and block. Holds on it are in the
+	// [HoldBook].
+	Gates []Gate
 }
 
 // Pool is what a store tells of one pool.
 type Pool struct {
 	Name string
-	// Open queues can be granted from but for a pause of the pool and what no
+	// Open queues can be granted from but for holds on the pool and what no
 	// claim has met yet, such as a new rule; Waiting ones hold tasks that cannot
 	// be granted now.
 	Open, Waiting int64
-	// Paused is an operator's pause; nil when none holds.
-	Paused *Gate
 }
 
 // Queues keeps queue rules, and tells of queues and pools.
@@ -226,13 +194,16 @@ type Queues interface {
 	// Rules reads all rules, ascending by pattern, with their version. Those that
 	// change meanwhile may be newer than the version, never older.
 	Rules(ctx context.Context) (rules []QueueRule, version int64, err error)
-	// SyncRules brings a shard to the rules of shard 0 after an interrupted
-	// PutRule, and puts up to limit queues where they now belong, starting at
+	// SyncRules brings a shard to the rules and holds of shard 0 after an interrupted
+	// PutRule or PutHolds, and puts up to limit queues where they now belong, starting at
 	// page: those that wait for a gate without an end and, until it has come to
-	// the end once since the rules changed, those whose delay lasts, which ends
+	// the end once since rules or holds changed, those whose delay lasts, which ends
 	// no later than by the rules as they are. The end is an empty next. Each page is
 	// one step in the shard; idempotent.
 	SyncRules(ctx context.Context, shard int, page string, limit int) (next string, err error)
+	// Unblock opens the block that failures have caused ([GateHostBlocked]) and starts
+	// their doubling anew. It reports whether there was one of both. Idempotent.
+	Unblock(ctx context.Context, queue string) (bool, error)
 	// QueuesNamed reads queues, in the order of the names; nil for one that holds nothing
 	// and has no gate. It takes a read for each shard of some of them, or for each 200 in
 	// one, and one more where rules hold some of these.
@@ -241,7 +212,7 @@ type Queues interface {
 	// labels (com.example.www), from the first after after. suffix narrows to
 	// a name and all names that end in "."+suffix.
 	ListQueues(ctx context.Context, suffix, after string, limit int) ([]*Queue, error)
-	// ListPools lists the pools that have queues with waiting tasks or are held,
-	// ascending, from the first after after. name, unless empty, narrows to that one.
+	// ListPools lists the pools that have queues with waiting tasks, ascending, from the
+	// first after after. name, unless empty, narrows to that one.
 	ListPools(ctx context.Context, name, after string, limit int) ([]Pool, error)
 }

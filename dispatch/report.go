@@ -68,12 +68,10 @@ const (
 	FilterHost
 	FilterInclude
 	FilterExclude
-	// FilterQueueDenied: a queue rule denies its queue.
-	FilterQueueDenied
 )
 
 // Filtered counts items that were not followed, by the reason.
-type Filtered [FilterQueueDenied + 1]int64
+type Filtered [FilterExclude + 1]int64
 
 // Add adds other counts.
 func (f *Filtered) Add(other Filtered) {

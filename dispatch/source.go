@@ -14,7 +14,7 @@ type Source struct {
 	ID   string     `json:"id"`  // dotted, chosen by people
 	UID  string     `json:"uid"` // new when an id is deleted and created again
 	Spec SourceSpec `json:"spec"`
-	// Version rises with each change of Spec, Paused or Deleted, and is the
+	// Version rises with each change of Spec, Holds or Deleted, and is the
 	// source's etag. Shards hold the newest they were given.
 	Version int64 `json:"version"`
 	// Applied is the version that all shards, and the seeds, have. The keeper
@@ -25,8 +25,9 @@ type Source struct {
 	// before all shards had this one.
 	AppliedSeeds []TaskID `json:"applied_seeds,omitempty"`
 	PendingSeeds []TaskID `json:"pending_seeds,omitempty"`
-	Paused       *Gate    `json:"paused,omitempty"`
-	Deleted      bool     `json:"deleted,omitempty"`
+	// Holds are those on the id, by key; those that are over, too.
+	Holds   []Hold `json:"holds,omitempty"`
+	Deleted bool   `json:"deleted,omitempty"`
 	// Deletion is who deleted it, when and why; nil while it is not, or where nobody
 	// said.
 	Deletion *Gate     `json:"deletion,omitempty"`
@@ -53,6 +54,10 @@ func (s *Source) FirstDue(now time.Time) time.Time {
 	return now.Add(hashWithin(s.ID, interval))
 }
 
+// Gone reports whether nothing is left of the source but the holds on its id: they stand
+// for a source that is created under it again.
+func (s *Source) Gone() bool { return s.Deleted && s.Applied == s.Version }
+
 // SourceGate is the part of a source that grants need, held by each shard in
 // which the source has a lane. A shard refuses a version older than its own.
 type SourceGate struct {
@@ -60,8 +65,8 @@ type SourceGate struct {
 	Version  int64
 	Pool     string
 	Priority int
-	// PausedUntil: zero = not paused, [Forever] = until resumed.
-	PausedUntil    time.Time
+	// HeldUntil: zero = not held, [Forever] = until the hold is lifted.
+	HeldUntil      time.Time
 	Deleted        bool
 	MaxOutstanding int64
 	LeaseDuration  time.Duration
@@ -88,9 +93,9 @@ func (s *Source) Gate() SourceGate {
 	for k, v := range s.Spec.Metadata {
 		g.JoinedBytes += len(k) + len(v)
 	}
-	if s.Paused != nil {
-		if g.PausedUntil = s.Paused.Until; g.PausedUntil.IsZero() {
-			g.PausedUntil = Forever
+	for i := range s.Holds {
+		if end := s.Holds[i].End(); end.After(g.HeldUntil) {
+			g.HeldUntil = end
 		}
 	}
 	return g
@@ -126,10 +131,12 @@ func (c StateCounts) Add(o StateCounts) StateCounts {
 type Sources interface {
 	// PutSource keeps a source, in one step. With ifVersion 0 it is new:
 	// ErrSourceExists when the id is taken, also by a source that is being
-	// deleted; idempotent by UID. Else it replaces the source of its id whose
+	// deleted or [Source.Gone]; idempotent by UID. Else it replaces the source of its id whose
 	// version still is ifVersion, but for what MarkApplied wrote: ErrEtagMismatch
-	// when that has another version or UID, ErrSourceNotFound when the id has
-	// gone. Idempotent: an equal source already kept is success.
+	// when that has another version or UID (the UID may be another where the kept
+	// one is Gone: a source is created again), ErrSourceNotFound when the id has
+	// gone. What is kept then is Gone if s is Deleted and its Applied is its Version: all of
+	// s is kept. Idempotent: an equal source already kept is success.
 	PutSource(ctx context.Context, s *Source, ifVersion int64) error
 	// MarkApplied notes, in one step, that version is applied everywhere, with the
 	// seeds that exist, if the source has no newer one; false when it has. A source
@@ -170,4 +177,6 @@ type SourceFilter struct {
 	Prefix string // of their ids
 	// Pending selects those whose Applied is below their Version.
 	Pending bool
+	// Held selects those that have Holds, Gone ones among them.
+	Held bool
 }

@@ -91,6 +91,8 @@ type StoreStats struct {
 	Granted, Settled, Expired, Orphaned, Dropped int64
 	// Collectors are those that are neither gone nor ended.
 	Collectors int64
+	// Full: the store takes no more data now.
+	Full bool
 }
 
 // Tasks takes tasks in, and reads records.
@@ -213,7 +215,7 @@ const (
 	HintSource
 	// HintRules: the queue rules have changed.
 	HintRules
-	// HintHolds: the holds of collectors have changed.
+	// HintHolds: the holds have changed, other than those of sources.
 	HintHolds
 	// HintSession: collector ID has a new session, Session.
 	HintSession

@@ -94,8 +94,8 @@ type Task struct {
 	LastLease LeaseDigest
 	Result    Result
 
-	// CancelRequested: however the lease ends, the task ends CANCELED;
-	// CancelNone when nobody asked.
+	// CancelRequested: however the lease ends, the task ends CANCELED; with CancelHeld
+	// it waits again. CancelNone when nobody asked.
 	CancelRequested CancelReason
 	// AgainRequested: due again at once after the lease settles, once.
 	AgainRequested bool
@@ -142,6 +142,9 @@ const (
 	CancelNone CancelReason = iota
 	CancelTask
 	CancelSourceDeleted
+	// CancelHeld: a hold ends the lease ([EndLeases]). The task waits again, no attempt
+	// is spent, and renewals prolong the lease no more.
+	CancelHeld
 )
 
 // Relation is how a page leads to a discovered item. The numbers are the API's.

@@ -22,7 +22,8 @@ type Leases interface {
 	//
 	// The lease index may keep the deadline from before; Expired brings it up to
 	// date. Records always have the deadline that holds. Each renewal is atomic;
-	// repeated, it extends the lease from then on.
+	// repeated, it extends the lease from then on. One that is marked [CancelHeld] is not
+	// extended: Remaining is what is left of it.
 	Renew(ctx context.Context, renewals []Renewal) ([]RenewResult, error)
 
 	// Apply applies each transition if the record still is LEASED under its
@@ -72,9 +73,10 @@ type Leases interface {
 	EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*Task, error)
 
 	// RequestCancel marks leased tasks so that their holders are told to stop
-	// and they end CANCELED; it raises Revision. line, unless nil, is added to the
+	// and they end CANCELED, or wait again ([CancelHeld]); it raises Revision. line, unless nil, is added to the
 	// history of those that it marks. Others are left alone: those marked for the same
-	// reason already, too, which makes it idempotent. Each mark is atomic.
+	// reason already, too, which makes it idempotent; and CancelHeld leaves those alone
+	// that are marked for any other. Each mark is atomic.
 	RequestCancel(ctx context.Context, ids []TaskID, reason CancelReason, line *Attempt) error
 
 	// ListLeases lists leased tasks of all shards in an order of the store's own;
@@ -129,7 +131,7 @@ const (
 	LostReported
 	// LostExpired: its deadline passed and the task was requeued.
 	LostExpired
-	// LostRevoked: an operator ended it, or a rule that denies its queue.
+	// LostRevoked: an operator ended it, or a hold.
 	LostRevoked
 	// LostMalformed: the token is none, or not this collector's.
 	LostMalformed

@@ -50,10 +50,11 @@ const (
 	MaxQueueRules  = 100_000 // of one Waggle
 	// MaxQueueDelay bounds what a host can be reported to ask for.
 	MaxQueueDelay = time.Hour
-	// MaxHolds bounds the holds of pools, and those of collectors; MaxHoldLabels the
-	// labels that one names.
-	MaxHolds      = 1000
-	MaxHoldLabels = 16
+	// MaxHolds bounds the holds that are not on sources, MaxSourceHolds those on one
+	// source, and MaxHoldLabels the labels that one names.
+	MaxHolds       = 10_000
+	MaxSourceHolds = 16
+	MaxHoldLabels  = 16
 )
 
 // Limits of one call of a store. Calls with more items run as several.
