@@ -23,10 +23,19 @@ type exampleT struct {
 	cleanups []func()
 }
 
-func (t *exampleT) Helper()                           {}
-func (t *exampleT) Context() context.Context          { return context.Background() }
-func (t *exampleT) Cleanup(f func())                  { t.cleanups = append(t.cleanups, f) }
+// Helper does nothing.
+func (t *exampleT) Helper() {}
+
+// Context has no end.
+func (t *exampleT) Context() context.Context { return context.Background() }
+
+// Cleanup keeps f for the end of the example.
+func (t *exampleT) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
+
+// Errorf prints what went wrong, which fails the example.
 func (t *exampleT) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+// Fatalf ends the example.
 func (t *exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 // startDispatcher runs a dispatcher within the process, in place of `waggle serve`.
