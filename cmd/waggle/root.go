@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 
@@ -23,8 +24,8 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/task"
 )
 
-// newRoot makes the tree of commands.
-func newRoot(c cli.Console) *cobra.Command {
+// newRoot makes the tree of commands, which write to out.
+func newRoot(c cli.Console, out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "waggle",
 		Short: "A dispatch center for distributed crawling",
@@ -45,6 +46,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetOut(out) // the script of a completion goes to where this is now
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},

@@ -75,7 +75,7 @@ func (o *Options) Complete(cmd *cobra.Command) {
 		if choices := cli.Choices(f); choices != nil {
 			err = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 		} else if list := ofFlag(f.Name); list != nil && cmd.GroupID != "run" {
-			err = cmd.RegisterFlagCompletionFunc(f.Name, o.Offer(list))
+			err = cmd.RegisterFlagCompletionFunc(f.Name, o.offer(list))
 		}
 		if err != nil {
 			panic(err) // the tree of commands names a flag twice
@@ -86,8 +86,18 @@ func (o *Options) Complete(cmd *cobra.Command) {
 	}
 }
 
-// Offer completes arguments with what the dispatcher lists. It offers nothing if none answers soon, and none twice.
+// Offer completes the arguments of a command, or its only one, with what the dispatcher lists.
 func (o *Options) Offer(list Lister) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && !strings.Contains(cmd.Use, "...") {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return o.offer(list)(cmd, args, prefix)
+	}
+}
+
+// offer completes with what the dispatcher lists and no argument names yet. It offers nothing if none answers soon.
+func (o *Options) offer(list Lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()

@@ -13,8 +13,8 @@ import (
 // Table collects rows and writes them with their columns aligned. In a pipe every cell is whole. On a terminal a table is
 // made to fit:
 //
-//  1. The columns with a rank are dropped, those with nothing in them first, then the lowest rank, until the rest fits with
-//     its long cells at their least width.
+//  1. The columns with a rank are dropped: first those with nothing in them, until the rest fits; then the lowest rank, until
+//     the rest fits with its long cells at their least width.
 //  2. The room that is left goes to the long cells, the same width for each; what is longer ends with "…".
 //
 // Columns without a rank are never dropped, and without a least width never shortened. All of it is in a pipe, in `get` and
@@ -137,14 +137,14 @@ func (t *Table) fit(width int) (shown []int, longest int) {
 		}
 		return sum
 	}
-	for takes(0) > width {
+	for takes(most) > width {
 		drop := -1
 		for at, i := range shown {
 			if rank := t.columns[i].rank; rank != 0 && (drop < 0 || rank < t.columns[shown[drop]].rank) {
 				drop = at
 			}
 		}
-		if drop < 0 {
+		if drop < 0 || takes(0) <= width && t.columns[shown[drop]].rank > 0 {
 			break
 		}
 		shown = slices.Delete(shown, drop, drop+1)
