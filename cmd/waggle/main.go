@@ -24,10 +24,9 @@ func main() {
 
 // run runs the command that args name, and returns the code to exit with.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer, c cli.Console) int {
-	root := newRoot(c) //nolint:contextcheck // the commands get the context from ExecuteContextC
+	root := newRoot(c, out) //nolint:contextcheck // the commands get the context from ExecuteContextC
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
 	root.SetErr(errOut)
 	cmd, err := root.ExecuteContextC(ctx)
 	return cli.ReportError(errOut, cmd, err)

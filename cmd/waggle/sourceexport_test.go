@@ -44,5 +44,5 @@ func TestSourceExport_roundTrip(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	wantFailure(t, command(t, env, "source", "export", "--format", "csv"), waggle.ExitOK, "csv cannot hold all of payload, of 1 source (loaded)\n")
-	wantFailure(t, command(t, env, "source", "export", "--format", "sitemap"), waggle.ExitUsage, "say csv, jsonl, opml or urls")
+	wantFailure(t, command(t, env, "source", "export", "--format", "sitemap"), waggle.ExitUsage, "say csv, jsonl, opml, urls")
 }

@@ -52,15 +52,14 @@ func TestUnknownName_filtered(t *testing.T) {
 	env, _ := served(t)
 	holdOne(t, env)
 	command(t, env, "queue", "rule", "set", "b.example", "--queue", "shops")
+	const noSource = "no source matches --prefix, --pool and --label"
 	for flags, note := range map[string]string{
-		"task cancel --yes --pool browsr":                     "no source has the pool browsr",
-		"task cancel --yes --prefix nws.":                     "no source has an id that begins with nws.",
-		"task cancel --yes --label team=a --pool default":     "no source has the pool default and the label team=a",
+		"task cancel --yes --pool browsr":                     noSource,
+		"task cancel --yes --prefix nws.":                     noSource,
+		"task cancel --yes --label team=a --pool default":     noSource,
 		"task cancel --yes --queue a.example":                 unknownA,
 		"task cancel --yes --queue b.example":                 "new tasks of this host go to the queue shops, by a rule",
-		"task cancel --yes --suffix a.example":                "no queue a.example, nor one below it, holds a task that waits or is leased",
-		"task retry --yes --pool browsr --state dead":         "no source has the pool browsr",
-		"lease revoke --yes --collector london-1":             "no collector london-1 has been heard of in the last 24 h",
+		"task retry --yes --pool browsr --state dead":         noSource,
 		"task list --queue a.example":                         unknownA,
 		"task retry --yes --pool default --state dead":        "",
 		"task retry --yes --suffix news.example --state dead": "",

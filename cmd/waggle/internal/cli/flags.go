@@ -25,6 +25,8 @@ type valueFlag struct {
 	kind string // as help calls it
 	text string // what was read, always in the same form
 	read func(text string) (string, error)
+	// choices are all there are; none: what read takes.
+	choices []string
 }
 
 // Set implements [pflag.Value].
@@ -147,31 +149,58 @@ func ParseTime(text string, now time.Time) (t *timestamppb.Timestamp, local bool
 	return nil, false, fmt.Errorf("%q is no time; say 2h (from now), 2026-01-31T18:00:00Z or 2026-01-31 (local)", text)
 }
 
-// Enum finds the value of an enum by the end of its name, in any case.
-func Enum[E ~int32](flag, name, prefix string, values map[string]int32) (E, error) {
-	full := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-	if value, ok := values[full]; ok && value != 0 {
-		return E(value), nil
-	}
-	var names []string
-	for _, text := range slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Compare(values[a], values[b]) }) {
-		if values[text] != 0 {
-			names = append(names, strings.ToLower(strings.TrimPrefix(text, prefix)))
+// ChoiceVar adds a flag for one of a few texts.
+func ChoiceVar(flags *pflag.FlagSet, into *string, name, shorthand, value, usage string, choices ...string) {
+	*into = value
+	flags.VarP(&valueFlag{kind: "string", text: value, choices: choices, read: func(text string) (string, error) {
+		if !slices.Contains(choices, text) {
+			return "", notAmong(text, choices)
 		}
-	}
-	return 0, Usagef("%s %q: say %s", flag, name, strings.Join(names, ", "))
+		*into = text
+		return text, nil
+	}}, name, shorthand, usage)
 }
 
-// Enums finds the values of several names.
-func Enums[E ~int32](flag string, names []string, prefix string, values map[string]int32) (found []E, err error) {
-	for _, name := range names {
-		value, err := Enum[E](flag, name, prefix, values)
-		if err != nil {
-			return nil, err
+func notAmong(text string, choices []string) error {
+	return fmt.Errorf("%q is unknown; say %s", text, strings.Join(choices, ", "))
+}
+
+// EnumVar adds a flag for a value of an enum: the end of its name, in any case. Help lists all of values but the one that
+// is 0.
+func EnumVar[E ~int32](flags *pflag.FlagSet, into *E, name, usage, prefix string, values map[string]int32) {
+	enumVar(flags, func(e E) { *into = e }, name, usage, prefix, values)
+}
+
+// EnumsVar is EnumVar for a flag that may be repeated, and may hold several with commas between them.
+func EnumsVar[E ~int32](flags *pflag.FlagSet, into *[]E, name, usage, prefix string, values map[string]int32) {
+	enumVar(flags, func(e E) { *into = append(*into, e) }, name, usage, prefix, values)
+}
+
+func enumVar[E ~int32](flags *pflag.FlagSet, take func(E), name, usage, prefix string, values map[string]int32) {
+	var choices []string
+	for _, text := range slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Compare(values[a], values[b]) }) {
+		if values[text] != 0 {
+			choices = append(choices, strings.ToLower(strings.TrimPrefix(text, prefix)))
 		}
-		found = append(found, value)
 	}
-	return found, nil
+	flags.Var(&valueFlag{kind: "string", choices: choices, read: func(text string) (string, error) {
+		for word := range strings.SplitSeq(text, ",") {
+			word = strings.ToLower(strings.ReplaceAll(word, "-", "_"))
+			if !slices.Contains(choices, word) {
+				return "", notAmong(word, choices)
+			}
+			take(E(values[prefix+strings.ToUpper(word)]))
+		}
+		return text, nil
+	}}, name, usage+": "+strings.Join(choices, ", "))
+}
+
+// Choices are all values that a flag takes, if it takes a few texts only.
+func Choices(f *pflag.Flag) []string {
+	if value, ok := f.Value.(*valueFlag); ok {
+		return value.choices
+	}
+	return nil
 }
 
 // wantBelowZero finds what less than 0 stands for in the help of a flag.

@@ -81,6 +81,9 @@ func (e *Error) Words() (problem string, todo []string) {
 	if !ok && errors.Is(e.Err, context.Canceled) {
 		return "interrupted", nil
 	}
+	if advised := (interface{ Words() (string, []string) })(nil); !ok && errors.As(e.Err, &advised) {
+		return advised.Words()
+	}
 	if !ok {
 		return e.Err.Error(), nil
 	}

@@ -21,36 +21,31 @@ import (
 
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
-	return o.Group(&cobra.Command{Use: "collector", Short: "Look at the collectors, drain or resume them"},
+	return o.Group(&cobra.Command{Use: "collector", Short: "List, drain and resume collectors"},
 		newCollectorList(o), newCollectorDrain(o), newCollectorResume(o))
 }
 
 func newCollectorList(o *client.Options) *cobra.Command {
 	request := &pb.ListCollectorsRequest{}
-	var states []string
 	drains := false
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the collectors heard from in the last 24 h",
-		Long: `List the collectors heard from in the last 24 h. One that has stopped in good order is ENDED.
-One that has not been heard from for 45 s, which is three of the longest beats, is GONE;
-its leases end each at its own deadline.
-POOLS are those that it tells with its beats, and ONLY the sources and queues to which it
-narrows them; what it takes is decided by each fetch.`,
+		Short: "List collectors of the last 24 h",
+		Long: `List the collectors heard from in the last 24 h. One that stopped in good order is ENDED.
+One that was not heard from for 45 s is GONE; its leases end each at its own deadline.
+POOLS are those that its heartbeats name, ONLY the sources and queues that it narrows
+them to.`,
 	}
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone, ended")
+	cli.EnumsVar(cmd.Flags(), &request.States, "state", "only collectors in this `state`", "COLLECTOR_STATE_", pb.CollectorState_value)
 	cli.PairsVar(cmd.Flags(), &request.Labels, "label", "only collectors with this label; of several, with all of them")
 	cmd.Flags().BoolVar(&drains, "drains", false, "list the drains instead, also those of collectors yet to come")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (_ proto.Message, more bool, _ func(), err error) {
-		if drains && len(states)+len(request.GetLabels()) > 0 {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
+		if drains && len(request.GetStates())+len(request.GetLabels()) > 0 {
 			return nil, false, nil, cli.Usagef("--drains lists no collectors; leave --state and --label out")
 		}
 		if drains {
 			all, more, err := client.ReadPages(ctx, limit, c.Admin.ListDrains, &pb.ListDrainsRequest{}, (*pb.ListDrainsResponse).GetDrains)
 			return &pb.ListDrainsResponse{Drains: all}, more, func() { writeDrains(c.Out, c.Now, all) }, err
-		}
-		if request.States, err = cli.Enums[pb.CollectorState]("--state", states, "COLLECTOR_STATE_", pb.CollectorState_value); err != nil {
-			return nil, false, nil, err
 		}
 		all, more, err := client.ReadPages(ctx, limit, c.Admin.ListCollectors, request, (*pb.ListCollectorsResponse).GetCollectors)
 		return &pb.ListCollectorsResponse{Collectors: all}, more, func() {
@@ -64,14 +59,14 @@ narrows them; what it takes is decided by each fetch.`,
 }
 
 func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, none string) {
-	t := human.NewTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", "ONLY", ">LAST BEAT", "STARTED", "HOST", "VERSION", "LABELS", "DRAINED")
+	t := human.NewTable("COLLECTOR~24", "STATE", ">LEASES", ">SLOTS/5", "POOLS/6~10", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2~10", "VERSION/1~10", "LABELS/7~10", "DRAINED/8~16")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		var only human.Phrases
 		only.AddIf(len(info.GetSources()) > 0, "source %s", strings.Join(info.GetSources(), " "))
 		only.AddIf(len(info.GetQueues()) > 0, "queue %s", strings.Join(info.GetQueues(), " "))
-		t.Row(info.GetId(), human.Word(k.GetState(), "COLLECTOR_STATE_"), human.Count(k.GetLeases()), human.Count(info.GetSlots()), cmp.Or(strings.Join(info.GetPools(), " "), "not told"),
-			only.Text(), human.Span(k.GetHeartbeatAge().AsDuration())+" ago", human.Since(now, k.GetStartTime()), info.GetHostname(), human.Brief(info.GetVersion(), 20),
+		t.Row(info.GetId(), human.Word(k.GetState(), "COLLECTOR_STATE_"), human.Count(k.GetLeases()), human.Count(info.GetSlots()), strings.Join(info.GetPools(), " "),
+			only.Text(), human.Span(k.GetHeartbeatAge().AsDuration())+" ago", human.Since(now, k.GetStartTime()), info.GetHostname(), info.GetVersion(),
 			human.Pairs(info.GetLabels()), describe.Gate(now, k.GetDrained()))
 	}
 	t.Write(out, none)
@@ -174,7 +169,7 @@ func chosenCollector(args []string, labels map[string]string) (string, error) {
 }
 
 func writeDrains(out io.Writer, now time.Time, drains []*pb.Drain) {
-	t := human.NewTable("COLLECTORS", "DRAINED")
+	t := human.NewTable("COLLECTORS", "DRAINED~24")
 	for _, d := range drains {
 		t.Row(cmp.Or(d.GetCollectorId(), human.Pairs(d.GetLabels())), describe.Gate(now, d.GetGate()))
 	}

@@ -1,4 +1,4 @@
-// Package explain has the commands that tell why something is not handed out.
+// Package explain has the commands that show why something is not handed out.
 package explain
 
 import (
@@ -25,43 +25,41 @@ import (
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{
-		Use: "explain", Short: "Say why a task, source, queue or pool is not handed out",
+		Use: "explain", Short: "Explain why something is not handed out",
 		Example: "  waggle explain task 2741-5kq3m7x2wnd4ylhz6tbrc3vjua\n  waggle explain queue example.com",
 	},
 		newExplainTask(o),
-		newExplainOne(o, "source ID", "Say what holds a source's next seed, and its tasks that are due", "the source's ID",
+		newExplainOne(o, "source ID", "Explain what holds a source", "the source's ID", client.SourceIDs,
 			func(id string) *pb.ExplainRequest { return &pb.ExplainRequest{SourceId: id} }),
-		newExplainOne(o, "queue QUEUE", "Say what holds a queue", "the queue's name",
+		newExplainOne(o, "queue QUEUE", "Explain what holds a queue", "the queue's name", client.QueueNames,
 			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Queue: canonical.QueueName(name)} }),
-		newExplainOne(o, "pool NAME", "Say what holds a pool", "the pool's name",
+		newExplainOne(o, "pool NAME", "Explain what holds a pool", "the pool's name", client.PoolNames,
 			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Pool: name} }),
 	)
 }
 
-func newExplainOne(o *client.Options, use, short, arg string, request func(name string) *pb.ExplainRequest) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: cli.Exactly(arg),
-		RunE: o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-			return explain(ctx, c, request(args[0]))
-		}),
-	}
+func newExplainOne(o *client.Options, use, short, arg string, ids client.Lister, request func(name string) *pb.ExplainRequest) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cli.Exactly(arg), ValidArgsFunction: o.Offer(ids)}
+	return o.Look(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		return explain(ctx, c, request(args[0]))
+	})
 }
 
 func newExplainTask(o *client.Options) *cobra.Command {
 	var ref task.Ref
 	cmd := &cobra.Command{
-		Use: "task [ID]", Short: "Say what holds a task, or who works on it", Args: cli.AtMostOne,
-		Example: "  waggle explain task --source news.example --url https://example.com/a",
+		Use: "task [ID]", Short: "Explain what holds a task", Args: cli.AtMostOne,
+		Example:           "  waggle explain task --source news.example --url https://example.com/a",
+		ValidArgsFunction: o.Offer(client.TaskIDs),
 	}
 	ref.Register(cmd)
-	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
+	return o.Look(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		ids, err := ref.IDs(ctx, c, args)
 		if err != nil {
 			return err
 		}
 		return explain(ctx, c, &pb.ExplainRequest{TaskId: ids[0]})
 	})
-	return cmd
 }
 
 func explain(ctx context.Context, c *client.Client, request *pb.ExplainRequest) error {

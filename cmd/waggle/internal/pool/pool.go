@@ -19,20 +19,18 @@ import (
 
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
-	return o.Group(&cobra.Command{Use: "pool", Short: "Look at pools, pause or resume them"},
+	return o.Group(&cobra.Command{Use: "pool", Short: "List, pause and resume pools"},
 		newPoolList(o), newPoolPause(o), newPoolResume(o))
 }
 
 func newPoolList(o *client.Options) *cobra.Command {
 	return o.List(&cobra.Command{
 		Use:   "list",
-		Short: "List the pools that have waiting tasks or are paused",
-		Long: `List the pools that have waiting tasks or are paused.
-READY QUEUES are the queues of which a task of the pool could be handed out now, but for a
-pause of the pool; WAITING QUEUES those that hold its tasks and cannot be granted from now:
-nothing of it is due, or the queue rests between two requests, is full, blocked or paused.
-PAUSED says by whom, since when, until when and why. "waggle explain pool NAME" says more,
-also whether any collector takes the pool's tasks.`,
+		Short: "List pools with waiting tasks or a pause",
+		Long: `List pools with waiting tasks or a pause. READY QUEUES have a task of the pool that could
+be handed out now, but for a pause of the pool. WAITING QUEUES hold its tasks and cannot
+hand one out now: none is due, or the queue waits between two requests, is full, blocked
+or paused. waggle explain pool NAME shows more, also whether any collector takes its tasks.`,
 	}, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
 		pools, more, err := client.ReadPages(ctx, limit, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools)
 		return &pb.ListPoolsResponse{Pools: pools}, more, func() { writePools(c.Out, c.Now, pools) }, err
@@ -40,7 +38,7 @@ also whether any collector takes the pool's tasks.`,
 }
 
 func writePools(out io.Writer, now time.Time, pools []*pb.Pool) {
-	t := human.NewTable("POOL", ">READY QUEUES", ">WAITING QUEUES", "PAUSED")
+	t := human.NewTable("POOL", ">READY QUEUES", ">WAITING QUEUES", "PAUSED~16")
 	for _, p := range pools {
 		t.Row(p.GetName(), human.Count(p.GetReadyQueues()), human.Count(p.GetWaitingQueues()), describe.Gate(now, p.GetPaused()))
 	}

@@ -24,13 +24,13 @@ import (
 
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
-	return o.Group(&cobra.Command{Use: "queue", Short: "Say how polite to be to which host"}, newQueueList(o), newQueueGet(o), rule.New(o),
+	return o.Group(&cobra.Command{Use: "queue", Short: "Show queues and set their politeness"}, newQueueList(o), newQueueGet(o), rule.New(o),
 		newQueueBlock(o), newQueueUnblock(o), newQueuePause(o), newQueueResume(o))
 }
 
 func newQueueList(o *client.Options) *cobra.Command {
 	request := &pb.ListQueuesRequest{}
-	cmd := &cobra.Command{Use: "list", Short: "List the queues that hold tasks or are held"}
+	cmd := &cobra.Command{Use: "list", Short: "List queues with tasks or holds"}
 	cli.QueueVar(cmd.Flags(), &request.Suffix, "suffix", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
 		queues, more, err := client.ReadPages(ctx, limit, c.Queues.ListQueues, request, (*pb.ListQueuesResponse).GetQueues)
@@ -45,7 +45,7 @@ func newQueueList(o *client.Options) *cobra.Command {
 }
 
 func writeQueues(out io.Writer, queues []*pb.Queue, none string) {
-	t := human.NewTable("QUEUE", ">WAITING", ">LEASED", ">AT MOST", ">DELAY", ">NEXT", "HELD BY", "RULE")
+	t := human.NewTable("QUEUE~24", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">NEXT/4", "HELD BY~16", "RULE/1~8")
 	for _, q := range queues {
 		t.Row(q.GetName(), human.Count(q.GetWaiting()), human.Count(q.GetLeased()), human.Count(q.GetSettings().GetMaxInFlight()),
 			human.Duration(q.GetSettings().GetMinDelay().AsDuration()), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
@@ -65,22 +65,21 @@ func nextGrant(q *pb.Queue) string {
 }
 
 func newQueueGet(o *client.Options) *cobra.Command {
-	return &cobra.Command{
+	return o.Look(&cobra.Command{
 		Use:   "get QUEUE",
-		Short: "Show a queue with its settings and everything that holds it",
-		Long: `Show a queue with its settings and everything that holds it. One that was never
-seen is shown as it would be made, with the rule that applies to it. Wherever a queue
-is asked for, a host in any spelling and a URL mean the queue of that host's name.`,
-		Example: "  waggle queue get example.com\n  waggle queue get https://Example.com/news",
-		Args:    oneQueue,
-		RunE: o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-			reply, err := c.Queues.GetQueue(ctx, &pb.GetQueueRequest{Name: args[0]})
-			if queue := reply.GetQueue(); queue.GetUnknown() && queue.GetMapsTo() == "" {
-				c.Note("%s", describe.UnknownQueue(queue.GetName()))
-			}
-			return c.Show(reply.GetQueue(), err, func() { writeQueue(c.Out, c.Now, reply.GetQueue()) })
-		}),
-	}
+		Short: "Show a queue, its settings and its holds",
+		Long: `Show a queue, its settings and its holds. A queue that was never seen is shown with the
+rule that applies to it. A host in any spelling, or a URL, means the queue of that host.`,
+		Example:           "  waggle queue get example.com\n  waggle queue get https://Example.com/news",
+		Args:              oneQueue,
+		ValidArgsFunction: o.Offer(client.QueueNames),
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		reply, err := c.Queues.GetQueue(ctx, &pb.GetQueueRequest{Name: args[0]})
+		if queue := reply.GetQueue(); queue.GetUnknown() && queue.GetMapsTo() == "" {
+			c.Note("%s", describe.UnknownQueue(queue.GetName()))
+		}
+		return c.Show(reply.GetQueue(), err, func() { writeQueue(c.Out, c.Now, reply.GetQueue()) })
+	})
 }
 
 func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {

@@ -24,8 +24,8 @@ const maxSpecFile = 4 << 20
 type specFlags struct {
 	specflag.Flags
 
-	file, firstCrawl string
-	seeds            []string
+	file  string
+	seeds []string
 }
 
 func (f *specFlags) register(cmd *cobra.Command) {
@@ -34,7 +34,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	spec := f.Spec
 	fs.StringVarP(&f.file, "file", "f", "", "`file` with a SourceSpec in JSON, or a source as 'get --output json' writes it; - for standard input. Other flags are laid over it")
 	fs.StringArrayVar(&f.seeds, "seed", nil, "`URL` where crawling begins; may be repeated")
-	fs.StringVar(&f.firstCrawl, "first-crawl", "", "`when`: now, or spread within the first interval (default now)")
+	cli.EnumVar(fs, &spec.FirstCrawl, "first-crawl", "`when`, spread within the first interval or now (default now)", "FIRST_CRAWL_", pb.FirstCrawl_value)
 	fs.StringSliceVar(&spec.Follow.AllowHosts, "follow-host", nil, "follow links to this `host[:port]`, *.suffix or *; may be repeated")
 	fs.StringArrayVar(&spec.Follow.Include, "include", nil, "follow only URLs that match this regular `expression`; may be repeated")
 	fs.StringArrayVar(&spec.Follow.Exclude, "exclude", nil, "do not follow URLs that match this `expression`; may be repeated")
@@ -58,11 +58,6 @@ func (f *specFlags) register(cmd *cobra.Command) {
 func (f *specFlags) overlay(spec *pb.SourceSpec) (paths []string, err error) {
 	for _, url := range f.seeds {
 		f.Spec.Seeds = append(f.Spec.Seeds, &pb.Seed{Url: url})
-	}
-	if f.FlagSet.Changed("first-crawl") {
-		if f.Spec.FirstCrawl, err = cli.Enum[pb.FirstCrawl]("--first-crawl", f.firstCrawl, "FIRST_CRAWL_", pb.FirstCrawl_value); err != nil {
-			return nil, err
-		}
 	}
 	if paths, err = f.Flags.Overlay(spec); err != nil {
 		return nil, err

@@ -12,14 +12,14 @@ import (
 )
 
 func writeSources(out io.Writer, now time.Time, sources []*pb.Source, none string) {
-	t := human.NewTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", ">CANCELED", "FILTERED", "NEXT DUE", "LAST SUCCESS", "WHY")
+	t := human.NewTable("SOURCE~24", "POOL/4~8", "SCHEDULE/5~10", "HEALTH", ">SCHEDULED/8", ">READY/9", ">LEASED/10", ">DONE/7", ">DEAD/11",
+		">CANCELED/2", "FILTERED/1~10", "NEXT DUE/6", "LAST SUCCESS/3", "WHY~24")
 	for _, s := range sources {
-		tasks := s.GetStatus().GetTasks()
-		t.Row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()),
-			human.Word(s.GetStatus().GetHealth(), "SOURCE_HEALTH_"),
+		status := s.GetStatus()
+		tasks := status.GetTasks()
+		t.Row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()), human.Word(status.GetHealth(), "SOURCE_HEALTH_"),
 			human.Count(tasks.GetScheduled()), human.Count(tasks.GetReady()), human.Count(tasks.GetLeased()), human.Count(tasks.GetDone()), human.Count(tasks.GetDead()), human.Count(tasks.GetCanceled()),
-			filteredText(s.GetStatus().GetFiltered()), human.Since(now, s.GetStatus().GetNextDueTime()), human.Since(now, s.GetStatus().GetLastSuccessTime()),
-			human.Brief(healthWhy(now, s.GetStatus()), human.MessageWidth))
+			filteredText(status.GetFiltered()), human.Since(now, status.GetNextDueTime()), human.Since(now, status.GetLastSuccessTime()), healthWhy(now, status))
 	}
 	t.Write(out, none)
 }

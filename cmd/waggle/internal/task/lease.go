@@ -3,7 +3,6 @@ package task
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -23,13 +22,12 @@ func newLeaseRevoke(o *client.Options) *cobra.Command {
 	choice := &taskChoice{}
 	cmd := changeCommand(o, choice, &cobra.Command{
 		Use:   "revoke [TASK[@FENCE]...]",
-		Short: "Take tasks from their holders; they are due again at once",
+		Short: "Take tasks from their holders",
 		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
-holder hears of it by its next heartbeat, and works on until then; what it reports
-changes nothing. To end the work for good, say waggle task cancel.
+holder learns of it with its next heartbeat, and works on until then; what it reports
+changes nothing. To end the work for good, use waggle task cancel.
 
-With the fence that waggle lease list shows, a task stays with who has it if that is
-another lease by now.`,
+With the fence that waggle lease list shows, only that lease is revoked.`,
 		Example: `  waggle lease revoke 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'it hangs'
   waggle lease revoke --collector paris-1 --dry-run`,
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (changeReply, error) {
@@ -65,9 +63,7 @@ func newLeaseList(o *client.Options) *cobra.Command {
 	var choice leaseChoice
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List leases with their holders, the nearest deadline first",
-		Long: `List leases with their holders, the nearest deadline first. Those of one source, queue or
-collector are chosen here, from pages of all leases.`,
+		Short: "List leases, the nearest deadline first",
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&choice.source, "source", "", "only leases of tasks of the source with this `ID`")
@@ -101,7 +97,7 @@ func (l leaseChoice) lacks(lease *pb.HeldLease) bool {
 }
 
 func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
-	t := human.NewTable("TASK", "SOURCE", "QUEUE", "HOLDER", ">HELD FOR", "ENDS", ">FENCE", "URL")
+	t := human.NewTable("TASK", "SOURCE/3~12", "QUEUE/4~12", "HOLDER~12", ">HELD FOR", "ENDS", ">FENCE/1", "URL/2~18")
 	for _, l := range leases {
 		h := l.GetHolder()
 		left := h.GetRemaining().AsDuration()
@@ -110,7 +106,7 @@ func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
 			ends = describe.LeaseLeft(left)
 		}
 		t.Row(l.GetTaskId(), l.GetSourceId(), l.GetQueue(), h.GetCollectorId(), human.Span(h.GetAge().AsDuration()), ends,
-			fmt.Sprint(h.GetFence()), human.Brief(l.GetUrl(), human.URLWidth))
+			strconv.FormatInt(h.GetFence(), 10), l.GetUrl())
 	}
 	t.Write(out, none)
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +34,6 @@ type submission struct {
 	client *client.Client
 	file   *cli.Input // nil: arguments name the tasks
 	wait   time.Duration
-	report *cli.Report
 
 	patience client.Patience
 
@@ -45,7 +44,7 @@ type submission struct {
 	line      int // of the file, up to which all is settled
 	codes     map[pb.SubmitCode]int
 	noted     int
-	shown     []*entry
+	rows      *human.Table
 	results   []submittedItem // for programs
 }
 
@@ -62,14 +61,11 @@ type submittedItem struct {
 	Message     string `json:"message"`
 }
 
-// run submits entries, in calls of their own size, and shows what became of them.
-func (s *submission) run(ctx context.Context, reportFile string, all entries) (err error) {
-	if s.report, err = cli.OpenReport(reportFile, 0, "line", "task", "result", "error", "url", "key"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.report.Close()) }()
+// run submits the entries and shows what became of them. Those that were refused make it fail, though the others are in.
+func (s *submission) run(ctx context.Context, all entries) error {
 	s.codes, s.results = map[pb.SubmitCode]int{}, []submittedItem{}
-	err = s.submit(ctx, all)
+	s.rows = human.NewTable("RESULT", "TASK", "STATE/1", "URL~12", "WHY~20")
+	err := s.submit(ctx, all)
 	switch {
 	case err == nil && s.total == 0:
 		return s.file.ErrNothing()
@@ -173,9 +169,7 @@ func (s *submission) send(ctx context.Context) error {
 				Code: pb.SubmitCode_SUBMIT_CODE_INVALID, ErrorReason: pb.ErrorReason_ERROR_REASON_INVALID_FIELD, Message: e.err.Error(),
 			}
 		}
-		if err := s.settle(e); err != nil {
-			return err
-		}
+		s.settle(e)
 	}
 	s.batch, s.bytes = nil, 0
 	return nil
@@ -199,8 +193,9 @@ func (s *submission) call(ctx context.Context, request *pb.SubmitTasksRequest) (
 	return reply, err
 }
 
-// settle counts what became of a task, and reports it.
-func (s *submission) settle(e *entry) error {
+// settle counts what became of a task. One of a file that was refused is noted by its line; the results of the others are
+// shown while they are few.
+func (s *submission) settle(e *entry) {
 	r := e.result
 	s.total, s.line = s.total+1, max(s.line, e.line)
 	s.codes[r.GetCode()]++
@@ -213,38 +208,33 @@ func (s *submission) settle(e *entry) error {
 			TaskID: r.GetTaskId(), State: r.GetState().String(), ErrorReason: r.GetErrorReason().String(), Message: r.GetMessage(),
 		})
 	}
-	if s.total <= client.ShownResults || s.file == nil && !e.taken() && len(s.shown) < 5*client.ShownResults {
-		s.shown = append(s.shown, e)
-	}
 	code := human.Word(r.GetCode(), "SUBMIT_CODE_")
-	if !e.taken() && s.file != nil && s.noted < cli.ShownRefusals {
+	switch {
+	case e.taken() || s.file == nil:
+		if s.total <= client.ShownResults || !e.taken() && len(s.rows.Rows) < 5*client.ShownResults {
+			s.rows.Row(code, r.GetTaskId(), human.Word(r.GetState(), "TASK_STATE_"), e.name(), r.GetMessage())
+		}
+	case s.noted < cli.ShownRefusals:
 		s.noted++
 		text := r.GetMessage()
 		if name := e.name(); name != "" {
-			text = human.Brief(name, human.URLWidth) + ": " + text
+			text = human.Brief(name, urlWidth) + ": " + text
 		}
 		if r.GetCode() != pb.SubmitCode_SUBMIT_CODE_INVALID {
 			text = code + ": " + text
 		}
 		s.client.Note("%s, line %d: %s", human.Plain(s.file.Name()), e.line, human.Plain(text))
 	}
-	return s.report.Put([]string{
-		strconv.Itoa(e.line), r.GetTaskId(), code, r.GetMessage(), e.item.GetUrl(), e.item.GetKey(),
-	}, struct {
-		Line   int    `json:"line,omitempty"`
-		Task   string `json:"task,omitempty"`
-		Result string `json:"result"`
-		Error  string `json:"error,omitempty"`
-		URL    string `json:"url,omitempty"`
-		Key    string `json:"key,omitempty"`
-	}{e.line, r.GetTaskId(), code, r.GetMessage(), e.item.GetUrl(), e.item.GetKey()})
 }
+
+// urlWidth bounds a URL in a note.
+const urlWidth = 72
 
 // refused fails a submission of which some tasks were not taken.
 func (s *submission) refused() error {
 	refused := s.total - s.in
-	if more := refused - s.noted; s.file != nil && more > 0 && !s.report.Kept() {
-		s.client.Note("and %s more; --report FILE has all of them", human.Count(more))
+	if more := refused - s.noted; s.file != nil && more > 0 && !s.client.JSON {
+		s.client.Note("and %s more; --output json has all of them", human.Count(more))
 	}
 	switch {
 	case refused == 0:
@@ -255,18 +245,12 @@ func (s *submission) refused() error {
 	return fmt.Errorf("%s not submitted", human.Plural(refused, "task"))
 }
 
-// write shows each result of a few tasks; of many that arguments name those that were refused, which of a file are noted
-// by line.
+// write shows the results of a few tasks, of many those that were refused, and how many there are of each.
 func (s *submission) write(out io.Writer) {
-	t := human.NewTable("RESULT", "TASK", "STATE", "URL", "WHY")
-	for _, e := range s.shown {
-		if e.taken() && s.total > client.ShownResults || !e.taken() && s.file != nil {
-			continue
-		}
-		t.Row(human.Word(e.result.GetCode(), "SUBMIT_CODE_"), e.result.GetTaskId(), human.Word(e.result.GetState(), "TASK_STATE_"),
-			human.Brief(e.name(), human.URLWidth), e.result.GetMessage())
+	if s.total > client.ShownResults { // those that were taken came first
+		s.rows.Rows = slices.DeleteFunc(s.rows.Rows, func(row []string) bool { return row[1] != human.None })
 	}
-	t.Write(out, "")
+	s.rows.Write(out, "")
 	if s.total > 1 {
 		fmt.Fprintf(out, "%s: %s created, %s existed, %s due again, %s limited, %s invalid\n", human.Plural(s.total, "task"),
 			human.Count(s.codes[pb.SubmitCode_SUBMIT_CODE_CREATED]), human.Count(s.codes[pb.SubmitCode_SUBMIT_CODE_EXISTS]),
