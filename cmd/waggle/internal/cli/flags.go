@@ -117,6 +117,14 @@ func QueueVar(flags *pflag.FlagSet, into *string, name, usage string) {
 	})
 }
 
+// QueuePattern is a pattern of queues as rules and holds have it.
+func QueuePattern(text string) string {
+	if name, suffix := strings.CutPrefix(text, "*."); suffix {
+		return "*." + canonical.QueueName(name)
+	}
+	return canonical.QueueName(text)
+}
+
 // timeForms is what a flag for a moment takes, for help.
 const timeForms = "2h (from now), 2026-01-31T18:00:00Z, or by the local clock 2026-01-31 (its first moment) or '2026-01-31 18:00'"
 

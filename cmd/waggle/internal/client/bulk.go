@@ -31,9 +31,14 @@ type Bulk struct {
 // Register adds the flags; things are what the command acts on.
 func (b *Bulk) Register(cmd *cobra.Command, c cli.Console, things string) {
 	cmd.Args = cobra.ArbitraryArgs
+	b.RegisterChange(cmd, things)
+	b.Record.Register(cmd, c)
+}
+
+// RegisterChange adds the flags but for those of the record.
+func (b *Bulk) RegisterChange(cmd *cobra.Command, things string) {
 	cmd.Flags().BoolVar(&b.DryRun, "dry-run", false, "change nothing; say what would be changed")
 	cmd.Flags().BoolVar(&b.yes, "yes", false, "act on whatever flags match, without "+things+" being named one by one")
-	b.Record.Register(cmd, c)
 }
 
 // Run calls for each part of the ids, or for each page of what the filter matches. call gives the token of the next page.

@@ -17,7 +17,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -36,11 +35,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -105,7 +104,9 @@ type Client struct {
 	Sources pb.SourceServiceClient
 	Tasks   pb.TaskServiceClient
 	Queues  pb.QueueServiceClient
+	Holds   pb.HoldServiceClient
 	Admin   pb.AdminServiceClient
+	Health  healthpb.HealthClient
 
 	JSON bool // what is written is for programs
 	Out  human.Output
@@ -140,8 +141,9 @@ func (o *Options) Call(f func(ctx context.Context, c *Client, args []string) err
 func (o *Options) client(conn *grpc.ClientConn) *Client {
 	return &Client{
 		Sources: pb.NewSourceServiceClient(conn), Tasks: pb.NewTaskServiceClient(conn),
-		Queues: pb.NewQueueServiceClient(conn), Admin: pb.NewAdminServiceClient(conn),
-		JSON: o.output == "json", Now: time.Now(),
+		Queues: pb.NewQueueServiceClient(conn), Holds: pb.NewHoldServiceClient(conn), Admin: pb.NewAdminServiceClient(conn),
+		Health: healthpb.NewHealthClient(conn),
+		JSON:   o.output == "json", Now: time.Now(),
 	}
 }
 
@@ -215,24 +217,6 @@ func (c *Client) Show(reply any, err error, people func()) error {
 // Note writes a line for people beside what a command shows.
 func (c *Client) Note(format string, args ...any) {
 	fmt.Fprintf(c.Err, "waggle: "+format+"\n", args...)
-}
-
-// NoteReplaced notes which pause, block or drain there was before: it may have been another person's, for longer. what
-// names what it is of; after a dry run it is still there.
-func (c *Client) NoteReplaced(what string, replaced *pb.Gate, dryRun bool) {
-	if replaced == nil {
-		return
-	}
-	kind := map[pb.GateKind]string{pb.GateKind_GATE_KIND_BLOCKED: "block", pb.GateKind_GATE_KIND_COLLECTOR_DRAINED: "drain"}[replaced.GetKind()]
-	did := "this replaced the %s of %s that stood: %s%s"
-	if dryRun {
-		did = "this would replace the %s of %s that stands: %s%s"
-	}
-	end := ""
-	if replaced.GetUntil() == nil {
-		end = ", without an end"
-	}
-	c.Note(did, cmp.Or(kind, "pause"), human.Plain(what), human.Plain(describe.Gate(c.Now, replaced)), end)
 }
 
 // WriteSample writes what a call does or would do, and the first ids of all that it concerns.

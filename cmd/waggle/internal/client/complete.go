@@ -25,7 +25,7 @@ type Lister func(ctx context.Context, c *Client, prefix string) ([]string, error
 
 // SourceIDs are the ids of sources.
 func SourceIDs(ctx context.Context, c *Client, prefix string) ([]string, error) {
-	sources, _, err := ReadPages(ctx, completeMost, c.Sources.ListSources, &pb.ListSourcesRequest{IdPrefix: prefix}, (*pb.ListSourcesResponse).GetSources)
+	sources, _, err := ReadPages(ctx, completeMost, c.Sources.ListSources, &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: prefix}}, (*pb.ListSourcesResponse).GetSources)
 	return names(sources, (*pb.Source).GetId), err
 }
 

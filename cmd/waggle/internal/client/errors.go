@@ -42,16 +42,15 @@ func (e *Error) Unwrap() error { return e.Err }
 var advice = map[string]string{
 	"SOURCE_NOT_FOUND":     "`waggle source list` shows the sources",
 	"SOURCE_EXISTS":        "`waggle source update` changes it, `waggle source get` shows it",
-	"ETAG_MISMATCH":        "somebody changed it: look at it again (`waggle source get`, `waggle queue rule list`), then decide again",
+	"ETAG_MISMATCH":        "somebody changed it: look at it again (`waggle source get`, `waggle queue rule list`, `waggle hold list`), then decide again",
 	"TASK_NOT_FOUND":       "it was never submitted, or settled so long ago that it is forgotten",
 	"QUEUE_RULE_NOT_FOUND": "`waggle queue rule list` shows the rules; a pattern is given exactly as it was set",
 	"QUEUE_NOT_EMPTY":      "tasks stay where they are: map before there are any, or move sources by `waggle source import FILE --queue NAME`, or delete them, and then set the rule",
-	"QUEUE_RULE_HOLDS":     "`waggle queue rule set PATTERN --lift` ends it",
-	"QUEUE_DENIED":         "`waggle queue rule list` shows the rule that denies it",
+	"HOLD_EXISTS":          "ask who set it; another --name sets one beside it, --replace takes its place",
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store (Redis) does not answer",
 	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",
 	"STORE_FULL":           "the store's memory is used up; what is in it still gets done",
-	"DRAINING":             "this dispatcher is about to stop; ask another one with --server",
+	"DISPATCHER_DRAINING":  "this dispatcher is about to stop; ask another one with --server",
 }
 
 // otherFlagNames are those of parts of such fields and of queue rules, which share no name with them.

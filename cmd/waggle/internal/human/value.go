@@ -199,6 +199,14 @@ func Since(now time.Time, t *timestamppb.Timestamp) string {
 	}
 }
 
+// Timestamp is t in a message; the zero time is none.
+func Timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
 // Instant writes t for people who compare it with a log.
 func Instant(t *timestamppb.Timestamp) string {
 	if t == nil {
