@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +67,7 @@ func explain(ctx context.Context, c *client.Client, request *pb.ExplainRequest) 
 		switch to := human.Plain(reply.GetMapsTo()); {
 		case to != "":
 			fmt.Fprintf(c.Out, "new tasks of this host go to the queue %s, by a rule: `waggle explain queue %s` is for them\n", to, to)
-			if reply.GetUnknown() && len(reply.GetHolds()) == 0 {
+			if reply.GetUnknown() && len(reply.GetGates()) == 0 {
 				return
 			}
 			fmt.Fprintf(c.Out, "of the queue %s itself:\n", name)
@@ -77,7 +75,7 @@ func explain(ctx context.Context, c *client.Client, request *pb.ExplainRequest) 
 			fmt.Fprintln(c.Out, describe.UnknownPool(request.GetPool()))
 		case reply.GetUnknown():
 			fmt.Fprintln(c.Out, describe.UnknownQueue(request.GetQueue()))
-			if len(reply.GetHolds()) == 0 {
+			if len(reply.GetGates()) == 0 {
 				fmt.Fprintln(c.Out, "nothing would hold it")
 				return
 			}
@@ -97,71 +95,42 @@ func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
 		fmt.Fprintln(out, "nothing is known to hold all of it, but a part of it may wait:")
 		return
 	}
-	if len(e.GetHolds()) == 0 {
+	if len(e.GetGates()) == 0 {
 		fmt.Fprintln(out, "nothing holds it: it is handed out in its turn")
 		return
 	}
-	for _, h := range e.GetHolds() {
-		fmt.Fprintf(out, "%s %s: %s\n    opened by: %s\n", strings.ToLower(human.Word(h.GetOf(), "HELD_KIND_")), human.Plain(h.GetName()),
+	collectors := 0
+	for _, h := range e.GetGates() {
+		fmt.Fprintf(out, "%s: %s\n    opened by: %s\n", strings.TrimSpace(strings.ToLower(human.Word(h.GetOf(), "HELD_KIND_"))+" "+human.Plain(h.GetName())),
 			human.Plain(describe.Held(now, h.GetGate())), cmp.Or(openedBy(h), "its end"))
-	}
-	drains := 0
-	for _, h := range e.GetHolds() {
-		if describe.Drained(h.GetGate()) != "" {
-			drains++
+		if h.GetGate().GetKind() == pb.GateKind_GATE_KIND_COLLECTOR_HELD {
+			collectors++
 		}
 	}
 	switch in := human.Span(e.GetOpensIn().AsDuration()); {
 	case e.GetOpensIn() == nil:
-	case drains > 1:
+	case collectors > 1:
 		fmt.Fprintf(out, "as much of that as it takes opens by itself in %s: one collector that goes on is enough\n", in)
 	default:
 		fmt.Fprintf(out, "all of that opens by itself in %s\n", in)
 	}
 }
 
-// openedBy is what opens a hold, by commands.
-func openedBy(h *pb.Hold) string {
-	if rule := h.GetGate().GetRule(); rule != "" {
-		return fmt.Sprintf("`waggle queue rule set '%s' --lift`", rule)
-	}
-	text := h.GetOpenedBy()
-	if whom := drainFlags(h.GetGate()); whom != "" {
-		text = strings.Replace(text, "ResumeCollectors", "`waggle collector resume "+whom+"`", 1)
+// openedBy is what opens a gate, by commands.
+func openedBy(g *pb.ExplainedGate) string {
+	text := g.GetOpenedBy()
+	if h := g.GetGate().GetHold(); h != nil {
+		text = strings.Replace(text, "LiftHolds", "`"+human.Plain(describe.LiftCommand(h))+"`", 1)
 	}
 	return commandNames().Replace(text)
 }
 
-// drainFlags is what names a drain to the command that ends it; empty of other gates.
-func drainFlags(g *pb.Gate) string {
-	if id := g.GetDrainedCollectorId(); id != "" {
-		return id
-	}
-	var flags []string
-	for _, key := range slices.Sorted(maps.Keys(g.GetDrainedLabels())) {
-		flags = append(flags, "--label "+shellWord(key+"="+g.GetDrainedLabels()[key]))
-	}
-	return strings.Join(flags, " ")
-}
-
-// shellWord is text as a shell takes it for one word.
-func shellWord(text string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-=:/@%+"
-	if strings.Trim(text, safe) == "" && text != "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
-// commandNames writes commands where the dispatcher names the calls they make. Of two
-// that begin alike the longer comes first.
+// commandNames writes commands where the dispatcher names the calls they make.
 func commandNames() *strings.Replacer {
 	return strings.NewReplacer(
-		"TriggerSources", "`waggle source trigger`", "ResumeSources", "`waggle source resume`", "UpdateSource", "`waggle source update`",
+		"TriggerSources", "`waggle source trigger`", "UpdateSource", "`waggle source update`",
 		"SubmitTasks with SOONER", "`waggle task submit --if-exists sooner`", "RetryTasks", "`waggle task retry`", "RevokeLeases", "`waggle lease revoke`",
 		"SetQueueRule", "`waggle queue rule set`", "DeleteQueueRule", "`waggle queue rule delete`",
-		"UnblockQueue with include_automatic", "`waggle queue unblock --automatic`", "UnblockQueue", "`waggle queue unblock`",
-		"ResumeQueue", "`waggle queue resume`", "ResumePool", "`waggle pool resume`", "ResumeCollectors", "`waggle collector resume`",
-		"ListDrains", "`waggle collector list --drains`",
+		"LiftHolds", "`waggle hold lift`", "ListHolds", "`waggle hold list`",
 	)
 }

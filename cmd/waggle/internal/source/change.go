@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -22,36 +21,6 @@ func newSourceDelete(o *client.Options) *cobra.Command {
 		Example: "  waggle source delete news.example\n  waggle source delete --prefix test. --dry-run",
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
 		return c.Sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{
-			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
-		})
-	})
-}
-
-func newSourcePause(o *client.Options) *cobra.Command {
-	var until *timestamppb.Timestamp
-	cmd := changeSources(o, "paused", &cobra.Command{
-		Use:     "pause ID...",
-		Short:   "Hand out none of the sources' tasks; leases that stand go on",
-		Example: "  waggle source pause news.example --until 2h --reason 'site moves'",
-	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
-		reply, err := c.Sources.PauseSources(ctx, &pb.PauseSourcesRequest{
-			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason, Until: until,
-		})
-		for _, pause := range reply.GetReplaced() {
-			c.NoteReplaced("source "+pause.GetSourceId(), pause.GetGate(), b.DryRun)
-		}
-		return reply, err
-	})
-	cli.TimeVar(cmd.Flags(), &until, "until", "resume by itself")
-	return cmd
-}
-
-func newSourceResume(o *client.Options) *cobra.Command {
-	return changeSources(o, "resumed", &cobra.Command{
-		Use:   "resume ID...",
-		Short: "Hand out tasks of paused sources again",
-	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
-		return c.Sources.ResumeSources(ctx, &pb.ResumeSourcesRequest{
 			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
 		})
 	})

@@ -24,7 +24,7 @@ import (
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{Use: "source", Short: "Register, change and list sources"},
 		newSourceCreate(o), newSourceGet(o), newSourceList(o), newSourceUpdate(o),
-		newSourceDelete(o), newSourcePause(o), newSourceResume(o), newSourceTrigger(o),
+		newSourceDelete(o), newSourceTrigger(o),
 		sourceimport.New(o), newSourceExport(o), newSourceWait(o),
 	)
 }
@@ -42,32 +42,33 @@ func newSourceGet(o *client.Options) *cobra.Command {
 }
 
 func newSourceList(o *client.Options) *cobra.Command {
-	request := &pb.ListSourcesRequest{Gates: true}
+	request := &pb.ListSourcesRequest{Gates: true, Filter: &pb.Filter{}}
+	filter := request.GetFilter()
 	cmd := &cobra.Command{
 		Use: "list", Short: "List sources",
 		Long: `List sources: how their seeds do (HEALTH, and WHY it is not OK), how many of their
 tasks are in each state, and how many links were not followed, and why (FILTERED):
 NO_RULE (the source follows only items of feeds), their DEPTH, HOST or URL (INCLUDE,
-EXCLUDE), or QUEUE_DENIED (a queue rule denies their queue). HEALTH is
+EXCLUDE). HEALTH is
 
   OK          no complaint
   LATE        a seed has been due for longer than its interval (1h without a schedule)
               and has not been fetched
   FAILING     the last attempts of a seed failed, since its last success
   BACKED_OFF  its seeds failed cycle after cycle, so the next cycle is delayed
-  PAUSED      an operator paused it, or none of its seeds is crawled, because each is
-              canceled or in a queue that a rule denies`,
+  HELD        a hold stops it, or each of its seeds is canceled
+  STUCK       a seed is due, and what keeps it does not end by itself`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
-	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
+	flags.StringVar(&filter.SourceIdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
+	flags.StringVar(&filter.Pool, "pool", "", "only sources of this `pool`")
 	cli.EnumsVar(flags, &request.Health, "health", "only this `health`", "SOURCE_HEALTH_", pb.SourceHealth_value)
-	cli.PairsVar(flags, &request.Labels, "label", "only sources with this label")
+	cli.PairsVar(flags, &filter.Labels, "label", "only sources with this label")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
 		all, more, err := client.ReadPages(ctx, limit, c.Sources.ListSources, request, (*pb.ListSourcesResponse).GetSources)
 		return &pb.ListSourcesResponse{Sources: all}, more, func() {
 			none := "no sources; `waggle source create` makes one"
-			if request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(request.GetHealth()) > 0 {
+			if proto.Size(filter)+len(request.GetHealth()) > 0 {
 				none = "no such sources"
 			}
 			writeSources(c.Out, c.Now, all, none)
@@ -76,7 +77,8 @@ EXCLUDE), or QUEUE_DENIED (a queue rule denies their queue). HEALTH is
 }
 
 func newSourceExport(o *client.Options) *cobra.Command {
-	request := &pb.ListSourcesRequest{WholeSpecs: true}
+	request := &pb.ListSourcesRequest{WholeSpecs: true, Filter: &pb.Filter{}}
+	filter := request.GetFilter()
 	var format string
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -96,9 +98,9 @@ Status is not written.`,
 		formats = append(formats, string(f))
 	}
 	cli.ChoiceVar(flags, &format, "format", "", string(sourcefile.JSONL), "`format` to write: "+strings.Join(formats, ", "), formats...)
-	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
-	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
-	cli.PairsVar(flags, &request.Labels, "label", "only sources with this label")
+	flags.StringVar(&filter.SourceIdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
+	flags.StringVar(&filter.Pool, "pool", "", "only sources of this `pool`")
+	cli.PairsVar(flags, &filter.Labels, "label", "only sources with this label")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
 		return export(ctx, c, request, sourcefile.Format(format))
 	})

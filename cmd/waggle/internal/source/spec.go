@@ -206,6 +206,7 @@ func (f *specFlags) update(ctx context.Context, stdin io.Reader, args, unset []s
 	case f.file != "" && len(unset) > 0:
 		return nil, cli.Usagef("--unset and --file: leave the field out of the file")
 	case f.file != "":
+		request.UpdateMask = &fieldmaskpb.FieldMask{Paths: []string{"*"}}
 		return request, nil
 	}
 	paths = append(paths, unset...)

@@ -312,7 +312,7 @@ func (j *job) absent(ctx context.Context) (ids []string, there int, err error) {
 		})
 		return reply, err
 	}
-	sources, _, err := client.ReadPages(ctx, 0, list, &pb.ListSourcesRequest{IdPrefix: j.flags.prune}, func(p *pb.ListSourcesResponse) []*pb.Source {
+	sources, _, err := client.ReadPages(ctx, 0, list, &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: j.flags.prune}}, func(p *pb.ListSourcesResponse) []*pb.Source {
 		there += len(p.GetSources())
 		return slices.DeleteFunc(p.GetSources(), func(s *pb.Source) bool { return j.seen.has(s.GetId()) })
 	})

@@ -60,40 +60,28 @@ func parseLease(lease string) (id string, fence int64, err error) {
 }
 
 func newLeaseList(o *client.Options) *cobra.Command {
-	var choice leaseChoice
+	request := &pb.ListLeasesRequest{Filter: &pb.Filter{}}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List leases, the nearest deadline first",
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&choice.source, "source", "", "only leases of tasks of the source with this `ID`")
-	cli.QueueVar(flags, &choice.queue, "queue", "only leases of tasks in the queue of this `name`")
-	flags.StringVar(&choice.collector, "collector", "", "only leases that the collector with this `ID` holds")
+	flags, filter := cmd.Flags(), request.GetFilter()
+	registerWhere(flags, filter, "")
+	flags.StringVar(&filter.CollectorId, "collector", "", "only leases that the collector with this `ID` holds")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		request := &pb.ListLeasesRequest{}
-		if choice != (leaseChoice{}) {
-			request.PageSize = client.PageSize // a page may have few of those chosen
-		}
-		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, func(p *pb.ListLeasesResponse) []*pb.HeldLease { return slices.DeleteFunc(p.GetLeases(), choice.lacks) })
+		filter.All = false // which is what no filter means here
+		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, (*pb.ListLeasesResponse).GetLeases)
 		slices.SortStableFunc(leases, func(a, b *pb.HeldLease) int {
 			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
 		})
 		return &pb.ListLeasesResponse{Leases: leases}, more, func() {
 			none := "no leases: nobody works on anything"
-			if choice != (leaseChoice{}) {
+			if proto.Size(filter) > 0 {
 				none = "no such leases"
 			}
 			writeLeases(c.Out, leases, none)
 		}, err
 	})
-}
-
-// leaseChoice is which leases are meant; an empty name: whatever it is.
-type leaseChoice struct{ source, queue, collector string }
-
-func (l leaseChoice) lacks(lease *pb.HeldLease) bool {
-	return l.source != "" && l.source != lease.GetSourceId() || l.queue != "" && l.queue != lease.GetQueue() ||
-		l.collector != "" && l.collector != lease.GetHolder().GetCollectorId()
 }
 
 func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {

@@ -111,7 +111,7 @@ func (l *taskList) readOne(ctx context.Context, source, queue string) error {
 	if limit > 0 {
 		limit = max(limit-len(l.found), 1) // of a list that is full, one shows that more follow
 	}
-	request := &pb.ListTasksRequest{SourceId: source, Queue: queue, States: l.states}
+	request := &pb.ListTasksRequest{Filter: &pb.Filter{SourceId: source, Queue: queue, States: l.states}}
 	tasks, more, err := client.ReadPages(ctx, limit, l.client.Tasks.ListTasks, request, (*pb.ListTasksResponse).GetTasks)
 	if l.found, l.more = append(l.found, tasks...), more; l.limit > 0 && len(l.found) > l.limit {
 		l.found, l.more = l.found[:l.limit], true
@@ -145,7 +145,7 @@ func noteUnmatched(ctx context.Context, c *client.Client, f *pb.Filter) error {
 
 // sourcesOf asks for the sources that a filter matches.
 func sourcesOf(f *pb.Filter) *pb.ListSourcesRequest {
-	return &pb.ListSourcesRequest{IdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()}
+	return &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()}}
 }
 
 // registerWhere gives a command the flags that say where tasks are; ofSource is what else --source does there.
