@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/apply"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/bench"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -21,6 +22,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/queue"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/source"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/stats"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/status"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/task"
 )
 
@@ -57,7 +59,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	o := client.NewOptions(root, c)
 	o.Refuse(run...)
 	root.AddCommand(
-		source.New(o), task.New(o), queue.New(o), pool.New(o), hold.New(o),
+		status.New(o), apply.New(o), source.New(o), task.New(o), queue.New(o), pool.New(o), hold.New(o),
 		collector.New(o), task.NewLease(o), explain.New(o), stats.New(o), newVersion(o),
 	)
 	root.InitDefaultHelpCmd()

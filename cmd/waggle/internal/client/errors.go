@@ -226,6 +226,16 @@ func (p *Patience) note(err error) {
 	}
 }
 
+// Reason is why a dispatcher refused a call, for programs; empty if it did not say.
+func Reason(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		if info, is := detail.(*errdetails.ErrorInfo); is {
+			return info.GetReason()
+		}
+	}
+	return ""
+}
+
 // Repeatable reports whether a call that failed may be taken later, and how long its answer asks to wait.
 func Repeatable(err error) (wait time.Duration, again bool) {
 	st, ok := status.FromError(err)
