@@ -1,7 +1,10 @@
 package client
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -16,6 +19,41 @@ const (
 	// ShownResults is up to how many results a table or a sample shows.
 	ShownResults = 20
 )
+
+// FilterVars adds flags for what a filter matches, by these names, which mean the same in every command. things are what the
+// command lists or changes.
+func FilterVars(flags *pflag.FlagSet, f *pb.Filter, things string, names ...string) {
+	for _, name := range names {
+		text := map[string]string{
+			"source": "of this `source`", "queue": "in this `queue`", "suffix": "in the queue of this `name` and those that end with .NAME, as example.com",
+			"prefix": "of sources whose id begins with this `prefix`, as news.", "pool": "of this `pool`", "label": "of sources with this label",
+			"collector": "that this `collector` holds", "all": "of all sources",
+		}[name]
+		switch usage := "only " + things + " " + strings.TrimPrefix(text, "of "+things+" "); name {
+		case "source":
+			flags.StringVar(&f.SourceId, name, "", usage)
+		case "queue":
+			cli.QueueVar(flags, &f.Queue, name, usage)
+		case "suffix":
+			cli.QueueVar(flags, &f.QueueSuffix, name, usage)
+		case "prefix":
+			flags.StringVar(&f.SourceIdPrefix, name, "", usage)
+		case "pool":
+			flags.StringVar(&f.Pool, name, "", usage)
+		case "label":
+			cli.PairsVar(flags, &f.Labels, name, usage)
+		case "collector":
+			flags.StringVar(&f.CollectorId, name, "", usage)
+		case "all":
+			flags.BoolVar(&f.All, name, false, things+" "+text)
+		}
+	}
+}
+
+// Wide reports whether a filter matches things of several sources.
+func Wide(f *pb.Filter) bool {
+	return f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 || f.GetAll()
+}
 
 // Bulk is what a call on many things is made with: their ids, or a page of what a filter matches.
 type Bulk struct {

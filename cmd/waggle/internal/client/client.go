@@ -128,7 +128,6 @@ func (o *Options) Call(f func(ctx context.Context, c *Client, args []string) err
 		}
 		c := o.client(conn)
 		c.Out, c.Err = human.NewOutput(cmd.OutOrStdout(), o.Console.Env), cmd.ErrOrStderr()
-		c.noteTimes(cmd.Flags())
 		err = f(cmd.Context(), c, args)
 		if err != nil && !errors.Is(err, cli.ErrReported) {
 			err = o.explained(err)
@@ -185,19 +184,7 @@ func (o *Options) dial() (*grpc.ClientConn, error) {
 func (o *Options) limit(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return sendable(invoke(ctx, method, req, reply, conn, opts...), req)
-}
-
-// noteTimes notes the moments that flags give by the local clock: the zone may be another than was meant.
-func (c *Client) noteTimes(flags *pflag.FlagSet) {
-	flags.Visit(func(f *pflag.Flag) {
-		if f.Value.Type() != "time" {
-			return
-		}
-		if t, local, err := cli.ParseTime(f.Value.String(), c.Now); local && err == nil {
-			c.Note("%s is %s", human.Plain(f.Value.String()), human.SinceAt(c.Now, t))
-		}
-	})
+	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
 // Show writes a reply, a message or another value, unless err says that there is none: as JSON for programs, else by people.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -25,39 +27,38 @@ type Lister func(ctx context.Context, c *Client, prefix string) ([]string, error
 
 // SourceIDs are the ids of sources.
 func SourceIDs(ctx context.Context, c *Client, prefix string) ([]string, error) {
-	sources, _, err := ReadPages(ctx, completeMost, c.Sources.ListSources, &pb.ListSourcesRequest{IdPrefix: prefix}, (*pb.ListSourcesResponse).GetSources)
-	return names(sources, (*pb.Source).GetId), err
+	return firstPage(ctx, c.Sources.ListSources, &pb.ListSourcesRequest{IdPrefix: prefix}, (*pb.ListSourcesResponse).GetSources, (*pb.Source).GetId)
 }
 
 // QueueNames are the names of queues.
 func QueueNames(ctx context.Context, c *Client, _ string) ([]string, error) {
-	queues, _, err := ReadPages(ctx, PageSize, c.Queues.ListQueues, &pb.ListQueuesRequest{}, (*pb.ListQueuesResponse).GetQueues)
-	return names(queues, (*pb.Queue).GetName), err
+	return firstPage(ctx, c.Queues.ListQueues, &pb.ListQueuesRequest{}, (*pb.ListQueuesResponse).GetQueues, (*pb.Queue).GetName)
 }
 
 // PoolNames are the names of pools.
 func PoolNames(ctx context.Context, c *Client, _ string) ([]string, error) {
-	pools, _, err := ReadPages(ctx, PageSize, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools)
-	return names(pools, (*pb.Pool).GetName), err
+	return firstPage(ctx, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools, (*pb.Pool).GetName)
 }
 
 // CollectorIDs are the ids of collectors.
 func CollectorIDs(ctx context.Context, c *Client, _ string) ([]string, error) {
-	all, _, err := ReadPages(ctx, PageSize, c.Admin.ListCollectors, &pb.ListCollectorsRequest{}, (*pb.ListCollectorsResponse).GetCollectors)
-	return names(all, func(k *pb.Collector) string { return k.GetInfo().GetId() }), err
+	id := func(k *pb.Collector) string { return k.GetInfo().GetId() }
+	return firstPage(ctx, c.Admin.ListCollectors, &pb.ListCollectorsRequest{}, (*pb.ListCollectorsResponse).GetCollectors, id)
 }
 
 // TaskIDs are the ids of leased tasks: of the others there are too many.
 func TaskIDs(ctx context.Context, c *Client, _ string) ([]string, error) {
-	leases, _, err := ReadPages(ctx, PageSize, c.Admin.ListLeases, &pb.ListLeasesRequest{}, (*pb.ListLeasesResponse).GetLeases)
-	return names(leases, (*pb.HeldLease).GetTaskId), err
+	return firstPage(ctx, c.Admin.ListLeases, &pb.ListLeasesRequest{}, (*pb.ListLeasesResponse).GetLeases, (*pb.HeldLease).GetTaskId)
 }
 
-func names[T any](items []T, name func(T) string) (all []string) {
-	for _, item := range items {
-		all = append(all, name(item))
+func firstPage[Q proto.Message, P Page, T any](
+	ctx context.Context, list func(context.Context, Q, ...grpc.CallOption) (P, error), request Q, items func(P) []T, id func(T) string,
+) (ids []string, err error) {
+	found, _, err := ReadPages(ctx, PageSize, list, request, items)
+	for _, item := range found {
+		ids = append(ids, id(item))
 	}
-	return all
+	return ids, err
 }
 
 // ofFlag finds the values of flags that mean the same in every command.

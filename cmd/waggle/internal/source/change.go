@@ -74,16 +74,12 @@ func changeSources(o *client.Options, did string, cmd *cobra.Command,
 ) *cobra.Command {
 	var b client.Bulk
 	var filter pb.Filter
-	flags := cmd.Flags()
-	flags.StringVar(&filter.SourceIdPrefix, "prefix", "", "sources whose id begins with this `prefix`, as news.")
-	flags.StringVar(&filter.Pool, "pool", "", "sources of this `pool`")
-	cli.PairsVar(flags, &filter.Labels, "label", "sources with this label")
-	flags.BoolVar(&filter.All, "all", false, "all sources")
+	client.FilterVars(cmd.Flags(), &filter, "sources", "prefix", "pool", "label", "all")
 	b.Register(cmd, o.Console, "ids")
 	cmd.ValidArgsFunction = o.Offer(client.SourceIDs)
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, ids []string) error {
 		chosen := &filter
-		switch given := filter.GetSourceIdPrefix() != "" || filter.GetPool() != "" || len(filter.GetLabels()) > 0 || filter.GetAll(); {
+		switch given := client.Wide(&filter); {
 		case given && len(ids) > 0:
 			return cli.Usagef("say ids, or --prefix, --pool, --label or --all, not both")
 		case !given && len(ids) == 0:

@@ -42,7 +42,7 @@ func newSourceGet(o *client.Options) *cobra.Command {
 }
 
 func newSourceList(o *client.Options) *cobra.Command {
-	request := &pb.ListSourcesRequest{Gates: true}
+	request, filter := &pb.ListSourcesRequest{Gates: true}, pb.Filter{}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List sources",
 		Long: `List sources: how their seeds do (HEALTH, and WHY it is not OK), how many of their
@@ -59,15 +59,14 @@ EXCLUDE), or QUEUE_DENIED (a queue rule denies their queue). HEALTH is
               canceled or in a queue that a rule denies`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
-	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
+	client.FilterVars(flags, &filter, "sources", "prefix", "pool", "label")
 	cli.EnumsVar(flags, &request.Health, "health", "only this `health`", "SOURCE_HEALTH_", pb.SourceHealth_value)
-	cli.PairsVar(flags, &request.Labels, "label", "only sources with this label")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
+		request.IdPrefix, request.Pool, request.Labels = filter.GetSourceIdPrefix(), filter.GetPool(), filter.GetLabels()
 		all, more, err := client.ReadPages(ctx, limit, c.Sources.ListSources, request, (*pb.ListSourcesResponse).GetSources)
 		return &pb.ListSourcesResponse{Sources: all}, more, func() {
 			none := "no sources; `waggle source create` makes one"
-			if request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(request.GetHealth()) > 0 {
+			if client.Wide(&filter) || len(request.GetHealth()) > 0 {
 				none = "no such sources"
 			}
 			writeSources(c.Out, c.Now, all, none)
@@ -76,7 +75,7 @@ EXCLUDE), or QUEUE_DENIED (a queue rule denies their queue). HEALTH is
 }
 
 func newSourceExport(o *client.Options) *cobra.Command {
-	request := &pb.ListSourcesRequest{WholeSpecs: true}
+	request, filter := &pb.ListSourcesRequest{WholeSpecs: true}, pb.Filter{}
 	var format string
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -96,10 +95,9 @@ Status is not written.`,
 		formats = append(formats, string(f))
 	}
 	cli.ChoiceVar(flags, &format, "format", "", string(sourcefile.JSONL), "`format` to write: "+strings.Join(formats, ", "), formats...)
-	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
-	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
-	cli.PairsVar(flags, &request.Labels, "label", "only sources with this label")
+	client.FilterVars(flags, &filter, "sources", "prefix", "pool", "label")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
+		request.IdPrefix, request.Pool, request.Labels = filter.GetSourceIdPrefix(), filter.GetPool(), filter.GetLabels()
 		return export(ctx, c, request, sourcefile.Format(format))
 	})
 	return cmd

@@ -195,8 +195,7 @@ type taskChoice struct {
 
 func (s *taskChoice) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	registerWhere(flags, &s.filter, "; with --url or --key: that one")
-	cli.QueueVar(flags, &s.filter.QueueSuffix, "suffix", "tasks in the queue with this `name` and those that end with .SUFFIX, as example.com")
+	client.FilterVars(flags, &s.filter, "tasks", "source", "queue", "suffix", "prefix", "pool", "label", "all")
 	flags.StringVar(&s.url, "url", "", "with --source: the task's `URL`")
 	flags.StringVar(&s.key, "key", "", "with --source: the task's `key`")
 	cli.EnumsVar(flags, &s.filter.FailureReasons, "failed", "only tasks that failed last for this `reason`", "FAILURE_REASON_", pb.FailureReason_value)
@@ -212,7 +211,7 @@ func (s *taskChoice) of(ctx context.Context, c *client.Client, cmd *cobra.Comman
 	}
 	f := &s.filter
 	one := s.url != "" || s.key != ""
-	wide := f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 || f.GetAll() || f.GetQueueSuffix() != "" || f.GetCollectorId() != ""
+	wide := client.Wide(f) || f.GetQueueSuffix() != "" || f.GetCollectorId() != ""
 	where := wide || f.GetSourceId() != "" || f.GetQueue() != ""
 	narrowed := len(f.GetStates()) > 0 || len(f.GetFailureReasons()) > 0
 	switch {

@@ -43,7 +43,7 @@ With the fence that waggle lease list shows, only that lease is revoked.`,
 		}
 		return c.Tasks.RevokeLeases(ctx, revoke)
 	})
-	cmd.Flags().StringVar(&choice.filter.CollectorId, "collector", "", "what the collector of this `id` holds")
+	client.FilterVars(cmd.Flags(), &choice.filter, "tasks", "collector")
 	return cmd
 }
 
@@ -60,43 +60,24 @@ func parseLease(lease string) (id string, fence int64, err error) {
 }
 
 func newLeaseList(o *client.Options) *cobra.Command {
-	var choice leaseChoice
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List leases, the nearest deadline first",
-	}
-	flags := cmd.Flags()
-	flags.StringVar(&choice.source, "source", "", "only leases of tasks of the source with this `ID`")
-	cli.QueueVar(flags, &choice.queue, "queue", "only leases of tasks in the queue of this `name`")
-	flags.StringVar(&choice.collector, "collector", "", "only leases that the collector with this `ID` holds")
+	var f pb.Filter
+	cmd := &cobra.Command{Use: "list", Short: "List leases, the nearest deadline first"}
+	client.FilterVars(cmd.Flags(), &f, "leases", "source", "queue", "collector")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		request := &pb.ListLeasesRequest{}
-		if choice != (leaseChoice{}) {
-			request.PageSize = client.PageSize // a page may have few of those chosen
+		request := &pb.ListLeasesRequest{PageSize: client.PageSize} // a page may have few of those that match
+		other := func(l *pb.HeldLease) bool {
+			return f.GetSourceId() != "" && f.GetSourceId() != l.GetSourceId() || f.GetQueue() != "" && f.GetQueue() != l.GetQueue() ||
+				f.GetCollectorId() != "" && f.GetCollectorId() != l.GetHolder().GetCollectorId()
 		}
-		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, func(p *pb.ListLeasesResponse) []*pb.HeldLease { return slices.DeleteFunc(p.GetLeases(), choice.lacks) })
+		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, func(p *pb.ListLeasesResponse) []*pb.HeldLease { return slices.DeleteFunc(p.GetLeases(), other) })
 		slices.SortStableFunc(leases, func(a, b *pb.HeldLease) int {
 			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
 		})
-		return &pb.ListLeasesResponse{Leases: leases}, more, func() {
-			none := "no leases: nobody works on anything"
-			if choice != (leaseChoice{}) {
-				none = "no such leases"
-			}
-			writeLeases(c.Out, leases, none)
-		}, err
+		return &pb.ListLeasesResponse{Leases: leases}, more, func() { writeLeases(c.Out, leases) }, err
 	})
 }
 
-// leaseChoice is which leases are meant; an empty name: whatever it is.
-type leaseChoice struct{ source, queue, collector string }
-
-func (l leaseChoice) lacks(lease *pb.HeldLease) bool {
-	return l.source != "" && l.source != lease.GetSourceId() || l.queue != "" && l.queue != lease.GetQueue() ||
-		l.collector != "" && l.collector != lease.GetHolder().GetCollectorId()
-}
-
-func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
+func writeLeases(out io.Writer, leases []*pb.HeldLease) {
 	t := human.NewTable("TASK", "SOURCE/3~12", "QUEUE/4~12", "HOLDER~12", ">HELD FOR", "ENDS", ">FENCE/1", "URL/2~18")
 	for _, l := range leases {
 		h := l.GetHolder()
@@ -108,5 +89,5 @@ func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
 		t.Row(l.GetTaskId(), l.GetSourceId(), l.GetQueue(), h.GetCollectorId(), human.Span(h.GetAge().AsDuration()), ends,
 			strconv.FormatInt(h.GetFence(), 10), l.GetUrl())
 	}
-	t.Write(out, none)
+	t.Write(out, "no leases")
 }
