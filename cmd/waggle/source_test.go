@@ -278,7 +278,7 @@ func TestSource_Health(t *testing.T) {
 	}
 	for _, line := range []string{
 		"Health PAUSED\n", "Unfinished 1 task\n", "Waits for SOURCE_PAUSED: by ada, AGO: they mend it\n", "HOST_BLOCKED: ", ": SERVER_ERROR (HTTP 503): down for repairs, AGO, of task ", "Last success -\n",
-		"Last failure AGO (TIME)\n", "Failures 1 in a row\n", "Reason SERVER_ERROR (HTTP 503): down for repairs\n", "it waits for its next attempt",
+		"Last failure AGO (TIME), AGO 1 in a row\n", "Last error SERVER_ERROR (HTTP 503): down for repairs, AGO\n", "it waits for its next attempt",
 	} {
 		if !strings.Contains(strings.ReplaceAll(sheet, "  ", " "), line) {
 			t.Errorf("lacks %q:\n%s", line, sheet)

@@ -23,29 +23,24 @@ const (
 // FilterVars adds flags for what a filter matches, by these names, which mean the same in every command. things are what the
 // command lists or changes.
 func FilterVars(flags *pflag.FlagSet, f *pb.Filter, things string, names ...string) {
+	texts := map[string]string{
+		"source": "of this `source`", "queue": "in this `queue`", "suffix": "in the queue of this `name` and those that end with .NAME, as example.com",
+		"prefix": "of sources whose id begins with this `prefix`, as news.", "pool": "of this `pool`", "label": "of sources with this label",
+		"collector": "that this `collector` holds",
+	}
+	fields := map[string]*string{"source": &f.SourceId, "prefix": &f.SourceIdPrefix, "pool": &f.Pool, "collector": &f.CollectorId}
 	for _, name := range names {
-		text := map[string]string{
-			"source": "of this `source`", "queue": "in this `queue`", "suffix": "in the queue of this `name` and those that end with .NAME, as example.com",
-			"prefix": "of sources whose id begins with this `prefix`, as news.", "pool": "of this `pool`", "label": "of sources with this label",
-			"collector": "that this `collector` holds", "all": "of all sources",
-		}[name]
-		switch usage := "only " + things + " " + strings.TrimPrefix(text, "of "+things+" "); name {
-		case "source":
-			flags.StringVar(&f.SourceId, name, "", usage)
+		switch usage := "only " + things + " " + strings.TrimPrefix(texts[name], "of "+things+" "); name {
 		case "queue":
 			cli.QueueVar(flags, &f.Queue, name, usage)
 		case "suffix":
 			cli.QueueVar(flags, &f.QueueSuffix, name, usage)
-		case "prefix":
-			flags.StringVar(&f.SourceIdPrefix, name, "", usage)
-		case "pool":
-			flags.StringVar(&f.Pool, name, "", usage)
 		case "label":
 			cli.PairsVar(flags, &f.Labels, name, usage)
-		case "collector":
-			flags.StringVar(&f.CollectorId, name, "", usage)
 		case "all":
-			flags.BoolVar(&f.All, name, false, things+" "+text)
+			flags.BoolVar(&f.All, name, false, "all "+things)
+		default:
+			flags.StringVar(fields[name], name, "", usage)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func changeSources(o *client.Options, did string, cmd *cobra.Command,
 	var filter pb.Filter
 	client.FilterVars(cmd.Flags(), &filter, "sources", "prefix", "pool", "label", "all")
 	b.Register(cmd, o.Console, "ids")
-	cmd.ValidArgsFunction = o.Offer(client.SourceIDs)
+	cmd.ValidArgsFunction = o.Offer("source")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, ids []string) error {
 		chosen := &filter
 		switch given := client.Wide(&filter); {

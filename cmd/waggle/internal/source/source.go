@@ -34,7 +34,7 @@ func newSourceGet(o *client.Options) *cobra.Command {
 		Use:               "get ID",
 		Short:             "Show a source with its status",
 		Args:              cli.Exactly("the source's ID"),
-		ValidArgsFunction: o.Offer(client.SourceIDs),
+		ValidArgsFunction: o.Offer("source"),
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		reply, err := c.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: args[0]})
 		return c.Show(reply.GetSource(), err, func() { writeSource(c.Out, c.Now, reply.GetSource()) })

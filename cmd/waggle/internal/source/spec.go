@@ -115,7 +115,7 @@ func newSourceUpdate(o *client.Options) *cobra.Command {
 		Example: `  waggle source update news.example --every 30m --priority 7
   waggle source update news.example --unset revisit_after`,
 		Args:              cli.Exactly("the source's ID"),
-		ValidArgsFunction: o.Offer(client.SourceIDs),
+		ValidArgsFunction: o.Offer("source"),
 	}
 	f.register(cmd)
 	record.Register(cmd, o.Console)

@@ -35,7 +35,7 @@ Tasks that ended DEAD or CANCELED are not outstanding.
 The exit code is 1 if --for ends first. A dispatcher that is away is waited for up to
 a minute. With --output json each change is an object on a line of its own.`,
 		Example:           "  waggle source trigger docs --revisit && waggle source wait docs --for 2h",
-		ValidArgsFunction: o.Offer(client.SourceIDs),
+		ValidArgsFunction: o.Offer("source"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usagef("which sources? say their ids")

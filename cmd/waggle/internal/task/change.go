@@ -65,7 +65,7 @@ func changeCommand(o *client.Options, choice *taskChoice, cmd *cobra.Command,
 	var b client.Bulk
 	choice.register(cmd)
 	b.Register(cmd, o.Console, "tasks")
-	cmd.ValidArgsFunction = o.Offer(client.TaskIDs)
+	cmd.ValidArgsFunction = o.Offer("task")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
 		ids, filter, err := choice.of(ctx, c, cmd, args)
 		if err != nil {

@@ -247,8 +247,8 @@ func (s *submission) refused() error {
 
 // write shows the results of a few tasks, of many those that were refused, and how many there are of each.
 func (s *submission) write(out io.Writer) {
-	if s.total > client.ShownResults { // those that were taken came first
-		s.rows.Rows = slices.DeleteFunc(s.rows.Rows, func(row []string) bool { return row[1] != human.None })
+	if s.total > client.ShownResults {
+		s.rows.Rows = slices.DeleteFunc(s.rows.Rows, func(row []string) bool { return row[0] != "LIMITED" && row[0] != "INVALID" })
 	}
 	s.rows.Write(out, "")
 	if s.total > 1 {
