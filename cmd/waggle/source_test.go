@@ -165,10 +165,10 @@ func TestSource_Refused(t *testing.T) {
 	command(t, env, "source", "create", "a")
 	wantFailure(t, command(t, env, "source", "create", "a"), waggle.ExitFailed, `source exists: source_id "a"`, "`waggle source update`")
 	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "foo://x", "--every", "1ms", "--priority", "12"), waggle.ExitUsage,
-		"spec.seeds[0].url (--seed)", "spec.schedule.every (--every)", "spec.priority (--priority) is \"12\"; it must be 0 to 9")
-	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--jitter", "1h"), waggle.ExitUsage, "spec.schedule.jitter (--jitter)", "must be absent without")
-	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--adaptive", "100ms..1h"), waggle.ExitUsage, "spec.schedule.adaptive.min_interval (--adaptive)")
-	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--cron", "bogus"), waggle.ExitUsage, `spec.schedule.cron (--cron) is "bogus"`)
+		"spec.seeds[0].url", "spec.schedule.every", "spec.priority is \"12\"; it must be 0 to 9")
+	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--jitter", "1h"), waggle.ExitUsage, "spec.schedule.jitter", "must be absent without")
+	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--adaptive", "100ms..1h"), waggle.ExitUsage, "spec.schedule.adaptive.min_interval")
+	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--cron", "bogus"), waggle.ExitUsage, `spec.schedule.cron is "bogus"`)
 	wantFailure(t, command(t, env, "source", "get", "nope"), waggle.ExitFailed, "source not found", "`waggle source list`")
 }
 

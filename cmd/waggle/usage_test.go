@@ -31,7 +31,7 @@ func TestUsage(t *testing.T) {
 		"source import":                               "waggle: the FILE (or - for standard input) is missing",
 		"task get --source a --key k":                 "say --queue, too",
 		"stats --server=":                             "--server is empty",
-		"stats --server a:1,,b:1":                     "--server has an empty address",
+		"stats --server a:1,,b:1":                     `--server "": want host:port`,
 		"stats --server localhost":                    "--server localhost: want host:port, as 127.0.0.1:7070",
 		"stats --server a:1,b":                        "--server b: want host:port",
 		"stats --server a:http":                       "--server a:http: want host:port",

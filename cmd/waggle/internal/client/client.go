@@ -267,20 +267,18 @@ const DefaultServer = "127.0.0.1:7070"
 // also be a name that gRPC resolves, such as unix:/path or dns:///host:port.
 func CheckServers(servers []string) error {
 	if len(servers) == 0 {
-		return cli.Usagef("--server is empty; say host:port")
+		return cli.Usagef("--server is empty; want host:port")
 	}
 	for i, server := range servers {
-		servers[i] = strings.TrimSpace(server)
-		if servers[i] == "" {
-			return cli.Usagef("--server has an empty address")
+		server = strings.TrimSpace(server)
+		servers[i] = server
+		scheme, _, found := strings.Cut(server, ":")
+		if len(servers) == 1 && found && slices.Contains([]string{"unix", "unix-abstract", "dns", "passthrough", "ipv4", "ipv6"}, scheme) {
+			continue
 		}
-		host, port, err := net.SplitHostPort(servers[i])
-		number, portErr := strconv.ParseUint(port, 10, 16)
-		isAddress := err == nil && portErr == nil && number > 0 && !strings.Contains(host, "/")
-		scheme, _, found := strings.Cut(servers[i], ":")
-		isTarget := found && slices.Contains([]string{"unix", "unix-abstract", "dns", "passthrough", "ipv4", "ipv6"}, scheme)
-		if !isAddress && (len(servers) > 1 || !isTarget) {
-			return cli.Usagef("--server %s: want host:port, as %s", servers[i], DefaultServer)
+		host, port, err := net.SplitHostPort(server)
+		if number, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || number == 0 || strings.Contains(host, "/") {
+			return cli.Usagef("--server %s: want host:port, as %s", cmp.Or(server, `""`), DefaultServer)
 		}
 	}
 	return nil

@@ -1,12 +1,10 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/specflag"
 )
 
 // Error is a call that failed, with what its explanation needs.
@@ -50,27 +47,6 @@ var advice = map[string]string{
 	"DRAINING":             "this dispatcher is about to stop; ask another one with --server",
 }
 
-// otherFlagNames are those of parts of such fields and of queue rules, which share no name with them.
-var otherFlagNames = map[string]string{
-	"labels.key": "label", "schedule.adaptive.min_interval": "adaptive", "schedule.adaptive.max_interval": "adaptive",
-	"queue": "queue", "min_delay": "min-delay", "max_in_flight": "max-in-flight", "delay_factor": "delay-factor",
-	"max_delay": "max-delay", "max_block": "max-block",
-}
-
-// specPath is a field of a spec or rule as the API names it; what follows an index ("seeds[2].url") is a group of its own.
-var specPath = regexp.MustCompile(`\b(?:spec|rule)\.([a-z_]+(?:\.[a-z_]+)*)((?:\[[^\]]*\])?(?:\.[a-z_]+)*)`)
-
-// withFlags adds to the fields of a spec or rule the flags that set them. The fields stay: a spec may come from a file.
-func withFlags(text string) string {
-	return specPath.ReplaceAllStringFunc(text, func(path string) string {
-		field := specPath.FindStringSubmatch(path)[1]
-		if flag := cmp.Or(specflag.Fields[field], otherFlagNames[field]); flag != "" {
-			return path + " (--" + flag + ")"
-		}
-		return path
-	})
-}
-
 // Words are what a dispatcher refused, or why it could not be asked, and what to do about it; that may be empty.
 func (e *Error) Words() (problem string, todo []string) {
 	st, ok := status.FromError(cli.UnwrapStatus(e.Err))
@@ -92,7 +68,7 @@ func (e *Error) Words() (problem string, todo []string) {
 			info = d
 		case *errdetails.BadRequest:
 			for _, v := range d.GetFieldViolations() {
-				violations = append(violations, withFlags(v.GetDescription()))
+				violations = append(violations, v.GetDescription())
 			}
 		case *errdetails.RetryInfo:
 			retry = fmt.Sprintf("try again in %s", human.Span(d.GetRetryDelay().AsDuration()))
@@ -102,7 +78,7 @@ func (e *Error) Words() (problem string, todo []string) {
 	case info != nil && len(violations) > 1:
 		return "invalid request:", violations
 	case info != nil:
-		return withFlags(st.Message()), []string{advice[info.GetReason()], retry}
+		return st.Message(), []string{advice[info.GetReason()], retry}
 	default:
 		return e.transportWords(st)
 	}
