@@ -68,7 +68,7 @@ func TestTask_ChangeByURL(t *testing.T) {
 	wantFailure(t, command(t, env, "task", "cancel", heldTask, "--source", "tour", "--url", "https://news.example/today"),
 		waggle.ExitUsage, "not both")
 	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour"), waggle.ExitUsage, "--dry-run", "--yes")
-	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour", "--url", "", "--yes"), waggle.ExitUsage, "--url is empty")
+	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour", "--url", "", "--yes"), waggle.ExitUsage, "which task? say its ID, or --source with --url or --key")
 	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour", "--url", "https://news.example/never"), waggle.ExitFailed, "task not found")
 }
 

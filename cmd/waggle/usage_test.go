@@ -83,6 +83,8 @@ func TestUsage(t *testing.T) {
 		"task retry --source= --queue q --state dead": "--source is empty",
 		"task retry id --source a --state dead":       "not both",
 		"task retry id --state dead":                  "not both",
+		"task retry id --url u":                       "not both",
+		"source delete --prefix= --all":               "--prefix is empty",
 		"task cancel --source a":                      "--yes",
 		"task cancel --source a --url u --prefix b":   "only --source and --queue",
 		"task cancel --source a --failed loudly":      `--failed: "loudly" is unknown; say not_found, `,

@@ -73,22 +73,14 @@ func changeSources(o *client.Options, did string, cmd *cobra.Command,
 	call func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error),
 ) *cobra.Command {
 	var b client.Bulk
-	var filter pb.Filter
-	client.FilterVars(cmd.Flags(), &filter, "sources", "prefix", "pool", "label", "all")
-	b.Register(cmd, o.Console, "ids")
+	b.Register(cmd, o.Console, "sources", "prefix", "pool", "label", "all")
 	cmd.ValidArgsFunction = o.Offer("source")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, ids []string) error {
-		chosen := &filter
-		switch given := client.Wide(&filter); {
-		case given && len(ids) > 0:
-			return cli.Usagef("say ids, or --prefix, --pool, --label or --all, not both")
-		case !given && len(ids) == 0:
-			return cli.Usagef("which sources? say ids, or --prefix, --pool, --label or --all")
-		case !given:
-			chosen = nil
+		if err := b.Choose(cmd, ids); err != nil {
+			return err
 		}
 		var total sourcesReply
-		err := b.Run(ids, chosen, func() (string, error) {
+		err := b.Run(func() (string, error) {
 			reply, err := call(ctx, c, &b)
 			if err != nil {
 				return "", err

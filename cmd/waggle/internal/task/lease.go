@@ -19,8 +19,7 @@ import (
 )
 
 func newLeaseRevoke(o *client.Options) *cobra.Command {
-	choice := &taskChoice{}
-	cmd := changeCommand(o, choice, &cobra.Command{
+	return changeCommand(o, &taskChoice{}, &cobra.Command{
 		Use:   "revoke [TASK[@FENCE]...]",
 		Short: "Take tasks from their holders",
 		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
@@ -42,9 +41,7 @@ With the fence that waggle lease list shows, only that lease is revoked.`,
 			revoke.TaskIds, revoke.Fences = append(revoke.TaskIds, id), append(revoke.Fences, fence)
 		}
 		return c.Tasks.RevokeLeases(ctx, revoke)
-	})
-	client.FilterVars(cmd.Flags(), &choice.filter, "tasks", "collector")
-	return cmd
+	}, "collector")
 }
 
 // parseLease reads TASK or TASK@FENCE; 0: no fence.
