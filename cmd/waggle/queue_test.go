@@ -36,7 +36,7 @@ shop.test  1s apart, 1 at a time, blocked at most 1h, DENIED  eve  AGO  -
 	wantOutput(t, command(t, env, "queue", "rule", "delete", "shop.test", "--lift"),
 		"deleted the rule shop.test: 1s apart, 1 at a time, blocked at most 1h, DENIED\n")
 	wantFailure(t, command(t, env, "queue", "rule", "delete", "shop.test"), waggle.ExitFailed, "queue rule not found", "queue rule list")
-	wantFailure(t, command(t, env, "queue", "rule", "set", "Bad Host", "--max-in-flight", "0"), waggle.ExitUsage, "rule.pattern", "rule.max_in_flight (--max-in-flight)")
+	wantFailure(t, command(t, env, "queue", "rule", "set", "Bad Host", "--max-in-flight", "0"), waggle.ExitUsage, "rule.pattern", "rule.max_in_flight")
 }
 
 // unknownA is what is said of a queue that was never seen.

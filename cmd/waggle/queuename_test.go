@@ -78,7 +78,7 @@ func TestQueue_contradictoryRule(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	got := command(t, env, "queue", "rule", "set", "a.example", "--min-delay", "10s", "--max-delay", "5s")
-	wantFailure(t, got, waggle.ExitUsage, "rule.max_delay (--max-delay) is \"5s\"; it must be min_delay, 10s, or more")
+	wantFailure(t, got, waggle.ExitUsage, "rule.max_delay is \"5s\"; it must be min_delay, 10s, or more")
 }
 
 // A block or pause of a host that is mapped to another queue says that it does not

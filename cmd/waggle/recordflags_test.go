@@ -21,6 +21,7 @@ func TestRecord_operator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	host = strings.ToLower(host)
 	by := func() string {
 		t.Helper()
 		return command(t, env, "pool", "pause", "browser", "-o", "json").out

@@ -41,7 +41,8 @@ when a collector dies.
   waggle bench     measure it on this machine
 
 Shells complete commands, ids and values of flags: waggle completion bash|zsh|fish --help
-shows how to turn that on.
+shows how to turn that on. A table leaves out columns and shortens texts to fit the
+terminal; a pipe and --output json get all of it. NO_COLOR=1 turns colors off.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Version:       cli.VersionLine(),

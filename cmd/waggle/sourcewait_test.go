@@ -17,6 +17,7 @@ func TestSourceWait(t *testing.T) {
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "10")
 	command(t, env, "source", "create", "idle") // it has no seed
 	wantOutput(t, command(t, env, "source", "wait", "idle"), "idle: finished; 0 done, 0 dead, 0 canceled\n")
+	wantOutput(t, command(t, env, "source", "wait", "idle", "-o", "json"), `{"id":"idle","outstanding":0,"begun":true,"held":"no active collector takes tasks of pool \"default\"","finished":true}`+"\n")
 	command(t, env, "source", "create", "busy", "--seed", "https://b.example/", "--every", "1h", "--follow")
 	late := command(t, env, "source", "wait", "busy", "--for", "300ms")
 	wantFailure(t, late, waggle.ExitFailed, "not finished within --for: busy: 1 outstanding")

@@ -131,30 +131,27 @@ const timeForms = "2h (from now), 2026-01-31T18:00:00Z, or by the local clock 20
 // TimeVar adds a flag for a moment: a date, with a time of day or without, or how long from now.
 func TimeVar(flags *pflag.FlagSet, into **timestamppb.Timestamp, name, usage string) {
 	ValueVar(flags, name, "time", usage+": "+timeForms, func(text string) (_ string, err error) {
-		*into, _, err = ParseTime(text, time.Now())
+		*into, err = parseTime(text, time.Now())
 		return text, err
 	})
 }
 
-// ParseTime is the moment that text names, and whether it does so by the local clock, which is that of the zone of now.
-func ParseTime(text string, now time.Time) (t *timestamppb.Timestamp, local bool, err error) {
+// parseTime is the moment that text names. A local clock is that of the zone of now.
+func parseTime(text string, now time.Time) (*timestamppb.Timestamp, error) {
 	if d, err := human.ParseDuration(text); err == nil {
 		if d < 0 {
-			return nil, false, fmt.Errorf("%q is over: say how long from now, as 2h, or a time to come", text)
+			return nil, fmt.Errorf("%q is over: say how long from now, as 2h, or a time to come", text)
 		}
-		return timestamppb.New(now.Add(d)), false, nil
+		return timestamppb.New(now.Add(d)), nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00"} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return timestamppb.New(t), false, nil
-		}
-	}
-	for _, layout := range []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02 15:04:05Z07:00", time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05",
+	} {
 		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return timestamppb.New(t), true, nil
+			return timestamppb.New(t), nil
 		}
 	}
-	return nil, false, fmt.Errorf("%q is no time; say 2h (from now), 2026-01-31T18:00:00Z or 2026-01-31 (local)", text)
+	return nil, fmt.Errorf("%q is no time; say 2h (from now), 2026-01-31T18:00:00Z or 2026-01-31 (local)", text)
 }
 
 // ChoiceVar adds a flag for one of a few texts.

@@ -17,6 +17,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -129,7 +130,6 @@ func (o *Options) Call(f func(ctx context.Context, c *Client, args []string) err
 		}
 		c := o.client(conn)
 		c.Out, c.Err = human.NewOutput(cmd.OutOrStdout(), o.Console.Env), cmd.ErrOrStderr()
-		c.noteTimes(cmd.Flags())
 		err = f(cmd.Context(), c, args)
 		if err != nil && !errors.Is(err, cli.ErrReported) {
 			err = o.explained(err)
@@ -187,19 +187,7 @@ func (o *Options) dial() (*grpc.ClientConn, error) {
 func (o *Options) limit(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return sendable(invoke(ctx, method, req, reply, conn, opts...), req)
-}
-
-// noteTimes notes the moments that flags give by the local clock: the zone may be another than was meant.
-func (c *Client) noteTimes(flags *pflag.FlagSet) {
-	flags.Visit(func(f *pflag.Flag) {
-		if f.Value.Type() != "time" {
-			return
-		}
-		if t, local, err := cli.ParseTime(f.Value.String(), c.Now); local && err == nil {
-			c.Note("%s is %s", human.Plain(f.Value.String()), human.SinceAt(c.Now, t))
-		}
-	})
+	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
 // Show writes a reply, a message or another value, unless err says that there is none: as JSON for programs, else by people.
@@ -264,20 +252,18 @@ const DefaultServer = "127.0.0.1:7070"
 // also be a name that gRPC resolves, such as unix:/path or dns:///host:port.
 func CheckServers(servers []string) error {
 	if len(servers) == 0 {
-		return cli.Usagef("--server is empty; say host:port")
+		return cli.Usagef("--server is empty; want host:port")
 	}
 	for i, server := range servers {
-		servers[i] = strings.TrimSpace(server)
-		if servers[i] == "" {
-			return cli.Usagef("--server has an empty address")
+		server = strings.TrimSpace(server)
+		servers[i] = server
+		scheme, _, found := strings.Cut(server, ":")
+		if len(servers) == 1 && found && slices.Contains([]string{"unix", "unix-abstract", "dns", "passthrough", "ipv4", "ipv6"}, scheme) {
+			continue
 		}
-		host, port, err := net.SplitHostPort(servers[i])
-		number, portErr := strconv.ParseUint(port, 10, 16)
-		isAddress := err == nil && portErr == nil && number > 0 && !strings.Contains(host, "/")
-		scheme, _, found := strings.Cut(servers[i], ":")
-		isTarget := found && slices.Contains([]string{"unix", "unix-abstract", "dns", "passthrough", "ipv4", "ipv6"}, scheme)
-		if !isAddress && (len(servers) > 1 || !isTarget) {
-			return cli.Usagef("--server %s: want host:port, as %s", servers[i], DefaultServer)
+		host, port, err := net.SplitHostPort(server)
+		if number, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || number == 0 || strings.Contains(host, "/") {
+			return cli.Usagef("--server %s: want host:port, as %s", cmp.Or(server, `""`), DefaultServer)
 		}
 	}
 	return nil

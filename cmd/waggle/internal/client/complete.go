@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -20,64 +22,60 @@ const (
 	completeMost = 100
 )
 
-// Lister finds ids that begin with a text, and may find others.
-type Lister func(ctx context.Context, c *Client, prefix string) ([]string, error)
+// lister finds ids that begin with a text, and may find others.
+type lister func(ctx context.Context, c *Client, prefix string) ([]string, error)
 
-// SourceIDs are the ids of sources.
-func SourceIDs(ctx context.Context, c *Client, prefix string) ([]string, error) {
-	sources, _, err := ReadPages(ctx, completeMost, c.Sources.ListSources, &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: prefix}}, (*pb.ListSourcesResponse).GetSources)
-	return names(sources, (*pb.Source).GetId), err
-}
-
-// QueueNames are the names of queues.
-func QueueNames(ctx context.Context, c *Client, _ string) ([]string, error) {
-	queues, _, err := ReadPages(ctx, PageSize, c.Queues.ListQueues, &pb.ListQueuesRequest{}, (*pb.ListQueuesResponse).GetQueues)
-	return names(queues, (*pb.Queue).GetName), err
-}
-
-// PoolNames are the names of pools.
-func PoolNames(ctx context.Context, c *Client, _ string) ([]string, error) {
-	pools, _, err := ReadPages(ctx, PageSize, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools)
-	return names(pools, (*pb.Pool).GetName), err
-}
-
-// CollectorIDs are the ids of collectors.
-func CollectorIDs(ctx context.Context, c *Client, _ string) ([]string, error) {
-	all, _, err := ReadPages(ctx, PageSize, c.Admin.ListCollectors, &pb.ListCollectorsRequest{}, (*pb.ListCollectorsResponse).GetCollectors)
-	return names(all, func(k *pb.Collector) string { return k.GetInfo().GetId() }), err
-}
-
-// TaskIDs are the ids of leased tasks: of the others there are too many.
-func TaskIDs(ctx context.Context, c *Client, _ string) ([]string, error) {
-	leases, _, err := ReadPages(ctx, PageSize, c.Admin.ListLeases, &pb.ListLeasesRequest{}, (*pb.ListLeasesResponse).GetLeases)
-	return names(leases, (*pb.HeldLease).GetTaskId), err
-}
-
-func names[T any](items []T, name func(T) string) (all []string) {
-	for _, item := range items {
-		all = append(all, name(item))
+// listerOf finds what arguments and flags of a name take: it means the same in every command. Of tasks the leased ones are
+// found, as of the others there are too many.
+func listerOf(name string) lister {
+	switch name {
+	case "source", "prefix":
+		return func(ctx context.Context, c *Client, prefix string) ([]string, error) {
+			return firstPage(ctx, c.Sources.ListSources, &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: prefix}}, (*pb.ListSourcesResponse).GetSources, (*pb.Source).GetId)
+		}
+	case "queue", "suffix":
+		return func(ctx context.Context, c *Client, _ string) ([]string, error) {
+			return firstPage(ctx, c.Queues.ListQueues, &pb.ListQueuesRequest{}, (*pb.ListQueuesResponse).GetQueues, (*pb.Queue).GetName)
+		}
+	case "pool":
+		return func(ctx context.Context, c *Client, _ string) ([]string, error) {
+			return firstPage(ctx, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools, (*pb.Pool).GetName)
+		}
+	case "collector":
+		return func(ctx context.Context, c *Client, _ string) ([]string, error) {
+			id := func(k *pb.Collector) string { return k.GetInfo().GetId() }
+			return firstPage(ctx, c.Admin.ListCollectors, &pb.ListCollectorsRequest{}, (*pb.ListCollectorsResponse).GetCollectors, id)
+		}
+	case "task":
+		return func(ctx context.Context, c *Client, _ string) ([]string, error) {
+			return firstPage(ctx, c.Admin.ListLeases, &pb.ListLeasesRequest{}, (*pb.ListLeasesResponse).GetLeases, (*pb.HeldLease).GetTaskId)
+		}
+	default:
+		return nil
 	}
-	return all
 }
 
-// ofFlag finds the values of flags that mean the same in every command.
-func ofFlag(name string) Lister {
-	return map[string]Lister{
-		"source": SourceIDs, "prefix": SourceIDs, "queue": QueueNames, "suffix": QueueNames, "pool": PoolNames, "collector": CollectorIDs,
-	}[name]
+func firstPage[Q proto.Message, P Page, T any](
+	ctx context.Context, list func(context.Context, Q, ...grpc.CallOption) (P, error), request Q, items func(P) []T, id func(T) string,
+) (ids []string, err error) {
+	found, _, err := ReadPages(ctx, PageSize, list, request, items)
+	for _, item := range found {
+		ids = append(ids, id(item))
+	}
+	return ids, err
 }
 
 // Complete makes shells complete the flags of cmd and of the commands below it: with the few values that a flag takes, or
 // with ids that the dispatcher knows.
 func (o *Options) Complete(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		var err error
+		complete := o.offer(listerOf(f.Name))
 		if choices := cli.Choices(f); choices != nil {
-			err = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
-		} else if list := ofFlag(f.Name); list != nil && cmd.GroupID != "run" {
-			err = cmd.RegisterFlagCompletionFunc(f.Name, o.offer(list))
+			complete = cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)
+		} else if listerOf(f.Name) == nil || cmd.GroupID == "run" {
+			return
 		}
-		if err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
 			panic(err) // the tree of commands names a flag twice
 		}
 	})
@@ -86,18 +84,19 @@ func (o *Options) Complete(cmd *cobra.Command) {
 	}
 }
 
-// Offer completes the arguments of a command, or its only one, with what the dispatcher lists.
-func (o *Options) Offer(list Lister) cobra.CompletionFunc {
+// Offer completes the arguments of a command, or its only one: they name a source, queue, pool, collector or task.
+func (o *Options) Offer(name string) cobra.CompletionFunc {
+	offer := o.offer(listerOf(name))
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 && !strings.Contains(cmd.Use, "...") {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return o.offer(list)(cmd, args, prefix)
+		return offer(cmd, args, prefix)
 	}
 }
 
 // offer completes with what the dispatcher lists and no argument names yet. It offers nothing if none answers soon.
-func (o *Options) offer(list Lister) cobra.CompletionFunc {
+func (o *Options) offer(list lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()

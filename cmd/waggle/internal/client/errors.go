@@ -1,27 +1,20 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protopath"
-	"google.golang.org/protobuf/reflect/protorange"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/specflag"
 )
 
 // Error is a call that failed, with what its explanation needs.
@@ -53,27 +46,6 @@ var advice = map[string]string{
 	"DISPATCHER_DRAINING":  "this dispatcher is about to stop; ask another one with --server",
 }
 
-// otherFlagNames are those of parts of such fields and of queue rules, which share no name with them.
-var otherFlagNames = map[string]string{
-	"labels.key": "label", "schedule.adaptive.min_interval": "adaptive", "schedule.adaptive.max_interval": "adaptive",
-	"queue": "queue", "min_delay": "min-delay", "max_in_flight": "max-in-flight", "delay_factor": "delay-factor",
-	"max_delay": "max-delay", "max_block": "max-block",
-}
-
-// specPath is a field of a spec or rule as the API names it; what follows an index ("seeds[2].url") is a group of its own.
-var specPath = regexp.MustCompile(`\b(?:spec|rule)\.([a-z_]+(?:\.[a-z_]+)*)((?:\[[^\]]*\])?(?:\.[a-z_]+)*)`)
-
-// withFlags adds to the fields of a spec or rule the flags that set them. The fields stay: a spec may come from a file.
-func withFlags(text string) string {
-	return specPath.ReplaceAllStringFunc(text, func(path string) string {
-		field := specPath.FindStringSubmatch(path)[1]
-		if flag := cmp.Or(specflag.Fields[field], otherFlagNames[field]); flag != "" {
-			return path + " (--" + flag + ")"
-		}
-		return path
-	})
-}
-
 // Words are what a dispatcher refused, or why it could not be asked, and what to do about it; that may be empty.
 func (e *Error) Words() (problem string, todo []string) {
 	st, ok := status.FromError(cli.UnwrapStatus(e.Err))
@@ -95,7 +67,7 @@ func (e *Error) Words() (problem string, todo []string) {
 			info = d
 		case *errdetails.BadRequest:
 			for _, v := range d.GetFieldViolations() {
-				violations = append(violations, withFlags(v.GetDescription()))
+				violations = append(violations, v.GetDescription())
 			}
 		case *errdetails.RetryInfo:
 			retry = fmt.Sprintf("try again in %s", human.Span(d.GetRetryDelay().AsDuration()))
@@ -105,7 +77,7 @@ func (e *Error) Words() (problem string, todo []string) {
 	case info != nil && len(violations) > 1:
 		return "invalid request:", violations
 	case info != nil:
-		return withFlags(st.Message()), []string{advice[info.GetReason()], retry}
+		return st.Message(), []string{advice[info.GetReason()], retry}
 	default:
 		return e.transportWords(st)
 	}
@@ -146,30 +118,6 @@ func RefusalText(err error) string {
 		}
 	}
 	return problem
-}
-
-// sendable is the err of a call. If a text of the request is not in UTF-8, it names that: gRPC's own error names no field,
-// and reads like a fault of the network.
-func sendable(err error, request any) error {
-	message, ok := request.(proto.Message)
-	if !ok || status.Code(err) != codes.Internal {
-		return err
-	}
-	wrong := err
-	_ = protorange.Range(message.ProtoReflect(), func(p protopath.Values) error {
-		last := p.Index(-1)
-		text, isText := last.Value.Interface().(string)
-		if last.Step.Kind() == protopath.MapIndexStep && !utf8.ValidString(last.Step.MapIndex().String()) {
-			text, isText = last.Step.MapIndex().String(), true
-		}
-		if !isText || utf8.ValidString(text) {
-			return nil
-		}
-		_, field, _ := strings.Cut(p.Path.String(), ").")
-		wrong = cli.Usagef("%s is %+q, which is not in UTF-8", field, text)
-		return wrong // which ends the walk
-	})
-	return wrong
 }
 
 const (

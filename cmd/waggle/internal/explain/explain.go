@@ -27,17 +27,18 @@ func New(o *client.Options) *cobra.Command {
 		Example: "  waggle explain task 2741-5kq3m7x2wnd4ylhz6tbrc3vjua\n  waggle explain queue example.com",
 	},
 		newExplainTask(o),
-		newExplainOne(o, "source ID", "Explain what holds a source", "the source's ID", client.SourceIDs,
+		newExplainOne(o, "source ID", "Explain what holds a source", "the source's ID",
 			func(id string) *pb.ExplainRequest { return &pb.ExplainRequest{SourceId: id} }),
-		newExplainOne(o, "queue QUEUE", "Explain what holds a queue", "the queue's name", client.QueueNames,
+		newExplainOne(o, "queue QUEUE", "Explain what holds a queue", "the queue's name",
 			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Queue: canonical.QueueName(name)} }),
-		newExplainOne(o, "pool NAME", "Explain what holds a pool", "the pool's name", client.PoolNames,
+		newExplainOne(o, "pool NAME", "Explain what holds a pool", "the pool's name",
 			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Pool: name} }),
 	)
 }
 
-func newExplainOne(o *client.Options, use, short, arg string, ids client.Lister, request func(name string) *pb.ExplainRequest) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cli.Exactly(arg), ValidArgsFunction: o.Offer(ids)}
+func newExplainOne(o *client.Options, use, short, arg string, request func(name string) *pb.ExplainRequest) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cli.Exactly(arg)}
+	cmd.ValidArgsFunction = o.Offer(cmd.Name())
 	return o.Look(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		return explain(ctx, c, request(args[0]))
 	})
@@ -48,7 +49,7 @@ func newExplainTask(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "task [ID]", Short: "Explain what holds a task", Args: cli.AtMostOne,
 		Example:           "  waggle explain task --source news.example --url https://example.com/a",
-		ValidArgsFunction: o.Offer(client.TaskIDs),
+		ValidArgsFunction: o.Offer("task"),
 	}
 	ref.Register(cmd)
 	return o.Look(cmd, func(ctx context.Context, c *client.Client, args []string) error {

@@ -214,17 +214,17 @@ func (t *targets) all() (all []*pb.HoldTarget) {
 
 // run calls for each part of the targets, or for each page of the sources that match.
 func (t *targets) run(call func() (token string, err error)) error {
-	all, filter := t.all(), &t.filter
-	switch given := proto.Size(filter) > 0; {
+	all, at := t.all(), 0
+	switch given := proto.Size(&t.filter) > 0; {
 	case given && len(all) > 0:
 		return cli.Usagef("--source-prefix and --label choose sources: leave other targets to a second command")
 	case !given && len(all) == 0:
 		return cli.Usagef("of what? say --everything, --pool, --source, --source-prefix, --label, --queue, --collector or --collector-label")
-	case !given:
-		filter = nil
+	case given:
+		t.bulk.Filter = &t.filter
 	}
-	at := 0
-	return t.bulk.Run(make([]string, len(all)), filter, func() (string, error) {
+	t.bulk.Take(make([]string, len(all))) // targets have no ids
+	return t.bulk.Run(func() (string, error) {
 		t.part = all[at : at+len(t.bulk.IDs)]
 		at += len(t.bulk.IDs)
 		return call()

@@ -71,7 +71,7 @@ func newQueueGet(o *client.Options) *cobra.Command {
 rule that applies to it. A host in any spelling, or a URL, means the queue of that host.`,
 		Example:           "  waggle queue get example.com\n  waggle queue get https://Example.com/news",
 		Args:              oneQueue,
-		ValidArgsFunction: o.Offer(client.QueueNames),
+		ValidArgsFunction: o.Offer("queue"),
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		reply, err := c.Queues.GetQueue(ctx, &pb.GetQueueRequest{Name: args[0]})
 		if queue := reply.GetQueue(); queue.GetUnknown() && queue.GetMapsTo() == "" {

@@ -42,26 +42,14 @@ func changeSources(o *client.Options, did string, cmd *cobra.Command,
 	call func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error),
 ) *cobra.Command {
 	var b client.Bulk
-	var filter pb.Filter
-	flags := cmd.Flags()
-	flags.StringVar(&filter.SourceIdPrefix, "prefix", "", "sources whose id begins with this `prefix`, as news.")
-	flags.StringVar(&filter.Pool, "pool", "", "sources of this `pool`")
-	cli.PairsVar(flags, &filter.Labels, "label", "sources with this label")
-	flags.BoolVar(&filter.All, "all", false, "all sources")
-	b.Register(cmd, o.Console, "ids")
-	cmd.ValidArgsFunction = o.Offer(client.SourceIDs)
+	b.Register(cmd, o.Console, "sources", "prefix", "pool", "label", "all")
+	cmd.ValidArgsFunction = o.Offer("source")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, ids []string) error {
-		chosen := &filter
-		switch given := filter.GetSourceIdPrefix() != "" || filter.GetPool() != "" || len(filter.GetLabels()) > 0 || filter.GetAll(); {
-		case given && len(ids) > 0:
-			return cli.Usagef("say ids, or --prefix, --pool, --label or --all, not both")
-		case !given && len(ids) == 0:
-			return cli.Usagef("which sources? say ids, or --prefix, --pool, --label or --all")
-		case !given:
-			chosen = nil
+		if err := b.Choose(cmd, ids); err != nil {
+			return err
 		}
 		var total sourcesReply
-		err := b.Run(ids, chosen, func() (string, error) {
+		err := b.Run(func() (string, error) {
 			reply, err := call(ctx, c, &b)
 			if err != nil {
 				return "", err

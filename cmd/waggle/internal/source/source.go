@@ -34,7 +34,7 @@ func newSourceGet(o *client.Options) *cobra.Command {
 		Use:               "get ID",
 		Short:             "Show a source with its status",
 		Args:              cli.Exactly("the source's ID"),
-		ValidArgsFunction: o.Offer(client.SourceIDs),
+		ValidArgsFunction: o.Offer("source"),
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		reply, err := c.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: args[0]})
 		return c.Show(reply.GetSource(), err, func() { writeSource(c.Out, c.Now, reply.GetSource()) })
@@ -60,10 +60,8 @@ EXCLUDE). HEALTH is
   STUCK       a seed is due, and what keeps it does not end by itself`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&filter.SourceIdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
-	flags.StringVar(&filter.Pool, "pool", "", "only sources of this `pool`")
+	client.FilterVars(flags, filter, "sources", "prefix", "pool", "label")
 	cli.EnumsVar(flags, &request.Health, "health", "only this `health`", "SOURCE_HEALTH_", pb.SourceHealth_value)
-	cli.PairsVar(flags, &filter.Labels, "label", "only sources with this label")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
 		all, more, err := client.ReadPages(ctx, limit, c.Sources.ListSources, request, (*pb.ListSourcesResponse).GetSources)
 		return &pb.ListSourcesResponse{Sources: all}, more, func() {
@@ -98,9 +96,7 @@ Status is not written.`,
 		formats = append(formats, string(f))
 	}
 	cli.ChoiceVar(flags, &format, "format", "", string(sourcefile.JSONL), "`format` to write: "+strings.Join(formats, ", "), formats...)
-	flags.StringVar(&filter.SourceIdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
-	flags.StringVar(&filter.Pool, "pool", "", "only sources of this `pool`")
-	cli.PairsVar(flags, &filter.Labels, "label", "only sources with this label")
+	client.FilterVars(flags, filter, "sources", "prefix", "pool", "label")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
 		return export(ctx, c, request, sourcefile.Format(format))
 	})

@@ -123,27 +123,9 @@ func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds 
 	}
 	sh.LineIf(status.GetCollectorUnknown(), "Collectors", collectorUnknown)
 	sh.Line("Last success", human.SinceAt(now, status.GetLastSuccessTime()))
-	writeFailure(sh, now, status)
-}
-
-// writeFailure writes what last went wrong with the seeds, and whether that is over.
-func writeFailure(sh *human.Sheet, now time.Time, status *pb.SourceStatus) {
-	last := status.GetLastError()
-	if at := last.GetTime().AsTime(); last != nil && at.After(status.GetLastSuccessTime().AsTime()) && at.After(status.GetLastFailureTime().AsTime()) {
-		sh.Linef("Collector", "%s; no fault of the source: %s", human.SinceAt(now, last.GetTime()), describe.Error(last))
-	}
-	failure := human.SinceAt(now, status.GetLastFailureTime())
-	switch {
-	case status.GetLastFailureTime() == nil:
-	case status.GetConsecutiveFailures() > 0:
-		sh.Line("Last failure", failure)
-		sh.Linef("Failures", "%s in a row", human.Count(status.GetConsecutiveFailures()))
-		sh.LineIf(last != nil, "Reason", "%s", describe.Error(last))
-	case last != nil:
-		sh.Linef("Last failure", "%s; a success has followed; it was %s", failure, describe.Error(last))
-	default:
-		sh.Linef("Last failure", "%s; a success has followed", failure)
-	}
+	failed, last := status.GetLastFailureTime(), status.GetLastError()
+	sh.LineIf(failed != nil, "Last failure", "%s, now %s in a row", human.SinceAt(now, failed), human.Count(status.GetConsecutiveFailures()))
+	sh.LineIf(last != nil, "Last error", "%s, %s", describe.Error(last), human.Since(now, last.GetTime()))
 }
 
 // scheduleText is a schedule in a line.

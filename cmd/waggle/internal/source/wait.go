@@ -35,7 +35,7 @@ Tasks that ended DEAD or CANCELED are not outstanding.
 The exit code is 1 if --for ends first. A dispatcher that is away is waited for up to
 a minute. With --output json each change is an object on a line of its own.`,
 		Example:           "  waggle source trigger docs --revisit && waggle source wait docs --for 2h",
-		ValidArgsFunction: o.Offer(client.SourceIDs),
+		ValidArgsFunction: o.Offer("source"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usagef("which sources? say their ids")
@@ -50,7 +50,7 @@ a minute. With --output json each change is an object on a line of its own.`,
 			return err
 		}
 		slices.Sort(ids)
-		w := &sourceWait{client: c, ids: slices.Compact(ids), quiet: quiet, seen: map[string]sourceLook{}, clear: map[string]bool{}}
+		w := &sourceWait{client: c, ids: slices.Compact(ids), quiet: quiet, seen: map[string]sourceLook{}}
 		w.patience = client.Patience{For: client.RestartPatience, Note: c.Note}
 		return w.run(ctx, longest)
 	})
@@ -64,18 +64,15 @@ type sourceWait struct {
 	ids      []string // that are not finished
 	quiet    bool
 	seen     map[string]sourceLook // at the last look
-	// clear are those that had nothing outstanding at the last look. Shards are counted one after another, and a task
-	// may pass from one that is yet to be counted to one that has been; it does not do so twice.
-	clear map[string]bool
 }
 
 // sourceLook is what a look at a source found: a change of it is reported.
 type sourceLook struct {
 	ID          string `json:"id"`
 	Outstanding int64  `json:"outstanding"`
-	Begun       bool   `json:"begun"` // its first crawl is not still to come
-	Finished    bool   `json:"finished"`
-	alone       bool   // no collector takes its pool
+	Begun       bool   `json:"begun"`    // its first crawl is not still to come
+	Held        string `json:"held"`     // by what does not open by itself while it is crawled
+	Finished    bool   `json:"finished"` // nothing was outstanding at two looks
 }
 
 func (w *sourceWait) run(ctx context.Context, longest time.Duration) error {
@@ -107,8 +104,7 @@ func (w *sourceWait) run(ctx context.Context, longest time.Duration) error {
 
 // look asks for each source, and leaves those that are finished out of ids.
 func (w *sourceWait) look(ctx context.Context) (changed bool, err error) {
-	var open []string
-	for _, id := range w.ids {
+	for _, id := range slices.Clone(w.ids) {
 		var reply *pb.GetSourceResponse
 		if err := w.patience.Call(ctx, func() (err error) {
 			reply, err = w.client.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: id})
@@ -116,73 +112,64 @@ func (w *sourceWait) look(ctx context.Context) (changed bool, err error) {
 		}); err != nil {
 			return false, err
 		}
-		status := reply.GetSource().GetStatus()
-		found := sourceLook{ID: id, Outstanding: status.GetOutstanding(), Begun: !notBegun(status), alone: slices.ContainsFunc(status.GetGates(), isNoCollector)}
-		before := w.seen[id]
+		status, before := reply.GetSource().GetStatus(), w.seen[id]
+		found := sourceLook{ID: id, Outstanding: status.GetOutstanding(), Begun: begun(status), Held: held(status)}
+		idle := found.Outstanding == 0 && found.Begun
+		// Shards are counted one after another, and a task may pass from one that is yet to be counted to one that has been;
+		// it does not do so twice.
+		found.Finished = idle && before.ID == id && before.Outstanding == 0 && before.Begun
 		w.seen[id] = found
-		changed = changed || found.Outstanding != before.Outstanding || found.Begun != before.Begun
-		switch {
-		case found.Outstanding > 0 || !found.Begun:
-			if found != before {
-				w.report(found, waitingText(status))
-			}
-			w.clear[id] = false
-		case w.clear[id]:
-			tasks := status.GetTasks()
-			found.Finished = true
-			w.report(found, fmt.Sprintf("finished; %s done, %s dead, %s canceled", human.Count(tasks.GetDone()), human.Count(tasks.GetDead()), human.Count(tasks.GetCanceled())))
-			continue
-		default:
-			w.clear[id], changed = true, true
+		changed = changed || found != before
+		if found.Finished {
+			w.ids = slices.DeleteFunc(w.ids, func(other string) bool { return other == id })
 		}
-		open = append(open, id)
+		if found != before && (!idle || found.Finished) {
+			w.report(found, status)
+		}
 	}
-	w.ids = open
 	return changed, nil
 }
 
 // report writes what a look found.
-func (w *sourceWait) report(found sourceLook, text string) {
+func (w *sourceWait) report(found sourceLook, status *pb.SourceStatus) {
+	tasks, held := status.GetTasks(), ""
+	if found.Held != "" {
+		held = ", " + found.Held
+	}
 	switch {
 	case w.quiet:
 	case w.client.JSON:
 		_ = json.NewEncoder(w.client.Out).Encode(found) // a pipe that is closed does not end the wait
+	case found.Finished:
+		fmt.Fprintf(w.client.Out, "%s: finished; %s done, %s dead, %s canceled\n", found.ID, human.Count(tasks.GetDone()), human.Count(tasks.GetDead()), human.Count(tasks.GetCanceled()))
+	case !found.Begun:
+		fmt.Fprintf(w.client.Out, "%s: not begun; first crawl %s%s\n", found.ID, human.Since(time.Now(), status.GetNextDueTime()), held)
 	default:
-		fmt.Fprintf(w.client.Out, "%s: %s\n", found.ID, text)
+		fmt.Fprintf(w.client.Out, "%s: %s outstanding (%s ready, %s leased%s)\n", found.ID, human.Count(found.Outstanding), human.Count(tasks.GetReady()), human.Count(tasks.GetLeased()), held)
 	}
 }
 
-// notBegun reports whether nothing of a source was ever crawled, and a seed of it will be.
-func notBegun(status *pb.SourceStatus) bool {
+// begun reports whether anything of a source was ever crawled or is outstanding, or no seed of it will be.
+func begun(status *pb.SourceStatus) bool {
 	tasks := status.GetTasks()
-	return status.GetOutstanding() == 0 && status.GetNextDueTime() != nil &&
-		status.GetLastSuccessTime() == nil && status.GetLastFailureTime() == nil && tasks.GetDone() == 0 && tasks.GetDead() == 0
+	return status.GetOutstanding() > 0 || status.GetNextDueTime() == nil ||
+		status.GetLastSuccessTime() != nil || status.GetLastFailureTime() != nil || tasks.GetDone() > 0 || tasks.GetDead() > 0
 }
 
-// waitingText is what of a source is outstanding, and what holds it.
-func waitingText(status *pb.SourceStatus) string {
-	if notBegun(status) {
-		return "not begun; first crawl " + human.Since(time.Now(), status.GetNextDueTime()) + heldBesides(status)
-	}
-	tasks := status.GetTasks()
-	return fmt.Sprintf("%s outstanding (%s ready, %s leased%s)", human.Count(status.GetOutstanding()), human.Count(tasks.GetReady()), human.Count(tasks.GetLeased()), heldBesides(status))
-}
-
-// heldBesides is what holds a source beside what opens by itself while it is crawled.
-func heldBesides(status *pb.SourceStatus) (text string) {
+// held is what holds a source beside what opens by itself while it is crawled.
+func held(status *pb.SourceStatus) string {
+	var text human.Phrases
 	for _, gate := range status.GetGates() {
 		switch gate.GetKind() {
 		case pb.GateKind_GATE_KIND_MIN_DELAY, pb.GateKind_GATE_KIND_MAX_IN_FLIGHT, pb.GateKind_GATE_KIND_NOT_DUE:
 		case pb.GateKind_GATE_KIND_NO_COLLECTOR:
-			text += ", " + gate.GetReason()
+			text = append(text, gate.GetReason())
 		default:
-			text += ", " + human.Word(gate.GetKind(), "GATE_KIND_")
+			text = append(text, human.Word(gate.GetKind(), "GATE_KIND_"))
 		}
 	}
-	return text
+	return text.Text()
 }
-
-func isNoCollector(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_NO_COLLECTOR }
 
 // late ends a wait that took too long.
 func (w *sourceWait) late() error {

@@ -6,9 +6,9 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -17,8 +17,8 @@ import (
 )
 
 func newTaskCancel(o *client.Options) *cobra.Command {
-	choice := &taskChoice{}
-	cmd := changeCommand(o, choice, &cobra.Command{
+	var b taskChoice
+	cmd := changeCommand(o, &b, &cobra.Command{
 		Use:   "cancel [ID...]",
 		Short: "Cancel tasks",
 		Long: `Cancel tasks. One that waits is CANCELED at once. The holder of a leased one learns of it
@@ -34,13 +34,13 @@ Without IDs, --url or --key: all that match the other flags, seeds among them.`,
 			TaskIds: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
 		})
 	})
-	stateVar(cmd.Flags(), &choice.filter.States, pb.TaskState_TASK_STATE_SCHEDULED, pb.TaskState_TASK_STATE_READY, pb.TaskState_TASK_STATE_LEASED)
+	stateVar(cmd.Flags(), &b.Match.States, pb.TaskState_TASK_STATE_SCHEDULED, pb.TaskState_TASK_STATE_READY, pb.TaskState_TASK_STATE_LEASED)
 	return cmd
 }
 
 func newTaskRetry(o *client.Options) *cobra.Command {
-	choice := &taskChoice{stateRequired: true}
-	cmd := changeCommand(o, choice, &cobra.Command{
+	b := taskChoice{stateRequired: true}
+	cmd := changeCommand(o, &b, &cobra.Command{
 		Use:   "retry [ID...]",
 		Short: "Make settled tasks due now",
 		Long: `Make tasks that are DEAD, CANCELED or DONE due now, with new budgets. No flag matches DONE
@@ -53,27 +53,24 @@ source again, use waggle source trigger --revisit.`,
 			TaskIds: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
 		})
 	})
-	stateVar(cmd.Flags(), &choice.filter.States, pb.TaskState_TASK_STATE_DEAD, pb.TaskState_TASK_STATE_CANCELED)
+	stateVar(cmd.Flags(), &b.Match.States, pb.TaskState_TASK_STATE_DEAD, pb.TaskState_TASK_STATE_CANCELED)
 	return cmd
 }
 
-// changeCommand completes a command that changes the tasks of the ids it is given, or those that flags name, in as many
-// calls as that needs. Tasks that are not there or were refused make it fail, though the others are done.
-func changeCommand(o *client.Options, choice *taskChoice, cmd *cobra.Command,
-	change func(ctx context.Context, c *client.Client, b *client.Bulk) (changeReply, error),
+// changeCommand completes a command that changes the tasks of the ids it is given, or those that flags name (more are names of them), in as
+// many calls as that needs. Tasks that are not there or were refused make it fail, though the others are done.
+func changeCommand(o *client.Options, b *taskChoice, cmd *cobra.Command,
+	change func(ctx context.Context, c *client.Client, b *client.Bulk) (changeReply, error), more ...string,
 ) *cobra.Command {
-	var b client.Bulk
-	choice.register(cmd)
-	b.Register(cmd, o.Console, "tasks")
-	cmd.ValidArgsFunction = o.Offer(client.TaskIDs)
+	b.register(cmd, o.Console, more...)
+	cmd.ValidArgsFunction = o.Offer("task")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		ids, filter, err := choice.of(ctx, c, cmd, args)
-		if err != nil {
+		if err := b.choose(ctx, c, cmd, args); err != nil {
 			return err
 		}
-		done := changes{keepAll: filter == nil, counts: map[pb.TaskChangeCode]int{}}
-		if err := b.Run(ids, filter, func() (string, error) {
-			reply, err := change(ctx, c, &b)
+		done := changes{keepAll: b.Filter == nil, counts: map[pb.TaskChangeCode]int{}}
+		if err := b.Run(func() (string, error) {
+			reply, err := change(ctx, c, &b.Bulk)
 			if err != nil {
 				return "", err
 			}
@@ -85,8 +82,8 @@ func changeCommand(o *client.Options, choice *taskChoice, cmd *cobra.Command,
 			}
 			return err
 		}
-		if done.total == 0 && filter != nil {
-			if err := noteUnmatched(ctx, c, filter); err != nil {
+		if done.total == 0 && b.Filter != nil {
+			if err := noteUnmatched(ctx, c, b.Filter); err != nil {
 				return err
 			}
 		}
@@ -186,50 +183,41 @@ type changeReply interface {
 	GetNextPageToken() string
 }
 
-// taskChoice is which tasks a bulk call acts on: ids, the one of a source with a URL or a key, or a filter.
+// taskChoice is which tasks a bulk call acts on, beside what all bulk calls have: the one of a source with a URL or a key.
 type taskChoice struct {
-	filter        pb.Filter
+	client.Bulk
+
 	url, key      string
-	stateRequired bool // it has to be said which states
+	stateRequired bool // flags have to say which states
 }
 
-func (s *taskChoice) register(cmd *cobra.Command) {
+func (b *taskChoice) register(cmd *cobra.Command, c cli.Console, more ...string) {
+	b.Register(cmd, c, "tasks", append([]string{"source", "queue", "suffix", "prefix", "pool", "label", "all"}, more...)...)
 	flags := cmd.Flags()
-	registerWhere(flags, &s.filter, "; with --url or --key: that one")
-	cli.QueueVar(flags, &s.filter.QueueSuffix, "suffix", "tasks in the queue with this `name` and those that end with .SUFFIX, as example.com")
-	flags.StringVar(&s.url, "url", "", "with --source: the task's `URL`")
-	flags.StringVar(&s.key, "key", "", "with --source: the task's `key`")
-	cli.EnumsVar(flags, &s.filter.FailureReasons, "failed", "only tasks that failed last for this `reason`", "FAILURE_REASON_", pb.FailureReason_value)
+	flags.StringVar(&b.url, "url", "", "with --source: the task's `URL`")
+	flags.StringVar(&b.key, "key", "", "with --source: the task's `key`")
+	cli.EnumsVar(flags, &b.Match.FailureReasons, "failed", "only tasks that failed last for this `reason`", "FAILURE_REASON_", pb.FailureReason_value)
 }
 
-// of are the ids that args and flags name, or else their filter.
-func (s *taskChoice) of(ctx context.Context, c *client.Client, cmd *cobra.Command, args []string) ([]string, *pb.Filter, error) {
-	// A flag that is there and empty is a variable that was not set, and never "all".
-	for name := range strings.FieldsSeq("source url key queue prefix pool suffix collector") {
-		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed && flag.Value.String() == "" {
-			return nil, nil, cli.Usagef("--%s is empty: which one?", name)
+// choose takes the tasks that args and flags name.
+func (b *taskChoice) choose(ctx context.Context, c *client.Client, cmd *cobra.Command, ids []string) error {
+	one := cmd.Flags().Changed("url") || cmd.Flags().Changed("key")
+	if one && len(ids) > 0 {
+		return cli.Usagef("say ids, or --source with --url or --key, not both")
+	}
+	if !one {
+		err := b.Choose(cmd, ids)
+		if err == nil && b.stateRequired && b.Filter != nil && len(b.Match.GetStates()) == 0 {
+			err = cli.Usagef("which of them? say --state dead, --state canceled or both")
 		}
+		return err
 	}
-	f := &s.filter
-	one := s.url != "" || s.key != ""
-	wide := f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 || f.GetAll() || f.GetQueueSuffix() != "" || f.GetCollectorId() != ""
-	where := wide || f.GetSourceId() != "" || f.GetQueue() != ""
-	narrowed := len(f.GetStates()) > 0 || len(f.GetFailureReasons()) > 0
-	switch {
-	case len(args) > 0 && (one || where || narrowed):
-		return nil, nil, cli.Usagef("say the tasks' IDs, or flags that name them, not both")
-	case len(args) > 0:
-		return args, nil, nil
-	case one && (wide || narrowed):
-		return nil, nil, cli.Usagef("--url and --key name one task; of the other flags only --source and --queue go with them")
-	case one:
-		ref := Ref{pb.GetTaskRequest{SourceId: f.GetSourceId(), Url: s.url, Key: s.key, Queue: f.GetQueue()}}
-		ids, err := ref.IDs(ctx, c, nil)
-		return ids, nil, err
-	case !where:
-		return nil, nil, cli.Usagef("which tasks? say their IDs, --source with --url or --key, or flags that match them, as --source or --queue")
-	case s.stateRequired && len(f.GetStates()) == 0:
-		return nil, nil, cli.Usagef("which of them? say --state dead, --state canceled or both")
+	f := &b.Match
+	if narrow := (&pb.Filter{SourceId: f.GetSourceId(), Queue: f.GetQueue()}); !proto.Equal(f, narrow) {
+		return cli.Usagef("--url and --key name one task; of the other flags only --source and --queue go with them")
 	}
-	return nil, f, nil
+	ref := Ref{pb.GetTaskRequest{SourceId: f.GetSourceId(), Url: b.url, Key: b.key, Queue: f.GetQueue()}}
+	found, err := ref.IDs(ctx, c, nil)
+	b.Take(found)
+	return err
 }

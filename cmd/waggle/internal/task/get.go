@@ -72,7 +72,7 @@ func newTaskGet(o *client.Options) *cobra.Command {
 		Args: cli.AtMostOne,
 	}
 	ref.Register(cmd)
-	cmd.ValidArgsFunction = o.Offer(client.TaskIDs)
+	cmd.ValidArgsFunction = o.Offer("task")
 	return o.Look(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		request, err := ref.request(args)
 		if err != nil {

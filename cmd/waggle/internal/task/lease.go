@@ -19,8 +19,7 @@ import (
 )
 
 func newLeaseRevoke(o *client.Options) *cobra.Command {
-	choice := &taskChoice{}
-	cmd := changeCommand(o, choice, &cobra.Command{
+	return changeCommand(o, &taskChoice{}, &cobra.Command{
 		Use:   "revoke [TASK[@FENCE]...]",
 		Short: "Take tasks from their holders",
 		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
@@ -42,9 +41,7 @@ With the fence that waggle lease list shows, only that lease is revoked.`,
 			revoke.TaskIds, revoke.Fences = append(revoke.TaskIds, id), append(revoke.Fences, fence)
 		}
 		return c.Tasks.RevokeLeases(ctx, revoke)
-	})
-	cmd.Flags().StringVar(&choice.filter.CollectorId, "collector", "", "what the collector of this `id` holds")
-	return cmd
+	}, "collector")
 }
 
 // parseLease reads TASK or TASK@FENCE; 0: no fence.
@@ -61,30 +58,18 @@ func parseLease(lease string) (id string, fence int64, err error) {
 
 func newLeaseList(o *client.Options) *cobra.Command {
 	request := &pb.ListLeasesRequest{Filter: &pb.Filter{}}
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List leases, the nearest deadline first",
-	}
-	flags, filter := cmd.Flags(), request.GetFilter()
-	registerWhere(flags, filter, "")
-	flags.StringVar(&filter.CollectorId, "collector", "", "only leases that the collector with this `ID` holds")
+	cmd := &cobra.Command{Use: "list", Short: "List leases, the nearest deadline first"}
+	client.FilterVars(cmd.Flags(), request.GetFilter(), "leases", "source", "queue", "suffix", "prefix", "pool", "label", "collector")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		filter.All = false // which is what no filter means here
 		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, (*pb.ListLeasesResponse).GetLeases)
 		slices.SortStableFunc(leases, func(a, b *pb.HeldLease) int {
 			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
 		})
-		return &pb.ListLeasesResponse{Leases: leases}, more, func() {
-			none := "no leases: nobody works on anything"
-			if proto.Size(filter) > 0 {
-				none = "no such leases"
-			}
-			writeLeases(c.Out, leases, none)
-		}, err
+		return &pb.ListLeasesResponse{Leases: leases}, more, func() { writeLeases(c.Out, leases) }, err
 	})
 }
 
-func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
+func writeLeases(out io.Writer, leases []*pb.HeldLease) {
 	t := human.NewTable("TASK", "SOURCE/3~12", "QUEUE/4~12", "HOLDER~12", ">HELD FOR", "ENDS", ">FENCE/1", "URL/2~18")
 	for _, l := range leases {
 		h := l.GetHolder()
@@ -96,5 +81,5 @@ func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
 		t.Row(l.GetTaskId(), l.GetSourceId(), l.GetQueue(), h.GetCollectorId(), human.Span(h.GetAge().AsDuration()), ends,
 			strconv.FormatInt(h.GetFence(), 10), l.GetUrl())
 	}
-	t.Write(out, none)
+	t.Write(out, "no leases")
 }

@@ -28,7 +28,7 @@ func newTaskList(o *client.Options) *cobra.Command {
   waggle task list --queue example.com --state leased
   waggle task list --all --state dead --limit 0`,
 	}
-	registerWhere(cmd.Flags(), &where, "")
+	client.FilterVars(cmd.Flags(), &where, "tasks", "source", "queue", "prefix", "pool", "label", "all")
 	stateVar(cmd.Flags(), &states, pb.TaskState_TASK_STATE_SCHEDULED, pb.TaskState_TASK_STATE_READY, pb.TaskState_TASK_STATE_LEASED,
 		pb.TaskState_TASK_STATE_DEAD, pb.TaskState_TASK_STATE_CANCELED)
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
@@ -68,7 +68,7 @@ type taskList struct {
 
 func (l *taskList) read(ctx context.Context) error {
 	f := l.where
-	several := f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 || f.GetAll()
+	several := client.Wide(f)
 	switch {
 	case !several && f.GetSourceId() == "" && f.GetQueue() == "":
 		return cli.Usagef("tasks of what? say --source, --queue, --prefix, --pool, --label or --all")
@@ -133,7 +133,7 @@ func noteUnmatched(ctx context.Context, c *client.Client, f *pb.Filter) error {
 			c.Note("%s", describe.UnknownQueue(f.GetQueue()))
 		}
 	}
-	if f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 {
+	if client.Wide(f) && !f.GetAll() {
 		sources, _, err := client.ReadPages(ctx, 1, c.Sources.ListSources, sourcesOf(f), (*pb.ListSourcesResponse).GetSources)
 		if err == nil && len(sources) == 0 {
 			c.Note("no source matches --prefix, --pool and --label")
@@ -146,14 +146,4 @@ func noteUnmatched(ctx context.Context, c *client.Client, f *pb.Filter) error {
 // sourcesOf asks for the sources that a filter matches.
 func sourcesOf(f *pb.Filter) *pb.ListSourcesRequest {
 	return &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()}}
-}
-
-// registerWhere gives a command the flags that say where tasks are; ofSource is what else --source does there.
-func registerWhere(flags *pflag.FlagSet, f *pb.Filter, ofSource string) {
-	flags.StringVar(&f.SourceId, "source", "", "tasks of this `source`"+ofSource)
-	cli.QueueVar(flags, &f.Queue, "queue", "tasks in this `queue`")
-	flags.StringVar(&f.SourceIdPrefix, "prefix", "", "tasks of sources whose id begins with this `prefix`, as news.")
-	flags.StringVar(&f.Pool, "pool", "", "tasks of sources of this `pool`")
-	cli.PairsVar(flags, &f.Labels, "label", "tasks of sources with this label")
-	flags.BoolVar(&f.All, "all", false, "tasks of all sources")
 }

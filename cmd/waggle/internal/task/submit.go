@@ -53,32 +53,35 @@ are submitted. The same file can be submitted again once it is mended.`,
 	flags.StringVar(&f.payloadFile, "payload-file", "", "`file` with the payload, instead of the source's")
 	flags.StringVarP(&f.file, "file", "f", "", "`file` with one task a line; - for standard input")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, urls []string) error {
-		pattern, err := f.pattern(cmd)
-		if err != nil {
-			return err
-		}
-		if err := f.check(urls); err != nil {
+		if err := f.check(cmd, urls); err != nil {
 			return err
 		}
 		s := &submission{client: c, wait: cmp.Or(o.Console.SubmitWait, submitWait), patience: client.Patience{Note: c.Note}}
 		if f.file == "" {
-			return s.run(ctx, ofArguments(urls, pattern))
+			return s.run(ctx, func(take func(*entry) error) error {
+				if len(urls) == 0 {
+					urls = []string{""} // the one of --key
+				}
+				for _, url := range urls {
+					if err := take(&entry{item: f.complete(&pb.SubmitItem{Url: url})}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		}
+		var err error
 		if s.file, err = cli.OpenInput(ctx, f.file, cmd.InOrStdin()); err != nil {
 			return fmt.Errorf("--file: %w", err)
 		}
 		defer s.file.Close()
-		all, err := ofFile(s.file, pattern)
-		if err != nil {
-			return err
-		}
-		return s.run(ctx, all)
+		return s.run(ctx, func(take func(*entry) error) error { return s.readFile(f.complete, take) })
 	})
 	return cmd
 }
 
-// check refuses flags and arguments that do not go together.
-func (f *submitFlags) check(urls []string) error {
+// check refuses flags and arguments that do not go together, and completes the pattern of all items.
+func (f *submitFlags) check(cmd *cobra.Command, urls []string) (err error) {
 	switch {
 	case f.file != "" && (len(urls) > 0 || f.item.GetKey() != ""):
 		return cli.Usagef("say URLs or --key, or --file, not both")
@@ -88,30 +91,26 @@ func (f *submitFlags) check(urls []string) error {
 		return cli.Usagef("--key names one task; %d URLs were given", len(urls))
 	case f.file == "" && f.item.GetSourceId() == "":
 		return cli.Usagef("--source is missing: which source do the tasks belong to?")
+	case f.priority < 0 || f.priority > 9:
+		return cli.Usagef("--priority %d: want 0 to 9", f.priority)
+	}
+	if cmd.Flags().Changed("priority") {
+		f.item.Priority = &f.priority
+	}
+	if f.payloadFile != "" {
+		if f.item.Payload, err = os.ReadFile(f.payloadFile); err != nil {
+			return fmt.Errorf("--payload-file: %w", err)
+		}
 	}
 	return nil
 }
 
-// pattern completes an item by the flags.
-func (f *submitFlags) pattern(cmd *cobra.Command) (_ itemPattern, err error) {
-	whole := &f.item
-	if f.priority < 0 || f.priority > 9 {
-		return nil, cli.Usagef("--priority %d: want 0 to 9", f.priority)
+// complete lays an item over what flags give.
+func (f *submitFlags) complete(item *pb.SubmitItem) *pb.SubmitItem {
+	merged := proto.CloneOf(&f.item)
+	if item.GetDueTime() != nil {
+		merged.DueTime = nil // else one would be laid over the other field by field
 	}
-	if cmd.Flags().Changed("priority") {
-		whole.Priority = &f.priority
-	}
-	if f.payloadFile != "" {
-		if whole.Payload, err = os.ReadFile(f.payloadFile); err != nil {
-			return nil, fmt.Errorf("--payload-file: %w", err)
-		}
-	}
-	return func(item *pb.SubmitItem) *pb.SubmitItem {
-		merged := proto.CloneOf(whole)
-		if item.GetDueTime() != nil {
-			merged.DueTime = nil // else one would be laid over the other field by field
-		}
-		proto.Merge(merged, item)
-		return merged
-	}, nil
+	proto.Merge(merged, item)
+	return merged
 }
