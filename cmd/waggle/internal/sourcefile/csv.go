@@ -114,6 +114,27 @@ func (r *csvReader) texts(record []string) map[string]string {
 	return texts
 }
 
+// budget is a reader that gives no more than about MaxRecord bytes between two resets, so that a quote that is not closed
+// cannot have a whole file kept in memory.
+type budget struct {
+	in   io.Reader
+	used int
+}
+
+// Read implements [io.Reader].
+func (b *budget) Read(p []byte) (int, error) {
+	left := textfile.MaxRecord - b.used
+	if left <= 0 {
+		return 0, textfile.ErrTooLong
+	}
+	n, err := b.in.Read(p[:min(len(p), left)])
+	b.used += n
+	return n, err
+}
+
+// reset begins the next entry.
+func (b *budget) reset() { b.used = 0 }
+
 // csvWriter writes all columns.
 type csvWriter struct{ rows *csv.Writer }
 

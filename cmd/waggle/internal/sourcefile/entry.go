@@ -4,7 +4,12 @@
 // names.
 package sourcefile
 
-import pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+import (
+	"fmt"
+	"strings"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
 
 // Format is a way to write a list of sources.
 type Format string
@@ -39,6 +44,43 @@ type Entry struct {
 	Spec *pb.SourceSpec
 	// Err says why the entry is no source; the entries after it can be read.
 	Err error
+	// Mended is what was read as something else, up to this entry from the one before.
+	Mended []Mend
+}
+
+// Mend is a mistake of a file that was mended as it was read.
+type Mend struct {
+	Line int
+	What string // such as: raw "&" read as "&amp;"
+}
+
+// mendURLs reads the URLs of seeds that begin with feed:, as desktop readers write them, as what they stand for.
+func (e *Entry) mendURLs() {
+	for _, seed := range e.Spec.GetSeeds() {
+		const scheme = "feed:"
+		url := seed.GetUrl()
+		if len(url) < len(scheme) || !strings.EqualFold(url[:len(scheme)], scheme) {
+			continue
+		}
+		rest := url[len(scheme):]
+		if strings.HasPrefix(rest, "//") {
+			rest = "http:" + rest
+		}
+		if strings.Contains(rest, "://") {
+			seed.Url = rest
+			e.Mended = append(e.Mended, Mend{e.Line, fmt.Sprintf("%q read as %q", url, rest)})
+		}
+	}
+}
+
+// mending is a reader whose entries have mended URLs.
+type mending struct{ Reader }
+
+// Next implements [Reader].
+func (m mending) Next() (Entry, error) {
+	e, err := m.Reader.Next()
+	e.mendURLs()
+	return e, err
 }
 
 // Reader gives the entries of a file in turn.

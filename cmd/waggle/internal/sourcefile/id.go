@@ -3,8 +3,9 @@ package sourcefile
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"net/url"
 	"strings"
+
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 const (
@@ -12,44 +13,36 @@ const (
 	digestSize = 10  // hexadecimal digits, of the URL's SHA-256
 )
 
-// ID is the id of a source that has none: the same for the same URL whatever
-// stands around it, and another for another URL.
+// Rules are those by which URLs become keys that an import gives to new sources, as dispatch/canonical has them.
+const Rules = canonical.Sorted
+
+// ID is the id of a source that has none: the same for each spelling of a URL, and another for another URL.
 //
 // It is the host and the path of the URL with _ for each slash: https://example.com/feeds/rss.xml is
-// example.com_feeds_rss.xml. Where that would not say all of it (another scheme, a port, a query, capitals, other
+// example.com_feeds_rss.xml. Where that would not be all of it (another scheme, a port, a query, capitals, other
 // characters than letters, digits, dots and hyphens, a slash at the end, too many bytes), what can be kept is kept, and
 // a hyphen and ten digits of the URL's SHA-256 follow. prefix stands before it, and counts for the length.
 func ID(prefix, rawURL string) string {
-	if plain, ok := plainID(rawURL); ok && len(prefix)+len(plain) <= maxID {
-		return prefix + plain
+	if form, err := canonical.Form(Rules, rawURL); err == nil {
+		rawURL = form
 	}
-	sum := sha256.Sum256([]byte(rawURL))
 	_, rest, found := strings.Cut(rawURL, "://")
 	if !found {
 		rest = rawURL
 	}
-	rest, _, _ = strings.Cut(rest, "#")
+	if host, path, _ := strings.Cut(rest, "/"); path == "" {
+		rest = host
+	}
+	if plain := strings.ReplaceAll(rest, "/", "_"); strings.HasPrefix(rawURL, "https://") && len(prefix)+len(plain) <= maxID &&
+		!strings.HasSuffix(rest, "/") && !strings.ContainsFunc(strings.ReplaceAll(rest, "/", ""), notPlain) {
+		return prefix + plain
+	}
+	sum := sha256.Sum256([]byte(rawURL))
 	slug := slug(rest, max(maxID-len(prefix)-digestSize-1, 0))
 	if slug != "" {
 		slug += "-"
 	}
 	return prefix + slug + hex.EncodeToString(sum[:])[:digestSize]
-}
-
-// plainID is the id of a URL that can be read back from it.
-func plainID(rawURL string) (string, bool) {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme != "https" || u.Host == "" || rawURL != "https://"+u.Host+u.Path {
-		return "", false
-	}
-	path := u.Path
-	if path == "/" {
-		path = ""
-	}
-	if strings.HasSuffix(path, "/") || strings.ContainsFunc(u.Host+strings.ReplaceAll(path, "/", ""), notPlain) {
-		return "", false
-	}
-	return u.Host + strings.ReplaceAll(path, "/", "_"), true
 }
 
 func notPlain(r rune) bool {

@@ -3,12 +3,13 @@ package sourcefile
 import (
 	"bufio"
 	"bytes"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"path"
 	"strings"
+
+	"golang.org/x/net/html"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 )
@@ -37,16 +38,18 @@ func Open(in io.Reader, name string, format Format) (Reader, Format, error) {
 		r, err = newCSVReader(text)
 	case JSONL:
 		r = &jsonReader{textfile.NewLines(text)}
-	case OPML:
-		r = &opmlReader{xml: newXMLText(text)}
-	case Sitemap:
-		r = &sitemapReader{xml: newXMLText(text)}
+	case OPML, Sitemap:
+		var x *xmlText
+		x, err = newXMLText(text)
+		if r = (&opmlReader{xml: x}); format == Sitemap {
+			r = &sitemapReader{xml: x}
+		}
 	case URLs:
 		r = &urlReader{textfile.NewLines(text)}
 	default:
 		err = fmt.Errorf("format %q is not known; say csv, jsonl, opml, sitemap, urls", format)
 	}
-	return r, format, err
+	return mending{r}, format, err
 }
 
 // Create begins a file of a format.
@@ -112,24 +115,25 @@ var errBinary = errors.New("it is a binary file, no text: neither OPML, CSV, JSO
 
 // byRoot finds what an XML file is by its outermost element.
 func byRoot(head []byte) (Format, error) {
-	decoder := newXML(bytes.NewReader(head))
+	tags := html.NewTokenizer(bytes.NewReader(head))
 	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return "", fmt.Errorf("no XML element begins in the first %d bytes: %w", textfile.LookAhead, err)
-		}
-		start, is := token.(xml.StartElement)
-		if !is {
+		switch tags.Next() {
+		case html.ErrorToken:
+			return "", fmt.Errorf("no XML element begins in the first %d bytes", textfile.LookAhead)
+		case html.StartTagToken, html.SelfClosingTagToken:
+		default:
 			continue
 		}
-		switch start.Name.Local {
+		name, _ := tags.TagName()
+		switch _, root := splitName(string(name)); root {
 		case "opml":
 			return OPML, nil
 		case "urlset", "sitemapindex":
 			return Sitemap, nil
-		case "rss", "feed", "RDF":
-			return "", fmt.Errorf("it is a feed itself (<%s>), no list of feeds; `waggle source create` registers it by its URL", start.Name.Local)
+		case "rss", "feed", "rdf":
+			return "", fmt.Errorf("it is a feed itself (<%s>), no list of feeds; `waggle source create` registers it by its URL", root)
+		default:
+			return "", fmt.Errorf("<%s> is neither OPML nor a sitemap", root)
 		}
-		return "", fmt.Errorf("<%s> is neither OPML nor a sitemap", start.Name.Local)
 	}
 }

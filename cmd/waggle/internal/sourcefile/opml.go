@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"golang.org/x/net/html"
+
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -15,90 +17,126 @@ import (
 // CSV.
 const opmlSpace = "urn:waggle:source"
 
+// ours begins the names of those attributes.
+const ours = "waggle:"
+
+// maxDepth bounds how deep outlines may stand in each other.
+const maxDepth = 100
+
 // opmlReader reads the feeds of an outline.
 type opmlReader struct {
-	xml  *xmlText
-	root bool
-	// around are the names of the open outlines, empty for one that is a feed itself.
-	around []string
+	xml         *xmlText
+	root, ended bool
+	around      []outline // those that are open
+}
+
+// outline is an open folder, or a feed, whose name is empty.
+type outline struct {
+	name string
+	line int
 }
 
 // Next implements [Reader].
 func (r *opmlReader) Next() (Entry, error) {
 	for {
-		token, err := r.xml.token()
-		if errors.Is(err, io.EOF) && !r.root {
+		kind, err := r.xml.token()
+		switch {
+		case errors.Is(err, io.EOF) && !r.root:
 			return Entry{}, errors.New("there is no <opml> in it: it is no OPML")
-		}
-		if err != nil {
+		case errors.Is(err, io.EOF) && !r.ended:
+			return Entry{}, fmt.Errorf("line %d: %w: there is no </opml>", r.xml.line, io.ErrUnexpectedEOF)
+		case err != nil:
 			return Entry{}, err
-		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			if !r.root && t.Name.Local != "opml" {
-				return Entry{}, fmt.Errorf("line %d: <%s> is no OPML", r.xml.line(), t.Name.Local)
+		case kind == html.StartTagToken || kind == html.SelfClosingTagToken:
+			if !r.root && r.xml.name != "opml" {
+				return Entry{}, fmt.Errorf("line %d: <%s> is no OPML", r.xml.line, r.xml.name)
 			}
 			r.root = true
-			if t.Name.Local != "outline" {
+			if r.xml.name != "outline" {
 				continue
 			}
-			if entry, is := r.outline(t); is {
+			entry, is := r.outline()
+			if len(r.around) > maxDepth {
+				return Entry{}, fmt.Errorf("line %d: outlines stand more than %d deep in each other", r.xml.line, maxDepth)
+			}
+			if kind == html.SelfClosingTagToken {
+				r.around = r.around[:len(r.around)-1]
+			}
+			if is {
+				entry.Line, entry.Mended = r.xml.line, r.xml.takeMended()
 				return entry, nil
 			}
-		case xml.EndElement:
-			if t.Name.Local == "outline" && len(r.around) > 0 {
-				r.around = r.around[:len(r.around)-1]
+		case kind == html.EndTagToken && r.xml.name == "outline" && len(r.around) > 0:
+			r.around = r.around[:len(r.around)-1]
+		case kind == html.EndTagToken && (r.xml.name == "body" || r.xml.name == "opml"):
+			r.ended = r.xml.name == "opml"
+			if entry, is := r.open(); is {
+				return entry, nil
 			}
 		}
 	}
+}
+
+// open is what is wrong with a folder that has no end: its name stands for what was read after it.
+func (r *opmlReader) open() (Entry, bool) {
+	around := r.around
+	r.around = nil
+	for _, o := range around {
+		if o.name != "" {
+			return Entry{Line: o.line, Err: fmt.Errorf("outline %.80q has no end; what follows was read as part of it", o.name)}, true
+		}
+	}
+	return Entry{}, false
 }
 
 // unspaced writes a URL without spaces, as a browser does (https://url.spec.whatwg.org/#concept-basic-url-parser): in a
 // column they would stand between two.
 var unspaced = strings.NewReplacer("\t", "", "\n", "", "\r", "", " ", "%20")
 
-// outline reads an outline that begins, and reports whether it is a feed.
-func (r *opmlReader) outline(start xml.StartElement) (Entry, bool) {
-	plain, ours := map[string]string{}, map[string]string{}
-	for _, a := range start.Attr {
-		switch a.Name.Space {
-		case opmlSpace:
-			ours[a.Name.Local] = a.Value
-		case "":
-			plain[strings.ToLower(a.Name.Local)] = strings.TrimSpace(a.Value)
+// outline reads an outline that begins, and reports whether it is an entry.
+func (r *opmlReader) outline() (e Entry, is bool) {
+	attributes, err := r.xml.attributes()
+	plain, extra := map[string]string{}, map[string]string{}
+	for name, value := range attributes {
+		if column, is := strings.CutPrefix(name, ours); is {
+			extra[column] = value
+		} else {
+			plain[name] = strings.TrimSpace(value)
 		}
 	}
-	line, title := r.xml.line(), cmp.Or(plain["text"], plain["title"])
+	title := cmp.Or(plain["text"], plain["title"])
 	url, kind := plain["xmlurl"], kindFeed
 	if url == "" && plain["url"] != "" {
 		url, kind = plain["url"], ""
 	}
 	url = unspaced.Replace(url)
-	if url == "" && ours["url"] == "" && ours["id"] == "" {
-		r.around = append(r.around, title)
-		if plain["type"] == "rss" || plain["type"] == "atom" {
-			return Entry{Line: line, Err: fmt.Errorf("outline %.80q is a feed without xmlUrl", title)}, true
-		}
-		return Entry{}, false
+	feed := url != "" || extra["url"] != "" || extra["id"] != ""
+	switch {
+	case err != nil:
+	case feed:
+		e.Spec, err = r.spec(url, kind, title, plain["category"], extra)
+	case plain["type"] == "rss" || plain["type"] == "atom":
+		err = fmt.Errorf("outline %.80q is a feed without xmlUrl", title)
 	}
-	spec, err := r.spec(url, kind, title, plain["category"], ours)
-	r.around = append(r.around, "")
-	if err != nil {
-		return Entry{Line: line, Err: err}, true
+	open := outline{name: title, line: r.xml.line}
+	if feed || err != nil {
+		open.name = ""
 	}
-	return Entry{Line: line, Spec: spec}, true
+	r.around = append(r.around, open)
+	e.Err = err
+	return e, feed || err != nil
 }
 
-func (r *opmlReader) spec(url, kind, title, category string, ours map[string]string) (*pb.SourceSpec, error) {
+func (r *opmlReader) spec(url, kind, title, category string, extra map[string]string) (*pb.SourceSpec, error) {
 	texts := map[string]string{"url": url, "kind": kind, "name": title}
-	for name, value := range ours {
+	for name, value := range extra {
 		c, known := columnNamed(name)
 		if !known {
 			return nil, fmt.Errorf("attribute %.80q is not known; there are %s", name, columnNames())
 		}
 		texts[c.name] = value
 		if c.name == "url" {
-			texts["kind"] = ours["kind"]
+			texts["kind"] = extra["kind"]
 		}
 	}
 	spec, err := fromRow(texts)
@@ -117,9 +155,9 @@ func (r *opmlReader) spec(url, kind, title, category string, ours map[string]str
 // path is the names of the outlines around, from the outermost.
 func (r *opmlReader) path() string {
 	var parts []string
-	for _, name := range r.around {
-		if name != "" {
-			parts = append(parts, name)
+	for _, o := range r.around {
+		if o.name != "" {
+			parts = append(parts, o.name)
 		}
 	}
 	return strings.Join(parts, "/")
@@ -163,7 +201,7 @@ func (w *opmlWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 	w.print("<outline")
 	w.attribute("text", cmp.Or(texts["name"], spec.GetId()))
 	if texts["name"] == "" {
-		w.attribute("waggle:name", "") // the text is no name
+		w.attribute(ours+"name", "") // the text is no name
 	}
 	delete(texts, "name")
 	if url := texts["url"]; url != "" && !strings.Contains(url, " ") {
@@ -182,7 +220,7 @@ func (w *opmlWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 	}
 	for _, c := range columns() {
 		if value := texts[c.name]; value != "" {
-			w.attribute("waggle:"+c.name, value)
+			w.attribute(ours+c.name, value)
 		}
 	}
 	w.print("/>\n")

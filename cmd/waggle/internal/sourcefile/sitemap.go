@@ -1,71 +1,83 @@
 package sourcefile
 
 import (
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+
+	"golang.org/x/net/html"
 )
 
 // sitemapReader reads sitemaps and their indexes.
 type sitemapReader struct {
-	xml  *xmlText
-	root bool
+	xml         *xmlText
+	root, ended bool
+	prefix      string // of the names of its elements, as "sm:"
 }
 
 // Next implements [Reader].
 func (r *sitemapReader) Next() (Entry, error) {
 	for {
-		token, err := r.xml.token()
+		kind, err := r.xml.token()
 		if err != nil {
-			return Entry{}, err
+			return Entry{}, r.whole(err)
 		}
-		start, is := token.(xml.StartElement)
-		if !is {
+		prefix, local := splitName(r.xml.name)
+		if kind == html.EndTagToken && (local == "urlset" || local == "sitemapindex") {
+			r.ended = true
+		}
+		if kind != html.StartTagToken && kind != html.SelfClosingTagToken {
 			continue
 		}
-		name := start.Name.Local
 		switch {
-		case !r.root && name != "urlset" && name != "sitemapindex":
-			return Entry{}, fmt.Errorf("line %d: <%s> is no sitemap", r.xml.line(), name)
+		case !r.root && local != "urlset" && local != "sitemapindex":
+			return Entry{}, fmt.Errorf("line %d: <%s> is no sitemap", r.xml.line, r.xml.name)
 		case !r.root:
-			r.root = true
-		case name == "url":
-			return r.entry(start, "")
-		case name == "sitemap":
-			return r.entry(start, kindSitemap)
+			r.root, r.prefix = true, prefix
+		case prefix != r.prefix:
+		case local == "url":
+			return r.entry(r.xml.name, "")
+		case local == "sitemap":
+			return r.entry(r.xml.name, kindSitemap)
 		}
 	}
 }
 
+// whole is an error of a token; the end of a file that has not ended its sitemap is one.
+func (r *sitemapReader) whole(err error) error {
+	if errors.Is(err, io.EOF) && r.root && !r.ended {
+		return fmt.Errorf("line %d: %w: there is no end of the sitemap", r.xml.line, io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
 // entry reads the location in an element that has begun.
-func (r *sitemapReader) entry(start xml.StartElement, kind string) (Entry, error) {
-	line, depth := r.xml.line(), r.xml.depth
-	var location strings.Builder
-	inside := false
-	for r.xml.depth >= depth {
+func (r *sitemapReader) entry(name, kind string) (Entry, error) {
+	line, inside, location := r.xml.line, false, ""
+	for {
 		token, err := r.xml.token()
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return Entry{}, err
-		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			inside = r.xml.depth == depth+1 && t.Name.Local == "loc" && t.Name.Space == start.Name.Space
-		case xml.EndElement:
-			inside = false
-		case xml.CharData:
-			if inside {
-				location.Write(t)
+		switch {
+		case err != nil:
+			return Entry{}, r.whole(err)
+		case token == html.TextToken && inside:
+			location += string(r.xml.tags.Text())
+		case token == html.EndTagToken && r.xml.name == name:
+			e := Entry{Line: line, Mended: r.xml.takeMended()}
+			if location = strings.TrimSpace(location); location == "" {
+				e.Err = fmt.Errorf("the <%s> has no <loc>", name)
+			} else {
+				e.Spec = urlSpec(location, kind)
 			}
+			return e, nil
+		case token == html.StartTagToken || token == html.EndTagToken:
+			inside = token == html.StartTagToken && r.xml.name == r.prefix+"loc"
 		}
 	}
-	url := strings.TrimSpace(location.String())
-	if url == "" {
-		return Entry{Line: line, Err: fmt.Errorf("the <%s> has no <loc>", start.Name.Local)}, nil
-	}
-	return Entry{Line: line, Spec: urlSpec(url, kind)}, nil
+}
+
+// splitName is a name of XML without its prefix, and the prefix with its colon.
+func splitName(name string) (prefix, local string) {
+	i := strings.LastIndexByte(name, ':') + 1
+	return name[:i], name[i:]
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
 )
 
@@ -20,14 +21,14 @@ func New(o *client.Options) *cobra.Command {
 	f := &importFlags{}
 	cmd := &cobra.Command{
 		Use: "import FILE",
-		// What it does is ApplySources.
+		// It calls ApplySources.
 		Aliases: []string{"apply"},
-		Short:   "Register sources from OPML, CSV, JSON lines, sitemaps or URL lists",
+		Short:   "Import sources from OPML, CSV or other files",
 		Long:    help(),
 		Example: `  waggle source import feeds.opml --every 30m --prefix feeds.
   waggle source import sources.csv --dry-run
   waggle source import shops.csv --every 1d --queue shops
-  waggle source import urls.txt.gz --every 1d --follow --report report.csv --resume urls.state
+  waggle source import urls.txt.gz --every 1d --follow --report report.csv
   waggle source import news.jsonl --prune news. --dry-run
   curl -s https://example.com/sitemap.xml | waggle source import - --every 6h`,
 		Args: cli.Exactly("the FILE (or - for standard input)"),
@@ -45,35 +46,48 @@ func New(o *client.Options) *cobra.Command {
 
 func help() string {
 	var b strings.Builder
-	b.WriteString(`Register sources from a file; - is standard input. The format is told by the
-name of the file or its beginning, through gzip too: OPML (outlines around a
-feed become its label "category"), CSV, JSON lines (a SourceSpec each, or what
-'source get --output json' writes), a sitemap (each page is a source) or an
-index of sitemaps (each sitemap is one), or a URL a line.
+	b.WriteString(`Import sources from a file; - is standard input. The format follows from the name of
+the file or its beginning, through gzip too: OPML (the outlines around a feed
+become its label "category"), CSV, JSON lines (a SourceSpec each, or what
+'source get --output json' writes), a sitemap (each page is a source), an index of
+sitemaps (each sitemap is a source), or a URL a line.
 
-Flags say what holds for sources that say nothing themselves. First crawls are
+Flags apply to sources for which the file does not set the same. First crawls are
 spread over the first interval unless --now is given. A source without an id
-has one made from its first URL, the same each time: host and path, with _ for
-each slash; where that does not say all of the URL, a hyphen and ten digits of
-its SHA-256 follow.
+gets one from its first URL, the same for each spelling of it: host and path, with
+_ for each slash. If that is not all of the URL, a hyphen and ten digits of its
+SHA-256 follow.
 
-Sources that exist are brought to what the file and the flags say. What those do
-not say (a column that is absent, a cell that is empty) stays as it is, labels and
-metadata are added; with --replace it goes back to its default. An import that was
-interrupted may be repeated as it is: what is there already answers UNCHANGED.
+Sources that exist are changed to what the file and the flags set. What those do
+not set (a column that is absent, a cell that is empty) stays as it is. Labels and
+metadata are added. With --replace it goes back to its default. Import the same
+file again at any time, also after an import that failed: what is there already is
+UNCHANGED.
+
+Sources of one host share a scope, named after the host, so that two feeds of one
+site never crawl one article twice. A scope in the file wins; --scope-per-source
+gives each source its own. New sources ignore utm_ and other tracking parameters
+(canonical rules 2). Both are fixed when a source is created: a later import
+leaves them as they are.
+
+The items of a feed are fetched on any host, one step far. --follow-host fetches
+only those on the feed's own host; --follow also follows links on that host.
+
+A feed that is in the file twice becomes one source with the labels of both; two
+categories are joined by a comma. Unescaped & and names of HTML such as &nbsp; are
+mended, and so are feed: URLs; each is reported with its line.
+
 Hosts that share a queue are mapped by 'waggle queue rule set' before there are
-tasks of theirs. --queue, or a column queue, says it of seeds alone, also of those
-that are there: they move.
-
---resume keeps a file of how far it came, and passes over that part.
+tasks of theirs. --queue, or a column queue, sets the queue of seeds alone, also of
+those that are there: they move.
 
 --prune PREFIX also deletes the sources whose id begins with PREFIX and which the
-file does not have, as 'source delete' does; others it never touches. It deletes
-nothing when an entry was refused, when the rest of the file cannot be read, when
-no id of the file begins with PREFIX, or when it would delete more than --prune-max
-of the sources whose id did so before: the file may have been cut short. What the
-file has is created and updated all the same; the exit code is 1. Look with --dry-run
-first; --report has all that would be deleted.
+file does not have, as 'source delete' does. It deletes nothing if an entry was
+refused, if the file cannot be read to its end, if no id of the file begins with
+PREFIX, or if it would delete more than --prune-max of the sources whose id did so
+before: the file may have been cut short. What the file has is created and updated
+all the same; the exit code is 1. Look with --dry-run first; --report has all that
+would be deleted.
 
 Columns of a CSV, in any order, of which url or id must be there:
 `)
@@ -89,33 +103,22 @@ func run(ctx context.Context, c *client.Client, f *importFlags, name string, std
 		return fmt.Errorf("import: %w", err)
 	}
 	defer in.Close()
-	digest := ""
-	if f.resume != "" {
-		if digest, err = f.digest(in.File); err != nil {
-			return err
-		}
-	}
-	if err := f.apart(name); err != nil {
-		return err
-	}
-	state, err := openState(f.resume, digest)
-	if err != nil {
-		return err
-	}
-	report, err := cli.OpenReport(f.report, state.Report, "line", "id", "result", "error", "changed", "lost")
+	report, err := cli.OpenReport(f.report, 0, "line", "id", "result", "error", "changed", "lost")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, report.Close()) }()
-	counted := &countingReader{in: in}
-	entries, format, err := sourcefile.Open(counted, name, sourcefile.Format(f.format))
+	entries, _, err := sourcefile.Open(in, name, sourcefile.Format(f.format))
 	if err != nil {
 		return fmt.Errorf("%s: %w", in.Path, err)
 	}
-	p := newProgress(c, counted, in.Size)
-	j := &job{
-		client: c, flags: f, in: in, format: format, entries: entries, state: state, report: report,
-		seen: &seen{ids: map[uint64]seenID{}, pages: map[uint64]int{}}, progress: p, patience: &client.Patience{For: client.RestartPatience, Note: p.note},
+	j := &job{client: c, flags: f, screen: human.NewScreen(c.Err, false), byID: map[string]*entry{}}
+	j.patience = &client.Patience{For: client.RestartPatience, Note: j.note}
+	if err = j.read(ctx, entries); err == nil {
+		err = j.apply(ctx)
 	}
-	return j.run(ctx)
+	if err == nil && f.prune != "" {
+		err = j.prune(ctx)
+	}
+	return j.finish(in, report, err)
 }
