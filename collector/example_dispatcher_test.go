@@ -193,6 +193,40 @@ func ExampleErrCanceled() {
 	// TASK_STATE_CANCELED
 }
 
+// An operator stops a source and all work on it: the handler's context ends, and an error gives the task back. No attempt is
+// spent; the task waits until the hold is lifted.
+func ExampleErrHeld() {
+	d, end := startDispatcher()
+	defer end()
+	d.CreateSource(&wagglev1.SourceSpec{Id: "shop"})
+	d.Submit(&wagglev1.SubmitItem{SourceId: "shop", Url: "https://shop.example/"})
+
+	working, ended := make(chan struct{}), make(chan error)
+	machine := d.Machine()
+	cfg := machine.Config("paris-1", 1)
+	cfg.LeaseDuration = 3 * time.Second // a heartbeat each second: where a push is lost, the next one brings the news
+	stop := machine.Start(cfg, collector.HandlerFunc(
+		func(ctx context.Context, _ *collector.Task) (collector.Succeeded, error) {
+			close(working)
+			<-ctx.Done() // in a handler: whatever takes ctx, as an HTTP request, returns
+			ended <- context.Cause(ctx)
+			return collector.Succeeded{}, ctx.Err()
+		}))
+	<-working
+	_, err := wagglev1.NewHoldServiceClient(d.Conn()).SetHolds(context.Background(), &wagglev1.SetHoldsRequest{
+		Targets: []*wagglev1.HoldTarget{{SourceId: "shop"}}, Effect: wagglev1.HoldEffect_HOLD_EFFECT_END_LEASES, Reason: "the shop asked us to stop",
+	})
+	fmt.Println(err)
+	fmt.Println(errors.Is(<-ended, collector.ErrHeld))
+	stop()
+	task := d.Task("shop", "https://shop.example/")
+	fmt.Println(task.GetState(), "failures:", task.GetFailures())
+	// Output:
+	// <nil>
+	// true
+	// TASK_STATE_READY failures: 0
+}
+
 // A second process with the ID of a running collector replaces it: the first one ends, and its tasks go to the second.
 func ExampleErrReplaced() {
 	d, end := startDispatcher()
