@@ -1,26 +1,41 @@
--- The settings of a queue: those filed under the most specific name, in the
--- order of dispatch.SettingsNames, and a paused "*" whatever else holds.
+-- The settings of a queue: those filed under the most specific name, in the order of
+-- dispatch.SettingsNames. And until when holds stop it: the latest end of those on any of
+-- these names.
 local settings_read -- by this call, as they are packed, or by name
--- What is filed under the names that this call has looked up, false = nothing.
-local filed
+-- What is filed, and until when holds stop, under the names that this call has looked up;
+-- false = nothing.
+local filed, filed_holds
 
-local function get_rules_version()
-  if not rules_version then rules_version = tonumber(call('HGET', SHARD, 'rules') or '0') end
-  return rules_version
+local get_rules_version, settings_version
+do
+  local function read_versions()
+    if rules_version then return end
+    local found = call('HMGET', SHARD, 'rules', 'holds')
+    rules_version, holds_version = tonumber(found[1] or 0), tonumber(found[2] or 0)
+  end
+
+  function get_rules_version()
+    read_versions()
+    return rules_version
+  end
+
+  -- The version of what queues keep of rules and holds, both of which only rise.
+  function settings_version()
+    read_versions()
+    return rules_version + holds_version
+  end
 end
 
 local settings_of
 do
-  local DEFAULT_SETTINGS = { delay = 1000, in_flight = 1, factor = 0, max_delay = 0, max_block = DAY, paused = false,
-    deny = false, name = '', pattern = '', paused_by = '' }
+  local DEFAULT_SETTINGS = { delay = 1000, in_flight = 1, factor = 0, max_delay = 0, max_block = DAY, name = '' }
 
-  -- What a queue keeps of its settings, so that they are looked up only after the
-  -- rules have changed.
-  local SETTINGS_FIELDS = { 'delay', 'in_flight', 'factor', 'max_delay', 'max_block', 'paused', 'deny', 'name', 'pattern',
-    'paused_by' }
+  -- What a queue keeps of its settings, so that they are looked up only after rules or
+  -- holds have changed.
+  local SETTINGS_FIELDS = { 'delay', 'in_flight', 'factor', 'max_delay', 'max_block', 'name' }
 
   local function pack_settings(s)
-    local version = get_rules_version()
+    local version = settings_version()
     if s.packed and s.version == version then return s.packed end
     local packed = { version }
     for i, field in ipairs(SETTINGS_FIELDS) do packed[i + 1] = s[field] end
@@ -46,26 +61,24 @@ do
   local last, last_read = {}, {}
 
   local function cached_settings(packed)
-    if get_rules_version() == 0 then return DEFAULT_SETTINGS end
+    if settings_version() == 0 then return DEFAULT_SETTINGS end
     if not packed or packed == '' then return nil end
     local s = last.packed == packed and last or settings_read and settings_read[packed]
     if not s then
       s = unpack_settings(packed)
       last = keep(packed, s)
     end
-    return s.version == get_rules_version() and s or nil
+    return s.version == settings_version() and s or nil
   end
 
-  -- Reads "<delay> <in flight> <factor> <max delay> <max block> <paused> <deny> <pattern>".
+  -- Reads "<delay> <in flight> <factor> <max delay> <max block> <pattern>".
   local function read_settings(packed, name)
     local s = last_read.name == name and last_read or settings_read and settings_read[name]
     if s and s.filed == packed then return s end
-    local delay, in_flight, factor, max_delay, max_block, paused, deny, pattern =
-      string.match(packed, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)')
+    local delay, in_flight, factor, max_delay, max_block = string.match(packed, '^(%S+) (%S+) (%S+) (%S+) (%S+)')
     s = {
       delay = tonumber(delay), in_flight = tonumber(in_flight), factor = tonumber(factor),
-      max_delay = tonumber(max_delay), max_block = tonumber(max_block),
-      paused = paused == '1', deny = deny == '1', name = name, pattern = pattern, paused_by = pattern, filed = packed,
+      max_delay = tonumber(max_delay), max_block = tonumber(max_block), name = name, filed = packed,
     }
     last_read = s
     return keep(name, s)
@@ -88,42 +101,43 @@ do
     return names
   end
 
-  local function look_up(names)
+  local function look_up(key, found, names)
     local unknown = {}
-    filed = filed or {}
     for _, name in ipairs(names) do
-      if filed[name] == nil then unknown[#unknown + 1] = name end
+      if found[name] == nil then unknown[#unknown + 1] = name end
     end
     if #unknown == 0 then return end
-    for i, value in ipairs(call('HMGET', SETTINGS, unpack(unknown))) do filed[unknown[i]] = value end
+    for i, value in ipairs(call('HMGET', key, unpack(unknown))) do found[unknown[i]] = value end
   end
 
-  local function resolve_settings(queue)
-    local names = settings_names(queue)
-    look_up(names)
-    local found = DEFAULT_SETTINGS
+  local function resolve_settings(names)
+    filed = filed or {}
+    look_up(SETTINGS, filed, names)
     for _, name in ipairs(names) do
-      if filed[name] then
-        found = read_settings(filed[name], name)
-        break
-      end
+      if filed[name] then return read_settings(filed[name], name) end
     end
-    local all = filed['*'] and read_settings(filed['*'], '*')
-    if all and all.paused and not found.paused then
-      local held = {}
-      for k, v in pairs(found) do held[k] = v end
-      held.paused, held.paused_by, held.packed = true, all.pattern, nil
-      return held
-    end
-    return found
+    return DEFAULT_SETTINGS
   end
 
-  -- The settings of a queue, resolved once for each version of the rules.
+  local function held_until(names)
+    if holds_version == 0 then return 0 end
+    filed_holds = filed_holds or {}
+    look_up(HELD_QUEUES, filed_holds, names)
+    local last = 0
+    for _, name in ipairs(names) do
+      if filed_holds[name] then last = max(last, until_(filed_holds[name])) end
+    end
+    return last
+  end
+
+  -- The settings of a queue, and q.held, until when holds stop it, resolved once for each
+  -- version of rules and holds.
   function settings_of(q)
     if q.settings then return q.settings end
     q.settings = cached_settings(q.cached)
     if not q.settings then
-      q.settings = resolve_settings(q.name)
+      local names = settings_names(q.name)
+      q.settings, q.held = resolve_settings(names), held_until(names)
       q.cached = pack_settings(q.settings)
     end
     return q.settings
@@ -131,4 +145,4 @@ do
 end
 
 -- at each call
-settings_read, filed = false, false
+settings_read, filed, filed_holds = false, false, false
