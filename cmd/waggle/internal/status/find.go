@@ -128,7 +128,7 @@ func (l *look) findPools(ctx context.Context) {
 		}
 		queues := p.GetReadyQueues() + p.GetWaitingQueues()
 		l.add(kindNoCollector, 1, []string{p.GetName()}, "waggle explain pool "+p.GetName(),
-			fmt.Sprintf("pool %s: tasks in %s, and no active collector takes them", p.GetName(), human.Plural(queues, "queue")))
+			fmt.Sprintf("pool %s: no active collector, tasks in %s", p.GetName(), human.Plural(queues, "queue")))
 	}
 }
 
@@ -143,11 +143,6 @@ func (l *look) findBlocked(ctx context.Context) {
 		names = append(names, h.GetTarget().GetQueue())
 	}
 	worst := l.blocked[0]
-	text := "host " + names[0]
-	if len(names) > 1 {
-		text = human.Plural(len(names), "host") + ", " + names[0] + " longest"
-	}
-	text += ": opens " + human.Since(l.now, worst.GetUntil())
 	why := worst.GetReason()
 	if reply, err := l.client.Queues.GetQueue(ctx, &pb.GetQueueRequest{Name: names[0]}); err == nil {
 		for _, g := range reply.GetQueue().GetGates() {
@@ -156,8 +151,10 @@ func (l *look) findBlocked(ctx context.Context) {
 			}
 		}
 	}
-	if why != "" {
-		text += ", " + why
+	// The command has the name, should there be no room for it here.
+	text := strings.TrimPrefix(why+", opens "+human.Since(l.now, worst.GetUntil())+": "+names[0], ", ")
+	if len(names) > 1 {
+		text = human.Plural(len(names), "host") + ", longest: " + text
 	}
 	l.add(kindBlocked, len(names), names, "waggle queue get "+names[0], text)
 }
@@ -232,7 +229,7 @@ func (l *look) findLeases(ctx context.Context) {
 			}
 		}
 	}
-	for kind, list := range map[string][]*pb.HeldLease{kindHung: overdue, kindStuckHandler: slow} {
+	for kind, list := range map[string][]*pb.HeldLease{kindHung: overdue, kindHandler: slow} {
 		if len(list) == 0 {
 			continue
 		}
@@ -242,17 +239,22 @@ func (l *look) findLeases(ctx context.Context) {
 		for _, lease := range list {
 			names = append(names, lease.GetTaskId())
 		}
-		text := human.Plural(len(list), "lease") + ": " + holder.GetCollectorId() + " works on " + cmp.Or(worst.GetUrl(), worst.GetTaskId()) + " for " + human.Span(holder.GetAge().AsDuration())
-		if left := holder.GetRemaining().AsDuration(); left < 0 {
-			text += ", " + describe.LeaseLeft(left)
-		}
-		if kind == kindStuckHandler {
-			text += " of " + human.Span(most[worst.GetSourceId()])
-		}
+		text := holder.GetCollectorId()
 		if beat, known := beats[holder.GetCollectorId()]; known {
-			text += ", last beat " + human.Span(beat) + " ago"
+			text += ", last beat " + human.Span(beat) + " ago,"
 		}
-		l.add(kind, len(list), names, "waggle lease revoke "+worst.GetTaskId(), text)
+		text += " works " + human.Span(holder.GetAge().AsDuration())
+		if left := holder.GetRemaining().AsDuration(); left < 0 {
+			text += " (" + describe.LeaseLeft(left) + ")"
+		}
+		if kind == kindHandler {
+			text += " of at most " + human.Span(most[worst.GetSourceId()])
+		}
+		text += " on " + cmp.Or(worst.GetUrl(), worst.GetTaskId())
+		if len(list) > 1 {
+			text = human.Plural(len(list), "lease") + ": " + text
+		}
+		l.add(kind, len(list), names, "waggle lease list --collector "+holder.GetCollectorId(), text)
 	}
 }
 

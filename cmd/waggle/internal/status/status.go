@@ -32,25 +32,25 @@ const (
 
 // Kinds of findings, the most severe first.
 const (
-	kindDispatcher   = "DISPATCHER"
-	kindStore        = "STORE"
-	kindHeld         = "HELD"
-	kindStuck        = "STUCK"
-	kindNoCollector  = "NO_COLLECTOR"
-	kindHung         = "HUNG"
-	kindStuckHandler = "STUCK_HANDLER"
-	kindBlocked      = "BLOCKED"
-	kindFailing      = "FAILING"
-	kindBackedOff    = "BACKED_OFF"
-	kindLate         = "LATE"
-	kindGone         = "GONE"
-	kindIdle         = "IDLE"
-	kindUnread       = "UNREAD"
+	kindDispatcher  = "DISPATCHER"
+	kindStore       = "STORE"
+	kindHeld        = "HELD"
+	kindStuck       = "STUCK"
+	kindNoCollector = "NO_COLLECTOR"
+	kindHung        = "HUNG"
+	kindHandler     = "HANDLER"
+	kindBlocked     = "BLOCKED"
+	kindFailing     = "FAILING"
+	kindBackedOff   = "BACKED_OFF"
+	kindLate        = "LATE"
+	kindGone        = "GONE"
+	kindIdle        = "IDLE"
+	kindUnread      = "UNREAD"
 )
 
 func kinds() []string {
 	return []string{
-		kindDispatcher, kindStore, kindHeld, kindStuck, kindNoCollector, kindHung, kindStuckHandler, kindBlocked, kindFailing, kindBackedOff,
+		kindDispatcher, kindStore, kindHeld, kindStuck, kindNoCollector, kindHung, kindHandler, kindBlocked, kindFailing, kindBackedOff,
 		kindLate, kindGone, kindIdle, kindUnread,
 	}
 }
@@ -140,7 +140,7 @@ func (l *look) readStats(ctx context.Context) (err error) {
 	case err == nil:
 	case client.Reason(err) == "STORE_UNAVAILABLE":
 		l.add(kindStore, 1, nil, "waggle status --watch",
-			"the store (Redis) does not answer the dispatcher; leases get 30s of grace once it is back")
+			"Redis does not answer; leases get 30s of grace when it is back")
 		return err
 	case grpcstatus.Code(err) == codes.DeadlineExceeded:
 		alive, cancel := context.WithTimeout(ctx, aliveLimit)
@@ -148,7 +148,7 @@ func (l *look) readStats(ctx context.Context) (err error) {
 		if _, silent := l.client.Health.Check(alive, &healthpb.HealthCheckRequest{}); silent != nil {
 			l.add(kindDispatcher, 1, nil, "waggle status --server HOST:PORT", "no answer within "+human.Duration(statsLimit))
 		} else {
-			l.add(kindStore, 1, nil, "waggle status --watch", "the dispatcher runs, but its store (Redis) gives no answer within "+human.Duration(statsLimit))
+			l.add(kindStore, 1, nil, "waggle status --watch", "Redis does not answer: the dispatcher runs, and gave no counts in "+human.Duration(statsLimit))
 		}
 		return err
 	default:
@@ -156,19 +156,19 @@ func (l *look) readStats(ctx context.Context) (err error) {
 	}
 	s := l.stats
 	if s.GetDispatcher().GetDraining() {
-		l.add(kindDispatcher, 1, []string{s.GetDispatcher().GetId()}, "waggle status --server HOST:PORT", "this dispatcher is about to stop: ask another one")
+		l.add(kindDispatcher, 1, []string{s.GetDispatcher().GetId()}, "waggle status --server HOST:PORT", "it is about to stop: ask another one")
 	}
 	if s.GetKeeperId() == "" {
-		l.add(kindDispatcher, 1, nil, "waggle stats", "no dispatcher is the keeper now: expired leases are not requeued")
+		l.add(kindDispatcher, 1, nil, "waggle stats", "no keeper: nobody requeues expired leases")
 	}
 	if s.GetStore().GetFull() {
-		l.add(kindStore, 1, nil, "waggle stats", "the store is full: submits and grants are refused, renewals and reports go on; raise Redis maxmemory")
+		l.add(kindStore, 1, nil, "waggle stats", "full: no submits and no grants; reports go on. Raise maxmemory")
 	}
 	if took > slowStore {
-		l.add(kindStore, 1, nil, "waggle stats", "the store is slow: counts took "+human.Span(took))
+		l.add(kindStore, 1, nil, "waggle stats", "slow: counts took "+human.Span(took))
 	}
 	if grace := s.GetGrace().AsDuration(); grace > 0 {
-		l.add(kindStore, 1, nil, "waggle status --watch", "it was away: overdue leases may still be renewed for "+human.Span(grace))
+		l.add(kindStore, 1, nil, "waggle status --watch", "was away: overdue leases may be renewed for "+human.Span(grace))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ const (
 	screenWidth  = 80
 	screenHeight = 24
 
-	kindWidth = 15
+	kindWidth = 14
 )
 
 // report is what programs get.
@@ -43,34 +44,33 @@ func (l *look) write() {
 	width := max(screenWidth, out.Width)
 	fmt.Fprintln(out, human.Brief(l.headline(), width))
 	room := width - kindWidth
-	fits := func(f finding) bool { return utf8.RuneCountInString(f.Text)+2+utf8.RuneCountInString(f.Next) <= room }
+	over := func(f finding) int { return utf8.RuneCountInString(f.Text) + 2 + utf8.RuneCountInString(f.Next) - room }
 	left := screenHeight - 1
 	shown := l.findings
 	if len(shown) > left {
 		shown = shown[:left-1]
 	}
-	lines := len(shown)
-	for _, f := range shown {
-		if !fits(f) {
+	lines, long := len(shown), []int{} // of shown
+	for i, f := range shown {
+		if over(f) > 0 {
 			lines++
+			long = append(long, i)
 		}
 	}
 	if len(shown) < len(l.findings) {
 		lines++
 	}
-	// What is least severe is shortened first.
+	// What loses least is shortened.
+	slices.SortStableFunc(long, func(a, b int) int { return cmp.Compare(over(shown[a]), over(shown[b])) })
 	short := make([]bool, len(shown))
-	for i := len(shown) - 1; i >= 0 && lines > left; i-- {
-		if !fits(shown[i]) {
-			short[i] = true
-			lines--
-		}
+	for _, i := range long[:min(len(long), max(lines-left, 0))] {
+		short[i] = true
 	}
 	for i, f := range shown {
 		kind := fmt.Sprintf("%-*s", kindWidth, f.Kind)
 		text := human.Plain(f.Text)
 		switch next := human.Plain(f.Next); {
-		case fits(f):
+		case over(f) <= 0:
 			fmt.Fprintf(out, "%s%s%s%s\n", kind, text, strings.Repeat(" ", room-utf8.RuneCountInString(text)-utf8.RuneCountInString(next)), next)
 		case short[i]:
 			fmt.Fprintf(out, "%s%s  %s\n", kind, human.Brief(text, max(room-2-utf8.RuneCountInString(next), 1)), next)
