@@ -20,7 +20,7 @@ for i = 5, changes, 2 do
 end
 if n > limit then return -2 end
 for i = 5, #ARGV, 2 do
-  local of, name, value = i <= changes and holds or HELD_QUEUES, ARGV[i], ARGV[i + 1]
+  local of, name, value = i <= changes and holds or P .. 'heldqueues', ARGV[i], ARGV[i + 1]
   if value == '' then call('HDEL', of, name) else call('HSET', of, name, value) end
 end
 version = max(from + 1, now)

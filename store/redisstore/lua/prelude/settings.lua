@@ -2,28 +2,16 @@
 -- dispatch.SettingsNames. And until when holds stop it: the latest end of those on any of
 -- these names.
 local settings_read -- by this call, as they are packed, or by name
--- What is filed, and until when holds stop, under the names that this call has looked up;
--- false = nothing.
-local filed, filed_holds
+-- By hash, what is filed under the names that this call has looked up, false = nothing.
+local filed
 
-local get_rules_version, settings_version
-do
-  local function read_versions()
-    if rules_version then return end
+-- The version of what queues keep of rules and holds: both of theirs only rise.
+local function settings_version()
+  if not rules_version then
     local found = call('HMGET', SHARD, 'rules', 'holds')
     rules_version, holds_version = tonumber(found[1] or 0), tonumber(found[2] or 0)
   end
-
-  function get_rules_version()
-    read_versions()
-    return rules_version
-  end
-
-  -- The version of what queues keep of rules and holds, both of which only rise.
-  function settings_version()
-    read_versions()
-    return rules_version + holds_version
-  end
+  return rules_version + holds_version
 end
 
 local settings_of
@@ -101,31 +89,31 @@ do
     return names
   end
 
-  local function look_up(key, found, names)
-    local unknown = {}
+  local function look_up(hash, names)
+    filed = filed or {}
+    filed[hash] = filed[hash] or {}
+    local found, unknown = filed[hash], {}
     for _, name in ipairs(names) do
       if found[name] == nil then unknown[#unknown + 1] = name end
     end
-    if #unknown == 0 then return end
-    for i, value in ipairs(call('HMGET', key, unpack(unknown))) do found[unknown[i]] = value end
+    if #unknown == 0 then return found end
+    for i, value in ipairs(call('HMGET', P .. hash, unpack(unknown))) do found[unknown[i]] = value end
+    return found
   end
 
   local function resolve_settings(names)
-    filed = filed or {}
-    look_up(SETTINGS, filed, names)
+    local found = look_up('settings', names)
     for _, name in ipairs(names) do
-      if filed[name] then return read_settings(filed[name], name) end
+      if found[name] then return read_settings(found[name], name) end
     end
     return DEFAULT_SETTINGS
   end
 
   local function held_until(names)
     if holds_version == 0 then return 0 end
-    filed_holds = filed_holds or {}
-    look_up(HELD_QUEUES, filed_holds, names)
-    local last = 0
+    local found, last = look_up('heldqueues', names), 0
     for _, name in ipairs(names) do
-      if filed_holds[name] then last = max(last, until_(filed_holds[name])) end
+      if found[name] then last = max(last, until_(found[name])) end
     end
     return last
   end
@@ -145,4 +133,4 @@ do
 end
 
 -- at each call
-settings_read, filed, filed_holds = false, false, false
+settings_read, filed = false, false
