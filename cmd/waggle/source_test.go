@@ -298,7 +298,7 @@ func TestSourceList_manyCollectors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := command(t, env, "source", "list"); !strings.Contains(got.out, "  too many collectors to tell whether one takes its tasks\n") {
+	if got := command(t, env, "source", "list"); !strings.Contains(got.out, "  too many collectors to know whether one takes its tasks\n") {
 		t.Errorf("printed\n%s", got.out)
 	}
 }

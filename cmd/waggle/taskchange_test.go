@@ -126,8 +126,8 @@ OTHER_LEASE  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
 	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "nobody", "--yes"), "no tasks match\n")
 	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--dry-run"), `
 nothing is changed; this is what would become of them
-RESULT   TASK                             STATE     WHY
-REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
+RESULT   TASK                             STATE     URL                         WHY
+REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  https://news.example/today  -
 `)
 	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--by", "ada", "--reason", "it hangs", "--yes"), `
 RESULT   TASK                             STATE     WHY
@@ -155,8 +155,11 @@ func TestTask_ChangeByFilter(t *testing.T) {
 	}
 	commandWith(t, env, urls.String(), "task", "submit", "--source", "a", "--file", "-")
 	command(t, env, "task", "submit", "--source", "ab", "https://a.example/ab")
-	wantOutput(t, command(t, env, "task", "cancel", "--source", "a", "--dry-run"),
-		"nothing is changed; this is what would become of them\n1,500 tasks: 1,500 CANCELED\n")
+	look := settle(command(t, env, "task", "cancel", "--source", "a", "--dry-run").out)
+	if lines := strings.Split(look, "\n"); len(lines) != 24 || !strings.HasSuffix(lines[2], "  CANCELED  https://a.example/0  -") ||
+		!strings.HasSuffix(look, "\n1,500 tasks: 1,500 CANCELED\n") {
+		t.Errorf("a look of %d lines:\n%s", len(lines), look)
+	}
 	wantFailure(t, command(t, env, "task", "cancel", "--source", "a", "--state", "dead"), waggle.ExitUsage, "say scheduled, ready, leased")
 	wantOutput(t, command(t, env, "task", "cancel", "--source", "a", "--yes"), "1,500 tasks: 1,500 CANCELED\n")
 	wantOutput(t, command(t, env, "task", "cancel", "--source", "a", "--yes"), "no tasks match\n")

@@ -174,7 +174,7 @@ func TestUsage(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			got := command(t, nil, strings.Fields(args)...)
-			wantFailure(t, got, waggle.ExitUsage, part, "--help` says how it is used")
+			wantFailure(t, got, waggle.ExitUsage, part, "--help` shows how it is used")
 			if got.out != "" {
 				t.Errorf("printed %q", got.out)
 			}

@@ -190,7 +190,7 @@ func (o *Options) limit(ctx context.Context, method string, req, reply any, conn
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// Show writes a reply, a message or another value, unless err says that there is none: as JSON for programs, else by people.
+// Show writes a reply, a message or another value, unless there is an err: as JSON for programs, else by people.
 func (c *Client) Show(reply any, err error, people func()) error {
 	switch {
 	case err != nil:

@@ -19,7 +19,7 @@ type Output struct {
 	height int // in rows; 0: what is written stays
 }
 
-// The size of a terminal that does not tell its own.
+// The size of a terminal that does not report its own.
 const (
 	widthUnknown  = 80
 	heightUnknown = 24

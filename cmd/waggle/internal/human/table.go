@@ -33,8 +33,8 @@ type column struct {
 	width int // of its longest cell
 }
 
-// NewTable makes a table. A column is written [>]NAME[/RANK][~LEAST]: > aligns it right, RANK says when it is dropped, LEAST
-// to how many characters its cells may be shortened.
+// NewTable makes a table. A column is written [>]NAME[/RANK][~LEAST]: > aligns it right, RANK is when it is dropped, LEAST how
+// short its cells may become.
 func NewTable(columns ...string) *Table {
 	t := &Table{}
 	for _, text := range columns {
@@ -170,9 +170,9 @@ func (s *Sheet) Line(name, value string) {
 // Linef adds a property by a format.
 func (s *Sheet) Linef(name, format string, args ...any) { s.Line(name, fmt.Sprintf(format, args...)) }
 
-// LineIf adds a property by a format if it has to be told.
-func (s *Sheet) LineIf(told bool, name, format string, args ...any) {
-	if told {
+// LineIf adds a property by a format if it is to be shown.
+func (s *Sheet) LineIf(shown bool, name, format string, args ...any) {
+	if shown {
 		s.Linef(name, format, args...)
 	}
 }

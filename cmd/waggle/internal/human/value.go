@@ -108,9 +108,9 @@ func Named(n int, thing, first string) string {
 // Phrases are the parts of a line.
 type Phrases []string
 
-// AddIf adds a part by a format if it has to be told.
-func (p *Phrases) AddIf(told bool, format string, args ...any) {
-	if told {
+// AddIf adds a part by a format if it is to be shown.
+func (p *Phrases) AddIf(shown bool, format string, args ...any) {
+	if shown {
 		*p = append(*p, fmt.Sprintf(format, args...))
 	}
 }

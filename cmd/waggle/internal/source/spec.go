@@ -32,7 +32,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	fs.StringArrayVar(&spec.Follow.Exclude, "exclude", nil, "do not follow URLs that match this `expression`; may be repeated")
 	fs.StringVar(&spec.DisplayName, "display-name", "", "a `name` for people")
 	fs.StringVar(&spec.Scope, "scope", "", "share keys with other sources that name this `scope`; fixed at creation")
-	fs.Int32Var(&spec.CanonicalRules, "canonical-rules", 0, "`number` of the rules that tell which URLs are one page: 1; 2: also in whatever order their query is, and with tracking parameters (default 1); fixed at creation")
+	fs.Int32Var(&spec.CanonicalRules, "canonical-rules", 0, "`number` of the rules by which two URLs are one page; 2 ignores also the order of the query and tracking parameters (default 1); fixed at creation")
 	cli.DurationVar(fs, &spec.LeaseDuration, "lease", "how long a lease runs between renewals (default 30s)")
 	cli.DurationVar(fs, &spec.MaxHold, "max-hold", "how long a lease can be held by renewals (default 30m)")
 	fs.Int32Var(spec.Retry.MaxAttempts, "max-attempts", 4, "`number` of failures that a task may have")

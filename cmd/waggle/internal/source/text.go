@@ -48,8 +48,8 @@ func healthWhy(now time.Time, status *pb.SourceStatus) string {
 	return why.Text()
 }
 
-// collectorUnknown is shown if the status of a source does not tell whether it has collectors.
-const collectorUnknown = "too many collectors to tell whether one takes its tasks"
+// collectorUnknown is shown if it is not known whether a source has collectors.
+const collectorUnknown = "too many collectors to know whether one takes its tasks"
 
 func writeSource(out io.Writer, now time.Time, s *pb.Source) {
 	var sh human.Sheet

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -87,7 +86,7 @@ func changeCommand(o *client.Options, b *taskChoice, cmd *cobra.Command,
 				return err
 			}
 		}
-		return done.show(c, b.DryRun)
+		return done.show(ctx, c, b.DryRun)
 	})
 	return cmd
 }
@@ -126,14 +125,14 @@ func refused(code pb.TaskChangeCode) bool {
 }
 
 // show writes what became of tasks, and fails where some could not be changed.
-func (t *changes) show(c *client.Client, dryRun bool) error {
+func (t *changes) show(ctx context.Context, c *client.Client, dryRun bool) error {
 	// The replies of the three calls are the same in JSON.
 	all := &pb.CancelTasksResponse{Results: t.kept, Matched: int32(t.matched), Changed: int32(t.changed)}
 	if err := c.Show(all, nil, func() {
 		if dryRun {
 			fmt.Fprintln(c.Out, "nothing is changed; this is what would become of them")
 		}
-		t.write(c.Out)
+		t.write(ctx, c, dryRun)
 	}); err != nil {
 		return err
 	}
@@ -150,19 +149,30 @@ func (t *changes) show(c *client.Client, dryRun bool) error {
 	}
 }
 
-// write shows each result of a few tasks, of many those that were refused, and how many there are of each kind.
-func (t *changes) write(out io.Writer) {
+// write shows each result of a few tasks, of many those that were refused, and how many there are of each kind. Of a dry run
+// the first are shown, so that people see what they would change.
+func (t *changes) write(ctx context.Context, c *client.Client, dryRun bool) {
 	if t.total == 0 {
-		fmt.Fprintln(out, "no tasks match")
+		fmt.Fprintln(c.Out, "no tasks match")
 		return
 	}
-	rows := human.NewTable("RESULT", "TASK", "STATE/1", "WHY~30")
-	for _, r := range t.kept {
-		if t.total <= client.ShownResults || refused(r.GetCode()) && len(rows.Rows) < 5*client.ShownResults {
-			rows.Row(human.Word(r.GetCode(), codePrefix), r.GetTaskId(), human.Word(r.GetState(), "TASK_STATE_"), r.GetMessage())
+	columns := []string{"RESULT", "TASK", "STATE/2", "WHY~18"}
+	if dryRun {
+		columns = slices.Insert(columns, 3, "URL/1~18")
+	}
+	rows := human.NewTable(columns...)
+	for i, r := range t.kept {
+		first := i < client.ShownResults && (dryRun || t.total <= client.ShownResults)
+		if first || refused(r.GetCode()) && len(rows.Rows) < 5*client.ShownResults {
+			cells := []string{human.Word(r.GetCode(), codePrefix), r.GetTaskId(), human.Word(r.GetState(), "TASK_STATE_"), r.GetMessage()}
+			if dryRun {
+				reply, _ := c.Tasks.GetTask(ctx, &pb.GetTaskRequest{TaskId: r.GetTaskId()}) // without it the URL is left out
+				cells = slices.Insert(cells, 3, urlOrKey(reply.GetTask()))
+			}
+			rows.Row(cells...)
 		}
 	}
-	rows.Write(out, "")
+	rows.Write(c.Out, "")
 	if t.total == 1 {
 		return
 	}
@@ -170,7 +180,7 @@ func (t *changes) write(out io.Writer) {
 	for _, code := range slices.Sorted(maps.Keys(t.counts)) {
 		parts.AddIf(true, "%s %s", human.Count(t.counts[code]), human.Word(code, codePrefix))
 	}
-	fmt.Fprintln(out, human.Plural(t.total, "task")+": "+parts.Text())
+	fmt.Fprintln(c.Out, human.Plural(t.total, "task")+": "+parts.Text())
 }
 
 const codePrefix = "TASK_CHANGE_CODE_"

@@ -142,7 +142,7 @@ func stateText(task *pb.Task) string {
 	return text
 }
 
-// cancellationText says who canceled the task, or asked for that.
+// cancellationText is who canceled the task, or asked for that.
 func cancellationText(now time.Time, task *pb.Task) string {
 	c := task.GetCancellation()
 	text := fmt.Sprintf("by %s, %s", c.GetBy(), human.Since(now, c.GetTime()))
@@ -158,7 +158,7 @@ func cancellationText(now time.Time, task *pb.Task) string {
 	return text
 }
 
-// placeText says where the task came from and how it counts.
+// placeText is where the task came from and how it counts.
 func placeText(task *pb.Task) string {
 	kind := "submitted"
 	switch {
