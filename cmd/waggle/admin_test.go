@@ -74,7 +74,7 @@ TASK                             SOURCE  QUEUE         HOLDER   HELD FOR  ENDS  
 		}
 	}
 	wantOutput(t, command(t, env, "collector", "list"), `
-COLLECTOR  STATE   LEASES  SLOTS  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            DRAINED
+COLLECTOR  STATE   LEASES  SLOTS  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            HELD
 paris-1    ACTIVE       1      4  default  -       AGO  AGO      paris  v1       region=eu tier=1  -
 `)
 	got := command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/")

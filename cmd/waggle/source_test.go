@@ -95,7 +95,7 @@ func TestSource_JSON(t *testing.T) {
 		source.Status.Health != "SOURCE_HEALTH_OK" || source.Status.Tasks["ready"] != 1 || source.Status.Tasks["dead"] != 0 {
 		t.Errorf("created %s", created.out)
 	}
-	wantOutput(t, command(t, env, "source", "pause", "a", "--until", "2h", "--dry-run"), `
+	wantOutput(t, command(t, env, "source", "delete", "a", "--dry-run"), `
 {
   "matched": 1,
   "changed": 1,
@@ -103,8 +103,7 @@ func TestSource_JSON(t *testing.T) {
   "missing_ids": [],
   "sample_ids": [
     "a"
-  ],
-  "replaced": []
+  ]
 }
 `)
 	list := command(t, env, "source", "list")
@@ -139,18 +138,17 @@ func TestSource_Bulk(t *testing.T) {
 	for _, id := range []string{"news.a", "news.b", "shop.a"} {
 		command(t, env, "source", "create", id, "--seed", "https://"+id+".example/")
 	}
-	wantOutput(t, command(t, env, "source", "pause", "--prefix", "news.", "--yes", "--reason", "site moves"), "2 sources paused\n")
+	command(t, env, "hold", "set", "--source-prefix", "news.", "--yes", "--reason", "site moves")
 	got := command(t, env, "source", "get", "news.b")
-	if !strings.Contains(settle(got.out), "Paused  by ada, AGO: site moves\n") {
-		t.Errorf("does not say who paused it and why:\n%s", got.out)
+	if !strings.Contains(settle(got.out), "Held  by ada, AGO: site moves: `") {
+		t.Errorf("does not show who holds it and why:\n%s", got.out)
 	}
 	taken(t, env, "default")
 	wantFailure(t, command(t, env, "source", "trigger", "news.a", "--revisit"), waggle.ExitOK,
-		"news.a is held by SOURCE_PAUSED by ada, ", ": site moves; `waggle explain source news.a` shows what opens it\n")
-	wantOutput(t, command(t, env, "source", "resume", "news.a", "shop.a"), "1 source resumed; 1 as it was\n")
-	missing := command(t, env, "source", "pause", "nope", "shop.a")
+		"news.a is held by SOURCE_HELD (source news.a) by ada, ", ": site moves; `waggle explain source news.a` shows what opens it\n")
+	missing := command(t, env, "source", "trigger", "nope", "shop.a", "--revisit")
 	wantFailure(t, missing, waggle.ExitFailed, "source not found: nope")
-	if missing.out != "1 source paused\n" {
+	if missing.out != "1 source triggered\n" {
 		t.Errorf("printed %q", missing.out)
 	}
 	wantFailure(t, command(t, env, "source", "delete", "--prefix", "news."), waggle.ExitUsage, "--dry-run", "--yes")
@@ -271,13 +269,13 @@ func TestSource_Health(t *testing.T) {
 	}}}); err != nil {
 		t.Fatal(err)
 	}
-	command(t, env, "source", "pause", "a", "--by", "ada", "--reason", "they mend it")
+	command(t, env, "hold", "set", "--source", "a", "--by", "ada", "--reason", "they mend it")
 	sheet := settle(command(t, env, "source", "get", "a").out)
 	if strings.Contains(sheet, "Collector") {
 		t.Errorf("its own failure is told as the collector's:\n%s", sheet)
 	}
 	for _, line := range []string{
-		"Health PAUSED\n", "Unfinished 1 task\n", "Waits for SOURCE_PAUSED: by ada, AGO: they mend it\n", "HOST_BLOCKED: ", ": SERVER_ERROR (HTTP 503): down for repairs, AGO, of task ", "Last success -\n",
+		"Health HELD\n", "Unfinished 1 task\n", "Waits for SOURCE_HELD (source a) by ada, AGO: they mend it\n", "HOST_BLOCKED by waggle, ", ": SERVER_ERROR (HTTP 503): down for repairs, AGO, of task ", "Last success -\n",
 		"Last failure AGO (TIME), AGO 1 in a row\n", "Last error SERVER_ERROR (HTTP 503): down for repairs, AGO\n", "it waits for its next attempt",
 	} {
 		if !strings.Contains(strings.ReplaceAll(sheet, "  ", " "), line) {

@@ -65,14 +65,9 @@ func TestSourceBulk_left(t *testing.T) {
 	for _, id := range []string{"m.a", "m.b", "m.c"} {
 		command(t, env, "source", "create", id)
 	}
-	command(t, env, "source", "pause", "m.a", "m.b")
-	wantOutput(t, command(t, env, "source", "resume", "m.c", "--dry-run"), "0 sources would be resumed; 1 would stay as now\n")
-	got := command(t, env, "source", "resume", "--prefix", "m.", "--dry-run")
-	if !strings.HasPrefix(got.out, "2 sources would be resumed; 1 would stay as now\n") {
-		t.Errorf("printed %s%s", got.out, got.err)
-	}
-	command(t, env, "source", "resume", "m.a")
-	wantOutput(t, command(t, env, "source", "resume", "--prefix", "m.", "--yes"), "1 source resumed; 2 as they were\n")
+	command(t, env, "source", "update", "m.a", "--seed", "https://a.example/", "--cron", "0 0 1 1 *")
+	command(t, env, "source", "update", "m.b", "--seed", "https://b.example/", "--cron", "0 0 1 1 *")
+	wantOutput(t, command(t, env, "source", "trigger", "m.c", "--dry-run"), "0 sources would be triggered; 1 would stay as now\n")
 }
 
 // A trigger of a source that is held reports by what.
@@ -82,10 +77,10 @@ func TestSourceTrigger_held(t *testing.T) {
 	command(t, env, "source", "create", "s", "--seed", "https://a.example/", "--every", "1h")
 	taken(t, env, "default")
 	wantOutput(t, command(t, env, "source", "trigger", "s"), "0 sources triggered; 1 as it was\n")
-	command(t, env, "source", "pause", "s", "--reason", "they move")
+	command(t, env, "hold", "set", "--source", "s", "--reason", "they move")
 	wantFailure(t, command(t, env, "source", "trigger", "s"), waggle.ExitOK,
-		"s is held by SOURCE_PAUSED by ada, ", ": they move; `waggle explain source s` shows what opens it\n")
-	command(t, env, "source", "resume", "s")
-	command(t, env, "queue", "rule", "set", "a.example", "--deny")
-	wantFailure(t, command(t, env, "source", "trigger", "s", "--dry-run"), waggle.ExitOK, "s is held by QUEUE_DENIED by the rule a.example, by ada, ")
+		"s is held by SOURCE_HELD (source s) by ada, ", ": they move; `waggle explain source s` shows what opens it\n")
+	command(t, env, "hold", "lift", "--source", "s")
+	command(t, env, "hold", "set", "--queue", "*.example")
+	wantFailure(t, command(t, env, "source", "trigger", "s", "--dry-run"), waggle.ExitOK, "s is held by QUEUE_HELD (queue *.example) by ada, ")
 }

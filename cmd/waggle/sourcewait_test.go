@@ -74,9 +74,9 @@ func TestSourceWait_notBegun(t *testing.T) {
 	wantFailure(t, wait, waggle.ExitFailed, "not finished within --for: later: not begun")
 	told := start(t, env, "source", "wait", "later")
 	told.out.line(t, `^later: not begun; first crawl in \S+( \S+)?$`)
-	command(t, env, "source", "pause", "later")
+	command(t, env, "hold", "set", "--source", "later")
 	paused := start(t, env, "source", "wait", "later")
-	paused.out.line(t, `^later: not begun; first crawl in \S+( \S+)?, SOURCE_PAUSED$`)
+	paused.out.line(t, `^later: not begun; first crawl in \S+( \S+)?, SOURCE_HELD(source later)$`)
 	command(t, env, "source", "create", "none")
 	wantOutput(t, command(t, env, "source", "wait", "none"), "none: finished; 0 done, 0 dead, 0 canceled\n")
 }

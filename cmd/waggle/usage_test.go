@@ -41,7 +41,7 @@ func TestUsage(t *testing.T) {
 		"collect --server https://a:1":                "--server https://a:1: want host:port",
 		"source update a --kind feed":                 "--kind is of seeds, which --seed has to name",
 		"source list --limit -1":                      "--limit -1",
-		"source list --health good":                   `--health: "good" is unknown; say ok, late, failing, backed_off, paused`,
+		"source list --health good":                   `--health: "good" is unknown; say ok, late, failing, backed_off, held, stuck`,
 		"source pause a --by=":                        "--by: \"\": want who does it, or leave it out for",
 		"queue rule get":                              "the pattern is missing",
 		"source create":                               "the source's ID is missing",
