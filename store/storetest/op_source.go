@@ -84,9 +84,9 @@ func (m *model) genPush() step {
 	g.Version++
 	switch m.rand.IntN(8) {
 	case 0:
-		g.PausedUntil = dispatch.Forever
+		g.HeldUntil = dispatch.Forever
 	case 1:
-		g.PausedUntil = m.world.now().Add(one(m, time.Second, time.Minute))
+		g.HeldUntil = m.world.now().Add(one(m, time.Second, time.Minute))
 	case 2:
 		g.Pool = one(m, modelPools()...)
 	case 3:
@@ -101,7 +101,7 @@ func (m *model) genPush() step {
 			g.MaxOutstanding = one[int64](m, 0, 3, 12)
 		}
 	default:
-		g.PausedUntil = time.Time{}
+		g.HeldUntil = time.Time{}
 	}
 	steps := m.pushSteps(s.gate)
 	if m.chance(85) {
