@@ -19,7 +19,7 @@ grants.each_held(note, ARGV[3], function(id, r, _, i)
   local n = #locks
   left[#left + 1], held[holder] = suffix_of(id), (held[holder] or 0) + 1
   locks[n + 1], locks[n + 2], locks[n + 3] = lock_key(id), holder, r.digest
-  end_lease(r)
+  end_lease(r) -- lifts the mark of a hold
   r.revision, r.attempt = r.revision + 1, max(r.attempt, 1) - 1
   if r.cancel ~= 0 then
     local s = get_source(l.uid)
