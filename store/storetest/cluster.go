@@ -193,6 +193,7 @@ func clusterHints(e *env) {
 	e.push(g)
 	ready("a source that changed its pool", "browser", 0)
 	is(e, "granted there", len(e.claimFrom("browser", e.want(1)).Grants[0]), 1)
+	e.create(g, item(g, queue, "again"))
 	e.rule("*", delayed(0, 2))
 	ready("a rule that leaves room for more", "browser", 0)
 }

@@ -109,7 +109,7 @@ func ruleStale(e *env) {
 	calm := dispatch.QueueRule{Pattern: "*", Settings: delayed(time.Second, 3), Time: start}
 	e.setRule(calm)
 	seen := e.rules
-	slow := dispatch.QueueRule{Pattern: queue, Settings: delayed(time.Minute, 1), By: "eve", Time: start}
+	slow := dispatch.QueueRule{Pattern: queue, Settings: delayed(time.Minute, 9), By: "eve", Time: start}
 	e.setRule(slow)
 	calm.Settings.MaxInFlight++
 	other := slow
