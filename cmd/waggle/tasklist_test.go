@@ -91,7 +91,7 @@ func (o *oneOfEach) ListSources(context.Context, *pb.ListSourcesRequest) (*pb.Li
 }
 
 func (o *oneOfEach) ListTasks(_ context.Context, req *pb.ListTasksRequest) (*pb.ListTasksResponse, error) {
-	o.asked = append(o.asked, req.GetSourceId())
+	o.asked = append(o.asked, req.GetFilter().GetSourceId())
 	return &pb.ListTasksResponse{}, nil
 }
 

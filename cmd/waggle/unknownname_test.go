@@ -51,8 +51,8 @@ func TestUnknownName_filtered(t *testing.T) {
 	}
 	for flags, want := range map[string]string{
 		"source trigger --yes --pool browsr": "no sources match\n",
-		"source list --pool browsr":        "no such sources\n",
-		"queue list --suffix a.example":    "no queue a.example, nor one below it, holds a task or is held\n",
+		"source list --pool browsr":          "no such sources\n",
+		"queue list --suffix a.example":      "no queue a.example, nor one below it, holds a task or is held\n",
 	} {
 		wantOutput(t, command(t, env, strings.Fields(flags)...), want)
 	}

@@ -198,7 +198,7 @@ func (j *job) holds(ctx context.Context, validate bool) error {
 	for _, e := range j.entries {
 		h := e.hold
 		switch {
-		case h == nil:
+		case h == nil, !validate && e.result != cli.ResultCreated && e.result != cli.ResultUpdated:
 			continue
 		case h.GetUntil() != nil && !h.GetUntil().AsTime().After(j.client.Now):
 			e.result, e.text = cli.ResultOver, "ended "+human.Since(j.client.Now, h.GetUntil())
@@ -252,7 +252,8 @@ func (j *job) setHolds(ctx context.Context, some []*entry, validate bool) error 
 		name := describe.HoldName(e.hold)
 		before := was[name]
 		switch {
-		case changed[name] == nil:
+		// Whoever applies the files again does not take the hold over.
+		case changed[name] == nil, before != nil && h.GetBy() == "" && before.GetEffect() == request.GetEffect() && before.GetReason() == request.GetReason() && proto.Equal(before.GetUntil(), request.GetUntil()):
 			e.result = cli.ResultUnchanged
 		case before == nil:
 			e.result, e.text = cli.ResultCreated, describe.Hold(j.client.Now, e.hold)

@@ -234,8 +234,8 @@ func parse(value any) *entry {
 	if !ok {
 		return &entry{err: errors.New("is no object")}
 	}
-	kind, _ := object["kind"].(string) // what is no text is no kind
-	if _, given := object["kind"]; !given {
+	kind, given := object["kind"]
+	if !given {
 		kind = kindSource
 	}
 	delete(object, "kind")
@@ -261,9 +261,9 @@ func parse(value any) *entry {
 			e.err = completeHold(e.hold)
 		}
 	default:
-		e.err = fmt.Errorf("kind is %v; say %s, %s or %s", object["kind"], kindSource, kindRule, kindHold)
+		return &entry{err: fmt.Errorf("kind is %v; say %s, %s or %s", kind, kindSource, kindRule, kindHold)}
 	}
-	if e.err != nil && kind != "" {
+	if e.err != nil {
 		e.err = fmt.Errorf("%s: %w", kind, e.err)
 	}
 	return e

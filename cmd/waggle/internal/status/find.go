@@ -44,7 +44,7 @@ func (l *look) findHolds() {
 		holds = each
 	}
 	for _, h := range holds {
-		text := describe.HoldName(h) + " " + describe.Hold(l.now, h)
+		text := describe.HoldName(h)
 		if id := h.GetTarget().GetCollectorId(); id != "" || len(h.GetTarget().GetCollectorLabels()) > 0 {
 			held, leases := 0, int32(0)
 			for _, k := range l.workers {
@@ -52,8 +52,9 @@ func (l *look) findHolds() {
 					held, leases = held+1, leases+k.GetLeases()
 				}
 			}
-			text += fmt.Sprintf(" (%s, %s to finish)", human.Plural(held, "active collector"), human.Plural(leases, "lease"))
+			text += fmt.Sprintf(" (%d active, %s)", held, human.Plural(leases, "lease"))
 		}
+		text += " " + describe.Hold(l.now, h)
 		l.add(kindHeld, 1, []string{describe.HoldName(h)}, describe.LiftCommand(h), text)
 	}
 }
@@ -270,7 +271,7 @@ func (l *look) findIdle() {
 		l.add(kindIdle, 1, nil, "waggle source list", "nothing is due: no source has a schedule that comes again")
 	case next != nil && next.AsTime().Sub(l.now) > nothingDueFor:
 		id := s.next.GetId()
-		l.add(kindIdle, 1, []string{id}, "waggle source trigger "+id, "nothing is due before "+l.when(next.AsTime())+": "+id+" is the first")
+		l.add(kindIdle, 1, []string{id}, "waggle source trigger "+id, "nothing is due before "+l.when(next.AsTime()))
 	}
 }
 
