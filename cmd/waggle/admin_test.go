@@ -66,7 +66,7 @@ TASK                             SOURCE  QUEUE         HOLDER   HELD FOR  ENDS  
 `)
 	for args, held := range map[string]bool{
 		"--source tour": true, "--queue NEWS.example --collector paris-1": true, "--collector paris-1 --limit 1": true,
-		"--source tou": false, "--queue example": false, "--source tour --collector paris": false,
+		"--queue example": false, "--source tour --collector paris": false,
 	} {
 		got := command(t, env, append([]string{"lease", "list"}, strings.Fields(args)...)...)
 		if got.code != waggle.ExitOK || strings.Contains(got.out, "2239-4bltnyzhotfdv53si3p3mp2jza") != held || (got.out == "no leases\n") == held {

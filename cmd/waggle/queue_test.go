@@ -14,12 +14,12 @@ func TestQueue_Rules(t *testing.T) {
 	wantOutput(t, command(t, env, "queue", "rule", "list"), "no rules: every queue has the defaults, 1s apart, 1 at a time\n")
 	wantOutput(t, command(t, env, "queue", "rule", "set", "*.example.com", "--min-delay", "200ms", "--max-in-flight", "4", "--reason", "agreed"), `
 PATTERN        SETTINGS               BY   SET  REASON
-*.example.com  200ms apart, 4 at a time  ada  AGO  agreed
+*.example.com  200ms apart, 4 at a time, blocked at most 1d  ada  AGO  agreed
 `)
 	command(t, env, "queue", "rule", "set", "shop.test", "--by", "eve", "--max-block", "1h")
 	wantOutput(t, command(t, env, "queue", "rule", "list"), `
 PATTERN        SETTINGS                                BY   SET  REASON
-*.example.com  200ms apart, 4 at a time              ada  AGO  agreed
+*.example.com  200ms apart, 4 at a time, blocked at most 1d  ada  AGO  agreed
 shop.test      1s apart, 1 at a time, blocked at most 1h  eve  AGO  -
 `)
 	if got := command(t, env, "queue", "rule", "list", "-o", "json"); !regexp.MustCompile(`"etag": +".+[0-9].+"`).MatchString(got.out) {
@@ -36,10 +36,10 @@ func TestQueueRule_set(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	for _, step := range []struct{ args, text, note string }{
-		{"--min-delay 2s --queue a", "2s apart, 1 at a time, queue a", ""},
-		{"--max-in-flight 4", "2s apart, 4 at a time, queue a", "waggle: this changed max_in_flight from 1 to 4 of the rule a.example, set by ada, AGO\n"},
-		{"--max-in-flight 4 --by eve", "2s apart, 4 at a time, queue a", ""},
-		{"--delay-factor 2 --replace --by bob", "1s apart, 1 at a time, 2 times the fetch duration",
+		{"--min-delay 2s --queue a", "2s apart, 1 at a time, blocked at most 1d, queue a", ""},
+		{"--max-in-flight 4", "2s apart, 4 at a time, blocked at most 1d, queue a", "waggle: this changed max_in_flight from 1 to 4 of the rule a.example, set by ada, AGO\n"},
+		{"--max-in-flight 4 --by eve", "2s apart, 4 at a time, blocked at most 1d, queue a", ""},
+		{"--delay-factor 2 --replace --by bob", "1s apart, 1 at a time, 2 times the fetch duration, blocked at most 1d",
 			"waggle: this changed min_delay from 2s to 1s, max_in_flight from 4 to 1, delay_factor from 0 to 2, queue from a to - of the rule a.example, set by eve, AGO\n"},
 	} {
 		got := command(t, env, append([]string{"queue", "rule", "set", "a.example"}, strings.Fields(step.args)...)...)

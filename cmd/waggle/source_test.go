@@ -32,7 +32,7 @@ created source api: 0 seeds, cron 0 6 * * * Europe/Berlin, follow items of feeds
 	wantOutput(t, command(t, env, "source", "list"), `
 SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  CANCELED  FILTERED  NEXT DUE  LAST SUCCESS  WHY
 api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0         0  -         -         -             -
-news.example  default  every 10m                     OK              0      1       0     0     0         0  -         AGO       -             NO_COLLECTOR no active collector takes tasks of pool "default"
+news.example  default  every 10m                     STUCK           0      1       0     0     0         0  -         AGO       -             NO_COLLECTOR no active collector takes tasks of pool "default"
 `)
 	wantOutput(t, command(t, env, "source", "list", "--pool", "default", "--label", "team=b"), "no such sources\n")
 	wantOutput(t, withoutLag(command(t, env, "source", "get", "news.example")), `
@@ -46,11 +46,11 @@ Leases        1m, held at most 30m
 Retry         4 attempts, 5 expirations, 20 throttled, backoff 10s to 1h
 Remember      30d
 Seeds         https://example.com/news
-Health        OK
+Health        STUCK
 Tasks         0 scheduled, 1 ready, 0 leased; 0 done, 0 dead, 0 canceled
 Unfinished    1 task
 Next due      AGO (TIME)
-Waits for     NO_COLLECTOR: no active collector takes tasks of pool "default"
+Waits for     NO_COLLECTOR no active collector takes tasks of pool "default"
 Last success  -
 Created       AGO (TIME)
 Version       1, etag "1-TAG"

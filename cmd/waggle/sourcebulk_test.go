@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -66,7 +67,12 @@ func TestSourceBulk_left(t *testing.T) {
 	}
 	command(t, env, "source", "update", "m.a", "--seed", "https://a.example/", "--cron", "0 0 1 1 *")
 	command(t, env, "source", "update", "m.b", "--seed", "https://b.example/", "--cron", "0 0 1 1 *")
-	wantOutput(t, command(t, env, "source", "trigger", "m.c", "--dry-run"), "0 sources would be triggered; 1 would stay as now\n")
+	taken(t, env, "default")
+	wantOutput(t, command(t, env, "source", "delete", "m.c"), "1 source deleted\n")
+	command(t, env, "source", "trigger", "m.a")
+	if got := command(t, env, "source", "trigger", "--prefix", "m.", "--dry-run"); !strings.HasPrefix(got.out, "0 sources would be triggered; 2 would stay as now\n") {
+		t.Errorf("printed %s%s", got.out, got.err)
+	}
 }
 
 // A trigger of a source that is held reports by what.

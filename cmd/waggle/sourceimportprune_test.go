@@ -150,7 +150,7 @@ func TestSourceImport_pruneMax(t *testing.T) {
 	for _, bad := range []string{"", "-1", "101%", "half"} {
 		wantFailure(t, command(t, env, "source", "import", half, "--prune", "news.", "--prune-max", bad), waggle.ExitUsage, "is neither a number nor a percentage")
 	}
-	for _, name := range []string{"source import", "queue rule apply"} {
+	for _, name := range []string{"source import", "apply -f"} {
 		got := command(t, env, append(strings.Fields(name), half, "--prune-max", "5")...)
 		wantFailure(t, got, waggle.ExitUsage, "--prune-max is the bound of --prune, which is missing")
 	}

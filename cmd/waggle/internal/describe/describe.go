@@ -3,6 +3,8 @@ package describe
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,8 +107,17 @@ func target(t *pb.HoldTarget) (flag, kind, value string) {
 	case t.GetCollectorId() != "":
 		return "collector", "collector", t.GetCollectorId()
 	default:
-		return "collector-label", "collectors", strings.ReplaceAll(human.Pairs(t.GetCollectorLabels()), " ", ",")
+		return "collector-label", "collectors", labels(t.GetCollectorLabels())
 	}
+}
+
+// labels are the labels of a target, as its flag takes them.
+func labels(m map[string]string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		pairs = append(pairs, key+"="+m[key])
+	}
+	return strings.Join(pairs, ",")
 }
 
 // LiftCommand is the command that lifts a hold.
