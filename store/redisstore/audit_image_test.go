@@ -61,7 +61,7 @@ func readShard(ctx context.Context, client *redis.Client, prefix string) (*shard
 func (i *shardImage) read(ctx context.Context, pipe redis.Pipeliner, name string) func() {
 	kind, rest, _ := strings.Cut(strings.TrimPrefix(name, i.prefix), ":")
 	switch kind {
-	case "t", "lane", "queue":
+	case "t", "lane", "queue", "source":
 		v := pipe.Get(ctx, name)
 		return func() { put(i.strings, kind, rest, v.Val()) }
 	case "shard", "src", "held":
@@ -79,7 +79,7 @@ func (i *shardImage) read(ctx context.Context, pipe redis.Pipeliner, name string
 			}
 			put(i.zsets, kind, rest, set)
 		}
-	case "lanes", "so", "sw", "lt", "ld", "lc", "ql", "qo", "qw", "po", "pw", "queues", "idle", "forget", "leases":
+	case "lanes", "so", "sw", "lt", "ld", "lc", "ql", "qo", "qw", "po", "pw", "queues", "idle", "forget", "leases", "sources", "pending", "heldsources":
 		v := pipe.ZRangeWithScores(ctx, name, 0, -1)
 		return func() {
 			set := make(zset)

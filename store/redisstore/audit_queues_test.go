@@ -46,7 +46,7 @@ func reversedLabels(name string) string {
 // checkIdle holds that a sweep finds the queues that are gone at some time, and no
 // others.
 func (a *audit) checkIdle(q *queueImage) {
-	end := max(q.nextGrant, q.block, q.hold)
+	end := max(q.nextGrant, q.block)
 	at, listed := a.zset("idle")[q.name]
 	idle := q.inFlight == 0 && q.waiting == 0 && !math.IsInf(end, 1)
 	if listed != idle || idle && at != end {

@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"encoding/json"
+	"maps"
 	"math"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -70,6 +72,31 @@ func (a *audit) keptDone(l *laneImage) int {
 		}
 	}
 	return n
+}
+
+// checkKept holds that the sources of a home shard are listed, and those among them with a
+// version that is pending, and with holds.
+func (a *audit) checkKept() {
+	lists := map[string]func(*dispatch.Source) bool{
+		"sources":     func(*dispatch.Source) bool { return true },
+		"pending":     func(s *dispatch.Source) bool { return s.Applied < s.Version },
+		"heldsources": func(s *dispatch.Source) bool { return len(s.Holds) > 0 },
+	}
+	for list, of := range lists {
+		want := make(zset)
+		for id, raw := range a.strings["source"] {
+			var src dispatch.Source
+			if err := json.Unmarshal([]byte(raw), &src); err != nil {
+				a.say("source %s is kept as %q: %v", id, raw, err)
+			}
+			if of(&src) {
+				want[id] = 0
+			}
+		}
+		if !maps.Equal(a.zset(list), want) {
+			a.say("%s lists %v, want %v", list, a.zset(list), want)
+		}
+	}
 }
 
 // checkNamed holds to "Named sources" of dispatch/scheduling.md: each lane of such a

@@ -114,6 +114,7 @@ func auditShard(image *shardImage) []string {
 	a.checkQueues()
 	a.checkPools()
 	a.checkSources()
+	a.checkKept()
 	a.checkNamed()
 	a.checkLeases()
 	a.checkHeld()

@@ -63,10 +63,10 @@ func unpackLane(number, raw string) (*laneImage, error) {
 
 // queueImage is a queue's record.
 type queueImage struct {
-	name                   string
-	nextGrant, block, hold float64
-	inFlight, waiting      int
-	parts                  map[string]*partImage // by pool
+	name              string
+	nextGrant, block  float64
+	inFlight, waiting int
+	parts             map[string]*partImage // by pool
 }
 
 // partImage is where a queue and its lanes stand in one pool.
@@ -97,12 +97,13 @@ type loneLane struct {
 func unpackQueue(name, raw string) (*queueImage, error) {
 	p := packed{rest: []byte(raw)}
 	q := &queueImage{name: name, parts: make(map[string]*partImage)}
-	q.nextGrant, q.block = p.float(), p.float()
+	q.nextGrant = p.float()
+	p.float() // held until
+	q.block = p.float()
 	p.integer(4) // step
-	q.hold = p.float()
+	p.float()    // when the block began
 	q.inFlight, q.waiting = int(int32(p.integer(4))), int(int32(p.integer(4)))
 	p.float() // what the host asks for
-	p.text(2) // gates
 	p.text(2) // settings
 	for len(p.rest) > 0 && p.err == nil {
 		a := unpackPart(&p)
@@ -147,7 +148,7 @@ func unpackSource(uid string, fields map[string]string) (*sourceImage, error) {
 	p.float() // version
 	s.pool = p.text(2)
 	p.integer(1) // priority
-	p.float()    // paused
+	p.float()    // held until
 	s.deleted = p.integer(1) == 1
 	if fields["named"] == "" {
 		return s, p.err

@@ -55,6 +55,7 @@ type benchLoad struct {
 	store  *redisstore.Store
 	client *redis.Client
 	gate   dispatch.SourceGate
+	holds  int64 // their version
 	queues int
 	made   int
 }

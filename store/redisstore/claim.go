@@ -91,14 +91,14 @@ const claimTimeout = 5 * time.Second
 
 // Claim implements [dispatch.Claims]. It runs under its own deadline: once it is
 // on its way, its caller's going away must not leave open what it granted.
-func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	var none dispatch.ClaimReply
 	if err := ctx.Err(); err != nil {
 		return none, script.Wrap(ctx, "claim tasks", err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	args := []any{pool, len(wants)}
+	args := []any{pool, holds, len(wants)}
 	for i := range wants {
 		var err error
 		if args, err = appendWant(args, &wants[i]); err != nil {
@@ -108,6 +108,9 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 	r, err := s.scripts.Run(ctx, "claim tasks", script.Claim, script.Call{Shard: shard, Args: args})
 	if err != nil {
 		return none, err
+	}
+	if r.Len() == 1 { // the answer of a shard that knows later holds
+		return none, fmt.Errorf("%w: shard %d knows later ones than version %d", dispatch.ErrStaleHolds, shard, holds)
 	}
 	out, err := readClaim(r, wants)
 	if err != nil {

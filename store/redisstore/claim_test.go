@@ -34,7 +34,7 @@ func TestStore_Claim_TooLong(t *testing.T) {
 		for n, refused := range map[int]bool{255: false, 256: true} {
 			w := want(1)
 			change(&w, n)
-			_, err := s.Claim(t.Context(), 0, pool, []dispatch.Want{w})
+			_, err := s.Claim(t.Context(), 0, pool, 0, []dispatch.Want{w})
 			if refused != errors.Is(err, dispatch.ErrInvalid) || !refused && err != nil {
 				t.Errorf("Claim with %d %s: %v, refused should be %v", n, what, err, refused)
 			}
@@ -116,7 +116,7 @@ func TestStore_Claim_Noted(t *testing.T) {
 	for _, noted := range [...]bool{false, true} {
 		w := want(1)
 		w.Noted = noted
-		reply, err := s.Claim(t.Context(), shard, pool, []dispatch.Want{w})
+		reply, err := s.Claim(t.Context(), shard, pool, 0, []dispatch.Want{w})
 		if err != nil || len(reply.Grants[0]) != 1 {
 			t.Fatalf("Claim: %+v, %v", reply, err)
 		}

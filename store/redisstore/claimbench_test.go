@@ -62,7 +62,7 @@ func (l *benchLoad) claimAll(b *testing.B, n, wants, most int) []dispatch.Grant 
 			asked[i] = want(most)
 			asked[i].Collector = "collector-" + strconv.Itoa(i)
 		}
-		reply, err := l.store.Claim(b.Context(), 0, pool, asked)
+		reply, err := l.store.Claim(b.Context(), 0, pool, 0, asked)
 		if err != nil {
 			b.Fatal(err)
 		}

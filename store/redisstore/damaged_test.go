@@ -82,7 +82,7 @@ func TestDamaged_Lane(t *testing.T) {
 func claimedOneByOne(t *testing.T, s *redisstore.Store, claims int) (granted int) {
 	t.Helper()
 	for range claims {
-		reply, err := s.Claim(t.Context(), 0, pool, []dispatch.Want{want(1)})
+		reply, err := s.Claim(t.Context(), 0, pool, 0, []dispatch.Want{want(1)})
 		if err != nil {
 			t.Fatal(err)
 		}

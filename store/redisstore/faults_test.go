@@ -93,6 +93,13 @@ func TestStore_Full(t *testing.T) {
 	if err := s.Ping(t.Context()); err != nil {
 		t.Errorf("Ping: %v", err)
 	}
+	full := func(want bool) {
+		t.Helper()
+		if stats, err := s.Stats(t.Context()); stats.Full != want || err != nil {
+			t.Errorf("Stats: full is %v, want %v; %v", stats.Full, want, err)
+		}
+	}
+	full(true)
 	for n := range 20 {
 		if _, err := s.BeginPolls(t.Context(), []dispatch.Poll{want(1).Poll}); err != nil {
 			t.Fatalf("BeginPolls %d: %v", n, err)
@@ -110,10 +117,14 @@ func TestStore_Full(t *testing.T) {
 	if leader, err := s.Campaign(t.Context(), "keeper", "me", time.Second); leader != "me" || err != nil {
 		t.Errorf("Campaign: %q, %v", leader, err)
 	}
+	if version, err := s.PutHolds(t.Context(), hold("other.example"), 0); err != nil {
+		t.Errorf("PutHolds: version %d, %v", version, err)
+	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
 	submit(t, s, gate, items[20:]...)
+	full(false)
 }
 
 // TestStore_ReadOnly makes the server a replica under the store (T37).

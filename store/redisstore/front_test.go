@@ -76,7 +76,7 @@ func TestStore_Claim_SetsLost(t *testing.T) {
 		server.Clock().Advance(time.Hour)
 	}
 	// None is looked for again and again.
-	reply, err := s.Claim(t.Context(), 0, dispatch.DefaultPool, []dispatch.Want{want(1)})
+	reply, err := s.Claim(t.Context(), 0, dispatch.DefaultPool, 0, []dispatch.Want{want(1)})
 	if err != nil || reply.More || !reply.Next.IsZero() {
 		t.Errorf("Claim: %+v, %v; want nothing, ever", reply, err)
 	}

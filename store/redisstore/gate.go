@@ -19,7 +19,7 @@ const lanesPerPage = 100
 // gateArgs packs a gate (lua/parts/gate.lua).
 func gateArgs(g *dispatch.SourceGate) []any {
 	return []any{
-		g.UID, g.ID, g.Version, g.Pool, g.Priority, pack.Millis(g.PausedUntil), g.Deleted,
+		g.UID, g.ID, g.Version, g.Pool, g.Priority, pack.Millis(g.HeldUntil), g.Deleted,
 		g.MaxOutstanding, pack.Span(g.LeaseDuration), pack.Span(g.MaxHold), g.JoinedBytes, pack.Span(g.Remember),
 	}
 }

@@ -143,7 +143,7 @@ func (w *heldWorld) grant() {
 
 func (w *heldWorld) claim(wants ...dispatch.Want) {
 	w.Helper()
-	if _, err := w.store.Claim(w.Context(), 0, pool, wants); err != nil {
+	if _, err := w.store.Claim(w.Context(), 0, pool, 0, wants); err != nil {
 		w.Fatalf("Claim: %v", err)
 	}
 }

@@ -80,7 +80,7 @@ func want(n int) dispatch.Want {
 // claim takes tasks of a shard.
 func claim(t testing.TB, s *redisstore.Store, w dispatch.Want) []dispatch.Grant {
 	t.Helper()
-	reply, err := s.Claim(t.Context(), 0, pool, []dispatch.Want{w})
+	reply, err := s.Claim(t.Context(), 0, pool, 0, []dispatch.Want{w})
 	if err != nil {
 		t.Fatalf("Claim: %v", err)
 	}

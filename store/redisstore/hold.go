@@ -4,8 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
@@ -13,89 +14,71 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// SetHold implements [dispatch.Holds]. One of a pool is set in shard 0 first, whose list
-// is the one that is read: so whatever holds in some shard is listed.
-func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
-	if err := hold.Check(false); err != nil {
-		return err
+// What lua/hold.lua answers instead of a version.
+const (
+	holdsStale   = -1
+	holdsTooMany = -2
+)
+
+// PutHolds implements [dispatch.Holds].
+func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVersion int64) (int64, error) {
+	const op = "change holds"
+	args := []any{ifVersion, uuid.NewString(), bounds.MaxHolds, len(change.Lift) + len(change.Set)}
+	for _, key := range change.Lift {
+		args = append(args, key, "")
 	}
-	until := hold.Until
-	if until.IsZero() {
-		until = dispatch.Forever
-	}
-	op := fmt.Sprintf("set hold %s", hold.Name)
-	if queue := hold.Target.Queue; queue != "" {
-		gate, err := json.Marshal(&hold.Gate)
+	for i := range change.Set {
+		hold := &change.Set[i]
+		encoded, err := json.Marshal(hold)
 		if err != nil {
-			return fmt.Errorf("%w: hold %s of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, queue, err)
+			return 0, fmt.Errorf("%w: hold %.300q cannot be encoded: %w", dispatch.ErrInvalid, hold.Key(), err)
 		}
-		_, err = s.scripts.Run(ctx, op, script.Block, script.Call{Shard: s.scripts.ShardOf(queue), Args: []any{queue, string(hold.Name), pack.Millis(until), gate}})
-		return err
+		args = append(args, hold.Key(), encoded)
 	}
-	encoded, err := json.Marshal(&hold)
+	queues := queueChanges(change.Queues)
+	r, err := s.scripts.Run(ctx, op, script.Hold, script.Call{Args: append(args, queues...)})
 	if err != nil {
-		return fmt.Errorf("%w: hold %s cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, err)
+		return 0, err
 	}
-	args := []any{hold.Key(), hold.Target.Pool, pack.Millis(until), encoded, bounds.MaxHolds}
-	kept, err := s.scripts.Run(ctx, op, script.Hold, script.Call{Args: args})
-	switch {
-	case err != nil:
-		return err
-	case kept.Integer() == 0:
-		return hold.TooMany()
-	case hold.Target.Pool == "":
-		return nil
+	switch version := r.Integer(); {
+	case r.Err != nil:
+		return 0, r.Err
+	case version == holdsStale:
+		return 0, fmt.Errorf("%w: the holds no longer have version %d", dispatch.ErrEtagMismatch, ifVersion)
+	case version == holdsTooMany:
+		return 0, fmt.Errorf("%w: there would be more than %d holds", dispatch.ErrInvalid, bounds.MaxHolds)
+	default:
+		return version, s.tellShards(ctx, op, heldQueues, ifVersion, version, queues)
 	}
-	replies, err := s.scripts.RunAll(ctx, op, script.Hold, s.scripts.EveryShard(args...)[1:])
-	if err == nil && slices.ContainsFunc(replies, func(r *pack.Reply) bool { return r.Integer() == 0 }) {
-		err = hold.TooMany()
-	}
-	return err
 }
 
-// LiftHold implements [dispatch.Holds]. One of a pool is lifted in shard 0 last.
-func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name dispatch.HoldName) (bool, error) {
-	hold := dispatch.Hold{Target: target, Name: name}
-	if err := hold.Check(true); err != nil {
-		return false, err
-	}
-	op := fmt.Sprintf("lift hold %s", name)
-	if target.Queue != "" {
-		return s.lift(ctx, op, script.Block, script.Call{Shard: s.scripts.ShardOf(target.Queue), Args: []any{target.Queue, string(name)}})
-	}
-	args := []any{hold.Key(), target.Pool}
-	if target.Pool != "" {
-		if _, err := s.scripts.RunAll(ctx, op, script.Hold, s.scripts.EveryShard(args...)[1:]); err != nil {
-			return false, err
+// queueChanges are until when holds stop queues, as shards file it.
+func queueChanges(queues map[string]time.Time) (changes []any) {
+	for name, until := range queues {
+		if until.IsZero() {
+			changes = append(changes, name, "")
+			continue
 		}
+		changes = append(changes, name, pack.Millis(until))
 	}
-	return s.lift(ctx, op, script.Hold, script.Call{Args: args})
-}
-
-// lift runs a script that lifts a hold, and reports whether there was one.
-func (s *Store) lift(ctx context.Context, op string, name script.Name, c script.Call) (bool, error) {
-	r, err := s.scripts.Run(ctx, op, name, c)
-	if err != nil {
-		return false, err
-	}
-	held := r.Bool()
-	return held, r.Err
+	return changes
 }
 
 // Holds implements [dispatch.Holds].
-func (s *Store) Holds(ctx context.Context) ([]dispatch.Hold, error) {
-	r, err := s.scripts.Run(ctx, "read holds", script.Holds, script.Call{})
+func (s *Store) Holds(ctx context.Context, have int64) (holds []dispatch.Hold, version int64, now time.Time, err error) {
+	r, err := s.scripts.Run(ctx, "read holds", script.Holds, script.Call{Args: []any{have}})
 	if err != nil {
-		return nil, err
+		return nil, 0, now, err
 	}
-	var holds []dispatch.Hold
-	for r.More() {
+	now, version = r.Time(), r.Integer()
+	all := r.Array()
+	for all.More() {
 		var hold dispatch.Hold
-		if err := json.Unmarshal([]byte(r.Text()), &hold); err != nil {
-			return nil, fmt.Errorf("decode hold: %w", err)
+		if err := json.Unmarshal([]byte(all.Text()), &hold); err != nil {
+			return nil, 0, now, fmt.Errorf("decode hold: %w", err)
 		}
 		holds = append(holds, hold)
 	}
-	slices.SortFunc(holds, func(a, b dispatch.Hold) int { return strings.Compare(a.Key(), b.Key()) })
-	return holds, r.Err
+	r.Join(all)
+	return holds, version, now, r.Err
 }

@@ -39,7 +39,7 @@ func TestStore_Loading(t *testing.T) {
 		"Now":         func() error { _, err := s.Now(t.Context()); return err },
 		"Stats":       func() error { _, err := s.Stats(t.Context()); return err },
 		"Claim": func() error {
-			_, err := s.Claim(t.Context(), 0, pool, []dispatch.Want{want(1)})
+			_, err := s.Claim(t.Context(), 0, pool, 0, []dispatch.Want{want(1)})
 			return err
 		},
 		"Submit": func() error {

@@ -114,7 +114,7 @@ func TestStore_Cluster(t *testing.T) {
 	submit(t, s, gate, items...)
 	var settled []dispatch.Transition
 	for shard := range s.Shards() {
-		reply, err := s.Claim(t.Context(), shard, pool, []dispatch.Want{want(100)})
+		reply, err := s.Claim(t.Context(), shard, pool, 0, []dispatch.Want{want(100)})
 		if err != nil {
 			t.Fatalf("Claim in shard %d: %v", shard, err)
 		}

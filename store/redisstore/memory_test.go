@@ -95,7 +95,7 @@ func TestMemoryPerUsedToken(t *testing.T) {
 		for i := range wants {
 			wants[i] = want(1)
 		}
-		reply, err := s.Claim(t.Context(), 0, pool, wants)
+		reply, err := s.Claim(t.Context(), 0, pool, 0, wants)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -127,7 +127,7 @@ func TestStore_SlotMoves(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("a submit while the slot moves: %v, want it done", err)
 	}
-	reply, err := s.Claim(t.Context(), shard(), pool, []dispatch.Want{want(before + after)})
+	reply, err := s.Claim(t.Context(), shard(), pool, 0, []dispatch.Want{want(before + after)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestStore_SlotHalfMoved(t *testing.T) {
 		m := &movedShard{shard: shard, queue: queueOfShard(shard, shards)}
 		m.ready = submissions(&gate, m.queue, 1+ready)
 		submit(t, s, gate, m.ready...)
-		reply, err := s.Claim(t.Context(), shard, pool, []dispatch.Want{want(1)})
+		reply, err := s.Claim(t.Context(), shard, pool, 0, []dispatch.Want{want(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +259,7 @@ func callMoved(t *testing.T, s *redisstore.Store, gate *dispatch.SourceGate, rul
 			return s.Renew(ctx, []dispatch.Renewal{{ID: m.held.Task.ID, Token: m.held.Token}})
 		})
 		refused(m, "Claim", func(ctx context.Context) (any, error) {
-			return s.Claim(ctx, m.shard, pool, []dispatch.Want{want(1)})
+			return s.Claim(ctx, m.shard, pool, 0, []dispatch.Want{want(1)})
 		})
 		refused(m, "Tasks", func(ctx context.Context) (any, error) {
 			tasks, _, err := s.Tasks(ctx, []dispatch.TaskID{m.held.Task.ID}, true)
@@ -283,7 +283,7 @@ func (m *movedShard) check(t *testing.T, s *redisstore.Store, ready int) {
 		t.Errorf("the renewal after the move of shard %d: %v, %v", m.shard, renewed, err)
 	}
 	settle(t, s, done(&m.held))
-	reply, err := s.Claim(t.Context(), m.shard, pool, []dispatch.Want{want(2 * ready)})
+	reply, err := s.Claim(t.Context(), m.shard, pool, 0, []dispatch.Want{want(2 * ready)})
 	if err != nil {
 		t.Fatal(err)
 	}

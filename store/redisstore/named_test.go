@@ -95,12 +95,12 @@ func BenchmarkClaimNamed(b *testing.B) {
 	}
 }
 
-// many makes a source with lanes in many queues, whose tasks a rule holds or are
+// many makes a source with lanes in many queues, whose tasks are held or
 // done, and one task in another.
 func (l *benchLoad) many(b *testing.B, queues int, host string) {
 	b.Helper()
-	held := dispatch.QueueRule{Pattern: "*.held", Settings: dispatch.QueueSettings{MaxInFlight: 1, MaxBlock: time.Hour, Paused: true}}
-	if _, err := l.store.PutRule(b.Context(), held.Pattern, &held, rulesVersion(b, l.store)); err != nil {
+	var err error
+	if l.holds, err = l.store.PutHolds(b.Context(), hold("held"), 0); err != nil {
 		b.Fatal(err)
 	}
 	for made := 0; made < queues; {
@@ -111,7 +111,7 @@ func (l *benchLoad) many(b *testing.B, queues int, host string) {
 		submit(b, l.store, l.gate, items...)
 	}
 	for more := true; more; {
-		reply, err := l.store.Claim(b.Context(), 0, pool, []dispatch.Want{want(100)})
+		reply, err := l.store.Claim(b.Context(), 0, pool, l.holds, []dispatch.Want{want(100)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func (l *benchLoad) claimUntil(b *testing.B, w dispatch.Want, granted bool) int 
 	for calls := 1; ; calls++ {
 		fresh := want(1)
 		w.ClientToken, w.Call = fresh.ClientToken, fresh.Call
-		reply, err := l.store.Claim(b.Context(), 0, pool, []dispatch.Want{w})
+		reply, err := l.store.Claim(b.Context(), 0, pool, l.holds, []dispatch.Want{w})
 		if err != nil {
 			b.Fatal(err)
 		}

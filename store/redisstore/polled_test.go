@@ -77,7 +77,7 @@ func newPolledWorld(t *testing.T) *polledWorld {
 	gate.MaxHold = bounds.MaxHold
 	submit(t, w.store, gate, submissions(&gate, host, 1)...)
 	w.polls(false)
-	reply, err := w.store.Claim(t.Context(), shardOf(host), pool, []dispatch.Want{ask})
+	reply, err := w.store.Claim(t.Context(), shardOf(host), pool, 0, []dispatch.Want{ask})
 	if err != nil || len(reply.Grants[0]) != 1 {
 		t.Fatalf("Claim: %+v, %v", reply, err)
 	}

@@ -3,8 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -14,13 +12,7 @@ import (
 // ListPools implements [dispatch.Queues].
 func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
 	limit = max(limit, 0)
-	known, err := s.readPools(ctx, name, after, limit)
-	return known[:min(len(known), limit)], err
-}
-
-// readPools sums what lua/pools.lua returns over all shards, ascending by name.
-func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, error) {
-	replies, err := s.scripts.RunAll(ctx, "read pools", script.Pools, s.scripts.EveryShard(args...))
+	replies, err := s.scripts.RunAll(ctx, "read pools", script.Pools, s.scripts.EveryShard(name, after, limit))
 	if err != nil {
 		return nil, err
 	}
@@ -29,15 +21,7 @@ func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, er
 		for r.More() {
 			name := r.Text()
 			sum := sums[name]
-			sum.Name, sum.Open, sum.Waiting = name, sum.Open+r.Integer(), sum.Waiting+r.Integer()
-			if encoded := r.Text(); encoded != "" {
-				var hold dispatch.Hold
-				if err := json.Unmarshal([]byte(encoded), &hold); err != nil {
-					return nil, fmt.Errorf("pool %s: hold: %w", name, err)
-				}
-				sum.Paused = &hold.Gate
-			}
-			sums[name] = sum
+			sums[name] = dispatch.Pool{Name: name, Open: sum.Open + r.Integer(), Waiting: sum.Waiting + r.Integer()}
 		}
 		if r.Err != nil {
 			return nil, r.Err
@@ -48,5 +32,5 @@ func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, er
 		known = append(known, sum)
 	}
 	slices.SortFunc(known, func(a, b dispatch.Pool) int { return cmp.Compare(a.Name, b.Name) })
-	return known, nil
+	return known[:min(len(known), limit)], nil
 }

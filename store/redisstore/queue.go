@@ -34,7 +34,7 @@ func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Qu
 	}
 	found := make(map[string]*dispatch.Queue, len(names))
 	for _, reply := range replies {
-		queues, _, err := s.readQueues(ctx, reply)
+		queues, _, err := readQueues(reply)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func (s *Store) rangeOfShard(ctx context.Context, shard int, from, to string, li
 		if err != nil {
 			return nil, err
 		}
-		queues, last, err := s.readQueues(ctx, r)
+		queues, last, err := readQueues(r)
 		if err != nil {
 			return nil, err
 		}
@@ -113,87 +113,71 @@ func (s *Store) rangeOfShard(ctx context.Context, shard int, from, to string, li
 	return found, nil
 }
 
-// queueState is a queue as a script describes it.
-type queueState struct {
-	queue                      *dispatch.Queue
-	next, block                time.Time
-	cause                      *dispatch.BlockCause
-	operators                  []heldUntil // block and pause
-	pausedPattern, denyPattern string
-}
-
-// heldUntil is a gate that ends at an instant, [dispatch.Forever] when it does not.
-type heldUntil struct {
-	until time.Time
-	gate  dispatch.Gate
-}
-
 // readQueues reads what lua/queues.lua returns; last is where a list goes on.
-func (s *Store) readQueues(ctx context.Context, r *pack.Reply) (queues []*dispatch.Queue, last string, err error) {
+func readQueues(r *pack.Reply) (queues []*dispatch.Queue, last string, err error) {
 	now := r.Time()
 	last = r.Text()
 	all := r.Array()
-	var states []*queueState
 	for all.More() {
 		one := all.Array()
-		st, err := readQueue(one)
+		queue, err := readQueue(one, now)
 		if err != nil {
 			return nil, "", err
 		}
 		all.Join(one)
-		states = append(states, st)
+		queues = append(queues, queue)
 	}
-	if r.Join(all); r.Err != nil {
-		return nil, "", r.Err
-	}
-	rules, err := s.rulesOf(ctx, states)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, st := range states {
-		st.gates(now, rules)
-		queues = append(queues, st.queue)
-	}
-	return queues, last, nil
+	r.Join(all)
+	return queues, last, r.Err
 }
 
-func readQueue(r *pack.Reply) (*queueState, error) {
+func readQueue(r *pack.Reply, now time.Time) (*dispatch.Queue, error) {
 	q := &dispatch.Queue{Name: r.Text()}
-	st := &queueState{queue: q, next: r.Time(), block: r.Time()}
-	q.BlockStep = int(r.Integer())
-	var gates []string
-	for range 2 {
-		st.operators = append(st.operators, heldUntil{until: r.Time()})
-		gates = append(gates, r.Text())
-	}
+	next, held := r.Time(), r.Time()
+	block := dispatch.Gate{Kind: dispatch.GateHostBlocked, By: dispatch.HoldWaggle, Until: r.Time()}
+	q.BlockStep, block.Time = int(r.Integer()), r.Time()
 	q.Leased, q.Waiting = r.Integer(), r.Integer()
 	if pools := r.Text(); pools != "" {
 		q.Pools = strings.Split(pools, ",")
 	}
 	q.SettingsName = r.Text()
 	settings := strings.Fields(r.Text())
-	st.pausedPattern, st.denyPattern = r.Text(), r.Text()
 	q.QueueDelay = r.Duration()
 	cause := r.Text()
 	if r.Err != nil {
 		return nil, r.Err
 	}
-	for i, gate := range gates {
-		if gate == "" {
-			continue
-		}
-		if err := json.Unmarshal([]byte(gate), &st.operators[i].gate); err != nil {
-			return nil, fmt.Errorf("queue %s: gate of an operator: %w", q.Name, err)
-		}
-	}
 	var err error
-	if st.cause, err = parseCause(cause); err != nil {
+	if block.Cause, err = parseCause(cause); err != nil {
 		return nil, fmt.Errorf("queue %s: cause of its block: %w", q.Name, err)
 	}
 	if q.Settings, err = parseSettings(settings); err != nil {
 		return nil, fmt.Errorf("queue %s: %w", q.Name, err)
 	}
-	return st, nil
+	addGates(q, []dispatch.Gate{q.Settings.MinDelayGate(next, q.QueueDelay), block}, held, now)
+	return q, nil
+}
+
+// addGates fills in those of the gates that are closed now, and from when the queue can be
+// granted from.
+func addGates(q *dispatch.Queue, gates []dispatch.Gate, held, now time.Time) {
+	latest := held
+	for _, gate := range gates {
+		if !gate.Until.After(now) {
+			continue
+		}
+		q.Gates = append(q.Gates, gate)
+		if gate.Until.After(latest) {
+			latest = gate.Until
+		}
+	}
+	full := q.Leased >= int64(q.Settings.MaxInFlight)
+	if full {
+		q.Gates = append(q.Gates, q.Settings.MaxInFlightGate(q.Leased))
+	}
+	if !full && latest.After(now) && latest.Before(dispatch.Forever) {
+		q.NextGrant = latest
+	}
 }
 
 // parseCause reads what is behind an automatic block; nil where that is not known.
@@ -208,8 +192,8 @@ func parseCause(text string) (*dispatch.BlockCause, error) {
 
 // parseSettings reads the settings of a queue as scripts have them.
 func parseSettings(fields []string) (set dispatch.QueueSettings, err error) {
-	if len(fields) < 7 {
-		return set, fmt.Errorf("settings %q have %d fields, not 7", fields, len(fields))
+	if len(fields) < 5 {
+		return set, fmt.Errorf("settings %q have %d fields, not 5", fields, len(fields))
 	}
 	var errs []error
 	integer := func(i int) int64 {
@@ -222,77 +206,15 @@ func parseSettings(fields []string) (set dispatch.QueueSettings, err error) {
 	set.DelayFactor, err = strconv.ParseFloat(fields[2], 64)
 	set.MaxDelay = time.Duration(integer(3)) * time.Millisecond
 	set.MaxBlock = time.Duration(integer(4)) * time.Millisecond
-	set.Paused, set.Deny = fields[5] == "1", fields[6] == "1"
 	return set, errors.Join(append(errs, err)...)
 }
 
-// rulesOf reads the rules that pause or deny queues, by pattern.
-func (s *Store) rulesOf(ctx context.Context, states []*queueState) (map[string]dispatch.QueueRule, error) {
-	var patterns []string
-	for _, st := range states {
-		for _, pattern := range []string{st.pausedPattern, st.denyPattern} {
-			if pattern != "" && !slices.Contains(patterns, pattern) {
-				patterns = append(patterns, pattern)
-			}
-		}
-	}
-	rules := make(map[string]dispatch.QueueRule, len(patterns))
-	if len(patterns) == 0 {
-		return rules, nil
-	}
-	kept, err := script.Retry(ctx, "read queue rules", func() ([]any, error) {
-		return s.client.HMGet(ctx, s.keys.Shard(0).Rules(), patterns...).Result()
-	})
+// Unblock implements [dispatch.Queues].
+func (s *Store) Unblock(ctx context.Context, queue string) (bool, error) {
+	r, err := s.scripts.Run(ctx, "unblock queue", script.Unblock, script.Call{Shard: s.scripts.ShardOf(queue), Args: []any{queue}})
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	for i, v := range kept {
-		text, ok := v.(string)
-		if !ok {
-			continue
-		}
-		if rules[patterns[i]], err = decodeRule(patterns[i], text); err != nil {
-			return nil, err
-		}
-	}
-	return rules, nil
-}
-
-// gates fills in the gates that hold the queue now, and from when it can be
-// granted from.
-func (st *queueState) gates(now time.Time, rules map[string]dispatch.QueueRule) {
-	q := st.queue
-	add := func(g dispatch.Gate) { q.Gates = append(q.Gates, g) }
-	ofRule := func(kind dispatch.GateKind, pattern string) {
-		rule := rules[pattern]
-		add(rule.Gate(kind))
-	}
-	var latest time.Time
-	forever := false
-	for _, timed := range append([]heldUntil{
-		{st.next, q.Settings.MinDelayGate(st.next, q.QueueDelay)},
-		{st.block, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: st.block, Cause: st.cause}},
-	}, st.operators...) {
-		if !timed.until.After(now) {
-			continue
-		}
-		add(timed.gate)
-		if timed.until.After(latest) {
-			latest = timed.until
-		}
-		forever = forever || !timed.until.Before(dispatch.Forever)
-	}
-	if q.Settings.Paused {
-		ofRule(dispatch.GateQueuePaused, st.pausedPattern)
-	}
-	if q.Settings.Deny {
-		ofRule(dispatch.GateQueueDenied, st.denyPattern)
-	}
-	full := q.Leased >= int64(q.Settings.MaxInFlight)
-	if full {
-		add(q.Settings.MaxInFlightGate(q.Leased))
-	}
-	if !forever && !full && !q.Settings.Paused && !q.Settings.Deny {
-		q.NextGrant = latest
-	}
+	blocked := r.Bool()
+	return blocked, r.Err
 }

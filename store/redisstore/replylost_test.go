@@ -84,7 +84,7 @@ func TestStore_Claim_CallerGone(t *testing.T) {
 	var reply dispatch.ClaimReply
 	var err error
 	var wait sync.WaitGroup
-	wait.Go(func() { reply, err = s.Claim(ctx, 0, pool, []dispatch.Want{w}) })
+	wait.Go(func() { reply, err = s.Claim(ctx, 0, pool, 0, []dispatch.Want{w}) })
 	client := redisClient(t, server.URL())
 	await(t, "the claim to run", func() bool {
 		n, err := client.Exists(t.Context(), key.Prefix("waggle").Shard(0).Held(w.Collector)).Result()
@@ -96,7 +96,7 @@ func TestStore_Claim_CallerGone(t *testing.T) {
 	if err != nil || len(reply.Grants[0]) != 1 {
 		t.Fatalf("Claim after its caller has gone: %+v, %v, want the grant", reply.Grants, err)
 	}
-	if _, err := s.Claim(ctx, 0, pool, []dispatch.Want{want(1)}); !errors.Is(err, context.Canceled) {
+	if _, err := s.Claim(ctx, 0, pool, 0, []dispatch.Want{want(1)}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Claim of a caller that has gone before: %v, want context.Canceled", err)
 	}
 	states, err := s.BeginPolls(t.Context(), []dispatch.Poll{w.Poll})

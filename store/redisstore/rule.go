@@ -15,23 +15,13 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// rulesChunk bounds the rules that one command writes or reads.
-const rulesChunk = 500
-
 // packSettings is a rule's settings as shards file them
 // (lua/prelude/settings.lua), with the pattern that filed them.
 func packSettings(rule *dispatch.QueueRule) string {
 	set := &rule.Settings
-	return fmt.Sprintf("%d %d %s %d %d %d %d %s",
+	return fmt.Sprintf("%d %d %s %d %d %s",
 		pack.Span(set.MinDelay), set.MaxInFlight, strconv.FormatFloat(set.DelayFactor, 'g', -1, 64), pack.Span(set.MaxDelay),
-		pack.Span(set.MaxBlock), bit(set.Paused), bit(set.Deny), rule.Pattern)
-}
-
-func bit(set bool) int {
-	if set {
-		return 1
-	}
-	return 0
+		pack.Span(set.MaxBlock), rule.Pattern)
 }
 
 // PutRule implements [dispatch.Queues].
@@ -77,23 +67,7 @@ func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, 
 	case repeated:
 		return version, s.copyToAll(ctx, op)
 	}
-	var calls []script.Call
-	for shard := 1; shard < s.scripts.Shards; shard++ {
-		calls = append(calls, script.Call{Shard: shard, Args: append([]any{version - 1, version}, changes...)})
-	}
-	replies, err := s.scripts.RunAll(ctx, op, script.Settings, calls)
-	if err != nil {
-		return 0, err
-	}
-	for i, told := range replies {
-		if told.Integer() != 1 {
-			// This shard has missed an earlier change.
-			if err := s.copySettings(ctx, op, calls[i].Shard); err != nil {
-				return 0, err
-			}
-		}
-	}
-	return version, nil
+	return version, s.tellShards(ctx, op, settings, version-1, version, changes)
 }
 
 // Rules implements [dispatch.Queues].
@@ -101,7 +75,7 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 	const op = "read queue rules"
 	// Rules that change in between are newer than the version: a submit by them is refused as
 	// stale, and they are read again.
-	version, err := s.rulesVersion(ctx, op, 0)
+	version, err := s.sharedVersion(ctx, op, settings, 0)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -121,11 +95,6 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 	return rules, version, nil
 }
 
-// rulesVersion is the version of the rules that a shard has.
-func (s *Store) rulesVersion(ctx context.Context, op string, shard int) (int64, error) {
-	return script.Retry(ctx, op, func() (int64, error) { return s.client.HGet(ctx, s.keys.Shard(shard).Shard(), "rules").Int64() })
-}
-
 // decodeRule reads a rule as shard 0 keeps it: the name under which its settings
 // are filed, and the rule.
 func decodeRule(pattern, kept string) (rule dispatch.QueueRule, err error) {
@@ -136,7 +105,7 @@ func decodeRule(pattern, kept string) (rule dispatch.QueueRule, err error) {
 	return rule, nil
 }
 
-// SyncRules implements [dispatch.Queues]. A page is a version of the rules, and a
+// SyncRules implements [dispatch.Queues]. A page is a version of the settings, and a
 // pool with the queue that was looked at last in it: its score and name.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
 	const op = "sync queue rules"
@@ -147,8 +116,10 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 		}
 	}
 	if page == "" && shard > 0 && shard < s.scripts.Shards {
-		if err := s.copySettings(ctx, op, shard); err != nil {
-			return "", err
+		for _, what := range []shared{settings, heldQueues} {
+			if err := s.copyShared(ctx, op, what, shard); err != nil {
+				return "", err
+			}
 		}
 	}
 	args := []any{min(max(limit, 1), bounds.MaxTransitions), from[0], from[1], from[2], from[3]}
@@ -166,53 +137,9 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 // copyToAll brings every shard to the rules of shard 0.
 func (s *Store) copyToAll(ctx context.Context, op string) error {
 	for shard := 1; shard < s.scripts.Shards; shard++ {
-		if err := s.copySettings(ctx, op, shard); err != nil {
+		if err := s.copyShared(ctx, op, settings, shard); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// copySettings brings a shard to the rules of shard 0, when it has not got them.
-func (s *Store) copySettings(ctx context.Context, op string, shard int) error {
-	version, err := s.rulesVersion(ctx, op, 0)
-	if err != nil {
-		return err
-	}
-	if has, err := s.rulesVersion(ctx, op, shard); err != nil || has >= version {
-		return err
-	}
-	settings, err := script.Retry(ctx, op, func() (map[string]string, error) { return s.client.HGetAll(ctx, s.keys.Shard(0).Settings()).Result() })
-	if err != nil {
-		return err
-	}
-	if err := s.stageSettings(ctx, op, s.keys.Shard(shard).Settings()+":staged", settings); err != nil {
-		return err
-	}
-	_, err = s.scripts.Run(ctx, op, script.Settings, script.Call{Shard: shard, Args: []any{"*", version}})
-	return err
-}
-
-// stageSettings writes settings beside those of a shard, to be taken as a whole.
-func (s *Store) stageSettings(ctx context.Context, op, key string, settings map[string]string) error {
-	_, err := script.Retry(ctx, op, func() (struct{}, error) {
-		var done struct{}
-		if err := s.client.Del(ctx, key).Err(); err != nil {
-			return done, err
-		}
-		var chunk []any
-		for name, packed := range settings {
-			if chunk = append(chunk, name, packed); len(chunk) >= 2*rulesChunk {
-				if err := s.client.HSet(ctx, key, chunk...).Err(); err != nil {
-					return done, err
-				}
-				chunk = chunk[:0]
-			}
-		}
-		if len(chunk) == 0 {
-			return done, nil
-		}
-		return done, s.client.HSet(ctx, key, chunk...).Err()
-	})
-	return err
 }

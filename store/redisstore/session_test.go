@@ -106,7 +106,7 @@ func TestStore_EndSession_Overtaken(t *testing.T) {
 		return poll
 	}
 	claim := func(poll dispatch.Poll) int {
-		reply, err := s.Claim(t.Context(), shard, pool, []dispatch.Want{{Poll: poll, Max: 1}})
+		reply, err := s.Claim(t.Context(), shard, pool, 0, []dispatch.Want{{Poll: poll, Max: 1}})
 		if err != nil {
 			t.Errorf("Claim: %v", err)
 			return 0

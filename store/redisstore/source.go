@@ -33,14 +33,16 @@ func (s *Store) PutSource(ctx context.Context, src *dispatch.Source, ifVersion i
 			return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceExists, src.ID)
 		}
 		updated := *src
-		updated.Applied, updated.AppliedSeeds = old.Applied, old.AppliedSeeds
+		if old.UID == src.UID && !src.Gone() {
+			updated.Applied, updated.AppliedSeeds = old.Applied, old.AppliedSeeds
+		}
 		same, err := equalSources(old, &updated)
 		switch {
 		case err != nil:
 			return nil, err
 		case same:
 			return old, nil
-		case old.Version != ifVersion || old.UID != src.UID:
+		case old.Version != ifVersion || old.UID != src.UID && !old.Gone():
 			return nil, fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, src.ID, old.Version, ifVersion)
 		}
 		return &updated, nil
@@ -88,16 +90,16 @@ func (s *Store) changeSource(ctx context.Context, op, id string, change func(*di
 			return err
 		}
 		var encoded []byte
-		pending := false
+		pending, held := false, false
 		if changed != nil {
 			if encoded, err = json.Marshal(changed); err != nil {
 				return fmt.Errorf("%w: source %s cannot be encoded: %w", dispatch.ErrInvalid, id, err)
 			}
-			pending = changed.Applied < changed.Version
+			pending, held = changed.Applied < changed.Version, len(changed.Holds) > 0
 		}
-		name, args := script.Source, []any{id, raw, optionalArg(encoded, changed != nil), pending}
+		name, args := script.Source, []any{id, raw, optionalArg(encoded, changed != nil), pending, held}
 		if old == nil {
-			name, args = script.Create, []any{id, encoded, pending}
+			name, args = script.Create, []any{id, encoded, pending, held}
 		}
 		r, err := s.scripts.Run(ctx, op, name, script.Call{Shard: shard, Args: args})
 		if err != nil {
@@ -163,7 +165,10 @@ func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Sour
 // ListSources implements [dispatch.Sources].
 func (s *Store) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
 	prefix, set := filter.Prefix, key.Shard.Sources
-	if filter.Pending {
+	switch {
+	case filter.Held:
+		set = key.Shard.HeldSources
+	case filter.Pending:
 		set = key.Shard.Pending
 	}
 	from := "[" + prefix
@@ -184,8 +189,9 @@ func (s *Store) ListSources(ctx context.Context, filter dispatch.SourceFilter, a
 		return nil, false, err
 	}
 	sources, err = s.SourcesByID(ctx, ids[:n])
-	// One may have gone since its id was read.
-	sources = slices.DeleteFunc(sources, func(src *dispatch.Source) bool { return src == nil })
+	sources = slices.DeleteFunc(sources, func(src *dispatch.Source) bool {
+		return src == nil || filter.Pending && src.Applied >= src.Version // gone, or applied, since its id was read
+	})
 	if more = n < len(ids); more && len(sources) == 0 && err == nil {
 		return s.ListSources(ctx, filter, ids[n-1], limit)
 	}

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/conn"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/meta"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
@@ -88,6 +89,9 @@ func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 	replies, err := s.scripts.RunAll(ctx, "read stats", script.Stats, s.scripts.EveryShard())
 	if err != nil {
 		return total, err
+	}
+	if total.Full, err = conn.Full(ctx, s.client); err != nil {
+		return total, script.Wrap(ctx, "read memory", err)
 	}
 	for _, r := range replies {
 		total.Counts = total.Counts.Add(readCounts(r))

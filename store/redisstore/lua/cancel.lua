@@ -1,5 +1,5 @@
 -- Marks leased tasks so that their holders are told to stop, and tells all dispatchers, in
--- one message.
+-- one message. The mark of a hold replaces no other.
 --
 -- KEYS[1]  the shard key
 -- ARGV     reason, a line for the history of those that are marked ('' = none), ids
@@ -10,7 +10,7 @@
 local reason, line, marked, told = tonumber(ARGV[1]), ARGV[2], 0, {}
 for i = 3, #ARGV do
   local r = read_record(call('GET', task_key(ARGV[i])))
-  if r and r.state == LEASED and r.cancel ~= reason then
+  if r and r.state == LEASED and r.cancel ~= reason and (reason ~= CANCEL_HELD or r.cancel == 0) then
     r.cancel, r.revision = reason, r.revision + 1
     if line ~= '' then
       local key = history_key(ARGV[i])

@@ -2,9 +2,9 @@
 -- dispatch/scheduling.md.
 --
 -- KEYS[1]  the shard key
--- ARGV     pool, wants; per want: what it is, packed (parts/want.lua; max bytes
+-- ARGV     pool, the version of the holds that was applied to the wants, wants; per want: what it is, packed (parts/want.lua; max bytes
 --          0 = no limit, lease 0 = the source's), its sources, its queues
--- Returns  now, next (0 = never), wait reason, more, again (0 = not known); the lanes,
+-- Returns  -1 where the shard knows of later holds; else now, next (0 = never), wait reason, more, again (0 = not known); the lanes,
 --          6 values each (as of begin_tasks); and the answers, flat: per want whether
 --          its client token was used, and either how many tasks it has and those: of
 --          each the end of its id, its record and, where there are, its details, with
@@ -108,19 +108,15 @@ do
 end
 
 -- at each call
-local wants = read_wants(tonumber(ARGV[2]), 3)
+local wants = read_wants(tonumber(ARGV[3]), 4)
 CLAIM = new_claim(ARGV[1], wants)
+if holds_version > tonumber(ARGV[2]) then return { -1 } end
 local heads, keeps = first_queues(CLAIM, keep_keys(wants))
--- An empty pool is what an idle dispatcher meets each second; a paused one is as
--- good as empty.
-CLAIM.empty = CLAIM.paused > now or #heads == 0 and call('EXISTS', CLAIM.wait) == 0
+-- An empty pool is what an idle dispatcher meets each second.
+CLAIM.empty = #heads == 0 and call('EXISTS', CLAIM.wait) == 0
 if not CLAIM.empty then promote_pool(CLAIM) end
 answer_all(wants, keeps, grants.known(wants))
-if CLAIM.empty then
-  local paused = CLAIM.paused > now
-  local ends = paused and CLAIM.paused < FOREVER and CLAIM.paused or 0
-  return { now, ends, paused and 3 or 1, 0, ends, CLAIM.lanes, CLAIM.answers }
-end
+if CLAIM.empty then return { now, 0, 1, 0, 0, CLAIM.lanes, CLAIM.answers } end
 finish_claim(CLAIM)
 finish(false)
 local next_at, wait, more = outlook(CLAIM)

@@ -2,13 +2,15 @@
 -- takes no new sources, but changes of those it has (source.lua).
 --
 -- KEYS[1]  the shard key
--- ARGV     id, what is to be kept, whether a version is pending (0, 1)
+-- ARGV     id, what is to be kept, whether a version is pending, and whether it has holds (0, 1)
 -- Returns  1, or 0 when the id is taken
 -- Cost     O(log n)
 --
 -- flags: none
-local id, pending = ARGV[1], P .. 'pending'
+-- uses: listed
+local id = ARGV[1]
 if not call('SET', P .. 'source:' .. id, ARGV[2], 'NX') then return 0 end
 call('ZADD', P .. 'sources', 0, id)
-if ARGV[3] == '1' then call('ZADD', pending, 0, id) else call('ZREM', pending, id) end
+list('pending', id, ARGV[3])
+list('heldsources', id, ARGV[4])
 return 1

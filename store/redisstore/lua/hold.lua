@@ -1,30 +1,28 @@
--- Keeps a hold of a pool or of collectors in a shard, or removes it.
+-- Changes the holds in shard 0, and until when those on queues stop them, under a new
+-- version of all holds, if they have the version that it is a change of
+-- (dispatch.Holds.PutHolds).
 --
--- KEYS[1]  the shard key
--- ARGV     its key (dispatch.Hold.Key), the pool ('' = of collectors); and to keep it:
---          until in ms, the hold (JSON), how many there may be
--- Returns  1 when it is kept, or has held until it was removed; else 0: there are too
---          many, or it was none
--- Cost     O(holds)
-local key, pool, limit = ARGV[1], ARGV[2], tonumber(ARGV[5])
-local holds = P .. (pool == '' and 'drains' or 'paused')
-local all = call('HGETALL', holds)
-for i = 1, #all, 2 do
-  if tonumber(string.match(all[i + 1], '^%d+')) <= now then
-    call('HDEL', holds, all[i])
-    if pool ~= '' then call('HDEL', SHARD, 'pause:' .. string.match(all[i], '^pool%z([^%z]*)')) end
-  end
+-- KEYS[1]  the shard key of shard 0
+-- ARGV     that version, what is this call's alone, the most holds there may be, how many
+--          change; of each its key and itself (JSON; '' = it is lifted); and of each queue
+--          or pattern until when holds stop it in ms ('' = they do not)
+-- Returns  the new version, -1 = the holds have another version, -2 = too many
+-- Cost     O(1) a hold
+local from, by, limit, changes = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), 4 + 2 * ARGV[4]
+local holds, shard = P .. 'holds', call('HMGET', SHARD, 'holds', 'holdsby')
+local version, has, n = tonumber(shard[1] or 0), {}, call('HLEN', P .. 'holds')
+if version ~= from then return shard[2] == by and version or -1 end
+for i = 5, changes, 2 do
+  local key, old = ARGV[i], has[ARGV[i]]
+  if old == nil then old = call('HEXISTS', holds, key) == 1 end
+  has[key] = ARGV[i + 1] ~= ''
+  n = n + (has[key] and 1 or 0) - (old and 1 or 0)
 end
-if not limit then
-  local held = call('HDEL', holds, key)
-  if pool ~= '' then
-    call('HDEL', SHARD, 'pause:' .. pool)
-    tell_of(pool, now)
-    finish(true)
-  end
-  return held
+if n > limit then return -2 end
+for i = 5, #ARGV, 2 do
+  local of, name, value = i <= changes and holds or P .. 'heldqueues', ARGV[i], ARGV[i + 1]
+  if value == '' then call('HDEL', of, name) else call('HSET', of, name, value) end
 end
-if call('HEXISTS', holds, key) == 0 and call('HLEN', holds) >= limit then return 0 end
-call('HSET', holds, key, ARGV[3] .. '\n' .. ARGV[4])
-if pool ~= '' then call('HSET', SHARD, 'pause:' .. pool, ARGV[3]) end
-return 1
+version = max(from + 1, now)
+call('HSET', SHARD, 'holds', decimal(version), 'holdsby', by)
+return version

@@ -1,16 +1,10 @@
--- Reads the holds of pools and collectors that stand.
+-- Reads the holds in shard 0 (dispatch.Holds.Holds).
 --
--- KEYS[1]  the shard key
--- ARGV     none
--- Returns  each of them (JSON), in no order
+-- KEYS[1]  the shard key of shard 0
+-- ARGV     the version that the caller has
+-- Returns  now, their version, and each of them (JSON), none where that is the version
 -- Cost     O(holds)
 --
 -- flags: no-writes
-local out = {}
-for _, of in ipairs({ 'paused', 'drains' }) do
-  for _, hold in ipairs(call('HVALS', P .. of)) do
-    local till, encoded = string.match(hold, '^(%d+)\n(.*)$')
-    if tonumber(till) > now then out[#out + 1] = encoded end
-  end
-end
-return out
+local version = call('HGET', SHARD, 'holds') or '0'
+return { now, tonumber(version), version ~= ARGV[1] and call('HVALS', P .. 'holds') or {} }

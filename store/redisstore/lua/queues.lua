@@ -3,17 +3,13 @@
 -- KEYS[1]  the shard key
 -- ARGV     'names' and names; or 'range', min and max (as of ZRANGEBYLEX), limit
 -- Returns  now, the last reversed name looked at ('' = the end), and per queue that
---          exists: name, next grant, block, step, until when an operator's block
---          and pause hold it, each with its gate (JSON), in flight, waiting, pools,
---          settings name, settings, and the patterns of the rules that pause and
---          deny it, the delay that its host asks for, and of what is behind its block
---          the task, a line's end, and the failure (JSON; '' = not known)
+--          exists: name, next grant, until when holds stop it, block, step, when the block
+--          began, in flight, waiting, pools, settings name, settings, the delay that its
+--          host asks for, and of what is behind its block the task, a line's end, and the
+--          failure (JSON; '' = not known)
 -- Cost     O(log n) a queue
-local function finite(at) return at == INF and FOREVER or at end
-
 local function settings_text(s)
-  return table.concat({ s.delay, s.in_flight, string.format('%.17g', s.factor), s.max_delay, s.max_block,
-    s.paused and 1 or 0, s.deny and 1 or 0 }, ' ')
+  return table.concat({ s.delay, s.in_flight, string.format('%.17g', s.factor), s.max_delay, s.max_block }, ' ')
 end
 
 local function describe(name)
@@ -27,11 +23,8 @@ local function describe(name)
     a = a.next
   end
   table.sort(pools, before)
-  local held = q.gate ~= '' and cmsgpack.unpack(q.gate) or { 0, '', 0, '' }
-  return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(held[1])), held[2],
-    decimal(finite(held[3])), held[4], q.in_flight, q.waiting, table.concat(pools, ','),
-    s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '', q.asked,
-    q.block > now and call('GET', queue_cause_key(q.name)) or '' }
+  return { q.name, decimal(q.next_grant), decimal(min(q.held, FOREVER)), decimal(q.block), q.step, decimal(q.began), q.in_flight,
+    q.waiting, table.concat(pools, ','), s.name, settings_text(s), q.asked, q.block > now and call('GET', queue_cause_key(q.name)) or '' }
 end
 
 local out, last = {}, ''

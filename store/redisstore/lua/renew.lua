@@ -1,6 +1,6 @@
--- Extends leases (dispatch.Leases.Renew). A renewal is no change of the record:
--- it writes the deadline in place. The lease index stays behind, until a sweep
--- comes to it (expired.lua). The record says who holds the task: the lock is set to
+-- Extends leases (dispatch.Leases.Renew), but none that a hold ends. A renewal is no
+-- change of the record: it writes the deadline in place. The lease index stays behind,
+-- until a sweep comes to it (expired.lua). The record says who holds the task: the lock is set to
 -- that, whatever stands in it, unless it was deleted before its deadline.
 --
 -- KEYS[1]  the shard key
@@ -46,9 +46,9 @@ do
     by, granted, deadline, duration, hold, _, flags, _, cancel = read(TERMS, of)
     to = min(now + duration, granted + hold)
     lost = flags % 32 >= LOCK_DELETED and DELETED or to <= now and HELD or 0
-    to = max(to, deadline)
+    to = cancel == CANCEL_HELD and deadline or max(to, deadline)
     digits, packed = decimal(to), struct.pack('>I6', to)
-    local left = lost == 0 and to - now or 0
+    local left = lost == 0 and max(to - now, 0) or 0
     local long = to - granted > COVERED and floor(to / PROLONG_EACH) > floor(deadline / PROLONG_EACH)
     if lost == 0 and cancel == 0 and left == duration then answer = long and -duration or duration
     else answer = { lost, long and -left or left, cancel, duration } end

@@ -1,9 +1,9 @@
--- Places a page of the queues that wait, after the rules have changed: those that
--- wait for a gate without an end, and once after each change those whose delay lasts,
--- which may be shorter now.
+-- Places a page of the queues that wait, after rules or holds have changed: those that
+-- wait for a gate without an end, and once after each change those whose delay or hold
+-- lasts, which may end sooner now.
 --
 -- KEYS[1]  the shard key
--- ARGV     limit; the version of the rules that the shard comes to, '0' = it has come
+-- ARGV     limit; the version of the settings that the shard comes to, '0' = it has come
 --          there before, '' = to be found out; pool ('' = the first); in it the score
 --          and the name of the queue that was looked at last ('' = none)
 -- Returns  version, pool, score and name for the next page; pool '' = the end
@@ -13,13 +13,15 @@
 local limit, looks, version = tonumber(ARGV[1]), 500, ARGV[2]
 local pool, score, last = ARGV[3], ARGV[4], ARGV[5]
 if version == '' then
-  version = decimal(get_rules_version())
+  version = decimal(settings_version())
   if call('HGET', SHARD, 'placed') == version then version = '0' end
 end
 
 local function is_delayed(queue)
-  local next_grant = call('GETRANGE', queue_key(queue), 0, 7)
-  return #next_grant == 8 and struct.unpack('>d', next_grant) > now
+  local found = call('GETRANGE', queue_key(queue), 0, 15)
+  if #found < 16 then return false end
+  local next_grant, held = struct.unpack('>dd', found)
+  return max(next_grant, held) > now
 end
 
 local function place_some(wait)
@@ -44,7 +46,7 @@ for _, name in ipairs(pools) do
   end
 end
 local ended = limit > 0 and looks > 0
-if ended and version ~= '0' and version == decimal(get_rules_version()) then call('HSET', SHARD, 'placed', version) end
+if ended and version ~= '0' and version == decimal(settings_version()) then call('HSET', SHARD, 'placed', version) end
 finish(true)
 if ended then return { version, '', '', '' } end
 return { version, pool, score, last }

@@ -1,21 +1,30 @@
--- Changes the settings of a shard from one version of the rules to another.
+-- Brings what a shard has of shard 0, by name, from one version to another: the settings
+-- of queues, or until when holds stop them.
 --
 -- KEYS[1]  the shard key
--- ARGV     the version it must have ('*' = replace all of it by what was staged),
---          the new version, and name and settings ('' = removed), flat
+-- ARGV     which hash, and which field has its version; the version it must have ('*' = it
+--          is replaced by what was staged), the new version; and then where that was
+--          staged ('' = nothing is left), or else name and value ('' = removed), flat
 -- Returns  1 when the shard has that version or a newer one, else 0
 -- Cost     O(1) a change
-local have, to = tonumber(call('HGET', SHARD, 'rules') or '0'), tonumber(ARGV[2])
-if have >= to then return 1 end
-local staged = SETTINGS .. ':staged'
-if ARGV[1] == '*' then
-  call('DEL', SETTINGS)
-  if call('EXISTS', staged) == 1 then call('RENAME', staged, SETTINGS) end
-elseif tonumber(ARGV[1]) ~= have then
+local key, field, from, to = P .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local have = tonumber(call('HGET', SHARD, field) or '0')
+if have >= to then
+  if from == '*' and ARGV[5] ~= '' then call('UNLINK', ARGV[5]) end
+  return 1
+end
+if from == '*' then
+  call('UNLINK', key)
+  if ARGV[5] ~= '' then
+    call('RENAME', ARGV[5], key)
+    call('PERSIST', key)
+  end
+elseif tonumber(from) ~= have then
   return 0
+else
+  for i = 5, #ARGV, 2 do
+    if ARGV[i + 1] == '' then call('HDEL', key, ARGV[i]) else call('HSET', key, ARGV[i], ARGV[i + 1]) end
+  end
 end
-for i = 3, #ARGV, 2 do
-  if ARGV[i + 1] == '' then call('HDEL', SETTINGS, ARGV[i]) else call('HSET', SETTINGS, ARGV[i], ARGV[i + 1]) end
-end
-call('HSET', SHARD, 'rules', ARGV[2])
+call('HSET', SHARD, field, ARGV[4])
 return 1

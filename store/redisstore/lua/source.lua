@@ -3,11 +3,14 @@
 --
 -- KEYS[1]  the shard key
 -- ARGV     id, what is kept, and what is to be kept: '-' for nothing, else '=...';
---          whether a version is pending (0, 1)
+--          whether a version is pending,
+--          and whether it has holds (0, 1)
 -- Returns  1, or 0 when something else is kept
 -- Cost     O(log n)
+--
+-- uses: listed
 local id, old, new = ARGV[1], ARGV[2], string.match(ARGV[3], '^=(.*)')
-local key, pending = P .. 'source:' .. id, P .. 'pending'
+local key = P .. 'source:' .. id
 if call('GET', key) ~= old then return 0 end
 if new then
   call('SET', key, new)
@@ -16,5 +19,6 @@ else
   call('DEL', key)
   call('ZREM', P .. 'sources', id)
 end
-if ARGV[4] == '1' then call('ZADD', pending, 0, id) else call('ZREM', pending, id) end
+list('pending', id, ARGV[4])
+list('heldsources', id, ARGV[5])
 return 1

@@ -25,7 +25,7 @@ do
     local s, version = take_gate(i)
     if s.deleted then return { source = s, refusal = DELETED } end
     if s.version > version then return { source = s, refusal = STALE_SOURCE } end
-    return { source = s, refusal = get_rules_version() > tonumber(ARGV[1]) and STALE_RULES }
+    return { source = s, refusal = rules_version > tonumber(ARGV[1]) and STALE_RULES }
   end
 
   -- Reads the series at a position into s, a table of an earlier call or an empty one.

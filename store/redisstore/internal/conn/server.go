@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
@@ -30,13 +31,7 @@ func Check(ctx context.Context, client redis.UniversalClient, allowEviction bool
 		}
 		return CheckServer(text, allowEviction, log)
 	}
-	var err error
-	switch client := client.(type) {
-	case *redis.ClusterClient:
-		err = client.ForEachMaster(ctx, look)
-	case *redis.Client:
-		err = look(ctx, client)
-	}
+	err := eachPrimary(ctx, client, look)
 	if err != nil && Denied(err) {
 		log.Warn("redis does not say how it is set up; make sure that maxmemory-policy is noeviction and that an append-only file is kept",
 			zap.Error(err))
@@ -51,14 +46,51 @@ func Denied(err error) bool {
 		strings.HasPrefix(err.Error(), "ERR unknown command")
 }
 
-// CheckServer judges one server by what INFO says of it.
-func CheckServer(info string, allowEviction bool, log *zap.Logger) error {
+// Full reports whether one of the servers takes no more data. One that does not say is not.
+func Full(ctx context.Context, client redis.UniversalClient) (bool, error) {
+	var full atomic.Bool
+	look := func(ctx context.Context, server *redis.Client) error {
+		text, err := server.Info(ctx, "memory").Result()
+		if err != nil && !Denied(err) {
+			return err
+		}
+		info := fields(text)
+		used, _ := strconv.ParseInt(info["used_memory"], 10, 64) // 0 where it is not said
+		limit, _ := strconv.ParseInt(info["maxmemory"], 10, 64)
+		if limit > 0 && used >= limit {
+			full.Store(true)
+		}
+		return nil
+	}
+	err := eachPrimary(ctx, client, look)
+	return full.Load(), err
+}
+
+// eachPrimary calls look for each server that takes writes.
+func eachPrimary(ctx context.Context, client redis.UniversalClient, look func(context.Context, *redis.Client) error) error {
+	switch client := client.(type) {
+	case *redis.ClusterClient:
+		return client.ForEachMaster(ctx, look)
+	case *redis.Client:
+		return look(ctx, client)
+	}
+	return nil
+}
+
+// fields are what INFO says, by name.
+func fields(info string) map[string]string {
 	server := make(map[string]string)
 	for line := range strings.SplitSeq(info, "\n") {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			server[name] = value
 		}
 	}
+	return server
+}
+
+// CheckServer judges one server by what INFO says of it.
+func CheckServer(info string, allowEviction bool, log *zap.Logger) error {
+	server := fields(info)
 	version := server["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < minMajor {

@@ -28,8 +28,9 @@ type Shard string
 
 func (s Shard) key(name string) string { return string(s) + name }
 
-// Shard is a HASH: the last "fence", version of the "rules" and the one
-// by which its queues were "placed", when leases were last "swept" and until when the
+// Shard is a HASH: the last "fence", the versions of the "rules" and of the
+// "holds", the sum of these by which its queues were "placed", in shard 0 the call that has changed
+// the holds last ("holdsby"), when leases were last "swept" and until when the
 // "grace" after an outage lasts, the "highest" instant that sweeps have seen and how far they have come in a "walk" over
 // lanes since the clock was stepped back, "counts" by state and of events with the last
 // number of a lane (packed, lua/prelude/counts.lua), and
@@ -124,9 +125,9 @@ const (
 // Name is what follows the prefix of the shard in the key of a set of the n-th lane.
 func (s LaneSet) Name(n int64) string { return string(s) + ":" + strconv.FormatInt(n, 10) }
 
-// Queue is a STRING (packed): its next grant, blocks, pause, leases in flight, waiting
-// tasks, what its host asks for, its settings as of a version of the rules, and of
-// each pool where it and its lanes stand there (lua/prelude/queue.lua).
+// Queue is a STRING (packed): its next grant, until when holds stop it, its block, leases in
+// flight, waiting tasks, what its host asks for, its settings as of a version of rules and
+// holds, and of each pool where it and its lanes stand there (lua/prelude/queue.lua).
 func (s Shard) Queue(name string) string { return s.key("queue:" + name) }
 
 // Cause is a STRING until the block of a queue ends that failures of its host caused: the
@@ -154,11 +155,6 @@ func (s Shard) PoolOpen(pool string) string { return s.key("po:" + pool) }
 // PoolWait is the ZSET of queues that cannot be granted from now.
 func (s Shard) PoolWait(pool string) string { return s.key("pw:" + pool) }
 
-// Paused is a HASH of the holds of pools by key, each until when in ms, a line's end,
-// and the hold (JSON). Until when stands in the shard key, too, as "pause:<pool>", for
-// claims.
-func (s Shard) Paused() string { return s.key("paused") }
-
 // Pools is a SET of the pools that ever had a queue.
 func (s Shard) Pools() string { return s.key("pools") }
 
@@ -166,7 +162,7 @@ func (s Shard) Pools() string { return s.key("pools") }
 // the names that end alike stand together.
 func (s Shard) Queues() string { return s.key("queues") }
 
-// Idle is a ZSET of the queues that only a delay, block or pause keeps, by its end.
+// Idle is a ZSET of the queues that only a delay or block keeps, by its end.
 func (s Shard) Idle() string { return s.key("idle") }
 
 // Forget is a ZSET of the lane sets with settled tasks, by when the first of
@@ -175,6 +171,13 @@ func (s Shard) Forget() string { return s.key("forget") }
 
 // Settings is a HASH: the settings of queues by the name they are filed under.
 func (s Shard) Settings() string { return s.key("settings") }
+
+// HeldQueues is a HASH of the queue names and patterns that holds are on: until when they
+// stop them, in ms.
+func (s Shard) HeldQueues() string { return s.key("heldqueues") }
+
+// Holds is a HASH in shard 0: the holds, but for those of sources, by key (JSON).
+func (s Shard) Holds() string { return s.key("holds") }
 
 // Rules is a HASH in shard 0: the queue rules by pattern.
 func (s Shard) Rules() string { return s.key("rules") }
@@ -188,6 +191,9 @@ func (s Shard) Sources() string { return s.key("sources") }
 // Pending is a ZSET, all scores 0, of the sources with a version that is not
 // applied everywhere.
 func (s Shard) Pending() string { return s.key("pending") }
+
+// HeldSources is a ZSET, all scores 0, of the sources that have holds.
+func (s Shard) HeldSources() string { return s.key("heldsources") }
 
 // Collector is a STRING (MessagePack) in the home shard of the id: the session, since
 // when it is known, when it was last seen, whether it has replaced another that is
@@ -207,9 +213,6 @@ func (s Shard) Seen() string { return s.key("seen") }
 // Ended is a ZSET of the ids of the collectors that have ended by when they were last
 // seen.
 func (s Shard) Ended() string { return s.key("ended") }
-
-// Drains is a HASH in shard 0: the holds of collectors by key, each as in Paused.
-func (s Shard) Drains() string { return s.key("drains") }
 
 // Duty is a STRING with a TTL in shard 0: who leads a duty.
 func (s Shard) Duty(duty string) string { return s.key("duty:" + duty) }

@@ -21,7 +21,7 @@ import (
 )
 
 // format is the number of the layout of what is kept.
-const format = "13"
+const format = "14"
 
 const (
 	// checkTime bounds how long Check waits: a node that does not answer takes

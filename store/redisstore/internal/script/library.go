@@ -43,7 +43,6 @@ type Name string
 const (
 	Apply      Name = "apply"
 	Beats      Name = "beats"
-	Block      Name = "block"
 	Cancel     Name = "cancel"
 	Claim      Name = "claim"
 	Collectors Name = "collectors"
@@ -76,6 +75,7 @@ const (
 	Stats      Name = "stats"
 	Submit     Name = "submit"
 	Succeed    Name = "succeed"
+	Unblock    Name = "unblock"
 )
 
 // Library is all scripts with their prelude as one library of Redis functions. It is named by

@@ -5,7 +5,7 @@ local GATE_ARGS = 12 -- uid, id, version, and so on
 local function read_gate(i)
   return {
     id = ARGV[i + 1], version = tonumber(ARGV[i + 2]), pool = ARGV[i + 3],
-    priority = tonumber(ARGV[i + 4]), paused = tonumber(ARGV[i + 5]), deleted = tonumber(ARGV[i + 6]),
+    priority = tonumber(ARGV[i + 4]), held = tonumber(ARGV[i + 5]), deleted = tonumber(ARGV[i + 6]),
     limit = tonumber(ARGV[i + 7]), lease = tonumber(ARGV[i + 8]), hold = tonumber(ARGV[i + 9]),
     joined = tonumber(ARGV[i + 10]), remember = tonumber(ARGV[i + 11]),
   }

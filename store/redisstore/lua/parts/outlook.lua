@@ -2,13 +2,13 @@
 local outlook
 do
   -- Whether a queue of pool wait has something to grant behind its gates, or waits
-  -- for a paused source.
+  -- for a held source.
   local function why(claim, name)
     local q = get_queue(name)
     local a = part(q, claim.pool)
     if a.opens > 0 then
-      local s = settings_of(q)
-      return (s.paused or s.deny or q.operator > now and cmsgpack.unpack(q.gate)[3] > now) and 3 or 2
+      settings_of(q)
+      return q.held > now and 3 or 2
     end
     if a.waits == 1 and a.first == INF or a.waits > 1 and call('ZCOUNT', queue_wait_key(a), '+inf', '+inf') > 0 then return 3, true end
     return 1
@@ -27,7 +27,7 @@ do
   end
 
   -- When the pool has something next, why it has nothing now, and whether a bound
-  -- ended the claim before its end. Wait: 0 none, 1 no tasks, 2 throttled, 3 paused.
+  -- ended the claim before its end. Wait: 0 none, 1 no tasks, 2 throttled, 3 held.
   function outlook(claim)
     local left = claim.left and 1 or 0
     if placing.promoted >= placing.MOST then claim.stopped = true end
@@ -37,12 +37,12 @@ do
     local score = tonumber(first[2])
     local more = claim.stopped and score <= now and 1 or left
     local next_at = score < INF and score or 0
-    local wait, source_paused = why(claim, first[1])
-    if wait == 1 or source_paused then
+    local wait, source_held = why(claim, first[1])
+    if wait == 1 or source_held then
       local held = call('ZRANGEBYSCORE', claim.wait, '+inf', '+inf', 'LIMIT', '0', '1')
       if held[1] and held[1] ~= first[1] then
         local other, also_source = why(claim, held[1])
-        if other ~= 1 and not (source_paused and also_source) then wait = other end
+        if other ~= 1 and not (source_held and also_source) then wait = other end
       end
     end
     return next_at, wait, more

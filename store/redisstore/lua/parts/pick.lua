@@ -21,14 +21,14 @@ do
 
   -- room is how many tasks the wants of the claim ask for.
   function new_claim(pool, wants)
-    local picks, pause, room = 'picks:' .. pool, 'pause:' .. pool, 0
+    local picks, room = 'picks:' .. pool, 0
     for _, w in ipairs(wants) do room = room + w.max end
-    local f = read_shard('fence', picks, pause)
+    local f = read_shard('fence', picks)
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
       room = room, looks = 0, most = MOST_TURNS, woken = 0, listed = 0, again = INF, granted = 0, misses = 0,
-      fence = tonumber(f[3] or 0), picks = tonumber(f[4] or 0), paused = tonumber(f[5] or 0),
-      orphaned = 0, dropped = 0, soonest = {}, leases = {}, lanes = {}, answers = {}, lane = false, stopped = false,
+      fence = tonumber(f[4] or 0), picks = tonumber(f[5] or 0), orphaned = 0, dropped = 0, soonest = {}, leases = {}, lanes = {},
+      answers = {}, lane = false, stopped = false,
     }
   end
 

@@ -134,7 +134,7 @@ do
     local of = {}
     for _, uid in ipairs(h.want.sources) do
       local s = get_source(uid)
-      if has_part(claim, s) and s.paused > now then soonest(claim, s.paused)
+      if has_part(claim, s) and s.held > now then soonest(claim, s.held)
       elseif has_part(claim, s) and not of[uid] then
         of[uid], of[#of + 1] = true, s
         list_lanes(claim, s)

@@ -37,8 +37,8 @@ do
       placing.expel(l, q, a)
       return 0, true
     end
-    if s.deleted or s.pool ~= claim.pool or s.paused > now then
-      -- Its source was paused, moved or deleted, and the lane is not placed yet.
+    if s.deleted or s.pool ~= claim.pool or s.held > now then
+      -- Its source was held, moved or deleted, and the lane is not placed yet.
       place_lane(l, false)
       return 0, true
     end

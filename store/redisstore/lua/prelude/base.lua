@@ -13,7 +13,7 @@ local SHARD, P, new_shard
 local ZEROS -- what is packed of nothing: all numbers are 0
 
 local INF = 1 / 0
-local FOREVER = 8796093022207 -- dispatch.Forever in ms: a gate without an end
+local FOREVER = 8796093022207 -- dispatch.Forever in ms: a gate or hold without an end
 local BAND = 17592186044416   -- 2^44: scores of open sets are band * BAND + since
 local DAY = 86400000
 
@@ -50,7 +50,7 @@ local function before(a, b)
   return #a < #b
 end
 
--- The end of a gate: infinite for one that someone has to lift.
+-- The end of a hold: infinite for one that someone has to lift.
 local function until_(ms)
   ms = tonumber(ms) or 0
   return ms >= FOREVER and INF or ms

@@ -2,7 +2,7 @@
 -- end, packed: per shard in the shard key, per source in its key.
 local counts -- of the shard, false = not read
 local fields = {} -- what else is written to the shard key, flat
-local rules_version -- of the queue rules
+local rules_version, holds_version -- of the queue rules, and of the holds
 local get_source -- in lane.lua
 
 local pack_counts, read_shard, shard_counts, tally, tally_source
@@ -24,11 +24,11 @@ do
       c.dropped, c.lane)
   end
 
-  -- Reads counts of the shard with the version of the rules, and other fields of its key,
-  -- whose values are returned from the third on.
+  -- Reads counts of the shard with the versions of rules and holds, and other fields of its
+  -- key, whose values are returned from the fourth on.
   function read_shard(...)
-    local found = call('HMGET', SHARD, 'rules', 'counts', ...)
-    rules_version, counts = tonumber(found[1] or 0), read_counts(found[2])
+    local found = call('HMGET', SHARD, 'rules', 'holds', 'counts', ...)
+    rules_version, holds_version, counts = tonumber(found[1] or 0), tonumber(found[2] or 0), read_counts(found[3])
     return found
   end
 

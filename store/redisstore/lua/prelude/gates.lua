@@ -25,8 +25,8 @@ do
     local s = settings_of(q)
     local bound = now_end + max(longest_delay(s), delay_of(q))
     if q.next_grant > bound then q.next_grant, q.dirty = bound, true end
-    if s.paused or s.deny or q.in_flight >= s.in_flight then return INF end
-    return max(q.next_grant, q.block, q.operator)
+    if q.in_flight >= s.in_flight then return INF end
+    return max(q.next_grant, q.block, q.held)
   end
 end
 
@@ -41,7 +41,7 @@ do
       q.block = max(q.block, now + min(retry_after, s.max_block))
       return
     end
-    q.step = q.step + 1
+    q.step, q.began = q.step + 1, now
     local length = retry_after > 0 and retry_after or 10000 * 2 ^ min(q.step - 1, 30)
     q.block = now + min(length, s.max_block)
   end

@@ -72,10 +72,9 @@ do
   noted.polled = by_step('polled:', 1200000) -- pollStep (renew.go)
 end
 
-local LEASES, POOLS, QUEUES, IDLE, FORGET, SETTINGS
+local LEASES, POOLS, QUEUES, IDLE, FORGET
 
 -- at each call
 if new_shard then
-  LEASES, POOLS, QUEUES = P .. 'leases', P .. 'pools', P .. 'queues'
-  IDLE, FORGET, SETTINGS = P .. 'idle', P .. 'forget', P .. 'settings'
+  LEASES, POOLS, QUEUES, IDLE, FORGET = P .. 'leases', P .. 'pools', P .. 'queues', P .. 'idle', P .. 'forget'
 end

@@ -21,7 +21,7 @@ local LATER_FROM, LEASED_FROM, ORPHAN_FROM = 562949953421312, 1125899906842624, 
 -- deleted.
 local pack_gate, save_sources
 do
-  -- Id, version, pool, priority, paused until, deleted, limit, lease, hold, bytes
+  -- Id, version, pool, priority, held until, deleted, limit, lease, hold, bytes
   -- that are joined to each task, how long settled tasks are remembered.
   local GATE = '>I2c0dI2c0BdBddddd'
   -- Counts by state; one-shot tasks that wait or are leased, and those that were
@@ -29,11 +29,11 @@ do
   local COUNTS = '>i6i6i6i6i6i6i6i6i6i6i6'
 
   function pack_gate(g)
-    return struct.pack(GATE, #g.id, g.id, g.version, #g.pool, g.pool, g.priority, g.paused, g.deleted, g.limit, g.lease, g.hold,
+    return struct.pack(GATE, #g.id, g.id, g.version, #g.pool, g.pool, g.priority, g.held, g.deleted, g.limit, g.lease, g.hold,
       g.joined, g.remember)
   end
 
-  local NO_GATE = { known = false, id = '', version = 0, pool = '', priority = 5, paused = 0, deleted = true, limit = 0, lease = 0,
+  local NO_GATE = { known = false, id = '', version = 0, pool = '', priority = 5, held = 0, deleted = true, limit = 0, lease = 0,
     hold = 0, joined = 0, remember = 0 }
   NO_GATE.__index = NO_GATE
 
@@ -42,9 +42,9 @@ do
   local gates, n_gates = {}, 0
 
   local function unpack_gate(packed)
-    local id, version, pool, priority, paused, deleted, limit, lease, hold, joined, remember = struct.unpack(GATE, packed)
+    local id, version, pool, priority, held, deleted, limit, lease, hold, joined, remember = struct.unpack(GATE, packed)
     local g = {
-      known = true, id = id, version = version, pool = pool, priority = priority, paused = until_(paused), deleted = deleted == 1,
+      known = true, id = id, version = version, pool = pool, priority = priority, held = until_(held), deleted = deleted == 1,
       limit = limit, lease = lease, hold = hold, joined = joined, remember = remember,
     }
     g.__index = g

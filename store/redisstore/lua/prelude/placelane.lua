@@ -47,9 +47,9 @@ do
     end
     if s.deleted then return nil end
     local rank = front.rank(l)
-    if rank then return s.paused, lane_priority(s, rank) end
+    if rank then return s.held, lane_priority(s, rank) end
     if not later then return nil end
-    return max(s.paused, floor(later / 32)), lane_priority(s, later % 32)
+    return max(s.held, floor(later / 32)), lane_priority(s, later % 32)
   end
 
   -- The score of a member of a set, or false.

@@ -49,10 +49,10 @@ do
     return a
   end
 
-  -- Next grant, block, step, until when operators hold it; leases in flight and
-  -- waiting tasks; what the host asks for; the operators' gates (MessagePack: until
-  -- and JSON of the block, then of the pause); the settings as they were cached.
-  local QUEUE = 'ddI4di4i4dI2c0I2c0'
+  -- Next grant and until when holds stop it (replace.lua reads these two); block, step, when
+  -- the block began; leases in flight and waiting tasks; what the host asks for; the
+  -- settings as they were cached.
+  local QUEUE = 'dddI4di4i4dI2c0'
   -- Of each pool: its name, picks, what holds (a bit each of held, open, wait, aside), open,
   -- wait, opens, waits; and of the lanes that are alone score and name.
   local PART = 'Bc0I6BddI4I4ddBc0Bc0'
@@ -61,7 +61,7 @@ do
   local HELD, OPEN, WAIT, ASIDE = 1, 2, 4, 8
 
   -- Until when an empty queue is remembered.
-  local function queue_end(q) return max(q.next_grant, q.block, q.operator) end
+  local function queue_end(q) return max(q.next_grant, q.block) end
 
   -- What is packed of a part.
   local function part_values(a)
@@ -91,8 +91,8 @@ do
   end
 
   local function lay_nothing(q)
-    q.exists, q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked = false, 0, 0, 0, 0, 0, 0, 0
-    q.gate, q.cached, q.part, q.idle = '', '', false, false
+    q.exists, q.next_grant, q.held, q.block, q.step, q.began, q.in_flight, q.waiting, q.asked = false, 0, 0, 0, 0, 0, 0, 0, 0
+    q.cached, q.part, q.idle = '', false, false
   end
 
   local function delete_queue(q)
@@ -103,7 +103,7 @@ do
 
   local function unpack_queue(q, packed)
     local at, a
-    q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked, q.gate, q.cached, at = struct.unpack(QUEUE, packed)
+    q.next_grant, q.held, q.block, q.step, q.began, q.in_flight, q.waiting, q.asked, q.cached, at = struct.unpack(QUEUE, packed)
     q.exists, q.idle = true, q.in_flight <= 0 and q.waiting <= 0
     while at <= #packed do
       a = add_part(q, a)
@@ -181,11 +181,10 @@ do
   local function pack_queue(q)
     local a, packed = kept_part(q.part), nil
     if not a then
-      return struct.pack(QUEUE, q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked, #q.gate, q.gate,
-        #q.cached, q.cached)
+      return struct.pack(QUEUE, q.next_grant, q.held, q.block, q.step, q.began, q.in_flight, q.waiting, q.asked, #q.cached, q.cached)
     end
-    packed = struct.pack(WITH_PART, q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked, #q.gate, q.gate,
-      #q.cached, q.cached, part_values(a))
+    packed = struct.pack(WITH_PART, q.next_grant, q.held, q.block, q.step, q.began, q.in_flight, q.waiting, q.asked, #q.cached,
+      q.cached, part_values(a))
     a = kept_part(a.next)
     while a do
       packed, a = packed .. struct.pack(PART, part_values(a)), kept_part(a.next)

@@ -75,6 +75,8 @@ end
 -- The number of the lane of a whole record.
 local function record_lane(raw) return (struct.unpack('>I4', raw, is_leased(raw) and LEASE + AT.lane or AT.lane)) end
 
+local CANCEL_HELD = 3 -- dispatch.CancelHeld
+
 local function end_lease(r)
   r.digest, r.granted, r.deadline, r.duration, r.hold, r.holder = NO_DIGEST, 0, 0, 0, 0, ''
   r.lock_deleted = false

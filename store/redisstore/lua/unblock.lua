@@ -1,0 +1,13 @@
+-- Ends the block that failures have caused, and the doubling of its length
+-- (dispatch.Queues.Unblock).
+--
+-- KEYS[1]  the shard key
+-- ARGV     queue
+-- Returns  1, or 0 when there was neither
+-- Cost     O(log n)
+local q = get_queue(ARGV[1])
+if q.block <= now and q.step == 0 then return 0 end
+q.block, q.step, q.began = 0, 0, 0
+q.dirty, q.touched = true, true
+finish(true)
+return 1
