@@ -98,7 +98,7 @@ func TestCollector_BeatReconnect(t *testing.T) {
 			case 10:
 				d.pushes <- &wagglev1.HeartbeatResponse{Reconnect: true}
 			case 15:
-				return nil, failure(codes.Unavailable, "DRAINING", 0)
+				return nil, failure(codes.Unavailable, "DISPATCHER_DRAINING", 0)
 			}
 			return answer, nil
 		}

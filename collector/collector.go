@@ -16,7 +16,7 @@ const (
 	// healthySilence is how long no dispatcher may answer before Health says so: three idle heartbeats.
 	healthySilence = 3 * idleBeat
 
-	// handlerGrace is how long a handler may take to return once its context has ended for draining.
+	// handlerGrace is how long a handler may take to return once its context has ended because the collector stops.
 	handlerGrace = 5 * time.Second
 )
 
@@ -39,8 +39,8 @@ func New(cfg Config) (*Collector, error) {
 // Session is the UUID by which dispatchers tell this Collector from an earlier one with the same ID.
 func (c *Collector) Session() string { return c.session }
 
-// Run works until ctx ends, then drains and returns nil, or an error that wraps ErrUnclean when something had to be left
-// behind. It returns before that, having drained too, when going on is of no use: ErrReplaced when a newer session took
+// Run works until ctx ends, then finishes what runs and returns nil, or an error that wraps ErrUnclean when something had to be left
+// behind. It returns before that, having finished too, when going on is of no use: ErrReplaced when a newer session took
 // the ID, or the dispatcher's error when it refuses this collector for good. That no dispatcher can be reached is no
 // such reason: Run goes on trying.
 func (c *Collector) Run(ctx context.Context, handler Handler) error {
@@ -59,34 +59,34 @@ func (c *Collector) Run(ctx context.Context, handler Handler) error {
 	return errors.Join(r.work(), r.close()) //nolint:contextcheck // a run has contexts of its own, made from ctx
 }
 
-// work runs the loops and drains.
+// work runs the loops until fetching ends, then finishes.
 func (r *run) work() error {
 	var loops sync.WaitGroup
 	loops.Go((&heartbeat{run: r}).loop)
 	loops.Go(r.reportLoop)
 
 	r.fetchLoop()
-	r.stats.setDraining()
-	signal(r.beatNow) // tell that this collector drains
-	unclean := r.drain()
+	r.stats.setStopping()
+	signal(r.beatNow) // report that this collector stops
+	unclean := r.finish()
 
-	r.working.end(ErrDraining)
-	r.calling.end(ErrDraining)
+	r.working.end(ErrStopping)
+	r.calling.end(ErrStopping)
 	loops.Wait()
 	r.dropLate(time.Now().Add(storeGrace)) // all
 	r.goodbye()
 	return errors.Join(r.stopCause(), unclean)
 }
 
-// drain waits for handlers and reports, each for its time.
-func (r *run) drain() error {
+// finish waits for handlers and reports, each for its time.
+func (r *run) finish() error {
 	handlersDone := make(chan struct{})
 	go func() {
 		r.handlers.Wait()
 		close(handlersDone)
 	}()
-	if !waitFor(handlersDone, r.working.ctx.Done(), max(r.cfg.DrainTimeout, 0)) {
-		r.working.end(ErrDraining)
+	if !waitFor(handlersDone, r.working.ctx.Done(), max(r.cfg.StopTimeout, 0)) {
+		r.working.end(ErrStopping)
 	}
 	var unclean error
 	if !waitFor(handlersDone, nil, handlerGrace) {

@@ -21,7 +21,7 @@ import (
 // Defaults and limits of Config.
 const (
 	defaultWait          = 10 * time.Second
-	defaultDrainTimeout  = 20 * time.Second
+	defaultStopTimeout   = 20 * time.Second
 	defaultReportTimeout = 20 * time.Second
 
 	maxSlots    = 1000
@@ -76,11 +76,11 @@ type Config struct {
 	// tasks of a dead collector back sooner, and cost more heartbeats.
 	LeaseDuration time.Duration
 
-	// DrainTimeout is how long running handlers may go on once the context of Run has ended; then theirs ends. Default
+	// StopTimeout is how long running handlers may go on once the context of Run has ended; then theirs ends. Default
 	// 20 s; negative: none. A handler gets 5 s more to return.
-	DrainTimeout time.Duration
+	StopTimeout time.Duration
 
-	// ReportTimeout is how long a draining collector waits for its last reports to be answered. Default 20 s.
+	// ReportTimeout is how long a collector that stops waits for its last reports to be answered. Default 20 s.
 	ReportTimeout time.Duration
 
 	// Credentials of the connection. Default: plain text.
@@ -208,7 +208,7 @@ func (c Config) withDefaults() Config {
 	c.Pools, c.Sources, c.Queues = slices.Clone(c.Pools), slices.Clone(c.Sources), slices.Clone(c.Queues)
 	c.Slots = cmp.Or(c.Slots, 1)
 	c.Wait = cmp.Or(c.Wait, defaultWait)
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
+	c.StopTimeout = cmp.Or(c.StopTimeout, defaultStopTimeout)
 	c.ReportTimeout = cmp.Or(c.ReportTimeout, defaultReportTimeout)
 	if c.Hostname == "" {
 		c.Hostname, _ = os.Hostname() // without a name it works as well

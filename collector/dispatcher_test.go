@@ -213,10 +213,7 @@ func (d *dispatcher) RenewLease(ctx context.Context, req *wagglev1.RenewLeaseReq
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	return &wagglev1.RenewLeaseResponse{
-		LeaseDuration: answer.LeaseDuration, Lost: answer.Lost, Cancel: answer.Cancel, Drain: answer.Drain,
-		NextHeartbeat: answer.NextHeartbeat, Limited: answer.Limited,
-	}, nil
+	return &wagglev1.RenewLeaseResponse{Status: answer.GetStatus()}, nil
 }
 
 func (d *dispatcher) beat(b beat) (*wagglev1.HeartbeatResponse, error) {
@@ -233,11 +230,16 @@ func (d *dispatcher) beat(b beat) (*wagglev1.HeartbeatResponse, error) {
 // renewal is the ordinary answer to a beat.
 func (d *dispatcher) renewal(b beat) *wagglev1.HeartbeatResponse {
 	if len(b.leases) == 0 {
-		return &wagglev1.HeartbeatResponse{NextHeartbeat: durationpb.New(15 * time.Second)}
+		return answerOf(&wagglev1.LeaseStatus{NextHeartbeat: durationpb.New(15 * time.Second)})
 	}
-	return &wagglev1.HeartbeatResponse{
+	return answerOf(&wagglev1.LeaseStatus{
 		LeaseDuration: durationpb.New(d.duration()), NextHeartbeat: durationpb.New(d.duration() / 3),
-	}
+	})
+}
+
+// answerOf is the message that has a status.
+func answerOf(s *wagglev1.LeaseStatus) *wagglev1.HeartbeatResponse {
+	return &wagglev1.HeartbeatResponse{Status: s}
 }
 
 // ReportTask takes reports.

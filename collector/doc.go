@@ -12,9 +12,9 @@
 //	}))
 //
 // A Collector fetches only as many tasks as it can start at once. Each runs under a context that ends when its lease
-// is lost, when somebody cancels the task, or when the collector has no more time to finish; context.Cause says which.
-// A report is repeated until a dispatcher has answered it. When the context given to Run ends, the collector drains:
-// it fetches no more, lets what runs finish, gives back the rest, and returns.
+// is lost, when somebody cancels the task, when a hold ends it, or when the collector has no more time to finish;
+// context.Cause says which. A report is repeated until a dispatcher has answered it. When the context given to Run ends,
+// the collector stops: it fetches no more, lets what runs finish, gives back the rest, and returns.
 //
 // Time is counted on the local monotonic clock from when a request was sent, so that a lease never seems to last longer
 // here than it does in the store.

@@ -20,13 +20,17 @@ var (
 	// not be renewed is given back once it has returned.
 	ErrLeaseLost = errors.New("lease lost")
 
-	// ErrCanceled means that somebody wants the task ended: it was canceled, its source deleted, or its queue denied.
-	// The lease stands, and how the handler ends is reported.
+	// ErrCanceled means that somebody wants the task ended: it was canceled, or its source deleted. The lease stands, and
+	// how the handler ends is reported.
 	ErrCanceled = errors.New("task canceled")
 
-	// ErrDraining means that the collector stops and Config.DrainTimeout is over. A handler that now returns an error
+	// ErrHeld means that a hold ends work in hand. The lease stands but is not renewed any more. A success is reported; a
+	// handler that returns an error has its task given back, and no attempt is spent.
+	ErrHeld = errors.New("task held")
+
+	// ErrStopping means that the collector stops and Config.StopTimeout is over. A handler that now returns an error
 	// has its task given back; no attempt is spent.
-	ErrDraining = errors.New("collector draining")
+	ErrStopping = errors.New("collector stopping")
 
 	// ErrReplaced means that a newer session has taken this collector's id: all leases are gone. Run returns it too.
 	ErrReplaced = errors.New("collector replaced by a newer session")

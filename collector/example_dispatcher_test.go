@@ -103,7 +103,7 @@ func ExampleConfig_slots() {
 	// Output: <nil> 2
 }
 
-// When the context of Run ends, as on SIGTERM, a collector fetches no more, finishes its work within Config.DrainTimeout,
+// When the context of Run ends, as on SIGTERM, a collector fetches no more, finishes its work within Config.StopTimeout,
 // and reports it.
 func ExampleCollector_Run_gracefulStop() {
 	d, end := startDispatcher()
@@ -114,7 +114,7 @@ func ExampleCollector_Run_gracefulStop() {
 		&wagglev1.SubmitItem{SourceId: "shop", Url: "https://shop.example/2"},
 	)
 	cfg := d.Machine().Config("paris-1", 1)
-	cfg.DrainTimeout = time.Minute
+	cfg.StopTimeout = time.Minute
 	c, err := collector.New(cfg)
 	if err != nil {
 		fmt.Println(err)
@@ -133,15 +133,15 @@ func ExampleCollector_Run_gracefulStop() {
 	// <nil> succeeded: 1
 }
 
-// A handler that cannot finish within Config.DrainTimeout stores a cursor and returns. Its task is given back, and no
+// A handler that cannot finish within Config.StopTimeout stores a cursor and returns. Its task is given back, and no
 // attempt is spent.
-func ExampleErrDraining() {
+func ExampleErrStopping() {
 	d, end := startDispatcher()
 	defer end()
 	d.CreateSource(&wagglev1.SourceSpec{Id: "shop"})
 	d.Submit(&wagglev1.SubmitItem{SourceId: "shop", Url: "https://shop.example/list"})
 	cfg := d.Machine().Config("paris-1", 1)
-	cfg.DrainTimeout = -1 // no time at all
+	cfg.StopTimeout = -1 // no time at all
 	c, err := collector.New(cfg)
 	if err != nil {
 		fmt.Println(err)
@@ -152,7 +152,7 @@ func ExampleErrDraining() {
 	err = c.Run(sigterm, collector.HandlerFunc(func(ctx context.Context, task *collector.Task) (collector.Succeeded, error) {
 		arrive()
 		<-ctx.Done() // in the middle of page 7
-		fmt.Println(errors.Is(context.Cause(ctx), collector.ErrDraining))
+		fmt.Println(errors.Is(context.Cause(ctx), collector.ErrStopping))
 		return collector.Succeeded{}, errors.Join(task.SetCursor([]byte("page 7")), context.Cause(ctx))
 	}))
 	task := d.Task("shop", "https://shop.example/list")
@@ -191,6 +191,40 @@ func ExampleErrCanceled() {
 	// <nil>
 	// true
 	// TASK_STATE_CANCELED
+}
+
+// An operator stops a source and all work on it: the handler's context ends, and an error gives the task back. No attempt is
+// spent; the task waits until the hold is lifted.
+func ExampleErrHeld() {
+	d, end := startDispatcher()
+	defer end()
+	d.CreateSource(&wagglev1.SourceSpec{Id: "shop"})
+	d.Submit(&wagglev1.SubmitItem{SourceId: "shop", Url: "https://shop.example/"})
+
+	working, ended := make(chan struct{}), make(chan error)
+	machine := d.Machine()
+	cfg := machine.Config("paris-1", 1)
+	cfg.LeaseDuration = 3 * time.Second // a heartbeat each second: where a push is lost, the next one brings the news
+	stop := machine.Start(cfg, collector.HandlerFunc(
+		func(ctx context.Context, _ *collector.Task) (collector.Succeeded, error) {
+			close(working)
+			<-ctx.Done() // in a handler: whatever takes ctx, as an HTTP request, returns
+			ended <- context.Cause(ctx)
+			return collector.Succeeded{}, ctx.Err()
+		}))
+	<-working
+	_, err := wagglev1.NewHoldServiceClient(d.Conn()).SetHolds(context.Background(), &wagglev1.SetHoldsRequest{
+		Targets: []*wagglev1.HoldTarget{{SourceId: "shop"}}, Effect: wagglev1.HoldEffect_HOLD_EFFECT_END_LEASES, Reason: "the shop asked us to stop",
+	})
+	fmt.Println(err)
+	fmt.Println(errors.Is(<-ended, collector.ErrHeld))
+	stop()
+	task := d.Task("shop", "https://shop.example/")
+	fmt.Println(task.GetState(), "failures:", task.GetFailures())
+	// Output:
+	// <nil>
+	// true
+	// TASK_STATE_READY failures: 0
 }
 
 // A second process with the ID of a running collector replaces it: the first one ends, and its tasks go to the second.

@@ -17,7 +17,7 @@ import (
 	"github.com/waggle-crawl/waggle/collector"
 )
 
-// A collector with eight slots that drains on SIGTERM and on Ctrl-C. README.md shows parts of it.
+// A collector with eight slots that stops on SIGTERM and on Ctrl-C. README.md shows parts of it.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

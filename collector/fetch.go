@@ -20,21 +20,17 @@ const (
 	// fetchSlack is how much longer than its wait a fetch may take before it is repeated.
 	fetchSlack = 10 * time.Second
 
-	// settleTimeout bounds the last call of a fetch that draining interrupted.
+	// settleTimeout bounds the last call of a fetch that was interrupted.
 	settleTimeout = 2 * time.Second
 
-	// emptyPause keeps a dispatcher that answers "nothing" at once from being asked without end.
-	emptyPause = time.Second
+	// emptyWait keeps a dispatcher that answers "nothing" at once from being asked without end.
+	emptyWait = time.Second
 )
 
 // fetchLoop fetches what can be started at once, one call at a time, until fetching ends. A fetch carries the reports
 // that wait; while it is under way outcomes and free slots gather for the next one.
 func (r *run) fetchLoop() {
 	defer r.outbox.awaitFetch(false)
-	select {
-	case <-r.introduced:
-	case <-r.fetching.ctx.Done():
-	}
 	for {
 		free := r.awaitFree()
 		if free == 0 {
@@ -48,13 +44,20 @@ func (r *run) fetchLoop() {
 			}
 			return
 		}
-		if answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DRAINING {
-			signal(r.beatNow) // its answer says whether operators drain this collector, or the dispatcher stops
-		}
 		r.start(answer)
-		pause := answer.pause()
-		r.awaitFetch(pause == 0 && !answer.parking)
-		if !sleep(r.fetching.ctx, pause) {
+		wait := answer.wait()
+		switch answer.GetEmptyReason() {
+		case wagglev1.EmptyReason_EMPTY_REASON_COLLECTOR_HELD:
+			r.setHeld(true)
+			// The dispatcher that answers heartbeats may learn of the hold later than this one, and never of one that is soon
+			// lifted: it pushes nothing then, and has to be asked.
+			time.AfterFunc(wait, func() { signal(r.beatNow) })
+			continue
+		case wagglev1.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING:
+			r.troubles.stopping()
+		}
+		r.awaitFetch(wait == 0 && !answer.parking)
+		if !sleep(r.fetching.ctx, wait) {
 			return
 		}
 	}
@@ -67,12 +70,12 @@ func (r *run) awaitFetch(soon bool) { r.outbox.awaitFetch(soon || r.cfg.Slots <=
 // awaitFree waits until tasks could be started and says how many; 0 when fetching has ended.
 func (r *run) awaitFree() int {
 	for r.fetching.ctx.Err() == nil {
-		drained := r.stats.snapshot().Drained
-		if free := r.leases.free(); free > 0 && !drained {
+		held := r.stats.snapshot().Held
+		if free := r.leases.free(); free > 0 && !held {
 			return free
 		}
 		// Whoever frees the first slot reports before that. Where reports are what fetching waits for, nothing carries them.
-		if drained {
+		if held {
 			r.outbox.awaitFetch(false)
 		} else {
 			r.awaitFetch(r.leases.full())
@@ -94,15 +97,17 @@ type fetchAnswer struct {
 	repeated bool // earlier calls with the same client token got no answer
 }
 
-// pause is how long to wait before the next fetch. After one that was not to park there is none: the next does, or carries
-// what was reported since.
-func (a *fetchAnswer) pause() time.Duration {
-	if len(a.GetLeasedTasks()) > 0 || !a.parking || a.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_TOKEN_USED {
+// wait is how long to wait before the next fetch, or before a heartbeat asks whether the collector is still held. After a
+// fetch that was not to park there is none: the next does, or carries what was reported since.
+func (a *fetchAnswer) wait() time.Duration {
+	reason := a.GetEmptyReason()
+	held := reason == wagglev1.EmptyReason_EMPTY_REASON_COLLECTOR_HELD
+	if len(a.GetLeasedTasks()) > 0 || !a.parking && !held || reason == wagglev1.EmptyReason_EMPTY_REASON_TOKEN_USED {
 		return 0
 	}
 	asked := min(max(a.GetRetryAfter().AsDuration(), 0), time.Minute)
-	if asked == 0 && a.took < emptyPause/2 {
-		asked = emptyPause
+	if asked == 0 && a.took < emptyWait/2 {
+		asked = emptyWait
 	}
 	return asked + jitter(asked/10)
 }

@@ -49,7 +49,7 @@ func TestCollector_Run(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		stats := r.collector.Stats()
-		if stats.Granted != 3 || stats.Succeeded != 3 || stats.Running != 0 || stats.Reports != 0 || !stats.Draining {
+		if stats.Granted != 3 || stats.Succeeded != 3 || stats.Running != 0 || stats.Reports != 0 || !stats.Stopping {
 			t.Errorf("stats %+v", stats)
 		}
 	})
@@ -109,15 +109,15 @@ func TestCollector_FetchUnavailable(t *testing.T) {
 	t.Parallel()
 	for name, onFetch := range map[string]func() (*wagglev1.FetchTaskResponse, error){
 		"error": func() (*wagglev1.FetchTaskResponse, error) { return nil, unavailable() },
-		"draining": func() (*wagglev1.FetchTaskResponse, error) {
-			return nil, failure(codes.Unavailable, "DRAINING", time.Second)
+		"a dispatcher drains": func() (*wagglev1.FetchTaskResponse, error) {
+			return nil, failure(codes.Unavailable, "DISPATCHER_DRAINING", time.Second)
 		},
 		"empty at once": func() (*wagglev1.FetchTaskResponse, error) {
 			return &wagglev1.FetchTaskResponse{EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_NO_TASKS}, nil
 		},
-		"paused": func() (*wagglev1.FetchTaskResponse, error) {
+		"held": func() (*wagglev1.FetchTaskResponse, error) {
 			return &wagglev1.FetchTaskResponse{
-				EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_PAUSED, RetryAfter: durationpb.New(2 * time.Second),
+				EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_HELD, RetryAfter: durationpb.New(2 * time.Second),
 			}, nil
 		},
 	} {

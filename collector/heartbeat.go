@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -47,7 +46,6 @@ type heartbeat struct {
 // loop beats until nothing needs a lease any more.
 func (h *heartbeat) loop() {
 	defer h.closeStream()
-	introduced := sync.OnceFunc(func() { close(h.run.introduced) })
 	last := time.Now()
 	due := last // the first beat makes the collector known
 	for h.run.calling.ctx.Err() == nil {
@@ -65,7 +63,6 @@ func (h *heartbeat) loop() {
 			h.sooner = time.Time{}
 		}
 		err := h.beat()
-		introduced()
 		switch {
 		case err == nil:
 			h.failing.reset()
@@ -234,7 +231,7 @@ func (h *heartbeat) exchange(part beatPart) (*wagglev1.HeartbeatResponse, error)
 	for {
 		select {
 		case message := <-h.stream.messages:
-			if message.GetNextHeartbeat() != nil {
+			if message.GetStatus().GetNextHeartbeat() != nil {
 				return message, nil
 			}
 			h.act(message)
@@ -258,10 +255,7 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 	if err != nil {
 		return err
 	}
-	h.answered(&wagglev1.HeartbeatResponse{
-		LeaseDuration: answer.GetLeaseDuration(), Lost: answer.GetLost(), Cancel: answer.GetCancel(),
-		Drain: answer.GetDrain(), NextHeartbeat: answer.GetNextHeartbeat(), Limited: answer.GetLimited(),
-	}, part, sent)
+	h.answered(&wagglev1.HeartbeatResponse{Status: answer.GetStatus()}, part, sent)
 	return nil
 }
 
@@ -269,20 +263,20 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 func (h *heartbeat) answered(answer *wagglev1.HeartbeatResponse, part beatPart, sent time.Time) {
 	h.run.answered(beatCall)
 	h.act(answer)
-	h.renew(answer, part, sent)
-	h.wanted = answer.GetNextHeartbeat().AsDuration()
+	h.renew(answer.GetStatus(), part, sent)
+	h.wanted = answer.GetStatus().GetNextHeartbeat().AsDuration()
 }
 
-// act does what a message wants, be it the answer to a beat or pushed between two: each of them says whether operators
-// drain the collector now.
+// act does what a message wants, be it the answer to a beat or pushed between two: each of them says whether a hold stops
+// the collector now.
 func (h *heartbeat) act(message *wagglev1.HeartbeatResponse) {
-	for _, lost := range message.GetLost() {
+	for _, lost := range message.GetStatus().GetLost() {
 		h.run.lose(lost)
 	}
-	for _, notice := range message.GetCancel() {
+	for _, notice := range message.GetStatus().GetCancel() {
 		h.run.cancelTask(notice)
 	}
-	h.run.setDrained(message.GetDrain())
+	h.run.setHeld(message.GetStatus().GetHeld())
 	if message.GetReconnect() && h.stream != nil {
 		h.run.troubles.stopping()
 		h.stream.leaving = true
@@ -331,7 +325,7 @@ func (h *heartbeat) leave() bool {
 	return true
 }
 
-// closeStream ends the stream, if there is one, and waits for its reader. Cancels and drains are pushed on a stream only:
+// closeStream ends the stream, if there is one, and waits for its reader. Cancels and holds are pushed on a stream only:
 // another one is opened soon, and not with the next beat, which may be far off. One that has not lasted from a beat to
 // the next is not worth another beat.
 func (h *heartbeat) closeStream() {
@@ -348,7 +342,7 @@ func (h *heartbeat) closeStream() {
 }
 
 // renew moves the deadlines of what a beat named. Those that are lost ignore it.
-func (h *heartbeat) renew(answer *wagglev1.HeartbeatResponse, part beatPart, sent time.Time) {
+func (h *heartbeat) renew(answer *wagglev1.LeaseStatus, part beatPart, sent time.Time) {
 	limited := make(map[string]time.Duration, len(answer.GetLimited()))
 	for _, l := range answer.GetLimited() {
 		limited[l.GetTaskId()] = l.GetDuration().AsDuration()
@@ -379,19 +373,27 @@ func (r *run) lose(lost *wagglev1.LostLease) {
 	l.lose(lost.GetReason())
 }
 
-// setDrained stops fetching while operators want this collector drained. It beats once more, as the last beat told that it
-// did otherwise, and the next one may be long in coming.
-func (r *run) setDrained(drained bool) {
-	if r.stats.setDrained(drained) {
-		r.log.Info("operators changed whether this collector fetches", zap.Bool("drained", drained))
-		signal(r.slotFree)
-		signal(r.beatNow)
+// setHeld stops fetching while a hold stops this collector.
+func (r *run) setHeld(held bool) {
+	switch {
+	case !r.stats.setHeld(held):
+		return
+	case held:
+		r.log.Info("a hold stops this collector; it fetches no tasks")
+	default:
+		r.log.Info("no hold stops this collector any more; it fetches again")
 	}
+	signal(r.slotFree)
 }
 
 // cancelTask ends the work on a task that somebody wants ended.
 func (r *run) cancelTask(notice *wagglev1.CancelNotice) {
-	if l := r.leases.find("", notice.GetTaskId()); l != nil {
+	l := r.leases.find("", notice.GetTaskId())
+	switch {
+	case l == nil:
+	case notice.GetReason() == wagglev1.CancelReason_CANCEL_REASON_HELD:
+		l.end(ErrHeld)
+	default:
 		l.end(fmt.Errorf("%w: %s", ErrCanceled, strings.TrimPrefix(notice.GetReason().String(), "CANCEL_REASON_")))
 	}
 }

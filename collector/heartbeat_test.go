@@ -127,8 +127,8 @@ func TestCollector_BeatRefused(t *testing.T) {
 	})
 }
 
-// TestCollector_DrainedByOperators holds that nothing is fetched while operators want so, and reports go out at once.
-func TestCollector_DrainedByOperators(t *testing.T) {
+// TestCollector_Held holds that nothing is fetched while a hold stops the collector, and reports go out at once.
+func TestCollector_Held(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
@@ -136,14 +136,14 @@ func TestCollector_DrainedByOperators(t *testing.T) {
 		begin := time.Now()
 		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
 			answer := d.renewal(b)
-			answer.Drain = time.Since(begin) < time.Minute && len(b.leases)+int(time.Since(begin)/time.Second) > 0
+			answer.Status.Held = time.Since(begin) < time.Minute && len(b.leases)+int(time.Since(begin)/time.Second) > 0
 			return answer, nil
 		}
 		b := newBlocked()
 		r := start(t, d, b, nil)
 		pass(20 * time.Second)
-		if !r.collector.Stats().Drained {
-			t.Fatal("not drained")
+		if !r.collector.Stats().Held {
+			t.Fatal("not held")
 		}
 		close(b.let)
 		pass(time.Second)
@@ -156,11 +156,11 @@ func TestCollector_DrainedByOperators(t *testing.T) {
 			t.Errorf("%d fetches, want 1", calls)
 		}
 		beats := d.beatCalls()
-		if !beats[len(beats)-1].info.GetDraining() {
-			t.Error("the beat does not say that the collector drains")
+		if beats[len(beats)-1].info.GetStopping() {
+			t.Error("the beat says that the collector stops")
 		}
 		pass(30 * time.Second)
-		if got := r.collector.Stats(); got.Drained || got.Granted != 2 {
+		if got := r.collector.Stats(); got.Held || got.Granted != 2 {
 			t.Errorf("stats %+v", got)
 		}
 		if err := r.stop(); err != nil {

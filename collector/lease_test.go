@@ -40,7 +40,7 @@ func TestTask_Deadline(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // the answer takes a while
 			answer := d.renewal(b)
 			if len(beats) == 2 {
-				answer.LeaseDuration = durationpb.New(2 * time.Second) // shorter than what stands
+				answer.Status.LeaseDuration = durationpb.New(2 * time.Second) // shorter than what stands
 			}
 			return answer, nil
 		}
@@ -113,15 +113,16 @@ func TestCollector_LeaseNotRenewed(t *testing.T) {
 func TestCollector_LostAndCanceled(t *testing.T) {
 	t.Parallel()
 	lost := func(l *wagglev1.LeaseBeat) *wagglev1.HeartbeatResponse {
-		return &wagglev1.HeartbeatResponse{Lost: []*wagglev1.LostLease{{
+		return answerOf(&wagglev1.LeaseStatus{Lost: []*wagglev1.LostLease{{
 			TaskId: l.GetTaskId(), LeaseToken: l.GetLeaseToken(), Reason: wagglev1.LostReason_LOST_REASON_REVOKED,
-		}}}
+		}}})
 	}
-	canceled := func(l *wagglev1.LeaseBeat) *wagglev1.HeartbeatResponse {
-		return &wagglev1.HeartbeatResponse{Cancel: []*wagglev1.CancelNotice{{
-			TaskId: l.GetTaskId(), Reason: wagglev1.CancelReason_CANCEL_REASON_TASK_CANCELED,
-		}}}
+	cancel := func(reason wagglev1.CancelReason) func(*wagglev1.LeaseBeat) *wagglev1.HeartbeatResponse {
+		return func(l *wagglev1.LeaseBeat) *wagglev1.HeartbeatResponse {
+			return answerOf(&wagglev1.LeaseStatus{Cancel: []*wagglev1.CancelNotice{{TaskId: l.GetTaskId(), Reason: reason}}})
+		}
 	}
+	canceled, held := cancel(wagglev1.CancelReason_CANCEL_REASON_TASK_CANCELED), cancel(wagglev1.CancelReason_CANCEL_REASON_HELD)
 	for name, test := range map[string]struct {
 		answer func(*wagglev1.LeaseBeat) *wagglev1.HeartbeatResponse
 		pushed bool
@@ -133,6 +134,8 @@ func TestCollector_LostAndCanceled(t *testing.T) {
 		"lost by news":          {lost, true, collector.ErrLeaseLost, "lease lost: REVOKED", false},
 		"canceled in an answer": {canceled, false, collector.ErrCanceled, "task canceled: TASK_CANCELED", true},
 		"canceled by news":      {canceled, true, collector.ErrCanceled, "task canceled: TASK_CANCELED", true},
+		"held in an answer":     {held, false, collector.ErrHeld, "task held", true},
+		"held by news":          {held, true, collector.ErrHeld, "task held", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +159,7 @@ func TestCollector_LostAndCanceled(t *testing.T) {
 						if test.pushed {
 							d.pushes <- news
 						} else {
-							answer.Lost, answer.Cancel = news.Lost, news.Cancel
+							answer.Status.Lost, answer.Status.Cancel = news.GetStatus().GetLost(), news.GetStatus().GetCancel()
 						}
 					}
 					return answer, nil
@@ -204,7 +207,7 @@ func TestCollector_MaxHold(t *testing.T) {
 			answer := d.renewal(b)
 			for _, l := range b.leases {
 				if left := time.Until(end); l.GetTaskId() == "1-a" && left < 6*time.Second {
-					answer.Limited = append(answer.Limited, &wagglev1.LimitedLease{TaskId: "1-a", Duration: durationpb.New(max(left, 0))})
+					answer.Status.Limited = append(answer.Status.Limited, &wagglev1.LimitedLease{TaskId: "1-a", Duration: durationpb.New(max(left, 0))})
 				}
 			}
 			return answer, nil

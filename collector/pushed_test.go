@@ -21,18 +21,18 @@ func TestCollector_PushedBetweenBeats(t *testing.T) {
 		cause error // with which 1-a ends; nil: it goes on
 	}{
 		"cancel": {
-			&wagglev1.HeartbeatResponse{Cancel: []*wagglev1.CancelNotice{{TaskId: "1-a", Reason: wagglev1.CancelReason_CANCEL_REASON_TASK_CANCELED}}},
+			answerOf(&wagglev1.LeaseStatus{Cancel: []*wagglev1.CancelNotice{{TaskId: "1-a", Reason: wagglev1.CancelReason_CANCEL_REASON_TASK_CANCELED}}}),
 			collector.ErrCanceled,
 		},
 		"lost": {
-			&wagglev1.HeartbeatResponse{Lost: []*wagglev1.LostLease{{TaskId: "1-a", Reason: wagglev1.LostReason_LOST_REASON_REVOKED}}},
+			answerOf(&wagglev1.LeaseStatus{Lost: []*wagglev1.LostLease{{TaskId: "1-a", Reason: wagglev1.LostReason_LOST_REASON_REVOKED}}}),
 			collector.ErrLeaseLost,
 		},
 		"of another task": {
-			&wagglev1.HeartbeatResponse{
+			answerOf(&wagglev1.LeaseStatus{
 				Cancel: []*wagglev1.CancelNotice{{TaskId: "1-b"}},
 				Lost:   []*wagglev1.LostLease{{TaskId: "1-c", LeaseToken: "x"}},
-			}, nil,
+			}), nil,
 		},
 		"nothing": {&wagglev1.HeartbeatResponse{}, nil},
 	} {
@@ -73,37 +73,33 @@ func TestCollector_PushedBetweenBeats(t *testing.T) {
 	}
 }
 
-// TestCollector_PushedDrain holds that each message says whether operators drain the collector, pushed or not; that it
-// tells the dispatcher of each change at once, and fetches as soon as a drain is lifted.
-func TestCollector_PushedDrain(t *testing.T) {
+// TestCollector_PushedHold holds that a collector acts at once on whether a hold stops it, which each message says, pushed
+// or not.
+func TestCollector_PushedHold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
-		var drained atomic.Bool
+		var held atomic.Bool
 		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
 			answer := d.renewal(b)
-			answer.Drain = drained.Load()
+			answer.Status.Held = held.Load()
 			return answer, nil
 		}
 		b := newBlocked()
 		r := start(t, d, b, func(c *collector.Config) { c.Slots, c.Wait = 2, time.Second })
 		pass(3 * time.Second)
 		for _, want := range []bool{true, false} {
-			drained.Store(want)
-			d.pushes <- &wagglev1.HeartbeatResponse{Drain: want}
+			held.Store(want)
+			d.pushes <- answerOf(&wagglev1.LeaseStatus{Held: want})
 			synctest.Wait()
-			if got := r.collector.Stats().Drained; got != want {
-				t.Errorf("drained %t, want %t", got, want)
-			}
-			beats := d.beatCalls()
-			if last := beats[len(beats)-1]; last.info.GetDraining() != want || time.Since(last.at) > 0 {
-				t.Errorf("the last beat, %s ago, said draining %t, want %t", time.Since(last.at), last.info.GetDraining(), want)
+			if got := r.collector.Stats().Held; got != want {
+				t.Errorf("held %t, want %t", got, want)
 			}
 			pass(2 * time.Second) // what was parked has ended
 			fetches := len(d.fetchCalls())
 			pass(10 * time.Second)
 			if more := len(d.fetchCalls()) - fetches; (more == 0) != want {
-				t.Errorf("%d fetches in 10 s, drained: %t", more, want)
+				t.Errorf("%d fetches in 10 s, held: %t", more, want)
 			}
 		}
 		if err := r.stop(); err != nil {
@@ -117,8 +113,8 @@ func TestCollector_PushedDrain(t *testing.T) {
 func TestCollector_PushedDuringBeat(t *testing.T) {
 	t.Parallel()
 	for name, push := range map[string]*wagglev1.HeartbeatResponse{
-		"cancel":    {Cancel: []*wagglev1.CancelNotice{{TaskId: "1-a"}}},
-		"drain":     {Drain: true},
+		"cancel":    {Status: &wagglev1.LeaseStatus{Cancel: []*wagglev1.CancelNotice{{TaskId: "1-a"}}}},
+		"hold":      {Status: &wagglev1.LeaseStatus{Held: true}},
 		"reconnect": {Reconnect: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,13 +127,13 @@ func TestCollector_PushedDuringBeat(t *testing.T) {
 				d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
 					if len(b.leases) == 0 || pushed.Swap(true) {
 						answer := d.renewal(b)
-						answer.Drain = push.GetDrain() && pushed.Load()
+						answer.Status.Held = push.GetStatus().GetHeld() && pushed.Load()
 						return answer, nil
 					}
 					d.pushes <- push
 					time.AfterFunc(late, func() {
 						answer := d.renewal(b)
-						answer.Drain = push.GetDrain()
+						answer.Status.Held = push.GetStatus().GetHeld()
 						d.pushes <- answer
 					})
 					return nil, nil
@@ -149,11 +145,11 @@ func TestCollector_PushedDuringBeat(t *testing.T) {
 				for !pushed.Load() {
 					pass(100 * time.Millisecond)
 				}
-				if canceled := len(b.causes) > 0; canceled != (push.GetCancel() != nil) {
+				if canceled := len(b.causes) > 0; canceled != (push.GetStatus().GetCancel() != nil) {
 					t.Errorf("canceled: %t", canceled)
 				}
-				if got := r.collector.Stats().Drained; got != push.GetDrain() {
-					t.Errorf("drained: %t", got)
+				if got := r.collector.Stats().Held; got != push.GetStatus().GetHeld() {
+					t.Errorf("held: %t", got)
 				}
 				pass(late)
 				for _, beat := range d.beatCalls() {
@@ -166,7 +162,7 @@ func TestCollector_PushedDuringBeat(t *testing.T) {
 					t.Errorf("%d streams", d.streams)
 				}
 				pass(time.Minute)
-				if stopped := len(b.causes); stopped > len(push.GetCancel()) {
+				if stopped := len(b.causes); stopped > len(push.GetStatus().GetCancel()) {
 					t.Errorf("%d tasks were stopped", stopped)
 				}
 				close(b.let)

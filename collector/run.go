@@ -19,7 +19,7 @@ const goodbyeTimeout = time.Second
 // run is one Run of a Collector: a fetch loop, a heartbeat loop, a report loop, and goroutines that call the handler.
 //
 // Its lives end one after another. Fetching: when the caller's context ends, or going on is of no use. Working, that of
-// handlers: when the drain timeout is over. Calling, that of everything else: when all reports are answered.
+// handlers: when the stop timeout is over. Calling, that of everything else: when all reports are answered.
 type run struct {
 	cfg     Config
 	session string
@@ -42,10 +42,6 @@ type run struct {
 	troubles *troubles
 
 	handlers sync.WaitGroup // goroutines that call the handler
-
-	// introduced is closed once the first heartbeat is over: dispatchers know by it whether operators drain collectors with
-	// these labels, and say so.
-	introduced chan struct{}
 
 	// Signals, each a channel of capacity 1.
 	beatNow       chan struct{} // a heartbeat is wanted at once
@@ -75,7 +71,6 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 
 		troubles: newTroubles(log),
 
-		introduced:    make(chan struct{}),
 		beatNow:       make(chan struct{}, 1),
 		leasesChanged: make(chan struct{}, 1),
 		slotFree:      make(chan struct{}, 1),
@@ -147,6 +142,6 @@ func (r *run) info() *wagglev1.CollectorInfo {
 	return &wagglev1.CollectorInfo{
 		Id: r.cfg.ID, Session: r.session, Version: r.cfg.Version, Hostname: r.cfg.Hostname, Labels: r.cfg.Labels,
 		Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues, Slots: int32(r.cfg.Slots),
-		Draining: r.fetching.ctx.Err() != nil || r.stats.snapshot().Drained,
+		Stopping: r.fetching.ctx.Err() != nil,
 	}
 }

@@ -65,7 +65,7 @@ func start(t *testing.T, d *dispatcher, handler collector.Handler, change func(*
 	return r
 }
 
-// stop drains the collector and returns what Run returns.
+// stop ends the collector and returns what Run returns.
 func (r *running) stop() error {
 	r.cancel()
 	return r.wait()

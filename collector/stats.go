@@ -30,9 +30,9 @@ type Stats struct {
 	// LastError is why a call failed last, which is repeated; nil once a dispatcher has answered since.
 	LastError error
 
-	// Draining is true once the collector fetches no more because Run is about to return; Drained while it fetches nothing
-	// because operators want it drained.
-	Draining, Drained bool
+	// Stopping is true once the collector fetches no more because Run is about to return; Held while it fetches nothing
+	// because a hold stops it.
+	Stopping, Held bool
 }
 
 // counters is the mutable part of Stats.
@@ -67,11 +67,11 @@ func (c *counters) failed(err error) { c.change(func(s *Stats) { s.LastError = e
 
 func (c *counters) everAnswered() bool { return !c.snapshot().LastAnswer.IsZero() }
 
-func (c *counters) setDraining() { c.change(func(s *Stats) { s.Draining = true }) }
+func (c *counters) setStopping() { c.change(func(s *Stats) { s.Stopping = true }) }
 
-// setDrained returns true when that is news.
-func (c *counters) setDrained(drained bool) (changed bool) {
-	c.change(func(s *Stats) { changed, s.Drained = s.Drained != drained, drained })
+// setHeld returns true when that is news.
+func (c *counters) setHeld(held bool) (changed bool) {
+	c.change(func(s *Stats) { changed, s.Held = s.Held != held, held })
 	return changed
 }
 

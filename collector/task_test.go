@@ -24,7 +24,7 @@ func TestTask_SetCursor(t *testing.T) {
 		d.lease = 3 * time.Second
 		d.put("1-a")
 		b := newBlocked()
-		r := start(t, d, b, func(c *collector.Config) { c.DrainTimeout = -1 })
+		r := start(t, d, b, func(c *collector.Config) { c.StopTimeout = -1 })
 		task := <-b.tasks
 		if err := task.SetCursor(make([]byte, 64<<10+1)); err == nil {
 			t.Error("a cursor over the limit was taken")
@@ -69,13 +69,13 @@ func TestTask_SetCursor_unanswered(t *testing.T) {
 			answer := d.renewal(b)
 			if len(b.leases) == 1 && b.leases[0].Cursor != nil {
 				if with++; with == 1 {
-					answer.Limited = append(answer.Limited, &wagglev1.LimitedLease{TaskId: "1-a", Duration: durationpb.New(0)})
+					answer.Status.Limited = append(answer.Status.Limited, &wagglev1.LimitedLease{TaskId: "1-a", Duration: durationpb.New(0)})
 				}
 			}
 			return answer, nil
 		}
 		b := newBlocked()
-		r := start(t, d, b, func(c *collector.Config) { c.DrainTimeout = -1 })
+		r := start(t, d, b, func(c *collector.Config) { c.StopTimeout = -1 })
 		task := <-b.tasks
 		if err := task.SetCursor([]byte("page 3")); err != nil {
 			t.Fatal(err)

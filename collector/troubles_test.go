@@ -241,26 +241,23 @@ func said(logs *observer.ObservedLogs) []string {
 }
 
 // TestCollector_DispatcherStops holds that a dispatcher's stop is logged, once for several that are restarted in turn, and
-// whatever call tells of it first; and that a fetch that tells of it has a beat ask what it means, and is made again.
+// whatever call tells of it first; and that a fetch that tells of it is made again.
 func TestCollector_DispatcherStops(t *testing.T) {
 	t.Parallel()
 	const stops = "a dispatcher is about to stop; going on with another, or with it when it is back"
 	push := func(d *dispatcher) { d.pushes <- &wagglev1.HeartbeatResponse{Reconnect: true} }
-	for name, test := range map[string]struct {
-		tell func(d *dispatcher, draining *atomic.Bool)
-		told bool
-	}{
-		"by the heartbeat": {func(d *dispatcher, _ *atomic.Bool) { push(d) }, true},
-		"by a fetch":       {func(_ *dispatcher, draining *atomic.Bool) { draining.Store(true) }, false}, // no beat says it is a stop
-		"by both": {func(d *dispatcher, draining *atomic.Bool) {
+	for name, tell := range map[string]func(d *dispatcher, draining *atomic.Bool){
+		"by the heartbeat": func(d *dispatcher, _ *atomic.Bool) { push(d) },
+		"by a fetch":       func(_ *dispatcher, draining *atomic.Bool) { draining.Store(true) },
+		"by both": func(d *dispatcher, draining *atomic.Bool) {
 			draining.Store(true)
 			push(d)
-		}, true},
-		"by a fetch first": {func(d *dispatcher, draining *atomic.Bool) {
+		},
+		"by a fetch first": func(d *dispatcher, draining *atomic.Bool) {
 			draining.Store(true)
 			pass(2 * time.Second)
 			push(d)
-		}, true},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -271,23 +268,17 @@ func TestCollector_DispatcherStops(t *testing.T) {
 					if !draining.Load() {
 						return nil, nil
 					}
-					return &wagglev1.FetchTaskResponse{EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DRAINING}, nil
+					return &wagglev1.FetchTaskResponse{EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING}, nil
 				}
 				core, logs := observer.New(zap.InfoLevel)
 				r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
 				pass(time.Second)
 				var want []string
 				for n := range 2 { // of the second, 40 s later
-					if test.told {
-						want = append(want, stops)
-					}
+					want = append(want, stops)
 					for range 2 {
-						beats := len(d.beatCalls())
-						test.tell(d, &draining)
+						tell(d, &draining)
 						pass(5 * time.Second)
-						if asked := len(d.beatCalls()) - beats; draining.Load() && asked < 2 { // one may have been due
-							t.Errorf("%d beats asked what it means", asked)
-						}
 						draining.Store(false)
 						pass(15 * time.Second)
 					}
@@ -309,42 +300,74 @@ func TestCollector_DispatcherStops(t *testing.T) {
 	}
 }
 
-// TestCollector_DrainHeardLate holds that operators' drain is not told as the stop of a dispatcher where fetches go to one
-// that knows of it sooner than the one that answers heartbeats.
-func TestCollector_DrainHeardLate(t *testing.T) {
+// TestCollector_HeldByFetch holds that a fetch that says so stops fetching until a heartbeat says otherwise; one is asked
+// once the dispatcher that answers it has had time to learn of the hold, or of its end.
+func TestCollector_HeldByFetch(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newDispatcher()
-		begin := time.Now()
-		since := func(after time.Duration) bool { return time.Since(begin) >= after }
-		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
-			if !since(4 * time.Second) {
-				return nil, nil
-			}
-			return &wagglev1.FetchTaskResponse{
-				EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DRAINING, RetryAfter: durationpb.New(3 * time.Second),
-			}, nil
-		}
-		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
-			answer := d.renewal(b)
-			answer.Drain = since(6 * time.Second)
-			return answer, nil
-		}
-		core, logs := observer.New(zap.InfoLevel)
-		r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
-		pass(10 * time.Second) // sooner than a beat is due
-		if got, want := said(logs), []string{"operators changed whether this collector fetches"}; !slices.Equal(got, want) {
-			t.Errorf("said %q, want %q", got, want)
-		}
-		fetches := len(d.fetchCalls())
-		pass(time.Minute)
-		if n := len(d.fetchCalls()) - fetches; n > 0 || logs.Len() != 1 {
-			t.Errorf("%d fetches of one that is drained; said %q", n, said(logs))
-		}
-		if err := r.stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	const holds, lifted = "a hold stops this collector; it fetches no tasks", "no hold stops this collector any more; it fetches again"
+	for name, test := range map[string]struct {
+		heard time.Duration // when heartbeats say so, after the fetch did
+		until time.Duration // when the hold ends
+		late  time.Duration // how long after its end fetches go on at most
+		slots int           // with more than one a fetch that carries a report does not park
+	}{
+		"heard late":     {heard: 3 * time.Second, until: time.Minute, late: 5 * time.Second, slots: 1},
+		"while at work":  {heard: 3 * time.Second, until: time.Minute, late: 5 * time.Second, slots: 2},
+		"lifted unheard": {heard: time.Minute, until: 3 * time.Second, late: 1400 * time.Millisecond, slots: 1},
+		"lifted at work": {heard: time.Minute, until: 3 * time.Second, late: 1400 * time.Millisecond, slots: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDispatcher()
+				d.lease = 5 * time.Minute // no beat is due soon
+				begin := time.Now().Add(5 * time.Second)
+				stands := func(after time.Duration) bool {
+					return time.Since(begin) >= after && time.Since(begin) < test.until
+				}
+				d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+					if !stands(0) {
+						return nil, nil
+					}
+					return &wagglev1.FetchTaskResponse{
+						EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_COLLECTOR_HELD, RetryAfter: durationpb.New(3 * time.Second),
+					}, nil
+				}
+				d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
+					answer := d.renewal(b)
+					if answer.Status.Held = stands(test.heard); answer.Status.Held {
+						answer.Status.NextHeartbeat = durationpb.New(5 * time.Second)
+					}
+					return answer, nil
+				}
+				core, logs := observer.New(zap.InfoLevel)
+				work := func(context.Context, *collector.Task) (collector.Succeeded, error) {
+					time.Sleep(time.Second)
+					return collector.Succeeded{}, nil
+				}
+				r := start(t, d, collector.HandlerFunc(work), func(c *collector.Config) {
+					c.Logger, c.Slots, c.Wait = zap.New(core), test.slots, 3*time.Second
+				})
+				pass(time.Until(begin))
+				d.put([]string{"1-a", "1-b"}[:test.slots]...) // to a fetch that waits; the next one, which carries reports, meets the hold
+				pass(test.until + 8*time.Second)
+				fetched := d.fetchCalls()
+				first := slices.IndexFunc(fetched, func(f fetchCall) bool { return !f.at.Before(begin) })
+				if woke := fetched[first+1].at.Sub(begin); woke < test.until || woke > test.until+test.late {
+					t.Errorf("fetched again after %s, held for %s", woke, test.until)
+				}
+				if got, want := said(logs), []string{holds, lifted}; !slices.Equal(got, want) {
+					t.Errorf("said %q, want %q", got, want)
+				}
+				if stats := r.collector.Stats(); int(stats.Succeeded) != test.slots || stats.Held {
+					t.Errorf("stats %+v", stats)
+				}
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // TestCollector_Trouble holds that a call that fails for a reason of its own is told of once a minute.

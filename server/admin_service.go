@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// adminService is what operators call to see how the whole does, and to hold pools and collectors.
+// adminService is what operators call to see how the whole does, and why something stands still.
 type adminService struct {
 	pb.UnsafeAdminServiceServer
 
@@ -39,13 +38,17 @@ func (s *adminService) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb
 
 // ListLeases lists leases.
 func (s *adminService) ListLeases(ctx context.Context, req *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
+	query, err := wire.ListLeases(req)
+	if err != nil {
+		return nil, err
+	}
 	var now time.Time
 	leases, next, err := wire.List(req, func(after string, limit int) (tasks []*dispatch.Task, next string, err error) {
-		tasks, next, now, err = s.o.ListLeases(ctx, after, limit)
+		tasks, next, now, err = s.o.ListLeases(ctx, query, after, limit)
 		return tasks, next, err
 	}, func(t *dispatch.Task) *pb.HeldLease { return wire.HeldLease(t, now) })
 	if err != nil {
-		return nil, err
+		return nil, wire.About(err, "source_id", req.GetFilter().GetSourceId())
 	}
 	return &pb.ListLeasesResponse{Leases: leases, NextPageToken: next}, nil
 }
@@ -58,13 +61,25 @@ func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollector
 	}
 	var now time.Time
 	collectors, next, err := wire.List(req, func(after string, limit int) (views []operate.CollectorView, next string, err error) {
-		views, next, now, err = s.o.ListCollectors(ctx, after, limit)
+		id := req.GetFilter().GetCollectorId()
+		if id != "" {
+			after, limit = justBefore(id), 1
+		}
+		if views, next, now, err = s.o.ListCollectors(ctx, after, limit); id != "" {
+			next = ""
+		}
 		return slices.DeleteFunc(views, func(v operate.CollectorView) bool { return filter.Hides(&v, now) }), next, err
 	}, func(v operate.CollectorView) *pb.Collector { return wire.Collector(&v, now) })
 	if err != nil {
 		return nil, err
 	}
 	return &pb.ListCollectorsResponse{Collectors: collectors, NextPageToken: next}, nil
+}
+
+// justBefore is a text that sorts before an id, with no other id in between: ids are of printable letters.
+func justBefore(id string) string {
+	last := len(id) - 1
+	return id[:last] + string(rune(id[last]-1)) + "\x7f"
 }
 
 // Explain tells what holds a task, source, queue or pool.
@@ -95,84 +110,11 @@ func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb
 
 // ListPools lists pools by name.
 func (s *adminService) ListPools(ctx context.Context, req *pb.ListPoolsRequest) (*pb.ListPoolsResponse, error) {
-	pools, next, err := wire.List(req, func(after string, limit int) ([]dispatch.Pool, string, error) {
+	pools, next, err := wire.List(req, func(after string, limit int) ([]operate.PoolView, string, error) {
 		return s.o.ListPools(ctx, after, limit)
-	}, wire.ListedPool)
+	}, wire.Pool)
 	if err != nil {
 		return nil, err
 	}
 	return &pb.ListPoolsResponse{Pools: pools, NextPageToken: next}, nil
-}
-
-// PausePool holds grants of a pool.
-func (s *adminService) PausePool(ctx context.Context, req *pb.PausePoolRequest) (*pb.PausePoolResponse, error) {
-	gate, err := wire.PausePool(req, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	gate.By = who(ctx, gate.By)
-	pool, err := s.o.PausePool(ctx, req.GetName(), gate)
-	if err != nil {
-		return nil, wire.About(err, "pool", req.GetName())
-	}
-	return &pb.PausePoolResponse{Pool: wire.Pool(pool), Replaced: wire.Gate(pool.Replaced)}, nil
-}
-
-// ResumePool ends a pause.
-func (s *adminService) ResumePool(ctx context.Context, req *pb.ResumePoolRequest) (*pb.ResumePoolResponse, error) {
-	if err := wire.ResumePool(req); err != nil {
-		return nil, err
-	}
-	pool, changed, err := s.o.ResumePool(ctx, req.GetName())
-	if err != nil {
-		return nil, wire.About(err, "pool", req.GetName())
-	}
-	return &pb.ResumePoolResponse{Pool: wire.Pool(pool), Changed: changed}, nil
-}
-
-// DrainCollectors has collectors handed out nothing.
-func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollectorsRequest) (*pb.DrainCollectorsResponse, error) {
-	target, gate, err := wire.DrainCollectors(req, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	gate.By = who(ctx, gate.By)
-	drain, replaced, err := s.o.DrainCollectors(ctx, target, gate, req.GetValidateOnly())
-	if err != nil {
-		return nil, err
-	}
-	// After it holds: whom it meets is looked for among all collectors.
-	ids, err := s.o.DrainedBy(ctx, &drain.Target)
-	if err != nil {
-		return nil, err
-	}
-	out := &pb.DrainCollectorsResponse{Drain: wire.Drain(drain), Replaced: wire.Gate(replaced), Matched: int32(min(len(ids), math.MaxInt32))}
-	if req.GetValidateOnly() {
-		out.SampleIds = ids[:min(len(ids), maxSample)]
-	}
-	return out, nil
-}
-
-// ResumeCollectors ends a drain.
-func (s *adminService) ResumeCollectors(ctx context.Context, req *pb.ResumeCollectorsRequest) (*pb.ResumeCollectorsResponse, error) {
-	target, err := wire.ResumeCollectors(req)
-	if err != nil {
-		return nil, err
-	}
-	changed, still, err := s.o.ResumeCollectors(ctx, target)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ResumeCollectorsResponse{Changed: changed, Drained: wire.Gate(still)}, nil
-}
-
-// ListDrains lists drains.
-func (s *adminService) ListDrains(ctx context.Context, req *pb.ListDrainsRequest) (*pb.ListDrainsResponse, error) {
-	drains, next, err := wire.List(req, func(after string, limit int) ([]dispatch.Hold, string, error) {
-		return s.o.ListDrains(ctx, after, limit)
-	}, wire.Drain)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ListDrainsResponse{Drains: drains, NextPageToken: next}, nil
 }

@@ -25,7 +25,7 @@ func (s *dispatchService) RenewLease(ctx context.Context, req *pb.RenewLeaseRequ
 	if err != nil {
 		return nil, err
 	}
-	return beat.RenewLeaseResponse(result), nil
+	return &pb.RenewLeaseResponse{Status: beat.Status(result)}, nil
 }
 
 func (s *dispatchService) beat(ctx context.Context, beat *wire.Beat) (*engine.BeatResult, error) {
@@ -38,7 +38,7 @@ type heartbeat struct {
 	service *dispatchService
 	stream  pb.DispatchService_HeartbeatServer
 	who     *wire.Beat     // the first beat, without leases; all others are of its collector and session
-	drain   bool           // as the last message says
+	held    bool           // as the last message says
 	pushes  *engine.Stream // from the first beat on
 	// silence after which the stream ends: its collector is as good as gone, and comes back with a stream of its own if it
 	// is not.
@@ -90,10 +90,10 @@ func (h *heartbeat) run(ctx context.Context) error {
 					return err
 				}
 			}
-			h.drain = push.Held
+			h.held = push.Held
 			message = wire.Push(push)
 		case <-draining:
-			message = &pb.HeartbeatResponse{Reconnect: true, Drain: h.drain}
+			message = &pb.HeartbeatResponse{Reconnect: true, Status: &pb.LeaseStatus{Held: h.held}}
 			draining, grace = nil, time.After(h.service.grace)
 		case <-grace:
 			return wire.ErrDraining
@@ -149,6 +149,6 @@ func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.H
 		return nil, err
 	}
 	const missed = int(dispatch.GoneAfter / dispatch.IdleBeat)
-	h.silence, h.drain = time.Duration(missed)*max(dispatch.IdleBeat, result.Next), result.Drain
-	return beat.HeartbeatResponse(result), nil
+	h.silence, h.held = time.Duration(missed)*max(dispatch.IdleBeat, result.Next), result.Held
+	return &pb.HeartbeatResponse{Status: beat.Status(result)}, nil
 }

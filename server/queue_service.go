@@ -3,7 +3,8 @@ package server
 import (
 	"context"
 	"errors"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
@@ -24,8 +25,14 @@ func (s *queueService) GetQueue(ctx context.Context, req *pb.GetQueueRequest) (*
 		return nil, err
 	}
 	queue, err := s.o.FindQueue(ctx, req.GetName())
-	out, err := s.convert(ctx, req.GetName(), queue, err)
-	return &pb.GetQueueResponse{Queue: out}, err
+	if err != nil {
+		return nil, wire.About(err, "queue", req.GetName())
+	}
+	now, err := s.o.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetQueueResponse{Queue: wire.Queue(queue, now)}, nil
 }
 
 // ListQueues lists queues by the labels of their names.
@@ -38,12 +45,25 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 		return nil, err
 	}
 	queues, next, err := wire.List(req, func(after string, limit int) ([]*operate.QueueView, string, error) {
-		return s.o.ListQueues(ctx, req.GetSuffix(), after, limit)
+		return s.listQueues(ctx, req.GetFilter(), after, limit)
 	}, func(q *operate.QueueView) *pb.Queue { return wire.Queue(q, now) })
 	if err != nil {
 		return nil, err
 	}
 	return &pb.ListQueuesResponse{Queues: queues, NextPageToken: next}, nil
+}
+
+// listQueues lists the queues of a page that a filter selects.
+func (s *queueService) listQueues(ctx context.Context, f *pb.Filter, after string, limit int) ([]*operate.QueueView, string, error) {
+	name, suffix := f.GetQueue(), f.GetQueueSuffix()
+	if name == "" {
+		return s.o.ListQueues(ctx, suffix, after, limit)
+	}
+	if suffix != "" && name != suffix && !strings.HasSuffix(name, "."+suffix) {
+		return nil, "", nil
+	}
+	queues, _, err := s.o.ListQueues(ctx, name, after, 1) // it is the first of its own suffix
+	return slices.DeleteFunc(queues, func(q *operate.QueueView) bool { return q.Name != name }), "", err
 }
 
 // CheckQueueRule reports what SetQueueRule refuses of a rule whatever the store holds, for those who want to know before
@@ -104,68 +124,4 @@ func (s *queueService) aboutRule(ctx context.Context, err error, pattern string)
 		}
 	}
 	return wire.AboutRule(err, pattern)
-}
-
-// BlockQueue holds grants of a queue.
-func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest) (*pb.BlockQueueResponse, error) {
-	out, replaced, err := s.hold(ctx, req, dispatch.HoldBlock)
-	return &pb.BlockQueueResponse{Queue: out, Replaced: replaced}, err
-}
-
-// UnblockQueue opens a block.
-func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
-	holds := []dispatch.HoldName{dispatch.HoldBlock}
-	if req.GetIncludeAutomatic() {
-		holds = append(holds, dispatch.HoldWaggle)
-	}
-	out, changed, err := s.release(ctx, req, holds...)
-	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
-}
-
-// PauseQueue holds grants of a queue, beside a block.
-func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest) (*pb.PauseQueueResponse, error) {
-	out, replaced, err := s.hold(ctx, req, dispatch.HoldPause)
-	return &pb.PauseQueueResponse{Queue: out, Replaced: replaced}, err
-}
-
-// ResumeQueue ends a pause.
-func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueRequest) (*pb.ResumeQueueResponse, error) {
-	out, changed, err := s.release(ctx, req, dispatch.HoldPause)
-	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
-}
-
-// hold closes an operator's gate of a queue, and tells of the one that it replaces.
-func (s *queueService) hold(ctx context.Context, req wire.QueueHoldRequest, by dispatch.HoldName) (out *pb.Queue, replaced *pb.Gate, err error) {
-	gate, err := wire.HoldQueue(req, time.Now())
-	if err != nil {
-		return nil, nil, err
-	}
-	gate.By = who(ctx, gate.By)
-	queue, err := s.o.HoldQueue(ctx, req.GetName(), by, gate)
-	if out, err = s.convert(ctx, req.GetName(), queue, err); err != nil {
-		return nil, nil, err
-	}
-	return out, wire.Gate(queue.Replaced), nil
-}
-
-// release opens operators' gates of a queue.
-func (s *queueService) release(ctx context.Context, req wire.QueueReleaseRequest, holds ...dispatch.HoldName) (*pb.Queue, bool, error) {
-	if err := wire.ReleaseQueue(req); err != nil {
-		return nil, false, err
-	}
-	queue, changed, err := s.o.ReleaseQueue(ctx, req.GetName(), holds...)
-	out, err := s.convert(ctx, req.GetName(), queue, err)
-	return out, changed, err
-}
-
-// convert converts the queue that the operator has answered with, or names the one that err is about.
-func (s *queueService) convert(ctx context.Context, name string, queue *operate.QueueView, err error) (*pb.Queue, error) {
-	if err != nil {
-		return nil, wire.About(err, "queue", name)
-	}
-	now, err := s.o.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Queue(queue, now), nil
 }

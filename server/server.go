@@ -154,12 +154,14 @@ func (s *Server) register() {
 		backend: b, limits: s.limits, metrics: s.metrics,
 		heartbeats: &s.heartbeats, draining: s.draining, grace: s.cfg.ReconnectGrace,
 	}
-	tasks, sources, queues := &taskService{backend: b}, &sourceService{backend: b}, &queueService{backend: b}
+	tasks, sources := &taskService{backend: b}, &sourceService{backend: b}
+	queues, holds := &queueService{backend: b}, &holdService{backend: b}
 	admin := &adminService{backend: b, version: s.cfg.Version, started: time.Now(), heartbeats: &s.heartbeats}
 	s.grpc.RegisterService(s.chain.decoded(&pb.DispatchService_ServiceDesc), dispatching)
 	s.grpc.RegisterService(s.chain.decoded(&pb.TaskService_ServiceDesc), tasks)
 	s.grpc.RegisterService(s.chain.decoded(&pb.SourceService_ServiceDesc), sources)
 	s.grpc.RegisterService(s.chain.decoded(&pb.QueueService_ServiceDesc), queues)
+	s.grpc.RegisterService(s.chain.decoded(&pb.HoldService_ServiceDesc), holds)
 	s.grpc.RegisterService(s.chain.decoded(&pb.AdminService_ServiceDesc), admin)
 	var services []string
 	for name := range s.grpc.GetServiceInfo() {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -62,7 +61,7 @@ func (s *sourceService) GetSource(ctx context.Context, req *pb.GetSourceRequest)
 
 // ListSources lists sources by id.
 func (s *sourceService) ListSources(ctx context.Context, req *pb.ListSourcesRequest) (*pb.ListSourcesResponse, error) {
-	query, err := wire.ListSources(req)
+	filter, err := wire.ListSources(req)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +70,7 @@ func (s *sourceService) ListSources(ctx context.Context, req *pb.ListSourcesRequ
 		convert = wire.Source
 	}
 	sources, next, err := wire.List(req, func(after string, limit int) ([]*operate.SourceView, string, error) {
-		return s.o.ListSources(ctx, query, after, limit)
+		return s.sourcesPage(ctx, &filter, after, limit)
 	}, convert)
 	if err != nil {
 		return nil, err
@@ -186,64 +185,6 @@ func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSources
 	return &pb.DeleteSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample}, nil
 }
 
-// PauseSources holds grants of sources.
-func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRequest) (*pb.PauseSourcesResponse, error) {
-	of, gate, err := wire.PauseSources(req, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	gate.By = who(ctx, gate.By)
-	now, err := s.o.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var mu sync.Mutex // guards replaced
-	var replaced []*pb.ReplacedPause
-	before := func(id string, gate *dispatch.Gate) {
-		if gate != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			replaced = append(replaced, &pb.ReplacedPause{SourceId: id, Gate: wire.Gate(gate)})
-		}
-	}
-	r, err := s.bulk(ctx, of, bulkAction{
-		would: func(_ context.Context, v *operate.SourceView) (bool, error) {
-			old, changes := operate.WouldPause(&v.Source, gate, now)
-			before(v.Source.ID, old)
-			return changes, nil
-		},
-		act: func(ctx context.Context, id string) (bool, error) {
-			old, changed, err := s.o.PauseSource(ctx, id, gate)
-			before(id, old)
-			return changed, err
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(replaced, func(a, b *pb.ReplacedPause) int { return strings.Compare(a.GetSourceId(), b.GetSourceId()) })
-	return &pb.PauseSourcesResponse{
-		Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample,
-		Replaced: replaced[:min(len(replaced), maxSample)],
-	}, nil
-}
-
-// ResumeSources lets grants of sources go on.
-func (s *sourceService) ResumeSources(ctx context.Context, req *pb.ResumeSourcesRequest) (*pb.ResumeSourcesResponse, error) {
-	of, err := wire.Sources(req)
-	if err != nil {
-		return nil, err
-	}
-	r, err := s.bulk(ctx, of, bulkAction{
-		would: func(_ context.Context, v *operate.SourceView) (bool, error) { return v.Source.Paused != nil, nil },
-		act:   s.o.ResumeSource,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ResumeSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample}, nil
-}
-
 // TriggerSources makes the seeds of sources due now.
 func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourcesRequest) (*pb.TriggerSourcesResponse, error) {
 	of, err := wire.Sources(req)
@@ -299,7 +240,7 @@ func (s *sourceService) bulk(ctx context.Context, of *wire.SourceSelection, acti
 	ids := slices.Compact(slices.Sorted(slices.Values(of.IDs)))
 	views := make(map[string]*operate.SourceView) // of those that a filter found
 	if len(ids) == 0 {
-		found, next, err := s.matching(ctx, of)
+		found, next, err := s.matching(ctx, &of.Filter, of.After)
 		if err != nil {
 			return r, err
 		}
@@ -356,21 +297,34 @@ func (s *sourceService) change(ctx context.Context, id string, view *operate.Sou
 }
 
 // matching looks through sources until enough match or bulkPages were read, and says where to go on.
-func (s *sourceService) matching(ctx context.Context, of *wire.SourceSelection) (found []*operate.SourceView, next string, err error) {
-	after := of.After
+func (b *backend) matching(ctx context.Context, filter *wire.SourceFilter, after string) (found []*operate.SourceView, next string, err error) {
 	for range bulkPages {
 		var views []*operate.SourceView
-		if views, next, err = s.o.ListSources(ctx, of.Query, after, wire.MaxBatch-len(found)); err != nil {
+		if views, next, err = b.sourcesPage(ctx, filter, after, wire.MaxBatch-len(found)); err != nil {
 			return nil, "", err
 		}
-		for _, v := range views {
-			if created := v.Source.Created; !created.Before(of.CreatedFrom) && (of.CreatedBefore.IsZero() || created.Before(of.CreatedBefore)) {
-				found = append(found, v)
-			}
-		}
+		found = append(found, views...)
 		if after = next; next == "" || len(found) >= wire.MaxBatch {
 			break
 		}
 	}
 	return found, next, nil
+}
+
+// sourcesPage lists the sources of a page that a filter selects.
+func (b *backend) sourcesPage(ctx context.Context, filter *wire.SourceFilter, after string, limit int) (views []*operate.SourceView, next string, err error) {
+	query := filter.Query
+	if filter.ID != "" {
+		if !strings.HasPrefix(filter.ID, query.Prefix) {
+			return nil, "", nil
+		}
+		query.Prefix, limit = filter.ID, 1 // it is the first of its own prefix
+	}
+	if views, next, err = b.o.ListSources(ctx, query, after, limit); err != nil {
+		return nil, "", err
+	}
+	if filter.ID != "" {
+		next = ""
+	}
+	return slices.DeleteFunc(views, func(v *operate.SourceView) bool { return filter.Hides(v) }), next, nil
 }

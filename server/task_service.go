@@ -68,10 +68,10 @@ func (s *taskService) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (
 		return nil, err
 	}
 	tasks, next, err := wire.List(req, func(after string, limit int) ([]*dispatch.Task, string, error) {
-		return s.o.ListTasks(ctx, req.GetSourceId(), req.GetQueue(), states, after, limit)
+		return s.o.ListTasks(ctx, req.GetFilter().GetSourceId(), req.GetFilter().GetQueue(), states, after, limit)
 	}, func(t *dispatch.Task) *pb.Task { return wire.ListedTask(t, now) })
 	if err != nil {
-		return nil, wire.About(err, "source_id", req.GetSourceId())
+		return nil, wire.About(err, "source_id", req.GetFilter().GetSourceId())
 	}
 	return &pb.ListTasksResponse{Tasks: tasks, NextPageToken: next}, nil
 }

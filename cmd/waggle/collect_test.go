@@ -41,9 +41,9 @@ func TestCollect_Crawl(t *testing.T) {
 		t.Errorf("printed\n%s", got.out)
 	}
 	if code := k.end(); code != waggle.ExitOK {
-		t.Errorf("exit code %d after a drain:\n%s", code, k.err.text())
+		t.Errorf("exit code %d after a stop:\n%s", code, k.err.text())
 	}
-	k.err.line(t, `"msg":"collector drains","running":0`)
+	k.err.line(t, `"msg":"collector stops","running":0`)
 	k.err.line(t, `"msg":"collector has ended","pages":3,.*"after":`)
 	for line := range strings.Lines(k.err.text()) {
 		if !json.Valid([]byte(line)) {

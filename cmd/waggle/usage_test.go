@@ -142,7 +142,7 @@ func TestUsage(t *testing.T) {
 		"collect --max-ratio 0":                       "--max-ratio: 0: want more than 0",
 		"collect --max-redirects 0":                   "--max-redirects: 0: want more than 0, or less than 0 for none",
 		"collect --max-path-repeats 0":                "--max-path-repeats: 0: want more than 0, or less than 0 for any",
-		"collect --drain-timeout 0":                   "--drain-timeout: 0: want more than 0, or less than 0 for none",
+		"collect --stop-timeout 0":                    "--stop-timeout: 0: want more than 0, or less than 0 for none",
 		"collect --lease 0":                           "--lease: 0: want more than 0",
 		"collect --warc-size 0":                       "--warc-size: 0: want more than 0",
 		"collect --status -1s":                        "--status: -1s: want 0 or more",

@@ -187,7 +187,7 @@ func ExampleMachine_Die() {
 
 	first, second := d.Machine(), d.Machine()
 	cfg := first.Config("paris-1", 1)
-	cfg.DrainTimeout, cfg.ReportTimeout = -1, time.Millisecond // nobody is there to wait for
+	cfg.StopTimeout, cfg.ReportTimeout = -1, time.Millisecond // nobody is there to wait for
 	working, done := make(chan int64), make(chan int64)
 	first.Start(cfg, collector.HandlerFunc(func(ctx context.Context, task *collector.Task) (collector.Succeeded, error) {
 		working <- task.Fence

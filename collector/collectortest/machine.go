@@ -25,7 +25,7 @@ const (
 // errDead is what a machine answers that has died.
 var errDead = errors.New("collectortest: the machine is dead")
 
-// Work runs a collector with four slots and the id "test", until no task is due or worked on; then it drains. Tasks that
+// Work runs a collector with four slots and the id "test", until no task is due or worked on; then it stops. Tasks that
 // are scheduled for later, such as seeds that were crawled and failures that back off, are not waited for.
 func (d *Dispatcher) Work(handler collector.Handler) {
 	d.t.Helper()
@@ -77,7 +77,7 @@ func (d *Dispatcher) Machine() *Machine { return &Machine{dispatcher: d} }
 // stops within two seconds.
 func (m *Machine) Config(id string, slots int) collector.Config {
 	return collector.Config{
-		Targets: []string{target}, ID: id, Slots: slots, DrainTimeout: stopTimeout, ReportTimeout: stopTimeout,
+		Targets: []string{target}, ID: id, Slots: slots, StopTimeout: stopTimeout, ReportTimeout: stopTimeout,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(m.dial)},
 	}
 }

@@ -18,8 +18,8 @@ import (
 // drainLimit is how long a dispatcher with nothing but parked fetches may take to end.
 const drainLimit = 5 * time.Second
 
-// TestServe_Drains ends a dispatcher by SIGTERM under parked fetches and a lease: the fetches are answered DRAINING at
-// once, and the lease goes on at another dispatcher.
+// TestServe_Drains ends a dispatcher by SIGTERM under parked fetches and a lease: the fetches are answered
+// DISPATCHER_DRAINING at once, and the lease goes on at another dispatcher.
 func TestServe_Drains(t *testing.T) {
 	server, prefix := shared.Server(t)
 	going, staying := serve(t, "going", server.URL(), prefix), serve(t, "staying", server.URL(), prefix)
@@ -54,7 +54,7 @@ func TestServe_Drains(t *testing.T) {
 	var slowest time.Duration
 	for range parked {
 		a := <-answers
-		if a.err != nil || a.reply.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_DRAINING {
+		if a.err != nil || a.reply.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING {
 			t.Errorf("a parked fetch was answered %v, %v", a.reply, a.err)
 		}
 		slowest = max(slowest, a.at.Sub(began))
@@ -75,9 +75,9 @@ func TestServe_Drains(t *testing.T) {
 	}
 }
 
-// TestCollector_Drains ends a collector by SIGTERM amid its work: what cannot be finished in time is given back, without
+// TestCollector_Stops ends a collector by SIGTERM amid its work: what cannot be finished in time is given back, without
 // an attempt spent, and can be fetched at once.
-func TestCollector_Drains(t *testing.T) {
+func TestCollector_Stops(t *testing.T) {
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)
 	c := dial(t, d.addr)
@@ -90,7 +90,7 @@ func TestCollector_Drains(t *testing.T) {
 		item.Metadata = map[string]string{"work": "10m"}
 		ids = append(ids, c.submit(t, item)...)
 	}
-	p, log := logCollector(t, "leaving", t.TempDir(), tasks, []string{d.addr}, "-drain-timeout", "1s")
+	p, log := logCollector(t, "leaving", t.TempDir(), tasks, []string{d.addr}, "-stop-timeout", "1s")
 	until(t, startLimit, "all tasks are leased", func() bool { return c.stats(t).GetTasks().GetLeased() == tasks })
 	started(t, log)
 	took := p.stop(10 * time.Second)

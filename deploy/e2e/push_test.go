@@ -16,8 +16,8 @@ import (
 // pushLimit is how long what happens at one dispatcher may take to a heartbeat stream at another.
 const pushLimit = time.Second
 
-// TestPushes opens a heartbeat stream at one of two dispatchers, and cancels a task, drains and resumes its collector and
-// replaces its session at the other one: the stream says so without another beat.
+// TestPushes opens a heartbeat stream at one of two dispatchers, and at the other one cancels a task, holds its collector, lifts
+// the hold and replaces the session: the stream says so without another beat.
 func TestPushes(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Server(t)
@@ -32,29 +32,28 @@ func TestPushes(t *testing.T) {
 		Collector: &pb.CollectorInfo{Id: "paris", Session: "first", Labels: map[string]string{"region": "eu"}},
 		Leases:    []*pb.LeaseBeat{{TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken()}},
 	})
-	if m := s.next(t, 5*time.Second).message; m.GetNextHeartbeat() == nil || m.GetLeaseDuration() == nil || m.GetDrain() {
+	if m := s.next(t, 5*time.Second).message.GetStatus(); m.GetNextHeartbeat() == nil || m.GetLeaseDuration() == nil || m.GetHeld() {
 		t.Fatalf("the answer to the first beat: %v", m)
 	}
 
 	s.pushed(t, "a cancel", func() error {
 		_, err := c.tasks.CancelTasks(t.Context(), &pb.CancelTasksRequest{TaskIds: []string{lease.GetTaskId()}, By: "e2e"})
 		return err
-	}, func(m *pb.HeartbeatResponse) bool {
+	}, func(m *pb.LeaseStatus) bool {
 		return len(m.GetCancel()) == 1 && m.GetCancel()[0].GetTaskId() == lease.GetTaskId() &&
-			m.GetCancel()[0].GetReason() == pb.CancelReason_CANCEL_REASON_TASK_CANCELED && !m.GetDrain()
+			m.GetCancel()[0].GetReason() == pb.CancelReason_CANCEL_REASON_TASK_CANCELED && !m.GetHeld()
 	})
-	labels := map[string]string{"region": "eu"}
-	for what, target := range map[string]*pb.DrainCollectorsRequest{
-		"by id": {CollectorId: "paris", By: "e2e"}, "by label": {Labels: labels, By: "e2e"},
+	for what, target := range map[string]*pb.HoldTarget{
+		"by id": {CollectorId: "paris"}, "by label": {CollectorLabels: map[string]string{"region": "eu"}},
 	} {
-		s.pushed(t, "a drain "+what, func() error {
-			_, err := c.admin.DrainCollectors(t.Context(), target)
-			return err
-		}, (*pb.HeartbeatResponse).GetDrain)
-		s.pushed(t, "the end of a drain "+what, func() error {
-			_, err := c.admin.ResumeCollectors(t.Context(), &pb.ResumeCollectorsRequest{CollectorId: target.GetCollectorId(), Labels: target.GetLabels()})
-			return err
-		}, func(m *pb.HeartbeatResponse) bool { return !m.GetDrain() })
+		s.pushed(t, "a hold "+what, func() error {
+			c.hold(t, target)
+			return nil
+		}, (*pb.LeaseStatus).GetHeld)
+		s.pushed(t, "the end of a hold "+what, func() error {
+			c.lift(t, target)
+			return nil
+		}, func(m *pb.LeaseStatus) bool { return !m.GetHeld() })
 	}
 
 	began := time.Now()
@@ -125,7 +124,7 @@ func (s *beatStream) next(t *testing.T, limit time.Duration) received {
 }
 
 // pushed does something at another dispatcher, and wants it on the stream as a message that answers no beat.
-func (s *beatStream) pushed(t *testing.T, what string, do func() error, want func(*pb.HeartbeatResponse) bool) {
+func (s *beatStream) pushed(t *testing.T, what string, do func() error, want func(*pb.LeaseStatus) bool) {
 	t.Helper()
 	began := time.Now()
 	if err := do(); err != nil {
@@ -135,7 +134,7 @@ func (s *beatStream) pushed(t *testing.T, what string, do func() error, want fun
 	if r.err != nil {
 		t.Fatalf("%s: the stream has ended: %v", what, r.err)
 	}
-	if r.message.GetNextHeartbeat() != nil || !want(r.message) {
+	if stands := r.message.GetStatus(); stands.GetNextHeartbeat() != nil || !want(stands) {
 		t.Errorf("%s: the stream said %v", what, r.message)
 	}
 	within(t, what, r.at.Sub(began))

@@ -56,7 +56,7 @@ func TestFetchTask_RepeatedAndCanceled(t *testing.T) {
 	if err != nil {
 		t.Fatalf("renew: %v", err)
 	}
-	if lost := renewed.GetLost(); len(lost) > 0 {
+	if lost := renewed.GetStatus().GetLost(); len(lost) > 0 {
 		t.Errorf("%d of %d delivered leases are lost, the first one as %v", len(lost), rounds, lost[0])
 	}
 }

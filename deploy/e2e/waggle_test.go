@@ -100,6 +100,7 @@ type client struct {
 	tasks    pb.TaskServiceClient
 	sources  pb.SourceServiceClient
 	queues   pb.QueueServiceClient
+	holds    pb.HoldServiceClient
 	admin    pb.AdminServiceClient
 }
 
@@ -117,7 +118,7 @@ func dial(t *testing.T, addr string) *client {
 	})
 	return &client{
 		dispatch: pb.NewDispatchServiceClient(conn), tasks: pb.NewTaskServiceClient(conn), sources: pb.NewSourceServiceClient(conn),
-		queues: pb.NewQueueServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
+		queues: pb.NewQueueServiceClient(conn), holds: pb.NewHoldServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
 	}
 }
 
@@ -211,7 +212,7 @@ func (c *client) report(t *testing.T, collector, session string, lease *pb.Lease
 }
 
 // renew renews one lease.
-func (c *client) renew(t *testing.T, collector, session string, lease *pb.Lease) *pb.RenewLeaseResponse {
+func (c *client) renew(t *testing.T, collector, session string, lease *pb.Lease) *pb.LeaseStatus {
 	t.Helper()
 	reply, err := c.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{
 		Collector: &pb.CollectorInfo{Id: collector, Session: session},
@@ -220,7 +221,7 @@ func (c *client) renew(t *testing.T, collector, session string, lease *pb.Lease)
 	if err != nil {
 		t.Fatalf("renew: %v", err)
 	}
-	return reply
+	return reply.GetStatus()
 }
 
 func success() *pb.Outcome {

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(*out, 0o755); err != nil {
 		return err
 	}
-	// The browser outlives ctx: the collector drains first.
+	// The browser outlives ctx: the collector finishes first.
 	b, err := startBrowser(context.WithoutCancel(ctx), *program, os.Geteuid() != 0)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func (l *Log) unary(ctx context.Context, method string, req, reply any, conn *gr
 	case *pb.RenewLeaseRequest:
 		answer, ok := reply.(*pb.RenewLeaseResponse)
 		if ok {
-			l.beaten(sent, r.GetLeases(), answer)
+			l.beaten(sent, r.GetLeases(), answer.GetStatus())
 		}
 	}
 	return nil
@@ -80,14 +80,7 @@ func (l *Log) reported(sent int64, reports []*pb.TaskReport, results []*pb.Repor
 	}
 }
 
-// renewal is an answer to a beat, of either call.
-type renewal interface {
-	GetLeaseDuration() *durationpb.Duration
-	GetLost() []*pb.LostLease
-	GetLimited() []*pb.LimitedLease
-}
-
-func (l *Log) beaten(sent int64, beats []*pb.LeaseBeat, answer renewal) {
+func (l *Log) beaten(sent int64, beats []*pb.LeaseBeat, answer *pb.LeaseStatus) {
 	lost := map[string]pb.LostReason{}
 	for _, one := range answer.GetLost() {
 		lost[one.GetLeaseToken()] = one.GetReason()
@@ -146,13 +139,13 @@ func (s *recordedStream) RecvMsg(m any) error {
 		return err
 	}
 	answer, ok := m.(*pb.HeartbeatResponse)
-	if !ok || answer.GetNextHeartbeat() == nil {
+	if !ok || answer.GetStatus().GetNextHeartbeat() == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.pending) > 0 {
-		s.log.beaten(s.pending[0].sent, s.pending[0].leases, answer)
+		s.log.beaten(s.pending[0].sent, s.pending[0].leases, answer.GetStatus())
 		s.pending = s.pending[1:]
 	}
 	return nil

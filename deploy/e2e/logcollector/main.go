@@ -30,14 +30,14 @@ func main() {
 	}
 }
 
-// run collects until ctx ends, then drains.
+// run collects until ctx ends, then stops.
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("logcollector", flag.ContinueOnError)
 	servers := flags.String("server", "127.0.0.1:7070", "dispatchers, each host:port")
 	id := flags.String("id", "", "collector id")
 	slots := flags.Int("slots", 1, "how many tasks to work on at once")
 	lease := flags.Duration("lease", 0, "how long leases run; 0: the source's")
-	drain := flags.Duration("drain-timeout", 0, "how long handlers may go on once it is to stop; 0: the library's default")
+	stop := flags.Duration("stop-timeout", 0, "how long handlers may go on once it is to stop; 0: the library's default")
 	labels := make(map[string]string)
 	flags.Func("labels", "labels, as a=1,b=2", func(text string) error {
 		for pair := range strings.SplitSeq(text, ",") {
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	c, err := collector.New(collector.Config{
-		Targets: strings.Split(*servers, ","), ID: *id, Slots: *slots, LeaseDuration: *lease, DrainTimeout: *drain, Labels: labels,
+		Targets: strings.Split(*servers, ","), ID: *id, Slots: *slots, LeaseDuration: *lease, StopTimeout: *stop, Labels: labels,
 		DialOptions: log.DialOptions(), Logger: stderrLogger(),
 	})
 	if err != nil {

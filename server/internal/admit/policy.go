@@ -22,7 +22,7 @@ const (
 	classSubmit
 	// classRead only looks. Shed with submits.
 	classRead
-	// classSteer is what operators change. Bounded in number, but not shed for load: a pause is how an operator ends an
+	// classSteer is what operators change. Bounded in number, but not shed for load: a hold is how an operator ends an
 	// overload.
 	classSteer
 	// classProbe is health and reflection: cheap, never shed, and ended when the server drains, since nothing is lost with
@@ -57,8 +57,6 @@ var policies = map[string]class{
 	pb.SourceService_UpdateSource_FullMethodName:   classSteer,
 	pb.SourceService_ApplySources_FullMethodName:   classSubmit, // an import, not a switch
 	pb.SourceService_DeleteSources_FullMethodName:  classSteer,
-	pb.SourceService_PauseSources_FullMethodName:   classSteer,
-	pb.SourceService_ResumeSources_FullMethodName:  classSteer,
 	pb.SourceService_TriggerSources_FullMethodName: classSteer,
 
 	pb.QueueService_GetQueue_FullMethodName:        classRead,
@@ -66,21 +64,16 @@ var policies = map[string]class{
 	pb.QueueService_SetQueueRule_FullMethodName:    classSteer,
 	pb.QueueService_ListQueueRules_FullMethodName:  classRead,
 	pb.QueueService_DeleteQueueRule_FullMethodName: classSteer,
-	pb.QueueService_BlockQueue_FullMethodName:      classSteer,
-	pb.QueueService_UnblockQueue_FullMethodName:    classSteer,
-	pb.QueueService_PauseQueue_FullMethodName:      classSteer,
-	pb.QueueService_ResumeQueue_FullMethodName:     classSteer,
 
-	pb.AdminService_GetStats_FullMethodName:         classRead,
-	pb.AdminService_ListLeases_FullMethodName:       classRead,
-	pb.AdminService_ListCollectors_FullMethodName:   classRead,
-	pb.AdminService_Explain_FullMethodName:          classRead,
-	pb.AdminService_ListPools_FullMethodName:        classRead,
-	pb.AdminService_PausePool_FullMethodName:        classSteer,
-	pb.AdminService_ResumePool_FullMethodName:       classSteer,
-	pb.AdminService_DrainCollectors_FullMethodName:  classSteer,
-	pb.AdminService_ResumeCollectors_FullMethodName: classSteer,
-	pb.AdminService_ListDrains_FullMethodName:       classRead,
+	pb.HoldService_SetHolds_FullMethodName:  classSteer,
+	pb.HoldService_LiftHolds_FullMethodName: classSteer,
+	pb.HoldService_ListHolds_FullMethodName: classRead,
+
+	pb.AdminService_GetStats_FullMethodName:       classRead,
+	pb.AdminService_ListLeases_FullMethodName:     classRead,
+	pb.AdminService_ListCollectors_FullMethodName: classRead,
+	pb.AdminService_Explain_FullMethodName:        classRead,
+	pb.AdminService_ListPools_FullMethodName:      classRead,
 
 	grpc_health_v1.Health_Check_FullMethodName: classProbe,
 	grpc_health_v1.Health_List_FullMethodName:  classProbe,

@@ -14,7 +14,7 @@ const (
 	maxSlots    = 100_000
 )
 
-// Beat is one exchange of Heartbeat or RenewLease, to be answered by one of its responses.
+// Beat is one exchange of Heartbeat or RenewLease, to be answered by its Status.
 type Beat struct {
 	Collector dispatch.CollectorInfo
 	Leases    []engine.LeaseBeat
@@ -42,7 +42,7 @@ func ReadBeat(req beatRequest) (*Beat, error) {
 		Sources:  list(&c, "collector.sources", info.GetSources(), 0, engine.MaxNarrow, c.id),
 		Queues:   list(&c, "collector.queues", info.GetQueues(), 0, engine.MaxNarrow, c.queue),
 		Slots:    int(c.number("collector.slots", int64(info.GetSlots()), 0, maxSlots)),
-		Draining: info.GetDraining(), Ended: info.GetEnded(),
+		Stopping: info.GetStopping(), Ended: info.GetEnded(),
 	}}
 	if info.GetEnded() && len(req.GetLeases()) > 0 {
 		c.fail("collector.ended", true, "must be false in a beat that names leases")
@@ -81,25 +81,17 @@ func (b *Beat) IsOf(collector, session string) error {
 	return c.err()
 }
 
-// RenewLeaseResponse tells what became of the leases.
-func (b *Beat) RenewLeaseResponse(r *engine.BeatResult) *pb.RenewLeaseResponse {
-	return &pb.RenewLeaseResponse{
+// Status is how the leases stand, as the answer to the beat.
+func (b *Beat) Status(r *engine.BeatResult) *pb.LeaseStatus {
+	return &pb.LeaseStatus{
 		LeaseDuration: toDuration(r.LeaseDuration), Lost: append(b.malformed, toLost(r.Lost)...), Cancel: toCancels(r.Cancel),
-		Limited: toLimited(r.Limited), Drain: r.Drain, NextHeartbeat: durationpb.New(r.Next),
-	}
-}
-
-// HeartbeatResponse is the same as a message of the stream.
-func (b *Beat) HeartbeatResponse(r *engine.BeatResult) *pb.HeartbeatResponse {
-	return &pb.HeartbeatResponse{
-		LeaseDuration: toDuration(r.LeaseDuration), Lost: append(b.malformed, toLost(r.Lost)...), Cancel: toCancels(r.Cancel),
-		Limited: toLimited(r.Limited), Drain: r.Drain, NextHeartbeat: durationpb.New(r.Next),
+		Limited: toLimited(r.Limited), Held: r.Held, NextHeartbeat: durationpb.New(r.Next),
 	}
 }
 
 // Push is what is pushed on a heartbeat stream: unlike the answer to a beat it wants no next one.
 func Push(p engine.Push) *pb.HeartbeatResponse {
-	return &pb.HeartbeatResponse{Cancel: toCancels(p.Cancel), Drain: p.Held}
+	return &pb.HeartbeatResponse{Status: &pb.LeaseStatus{Cancel: toCancels(p.Cancel), Held: p.Held}}
 }
 
 func toLost(leases []engine.LostLease) []*pb.LostLease {

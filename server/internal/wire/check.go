@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -12,8 +11,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
-	"github.com/waggle-crawl/waggle/dispatch/operate"
-	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // maxUntil is how far ahead people may put an instant.
@@ -33,18 +30,6 @@ func (c *checks) note(req operatorRequest) dispatch.Note {
 	}
 }
 
-// holdRequest is what each call has that closes a gate.
-type holdRequest interface {
-	operatorRequest
-	GetUntil() *timestamppb.Timestamp
-}
-
-// hold reads until when, by whom and why a gate is closed.
-func (c *checks) hold(req holdRequest, now time.Time) dispatch.Gate {
-	until, note := c.until("until", req.GetUntil(), now), c.note(req)
-	return dispatch.Gate{Until: until, By: note.By, Reason: note.Reason}
-}
-
 // until reads an instant to come. Whether it has passed is for the store's clock to tell; ten years are far enough to
 // check by any clock.
 func (c *checks) until(field string, t *timestamppb.Timestamp, now time.Time) time.Time {
@@ -61,9 +46,8 @@ func (c *checks) until(field string, t *timestamppb.Timestamp, now time.Time) ti
 
 // bulkRequest is what the bulk calls have in common.
 type bulkRequest interface {
-	proto.Message
+	filterRequest
 	operatorRequest
-	GetFilter() *pb.Filter
 	GetValidateOnly() bool
 	GetPageToken() string
 }
@@ -92,8 +76,9 @@ func (s *Selection) open(req bulkRequest) (err error) {
 	return err
 }
 
-// selects checks that a bulk call names ids, or a filter on purpose.
+// selects checks that a bulk call names ids, or a filter of conditions that it takes.
 func (c *checks) selects(ids string, n int, req bulkRequest) {
+	c.conditions(req)
 	switch filter, pageToken := req.GetFilter(), req.GetPageToken(); {
 	case n > 0 && filter != nil:
 		c.fail("filter", "set", "must be absent when %s are given", ids)
@@ -101,15 +86,6 @@ func (c *checks) selects(ids string, n int, req bulkRequest) {
 		c.fail(ids, "", "must be set, or filter")
 	case n > 0 && pageToken != "":
 		c.fail("page_token", pageToken, "must be empty when %s are given", ids)
-	}
-}
-
-// sources reads the conditions of a filter on sources.
-func (c *checks) sources(f *pb.Filter) operate.SourceQuery {
-	return operate.SourceQuery{
-		Prefix: optional(c.id, "filter.source_id_prefix", f.GetSourceIdPrefix()),
-		Pool:   optional(c.id, "filter.pool", f.GetPool()),
-		Labels: c.labels("filter.labels", f.GetLabels(), bounds.MaxLabels),
 	}
 }
 

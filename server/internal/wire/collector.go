@@ -15,18 +15,22 @@ import (
 
 // CollectorFilter is which collectors a list shows.
 type CollectorFilter struct {
-	states []pb.CollectorState
-	labels map[string]string
+	states   []pb.CollectorState
+	id, pool string
+	labels   map[string]string
 }
 
 // ListCollectors reads the filter of a ListCollectorsRequest.
 func ListCollectors(req *pb.ListCollectorsRequest) (CollectorFilter, error) {
 	var c checks
+	c.conditions(req)
 	f := CollectorFilter{
-		states: list(&c, "states", req.GetStates(), 0, 4, func(field string, state pb.CollectorState) pb.CollectorState {
+		states: list(&c, "states", req.GetStates(), 0, 5, func(field string, state pb.CollectorState) pb.CollectorState {
 			return named(&c, field, state, "must name a state")
 		}),
-		labels: c.labels("labels", req.GetLabels(), bounds.MaxLabels),
+		id:     optional(c.id, "filter.collector_id", req.GetFilter().GetCollectorId()),
+		pool:   optional(c.id, "filter.pool", req.GetFilter().GetPool()),
+		labels: c.labels("filter.labels", req.GetFilter().GetLabels(), bounds.MaxLabels),
 	}
 	return f, c.err()
 }
@@ -34,6 +38,9 @@ func ListCollectors(req *pb.ListCollectorsRequest) (CollectorFilter, error) {
 // Hides reports whether the list leaves a collector out.
 func (f *CollectorFilter) Hides(v *operate.CollectorView, now time.Time) bool {
 	if len(f.states) > 0 && !slices.Contains(f.states, toCollectorState(v, now)) {
+		return true
+	}
+	if f.id != "" && v.Info.ID != f.id || f.pool != "" && !takesPool(&v.Info, f.pool) {
 		return true
 	}
 	for key, want := range f.labels {
@@ -44,17 +51,22 @@ func (f *CollectorFilter) Hides(v *operate.CollectorView, now time.Time) bool {
 	return false
 }
 
+// takesPool reports whether a collector takes tasks of a pool; one that names no pools takes those of the default one.
+func takesPool(info *dispatch.CollectorInfo, pool string) bool {
+	return slices.Contains(info.Pools, pool) || len(info.Pools) == 0 && pool == dispatch.DefaultPool
+}
+
 // Collector converts a collector.
 func Collector(v *operate.CollectorView, now time.Time) *pb.Collector {
 	c := &v.Info
 	return &pb.Collector{
 		Info: &pb.CollectorInfo{
 			Id: c.ID, Session: c.Session, Version: c.Version, Hostname: c.Hostname,
-			Labels: c.Labels, Pools: c.Pools, Slots: int32(c.Slots), Draining: c.Draining,
+			Labels: c.Labels, Pools: c.Pools, Slots: int32(c.Slots), Stopping: c.Stopping,
 			Sources: c.Sources, Queues: c.Queues, Ended: c.Ended,
 		},
 		State: toCollectorState(v, now), Leases: int32(min(v.Held, math.MaxInt32)),
-		HeartbeatAge: durationpb.New(max(0, now.Sub(v.Seen))), StartTime: toTime(v.First), Drained: Gate(v.Drained),
+		HeartbeatAge: durationpb.New(max(0, now.Sub(v.Seen))), StartTime: toTime(v.First), Holds: each(v.Holds, toHold),
 	}
 }
 
@@ -64,50 +76,11 @@ func toCollectorState(v *operate.CollectorView, now time.Time) pb.CollectorState
 		return pb.CollectorState_COLLECTOR_STATE_ENDED
 	case v.Gone(now):
 		return pb.CollectorState_COLLECTOR_STATE_GONE
-	case v.Info.Draining || v.Drained != nil:
-		return pb.CollectorState_COLLECTOR_STATE_DRAINING
+	case v.Info.Stopping:
+		return pb.CollectorState_COLLECTOR_STATE_STOPPING
+	case len(v.Holds) > 0:
+		return pb.CollectorState_COLLECTOR_STATE_HELD
 	default:
 		return pb.CollectorState_COLLECTOR_STATE_ACTIVE
 	}
-}
-
-// drainRequest is what each call has that names a drain.
-type drainRequest interface {
-	GetCollectorId() string
-	GetLabels() map[string]string
-}
-
-func (c *checks) drain(req drainRequest) dispatch.HoldTarget {
-	id, labels := req.GetCollectorId(), req.GetLabels()
-	switch {
-	case id == "" && len(labels) == 0:
-		c.fail("collector_id", "", "must be set, or labels")
-	case id != "" && len(labels) > 0:
-		c.fail("collector_id", id, "must be empty when labels are set: a drain goes by one or the other")
-	case id != "":
-		c.id("collector_id", id)
-	default:
-		c.labels("labels", labels, bounds.MaxHoldLabels)
-	}
-	return dispatch.HoldTarget{Collector: id, Labels: labels}
-}
-
-// DrainCollectors reads a DrainCollectorsRequest.
-func DrainCollectors(req *pb.DrainCollectorsRequest, now time.Time) (dispatch.HoldTarget, dispatch.Gate, error) {
-	var c checks
-	target, gate := c.drain(req), c.hold(req, now)
-	return target, gate, c.err()
-}
-
-// ResumeCollectors reads a ResumeCollectorsRequest.
-func ResumeCollectors(req *pb.ResumeCollectorsRequest) (dispatch.HoldTarget, error) {
-	var c checks
-	drain := c.drain(req)
-	c.note(req)
-	return drain, c.err()
-}
-
-// Drain converts a drain.
-func Drain(d dispatch.Hold) *pb.Drain {
-	return &pb.Drain{CollectorId: d.Target.Collector, Labels: d.Target.Labels, Gate: Gate(&d.Gate)}
 }

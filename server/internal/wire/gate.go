@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"time"
-
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -16,15 +14,19 @@ func Gate(gate *dispatch.Gate) *pb.Gate {
 	if gate == nil {
 		return nil
 	}
+	kind := string(gate.Kind)
+	if gate.Kind == dispatch.GateAllHeld {
+		kind = "EVERYTHING_HELD"
+	}
 	out := &pb.Gate{
-		Kind: pb.GateKind(pb.GateKind_value["GATE_KIND_"+string(gate.Kind)]), Until: toTime(gate.Until), By: gate.By,
-		Reason: gate.Reason, Time: toTime(gate.Time), Rule: gate.Rule,
+		Kind: pb.GateKind(pb.GateKind_value["GATE_KIND_"+kind]), Until: toTime(gate.Until), By: gate.By,
+		Reason: gate.Reason, Time: toTime(gate.Time),
 	}
 	if c := gate.Cause; c != nil {
 		out.Cause, out.CauseTaskId = toTaskError(&c.Failure), string(c.Task)
 	}
 	if h := gate.Hold; h != nil {
-		out.DrainedCollectorId, out.DrainedLabels = h.Target.Collector, h.Target.Labels
+		out.Hold = toHold(h)
 	}
 	return out
 }
@@ -33,32 +35,9 @@ func toGates(gates []dispatch.Gate) []*pb.Gate {
 	return each(gates, func(gate dispatch.Gate) *pb.Gate { return Gate(&gate) })
 }
 
-// PausePool reads a PausePoolRequest.
-func PausePool(req *pb.PausePoolRequest, now time.Time) (dispatch.Gate, error) {
-	var c checks
-	c.id("name", req.GetName())
-	gate := c.hold(req, now)
-	return gate, c.err()
-}
-
-// ResumePool checks a ResumePoolRequest.
-func ResumePool(req *pb.ResumePoolRequest) error {
-	var c checks
-	c.id("name", req.GetName())
-	c.note(req)
-	return c.err()
-}
-
 // Pool converts a pool.
 func Pool(p operate.PoolView) *pb.Pool {
-	out := ListedPool(p.Pool)
-	out.Unknown = p.Unknown
-	return out
-}
-
-// ListedPool converts a pool of a list.
-func ListedPool(p dispatch.Pool) *pb.Pool {
-	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Paused: Gate(p.Paused)}
+	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Holds: each(p.Holds, toHold)}
 }
 
 // Explain checks that an ExplainRequest names one thing.
@@ -92,8 +71,8 @@ func Explain(req *pb.ExplainRequest) error {
 func ExplainResponse(e *operate.Explanation) *pb.ExplainResponse {
 	out := &pb.ExplainResponse{
 		MapsTo: e.MapsTo, Unknown: e.Unknown, Notes: e.Notes, Partly: e.Partly && len(e.Holds) == 0,
-		Holds: each(e.Holds, func(h operate.Held) *pb.Hold {
-			return &pb.Hold{Gate: Gate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: e.OpenedBy(&h)}
+		Gates: each(e.Holds, func(h operate.Held) *pb.ExplainedGate {
+			return &pb.ExplainedGate{Gate: Gate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: e.OpenedBy(&h)}
 		}),
 	}
 	if at, ok := e.OpensAt(); ok {

@@ -24,35 +24,9 @@ func GetQueue(req *pb.GetQueueRequest) error {
 // ListQueues checks a ListQueuesRequest.
 func ListQueues(req *pb.ListQueuesRequest) error {
 	var c checks
-	c.suffix("suffix", req.GetSuffix())
-	return c.err()
-}
-
-// QueueHoldRequest is what each call has that closes a gate of a queue.
-type QueueHoldRequest interface {
-	holdRequest
-	GetName() string // of the queue
-}
-
-// HoldQueue reads a call that closes a gate of a queue.
-func HoldQueue(req QueueHoldRequest, now time.Time) (dispatch.Gate, error) {
-	var c checks
-	c.queue("name", req.GetName())
-	gate := c.hold(req, now)
-	return gate, c.err()
-}
-
-// QueueReleaseRequest is what each call has that opens a gate of a queue.
-type QueueReleaseRequest interface {
-	operatorRequest
-	GetName() string // of the queue
-}
-
-// ReleaseQueue checks a call that opens a gate of a queue.
-func ReleaseQueue(req QueueReleaseRequest) error {
-	var c checks
-	c.queue("name", req.GetName())
-	c.note(req)
+	c.conditions(req)
+	optional(c.queue, "filter.queue", req.GetFilter().GetQueue())
+	c.suffix("filter.queue_suffix", req.GetFilter().GetQueueSuffix())
 	return c.err()
 }
 
@@ -63,10 +37,10 @@ func Queue(q *operate.QueueView, now time.Time) *pb.Queue {
 		Name: q.Name, RulePattern: q.SettingsName, Leased: q.Leased, Waiting: q.Waiting, QueueDelay: toDuration(q.QueueDelay),
 		Settings: &pb.QueueSettings{
 			MinDelay: durationpb.New(s.MinDelay), MaxInFlight: int32(s.MaxInFlight), DelayFactor: s.DelayFactor,
-			MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock), Paused: s.Paused, Deny: s.Deny,
+			MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock),
 		},
 		Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
-		MapsTo: q.MapsTo, Unknown: q.Unknown, PausedPools: q.PausedPools,
+		MapsTo: q.MapsTo, Unknown: q.Unknown, HeldPools: q.HeldPools,
 	}
 	if q.NextGrant.After(now) {
 		out.NextGrantDelay = durationpb.New(q.NextGrant.Sub(now))
@@ -99,7 +73,7 @@ func SetQueueRule(req *pb.SetQueueRuleRequest, by string) (*RuleChange, error) {
 	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, bounds.MaxMinDelay)
 	c.duration("rule.max_block", rule.GetMaxBlock(), time.Second, 30*24*time.Hour)
 	paths := req.GetUpdateMask().GetPaths()
-	c.mask(req.GetUpdateMask(), ruleField, "must name settings of a rule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block, paused, deny")
+	c.mask(req.GetUpdateMask(), ruleField, "must name settings of a rule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block")
 	change := &RuleChange{Etag: c.rulesEtag(req.GetEtag())}
 	note := c.note(req)
 	if err := c.err(); err != nil {
@@ -131,7 +105,7 @@ func CheckQueueRule(rule *pb.QueueRule) error {
 // changes nothing.
 func ruleField(path string) bool {
 	switch path {
-	case "pattern", "queue", "min_delay", "max_in_flight", "delay_factor", "max_delay", "max_block", "paused", "deny":
+	case "pattern", "queue", "min_delay", "max_in_flight", "delay_factor", "max_delay", "max_block":
 		return true
 	}
 	return false
@@ -142,7 +116,6 @@ func fromRule(r *pb.QueueRule, note dispatch.Note) dispatch.QueueRule {
 		Pattern: r.GetPattern(), Queue: r.GetQueue(), By: note.By, Reason: note.Reason, Settings: dispatch.DefaultQueueSettings(),
 	}
 	out.Settings.DelayFactor, out.Settings.MaxDelay = r.GetDelayFactor(), r.GetMaxDelay().AsDuration()
-	out.Settings.Paused, out.Settings.Deny = r.GetPaused(), r.GetDeny()
 	if r.GetMinDelay() != nil {
 		out.Settings.MinDelay = r.GetMinDelay().AsDuration()
 	}
@@ -161,8 +134,8 @@ func QueueRule(r dispatch.QueueRule) *pb.QueueRule {
 	return &pb.QueueRule{
 		Pattern: r.Pattern, Queue: r.Queue,
 		MinDelay: durationpb.New(s.MinDelay), MaxInFlight: new(int32(s.MaxInFlight)), DelayFactor: &s.DelayFactor,
-		MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock), Paused: &s.Paused, Deny: &s.Deny,
-		By: r.By, Reason: r.Reason, UpdateTime: toTime(r.Time), Gates: toGates(r.Gates()),
+		MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock),
+		By: r.By, Reason: r.Reason, UpdateTime: toTime(r.Time),
 	}
 }
 
@@ -187,19 +160,11 @@ func (c *checks) rulesEtag(etag string) operate.RulesEtag {
 	return read
 }
 
-// AboutRule names the rule that err is about, and the queues in which a mapping would leave tasks, or who pauses or
-// denies by the rule.
+// AboutRule names the rule that err is about, and the queues in which a mapping would leave tasks.
 func AboutRule(err error, pattern string) error {
 	pairs := []string{"pattern", pattern}
 	if left, ok := errors.AsType[*operate.NotEmptyError](err); ok {
 		pairs = append(pairs, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
-	}
-	if holds, ok := errors.AsType[*operate.RuleHoldsError](err); ok {
-		gate := &holds.Gate
-		pairs = append(pairs, "kind", string(gate.Kind), "by", gate.By, "since", gate.Time.UTC().Format(time.RFC3339))
-		if gate.Reason != "" {
-			pairs = append(pairs, "reason", gate.Reason)
-		}
 	}
 	return About(inside("rule", err), pairs...)
 }

@@ -9,12 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-const maxApply = 500 // specs in a call
+const (
+	maxApply   = 500 // specs in a call
+	everyField = "*" // as the only path of a mask
+)
 
 // CreateSource reads the spec of a CreateSourceRequest.
 func CreateSource(req *pb.CreateSourceRequest) (dispatch.SourceSpec, error) {
@@ -32,38 +34,43 @@ func GetSource(req *pb.GetSourceRequest) error {
 }
 
 // ListSources reads the filter of a ListSourcesRequest.
-func ListSources(req *pb.ListSourcesRequest) (operate.SourceQuery, error) {
+func ListSources(req *pb.ListSourcesRequest) (SourceFilter, error) {
 	var c checks
-	q := operate.SourceQuery{
-		Prefix: optional(c.id, "id_prefix", req.GetIdPrefix()),
-		Pool:   optional(c.id, "pool", req.GetPool()),
-		Labels: c.labels("labels", req.GetLabels(), bounds.MaxLabels),
-		Health: list(&c, "health", req.GetHealth(), 0, 5, func(field string, health pb.SourceHealth) operate.SourceHealth {
-			return operate.SourceHealth(named(&c, field, health, "must name a health"))
-		}),
-		Gates: req.GetGates(),
-	}
-	return q, c.err()
+	c.conditions(req)
+	f := c.sourceFilter(req.GetFilter())
+	f.Query.Health = list(&c, "health", req.GetHealth(), 0, 6, func(field string, health pb.SourceHealth) operate.SourceHealth {
+		return operate.SourceHealth(named(&c, field, health, "must name a health"))
+	})
+	f.Query.Gates = req.GetGates()
+	return f, c.err()
 }
 
-// UpdateSource reads an UpdateSourceRequest: the change lays the named fields over the spec that is kept. Only then the
-// spec is checked: a field that the mask leaves out is not read.
+// UpdateSource reads an UpdateSourceRequest: the change lays the fields that the mask names over the spec that is kept,
+// or without a mask those that are set. Only then the spec is checked: a field that the mask leaves out is not read.
 func UpdateSource(req *pb.UpdateSourceRequest) (change func(*dispatch.SourceSpec) error, err error) {
 	var c checks
 	id := c.id("spec.id", req.GetSpec().GetId())
+	paths := req.GetUpdateMask().GetPaths()
+	every := len(paths) == 1 && paths[0] == everyField
 	isField := func(path string) bool {
 		_, err := fieldmaskpb.New(&pb.SourceSpec{}, path)
-		return err == nil
+		return err == nil || every
 	}
-	c.mask(req.GetUpdateMask(), isField, "must name fields of SourceSpec, such as \"seeds\" or \"retry.max_attempts\"")
+	c.mask(req.GetUpdateMask(), isField, "must name fields of SourceSpec, such as \"seeds\" or \"retry.max_attempts\", or be \"*\" alone")
 	if etag := req.GetEtag(); etag != "" && !sourceEtag.MatchString(etag) {
 		c.fail("etag", req.GetEtag(), "must be an etag as the source was read with")
 	}
 	c.note(req)
 	change = func(spec *dispatch.SourceSpec) error {
 		merged := toSpec(id, spec)
-		overlay(merged.ProtoReflect(), req.GetSpec().ProtoReflect(), req.GetUpdateMask().GetPaths())
+		overlay(merged.ProtoReflect(), req.GetSpec().ProtoReflect(), paths)
 		return replaceSpec(spec, merged)
+	}
+	switch {
+	case every:
+		change = func(spec *dispatch.SourceSpec) error { return replaceSpec(spec, req.GetSpec()) }
+	case len(paths) == 0:
+		change = laySet(req.GetSpec())
 	}
 	return change, c.err()
 }
@@ -152,74 +159,35 @@ type sourcesRequest interface {
 	GetIds() []string
 }
 
-// SourceSelection is what a bulk call is about: sources by their ids, or a page of those that match a query and were
-// created from CreatedFrom to CreatedBefore.
+// SourceSelection is what a bulk call is about: sources by their ids, or a page of those that a filter selects.
 type SourceSelection struct {
-	IDs                        []string
-	Query                      operate.SourceQuery
-	CreatedFrom, CreatedBefore time.Time
+	IDs    []string
+	Filter SourceFilter
 	Selection
 }
 
 // Sources reads a bulk call on sources: it names ids, or a filter on purpose.
 func Sources(req sourcesRequest) (*SourceSelection, error) {
-	s, _, err := selectSources(req, nil)
+	var c checks
+	c.selects("ids", len(req.GetIds()), req)
+	s := &SourceSelection{
+		IDs: list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), Filter: c.bulkSources(req.GetFilter()),
+		Selection: Selection{Note: c.note(req), ValidateOnly: req.GetValidateOnly()},
+	}
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	err := s.open(req)
 	return s, err
 }
 
-// PauseSources reads a PauseSourcesRequest.
-func PauseSources(req *pb.PauseSourcesRequest, now time.Time) (*SourceSelection, dispatch.Gate, error) {
-	return selectSources(req, func(c *checks) dispatch.Gate { return c.hold(req, now) })
-}
-
-func selectSources(req sourcesRequest, hold func(*checks) dispatch.Gate) (s *SourceSelection, gate dispatch.Gate, err error) {
-	var c checks
-	filter := req.GetFilter()
-	c.selects("ids", len(req.GetIds()), req)
-	s = &SourceSelection{
-		IDs: list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), Selection: Selection{ValidateOnly: req.GetValidateOnly()},
+// bulkSources reads the filter of a bulk call on sources, if it has one.
+func (c *checks) bulkSources(f *pb.Filter) SourceFilter {
+	if f != nil {
+		c.all(f, f.GetSourceId() != "" || f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 ||
+			f.GetCreateTimeFrom() != nil || f.GetCreateTimeBefore() != nil)
 	}
-	if filter != nil {
-		c.sourceFilter(s, filter)
-	}
-	if hold != nil {
-		gate = hold(&c)
-	} else {
-		s.Note = c.note(req)
-	}
-	if err := c.err(); err != nil {
-		return nil, gate, err
-	}
-	err = s.open(req)
-	return s, gate, err
-}
-
-// sourceFilter reads a filter of sources. A condition that does not apply to them is refused, or it would widen what is
-// acted on.
-func (c *checks) sourceFilter(s *SourceSelection, f *pb.Filter) {
-	for _, other := range []struct {
-		field string
-		set   bool
-	}{
-		{"filter.queue_suffix", f.GetQueueSuffix() != ""},
-		{"filter.states", len(f.GetStates()) > 0},
-		{"filter.failure_reasons", len(f.GetFailureReasons()) > 0},
-		{"filter.source_id", f.GetSourceId() != ""},
-		{"filter.queue", f.GetQueue() != ""},
-		{"filter.collector_id", f.GetCollectorId() != ""},
-	} {
-		if other.set {
-			c.fail(other.field, "set", "does not apply to sources")
-		}
-	}
-	some := f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 ||
-		f.GetCreateTimeFrom() != nil || f.GetCreateTimeBefore() != nil
-	if some == f.GetAll() {
-		c.fail("filter.all", f.GetAll(), "must be true when no other condition is set, and false when one is")
-	}
-	s.Query = c.sources(f)
-	s.CreatedFrom = c.time("filter.create_time_from", f.GetCreateTimeFrom())
-	s.CreatedBefore = c.time("filter.create_time_before", f.GetCreateTimeBefore())
+	return c.sourceFilter(f)
 }
 
 // Source converts a source.
@@ -242,13 +210,12 @@ func ListedSource(v *operate.SourceView) *pb.Source {
 func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 	s := &v.Status
 	out := &pb.SourceStatus{
-		Health: pb.SourceHealth(v.Health), Paused: Gate(v.Paused), PendingVersions: s.PendingVersions,
+		Health: pb.SourceHealth(v.Health), Holds: standing(v.Source.Holds, time.Now()), PendingVersions: s.PendingVersions,
 		Tasks: toCounts(s.Counts), LastSuccessTime: toTime(s.LastSuccess), ConsecutiveFailures: s.FailuresInARow,
 		ShortestInterval: toDuration(s.ShortestInterval), LongestInterval: toDuration(s.LongestInterval),
 		NextDueTime: toTime(s.NextDue), Lag: toDuration(s.Lag), Limited: s.Limited,
 		LastError: toTaskError(s.LastError), LastFailureTime: toTime(s.LastFailure), Outstanding: s.Outstanding,
-		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds, DeniedSeeds: s.DeniedSeeds,
-		CollectorUnknown: s.CollectorUnknown,
+		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds, CollectorUnknown: s.CollectorUnknown,
 	}
 	for reason, n := range s.Filtered {
 		if n > 0 {

@@ -14,14 +14,8 @@ import (
 )
 
 // overlay sets the fields of to that paths name to what from has there; a field that from does not set is cleared.
-// Without paths it is every field. The paths were checked to be of the message.
+// The paths were checked to be of the message.
 func overlay(to, from protoreflect.Message, paths []string) {
-	if len(paths) == 0 {
-		fields := to.Descriptor().Fields()
-		for i := range fields.Len() {
-			overlayField(to, from, fields.Get(i))
-		}
-	}
 	for _, path := range paths {
 		overlayPath(to, from, path)
 	}
@@ -59,26 +53,49 @@ func keepAbsent(spec *pb.SourceSpec) func(kept *dispatch.SourceSpec) error {
 		merged, over := proto.CloneOf(toSpec(spec.GetId(), kept)), proto.CloneOf(spec)
 		over.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_UNSPECIFIED
 		keepSeeds(merged.GetCanonicalRules(), over.GetSeeds(), merged.GetSeeds())
-		if rule := over.GetSchedule(); rule.GetRule() != nil && rule.GetCron() == "" && merged.GetSchedule() != nil {
-			merged.Schedule.TimeZone = "" // it was that of a cron
-		}
-		layOver(merged.ProtoReflect(), over.ProtoReflect())
+		dropTimeZone(merged, over)
+		layOver(merged.ProtoReflect(), over.ProtoReflect(), addKeys)
 		return replaceSpec(kept, merged)
 	}
 }
 
-// layOver sets in to what from sets. Maps are added to, lists take the place of lists.
-func layOver(to, from protoreflect.Message) {
+// laySet lays the fields that a spec sets over those that a source has.
+func laySet(spec *pb.SourceSpec) func(kept *dispatch.SourceSpec) error {
+	return func(kept *dispatch.SourceSpec) error {
+		merged := proto.CloneOf(toSpec(spec.GetId(), kept)) // which shares what it holds
+		dropTimeZone(merged, spec)
+		layOver(merged.ProtoReflect(), spec.ProtoReflect(), replaceMaps)
+		return replaceSpec(kept, merged)
+	}
+}
+
+// dropTimeZone drops the time zone of a cron line that another rule takes the place of.
+func dropTimeZone(merged, over *pb.SourceSpec) {
+	if rule := over.GetSchedule(); rule.GetRule() != nil && rule.GetCron() == "" && merged.GetSchedule() != nil {
+		merged.Schedule.TimeZone = ""
+	}
+}
+
+// mapRule is what becomes of a map that another one is laid over.
+type mapRule bool
+
+const (
+	addKeys     mapRule = false
+	replaceMaps mapRule = true
+)
+
+// layOver sets in to what from sets. Lists take the place of lists.
+func layOver(to, from protoreflect.Message, maps mapRule) {
 	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case field.IsMap():
+		case field.IsMap() && maps == addKeys:
 			into := to.Mutable(field).Map()
 			value.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 				into.Set(key, value)
 				return true
 			})
 		case isPart(field):
-			layOver(to.Mutable(field).Message(), value.Message())
+			layOver(to.Mutable(field).Message(), value.Message(), maps)
 		default:
 			to.Set(field, value)
 		}
@@ -169,7 +186,7 @@ func keepSeeds(rules int32, seeds, kept []*pb.Seed) {
 			continue
 		}
 		whole := proto.CloneOf(kept[twin])
-		layOver(whole.ProtoReflect(), seeds[i].ProtoReflect())
+		layOver(whole.ProtoReflect(), seeds[i].ProtoReflect(), addKeys)
 		proto.Reset(seeds[i])
 		proto.Merge(seeds[i], whole)
 	}

@@ -51,15 +51,14 @@ var errorTable = [...]errorKind{
 	{dispatch.ErrTaskNotFound, codes.NotFound, pb.ErrorReason_ERROR_REASON_TASK_NOT_FOUND, 0},
 	{dispatch.ErrRuleNotFound, codes.NotFound, pb.ErrorReason_ERROR_REASON_QUEUE_RULE_NOT_FOUND, 0},
 	{dispatch.ErrQueueNotEmpty, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_QUEUE_NOT_EMPTY, 0},
-	{dispatch.ErrQueueDenied, codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_QUEUE_DENIED, 0},
-	{dispatch.ErrRuleHolds, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_QUEUE_RULE_HOLDS, 0},
+	{dispatch.ErrHoldExists, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_HOLD_EXISTS, 0},
 	{dispatch.ErrLeaseLost, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_LEASE_LOST, 0},
 	{dispatch.ErrCollectorReplaced, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_COLLECTOR_REPLACED, 0},
 	{dispatch.ErrStoreFull, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_STORE_FULL, retryFull},
 	{dispatch.ErrStoreReadOnly, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_READ_ONLY, retrySoon},
 	{dispatch.ErrStoreUnavailable, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, retrySoon},
 	{dispatch.ErrTooManyWaiters, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_TOO_MANY_WAITERS, retrySoon},
-	{ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DRAINING, retrySoon},
+	{ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DISPATCHER_DRAINING, retrySoon},
 }
 
 // kindOf finds err in the table; nil when it is not in it.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -149,15 +150,17 @@ func toAttempt(a *dispatch.Attempt) *pb.Attempt {
 // ListTasks reads the states that a ListTasksRequest asks for; none stands for all that are listed.
 func ListTasks(req *pb.ListTasksRequest) ([]dispatch.State, error) {
 	var c checks
-	if req.GetSourceId() == "" && req.GetQueue() == "" {
-		c.fail("source_id", "", "must be set, or queue")
+	c.conditions(req)
+	f := req.GetFilter()
+	if f.GetSourceId() == "" && f.GetQueue() == "" {
+		c.fail("filter.source_id", "", "must be set, or filter.queue")
 	}
-	optional(c.id, "source_id", req.GetSourceId())
-	optional(c.queue, "queue", req.GetQueue())
+	optional(c.id, "filter.source_id", f.GetSourceId())
+	optional(c.queue, "filter.queue", f.GetQueue())
 	all := []dispatch.State{
 		dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased, dispatch.StateDead, dispatch.StateCanceled,
 	}
-	list(&c, "states", req.GetStates(), 0, 6, func(field string, state pb.TaskState) pb.TaskState {
+	list(&c, "filter.states", f.GetStates(), 0, 6, func(field string, state pb.TaskState) pb.TaskState {
 		switch {
 		case state == pb.TaskState_TASK_STATE_DONE:
 			c.fail(field, state, "is not listed: a task that is DONE is found by GetTask")
@@ -166,7 +169,7 @@ func ListTasks(req *pb.ListTasksRequest) ([]dispatch.State, error) {
 		}
 		return state
 	})
-	return amongStates(all, req.GetStates()), c.err()
+	return amongStates(all, f.GetStates()), c.err()
 }
 
 // amongStates are those of states that are wanted; none stands for all of them.
@@ -182,6 +185,17 @@ func ListedTask(t *dispatch.Task, now time.Time) *pb.Task {
 	out := toTask(t)
 	out.Holder = toHolder(t.Lease, now)
 	return out
+}
+
+// ListLeases reads the filter of a ListLeasesRequest; nil is one without conditions.
+func ListLeases(req *pb.ListLeasesRequest) (*operate.TaskQuery, error) {
+	if proto.Size(req.GetFilter()) == 0 {
+		return nil, nil //nolint:nilnil // all leases
+	}
+	var c checks
+	c.conditions(req)
+	q := c.tasks(req.GetFilter())
+	return q, c.err()
 }
 
 // HeldLease converts the lease of a task.

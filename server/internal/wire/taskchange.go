@@ -65,22 +65,10 @@ func (c *checks) fences(req taskChangeRequest) []uint64 {
 
 // taskFilter reads a filter of tasks. Of states in which the call changes nothing it would look at tasks in vain.
 func (c *checks) taskFilter(f *pb.Filter, states []dispatch.State, mustName bool) *operate.TaskQuery {
-	if leased := slices.Equal(states, []dispatch.State{dispatch.StateLeased}); f.GetCollectorId() != "" && !leased {
-		c.fail("filter.collector_id", f.GetCollectorId(), "applies to leases only")
-	}
-	where := f.GetSourceId() != "" || f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 ||
-		f.GetQueue() != "" || f.GetQueueSuffix() != "" || f.GetCollectorId() != ""
-	if where == f.GetAll() {
-		c.fail("filter.all", f.GetAll(), "must be true when no other condition says where, and false when one does")
-	}
-	q := &operate.TaskQuery{
-		SourceID:    optional(c.id, "filter.source_id", f.GetSourceId()),
-		Sources:     c.sources(f),
-		Queue:       optional(c.queue, "filter.queue", f.GetQueue()),
-		QueueSuffix: c.suffix("filter.queue_suffix", f.GetQueueSuffix()),
-		Collector:   optional(c.id, "filter.collector_id", f.GetCollectorId()),
-		States:      amongStates(states, f.GetStates()),
-	}
+	c.all(f, f.GetSourceId() != "" || f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 ||
+		f.GetQueue() != "" || f.GetQueueSuffix() != "" || f.GetCollectorId() != "")
+	q := c.tasks(f)
+	q.States = amongStates(states, f.GetStates())
 	names := strings.Join(each(states, func(s dispatch.State) string { return pb.TaskState(s).String() }), ", ")
 	if len(f.GetStates()) == 0 && mustName {
 		c.fail("filter.states", "", "must be set, of %s", names)
@@ -91,6 +79,20 @@ func (c *checks) taskFilter(f *pb.Filter, states []dispatch.State, mustName bool
 		}
 		return state
 	})
+	return q
+}
+
+// tasks reads the conditions of a filter on tasks, but for their states.
+func (c *checks) tasks(f *pb.Filter) *operate.TaskQuery {
+	q := &operate.TaskQuery{
+		SourceID:      optional(c.id, "filter.source_id", f.GetSourceId()),
+		Sources:       c.sources(f),
+		Queue:         optional(c.queue, "filter.queue", f.GetQueue()),
+		QueueSuffix:   c.suffix("filter.queue_suffix", f.GetQueueSuffix()),
+		Collector:     optional(c.id, "filter.collector_id", f.GetCollectorId()),
+		CreatedFrom:   c.time("filter.create_time_from", f.GetCreateTimeFrom()),
+		CreatedBefore: c.time("filter.create_time_before", f.GetCreateTimeBefore()),
+	}
 	for _, reason := range list(c, "filter.failure_reasons", f.GetFailureReasons(), 0, maxReasons, func(field string, reason pb.FailureReason) pb.FailureReason {
 		return named(c, field, reason, "must name a reason")
 	}) {
@@ -99,8 +101,6 @@ func (c *checks) taskFilter(f *pb.Filter, states []dispatch.State, mustName bool
 			q.Reasons = append(q.Reasons, 0)
 		}
 	}
-	q.CreatedFrom = c.time("filter.create_time_from", f.GetCreateTimeFrom())
-	q.CreatedBefore = c.time("filter.create_time_before", f.GetCreateTimeBefore())
 	return q
 }
 

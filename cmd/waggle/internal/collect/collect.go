@@ -41,7 +41,7 @@ On a terminal it shows how it goes, under its log; elsewhere, and with --quiet,
 it logs that. "lag" is how long after their due times tasks were begun, on
 average since the last time it was shown.
 
-SIGTERM or SIGINT drains: nothing more is fetched, what runs is finished and
+On SIGTERM or SIGINT nothing more is fetched, what runs is finished and
 reported. A second signal ends the process at once; its tasks go to others when
 their leases have run out.
 
@@ -161,15 +161,15 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 	flags.StringSliceVar(&o.collector.Targets, "server", []string{client.DefaultServer}, "dispatchers, each `host:port`")
 	o.tls.Register(flags)
 	flags.StringVar(&o.collector.ID, "id", cli.Hostname(), "its `name`, the same over restarts, another one for each process")
-	cli.PairsVar(flags, &o.collector.Labels, "labels", "labels by which operators can drain it, with others, as region=eu,disk=ssd")
+	cli.PairsVar(flags, &o.collector.Labels, "labels", "labels by which operators can hold it, with others, as region=eu,disk=ssd")
 	flags.StringSliceVar(&o.collector.Pools, "pools", []string{"default"}, "`pools` to take tasks from")
 	flags.StringSliceVar(&o.collector.Sources, "sources", nil, "only tasks of these `sources`")
 	flags.StringSliceVar(&o.collector.Queues, "queues", nil, "only tasks of these `queues`")
 	flags.IntVar(&o.collector.Slots, "slots", 8, "`number` of tasks to work on at once")
 	flags.DurationVar(&o.collector.Wait, "wait", 0, "how long a fetch waits at the dispatcher (default 10s)")
 	cli.SpanVar(flags, &o.collector.LeaseDuration, "lease", "how long leases run between renewals (default the source's)")
-	flags.DurationVar(&o.collector.DrainTimeout, "drain-timeout", 0, "how long running fetches may go on once it is to stop; negative: none (default 20s)")
-	flags.BoolVar(&o.untilEOF, "until-eof", false, "drain when standard input ends")
+	flags.DurationVar(&o.collector.StopTimeout, "stop-timeout", 0, "how long running fetches may go on once it is to stop; negative: none (default 20s)")
+	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
 	if err := flags.MarkHidden("until-eof"); err != nil {
 		panic(err) // the flag is registered on the line above
 	}

@@ -61,16 +61,16 @@ func (p *progress) watch(ctx context.Context, run func(context.Context) error) e
 		tick = ticker.C
 		early = time.After(min(every, connectTime)) // whether it gets going at all
 	}
-	draining := ctx.Done()
+	stopping := ctx.Done()
 	for {
 		select {
 		case err := <-ended:
 			p.screen.Show()
 			p.line("collector has ended", p.sample(time.Now()), zap.Duration("after", time.Since(p.began).Round(time.Millisecond)))
 			return p.explain(err)
-		case <-draining:
-			draining = nil
-			p.log.Info("collector drains", zap.Int("running", p.collector.Stats().Running))
+		case <-stopping:
+			stopping = nil
+			p.log.Info("collector stops", zap.Int("running", p.collector.Stats().Running))
 		case now := <-early:
 			p.warn(now)
 		case now := <-tick:
@@ -183,12 +183,12 @@ func (p *progress) state(s sample) string {
 	switch trouble := p.trouble(s.stats); {
 	case s.stats.LastAnswer.IsZero() && s.at.Sub(p.began) < connectTime:
 		return "connecting to " + strings.Join(p.cfg.Targets, ", ")
-	case s.stats.Draining:
-		return "draining: " + human.Plural(s.stats.Running, "task") + " to finish"
+	case s.stats.Stopping:
+		return "stopping: " + human.Plural(s.stats.Running, "task") + " to finish"
 	case trouble != "":
 		return trouble
-	case s.stats.Drained:
-		return "drained by operators: it takes no tasks"
+	case s.stats.Held:
+		return "held by operators: it takes no tasks"
 	}
 	return ""
 }

@@ -43,7 +43,7 @@ func TestView(t *testing.T) {
 	end()
 	handle(ended, "c.example", 9) // interrupted: nobody's fault
 	stats := collector.Stats{Slots: 32, Running: 28, Succeeded: 1500, Failed: 6, Lost: 2, Released: 16}
-	got := strings.Join(collect.ViewOf(tally, 10*time.Second, stats, "draining: 28 tasks to finish"), "\n")
+	got := strings.Join(collect.ViewOf(tally, 10*time.Second, stats, "stopping: 28 tasks to finish"), "\n")
 	const want = `
 paris-1   default, eu of a:7070, up 10s
 pages     1,500        150.0/s       slots  28 of 32 busy   lag  3s
@@ -51,7 +51,7 @@ bytes     1.5 GiB      150.0 MiB/s   failed 6   lost 2   released 16
 answers   200: 1,500   429: 3
 failures  THROTTLED: 3   DNS: 2   HANDLER: 1
 failing   b.example 3 (THROTTLED)   c.example 2 (DNS)   d.example 1 (HANDLER)
-draining: 28 tasks to finish`
+stopping: 28 tasks to finish`
 	if !strings.HasSuffix(got, want) {
 		t.Errorf("shows\n%s\nwant\n%s", got, want)
 	}

@@ -41,8 +41,8 @@ const (
 	demoLimit = 50 * time.Second
 	// demoPlainEvery is how often progress is written where lines stay.
 	demoPlainEvery = 2 * time.Second
-	// demoDrain is how long the collectors have to end.
-	demoDrain = 8 * time.Second
+	// demoStop is how long the collectors have to end.
+	demoStop = 8 * time.Second
 )
 
 // New makes the command.
@@ -136,13 +136,13 @@ func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 	if crawlErr != nil && !errors.Is(crawlErr, context.DeadlineExceeded) {
 		return crawlErr
 	}
-	var drains errgroup.Group
+	var stops errgroup.Group
 	for i, child := range d.children {
 		if i != demoVictim {
-			drains.Go(func() error { return child.drain(demoDrain) })
+			stops.Go(func() error { return child.stop(demoStop) })
 		}
 	}
-	drainErr := drains.Wait()
+	stopErr := stops.Wait()
 	result, err := d.result(context.WithoutCancel(ctx), took)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -151,7 +151,7 @@ func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 	if crawlErr != nil {
 		crawlErr = context.Cause(ctx)
 	}
-	return errors.Join(crawlErr, drainErr, result.verdict())
+	return errors.Join(crawlErr, stopErr, result.verdict())
 }
 
 // startDispatcher runs a dispatcher on the memory store, as `waggle serve` does, and connects to it. stop ends it.

@@ -32,14 +32,14 @@ type process struct {
 func (k *process) start(program string, slots int) error {
 	k.ended = make(chan struct{})
 	k.cmd = exec.Command(program, "collect", "--id", k.id, "--server", k.server, "--slots", strconv.Itoa(slots), //nolint:noctx // it is ended by its standard input, or killed
-		"--user-agent", k.id+" (waggle demo)", "--out", k.out, "--allow-private", "--status", "0", "--log-level", "warn", "--drain-timeout", "5s", "--until-eof")
+		"--user-agent", k.id+" (waggle demo)", "--out", k.out, "--allow-private", "--status", "0", "--log-level", "warn", "--stop-timeout", "5s", "--until-eof")
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, cli.EnvPrefix) {
 			k.cmd.Env = append(k.cmd.Env, variable)
 		}
 	}
 	k.cmd.Stdout, k.cmd.Stderr = &k.output, &k.output
-	// A collector drains when asked to; an interrupt at the terminal is for the demo alone.
+	// A collector stops when asked to; an interrupt at the terminal is for the demo alone.
 	ownGroup(k.cmd)
 	var err error
 	if k.stdin, err = k.cmd.StdinPipe(); err == nil {
@@ -64,14 +64,14 @@ func (k *process) kill() error {
 	return nil
 }
 
-// drain asks the process to end, and kills it when it takes too long.
-func (k *process) drain(limit time.Duration) error {
+// stop asks the process to end, and kills it when it takes too long.
+func (k *process) stop(limit time.Duration) error {
 	// An error means that the process has gone already, which Wait reports.
 	_ = k.stdin.Close()
 	select {
 	case <-k.ended:
 	case <-time.After(limit):
-		return errors.Join(fmt.Errorf("collector %s did not drain within %s", k.id, human.Duration(limit)), k.kill())
+		return errors.Join(fmt.Errorf("collector %s did not stop within %s", k.id, human.Duration(limit)), k.kill())
 	}
 	if k.err != nil {
 		return fmt.Errorf("collector %s: %w\n%s", k.id, k.err, k.output.String())

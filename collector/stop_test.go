@@ -15,8 +15,8 @@ import (
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// TestCollector_DrainFinishes holds that what runs may finish, with its lease kept, and that nothing new is fetched.
-func TestCollector_DrainFinishes(t *testing.T) {
+// TestCollector_StopFinishes holds that what runs may finish, with its lease kept, and that nothing new is fetched.
+func TestCollector_StopFinishes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
@@ -29,14 +29,14 @@ func TestCollector_DrainFinishes(t *testing.T) {
 		pass(time.Second)
 		r.cancel()
 		pass(time.Second)
-		drained := len(d.fetchCalls())
+		stopped := len(d.fetchCalls())
 		d.put("1-c")
 		pass(9 * time.Second)
-		if calls := len(d.fetchCalls()); calls != drained {
-			t.Errorf("%d fetches while draining", calls-drained)
+		if calls := len(d.fetchCalls()); calls != stopped {
+			t.Errorf("%d fetches while it stops", calls-stopped)
 		}
 		last := d.beatCalls()[len(d.beatCalls())-1]
-		if len(last.leases) != 2 || time.Since(last.at) > time.Second || !last.info.GetDraining() {
+		if len(last.leases) != 2 || time.Since(last.at) > time.Second || !last.info.GetStopping() {
 			t.Errorf("last beat %+v", last)
 		}
 		close(b.let)
@@ -55,8 +55,8 @@ func TestCollector_DrainFinishes(t *testing.T) {
 	})
 }
 
-// TestCollector_DrainTimeout holds that what does not finish in time is given back.
-func TestCollector_DrainTimeout(t *testing.T) {
+// TestCollector_StopTimeout holds that what does not finish in time is given back.
+func TestCollector_StopTimeout(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ set, want time.Duration }{
 		"default": {0, 20 * time.Second}, "set": {3 * time.Second, 3 * time.Second}, "none": {-1, 0},
@@ -67,7 +67,7 @@ func TestCollector_DrainTimeout(t *testing.T) {
 				d := newDispatcher()
 				d.put("1-a", "1-b")
 				b := newBlocked()
-				r := start(t, d, b, func(c *collector.Config) { c.Slots, c.DrainTimeout = 3, test.set })
+				r := start(t, d, b, func(c *collector.Config) { c.Slots, c.StopTimeout = 3, test.set })
 				<-b.tasks
 				<-b.tasks
 				begin := time.Now()
@@ -75,10 +75,10 @@ func TestCollector_DrainTimeout(t *testing.T) {
 					t.Error(err)
 				}
 				if took := time.Since(begin); took != test.want {
-					t.Errorf("drained in %s, want %s", took, test.want)
+					t.Errorf("stopped in %s, want %s", took, test.want)
 				}
-				if cause := <-b.causes; !errors.Is(cause, collector.ErrDraining) {
-					t.Errorf("cause %v, want %v", cause, collector.ErrDraining)
+				if cause := <-b.causes; !errors.Is(cause, collector.ErrStopping) {
+					t.Errorf("cause %v, want %v", cause, collector.ErrStopping)
 				}
 				for _, report := range d.reported() {
 					if report.GetOutcome().GetReleased() == nil {
@@ -93,9 +93,9 @@ func TestCollector_DrainTimeout(t *testing.T) {
 	}
 }
 
-// TestCollector_DrainUnstarted holds that what a fetch granted while the collector began to drain is given back, also
+// TestCollector_StopUnstarted holds that what a fetch granted while the collector began to stop is given back, also
 // when the answer of that fetch was lost.
-func TestCollector_DrainUnstarted(t *testing.T) {
+func TestCollector_StopUnstarted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
@@ -127,9 +127,9 @@ func TestCollector_DrainUnstarted(t *testing.T) {
 	})
 }
 
-// TestCollector_DrainReports holds that the last reports go out, as long as that takes within its time, and that Run
+// TestCollector_StopReports holds that the last reports go out, as long as that takes within its time, and that Run
 // says when they did not.
-func TestCollector_DrainReports(t *testing.T) {
+func TestCollector_StopReports(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		outage  time.Duration
@@ -186,7 +186,7 @@ func TestCollector_StuckHandler(t *testing.T) {
 			answer := d.renewal(b)
 			for _, l := range b.leases {
 				if l.GetTaskId() == "1-stuck" && time.Since(begin) > 10*time.Second {
-					answer.Lost = append(answer.Lost, &wagglev1.LostLease{
+					answer.Status.Lost = append(answer.Status.Lost, &wagglev1.LostLease{
 						TaskId: l.GetTaskId(), LeaseToken: l.GetLeaseToken(), Reason: wagglev1.LostReason_LOST_REASON_MAX_HOLD,
 					})
 				}
