@@ -25,7 +25,7 @@ func wallStore(b *testing.B) *memstore.Store {
 
 func claimTasks(b *testing.B, s *memstore.Store, call, limit int) []dispatch.Grant {
 	b.Helper()
-	reply, err := s.Claim(b.Context(), 0, "default", []dispatch.Want{{
+	reply, err := s.Claim(b.Context(), 0, "default", 0, []dispatch.Want{{
 		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: strconv.Itoa(call), Call: "1"}, Max: limit,
 	}})
 	if err != nil {

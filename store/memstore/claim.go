@@ -3,6 +3,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -10,12 +11,15 @@ import (
 )
 
 // Claim implements [dispatch.Claims].
-func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	sh, err := s.enter(ctx, shard)
 	if err != nil {
 		return dispatch.ClaimReply{}, err
 	}
 	defer sh.end()
+	if holds < sh.holdsVersion {
+		return dispatch.ClaimReply{}, fmt.Errorf("%w: shard %d has version %d, the claim %d", dispatch.ErrStaleHolds, shard, sh.holdsVersion, holds)
+	}
 	return sh.claim(pool, wants), nil
 }
 
@@ -26,18 +30,12 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 		Now:    instant(s.now),
 	}
 	c := &claim{s: s, pool: s.pools[poolName], again: infinite}
-	until := s.holds.poolHeld(poolName)
-	if c.pool == nil || c.pool.len() == 0 || until > s.now {
+	if c.pool == nil || c.pool.len() == 0 {
 		c.pool = new(pool) // nothing is looked at but what was granted before
 	}
 	c.promote()
 	c.serve(wants, &reply)
-	if c.fill(&reply); until > s.now {
-		reply.Wait = dispatch.WaitPaused
-		if until != infinite {
-			reply.Next, reply.Again = instant(until), instant(until)
-		}
-	}
+	c.fill(&reply)
 	s.sweep(2 * len(wants))
 	// A claim takes away; nothing can be granted sooner by it.
 	clear(s.soonest)
@@ -197,8 +195,8 @@ func (c *claim) reason() dispatch.WaitReason {
 		if qp == nil || qp.open.len() == 0 {
 			continue
 		}
-		if set := c.s.settingsOf(qp.queue); set.Paused || set.Deny || gateUntil(qp.queue.paused) > c.s.now {
-			return dispatch.WaitPaused
+		if c.s.settingsOf(qp.queue).heldUntil > c.s.now {
+			return dispatch.WaitHeld
 		}
 		return dispatch.WaitThrottled
 	}
@@ -207,7 +205,7 @@ func (c *claim) reason() dispatch.WaitReason {
 			continue
 		}
 		if _, held := qp.wait.firstFrom(infinite); held {
-			return dispatch.WaitPaused
+			return dispatch.WaitHeld
 		}
 	}
 	return dispatch.WaitNoTasks
@@ -248,8 +246,8 @@ func (c *claim) serveSources(n *line) {
 		src := c.s.sources[uid]
 		switch {
 		case src == nil || src.gate.Deleted || src.pool != c.pool || slices.Contains(of, src):
-		case src.pausedUntil > c.s.now:
-			c.again = min(c.again, src.pausedUntil)
+		case src.heldUntil > c.s.now:
+			c.again = min(c.again, src.heldUntil)
 		default:
 			of = append(of, src)
 			c.s.name(src)

@@ -60,18 +60,6 @@ func until(t time.Time) int64 {
 	return millis(t)
 }
 
-// gateUntil is the end of an operator's gate; 0 when there is none.
-func gateUntil(gate *dispatch.Gate) int64 {
-	switch {
-	case gate == nil:
-		return 0
-	case gate.Until.IsZero():
-		return infinite
-	default:
-		return until(gate.Until)
-	}
-}
-
 // clone copies what a caller must not share with the store.
 func clone[T any](v *T) *T {
 	if v == nil {

@@ -165,14 +165,15 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 }
 
 // giveBack undoes the grant of one task, or ends it when its cancel was asked
-// for meanwhile.
+// for meanwhile other than by a hold.
 func (s *shard) giveBack(r *record) {
 	s.endLease(r)
 	if r.counters.Attempt > 0 {
 		r.counters.Attempt--
 	}
 	r.revision++
-	if r.cancel == dispatch.CancelNone {
+	if r.cancel == dispatch.CancelNone || r.cancel == dispatch.CancelHeld {
+		r.cancel = dispatch.CancelNone
 		s.enterWaiting(r)
 		return
 	}

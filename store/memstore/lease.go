@@ -56,14 +56,16 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 		s.moveDeadline(r, s.now)
 		return lost(dispatch.LostLockDeleted)
 	}
-	// The index is brought up to date when a sweep comes to it.
-	l.deadline = max(l.deadline, end)
-	l.byHand, l.lockedUntil = "", l.deadline
+	if r.cancel != dispatch.CancelHeld {
+		// The index is brought up to date when a sweep comes to it.
+		l.deadline = max(l.deadline, end)
+		l.byHand, l.lockedUntil = "", l.deadline
+	}
 	if renewal.Cursor != nil {
 		r.setCursor(renewal.Cursor)
 	}
 	return dispatch.RenewResult{
-		Remaining: duration(l.deadline - s.now), Duration: duration(l.duration), Cancel: r.cancel,
+		Remaining: duration(max(l.deadline-s.now, 0)), Duration: duration(l.duration), Cancel: r.cancel,
 	}
 }
 
@@ -279,6 +281,9 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	case dispatch.QueueSucceeded:
 		q.blockStep = 0
 	case dispatch.QueueBlocked:
+		if q.blocked <= s.now {
+			q.blockedAt = s.now
+		}
 		blocked, step := blockAfter(instant(s.now), instant(q.blocked), q.blockStep,
 			set.QueueSettings, effect.RetryAfter.Truncate(time.Millisecond))
 		q.blocked, q.blockStep = millis(blocked), step
@@ -297,7 +302,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
 	s.byShard(len(ids), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
 		for _, i := range page {
-			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason {
+			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason && (r.cancel == dispatch.CancelNone || reason != dispatch.CancelHeld) {
 				r.cancel = reason
 				r.revision++
 				told = append(told, dispatch.Hint{Kind: dispatch.HintCancel, ID: r.lease.token().Collector, Task: ids[i], Reason: reason})

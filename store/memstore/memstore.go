@@ -54,11 +54,11 @@ func New(config Config) (*Store, error) {
 		config.Now = time.Now
 	}
 	s := &Store{clock: clock{now: config.Now, closed: make(chan struct{})}}
-	s.cluster.clock, s.sourceBook.clock, s.collectors.clock, s.holds.clock = &s.clock, &s.clock, &s.clock, &s.clock
+	s.cluster.clock, s.sourceBook.clock, s.collectors.clock = &s.clock, &s.clock, &s.clock
 	s.leaders = make(map[string]leader)
-	s.holds.pools, s.holds.collectors = make(map[string]dispatch.Hold), make(map[string]dispatch.Hold)
+	s.holds.holds = make(map[string]dispatch.Hold)
 	for i := range config.Shards {
-		s.shards = append(s.shards, newShard(i, &s.holds, s.publish))
+		s.shards = append(s.shards, newShard(i, &s.clock, s.publish))
 	}
 	return s, nil
 }

@@ -85,7 +85,7 @@ func (s *shard) placeLane(l *lane, turnEnded bool) {
 
 // laneTime is when the lane can be picked.
 func (s *shard) laneTime(l *lane) int64 {
-	gate := l.source.pausedUntil
+	gate := l.source.heldUntil
 	switch {
 	case l.source.gate.Deleted:
 		return absent

@@ -9,28 +9,26 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// queueGate is the maximum over the queue's gates: when it can be granted from.
+// queueGate is the maximum over the queue's gates and holds: when it can be granted from.
 func (s *shard) queueGate(q *queue) int64 {
 	set := s.settingsOf(q)
 	// Further ahead, the clock was stepped back.
 	q.nextGrant = min(q.nextGrant, s.nowEnd()+set.longestDelay)
-	if set.Paused || set.Deny || q.inFlight >= int64(set.MaxInFlight) {
+	if q.inFlight >= int64(set.MaxInFlight) {
 		return infinite
 	}
-	return q.kept()
+	return max(q.kept(), set.heldUntil)
 }
 
-// kept is until when gates hold the queue, and keep it when it is empty.
-func (q *queue) kept() int64 {
-	return max(q.nextGrant, q.blocked, gateUntil(q.operator), gateUntil(q.paused))
-}
+// kept is until when the gates of its own hold the queue, and keep it when it is empty.
+func (q *queue) kept() int64 { return max(q.nextGrant, q.blocked) }
 
-// everyQueue is the pattern that matches every queue.
-const everyQueue = "*"
+// settingsVersion rises with the rules and with the holds.
+func (s *shard) settingsVersion() int64 { return s.rulesVersion + s.holdsVersion }
 
 // settingsOf resolves the settings of a queue.
 func (s *shard) settingsOf(q *queue) *settings {
-	if q.settings.version != s.rulesVersion {
+	if q.settings.version != s.settingsVersion() {
 		q.settings = s.resolve(q.name)
 		q.settings.pace(q.asked)
 	}
@@ -44,20 +42,15 @@ func (set *settings) pace(asked time.Duration) {
 }
 
 func (s *shard) resolve(queueName string) settings {
-	set := settings{QueueSettings: dispatch.DefaultQueueSettings(), version: s.rulesVersion}
-	if len(s.settings) == 0 {
+	set := settings{QueueSettings: dispatch.DefaultQueueSettings(), version: s.settingsVersion()}
+	if len(s.settings)+len(s.held) == 0 {
 		return set
 	}
 	for _, name := range dispatch.SettingsNames(queueName) {
-		if filed, ok := s.settings[name]; ok {
+		if filed, ok := s.settings[name]; ok && set.name == "" {
 			set.QueueSettings, set.name = filed.Settings, name
-			set.filed, set.pausedBy = filed, filed
-			break
 		}
-	}
-	if all, ok := s.settings[everyQueue]; ok && all.Settings.Paused && !set.Paused {
-		// The emergency stop holds whatever longer patterns say.
-		set.Paused, set.pausedBy = true, all
+		set.heldUntil = max(set.heldUntil, s.held[name])
 	}
 	return set
 }

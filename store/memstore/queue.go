@@ -48,25 +48,14 @@ func (s *shard) describe(q *queue) *dispatch.Queue {
 	return d
 }
 
-// gatesOf lists the gates that hold the queue now.
+// gatesOf lists the gates of its own that hold the queue now.
 func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 	var gates []dispatch.Gate
 	if q.nextGrant > s.now {
 		gates = append(gates, set.MinDelayGate(instant(q.nextGrant), q.asked))
 	}
 	if q.blocked > s.now {
-		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: instant(q.blocked), Cause: clone(q.cause)})
-	}
-	for _, gate := range []*dispatch.Gate{q.operator, q.paused} {
-		if gateUntil(gate) > s.now {
-			gates = append(gates, *gate)
-		}
-	}
-	if set.Paused {
-		gates = append(gates, set.pausedBy.Gate(dispatch.GateQueuePaused))
-	}
-	if set.Deny {
-		gates = append(gates, set.filed.Gate(dispatch.GateQueueDenied))
+		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: instant(q.blocked), By: dispatch.HoldWaggle, Time: instant(q.blockedAt), Cause: clone(q.cause)})
 	}
 	if q.inFlight >= int64(set.MaxInFlight) {
 		gates = append(gates, set.MaxInFlightGate(q.inFlight))
@@ -126,13 +115,6 @@ func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([
 			}
 		}
 	})
-	for _, hold := range s.holds.list() {
-		if pool := hold.Target.Pool; pool != "" {
-			sum, _ := sums.Get(pool)
-			sum.Name, sum.Paused = pool, &hold.Gate
-			sums.Set(pool, sum)
-		}
-	}
 	var known []dispatch.Pool
 	sums.Ascend(after, func(pool string, sum dispatch.Pool) bool {
 		if pool > after && (name == "" || pool == name) && len(known) < limit {

@@ -130,7 +130,7 @@ func (w worker) round(t *testing.T, call int) (finished int) {
 		if _, err := w.store.BeginPolls(t.Context(), []dispatch.Poll{poll}); err != nil {
 			t.Error(err)
 		}
-		reply, err := w.store.Claim(t.Context(), shard, "default", []dispatch.Want{{Poll: poll, Max: 7}})
+		reply, err := w.store.Claim(t.Context(), shard, "default", 0, []dispatch.Want{{Poll: poll, Max: 7}})
 		if err != nil {
 			t.Error(err)
 			return finished

@@ -19,6 +19,7 @@ type world struct {
 	gates map[string]dispatch.SourceGate
 	held  []dispatch.Grant
 	rules int64
+	holds int64
 	calls int
 }
 
@@ -85,7 +86,7 @@ func (w *world) claim(t *rapid.T) {
 		want.Queues = []string{queueName(t)}
 	}
 	shard := rapid.IntRange(0, 1).Draw(t, "shard")
-	reply, err := w.store.Claim(t.Context(), shard, poolName(t), []dispatch.Want{want})
+	reply, err := w.store.Claim(t.Context(), shard, poolName(t), w.holds, []dispatch.Want{want})
 	w.ok(t, err)
 	if n := len(reply.Grants[0]); n > want.Max {
 		t.Fatalf("%d granted of %d", n, want.Max)
@@ -177,7 +178,7 @@ func (w *world) push(t *rapid.T) {
 		}
 	} else {
 		gate.MaxOutstanding = rapid.Int64Range(0, 8).Draw(t, "limit")
-		gate.PausedUntil = rapid.SampledFrom([]time.Time{{}, {}, dispatch.Forever, w.clock.Now().Add(time.Second)}).Draw(t, "paused")
+		gate.HeldUntil = rapid.SampledFrom([]time.Time{{}, {}, dispatch.Forever, w.clock.Now().Add(time.Second)}).Draw(t, "held")
 		w.gates[gate.UID] = gate
 	}
 	for shard := range w.store.Shards() {
@@ -193,38 +194,42 @@ func (w *world) rule(t *rapid.T) {
 	settings := dispatch.DefaultQueueSettings()
 	settings.MinDelay = time.Duration(rapid.IntRange(0, 2000).Draw(t, "min delay")) * time.Millisecond
 	settings.MaxInFlight = rapid.IntRange(1, 5).Draw(t, "max in flight")
-	settings.Paused = rapid.IntRange(0, 5).Draw(t, "paused") == 0
 	pattern := rapid.SampledFrom([]string{"*", "*.test", "a.test", "*.e.test"}).Draw(t, "pattern")
 	var err error
 	w.rules, err = w.store.PutRule(t.Context(), pattern, &dispatch.QueueRule{Pattern: pattern, Settings: settings}, w.rules)
 	w.ok(t, err)
+	w.sync(t, 2)
+}
+
+// hold holds a name, or lets it go; what it lets go is placed now, or later.
+func (w *world) hold(t *rapid.T) {
+	name := rapid.SampledFrom([]string{"a.test", "b.test", "*.test", "*.e.test"}).Draw(t, "held")
+	until := rapid.SampledFrom([]time.Time{{}, dispatch.Forever, w.clock.Now().Add(time.Second)}).Draw(t, "until")
+	w.putHolds(t, map[string]time.Time{name: until})
+	if rapid.Bool().Draw(t, "sync") {
+		w.sync(t, 2)
+	}
+}
+
+func (w *world) putHolds(t *rapid.T, queues map[string]time.Time) {
+	var err error
+	w.holds, err = w.store.PutHolds(t.Context(), dispatch.HoldChange{Queues: queues}, w.holds)
+	w.ok(t, err)
+}
+
+func (w *world) unblock(t *rapid.T) {
+	_, err := w.store.Unblock(t.Context(), queueName(t))
+	w.ok(t, err)
+}
+
+// sync puts the queues of all shards where they belong, in pages.
+func (w *world) sync(t *rapid.T, limit int) {
 	for shard := range w.store.Shards() {
 		for page, first := "", true; first || page != ""; first = false {
-			page, err = w.store.SyncRules(t.Context(), shard, page, 2)
+			var err error
+			page, err = w.store.SyncRules(t.Context(), shard, page, limit)
 			w.ok(t, err)
 		}
-	}
-}
-
-func (w *world) block(t *rapid.T) {
-	name := queueName(t)
-	if rapid.Bool().Draw(t, "unblock") {
-		w.lift(t, name)
-		return
-	}
-	gate := dispatch.Gate{Until: rapid.SampledFrom([]time.Time{{}, w.clock.Now().Add(time.Second)}).Draw(t, "until")}
-	hold := dispatch.Hold{Target: dispatch.HoldTarget{Queue: name}, Name: dispatch.HoldBlock, Gate: gate}
-	if rapid.Bool().Draw(t, "pause") {
-		hold.Name = dispatch.HoldPause
-	}
-	w.ok(t, w.store.SetHold(t.Context(), hold))
-}
-
-// lift lifts all holds of a queue.
-func (w *world) lift(t *rapid.T, queue string) {
-	for _, name := range []dispatch.HoldName{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
-		_, err := w.store.LiftHold(t.Context(), dispatch.HoldTarget{Queue: queue}, name)
-		w.ok(t, err)
 	}
 }
 
@@ -245,7 +250,8 @@ func TestStore_StaysConsistent(t *testing.T) {
 			"tamper":  w.tamper,
 			"push":    w.push,
 			"rule":    w.rule,
-			"block":   w.block,
+			"hold":    w.hold,
+			"unblock": w.unblock,
 			"advance": func(t *rapid.T) { w.advance(t) },
 			"": func(t *rapid.T) {
 				if err := w.store.Check(); err != nil {
@@ -271,21 +277,20 @@ func (w *world) drain(t *rapid.T) {
 		w.rules, err = w.store.PutRule(t.Context(), pattern, &dispatch.QueueRule{Pattern: pattern, Settings: open}, w.rules)
 		w.ok(t, err)
 	}
+	w.putHolds(t, map[string]time.Time{"a.test": {}, "b.test": {}, "*.test": {}, "*.e.test": {}})
 	for _, name := range []string{"a.test", "b.test", "c.test", "d.e.test"} {
-		w.lift(t, name)
+		_, err := w.store.Unblock(t.Context(), name)
+		w.ok(t, err)
 	}
 	for uid, gate := range w.gates {
-		gate.Version, gate.Pool, gate.PausedUntil = gate.Version+1, "default", time.Time{}
+		gate.Version, gate.Pool, gate.HeldUntil = gate.Version+1, "default", time.Time{}
 		w.gates[uid] = gate
 		for shard := range w.store.Shards() {
 			_, err := w.store.PushSource(t.Context(), shard, gate, "")
 			w.ok(t, err)
 		}
 	}
-	for shard := range w.store.Shards() {
-		_, err := w.store.SyncRules(t.Context(), shard, "", 1000)
-		w.ok(t, err)
-	}
+	w.sync(t, 1000)
 	for range 12 {
 		// Each step is short of an outage, and past every lease after a few.
 		w.clock.Advance(4 * time.Second)
@@ -308,7 +313,7 @@ func (w *world) drain(t *rapid.T) {
 func (w *world) takeAll(t *rapid.T, shard int) {
 	for {
 		w.calls++
-		reply, err := w.store.Claim(t.Context(), shard, "default", []dispatch.Want{{
+		reply, err := w.store.Claim(t.Context(), shard, "default", w.holds, []dispatch.Want{{
 			Poll: dispatch.Poll{Collector: "last", Session: "s", ClientToken: fmt.Sprint("t", w.calls), Call: "1"}, Max: 50,
 		}})
 		w.ok(t, err)

@@ -73,8 +73,8 @@ func (b *ruleBook) changed(ifVersion int64, asLeft bool) (bool, error) {
 
 // sameRule reports whether two rules are one, set at one time.
 func sameRule(a, b dispatch.QueueRule) bool {
-	same := a.Time.Equal(b.Time) && a.Pause.Time.Equal(b.Pause.Time) && a.Denial.Time.Equal(b.Denial.Time)
-	a.Time, a.Pause.Time, a.Denial.Time = b.Time, b.Pause.Time, b.Denial.Time
+	same := a.Time.Equal(b.Time)
+	a.Time = b.Time
 	return same && a == b
 }
 
@@ -109,8 +109,8 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 	return s.rules.rules.Values(), s.rules.version, nil
 }
 
-// SyncRules implements [dispatch.Queues]. The rules of all shards are always
-// the same here; it puts the queues that wait without an end where they belong.
+// SyncRules implements [dispatch.Queues]. All shards always have the same rules
+// and holds here; it puts the queues that wait without an end where they belong.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
 	from := rulesPage{begun: page != ""}
 	if from.begun {
@@ -128,7 +128,10 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 	return sh.placeGated(from, max(limit, 1)), nil
 }
 
-// rulesPage is how far a shard has come to a version of the rules, once that has
+// held reports whether the queue waits longer than its lanes do.
+func (qp *queuePool) held() bool { return qp.open.len() > 0 || qp.score > qp.wait.firstScore() }
+
+// rulesPage is how far a shard has come to a version of rules and holds, once that has
 // begun: to a queue of a pool. The version is 0 where it had come to it before.
 type rulesPage struct {
 	begun   bool
@@ -143,11 +146,11 @@ func (p *rulesPage) String() string {
 }
 
 // placeGated places at most limit queues anew, from the page on: those that wait for
-// a gate without an end, and once after each change of the rules those whose delay
-// lasts, which may be shorter now. It answers the next page.
+// a gate without an end, and once after each change of rules or holds those that a gate
+// or hold keeps, which may end sooner now. It answers the next page.
 func (s *shard) placeGated(p rulesPage, limit int) (next string) {
-	if !p.begun && s.placedRules != s.rulesVersion {
-		p.version = s.rulesVersion
+	if !p.begun && s.placed != s.settingsVersion() {
+		p.version = s.settingsVersion()
 	}
 	lowest := s.now + 1
 	if p.version == 0 {
@@ -165,15 +168,15 @@ func (s *shard) placeGated(p rulesPage, limit int) (next string) {
 			if limit == 0 {
 				return p.String()
 			}
-			if q := e.value.queue; e.score == infinite || q.nextGrant > s.now {
-				s.touchQueue(q)
+			if qp := e.value; e.score == infinite || qp.held() {
+				s.touchQueue(qp.queue)
 				limit--
 			}
 			p.pool, p.score, p.queue = name, e.score, e.value.queue.name
 		}
 	}
-	if p.version == s.rulesVersion {
-		s.placedRules = p.version
+	if p.version == s.settingsVersion() {
+		s.placed = p.version
 	}
 	return ""
 }

@@ -15,7 +15,6 @@ import (
 type shard struct {
 	number  int
 	clock   *clock
-	holds   *holdBook
 	publish func(dispatch.Hint)
 
 	// mu guards everything below, and all that hangs from it.
@@ -60,8 +59,11 @@ type shard struct {
 
 	settings     map[string]dispatch.QueueRule
 	rulesVersion int64
-	// placedRules is the version by which its queues were placed last.
-	placedRules int64
+	// held is until when holds stop queues, by names as those of settings.
+	held         map[string]int64
+	holdsVersion int64
+	// placed is the version of settings by which its queues were placed last.
+	placed int64
 
 	// What ends with time, by when.
 	forgetDone    sortedSet[*record]
@@ -78,9 +80,9 @@ type shard struct {
 	granted, settled, expired, orphaned, dropped int64
 }
 
-func newShard(number int, holds *holdBook, publish func(dispatch.Hint)) *shard {
+func newShard(number int, clock *clock, publish func(dispatch.Hint)) *shard {
 	return &shard{
-		number: number, clock: holds.clock, holds: holds, publish: publish,
+		number: number, clock: clock, publish: publish,
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
@@ -92,6 +94,7 @@ func newShard(number int, holds *holdBook, publish func(dispatch.Hint)) *shard {
 		lanesIn:  make(map[string]laneList),
 		lanes:    make(map[laneKey]*lane),
 		settings: make(map[string]dispatch.QueueRule),
+		held:     make(map[string]int64),
 	}
 }
 
@@ -136,10 +139,10 @@ func (c *stateCounts) visible() dispatch.StateCounts {
 // source is the part of a source that a shard keeps, with what the shard knows
 // of it.
 type source struct {
-	gate        dispatch.SourceGate
-	pool        *pool
-	pausedUntil int64
-	forgetAt    int64 // of a deleted source
+	gate      dispatch.SourceGate
+	pool      *pool
+	heldUntil int64
+	forgetAt  int64 // of a deleted source
 	// forgotten: deleted long ago; only records point here.
 	forgotten bool
 	// deletion is who deleted it, and why; nil: not said.
@@ -233,10 +236,9 @@ type queue struct {
 
 	nextGrant int64
 	blocked   int64 // end of the automatic block
+	blockedAt int64 // when it began
 	blockStep int
 	cause     *dispatch.BlockCause // of the automatic block
-	operator  *dispatch.Gate       // an operator's block
-	paused    *dispatch.Gate       // an operator's pause
 	// asked is the delay that the host asks for; settings.paced has it.
 	asked time.Duration
 
@@ -253,7 +255,7 @@ type queue struct {
 
 func (q *queue) member() string { return q.name }
 
-// settings are what a queue's rules come to, as of a version of the rules.
+// settings are what rules and holds come to for a queue, as of their versions.
 type settings struct {
 	dispatch.QueueSettings
 	// paced are the settings with the delay that the host asks for.
@@ -261,8 +263,7 @@ type settings struct {
 	version      int64
 	name         string
 	longestDelay int64
-	filed        dispatch.QueueRule
-	pausedBy     dispatch.QueueRule
+	heldUntil    int64 // by holds
 }
 
 // queuePool is a queue in one pool: its lanes that hold waiting tasks.

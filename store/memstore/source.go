@@ -25,7 +25,7 @@ func (s *shard) takeGate(gate dispatch.SourceGate) *source {
 		return src
 	}
 	src.gate = gate
-	src.pausedUntil = until(gate.PausedUntil)
+	src.heldUntil = until(gate.HeldUntil)
 	src.pool = s.pools[gate.Pool]
 	if src.pool == nil {
 		src.pool = &pool{name: gate.Pool}

@@ -20,6 +20,7 @@ type sourceBook struct {
 	mu      sync.Mutex // guards what follows
 	kept    btree.Map[string, *keptSource]
 	pending btree.Set[string] // ids of sources whose Applied is below Version
+	held    btree.Set[string] // ids of sources that have Holds
 }
 
 // keptSource is a source in the encoding in which it never shares memory with
@@ -28,6 +29,7 @@ type keptSource struct {
 	id, uid string
 	version int64
 	deleted bool
+	held    bool   // it has Holds
 	encoded []byte // with Applied 0 and no AppliedSeeds
 	applied int64
 	seeds   []dispatch.TaskID
@@ -41,7 +43,7 @@ func keepSource(s *dispatch.Source) (*keptSource, error) {
 		return nil, fmt.Errorf("%w: source %s cannot be encoded: %w", dispatch.ErrInvalid, s.ID, err)
 	}
 	return &keptSource{
-		id: s.ID, uid: s.UID, version: s.Version, deleted: s.Deleted, encoded: encoded,
+		id: s.ID, uid: s.UID, version: s.Version, deleted: s.Deleted, held: len(s.Holds) > 0, encoded: encoded,
 		applied: s.Applied, seeds: append([]dispatch.TaskID(nil), s.AppliedSeeds...),
 	}, nil
 }
@@ -56,14 +58,21 @@ func (k *keptSource) source() (*dispatch.Source, error) {
 	return s, nil
 }
 
-// put keeps k, and whether shards have yet to be told of it.
+// gone reports whether only holds are left on the id.
+func (k *keptSource) gone() bool { return k.deleted && k.applied == k.version }
+
+// put keeps k, whether shards have yet to be told of it, and whether it has holds.
 func (b *sourceBook) put(k *keptSource) {
 	b.kept.Set(k.id, k)
-	if k.applied < k.version {
-		b.pending.Insert(k.id)
-	} else {
-		b.pending.Delete(k.id)
+	list := func(in *btree.Set[string], wanted bool) {
+		if wanted {
+			in.Insert(k.id)
+		} else {
+			in.Delete(k.id)
+		}
 	}
+	list(&b.pending, k.applied < k.version)
+	list(&b.held, k.held)
 }
 
 // PutSource implements [dispatch.Sources].
@@ -82,13 +91,13 @@ func (b *sourceBook) PutSource(ctx context.Context, src *dispatch.Source, ifVers
 	case !ok && ifVersion == 0:
 	case !ok:
 		return fmt.Errorf("%w: %s", dispatch.ErrSourceNotFound, k.id)
-	case ifVersion == 0 && old.uid == k.uid, bytes.Equal(old.encoded, k.encoded):
+	case ifVersion == 0 && old.uid == k.uid, bytes.Equal(old.encoded, k.encoded) && (old.gone() || !k.gone()):
 		return nil
 	case ifVersion == 0:
 		return fmt.Errorf("%w: %s", dispatch.ErrSourceExists, k.id)
-	case old.version != ifVersion || old.uid != k.uid:
+	case old.version != ifVersion || old.uid != k.uid && !old.gone():
 		return fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, k.id, old.version, ifVersion)
-	default:
+	case old.uid == k.uid && !k.gone():
 		k.applied, k.seeds = old.applied, old.seeds
 	}
 	b.put(k)
@@ -112,6 +121,7 @@ func (b *sourceBook) MarkApplied(ctx context.Context, id, uid string, version in
 	case old.deleted:
 		b.kept.Delete(id)
 		b.pending.Delete(id)
+		b.held.Delete(id)
 		return true, nil
 	}
 	k := *old
@@ -145,7 +155,7 @@ func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilt
 		switch {
 		case !strings.HasPrefix(id, filter.Prefix):
 			return false
-		case id <= after:
+		case id <= after, filter.Pending && k.applied >= k.version:
 			return true
 		}
 		if more = len(kept) >= limit || !bytes.fits(len(k.encoded)); !more {
@@ -154,12 +164,19 @@ func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilt
 		return !more
 	}
 	b.mu.Lock()
-	if begin := max(filter.Prefix, after); filter.Pending {
-		b.pending.Ascend(begin, func(id string) bool {
+	begin := max(filter.Prefix, after)
+	among := func(ids *btree.Set[string]) {
+		ids.Ascend(begin, func(id string) bool {
 			k, _ := b.kept.Get(id)
 			return visit(id, k)
 		})
-	} else {
+	}
+	switch {
+	case filter.Held:
+		among(&b.held)
+	case filter.Pending:
+		among(&b.pending)
+	default:
 		b.kept.Ascend(begin, visit)
 	}
 	b.mu.Unlock()

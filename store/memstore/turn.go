@@ -147,7 +147,7 @@ func (c *claim) takeFromLanes(n *line, qp *queuePool, quota int, first *lane) {
 			return
 		}
 		if !l.belongs(c.s.now) {
-			// Its source was paused, moved or deleted, and the lane is not
+			// Its source was held, moved or deleted, and the lane is not
 			// placed yet.
 			c.s.placeLane(l, false)
 			if c.looks++; c.looks >= bounds.MaxClaimTurns {
@@ -181,7 +181,7 @@ func (c *claim) pickLane(want *dispatch.Want, qp *queuePool) *lane {
 
 // belongs reports whether an open lane is where its source wants it.
 func (l *lane) belongs(now int64) bool {
-	return l.source.pool == l.at.pool && l.source.pausedUntil <= now && !l.source.gate.Deleted
+	return l.source.pool == l.at.pool && l.source.heldUntil <= now && !l.source.gate.Deleted
 }
 
 // take grants at most limit tasks of the lane, as long as the lane's priority

@@ -359,7 +359,7 @@ func applyFiltered(e *env) {
 	}
 	var tasks []*dispatch.Task
 	for shard := range e.Store.Shards() {
-		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(3)})
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(3)})
 		e.ok("claim", err)
 		for i := range reply.Grants[0] {
 			if task := &reply.Grants[0][i].Task; task.SourceUID == g.UID {
@@ -371,11 +371,11 @@ func applyFiltered(e *env) {
 	stale.Revision++
 	is(e, "of another revision", count(&stale, dispatch.FilterDepth).Code, dispatch.ApplyConflict)
 	is(e, "before", e.status(g.UID).Filtered, dispatch.Filtered{})
-	is(e, "first", count(tasks[0], dispatch.FilterHost, dispatch.FilterHost, dispatch.FilterQueueDenied).Code, dispatch.Applied)
+	is(e, "first", count(tasks[0], dispatch.FilterHost, dispatch.FilterHost, dispatch.FilterExclude).Code, dispatch.Applied)
 	is(e, "first again", count(tasks[0], dispatch.FilterHost).Code, dispatch.ApplyAlready)
 	is(e, "second", count(tasks[1], dispatch.FilterHost, dispatch.FilterNoRule).Code, dispatch.Applied)
 	e.push(source("a", func(g *dispatch.SourceGate) { g.Version = 2 }))
-	want := dispatch.Filtered{dispatch.FilterNoRule: 70_000, dispatch.FilterHost: 210_000, dispatch.FilterQueueDenied: 70_000}
+	want := dispatch.Filtered{dispatch.FilterNoRule: 70_000, dispatch.FilterHost: 210_000, dispatch.FilterExclude: 70_000}
 	is(e, "filtered", e.status(g.UID).Filtered, want)
 	is(e, "filtered of another source", e.status(other.UID).Filtered, dispatch.Filtered{})
 }

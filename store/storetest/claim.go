@@ -226,9 +226,9 @@ func claimFilterGates(e *env) {
 	e.takeOne(narrow)
 	e.takeNone(narrow)
 	e.takeNone(func(w *dispatch.Want) { w.SourceUIDs = []string{g.UID} })
-	paused := source("b", func(g *dispatch.SourceGate) { g.PausedUntil = dispatch.Forever })
-	e.create(paused, item(paused, e.queues(2)[1], "k"))
-	e.takeNone(func(w *dispatch.Want) { w.SourceUIDs = []string{paused.UID} })
+	held := source("b", func(g *dispatch.SourceGate) { g.HeldUntil = dispatch.Forever })
+	e.create(held, item(held, e.queues(2)[1], "k"))
+	e.takeNone(func(w *dispatch.Want) { w.SourceUIDs = []string{held.UID} })
 }
 
 func claimConcurrent(e *env) {
@@ -248,7 +248,7 @@ func claimConcurrent(e *env) {
 		}
 		wg.Go(func() {
 			for _, want := range wants[i] {
-				reply, err := e.Store.Claim(e.ctx, e.shard(queue), pool, []dispatch.Want{want})
+				reply, err := e.Store.Claim(e.ctx, e.shard(queue), pool, e.held.version, []dispatch.Want{want})
 				if err != nil {
 					errs[i] = err
 					return

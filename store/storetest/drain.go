@@ -59,14 +59,10 @@ func (m *model) liftAll() []step {
 		steps = append(steps, m.deleteRuleStep(pattern))
 	}
 	steps = append(steps, m.ruleStep(dispatch.QueueRule{Pattern: "*", Settings: delayed(0, 1000)}))
+	steps = append(steps, m.holdsStep(nil, slices.Sorted(maps.Keys(m.world.holds.holds))...))
 	steps = append(steps, m.syncSteps()...)
 	for _, name := range modelQueues() {
-		for _, by := range []dispatch.HoldName{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
-			steps = append(steps, m.liftStep(dispatch.HoldTarget{Queue: name}, by))
-		}
-	}
-	for _, name := range modelPools() {
-		steps = append(steps, m.liftStep(dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault))
+		steps = append(steps, m.unblockStep(name))
 	}
 	for _, t := range m.world.all() {
 		if t.orphanUntil.Equal(noEnd) || t.foreignUntil.Equal(noEnd) {
@@ -75,7 +71,7 @@ func (m *model) liftAll() []step {
 	}
 	for _, s := range m.sources {
 		s.gate.Version++
-		s.gate.PausedUntil = time.Time{}
+		s.gate.HeldUntil = time.Time{}
 		steps = append(steps, m.pushSteps(s.gate)...)
 	}
 	return steps
@@ -156,7 +152,7 @@ func required() []string {
 		"submit", "submit CREATED", "submit EXISTS", "submit EXISTS settled", "submit REVISIT", "submit LIMITED",
 		"submit LIMITED revisit", "submit STALE_SOURCE", "submit STALE_RULES", "submit SOURCE_DELETED",
 		"claim", "claim with grants", "claim without grants", "claim TOKEN_USED", "claim TOKEN_USED, all ended", "claim replay with grants",
-		"claim by a replaced session", "claim cut by MAX_HOLD", "claim THROTTLED", "claim PAUSED", "claim NO_TASKS",
+		"claim by a replaced session", "claim cut by MAX_HOLD", "claim THROTTLED", "claim HELD", "claim NO_TASKS",
 		"renew OK", "renew MAX_HOLD", "renew cut by MAX_HOLD", "renew TAKEN", "renew NOT_LEASED", "renew lost by its end",
 		"renew LOCK_DELETED", "renew LOCK_DELETED again", "renew after the lock ran out", "renew over a foreign lock", "renew UNKNOWN_TASK",
 		"apply ALREADY", "apply CONFLICT", "apply LOST, stale", "apply LOST, no longer waiting", "apply LOST, renewed", "apply NOT_FOUND",
@@ -169,9 +165,10 @@ func required() []string {
 		"used after a step back", "poll after a step back",
 		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED", "session's stray GOODBYE",
 		"session ended a lease", "cancel of a leased task", "delete lock", "delete lock of an orphan", "set lock", "set lock over a lease's", "delete record",
-		"push", "push paused", "push deleted", "push of an older version", "drop of a task",
-		"set rule", "delete rule", "sync rules", "set hold", "set hold of a queue", "set hold of a pool", "set hold of collectors", "lift hold",
-		"lift hold that held", "lift hold of Waggle's own", "read holds", "list pools",
+		"push", "push held", "push deleted", "push of an older version", "drop of a task",
+		"set rule", "delete rule", "sync rules", "put holds", "put holds of an older version", "set hold of a queue", "set hold of a pattern",
+		"set hold of no queue", "lift hold", "read holds", "unblock", "unblock of a blocked queue", "list pools",
+		"claim by older holds", "cancel by a hold", "renew of a held task", "give back of a held task", "source that is gone", "source created under a gone id",
 		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
 		"campaign", "resign", "leader", "beat", "forget collectors", "drained",
 	}

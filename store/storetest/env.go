@@ -25,12 +25,13 @@ type env struct {
 	Instance
 	ctx   context.Context //nolint:containedctx // one case has one context, as testing.T has
 	rules int64           // the version of the queue rules that the case knows
+	held  heldBook        // the holds that the case has put
 	calls int             // makes client tokens and calls unique
 }
 
 func newEnv(t *testing.T, factory Factory, opts Options) *env {
 	t.Helper()
-	e := &env{T: t, Instance: factory(t, opts)}
+	e := &env{T: t, Instance: factory(t, opts), held: newHeldBook()}
 	e.ctx = t.Context()
 	e.Clock.Set(start)
 	return e
@@ -180,7 +181,7 @@ func (e *env) claim(wants ...dispatch.Want) dispatch.ClaimReply {
 
 func (e *env) claimFrom(pool string, wants ...dispatch.Want) dispatch.ClaimReply {
 	e.Helper()
-	reply, err := e.Store.Claim(e.ctx, e.shard(queue), pool, wants)
+	reply, err := e.Store.Claim(e.ctx, e.shard(queue), pool, e.held.version, wants)
 	e.ok("claim", err)
 	if len(reply.Grants) != len(wants) || len(reply.Used) != len(wants) {
 		e.Fatalf("claim of %d wants answered %d grants and %d used", len(wants), len(reply.Grants), len(reply.Used))

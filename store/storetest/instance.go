@@ -18,7 +18,7 @@ type Options struct {
 }
 
 // Instance is an empty store under test, and what the tests need to reach
-// around the contract. All fields are required.
+// around the contract. All fields but MissHolds are required.
 type Instance struct {
 	Store dispatch.Store
 	// Clock is the store's clock, which stands still but for its methods.
@@ -33,6 +33,9 @@ type Instance struct {
 	// DeleteRecord removes the record of a task and leaves the indexes, as a
 	// failover might.
 	DeleteRecord func(id dispatch.TaskID)
+	// MissHolds runs put, which changes the holds, and leaves the shard as if that had not
+	// come to it; nil: this store changes all shards or none.
+	MissHolds func(shard int, put func())
 }
 
 // Clock is a clock that stands still unless it is moved.

@@ -2,9 +2,14 @@ package storetest_test
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/storetest"
@@ -13,6 +18,7 @@ import (
 // mutants each break one promise.
 func mutants(ctx context.Context) map[string]*mutant {
 	calls := 0
+	first := firstHeld()
 	return map[string]*mutant{
 		"P1 every hundredth submit is acknowledged and forgotten": {
 			submit: func(s dispatch.Store, rules int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
@@ -62,8 +68,8 @@ func mutants(ctx context.Context) map[string]*mutant {
 			},
 		},
 		"P4 fences repeat": {
-			claim: func(s dispatch.Store, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-				reply, err := s.Claim(ctx, shard, pool, wants)
+			claim: func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+				reply, err := s.Claim(ctx, shard, pool, holds, wants)
 				for _, grants := range reply.Grants {
 					for i := range grants {
 						grants[i].Token.Fence -= grants[i].Token.Fence % 2
@@ -82,20 +88,70 @@ func mutants(ctx context.Context) map[string]*mutant {
 				r.Settings.MaxInFlight++
 			},
 		},
-		"P6 a pause is not kept": {
-			rule: func(r *dispatch.QueueRule) {
-				r.Settings.Paused, r.Settings.Deny = false, false
+		"P6 a hold of a suffix is ignored": {
+			holds: func(s dispatch.Store, change dispatch.HoldChange, ifVersion int64) (int64, error) {
+				change.Queues = maps.Clone(change.Queues) // the model has this one
+				maps.DeleteFunc(change.Queues, func(name string, _ time.Time) bool { return strings.HasPrefix(name, "*.") })
+				return s.PutHolds(ctx, change, ifVersion)
+			},
+		},
+		"P6 only the first name that is held is looked at": {
+			holds: func(s dispatch.Store, change dispatch.HoldChange, ifVersion int64) (int64, error) {
+				change.Queues = first(change.Queues)
+				return s.PutHolds(ctx, change, ifVersion)
+			},
+		},
+		"P6 to lift one hold of a queue opens it": {
+			holds: func(s dispatch.Store, change dispatch.HoldChange, ifVersion int64) (int64, error) {
+				change.Queues = maps.Clone(change.Queues)
+				for _, key := range change.Lift {
+					if parts := strings.Split(key, "\x00"); parts[0] == "queue" {
+						change.Queues[parts[1]] = time.Time{}
+					}
+				}
+				return s.PutHolds(ctx, change, ifVersion)
+			},
+		},
+		"P6 a claim by older holds is granted": {
+			claim: func(s dispatch.Store, shard int, pool string, _ int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+				return s.Claim(ctx, shard, pool, math.MaxInt64, wants)
+			},
+		},
+		"a renewal extends what a hold ends": {
+			renew: func(s dispatch.Store, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
+				results, err := s.Renew(ctx, renewals)
+				for i := range results {
+					if results[i].Cancel == dispatch.CancelHeld {
+						results[i].Remaining = results[i].Duration
+					}
+				}
+				return results, err
+			},
+		},
+		"what a hold ends is canceled when it is given back": {
+			back: func(s dispatch.Store, shard int, collector, token, call string) (int, error) {
+				leased, _, err := s.ListLeases(ctx, "", 1000)
+				if err != nil {
+					return 0, err
+				}
+				for _, t := range leased {
+					if t.CancelRequested == dispatch.CancelHeld {
+						err = errors.Join(err, s.RequestCancel(ctx, []dispatch.TaskID{t.ID}, dispatch.CancelTask, nil))
+					}
+				}
+				given, backErr := s.GiveBack(ctx, shard, collector, token, call)
+				return given, errors.Join(err, backErr)
 			},
 		},
 		"P7 a repeated fetch is a new one": {
-			claim: func(s dispatch.Store, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+			claim: func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 				renamed := make([]dispatch.Want, len(wants))
 				for i, w := range wants {
 					calls++
 					w.ClientToken = "mutant-" + strconv.Itoa(calls)
 					renamed[i] = w
 				}
-				reply, err := s.Claim(ctx, shard, pool, renamed)
+				reply, err := s.Claim(ctx, shard, pool, holds, renamed)
 				for i := range reply.Grants {
 					for k := range reply.Grants[i] {
 						reply.Grants[i][k].Token.ClientToken = wants[i].ClientToken
@@ -104,10 +160,10 @@ func mutants(ctx context.Context) map[string]*mutant {
 				return reply, err
 			},
 		},
-		"P9 what a paused source holds stays held": {
+		"P9 what a held source holds stays held": {
 			push: func(s dispatch.Store, shard int, g dispatch.SourceGate, page string) (string, error) {
-				if calls++; calls%3 == 0 && g.PausedUntil.IsZero() {
-					g.PausedUntil = dispatch.Forever
+				if calls++; calls%3 == 0 && g.HeldUntil.IsZero() {
+					g.HeldUntil = dispatch.Forever
 				}
 				return s.PushSource(ctx, shard, g, page)
 			},
@@ -134,6 +190,30 @@ func mutants(ctx context.Context) map[string]*mutant {
 				return nil, err
 			},
 		},
+	}
+}
+
+// firstHeld makes changes that hold a queue by the first of its names alone: each answers
+// what a change of names comes to for the queues of the model.
+func firstHeld() func(map[string]time.Time) map[string]time.Time {
+	held := map[string]time.Time{}
+	return func(change map[string]time.Time) map[string]time.Time {
+		for name, until := range change {
+			if held[name] = until; until.IsZero() {
+				delete(held, name)
+			}
+		}
+		queues := map[string]time.Time{}
+		for _, queue := range []string{"a.test", "b.a.test", "c.a.test", "c.a.test:81", "d.test", "e.org", "f.e.org", "g.e.org:8080", "h.org", "localhost"} {
+			queues[queue] = time.Time{}
+			for _, name := range dispatch.SettingsNames(queue) {
+				if until, ok := held[name]; ok {
+					queues[queue] = until
+					break
+				}
+			}
+		}
+		return queues
 	}
 }
 
@@ -171,8 +251,8 @@ func TestExplore_ComparesWithTheReference(t *testing.T) {
 	t.Parallel()
 	instance := newInstance(t, func(s dispatch.Store) dispatch.Store { return s })
 	reference := newInstance(t, func(s dispatch.Store) dispatch.Store {
-		return &mutant{Store: s, claim: func(s dispatch.Store, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-			reply, err := s.Claim(t.Context(), shard, pool, wants)
+		return &mutant{Store: s, claim: func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+			reply, err := s.Claim(t.Context(), shard, pool, holds, wants)
 			reply.More = len(reply.Grants[0]) > 1
 			return reply, err
 		}}

@@ -15,7 +15,7 @@ func namedCases() []testCase {
 		{"Source_HighPriorityFirst", namedPriority},
 		{"Sources_TakeTurns", namedTwo},
 		{"Source_LanesOfOneQueueComeBack_P9", namedAside},
-		{"Source_MovedAndPaused", namedMoved},
+		{"Source_MovedAndHeld", namedMoved},
 		{"Source_MovedThereAndBack_P9", namedMovedBack},
 		{"Source_NamedLongAgo", namedLongAgo},
 		{"Again_IsTheEndOfAGate", namedAgain},
@@ -209,9 +209,9 @@ func namedMoved(e *env) {
 	e.push(g)
 	e.takeNone(naming(g))
 	is(e, "granted in the new pool", len(e.claimFrom("other", e.want(1, naming(g))).Grants[0]), 1)
-	g.Version, g.Pool, g.PausedUntil = 3, pool, e.now().Add(time.Minute)
+	g.Version, g.Pool, g.HeldUntil = 3, pool, e.now().Add(time.Minute)
 	e.push(g)
-	is(e, "again while paused", e.takeNone(naming(g)).Again, e.now().Add(time.Minute))
+	is(e, "again while held", e.takeNone(naming(g)).Again, e.now().Add(time.Minute))
 	e.advance(time.Minute)
 	e.takeTask(naming(g))
 }
@@ -274,14 +274,14 @@ func namedAgain(e *env) {
 	is(e, "due by then", e.takeTask(naming(g)).Key, "later")
 }
 
-// namedNothing asks for a paused source in a pool where no task waits any more: the end
+// namedNothing asks for a held source in a pool where no task waits any more: the end
 // of the pause would bring nothing.
 func namedNothing(e *env) {
 	e.open()
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
 	e.takeTask(naming(g))
-	g.Version, g.PausedUntil = 2, e.now().Add(time.Minute)
+	g.Version, g.HeldUntil = 2, e.now().Add(time.Minute)
 	e.push(g)
 	is(e, "again", e.takeNone(naming(g)).Again, time.Time{})
 }

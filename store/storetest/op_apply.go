@@ -91,7 +91,7 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 		tr.Cursor = []byte(one(m, "", "page 9"))
 	}
 	if tr.Memo != nil {
-		tr.Filtered[dispatch.FilterNoRule+dispatch.FilterReason(t.Counters.Cycle%uint32(dispatch.FilterQueueDenied))] = 1 + int64(len(tr.Memo))<<16
+		tr.Filtered[dispatch.FilterNoRule+dispatch.FilterReason(t.Counters.Cycle%uint32(dispatch.FilterExclude))] = 1 + int64(len(tr.Memo))<<16
 	}
 	if m.chance(40) {
 		tr.Attempt = &dispatch.Attempt{
@@ -111,7 +111,9 @@ func (m *model) asked() *time.Duration {
 // endingKind is one of the ends that a policy knows.
 func (m *model) endingKind(t *dispatch.Task) dispatch.Transition {
 	switch n := m.rand.IntN(100); {
-	case t.CancelRequested != dispatch.CancelNone:
+	case t.CancelRequested == dispatch.CancelHeld && n < 70:
+		return ending(t, dispatch.ResultRevoked, dispatch.StateScheduled)
+	case t.CancelRequested != dispatch.CancelNone && t.CancelRequested != dispatch.CancelHeld:
 		tr := done(t)
 		tr.State, tr.Shrink = dispatch.StateCanceled, false
 		return tr

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -36,7 +37,29 @@ func (m *model) genClaim() step {
 		text += fmt.Sprintf(" {%s/%s/%s max=%d bytes=%d lease=%v src=%v q=%v}",
 			w.Collector, w.Session, w.ClientToken, w.Max, w.MaxBytes, w.Lease, w.SourceUIDs, w.Queues)
 	}
+	if m.world.holds.version > 0 && m.chance(4) {
+		return m.staleClaimStep(shard, pool, wants, text)
+	}
 	return m.claimStep(shard, pool, wants, text)
+}
+
+// staleClaimStep claims with an older version of the holds, which is refused and changes
+// nothing.
+func (m *model) staleClaimStep(shard int, pool string, wants []dispatch.Want, text string) step {
+	version := one(m, 0, m.world.holds.version-1)
+	return step{
+		name: "claim by older holds", text: fmt.Sprintf("holds=%d %s", version, text),
+		do: func(i *Instance) (any, error) {
+			reply, err := i.Store.Claim(m.ctx, shard, pool, version, wants)
+			switch {
+			case errors.Is(err, dispatch.ErrStaleHolds):
+				return nil, nil
+			case err == nil:
+				err = broken("a claim by version %d of the holds was answered %+v, though %d stands", version, reply, m.world.holds.version)
+			}
+			return nil, err
+		},
+	}
 }
 
 // repeated is a claim of the shard that was made not long ago, most often the
@@ -57,7 +80,7 @@ func (m *model) repeated(shard int) *spent {
 func (m *model) claimStep(shard int, pool string, wants []dispatch.Want, text string) step {
 	return step{
 		name: "claim", text: text,
-		do: func(i *Instance) (any, error) { return i.Store.Claim(m.ctx, shard, pool, wants) },
+		do: func(i *Instance) (any, error) { return i.Store.Claim(m.ctx, shard, pool, m.world.holds.version, wants) },
 		see: func(answer any) error {
 			reply := as[dispatch.ClaimReply](answer)
 			if err := m.world.claimed(shard, pool, wants, reply); err != nil {

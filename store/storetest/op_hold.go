@@ -1,92 +1,140 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// gate is one that an operator may set now.
-func (m *model) gate(lengths ...time.Duration) dispatch.Gate {
-	gate := dispatch.Gate{By: "ops", Reason: "we move", Time: m.world.now()}
-	if m.chance(80) {
-		gate.Until = m.world.now().Add(one(m, lengths...))
-	}
-	return gate
-}
-
-// holdStep sets a hold.
-func (m *model) holdStep(target dispatch.HoldTarget, name dispatch.HoldName, gate dispatch.Gate) step {
-	hold := dispatch.Hold{Target: target, Name: name, Gate: gate}
-	return step{
-		name: "set hold", text: fmt.Sprintf("%q %s", hold.Key(), clockText(gate.Until)),
-		do:  func(i *Instance) (any, error) { return nil, i.Store.SetHold(m.ctx, hold) },
-		see: func(any) error { return m.world.setHold(hold) },
-	}
-}
-
-// liftStep lifts a hold.
-func (m *model) liftStep(target dispatch.HoldTarget, name dispatch.HoldName) step {
-	hold := dispatch.Hold{Target: target, Name: name}
-	return step{
-		name: "lift hold", text: fmt.Sprintf("%q", hold.Key()),
-		do:  func(i *Instance) (any, error) { return i.Store.LiftHold(m.ctx, target, name) },
-		see: func(answer any) error { return m.world.liftHold(&hold, as[bool](answer)) },
-	}
-}
-
-// genHold holds a pool or collectors, lets them go, or reads the holds and the pools.
+// genHold sets and lifts holds, a few at a time, or reads them or the pools.
 func (m *model) genHold() step {
-	target := one(m, dispatch.HoldTarget{Collector: "c1"}, dispatch.HoldTarget{Collector: "c2"},
-		dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, dispatch.HoldTarget{Labels: map[string]string{"region": "eu", "zone": "a"}})
-	pool := m.chance(50)
-	if pool {
-		target = dispatch.HoldTarget{Pool: one(m, modelPools()...)}
-	}
-	switch n := m.rand.IntN(4); {
-	case n == 0 && pool:
+	switch m.rand.IntN(12) {
+	case 0:
 		return step{name: "list pools", do: func(i *Instance) (any, error) { return i.Store.ListPools(m.ctx, "", "", 100) }}
-	case n == 0:
-		return m.readHolds()
-	case n == 1:
-		return m.holdStep(target, dispatch.HoldDefault, m.gate(time.Second, 20*time.Second, time.Minute))
-	default:
-		return m.liftStep(target, dispatch.HoldDefault)
+	case 1:
+		return m.readHolds(one(m, 0, m.world.holds.version))
+	case 2:
+		return m.staleHoldsStep()
+	}
+	var set []dispatch.Hold
+	lift := []string{"no key"}
+	for range one(m, 1, 1, 3) {
+		hold, standing := m.hold(), slices.Sorted(maps.Keys(m.world.holds.holds))
+		switch {
+		case m.chance(50):
+			set = append(set, hold)
+		case len(standing) > 0 && m.chance(80):
+			lift = append(lift, one(m, standing...))
+		default:
+			lift = append(lift, hold.Key())
+		}
+	}
+	for _, hold := range set { // what is named twice is set
+		lift = slices.DeleteFunc(lift, func(key string) bool { return key == hold.Key() })
+	}
+	if m.chance(10) {
+		lift = slices.Sorted(maps.Keys(m.world.holds.holds))
+		set = nil
+	}
+	if m.chance(90) {
+		m.queued = append(m.queued, m.syncSteps()...)
+	}
+	return m.holdsStep(set, lift...)
+}
+
+// hold is one that an operator may set now.
+func (m *model) hold() dispatch.Hold {
+	queue := one(m, append(modelQueues(), "*.test", "*.a.test", "*.org", "*.e.org", "unknown.test")...)
+	target := one(m,
+		dispatch.HoldTarget{Everything: true}, dispatch.HoldTarget{Pool: one(m, modelPools()...)},
+		dispatch.HoldTarget{Collector: "c1"}, dispatch.HoldTarget{Labels: map[string]string{"zone": "a", "region": "eu"}},
+	)
+	if m.chance(75) {
+		target = dispatch.HoldTarget{Queue: queue}
+	}
+	hold := dispatch.Hold{
+		Target: target, Name: one(m, dispatch.HoldDefault, dispatch.HoldDefault, "incident-1"),
+		Effect: one(m, dispatch.StopGrants, dispatch.EndLeases), By: "ops", Reason: one(m, "", "we move"), Created: m.world.now(),
+	}
+	if m.chance(80) {
+		hold.Until = m.world.now().Add(one(m, time.Second, 20*time.Second, time.Hour))
+	}
+	return hold
+}
+
+// holdsStep sets and lifts holds.
+func (m *model) holdsStep(set []dispatch.Hold, lift ...string) step {
+	change := m.world.holds.change(m.world.now(), set, lift...)
+	return step{
+		name: "put holds", text: fmt.Sprintf("queues=%v lift=%q set=%+v", change.Queues, lift, set),
+		do:  func(i *Instance) (any, error) { return i.Store.PutHolds(m.ctx, change, m.world.holds.version) },
+		see: func(answer any) error { return m.world.putHolds(change, as[int64](answer)) },
 	}
 }
 
-func (m *model) readHolds() step {
+// staleHoldsStep lifts all holds of another version than stands.
+func (m *model) staleHoldsStep() step {
+	change := m.world.holds.change(m.world.now(), nil, slices.Sorted(maps.Keys(m.world.holds.holds))...)
+	version := m.world.holds.version + one[int64](m, -1, 1)
 	return step{
-		name: "read holds",
-		do:   func(i *Instance) (any, error) { return i.Store.Holds(m.ctx) },
-		see: func(answer any) error {
-			n := 0
-			for _, hold := range m.world.holds {
-				if hold.Target.Queue == "" && stands(&hold.Gate, m.world.now()) {
-					n++
-				}
+		name: "put holds of an older version",
+		do: func(i *Instance) (any, error) {
+			got, err := i.Store.PutHolds(m.ctx, change, version)
+			if err == nil {
+				return nil, broken("a change of version %d of the holds gave %d, though they had %d", version, got, m.world.holds.version)
 			}
-			if got := as[[]dispatch.Hold](answer); len(got) != n {
-				return broken("%d holds are read, want %d", len(got), n)
+			if errors.Is(err, dispatch.ErrEtagMismatch) {
+				err = nil
+			}
+			return nil, err
+		},
+	}
+}
+
+// readHolds reads the holds, of whoever has a version of them.
+func (m *model) readHolds(have int64) step {
+	return step{
+		name: "read holds", text: fmt.Sprint("have=", have),
+		do: func(i *Instance) (any, error) {
+			holds, version, now, err := i.Store.Holds(m.ctx, have)
+			if err == nil && (version != m.world.holds.version || !now.Equal(m.world.now())) {
+				err = broken("holds are read in version %d at %v, want %d at %v", version, now, m.world.holds.version, m.world.now())
+			}
+			slices.SortFunc(holds, func(a, b dispatch.Hold) int { return strings.Compare(a.Key(), b.Key()) })
+			return holds, err
+		},
+		see: func(answer any) error {
+			got, want := as[[]dispatch.Hold](answer), m.world.holds.holds
+			if have == m.world.holds.version {
+				want = nil
+			}
+			if len(got) != len(want) {
+				return broken("%d holds are read, want %d", len(got), len(want))
+			}
+			for i := range got {
+				if hold, ok := want[got[i].Key()]; !ok || !hold.Same(&got[i]) || !hold.Created.Equal(got[i].Created) {
+					return broken("hold %q is read as %+v, want %+v", got[i].Key(), got[i], hold)
+				}
 			}
 			return nil
 		},
 	}
 }
 
-// genQueueHold blocks or pauses a queue, or lets it go.
-func (m *model) genQueueHold() step {
-	target := dispatch.HoldTarget{Queue: one(m, modelQueues()...)}
-	name := one(m, dispatch.HoldBlock, dispatch.HoldBlock, dispatch.HoldPause)
-	switch {
-	case m.chance(10):
-		target.Queue = "unknown.test"
-		return m.liftStep(target, one(m, name, dispatch.HoldWaggle))
-	case m.chance(20):
-		return m.liftStep(target, dispatch.HoldWaggle)
-	case m.chance(40):
-		return m.liftStep(target, name)
+// genUnblock opens the automatic block of a queue.
+func (m *model) genUnblock() step {
+	return m.unblockStep(one(m, append(modelQueues(), "unknown.test")...))
+}
+
+func (m *model) unblockStep(queue string) step {
+	return step{
+		name: "unblock", text: queue,
+		do:  func(i *Instance) (any, error) { return i.Store.Unblock(m.ctx, queue) },
+		see: func(answer any) error { return m.world.unblocked(queue, as[bool](answer)) },
 	}
-	return m.holdStep(target, name, m.gate(time.Second, 20*time.Second, time.Hour))
 }

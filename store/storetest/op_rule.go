@@ -21,7 +21,6 @@ func (m *model) genRule() step {
 			s.DelayFactor = one(m, 0, 0, 0.5, 2)
 			s.MaxDelay = one(m, 0, 3*time.Second)
 			s.MaxBlock = one(m, dispatch.DefaultQueueSettings().MaxBlock, 15*time.Second)
-			s.Paused, s.Deny = m.chance(8), m.chance(6)
 		}),
 	}
 	if m.chance(10) {

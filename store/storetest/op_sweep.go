@@ -54,7 +54,7 @@ func (m *model) genCancel() step {
 	if m.chance(50) {
 		line = &dispatch.Attempt{Ended: m.world.now(), Result: dispatch.ResultCanceled, Note: dispatch.Note{By: "ops", Reason: one(m, "", "why")}}
 	}
-	return m.cancelStep(ids, dispatch.CancelTask, line)
+	return m.cancelStep(ids, one(m, dispatch.CancelTask, dispatch.CancelHeld, dispatch.CancelHeld), line)
 }
 
 func (m *model) cancelStep(ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) step {

@@ -199,7 +199,7 @@ func politeCause(e *env) {
 	wants("not lengthened", 0, "the \"first\"\nof them")
 	fail(2, time.Minute, "the third")
 	wants("lengthened", 2, "the third")
-	e.unblock(true)
+	is(e, "blocked", e.unblock(queue), true)
 	is(e, "gates", len(e.info(queue).Gates), 0)
 	fail(3, 0, "the fourth")
 	wants("began anew", 3, "the fourth")

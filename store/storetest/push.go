@@ -10,9 +10,9 @@ import (
 
 func pushCases() []testCase {
 	return []testCase{
-		{"Pause_StopsAtOnce_T64", pushPause},
-		{"Pause_UntilAnInstant", pushPauseUntil},
-		{"Pause_FirstPageHoldsAllLanes", pushFirstPage},
+		{"Hold_StopsAtOnce_T64", pushHold},
+		{"Hold_UntilAnInstant", pushHoldUntil},
+		{"Hold_FirstPageHoldsAllLanes", pushFirstPage},
 		{"Pool_MovesWaitingTasks", pushPool},
 		{"Pool_HeardOfByASubmit", pushPoolBySubmit},
 		{"Priority_MovesLanes", pushPriority},
@@ -27,41 +27,41 @@ func pushCases() []testCase {
 	}
 }
 
-// paused pauses a source for good, unpaused lifts it; both as a newer version.
-func paused(g dispatch.SourceGate) dispatch.SourceGate {
+// held holds a source for good, unheld lifts that; both as a newer version.
+func held(g dispatch.SourceGate) dispatch.SourceGate {
 	g.Version++
-	g.PausedUntil = dispatch.Forever
+	g.HeldUntil = dispatch.Forever
 	return g
 }
 
-func unpaused(g dispatch.SourceGate) dispatch.SourceGate {
+func unheld(g dispatch.SourceGate) dispatch.SourceGate {
 	g.Version++
-	g.PausedUntil = time.Time{}
+	g.HeldUntil = time.Time{}
 	return g
 }
 
-func pushPause(e *env) {
+func pushHold(e *env) {
 	e.open()
 	g := source("a")
 	e.create(g, numbered(g, queue, 2)...)
 	grant := e.takeOne()
-	g = paused(g)
+	g = held(g)
 	e.push(g)
 	reply := e.takeNone()
-	is(e, "wait", reply.Wait, dispatch.WaitPaused)
+	is(e, "wait", reply.Wait, dispatch.WaitHeld)
 	is(e, "next", reply.Next, time.Time{})
 	is(e, "renewal", e.renew(grant).Lost, dispatch.LostNone)
 	e.submitOne(g, item(g, queue, "more"), dispatch.SubmitCreated)
 	e.settle(retry(&grant.Task, 0))
 	e.takeNone()
-	e.push(unpaused(g))
+	e.push(unheld(g))
 	e.take(3)
 }
 
-func pushPauseUntil(e *env) {
+func pushHoldUntil(e *env) {
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
-	g.Version, g.PausedUntil = 2, start.Add(time.Minute)
+	g.Version, g.HeldUntil = 2, start.Add(time.Minute)
 	e.push(g)
 	is(e, "next", e.takeNone().Next, start.Add(time.Minute))
 	e.advance(time.Minute - time.Millisecond)
@@ -70,7 +70,7 @@ func pushPauseUntil(e *env) {
 	e.takeOne()
 }
 
-// pushFirstPage tells the shard of a pause by its first page only: no later
+// pushFirstPage tells the shard of a hold by its first page only: no later
 // grant is given in any lane (P6's cousin for operators).
 func pushFirstPage(e *env) {
 	e.open()
@@ -81,7 +81,7 @@ func pushFirstPage(e *env) {
 		items = append(items, item(g, name, "k"))
 	}
 	e.create(g, items...)
-	g = paused(g)
+	g = held(g)
 	page, err := e.Store.PushSource(e.ctx, e.shard(queue), g, "")
 	e.ok("push source", err)
 	if page == "" {
@@ -90,12 +90,12 @@ func pushFirstPage(e *env) {
 	for range 8 {
 		is(e, "granted", len(e.claim(e.want(1000)).Grants[0]), 0)
 	}
-	e.push(unpaused(g))
+	e.push(unheld(g))
 	granted := 0
 	for range 40 {
 		granted += len(e.claim(e.want(100)).Grants[0])
 	}
-	is(e, "granted after the pause", granted, len(names))
+	is(e, "granted after the hold", granted, len(names))
 }
 
 func pushPool(e *env) {
@@ -148,7 +148,7 @@ func pushOlder(e *env) {
 	e.open()
 	g := source("a", func(g *dispatch.SourceGate) { g.Version = 5 })
 	e.create(g, numbered(g, queue, 2)...)
-	older := source("a", func(g *dispatch.SourceGate) { g.Version, g.PausedUntil = 4, dispatch.Forever })
+	older := source("a", func(g *dispatch.SourceGate) { g.Version, g.HeldUntil = 4, dispatch.Forever })
 	next, err := e.Store.PushSource(e.ctx, e.shard(queue), older, "")
 	e.ok("push source", err)
 	is(e, "page", next, "")
@@ -305,7 +305,7 @@ func pushStatus(e *env) {
 	ends := []func(*dispatch.Task) dispatch.Transition{done, dead, canceled}
 	n := 0
 	for shard := range shards {
-		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(100)})
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100)})
 		e.ok("claim", err)
 		for _, grant := range reply.Grants[0] {
 			e.advance(time.Second)

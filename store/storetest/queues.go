@@ -46,26 +46,14 @@ func queueGates(e *env) {
 	e.settle(blocked(&grant.Task, 0))
 	e.advance(10 * time.Second)
 	e.takeOne()
-	e.block(queue, time.Time{})
 	kinds := map[dispatch.GateKind]bool{}
 	for _, gate := range e.info(queue).Gates {
 		kinds[gate.Kind] = true
 	}
 	is(e, "gates", kinds, map[dispatch.GateKind]bool{
-		dispatch.GateMinDelay: true, dispatch.GateMaxInFlight: true, dispatch.GateBlocked: true,
+		dispatch.GateMinDelay: true, dispatch.GateMaxInFlight: true,
 	})
 	is(e, "next grant", e.info(queue).NextGrant, time.Time{})
-	e.rule(queue, settings(func(s *dispatch.QueueSettings) { s.Paused, s.Deny = true, true }))
-	kinds = map[dispatch.GateKind]bool{}
-	for _, gate := range e.info(queue).Gates {
-		kinds[gate.Kind] = true
-		if gate.Kind == dispatch.GateQueuePaused {
-			is(e, "by", gate.By, "tester")
-			is(e, "reason", gate.Reason, "a case")
-		}
-	}
-	is(e, "paused", kinds[dispatch.GateQueuePaused], true)
-	is(e, "denied", kinds[dispatch.GateQueueDenied], true)
 }
 
 func queueList(e *env) {
@@ -73,7 +61,7 @@ func queueList(e *env) {
 	for _, name := range []string{"b.test", "test", "a.b.test", "x.org", "b.test.org", "c.test", "ab.test"} {
 		e.create(g, item(g, name, "k"))
 	}
-	e.block("blocked.test", time.Time{})
+	e.holdQueue("held.test", "a", time.Time{}) // no queue
 	list := func(suffix, after string, limit int) []string {
 		queues, err := e.Store.ListQueues(e.ctx, suffix, after, limit)
 		e.ok("list queues", err)
@@ -85,11 +73,11 @@ func queueList(e *env) {
 		return names
 	}
 	is(e, "all", list("", "", 99), []string{
-		"b.test.org", "x.org", "test", "ab.test", "b.test", "a.b.test", "blocked.test", "c.test",
+		"b.test.org", "x.org", "test", "ab.test", "b.test", "a.b.test", "c.test",
 	})
 	is(e, "suffix", list("b.test", "", 99), []string{"b.test", "a.b.test"})
 	is(e, "page", list("test", "", 3), []string{"test", "ab.test", "b.test"})
-	is(e, "next page", list("test", "b.test", 3), []string{"a.b.test", "blocked.test", "c.test"})
+	is(e, "next page", list("test", "b.test", 3), []string{"a.b.test", "c.test"})
 	is(e, "after one that is gone", list("", "aa.test", 2), []string{"ab.test", "b.test"})
 	is(e, "none", list("unknown", "", 99), []string{})
 }
@@ -137,7 +125,7 @@ func queueLeased(e *env) {
 }
 
 func queuesNamed(e *env) {
-	e.rule("b.test", settings(func(s *dispatch.QueueSettings) { s.Paused = true }))
+	e.holdQueue("b.test", "a", start.Add(time.Minute))
 	g := source("a")
 	var names []string
 	for i := range 250 {
@@ -145,8 +133,7 @@ func queuesNamed(e *env) {
 		e.create(g, item(g, names[i], "k"))
 	}
 	e.create(g, item(g, "b.test", "k"))
-	e.block("c.test", time.Time{})
-	names = append(names, "c.test", "nothing.test", "b.test", "host0.test")
+	names = append(names, "nothing.test", "b.test", "host0.test")
 	queues, err := e.Store.QueuesNamed(e.ctx, names)
 	e.ok("queues named", err)
 	is(e, "queues", len(queues), len(names))

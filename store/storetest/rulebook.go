@@ -56,9 +56,6 @@ func (b *ruleBook) settings(queue string) dispatch.QueueSettings {
 			break
 		}
 	}
-	if f, ok := b.filed["*"]; ok && f.settings.Paused {
-		s.Paused = true
-	}
 	return s
 }
 

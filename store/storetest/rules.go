@@ -12,12 +12,8 @@ func ruleCases() []testCase {
 		{"Delete_NotFound", ruleDelete},
 		{"Change_OnlyOfTheVersionThatWasSeen", ruleStale},
 		{"Change_Repeated", ruleRepeated},
-		{"Holds_AreToldAsTheyBegan", ruleHolds},
 		{"LongestMatchHolds", ruleLongest},
 		{"Defaults_HoldWithoutARule", ruleDefaults},
-		{"Pause_StopsAtOnce_T64", rulePause},
-		{"Star_PausedIsTheEmergencyStop", ruleEmergency},
-		{"Deny_StopsAtOnce", ruleDeny},
 		{"Opening_LetsWaitingQueuesGo", ruleOpening},
 		{"ShorterDelay_CountsAtOnce", ruleShorter},
 		{"Mapping_SettingsAreTheQueues", ruleMapping},
@@ -79,7 +75,7 @@ func ruleSet(e *env) {
 	rules := []dispatch.QueueRule{
 		{Pattern: "*", Settings: delayed(time.Second, 3), By: "ops", Reason: "why", Time: start},
 		{Pattern: "*.b.test", Settings: settings(func(s *dispatch.QueueSettings) {
-			s.DelayFactor, s.MaxDelay, s.MaxBlock, s.Deny = 1.5, time.Minute, time.Hour, true
+			s.DelayFactor, s.MaxDelay, s.MaxBlock = 1.5, time.Minute, time.Hour
 		}), Time: start},
 		{Pattern: "a.test", Queue: "mapped.test", Settings: delayed(time.Millisecond, 1), Time: start},
 	}
@@ -113,11 +109,11 @@ func ruleStale(e *env) {
 	calm := dispatch.QueueRule{Pattern: "*", Settings: delayed(time.Second, 3), Time: start}
 	e.setRule(calm)
 	seen := e.rules
-	stop := dispatch.QueueRule{Pattern: queue, Settings: settings(stopped), By: "eve", Time: start}
-	e.setRule(stop)
+	slow := dispatch.QueueRule{Pattern: queue, Settings: delayed(time.Minute, 9), By: "eve", Time: start}
+	e.setRule(slow)
 	calm.Settings.MaxInFlight++
-	other := stop
-	other.Settings.Paused = false
+	other := slow
+	other.Settings.MinDelay = 0
 	for _, r := range []dispatch.QueueRule{calm, other, {Pattern: "new.test", Settings: delayed(0, 1), Time: start}} {
 		for _, version := range []int64{seen, 0, e.rules + 1} {
 			_, err := e.Store.PutRule(e.ctx, r.Pattern, &r, version)
@@ -127,16 +123,16 @@ func ruleStale(e *env) {
 	_, err := e.Store.PutRule(e.ctx, queue, nil, seen)
 	e.fails("delete", err, dispatch.ErrEtagMismatch)
 	calm.Settings.MaxInFlight--
-	is(e, "rules", e.listRules(), []dispatch.QueueRule{calm, stop})
+	is(e, "rules", e.listRules(), []dispatch.QueueRule{calm, slow})
 	g := source("a")
-	e.create(g, numbered(g, queue, 1)...)
-	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
+	e.create(g, numbered(g, queue, 2)...)
+	e.takeOne()
+	is(e, "next", e.takeNone().Next, start.Add(time.Minute))
 	seen = e.rules
 	e.deleteRule(queue)
 	e.setRule(calm)
 	_, err = e.Store.PutRule(e.ctx, queue, nil, seen)
 	e.fails("delete of what is gone", err, dispatch.ErrEtagMismatch)
-	e.takeOne()
 }
 
 // ruleRepeated sends changes again whose answers were lost.
@@ -158,31 +154,6 @@ func ruleRepeated(e *env) {
 	e.deleteRule(r.Pattern)
 	again(e.Store.PutRule(e.ctx, r.Pattern, nil, from))
 	is(e, "rules", e.listRules(), nil)
-}
-
-// ruleHolds is a rule whose pause and denial are older than its last change.
-func ruleHolds(e *env) {
-	g := source("a")
-	e.create(g, numbered(g, "a.test", 1)...)
-	r := dispatch.QueueRule{
-		Pattern: "*.test", Settings: settings(func(s *dispatch.QueueSettings) { s.Paused, s.Deny = true, true }),
-		By: "ada", Reason: "gently", Time: start.Add(time.Hour),
-		Pause:  dispatch.Gate{By: "eve", Reason: "emergency", Time: start},
-		Denial: dispatch.Gate{By: "bob", Time: start.Add(time.Minute)},
-	}
-	from := e.rules
-	e.setRule(r)
-	is(e, "rules", e.listRules(), []dispatch.QueueRule{r})
-	is(e, "gates", e.info("a.test").Gates, []dispatch.Gate{
-		{Kind: dispatch.GateQueuePaused, By: "eve", Reason: "emergency", Time: start, Rule: "*.test"},
-		{Kind: dispatch.GateQueueDenied, By: "bob", Time: start.Add(time.Minute), Rule: "*.test"},
-	})
-	version, err := e.Store.PutRule(e.ctx, r.Pattern, &r, from)
-	e.ok("repeated", err)
-	is(e, "version", version, e.rules)
-	r.Pause.By = "ann"
-	_, err = e.Store.PutRule(e.ctx, r.Pattern, &r, from)
-	e.fails("another pause at the same version", err, dispatch.ErrEtagMismatch)
 }
 
 func ruleLongest(e *env) {
@@ -215,50 +186,7 @@ func ruleDefaults(e *env) {
 	is(e, "next", e.takeNone().Next, start.Add(dispatch.DefaultQueueSettings().MinDelay))
 }
 
-// stopped are settings that hold a queue until the rule is changed.
-func stopped(s *dispatch.QueueSettings) { s.Paused = true }
-
-func rulePause(e *env) {
-	e.open()
-	g := source("a")
-	names := e.queues(2)
-	e.create(g, numbered(g, names[0], 2)...)
-	e.create(g, item(g, names[1], "other"))
-	e.rule(names[0], settings(stopped))
-	is(e, "granted", keys(e.take(1, func(w *dispatch.Want) { w.Max = 9 })), []string{"other"})
-	reply := e.takeNone()
-	is(e, "wait", reply.Wait, dispatch.WaitPaused)
-	is(e, "next", reply.Next, time.Time{})
-	e.takeNone(func(w *dispatch.Want) { w.Queues = names[:1] })
-	e.deleteRule(names[0])
-	e.take(2)
-}
-
-func ruleEmergency(e *env) {
-	g := source("a")
-	e.create(g, numbered(g, queue, 2)...)
-	e.rule(queue, delayed(0, 9))
-	e.takeOne()
-	e.rule("*", settings(stopped))
-	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
-	e.deleteRule("*")
-	e.takeOne()
-}
-
-func ruleDeny(e *env) {
-	e.open()
-	g := source("a")
-	e.create(g, numbered(g, queue, 2)...)
-	grant := e.takeOne()
-	e.rule("*.test", settings(func(s *dispatch.QueueSettings) { s.Deny = true }))
-	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
-	e.settle(done(&grant.Task))
-	e.takeNone()
-	e.deleteRule("*.test")
-	e.takeOne()
-}
-
-// ruleOpening raises a limit that holds many queues, and lifts a pause: every
+// ruleOpening raises a limit that holds many queues: every
 // queue goes on, none waits for an end that does not come.
 func ruleOpening(e *env) {
 	e.rule("*", delayed(0, 1))

@@ -39,7 +39,10 @@ func registered(id string) *dispatch.Source {
 			Follow:         &dispatch.Follow{MaxDepth: &depth, AllowHosts: []string{"*.test"}, Include: []string{"a"}, Exclude: []string{"b"}},
 			MaxOutstanding: 9, Metadata: map[string]string{"m": "v"}, Payload: []byte("payload"),
 		},
-		Paused: &dispatch.Gate{Kind: dispatch.GateSourcePaused, By: "ops", Reason: "why", Until: start.Add(time.Hour), Time: start},
+		Holds: []dispatch.Hold{
+			{Target: dispatch.HoldTarget{Source: id}, Name: "a", Effect: dispatch.EndLeases, By: "ops", Reason: "why", Created: start, Until: start.Add(time.Hour)},
+			{Target: dispatch.HoldTarget{Source: id}, Name: "b", Created: start},
+		},
 	}
 }
 
@@ -73,7 +76,7 @@ func sourceUpdate(e *env) {
 	e.fails("update of none", e.Store.PutSource(e.ctx, registered("a"), 1), dispatch.ErrSourceNotFound)
 	e.ok("create", e.Store.PutSource(e.ctx, registered("a"), 0))
 	next := registered("a")
-	next.Version, next.Paused, next.Spec.Pool = 2, nil, "eu"
+	next.Version, next.Holds, next.Spec.Pool = 2, nil, "eu"
 	e.fails("update of another version", e.Store.PutSource(e.ctx, next, 7), dispatch.ErrEtagMismatch)
 	is(e, "version", e.source("a").Version, 1)
 	e.ok("update", e.Store.PutSource(e.ctx, next, 1))
@@ -217,7 +220,7 @@ func sourceOwned(e *env) {
 	s.Spec.Metadata["m"], s.Spec.Payload[0], s.Spec.Seeds[0].URL = "x", 'x', "x"
 	got := e.source("a")
 	is(e, "source", got, registered("a"))
-	got.Spec.Metadata["m"], got.Spec.Payload[0], got.Paused.By = "y", 'y', "y"
+	got.Spec.Metadata["m"], got.Spec.Payload[0], got.Holds[0].By = "y", 'y', "y"
 	is(e, "source read again", e.source("a"), registered("a"))
 }
 

@@ -64,13 +64,15 @@ func newInstance(t *testing.T, mutate func(dispatch.Store) dispatch.Store) store
 type mutant struct {
 	dispatch.Store
 	submit  func(s dispatch.Store, rules int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error)
-	claim   func(s dispatch.Store, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error)
+	claim   func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error)
 	renew   func(s dispatch.Store, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error)
 	apply   func(s dispatch.Store, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error)
 	expired func(s dispatch.Store, shard, limit int) (dispatch.Sweep, error)
 	end     func(s dispatch.Store, shard int, collector, keep string, limit int) ([]*dispatch.Task, error)
 	rule    func(r *dispatch.QueueRule)
 	push    func(s dispatch.Store, shard int, g dispatch.SourceGate, page string) (string, error)
+	holds   func(s dispatch.Store, change dispatch.HoldChange, ifVersion int64) (int64, error)
+	back    func(s dispatch.Store, shard int, collector, token, call string) (int, error)
 }
 
 func (m *mutant) Submit(ctx context.Context, rules int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
@@ -80,11 +82,11 @@ func (m *mutant) Submit(ctx context.Context, rules int64, gates []dispatch.Sourc
 	return m.Store.Submit(ctx, rules, gates, items)
 }
 
-func (m *mutant) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (m *mutant) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	if m.claim != nil {
-		return m.claim(m.Store, shard, pool, wants)
+		return m.claim(m.Store, shard, pool, holds, wants)
 	}
-	return m.Store.Claim(ctx, shard, pool, wants)
+	return m.Store.Claim(ctx, shard, pool, holds, wants)
 }
 
 func (m *mutant) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
@@ -128,4 +130,18 @@ func (m *mutant) PushSource(ctx context.Context, shard int, g dispatch.SourceGat
 		return m.push(m.Store, shard, g, page)
 	}
 	return m.Store.PushSource(ctx, shard, g, page)
+}
+
+func (m *mutant) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVersion int64) (int64, error) {
+	if m.holds != nil {
+		return m.holds(m.Store, change, ifVersion)
+	}
+	return m.Store.PutHolds(ctx, change, ifVersion)
+}
+
+func (m *mutant) GiveBack(ctx context.Context, shard int, collector, token, call string) (int, error) {
+	if m.back != nil {
+		return m.back(m.Store, shard, collector, token, call)
+	}
+	return m.Store.GiveBack(ctx, shard, collector, token, call)
 }

@@ -29,8 +29,8 @@ type world struct {
 	polls    map[string]time.Time     // when each client token was polled last
 	leaders  map[string]leadership    // by duty
 	sources  map[string]*dispatch.Source
-	gone     map[string]bool          // uids of sources that were deleted
-	holds    map[string]dispatch.Hold // by key
+	gone     map[string]bool // uids of sources that were deleted
+	holds    heldBook
 
 	highest time.Time // the latest time that the clock has shown
 }
@@ -47,7 +47,7 @@ type part struct {
 	graceUntil time.Time
 	// vagueGrace: until then there may be grace, for what only the store knows to stand.
 	vagueGrace time.Time
-	// unsynced: the rules changed and the queues were not placed anew yet.
+	// unsynced: rules or holds changed and the queues were not placed anew yet.
 	unsynced bool
 	// unplaced are sources whose lanes were not placed anew yet.
 	unplaced map[string]bool
@@ -170,7 +170,7 @@ func newWorld(shards int, clock Clock) *world {
 		shards: shards, clock: clock, counts: map[string]int{},
 		tasks: map[dispatch.TaskID]*modelTask{}, rules: newRuleBook(),
 		sessions: map[string]*modelSession{}, polls: map[string]time.Time{}, leaders: map[string]leadership{}, sources: map[string]*dispatch.Source{},
-		gone: map[string]bool{}, holds: map[string]dispatch.Hold{},
+		gone: map[string]bool{}, holds: newHeldBook(),
 		highest: start,
 	}
 	for range shards {

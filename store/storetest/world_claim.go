@@ -285,8 +285,8 @@ func (w *world) checkIdle(shard int, pool string, got dispatch.ClaimReply) error
 	switch got.Wait {
 	case dispatch.WaitThrottled:
 		w.count("claim THROTTLED")
-	case dispatch.WaitPaused:
-		w.count("claim PAUSED")
+	case dispatch.WaitHeld:
+		w.count("claim HELD")
 	case dispatch.WaitNoTasks:
 		w.count("claim NO_TASKS")
 	case dispatch.WaitNone:
@@ -310,19 +310,12 @@ func (w *world) checkIdle(shard int, pool string, got dispatch.ClaimReply) error
 func (w *world) grantable(t *modelTask, pool string) (at time.Time, never bool) {
 	gate, q, s := w.gate(t), w.queue(t.shard, t.Queue), w.rules.settings(t.Queue)
 	at = w.now()
-	later := []time.Time{t.Due, gate.PausedUntil, q.high, q.blockHigh}
-	for _, hold := range w.holdsOn(t.Queue, pool) {
-		if hold.Until.IsZero() {
-			return at, true
-		}
-		later = append(later, hold.Until)
-	}
+	later := []time.Time{t.Due, gate.HeldUntil, w.holds.until(t.Queue), q.high, q.blockHigh}
 	for _, l := range later {
 		if l.After(at) {
 			at = l
 		}
 	}
-	never = t.underLock(w.now()) || gate.Deleted || gate.Pool != pool || !gate.PausedUntil.Before(dispatch.Forever) ||
-		s.Paused || s.Deny || q.leased >= s.MaxInFlight
+	never = t.underLock(w.now()) || gate.Deleted || gate.Pool != pool || !at.Before(dispatch.Forever) || q.leased >= s.MaxInFlight
 	return at, never
 }

@@ -20,8 +20,8 @@ func (w *world) pushed(shard int, gate dispatch.SourceGate) {
 	switch {
 	case gate.Deleted:
 		w.count("push deleted")
-	case gate.PausedUntil.After(w.now()):
-		w.count("push paused")
+	case gate.HeldUntil.After(w.now()):
+		w.count("push held")
 	default:
 		w.count("push")
 	}
@@ -30,13 +30,16 @@ func (w *world) pushed(shard int, gate dispatch.SourceGate) {
 // requestedCancel follows RequestCancel.
 func (w *world) requestedCancel(ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) {
 	for _, id := range ids {
-		if t := w.task(id); t != nil && t.Lease != nil && t.CancelRequested != reason {
+		if t := w.task(id); t != nil && t.Lease != nil && t.CancelRequested != reason && (t.CancelRequested == dispatch.CancelNone || reason != dispatch.CancelHeld) {
 			t.CancelRequested = reason
 			t.Revision++
 			if line != nil {
 				t.remember(*line)
 			}
 			w.count("cancel of a leased task")
+			if reason == dispatch.CancelHeld {
+				w.count("cancel by a hold")
+			}
 		}
 	}
 }
@@ -163,8 +166,8 @@ func (w *world) ends() []time.Time {
 			}
 		}
 	}
-	for _, hold := range w.holds {
-		ends = append(ends, hold.Until)
+	for _, until := range w.holds.queues {
+		ends = append(ends, until)
 	}
 	for _, s := range w.sessions {
 		ends = append(ends, s.seen.Add(dispatch.CollectorMemory))

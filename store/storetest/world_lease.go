@@ -33,6 +33,14 @@ func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
 	if !l.Deadline.After(now) {
 		w.count("renew after the lock ran out")
 	}
+	if r.Cursor != nil {
+		t.Cursor = slices.Clone(r.Cursor)
+	}
+	w.count("renew OK")
+	if t.CancelRequested == dispatch.CancelHeld {
+		w.count("renew of a held task")
+		return dispatch.RenewResult{Remaining: max(l.Deadline.Sub(now), 0), Duration: l.Duration, Cancel: t.CancelRequested}
+	}
 	next := now.Add(l.Duration)
 	if end := l.Granted.Add(l.MaxHold); next.After(end) {
 		w.count("renew cut by MAX_HOLD")
@@ -45,10 +53,6 @@ func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
 		w.count("renew over a foreign lock")
 	}
 	t.lockGone, t.foreignUntil = false, time.Time{}
-	if r.Cursor != nil {
-		t.Cursor = slices.Clone(r.Cursor)
-	}
-	w.count("renew OK")
 	return dispatch.RenewResult{Remaining: l.Deadline.Sub(now), Duration: l.Duration, Cancel: t.CancelRequested}
 }
 
@@ -311,8 +315,14 @@ func (w *world) returned(t *modelTask) {
 	t.State, t.Lease = dispatch.StateScheduled, nil
 	t.Counters.Attempt = max(t.Counters.Attempt, 1) - 1
 	t.Revision++
-	if t.CancelRequested == dispatch.CancelNone {
+	switch t.CancelRequested {
+	case dispatch.CancelHeld:
+		w.count("give back of a held task")
+		t.CancelRequested = dispatch.CancelNone
 		return
+	case dispatch.CancelNone:
+		return
+	case dispatch.CancelTask, dispatch.CancelSourceDeleted:
 	}
 	w.count("give back of a canceled")
 	now, gate := w.now(), w.gate(t)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -32,10 +33,10 @@ func (w *world) held(t *modelTask, pool string, strict bool) string {
 		return "its source is deleted"
 	case gate.Pool != pool:
 		return "its source is in the pool " + gate.Pool
-	case gate.PausedUntil.After(now):
-		return "its source is paused"
-	case s.Paused || s.Deny:
-		return "its queue is paused or denied"
+	case gate.HeldUntil.After(now):
+		return "its source is held"
+	case w.holds.until(t.Queue).After(now):
+		return "its queue is held"
 	case q.leased >= s.MaxInFlight:
 		return fmt.Sprintf("its queue has %d in flight of %d (P6)", q.leased, s.MaxInFlight)
 	case next.After(now):
@@ -43,69 +44,42 @@ func (w *world) held(t *modelTask, pool string, strict bool) string {
 	case block.After(now):
 		return fmt.Sprintf("its host is blocked %v longer (P6)", block.Sub(now))
 	}
-	for _, hold := range w.holdsOn(t.Queue, pool) {
-		if stands(&hold.Gate, now) {
-			return fmt.Sprintf("an operator's hold stands: %q", hold.Key())
-		}
-	}
 	return ""
 }
 
-// holdsOn are the holds of a queue and of a pool, those that are over among them.
-func (w *world) holdsOn(queue, pool string) (holds []dispatch.Hold) {
-	for _, hold := range []dispatch.Hold{
-		{Target: dispatch.HoldTarget{Queue: queue}, Name: dispatch.HoldBlock},
-		{Target: dispatch.HoldTarget{Queue: queue}, Name: dispatch.HoldPause},
-		{Target: dispatch.HoldTarget{Pool: pool}, Name: dispatch.HoldDefault},
-	} {
-		if set, ok := w.holds[hold.Key()]; ok {
-			holds = append(holds, set)
+// putHolds follows a change of the holds.
+func (w *world) putHolds(change dispatch.HoldChange, version int64) error {
+	for _, hold := range change.Set {
+		switch {
+		case strings.HasPrefix(hold.Target.Queue, "*."):
+			w.count("set hold of a pattern")
+		case hold.Target.Queue != "":
+			w.count("set hold of a queue")
+		default:
+			w.count("set hold of no queue")
 		}
 	}
-	return holds
-}
-
-// stands reports whether an operator's gate holds now.
-func stands(gate *dispatch.Gate, now time.Time) bool {
-	return gate.Until.IsZero() || gate.Until.After(now)
-}
-
-// setHold follows SetHold.
-func (w *world) setHold(hold dispatch.Hold) error {
-	w.holds[hold.Key()] = hold
-	switch {
-	case hold.Target.Queue != "":
-		w.count("set hold of a queue")
-	case hold.Target.Pool != "":
-		w.count("set hold of a pool")
-	default:
-		w.count("set hold of collectors")
-	}
-	return nil
-}
-
-// liftHold checks what LiftHold answers, and follows it.
-func (w *world) liftHold(hold *dispatch.Hold, held bool) error {
-	now := w.now()
-	if held {
-		w.count("lift hold that held")
-	}
-	if hold.Name == dispatch.HoldWaggle {
-		q := w.queue(w.shardOf(hold.Target.Queue), hold.Target.Queue)
-		if held && q.step == 0 && !q.blockHigh.After(now) || !held && q.leased > 0 && q.blockLow.After(now) {
-			return broken("the block of queue %s by Waggle, step %d until %v, is said to have held: %v", hold.Target.Queue, q.step, q.blockHigh, held)
+	for _, key := range change.Lift {
+		if _, ok := w.holds.holds[key]; ok {
+			w.count("lift hold")
 		}
-		if held {
-			w.count("lift hold of Waggle's own")
-		}
-		q.blockLow, q.blockHigh, q.step = time.Time{}, time.Time{}, 0
-		return nil
 	}
-	was, known := w.holds[hold.Key()]
-	delete(w.holds, hold.Key())
-	if want := known && stands(&was.Gate, now); held != want {
-		return broken("hold %q is said to have held: %v, want %v", hold.Key(), held, want)
+	for _, p := range w.parts {
+		p.unsynced = true
 	}
+	return w.holds.put(w.now(), change, version)
+}
+
+// unblocked checks what Unblock answers, and follows it.
+func (w *world) unblocked(queue string, was bool) error {
+	now, q := w.now(), w.queue(w.shardOf(queue), queue)
+	if was && q.step == 0 && !q.blockHigh.After(now) || !was && q.leased > 0 && q.blockLow.After(now) {
+		return broken("queue %s, blocked in step %d until %v, is said to have been blocked: %v", queue, q.step, q.blockHigh, was)
+	}
+	if was {
+		w.count("unblock of a blocked queue")
+	}
+	q.blockLow, q.blockHigh, q.step = time.Time{}, time.Time{}, 0
 	return nil
 }
 
