@@ -48,7 +48,7 @@ func (s *adminService) ListLeases(ctx context.Context, req *pb.ListLeasesRequest
 		return tasks, next, err
 	}, func(t *dispatch.Task) *pb.HeldLease { return wire.HeldLease(t, now) })
 	if err != nil {
-		return nil, wire.About(err, "source_id", query.SourceID)
+		return nil, wire.About(err, "source_id", req.GetFilter().GetSourceId())
 	}
 	return &pb.ListLeasesResponse{Leases: leases, NextPageToken: next}, nil
 }

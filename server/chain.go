@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -225,6 +226,9 @@ func who(ctx context.Context, by string) string {
 	}
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		address := p.Addr.String()
+		if host, _, err := net.SplitHostPort(address); err == nil {
+			address = host // the port is another one after a reconnect, and a call that is repeated then must say the same
+		}
 		return address[:min(len(address), bounds.MaxIDLength)]
 	}
 	return "unknown"

@@ -183,9 +183,9 @@ func TestServer_overload(t *testing.T) {
 		t.Helper()
 		_, renew := b.dispatch.RenewLease(ctx, &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: []*pb.LeaseBeat{held(leased)}})
 		_, report := b.dispatch.ReportTask(ctx, &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{succeeded(leased)}})
-		_, pause := b.sources.PauseSources(ctx, &pb.PauseSourcesRequest{Ids: []string{"none"}})
+		_, hold := b.holds.SetHolds(ctx, &pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{Pool: "none"}}})
 		_, health := b.health.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
-		if err := errors.Join(renew, report, pause, health); err != nil {
+		if err := errors.Join(renew, report, hold, health); err != nil {
 			t.Errorf("shed: %v", err)
 		}
 	}

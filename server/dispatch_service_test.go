@@ -217,7 +217,7 @@ func TestDispatchService_olderSession(t *testing.T) {
 	renewed, err := b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{
 		Collector: &pb.CollectorInfo{Id: "c1", Session: "s2"}, Leases: []*pb.LeaseBeat{held(leased)},
 	})
-	if err != nil || len(renewed.GetLost()) != 1 || renewed.GetLost()[0].GetReason() != replaced {
+	if err != nil || len(renewed.GetStatus().GetLost()) != 1 || renewed.GetStatus().GetLost()[0].GetReason() != replaced {
 		t.Errorf("renewal of the older session's lease by the newer one: %v, %v", renewed, err)
 	}
 }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -37,24 +38,25 @@ func TestAdminService_Explain(t *testing.T) {
 		return resp
 	}
 	got := explain(&pb.ExplainRequest{TaskId: leased.GetTask().GetId()})
-	if len(got.GetHolds()) != 1 || got.GetHolds()[0].GetGate().GetKind() != pb.GateKind_GATE_KIND_LEASED ||
-		got.GetHolds()[0].GetGate().GetBy() != "c1" || got.GetHolds()[0].GetOf() != pb.HeldKind_HELD_KIND_TASK || got.GetOpensIn() != nil {
+	if len(got.GetGates()) != 1 || got.GetGates()[0].GetGate().GetKind() != pb.GateKind_GATE_KIND_LEASED ||
+		got.GetGates()[0].GetGate().GetBy() != "c1" || got.GetGates()[0].GetOf() != pb.HeldKind_HELD_KIND_TASK || got.GetOpensIn() != nil {
 		t.Errorf("a leased task: %v", got)
 	}
 	until := timestamppb.New(time.Now().Add(time.Hour))
-	if _, err := b.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: "other.example", Until: until, By: "ann", Reason: "asked"}); err != nil {
+	if _, err := b.holds.SetHolds(ctx, &pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{Queue: "*.example"}}, Until: until, By: "ann", Reason: "asked"}); err != nil {
 		t.Fatal(err)
 	}
 	got = explain(&pb.ExplainRequest{Queue: "other.example"})
-	if len(got.GetHolds()) != 1 || got.GetHolds()[0].GetGate().GetKind() != pb.GateKind_GATE_KIND_BLOCKED ||
-		got.GetHolds()[0].GetName() != "other.example" || got.GetHolds()[0].GetOpenedBy() != "UnblockQueue" ||
+	if len(got.GetGates()) != 1 || got.GetGates()[0].GetGate().GetKind() != pb.GateKind_GATE_KIND_QUEUE_HELD ||
+		got.GetGates()[0].GetName() != "other.example" || !strings.HasPrefix(got.GetGates()[0].GetOpenedBy(), "LiftHolds") ||
+		got.GetGates()[0].GetGate().GetHold().GetTarget().GetQueue() != "*.example" ||
 		got.GetOpensIn().AsDuration() < 59*time.Minute {
-		t.Errorf("a blocked queue: %v", got)
+		t.Errorf("a held queue: %v", got)
 	}
-	if got = explain(&pb.ExplainRequest{SourceId: "news"}); len(got.GetHolds()) > 1 {
+	if got = explain(&pb.ExplainRequest{SourceId: "news"}); len(got.GetGates()) > 1 {
 		t.Errorf("a source without seeds: %v", got)
 	}
-	if got = explain(&pb.ExplainRequest{Pool: "nobodys"}); len(got.GetHolds()) != 0 && got.GetHolds()[0].GetGate().GetKind() != pb.GateKind_GATE_KIND_NO_COLLECTOR {
+	if got = explain(&pb.ExplainRequest{Pool: "nobodys"}); len(got.GetGates()) != 0 && got.GetGates()[0].GetGate().GetKind() != pb.GateKind_GATE_KIND_NO_COLLECTOR {
 		t.Errorf("a pool: %v", got)
 	}
 }
@@ -79,8 +81,8 @@ func TestAdminService_Explain_hostBlocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	gates := got.GetQueue().GetGates()
-	for _, hold := range explained.GetHolds() {
-		gates = append(gates, hold.GetGate())
+	for _, explained := range explained.GetGates() {
+		gates = append(gates, explained.GetGate())
 	}
 	found := 0
 	for _, gate := range gates {

@@ -127,6 +127,7 @@ type bed struct {
 	tasks    pb.TaskServiceClient
 	sources  pb.SourceServiceClient
 	queues   pb.QueueServiceClient
+	holds    pb.HoldServiceClient
 	admin    pb.AdminServiceClient
 	health   grpc_health_v1.HealthClient
 
@@ -147,12 +148,18 @@ func newStore(t *testing.T) *faults {
 // newBed serves with cfg until the test ends.
 func newBed(t *testing.T, cfg server.Config) *bed {
 	t.Helper()
-	b := &bed{store: newStore(t)}
+	return newBedOn(t, newStore(t), "d1", cfg)
+}
+
+// newBedOn serves a dispatcher of this id on a store, which it closes when the test ends.
+func newBedOn(t *testing.T, store *faults, id string, cfg server.Config) *bed {
+	t.Helper()
+	b := &bed{store: store}
 	core, logs := observer.New(zapcore.DebugLevel)
 	b.logs = logs
 	b.shown = server.NewMetrics()
 	cfg.Metrics = b.shown
-	d, err := engine.New(engine.Config{Store: b.store, ID: "d1", Observer: b.shown})
+	d, err := engine.New(engine.Config{Store: b.store, ID: id, Observer: b.shown})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +212,7 @@ func (b *bed) connect(t *testing.T) {
 	b.conn = conn
 	b.dispatch, b.tasks = pb.NewDispatchServiceClient(conn), pb.NewTaskServiceClient(conn)
 	b.sources, b.queues = pb.NewSourceServiceClient(conn), pb.NewQueueServiceClient(conn)
-	b.admin, b.health = pb.NewAdminServiceClient(conn), grpc_health_v1.NewHealthClient(conn)
+	b.holds, b.admin, b.health = pb.NewHoldServiceClient(conn), pb.NewAdminServiceClient(conn), grpc_health_v1.NewHealthClient(conn)
 }
 
 // source creates a source without seeds.

@@ -50,7 +50,7 @@ func TestDispatchService_Heartbeat(t *testing.T) {
 	stream := open(t, b)
 
 	t.Run("extends what it names", func(t *testing.T) {
-		resp := exchange(t, stream, beatOf(held(leased)))
+		resp := exchange(t, stream, beatOf(held(leased))).GetStatus()
 		if resp.GetLeaseDuration().AsDuration() != 30*time.Second || len(resp.GetLost()) != 0 || resp.GetNextHeartbeat().AsDuration() != 10*time.Second {
 			t.Errorf("got %v", resp)
 		}
@@ -62,7 +62,7 @@ func TestDispatchService_Heartbeat(t *testing.T) {
 			&pb.LeaseBeat{TaskId: leased.GetLease().GetTaskId(), LeaseToken: ""},
 			&pb.LeaseBeat{TaskId: "{x}", LeaseToken: "c1/other/7"},
 			&pb.LeaseBeat{TaskId: "17-aaaaaaaaaaaaaaaaaaaaaaaaaa", LeaseToken: "c1/other/7"},
-		))
+		)).GetStatus()
 		got := make(map[pb.LostReason]int)
 		for _, lost := range resp.GetLost() {
 			got[lost.GetReason()]++
@@ -126,7 +126,7 @@ func TestDispatchService_Heartbeat_cancel(t *testing.T) {
 	b := newBed(t, server.Config{})
 	leased := b.leased(t)
 	stream := open(t, b)
-	if resp := exchange(t, stream, beatOf(held(leased))); resp.NextHeartbeat == nil || len(resp.GetCancel()) != 0 {
+	if resp := exchange(t, stream, beatOf(held(leased))).GetStatus(); resp.GetNextHeartbeat() == nil || len(resp.GetCancel()) != 0 {
 		t.Fatalf("the beat was answered %v", resp)
 	}
 	id := leased.GetLease().GetTaskId()
@@ -134,7 +134,7 @@ func TestDispatchService_Heartbeat_cancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	pushed, err := stream.Recv()
-	if err != nil || len(pushed.GetCancel()) != 1 || pushed.GetCancel()[0].GetTaskId() != id || pushed.NextHeartbeat != nil {
+	if n := pushed.GetStatus().GetCancel(); err != nil || len(n) != 1 || n[0].GetTaskId() != id || pushed.GetStatus().GetNextHeartbeat() != nil {
 		t.Errorf("pushed %v, %v", pushed, err)
 	}
 }
@@ -160,7 +160,7 @@ func TestDispatchService_Heartbeat_oldNews(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the stream ended: %v", err)
 		}
-		cancels = len(pushed.GetCancel())
+		cancels = len(pushed.GetStatus().GetCancel())
 	}
 	exchange(t, stream, beatOf(held(leased)))
 }
@@ -194,31 +194,31 @@ func TestDispatchService_Heartbeat_drain(t *testing.T) {
 		if err != nil || !resp.GetReconnect() {
 			t.Fatalf("got %v, %v; want reconnect", resp, err)
 		}
-		if resp := exchange(t, stream, beatOf(held(leased))); resp.GetLeaseDuration().AsDuration() != 30*time.Second {
+		if resp := exchange(t, stream, beatOf(held(leased))); resp.GetStatus().GetLeaseDuration().AsDuration() != 30*time.Second {
 			t.Errorf("beat in the grace: %v", resp)
 		}
 		_, err = stream.Recv()
-		wantFault(t, err, codes.Unavailable, "DRAINING")
+		wantFault(t, err, codes.Unavailable, "DISPATCHER_DRAINING")
 		if took := time.Since(began); took != 4*time.Second {
 			t.Errorf("ended after %v, want 4 s", took)
 		}
 	})
 }
 
-// A message that tells a drained collector to reconnect does not end its drain.
-func TestDispatchService_Heartbeat_drainedReconnect(t *testing.T) {
+// A message that asks a held collector to reconnect does not end the hold.
+func TestDispatchService_Heartbeat_heldReconnect(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
-	if _, err := b.admin.DrainCollectors(t.Context(), &pb.DrainCollectorsRequest{CollectorId: "c1"}); err != nil {
+	if _, err := b.holds.SetHolds(t.Context(), &pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{CollectorId: "c1"}}}); err != nil {
 		t.Fatal(err)
 	}
 	stream := open(t, b)
-	if resp := exchange(t, stream, beatOf()); !resp.GetDrain() {
-		t.Fatalf("a drained collector is answered %v", resp)
+	if resp := exchange(t, stream, beatOf()); !resp.GetStatus().GetHeld() {
+		t.Fatalf("a held collector is answered %v", resp)
 	}
 	b.stop()
-	if resp, err := stream.Recv(); err != nil || !resp.GetReconnect() || !resp.GetDrain() {
-		t.Errorf("got %v, %v; want reconnect, and the drain as it is", resp, err)
+	if resp, err := stream.Recv(); err != nil || !resp.GetReconnect() || !resp.GetStatus().GetHeld() {
+		t.Errorf("got %v, %v; want reconnect, and still held", resp, err)
 	}
 	if err := stream.CloseSend(); err != nil {
 		t.Error(err)

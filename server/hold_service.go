@@ -32,6 +32,9 @@ func (s *holdService) SetHolds(ctx context.Context, req *pb.SetHoldsRequest) (*p
 		return nil, err
 	}
 	changes, err := s.o.SetHolds(ctx, of.Targets, order)
+	if errors.Is(err, dispatch.ErrEtagMismatch) && len(of.Targets) == 1 {
+		return nil, s.stale(ctx, of.Targets, order)
+	}
 	if err != nil {
 		return nil, wire.AboutHold(err)
 	}
@@ -72,6 +75,17 @@ func (s *holdService) ListHolds(ctx context.Context, req *pb.ListHoldsRequest) (
 		return nil, err
 	}
 	return &pb.ListHoldsResponse{Holds: holds, NextPageToken: next}, nil
+}
+
+// stale is the error of an order whose etag is not that of the hold that stands. It names the etag of that one, if one
+// stands.
+func (s *holdService) stale(ctx context.Context, targets []dispatch.HoldTarget, order operate.HoldOrder) error {
+	order.Etag, order.Replace, order.DryRun = "", true, true
+	would, err := s.o.SetHolds(ctx, targets, order)
+	if err != nil {
+		return err
+	}
+	return wire.StaleHold(&targets[0], order.Name, would.Replaced)
 }
 
 // find adds the sources that a filter selects to the targets, and says where the next page goes on.

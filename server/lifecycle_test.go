@@ -58,7 +58,7 @@ func TestServer_Run_drain(t *testing.T) {
 		began := time.Now()
 		b.stop()
 		got := <-parked
-		if got.err != nil || got.resp.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_DRAINING {
+		if got.err != nil || got.resp.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING {
 			t.Errorf("parked fetch: %v", got)
 		}
 		if resp, err := stream.Recv(); err != nil || !resp.GetReconnect() {
@@ -133,7 +133,7 @@ func TestServer_Run_drainWithHealthWatch(t *testing.T) {
 		for err == nil {
 			_, err = watch.Recv()
 		}
-		wantFault(t, err, codes.Unavailable, "DRAINING")
+		wantFault(t, err, codes.Unavailable, "DISPATCHER_DRAINING")
 		if err := <-b.stopped; err != nil {
 			t.Errorf("Run: %v", err)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
@@ -64,7 +63,7 @@ func TestTaskService_ListTasks(t *testing.T) {
 	b.submit(t, "news", urls...)
 	b.submit(t, "other", "https://example.com/x")
 	seen := make(map[string]bool)
-	req := &pb.ListTasksRequest{SourceId: "news", PageSize: 3}
+	req := &pb.ListTasksRequest{Filter: &pb.Filter{SourceId: "news"}, PageSize: 3}
 	for {
 		resp, err := b.tasks.ListTasks(t.Context(), req)
 		if err != nil {
@@ -106,7 +105,7 @@ func TestTaskService_ListTasks_largeTasks(t *testing.T) {
 		}
 	}
 	seen := make(map[string]bool)
-	req := &pb.ListTasksRequest{SourceId: "news", PageSize: 1000}
+	req := &pb.ListTasksRequest{Filter: &pb.Filter{SourceId: "news"}, PageSize: 1000}
 	pages := 0
 	for {
 		resp, err := b.tasks.ListTasks(t.Context(), req)
@@ -132,7 +131,7 @@ func TestServer_pageTokens(t *testing.T) {
 	for i := range 4 {
 		b.source(t, fmt.Sprintf("news.%d", i))
 	}
-	first, err := b.sources.ListSources(t.Context(), &pb.ListSourcesRequest{IdPrefix: "news.", PageSize: 1})
+	first, err := b.sources.ListSources(t.Context(), &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageSize: 1})
 	if err != nil || first.GetNextPageToken() == "" {
 		t.Fatalf("got %v, %v", first, err)
 	}
@@ -141,7 +140,7 @@ func TestServer_pageTokens(t *testing.T) {
 		_, err := b.sources.ListSources(t.Context(), req)
 		return err
 	}
-	if err := list(&pb.ListSourcesRequest{IdPrefix: "news.", PageSize: 3, PageToken: token}); err != nil {
+	if err := list(&pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageSize: 3, PageToken: token}); err != nil {
 		t.Errorf("with another page size: %v", err)
 	}
 	last := token[len(token)-1]
@@ -150,17 +149,17 @@ func TestServer_pageTokens(t *testing.T) {
 		flipped = 'Q'
 	}
 	for name, err := range map[string]error{
-		"tampered":          list(&pb.ListSourcesRequest{IdPrefix: "news.", PageToken: token[:len(token)-1] + string(flipped)}),
-		"truncated":         list(&pb.ListSourcesRequest{IdPrefix: "news.", PageToken: token[:len(token)/2]}),
-		"no token":          list(&pb.ListSourcesRequest{IdPrefix: "news.", PageToken: "page 2"}),
-		"too long":          list(&pb.ListSourcesRequest{IdPrefix: "news.", PageToken: strings.Repeat("A", 10_000)}),
-		"of another filter": list(&pb.ListSourcesRequest{IdPrefix: "news", PageToken: token}),
+		"tampered":          list(&pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageToken: token[:len(token)-1] + string(flipped)}),
+		"truncated":         list(&pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageToken: token[:len(token)/2]}),
+		"no token":          list(&pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageToken: "page 2"}),
+		"too long":          list(&pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageToken: strings.Repeat("A", 10_000)}),
+		"of another filter": list(&pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news"}, PageToken: token}),
 		"of another list": func() error {
 			_, err := b.queues.ListQueues(t.Context(), &pb.ListQueuesRequest{PageToken: token})
 			return err
 		}(),
 		"of another call": func() error {
-			_, err := b.sources.PauseSources(t.Context(), &pb.PauseSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageToken: token})
+			_, err := b.holds.SetHolds(t.Context(), &pb.SetHoldsRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageToken: token})
 			return err
 		}(),
 	} {
@@ -233,80 +232,6 @@ func TestQueueService_rules(t *testing.T) {
 			t.Errorf("%q, %v", f.message, f.metadata)
 		}
 	})
-	t.Run("denied", func(t *testing.T) {
-		deny := true
-		if _, err := b.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "denied.example", Deny: &deny}}); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := b.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{{SourceId: "news", Url: "https://denied.example/"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := resp.GetResults()[0]; got.GetCode() != pb.SubmitCode_SUBMIT_CODE_INVALID || got.GetErrorReason() != pb.ErrorReason_ERROR_REASON_QUEUE_DENIED {
-			t.Errorf("got %v", got)
-		}
-	})
-}
-
-func TestQueueService_block(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, server.Config{})
-	ctx := t.Context()
-	unseen, err := b.queues.GetQueue(ctx, &pb.GetQueueRequest{Name: "example.com"})
-	if q := unseen.GetQueue(); err != nil || q.GetSettings().GetMaxInFlight() != 1 || q.GetRulePattern() != "" || q.GetMapsTo() != "" {
-		t.Errorf("never seen: %v, %v", unseen, err)
-	}
-	unblocked, err := b.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: "example.com"})
-	if err != nil || unblocked.GetChanged() || unblocked.GetQueue().GetName() != "example.com" {
-		t.Errorf("unblocking what is not blocked: %v, %v; want no change", unblocked, err)
-	}
-
-	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Millisecond))
-	blocked, err := b.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: "example.com", Until: until, By: "ann", Reason: "asked"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	gates := blocked.GetQueue().GetGates()
-	if len(gates) != 1 || gates[0].GetKind() != pb.GateKind_GATE_KIND_BLOCKED || gates[0].GetBy() != "ann" ||
-		!gates[0].GetUntil().AsTime().Equal(until.AsTime()) || blocked.GetQueue().GetNextGrantDelay().AsDuration() < 59*time.Minute {
-		t.Errorf("blocked %v", blocked)
-	}
-	listed, err := b.queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: "com"})
-	if err != nil || len(listed.GetQueues()) != 1 {
-		t.Errorf("listed %v, %v", listed, err)
-	}
-	open, err := b.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: "example.com", IncludeAutomatic: true})
-	if err != nil || !open.GetChanged() || open.GetQueue().GetName() != "example.com" || len(open.GetQueue().GetGates()) != 0 {
-		t.Errorf("unblocked %v, %v", open, err)
-	}
-}
-
-func TestQueueService_pause(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, server.Config{})
-	ctx := t.Context()
-	b.source(t, "news")
-	b.submit(t, "news", "https://example.com/")
-	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Millisecond))
-	paused, err := b.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: "example.com", Until: until, By: "ann", Reason: "we move"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	gates := paused.GetQueue().GetGates()
-	if len(gates) != 1 || gates[0].GetKind() != pb.GateKind_GATE_KIND_PAUSED || gates[0].GetBy() != "ann" ||
-		gates[0].GetReason() != "we move" || gates[0].GetTime() == nil || !gates[0].GetUntil().AsTime().Equal(until.AsTime()) {
-		t.Errorf("paused %v", paused)
-	}
-	fetched, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", Wait: durationpb.New(0)})
-	if err != nil || fetched.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_PAUSED {
-		t.Errorf("fetched %v, %v; want PAUSED", fetched, err)
-	}
-	if got, err := b.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: "example.com"}); err != nil || !got.GetChanged() || len(got.GetQueue().GetGates()) != 0 {
-		t.Errorf("resumed %v, %v", got, err)
-	}
-	if got, err := b.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: "example.com"}); err != nil || got.GetChanged() {
-		t.Errorf("resumed again %v, %v; want no change", got, err)
-	}
 }
 
 func TestAdminService(t *testing.T) {
@@ -356,7 +281,7 @@ func TestAdminService(t *testing.T) {
 	if got := list(); len(got) != 1 || got[0].GetLeases() != 0 {
 		t.Errorf("once its lease has ended, before another beat: %v", got)
 	}
-	if _, err = b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Draining: true, Ended: true}}); err != nil {
+	if _, err = b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Stopping: true, Ended: true}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := list(pb.CollectorState_COLLECTOR_STATE_ENDED); len(got) != 1 || !got[0].GetInfo().GetEnded() {

@@ -42,31 +42,15 @@ func operations(ctx context.Context, b *bed, task, by, why string) []func() erro
 			return err
 		},
 		func() error {
-			_, err := b.sources.PauseSources(ctx, &pb.PauseSourcesRequest{Ids: ids, By: by, Reason: why})
+			_, err := b.holds.SetHolds(ctx, &pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{Queue: name}}, By: by, Reason: why})
 			return err
 		},
 		func() error {
-			_, err := b.sources.ResumeSources(ctx, &pb.ResumeSourcesRequest{Ids: ids, By: by, Reason: why})
+			_, err := b.holds.LiftHolds(ctx, &pb.LiftHoldsRequest{Targets: []*pb.HoldTarget{{Queue: name}}, By: by, Reason: why})
 			return err
 		},
 		func() error {
 			_, err := b.sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{Ids: ids, By: by, Reason: why})
-			return err
-		},
-		func() error {
-			_, err := b.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: name, By: by, Reason: why})
-			return err
-		},
-		func() error {
-			_, err := b.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, By: by, Reason: why})
-			return err
-		},
-		func() error {
-			_, err := b.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: name, By: by, Reason: why})
-			return err
-		},
-		func() error {
-			_, err := b.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: name, By: by, Reason: why})
 			return err
 		},
 		func() error {
@@ -75,22 +59,6 @@ func operations(ctx context.Context, b *bed, task, by, why string) []func() erro
 		},
 		func() error {
 			_, err := b.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: name, By: by, Reason: why})
-			return err
-		},
-		func() error {
-			_, err := b.admin.PausePool(ctx, &pb.PausePoolRequest{Name: "eu", By: by, Reason: why})
-			return err
-		},
-		func() error {
-			_, err := b.admin.ResumePool(ctx, &pb.ResumePoolRequest{Name: "eu", By: by, Reason: why})
-			return err
-		},
-		func() error {
-			_, err := b.admin.DrainCollectors(ctx, &pb.DrainCollectorsRequest{CollectorId: "c9", By: by, Reason: why})
-			return err
-		},
-		func() error {
-			_, err := b.admin.ResumeCollectors(ctx, &pb.ResumeCollectorsRequest{CollectorId: "c9", By: by, Reason: why})
 			return err
 		},
 		func() error {
@@ -130,7 +98,7 @@ func TestServer_operatorsAreLogged(t *testing.T) {
 		}
 	}
 	// What changes nothing is not.
-	if _, err := b.sources.PauseSources(t.Context(), &pb.PauseSourcesRequest{Filter: &pb.Filter{All: true}, ValidateOnly: true}); err != nil {
+	if _, err := b.holds.SetHolds(t.Context(), &pb.SetHoldsRequest{Filter: &pb.Filter{All: true}, ValidateOnly: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.sources.ApplySources(t.Context(), &pb.ApplySourcesRequest{Specs: []*pb.SourceSpec{{Id: "a"}}, ValidateOnly: true}); err != nil {

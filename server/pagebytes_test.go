@@ -43,7 +43,7 @@ func TestTaskService_ListTasks_bytes(t *testing.T) {
 		}
 	}
 	first := func(token string) *pb.ListTasksResponse {
-		page, err := b.tasks.ListTasks(t.Context(), &pb.ListTasksRequest{SourceId: "news", PageSize: 1000, PageToken: token})
+		page, err := b.tasks.ListTasks(t.Context(), &pb.ListTasksRequest{Filter: &pb.Filter{SourceId: "news"}, PageSize: 1000, PageToken: token})
 		if err != nil {
 			t.Error(err)
 		}

@@ -269,7 +269,7 @@ func TestDispatchService_ReportTask_storeFull(t *testing.T) {
 	renewed, err := b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{
 		Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: []*pb.LeaseBeat{held(leased[0])},
 	})
-	if err != nil || len(renewed.GetLost()) != 0 {
+	if err != nil || len(renewed.GetStatus().GetLost()) != 0 {
 		t.Errorf("renewed %v, %v", renewed, err)
 	}
 	b.store.breakCall("Submit", nil)

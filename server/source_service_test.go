@@ -104,7 +104,7 @@ func TestSourceService_GetSource_notFound(t *testing.T) {
 	wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND")
 	_, err = b.sources.UpdateSource(t.Context(), &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: "none"}})
 	wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND")
-	_, err = b.tasks.ListTasks(t.Context(), &pb.ListTasksRequest{SourceId: "none"})
+	_, err = b.tasks.ListTasks(t.Context(), &pb.ListTasksRequest{Filter: &pb.Filter{SourceId: "none"}})
 	wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND")
 	_, err = b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{SourceId: "none", Url: "http://a.com"})
 	wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND")
@@ -162,6 +162,45 @@ func TestSourceService_UpdateSource(t *testing.T) {
 			t.Errorf("got %v, %v", got, err)
 		}
 	})
+	t.Run("without a mask what is set", func(t *testing.T) {
+		before, err := update(fullSpec(), "", "*")
+		if err != nil || !proto.Equal(before.GetSpec(), fullSpec()) {
+			t.Fatalf("every field set: %v, %v", before, err)
+		}
+		got, err := update(&pb.SourceSpec{
+			DisplayName: "Other", Retry: &pb.RetryPolicy{MaxAttempts: &nine}, Follow: &pb.Follow{Include: []string{"/b/", "/c/"}},
+			Labels: map[string]string{"team": "a"}, Seeds: []*pb.Seed{{Url: "https://example.com/new"}}, Schedule: &pb.Schedule{Jitter: durationpb.New(2 * time.Minute)},
+		}, "")
+		want := fullSpec()
+		want.DisplayName, want.Retry.MaxAttempts, want.Follow.Include = "Other", &nine, []string{"/b/", "/c/"}
+		want.Labels, want.Seeds = map[string]string{"team": "a"}, []*pb.Seed{{Url: "https://example.com/new"}}
+		want.Schedule.Jitter = durationpb.New(2 * time.Minute)
+		if err != nil || !proto.Equal(got.GetSpec(), want) {
+			t.Errorf("got %v, %v\nwant %v", got.GetSpec(), err, want)
+		}
+		if again, err := update(&pb.SourceSpec{}, ""); err != nil || again.GetEtag() != got.GetEtag() {
+			t.Errorf("a spec that sets nothing: %v, %v", again, err)
+		}
+		// Another rule takes the place of the cron line and its time zone; a value of 0 that is set counts.
+		none := int32(0)
+		got, err = update(&pb.SourceSpec{Priority: &none, Schedule: &pb.Schedule{Rule: &pb.Schedule_Every{Every: durationpb.New(time.Hour)}}}, "")
+		want.Priority = &none
+		want.Schedule.Rule, want.Schedule.TimeZone = &pb.Schedule_Every{Every: durationpb.New(time.Hour)}, ""
+		if err != nil || !proto.Equal(got.GetSpec(), want) {
+			t.Errorf("got %v, %v\nwant %v", got.GetSpec(), err, want)
+		}
+	})
+	t.Run("every field", func(t *testing.T) {
+		got, err := update(&pb.SourceSpec{Pool: "eu", Scope: "shared"}, "", "*")
+		if err != nil || got.GetSpec().GetPool() != "eu" || got.GetSpec().GetDisplayName() != "" || got.GetSpec().GetFollow() != nil ||
+			len(got.GetSpec().GetSeeds()) != 0 || got.GetSpec().GetRetry().GetMaxAttempts() != 4 {
+			t.Errorf("got %v, %v", got, err)
+		}
+		_, err = update(&pb.SourceSpec{Pool: "eu"}, "", "*", "pool")
+		if f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD"); f.metadata["field"] != "update_mask" || f.metadata["value"] != "*" {
+			t.Errorf("metadata %v", f.metadata)
+		}
+	})
 	t.Run("etag of a source that was deleted", func(t *testing.T) {
 		if _, err := b.sources.DeleteSources(t.Context(), &pb.DeleteSourcesRequest{Ids: []string{"news.full"}}); err != nil {
 			t.Fatal(err)
@@ -188,7 +227,7 @@ func TestSourceService_ListSources(t *testing.T) {
 	}
 	b.source(t, "other")
 	var got []string
-	req := &pb.ListSourcesRequest{IdPrefix: "news.", PageSize: 2}
+	req := &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageSize: 2}
 	for {
 		resp, err := b.sources.ListSources(t.Context(), req)
 		if err != nil {
@@ -220,50 +259,30 @@ func TestSourceService_bulk(t *testing.T) {
 	b.source(t, "other")
 	ctx := t.Context()
 
-	paused := func(id string) *pb.Gate {
-		resp, err := b.sources.GetSource(ctx, &pb.GetSourceRequest{Id: id})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.GetSource().GetStatus().GetPaused()
-	}
-	pause := func(req *pb.PauseSourcesRequest) *pb.PauseSourcesResponse {
-		resp, err := b.sources.PauseSources(ctx, req)
+	trigger := func(req *pb.TriggerSourcesRequest) *pb.TriggerSourcesResponse {
+		t.Helper()
+		resp, err := b.sources.TriggerSources(ctx, req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return resp
 	}
-
-	t.Run("validate_only changes nothing", func(t *testing.T) {
-		got := pause(&pb.PauseSourcesRequest{Ids: []string{"news.0", "none"}, ValidateOnly: true})
-		if got.GetMatched() != 1 || got.GetChanged() != 1 || !slices.Equal(got.GetMissingIds(), []string{"none"}) || paused("news.0") != nil {
-			t.Errorf("got %v, paused %v", got, paused("news.0"))
-		}
-	})
-	t.Run("ids, one of them twice", func(t *testing.T) {
-		got := pause(&pb.PauseSourcesRequest{Ids: []string{"news.0", "none", "news.0"}, By: "ann", Reason: "too much"})
-		gate := paused("news.0")
-		if got.GetMatched() != 1 || got.GetChanged() != 1 || len(got.GetMissingIds()) != 1 || gate.GetBy() != "ann" || gate.GetReason() != "too much" {
-			t.Errorf("got %v, paused %v", got, gate)
-		}
-	})
-	t.Run("again in the same words", func(t *testing.T) {
-		got := pause(&pb.PauseSourcesRequest{Ids: []string{"news.0"}, By: "ann", Reason: "too much"})
-		if got.GetMatched() != 1 || got.GetChanged() != 0 {
+	t.Run("validate_only names what would be changed", func(t *testing.T) {
+		got := trigger(&pb.TriggerSourcesRequest{Ids: []string{"news.0", "none"}, ValidateOnly: true})
+		if got.GetMatched() != 1 || !slices.Equal(got.GetMissingIds(), []string{"none"}) || len(got.GetSampleIds()) != int(got.GetChanged()) {
 			t.Errorf("got %v", got)
 		}
 	})
-	t.Run("by is the caller's address when it is not said", func(t *testing.T) {
-		pause(&pb.PauseSourcesRequest{Ids: []string{"news.1"}})
-		if gate := paused("news.1"); gate.GetBy() == "" {
-			t.Errorf("paused %v", gate)
+	t.Run("ids, one of them twice", func(t *testing.T) {
+		got := trigger(&pb.TriggerSourcesRequest{Ids: []string{"news.0", "none", "news.0"}})
+		if got.GetMatched() != 1 || len(got.GetMissingIds()) != 1 || len(got.GetSampleIds()) != 0 {
+			t.Errorf("got %v", got)
 		}
 	})
 	t.Run("filter", func(t *testing.T) {
-		resp, err := b.sources.ResumeSources(ctx, &pb.ResumeSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}})
-		if err != nil || resp.GetMatched() != 3 || resp.GetChanged() != 2 || resp.GetNextPageToken() != "" || paused("news.0") != nil {
-			t.Errorf("got %v, %v", resp, err)
+		got := trigger(&pb.TriggerSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}})
+		if got.GetMatched() != 3 || got.GetNextPageToken() != "" {
+			t.Errorf("got %v", got)
 		}
 	})
 	t.Run("filter by label and time", func(t *testing.T) {

@@ -36,17 +36,18 @@ func sentinels() map[string]struct {
 		"ErrEtagMismatch":      {dispatch.ErrEtagMismatch, codes.Aborted, "ETAG_MISMATCH"},
 		"ErrTaskNotFound":      {dispatch.ErrTaskNotFound, codes.NotFound, "TASK_NOT_FOUND"},
 		"ErrQueueNotEmpty":     {dispatch.ErrQueueNotEmpty, codes.FailedPrecondition, "QUEUE_NOT_EMPTY"},
-		"ErrQueueDenied":       {dispatch.ErrQueueDenied, codes.PermissionDenied, "QUEUE_DENIED"},
 		"ErrRuleNotFound":      {dispatch.ErrRuleNotFound, codes.NotFound, "QUEUE_RULE_NOT_FOUND"},
-		"ErrRuleHolds":         {dispatch.ErrRuleHolds, codes.FailedPrecondition, "QUEUE_RULE_HOLDS"},
+		"ErrHoldExists":        {dispatch.ErrHoldExists, codes.FailedPrecondition, "HOLD_EXISTS"},
 		"ErrLeaseLost":         {dispatch.ErrLeaseLost, codes.FailedPrecondition, "LEASE_LOST"},
 		"ErrCollectorReplaced": {dispatch.ErrCollectorReplaced, codes.FailedPrecondition, "COLLECTOR_REPLACED"},
 		"ErrStoreUnavailable":  {dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},
 		"ErrStoreFull":         {dispatch.ErrStoreFull, codes.ResourceExhausted, "STORE_FULL"},
 		"ErrStoreReadOnly":     {dispatch.ErrStoreReadOnly, codes.Unavailable, "STORE_READ_ONLY"},
-		"ErrDraining":          {wire.ErrDraining, codes.Unavailable, "DRAINING"},
+		"ErrDraining":          {wire.ErrDraining, codes.Unavailable, "DISPATCHER_DRAINING"},
 		"ErrTooManyWaiters":    {dispatch.ErrTooManyWaiters, codes.ResourceExhausted, "TOO_MANY_WAITERS"},
 		"ErrPageToken":         {dispatch.ErrPageToken, codes.InvalidArgument, "PAGE_TOKEN_INVALID"},
+		// Of claims, which are made again.
+		"ErrStaleHolds": {dispatch.ErrStaleHolds, codes.Internal, "INTERNAL"},
 		// Found at start.
 		"ErrStoreMismatch": {dispatch.ErrStoreMismatch, codes.Internal, "INTERNAL"},
 	}

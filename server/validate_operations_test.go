@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -21,8 +20,8 @@ func ruleWith(change func(*pb.QueueRule)) func(context.Context, *bed) error {
 	}
 }
 
-func pauseWith(req *pb.PauseSourcesRequest) func(context.Context, *bed) error {
-	return func(ctx context.Context, b *bed) error { _, err := b.sources.PauseSources(ctx, req); return err }
+func triggerWith(req *pb.TriggerSourcesRequest) func(context.Context, *bed) error {
+	return func(ctx context.Context, b *bed) error { _, err := b.sources.TriggerSources(ctx, req); return err }
 }
 
 func getTaskWith(req *pb.GetTaskRequest) func(context.Context, *bed) error {
@@ -55,27 +54,13 @@ func badOperations() []badRequest {
 			Spec:       &pb.SourceSpec{Id: "kept", Retry: &pb.RetryPolicy{MaxAttempts: &many}},
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"retry.max_attempts"}},
 		})},
-		{"pause: neither", "ids", pauseWith(&pb.PauseSourcesRequest{})},
-		{"pause: both", "filter", pauseWith(&pb.PauseSourcesRequest{Ids: []string{"a"}, Filter: &pb.Filter{All: true}})},
-		{"pause: empty filter", "filter.all", pauseWith(&pb.PauseSourcesRequest{Filter: &pb.Filter{}})},
-		{"pause: all beside a condition", "filter.all", pauseWith(&pb.PauseSourcesRequest{Filter: &pb.Filter{All: true, Pool: "eu"}})},
-		{"pause: condition on queues", "filter.queue_suffix", pauseWith(&pb.PauseSourcesRequest{Filter: &pb.Filter{QueueSuffix: "a.com", Pool: "eu"}})},
-		{"pause: many ids", "ids", pauseWith(&pb.PauseSourcesRequest{Ids: strings.Split(strings.Repeat("a,", 1000)+"a", ",")})},
-		{"pause: until", "until", pauseWith(&pb.PauseSourcesRequest{Ids: []string{"kept"}, Until: timestamppb.New(time.Now().AddDate(11, 0, 0))})},
-		{"pause: passed", "until", pauseWith(&pb.PauseSourcesRequest{Ids: []string{"kept"}, Until: timestamppb.New(time.Now().Add(-time.Hour))})},
-		{"pause: reason", "reason", pauseWith(&pb.PauseSourcesRequest{Ids: []string{"kept"}, Reason: strings.Repeat("r", 1025)})},
-		{"block: passed", "until", func(ctx context.Context, b *bed) error {
-			_, err := b.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: "a.com", Until: timestamppb.New(time.Now().Add(-time.Hour))})
-			return err
-		}},
-		{"block: name", "name", func(ctx context.Context, b *bed) error {
-			_, err := b.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: "a\n"})
-			return err
-		}},
-		{"queue pause: passed", "until", func(ctx context.Context, b *bed) error {
-			_, err := b.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: "a.com", Until: timestamppb.New(time.Now().Add(-time.Hour))})
-			return err
-		}},
+		{"trigger: neither", "ids", triggerWith(&pb.TriggerSourcesRequest{})},
+		{"trigger: both", "filter", triggerWith(&pb.TriggerSourcesRequest{Ids: []string{"a"}, Filter: &pb.Filter{All: true}})},
+		{"trigger: empty filter", "filter.all", triggerWith(&pb.TriggerSourcesRequest{Filter: &pb.Filter{}})},
+		{"trigger: all beside a condition", "filter.all", triggerWith(&pb.TriggerSourcesRequest{Filter: &pb.Filter{All: true, Pool: "eu"}})},
+		{"trigger: condition on queues", "filter.queue_suffix", triggerWith(&pb.TriggerSourcesRequest{Filter: &pb.Filter{QueueSuffix: "a.com", Pool: "eu"}})},
+		{"trigger: many ids", "ids", triggerWith(&pb.TriggerSourcesRequest{Ids: strings.Split(strings.Repeat("a,", 1000)+"a", ",")})},
+		{"trigger: reason", "reason", triggerWith(&pb.TriggerSourcesRequest{Ids: []string{"kept"}, Reason: strings.Repeat("r", 1025)})},
 		{"explain: nothing", "task_id", func(ctx context.Context, b *bed) error {
 			_, err := b.admin.Explain(ctx, &pb.ExplainRequest{})
 			return err
@@ -84,12 +69,8 @@ func badOperations() []badRequest {
 			_, err := b.admin.Explain(ctx, &pb.ExplainRequest{SourceId: "a", Pool: "b"})
 			return err
 		}},
-		{"queue resume: name", "name", func(ctx context.Context, b *bed) error {
-			_, err := b.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{})
-			return err
-		}},
-		{"queue list: suffix", "suffix", func(ctx context.Context, b *bed) error {
-			_, err := b.queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: ".a.com"})
+		{"queue list: suffix", "filter.queue_suffix", func(ctx context.Context, b *bed) error {
+			_, err := b.queues.ListQueues(ctx, &pb.ListQueuesRequest{Filter: &pb.Filter{QueueSuffix: ".a.com"}})
 			return err
 		}},
 		{"cancel: suffix", "filter.queue_suffix", func(ctx context.Context, b *bed) error {
@@ -109,10 +90,10 @@ func badOperations() []badRequest {
 		{"get task: id", "task_id", getTaskWith(&pb.GetTaskRequest{TaskId: "x"})},
 		{"get task: id and URL", "url", getTaskWith(&pb.GetTaskRequest{TaskId: aTask, Url: "http://a.com"})},
 		{"get task: URL", "url", getTaskWith(&pb.GetTaskRequest{SourceId: "kept", Url: "no url"})},
-		{"list tasks: nothing", "source_id", listTasksWith(&pb.ListTasksRequest{})},
-		{"list tasks: done", "states[0]", listTasksWith(&pb.ListTasksRequest{Queue: "a.com", States: []pb.TaskState{pb.TaskState_TASK_STATE_DONE}})},
-		{"list tasks: page size", "page_size", listTasksWith(&pb.ListTasksRequest{Queue: "a.com", PageSize: 1001})},
-		{"list tasks: negative page size", "page_size", listTasksWith(&pb.ListTasksRequest{Queue: "a.com", PageSize: -1})},
+		{"list tasks: nothing", "filter.source_id", listTasksWith(&pb.ListTasksRequest{})},
+		{"list tasks: done", "filter.states[0]", listTasksWith(&pb.ListTasksRequest{Filter: &pb.Filter{Queue: "a.com", States: []pb.TaskState{pb.TaskState_TASK_STATE_DONE}}})},
+		{"list tasks: page size", "page_size", listTasksWith(&pb.ListTasksRequest{Filter: &pb.Filter{Queue: "a.com"}, PageSize: 1001})},
+		{"list tasks: negative page size", "page_size", listTasksWith(&pb.ListTasksRequest{Filter: &pb.Filter{Queue: "a.com"}, PageSize: -1})},
 		{"list sources: health", "health[0]", func(ctx context.Context, b *bed) error {
 			_, err := b.sources.ListSources(ctx, &pb.ListSourcesRequest{Health: []pb.SourceHealth{99}})
 			return err

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestServer_badInput(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
 	b.source(t, "kept")
-	for _, bad := range append(append(append(badFetches(), badReports()...), badSpecs()...), badOperations()...) {
+	for _, bad := range slices.Concat(badFetches(), badReports(), badSpecs(), badOperations(), badHolds()) {
 		t.Run(bad.name, func(t *testing.T) {
 			f := wantFault(t, bad.call(t.Context(), b), codes.InvalidArgument, "INVALID_FIELD")
 			if len(f.violations) == 0 || f.violations[0].GetField() != bad.field {

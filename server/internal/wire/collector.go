@@ -66,7 +66,7 @@ func Collector(v *operate.CollectorView, now time.Time) *pb.Collector {
 			Sources: c.Sources, Queues: c.Queues, Ended: c.Ended,
 		},
 		State: toCollectorState(v, now), Leases: int32(min(v.Held, math.MaxInt32)),
-		HeartbeatAge: durationpb.New(max(0, now.Sub(v.Seen))), StartTime: toTime(v.First), Holds: toHolds(v.Holds),
+		HeartbeatAge: durationpb.New(max(0, now.Sub(v.Seen))), StartTime: toTime(v.First), Holds: each(v.Holds, toHold),
 	}
 }
 

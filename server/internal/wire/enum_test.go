@@ -28,8 +28,8 @@ func TestEnums_numbers(t *testing.T) {
 		},
 		{
 			pb.EmptyReason_EMPTY_REASON_NO_TASKS: int(engine.EmptyNoTasks), pb.EmptyReason_EMPTY_REASON_THROTTLED: int(engine.EmptyThrottled),
-			pb.EmptyReason_EMPTY_REASON_PAUSED: int(engine.EmptyPaused), pb.EmptyReason_EMPTY_REASON_DRAINING: int(engine.EmptyDraining),
-			pb.EmptyReason_EMPTY_REASON_TOKEN_USED: int(engine.EmptyTokenUsed),
+			pb.EmptyReason_EMPTY_REASON_HELD: int(engine.EmptyHeld), pb.EmptyReason_EMPTY_REASON_COLLECTOR_HELD: int(engine.EmptyCollectorHeld),
+			pb.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING: int(engine.EmptyDispatcherDraining), pb.EmptyReason_EMPTY_REASON_TOKEN_USED: int(engine.EmptyTokenUsed),
 		},
 		{
 			pb.ReportCode_REPORT_CODE_OK: int(engine.ReportOK), pb.ReportCode_REPORT_CODE_ALREADY_REPORTED: int(engine.ReportAlready),
@@ -45,7 +45,7 @@ func TestEnums_numbers(t *testing.T) {
 		{
 			pb.FilterReason_FILTER_REASON_NO_RULE: int(dispatch.FilterNoRule), pb.FilterReason_FILTER_REASON_DEPTH: int(dispatch.FilterDepth),
 			pb.FilterReason_FILTER_REASON_HOST: int(dispatch.FilterHost), pb.FilterReason_FILTER_REASON_INCLUDE: int(dispatch.FilterInclude),
-			pb.FilterReason_FILTER_REASON_EXCLUDE: int(dispatch.FilterExclude), pb.FilterReason_FILTER_REASON_QUEUE_DENIED: int(dispatch.FilterQueueDenied),
+			pb.FilterReason_FILTER_REASON_EXCLUDE: int(dispatch.FilterExclude),
 		},
 		{
 			pb.Relation_RELATION_LINK: int(dispatch.RelationLink), pb.Relation_RELATION_FEED_ITEM: int(dispatch.RelationFeedItem),
@@ -54,6 +54,7 @@ func TestEnums_numbers(t *testing.T) {
 		{
 			pb.CancelReason_CANCEL_REASON_TASK_CANCELED:  int(dispatch.CancelTask),
 			pb.CancelReason_CANCEL_REASON_SOURCE_DELETED: int(dispatch.CancelSourceDeleted),
+			pb.CancelReason_CANCEL_REASON_HELD:           int(dispatch.CancelHeld),
 		},
 		{
 			pb.SubmitCode_SUBMIT_CODE_CREATED: int(dispatch.SubmitCreated), pb.SubmitCode_SUBMIT_CODE_EXISTS: int(dispatch.SubmitExists),
@@ -78,11 +79,12 @@ func TestEnums_numbers(t *testing.T) {
 		{
 			pb.SourceHealth_SOURCE_HEALTH_OK: int(operate.HealthOK), pb.SourceHealth_SOURCE_HEALTH_LATE: int(operate.HealthLate),
 			pb.SourceHealth_SOURCE_HEALTH_FAILING: int(operate.HealthFailing), pb.SourceHealth_SOURCE_HEALTH_BACKED_OFF: int(operate.HealthBackedOff),
-			pb.SourceHealth_SOURCE_HEALTH_PAUSED: int(operate.HealthPaused),
+			pb.SourceHealth_SOURCE_HEALTH_HELD: int(operate.HealthHeld), pb.SourceHealth_SOURCE_HEALTH_STUCK: int(operate.HealthStuck),
 		},
 		{
 			pb.HeldKind_HELD_KIND_TASK: int(operate.HeldTask), pb.HeldKind_HELD_KIND_SOURCE: int(operate.HeldSource),
 			pb.HeldKind_HELD_KIND_QUEUE: int(operate.HeldQueue), pb.HeldKind_HELD_KIND_POOL: int(operate.HeldPool),
+			pb.HeldKind_HELD_KIND_EVERYTHING: int(operate.HeldEverything),
 		},
 	} {
 		enum.check(t)

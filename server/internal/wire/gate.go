@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"time"
-
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -16,15 +14,19 @@ func Gate(gate *dispatch.Gate) *pb.Gate {
 	if gate == nil {
 		return nil
 	}
+	kind := string(gate.Kind)
+	if gate.Kind == dispatch.GateAllHeld {
+		kind = "EVERYTHING_HELD"
+	}
 	out := &pb.Gate{
-		Kind: pb.GateKind(pb.GateKind_value["GATE_KIND_"+string(gate.Kind)]), Until: toTime(gate.Until), By: gate.By,
+		Kind: pb.GateKind(pb.GateKind_value["GATE_KIND_"+kind]), Until: toTime(gate.Until), By: gate.By,
 		Reason: gate.Reason, Time: toTime(gate.Time),
 	}
 	if c := gate.Cause; c != nil {
 		out.Cause, out.CauseTaskId = toTaskError(&c.Failure), string(c.Task)
 	}
 	if h := gate.Hold; h != nil {
-		out.Hold = Hold(*h)
+		out.Hold = toHold(h)
 	}
 	return out
 }
@@ -35,7 +37,7 @@ func toGates(gates []dispatch.Gate) []*pb.Gate {
 
 // Pool converts a pool.
 func Pool(p operate.PoolView) *pb.Pool {
-	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Holds: toHolds(p.Holds)}
+	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Holds: each(p.Holds, toHold)}
 }
 
 // Explain checks that an ExplainRequest names one thing.

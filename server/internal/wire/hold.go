@@ -83,7 +83,7 @@ func (c *checks) holds(req holdRequest) *HoldSelection {
 	for i := range s.Targets {
 		key := s.Targets[i].Key()
 		if same, twice := first[key]; twice {
-			c.fail(fmt.Sprintf("targets[%d]", i), HoldTargetText(&s.Targets[i]), "is the same as targets[%d]; each target must be named once", same)
+			c.fail(fmt.Sprintf("targets[%d]", i), targetText(&s.Targets[i]), "is the same as targets[%d]; each target must be named once", same)
 			continue
 		}
 		first[key] = i
@@ -161,14 +161,26 @@ func sampled(holds []dispatch.Hold) []*pb.Hold { return toHolds(holds[:min(len(h
 
 func toHolds(holds []dispatch.Hold) []*pb.Hold { return each(holds, Hold) }
 
+// standing converts those of holds that are not over.
+func standing(holds []dispatch.Hold, now time.Time) (out []*pb.Hold) {
+	for i := range holds {
+		if !holds[i].Over(now) {
+			out = append(out, toHold(&holds[i]))
+		}
+	}
+	return out
+}
+
 // Hold converts a hold.
-func Hold(h dispatch.Hold) *pb.Hold {
+func Hold(h dispatch.Hold) *pb.Hold { return toHold(&h) }
+
+func toHold(h *dispatch.Hold) *pb.Hold {
 	out := &pb.Hold{
 		Target: toHoldTarget(h.Target), Name: h.Name, Effect: pb.HoldEffect(h.Effect) + pb.HoldEffect_HOLD_EFFECT_STOP_GRANTS,
 		By: h.By, Reason: h.Reason, CreateTime: toTime(h.Created), Until: toTime(h.Until),
 	}
 	if h.Name != dispatch.HoldWaggle {
-		out.Etag = operate.HoldEtag(&h)
+		out.Etag = operate.HoldEtag(h)
 	}
 	return out
 }
@@ -179,8 +191,8 @@ func toHoldTarget(t dispatch.HoldTarget) *pb.HoldTarget {
 	}
 }
 
-// HoldTargetText names a target in an error.
-func HoldTargetText(t *dispatch.HoldTarget) string {
+// targetText names a target in an error.
+func targetText(t *dispatch.HoldTarget) string {
 	switch {
 	case t.Everything:
 		return "everything"
@@ -200,6 +212,15 @@ func HoldTargetText(t *dispatch.HoldTarget) string {
 	return "collectors with " + strings.Join(labels, ",")
 }
 
+// StaleHold is [dispatch.ErrEtagMismatch] with the etag of the hold that stands, if one does.
+func StaleHold(target *dispatch.HoldTarget, name string, stands []dispatch.Hold) error {
+	pairs := []string{"target", targetText(target), "name", name}
+	if len(stands) > 0 {
+		pairs = append(pairs, "etag", operate.HoldEtag(&stands[0]))
+	}
+	return About(dispatch.ErrEtagMismatch, pairs...)
+}
+
 // AboutHold names the hold that stands where err says that one does.
 func AboutHold(err error) error {
 	exists, ok := errors.AsType[*operate.HoldExistsError](err)
@@ -207,7 +228,7 @@ func AboutHold(err error) error {
 		return err
 	}
 	h := &exists.Hold
-	pairs := []string{"target", HoldTargetText(&h.Target), "name", h.Name, "by", h.By, "since", h.Created.UTC().Format(time.RFC3339)}
+	pairs := []string{"target", targetText(&h.Target), "name", h.Name, "by", h.By, "since", h.Created.UTC().Format(time.RFC3339)}
 	if !h.Until.IsZero() {
 		pairs = append(pairs, "until", h.Until.UTC().Format(time.RFC3339))
 	}

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -211,7 +210,7 @@ func ListedSource(v *operate.SourceView) *pb.Source {
 func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 	s := &v.Status
 	out := &pb.SourceStatus{
-		Health: pb.SourceHealth(v.Health), Holds: toHolds(v.Source.Holds), PendingVersions: s.PendingVersions,
+		Health: pb.SourceHealth(v.Health), Holds: standing(v.Source.Holds, time.Now()), PendingVersions: s.PendingVersions,
 		Tasks: toCounts(s.Counts), LastSuccessTime: toTime(s.LastSuccess), ConsecutiveFailures: s.FailuresInARow,
 		ShortestInterval: toDuration(s.ShortestInterval), LongestInterval: toDuration(s.LongestInterval),
 		NextDueTime: toTime(s.NextDue), Lag: toDuration(s.Lag), Limited: s.Limited,

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -186,12 +187,14 @@ func ListedTask(t *dispatch.Task, now time.Time) *pb.Task {
 	return out
 }
 
-// ListLeases reads the filter of a ListLeasesRequest.
+// ListLeases reads the filter of a ListLeasesRequest; nil is one without conditions.
 func ListLeases(req *pb.ListLeasesRequest) (*operate.TaskQuery, error) {
 	var c checks
 	c.conditions(req)
 	q := c.tasks(req.GetFilter())
-	q.States = []dispatch.State{dispatch.StateLeased}
+	if proto.Equal(req.GetFilter(), &pb.Filter{}) || req.GetFilter() == nil {
+		q = nil
+	}
 	return q, c.err()
 }
 
