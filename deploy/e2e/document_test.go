@@ -32,6 +32,13 @@ type document struct {
 	path  string
 	lines []string
 	steps []step
+	spans []span
+}
+
+// span is a command of waggle inside a sentence or a table.
+type span struct {
+	line    int // from 1
+	command string
 }
 
 // step is one command, with what the document prints below it.
@@ -66,25 +73,25 @@ func checkDocument(t *testing.T, path string, pending []string, run documentRun)
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := withoutPending(t, doc.steps, pending)
+	steps := withoutPending(t, doc, pending)
 	got := runSteps(t, steps, run)
 	if os.Getenv(updateDocuments) != "" {
 		doc.write(t, steps, got)
 		return
 	}
-	for _, fault := range faults(steps, got) {
+	for _, fault := range append(faults(steps, got), spanFaults(t, doc.spans, pending)...) {
 		t.Errorf("%s:%s", path, fault)
 	}
 }
 
 // withoutPending leaves out the commands that begin with a text of pending. Each of these texts must be there.
-func withoutPending(t *testing.T, steps []step, pending []string) []step {
+func withoutPending(t *testing.T, doc *document, pending []string) []step {
 	t.Helper()
-	left := slices.Clone(steps)
+	left := slices.Clone(doc.steps)
 	for _, text := range pending {
 		n := len(left)
 		left = slices.DeleteFunc(left, func(s step) bool { return strings.HasPrefix(s.command, text) })
-		if len(left) == n {
+		if len(left) == n && !slices.ContainsFunc(doc.spans, func(s span) bool { return strings.HasPrefix(s.command, text) }) {
 			t.Errorf("no command begins with %q, which is listed as pending", text)
 		}
 	}
@@ -104,6 +111,37 @@ func faults(steps []step, got []answer) []string {
 	return found
 }
 
+// spanFaults describes the commands inside sentences that the program does not have, or not with these flags.
+func spanFaults(t *testing.T, spans []span, pending []string) []string {
+	t.Helper()
+	var found []string
+	for _, s := range spans {
+		if slices.ContainsFunc(pending, func(text string) bool { return strings.HasPrefix(s.command, text) }) {
+			continue
+		}
+		command, last := s.command, "" // a flag at the end may need a value, which a sentence leaves out
+		if m := lastFlag.FindStringSubmatch(command); m != nil {
+			command, last = m[1], m[2]
+		}
+		help := exec.CommandContext(t.Context(), "bash", "-c", command+" --help") // it reads all flags before it helps
+		help.Env = append(os.Environ(), "PATH="+programs.dir+":"+os.Getenv("PATH"))
+		out, err := help.CombinedOutput()
+		group := regexp.MustCompile(`(?m)^ +(waggle.*) \[command\]$`).FindSubmatch(out)
+		switch {
+		case err != nil:
+			found = append(found, fmt.Sprintf("%d: %s: %v\n%s", s.line, s.command, err, out))
+		case !bytes.Contains(out, []byte(last)):
+			found = append(found, fmt.Sprintf("%d: %s: there is no %s", s.line, s.command, last))
+		case group != nil && len(strings.Fields(command)) > len(strings.Fields(string(group[1]))):
+			found = append(found, fmt.Sprintf("%d: %s: %s has no such command", s.line, s.command, group[1]))
+		}
+	}
+	return found
+}
+
+// lastFlag is a command that ends in a flag.
+var lastFlag = regexp.MustCompile(`^(.*) (--[a-z-]+)$`)
+
 // exits is the comment of a command that fails.
 var exits = regexp.MustCompile(`# exits with ([0-9]+)$`)
 
@@ -118,6 +156,9 @@ func (s step) exit() int {
 
 // notRun is the comment before a block that is not run.
 var notRun = regexp.MustCompile(`^<!-- not run: *(.*?) *-->$`)
+
+// inline is a command inside a sentence, up to what a shell would do with its output.
+var inline = regexp.MustCompile("`(waggle [^`|&;<>()$]*)")
 
 // readDocument finds the commands of a document.
 func readDocument(path string) (*document, error) {
@@ -147,8 +188,13 @@ func readDocument(path string) (*document, error) {
 			i, marked = end, false
 		case marked:
 			return nil, fmt.Errorf("%s:%d: %q is not before a block", path, i, reason)
-		case strings.HasPrefix(line, "#"):
-			heading = strings.TrimLeft(line, "# ")
+		default:
+			for _, m := range inline.FindAllStringSubmatch(line, -1) {
+				doc.spans = append(doc.spans, span{i + 1, strings.TrimRight(m[1], "\\ ")})
+			}
+			if strings.HasPrefix(line, "#") {
+				heading = strings.TrimLeft(line, "# ")
+			}
 		}
 	}
 	return doc, nil
@@ -377,6 +423,7 @@ func TestDocument_Rules(t *testing.T) {
 		"here":        {fence + "console\n$ cat <<EOF\na\nEOF\na\n" + fence, ""},
 		"fails":       {fence + "console\n$ (exit 3) # exits with 3\n" + fence, ""},
 		"marked":      {"<!-- not run: no such program -->\n" + fence + "sh\nnosuch\n" + fence, ""},
+		"good span":   {"| `waggle task get ID \\| less` | `waggle bench --processors` |", ""},
 		"other":       {fence + "json\n{\n" + fence, ""},
 
 		"wrong output":   {fence + "console\n$ echo 1\n2\n" + fence, "prints\n1\n"},
@@ -389,6 +436,9 @@ func TestDocument_Rules(t *testing.T) {
 		"no language":    {fence + "\n$ true\n" + fence, "blocks of console"},
 		"marked for not": {"<!-- not run: because -->\n" + fence + "json\n{}\n" + fence, "only blocks"},
 		"open":           {fence + "sh\necho 'a\n" + fence, "does not end"},
+		"span":           {"Look at `waggle stats --nosuch`", "there is no --nosuch"},
+		"span flag":      {"Look at `waggle stats --nosuch 1`", "unknown flag: --nosuch"},
+		"span command":   {"Look at `waggle task nosuch`", "no such command"},
 		"serve":          {fence + "sh\nwaggle serve --store nosuch:\n" + fence, "exits with 1 and not with 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -401,7 +451,7 @@ func TestDocument_Rules(t *testing.T) {
 			if doc, err := readDocument(path); err != nil {
 				got = err.Error()
 			} else {
-				got = strings.Join(faults(doc.steps, runSteps(t, doc.steps, documentRun{})), "\n")
+				got = strings.Join(append(faults(doc.steps, runSteps(t, doc.steps, documentRun{})), spanFaults(t, doc.spans, nil)...), "\n")
 			}
 			if got != test.want && (test.want == "" || !strings.Contains(got, test.want)) {
 				t.Errorf("got %q, want %q", got, test.want)
