@@ -459,3 +459,16 @@ func TestDocument_Rules(t *testing.T) {
 		})
 	}
 }
+
+// TestDocument_Prepare runs a document that begins where a dispatcher runs already, and starts a collector in the
+// foreground.
+func TestDocument_Prepare(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "document.md")
+	text := "```sh\nwaggle collect --id here --out pages\nuntil waggle collector list | grep here; do sleep 0.1; done\n```\n" +
+		"```console\n$ waggle version | wc -l\n1\n```\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	checkDocument(t, path, nil, documentRun{dir: t.TempDir(), prepare: []string{"waggle serve --store memory"}})
+}
