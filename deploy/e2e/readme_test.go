@@ -24,7 +24,7 @@ const readmeTour = "The lock, call by call"
 // TestReadme_Run runs the commands of the README as printed and compares what they print.
 func TestReadme_Run(t *testing.T) {
 	t.Parallel()
-	checkDocument(t, readme, readmePending, documentRun{dir: "../..", env: newsSites(t)})
+	checkDocument(t, readme, readmePending, documentRun{dir: "../..", env: newsProxy(t)})
 }
 
 // TestReadme_Slowly runs the tour with 5 s between commands: no lease or client token ends while somebody types.
@@ -71,9 +71,9 @@ func TestReadme_PortTaken(t *testing.T) {
 	}
 }
 
-// newsSites plays the hosts of the README's news recipe, as the proxy that all requests to other machines go through. It
+// newsProxy plays the hosts of the README's news recipe, as the proxy that all requests to other machines go through. It
 // returns the environment for that. Each feed lists two articles, on another host.
-func newsSites(t *testing.T) []string {
+func newsProxy(t *testing.T) []string {
 	t.Helper()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
