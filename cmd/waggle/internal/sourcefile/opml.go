@@ -25,9 +25,8 @@ const maxDepth = 100
 
 // opmlReader reads the feeds of an outline.
 type opmlReader struct {
-	xml         *xmlText
-	root, ended bool
-	around      []outline // those that are open
+	xml    *xmlText
+	around []outline // those that are open
 }
 
 // outline is an open folder, or a feed, whose name is empty.
@@ -36,65 +35,59 @@ type outline struct {
 	line int
 }
 
-// Next implements [Reader].
-func (r *opmlReader) Next() (Entry, error) {
-	for {
-		kind, err := r.xml.token()
+func readOPML(text []byte, add func(Entry) error) error {
+	x, err := newXMLText(text)
+	r, root, ended := &opmlReader{xml: x}, false, false
+	for err == nil {
+		var kind html.TokenType
+		if kind, err = x.token(); err != nil {
+			break
+		}
+		begins := kind == html.StartTagToken || kind == html.SelfClosingTagToken
 		switch {
-		case errors.Is(err, io.EOF) && !r.root:
-			return Entry{}, errors.New("there is no <opml> in it: it is no OPML")
-		case errors.Is(err, io.EOF) && !r.ended:
-			return Entry{}, fmt.Errorf("line %d: %w: there is no </opml>", r.xml.line, io.ErrUnexpectedEOF)
-		case err != nil:
-			return Entry{}, err
-		case kind == html.StartTagToken || kind == html.SelfClosingTagToken:
-			if !r.root && r.xml.name != "opml" {
-				return Entry{}, fmt.Errorf("line %d: <%s> is no OPML", r.xml.line, r.xml.name)
-			}
-			r.root = true
-			if r.xml.name != "outline" {
-				continue
-			}
-			entry, is := r.outline()
-			if len(r.around) > maxDepth {
-				return Entry{}, fmt.Errorf("line %d: outlines stand more than %d deep in each other", r.xml.line, maxDepth)
-			}
-			if kind == html.SelfClosingTagToken {
-				r.around = r.around[:len(r.around)-1]
-			}
-			if is {
-				entry.Line, entry.Mended = r.xml.line, r.xml.takeMended()
-				return entry, nil
-			}
-		case kind == html.EndTagToken && r.xml.name == "outline" && len(r.around) > 0:
+		case begins && !root && x.name != "opml":
+			return fmt.Errorf("line %d: <%s> is no OPML", x.line, x.name)
+		case begins && x.name == "outline":
+			err = r.begin(kind == html.SelfClosingTagToken, add)
+		case begins:
+			root = true
+		case kind != html.EndTagToken:
+		case x.name == "outline" && len(r.around) > 0:
 			r.around = r.around[:len(r.around)-1]
-		case kind == html.EndTagToken && (r.xml.name == "body" || r.xml.name == "opml"):
-			r.ended = r.xml.name == "opml"
-			if entry, is := r.open(); is {
-				return entry, nil
-			}
+		case x.name == "body" || x.name == "opml":
+			ended = x.name == "opml"
+			err = r.end(add)
 		}
 	}
+	switch {
+	case !errors.Is(err, io.EOF):
+		return err
+	case !root:
+		return errors.New("there is no <opml> in it: it is no OPML")
+	case !ended:
+		return fmt.Errorf("line %d: %w: there is no </opml>", x.line, io.ErrUnexpectedEOF)
+	}
+	return nil
 }
 
-// open is what is wrong with a folder that has no end: its name stands for what was read after it.
-func (r *opmlReader) open() (Entry, bool) {
+// end adds what is wrong with the first folder that is still open: its name stands for what was read after it.
+func (r *opmlReader) end(add func(Entry) error) error {
 	around := r.around
 	r.around = nil
 	for _, o := range around {
 		if o.name != "" {
-			return Entry{Line: o.line, Err: fmt.Errorf("outline %.80q has no end; what follows was read as part of it", o.name)}, true
+			return add(Entry{Line: o.line, Err: fmt.Errorf("outline %.80q has no end; what follows was read as part of it", o.name)})
 		}
 	}
-	return Entry{}, false
+	return nil
 }
 
 // unspaced writes a URL without spaces, as a browser does (https://url.spec.whatwg.org/#concept-basic-url-parser): in a
 // column they would stand between two.
 var unspaced = strings.NewReplacer("\t", "", "\n", "", "\r", "", " ", "%20")
 
-// outline reads an outline that begins, and reports whether it is an entry.
-func (r *opmlReader) outline() (e Entry, is bool) {
+// begin reads an outline that begins, and adds what is an entry.
+func (r *opmlReader) begin(ends bool, add func(Entry) error) error {
 	attributes, err := r.xml.attributes()
 	plain, extra := map[string]string{}, map[string]string{}
 	for name, value := range attributes {
@@ -104,27 +97,33 @@ func (r *opmlReader) outline() (e Entry, is bool) {
 			plain[name] = strings.TrimSpace(value)
 		}
 	}
-	title := cmp.Or(plain["text"], plain["title"])
-	url, kind := plain["xmlurl"], kindFeed
+	open := outline{name: cmp.Or(plain["text"], plain["title"]), line: r.xml.line}
+	url, kind := unspaced.Replace(plain["xmlurl"]), kindFeed
 	if url == "" && plain["url"] != "" {
-		url, kind = plain["url"], ""
+		url, kind = unspaced.Replace(plain["url"]), ""
 	}
-	url = unspaced.Replace(url)
-	feed := url != "" || extra["url"] != "" || extra["id"] != ""
+	e := Entry{Line: r.xml.line, Err: err}
 	switch {
 	case err != nil:
-	case feed:
-		e.Spec, err = r.spec(url, kind, title, plain["category"], extra)
+	case url != "" || extra["url"] != "" || extra["id"] != "":
+		e.Spec, e.Err = r.spec(url, kind, open.name, plain["category"], extra)
 	case plain["type"] == "rss" || plain["type"] == "atom":
-		err = fmt.Errorf("outline %.80q is a feed without xmlUrl", title)
+		e.Err = fmt.Errorf("outline %.80q is a feed without xmlUrl", open.name)
 	}
-	open := outline{name: title, line: r.xml.line}
-	if feed || err != nil {
-		open.name = ""
+	is := e.Spec != nil || e.Err != nil
+	if is {
+		open.name, e.Mended = "", r.xml.takeMended()
 	}
-	r.around = append(r.around, open)
-	e.Err = err
-	return e, feed || err != nil
+	if r.around = append(r.around, open); ends {
+		r.around = r.around[:len(r.around)-1]
+	}
+	switch {
+	case len(r.around) > maxDepth:
+		return fmt.Errorf("line %d: outlines stand more than %d deep in each other", r.xml.line, maxDepth)
+	case is:
+		return add(e)
+	}
+	return nil
 }
 
 func (r *opmlReader) spec(url, kind, title, category string, extra map[string]string) (*pb.SourceSpec, error) {
