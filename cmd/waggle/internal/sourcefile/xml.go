@@ -117,7 +117,8 @@ func mend(text []byte) (mended []byte, mends []Mend) {
 		case strings.HasPrefix(found, "&#"), found == "&amp;", found == "&lt;", found == "&gt;", found == "&quot;", found == "&apos;":
 			out.WriteString(found)
 		default:
-			if plain := html.UnescapeString(found); plain != found {
+			// A no-break space in a name would be taken for another than the one that people type.
+			if plain := strings.ReplaceAll(html.UnescapeString(found), "\u00a0", " "); plain != found {
 				out.WriteString(html.EscapeString(plain))
 				mends = append(mends, Mend{line, fmt.Sprintf("%q read as %q", found, plain)})
 			} else {
