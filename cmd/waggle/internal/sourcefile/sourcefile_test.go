@@ -186,7 +186,7 @@ func TestRead_mends(t *testing.T) {
 <outline text="G` + "\xff" + `" xmlUrl="https://g.example/"/>
 <outline text=H xmlUrl="&b;"/>
 </outline>
-<outline text="open">
+<outline text="open" xmlUrl="">
 <outline text="I" xmlUrl="https://i.example/"/>
 </body></opml>`
 	g := read(strings.NewReader(file), "-", "")

@@ -81,7 +81,7 @@ func (x *xmlText) attributes() (map[string]string, error) {
 		}
 	}
 	// A quote that is missing makes the text up to the next one a value.
-	if url := []byte("xmlurl="); all["xmlurl"] == "" && bytes.Contains(bytes.ToLower(raw), append(url, '"')) {
+	if _, has := all["xmlurl"]; !has && bytes.Contains(bytes.ToLower(raw), []byte(`xmlurl="`)) {
 		return nil, fmt.Errorf("the tag %.80q has an xmlUrl that cannot be read; is a quote missing?", raw)
 	}
 	return all, nil

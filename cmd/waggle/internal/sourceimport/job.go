@@ -123,8 +123,8 @@ func (j *job) call(ctx context.Context, batch []*entry) error {
 
 // isFixed reports whether a source was refused for what the import gave it.
 func isFixed(e *entry) bool {
-	return e.refused() && (e.spec.GetScope() == "" && strings.HasPrefix(e.message, "spec.scope") ||
-		e.spec.GetCanonicalRules() == 0 && strings.HasPrefix(e.message, "spec.canonical_rules"))
+	return e.refused() && e.spec.GetCanonicalRules() == 0 &&
+		(strings.HasPrefix(e.message, "spec.canonical_rules") || e.spec.GetScope() == "" && strings.HasPrefix(e.message, "spec.scope"))
 }
 
 // note writes a line above the progress.
