@@ -1,6 +1,7 @@
 package sourcefile
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/xml"
 	"errors"
@@ -13,11 +14,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// opmlSpace is the namespace of the attributes that hold what OPML has no words for, under the names of the columns of a
-// CSV.
-const opmlSpace = "urn:waggle:source"
-
-// ours begins the names of those attributes.
+// ours begins the names of attributes that hold what OPML has no words for; the rest is the name of a column of a CSV.
 const ours = "waggle:"
 
 // maxDepth bounds how deep outlines may stand in each other.
@@ -164,70 +161,57 @@ func (r *opmlReader) path() string {
 
 // opmlWriter writes an outline a source, with its category as an attribute, so that a file of any length can be written as
 // it comes.
-type opmlWriter struct {
-	out io.Writer
-	err error
-}
+type opmlWriter struct{ out io.Writer }
 
 func newOPMLWriter(out io.Writer) (*opmlWriter, error) {
 	w := &opmlWriter{out: out}
-	w.print("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<opml version=\"2.0\" xmlns:waggle=\"" + opmlSpace + "\">\n")
-	w.print("<head><title>Sources</title></head>\n<body>\n")
-	return w, w.err
+	return w, w.print("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<opml version=\"2.0\" xmlns:waggle=\"urn:waggle:source\">\n<head><title>Sources</title></head>\n<body>\n")
 }
 
-func (w *opmlWriter) print(text string) {
-	if w.err != nil {
-		return
-	}
+func (w *opmlWriter) print(text string) error {
 	if _, err := io.WriteString(w.out, text); err != nil {
-		w.err = fmt.Errorf("write: %w", err)
+		return fmt.Errorf("write: %w", err)
 	}
-}
-
-func (w *opmlWriter) attribute(name, value string) {
-	var quoted strings.Builder
-	if err := xml.EscapeText(&quoted, []byte(value)); err != nil {
-		w.err = errors.Join(w.err, err)
-	}
-	w.print(" " + name + `="` + quoted.String() + `"`)
+	return nil
 }
 
 // Write implements [Writer].
 func (w *opmlWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 	texts := row(spec)
 	back, _ := fromRow(texts) // what is wrong is not in it, and so lost
-	w.print("<outline")
-	w.attribute("text", cmp.Or(texts["name"], spec.GetId()))
+	var line bytes.Buffer
+	var err error
+	attribute := func(name, value string) {
+		line.WriteString(" " + name + `="`)
+		err = errors.Join(err, xml.EscapeText(&line, []byte(value)))
+		line.WriteByte('"')
+	}
+	attribute("text", cmp.Or(texts["name"], spec.GetId()))
 	if texts["name"] == "" {
-		w.attribute(ours+"name", "") // the text is no name
+		attribute(ours+"name", "") // the text is no name
 	}
 	delete(texts, "name")
 	if url := texts["url"]; url != "" && !strings.Contains(url, " ") {
 		if texts["kind"] == kindFeed {
-			w.attribute("type", "rss")
-			w.attribute("xmlUrl", url)
+			attribute("type", "rss")
+			attribute("xmlUrl", url)
 			delete(texts, "kind")
 		} else {
-			w.attribute("type", "link")
-			w.attribute("url", url)
+			attribute("type", "link")
+			attribute("url", url)
 		}
 		delete(texts, "url")
 	}
 	if category := spec.GetLabels()[CategoryLabel]; category != "" {
-		w.attribute("category", "/"+category)
+		attribute("category", "/"+category)
 	}
 	for _, c := range columns() {
 		if value := texts[c.name]; value != "" {
-			w.attribute(ours+c.name, value)
+			attribute(ours+c.name, value)
 		}
 	}
-	w.print("/>\n")
-	return lost(spec, back), w.err
+	return lost(spec, back), errors.Join(err, w.print("<outline"+line.String()+"/>\n"))
 }
 
 // Close implements [Writer].
-func (w *opmlWriter) Close() error {
-	w.print("</body>\n</opml>\n")
-	return w.err
-}
+func (w *opmlWriter) Close() error { return w.print("</body>\n</opml>\n") }
