@@ -46,6 +46,8 @@ func sentinels() map[string]struct {
 		"ErrDraining":          {wire.ErrDraining, codes.Unavailable, "DISPATCHER_DRAINING"},
 		"ErrTooManyWaiters":    {dispatch.ErrTooManyWaiters, codes.ResourceExhausted, "TOO_MANY_WAITERS"},
 		"ErrPageToken":         {dispatch.ErrPageToken, codes.InvalidArgument, "PAGE_TOKEN_INVALID"},
+		// Of claims, which are made again.
+		"ErrStaleHolds": {dispatch.ErrStaleHolds, codes.Internal, "INTERNAL"},
 		// Found at start.
 		"ErrStoreMismatch": {dispatch.ErrStoreMismatch, codes.Internal, "INTERNAL"},
 	}

@@ -49,6 +49,8 @@ func TestSourceImport(t *testing.T) {
 	args := []string{"source", "import", file, "--every", "1h", "--prefix", "feeds.", "--label", "team=y,from=csv", "--pool", "default", "--kind", "feed", "--max-depth", "1"}
 	wantOutput(t, command(t, env, append(args, "--dry-run")...), `
 2 sources: would be 2 created, 0 updated, 0 unchanged, 0 duplicates, 0 refused
+  create feeds.a.example_rss.xml
+  create feeds.b.example_rss.xml
 `)
 	if got := command(t, env, "source", "list"); !strings.Contains(got.out, "no sources") {
 		t.Errorf("a dry run made sources: %s", got.out)
@@ -97,7 +99,7 @@ func TestSourceImport_report(t *testing.T) {
 		got := command(t, env, "source", "import", file, "--dry-run", "--report", report)
 		wantFailure(t, got, waggle.ExitFailed, "line 3: Bad Id: spec.id", "line 4: there is neither a url nor an id",
 			"line 6: a: line 2 has the same id, and says something else", `line 7: c: spec.seeds[0].url`, "1 source has no schedule", "line 9: e: every", "1 source: it has a schedule and no seeds")
-		if want := "10 sources: would be 3 created, 0 updated, 0 unchanged, 1 duplicate, 6 refused\n"; got.out != want {
+		if want := "10 sources: would be 3 created, 0 updated, 0 unchanged, 1 duplicate, 6 refused\n  create a\n  create d\n  create f\n"; got.out != want {
 			t.Errorf("printed %q, want %q", got.out, want)
 		}
 		lines := strings.Split(strings.TrimSpace(readText(t, report)), "\n")

@@ -64,7 +64,7 @@ func TestSourceImport_scope(t *testing.T) {
 	args := []string{"source", "import", file, "--every", "1h"}
 	want := "8 sources: would be 6 created, 0 updated, 2 unchanged, 0 duplicates, 0 refused\n"
 	for _, more := range []string{"--dry-run", "--now"} {
-		if got := command(t, env, append(args, more)...); got.code != waggle.ExitOK || got.out != want {
+		if got := command(t, env, append(args, more)...); got.code != waggle.ExitOK || !strings.HasPrefix(got.out, want) {
 			t.Errorf("%s: %d: %s%s", more, got.code, got.out, got.err)
 		}
 		want = strings.Replace(want, "would be ", "", 1)
@@ -160,7 +160,7 @@ func TestSourceImport_mended(t *testing.T) {
 	}
 	file.WriteString("</body></opml>")
 	got := commandWith(t, env, file.String(), "source", "import", "-", "--every", "1h")
-	wantFailure(t, got, waggle.ExitFailed, "waggle: line 2: \"&nbsp;\" read as", `waggle: line 2: "feed://a.example/" read as "http://a.example/"`,
+	wantFailure(t, got, waggle.ExitFailed, `waggle: line 2: "&nbsp;" read as " "`, `waggle: line 2: "feed://a.example/" read as "http://a.example/"`,
 		`waggle: line 4: raw "&" read as "&amp;"`, "waggle: and 12 more were mended\n", "line 3: nonsense")
 	if strings.Count(got.err, "read as") != 20 || !strings.HasPrefix(got.out, "32 sources: 31 created, 0 updated, 0 unchanged, 0 duplicates, 1 refused\n") {
 		t.Errorf("%s%s", got.out, got.err)

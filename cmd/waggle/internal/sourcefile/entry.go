@@ -1,7 +1,6 @@
-// Package sourcefile reads and writes lists of sources: OPML, CSV, JSON lines, sitemaps and plain lists of URLs. Readers
-// go through a file of any length in little memory, and give what is wrong with one entry in its place, so that the
-// others can be taken. What a writer gives, the reader of the format reads back; what the format cannot hold, the writer
-// names.
+// Package sourcefile reads and writes lists of sources: OPML, CSV, JSON lines, sitemaps and plain lists of URLs. What
+// is wrong with one entry of a file stands in its place, so that the others can be taken. What a writer gives, the reader
+// of the format reads back; what the format cannot hold, the writer names.
 package sourcefile
 
 import (
@@ -72,34 +71,6 @@ func (e *Entry) mendURLs() {
 		}
 	}
 }
-
-// mending is a reader whose entries have mended URLs.
-type mending struct{ Reader }
-
-// Next implements [Reader].
-func (m mending) Next() (Entry, error) {
-	e, err := m.Reader.Next()
-	e.mendURLs()
-	return e, err
-}
-
-// Reader gives the entries of a file in turn.
-type Reader interface {
-	// Next gives the next entry. io.EOF: there is none; any other error: the rest of the file cannot be read.
-	Next() (Entry, error)
-}
-
-// Writer writes sources to a file.
-type Writer interface {
-	// Write adds a source and names the fields of its spec that the format cannot hold, as SourceSpec spells them, or
-	// [Everything].
-	Write(spec *pb.SourceSpec) (lost []string, err error)
-	// Close ends the file. It does not close what lies below.
-	Close() error
-}
-
-// Everything stands for all fields of a source of which the format can hold nothing.
-const Everything = "*"
 
 // urlSpec is the spec of a source that is nothing but a URL.
 func urlSpec(url, kind string) *pb.SourceSpec {

@@ -3,6 +3,7 @@ package sourcefile
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
@@ -12,6 +13,9 @@ const (
 	maxID      = 128 // bytes of a source's id
 	digestSize = 10  // hexadecimal digits, of the URL's SHA-256
 )
+
+// unplain is what an id has instead of as it is in a URL.
+var unplain = regexp.MustCompile(`[^a-z0-9.-]+`)
 
 // Rules are those by which URLs become keys that an import gives to new sources, as dispatch/canonical has them.
 const Rules = canonical.Sorted
@@ -33,38 +37,14 @@ func ID(prefix, rawURL string) string {
 	if host, path, _ := strings.Cut(rest, "/"); path == "" {
 		rest = host
 	}
-	if plain := strings.ReplaceAll(rest, "/", "_"); strings.HasPrefix(rawURL, "https://") && len(prefix)+len(plain) <= maxID &&
-		!strings.HasSuffix(rest, "/") && !strings.ContainsFunc(strings.ReplaceAll(rest, "/", ""), notPlain) {
+	plain := strings.ReplaceAll(rest, "/", "_")
+	if strings.HasPrefix(rawURL, "https://") && len(prefix)+len(plain) <= maxID && !strings.HasSuffix(rest, "/") && !unplain.MatchString(strings.ReplaceAll(rest, "/", "")) {
 		return prefix + plain
 	}
 	sum := sha256.Sum256([]byte(rawURL))
-	slug := slug(rest, max(maxID-len(prefix)-digestSize-1, 0))
-	if slug != "" {
+	slug := strings.Trim(unplain.ReplaceAllString(strings.ToLower(rest), "_"), "._-")
+	if slug = strings.Trim(slug[:min(len(slug), max(maxID-len(prefix)-digestSize-1, 0))], "._-"); slug != "" {
 		slug += "-"
 	}
 	return prefix + slug + hex.EncodeToString(sum[:])[:digestSize]
-}
-
-func notPlain(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'
-}
-
-// slug keeps of a text what an id may hold, up to a length.
-func slug(text string, length int) string {
-	var b strings.Builder
-	gap := false
-	for _, r := range strings.ToLower(text) {
-		switch {
-		case b.Len()+2 > length:
-			return strings.Trim(b.String(), "._-")
-		case notPlain(r):
-			gap = b.Len() > 0
-			continue
-		case gap:
-			b.WriteByte('_')
-		}
-		gap = false
-		b.WriteRune(r)
-	}
-	return strings.Trim(b.String(), "._-")
 }

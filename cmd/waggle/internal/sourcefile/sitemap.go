@@ -9,71 +9,49 @@ import (
 	"golang.org/x/net/html"
 )
 
-// sitemapReader reads sitemaps and their indexes.
-type sitemapReader struct {
-	xml         *xmlText
-	root, ended bool
-	prefix      string // of the names of its elements, as "sm:"
-}
-
-// Next implements [Reader].
-func (r *sitemapReader) Next() (Entry, error) {
-	for {
-		kind, err := r.xml.token()
-		if err != nil {
-			return Entry{}, r.whole(err)
+// readSitemap reads sitemaps and their indexes. Their names may have a prefix, as "sm:"; those with another are extensions.
+func readSitemap(text []byte, add func(Entry) error) error {
+	x, err := newXMLText(text)
+	root, prefix, ended := "", "", false
+	var e Entry // of the element that is open
+	location, inside := "", false
+	for err == nil {
+		var kind html.TokenType
+		if kind, err = x.token(); err != nil {
+			break
 		}
-		prefix, local := splitName(r.xml.name)
-		if kind == html.EndTagToken && (local == "urlset" || local == "sitemapindex") {
-			r.ended = true
-		}
-		if kind != html.StartTagToken && kind != html.SelfClosingTagToken {
-			continue
-		}
+		begins, ends := kind == html.StartTagToken || kind == html.SelfClosingTagToken, kind == html.EndTagToken
+		own, local := splitName(x.name)
 		switch {
-		case !r.root && local != "urlset" && local != "sitemapindex":
-			return Entry{}, fmt.Errorf("line %d: <%s> is no sitemap", r.xml.line, r.xml.name)
-		case !r.root:
-			r.root, r.prefix = true, prefix
-		case prefix != r.prefix:
-		case local == "url":
-			return r.entry(r.xml.name, "")
-		case local == "sitemap":
-			return r.entry(r.xml.name, kindSitemap)
-		}
-	}
-}
-
-// whole is an error of a token; the end of a file that has not ended its sitemap is one.
-func (r *sitemapReader) whole(err error) error {
-	if errors.Is(err, io.EOF) && r.root && !r.ended {
-		return fmt.Errorf("line %d: %w: there is no end of the sitemap", r.xml.line, io.ErrUnexpectedEOF)
-	}
-	return err
-}
-
-// entry reads the location in an element that has begun.
-func (r *sitemapReader) entry(name, kind string) (Entry, error) {
-	line, inside, location := r.xml.line, false, ""
-	for {
-		token, err := r.xml.token()
-		switch {
-		case err != nil:
-			return Entry{}, r.whole(err)
-		case token == html.TextToken && inside:
-			location += string(r.xml.tags.Text())
-		case token == html.EndTagToken && r.xml.name == name:
-			e := Entry{Line: line, Mended: r.xml.takeMended()}
-			if location = strings.TrimSpace(location); location == "" {
-				e.Err = fmt.Errorf("the <%s> has no <loc>", name)
-			} else {
-				e.Spec = urlSpec(location, kind)
+		case begins && root == "":
+			if root, prefix = local, own; root != "urlset" && root != "sitemapindex" {
+				return fmt.Errorf("line %d: <%s> is no sitemap", x.line, x.name)
 			}
-			return e, nil
-		case token == html.StartTagToken || token == html.EndTagToken:
-			inside = token == html.StartTagToken && r.xml.name == r.prefix+"loc"
+		case kind == html.TextToken && inside:
+			location += string(x.tags.Text())
+		case (begins || ends) && own != prefix:
+			inside = false
+		case begins && (local == "url" || local == "sitemap"):
+			e, location = Entry{Line: x.line}, ""
+		case ends && (local == "url" || local == "sitemap"):
+			kind := map[string]string{"sitemap": kindSitemap}[local]
+			if e.Spec = urlSpec(strings.TrimSpace(location), kind); strings.TrimSpace(location) == "" {
+				e.Spec, e.Err = nil, fmt.Errorf("the <%s> has no <loc>", x.name)
+			}
+			e.Mended = x.takeMended()
+			err = add(e)
+		case begins || ends:
+			inside = begins && local == "loc"
+			ended = ended || ends && local == root
 		}
 	}
+	switch {
+	case !errors.Is(err, io.EOF):
+		return err
+	case root != "" && !ended:
+		return fmt.Errorf("line %d: %w: the sitemap has no end", x.line, io.ErrUnexpectedEOF)
+	}
+	return nil
 }
 
 // splitName is a name of XML without its prefix, and the prefix with its colon.

@@ -1,7 +1,6 @@
 package sourcefile
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -16,9 +15,6 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 )
 
-// maxXML bounds an XML file in bytes, decoded: it is mended in memory. A sitemap has at most 50 MB.
-const maxXML = 64 << 20
-
 // xmlText reads the tags of an XML file one by one. Many OPML files break the rules of XML, so tags are read as a browser
 // reads them: a mistake in one tag does not end the file.
 type xmlText struct {
@@ -31,30 +27,22 @@ type xmlText struct {
 // encoding is the encoding that the first line of an XML file names.
 var encoding = regexp.MustCompile(`^\s*<\?xml[^>]*\bencoding\s*=\s*["']([^"']*)`)
 
-func newXMLText(in *bufio.Reader) (*xmlText, error) {
-	head, err := peek(in)
-	if err != nil {
-		return nil, err
-	}
-	var text io.Reader = in
-	if label := encoding.FindSubmatch(head); label != nil {
+func newXMLText(text []byte) (*xmlText, error) {
+	if label := encoding.FindSubmatch(text); label != nil {
 		// UTF-16 is UTF-8 by now. UTF-8 stays as it is, so that what is not UTF-8 is found.
 		if name := strings.ToLower(string(label[1])); !strings.HasPrefix(name, "utf") {
-			if text, err = charset.NewReaderLabel(name, in); err != nil {
+			in, err := charset.NewReaderLabel(name, bytes.NewReader(text))
+			if err == nil {
+				text, err = io.ReadAll(in)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("line 1: encoding: %w", err)
 			}
 		}
 	}
-	all, err := io.ReadAll(io.LimitReader(text, maxXML+1))
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	if len(all) > maxXML {
-		return nil, fmt.Errorf("the file is longer than %d bytes, the limit of OPML and sitemaps", maxXML)
-	}
 	x := &xmlText{next: 1}
-	all, x.mended = mend(all)
-	x.tags = html.NewTokenizer(bytes.NewReader(all))
+	text, x.mended = mend(text)
+	x.tags = html.NewTokenizer(bytes.NewReader(text))
 	x.tags.SetMaxBuf(textfile.MaxRecord)
 	return x, nil
 }
@@ -93,7 +81,7 @@ func (x *xmlText) attributes() (map[string]string, error) {
 		}
 	}
 	// A quote that is missing makes the text up to the next one a value.
-	if url := []byte("xmlurl="); all["xmlurl"] == "" && bytes.Contains(bytes.ToLower(raw), append(url, '"')) {
+	if _, has := all["xmlurl"]; !has && bytes.Contains(bytes.ToLower(raw), []byte(`xmlurl="`)) {
 		return nil, fmt.Errorf("the tag %.80q has an xmlUrl that cannot be read; is a quote missing?", raw)
 	}
 	return all, nil
@@ -129,7 +117,8 @@ func mend(text []byte) (mended []byte, mends []Mend) {
 		case strings.HasPrefix(found, "&#"), found == "&amp;", found == "&lt;", found == "&gt;", found == "&quot;", found == "&apos;":
 			out.WriteString(found)
 		default:
-			if plain := html.UnescapeString(found); plain != found {
+			// A no-break space in a name would be taken for another than the one that people type.
+			if plain := strings.ReplaceAll(html.UnescapeString(found), "\u00a0", " "); plain != found {
 				out.WriteString(html.EscapeString(plain))
 				mends = append(mends, Mend{line, fmt.Sprintf("%q read as %q", found, plain)})
 			} else {
@@ -141,13 +130,4 @@ func mend(text []byte) (mended []byte, mends []Mend) {
 	}
 	out.Write(text[done:])
 	return out.Bytes(), mends
-}
-
-// peek is how a text begins.
-func peek(text *bufio.Reader) ([]byte, error) {
-	head, err := text.Peek(textfile.LookAhead)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	return head, nil
 }

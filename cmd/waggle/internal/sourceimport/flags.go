@@ -91,7 +91,8 @@ func (f *importFlags) complete(from *pb.SourceSpec, fixed bool) *pb.SourceSpec {
 	if from.GetFollow() != nil {
 		spec.Follow = nil
 	}
-	if fixed {
+	// What was exported has its rules, and no scope if the scope is its own.
+	if fixed && from.GetCanonicalRules() == 0 {
 		spec.CanonicalRules = sourcefile.Rules
 		if len(hosts) == 1 && !f.ownScope {
 			// As a URL whose path is empty, a host has an id of its own; a port, too.

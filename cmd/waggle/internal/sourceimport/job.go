@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
-	"time"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -22,9 +20,6 @@ import (
 )
 
 const (
-	// maxEntries of a file are held in memory, as a later one may add to an earlier one: 1 GB or less.
-	maxEntries = 1_000_000
-
 	// maxApply specs and applyBytes of them go in one call, of which some are made at a time.
 	maxApply   = 500
 	applyBytes = 3 << 20
@@ -46,31 +41,17 @@ type job struct {
 	prunes  bool // --prune did what it is for
 	total   totals
 
-	mu   sync.Mutex // guards done
-	done int        // entries that were answered
+	answered atomic.Int64 // entries
 }
 
-// read reads the file to its end, or as far as it can be read.
-func (j *job) read(ctx context.Context, in sourcefile.Reader) error {
-	for {
-		from, err := in.Next()
-		if err == nil && len(j.entries) == maxEntries {
-			err = fmt.Errorf("line %d: the file has more than %d entries, the limit", from.Line, maxEntries)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			j.broken = err
-			return nil
-		}
-		for _, m := range from.Mended {
+// take takes in the entries of the file.
+func (j *job) take(entries []sourcefile.Entry) {
+	for i := range entries {
+		for _, m := range entries[i].Mended {
 			j.total.Mended++
 			j.total.mended.add("line %d: %s", m.Line, m.What)
 		}
-		e := newEntry(&from, j.flags.prefix)
+		e := newEntry(&entries[i], j.flags.prefix)
 		j.entries = append(j.entries, e)
 		switch first := j.byID[e.id]; {
 		case e.result != "":
@@ -84,26 +65,23 @@ func (j *job) read(ctx context.Context, in sourcefile.Reader) error {
 
 // apply sends all that is to be sent.
 func (j *job) apply(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(callsAhead)
-	var batch []*entry
-	size := 0
-	send := func() {
-		if some := batch; len(some) > 0 {
-			group.Go(func() error { return j.call(ctx, some) })
-		}
-		batch, size = nil, 0
-	}
+	var batches [][]*entry
+	size := applyBytes
 	for _, e := range j.entries {
 		if e.result != "" {
 			continue
 		}
-		if n := proto.Size(e.spec); len(batch) == maxApply || size+n > applyBytes {
-			send()
+		last := len(batches) - 1
+		if size += proto.Size(e.spec); last < 0 || len(batches[last]) == maxApply || size > applyBytes {
+			batches, size, last = append(batches, nil), proto.Size(e.spec), last+1
 		}
-		batch, size = append(batch, e), size+proto.Size(e.spec)
+		batches[last] = append(batches[last], e)
 	}
-	send()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(callsAhead)
+	for _, batch := range batches {
+		group.Go(func() error { return j.call(ctx, batch) })
+	}
 	return group.Wait()
 }
 
@@ -134,7 +112,8 @@ func (j *job) call(ctx context.Context, batch []*entry) error {
 				fixed = append(fixed, e)
 			}
 		}
-		j.progress(len(batch) - len(fixed))
+		answered := j.answered.Add(int64(len(batch) - len(fixed)))
+		j.screen.Show(fmt.Sprintf("%s of %s", human.Count(answered), human.Plural(len(j.entries), "source")))
 		if batch, fixed = fixed, nil; len(batch) == 0 {
 			break
 		}
@@ -144,20 +123,8 @@ func (j *job) call(ctx context.Context, batch []*entry) error {
 
 // isFixed reports whether a source was refused for what the import gave it.
 func isFixed(e *entry) bool {
-	is := func(field, own string) bool { return own == "" && strings.HasPrefix(e.message, field) }
-	rules := ""
-	if e.spec.GetCanonicalRules() != 0 {
-		rules = "own"
-	}
-	return e.result == cli.ResultInvalid && (is("spec.scope", e.spec.GetScope()) || is("spec.canonical_rules", rules))
-}
-
-// progress shows on a terminal how far the import is.
-func (j *job) progress(answered int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.done += answered
-	j.screen.Show(fmt.Sprintf("%s of %s", human.Count(j.done), human.Plural(len(j.entries), "source")))
+	return e.refused() && e.spec.GetCanonicalRules() == 0 &&
+		(strings.HasPrefix(e.message, "spec.canonical_rules") || e.spec.GetScope() == "" && strings.HasPrefix(e.message, "spec.scope"))
 }
 
 // note writes a line above the progress.
@@ -268,9 +235,6 @@ func (j *job) finish(in *cli.Input, report *cli.Report, err error) error {
 	if t.Deleted = len(j.deleted); j.flags.dryRun {
 		t.SampleIDs = j.deleted[:min(len(j.deleted), client.ShownResults)]
 	}
-	if err == nil && j.broken == nil && len(j.entries) == 0 && j.flags.prune == "" {
-		return in.ErrNothing()
-	}
 	if j.broken != nil {
 		err = errors.Join(err, fmt.Errorf("%s: %w: %w", in.Path, cli.ErrBroken, j.broken))
 	}
@@ -283,9 +247,6 @@ func (j *job) finish(in *cli.Input, report *cli.Report, err error) error {
 		t.write(j.client, j.flags)
 	} else if err := client.WriteJSON(j.client.Out, t); err != nil {
 		return err
-	}
-	if j.screen.Live {
-		j.client.Note("done in %s", human.Span(time.Since(j.client.Now)))
 	}
 	if t.Refused > 0 || j.flags.prune != "" && !j.prunes {
 		return cli.ErrReported

@@ -38,7 +38,7 @@ type totals struct {
 	// Seedless of them have nothing to crawl but what is submitted, and no schedule.
 	Seedless int `json:"seedless"`
 
-	mended, merged, refused lines
+	mended, merged, refused, changes lines
 }
 
 // lines are the first of many lines, and how many there are.
@@ -58,7 +58,7 @@ func (l *lines) write(c *client.Client, rest string) {
 		c.Note("%s", human.Plain(line))
 	}
 	if more := l.all - len(l.shown); more > 0 {
-		c.Note("and %s more%s", human.Count(more), rest)
+		c.Note("and %s more %s", human.Count(more), rest)
 	}
 }
 
@@ -98,8 +98,10 @@ func (t *totals) take(e *entry, f *importFlags) {
 	switch e.result {
 	case cli.ResultCreated:
 		t.Created++
+		t.changes.add("  create %s", e.id)
 	case cli.ResultUpdated:
 		t.Updated++
+		t.changes.add("  update %s: %s", e.id, strings.Join(e.reply.GetChangedFields(), ", "))
 		t.Changed.add(e.reply.GetChangedFields())
 		t.Lost.add(e.reply.GetLostFields())
 	case cli.ResultUnchanged:
@@ -129,13 +131,10 @@ func (t *totals) take(e *entry, f *importFlags) {
 
 // details writes what was mended, merged and refused.
 func (t *totals) details(c *client.Client, f *importFlags) {
-	t.mended.write(c, " were mended")
-	t.merged.write(c, " were merged; --report FILE has all of them")
-	rest := "; --report FILE has all of them"
-	if f.report != "" {
-		rest = ", as " + f.report + " has them"
-	}
-	t.refused.write(c, " were refused"+rest)
+	rest := "; all of them are in " + cmp.Or(f.report, "--report FILE")
+	t.mended.write(c, "were mended")
+	t.merged.write(c, "were merged"+rest)
+	t.refused.write(c, "were refused"+rest)
 }
 
 // write writes the summary.
@@ -149,6 +148,14 @@ func (t *totals) write(c *client.Client, f *importFlags) {
 	}
 	fmt.Fprintf(c.Out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused%s\n", human.Plural(t.entries(), "source"),
 		verb, human.Count(t.Created), human.Count(t.Updated), human.Count(t.Unchanged), human.Plural(t.Duplicates, "duplicate"), human.Count(t.Refused), deleted)
+	if f.dryRun {
+		for _, line := range t.changes.shown {
+			fmt.Fprintln(c.Out, human.Plain(line))
+		}
+		if more := t.changes.all - len(t.changes.shown); more > 0 {
+			fmt.Fprintf(c.Out, "  and %s more; --report FILE has all of them\n", human.Count(more))
+		}
+	}
 	if len(t.SampleIDs) > 0 {
 		client.WriteSample(c.Out, "would be deleted, as the file does not have them:", t.SampleIDs, t.Deleted)
 	}
