@@ -249,8 +249,9 @@ func (p Policy) override(tr *Transition, t *Task, spec *SourceSpec, now time.Tim
 		tr.State, tr.Due, tr.Delay = StateScheduled, now, 0
 		tr.Counters = Counters{Cycle: t.Counters.Cycle + 1}
 	}
-	// One that is due again anyway keeps the request until it settles.
-	tr.ClearFlags = tr.Settled
+	// One that is due again anyway keeps the request until it settles. The mark of a hold
+	// goes with the lease, and what it has ended is fetched anew after any request.
+	tr.ClearFlags = tr.Settled || t.CancelRequested == CancelHeld
 }
 
 // gaveUp says why a cycle ends without success.

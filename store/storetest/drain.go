@@ -168,7 +168,7 @@ func required() []string {
 		"push", "push held", "push deleted", "push of an older version", "drop of a task",
 		"set rule", "delete rule", "sync rules", "put holds", "put holds of an older version", "set hold of a queue", "set hold of a pattern",
 		"set hold of no queue", "lift hold", "read holds", "unblock", "unblock of a blocked queue", "list pools",
-		"claim by older holds", "cancel by a hold", "renew of a held task", "give back of a held task", "list held sources",
+		"claim by older holds", "cancel by a hold", "renew of a held task", "give back of a held task", "source that is gone", "source created under a gone id",
 		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
 		"campaign", "resign", "leader", "beat", "forget collectors", "drained",
 	}

@@ -24,11 +24,14 @@ func (m *model) genHold() step {
 	var set []dispatch.Hold
 	lift := []string{"no key"}
 	for range one(m, 1, 1, 3) {
-		hold := m.hold()
-		if m.chance(55) {
-			lift = append(lift, hold.Key())
-		} else {
+		hold, standing := m.hold(), slices.Sorted(maps.Keys(m.world.holds.holds))
+		switch {
+		case m.chance(50):
 			set = append(set, hold)
+		case len(standing) > 0 && m.chance(80):
+			lift = append(lift, one(m, standing...))
+		default:
+			lift = append(lift, hold.Key())
 		}
 	}
 	for _, hold := range set { // what is named twice is set

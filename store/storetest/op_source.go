@@ -176,15 +176,25 @@ func (m *model) genSourceRecord() step {
 	s := registered(id)
 	s.Spec.Priority = m.rand.IntN(10)
 	s.UID += strconv.Itoa(m.steps)
-	version := int64(1)
+	version, uid := int64(1), s.UID
 	if held != nil {
-		s.UID, version = held.UID, held.Version
+		s.UID, uid, version = held.UID, held.UID, held.Version
 		s.Version = version + 1
 		s.Deleted = m.chance(20)
+		s.Applied = held.Applied
+		if s.Deleted && m.chance(50) || held.Gone() && m.chance(30) {
+			s.Deleted, s.Applied = true, s.Version
+		} else if held.Gone() && m.chance(70) {
+			s.Deleted, s.Applied = false, 0
+			s.UID += "+"
+		}
+	}
+	if m.chance(50) {
+		s.Holds = nil
 	}
 	switch m.rand.IntN(4) {
 	case 0:
-		s.Version = 1
+		s.Version, s.Applied, s.Deleted = 1, 0, false
 		return m.sourceStep("create source", id, func(i *Instance) error { return i.Store.PutSource(m.ctx, s, 0) }, func() {
 			if held == nil { // else it is a repeat
 				m.world.sources[id] = s
@@ -196,14 +206,24 @@ func (m *model) genSourceRecord() step {
 		}
 		return m.sourceStep("update source", id, func(i *Instance) error { return i.Store.PutSource(m.ctx, s, version) }, func() {
 			m.world.sources[id] = s
+			switch {
+			case s.Gone():
+				m.world.count("source that is gone")
+			case held.UID != s.UID:
+				m.world.count("source created under a gone id")
+			}
 		})
 	case 2:
 		return step{
 			name: "mark applied", text: id,
-			do: func(i *Instance) (any, error) { return i.Store.MarkApplied(m.ctx, id, s.UID, version, nil) },
+			do: func(i *Instance) (any, error) { return i.Store.MarkApplied(m.ctx, id, uid, version, nil) },
 			see: func(answer any) error {
-				if held != nil && as[bool](answer) && held.Deleted {
+				switch applied := as[bool](answer); {
+				case held == nil || !applied:
+				case held.Deleted:
 					delete(m.world.sources, id)
+				default:
+					held.Applied = version
 				}
 				return nil
 			},
@@ -239,7 +259,7 @@ func (m *model) sourceStep(name, id string, do func(*Instance) error, took func(
 
 // known is all that a store says of sources.
 type known struct {
-	Sources, Pending []*dispatch.Source
+	Sources, Pending, Held []*dispatch.Source
 }
 
 func (m *model) listSources() step {
@@ -251,17 +271,30 @@ func (m *model) listSources() step {
 				return nil, err
 			}
 			pending, _, err := i.Store.ListSources(m.ctx, dispatch.SourceFilter{Pending: true}, "", 10)
-			return known{list, pending}, err
+			if err != nil {
+				return nil, err
+			}
+			held, _, err := i.Store.ListSources(m.ctx, dispatch.SourceFilter{Held: true}, "", 10)
+			return known{list, pending, held}, err
 		},
 		see: func(answer any) error {
-			got := as[known](answer).Sources
+			got, pending, held := as[known](answer).Sources, 0, 0
 			if len(got) != len(m.world.sources) {
 				return broken("%d sources are listed of %d", len(got), len(m.world.sources))
 			}
 			for _, s := range got {
-				if want := m.world.sources[s.ID]; want == nil || want.UID != s.UID || want.Version != s.Version {
-					return broken("source %s is listed as %s in version %d", s.ID, s.UID, s.Version)
+				if want := m.world.sources[s.ID]; want == nil || want.UID != s.UID || want.Version != s.Version || want.Applied != s.Applied || len(want.Holds) != len(s.Holds) {
+					return broken("source %s is listed as %s in version %d, applied %d, with %d holds", s.ID, s.UID, s.Version, s.Applied, len(s.Holds))
 				}
+				if s.Applied < s.Version {
+					pending++
+				}
+				if len(s.Holds) > 0 {
+					held++
+				}
+			}
+			if all := as[known](answer); len(all.Pending) != pending || len(all.Held) != held {
+				return broken("%d sources are listed as pending and %d as held, want %d and %d", len(all.Pending), len(all.Held), pending, held)
 			}
 			return nil
 		},
