@@ -76,7 +76,7 @@ func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollector
 	return &pb.ListCollectorsResponse{Collectors: collectors, NextPageToken: next}, nil
 }
 
-// justBefore is a text that sorts before an id, with no other id in between: ids are of printable letters.
+// justBefore is a cursor that sorts before an id, with no other id in between: no id contains the byte 0x7f.
 func justBefore(id string) string {
 	last := len(id) - 1
 	return id[:last] + string(rune(id[last]-1)) + "\x7f"

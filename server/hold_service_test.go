@@ -152,6 +152,7 @@ func TestHoldService_endLeases(t *testing.T) {
 			b := newBed(t, server.Config{})
 			b.source(t, "news")
 			b.submit(t, "news", "https://www.example.com/a")
+			b.hears(t)
 			stream := open(t, b)
 			exchange(t, stream, beat())
 			leased := b.from(t, "c1").GetLeasedTasks()[0]
