@@ -35,7 +35,11 @@ func openTerminal(t *testing.T, width uint16) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { shows.Close() })
+	t.Cleanup(func() {
+		if err := shows.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	control := func(request uintptr, value unsafe.Pointer) {
 		t.Helper()
 		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, shows.Fd(), request, uintptr(value)); errno != 0 {

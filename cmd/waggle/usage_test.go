@@ -176,6 +176,9 @@ func TestUsage_Environment(t *testing.T) {
 	t.Parallel()
 	got := command(t, map[string]string{"WAGGLE_TIMEOUT": "soon"}, "stats")
 	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_TIMEOUT: "soon" is no duration`)
+	if got := command(t, map[string]string{"WAGGLE_TIMEOUT": "soon"}, "completion", "bash"); got.code != waggle.ExitOK {
+		t.Errorf("a variable for others is wrong: %s", got.err)
+	}
 	got = command(t, map[string]string{"WAGGLE_TIMEOUT": "soon", "WAGGLE_SERVER": "127.0.0.1:1"}, "stats", "--timeout", "5s")
 	wantFailure(t, got, waggle.ExitFailed, "nobody listens at 127.0.0.1:1")
 	got = command(t, map[string]string{"WAGGLE_DRAIN_TIMEOUT": "soon"}, "serve")

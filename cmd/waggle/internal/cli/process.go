@@ -91,9 +91,6 @@ func FromEnv(cmd *cobra.Command, c Console, flags *pflag.FlagSet) {
 	})
 	slices.Sort(names)
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.DisableFlagParsing { // a completion: the flags of the command that it is for come later
-			return nil
-		}
 		for _, name := range names {
 			value, ok := c.Env(envName(name))
 			if !ok || value == "" || cmd.Flags().Changed(name) {

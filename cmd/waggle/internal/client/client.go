@@ -65,8 +65,17 @@ func NewOptions(root *cobra.Command, c cli.Console) *Options {
 	RegisterOutput(o.flags, &o.output)
 	o.flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for an answer")
 	o.tls.Register(o.flags)
-	cli.FromEnv(root, c, o.flags)
 	root.PersistentFlags().AddFlagSet(o.flags)
+	cli.FromEnv(root, c, o.flags)
+	fromEnv := root.PersistentPreRunE
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		for about := cmd; about != nil; about = about.Parent() {
+			if about.GroupID == operate { // the others ask no dispatcher
+				return fromEnv(cmd, args)
+			}
+		}
+		return nil
+	}
 	return o
 }
 
@@ -93,9 +102,12 @@ func (o *Options) Refuse(commands ...*cobra.Command) {
 	}
 }
 
+// operate is the group of commands that ask a dispatcher.
+const operate = "operate"
+
 // Group completes a command that asks a dispatcher, or the group of such commands.
 func (o *Options) Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
-	cmd.GroupID = "operate"
+	cmd.GroupID = operate
 	cmd.AddCommand(commands...)
 	return cmd
 }

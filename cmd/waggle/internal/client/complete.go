@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -107,8 +108,10 @@ func (o *Options) offer(list lister) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		defer conn.Close()
-		found, _ := list(ctx, o.client(conn), prefix) // nobody reads why there is nothing
+		found, err := list(ctx, o.client(conn), prefix)
+		if errors.Join(err, conn.Close()) != nil { // nobody reads why there is nothing
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 		found = slices.DeleteFunc(found, func(id string) bool { return !strings.HasPrefix(id, prefix) || slices.Contains(args, id) })
 		return found[:min(len(found), completeMost)], cobra.ShellCompDirectiveNoFileComp
 	}
