@@ -70,7 +70,7 @@ func fetch(ctx context.Context, url string) (status int, err error) {
 	return reply.StatusCode, errors.Join(err, reply.Body.Close())
 }
 
-// A handler says whose fault a failure is. It can be tried out with a Task made by hand.
+// A handler reports whose fault a failure is. A Task made by hand is enough to try it.
 func ExampleFailed() {
 	handler := collector.HandlerFunc(func(_ context.Context, t *collector.Task) (collector.Succeeded, error) {
 		if t.URL == "" {
@@ -94,7 +94,7 @@ func ExampleFailed() {
 	// FAILURE_REASON_THROTTLED (status 429): slow down 1m0s
 }
 
-// Long work notes how far it has come: should its collector die, the next attempt goes on from there.
+// Long work stores a cursor: if its collector dies, the next attempt continues from there.
 func ExampleTask_SetCursor() {
 	handler := collector.HandlerFunc(func(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
 		page := 1

@@ -156,7 +156,7 @@ func TestFailureOf(t *testing.T) {
 	}
 }
 
-// What most handlers want around them: metrics on the outside, then what errors mean, inside a limit on time.
+// Most handlers need this middleware: metrics outermost, then the reasons of errors, then a time limit.
 func ExampleWrap() {
 	ended := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "crawler_tasks_total"}, []string{"result"})
 	handler := collector.Wrap(collector.HandlerFunc(func(context.Context, *collector.Task) (collector.Succeeded, error) {

@@ -32,7 +32,7 @@ type CollectorInfo struct {
 	Sources  []string `json:"sources,omitempty"`
 	Queues   []string `json:"queues,omitempty"`
 	Slots    int      `json:"slots,omitempty"`
-	Draining bool     `json:"draining,omitempty"`
+	Stopping bool     `json:"stopping,omitempty"`
 	// Ended: this was its last beat, which stands for its session.
 	Ended bool `json:"ended,omitempty"`
 }

@@ -34,7 +34,7 @@ type world struct {
 	tokens int // of clients, so far
 }
 
-// moment is the longest that calls which can go together wait for each other.
+// moment is the longest that one call of the store waits for callers who can go with it.
 const moment = time.Millisecond
 
 type setup struct {
@@ -319,15 +319,15 @@ func (w *world) grants(source, queue string, n int) []dispatch.Grant {
 	return w.hold("c1", n, queue)
 }
 
-// park begins n fetches of collectors of their own, and returns when all are
-// parked.
+// park begins n fetches of collectors of their own, and returns when all are parked. A call of
+// the store notes at most MaxRenewals of them, and may wait a moment for as many to come.
 func (w *world) park(n int, wait time.Duration) []<-chan answer {
 	w.t.Helper()
 	chans := make([]<-chan answer, n)
 	for i := range n {
 		chans[i] = w.fetch(w.t.Context(), 0, ask(fmt.Sprintf("parked%d", i), "", wait))
 	}
-	time.Sleep(moment)
+	time.Sleep(time.Duration(1+n/bounds.MaxRenewals) * moment)
 	synctest.Wait()
 	if got := w.d[0].Parked(); got != n {
 		w.t.Fatalf("%d fetches are parked, want %d", got, n)

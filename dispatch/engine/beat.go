@@ -56,8 +56,8 @@ type BeatResult struct {
 	Lost          []LostLease
 	Cancel        []CancelNotice
 	Limited       []LimitedLease
-	// Drain asks the collector to fetch no more.
-	Drain bool
+	// Held: a hold stops the collector, which is to fetch no more.
+	Held bool
 	// Next beat wanted.
 	Next time.Duration
 }
@@ -95,7 +95,7 @@ func (d *Dispatcher) Beat(ctx context.Context, info dispatch.CollectorInfo, leas
 		}
 	}
 	if d.holds.stops(info.ID, info.Labels) {
-		result.Drain, result.Next = true, min(result.Next, heldBeat)
+		result.Held, result.Next = true, min(result.Next, heldBeat)
 	}
 	return result, nil
 }

@@ -123,7 +123,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	})
 	d.pump = pump.New(pump.Config{
 		Store: cfg.Store, Log: cfg.Logger, Observer: cfg.Observer, Rand: cfg.Rand, Fallback: cfg.Fallback,
-		Timeout: storeTimeout, MaxWaiters: cfg.MaxWaiters, Held: d.holds.stops,
+		Timeout: storeTimeout, MaxWaiters: cfg.MaxWaiters, Holds: d.holds.book.Load, CatchUp: d.holds.catchUp,
 	})
 	d.keeper = &keeper{store: cfg.Store, log: cfg.Logger, observer: cfg.Observer, policy: d.policy, id: cfg.ID, end: d.EndLeases}
 	return d, nil
@@ -152,7 +152,7 @@ func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 	return nil
 }
 
-// Drain answers all parked fetches with [EmptyDraining] and lets later ones
+// Drain answers all parked fetches with [EmptyDispatcherDraining] and lets later ones
 // have the same answer. Reports, renewals and all else go on. It cannot be
 // undone.
 func (d *Dispatcher) Drain() {
@@ -179,10 +179,12 @@ func (d *Dispatcher) Catalog() *Catalog { return d.catalog }
 
 func (d *Dispatcher) shardOf(id dispatch.TaskID) int { return shardOf(id, max(d.store.Shards(), 1)) }
 
-// Holds are the holds of collectors as the dispatcher knows them.
-func (d *Dispatcher) Holds(ctx context.Context) (*HoldBook, error) { return d.holds.current(ctx) }
+// Holds are the holds in force as the dispatcher knows them, without those on sources.
+func (d *Dispatcher) Holds(ctx context.Context) (*dispatch.HoldBook, error) {
+	return d.holds.current(ctx)
+}
 
-// RefreshHolds reads the holds of collectors now.
+// RefreshHolds reads the holds now.
 func (d *Dispatcher) RefreshHolds(ctx context.Context) error { return d.holds.refresh(ctx) }
 
 // OpenStream subscribes to what the dispatcher has to say to a collector between its beats.

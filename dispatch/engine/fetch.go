@@ -30,7 +30,7 @@ type FetchRequest struct {
 	// is waited for as long as the caller's deadline lets.
 	Wait  time.Duration
 	Lease time.Duration // 0: the source's
-	// Labels of the collector, which drains by labels go by; nil: only drains of its id meet the fetch.
+	// Labels of the collector, which holds on labels go by; nil: only holds on its id meet the fetch.
 	Labels map[string]string
 	// Reports are settled before the fetch waits, as by [Dispatcher.Report].
 	Reports []dispatch.Report
@@ -52,8 +52,9 @@ const (
 	EmptyNone EmptyReason = iota
 	EmptyNoTasks
 	EmptyThrottled
-	EmptyPaused
-	EmptyDraining
+	EmptyHeld
+	EmptyCollectorHeld
+	EmptyDispatcherDraining
 	EmptyTokenUsed
 )
 
@@ -129,7 +130,7 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 		case pump.Granted, pump.TokenUsed, pump.Superseded, pump.Failed:
 			return out, nil
 		case pump.Nothing:
-			if req.Wait == 0 {
+			if req.Wait == 0 && out.Wait != dispatch.WaitHeld {
 				return out, nil
 			}
 			if ctx.Err() != nil {
@@ -289,16 +290,16 @@ func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.O
 	case pump.TokenUsed:
 		result.Empty = EmptyTokenUsed
 	case pump.Draining: // those who must go elsewhere spread a little
-		result.Empty, result.RetryAfter = EmptyDraining, time.Duration(d.cfg.Rand()*float64(time.Second))
+		result.Empty, result.RetryAfter = EmptyDispatcherDraining, time.Duration(d.cfg.Rand()*float64(time.Second))
 	case pump.Held: // and those who come back in vain
-		result.Empty, result.RetryAfter = EmptyDraining, jittered(d.policy.Rand, MaxRetryAfter)
+		result.Empty, result.RetryAfter = EmptyCollectorHeld, jittered(d.policy.Rand, MaxRetryAfter)
 	case pump.Nothing, pump.Superseded, pump.Refused, pump.Failed:
 		result.Empty = EmptyNoTasks
 		switch out.Wait {
 		case dispatch.WaitThrottled:
 			result.Empty = EmptyThrottled
-		case dispatch.WaitPaused:
-			result.Empty = EmptyPaused
+		case dispatch.WaitHeld:
+			result.Empty = EmptyHeld
 		case dispatch.WaitNone, dispatch.WaitNoTasks:
 		}
 	}

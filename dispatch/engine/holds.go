@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -13,63 +14,13 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// holdsAge bounds how stale a dispatcher's holds can be should a hint be lost.
+// holdsAge bounds how stale a dispatcher's holds can be should a hint be lost, as far as
+// claims do not show it.
 const holdsAge = time.Second
 
-// HoldBook is all holds of collectors at one time. It is not changed once made; nil is one of no
-// holds.
-type HoldBook struct {
-	byID     map[string]*dispatch.Hold
-	byLabels []*dispatch.Hold
-}
-
-// NewHoldBook makes a book of those of the holds that are of collectors.
-func NewHoldBook(holds []dispatch.Hold) *HoldBook {
-	b := &HoldBook{byID: make(map[string]*dispatch.Hold)}
-	for i := range holds {
-		switch h := &holds[i]; {
-		case h.Kind != dispatch.GateDrained:
-		case h.Target.Collector == "":
-			b.byLabels = append(b.byLabels, h)
-		default:
-			b.byID[h.Target.Collector] = h
-		}
-	}
-	return b
-}
-
-// All are the holds of a collector with these labels, the one that ends last first.
-func (b *HoldBook) All(collector string, labels map[string]string) (holds []*dispatch.Hold) {
-	if b == nil {
-		return nil
-	}
-	if h := b.byID[collector]; h != nil {
-		holds = append(holds, h)
-	}
-	for _, h := range b.byLabels {
-		if h.Target.Matches(collector, labels) {
-			holds = append(holds, h)
-		}
-	}
-	for i, h := range holds {
-		if i > 0 && h.Outlasts(holds[0]) {
-			holds[0], holds[i] = h, holds[0]
-		}
-	}
-	return holds
-}
-
-// Of is the hold of a collector with these labels, of several the one that ends last; nil if
-// there is none.
-func (b *HoldBook) Of(collector string, labels map[string]string) *dispatch.Hold {
-	if holds := b.All(collector, labels); len(holds) > 0 {
-		return holds[0]
-	}
-	return nil
-}
-
-// holdWatch keeps what its dispatcher knows of holds of collectors up to date, so that no fetch
-// has to ask for them: that costs one short call of the store in [holdsAge].
+// holdWatch keeps what its dispatcher knows of the holds up to date, so that no fetch has to
+// ask for them: that costs one short call of the store in [holdsAge]. A claim by holds that are
+// out of date is refused ([dispatch.ErrStaleHolds]).
 type holdWatch struct {
 	store   dispatch.Store
 	log     *zap.Logger
@@ -78,18 +29,26 @@ type holdWatch struct {
 
 	hinted chan struct{} // capacity 1: somebody changed the holds
 	known  chan struct{} // closed once the holds were read
-	book   atomic.Pointer[HoldBook]
+	book   atomic.Pointer[dispatch.HoldBook]
 
-	mu    sync.Mutex // guards what follows, and changes of book
-	begun uint64     // reads of the holds
-	taken uint64     // the read that book is of
+	mu      sync.Mutex // guards what follows, and changes of book
+	begun   uint64     // reads of the holds
+	taken   uint64     // the read that the following is of
+	holds   []dispatch.Hold
+	version int64
+	now     time.Time // the store's clock at the instant read
+	read    time.Time
 }
 
 func newHoldWatch(cfg Config, changed func()) *holdWatch {
-	return &holdWatch{store: cfg.Store, log: cfg.Logger, rand: cfg.Rand, changed: changed, hinted: make(chan struct{}, 1), known: make(chan struct{})}
+	return &holdWatch{
+		store: cfg.Store, log: cfg.Logger, rand: cfg.Rand, changed: changed,
+		hinted: make(chan struct{}, 1), known: make(chan struct{}), version: -1,
+	}
 }
 
-// run reads the holds, at hints and each second, until ctx ends.
+// run reads the holds, at hints and each second, until ctx ends, and drops those that end by
+// themselves.
 func (w *holdWatch) run(ctx context.Context) error {
 	failing := false
 	for {
@@ -98,18 +57,31 @@ func (w *holdWatch) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && !failing:
-			w.log.Warn("cannot read the holds of collectors; those known stay in force", zap.Error(err))
+			w.log.Warn("cannot read the holds; those known stay in force", zap.Error(err))
 		case err == nil && failing:
-			w.log.Info("holds of collectors are read again")
+			w.log.Info("holds are read again")
 		}
 		failing = err != nil
 		select {
 		case <-w.hinted:
-		case <-time.After(holdsAge - time.Duration(w.rand()*float64(holdsAge/4))):
+		case <-time.After(min(w.untilNext(), holdsAge-time.Duration(w.rand()*float64(holdsAge/4)))):
 		case <-ctx.Done():
 		}
 	}
 }
+
+// untilNext is how long it is until the next hold ends by itself.
+func (w *holdWatch) untilNext() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if book := w.book.Load(); book != nil && !book.Next.IsZero() {
+		return max(book.Next.Sub(w.clock()), 0)
+	}
+	return holdsAge
+}
+
+// clock is the store's clock, as far as can be told from when the holds were read.
+func (w *holdWatch) clock() time.Time { return w.now.Add(time.Since(w.read)) }
 
 // hint has the holds read now.
 func (w *holdWatch) hint() {
@@ -119,36 +91,66 @@ func (w *holdWatch) hint() {
 	}
 }
 
-// refresh reads the holds.
+// refresh reads the holds, if they have changed.
 func (w *holdWatch) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	w.mu.Lock()
 	w.begun++
-	read := w.begun
+	read, have := w.begun, w.version
 	w.mu.Unlock()
-	holds, err := w.store.Holds(ctx)
+	holds, version, now, err := w.store.Holds(ctx, have)
 	if err != nil {
-		return fmt.Errorf("read holds of collectors: %w", timedOut(ctx.Err(), err))
+		return fmt.Errorf("read holds: %w", timedOut(ctx.Err(), err))
 	}
-	book, changed := NewHoldBook(holds), false
-	w.mu.Lock()
-	if read > w.taken { // else a later read was faster
-		if w.taken == 0 {
-			close(w.known)
-		}
-		w.taken = read
-		changed = !reflect.DeepEqual(book, w.book.Swap(book))
-	}
-	w.mu.Unlock()
-	if changed {
+	if w.take(read, have, holds, version, now) {
 		w.changed()
 	}
 	return nil
 }
 
+// take takes in what was read, and reports whether that is other than before.
+func (w *holdWatch) take(read uint64, have int64, holds []dispatch.Hold, version int64, now time.Time) (changed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if read < w.taken || version == have && version != w.version {
+		return false // a later read was faster
+	}
+	if w.taken == 0 {
+		close(w.known)
+	}
+	w.taken, w.now, w.read = read, now, time.Now()
+	if version != w.version {
+		w.holds, w.version = holds, version
+	} else if before := w.book.Load(); before.Next.IsZero() || before.Next.After(now) {
+		return false
+	}
+	book := dispatch.NewHoldBook(w.holds, w.version, now)
+	before := w.book.Swap(book)
+	return before == nil || !reflect.DeepEqual(before.All, book.All)
+}
+
+// catchUp reads the holds after a shard has refused a claim by those of version. Where shard 0
+// has none that are newer, a failover has lost its last change, which other shards have: then
+// all shards are brought to a version that is newer than any.
+func (w *holdWatch) catchUp(ctx context.Context, version int64) error {
+	if err := w.refresh(ctx); err != nil {
+		return err
+	}
+	if w.book.Load().Version != version {
+		return nil
+	}
+	w.log.Warn("the store has lost a change of holds, as a failover can; list them and set again what is missing", zap.Int64("version", version))
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if _, err := w.store.PutHolds(ctx, dispatch.HoldChange{}, version); err != nil && !errors.Is(err, dispatch.ErrEtagMismatch) {
+		return fmt.Errorf("bring shards to the holds: %w", timedOut(ctx.Err(), err))
+	}
+	return w.refresh(ctx)
+}
+
 // current is the book; before the first was read, that is waited for.
-func (w *holdWatch) current(ctx context.Context) (*HoldBook, error) {
+func (w *holdWatch) current(ctx context.Context) (*dispatch.HoldBook, error) {
 	if book := w.book.Load(); book != nil {
 		return book, nil
 	}
@@ -160,5 +162,5 @@ func (w *holdWatch) current(ctx context.Context) (*HoldBook, error) {
 
 // stops reports whether a hold stops a collector, as far as is known.
 func (w *holdWatch) stops(collector string, labels map[string]string) bool {
-	return w.book.Load().Of(collector, labels) != nil
+	return w.book.Load().StopsCollector(collector, labels)
 }

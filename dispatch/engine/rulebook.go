@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -11,15 +10,11 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// EveryQueue is the pattern of the rule for all queues, and what it holds.
-const EveryQueue = "*"
-
 // RuleBook is a version of all queue rules.
 type RuleBook struct {
 	Version    int64
 	ByPattern  map[string]dispatch.QueueRule
 	BySettings map[string]dispatch.QueueRule // by QueueRule.SettingsName
-	DeniesAny  bool
 }
 
 // NewRuleBook makes the book of a version of the rules.
@@ -32,7 +27,6 @@ func NewRuleBook(rules []dispatch.QueueRule, version int64) *RuleBook {
 	for _, rule := range rules {
 		b.ByPattern[rule.Pattern] = rule
 		b.BySettings[rule.SettingsName()] = rule
-		b.DeniesAny = b.DeniesAny || rule.Settings.Deny
 	}
 	return b
 }
@@ -44,23 +38,6 @@ func (b *RuleBook) QueueOf(host string) string {
 		return rule.Queue
 	}
 	return host
-}
-
-// Denies reports whether the settings of queue refuse submits.
-func (b *RuleBook) Denies(queue string) bool {
-	rule, _ := longestMatch(b.BySettings, queue)
-	return rule.Settings.Deny
-}
-
-// Denial is who denied a queue by a rule, and why.
-func (b *RuleBook) Denial(queue string) dispatch.Note {
-	rule, _ := longestMatch(b.BySettings, queue)
-	gate := rule.Gate(dispatch.GateQueueDenied)
-	note := dispatch.Note{By: gate.By, Reason: fmt.Sprintf("the rule %q denies its queue", rule.Pattern)}
-	if gate.Reason != "" {
-		note.Reason += ": " + gate.Reason
-	}
-	return note
 }
 
 // Settings are what holds for a queue, and the name under which they are filed;
@@ -76,16 +53,6 @@ func (b *RuleBook) Settings(queue string) (dispatch.QueueSettings, string) {
 func (b *RuleBook) NewQueue(name string) *dispatch.Queue {
 	q := &dispatch.Queue{Name: name}
 	q.Settings, q.SettingsName = b.Settings(name)
-	rule := b.BySettings[q.SettingsName]
-	if stop := b.BySettings[EveryQueue]; stop.Settings.Paused && !q.Settings.Paused {
-		q.Settings.Paused = true
-		q.Gates = append(q.Gates, stop.Gate(dispatch.GateQueuePaused))
-	} else if q.Settings.Paused {
-		q.Gates = append(q.Gates, rule.Gate(dispatch.GateQueuePaused))
-	}
-	if q.Settings.Deny {
-		q.Gates = append(q.Gates, rule.Gate(dispatch.GateQueueDenied))
-	}
 	return q
 }
 

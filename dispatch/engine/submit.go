@@ -110,22 +110,6 @@ type Known struct {
 	id     string
 	found  *dispatch.Source
 	follow *Follower
-	// queue was the last that a task was for.
-	queue knownQueue
-}
-
-// knownQueue is what the name of a queue says of the tasks for it.
-type knownQueue struct {
-	name   string
-	denied bool
-}
-
-// queueOf looks a queue up; items one after the other are often of one.
-func (k *Known) queueOf(name string) *knownQueue {
-	if k.queue.name != name {
-		k.queue = knownQueue{name: name, denied: k.Rules.Denies(name)}
-	}
-	return &k.queue
 }
 
 // source looks a source up; most items of a submit are of one.
@@ -145,9 +129,6 @@ func (k *Known) submission(source *dispatch.Source, t *NewTask, now time.Time, i
 	to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, t.URL, t.Key, t.Queue, k.Rules.QueueOf)
 	if err != nil {
 		return err
-	}
-	if k.queueOf(to.Queue).denied {
-		return fmt.Errorf("queue %q: %w", to.Queue, dispatch.ErrQueueDenied)
 	}
 	k.aim(item, source, to)
 	item.URL, item.Kind, item.Priority = to.Address, t.Kind, t.Priority
@@ -399,9 +380,6 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 		reason, why = f.refusesMove(to)
 	} else {
 		reason, why = f.refuses(to, depth, passesHost(t, found.Relation))
-	}
-	if reason == dispatch.FilterNone && k.queueOf(to.Queue).denied {
-		reason, why = dispatch.FilterQueueDenied, fmt.Sprintf("queue %q is denied", to.Queue)
 	}
 	if reason != dispatch.FilterNone {
 		return &DiscoverResult{Code: DiscoverFiltered, Message: why, Filter: reason}

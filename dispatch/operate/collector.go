@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // CollectorView is a collector with what holds it.
 type CollectorView struct {
 	dispatch.CollectorRecord
-	// Drained is the hold that drains it, of several the one that ends last; nil when
-	// none does.
-	Drained *dispatch.Gate
+	// Holds are those on it and on labels that it has, the one that ends last first.
+	Holds []*dispatch.Hold
 }
 
 // Gone reports whether the collector has been silent for [dispatch.GoneAfter].
@@ -33,21 +31,15 @@ func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) 
 	if err != nil {
 		return nil, "", now, fmt.Errorf("list collectors: %w", err)
 	}
-	holds, err := o.store.Holds(ctx)
+	book, err := o.d.Holds(ctx)
 	if err != nil {
-		return nil, "", now, fmt.Errorf("read holds: %w", err)
+		return nil, "", now, err
 	}
 	if now, err = o.store.Now(ctx); err != nil {
 		return nil, "", now, fmt.Errorf("read the store's clock: %w", err)
 	}
-	book := engine.NewHoldBook(holds)
 	for _, r := range records {
-		view := CollectorView{CollectorRecord: *r}
-		if drain := book.Of(r.Info.ID, r.Info.Labels); drain != nil {
-			gate := drain.AsGate()
-			view.Drained = &gate
-		}
-		collectors = append(collectors, view)
+		collectors = append(collectors, CollectorView{CollectorRecord: *r, Holds: book.Collector(r.Info.ID, r.Info.Labels)})
 	}
 	if len(records) == limit {
 		next = records[limit-1].Info.ID

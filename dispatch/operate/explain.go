@@ -138,6 +138,7 @@ func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, 
 	if !due.only(next) {
 		e.note(due.inQueues())
 	}
+	decisiveFirst(e.Holds)
 	return e, nil
 }
 
@@ -170,7 +171,11 @@ func (o *Operator) ExplainQueue(ctx context.Context, name string) (*Explanation,
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	e := &Explanation{Now: now, Holds: holdsOfQueue(&queue.Queue), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
+	book, err := o.d.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{Now: now, Holds: holdsOfQueue(&queue.Queue, book), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
 	own, ofPool := slices.Clone(e.Holds), make(map[string][]Held, len(queue.Pools))
 	for _, pool := range queue.Pools {
 		of, takes, err := o.poolHolds(ctx, wanted{pool: pool, queue: name}, now)
@@ -181,6 +186,7 @@ func (o *Operator) ExplainQueue(ctx context.Context, name string) (*Explanation,
 		e.add(of...)
 		e.noteTakers(&takes)
 	}
+	e.add(heldBy(book.Everything(), HeldEverything, "")...)
 	due, err := o.dueLanes(ctx, dispatch.TaskFilter{Queue: name})
 	if err != nil {
 		return nil, err
@@ -198,6 +204,7 @@ func (o *Operator) ExplainQueue(ctx context.Context, name string) (*Explanation,
 	if due.Due > 1 && some || due.cut() {
 		e.note(due.ofSources())
 	}
+	decisiveFirst(e.Holds)
 	return e, nil
 }
 
@@ -220,11 +227,13 @@ func (o *Operator) ExplainPool(ctx context.Context, pool string) (*Explanation, 
 	if e.Unknown, err = o.poolUnknown(ctx, &known); err != nil {
 		return nil, err
 	}
-	e.Holds, err = o.stopped(ctx, holds)
+	book, err := o.d.Holds(ctx)
+	e.Holds = append(heldBy(book.Everything(), HeldEverything, ""), holds...)
+	decisiveFirst(e.Holds)
 	return e, err
 }
 
-// OpensAt is when all that holds has opened by itself, at the earliest; of several drains
+// OpensAt is when all that holds has opened by itself, at the earliest; of several holds on collectors
 // it takes the end of as many as let the first collector go on. ok is false when something
 // has to happen first.
 func (e *Explanation) OpensAt() (at time.Time, ok bool) {
@@ -262,23 +271,15 @@ func (h *Held) openedBy() string {
 	case dispatch.GateMaxInFlight:
 		return "the end of a lease of the queue, or a larger max_in_flight by SetQueueRule"
 	case dispatch.GateHostBlocked:
-		return "time, or UnblockQueue with include_automatic"
-	case dispatch.GateBlocked:
-		return "UnblockQueue"
-	case dispatch.GatePaused:
-		return "ResumeQueue"
-	case dispatch.GateQueuePaused, dispatch.GateQueueDenied:
-		return fmt.Sprintf("SetQueueRule or DeleteQueueRule of the rule %q", h.Rule)
-	case dispatch.GateSourcePaused:
-		return "ResumeSources"
+		return fmt.Sprintf("time, or LiftHolds of the queue with the name %q", dispatch.HoldWaggle)
+	case dispatch.GateAllHeld, dispatch.GatePoolHeld, dispatch.GateSourceHeld, dispatch.GateQueueHeld:
+		return "LiftHolds" + nameOf(h.Gate.Hold)
 	case dispatch.GateSourceDeleted:
 		return "nothing; a source that is created again begins anew"
 	case dispatch.GateBreaker:
 		return "its due time, or TriggerSources"
-	case dispatch.GatePoolPaused:
-		return "ResumePool"
-	case dispatch.GateDrained:
-		return "ResumeCollectors, or another collector that fetches them from the pool"
+	case dispatch.GateCollectorHeld:
+		return "LiftHolds" + nameOf(h.Gate.Hold) + ", or another collector that fetches them from the pool"
 	case dispatch.GateNoCollector:
 		if h.Of != HeldPool {
 			return "a collector of the pool that narrows its fetches to others, once it fetches them, too; " +
@@ -295,4 +296,12 @@ func (h *Held) openedBy() string {
 		return "seeds, by UpdateSource; tasks that are submitted are handed out all the same"
 	}
 	return ""
+}
+
+// nameOf is the name of a hold that has another one than the default, in words.
+func nameOf(hold *dispatch.Hold) string {
+	if hold == nil || hold.Name == dispatch.HoldDefault {
+		return ""
+	}
+	return fmt.Sprintf(" with the name %q", hold.Name)
 }

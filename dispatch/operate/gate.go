@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // HeldKind says what kind of thing a gate is of.
@@ -20,15 +20,16 @@ const (
 	HeldSource
 	HeldQueue
 	HeldPool
+	HeldEverything
 )
 
 // Held is a gate with what it is of.
 type Held struct {
 	dispatch.Gate
 	Of   HeldKind
-	Name string // id of the task or source, name of the queue or pool; everyQueue
+	Name string // id of the task or source, name of the queue or pool; empty for everything
 
-	// beside: it is a drain beside another one whose end is enough.
+	// beside: it is a hold on collectors beside another one whose end is enough.
 	beside bool
 }
 
@@ -47,9 +48,11 @@ const maxLockQuoted = 100
 // holdsOf is what holds a task of a source, from the source to its pool and
 // queue; without a task, what would hold any; and who takes it.
 func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *dispatch.Task, now time.Time) (holds []Held, takes takers, err error) {
-	if p := pausedAt(source, now); p != nil {
-		holds = append(holds, Held{Gate: *p, Of: HeldSource, Name: source.ID})
+	book, err := o.d.Holds(ctx)
+	if err != nil {
+		return nil, takes, err
 	}
+	holds = append(heldBy(book.Everything(), HeldEverything, ""), holdsOn(source, now)...)
 	if t != nil && t.Due.After(now) {
 		holds = append(holds, Held{Gate: dueGate(t, source.Spec.Schedule.Once()), Of: HeldTask, Name: string(t.ID)})
 	}
@@ -65,50 +68,67 @@ func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *disp
 		return nil, takes, err
 	}
 	holds = append(holds, pool...)
-	if t == nil {
-		holds, err = o.stopped(ctx, holds)
-		return holds, takes, err
+	if t != nil {
+		queue, err := o.queue(ctx, t.Queue)
+		if err != nil {
+			return nil, takes, err
+		}
+		if queue == nil {
+			queue = &dispatch.Queue{Name: t.Queue}
+		}
+		holds = append(holds, holdsOfQueue(queue, book)...)
 	}
-	queue, err := o.queue(ctx, t.Queue)
-	if err != nil {
-		return nil, takes, err
-	}
-	if queue != nil {
-		holds = append(holds, holdsOfQueue(queue)...)
-	}
+	decisiveFirst(holds)
 	return holds, takes, nil
 }
 
-func holdsOfQueue(q *dispatch.Queue) []Held {
-	holds := make([]Held, len(q.Gates))
-	for i, gate := range q.Gates {
-		holds[i] = Held{Gate: gate, Of: HeldQueue, Name: q.Name}
+// decisiveFirst sorts gates by which opens last: first those without an end, then the latest.
+func decisiveFirst(holds []Held) {
+	end := func(h *Held) time.Time {
+		if h.Until.IsZero() {
+			return dispatch.Forever
+		}
+		return h.Until
+	}
+	slices.SortStableFunc(holds, func(a, b Held) int { return end(&b).Compare(end(&a)) })
+}
+
+// heldBy are the gates of holds.
+func heldBy(holds []*dispatch.Hold, of HeldKind, name string) []Held {
+	held := make([]Held, len(holds))
+	for i, h := range holds {
+		held[i] = Held{Gate: h.Gate(), Of: of, Name: name}
+	}
+	return held
+}
+
+// holdsOn are the gates of the holds on a source.
+func holdsOn(source *dispatch.Source, now time.Time) []Held {
+	var standing []*dispatch.Hold
+	for i := range source.Holds {
+		if h := &source.Holds[i]; !h.Over(now) {
+			standing = append(standing, h)
+		}
+	}
+	return heldBy(standing, HeldSource, source.ID)
+}
+
+// holdsOfQueue are the gates of a queue, those of the holds on it first.
+func holdsOfQueue(q *dispatch.Queue, book *dispatch.HoldBook) []Held {
+	holds := heldBy(book.Queue(q.Name), HeldQueue, q.Name)
+	for _, gate := range q.Gates {
+		holds = append(holds, Held{Gate: gate, Of: HeldQueue, Name: q.Name})
 	}
 	return holds
 }
 
-// stopped is holds with the emergency stop, where what is asked about has no queue
-// whose gates would show it.
-func (o *Operator) stopped(ctx context.Context, holds []Held) ([]Held, error) {
-	rules, err := o.catalog.Rules(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read queue rules: %w", err)
-	}
-	if rule := rules.BySettings[engine.EveryQueue]; rule.Settings.Paused {
-		holds = append(holds, Held{Gate: rule.Gate(dispatch.GateQueuePaused), Of: HeldQueue, Name: engine.EveryQueue})
-	}
-	return holds, nil
-}
-
 // poolHolds are the gates of a pool, and of what in it is wanted, and who takes that.
 func (o *Operator) poolHolds(ctx context.Context, who wanted, now time.Time) (holds []Held, takes takers, err error) {
-	known, err := o.pool(ctx, who.pool)
+	book, err := o.d.Holds(ctx)
 	if err != nil {
 		return nil, takes, err
 	}
-	if known.Paused != nil {
-		holds = append(holds, Held{Gate: *known.Paused, Of: HeldPool, Name: who.pool})
-	}
+	holds = heldBy(book.Pool(who.pool), HeldPool, who.pool)
 	found, err := o.takers(ctx, []wanted{who}, now)
 	if err != nil {
 		return nil, takes, err
@@ -237,13 +257,4 @@ func (w wanted) holds(who takers) []Held {
 		holds[i] = Held{Gate: gate, Of: of, Name: name, beside: i > 0}
 	}
 	return holds
-}
-
-// pausedAt is the pause that holds grants of the source at now: nil where none does,
-// because nobody paused it or the pause is over.
-func pausedAt(s *dispatch.Source, now time.Time) *dispatch.Gate {
-	if p := s.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
-		return p
-	}
-	return nil
 }

@@ -2,215 +2,844 @@ package operate
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"slices"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// newHold is an operator's hold as it is set now. ErrInvalid when it would be over already.
-func (o *Operator) newHold(ctx context.Context, target dispatch.HoldTarget, name dispatch.HoldName, gate dispatch.Gate) (dispatch.Hold, error) {
-	hold := dispatch.Hold{Target: target, Name: name, Gate: gate}
-	if err := hold.Check(false); err != nil {
-		return hold, err
-	}
-	var err error
-	hold.Gate, err = o.dated(ctx, hold.Gate)
-	return hold, err
+// HoldOrder is what SetHolds sets on each target.
+type HoldOrder struct {
+	Name       string
+	Effect     dispatch.HoldEffect
+	By, Reason string
+	Until      time.Time // zero: until it is lifted
+	// Replace holds of the name that say something else.
+	Replace bool
+	// Etag of the one to replace ([HoldEtag]); empty: none.
+	Etag string
+	// DryRun answers what would be done, and changes nothing.
+	DryRun bool
 }
 
-// dated is an operator's gate as it is set now. ErrInvalid when it would be over already.
-func (o *Operator) dated(ctx context.Context, gate dispatch.Gate) (dispatch.Gate, error) {
+// HoldChanges is what SetHolds or LiftHolds did, or would do.
+type HoldChanges struct {
+	// Changed were set or lifted, in the order of the targets.
+	Changed []dispatch.Hold
+	// Replaced are as they were before SetHolds.
+	Replaced []dispatch.Hold
+	// Remaining are what stops the targets after LiftHolds all the same.
+	Remaining []dispatch.Hold
+	// Unknown are targets of SetHolds of which nothing is known. It is looked for only where
+	// few are named.
+	Unknown []dispatch.HoldTarget
+	// Ended is how many leases were asked to end.
+	Ended int64
+}
+
+// unknownLooked is of how many targets at most SetHolds finds out whether they are known.
+const unknownLooked = 20
+
+// HoldExistsError is a [dispatch.ErrHoldExists] with the hold that stands.
+type HoldExistsError struct{ Hold dispatch.Hold }
+
+// Error names the hold, and who set it when.
+func (e *HoldExistsError) Error() string {
+	return fmt.Sprintf("%v: %q on %s by %q since %s", dispatch.ErrHoldExists, e.Hold.Name, targetText(&e.Hold.Target), e.Hold.By, e.Hold.Created.UTC().Format(time.RFC3339))
+}
+
+// Unwrap is [dispatch.ErrHoldExists].
+func (*HoldExistsError) Unwrap() error { return dispatch.ErrHoldExists }
+
+// targetText names a target in words.
+func targetText(t *dispatch.HoldTarget) string {
+	return strings.ReplaceAll(t.Key(), "\x00", " ")
+}
+
+// HoldEtag changes whenever a hold is replaced.
+func HoldEtag(h *dispatch.Hold) string {
+	encoded, err := json.Marshal(h)
+	if err != nil { // a hold has nothing that cannot be encoded
+		return ""
+	}
+	return fmt.Sprintf("%.8x", sha256.Sum256(encoded))
+}
+
+// SetHolds sets a hold on each target. When it returns, no dispatcher grants against any of
+// them. Either all may be set, or none is: [HoldExistsError] where one of the name stands that
+// says something else and is not to be replaced, [dispatch.ErrEtagMismatch], and ErrInvalid
+// for what is no target, or beyond [bounds.MaxHolds] and [bounds.MaxSourceHolds]. After any other
+// error some are set; repeated, it sets the rest.
+func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, order HoldOrder) (HoldChanges, error) {
+	var did HoldChanges
 	now, err := o.store.Now(ctx)
 	if err != nil {
-		return gate, fmt.Errorf("read the store's clock: %w", err)
+		return did, fmt.Errorf("read the store's clock: %w", err)
 	}
-	if !gate.Until.IsZero() && !gate.Until.After(now) {
-		return gate, dispatch.Invalid("until", gate.Until.Format(time.RFC3339Nano), "must be in the future")
+	if !order.Until.IsZero() && !order.Until.After(now) {
+		return did, dispatch.Invalid("until", order.Until.Format(time.RFC3339Nano), "must be in the future")
 	}
-	gate.Time = now
-	return gate, nil
-}
-
-// HoldQueue holds grants of a queue by a block or a pause until gate.Until (zero: until it
-// is released). The queue need not exist yet (Unknown of what it returns). Kind and Time of
-// the gate are set here. It replaces the hold of that name, and returns it (Replaced); of
-// two calls at the same instant neither may return the other's. New tasks of a host that
-// is mapped away (MapsTo) are not held by it.
-func (o *Operator) HoldQueue(ctx context.Context, name string, by dispatch.HoldName, gate dispatch.Gate) (*QueueView, error) {
-	hold, err := o.newHold(ctx, dispatch.HoldTarget{Queue: name}, by, gate)
-	if err != nil {
-		return nil, err
-	}
-	before, err := o.queue(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if err := o.store.SetHold(ctx, hold); err != nil {
-		return nil, fmt.Errorf("%s queue %q: %w", by, name, err)
-	}
-	queue, err := o.FindQueue(ctx, name)
-	if err == nil && before != nil {
-		queue.Replaced = gateOf(before, hold.Kind)
-	}
-	return queue, err
-}
-
-// ReleaseQueue lifts holds of a queue, not those of a rule. It returns the queue as it was
-// left, or as it would be made again when nothing was left of it, and whether one of them
-// held: to release a queue that is not held, or does not exist, changes nothing.
-func (o *Operator) ReleaseQueue(ctx context.Context, name string, holds ...dispatch.HoldName) (queue *QueueView, changed bool, err error) {
-	for _, by := range holds {
-		held, err := o.store.LiftHold(ctx, dispatch.HoldTarget{Queue: name}, by)
-		if err != nil {
-			return nil, changed, fmt.Errorf("lift hold %s of queue %q: %w", by, name, err)
+	holds := make([]dispatch.Hold, len(targets))
+	for i, target := range targets {
+		if err := target.Validate(); err != nil {
+			return did, err
 		}
-		changed = changed || held
+		holds[i] = dispatch.Hold{
+			Target: target, Name: order.Name, Effect: order.Effect, By: order.By, Reason: order.Reason,
+			Created: now.Truncate(time.Millisecond), Until: order.Until,
+		}
 	}
-	queue, err = o.FindQueue(ctx, name)
-	return queue, changed, err
+	if err := o.rehearseHolds(ctx, holds, &order, now, &did); err != nil {
+		return did, err
+	}
+	if len(targets) <= unknownLooked {
+		if did.Unknown, err = o.unknownTargets(ctx, targets); err != nil {
+			return did, err
+		}
+	}
+	if !order.DryRun {
+		if err := o.setHolds(ctx, holds, &order, now); err != nil {
+			return did, err
+		}
+	}
+	if order.Effect == dispatch.EndLeases {
+		did.Ended, err = o.endHeldLeases(ctx, targets, order.DryRun)
+	}
+	return did, err
 }
 
-// PausePool holds grants of a pool's tasks until gate.Until (zero: until resumed); it
-// replaces a pause that stands, and returns it (Replaced). Kind and Time of the gate are
-// set here.
-func (o *Operator) PausePool(ctx context.Context, name string, gate dispatch.Gate) (PoolView, error) {
-	hold, err := o.newHold(ctx, dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault, gate)
-	if err != nil {
-		return PoolView{}, err
-	}
-	before, err := o.pool(ctx, name)
-	if err != nil {
-		return PoolView{}, err
-	}
-	if err := o.store.SetHold(ctx, hold); err != nil {
-		return PoolView{}, fmt.Errorf("pause pool %q: %w", name, err)
-	}
-	known, err := o.pool(ctx, name)
-	pool := PoolView{Pool: known, Replaced: before.Paused}
-	if err == nil {
-		pool.Unknown, err = o.poolUnknown(ctx, &known)
-	}
-	return pool, err
-}
-
-// ResumePool lets grants of a pool go on, and reports whether it was paused.
-func (o *Operator) ResumePool(ctx context.Context, name string) (pool PoolView, changed bool, err error) {
-	if changed, err = o.store.LiftHold(ctx, dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault); err != nil {
-		return pool, false, fmt.Errorf("resume pool %q: %w", name, err)
-	}
-	pool.Pool, err = o.pool(ctx, name)
-	return pool, changed, err
-}
-
-// DrainCollectors has the collectors of a target get nothing until gate.Until (zero: until
-// they are resumed), replacing the hold of the same target: their fetches end with
-// [engine.EmptyDraining], and their beats ask for it. What they hold they finish. Kind
-// and Time of the gate are set here. replaced is the one that stood; nil: none did. With
-// dryRun nothing changes.
-func (o *Operator) DrainCollectors(ctx context.Context, target dispatch.HoldTarget, gate dispatch.Gate, dryRun bool) (hold dispatch.Hold, replaced *dispatch.Gate, err error) {
-	if hold, err = o.newHold(ctx, target, dispatch.HoldDefault, gate); err != nil {
-		return hold, nil, err
-	}
-	drains, err := o.drains(ctx)
-	if err != nil {
-		return hold, nil, err
-	}
-	if i := slices.IndexFunc(drains, func(other dispatch.Hold) bool { return other.Key() == hold.Key() }); i >= 0 {
-		replaced = &drains[i].Gate
-	} else if len(drains) >= bounds.MaxHolds {
-		err := hold.TooMany()
-		return hold, nil, err
-	}
-	if dryRun {
-		return hold, replaced, nil
-	}
-	if err := o.store.SetHold(ctx, hold); err != nil {
-		return hold, nil, fmt.Errorf("drain collectors: %w", err)
-	}
-	return hold, replaced, o.drainsChanged(ctx)
-}
-
-// drains reads the holds of collectors.
-func (o *Operator) drains(ctx context.Context) ([]dispatch.Hold, error) {
-	holds, err := o.store.Holds(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read holds: %w", err)
-	}
-	return slices.DeleteFunc(holds, func(h dispatch.Hold) bool { return h.Kind != dispatch.GateDrained }), nil
-}
-
-// DrainedBy finds the collectors of a target, by id, of those whose beats were heard
-// within [dispatch.CollectorMemory]. By labels it looks at all of these.
-func (o *Operator) DrainedBy(ctx context.Context, target *dispatch.HoldTarget) (ids []string, err error) {
-	if target.Collector == "" {
-		_, err = o.eachCollector(ctx, math.MaxInt, func(c *dispatch.CollectorRecord) bool {
-			if target.Matches(c.Info.ID, c.Info.Labels) {
-				ids = append(ids, c.Info.ID)
+// setHolds sets those that are not on sources in one step, then the others.
+func (o *Operator) setHolds(ctx context.Context, holds []dispatch.Hold, order *HoldOrder, now time.Time) error {
+	onSources := slices.IndexFunc(holds, func(h dispatch.Hold) bool { return h.Target.Source != "" }) >= 0
+	if err := o.changeBook(ctx, func(book []dispatch.Hold) (dispatch.HoldChange, error) {
+		var change dispatch.HoldChange
+		for i := range holds {
+			if holds[i].Target.Source != "" {
+				continue
 			}
-			return true
-		})
-		return ids, err
-	}
-	info, err := o.collector(ctx, target.Collector)
-	if info != nil {
-		ids = []string{target.Collector}
-	}
-	return ids, err
-}
-
-// ResumeCollectors lifts the hold of a target, and reports whether there was one; and of a
-// collector named by its id what still drains it.
-func (o *Operator) ResumeCollectors(ctx context.Context, target dispatch.HoldTarget) (changed bool, still *dispatch.Gate, err error) {
-	if changed, err = o.store.LiftHold(ctx, target, dispatch.HoldDefault); err != nil {
-		return changed, nil, fmt.Errorf("resume collectors: %w", err)
-	}
-	if err := o.drainsChanged(ctx); err != nil || target.Collector == "" {
-		return changed, nil, err
-	}
-	info, err := o.collector(ctx, target.Collector)
-	if err != nil {
-		return changed, nil, err
-	}
-	book, err := o.d.Holds(ctx)
-	if err != nil {
-		return changed, nil, err
-	}
-	var labels map[string]string // of one that has not beaten yet
-	if info != nil {
-		labels = info.Labels
-	}
-	if other := book.Of(target.Collector, labels); other != nil {
-		gate := other.AsGate()
-		still = &gate
-	}
-	return changed, still, nil
-}
-
-// drainsChanged lets a change of holds of collectors take effect, here by the time it
-// returns.
-func (o *Operator) drainsChanged(ctx context.Context) error {
-	if err := o.d.RefreshHolds(ctx); err != nil {
+			kept, _, err := order.over(holdOf(book, holds[i].Key()), &holds[i], now)
+			if err != nil {
+				return change, err
+			}
+			change.Set = append(change.Set, *kept)
+		}
+		return change, nil
+	}); err != nil || !onSources {
 		return err
 	}
-	if err := o.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintHolds}); err != nil {
-		return fmt.Errorf("publish that holds have changed: %w", err)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(syncAtOnce)
+	for i := range holds {
+		if id := holds[i].Target.Source; id != "" {
+			group.Go(func() error {
+				_, err := o.changeSourceHolds(ctx, id, true, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
+					kept, _, err := order.over(holdOf(on, holds[i].Key()), &holds[i], now)
+					if err != nil {
+						return nil, err
+					}
+					return withHold(on, *kept, now), nil
+				})
+				return err
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// over is what is to be kept where old stands, nil: nothing does; and whether that is other than
+// old.
+func (order *HoldOrder) over(old, hold *dispatch.Hold, now time.Time) (kept *dispatch.Hold, changed bool, err error) {
+	if old != nil && old.Over(now) {
+		old = nil
+	}
+	switch {
+	case old != nil && old.Same(hold):
+		return old, false, nil
+	case order.Etag != "" && (old == nil || HoldEtag(old) != order.Etag):
+		return nil, false, fmt.Errorf("the hold %q on %s: %w", hold.Name, targetText(&hold.Target), dispatch.ErrEtagMismatch)
+	case old != nil && !order.Replace && order.Etag == "":
+		return nil, false, &HoldExistsError{Hold: *old}
+	}
+	return hold, true, nil
+}
+
+// rehearseHolds finds out what setting the holds would do, and whether all can be set.
+func (o *Operator) rehearseHolds(ctx context.Context, holds []dispatch.Hold, order *HoldOrder, now time.Time, did *HoldChanges) error {
+	book, _, _, err := o.store.Holds(ctx, -1)
+	if err != nil {
+		return fmt.Errorf("read holds: %w", err)
+	}
+	sources, err := o.heldSources(ctx, holds)
+	if err != nil {
+		return err
+	}
+	standing := len(slices.DeleteFunc(slices.Clone(book), func(h dispatch.Hold) bool { return h.Over(now) }))
+	for i := range holds {
+		hold := &holds[i]
+		among, id := book, hold.Target.Source
+		if id != "" {
+			among = sources[id]
+		}
+		old := holdOf(among, hold.Key())
+		_, changed, err := order.over(old, hold, now)
+		if err != nil {
+			return err
+		}
+		fresh := old == nil || old.Over(now)
+		switch {
+		case !changed:
+			continue
+		case !fresh:
+			did.Replaced = append(did.Replaced, *old)
+		case id == "":
+			standing++
+		case len(withHold(among, *hold, now)) > bounds.MaxSourceHolds:
+			return dispatch.Invalid("name", hold.Name, fmt.Sprintf("would be one more than the limit of %d holds on source %q", bounds.MaxSourceHolds, id))
+		}
+		did.Changed = append(did.Changed, *hold)
+	}
+	if standing > bounds.MaxHolds {
+		return dispatch.Invalid("targets", len(holds), fmt.Sprintf("would make %d holds that are not on sources; the limit is %d", standing, bounds.MaxHolds))
 	}
 	return nil
 }
 
-// ListDrains lists holds of collectors by key, from the first after after.
-func (o *Operator) ListDrains(ctx context.Context, after string, limit int) (drains []dispatch.Hold, next string, err error) {
-	if drains, err = o.drains(ctx); err != nil {
+// heldSources reads the holds on the sources that holds are on.
+func (o *Operator) heldSources(ctx context.Context, holds []dispatch.Hold) (map[string][]dispatch.Hold, error) {
+	var ids []string
+	for i := range holds {
+		if id := holds[i].Target.Source; id != "" {
+			ids = append(ids, id)
+		}
+	}
+	found, err := o.store.SourcesByID(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read sources: %w", err)
+	}
+	on := make(map[string][]dispatch.Hold, len(ids))
+	for i, source := range found {
+		if source != nil {
+			on[ids[i]] = source.Holds
+		}
+	}
+	return on, nil
+}
+
+// holdOf finds the hold with a key.
+func holdOf(holds []dispatch.Hold, key string) *dispatch.Hold {
+	for i := range holds {
+		if holds[i].Key() == key {
+			return &holds[i]
+		}
+	}
+	return nil
+}
+
+// withHold is the holds with one more, or another in its place, without those that are over.
+func withHold(holds []dispatch.Hold, hold dispatch.Hold, now time.Time) []dispatch.Hold {
+	kept := withoutHold(holds, hold.Key(), now)
+	kept = append(kept, hold)
+	slices.SortFunc(kept, func(a, b dispatch.Hold) int { return strings.Compare(a.Key(), b.Key()) })
+	return kept
+}
+
+// withoutHold is the holds without one, and without those that are over.
+func withoutHold(holds []dispatch.Hold, key string, now time.Time) []dispatch.Hold {
+	var kept []dispatch.Hold
+	for i := range holds {
+		if !holds[i].Over(now) && holds[i].Key() != key {
+			kept = append(kept, holds[i])
+		}
+	}
+	return kept
+}
+
+// changeBook changes the holds that are not on sources, by what change makes of those that are
+// kept, those that are over among them; a change of nothing is not made. It returns when no
+// dispatcher grants against them.
+func (o *Operator) changeBook(ctx context.Context, change func([]dispatch.Hold) (dispatch.HoldChange, error)) error {
+	for range changeTries {
+		book, version, now, err := o.store.Holds(ctx, -1)
+		if err != nil {
+			return fmt.Errorf("read holds: %w", err)
+		}
+		c, err := change(book)
+		if err != nil || len(c.Set)+len(c.Lift) == 0 {
+			return err
+		}
+		opens := completeChange(&c, book, now)
+		_, err = o.store.PutHolds(ctx, c, version)
+		if errors.Is(err, dispatch.ErrEtagMismatch) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("change holds: %w", err)
+		}
+		if opens {
+			if err := o.syncRules(ctx); err != nil {
+				return err
+			}
+		}
+		if err := o.d.RefreshHolds(ctx); err != nil {
+			return err
+		}
+		if err := o.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintHolds}); err != nil {
+			return fmt.Errorf("publish that holds have changed: %w", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("the holds were changed %d times in between: %w", changeTries, dispatch.ErrEtagMismatch)
+}
+
+// completeChange adds to a change of a book the end of holds that are over, and until when
+// queues are held after it. It reports whether a queue is held for shorter than before.
+func completeChange(c *dispatch.HoldChange, book []dispatch.Hold, now time.Time) (opens bool) {
+	after := make(map[string]dispatch.Hold, len(book)+len(c.Set))
+	queues := make(map[string]time.Time)
+	for _, h := range book {
+		if h.Over(now) {
+			c.Lift = append(c.Lift, h.Key())
+		}
+		after[h.Key()] = h
+	}
+	for _, key := range c.Lift {
+		if h, ok := after[key]; ok && h.Target.Queue != "" {
+			queues[h.Target.Queue] = time.Time{}
+		}
+		delete(after, key)
+	}
+	for _, h := range c.Set {
+		if h.Target.Queue != "" {
+			queues[h.Target.Queue] = time.Time{}
+		}
+		after[h.Key()] = h
+	}
+	c.Lift = slices.DeleteFunc(c.Lift, func(key string) bool { _, set := after[key]; return set })
+	before := make(map[string]time.Time, len(queues))
+	for _, h := range book {
+		if end := h.End(); end.After(before[h.Target.Queue]) {
+			before[h.Target.Queue] = end
+		}
+	}
+	for _, h := range after {
+		if end, of := queues[h.Target.Queue]; of && h.Target.Queue != "" && h.End().After(end) {
+			queues[h.Target.Queue] = h.End()
+		}
+	}
+	c.Queues = queues
+	for queue, end := range queues {
+		opens = opens || end.Before(before[queue])
+	}
+	return opens
+}
+
+// changeSourceHolds changes the holds on the id of a source, and reports whether it did. With
+// create an id that no source has is held for the one that will.
+func (o *Operator) changeSourceHolds(ctx context.Context, id string, create bool, change func([]dispatch.Hold) ([]dispatch.Hold, error)) (bool, error) {
+	for range changeTries {
+		before, err := o.keptSource(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		fresh := before == nil
+		if fresh {
+			if !create {
+				return false, nil
+			}
+			before = &dispatch.Source{ID: id, UID: uuid.NewString(), Deleted: true}
+		}
+		after := *before
+		if after.Holds, err = change(before.Holds); err != nil {
+			return false, err
+		}
+		changed := !sameHolds(before.Holds, after.Holds)
+		switch {
+		case !changed && before.Applied < before.Version: // an earlier call was interrupted
+			return false, o.applySource(ctx, before)
+		case !changed:
+			return false, nil
+		case !fresh && before.Gone() && len(after.Holds) == 0:
+			_, err = o.store.MarkApplied(ctx, id, before.UID, before.Version, nil)
+		case before.Gone():
+			after.Version++
+			after.Applied = after.Version
+			err = o.store.PutSource(ctx, &after, before.Version)
+		default:
+			after.Version++
+			if after.PendingSeeds, err = o.pendingSeeds(ctx, before); err == nil {
+				err = o.store.PutSource(ctx, &after, before.Version)
+			}
+		}
+		if errors.Is(err, dispatch.ErrEtagMismatch) || errors.Is(err, dispatch.ErrSourceExists) || errors.Is(err, dispatch.ErrSourceNotFound) {
+			continue
+		}
+		if err != nil || before.Gone() {
+			return err == nil, err
+		}
+		return true, o.applySource(ctx, &after)
+	}
+	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, changeTries, dispatch.ErrEtagMismatch)
+}
+
+func sameHolds(a, b []dispatch.Hold) bool {
+	return slices.EqualFunc(a, b, func(x, y dispatch.Hold) bool { return x.Same(&y) && x.Created.Equal(y.Created) })
+}
+
+// LiftHolds lifts the holds of a name from the targets; what is not held is left alone. With
+// [dispatch.HoldWaggle] it opens the blocks of queues that failures have caused. After an error some
+// are lifted; repeated, it lifts the rest. ErrInvalid for what is no target.
+func (o *Operator) LiftHolds(ctx context.Context, targets []dispatch.HoldTarget, name string, dryRun bool) (HoldChanges, error) {
+	var did HoldChanges
+	for i := range targets {
+		if err := targets[i].Validate(); err != nil {
+			return did, err
+		}
+	}
+	now, err := o.store.Now(ctx)
+	if err != nil {
+		return did, fmt.Errorf("read the store's clock: %w", err)
+	}
+	if name == dispatch.HoldWaggle {
+		err = o.unblock(ctx, targets, dryRun, &did)
+	} else {
+		err = o.liftHolds(ctx, targets, name, now, dryRun, &did)
+	}
+	if err != nil {
+		return did, err
+	}
+	did.Remaining, err = o.remaining(ctx, targets, name, dryRun, now)
+	return did, err
+}
+
+func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget, name string, now time.Time, dryRun bool, did *HoldChanges) error {
+	lifted := make([]*dispatch.Hold, len(targets))
+	if err := o.changeBook(ctx, func(book []dispatch.Hold) (c dispatch.HoldChange, err error) {
+		for i := range targets {
+			hold := dispatch.Hold{Target: targets[i], Name: name}
+			if kept := holdOf(book, hold.Key()); kept != nil {
+				c.Lift = append(c.Lift, hold.Key())
+				if !kept.Over(now) {
+					lifted[i] = kept
+				}
+			}
+		}
+		if dryRun {
+			c.Lift = nil
+		}
+		return c, nil
+	}); err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(syncAtOnce)
+	var mu sync.Mutex // guards lifted
+	for i := range targets {
+		if id := targets[i].Source; id != "" {
+			hold := dispatch.Hold{Target: targets[i], Name: name}
+			group.Go(func() error {
+				_, err := o.changeSourceHolds(groupCtx, id, false, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
+					kept := holdOf(on, hold.Key())
+					if kept != nil && !kept.Over(now) {
+						mu.Lock()
+						lifted[i] = kept
+						mu.Unlock()
+					}
+					if dryRun || kept == nil {
+						return on, nil
+					}
+					return withoutHold(on, hold.Key(), now), nil
+				})
+				return err
+			})
+		}
+	}
+	err := group.Wait()
+	for _, hold := range lifted {
+		if hold != nil {
+			did.Changed = append(did.Changed, *hold)
+		}
+	}
+	return err
+}
+
+// unblock opens blocks of queues that failures have caused.
+func (o *Operator) unblock(ctx context.Context, targets []dispatch.HoldTarget, dryRun bool, did *HoldChanges) error {
+	for _, target := range targets {
+		if target.Queue == "" || strings.HasPrefix(target.Queue, "*") {
+			return dispatch.Invalid("targets", targetText(&target), fmt.Sprintf("must be single queues with the name %q: Waggle blocks nothing else", dispatch.HoldWaggle))
+		}
+		queue, err := o.queue(ctx, target.Queue)
+		if err != nil {
+			return err
+		}
+		if queue == nil {
+			continue
+		}
+		hold := blockOf(queue)
+		changed := hold != nil || queue.BlockStep > 0
+		if changed && !dryRun {
+			if changed, err = o.store.Unblock(ctx, target.Queue); err != nil {
+				return fmt.Errorf("unblock queue %q: %w", target.Queue, err)
+			}
+		}
+		if changed {
+			if hold == nil { // it has ended; its doubling began anew
+				hold = &dispatch.Hold{Target: target, Name: dispatch.HoldWaggle, By: dispatch.HoldWaggle}
+			}
+			did.Changed = append(did.Changed, *hold)
+		}
+	}
+	return nil
+}
+
+// blockOf is the block that failures have caused, as a hold; nil: there is none.
+func blockOf(q *dispatch.Queue) *dispatch.Hold {
+	gate := gateOf(q, dispatch.GateHostBlocked)
+	if gate == nil {
+		return nil
+	}
+	hold := &dispatch.Hold{
+		Target: dispatch.HoldTarget{Queue: q.Name}, Name: dispatch.HoldWaggle, By: dispatch.HoldWaggle,
+		Reason: gate.Reason, Created: gate.Time, Until: gate.Until,
+	}
+	if gate.Cause != nil && hold.Reason == "" {
+		hold.Reason = strings.ToValidUTF8(gate.Cause.Failure.Message, "")
+	}
+	return hold
+}
+
+// remainingTold bounds the holds that LiftHolds tells of.
+const remainingTold = 20
+
+// remaining are the first holds that stop the targets beside those of name.
+func (o *Operator) remaining(ctx context.Context, targets []dispatch.HoldTarget, name string, dryRun bool, now time.Time) ([]dispatch.Hold, error) {
+	all, version, _, err := o.store.Holds(ctx, -1)
+	if err != nil {
+		return nil, fmt.Errorf("read holds: %w", err)
+	}
+	book := dispatch.NewHoldBook(all, version, now)
+	var found []dispatch.Hold
+	seen := make(map[string]bool)
+	add := func(target *dispatch.HoldTarget, holds ...*dispatch.Hold) {
+		for _, h := range holds {
+			lifted := dryRun && h.Name == name && h.Target.Key() == target.Key()
+			if key := h.Key(); !lifted && !seen[key] && !h.Over(now) && len(found) < remainingTold {
+				seen[key], found = true, append(found, *h)
+			}
+		}
+	}
+	holds := make([]dispatch.Hold, len(targets))
+	for i := range targets {
+		holds[i].Target = targets[i]
+	}
+	onSources, err := o.heldSources(ctx, holds)
+	if err != nil {
+		return nil, err
+	}
+	for i := range targets {
+		t := &targets[i]
+		add(t, book.Everything()...)
+		switch {
+		case t.Pool != "":
+			add(t, book.Pool(t.Pool)...)
+		case t.Queue != "":
+			add(t, book.Queue(t.Queue)...)
+		case t.Source != "":
+			for j := range onSources[t.Source] {
+				add(t, &onSources[t.Source][j])
+			}
+		case t.Collector != "":
+			info, err := o.collector(ctx, t.Collector)
+			if err != nil {
+				return nil, err
+			}
+			if info == nil {
+				info = &dispatch.CollectorInfo{}
+			}
+			add(t, book.Collector(t.Collector, info.Labels)...)
+		}
+	}
+	return found, nil
+}
+
+// unknownTargets are those of which nothing is known.
+func (o *Operator) unknownTargets(ctx context.Context, targets []dispatch.HoldTarget) (unknown []dispatch.HoldTarget, err error) {
+	for _, t := range targets {
+		known := true
+		switch {
+		case t.Source != "":
+			source, err := o.keptSource(ctx, t.Source)
+			if err != nil {
+				return nil, err
+			}
+			known = source != nil && !source.Gone()
+		case t.Pool != "":
+			pool, err := o.pool(ctx, t.Pool)
+			if err != nil {
+				return nil, err
+			}
+			no, err := o.poolUnknown(ctx, &pool)
+			if err != nil {
+				return nil, err
+			}
+			known = !no
+		case t.Queue != "" && !strings.HasPrefix(t.Queue, "*"):
+			queue, err := o.findQueue(ctx, t.Queue)
+			if err != nil {
+				return nil, err
+			}
+			known = !queue.Unknown
+		case t.Collector != "":
+			info, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{t.Collector}}, "", 0)
+			if err != nil {
+				return nil, fmt.Errorf("read collector %q: %w", t.Collector, err)
+			}
+			known = info[0] != nil
+		}
+		if !known {
+			unknown = append(unknown, t)
+		}
+	}
+	return unknown, nil
+}
+
+// endHeldLeases asks the holders of the leases of targets to stop, and returns how many they
+// are that were not asked before. Nothing is granted against the targets any more, so one
+// look at all leases finds them.
+func (o *Operator) endHeldLeases(ctx context.Context, targets []dispatch.HoldTarget, dryRun bool) (ended int64, err error) {
+	book := make([]dispatch.Hold, 0, len(targets))
+	sources := make(map[string]bool)
+	for _, t := range targets {
+		book = append(book, dispatch.Hold{Target: t})
+		sources[t.Source] = t.Source != ""
+	}
+	held := dispatch.NewHoldBook(book, 0, time.Time{})
+	labels, err := o.labelsOf(ctx, targets)
+	if err != nil {
+		return 0, err
+	}
+	stops := func(t *dispatch.Task) bool {
+		collector := t.Lease.Token.Collector
+		return sources[t.SourceID] || held.StopsPool(t.Pool) || len(held.Queue(t.Queue)) > 0 || held.StopsCollector(collector, labels[collector])
+	}
+	for cursor := ""; ; {
+		leased, next, err := o.store.ListLeases(ctx, cursor, queuePage)
+		if err != nil {
+			return ended, fmt.Errorf("list leases: %w", err)
+		}
+		var ids []dispatch.TaskID
+		for _, t := range leased {
+			if t.Lease != nil && t.CancelRequested == dispatch.CancelNone && stops(t) {
+				ids = append(ids, t.ID)
+			}
+		}
+		if ended += int64(len(ids)); len(ids) > 0 && !dryRun {
+			if err := o.store.RequestCancel(ctx, ids, dispatch.CancelHeld, nil); err != nil {
+				return ended, fmt.Errorf("end leases: %w", err)
+			}
+		}
+		if cursor = next; cursor == "" {
+			return ended, nil
+		}
+	}
+}
+
+// labelsOf reads the labels of collectors, by id, if a target goes by labels.
+func (o *Operator) labelsOf(ctx context.Context, targets []dispatch.HoldTarget) (map[string]map[string]string, error) {
+	if !slices.ContainsFunc(targets, func(t dispatch.HoldTarget) bool { return len(t.Labels) > 0 }) {
+		return nil, nil
+	}
+	labels := make(map[string]map[string]string)
+	for after := ""; ; {
+		page, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{}, after, collectorsPerLook)
+		if err != nil {
+			return nil, fmt.Errorf("list collectors: %w", err)
+		}
+		for _, c := range page {
+			labels[c.Info.ID] = c.Info.Labels
+		}
+		if len(page) < collectorsPerLook {
+			return labels, nil
+		}
+		after = page[len(page)-1].Info.ID
+	}
+}
+
+// HoldQuery selects holds: those that stop what any of its fields names, and those on
+// everything. Without one set it selects all.
+type HoldQuery struct {
+	SourceID, SourcePrefix string
+	Pool                   string
+	Queue, QueueSuffix     string
+	Collector              string
+	// Blocks lists also those that Waggle made itself.
+	Blocks bool
+}
+
+// Where a list of holds is: the holds that are not on sources, those on sources, and blocks.
+const (
+	listBook    = "h "
+	listSources = "s "
+	listBlocks  = "q "
+)
+
+// ListHolds lists the holds in force from the first after after: by key those that are not
+// on sources, by id those on sources, then by queue the blocks. A page may hold fewer than
+// limit, even none; next continues, the end is an empty next.
+func (o *Operator) ListHolds(ctx context.Context, q HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
+	if after == "" {
+		after = listBook
+	}
+	place, from := after[:min(len(after), 2)], after[min(len(after), 2):]
+	switch place {
+	case listBook:
+		return o.listBook(ctx, &q, from, limit)
+	case listSources:
+		return o.listHeldSources(ctx, &q, from, limit)
+	case listBlocks:
+		return o.listBlocks(ctx, &q, from, limit)
+	}
+	return nil, "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, after)
+}
+
+func (q *HoldQuery) all() bool {
+	return q.SourceID+q.SourcePrefix+q.Pool+q.Queue+q.QueueSuffix+q.Collector == ""
+}
+
+func (o *Operator) listBook(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
+	all, version, now, err := o.store.Holds(ctx, -1)
+	if err != nil {
+		return nil, "", fmt.Errorf("read holds: %w", err)
+	}
+	book := dispatch.NewHoldBook(all, version, now)
+	selected, err := o.selectHolds(ctx, q, book)
+	if err != nil {
 		return nil, "", err
 	}
-	drains = slices.DeleteFunc(drains, func(h dispatch.Hold) bool { return h.Key() <= after })
-	if len(drains) > limit {
-		drains = drains[:limit]
-		next = drains[limit-1].Key()
+	for i := range book.All {
+		h := &book.All[i]
+		if h.Key() <= after || !h.Target.Everything && !selected(h) {
+			continue
+		}
+		if len(holds) == limit {
+			return holds, listBook + holds[limit-1].Key(), nil
+		}
+		holds = append(holds, *h)
 	}
-	return drains, next, nil
+	switch {
+	case q.all() || q.SourceID+q.SourcePrefix != "":
+		next = listSources
+	case q.Blocks:
+		next = listBlocks
+	}
+	if next == "" || len(holds) >= limit {
+		return holds, next, nil
+	}
+	rest, next, err := o.ListHolds(ctx, *q, next, limit-len(holds))
+	return append(holds, rest...), next, err
+}
+
+// selectHolds tells which holds that are not on everything the query selects.
+func (o *Operator) selectHolds(ctx context.Context, q *HoldQuery, book *dispatch.HoldBook) (func(*dispatch.Hold) bool, error) {
+	if q.all() {
+		return func(*dispatch.Hold) bool { return true }, nil
+	}
+	stopping := slices.Concat(book.Pool(q.Pool), book.Queue(q.Queue))
+	if q.Collector != "" {
+		info, err := o.collector(ctx, q.Collector)
+		if err != nil {
+			return nil, err
+		}
+		if info == nil {
+			info = &dispatch.CollectorInfo{}
+		}
+		stopping = append(stopping, book.Collector(q.Collector, info.Labels)...)
+	}
+	return func(h *dispatch.Hold) bool {
+		if q.QueueSuffix != "" && h.Target.Queue != "" && below(strings.TrimPrefix(h.Target.Queue, "*."), q.QueueSuffix) {
+			return true
+		}
+		return slices.Contains(stopping, h)
+	}, nil
+}
+
+// below reports whether the name of a queue is suffix, or ends in it after a dot.
+func below(name, suffix string) bool { return name == suffix || strings.HasSuffix(name, "."+suffix) }
+
+// sourcesPerLook is how many held sources, or queues that may be blocked, one look reads.
+const sourcesPerLook = 1000
+
+func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
+	now, err := o.store.Now(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the store's clock: %w", err)
+	}
+	prefix := q.SourcePrefix
+	if q.SourceID != "" {
+		prefix = q.SourceID
+	}
+	sources, more, err := o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: prefix, Held: true}, after, min(limit, sourcesPerLook))
+	if err != nil {
+		return nil, "", fmt.Errorf("list held sources: %w", err)
+	}
+	last := after
+	for _, source := range sources {
+		if q.SourceID == "" || source.ID == q.SourceID {
+			standing := slices.DeleteFunc(slices.Clone(source.Holds), func(h dispatch.Hold) bool { return h.Over(now) })
+			if len(holds) > 0 && len(holds)+len(standing) > limit {
+				return holds, listSources + last, nil
+			}
+			holds = append(holds, standing...)
+		}
+		last = source.ID
+	}
+	switch {
+	case more:
+		next = listSources + last
+	case q.Blocks:
+		next = listBlocks
+	}
+	return holds, next, nil
+}
+
+func (o *Operator) listBlocks(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
+	if q.Queue != "" {
+		queue, err := o.queue(ctx, q.Queue)
+		if err != nil || queue == nil {
+			return nil, "", err
+		}
+		if hold := blockOf(queue); hold != nil {
+			holds = append(holds, *hold)
+		}
+		return holds, "", nil
+	}
+	if !q.all() && q.QueueSuffix == "" {
+		return nil, "", nil
+	}
+	queues, err := o.store.ListQueues(ctx, q.QueueSuffix, after, sourcesPerLook)
+	if err != nil {
+		return nil, "", fmt.Errorf("list queues: %w", err)
+	}
+	for _, queue := range queues {
+		if hold := blockOf(queue); hold != nil {
+			holds = append(holds, *hold)
+		}
+		if len(holds) == limit {
+			return holds, listBlocks + queue.Name, nil
+		}
+	}
+	if len(queues) == sourcesPerLook {
+		next = listBlocks + queues[len(queues)-1].Name
+	}
+	return holds, next, nil
 }

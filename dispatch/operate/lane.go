@@ -77,8 +77,8 @@ func (l *dueLanes) only(t *dispatch.Task) bool {
 // cut reports whether there are lanes of which nobody looked what holds them.
 func (l *dueLanes) cut() bool { return l.Due > lanesExplained || l.Looked < l.All }
 
-// sourceHolds finds the pool of a lane, and what holds it beside its queue and pool: a
-// pause of its source, and that no collector takes tasks of that. Of a source that is gone
+// sourceHolds finds the pool of a lane, and what holds it beside its queue and pool: holds
+// on its source, and that no collector takes tasks of that. Of a source that is gone
 // there is nothing to tell.
 func (o *Operator) sourceHolds(ctx context.Context, lane *dueLane, now time.Time) error {
 	t := lane.first
@@ -87,9 +87,7 @@ func (o *Operator) sourceHolds(ctx context.Context, lane *dueLane, now time.Time
 		return err
 	}
 	lane.pool = source.Spec.Pool
-	if p := pausedAt(source, now); p != nil {
-		lane.holds = append(lane.holds, Held{Gate: *p, Of: HeldSource, Name: source.ID})
-	}
+	lane.holds = append(lane.holds, holdsOn(source, now)...)
 	all := wanted{pool: source.Spec.Pool, queue: t.Queue}
 	own := all
 	own.source = source.ID

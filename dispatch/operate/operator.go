@@ -60,6 +60,7 @@ type Overview struct {
 	Dispatcher string
 	Parked     int
 	Draining   bool
+	Holds      int // without those on sources
 }
 
 // Overview is what an operator looks at first, in O(shards).
@@ -76,8 +77,12 @@ func (o *Operator) Overview(ctx context.Context) (*Overview, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the keeper: %w", err)
 	}
+	book, err := o.d.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return &Overview{
 		Store: stats, StoreKind: o.store.Kind(), Shards: o.store.Shards(), Now: now, Keeper: keeper,
-		Dispatcher: o.id, Parked: o.d.Parked(), Draining: o.d.Draining(),
+		Dispatcher: o.id, Parked: o.d.Parked(), Draining: o.d.Draining(), Holds: len(book.All),
 	}, nil
 }

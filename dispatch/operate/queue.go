@@ -14,18 +14,15 @@ const queuePage = 1000
 // QueueView is a queue with what operators want to see of it.
 type QueueView struct {
 	dispatch.Queue
-	// PausedPools are those of Pools that are paused. Where all are, Gates has the pause
-	// that ends first.
-	PausedPools []string
+	// HeldPools are those of Pools that are held, or all where everything is. Where all
+	// are, Gates has the hold that ends first.
+	HeldPools []string
 	// MapsTo is the queue that new tasks of a host of this name go to; empty =
 	// this one, and in lists.
 	MapsTo string
 	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, and
 	// no rule is for this very name; never in lists.
 	Unknown bool
-	// Replaced is the block, or the pause, that stood when it was set anew, of whose by,
-	// reason and end nothing is left; nil: none stood, or none was set.
-	Replaced *dispatch.Gate
 }
 
 // queue reads one queue; nil when it holds nothing and has no gate.
@@ -42,12 +39,12 @@ func (o *Operator) queue(ctx context.Context, name string) (*dispatch.Queue, err
 func (o *Operator) FindQueue(ctx context.Context, name string) (*QueueView, error) {
 	queue, err := o.findQueue(ctx, name)
 	if err == nil {
-		err = o.addPausedPools(ctx, queue)
+		err = o.addHolds(ctx, queue)
 	}
 	return queue, err
 }
 
-// findQueue is FindQueue without PausedPools.
+// findQueue is FindQueue without HeldPools.
 func (o *Operator) findQueue(ctx context.Context, name string) (*QueueView, error) {
 	known, err := o.queue(ctx, name)
 	if err != nil {
@@ -97,43 +94,49 @@ func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit i
 	if len(queues) == limit {
 		next = queues[len(queues)-1].Name
 	}
-	return queues, next, o.addPausedPools(ctx, queues...)
+	return queues, next, o.addHolds(ctx, queues...)
 }
 
-// addPausedPools tells of queues which of the pools of their tasks are paused. A queue
-// whose pools all are is held until the first of them goes on.
-func (o *Operator) addPausedPools(ctx context.Context, queues ...*QueueView) error {
-	if len(queues) == 0 {
-		return nil
-	}
-	paused, err := o.pausedPools(ctx)
+// addHolds tells of queues which holds stop them, and which of the pools of their tasks are
+// held. A queue whose pools all are is held until the first of them goes on.
+func (o *Operator) addHolds(ctx context.Context, queues ...*QueueView) error {
+	book, err := o.d.Holds(ctx)
 	if err != nil {
 		return err
 	}
 	for _, q := range queues {
-		var first dispatch.Gate
+		gates := heldBy(book.Queue(q.Name), HeldQueue, q.Name)
+		var first *dispatch.Hold // to end, of the last holds of its pools
 		for _, pool := range q.Pools {
-			gate, ok := paused[pool]
-			if !ok {
+			last := lastToEnd(slices.Concat(book.Everything(), book.Pool(pool)))
+			if last == nil {
 				continue
 			}
-			if q.PausedPools = append(q.PausedPools, pool); len(q.PausedPools) == 1 || endsBefore(&gate, &first) {
-				first = gate
+			if q.HeldPools = append(q.HeldPools, pool); first == nil || last.End().Before(first.End()) {
+				first = last
 			}
 		}
-		if len(q.PausedPools) == 0 || len(q.PausedPools) < len(q.Pools) {
-			continue
+		if len(q.HeldPools) > 0 && len(q.HeldPools) == len(q.Pools) {
+			gates = append(gates, Held{Gate: first.Gate()})
+			if first.Until.After(q.NextGrant) {
+				q.NextGrant = first.Until
+			}
 		}
-		if q.Gates = append(q.Gates, first); first.Until.After(q.NextGrant) {
-			q.NextGrant = first.Until
+		for i := range gates {
+			q.Gates = slices.Insert(q.Gates, i, gates[i].Gate)
 		}
 	}
 	return nil
 }
 
-// endsBefore reports whether the gate ends before the other one.
-func endsBefore(g *dispatch.Gate, other *dispatch.Gate) bool {
-	return !g.Until.IsZero() && (other.Until.IsZero() || g.Until.Before(other.Until))
+// lastToEnd is the hold that ends last; nil: there is none.
+func lastToEnd(holds []*dispatch.Hold) (last *dispatch.Hold) {
+	for _, h := range holds {
+		if last == nil || h.End().After(last.End()) {
+			last = h
+		}
+	}
+	return last
 }
 
 // gateOf is the gate of that kind which holds the queue; nil when none does.
@@ -145,17 +148,14 @@ func gateOf(q *dispatch.Queue, kind dispatch.GateKind) *dispatch.Gate {
 	return &q.Gates[i]
 }
 
-// PoolView is a pool with what a pause of it shows.
+// PoolView is a pool with the holds on it.
 type PoolView struct {
 	dispatch.Pool
-	// Unknown: none of its tasks waits, and no collector that was heard of says that it
-	// takes them; never of [dispatch.DefaultPool].
-	Unknown bool
-	// Replaced is the pause that stood when it was paused anew; nil: none stood.
-	Replaced *dispatch.Gate
+	Holds []*dispatch.Hold
 }
 
-// poolUnknown is Unknown of [PoolView].
+// poolUnknown reports whether nothing is known of a pool: none of its tasks waits, and no
+// collector that was heard of says that it takes them; never of [dispatch.DefaultPool].
 func (o *Operator) poolUnknown(ctx context.Context, pool *dispatch.Pool) (bool, error) {
 	if pool.Name == dispatch.DefaultPool || pool.Open+pool.Waiting > 0 {
 		return false, nil
@@ -177,27 +177,20 @@ func (o *Operator) pool(ctx context.Context, name string) (dispatch.Pool, error)
 }
 
 // ListPools lists pools by name from the first after after.
-func (o *Operator) ListPools(ctx context.Context, after string, limit int) (pools []dispatch.Pool, next string, err error) {
-	if pools, err = o.store.ListPools(ctx, "", after, limit); err != nil {
+func (o *Operator) ListPools(ctx context.Context, after string, limit int) (pools []PoolView, next string, err error) {
+	known, err := o.store.ListPools(ctx, "", after, limit)
+	if err != nil {
 		return nil, "", fmt.Errorf("list pools: %w", err)
+	}
+	book, err := o.d.Holds(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, pool := range known {
+		pools = append(pools, PoolView{Pool: pool, Holds: book.Pool(pool.Name)})
 	}
 	if len(pools) == limit {
 		next = pools[len(pools)-1].Name
 	}
 	return pools, next, nil
-}
-
-// pausedPools reads the pauses of pools, by pool.
-func (o *Operator) pausedPools(ctx context.Context) (map[string]dispatch.Gate, error) {
-	holds, err := o.store.Holds(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read holds: %w", err)
-	}
-	paused := make(map[string]dispatch.Gate)
-	for i := range holds {
-		if pool := holds[i].Target.Pool; pool != "" {
-			paused[pool] = holds[i].Gate
-		}
-	}
-	return paused, nil
 }

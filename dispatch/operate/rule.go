@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
@@ -32,13 +31,9 @@ type RulePage struct {
 }
 
 // SetQueueRule sets the rule of a pattern, replacing an earlier one, as ChangeQueueRule
-// does. With AnyRules it is a [RuleHoldsError] when the earlier one pauses or denies, and
-// the new one does not: who gave no etag need not have seen it.
+// does.
 func (o *Operator) SetQueueRule(ctx context.Context, rule dispatch.QueueRule, ifEtag RulesEtag) (dispatch.QueueRule, RulesEtag, error) {
 	return o.ChangeQueueRule(ctx, rule.Pattern, ifEtag, func(kept *dispatch.QueueRule) error {
-		if ends := endedBy(kept, &rule); ends != nil && ifEtag == AnyRules {
-			return &RuleHoldsError{Gate: *ends}
-		}
 		*kept = rule
 		return nil
 	})
@@ -48,10 +43,9 @@ func (o *Operator) SetQueueRule(ctx context.Context, rule dispatch.QueueRule, if
 // grants after it follow it, in every shard. Errors: ErrInvalid, ErrQueueNotEmpty
 // for a mapping that would move hosts away from a queue that holds their tasks, and
 // ErrEtagMismatch when the rules have another etag than ifEtag.
-// A rule that denies also ends the leases of the queues it matches. Other rules
+// Other rules
 // that map to the same queue take the settings of one that is replaced; a new one
 // must agree with them. It answers the rule, and the etag of all rules with it.
-// Who began a pause or a denial that stands, why and when stays with it.
 func (o *Operator) ChangeQueueRule(ctx context.Context, pattern string, ifEtag RulesEtag, change func(*dispatch.QueueRule) error) (rule dispatch.QueueRule, etag RulesEtag, err error) {
 	etag, err = o.changeRules(ctx, ifEtag, func(c *ruleChanges) (err error) {
 		old, ok := c.book.ByPattern[pattern]
@@ -70,7 +64,6 @@ func (o *Operator) ChangeQueueRule(ctx context.Context, pattern string, ifEtag R
 		if rule.Time, err = o.store.Now(ctx); err != nil {
 			return fmt.Errorf("read the store's clock: %w", err)
 		}
-		keepHolds(&rule, old, c.book.BySettings[rule.SettingsName()])
 		for _, changed := range append(c.book.Beside(rule), rule) {
 			if err := c.made(o.store.PutRule(ctx, changed.Pattern, &changed, c.version)); err != nil {
 				return fmt.Errorf("set queue rule %q: %w", changed.Pattern, err)
@@ -79,13 +72,7 @@ func (o *Operator) ChangeQueueRule(ctx context.Context, pattern string, ifEtag R
 		}
 		return nil
 	})
-	if err != nil {
-		return rule, "", err
-	}
-	if rule.Settings.Deny {
-		return rule, etag, o.endDenied(ctx)
-	}
-	return rule, etag, nil
+	return rule, etag, err
 }
 
 // DeleteQueueRule removes the rule of a pattern and returns it, with the etag of all
@@ -130,9 +117,7 @@ func rulesEtag(rules []dispatch.QueueRule, version int64) (RulesEtag, error) {
 	encode := json.NewEncoder(digest)
 	for _, rule := range rules {
 		// Rules that were read may tell their times by another clock face.
-		for _, at := range []*time.Time{&rule.Time, &rule.Pause.Time, &rule.Denial.Time} {
-			*at = at.UTC()
-		}
+		rule.Time = rule.Time.UTC()
 		if err := encode.Encode(rule); err != nil {
 			return "", fmt.Errorf("digest queue rule %q: %w", rule.Pattern, err)
 		}
@@ -239,89 +224,4 @@ func (o *Operator) syncRules(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// RuleHoldsError is a [dispatch.ErrRuleHolds] with the gate of the rule that would be opened.
-type RuleHoldsError struct {
-	// Gate is the pause or the denial that stands.
-	Gate dispatch.Gate
-}
-
-// Error names who closed the gate, and since when.
-func (e *RuleHoldsError) Error() string {
-	return fmt.Sprintf("%v: %s by %q since %s", dispatch.ErrRuleHolds, e.Gate.Kind, e.Gate.By, e.Gate.Time.UTC().Format(time.RFC3339))
-}
-
-// Unwrap is [dispatch.ErrRuleHolds].
-func (*RuleHoldsError) Unwrap() error { return dispatch.ErrRuleHolds }
-
-// endedBy is a pause or denial of the rule that one in its place does not have; nil: none.
-func endedBy(r, next *dispatch.QueueRule) *dispatch.Gate {
-	for _, gate := range r.Gates() {
-		if gate.Kind == dispatch.GateQueuePaused && !next.Settings.Paused || gate.Kind == dispatch.GateQueueDenied && !next.Settings.Deny {
-			return &gate
-		}
-	}
-	return nil
-}
-
-// keepHolds notes of a pause and a denial of the rule that they began with one of the
-// rules as they were.
-func keepHolds(r *dispatch.QueueRule, were ...dispatch.QueueRule) {
-	r.Pause, r.Denial = dispatch.Gate{}, dispatch.Gate{}
-	for _, was := range slices.Backward(were) {
-		for _, gate := range was.Gates() {
-			began := dispatch.Gate{By: gate.By, Reason: gate.Reason, Time: gate.Time}
-			switch {
-			case gate.Kind == dispatch.GateQueuePaused && r.Settings.Paused:
-				r.Pause = began
-			case gate.Kind == dispatch.GateQueueDenied && r.Settings.Deny:
-				r.Denial = began
-			}
-		}
-	}
-}
-
-// endDenied ends the leases of all queues that rules deny. It looks again while
-// leases change under it.
-func (o *Operator) endDenied(ctx context.Context) error {
-	rules, version, err := o.store.Rules(ctx)
-	if err != nil {
-		return fmt.Errorf("read queue rules: %w", err)
-	}
-	book := engine.NewRuleBook(rules, version)
-	for range changeTries {
-		again, err := o.endDeniedOnce(ctx, book)
-		if err != nil || !again {
-			return err
-		}
-	}
-	return fmt.Errorf("end leases of denied queues: they were changed %d times in between: %w", changeTries, dispatch.ErrStoreUnavailable)
-}
-
-// endDeniedOnce reports whether a lease was changed before it could be ended.
-func (o *Operator) endDeniedOnce(ctx context.Context, book *engine.RuleBook) (again bool, err error) {
-	for cursor := ""; ; {
-		leased, next, err := o.store.ListLeases(ctx, cursor, queuePage)
-		if err != nil {
-			return false, fmt.Errorf("list leases: %w", err)
-		}
-		denied := slices.DeleteFunc(leased, func(t *dispatch.Task) bool { return !book.Denies(t.Queue) })
-		if len(denied) > 0 {
-			now, err := o.store.Now(ctx)
-			if err != nil {
-				return false, fmt.Errorf("read the store's clock: %w", err)
-			}
-			applied, err := o.d.EndLeases(ctx, denied, now, func(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) dispatch.Transition {
-				return o.policy.Revoke(t, spec, book.Denial(t.Queue), now)
-			})
-			if err != nil {
-				return false, fmt.Errorf("end leases of denied queues: %w", err)
-			}
-			again = again || engine.CountEnded(applied) < len(applied)
-		}
-		if cursor = next; cursor == "" {
-			return again, nil
-		}
-	}
 }

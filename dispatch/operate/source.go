@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,10 +40,24 @@ func (o *Operator) createSource(ctx context.Context, id string, spec *dispatch.S
 	if err := o.checkSeeds(ctx, source, rehearsal{}); err != nil {
 		return err
 	}
-	if err := o.store.PutSource(ctx, source, 0); err != nil {
+	if err := o.keepNew(ctx, source); err != nil {
 		return fmt.Errorf("create source %q: %w", id, err)
 	}
 	return o.applySource(ctx, source)
+}
+
+// keepNew keeps a new source, with the holds that stand on its id. ErrSourceExists.
+func (o *Operator) keepNew(ctx context.Context, source *dispatch.Source) error {
+	err := o.store.PutSource(ctx, source, 0)
+	if !errors.Is(err, dispatch.ErrSourceExists) {
+		return err
+	}
+	kept, keptErr := o.keptSource(ctx, source.ID)
+	if keptErr != nil || kept == nil || !kept.Gone() {
+		return errors.Join(err, keptErr)
+	}
+	source.Holds, source.Version = kept.Holds, kept.Version+1
+	return o.store.PutSource(ctx, source, kept.Version)
 }
 
 // Source reads a source and what is known of it, its last error included.
@@ -93,19 +108,15 @@ func (o *Operator) ListSources(ctx context.Context, q SourceQuery, after string,
 			matching = append(matching, source)
 		}
 	}
-	all, err := o.views(ctx, matching, false)
-	if err != nil {
+	if views, err = o.views(ctx, matching, false); err != nil {
 		return nil, "", err
 	}
-	for _, view := range all {
-		if q.matchesHealth(view.Health) {
-			views = append(views, view)
+	if q.Gates || slices.Contains(q.Health, HealthStuck) {
+		if err := o.addListedGates(ctx, views); err != nil {
+			return nil, "", err
 		}
 	}
-	if q.Gates {
-		err = o.addListedGates(ctx, views)
-	}
-	return views, next, err
+	return slices.DeleteFunc(views, func(v *SourceView) bool { return !q.matchesHealth(v.Health) }), next, nil
 }
 
 // UpdateSource changes the spec of a source by change, if its version is
@@ -148,10 +159,11 @@ func (o *Operator) respec(ctx context.Context, change func(*dispatch.SourceSpec)
 // of leases are told by heartbeat. note is what its tasks tell of it while they are
 // remembered. Deleting what is gone is ErrSourceNotFound.
 func (o *Operator) DeleteSource(ctx context.Context, id string, note dispatch.Note) error {
-	gate, err := o.dated(ctx, dispatch.Gate{Kind: dispatch.GateSourceDeleted, By: note.By, Reason: note.Reason})
+	now, err := o.store.Now(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the store's clock: %w", err)
 	}
+	gate := dispatch.Gate{Kind: dispatch.GateSourceDeleted, By: note.By, Reason: note.Reason, Time: now}
 	_, err = o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
 		if s.Deleted = true; note != (dispatch.Note{}) {
 			s.Deletion = &gate
@@ -159,44 +171,6 @@ func (o *Operator) DeleteSource(ctx context.Context, id string, note dispatch.No
 		return nil
 	})
 	return err
-}
-
-// PauseSource holds grants of the source's tasks; pausing again replaces the
-// gate: replaced is that which held until then, in other words; nil: none did. Kind and
-// Time of the gate are set here.
-func (o *Operator) PauseSource(ctx context.Context, id string, gate dispatch.Gate) (replaced *dispatch.Gate, changed bool, err error) {
-	gate.Kind = dispatch.GateSourcePaused
-	if gate, err = o.dated(ctx, gate); err != nil {
-		return nil, false, err
-	}
-	changed, err = o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
-		var differs bool
-		if replaced, differs = WouldPause(s, gate, gate.Time); differs {
-			s.Paused = &gate
-		}
-		return nil
-	})
-	if !changed {
-		replaced = nil
-	}
-	return replaced, changed, err
-}
-
-// WouldPause is what a pause of a source by gate would replace at now, and whether it would change
-// anything: one in the same words does not, and the source is paused since when it was.
-func WouldPause(s *dispatch.Source, gate dispatch.Gate, now time.Time) (replaced *dispatch.Gate, changes bool) {
-	if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {
-		return nil, false
-	}
-	return pausedAt(s, now), true
-}
-
-// ResumeSource lets grants go on.
-func (o *Operator) ResumeSource(ctx context.Context, id string) (changed bool, err error) {
-	return o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
-		s.Paused = nil
-		return nil
-	})
 }
 
 // mutateSource reads, changes, keeps and applies a source. It reports whether

@@ -46,6 +46,12 @@ func (o *Operator) applySteps(ctx context.Context, source *dispatch.Source) erro
 		if err != nil || !done {
 			return err // the keeper goes on where this stops
 		}
+		if now, err := o.store.Now(ctx); err != nil || !dispatch.LastEnd(source.Holds, now).IsZero() {
+			if err == nil {
+				err = o.keepHolds(ctx, source)
+			}
+			return err
+		}
 		_, err = o.store.MarkApplied(ctx, source.ID, source.UID, source.Version, nil)
 		return err
 	}
@@ -54,6 +60,19 @@ func (o *Operator) applySteps(ctx context.Context, source *dispatch.Source) erro
 		return err
 	}
 	_, err = o.store.MarkApplied(ctx, source.ID, source.UID, source.Version, seeds)
+	return err
+}
+
+// keepHolds keeps nothing of a deleted source but the holds on its id.
+func (o *Operator) keepHolds(ctx context.Context, source *dispatch.Source) error {
+	gone := &dispatch.Source{
+		ID: source.ID, UID: source.UID, Version: source.Version, Applied: source.Version, Holds: source.Holds,
+		Deleted: true, Created: source.Created, Updated: source.Updated,
+	}
+	err := o.store.PutSource(ctx, gone, source.Version)
+	if errors.Is(err, dispatch.ErrEtagMismatch) {
+		return errStaleSource
+	}
 	return err
 }
 

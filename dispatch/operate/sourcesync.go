@@ -65,7 +65,7 @@ type SpecResult struct {
 }
 
 // ApplySources brings sources to specs and makes those that do not exist. It
-// touches nothing but specs, so what is paused stays paused. The results are in
+// touches nothing but specs, so holds stay. The results are in
 // the order of the specs; one that is wrong has its error there and fails no
 // other. The error is the whole call's: some may be applied; repeat all, and
 // those answer SpecUnchanged. With validateOnly nothing changes, and the results
@@ -80,6 +80,11 @@ func (o *Operator) ApplySources(ctx context.Context, specs []NamedSpec, validate
 	kept, err := o.store.SourcesByID(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read sources: %w", err)
+	}
+	for n, source := range kept {
+		if source != nil && source.Gone() {
+			kept[n] = nil
+		}
 	}
 	rehearsed := newRehearsal()
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -277,7 +282,7 @@ func (o *Operator) keepSources(ctx context.Context, specs []NamedSpec, which []i
 			}
 			seeds, ids, err := seedSubmissions(source, book)
 			if err == nil {
-				err = o.store.PutSource(ctx, source, 0)
+				err = o.keepNew(ctx, source)
 			}
 			if errors.Is(err, dispatch.ErrSourceExists) {
 				return results[i].note(o.applyMade(ctx, specs[i]))

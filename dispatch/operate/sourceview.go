@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // SourceView is a source with what is known of it.
 type SourceView struct {
 	Source dispatch.Source
 	Status SourceStatus
-	Paused *dispatch.Gate // the pause that holds it; nil: none
 	Health SourceHealth
 
 	next *dispatch.Task // the seed that is due next; nil: none waits
@@ -28,7 +26,6 @@ type SourceStatus struct {
 	dispatch.SourceStatus
 	DeadSeeds     int64 // seeds that the breaker took out
 	CanceledSeeds int64 // seeds that an operator took out
-	DeniedSeeds   int64 // seeds that wait in a queue which a rule denies
 	GivenUpCycles int   // in a row, of the seed with the most
 	// LastError of its seeds; where details are read, also one that a success
 	// has followed.
@@ -40,8 +37,8 @@ type SourceStatus struct {
 	// cycle are not counted. Like Counts, not of one instant.
 	Outstanding int64
 	// Gates hold the seed that is due next; only [Operator.Source] looks. In a list
-	// that is asked for them they are a pause of the source's pool, that no collector
-	// takes its tasks, and pauses, denials and blocks of the seed's queue.
+	// that is asked for them they are holds, that no collector takes its tasks, and the
+	// block of the seed's queue.
 	Gates []dispatch.Gate
 	// CollectorUnknown: too many collectors are there to tell whether one takes its tasks.
 	CollectorUnknown bool
@@ -53,7 +50,7 @@ type SourceStatus struct {
 // SourceHealth sums a source's status up.
 type SourceHealth uint8
 
-// The healths of a source, the worst last but one.
+// The healths of a source.
 const (
 	HealthOK SourceHealth = iota + 1
 	// HealthLate: a seed has been due for longer than its interval, or for an
@@ -63,9 +60,12 @@ const (
 	HealthFailing
 	// HealthBackedOff: a seed gave cycles up, or is dead.
 	HealthBackedOff
-	// HealthPaused: an operator paused it, or of its seeds none can be fetched before
-	// an operator wants it: each is canceled or in a queue that a rule denies.
-	HealthPaused
+	// HealthHeld: a hold stops it, or of its seeds none can be fetched before an operator
+	// wants it: each is canceled.
+	HealthHeld
+	// HealthStuck: a seed is due, and a gate that does not open by itself keeps it. It is
+	// found only where gates are read.
+	HealthStuck
 )
 
 // SourceQuery selects sources. All that is set must hold.
@@ -106,10 +106,6 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	book, err := o.catalog.Rules(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read queue rules: %w", err)
-	}
 	tasks := make([]*dispatch.Task, 0, len(seeds))
 	for page := range slices.Chunk(seeds, seedsPerRead) {
 		read, _, err := o.store.Tasks(ctx, page, details)
@@ -121,7 +117,7 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 	views := make([]*SourceView, len(sources))
 	for i, source := range sources {
 		n := len(source.AppliedSeeds)
-		views[i] = newSourceView(source, statuses[i], tasks[:n], now, book)
+		views[i] = newSourceView(source, statuses[i], tasks[:n], now)
 		views[i].next = nextSeed(tasks[:n])
 		if details {
 			if err := o.addSeedGates(ctx, views[i], now); err != nil {
@@ -133,7 +129,7 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 	return views, nil
 }
 
-func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds []*dispatch.Task, now time.Time, book *engine.RuleBook) *SourceView {
+func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds []*dispatch.Task, now time.Time) *SourceView {
 	status := SourceStatus{SourceStatus: known, PendingVersions: source.Version - source.Applied}
 	status.Outstanding = status.Counts.Scheduled + status.Counts.Ready + status.Counts.Leased
 	for _, t := range seeds {
@@ -161,9 +157,6 @@ func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds [
 		if !t.State.Waiting() {
 			continue
 		}
-		if book.DeniesAny && book.Denies(t.Queue) {
-			status.DeniedSeeds++
-		}
 		if resting(t, now) && t.SourceUID == source.UID {
 			status.Outstanding--
 		}
@@ -173,7 +166,7 @@ func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds [
 		status.Lag = max(status.Lag, now.Sub(t.Due))
 	}
 	status.Outstanding = max(status.Outstanding, 0)
-	return &SourceView{Source: *source, Status: status, Paused: pausedAt(source, now), Health: healthOf(source, &status, now)}
+	return &SourceView{Source: *source, Status: status, Health: healthOf(source, &status, now)}
 }
 
 // resting reports whether a seed waits for its next cycle, and not for the next
@@ -206,7 +199,22 @@ func (o *Operator) addSeedGates(ctx context.Context, view *SourceView, now time.
 	for i := range holds {
 		view.Status.Gates[i] = holds[i].Gate
 	}
+	view.noteStuck()
 	return nil
+}
+
+// noteStuck tells of a source with its gates whether it is stuck.
+func (v *SourceView) noteStuck() {
+	stays := func(g dispatch.Gate) bool {
+		switch g.Kind {
+		case dispatch.GateAllHeld, dispatch.GatePoolHeld, dispatch.GateQueueHeld, dispatch.GateCollectorHeld, dispatch.GateNoCollector, dispatch.GateLocked:
+			return g.Until.IsZero()
+		}
+		return false
+	}
+	if v.Health != HealthHeld && v.next != nil && v.Status.Lag > 0 && slices.ContainsFunc(v.Status.Gates, stays) {
+		v.Health = HealthStuck
+	}
 }
 
 // nextSeed is the seed that is due next, of those that wait; nil when none does.
@@ -221,12 +229,11 @@ func nextSeed(seeds []*dispatch.Task) (next *dispatch.Task) {
 
 func healthOf(source *dispatch.Source, status *SourceStatus, now time.Time) SourceHealth {
 	late := cmp.Or(max(source.Spec.Schedule.Interval(now), status.LongestInterval), lateWithoutSchedule)
-	stopped := status.CanceledSeeds + status.DeniedSeeds
 	switch {
-	case pausedAt(source, now) != nil:
-		return HealthPaused
-	case stopped > 0 && stopped == int64(len(source.AppliedSeeds)):
-		return HealthPaused
+	case !dispatch.LastEnd(source.Holds, now).IsZero():
+		return HealthHeld
+	case status.CanceledSeeds > 0 && status.CanceledSeeds == int64(len(source.AppliedSeeds)):
+		return HealthHeld
 	case status.GivenUpCycles > 0 || status.DeadSeeds > 0:
 		return HealthBackedOff
 	case status.FailuresInARow > 0:
@@ -257,9 +264,8 @@ func (q *SourceQuery) matchesHealth(health SourceHealth) bool {
 // collectorsListed is [collectorsLookedAt] for a page of listed sources.
 const collectorsListed = 200
 
-// addListedGates tells of listed sources what holds them beside their due times: a pause of
-// the pool, that no collector takes their tasks, and pauses, denials and blocks of the queue
-// of the seed that is due next. Its delay and its limit on leases, which hold every busy
+// addListedGates tells of listed sources what holds them beside their due times: holds, that
+// no collector takes their tasks, and the block of the queue of the seed that is due next. Its delay and its limit on leases, which hold every busy
 // queue for a moment, are left out.
 func (o *Operator) addListedGates(ctx context.Context, views []*SourceView) error {
 	if len(views) == 0 {
@@ -269,11 +275,11 @@ func (o *Operator) addListedGates(ctx context.Context, views []*SourceView) erro
 	if err != nil {
 		return fmt.Errorf("read the store's clock: %w", err)
 	}
-	paused, err := o.pausedPools(ctx)
+	book, err := o.d.Holds(ctx)
 	if err != nil {
 		return err
 	}
-	queues, stop, err := o.listedQueues(ctx, views)
+	queues, err := o.listedQueues(ctx, views, book)
 	if err != nil {
 		return err
 	}
@@ -289,33 +295,27 @@ func (o *Operator) addListedGates(ctx context.Context, views []*SourceView) erro
 		return err
 	}
 	for i, v := range views {
-		gates := &v.Status.Gates
-		if gate, ok := paused[v.Source.Spec.Pool]; ok {
-			*gates = append(*gates, gate)
-		}
+		held := slices.Concat(heldBy(book.Everything(), HeldEverything, ""), holdsOn(&v.Source, now), heldBy(book.Pool(v.Source.Spec.Pool), HeldPool, v.Source.Spec.Pool))
 		who := nobody[wants[i]]
-		*gates = append(*gates, who.gates[:min(1, len(who.gates))]...)
+		for _, gate := range who.gates[:min(1, len(who.gates))] {
+			held = append(held, Held{Gate: gate})
+		}
 		v.Status.CollectorUnknown = who.cut
 		if v.next != nil {
-			*gates = append(*gates, queues[v.next.Queue]...)
-		} else {
-			*gates = append(*gates, stop...)
+			held = append(held, queues[v.next.Queue]...)
 		}
+		decisiveFirst(held)
+		for _, h := range held {
+			v.Status.Gates = append(v.Status.Gates, h.Gate)
+		}
+		v.noteStuck()
 	}
 	return nil
 }
 
-// listedQueues are what holds the queues of the seeds that are due next, by name, and what
-// holds every queue.
-func (o *Operator) listedQueues(ctx context.Context, views []*SourceView) (gates map[string][]dispatch.Gate, stop []dispatch.Gate, err error) {
-	book, err := o.catalog.Rules(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read queue rules: %w", err)
-	}
-	if rule := book.BySettings[engine.EveryQueue]; rule.Settings.Paused {
-		stop = []dispatch.Gate{rule.Gate(dispatch.GateQueuePaused)}
-	}
-	gates = make(map[string][]dispatch.Gate, len(views))
+// listedQueues are what holds the queues of the seeds that are due next, by name.
+func (o *Operator) listedQueues(ctx context.Context, views []*SourceView, book *dispatch.HoldBook) (map[string][]Held, error) {
+	gates := make(map[string][]Held, len(views))
 	for _, v := range views {
 		if v.next != nil {
 			gates[v.next.Queue] = nil
@@ -324,20 +324,18 @@ func (o *Operator) listedQueues(ctx context.Context, views []*SourceView) (gates
 	names := slices.Sorted(maps.Keys(gates))
 	queues, err := o.store.QueuesNamed(ctx, names)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read queues: %w", err)
+		return nil, fmt.Errorf("read queues: %w", err)
 	}
 	for i, name := range names {
 		queue := queues[i]
 		if queue == nil {
-			queue = book.NewQueue(name)
+			queue = &dispatch.Queue{Name: name}
 		}
-		for _, gate := range queue.Gates {
-			if gate.Kind != dispatch.GateMinDelay && gate.Kind != dispatch.GateMaxInFlight {
-				gates[name] = append(gates[name], gate)
-			}
-		}
+		gates[name] = slices.DeleteFunc(holdsOfQueue(queue, book), func(h Held) bool {
+			return h.Kind == dispatch.GateMinDelay || h.Kind == dispatch.GateMaxInFlight
+		})
 	}
-	return gates, stop, nil
+	return gates, nil
 }
 
 func (o *Operator) liveSource(ctx context.Context, id string) (*dispatch.Source, error) {

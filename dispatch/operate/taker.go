@@ -76,13 +76,13 @@ func (o *Operator) takersAmong(ctx context.Context, most int, wants []wanted, no
 	}
 	var silent several // of their pools
 	all, err := o.eachPresent(ctx, most, now, func(c *dispatch.CollectorInfo) bool {
-		drains := book.All(c.ID, c.Labels)
+		holds := book.Collector(c.ID, c.Labels)
 		for w, s := range unmet {
-			if s.meet(c, w, drains) {
+			if s.meet(c, w, holds) {
 				delete(unmet, w)
 			}
 		}
-		if len(c.Pools) == 0 && len(drains) == 0 && !c.Draining {
+		if len(c.Pools) == 0 && len(holds) == 0 && !c.Stopping {
 			silent.add(c)
 		}
 		return len(unmet) > 0
@@ -103,24 +103,24 @@ func (o *Operator) takersAmong(ctx context.Context, most int, wants []wanted, no
 
 // takers is who takes what was wanted; the zero value: somebody does.
 type takers struct {
-	// gates, where nobody does, is why. Of drains it is drainsTold at most, each of which
+	// gates, where nobody does, is why. Of holds on collectors it is holdsTold at most, each of which
 	// keeps somebody from it. The first is the one with whose end somebody takes it.
 	gates []dispatch.Gate
 	// narrowed: of the pool others take tasks of other sources or queues.
 	narrowed bool
-	// note is, where all take only some, who and which; of more drains than are told, how
+	// note is, where all take only some, who and which; of more holds than are told, how
 	// many; and where cut is set, that there are too many collectors to tell.
 	note string
 	cut  bool
 }
 
-// drainsTold bounds the drains that are told one by one.
-const drainsTold = 5
+// holdsTold bounds the holds on collectors that are told one by one.
+const holdsTold = 5
 
 // search is what was found so far of who takes what is wanted, while nobody takes all.
 type search struct {
-	// drains are those of collectors who would, each once.
-	drains []*dispatch.Hold
+	// holds are those on collectors who would, each once.
+	holds []*dispatch.Hold
 	// first is the one with whose end the first of these collectors takes it.
 	first        *dispatch.Hold
 	some, others several
@@ -140,17 +140,17 @@ func (c *several) add(info *dispatch.CollectorInfo) {
 	}
 }
 
-// meet notes what an active collector with these drains, as [drainBook.all] has them, takes
+// meet notes what an active collector with these holds on it takes
 // of what is wanted, and reports whether it takes all.
-func (s *search) meet(c *dispatch.CollectorInfo, w wanted, drains []*dispatch.Hold) bool {
+func (s *search) meet(c *dispatch.CollectorInfo, w wanted, holds []*dispatch.Hold) bool {
 	much := takesOf(c, w)
 	switch {
 	case much == takesNone:
-	case len(drains) > 0:
+	case len(holds) > 0:
 		if much != takesOthers {
-			s.drained(drains)
+			s.held(holds)
 		}
-	case c.Draining:
+	case c.Stopping:
 	case much == takesOthers:
 		s.others.add(c)
 	case much == takesSome:
@@ -161,14 +161,14 @@ func (s *search) meet(c *dispatch.CollectorInfo, w wanted, drains []*dispatch.Ho
 	return false
 }
 
-// drained notes the drains of a collector, of which the last to end comes first.
-func (s *search) drained(drains []*dispatch.Hold) {
-	if s.first == nil || s.first.Outlasts(drains[0]) {
-		s.first = drains[0]
+// held notes the holds on a collector, of which the last to end comes first.
+func (s *search) held(holds []*dispatch.Hold) {
+	if s.first == nil || s.first.End().After(holds[0].End()) {
+		s.first = holds[0]
 	}
-	for _, d := range drains {
-		if !slices.Contains(s.drains, d) {
-			s.drains = append(s.drains, d)
+	for _, d := range holds {
+		if !slices.Contains(s.holds, d) {
+			s.holds = append(s.holds, d)
 		}
 	}
 }
@@ -178,12 +178,12 @@ func (s *search) result(w wanted, silent *several) takers {
 	switch {
 	case s.some.first != nil:
 		note := fmt.Sprintf("not all %s are taken: %s", w, s.some.narrow())
-		if len(s.drains) > 0 {
-			note += fmt.Sprintf("; others are kept from them by %s, which ListDrains lists", counted(int64(len(s.drains)), "drain"))
+		if len(s.holds) > 0 {
+			note += fmt.Sprintf("; others are kept from them by %s, which ListHolds lists", counted(int64(len(s.holds)), "hold"))
 		}
 		return takers{note: note}
 	case s.first != nil:
-		return s.drainGates(w)
+		return s.heldGates(w)
 	case s.others.first != nil:
 		reason := fmt.Sprintf("no active collector takes %s: %s", w, s.others.narrow())
 		return takers{gates: []dispatch.Gate{{Kind: dispatch.GateNoCollector, Reason: reason}}, narrowed: true}
@@ -200,21 +200,21 @@ func (s *search) result(w wanted, silent *several) takers {
 	return takers{gates: []dispatch.Gate{{Kind: dispatch.GateNoCollector, Reason: reason}}}
 }
 
-// drainGates are the drains that were found, where they keep all from what is wanted.
-func (s *search) drainGates(w wanted) takers {
+// heldGates are the holds that were found, where they keep all from what is wanted.
+func (s *search) heldGates(w wanted) takers {
 	who := takers{narrowed: s.others.first != nil}
 	what := w
 	if !who.narrowed {
 		what = wanted{pool: w.pool}
 	}
-	s.drains = slices.DeleteFunc(s.drains, func(d *dispatch.Hold) bool { return d == s.first })
-	for _, d := range slices.Concat([]*dispatch.Hold{s.first}, s.drains[:min(len(s.drains), drainsTold-1)]) {
-		gate := d.AsGate()
-		gate.Reason = cmp.Or(gate.Reason, fmt.Sprintf("the active collectors that take %s are drained", what))
+	s.holds = slices.DeleteFunc(s.holds, func(d *dispatch.Hold) bool { return d == s.first })
+	for _, d := range slices.Concat([]*dispatch.Hold{s.first}, s.holds[:min(len(s.holds), holdsTold-1)]) {
+		gate := d.Gate()
+		gate.Reason = cmp.Or(gate.Reason, fmt.Sprintf("the active collectors that take %s are held", what))
 		who.gates = append(who.gates, gate)
 	}
-	if more := len(s.drains) + 1 - len(who.gates); more > 0 {
-		who.note = fmt.Sprintf("others that would take %s are kept from them by %s, which ListDrains lists", what, counted(int64(more), "more drain"))
+	if more := len(s.holds) + 1 - len(who.gates); more > 0 {
+		who.note = fmt.Sprintf("others that would take %s are kept from them by %s, which ListHolds lists", what, counted(int64(more), "more hold"))
 	}
 	return who
 }

@@ -64,10 +64,22 @@ func (o *Operator) ListTasks(ctx context.Context, sourceID, queue string, states
 	return page.Tasks, page.Next, nil
 }
 
-// ListLeases lists leased tasks, with the store's time of the look. A page is bounded in
-// bytes, too ([bounds.MaxPageBytes]).
-func (o *Operator) ListLeases(ctx context.Context, cursor string, limit int) (leased []*dispatch.Task, next string, now time.Time, err error) {
-	if leased, next, err = o.store.ListLeases(ctx, cursor, limit); err != nil {
+// ListLeases lists leased tasks that match q, all where it is nil, with the store's time of
+// the look. A page is bounded in bytes, too ([bounds.MaxPageBytes]), and may hold fewer than
+// limit, even none; next continues, the end is an empty next.
+func (o *Operator) ListLeases(ctx context.Context, q *TaskQuery, cursor string, limit int) (leased []*dispatch.Task, next string, now time.Time, err error) {
+	if q == nil {
+		leased, next, err = o.store.ListLeases(ctx, cursor, limit)
+	} else {
+		query := *q
+		query.States, query.Whole = []dispatch.State{dispatch.StateLeased}, true
+		var found []TaskMatch
+		found, next, err = o.MatchTasks(ctx, &query, cursor, limit)
+		for _, match := range found {
+			leased = append(leased, match.Task)
+		}
+	}
+	if err != nil {
 		return nil, "", now, fmt.Errorf("list leases: %w", err)
 	}
 	if now, err = o.store.Now(ctx); err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // TaskChange is what became of a task that an operator would end, retry or take
-// from its holder. Err says why one was refused: it wraps [ErrSourceNotFound],
-// [ErrQueueDenied] or [ErrInvalid].
+// from its holder. Err says why one was refused: it wraps [ErrSourceNotFound] or
+// [ErrInvalid].
 type TaskChange struct {
 	Code  ChangeCode
 	State dispatch.State // of the task now; StateUnknown of one that does not exist
@@ -122,7 +122,7 @@ func cancelAnswer(t *dispatch.Task, asked bool, only []dispatch.State) TaskChang
 		return TaskChange{Code: ChangeCanceled, State: t.State}
 	case t.State.Settled():
 		return TaskChange{Code: ChangeAlreadySettled, State: t.State}
-	case t.CancelRequested == dispatch.CancelNone:
+	case t.CancelRequested == dispatch.CancelNone || t.CancelRequested == dispatch.CancelHeld:
 		return unlessOther(t, only)
 	case asked:
 		return TaskChange{Code: ChangeCancelRequested, State: t.State}
@@ -153,7 +153,7 @@ func (o *Operator) RevokeLeases(ctx context.Context, e TaskEdit) ([]TaskChange, 
 			t := tasks[n]
 			switch results[i] = revokeAnswer(t, e.Fences, i); {
 			case results[i].Code != 0:
-			case e.DryRun && t.CancelRequested != dispatch.CancelNone:
+			case e.DryRun && t.CancelRequested != dispatch.CancelNone && t.CancelRequested != dispatch.CancelHeld:
 				results[i] = TaskChange{Code: ChangeRevoked, State: dispatch.StateCanceled}
 			case e.DryRun:
 				results[i] = TaskChange{Code: ChangeRevoked, State: dispatch.StateReady}

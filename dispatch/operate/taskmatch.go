@@ -36,6 +36,8 @@ type TaskQuery struct {
 	// Standing leaves out leases that were granted, and tasks that settled, after the
 	// first page was read: what is changed by the pages would match again.
 	Standing bool
+	// Whole: the matches come with their tasks.
+	Whole bool
 }
 
 // TaskMatch is a task that a query has found; Fence is that of its lease, 0 where
@@ -43,6 +45,7 @@ type TaskQuery struct {
 type TaskMatch struct {
 	ID    dispatch.TaskID
 	Fence uint64
+	Task  *dispatch.Task // nil unless the query is Whole
 }
 
 // MatchTasks lists tasks that q selects, wherever they are. A page may hold fewer
@@ -293,6 +296,9 @@ func (w *taskWalk) keep(tasks []*dispatch.Task) {
 		match := TaskMatch{ID: t.ID}
 		if t.Lease != nil {
 			match.Fence = t.Lease.Digest.Fence
+		}
+		if w.q.Whole {
+			match.Task = t
 		}
 		w.seen[t.ID], w.found = true, append(w.found, match)
 	}

@@ -107,11 +107,11 @@ func retryAnswer(t *dispatch.Task, only []dispatch.State) TaskChange {
 
 // retryRefused reports whether an error of [Operator.retry] is the task's own.
 func retryRefused(err error) bool {
-	return errors.Is(err, dispatch.ErrSourceNotFound) || errors.Is(err, dispatch.ErrQueueDenied) || errors.Is(err, dispatch.ErrInvalid)
+	return errors.Is(err, dispatch.ErrSourceNotFound) || errors.Is(err, dispatch.ErrInvalid)
 }
 
 // retry makes the item that brings a settled task back as it was. The error
-// wraps ErrSourceNotFound, ErrQueueDenied or ErrInvalid when it cannot come back.
+// wraps ErrSourceNotFound or ErrInvalid when it cannot come back.
 func (o *Operator) retry(ctx context.Context, rules *engine.RuleBook, t *dispatch.Task, seeds *seedsOf, item *dispatch.Submission) (*dispatch.Source, error) {
 	source, err := o.catalog.SourceOf(ctx, t)
 	if errors.Is(err, dispatch.ErrSourceNotFound) || err == nil && source.Deleted {
@@ -119,9 +119,6 @@ func (o *Operator) retry(ctx context.Context, rules *engine.RuleBook, t *dispatc
 	}
 	if err != nil {
 		return nil, err
-	}
-	if rules.Denies(t.Queue) {
-		return nil, fmt.Errorf("queue %q: %w", t.Queue, dispatch.ErrQueueDenied)
 	}
 	if t.Recurring {
 		ids, err := seeds.ids(source, rules)

@@ -5,25 +5,18 @@ import (
 	"fmt"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/canonical"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // Warnings are, for each spec, what keeps its seeds from being handed out though the spec is
-// right: a pool that no collector takes, a queue that a rule denies, a schedule without
-// seeds. All may be meant; whoever mistyped or forgot something learns of it nowhere else.
+// right: a pool that no collector takes, a schedule without seeds. All may be meant; whoever mistyped or forgot something learns of it nowhere else.
 func (o *Operator) Warnings(ctx context.Context, specs []*dispatch.SourceSpec) ([][]string, error) {
-	book, err := o.catalog.Rules(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read queue rules: %w", err)
-	}
 	pools, err := o.poolWarnings(ctx, specs)
 	if err != nil {
 		return nil, err
 	}
 	warnings := make([][]string, len(specs))
 	for i, spec := range specs {
-		for _, warning := range []string{pools[spec.Pool], deniedSeed(book, spec), idleSchedule(spec)} {
+		for _, warning := range []string{pools[spec.Pool], idleSchedule(spec)} {
 			if warning != "" {
 				warnings[i] = append(warnings[i], warning)
 			}
@@ -68,22 +61,6 @@ func idleSchedule(spec *dispatch.SourceSpec) string {
 		return "it has a schedule and no seeds: only tasks that are submitted are crawled"
 	case spec.Schedule.Revisit:
 		return "it has revisit and no seeds, whose cycles begin the passes: only tasks that are submitted are crawled, once"
-	}
-	return ""
-}
-
-// deniedSeed tells of the first seed that a rule denies.
-func deniedSeed(b *engine.RuleBook, spec *dispatch.SourceSpec) string {
-	if !b.DeniesAny {
-		return ""
-	}
-	for _, seed := range spec.Seeds {
-		to, err := dispatch.ResolveTarget(max(spec.CanonicalRules, canonical.Plain), seed.URL, seed.Key, seed.Queue, b.QueueOf)
-		if err != nil || !b.Denies(to.Queue) {
-			continue
-		}
-		_, rule := b.Settings(to.Queue)
-		return fmt.Sprintf("the rule for %q denies the queue %q of a seed", rule, to.Queue)
 	}
 	return ""
 }

@@ -37,6 +37,8 @@ const (
 	HeldKind_HELD_KIND_QUEUE HeldKind = 3
 	// A pool.
 	HeldKind_HELD_KIND_POOL HeldKind = 4
+	// Everything.
+	HeldKind_HELD_KIND_EVERYTHING HeldKind = 5
 )
 
 // Enum value maps for HeldKind.
@@ -47,6 +49,7 @@ var (
 		2: "HELD_KIND_SOURCE",
 		3: "HELD_KIND_QUEUE",
 		4: "HELD_KIND_POOL",
+		5: "HELD_KIND_EVERYTHING",
 	}
 	HeldKind_value = map[string]int32{
 		"HELD_KIND_UNSPECIFIED": 0,
@@ -54,6 +57,7 @@ var (
 		"HELD_KIND_SOURCE":      2,
 		"HELD_KIND_QUEUE":       3,
 		"HELD_KIND_POOL":        4,
+		"HELD_KIND_EVERYTHING":  5,
 	}
 )
 
@@ -133,7 +137,7 @@ type GetStatsResponse struct {
 	Leases int64 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
 	// How long the most overdue lease has been past its deadline; zero or absent: none is.
 	OldestOverdueLease *durationpb.Duration `protobuf:"bytes,4,opt,name=oldest_overdue_lease,json=oldestOverdueLease,proto3" json:"oldest_overdue_lease,omitempty"`
-	// Collectors that are present: heard from in the last 45 s, and not ended. Drained and draining ones count.
+	// Collectors that are present: heard from in the last 45 s, and not ended. Held and stopping ones count.
 	Collectors int64 `protobuf:"varint,5,opt,name=collectors,proto3" json:"collectors,omitempty"`
 	// What was counted since the store was made.
 	Counters *StoreCounters `protobuf:"bytes,6,opt,name=counters,proto3" json:"counters,omitempty"`
@@ -145,7 +149,9 @@ type GetStatsResponse struct {
 	Dispatcher *DispatcherInfo `protobuf:"bytes,9,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
 	// How long leases past their deadline are yet left for their holders to renew: the store, or all
 	// dispatchers, were away for more than 5 s, and leases get 30 s of grace. Zero or absent: there is no grace.
-	Grace         *durationpb.Duration `protobuf:"bytes,10,opt,name=grace,proto3" json:"grace,omitempty"`
+	Grace *durationpb.Duration `protobuf:"bytes,10,opt,name=grace,proto3" json:"grace,omitempty"`
+	// Holds that stand, without those on sources.
+	Holds         int64 `protobuf:"varint,11,opt,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,6 +256,13 @@ func (x *GetStatsResponse) GetGrace() *durationpb.Duration {
 	return nil
 }
 
+func (x *GetStatsResponse) GetHolds() int64 {
+	if x != nil {
+		return x.Holds
+	}
+	return 0
+}
+
 // StoreCounters are counts since the store was made; they only rise.
 type StoreCounters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -340,7 +353,9 @@ type StoreInfo struct {
 	// Its shards, fixed when it was first used.
 	Shards int32 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`
 	// The store's clock.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// The store takes no more data now: submits and grants are refused, renewals and reports go on.
+	Full          bool `protobuf:"varint,4,opt,name=full,proto3" json:"full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -394,6 +409,13 @@ func (x *StoreInfo) GetTime() *timestamppb.Timestamp {
 		return x.Time
 	}
 	return nil
+}
+
+func (x *StoreInfo) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
 }
 
 // DispatcherInfo is the dispatcher that answered a call.
@@ -490,11 +512,14 @@ func (x *DispatcherInfo) GetDraining() bool {
 // ListLeasesRequest lists leases.
 type ListLeasesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only leases that match: source_id, source_id_prefix, pool, labels, queue, queue_suffix, collector_id, failure_reasons and
+	// create times of the tasks. Absent: all.
+	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Most leases in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
 	// though more follow: a page holds leases of at most 3 MiB together, or one that is larger.
-	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before; empty: the first page.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -527,6 +552,13 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListLeasesRequest) GetFilter() *Filter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
 }
 
 func (x *ListLeasesRequest) GetPageSize() int32 {
@@ -683,15 +715,15 @@ func (x *HeldLease) GetHolder() *LeaseHolder {
 // ListCollectorsRequest chooses collectors.
 type ListCollectorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only collectors in one of these states. At most 4. Empty: all.
-	States []CollectorState `protobuf:"varint,1,rep,packed,name=states,proto3,enum=waggle.v1.CollectorState" json:"states,omitempty"`
+	// Only collectors that match: collector_id, pool and labels. Absent: all.
+	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Only collectors in one of these states. At most 5. Empty: all.
+	States []CollectorState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=waggle.v1.CollectorState" json:"states,omitempty"`
 	// Most collectors in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
 	// though more follow: a page holds collectors of at most 3 MiB together, or one that is larger.
-	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same conditions; empty: the first page.
-	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only collectors that carry every one of these labels with this value. At most 64.
-	Labels        map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -726,6 +758,13 @@ func (*ListCollectorsRequest) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{8}
 }
 
+func (x *ListCollectorsRequest) GetFilter() *Filter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
 func (x *ListCollectorsRequest) GetStates() []CollectorState {
 	if x != nil {
 		return x.States
@@ -745,13 +784,6 @@ func (x *ListCollectorsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
-}
-
-func (x *ListCollectorsRequest) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
 }
 
 // ListCollectorsResponse is a page of collectors.
@@ -889,11 +921,11 @@ func (x *ExplainRequest) GetPool() string {
 // ExplainResponse holds what holds it.
 type ExplainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every gate that holds it now; empty: nothing does, and it is handed out in its turn. Of drains at most 5, that
-	// first with which the first collector would go on; `notes` counts the others.
-	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
-	// Time until all of them have opened by themselves, of drains as many as let the first collector go on; zero: none
-	// holds. Absent: something has to happen first, such as a call of an operator or the end of a lease.
+	// Every gate that keeps it now, the one that decides first; empty: none does, and it is handed out in its turn. Of
+	// holds on collectors at most 5; `notes` counts the others.
+	Gates []*ExplainedGate `protobuf:"bytes,1,rep,name=gates,proto3" json:"gates,omitempty"`
+	// Time until all of them have opened by themselves, of holds on collectors as many as let the first one go on; zero:
+	// none is there. Absent: something has to happen first, such as a call of an operator or the end of a lease.
 	OpensIn *durationpb.Duration `protobuf:"bytes,2,opt,name=opens_in,json=opensIn,proto3" json:"opens_in,omitempty"`
 	// Of a queue: where the queue rules send new tasks of a host of this name instead. Empty: nowhere else.
 	MapsTo string `protobuf:"bytes,3,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
@@ -903,7 +935,7 @@ type ExplainResponse struct {
 	// tasks; in which queues tasks of a source are due, or of which sources in a queue, what holds each of those looked
 	// into, as far as 1 KiB has room for their names, and how many more there are.
 	Notes []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
-	// Where `holds` is empty: a part of it may wait all the same, as `notes` says: all active collectors take only some
+	// Where `gates` is empty: a part of it may wait all the same, as `notes` says: all active collectors take only some
 	// of its tasks, or there are too many of them to tell. Default false.
 	Partly        bool `protobuf:"varint,6,opt,name=partly,proto3" json:"partly,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -940,9 +972,9 @@ func (*ExplainResponse) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *ExplainResponse) GetHolds() []*Hold {
+func (x *ExplainResponse) GetGates() []*ExplainedGate {
 	if x != nil {
-		return x.Holds
+		return x.Gates
 	}
 	return nil
 }
@@ -982,15 +1014,14 @@ func (x *ExplainResponse) GetPartly() bool {
 	return false
 }
 
-// Hold is a gate with what it is of.
-type Hold struct {
+// ExplainedGate is a gate with what it is of.
+type ExplainedGate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The gate: its kind, since when, by whom, why and until when.
 	Gate *Gate `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
 	// What kind of thing the gate is of.
 	Of HeldKind `protobuf:"varint,2,opt,name=of,proto3,enum=waggle.v1.HeldKind" json:"of,omitempty"`
-	// Which one: the id of the task or source, the name of the queue or pool; "*" for every queue, where the
-	// rule of that pattern is paused and what was asked about has no queue of its own.
+	// Which one: the id of the task or source, the name of the queue or pool; empty for everything.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// What opens it, beside its `until`, in words for people that name the call.
 	OpenedBy      string `protobuf:"bytes,4,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
@@ -998,20 +1029,20 @@ type Hold struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Hold) Reset() {
-	*x = Hold{}
+func (x *ExplainedGate) Reset() {
+	*x = ExplainedGate{}
 	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Hold) String() string {
+func (x *ExplainedGate) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Hold) ProtoMessage() {}
+func (*ExplainedGate) ProtoMessage() {}
 
-func (x *Hold) ProtoReflect() protoreflect.Message {
+func (x *ExplainedGate) ProtoReflect() protoreflect.Message {
 	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1023,33 +1054,33 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
-func (*Hold) Descriptor() ([]byte, []int) {
+// Deprecated: Use ExplainedGate.ProtoReflect.Descriptor instead.
+func (*ExplainedGate) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *Hold) GetGate() *Gate {
+func (x *ExplainedGate) GetGate() *Gate {
 	if x != nil {
 		return x.Gate
 	}
 	return nil
 }
 
-func (x *Hold) GetOf() HeldKind {
+func (x *ExplainedGate) GetOf() HeldKind {
 	if x != nil {
 		return x.Of
 	}
 	return HeldKind_HELD_KIND_UNSPECIFIED
 }
 
-func (x *Hold) GetName() string {
+func (x *ExplainedGate) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *Hold) GetOpenedBy() string {
+func (x *ExplainedGate) GetOpenedBy() string {
 	if x != nil {
 		return x.OpenedBy
 	}
@@ -1061,17 +1092,13 @@ type Pool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Queues with tasks of the pool that can be granted from now, but for a pause of the pool. One that a rule
-	// has come to hold is counted here until a fetch comes upon it; GetQueue tells at once.
+	// Queues with tasks of the pool that can be granted from now, but for holds on the pool. One that a rule or hold
+	// stops is counted here until a fetch comes upon it; GetQueue tells at once.
 	ReadyQueues int64 `protobuf:"varint,2,opt,name=ready_queues,json=readyQueues,proto3" json:"ready_queues,omitempty"`
-	// Queues with tasks of the pool that cannot be granted from now: not due, resting, blocked, paused.
+	// Queues with tasks of the pool that cannot be granted from now: not due, resting, blocked, held.
 	WaitingQueues int64 `protobuf:"varint,3,opt,name=waiting_queues,json=waitingQueues,proto3" json:"waiting_queues,omitempty"`
-	// The pause; absent: it is not paused. Explain tells also whether any collector takes the pool.
-	Paused *Gate `protobuf:"bytes,4,opt,name=paused,proto3" json:"paused,omitempty"`
-	// Nothing is known of a pool of this name, as of one that is misspelt: none of its tasks waits, and no
-	// collector that was heard of in the last 24 h says that it takes them. What holds it is kept for tasks that
-	// come. Never of `default`. Only PausePool tells it, where fewer than 1000 collectors are known.
-	Unknown       bool `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// The holds on it, by name. Explain tells also whether any collector takes the pool.
+	Holds         []*Hold `protobuf:"bytes,4,rep,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1127,18 +1154,11 @@ func (x *Pool) GetWaitingQueues() int64 {
 	return 0
 }
 
-func (x *Pool) GetPaused() *Gate {
+func (x *Pool) GetHolds() []*Hold {
 	if x != nil {
-		return x.Paused
+		return x.Holds
 	}
 	return nil
-}
-
-func (x *Pool) GetUnknown() bool {
-	if x != nil {
-		return x.Unknown
-	}
-	return false
 }
 
 // ListPoolsRequest lists pools.
@@ -1252,733 +1272,12 @@ func (x *ListPoolsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// PausePoolRequest pauses a pool.
-type PausePoolRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: 1 to 128 of [a-z0-9._-]. Required.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// When the pause ends by itself, by the store's clock; absent: not before ResumePool. At most 10 years
-	// from now; a time that has passed is INVALID_ARGUMENT.
-	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PausePoolRequest) Reset() {
-	*x = PausePoolRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PausePoolRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PausePoolRequest) ProtoMessage() {}
-
-func (x *PausePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PausePoolRequest.ProtoReflect.Descriptor instead.
-func (*PausePoolRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *PausePoolRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *PausePoolRequest) GetUntil() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Until
-	}
-	return nil
-}
-
-func (x *PausePoolRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *PausePoolRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// PausePoolResponse holds the pool.
-type PausePoolResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool, paused.
-	Pool *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// The pause that stood until then, with who set it, why and until when: nothing is left of it. Absent: none stood. Of two
-	// calls at the same instant neither may tell of the other.
-	Replaced      *Gate `protobuf:"bytes,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PausePoolResponse) Reset() {
-	*x = PausePoolResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PausePoolResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PausePoolResponse) ProtoMessage() {}
-
-func (x *PausePoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PausePoolResponse.ProtoReflect.Descriptor instead.
-func (*PausePoolResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *PausePoolResponse) GetPool() *Pool {
-	if x != nil {
-		return x.Pool
-	}
-	return nil
-}
-
-func (x *PausePoolResponse) GetReplaced() *Gate {
-	if x != nil {
-		return x.Replaced
-	}
-	return nil
-}
-
-// ResumePoolRequest resumes a pool.
-type ResumePoolRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: 1 to 128 of [a-z0-9._-]. Required.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumePoolRequest) Reset() {
-	*x = ResumePoolRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumePoolRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumePoolRequest) ProtoMessage() {}
-
-func (x *ResumePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumePoolRequest.ProtoReflect.Descriptor instead.
-func (*ResumePoolRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *ResumePoolRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ResumePoolRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *ResumePoolRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// ResumePoolResponse holds the pool.
-type ResumePoolResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pool as it is now.
-	Pool *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Whether there was a pause to end.
-	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumePoolResponse) Reset() {
-	*x = ResumePoolResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumePoolResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumePoolResponse) ProtoMessage() {}
-
-func (x *ResumePoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumePoolResponse.ProtoReflect.Descriptor instead.
-func (*ResumePoolResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *ResumePoolResponse) GetPool() *Pool {
-	if x != nil {
-		return x.Pool
-	}
-	return nil
-}
-
-func (x *ResumePoolResponse) GetChanged() bool {
-	if x != nil {
-		return x.Changed
-	}
-	return false
-}
-
-// Drain is an operator's rule that collectors are handed out nothing.
-type Drain struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The collector with this id; empty: those with `labels`.
-	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// Labels that a collector has, all of them, among others.
-	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Who drains them, since when, why and until when; its kind is COLLECTOR_DRAINED.
-	Gate          *Gate `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Drain) Reset() {
-	*x = Drain{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Drain) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Drain) ProtoMessage() {}
-
-func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
-func (*Drain) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *Drain) GetCollectorId() string {
-	if x != nil {
-		return x.CollectorId
-	}
-	return ""
-}
-
-func (x *Drain) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *Drain) GetGate() *Gate {
-	if x != nil {
-		return x.Gate
-	}
-	return nil
-}
-
-// DrainCollectorsRequest names collectors: either collector_id or labels is set.
-type DrainCollectorsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of one collector, which need not have been heard of: 1 to 128 of [a-z0-9._-].
-	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// The collectors that have all of these labels (region=eu). At most 16 pairs, keys and values at most 128
-	// bytes.
-	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// When the drain ends by itself, by the store's clock; absent: not before ResumeCollectors. At most 10 years
-	// from now; a time that has passed is INVALID_ARGUMENT.
-	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB.
-	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Change nothing; answer what the call would.
-	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrainCollectorsRequest) Reset() {
-	*x = DrainCollectorsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrainCollectorsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrainCollectorsRequest) ProtoMessage() {}
-
-func (x *DrainCollectorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrainCollectorsRequest.ProtoReflect.Descriptor instead.
-func (*DrainCollectorsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *DrainCollectorsRequest) GetCollectorId() string {
-	if x != nil {
-		return x.CollectorId
-	}
-	return ""
-}
-
-func (x *DrainCollectorsRequest) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *DrainCollectorsRequest) GetUntil() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Until
-	}
-	return nil
-}
-
-func (x *DrainCollectorsRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *DrainCollectorsRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *DrainCollectorsRequest) GetValidateOnly() bool {
-	if x != nil {
-		return x.ValidateOnly
-	}
-	return false
-}
-
-// DrainCollectorsResponse holds the drain.
-type DrainCollectorsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The drain as it is kept. ListCollectors shows which collectors it holds.
-	Drain *Drain `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
-	// Collectors that it names, of those whose beats were heard in the last 24 h. 0: none so far, as of an id
-	// that is misspelt; the drain is kept for those that come.
-	Matched int32 `protobuf:"varint,2,opt,name=matched,proto3" json:"matched,omitempty"`
-	// With validate_only: the first ids of those, in their order; at most 20.
-	SampleIds []string `protobuf:"bytes,3,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
-	// The drain by the same id or labels that stood until then (with validate_only: that would be replaced), with who set it, why and until when: nothing is left of it. Absent: none stood. Of two
-	// calls at the same instant neither may tell of the other.
-	Replaced      *Gate `protobuf:"bytes,4,opt,name=replaced,proto3" json:"replaced,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrainCollectorsResponse) Reset() {
-	*x = DrainCollectorsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrainCollectorsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrainCollectorsResponse) ProtoMessage() {}
-
-func (x *DrainCollectorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrainCollectorsResponse.ProtoReflect.Descriptor instead.
-func (*DrainCollectorsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{22}
-}
-
-func (x *DrainCollectorsResponse) GetDrain() *Drain {
-	if x != nil {
-		return x.Drain
-	}
-	return nil
-}
-
-func (x *DrainCollectorsResponse) GetMatched() int32 {
-	if x != nil {
-		return x.Matched
-	}
-	return 0
-}
-
-func (x *DrainCollectorsResponse) GetSampleIds() []string {
-	if x != nil {
-		return x.SampleIds
-	}
-	return nil
-}
-
-func (x *DrainCollectorsResponse) GetReplaced() *Gate {
-	if x != nil {
-		return x.Replaced
-	}
-	return nil
-}
-
-// ResumeCollectorsRequest names a drain: either collector_id or labels is set.
-type ResumeCollectorsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id with which it was made: 1 to 128 of [a-z0-9._-].
-	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// The labels with which it was made: the same ones, no more and no fewer. At most 16 pairs, keys and values
-	// at most 128 bytes.
-	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeCollectorsRequest) Reset() {
-	*x = ResumeCollectorsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeCollectorsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeCollectorsRequest) ProtoMessage() {}
-
-func (x *ResumeCollectorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeCollectorsRequest.ProtoReflect.Descriptor instead.
-func (*ResumeCollectorsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *ResumeCollectorsRequest) GetCollectorId() string {
-	if x != nil {
-		return x.CollectorId
-	}
-	return ""
-}
-
-func (x *ResumeCollectorsRequest) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *ResumeCollectorsRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *ResumeCollectorsRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// ResumeCollectorsResponse says what became of the drain.
-type ResumeCollectorsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether there was one to end.
-	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Of a collector named by its id: what drains it all the same, by its labels. Absent: nothing does.
-	Drained       *Gate `protobuf:"bytes,2,opt,name=drained,proto3" json:"drained,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeCollectorsResponse) Reset() {
-	*x = ResumeCollectorsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeCollectorsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeCollectorsResponse) ProtoMessage() {}
-
-func (x *ResumeCollectorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeCollectorsResponse.ProtoReflect.Descriptor instead.
-func (*ResumeCollectorsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *ResumeCollectorsResponse) GetChanged() bool {
-	if x != nil {
-		return x.Changed
-	}
-	return false
-}
-
-func (x *ResumeCollectorsResponse) GetDrained() *Gate {
-	if x != nil {
-		return x.Drained
-	}
-	return nil
-}
-
-// ListDrainsRequest lists drains.
-type ListDrainsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Most drains in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
-	// though more follow: a page holds drains of at most 3 MiB together, or one that is larger.
-	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before; empty: the first page.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListDrainsRequest) Reset() {
-	*x = ListDrainsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListDrainsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListDrainsRequest) ProtoMessage() {}
-
-func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
-func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *ListDrainsRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListDrainsRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// ListDrainsResponse is a page of drains.
-type ListDrainsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The drains: those by id by that, then those by labels.
-	Drains []*Drain `protobuf:"bytes,1,rep,name=drains,proto3" json:"drains,omitempty"`
-	// For the next page; empty: this was the last.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListDrainsResponse) Reset() {
-	*x = ListDrainsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListDrainsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListDrainsResponse) ProtoMessage() {}
-
-func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
-func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *ListDrainsResponse) GetDrains() []*Drain {
-	if x != nil {
-		return x.Drains
-	}
-	return nil
-}
-
-func (x *ListDrainsResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
 var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
-	"\x0fGetStatsRequest\"\xc7\x03\n" +
+	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
+	"\x0fGetStatsRequest\"\xdd\x03\n" +
 	"\x10GetStatsResponse\x12+\n" +
 	"\x05tasks\x18\x01 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12\x16\n" +
 	"\x06queues\x18\x02 \x01(\x03R\x06queues\x12\x16\n" +
@@ -1994,28 +1293,31 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"dispatcher\x18\t \x01(\v2\x19.waggle.v1.DispatcherInfoR\n" +
 	"dispatcher\x12/\n" +
 	"\x05grace\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x93\x01\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
+	"\x05holds\x18\v \x01(\x03R\x05holds\"\x93\x01\n" +
 	"\rStoreCounters\x12\x18\n" +
 	"\agranted\x18\x01 \x01(\x03R\agranted\x12\x18\n" +
 	"\asettled\x18\x02 \x01(\x03R\asettled\x12\x18\n" +
 	"\aexpired\x18\x03 \x01(\x03R\aexpired\x12\x1a\n" +
 	"\borphaned\x18\x04 \x01(\x03R\borphaned\x12\x18\n" +
-	"\adropped\x18\x05 \x01(\x03R\adropped\"g\n" +
+	"\adropped\x18\x05 \x01(\x03R\adropped\"{\n" +
 	"\tStoreInfo\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\x05R\x06shards\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xdd\x01\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04full\x18\x04 \x01(\bR\x04full\"\xdd\x01\n" +
 	"\x0eDispatcherInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
 	"\x06uptime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12%\n" +
 	"\x0eparked_fetches\x18\x04 \x01(\x03R\rparkedFetches\x12+\n" +
 	"\x11heartbeat_streams\x18\x05 \x01(\x03R\x10heartbeatStreams\x12\x1a\n" +
-	"\bdraining\x18\x06 \x01(\bR\bdraining\"O\n" +
-	"\x11ListLeasesRequest\x12\x1b\n" +
-	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\bdraining\x18\x06 \x01(\bR\bdraining\"z\n" +
+	"\x11ListLeasesRequest\x12)\n" +
+	"\x06filter\x18\x01 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"j\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"j\n" +
 	"\x12ListLeasesResponse\x12,\n" +
 	"\x06leases\x18\x01 \x03(\v2\x14.waggle.v1.HeldLeaseR\x06leases\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x99\x01\n" +
@@ -2024,16 +1326,13 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03url\x18\x04 \x01(\tR\x03url\x12.\n" +
-	"\x06holder\x18\x05 \x01(\v2\x16.waggle.v1.LeaseHolderR\x06holder\"\x87\x02\n" +
-	"\x15ListCollectorsRequest\x121\n" +
-	"\x06states\x18\x01 \x03(\x0e2\x19.waggle.v1.CollectorStateR\x06states\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x06holder\x18\x05 \x01(\v2\x16.waggle.v1.LeaseHolderR\x06holder\"\xb1\x01\n" +
+	"\x15ListCollectorsRequest\x12)\n" +
+	"\x06filter\x18\x01 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x121\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x19.waggle.v1.CollectorStateR\x06states\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\x12D\n" +
-	"\x06labels\x18\x04 \x03(\v2,.waggle.v1.ListCollectorsRequest.LabelsEntryR\x06labels\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"v\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"v\n" +
 	"\x16ListCollectorsResponse\x124\n" +
 	"\n" +
 	"collectors\x18\x01 \x03(\v2\x14.waggle.v1.CollectorR\n" +
@@ -2043,108 +1342,45 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04pool\x18\x04 \x01(\tR\x04pool\"\xcf\x01\n" +
-	"\x0fExplainResponse\x12%\n" +
-	"\x05holds\x18\x01 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x124\n" +
+	"\x04pool\x18\x04 \x01(\tR\x04pool\"\xd8\x01\n" +
+	"\x0fExplainResponse\x12.\n" +
+	"\x05gates\x18\x01 \x03(\v2\x18.waggle.v1.ExplainedGateR\x05gates\x124\n" +
 	"\bopens_in\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aopensIn\x12\x17\n" +
 	"\amaps_to\x18\x03 \x01(\tR\x06mapsTo\x12\x18\n" +
 	"\aunknown\x18\x04 \x01(\bR\aunknown\x12\x14\n" +
 	"\x05notes\x18\x05 \x03(\tR\x05notes\x12\x16\n" +
-	"\x06partly\x18\x06 \x01(\bR\x06partly\"\x81\x01\n" +
-	"\x04Hold\x12#\n" +
+	"\x06partly\x18\x06 \x01(\bR\x06partly\"\x8a\x01\n" +
+	"\rExplainedGate\x12#\n" +
 	"\x04gate\x18\x01 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x12#\n" +
 	"\x02of\x18\x02 \x01(\x0e2\x13.waggle.v1.HeldKindR\x02of\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1b\n" +
-	"\topened_by\x18\x04 \x01(\tR\bopenedBy\"\xa7\x01\n" +
+	"\topened_by\x18\x04 \x01(\tR\bopenedBy\"\x8b\x01\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fready_queues\x18\x02 \x01(\x03R\vreadyQueues\x12%\n" +
-	"\x0ewaiting_queues\x18\x03 \x01(\x03R\rwaitingQueues\x12'\n" +
-	"\x06paused\x18\x04 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12\x18\n" +
-	"\aunknown\x18\x05 \x01(\bR\aunknown\"N\n" +
+	"\x0ewaiting_queues\x18\x03 \x01(\x03R\rwaitingQueues\x12%\n" +
+	"\x05holds\x18\x04 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\"N\n" +
 	"\x10ListPoolsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"b\n" +
 	"\x11ListPoolsResponse\x12%\n" +
 	"\x05pools\x18\x01 \x03(\v2\x0f.waggle.v1.PoolR\x05pools\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x80\x01\n" +
-	"\x10PausePoolRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
-	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"e\n" +
-	"\x11PausePoolResponse\x12#\n" +
-	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\x12+\n" +
-	"\breplaced\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\breplaced\"O\n" +
-	"\x11ResumePoolRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"S\n" +
-	"\x12ResumePoolResponse\x12#\n" +
-	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"\xc0\x01\n" +
-	"\x05Drain\x12!\n" +
-	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x124\n" +
-	"\x06labels\x18\x02 \x03(\v2\x1c.waggle.v1.Drain.LabelsEntryR\x06labels\x12#\n" +
-	"\x04gate\x18\x03 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x02\n" +
-	"\x16DrainCollectorsRequest\x12!\n" +
-	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12E\n" +
-	"\x06labels\x18\x02 \x03(\v2-.waggle.v1.DrainCollectorsRequest.LabelsEntryR\x06labels\x120\n" +
-	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\x12#\n" +
-	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
-	"\x17DrainCollectorsResponse\x12&\n" +
-	"\x05drain\x18\x01 \x01(\v2\x10.waggle.v1.DrainR\x05drain\x12\x18\n" +
-	"\amatched\x18\x02 \x01(\x05R\amatched\x12\x1d\n" +
-	"\n" +
-	"sample_ids\x18\x03 \x03(\tR\tsampleIds\x12+\n" +
-	"\breplaced\x18\x04 \x01(\v2\x0f.waggle.v1.GateR\breplaced\"\xe7\x01\n" +
-	"\x17ResumeCollectorsRequest\x12!\n" +
-	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12F\n" +
-	"\x06labels\x18\x02 \x03(\v2..waggle.v1.ResumeCollectorsRequest.LabelsEntryR\x06labels\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
-	"\x18ResumeCollectorsResponse\x12\x18\n" +
-	"\achanged\x18\x01 \x01(\bR\achanged\x12)\n" +
-	"\adrained\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\adrained\"O\n" +
-	"\x11ListDrainsRequest\x12\x1b\n" +
-	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"f\n" +
-	"\x12ListDrainsResponse\x12(\n" +
-	"\x06drains\x18\x01 \x03(\v2\x10.waggle.v1.DrainR\x06drains\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*x\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\x92\x01\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +
 	"\x10HELD_KIND_SOURCE\x10\x02\x12\x13\n" +
 	"\x0fHELD_KIND_QUEUE\x10\x03\x12\x12\n" +
-	"\x0eHELD_KIND_POOL\x10\x042\x94\x06\n" +
+	"\x0eHELD_KIND_POOL\x10\x04\x12\x18\n" +
+	"\x14HELD_KIND_EVERYTHING\x10\x052\xff\x02\n" +
 	"\fAdminService\x12C\n" +
 	"\bGetStats\x12\x1a.waggle.v1.GetStatsRequest\x1a\x1b.waggle.v1.GetStatsResponse\x12I\n" +
 	"\n" +
 	"ListLeases\x12\x1c.waggle.v1.ListLeasesRequest\x1a\x1d.waggle.v1.ListLeasesResponse\x12U\n" +
 	"\x0eListCollectors\x12 .waggle.v1.ListCollectorsRequest\x1a!.waggle.v1.ListCollectorsResponse\x12@\n" +
 	"\aExplain\x12\x19.waggle.v1.ExplainRequest\x1a\x1a.waggle.v1.ExplainResponse\x12F\n" +
-	"\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponse\x12F\n" +
-	"\tPausePool\x12\x1b.waggle.v1.PausePoolRequest\x1a\x1c.waggle.v1.PausePoolResponse\x12I\n" +
-	"\n" +
-	"ResumePool\x12\x1c.waggle.v1.ResumePoolRequest\x1a\x1d.waggle.v1.ResumePoolResponse\x12X\n" +
-	"\x0fDrainCollectors\x12!.waggle.v1.DrainCollectorsRequest\x1a\".waggle.v1.DrainCollectorsResponse\x12[\n" +
-	"\x10ResumeCollectors\x12\".waggle.v1.ResumeCollectorsRequest\x1a#.waggle.v1.ResumeCollectorsResponse\x12I\n" +
-	"\n" +
-	"ListDrains\x12\x1c.waggle.v1.ListDrainsRequest\x1a\x1d.waggle.v1.ListDrainsResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_admin_service_proto_rawDescOnce sync.Once
@@ -2159,106 +1395,71 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
-	(HeldKind)(0),                    // 0: waggle.v1.HeldKind
-	(*GetStatsRequest)(nil),          // 1: waggle.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),         // 2: waggle.v1.GetStatsResponse
-	(*StoreCounters)(nil),            // 3: waggle.v1.StoreCounters
-	(*StoreInfo)(nil),                // 4: waggle.v1.StoreInfo
-	(*DispatcherInfo)(nil),           // 5: waggle.v1.DispatcherInfo
-	(*ListLeasesRequest)(nil),        // 6: waggle.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),       // 7: waggle.v1.ListLeasesResponse
-	(*HeldLease)(nil),                // 8: waggle.v1.HeldLease
-	(*ListCollectorsRequest)(nil),    // 9: waggle.v1.ListCollectorsRequest
-	(*ListCollectorsResponse)(nil),   // 10: waggle.v1.ListCollectorsResponse
-	(*ExplainRequest)(nil),           // 11: waggle.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 12: waggle.v1.ExplainResponse
-	(*Hold)(nil),                     // 13: waggle.v1.Hold
-	(*Pool)(nil),                     // 14: waggle.v1.Pool
-	(*ListPoolsRequest)(nil),         // 15: waggle.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),        // 16: waggle.v1.ListPoolsResponse
-	(*PausePoolRequest)(nil),         // 17: waggle.v1.PausePoolRequest
-	(*PausePoolResponse)(nil),        // 18: waggle.v1.PausePoolResponse
-	(*ResumePoolRequest)(nil),        // 19: waggle.v1.ResumePoolRequest
-	(*ResumePoolResponse)(nil),       // 20: waggle.v1.ResumePoolResponse
-	(*Drain)(nil),                    // 21: waggle.v1.Drain
-	(*DrainCollectorsRequest)(nil),   // 22: waggle.v1.DrainCollectorsRequest
-	(*DrainCollectorsResponse)(nil),  // 23: waggle.v1.DrainCollectorsResponse
-	(*ResumeCollectorsRequest)(nil),  // 24: waggle.v1.ResumeCollectorsRequest
-	(*ResumeCollectorsResponse)(nil), // 25: waggle.v1.ResumeCollectorsResponse
-	(*ListDrainsRequest)(nil),        // 26: waggle.v1.ListDrainsRequest
-	(*ListDrainsResponse)(nil),       // 27: waggle.v1.ListDrainsResponse
-	nil,                              // 28: waggle.v1.ListCollectorsRequest.LabelsEntry
-	nil,                              // 29: waggle.v1.Drain.LabelsEntry
-	nil,                              // 30: waggle.v1.DrainCollectorsRequest.LabelsEntry
-	nil,                              // 31: waggle.v1.ResumeCollectorsRequest.LabelsEntry
-	(*TaskCounts)(nil),               // 32: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
-	(*LeaseHolder)(nil),              // 35: waggle.v1.LeaseHolder
-	(CollectorState)(0),              // 36: waggle.v1.CollectorState
-	(*Collector)(nil),                // 37: waggle.v1.Collector
-	(*Gate)(nil),                     // 38: waggle.v1.Gate
+	(HeldKind)(0),                  // 0: waggle.v1.HeldKind
+	(*GetStatsRequest)(nil),        // 1: waggle.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),       // 2: waggle.v1.GetStatsResponse
+	(*StoreCounters)(nil),          // 3: waggle.v1.StoreCounters
+	(*StoreInfo)(nil),              // 4: waggle.v1.StoreInfo
+	(*DispatcherInfo)(nil),         // 5: waggle.v1.DispatcherInfo
+	(*ListLeasesRequest)(nil),      // 6: waggle.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),     // 7: waggle.v1.ListLeasesResponse
+	(*HeldLease)(nil),              // 8: waggle.v1.HeldLease
+	(*ListCollectorsRequest)(nil),  // 9: waggle.v1.ListCollectorsRequest
+	(*ListCollectorsResponse)(nil), // 10: waggle.v1.ListCollectorsResponse
+	(*ExplainRequest)(nil),         // 11: waggle.v1.ExplainRequest
+	(*ExplainResponse)(nil),        // 12: waggle.v1.ExplainResponse
+	(*ExplainedGate)(nil),          // 13: waggle.v1.ExplainedGate
+	(*Pool)(nil),                   // 14: waggle.v1.Pool
+	(*ListPoolsRequest)(nil),       // 15: waggle.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),      // 16: waggle.v1.ListPoolsResponse
+	(*TaskCounts)(nil),             // 17: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),    // 18: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
+	(*Filter)(nil),                 // 20: waggle.v1.Filter
+	(*LeaseHolder)(nil),            // 21: waggle.v1.LeaseHolder
+	(CollectorState)(0),            // 22: waggle.v1.CollectorState
+	(*Collector)(nil),              // 23: waggle.v1.Collector
+	(*Gate)(nil),                   // 24: waggle.v1.Gate
+	(*Hold)(nil),                   // 25: waggle.v1.Hold
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	32, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	33, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	17, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	18, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
 	3,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
 	4,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
 	5,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	33, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
-	34, // 6: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	33, // 7: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
-	8,  // 8: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	35, // 9: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	36, // 10: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	28, // 11: waggle.v1.ListCollectorsRequest.labels:type_name -> waggle.v1.ListCollectorsRequest.LabelsEntry
-	37, // 12: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
-	13, // 13: waggle.v1.ExplainResponse.holds:type_name -> waggle.v1.Hold
-	33, // 14: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	38, // 15: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
-	0,  // 16: waggle.v1.Hold.of:type_name -> waggle.v1.HeldKind
-	38, // 17: waggle.v1.Pool.paused:type_name -> waggle.v1.Gate
-	14, // 18: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
-	34, // 19: waggle.v1.PausePoolRequest.until:type_name -> google.protobuf.Timestamp
-	14, // 20: waggle.v1.PausePoolResponse.pool:type_name -> waggle.v1.Pool
-	38, // 21: waggle.v1.PausePoolResponse.replaced:type_name -> waggle.v1.Gate
-	14, // 22: waggle.v1.ResumePoolResponse.pool:type_name -> waggle.v1.Pool
-	29, // 23: waggle.v1.Drain.labels:type_name -> waggle.v1.Drain.LabelsEntry
-	38, // 24: waggle.v1.Drain.gate:type_name -> waggle.v1.Gate
-	30, // 25: waggle.v1.DrainCollectorsRequest.labels:type_name -> waggle.v1.DrainCollectorsRequest.LabelsEntry
-	34, // 26: waggle.v1.DrainCollectorsRequest.until:type_name -> google.protobuf.Timestamp
-	21, // 27: waggle.v1.DrainCollectorsResponse.drain:type_name -> waggle.v1.Drain
-	38, // 28: waggle.v1.DrainCollectorsResponse.replaced:type_name -> waggle.v1.Gate
-	31, // 29: waggle.v1.ResumeCollectorsRequest.labels:type_name -> waggle.v1.ResumeCollectorsRequest.LabelsEntry
-	38, // 30: waggle.v1.ResumeCollectorsResponse.drained:type_name -> waggle.v1.Gate
-	21, // 31: waggle.v1.ListDrainsResponse.drains:type_name -> waggle.v1.Drain
-	1,  // 32: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	6,  // 33: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	9,  // 34: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	11, // 35: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	15, // 36: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	17, // 37: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
-	19, // 38: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
-	22, // 39: waggle.v1.AdminService.DrainCollectors:input_type -> waggle.v1.DrainCollectorsRequest
-	24, // 40: waggle.v1.AdminService.ResumeCollectors:input_type -> waggle.v1.ResumeCollectorsRequest
-	26, // 41: waggle.v1.AdminService.ListDrains:input_type -> waggle.v1.ListDrainsRequest
-	2,  // 42: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	7,  // 43: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	10, // 44: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	12, // 45: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	16, // 46: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	18, // 47: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
-	20, // 48: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
-	23, // 49: waggle.v1.AdminService.DrainCollectors:output_type -> waggle.v1.DrainCollectorsResponse
-	25, // 50: waggle.v1.AdminService.ResumeCollectors:output_type -> waggle.v1.ResumeCollectorsResponse
-	27, // 51: waggle.v1.AdminService.ListDrains:output_type -> waggle.v1.ListDrainsResponse
-	42, // [42:52] is the sub-list for method output_type
-	32, // [32:42] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	18, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
+	19, // 6: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	18, // 7: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	20, // 8: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
+	8,  // 9: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
+	21, // 10: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	20, // 11: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
+	22, // 12: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	23, // 13: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	13, // 14: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
+	18, // 15: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	24, // 16: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
+	0,  // 17: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
+	25, // 18: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
+	14, // 19: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
+	1,  // 20: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	6,  // 21: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	9,  // 22: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	11, // 23: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	15, // 24: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	2,  // 25: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	7,  // 26: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	10, // 27: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	12, // 28: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	16, // 29: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -2267,7 +1468,9 @@ func file_waggle_v1_admin_service_proto_init() {
 		return
 	}
 	file_waggle_v1_collector_proto_init()
+	file_waggle_v1_filter_proto_init()
 	file_waggle_v1_gate_proto_init()
+	file_waggle_v1_hold_proto_init()
 	file_waggle_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2275,7 +1478,7 @@ func file_waggle_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,23 +19,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_GetStats_FullMethodName         = "/waggle.v1.AdminService/GetStats"
-	AdminService_ListLeases_FullMethodName       = "/waggle.v1.AdminService/ListLeases"
-	AdminService_ListCollectors_FullMethodName   = "/waggle.v1.AdminService/ListCollectors"
-	AdminService_Explain_FullMethodName          = "/waggle.v1.AdminService/Explain"
-	AdminService_ListPools_FullMethodName        = "/waggle.v1.AdminService/ListPools"
-	AdminService_PausePool_FullMethodName        = "/waggle.v1.AdminService/PausePool"
-	AdminService_ResumePool_FullMethodName       = "/waggle.v1.AdminService/ResumePool"
-	AdminService_DrainCollectors_FullMethodName  = "/waggle.v1.AdminService/DrainCollectors"
-	AdminService_ResumeCollectors_FullMethodName = "/waggle.v1.AdminService/ResumeCollectors"
-	AdminService_ListDrains_FullMethodName       = "/waggle.v1.AdminService/ListDrains"
+	AdminService_GetStats_FullMethodName       = "/waggle.v1.AdminService/GetStats"
+	AdminService_ListLeases_FullMethodName     = "/waggle.v1.AdminService/ListLeases"
+	AdminService_ListCollectors_FullMethodName = "/waggle.v1.AdminService/ListCollectors"
+	AdminService_Explain_FullMethodName        = "/waggle.v1.AdminService/Explain"
+	AdminService_ListPools_FullMethodName      = "/waggle.v1.AdminService/ListPools"
 )
 
 // AdminServiceClient is the client API for AdminService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService is what operators call to see how the whole does, to hold pools, and to drain collectors.
+// AdminService is what operators call to see how the whole does, and why something stands still.
 type AdminServiceClient interface {
 	// GetStats counts. Its cost grows with the number of shards and with nothing else. Changes nothing.
 	//
@@ -58,45 +53,11 @@ type AdminServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
-	// ListPools lists by name the pools that have queues with waiting tasks, and those that are paused. Counted
+	// ListPools lists by name the pools that have queues with waiting tasks. Counted
 	// shard by shard, so not of one instant. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
-	// PausePool holds grants of one pool's tasks from now on, in every shard and on every dispatcher, also of a
-	// pool that has none yet. Collectors hear of it as PAUSED. Leases that stand go on, submits go in. Its cost
-	// grows with the number of shards and not with that of tasks. Pausing again replaces who, why and until
-	// when. Idempotent: when it fails, some shards may be paused; call again.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other pools are paused), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
-	PausePool(ctx context.Context, in *PausePoolRequest, opts ...grpc.CallOption) (*PausePoolResponse, error)
-	// ResumePool ends a pause, and parked fetches are served at once. Resuming a pool that is not paused does
-	// nothing. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
-	ResumePool(ctx context.Context, in *ResumePoolRequest, opts ...grpc.CallOption) (*ResumePoolResponse, error)
-	// DrainCollectors has collectors handed out nothing: the one of an id, or all that have some labels, also
-	// those that come later. Their parked fetches end at once, and at the latest within 1 s, with DRAINING, as do
-	// those that they make then; their beats are answered with `drain`. What they hold they keep, renew and
-	// report; they are empty when ListCollectors shows 0 leases for them. A collector tells its labels by its
-	// beats: until its first one a drain by labels does not hold it. Draining the same id or labels again
-	// replaces who, why and until when. Idempotent. By labels its cost grows with the collectors that are known.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other drains hold), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
-	DrainCollectors(ctx context.Context, in *DrainCollectorsRequest, opts ...grpc.CallOption) (*DrainCollectorsResponse, error)
-	// ResumeCollectors ends the drain that was made with the same id or the same labels, and no other one. A
-	// collector hears of it with its next beat, which it is asked for within 5 s. Resuming what is not drained
-	// does nothing. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
-	ResumeCollectors(ctx context.Context, in *ResumeCollectorsRequest, opts ...grpc.CallOption) (*ResumeCollectorsResponse, error)
-	// ListDrains lists the drains that hold, those by id first, also where no collector has come yet that they
-	// hold. Changes nothing.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
-	ListDrains(ctx context.Context, in *ListDrainsRequest, opts ...grpc.CallOption) (*ListDrainsResponse, error)
 }
 
 type adminServiceClient struct {
@@ -157,61 +118,11 @@ func (c *adminServiceClient) ListPools(ctx context.Context, in *ListPoolsRequest
 	return out, nil
 }
 
-func (c *adminServiceClient) PausePool(ctx context.Context, in *PausePoolRequest, opts ...grpc.CallOption) (*PausePoolResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PausePoolResponse)
-	err := c.cc.Invoke(ctx, AdminService_PausePool_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminServiceClient) ResumePool(ctx context.Context, in *ResumePoolRequest, opts ...grpc.CallOption) (*ResumePoolResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ResumePoolResponse)
-	err := c.cc.Invoke(ctx, AdminService_ResumePool_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminServiceClient) DrainCollectors(ctx context.Context, in *DrainCollectorsRequest, opts ...grpc.CallOption) (*DrainCollectorsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DrainCollectorsResponse)
-	err := c.cc.Invoke(ctx, AdminService_DrainCollectors_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminServiceClient) ResumeCollectors(ctx context.Context, in *ResumeCollectorsRequest, opts ...grpc.CallOption) (*ResumeCollectorsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ResumeCollectorsResponse)
-	err := c.cc.Invoke(ctx, AdminService_ResumeCollectors_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminServiceClient) ListDrains(ctx context.Context, in *ListDrainsRequest, opts ...grpc.CallOption) (*ListDrainsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListDrainsResponse)
-	err := c.cc.Invoke(ctx, AdminService_ListDrains_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService is what operators call to see how the whole does, to hold pools, and to drain collectors.
+// AdminService is what operators call to see how the whole does, and why something stands still.
 type AdminServiceServer interface {
 	// GetStats counts. Its cost grows with the number of shards and with nothing else. Changes nothing.
 	//
@@ -234,45 +145,11 @@ type AdminServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
-	// ListPools lists by name the pools that have queues with waiting tasks, and those that are paused. Counted
+	// ListPools lists by name the pools that have queues with waiting tasks. Counted
 	// shard by shard, so not of one instant. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
-	// PausePool holds grants of one pool's tasks from now on, in every shard and on every dispatcher, also of a
-	// pool that has none yet. Collectors hear of it as PAUSED. Leases that stand go on, submits go in. Its cost
-	// grows with the number of shards and not with that of tasks. Pausing again replaces who, why and until
-	// when. Idempotent: when it fails, some shards may be paused; call again.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other pools are paused), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
-	PausePool(context.Context, *PausePoolRequest) (*PausePoolResponse, error)
-	// ResumePool ends a pause, and parked fetches are served at once. Resuming a pool that is not paused does
-	// nothing. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
-	ResumePool(context.Context, *ResumePoolRequest) (*ResumePoolResponse, error)
-	// DrainCollectors has collectors handed out nothing: the one of an id, or all that have some labels, also
-	// those that come later. Their parked fetches end at once, and at the latest within 1 s, with DRAINING, as do
-	// those that they make then; their beats are answered with `drain`. What they hold they keep, renew and
-	// report; they are empty when ListCollectors shows 0 leases for them. A collector tells its labels by its
-	// beats: until its first one a drain by labels does not hold it. Draining the same id or labels again
-	// replaces who, why and until when. Idempotent. By labels its cost grows with the collectors that are known.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other drains hold), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
-	DrainCollectors(context.Context, *DrainCollectorsRequest) (*DrainCollectorsResponse, error)
-	// ResumeCollectors ends the drain that was made with the same id or the same labels, and no other one. A
-	// collector hears of it with its next beat, which it is asked for within 5 s. Resuming what is not drained
-	// does nothing. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
-	ResumeCollectors(context.Context, *ResumeCollectorsRequest) (*ResumeCollectorsResponse, error)
-	// ListDrains lists the drains that hold, those by id first, also where no collector has come yet that they
-	// hold. Changes nothing.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
-	ListDrains(context.Context, *ListDrainsRequest) (*ListDrainsResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -297,21 +174,6 @@ func (UnimplementedAdminServiceServer) Explain(context.Context, *ExplainRequest)
 }
 func (UnimplementedAdminServiceServer) ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPools not implemented")
-}
-func (UnimplementedAdminServiceServer) PausePool(context.Context, *PausePoolRequest) (*PausePoolResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method PausePool not implemented")
-}
-func (UnimplementedAdminServiceServer) ResumePool(context.Context, *ResumePoolRequest) (*ResumePoolResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ResumePool not implemented")
-}
-func (UnimplementedAdminServiceServer) DrainCollectors(context.Context, *DrainCollectorsRequest) (*DrainCollectorsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method DrainCollectors not implemented")
-}
-func (UnimplementedAdminServiceServer) ResumeCollectors(context.Context, *ResumeCollectorsRequest) (*ResumeCollectorsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ResumeCollectors not implemented")
-}
-func (UnimplementedAdminServiceServer) ListDrains(context.Context, *ListDrainsRequest) (*ListDrainsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListDrains not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -424,96 +286,6 @@ func _AdminService_ListPools_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
-func _AdminService_PausePool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PausePoolRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).PausePool(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_PausePool_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).PausePool(ctx, req.(*PausePoolRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _AdminService_ResumePool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ResumePoolRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).ResumePool(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_ResumePool_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).ResumePool(ctx, req.(*ResumePoolRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _AdminService_DrainCollectors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DrainCollectorsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).DrainCollectors(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_DrainCollectors_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).DrainCollectors(ctx, req.(*DrainCollectorsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _AdminService_ResumeCollectors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ResumeCollectorsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).ResumeCollectors(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_ResumeCollectors_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).ResumeCollectors(ctx, req.(*ResumeCollectorsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _AdminService_ListDrains_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListDrainsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).ListDrains(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_ListDrains_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).ListDrains(ctx, req.(*ListDrainsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -540,26 +312,6 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPools",
 			Handler:    _AdminService_ListPools_Handler,
-		},
-		{
-			MethodName: "PausePool",
-			Handler:    _AdminService_PausePool_Handler,
-		},
-		{
-			MethodName: "ResumePool",
-			Handler:    _AdminService_ResumePool_Handler,
-		},
-		{
-			MethodName: "DrainCollectors",
-			Handler:    _AdminService_DrainCollectors_Handler,
-		},
-		{
-			MethodName: "ResumeCollectors",
-			Handler:    _AdminService_ResumeCollectors_Handler,
-		},
-		{
-			MethodName: "ListDrains",
-			Handler:    _AdminService_ListDrains_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -31,13 +31,15 @@ const (
 	CollectorState_COLLECTOR_STATE_UNSPECIFIED CollectorState = 0
 	// Beats arrive in time.
 	CollectorState_COLLECTOR_STATE_ACTIVE CollectorState = 1
-	// Beats arrive in time, and it fetches no more: it says so itself, or operators drain it.
-	CollectorState_COLLECTOR_STATE_DRAINING CollectorState = 2
+	// Beats arrive in time, and it says that it fetches no more and only finishes what it holds.
+	CollectorState_COLLECTOR_STATE_STOPPING CollectorState = 2
+	// Beats arrive in time, and a hold stops it.
+	CollectorState_COLLECTOR_STATE_HELD CollectorState = 3
 	// Not heard from for 45 s, three of the longest beats, however often it is asked to beat. Its leases run out
 	// by themselves, each at its own deadline, which may be long before.
-	CollectorState_COLLECTOR_STATE_GONE CollectorState = 3
+	CollectorState_COLLECTOR_STATE_GONE CollectorState = 4
 	// It has said with its last beat that it ends. A lease that it should hold yet runs out by itself.
-	CollectorState_COLLECTOR_STATE_ENDED CollectorState = 4
+	CollectorState_COLLECTOR_STATE_ENDED CollectorState = 5
 )
 
 // Enum value maps for CollectorState.
@@ -45,16 +47,18 @@ var (
 	CollectorState_name = map[int32]string{
 		0: "COLLECTOR_STATE_UNSPECIFIED",
 		1: "COLLECTOR_STATE_ACTIVE",
-		2: "COLLECTOR_STATE_DRAINING",
-		3: "COLLECTOR_STATE_GONE",
-		4: "COLLECTOR_STATE_ENDED",
+		2: "COLLECTOR_STATE_STOPPING",
+		3: "COLLECTOR_STATE_HELD",
+		4: "COLLECTOR_STATE_GONE",
+		5: "COLLECTOR_STATE_ENDED",
 	}
 	CollectorState_value = map[string]int32{
 		"COLLECTOR_STATE_UNSPECIFIED": 0,
 		"COLLECTOR_STATE_ACTIVE":      1,
-		"COLLECTOR_STATE_DRAINING":    2,
-		"COLLECTOR_STATE_GONE":        3,
-		"COLLECTOR_STATE_ENDED":       4,
+		"COLLECTOR_STATE_STOPPING":    2,
+		"COLLECTOR_STATE_HELD":        3,
+		"COLLECTOR_STATE_GONE":        4,
+		"COLLECTOR_STATE_ENDED":       5,
 	}
 )
 
@@ -98,7 +102,7 @@ type CollectorInfo struct {
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// The machine it runs on, for people. At most 253 bytes.
 	Hostname string `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	// Labels by which operators choose collectors to drain (region=eu). At most 64 pairs, keys and values at most
+	// Labels by which operators choose collectors to hold (region=eu). At most 64 pairs, keys and values at most
 	// 128 bytes.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The pools it fetches from, for people: FetchTask decides by its own list. Empty: it does not tell, and
@@ -107,7 +111,7 @@ type CollectorInfo struct {
 	// How many tasks it works on at once, 0 to 100000. For people; it limits nothing.
 	Slots int32 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`
 	// True once it fetches no more and only finishes what it holds.
-	Draining bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
+	Stopping bool `protobuf:"varint,8,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	// The ids of the sources to which it narrows its fetches (FetchTask.sources), for people: FetchTask decides by its own
 	// list. Empty: to none; Explain then takes it to fetch the tasks of all sources of its pools. At most 16.
 	Sources []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
@@ -200,9 +204,9 @@ func (x *CollectorInfo) GetSlots() int32 {
 	return 0
 }
 
-func (x *CollectorInfo) GetDraining() bool {
+func (x *CollectorInfo) GetStopping() bool {
 	if x != nil {
-		return x.Draining
+		return x.Stopping
 	}
 	return false
 }
@@ -241,8 +245,8 @@ type Collector struct {
 	HeartbeatAge *durationpb.Duration `protobuf:"bytes,4,opt,name=heartbeat_age,json=heartbeatAge,proto3" json:"heartbeat_age,omitempty"`
 	// When this session was first heard from.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// What drains it, of several drains the one that ends last; absent: it is not drained by operators.
-	Drained       *Gate `protobuf:"bytes,6,opt,name=drained,proto3" json:"drained,omitempty"`
+	// The holds on it and on labels that it has; the one that ends last first.
+	Holds         []*Hold `protobuf:"bytes,6,rep,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,9 +316,9 @@ func (x *Collector) GetStartTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *Collector) GetDrained() *Gate {
+func (x *Collector) GetHolds() []*Hold {
 	if x != nil {
-		return x.Drained
+		return x.Holds
 	}
 	return nil
 }
@@ -323,7 +327,7 @@ var File_waggle_v1_collector_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\n" +
-	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xf8\x02\n" +
+	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\"\xf8\x02\n" +
 	"\rCollectorInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -332,28 +336,29 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\x06labels\x18\x05 \x03(\v2$.waggle.v1.CollectorInfo.LabelsEntryR\x06labels\x12\x14\n" +
 	"\x05pools\x18\x06 \x03(\tR\x05pools\x12\x14\n" +
 	"\x05slots\x18\a \x01(\x05R\x05slots\x12\x1a\n" +
-	"\bdraining\x18\b \x01(\bR\bdraining\x12\x18\n" +
+	"\bstopping\x18\b \x01(\bR\bstopping\x12\x18\n" +
 	"\asources\x18\t \x03(\tR\asources\x12\x16\n" +
 	"\x06queues\x18\n" +
 	" \x03(\tR\x06queues\x12\x14\n" +
 	"\x05ended\x18\v \x01(\bR\x05ended\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa4\x02\n" +
 	"\tCollector\x12,\n" +
 	"\x04info\x18\x01 \x01(\v2\x18.waggle.v1.CollectorInfoR\x04info\x12/\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x19.waggle.v1.CollectorStateR\x05state\x12\x16\n" +
 	"\x06leases\x18\x03 \x01(\x05R\x06leases\x12>\n" +
 	"\rheartbeat_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fheartbeatAge\x129\n" +
 	"\n" +
-	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12)\n" +
-	"\adrained\x18\x06 \x01(\v2\x0f.waggle.v1.GateR\adrained*\xa0\x01\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12%\n" +
+	"\x05holds\x18\x06 \x03(\v2\x0f.waggle.v1.HoldR\x05holds*\xba\x01\n" +
 	"\x0eCollectorState\x12\x1f\n" +
 	"\x1bCOLLECTOR_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16COLLECTOR_STATE_ACTIVE\x10\x01\x12\x1c\n" +
-	"\x18COLLECTOR_STATE_DRAINING\x10\x02\x12\x18\n" +
-	"\x14COLLECTOR_STATE_GONE\x10\x03\x12\x19\n" +
-	"\x15COLLECTOR_STATE_ENDED\x10\x04B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x18COLLECTOR_STATE_STOPPING\x10\x02\x12\x18\n" +
+	"\x14COLLECTOR_STATE_HELD\x10\x03\x12\x18\n" +
+	"\x14COLLECTOR_STATE_GONE\x10\x04\x12\x19\n" +
+	"\x15COLLECTOR_STATE_ENDED\x10\x05B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_collector_proto_rawDescOnce sync.Once
@@ -376,7 +381,7 @@ var file_waggle_v1_collector_proto_goTypes = []any{
 	nil,                           // 3: waggle.v1.CollectorInfo.LabelsEntry
 	(*durationpb.Duration)(nil),   // 4: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
-	(*Gate)(nil),                  // 6: waggle.v1.Gate
+	(*Hold)(nil),                  // 6: waggle.v1.Hold
 }
 var file_waggle_v1_collector_proto_depIdxs = []int32{
 	3, // 0: waggle.v1.CollectorInfo.labels:type_name -> waggle.v1.CollectorInfo.LabelsEntry
@@ -384,7 +389,7 @@ var file_waggle_v1_collector_proto_depIdxs = []int32{
 	0, // 2: waggle.v1.Collector.state:type_name -> waggle.v1.CollectorState
 	4, // 3: waggle.v1.Collector.heartbeat_age:type_name -> google.protobuf.Duration
 	5, // 4: waggle.v1.Collector.start_time:type_name -> google.protobuf.Timestamp
-	6, // 5: waggle.v1.Collector.drained:type_name -> waggle.v1.Gate
+	6, // 5: waggle.v1.Collector.holds:type_name -> waggle.v1.Hold
 	6, // [6:6] is the sub-list for method output_type
 	6, // [6:6] is the sub-list for method input_type
 	6, // [6:6] is the sub-list for extension type_name
@@ -397,7 +402,7 @@ func file_waggle_v1_collector_proto_init() {
 	if File_waggle_v1_collector_proto != nil {
 		return
 	}
-	file_waggle_v1_gate_proto_init()
+	file_waggle_v1_hold_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -34,13 +34,15 @@ const (
 	// Tasks are due, but delays, limits or blocks of their queues hold them, or grants to this collector are
 	// slowed.
 	EmptyReason_EMPTY_REASON_THROTTLED EmptyReason = 2
-	// Tasks are due, but operators paused all that this call could take.
-	EmptyReason_EMPTY_REASON_PAUSED EmptyReason = 3
-	// The dispatcher is about to stop: fetch from another one. Or operators drain this collector, as the answer
-	// to its next beat says: then no other one hands out anything either.
-	EmptyReason_EMPTY_REASON_DRAINING EmptyReason = 4
+	// Tasks may be due, but holds stop all that this call could take.
+	EmptyReason_EMPTY_REASON_HELD EmptyReason = 3
+	// A hold stops this collector: fetch no more until a heartbeat says that it is no longer held. No other dispatcher hands it
+	// anything either.
+	EmptyReason_EMPTY_REASON_COLLECTOR_HELD EmptyReason = 4
+	// This dispatcher is about to stop: fetch from another one.
+	EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING EmptyReason = 5
 	// The client token had its grant, and nothing of it is held any more: fetch with a new one.
-	EmptyReason_EMPTY_REASON_TOKEN_USED EmptyReason = 5
+	EmptyReason_EMPTY_REASON_TOKEN_USED EmptyReason = 6
 )
 
 // Enum value maps for EmptyReason.
@@ -49,17 +51,19 @@ var (
 		0: "EMPTY_REASON_UNSPECIFIED",
 		1: "EMPTY_REASON_NO_TASKS",
 		2: "EMPTY_REASON_THROTTLED",
-		3: "EMPTY_REASON_PAUSED",
-		4: "EMPTY_REASON_DRAINING",
-		5: "EMPTY_REASON_TOKEN_USED",
+		3: "EMPTY_REASON_HELD",
+		4: "EMPTY_REASON_COLLECTOR_HELD",
+		5: "EMPTY_REASON_DISPATCHER_DRAINING",
+		6: "EMPTY_REASON_TOKEN_USED",
 	}
 	EmptyReason_value = map[string]int32{
-		"EMPTY_REASON_UNSPECIFIED": 0,
-		"EMPTY_REASON_NO_TASKS":    1,
-		"EMPTY_REASON_THROTTLED":   2,
-		"EMPTY_REASON_PAUSED":      3,
-		"EMPTY_REASON_DRAINING":    4,
-		"EMPTY_REASON_TOKEN_USED":  5,
+		"EMPTY_REASON_UNSPECIFIED":         0,
+		"EMPTY_REASON_NO_TASKS":            1,
+		"EMPTY_REASON_THROTTLED":           2,
+		"EMPTY_REASON_HELD":                3,
+		"EMPTY_REASON_COLLECTOR_HELD":      4,
+		"EMPTY_REASON_DISPATCHER_DRAINING": 5,
+		"EMPTY_REASON_TOKEN_USED":          6,
 	}
 )
 
@@ -102,7 +106,7 @@ const (
 	LostReason_LOST_REASON_MAX_HOLD LostReason = 2
 	// A newer session of the collector ended it.
 	LostReason_LOST_REASON_COLLECTOR_REPLACED LostReason = 3
-	// An operator revoked it, or a queue rule denies its queue: make no further request there.
+	// An operator revoked it, or a hold ended it.
 	LostReason_LOST_REASON_REVOKED LostReason = 4
 	// Somebody deleted its lock in the store before the deadline. A lock that has only run out is set again.
 	LostReason_LOST_REASON_LOCK_DELETED LostReason = 5
@@ -185,6 +189,9 @@ const (
 	CancelReason_CANCEL_REASON_TASK_CANCELED CancelReason = 1
 	// Its source was deleted. However the attempt ends, the task ends CANCELED.
 	CancelReason_CANCEL_REASON_SOURCE_DELETED CancelReason = 2
+	// A hold ends work in hand (HOLD_EFFECT_END_LEASES). The task waits again once it is reported, whatever the report
+	// says other than success, and no attempt is spent. Renewals no longer prolong the lease.
+	CancelReason_CANCEL_REASON_HELD CancelReason = 3
 )
 
 // Enum value maps for CancelReason.
@@ -193,11 +200,13 @@ var (
 		0: "CANCEL_REASON_UNSPECIFIED",
 		1: "CANCEL_REASON_TASK_CANCELED",
 		2: "CANCEL_REASON_SOURCE_DELETED",
+		3: "CANCEL_REASON_HELD",
 	}
 	CancelReason_value = map[string]int32{
 		"CANCEL_REASON_UNSPECIFIED":    0,
 		"CANCEL_REASON_TASK_CANCELED":  1,
 		"CANCEL_REASON_SOURCE_DELETED": 2,
+		"CANCEL_REASON_HELD":           3,
 	}
 )
 
@@ -328,8 +337,8 @@ type FetchTaskRequest struct {
 	// Reports to settle first, as ReportTask does. At most 1000. They are settled even if the fetch then
 	// fails; repeated with it, they answer ALREADY_REPORTED.
 	Reports []*TaskReport `protobuf:"bytes,11,rep,name=reports,proto3" json:"reports,omitempty"`
-	// The collector's labels, as in CollectorInfo.labels. They decide which drains by labels meet this fetch; without
-	// them only a drain of its collector_id does. At most 64 pairs, keys and values at most 128 bytes.
+	// The collector's labels, as in CollectorInfo.labels. They decide which holds on labels meet this fetch; without
+	// them only a hold on its collector_id does. At most 64 pairs, keys and values at most 128 bytes.
 	Labels        map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -460,7 +469,8 @@ type FetchTaskResponse struct {
 	Waited *durationpb.Duration `protobuf:"bytes,2,opt,name=waited,proto3" json:"waited,omitempty"`
 	// Why leased_tasks is empty; unset when it is not.
 	EmptyReason EmptyReason `protobuf:"varint,3,opt,name=empty_reason,json=emptyReason,proto3,enum=waggle.v1.EmptyReason" json:"empty_reason,omitempty"`
-	// How long to wait before fetching again, 0 to 5 s. Matters with wait 0, PAUSED and DRAINING; zero or
+	// How long to wait before fetching again, 0 to 5 s. Matters with wait 0, HELD, COLLECTOR_HELD and
+	// DISPATCHER_DRAINING; zero or
 	// absent: fetch at once.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// One result for each report, in their order.
@@ -718,31 +728,15 @@ func (x *HeartbeatRequest) GetLeases() []*LeaseBeat {
 	return nil
 }
 
-// HeartbeatResponse answers one beat, or is pushed between two. A message that answers a beat has next_heartbeat. One
-// without it is pushed, within a second of what it is about: it carries cancels, a change of `drain`, or reconnect. It
-// renews nothing, and the next beat is sent when the last answer asked for it.
+// HeartbeatResponse answers one beat, or is pushed between two. A message that answers a beat has status.next_heartbeat.
+// One without it is pushed, within a second of what it is about: it carries cancels, a change of status.held, or reconnect.
+// It renews nothing, and the next beat is sent when the last answer asked for it.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every lease the beat named that is in neither `lost` nor `limited` runs at least this long, counted
-	// from when the beat was sent: the shortest of their durations. A renewal never shortens, so keep a
-	// deadline that is later. Absent in a pushed message, or when nothing was renewed.
-	LeaseDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// Leases that the beat named and that are no longer held. Stop working on them at once; report nothing.
-	Lost []*LostLease `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
-	// Tasks that somebody wants ended. The lease still stands: stop, and report. What was pushed comes again in the
-	// answers to beats for as long as they name the lease.
-	Cancel []*CancelNotice `protobuf:"bytes,3,rep,name=cancel,proto3" json:"cancel,omitempty"`
-	// Operators drain the collector: it is to fetch nothing, finish what it holds, and keep beating, until a message no
-	// longer says so. The current state in every message, pushed ones and those with `reconnect` among them.
-	Drain bool `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`
-	// When the next beat is wanted, counted from when this message arrived: a third of the shortest lease,
-	// 15 s with none, 5 s with `drain`. Present in every answer to a beat, and absent in a pushed message.
-	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`
-	// Leases that were renewed for less than lease_duration, because max_hold ends them. With a duration of 0: the
-	// part of the store that has it did not answer, the deadline stands, and its cursor may not have been kept.
-	Limited []*LimitedLease `protobuf:"bytes,6,rep,name=limited,proto3" json:"limited,omitempty"`
+	// How the leases stand, and what the collector is to do.
+	Status *LeaseStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// This dispatcher is about to stop: open a new stream, on another one. The leases are not touched. Pushed.
-	Reconnect     bool `protobuf:"varint,7,opt,name=reconnect,proto3" json:"reconnect,omitempty"`
+	Reconnect     bool `protobuf:"varint,2,opt,name=reconnect,proto3" json:"reconnect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -777,44 +771,9 @@ func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *HeartbeatResponse) GetLeaseDuration() *durationpb.Duration {
+func (x *HeartbeatResponse) GetStatus() *LeaseStatus {
 	if x != nil {
-		return x.LeaseDuration
-	}
-	return nil
-}
-
-func (x *HeartbeatResponse) GetLost() []*LostLease {
-	if x != nil {
-		return x.Lost
-	}
-	return nil
-}
-
-func (x *HeartbeatResponse) GetCancel() []*CancelNotice {
-	if x != nil {
-		return x.Cancel
-	}
-	return nil
-}
-
-func (x *HeartbeatResponse) GetDrain() bool {
-	if x != nil {
-		return x.Drain
-	}
-	return false
-}
-
-func (x *HeartbeatResponse) GetNextHeartbeat() *durationpb.Duration {
-	if x != nil {
-		return x.NextHeartbeat
-	}
-	return nil
-}
-
-func (x *HeartbeatResponse) GetLimited() []*LimitedLease {
-	if x != nil {
-		return x.Limited
+		return x.Status
 	}
 	return nil
 }
@@ -824,6 +783,103 @@ func (x *HeartbeatResponse) GetReconnect() bool {
 		return x.Reconnect
 	}
 	return false
+}
+
+// LeaseStatus says how the leases of a collector stand that a beat or a renewal named, and what the collector is to do.
+type LeaseStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Every named lease that is in neither `lost` nor `limited` runs at least this long, counted from when the beat was
+	// sent: the shortest of their durations. A renewal never shortens, so keep a deadline that is later. Absent in a
+	// pushed message, or when nothing was renewed.
+	LeaseDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
+	// Leases that were named and that are no longer held. Stop working on them at once; report nothing.
+	Lost []*LostLease `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
+	// Tasks that somebody wants ended. The lease still stands: stop, and report. What was pushed comes again in the
+	// answers to beats for as long as they name the lease.
+	Cancel []*CancelNotice `protobuf:"bytes,3,rep,name=cancel,proto3" json:"cancel,omitempty"`
+	// A hold stops the collector: it is to fetch nothing, finish what it holds, and keep beating, until a message no
+	// longer says so. The current state in every message, pushed ones and those with `reconnect` among them.
+	Held bool `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"`
+	// When the next beat is wanted, counted from when this message arrived: a third of the shortest lease,
+	// 15 s with none, 5 s with `held`. Present in every answer to a beat, and absent in a pushed message.
+	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`
+	// Leases that were renewed for less than lease_duration, because max_hold ends them, or a hold does. With a duration
+	// of 0: the part of the store that has it did not answer, the deadline stands, and its cursor may not have been kept.
+	Limited       []*LimitedLease `protobuf:"bytes,6,rep,name=limited,proto3" json:"limited,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseStatus) Reset() {
+	*x = LeaseStatus{}
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseStatus) ProtoMessage() {}
+
+func (x *LeaseStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseStatus.ProtoReflect.Descriptor instead.
+func (*LeaseStatus) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LeaseStatus) GetLeaseDuration() *durationpb.Duration {
+	if x != nil {
+		return x.LeaseDuration
+	}
+	return nil
+}
+
+func (x *LeaseStatus) GetLost() []*LostLease {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *LeaseStatus) GetCancel() []*CancelNotice {
+	if x != nil {
+		return x.Cancel
+	}
+	return nil
+}
+
+func (x *LeaseStatus) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *LeaseStatus) GetNextHeartbeat() *durationpb.Duration {
+	if x != nil {
+		return x.NextHeartbeat
+	}
+	return nil
+}
+
+func (x *LeaseStatus) GetLimited() []*LimitedLease {
+	if x != nil {
+		return x.Limited
+	}
+	return nil
 }
 
 // LostLease is a lease that is no longer held.
@@ -841,7 +897,7 @@ type LostLease struct {
 
 func (x *LostLease) Reset() {
 	*x = LostLease{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +909,7 @@ func (x *LostLease) String() string {
 func (*LostLease) ProtoMessage() {}
 
 func (x *LostLease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +922,7 @@ func (x *LostLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostLease.ProtoReflect.Descriptor instead.
 func (*LostLease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{6}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LostLease) GetTaskId() string {
@@ -903,7 +959,7 @@ type CancelNotice struct {
 
 func (x *CancelNotice) Reset() {
 	*x = CancelNotice{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +971,7 @@ func (x *CancelNotice) String() string {
 func (*CancelNotice) ProtoMessage() {}
 
 func (x *CancelNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +984,7 @@ func (x *CancelNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelNotice.ProtoReflect.Descriptor instead.
 func (*CancelNotice) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{7}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CancelNotice) GetTaskId() string {
@@ -945,7 +1001,7 @@ func (x *CancelNotice) GetReason() CancelReason {
 	return CancelReason_CANCEL_REASON_UNSPECIFIED
 }
 
-// LimitedLease is a lease that was renewed for less than it asked, because max_hold ends it.
+// LimitedLease is a lease that was renewed for less than it asked, because max_hold ends it, or a hold does.
 type LimitedLease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -958,7 +1014,7 @@ type LimitedLease struct {
 
 func (x *LimitedLease) Reset() {
 	*x = LimitedLease{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1026,7 @@ func (x *LimitedLease) String() string {
 func (*LimitedLease) ProtoMessage() {}
 
 func (x *LimitedLease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1039,7 @@ func (x *LimitedLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitedLease.ProtoReflect.Descriptor instead.
 func (*LimitedLease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LimitedLease) GetTaskId() string {
@@ -1013,7 +1069,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1081,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1094,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RenewLeaseRequest) GetCollector() *CollectorInfo {
@@ -1055,31 +1111,18 @@ func (x *RenewLeaseRequest) GetLeases() []*LeaseBeat {
 	return nil
 }
 
-// RenewLeaseResponse answers as HeartbeatResponse does.
+// RenewLeaseResponse answers a renewal.
 type RenewLeaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every named lease in neither `lost` nor `limited` runs at least this long, counted from when the
-	// request was sent. Absent when nothing was renewed.
-	LeaseDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// Leases that are no longer held. Stop working on them at once; report nothing.
-	Lost []*LostLease `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
-	// Tasks that somebody wants ended. The lease still stands: stop, and report.
-	Cancel []*CancelNotice `protobuf:"bytes,3,rep,name=cancel,proto3" json:"cancel,omitempty"`
-	// Operators drain the collector: it is to fetch nothing, finish what it holds, and keep renewing, until an
-	// answer no longer says so.
-	Drain bool `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`
-	// When the next renewal is wanted, counted from when this reply arrived.
-	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`
-	// Leases that were renewed for less than lease_duration, because max_hold ends them. With a duration of 0: the
-	// part of the store that has it did not answer, the deadline stands, and its cursor may not have been kept.
-	Limited       []*LimitedLease `protobuf:"bytes,6,rep,name=limited,proto3" json:"limited,omitempty"`
+	// How the leases stand, and what the collector is to do.
+	Status        *LeaseStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1134,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,47 +1147,12 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *RenewLeaseResponse) GetLeaseDuration() *durationpb.Duration {
+func (x *RenewLeaseResponse) GetStatus() *LeaseStatus {
 	if x != nil {
-		return x.LeaseDuration
-	}
-	return nil
-}
-
-func (x *RenewLeaseResponse) GetLost() []*LostLease {
-	if x != nil {
-		return x.Lost
-	}
-	return nil
-}
-
-func (x *RenewLeaseResponse) GetCancel() []*CancelNotice {
-	if x != nil {
-		return x.Cancel
-	}
-	return nil
-}
-
-func (x *RenewLeaseResponse) GetDrain() bool {
-	if x != nil {
-		return x.Drain
-	}
-	return false
-}
-
-func (x *RenewLeaseResponse) GetNextHeartbeat() *durationpb.Duration {
-	if x != nil {
-		return x.NextHeartbeat
-	}
-	return nil
-}
-
-func (x *RenewLeaseResponse) GetLimited() []*LimitedLease {
-	if x != nil {
-		return x.Limited
+		return x.Status
 	}
 	return nil
 }
@@ -1165,7 +1173,7 @@ type TaskReport struct {
 
 func (x *TaskReport) Reset() {
 	*x = TaskReport{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1185,7 @@ func (x *TaskReport) String() string {
 func (*TaskReport) ProtoMessage() {}
 
 func (x *TaskReport) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1198,7 @@ func (x *TaskReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReport.ProtoReflect.Descriptor instead.
 func (*TaskReport) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{11}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TaskReport) GetTaskId() string {
@@ -1230,7 +1238,7 @@ type ReportTaskRequest struct {
 
 func (x *ReportTaskRequest) Reset() {
 	*x = ReportTaskRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1250,7 @@ func (x *ReportTaskRequest) String() string {
 func (*ReportTaskRequest) ProtoMessage() {}
 
 func (x *ReportTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1263,7 @@ func (x *ReportTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTaskRequest.ProtoReflect.Descriptor instead.
 func (*ReportTaskRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{12}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReportTaskRequest) GetCollectorId() string {
@@ -1290,7 +1298,7 @@ type ReportTaskResponse struct {
 
 func (x *ReportTaskResponse) Reset() {
 	*x = ReportTaskResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1310,7 @@ func (x *ReportTaskResponse) String() string {
 func (*ReportTaskResponse) ProtoMessage() {}
 
 func (x *ReportTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1323,7 @@ func (x *ReportTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTaskResponse.ProtoReflect.Descriptor instead.
 func (*ReportTaskResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{13}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReportTaskResponse) GetResults() []*ReportResult {
@@ -1351,7 +1359,7 @@ type ReportResult struct {
 
 func (x *ReportResult) Reset() {
 	*x = ReportResult{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1371,7 @@ func (x *ReportResult) String() string {
 func (*ReportResult) ProtoMessage() {}
 
 func (x *ReportResult) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1384,7 @@ func (x *ReportResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResult.ProtoReflect.Descriptor instead.
 func (*ReportResult) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{14}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReportResult) GetTaskId() string {
@@ -1450,7 +1458,7 @@ type SubmitDiscoveredRequest struct {
 
 func (x *SubmitDiscoveredRequest) Reset() {
 	*x = SubmitDiscoveredRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1470,7 @@ func (x *SubmitDiscoveredRequest) String() string {
 func (*SubmitDiscoveredRequest) ProtoMessage() {}
 
 func (x *SubmitDiscoveredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1483,7 @@ func (x *SubmitDiscoveredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitDiscoveredRequest.ProtoReflect.Descriptor instead.
 func (*SubmitDiscoveredRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{15}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitDiscoveredRequest) GetTaskId() string {
@@ -1510,7 +1518,7 @@ type SubmitDiscoveredResponse struct {
 
 func (x *SubmitDiscoveredResponse) Reset() {
 	*x = SubmitDiscoveredResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1530,7 @@ func (x *SubmitDiscoveredResponse) String() string {
 func (*SubmitDiscoveredResponse) ProtoMessage() {}
 
 func (x *SubmitDiscoveredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1543,7 @@ func (x *SubmitDiscoveredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitDiscoveredResponse.ProtoReflect.Descriptor instead.
 func (*SubmitDiscoveredResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{16}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitDiscoveredResponse) GetSummary() *DiscoverSummary {
@@ -1588,15 +1596,17 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\t_progress\"x\n" +
 	"\x10HeartbeatRequest\x126\n" +
 	"\tcollector\x18\x01 \x01(\v2\x18.waggle.v1.CollectorInfoR\tcollector\x12,\n" +
-	"\x06leases\x18\x02 \x03(\v2\x14.waggle.v1.LeaseBeatR\x06leases\"\xd9\x02\n" +
-	"\x11HeartbeatResponse\x12@\n" +
+	"\x06leases\x18\x02 \x03(\v2\x14.waggle.v1.LeaseBeatR\x06leases\"a\n" +
+	"\x11HeartbeatResponse\x12.\n" +
+	"\x06status\x18\x01 \x01(\v2\x16.waggle.v1.LeaseStatusR\x06status\x12\x1c\n" +
+	"\treconnect\x18\x02 \x01(\bR\treconnect\"\xb3\x02\n" +
+	"\vLeaseStatus\x12@\n" +
 	"\x0elease_duration\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\x12(\n" +
 	"\x04lost\x18\x02 \x03(\v2\x14.waggle.v1.LostLeaseR\x04lost\x12/\n" +
-	"\x06cancel\x18\x03 \x03(\v2\x17.waggle.v1.CancelNoticeR\x06cancel\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\x12@\n" +
+	"\x06cancel\x18\x03 \x03(\v2\x17.waggle.v1.CancelNoticeR\x06cancel\x12\x12\n" +
+	"\x04held\x18\x04 \x01(\bR\x04held\x12@\n" +
 	"\x0enext_heartbeat\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rnextHeartbeat\x121\n" +
-	"\alimited\x18\x06 \x03(\v2\x17.waggle.v1.LimitedLeaseR\alimited\x12\x1c\n" +
-	"\treconnect\x18\a \x01(\bR\treconnect\"t\n" +
+	"\alimited\x18\x06 \x03(\v2\x17.waggle.v1.LimitedLeaseR\alimited\"t\n" +
 	"\tLostLease\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12-\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x15.waggle.v1.LostReasonR\x06reason\x12\x1f\n" +
@@ -1610,14 +1620,9 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\"y\n" +
 	"\x11RenewLeaseRequest\x126\n" +
 	"\tcollector\x18\x01 \x01(\v2\x18.waggle.v1.CollectorInfoR\tcollector\x12,\n" +
-	"\x06leases\x18\x02 \x03(\v2\x14.waggle.v1.LeaseBeatR\x06leases\"\xbc\x02\n" +
-	"\x12RenewLeaseResponse\x12@\n" +
-	"\x0elease_duration\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\x12(\n" +
-	"\x04lost\x18\x02 \x03(\v2\x14.waggle.v1.LostLeaseR\x04lost\x12/\n" +
-	"\x06cancel\x18\x03 \x03(\v2\x17.waggle.v1.CancelNoticeR\x06cancel\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\x12@\n" +
-	"\x0enext_heartbeat\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rnextHeartbeat\x121\n" +
-	"\alimited\x18\x06 \x03(\v2\x17.waggle.v1.LimitedLeaseR\alimited\"t\n" +
+	"\x06leases\x18\x02 \x03(\v2\x14.waggle.v1.LeaseBeatR\x06leases\"D\n" +
+	"\x12RenewLeaseResponse\x12.\n" +
+	"\x06status\x18\x01 \x01(\v2\x16.waggle.v1.LeaseStatusR\x06status\"t\n" +
 	"\n" +
 	"TaskReport\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1f\n" +
@@ -1649,14 +1654,15 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"leaseToken\x12/\n" +
 	"\x05items\x18\x03 \x03(\v2\x19.waggle.v1.DiscoveredItemR\x05items\"P\n" +
 	"\x18SubmitDiscoveredResponse\x124\n" +
-	"\asummary\x18\x01 \x01(\v2\x1a.waggle.v1.DiscoverSummaryR\asummary*\xb3\x01\n" +
+	"\asummary\x18\x01 \x01(\v2\x1a.waggle.v1.DiscoverSummaryR\asummary*\xdd\x01\n" +
 	"\vEmptyReason\x12\x1c\n" +
 	"\x18EMPTY_REASON_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15EMPTY_REASON_NO_TASKS\x10\x01\x12\x1a\n" +
-	"\x16EMPTY_REASON_THROTTLED\x10\x02\x12\x17\n" +
-	"\x13EMPTY_REASON_PAUSED\x10\x03\x12\x19\n" +
-	"\x15EMPTY_REASON_DRAINING\x10\x04\x12\x1b\n" +
-	"\x17EMPTY_REASON_TOKEN_USED\x10\x05*\xb9\x02\n" +
+	"\x16EMPTY_REASON_THROTTLED\x10\x02\x12\x15\n" +
+	"\x11EMPTY_REASON_HELD\x10\x03\x12\x1f\n" +
+	"\x1bEMPTY_REASON_COLLECTOR_HELD\x10\x04\x12$\n" +
+	" EMPTY_REASON_DISPATCHER_DRAINING\x10\x05\x12\x1b\n" +
+	"\x17EMPTY_REASON_TOKEN_USED\x10\x06*\xb9\x02\n" +
 	"\n" +
 	"LostReason\x12\x1b\n" +
 	"\x17LOST_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1670,11 +1676,12 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\x11LOST_REASON_TAKEN\x10\b\x12\x19\n" +
 	"\x15LOST_REASON_NOT_FOUND\x10\t\x12\x19\n" +
 	"\x15LOST_REASON_MALFORMED\x10\n" +
-	"*p\n" +
+	"*\x88\x01\n" +
 	"\fCancelReason\x12\x1d\n" +
 	"\x19CANCEL_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCANCEL_REASON_TASK_CANCELED\x10\x01\x12 \n" +
-	"\x1cCANCEL_REASON_SOURCE_DELETED\x10\x02*\xd5\x01\n" +
+	"\x1cCANCEL_REASON_SOURCE_DELETED\x10\x02\x12\x16\n" +
+	"\x12CANCEL_REASON_HELD\x10\x03*\xd5\x01\n" +
 	"\n" +
 	"ReportCode\x12\x1b\n" +
 	"\x17REPORT_CODE_UNSPECIFIED\x10\x00\x12\x12\n" +
@@ -1706,7 +1713,7 @@ func file_waggle_v1_dispatch_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_dispatch_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_waggle_v1_dispatch_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_waggle_v1_dispatch_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_waggle_v1_dispatch_service_proto_goTypes = []any{
 	(EmptyReason)(0),                 // 0: waggle.v1.EmptyReason
 	(LostReason)(0),                  // 1: waggle.v1.LostReason
@@ -1718,85 +1725,83 @@ var file_waggle_v1_dispatch_service_proto_goTypes = []any{
 	(*LeaseBeat)(nil),                // 7: waggle.v1.LeaseBeat
 	(*HeartbeatRequest)(nil),         // 8: waggle.v1.HeartbeatRequest
 	(*HeartbeatResponse)(nil),        // 9: waggle.v1.HeartbeatResponse
-	(*LostLease)(nil),                // 10: waggle.v1.LostLease
-	(*CancelNotice)(nil),             // 11: waggle.v1.CancelNotice
-	(*LimitedLease)(nil),             // 12: waggle.v1.LimitedLease
-	(*RenewLeaseRequest)(nil),        // 13: waggle.v1.RenewLeaseRequest
-	(*RenewLeaseResponse)(nil),       // 14: waggle.v1.RenewLeaseResponse
-	(*TaskReport)(nil),               // 15: waggle.v1.TaskReport
-	(*ReportTaskRequest)(nil),        // 16: waggle.v1.ReportTaskRequest
-	(*ReportTaskResponse)(nil),       // 17: waggle.v1.ReportTaskResponse
-	(*ReportResult)(nil),             // 18: waggle.v1.ReportResult
-	(*SubmitDiscoveredRequest)(nil),  // 19: waggle.v1.SubmitDiscoveredRequest
-	(*SubmitDiscoveredResponse)(nil), // 20: waggle.v1.SubmitDiscoveredResponse
-	nil,                              // 21: waggle.v1.FetchTaskRequest.LabelsEntry
-	(*durationpb.Duration)(nil),      // 22: google.protobuf.Duration
-	(*Task)(nil),                     // 23: waggle.v1.Task
-	(*Lease)(nil),                    // 24: waggle.v1.Lease
-	(*CollectorInfo)(nil),            // 25: waggle.v1.CollectorInfo
-	(*Outcome)(nil),                  // 26: waggle.v1.Outcome
-	(TaskState)(0),                   // 27: waggle.v1.TaskState
-	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
-	(AttemptResult)(0),               // 29: waggle.v1.AttemptResult
-	(*DiscoverSummary)(nil),          // 30: waggle.v1.DiscoverSummary
-	(*DiscoveredItem)(nil),           // 31: waggle.v1.DiscoveredItem
+	(*LeaseStatus)(nil),              // 10: waggle.v1.LeaseStatus
+	(*LostLease)(nil),                // 11: waggle.v1.LostLease
+	(*CancelNotice)(nil),             // 12: waggle.v1.CancelNotice
+	(*LimitedLease)(nil),             // 13: waggle.v1.LimitedLease
+	(*RenewLeaseRequest)(nil),        // 14: waggle.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil),       // 15: waggle.v1.RenewLeaseResponse
+	(*TaskReport)(nil),               // 16: waggle.v1.TaskReport
+	(*ReportTaskRequest)(nil),        // 17: waggle.v1.ReportTaskRequest
+	(*ReportTaskResponse)(nil),       // 18: waggle.v1.ReportTaskResponse
+	(*ReportResult)(nil),             // 19: waggle.v1.ReportResult
+	(*SubmitDiscoveredRequest)(nil),  // 20: waggle.v1.SubmitDiscoveredRequest
+	(*SubmitDiscoveredResponse)(nil), // 21: waggle.v1.SubmitDiscoveredResponse
+	nil,                              // 22: waggle.v1.FetchTaskRequest.LabelsEntry
+	(*durationpb.Duration)(nil),      // 23: google.protobuf.Duration
+	(*Task)(nil),                     // 24: waggle.v1.Task
+	(*Lease)(nil),                    // 25: waggle.v1.Lease
+	(*CollectorInfo)(nil),            // 26: waggle.v1.CollectorInfo
+	(*Outcome)(nil),                  // 27: waggle.v1.Outcome
+	(TaskState)(0),                   // 28: waggle.v1.TaskState
+	(*timestamppb.Timestamp)(nil),    // 29: google.protobuf.Timestamp
+	(AttemptResult)(0),               // 30: waggle.v1.AttemptResult
+	(*DiscoverSummary)(nil),          // 31: waggle.v1.DiscoverSummary
+	(*DiscoveredItem)(nil),           // 32: waggle.v1.DiscoveredItem
 }
 var file_waggle_v1_dispatch_service_proto_depIdxs = []int32{
-	22, // 0: waggle.v1.FetchTaskRequest.wait:type_name -> google.protobuf.Duration
-	22, // 1: waggle.v1.FetchTaskRequest.lease_duration:type_name -> google.protobuf.Duration
-	15, // 2: waggle.v1.FetchTaskRequest.reports:type_name -> waggle.v1.TaskReport
-	21, // 3: waggle.v1.FetchTaskRequest.labels:type_name -> waggle.v1.FetchTaskRequest.LabelsEntry
+	23, // 0: waggle.v1.FetchTaskRequest.wait:type_name -> google.protobuf.Duration
+	23, // 1: waggle.v1.FetchTaskRequest.lease_duration:type_name -> google.protobuf.Duration
+	16, // 2: waggle.v1.FetchTaskRequest.reports:type_name -> waggle.v1.TaskReport
+	22, // 3: waggle.v1.FetchTaskRequest.labels:type_name -> waggle.v1.FetchTaskRequest.LabelsEntry
 	6,  // 4: waggle.v1.FetchTaskResponse.leased_tasks:type_name -> waggle.v1.LeasedTask
-	22, // 5: waggle.v1.FetchTaskResponse.waited:type_name -> google.protobuf.Duration
+	23, // 5: waggle.v1.FetchTaskResponse.waited:type_name -> google.protobuf.Duration
 	0,  // 6: waggle.v1.FetchTaskResponse.empty_reason:type_name -> waggle.v1.EmptyReason
-	22, // 7: waggle.v1.FetchTaskResponse.retry_after:type_name -> google.protobuf.Duration
-	18, // 8: waggle.v1.FetchTaskResponse.report_results:type_name -> waggle.v1.ReportResult
-	23, // 9: waggle.v1.LeasedTask.task:type_name -> waggle.v1.Task
-	24, // 10: waggle.v1.LeasedTask.lease:type_name -> waggle.v1.Lease
-	25, // 11: waggle.v1.HeartbeatRequest.collector:type_name -> waggle.v1.CollectorInfo
+	23, // 7: waggle.v1.FetchTaskResponse.retry_after:type_name -> google.protobuf.Duration
+	19, // 8: waggle.v1.FetchTaskResponse.report_results:type_name -> waggle.v1.ReportResult
+	24, // 9: waggle.v1.LeasedTask.task:type_name -> waggle.v1.Task
+	25, // 10: waggle.v1.LeasedTask.lease:type_name -> waggle.v1.Lease
+	26, // 11: waggle.v1.HeartbeatRequest.collector:type_name -> waggle.v1.CollectorInfo
 	7,  // 12: waggle.v1.HeartbeatRequest.leases:type_name -> waggle.v1.LeaseBeat
-	22, // 13: waggle.v1.HeartbeatResponse.lease_duration:type_name -> google.protobuf.Duration
-	10, // 14: waggle.v1.HeartbeatResponse.lost:type_name -> waggle.v1.LostLease
-	11, // 15: waggle.v1.HeartbeatResponse.cancel:type_name -> waggle.v1.CancelNotice
-	22, // 16: waggle.v1.HeartbeatResponse.next_heartbeat:type_name -> google.protobuf.Duration
-	12, // 17: waggle.v1.HeartbeatResponse.limited:type_name -> waggle.v1.LimitedLease
-	1,  // 18: waggle.v1.LostLease.reason:type_name -> waggle.v1.LostReason
-	2,  // 19: waggle.v1.CancelNotice.reason:type_name -> waggle.v1.CancelReason
-	22, // 20: waggle.v1.LimitedLease.duration:type_name -> google.protobuf.Duration
-	25, // 21: waggle.v1.RenewLeaseRequest.collector:type_name -> waggle.v1.CollectorInfo
-	7,  // 22: waggle.v1.RenewLeaseRequest.leases:type_name -> waggle.v1.LeaseBeat
-	22, // 23: waggle.v1.RenewLeaseResponse.lease_duration:type_name -> google.protobuf.Duration
-	10, // 24: waggle.v1.RenewLeaseResponse.lost:type_name -> waggle.v1.LostLease
-	11, // 25: waggle.v1.RenewLeaseResponse.cancel:type_name -> waggle.v1.CancelNotice
-	22, // 26: waggle.v1.RenewLeaseResponse.next_heartbeat:type_name -> google.protobuf.Duration
-	12, // 27: waggle.v1.RenewLeaseResponse.limited:type_name -> waggle.v1.LimitedLease
-	26, // 28: waggle.v1.TaskReport.outcome:type_name -> waggle.v1.Outcome
-	15, // 29: waggle.v1.ReportTaskRequest.reports:type_name -> waggle.v1.TaskReport
-	18, // 30: waggle.v1.ReportTaskResponse.results:type_name -> waggle.v1.ReportResult
-	3,  // 31: waggle.v1.ReportResult.code:type_name -> waggle.v1.ReportCode
-	27, // 32: waggle.v1.ReportResult.state:type_name -> waggle.v1.TaskState
-	28, // 33: waggle.v1.ReportResult.due_time:type_name -> google.protobuf.Timestamp
-	29, // 34: waggle.v1.ReportResult.result:type_name -> waggle.v1.AttemptResult
-	1,  // 35: waggle.v1.ReportResult.lost_reason:type_name -> waggle.v1.LostReason
-	30, // 36: waggle.v1.ReportResult.discovered:type_name -> waggle.v1.DiscoverSummary
-	22, // 37: waggle.v1.ReportResult.retry_after:type_name -> google.protobuf.Duration
-	31, // 38: waggle.v1.SubmitDiscoveredRequest.items:type_name -> waggle.v1.DiscoveredItem
-	30, // 39: waggle.v1.SubmitDiscoveredResponse.summary:type_name -> waggle.v1.DiscoverSummary
-	4,  // 40: waggle.v1.DispatchService.FetchTask:input_type -> waggle.v1.FetchTaskRequest
-	8,  // 41: waggle.v1.DispatchService.Heartbeat:input_type -> waggle.v1.HeartbeatRequest
-	13, // 42: waggle.v1.DispatchService.RenewLease:input_type -> waggle.v1.RenewLeaseRequest
-	16, // 43: waggle.v1.DispatchService.ReportTask:input_type -> waggle.v1.ReportTaskRequest
-	19, // 44: waggle.v1.DispatchService.SubmitDiscovered:input_type -> waggle.v1.SubmitDiscoveredRequest
-	5,  // 45: waggle.v1.DispatchService.FetchTask:output_type -> waggle.v1.FetchTaskResponse
-	9,  // 46: waggle.v1.DispatchService.Heartbeat:output_type -> waggle.v1.HeartbeatResponse
-	14, // 47: waggle.v1.DispatchService.RenewLease:output_type -> waggle.v1.RenewLeaseResponse
-	17, // 48: waggle.v1.DispatchService.ReportTask:output_type -> waggle.v1.ReportTaskResponse
-	20, // 49: waggle.v1.DispatchService.SubmitDiscovered:output_type -> waggle.v1.SubmitDiscoveredResponse
-	45, // [45:50] is the sub-list for method output_type
-	40, // [40:45] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	10, // 13: waggle.v1.HeartbeatResponse.status:type_name -> waggle.v1.LeaseStatus
+	23, // 14: waggle.v1.LeaseStatus.lease_duration:type_name -> google.protobuf.Duration
+	11, // 15: waggle.v1.LeaseStatus.lost:type_name -> waggle.v1.LostLease
+	12, // 16: waggle.v1.LeaseStatus.cancel:type_name -> waggle.v1.CancelNotice
+	23, // 17: waggle.v1.LeaseStatus.next_heartbeat:type_name -> google.protobuf.Duration
+	13, // 18: waggle.v1.LeaseStatus.limited:type_name -> waggle.v1.LimitedLease
+	1,  // 19: waggle.v1.LostLease.reason:type_name -> waggle.v1.LostReason
+	2,  // 20: waggle.v1.CancelNotice.reason:type_name -> waggle.v1.CancelReason
+	23, // 21: waggle.v1.LimitedLease.duration:type_name -> google.protobuf.Duration
+	26, // 22: waggle.v1.RenewLeaseRequest.collector:type_name -> waggle.v1.CollectorInfo
+	7,  // 23: waggle.v1.RenewLeaseRequest.leases:type_name -> waggle.v1.LeaseBeat
+	10, // 24: waggle.v1.RenewLeaseResponse.status:type_name -> waggle.v1.LeaseStatus
+	27, // 25: waggle.v1.TaskReport.outcome:type_name -> waggle.v1.Outcome
+	16, // 26: waggle.v1.ReportTaskRequest.reports:type_name -> waggle.v1.TaskReport
+	19, // 27: waggle.v1.ReportTaskResponse.results:type_name -> waggle.v1.ReportResult
+	3,  // 28: waggle.v1.ReportResult.code:type_name -> waggle.v1.ReportCode
+	28, // 29: waggle.v1.ReportResult.state:type_name -> waggle.v1.TaskState
+	29, // 30: waggle.v1.ReportResult.due_time:type_name -> google.protobuf.Timestamp
+	30, // 31: waggle.v1.ReportResult.result:type_name -> waggle.v1.AttemptResult
+	1,  // 32: waggle.v1.ReportResult.lost_reason:type_name -> waggle.v1.LostReason
+	31, // 33: waggle.v1.ReportResult.discovered:type_name -> waggle.v1.DiscoverSummary
+	23, // 34: waggle.v1.ReportResult.retry_after:type_name -> google.protobuf.Duration
+	32, // 35: waggle.v1.SubmitDiscoveredRequest.items:type_name -> waggle.v1.DiscoveredItem
+	31, // 36: waggle.v1.SubmitDiscoveredResponse.summary:type_name -> waggle.v1.DiscoverSummary
+	4,  // 37: waggle.v1.DispatchService.FetchTask:input_type -> waggle.v1.FetchTaskRequest
+	8,  // 38: waggle.v1.DispatchService.Heartbeat:input_type -> waggle.v1.HeartbeatRequest
+	14, // 39: waggle.v1.DispatchService.RenewLease:input_type -> waggle.v1.RenewLeaseRequest
+	17, // 40: waggle.v1.DispatchService.ReportTask:input_type -> waggle.v1.ReportTaskRequest
+	20, // 41: waggle.v1.DispatchService.SubmitDiscovered:input_type -> waggle.v1.SubmitDiscoveredRequest
+	5,  // 42: waggle.v1.DispatchService.FetchTask:output_type -> waggle.v1.FetchTaskResponse
+	9,  // 43: waggle.v1.DispatchService.Heartbeat:output_type -> waggle.v1.HeartbeatResponse
+	15, // 44: waggle.v1.DispatchService.RenewLease:output_type -> waggle.v1.RenewLeaseResponse
+	18, // 45: waggle.v1.DispatchService.ReportTask:output_type -> waggle.v1.ReportTaskResponse
+	21, // 46: waggle.v1.DispatchService.SubmitDiscovered:output_type -> waggle.v1.SubmitDiscoveredResponse
+	42, // [42:47] is the sub-list for method output_type
+	37, // [37:42] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_dispatch_service_proto_init() }
@@ -1813,7 +1818,7 @@ func file_waggle_v1_dispatch_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_dispatch_service_proto_rawDesc), len(file_waggle_v1_dispatch_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

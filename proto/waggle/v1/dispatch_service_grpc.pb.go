@@ -58,7 +58,8 @@ type DispatchServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
 	// (RATE_LIMITED: 64 MiB of beats and renewals are in hand already; open another stream after RetryInfo),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY, DRAINING).
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING),
+	// CANCELLED when the caller ends the stream, and DEADLINE_EXCEEDED when no beat came for 45 s: open another stream.
 	Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatResponse], error)
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.
 	//
@@ -179,7 +180,8 @@ type DispatchServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
 	// (RATE_LIMITED: 64 MiB of beats and renewals are in hand already; open another stream after RetryInfo),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY, DRAINING).
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING),
+	// CANCELLED when the caller ends the stream, and DEADLINE_EXCEEDED when no beat came for 45 s: open another stream.
 	Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatResponse]) error
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.
 	//

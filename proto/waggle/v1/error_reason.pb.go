@@ -42,8 +42,8 @@ const (
 	ErrorReason_ERROR_REASON_SOURCE_NOT_FOUND ErrorReason = 10
 	// ALREADY_EXISTS. A source has this id. Do not repeat; use UpdateSource. Metadata: source_id.
 	ErrorReason_ERROR_REASON_SOURCE_EXISTS ErrorReason = 11
-	// ABORTED. The etag is not the current one of the source, or of the queue rules: somebody changed them. Get
-	// them again, then repeat with the new etag. Metadata: source_id or pattern, etag (the current one).
+	// ABORTED. The etag is not the current one of the source, of the queue rules or of a hold: somebody changed them. Get
+	// them again, then repeat with the new etag. Metadata: source_id, pattern or target, etag (the current one).
 	ErrorReason_ERROR_REASON_ETAG_MISMATCH ErrorReason = 12
 	// NOT_FOUND. No task has this id or identity, or it was forgotten. Do not repeat. Metadata: task_id, or
 	// source_id with url or key.
@@ -53,13 +53,10 @@ const (
 	// FAILED_PRECONDITION. The rule would map hosts to another queue while a queue that it takes them from
 	// holds tasks. Repeat once that is empty. Metadata: pattern, detail (which queue, and how many tasks).
 	ErrorReason_ERROR_REASON_QUEUE_NOT_EMPTY ErrorReason = 32
-	// PERMISSION_DENIED. A queue rule denies this queue. Do not repeat. In this version only the error_reason
-	// of a submitted item that is INVALID for it; no call fails with it. Metadata: none.
-	ErrorReason_ERROR_REASON_QUEUE_DENIED ErrorReason = 33
-	// FAILED_PRECONDITION. The rule pauses or denies, and what would replace it whole does not. Do not repeat: ask
-	// who closed it; then name `paused` or `deny` in update_mask, or send the etag of the rules. Metadata: pattern,
-	// kind (QUEUE_PAUSED or QUEUE_DENIED), by, since (RFC 3339), reason (where one was given).
-	ErrorReason_ERROR_REASON_QUEUE_RULE_HOLDS ErrorReason = 34
+	// FAILED_PRECONDITION. A hold of this target and name stands that says something else. Nothing was set. Ask who set it;
+	// then use another name, or send `replace` or the etag. Metadata: target, name, by, since (RFC 3339), until (RFC 3339,
+	// where it ends by itself), reason (where one was given).
+	ErrorReason_ERROR_REASON_HOLD_EXISTS ErrorReason = 33
 	// FAILED_PRECONDITION. The lease token is not the task's current one. Do not repeat; stop working on the
 	// task. Metadata: task_id.
 	ErrorReason_ERROR_REASON_LEASE_LOST ErrorReason = 40
@@ -86,7 +83,7 @@ const (
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 61
 	// UNAVAILABLE. This dispatcher is about to stop. Repeat at once on another one, else after RetryInfo.
 	// Metadata: none.
-	ErrorReason_ERROR_REASON_DRAINING ErrorReason = 62
+	ErrorReason_ERROR_REASON_DISPATCHER_DRAINING ErrorReason = 62
 	// INTERNAL. A fault of Waggle's; its log has the rest under error_id. Repeat with the same tokens, a few
 	// times. Metadata: error_id.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 70
@@ -104,8 +101,7 @@ var (
 		20: "ERROR_REASON_TASK_NOT_FOUND",
 		31: "ERROR_REASON_QUEUE_RULE_NOT_FOUND",
 		32: "ERROR_REASON_QUEUE_NOT_EMPTY",
-		33: "ERROR_REASON_QUEUE_DENIED",
-		34: "ERROR_REASON_QUEUE_RULE_HOLDS",
+		33: "ERROR_REASON_HOLD_EXISTS",
 		40: "ERROR_REASON_LEASE_LOST",
 		41: "ERROR_REASON_COLLECTOR_REPLACED",
 		50: "ERROR_REASON_STORE_UNAVAILABLE",
@@ -113,7 +109,7 @@ var (
 		52: "ERROR_REASON_STORE_READ_ONLY",
 		60: "ERROR_REASON_TOO_MANY_WAITERS",
 		61: "ERROR_REASON_RATE_LIMITED",
-		62: "ERROR_REASON_DRAINING",
+		62: "ERROR_REASON_DISPATCHER_DRAINING",
 		70: "ERROR_REASON_INTERNAL",
 	}
 	ErrorReason_value = map[string]int32{
@@ -126,8 +122,7 @@ var (
 		"ERROR_REASON_TASK_NOT_FOUND":       20,
 		"ERROR_REASON_QUEUE_RULE_NOT_FOUND": 31,
 		"ERROR_REASON_QUEUE_NOT_EMPTY":      32,
-		"ERROR_REASON_QUEUE_DENIED":         33,
-		"ERROR_REASON_QUEUE_RULE_HOLDS":     34,
+		"ERROR_REASON_HOLD_EXISTS":          33,
 		"ERROR_REASON_LEASE_LOST":           40,
 		"ERROR_REASON_COLLECTOR_REPLACED":   41,
 		"ERROR_REASON_STORE_UNAVAILABLE":    50,
@@ -135,7 +130,7 @@ var (
 		"ERROR_REASON_STORE_READ_ONLY":      52,
 		"ERROR_REASON_TOO_MANY_WAITERS":     60,
 		"ERROR_REASON_RATE_LIMITED":         61,
-		"ERROR_REASON_DRAINING":             62,
+		"ERROR_REASON_DISPATCHER_DRAINING":  62,
 		"ERROR_REASON_INTERNAL":             70,
 	}
 )
@@ -171,7 +166,7 @@ var File_waggle_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\x9c\x05\n" +
+	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\x83\x05\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12#\n" +
@@ -182,17 +177,16 @@ const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_ETAG_MISMATCH\x10\f\x12\x1f\n" +
 	"\x1bERROR_REASON_TASK_NOT_FOUND\x10\x14\x12%\n" +
 	"!ERROR_REASON_QUEUE_RULE_NOT_FOUND\x10\x1f\x12 \n" +
-	"\x1cERROR_REASON_QUEUE_NOT_EMPTY\x10 \x12\x1d\n" +
-	"\x19ERROR_REASON_QUEUE_DENIED\x10!\x12!\n" +
-	"\x1dERROR_REASON_QUEUE_RULE_HOLDS\x10\"\x12\x1b\n" +
+	"\x1cERROR_REASON_QUEUE_NOT_EMPTY\x10 \x12\x1c\n" +
+	"\x18ERROR_REASON_HOLD_EXISTS\x10!\x12\x1b\n" +
 	"\x17ERROR_REASON_LEASE_LOST\x10(\x12#\n" +
 	"\x1fERROR_REASON_COLLECTOR_REPLACED\x10)\x12\"\n" +
 	"\x1eERROR_REASON_STORE_UNAVAILABLE\x102\x12\x1b\n" +
 	"\x17ERROR_REASON_STORE_FULL\x103\x12 \n" +
 	"\x1cERROR_REASON_STORE_READ_ONLY\x104\x12!\n" +
 	"\x1dERROR_REASON_TOO_MANY_WAITERS\x10<\x12\x1d\n" +
-	"\x19ERROR_REASON_RATE_LIMITED\x10=\x12\x19\n" +
-	"\x15ERROR_REASON_DRAINING\x10>\x12\x19\n" +
+	"\x19ERROR_REASON_RATE_LIMITED\x10=\x12$\n" +
+	" ERROR_REASON_DISPATCHER_DRAINING\x10>\x12\x19\n" +
 	"\x15ERROR_REASON_INTERNAL\x10FB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (

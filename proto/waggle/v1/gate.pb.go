@@ -36,45 +36,41 @@ const (
 	GateKind_GATE_KIND_MIN_DELAY GateKind = 2
 	// The queue has as many leases in flight as its max_in_flight allows. Opens when one of them ends.
 	GateKind_GATE_KIND_MAX_IN_FLIGHT GateKind = 3
-	// Waggle blocked the queue after a failure of HOST scope. Opens at `until`; a success resets its step.
+	// Waggle blocked the queue after a failure of HOST scope: `by` is "waggle", `time` when the block began. Opens at
+	// `until`, or by LiftHolds with the name "waggle"; a success resets its step.
 	GateKind_GATE_KIND_HOST_BLOCKED GateKind = 4
-	// An operator blocked the queue (BlockQueue). Opens by UnblockQueue or at `until`; never by a success.
-	GateKind_GATE_KIND_BLOCKED GateKind = 5
-	// A queue rule that matches the queue says `paused`; a paused rule for `*` holds every queue.
-	GateKind_GATE_KIND_QUEUE_PAUSED GateKind = 6
-	// A queue rule that matches the queue says `deny`: nothing of it may be fetched at all.
-	GateKind_GATE_KIND_QUEUE_DENIED GateKind = 7
-	// An operator paused the source (PauseSources). Opens by ResumeSources or at `until`.
-	GateKind_GATE_KIND_SOURCE_PAUSED GateKind = 8
+	// A hold on everything: the emergency stop. Opens by LiftHolds or at `until`, as all holds.
+	GateKind_GATE_KIND_EVERYTHING_HELD GateKind = 5
+	// A hold on the source's pool.
+	GateKind_GATE_KIND_POOL_HELD GateKind = 6
+	// A hold on the source.
+	GateKind_GATE_KIND_SOURCE_HELD GateKind = 7
+	// A hold on the queue, or on a pattern that matches it.
+	GateKind_GATE_KIND_QUEUE_HELD GateKind = 8
+	// A hold on the collector, on labels that it has, or on those collectors that would take the task.
+	GateKind_GATE_KIND_COLLECTOR_HELD GateKind = 9
 	// The source is being deleted.
-	GateKind_GATE_KIND_SOURCE_DELETED GateKind = 9
+	GateKind_GATE_KIND_SOURCE_DELETED GateKind = 10
 	// The source's seeds keep failing, and the gap to their next cycle has grown.
-	GateKind_GATE_KIND_BREAKER GateKind = 10
-	// An operator paused the pool (PausePool). Opens by ResumePool or at `until`.
-	GateKind_GATE_KIND_POOL_PAUSED GateKind = 11
-	// An operator drains the collector, or those that would take tasks of the pool (DrainCollectors): nothing is
-	// handed out to them. Opens by ResumeCollectors or at `until`.
-	GateKind_GATE_KIND_COLLECTOR_DRAINED GateKind = 12
+	GateKind_GATE_KIND_BREAKER GateKind = 11
 	// The collector reported failures of COLLECTOR scope, and grants to it are slowed.
-	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 13
+	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 12
 	// No active collector tells that it takes tasks of the source's pool. One that tells no pools counts for
 	// "default" alone; for another pool `reason` names it, since its fetches may ask for that. Those that narrow their
 	// fetches to sources or queues, as they tell, do not count for others; then `reason` names one of them.
-	GateKind_GATE_KIND_NO_COLLECTOR GateKind = 14
-	// An operator paused the queue (PauseQueue). Opens by ResumeQueue or at `until`.
-	GateKind_GATE_KIND_PAUSED GateKind = 15
+	GateKind_GATE_KIND_NO_COLLECTOR GateKind = 13
 	// The task is LEASED: `by` is the collector that works on it, `time` when it was handed out, `until` the
 	// deadline of the lease, which renewals move. Only in Explain.
-	GateKind_GATE_KIND_LEASED GateKind = 16
+	GateKind_GATE_KIND_LEASED GateKind = 14
 	// The task is DONE, DEAD or CANCELED, as `reason` says, since `time`, and waits for nothing. Opens by
 	// RetryTasks. Only in Explain.
-	GateKind_GATE_KIND_SETTLED GateKind = 17
+	GateKind_GATE_KIND_SETTLED GateKind = 15
 	// The source has no seeds: of it only what is submitted is handed out. Opens by UpdateSource. Only in Explain.
-	GateKind_GATE_KIND_NO_SEEDS GateKind = 18
+	GateKind_GATE_KIND_NO_SEEDS GateKind = 16
 	// The task waits, and a lock that no lease has set stands on it in the store: a failover has left it behind, or
 	// somebody has set it by hand. `by` is the collector, if the lock is of a lease. Opens at `until`, or within 30 s once
 	// the lock's key is deleted. Only in Explain, and of a source's next seed.
-	GateKind_GATE_KIND_LOCKED GateKind = 19
+	GateKind_GATE_KIND_LOCKED GateKind = 17
 )
 
 // Enum value maps for GateKind.
@@ -85,43 +81,39 @@ var (
 		2:  "GATE_KIND_MIN_DELAY",
 		3:  "GATE_KIND_MAX_IN_FLIGHT",
 		4:  "GATE_KIND_HOST_BLOCKED",
-		5:  "GATE_KIND_BLOCKED",
-		6:  "GATE_KIND_QUEUE_PAUSED",
-		7:  "GATE_KIND_QUEUE_DENIED",
-		8:  "GATE_KIND_SOURCE_PAUSED",
-		9:  "GATE_KIND_SOURCE_DELETED",
-		10: "GATE_KIND_BREAKER",
-		11: "GATE_KIND_POOL_PAUSED",
-		12: "GATE_KIND_COLLECTOR_DRAINED",
-		13: "GATE_KIND_COLLECTOR_SLOWED",
-		14: "GATE_KIND_NO_COLLECTOR",
-		15: "GATE_KIND_PAUSED",
-		16: "GATE_KIND_LEASED",
-		17: "GATE_KIND_SETTLED",
-		18: "GATE_KIND_NO_SEEDS",
-		19: "GATE_KIND_LOCKED",
+		5:  "GATE_KIND_EVERYTHING_HELD",
+		6:  "GATE_KIND_POOL_HELD",
+		7:  "GATE_KIND_SOURCE_HELD",
+		8:  "GATE_KIND_QUEUE_HELD",
+		9:  "GATE_KIND_COLLECTOR_HELD",
+		10: "GATE_KIND_SOURCE_DELETED",
+		11: "GATE_KIND_BREAKER",
+		12: "GATE_KIND_COLLECTOR_SLOWED",
+		13: "GATE_KIND_NO_COLLECTOR",
+		14: "GATE_KIND_LEASED",
+		15: "GATE_KIND_SETTLED",
+		16: "GATE_KIND_NO_SEEDS",
+		17: "GATE_KIND_LOCKED",
 	}
 	GateKind_value = map[string]int32{
-		"GATE_KIND_UNSPECIFIED":       0,
-		"GATE_KIND_NOT_DUE":           1,
-		"GATE_KIND_MIN_DELAY":         2,
-		"GATE_KIND_MAX_IN_FLIGHT":     3,
-		"GATE_KIND_HOST_BLOCKED":      4,
-		"GATE_KIND_BLOCKED":           5,
-		"GATE_KIND_QUEUE_PAUSED":      6,
-		"GATE_KIND_QUEUE_DENIED":      7,
-		"GATE_KIND_SOURCE_PAUSED":     8,
-		"GATE_KIND_SOURCE_DELETED":    9,
-		"GATE_KIND_BREAKER":           10,
-		"GATE_KIND_POOL_PAUSED":       11,
-		"GATE_KIND_COLLECTOR_DRAINED": 12,
-		"GATE_KIND_COLLECTOR_SLOWED":  13,
-		"GATE_KIND_NO_COLLECTOR":      14,
-		"GATE_KIND_PAUSED":            15,
-		"GATE_KIND_LEASED":            16,
-		"GATE_KIND_SETTLED":           17,
-		"GATE_KIND_NO_SEEDS":          18,
-		"GATE_KIND_LOCKED":            19,
+		"GATE_KIND_UNSPECIFIED":      0,
+		"GATE_KIND_NOT_DUE":          1,
+		"GATE_KIND_MIN_DELAY":        2,
+		"GATE_KIND_MAX_IN_FLIGHT":    3,
+		"GATE_KIND_HOST_BLOCKED":     4,
+		"GATE_KIND_EVERYTHING_HELD":  5,
+		"GATE_KIND_POOL_HELD":        6,
+		"GATE_KIND_SOURCE_HELD":      7,
+		"GATE_KIND_QUEUE_HELD":       8,
+		"GATE_KIND_COLLECTOR_HELD":   9,
+		"GATE_KIND_SOURCE_DELETED":   10,
+		"GATE_KIND_BREAKER":          11,
+		"GATE_KIND_COLLECTOR_SLOWED": 12,
+		"GATE_KIND_NO_COLLECTOR":     13,
+		"GATE_KIND_LEASED":           14,
+		"GATE_KIND_SETTLED":          15,
+		"GATE_KIND_NO_SEEDS":         16,
+		"GATE_KIND_LOCKED":           17,
 	}
 )
 
@@ -152,14 +144,14 @@ func (GateKind) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_gate_proto_rawDescGZIP(), []int{0}
 }
 
-// Gate is one thing that holds grants, or can: a pause, a block, a delay, a limit. A task is granted
+// Gate is one thing that keeps a task from being granted, or can: a hold, a block, a delay, a limit. A task is granted
 // only when no gate holds its source, its queue, its pool or its collector.
 type Gate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What kind of gate this is. The enum is open: treat a value you do not know as "held, see reason".
 	Kind GateKind `protobuf:"varint,1,opt,name=kind,proto3,enum=waggle.v1.GateKind" json:"kind,omitempty"`
 	// When the gate opens by itself, by the store's clock. Absent: it stays until somebody or something
-	// opens it (a resume, a report, a success).
+	// opens it (LiftHolds, a report, a success).
 	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
 	// Who closed it: the operator's name, or "waggle" for a gate that Waggle closed itself. Empty where it
 	// follows from what goes on, like a minimum delay. At most 128 bytes.
@@ -173,15 +165,8 @@ type Gate struct {
 	Cause *TaskError `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`
 	// With cause: the task whose attempt failed so; its history shows more, while it is remembered.
 	CauseTaskId string `protobuf:"bytes,7,opt,name=cause_task_id,json=causeTaskId,proto3" json:"cause_task_id,omitempty"`
-	// Only of QUEUE_PAUSED and QUEUE_DENIED: the pattern of the rule that pauses or denies; `*` may be the one although
-	// a longer pattern gives the queue its settings. At most 261 bytes.
-	Rule string `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Only of COLLECTOR_DRAINED: the collector that the drain names, for ResumeCollectors; empty: it goes by
-	// `drained_labels`. At most 128 bytes.
-	DrainedCollectorId string `protobuf:"bytes,9,opt,name=drained_collector_id,json=drainedCollectorId,proto3" json:"drained_collector_id,omitempty"`
-	// Only of COLLECTOR_DRAINED: the labels that the drain names, for ResumeCollectors; a collector that has all of them is
-	// drained. At most 16; empty: it goes by `drained_collector_id`.
-	DrainedLabels map[string]string `protobuf:"bytes,10,rep,name=drained_labels,json=drainedLabels,proto3" json:"drained_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Only of EVERYTHING_HELD, POOL_HELD, SOURCE_HELD, QUEUE_HELD and COLLECTOR_HELD: the hold, for LiftHolds.
+	Hold          *Hold `protobuf:"bytes,8,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -265,23 +250,9 @@ func (x *Gate) GetCauseTaskId() string {
 	return ""
 }
 
-func (x *Gate) GetRule() string {
+func (x *Gate) GetHold() *Hold {
 	if x != nil {
-		return x.Rule
-	}
-	return ""
-}
-
-func (x *Gate) GetDrainedCollectorId() string {
-	if x != nil {
-		return x.DrainedCollectorId
-	}
-	return ""
-}
-
-func (x *Gate) GetDrainedLabels() map[string]string {
-	if x != nil {
-		return x.DrainedLabels
+		return x.Hold
 	}
 	return nil
 }
@@ -290,7 +261,7 @@ var File_waggle_v1_gate_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/gate.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/task.proto\"\xdc\x03\n" +
+	"\x14waggle/v1/gate.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\xae\x02\n" +
 	"\x04Gate\x12'\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x13.waggle.v1.GateKindR\x04kind\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
@@ -298,36 +269,28 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12*\n" +
 	"\x05cause\x18\x06 \x01(\v2\x14.waggle.v1.TaskErrorR\x05cause\x12\"\n" +
-	"\rcause_task_id\x18\a \x01(\tR\vcauseTaskId\x12\x12\n" +
-	"\x04rule\x18\b \x01(\tR\x04rule\x120\n" +
-	"\x14drained_collector_id\x18\t \x01(\tR\x12drainedCollectorId\x12I\n" +
-	"\x0edrained_labels\x18\n" +
-	" \x03(\v2\".waggle.v1.Gate.DrainedLabelsEntryR\rdrainedLabels\x1a@\n" +
-	"\x12DrainedLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x98\x04\n" +
+	"\rcause_task_id\x18\a \x01(\tR\vcauseTaskId\x12#\n" +
+	"\x04hold\x18\b \x01(\v2\x0f.waggle.v1.HoldR\x04hold*\xe5\x03\n" +
 	"\bGateKind\x12\x19\n" +
 	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GATE_KIND_NOT_DUE\x10\x01\x12\x17\n" +
 	"\x13GATE_KIND_MIN_DELAY\x10\x02\x12\x1b\n" +
 	"\x17GATE_KIND_MAX_IN_FLIGHT\x10\x03\x12\x1a\n" +
-	"\x16GATE_KIND_HOST_BLOCKED\x10\x04\x12\x15\n" +
-	"\x11GATE_KIND_BLOCKED\x10\x05\x12\x1a\n" +
-	"\x16GATE_KIND_QUEUE_PAUSED\x10\x06\x12\x1a\n" +
-	"\x16GATE_KIND_QUEUE_DENIED\x10\a\x12\x1b\n" +
-	"\x17GATE_KIND_SOURCE_PAUSED\x10\b\x12\x1c\n" +
-	"\x18GATE_KIND_SOURCE_DELETED\x10\t\x12\x15\n" +
-	"\x11GATE_KIND_BREAKER\x10\n" +
-	"\x12\x19\n" +
-	"\x15GATE_KIND_POOL_PAUSED\x10\v\x12\x1f\n" +
-	"\x1bGATE_KIND_COLLECTOR_DRAINED\x10\f\x12\x1e\n" +
-	"\x1aGATE_KIND_COLLECTOR_SLOWED\x10\r\x12\x1a\n" +
-	"\x16GATE_KIND_NO_COLLECTOR\x10\x0e\x12\x14\n" +
-	"\x10GATE_KIND_PAUSED\x10\x0f\x12\x14\n" +
-	"\x10GATE_KIND_LEASED\x10\x10\x12\x15\n" +
-	"\x11GATE_KIND_SETTLED\x10\x11\x12\x16\n" +
-	"\x12GATE_KIND_NO_SEEDS\x10\x12\x12\x14\n" +
-	"\x10GATE_KIND_LOCKED\x10\x13B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x16GATE_KIND_HOST_BLOCKED\x10\x04\x12\x1d\n" +
+	"\x19GATE_KIND_EVERYTHING_HELD\x10\x05\x12\x17\n" +
+	"\x13GATE_KIND_POOL_HELD\x10\x06\x12\x19\n" +
+	"\x15GATE_KIND_SOURCE_HELD\x10\a\x12\x18\n" +
+	"\x14GATE_KIND_QUEUE_HELD\x10\b\x12\x1c\n" +
+	"\x18GATE_KIND_COLLECTOR_HELD\x10\t\x12\x1c\n" +
+	"\x18GATE_KIND_SOURCE_DELETED\x10\n" +
+	"\x12\x15\n" +
+	"\x11GATE_KIND_BREAKER\x10\v\x12\x1e\n" +
+	"\x1aGATE_KIND_COLLECTOR_SLOWED\x10\f\x12\x1a\n" +
+	"\x16GATE_KIND_NO_COLLECTOR\x10\r\x12\x14\n" +
+	"\x10GATE_KIND_LEASED\x10\x0e\x12\x15\n" +
+	"\x11GATE_KIND_SETTLED\x10\x0f\x12\x16\n" +
+	"\x12GATE_KIND_NO_SEEDS\x10\x10\x12\x14\n" +
+	"\x10GATE_KIND_LOCKED\x10\x11B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_gate_proto_rawDescOnce sync.Once
@@ -342,20 +305,20 @@ func file_waggle_v1_gate_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_gate_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_waggle_v1_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
 var file_waggle_v1_gate_proto_goTypes = []any{
 	(GateKind)(0),                 // 0: waggle.v1.GateKind
 	(*Gate)(nil),                  // 1: waggle.v1.Gate
-	nil,                           // 2: waggle.v1.Gate.DrainedLabelsEntry
-	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
-	(*TaskError)(nil),             // 4: waggle.v1.TaskError
+	(*timestamppb.Timestamp)(nil), // 2: google.protobuf.Timestamp
+	(*TaskError)(nil),             // 3: waggle.v1.TaskError
+	(*Hold)(nil),                  // 4: waggle.v1.Hold
 }
 var file_waggle_v1_gate_proto_depIdxs = []int32{
 	0, // 0: waggle.v1.Gate.kind:type_name -> waggle.v1.GateKind
-	3, // 1: waggle.v1.Gate.until:type_name -> google.protobuf.Timestamp
-	3, // 2: waggle.v1.Gate.time:type_name -> google.protobuf.Timestamp
-	4, // 3: waggle.v1.Gate.cause:type_name -> waggle.v1.TaskError
-	2, // 4: waggle.v1.Gate.drained_labels:type_name -> waggle.v1.Gate.DrainedLabelsEntry
+	2, // 1: waggle.v1.Gate.until:type_name -> google.protobuf.Timestamp
+	2, // 2: waggle.v1.Gate.time:type_name -> google.protobuf.Timestamp
+	3, // 3: waggle.v1.Gate.cause:type_name -> waggle.v1.TaskError
+	4, // 4: waggle.v1.Gate.hold:type_name -> waggle.v1.Hold
 	5, // [5:5] is the sub-list for method output_type
 	5, // [5:5] is the sub-list for method input_type
 	5, // [5:5] is the sub-list for extension type_name
@@ -368,6 +331,7 @@ func file_waggle_v1_gate_proto_init() {
 	if File_waggle_v1_gate_proto != nil {
 		return
 	}
+	file_waggle_v1_hold_proto_init()
 	file_waggle_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -375,7 +339,7 @@ func file_waggle_v1_gate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_gate_proto_rawDesc), len(file_waggle_v1_gate_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   2,
+			NumMessages:   1,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

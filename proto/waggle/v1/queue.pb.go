@@ -62,9 +62,9 @@ type Queue struct {
 	// ones, and no rule is for this very name. What holds it is kept for tasks that come. ListQueues does not
 	// tell it.
 	Unknown bool `protobuf:"varint,13,opt,name=unknown,proto3" json:"unknown,omitempty"`
-	// Those of `pools` that are paused. Where all are, `gates` has the pause that ends first, POOL_PAUSED, and
-	// `next_grant_delay` covers it.
-	PausedPools   []string `protobuf:"bytes,14,rep,name=paused_pools,json=pausedPools,proto3" json:"paused_pools,omitempty"`
+	// Those of `pools` that are held, or all of them where everything is. Where all are, `gates` has the hold that ends
+	// first, and `next_grant_delay` covers it.
+	HeldPools     []string `protobuf:"bytes,14,rep,name=held_pools,json=heldPools,proto3" json:"held_pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,9 +190,9 @@ func (x *Queue) GetUnknown() bool {
 	return false
 }
 
-func (x *Queue) GetPausedPools() []string {
+func (x *Queue) GetHeldPools() []string {
 	if x != nil {
-		return x.PausedPools
+		return x.HeldPools
 	}
 	return nil
 }
@@ -211,11 +211,7 @@ type QueueSettings struct {
 	// 1 min for the host.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Longest block that failures of HOST scope can cause, Retry-After included. Default 24 h.
-	MaxBlock *durationpb.Duration `protobuf:"bytes,5,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
-	// Nothing is granted; submits go on.
-	Paused bool `protobuf:"varint,6,opt,name=paused,proto3" json:"paused,omitempty"`
-	// Nothing is granted, and leases that stand are ended.
-	Deny          bool `protobuf:"varint,7,opt,name=deny,proto3" json:"deny,omitempty"`
+	MaxBlock      *durationpb.Duration `protobuf:"bytes,5,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,22 +281,8 @@ func (x *QueueSettings) GetMaxBlock() *durationpb.Duration {
 	return nil
 }
 
-func (x *QueueSettings) GetPaused() bool {
-	if x != nil {
-		return x.Paused
-	}
-	return false
-}
-
-func (x *QueueSettings) GetDeny() bool {
-	if x != nil {
-		return x.Deny
-	}
-	return false
-}
-
-// QueueRule sets politeness for the hosts and queues that its pattern matches, those never seen so far
-// included. Of the rules that match, the longest pattern holds, and it holds whole: a setting that it
+// QueueRule says how politely to treat the hosts and queues that its pattern matches, those never seen so far
+// included. It never says whether to crawl: holds do (HoldService). Of the rules that match, the longest pattern holds, and it holds whole: a setting that it
 // leaves out has its default, not what a shorter pattern says. The longest match of a.b.c:81 is the first
 // that exists of a.b.c:81, a.b.c, *.b.c, *.c and *.
 type QueueRule struct {
@@ -326,21 +308,12 @@ type QueueRule struct {
 	MaxDelay *durationpb.Duration `protobuf:"bytes,6,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Longest block that failures of HOST scope can cause, 1 s to 30 days; absent: 24 h.
 	MaxBlock *durationpb.Duration `protobuf:"bytes,7,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
-	// Grant nothing of what matches. On the pattern "*" this is the emergency stop: it holds every queue,
-	// whatever longer patterns say.
-	Paused *bool `protobuf:"varint,8,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
-	// Grant nothing of what matches, end the leases that stand, refuse what is submitted.
-	Deny *bool `protobuf:"varint,9,opt,name=deny,proto3,oneof" json:"deny,omitempty"`
 	// Who last changed it. Written by Waggle from the call.
-	By string `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, in words for people. Written by Waggle from the call. At most 1 KiB.
-	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
 	// When it was last changed. Written by Waggle.
-	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// What the rule holds its queues by: QUEUE_PAUSED, then QUEUE_DENIED, each with who began it, why and when.
-	// That stays while it stands, whatever else is changed of the rule and by whom, also where it is asked for again;
-	// by, reason and update_time tell of the last change. Written by Waggle.
-	Gates         []*Gate `protobuf:"bytes,13,rep,name=gates,proto3" json:"gates,omitempty"`
+	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,20 +397,6 @@ func (x *QueueRule) GetMaxBlock() *durationpb.Duration {
 	return nil
 }
 
-func (x *QueueRule) GetPaused() bool {
-	if x != nil && x.Paused != nil {
-		return *x.Paused
-	}
-	return false
-}
-
-func (x *QueueRule) GetDeny() bool {
-	if x != nil && x.Deny != nil {
-		return *x.Deny
-	}
-	return false
-}
-
 func (x *QueueRule) GetBy() string {
 	if x != nil {
 		return x.By
@@ -459,18 +418,11 @@ func (x *QueueRule) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *QueueRule) GetGates() []*Gate {
-	if x != nil {
-		return x.Gates
-	}
-	return nil
-}
-
 var File_waggle_v1_queue_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xed\x03\n" +
+	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xe9\x03\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\bsettings\x18\x02 \x01(\v2\x18.waggle.v1.QueueSettingsR\bsettings\x12!\n" +
@@ -487,16 +439,15 @@ const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\vqueue_delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"queueDelay\x12\x17\n" +
 	"\amaps_to\x18\f \x01(\tR\x06mapsTo\x12\x18\n" +
-	"\aunknown\x18\r \x01(\bR\aunknown\x12!\n" +
-	"\fpaused_pools\x18\x0e \x03(\tR\vpausedPools\"\xaa\x02\n" +
+	"\aunknown\x18\r \x01(\bR\aunknown\x12\x1d\n" +
+	"\n" +
+	"held_pools\x18\x0e \x03(\tR\theldPools\"\xfe\x01\n" +
 	"\rQueueSettings\x126\n" +
 	"\tmin_delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bminDelay\x12\"\n" +
 	"\rmax_in_flight\x18\x02 \x01(\x05R\vmaxInFlight\x12!\n" +
 	"\fdelay_factor\x18\x03 \x01(\x01R\vdelayFactor\x126\n" +
 	"\tmax_delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bmaxDelay\x126\n" +
-	"\tmax_block\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bmaxBlock\x12\x16\n" +
-	"\x06paused\x18\x06 \x01(\bR\x06paused\x12\x12\n" +
-	"\x04deny\x18\a \x01(\bR\x04deny\"\xad\x04\n" +
+	"\tmax_block\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bmaxBlock\"\xbc\x03\n" +
 	"\tQueueRule\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x126\n" +
@@ -504,19 +455,14 @@ const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\rmax_in_flight\x18\x04 \x01(\x05H\x00R\vmaxInFlight\x88\x01\x01\x12&\n" +
 	"\fdelay_factor\x18\x05 \x01(\x01H\x01R\vdelayFactor\x88\x01\x01\x126\n" +
 	"\tmax_delay\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bmaxDelay\x126\n" +
-	"\tmax_block\x18\a \x01(\v2\x19.google.protobuf.DurationR\bmaxBlock\x12\x1b\n" +
-	"\x06paused\x18\b \x01(\bH\x02R\x06paused\x88\x01\x01\x12\x17\n" +
-	"\x04deny\x18\t \x01(\bH\x03R\x04deny\x88\x01\x01\x12\x0e\n" +
-	"\x02by\x18\n" +
-	" \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\v \x01(\tR\x06reason\x12;\n" +
-	"\vupdate_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\x12%\n" +
-	"\x05gates\x18\r \x03(\v2\x0f.waggle.v1.GateR\x05gatesB\x10\n" +
+	"\tmax_block\x18\a \x01(\v2\x19.google.protobuf.DurationR\bmaxBlock\x12\x0e\n" +
+	"\x02by\x18\b \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\x12;\n" +
+	"\vupdate_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"updateTimeB\x10\n" +
 	"\x0e_max_in_flightB\x0f\n" +
-	"\r_delay_factorB\t\n" +
-	"\a_pausedB\a\n" +
-	"\x05_denyB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\r_delay_factorB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_queue_proto_rawDescOnce sync.Once
@@ -551,12 +497,11 @@ var file_waggle_v1_queue_proto_depIdxs = []int32{
 	3,  // 8: waggle.v1.QueueRule.max_delay:type_name -> google.protobuf.Duration
 	3,  // 9: waggle.v1.QueueRule.max_block:type_name -> google.protobuf.Duration
 	5,  // 10: waggle.v1.QueueRule.update_time:type_name -> google.protobuf.Timestamp
-	4,  // 11: waggle.v1.QueueRule.gates:type_name -> waggle.v1.Gate
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_queue_proto_init() }

@@ -10,7 +10,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
-	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -118,8 +117,8 @@ func (x *GetQueueResponse) GetQueue() *Queue {
 // ListQueuesRequest chooses queues.
 type ListQueuesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only queues whose name is this or ends with "." and this; it does not begin with a dot. Empty: all.
-	Suffix string `protobuf:"bytes,1,opt,name=suffix,proto3" json:"suffix,omitempty"`
+	// Only queues that match: queue and queue_suffix. Absent: all.
+	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Most queues in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
 	// though more follow: a page holds queues of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -159,11 +158,11 @@ func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *ListQueuesRequest) GetSuffix() string {
+func (x *ListQueuesRequest) GetFilter() *Filter {
 	if x != nil {
-		return x.Suffix
+		return x.Filter
 	}
-	return ""
+	return nil
 }
 
 func (x *ListQueuesRequest) GetPageSize() int32 {
@@ -239,7 +238,7 @@ func (x *ListQueuesResponse) GetNextPageToken() string {
 // SetQueueRuleRequest sets the rule of a pattern.
 type SetQueueRuleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The new values; rule.pattern names the rule. Its by, reason, update_time and gates are not read. Required.
+	// The new values; rule.pattern names the rule. Its by, reason and update_time are not read. Required.
 	Rule *QueueRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
@@ -248,12 +247,11 @@ type SetQueueRuleRequest struct {
 	// The etag of the rules as they were read or last changed; empty: set it whoever changed them meanwhile. It is
 	// one for all rules, since which of them holds, and what it replaces, depends on the others.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
-	// The settings to change, as paths of QueueRule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block,
-	// paused, deny. pattern may be named and changes nothing; all else, and what is within one, is refused
+	// The settings to change, as paths of QueueRule: queue, min_delay, max_in_flight, delay_factor, max_delay and
+	// max_block. pattern may be named and changes nothing; all else, and what is within one, is refused
 	// (INVALID_FIELD), since Waggle writes the rest. Of a rule that is not there yet the others have their defaults. A
-	// field that is named and not set goes back to its default. Absent or empty: every field, as if all were named; then
-	// a rule that pauses or denies, and would no longer, is refused (QUEUE_RULE_HOLDS) unless there is an etag. To pause
-	// or deny, name that alone, or you reset what else the rule says. At most 128 paths.
+	// field that is named and not set goes back to its default. Absent or empty: every field, as if all were named.
+	// At most 128 paths.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,5,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -629,526 +627,17 @@ func (x *DeleteQueueRuleResponse) GetEtag() string {
 	return ""
 }
 
-// BlockQueueRequest blocks a queue.
-type BlockQueueRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// When the block opens by itself, by the store's clock; absent: not before UnblockQueue. At most 10 years
-	// from now; a time that has passed is INVALID_ARGUMENT.
-	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *BlockQueueRequest) Reset() {
-	*x = BlockQueueRequest{}
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *BlockQueueRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*BlockQueueRequest) ProtoMessage() {}
-
-func (x *BlockQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use BlockQueueRequest.ProtoReflect.Descriptor instead.
-func (*BlockQueueRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *BlockQueueRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *BlockQueueRequest) GetUntil() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Until
-	}
-	return nil
-}
-
-func (x *BlockQueueRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *BlockQueueRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// BlockQueueResponse holds the queue.
-type BlockQueueResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The queue, blocked.
-	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// The block that stood until then, with who set it, why and until when: nothing is left of it. Absent: none stood. Of two
-	// calls at the same instant neither may tell of the other.
-	Replaced      *Gate `protobuf:"bytes,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *BlockQueueResponse) Reset() {
-	*x = BlockQueueResponse{}
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *BlockQueueResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*BlockQueueResponse) ProtoMessage() {}
-
-func (x *BlockQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use BlockQueueResponse.ProtoReflect.Descriptor instead.
-func (*BlockQueueResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *BlockQueueResponse) GetQueue() *Queue {
-	if x != nil {
-		return x.Queue
-	}
-	return nil
-}
-
-func (x *BlockQueueResponse) GetReplaced() *Gate {
-	if x != nil {
-		return x.Replaced
-	}
-	return nil
-}
-
-// UnblockQueueRequest unblocks a queue.
-type UnblockQueueRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Also open the block that failures of HOST scope caused, and set its step back to 0.
-	IncludeAutomatic bool `protobuf:"varint,2,opt,name=include_automatic,json=includeAutomatic,proto3" json:"include_automatic,omitempty"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UnblockQueueRequest) Reset() {
-	*x = UnblockQueueRequest{}
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UnblockQueueRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UnblockQueueRequest) ProtoMessage() {}
-
-func (x *UnblockQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UnblockQueueRequest.ProtoReflect.Descriptor instead.
-func (*UnblockQueueRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *UnblockQueueRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *UnblockQueueRequest) GetIncludeAutomatic() bool {
-	if x != nil {
-		return x.IncludeAutomatic
-	}
-	return false
-}
-
-func (x *UnblockQueueRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *UnblockQueueRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// UnblockQueueResponse holds the queue.
-type UnblockQueueResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The queue as it is now. It may hold no task and exist no more; then only name, settings and
-	// rule_pattern are set.
-	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Whether there was a block to open.
-	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UnblockQueueResponse) Reset() {
-	*x = UnblockQueueResponse{}
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UnblockQueueResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UnblockQueueResponse) ProtoMessage() {}
-
-func (x *UnblockQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UnblockQueueResponse.ProtoReflect.Descriptor instead.
-func (*UnblockQueueResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *UnblockQueueResponse) GetQueue() *Queue {
-	if x != nil {
-		return x.Queue
-	}
-	return nil
-}
-
-func (x *UnblockQueueResponse) GetChanged() bool {
-	if x != nil {
-		return x.Changed
-	}
-	return false
-}
-
-// PauseQueueRequest pauses a queue.
-type PauseQueueRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// When the pause ends by itself, by the store's clock; absent: not before ResumeQueue. At most 10 years
-	// from now; a time that has passed is INVALID_ARGUMENT.
-	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseQueueRequest) Reset() {
-	*x = PauseQueueRequest{}
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseQueueRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseQueueRequest) ProtoMessage() {}
-
-func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
-func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *PauseQueueRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *PauseQueueRequest) GetUntil() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Until
-	}
-	return nil
-}
-
-func (x *PauseQueueRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *PauseQueueRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// PauseQueueResponse holds the queue.
-type PauseQueueResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The queue, paused.
-	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// The pause that stood until then, with who set it, why and until when: nothing is left of it. Absent: none stood. Of two
-	// calls at the same instant neither may tell of the other.
-	Replaced      *Gate `protobuf:"bytes,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseQueueResponse) Reset() {
-	*x = PauseQueueResponse{}
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseQueueResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseQueueResponse) ProtoMessage() {}
-
-func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
-func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *PauseQueueResponse) GetQueue() *Queue {
-	if x != nil {
-		return x.Queue
-	}
-	return nil
-}
-
-func (x *PauseQueueResponse) GetReplaced() *Gate {
-	if x != nil {
-		return x.Replaced
-	}
-	return nil
-}
-
-// ResumeQueueRequest resumes a queue.
-type ResumeQueueRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeQueueRequest) Reset() {
-	*x = ResumeQueueRequest{}
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeQueueRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeQueueRequest) ProtoMessage() {}
-
-func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
-func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *ResumeQueueRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ResumeQueueRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *ResumeQueueRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// ResumeQueueResponse holds the queue.
-type ResumeQueueResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The queue as it is now; what else holds it is among its gates. It may hold no task and exist no more;
-	// then only name, settings and rule_pattern are set.
-	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Whether there was a pause to end.
-	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeQueueResponse) Reset() {
-	*x = ResumeQueueResponse{}
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeQueueResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeQueueResponse) ProtoMessage() {}
-
-func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_service_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
-func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *ResumeQueueResponse) GetQueue() *Queue {
-	if x != nil {
-		return x.Queue
-	}
-	return nil
-}
-
-func (x *ResumeQueueResponse) GetChanged() bool {
-	if x != nil {
-		return x.Changed
-	}
-	return false
-}
-
 var File_waggle_v1_queue_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dwaggle/v1/queue_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x15waggle/v1/queue.proto\"%\n" +
+	"\x1dwaggle/v1/queue_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x16waggle/v1/filter.proto\x1a\x15waggle/v1/queue.proto\"%\n" +
 	"\x0fGetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\":\n" +
 	"\x10GetQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"g\n" +
-	"\x11ListQueuesRequest\x12\x16\n" +
-	"\x06suffix\x18\x01 \x01(\tR\x06suffix\x12\x1b\n" +
+	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"z\n" +
+	"\x11ListQueuesRequest\x12)\n" +
+	"\x06filter\x18\x01 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"f\n" +
@@ -1180,51 +669,14 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x04etag\x18\x04 \x01(\tR\x04etag\"W\n" +
 	"\x17DeleteQueueRuleResponse\x12(\n" +
 	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x81\x01\n" +
-	"\x11BlockQueueRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
-	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"i\n" +
-	"\x12BlockQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12+\n" +
-	"\breplaced\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\breplaced\"~\n" +
-	"\x13UnblockQueueRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x11include_automatic\x18\x02 \x01(\bR\x10includeAutomatic\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"X\n" +
-	"\x14UnblockQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"\x81\x01\n" +
-	"\x11PauseQueueRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
-	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"i\n" +
-	"\x12PauseQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12+\n" +
-	"\breplaced\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\breplaced\"P\n" +
-	"\x12ResumeQueueRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"W\n" +
-	"\x13ResumeQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged2\xd5\x05\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag2\xa0\x03\n" +
 	"\fQueueService\x12C\n" +
 	"\bGetQueue\x12\x1a.waggle.v1.GetQueueRequest\x1a\x1b.waggle.v1.GetQueueResponse\x12I\n" +
 	"\n" +
 	"ListQueues\x12\x1c.waggle.v1.ListQueuesRequest\x1a\x1d.waggle.v1.ListQueuesResponse\x12O\n" +
 	"\fSetQueueRule\x12\x1e.waggle.v1.SetQueueRuleRequest\x1a\x1f.waggle.v1.SetQueueRuleResponse\x12U\n" +
 	"\x0eListQueueRules\x12 .waggle.v1.ListQueueRulesRequest\x1a!.waggle.v1.ListQueueRulesResponse\x12X\n" +
-	"\x0fDeleteQueueRule\x12!.waggle.v1.DeleteQueueRuleRequest\x1a\".waggle.v1.DeleteQueueRuleResponse\x12I\n" +
-	"\n" +
-	"BlockQueue\x12\x1c.waggle.v1.BlockQueueRequest\x1a\x1d.waggle.v1.BlockQueueResponse\x12O\n" +
-	"\fUnblockQueue\x12\x1e.waggle.v1.UnblockQueueRequest\x1a\x1f.waggle.v1.UnblockQueueResponse\x12I\n" +
-	"\n" +
-	"PauseQueue\x12\x1c.waggle.v1.PauseQueueRequest\x1a\x1d.waggle.v1.PauseQueueResponse\x12L\n" +
-	"\vResumeQueue\x12\x1d.waggle.v1.ResumeQueueRequest\x1a\x1e.waggle.v1.ResumeQueueResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x0fDeleteQueueRule\x12!.waggle.v1.DeleteQueueRuleRequest\x1a\".waggle.v1.DeleteQueueRuleResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_queue_service_proto_rawDescOnce sync.Once
@@ -1238,7 +690,7 @@ func file_waggle_v1_queue_service_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_queue_service_proto_rawDescData
 }
 
-var file_waggle_v1_queue_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_waggle_v1_queue_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_waggle_v1_queue_service_proto_goTypes = []any{
 	(*GetQueueRequest)(nil),         // 0: waggle.v1.GetQueueRequest
 	(*GetQueueResponse)(nil),        // 1: waggle.v1.GetQueueResponse
@@ -1250,59 +702,35 @@ var file_waggle_v1_queue_service_proto_goTypes = []any{
 	(*ListQueueRulesResponse)(nil),  // 7: waggle.v1.ListQueueRulesResponse
 	(*DeleteQueueRuleRequest)(nil),  // 8: waggle.v1.DeleteQueueRuleRequest
 	(*DeleteQueueRuleResponse)(nil), // 9: waggle.v1.DeleteQueueRuleResponse
-	(*BlockQueueRequest)(nil),       // 10: waggle.v1.BlockQueueRequest
-	(*BlockQueueResponse)(nil),      // 11: waggle.v1.BlockQueueResponse
-	(*UnblockQueueRequest)(nil),     // 12: waggle.v1.UnblockQueueRequest
-	(*UnblockQueueResponse)(nil),    // 13: waggle.v1.UnblockQueueResponse
-	(*PauseQueueRequest)(nil),       // 14: waggle.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 15: waggle.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 16: waggle.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 17: waggle.v1.ResumeQueueResponse
-	(*Queue)(nil),                   // 18: waggle.v1.Queue
-	(*QueueRule)(nil),               // 19: waggle.v1.QueueRule
-	(*fieldmaskpb.FieldMask)(nil),   // 20: google.protobuf.FieldMask
-	(*timestamppb.Timestamp)(nil),   // 21: google.protobuf.Timestamp
-	(*Gate)(nil),                    // 22: waggle.v1.Gate
+	(*Queue)(nil),                   // 10: waggle.v1.Queue
+	(*Filter)(nil),                  // 11: waggle.v1.Filter
+	(*QueueRule)(nil),               // 12: waggle.v1.QueueRule
+	(*fieldmaskpb.FieldMask)(nil),   // 13: google.protobuf.FieldMask
 }
 var file_waggle_v1_queue_service_proto_depIdxs = []int32{
-	18, // 0: waggle.v1.GetQueueResponse.queue:type_name -> waggle.v1.Queue
-	18, // 1: waggle.v1.ListQueuesResponse.queues:type_name -> waggle.v1.Queue
-	19, // 2: waggle.v1.SetQueueRuleRequest.rule:type_name -> waggle.v1.QueueRule
-	20, // 3: waggle.v1.SetQueueRuleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	19, // 4: waggle.v1.SetQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
-	19, // 5: waggle.v1.ListQueueRulesResponse.rules:type_name -> waggle.v1.QueueRule
-	19, // 6: waggle.v1.DeleteQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
-	21, // 7: waggle.v1.BlockQueueRequest.until:type_name -> google.protobuf.Timestamp
-	18, // 8: waggle.v1.BlockQueueResponse.queue:type_name -> waggle.v1.Queue
-	22, // 9: waggle.v1.BlockQueueResponse.replaced:type_name -> waggle.v1.Gate
-	18, // 10: waggle.v1.UnblockQueueResponse.queue:type_name -> waggle.v1.Queue
-	21, // 11: waggle.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	18, // 12: waggle.v1.PauseQueueResponse.queue:type_name -> waggle.v1.Queue
-	22, // 13: waggle.v1.PauseQueueResponse.replaced:type_name -> waggle.v1.Gate
-	18, // 14: waggle.v1.ResumeQueueResponse.queue:type_name -> waggle.v1.Queue
-	0,  // 15: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
-	2,  // 16: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
-	4,  // 17: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
-	6,  // 18: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
-	8,  // 19: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
-	10, // 20: waggle.v1.QueueService.BlockQueue:input_type -> waggle.v1.BlockQueueRequest
-	12, // 21: waggle.v1.QueueService.UnblockQueue:input_type -> waggle.v1.UnblockQueueRequest
-	14, // 22: waggle.v1.QueueService.PauseQueue:input_type -> waggle.v1.PauseQueueRequest
-	16, // 23: waggle.v1.QueueService.ResumeQueue:input_type -> waggle.v1.ResumeQueueRequest
-	1,  // 24: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
-	3,  // 25: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
-	5,  // 26: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
-	7,  // 27: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
-	9,  // 28: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
-	11, // 29: waggle.v1.QueueService.BlockQueue:output_type -> waggle.v1.BlockQueueResponse
-	13, // 30: waggle.v1.QueueService.UnblockQueue:output_type -> waggle.v1.UnblockQueueResponse
-	15, // 31: waggle.v1.QueueService.PauseQueue:output_type -> waggle.v1.PauseQueueResponse
-	17, // 32: waggle.v1.QueueService.ResumeQueue:output_type -> waggle.v1.ResumeQueueResponse
-	24, // [24:33] is the sub-list for method output_type
-	15, // [15:24] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	10, // 0: waggle.v1.GetQueueResponse.queue:type_name -> waggle.v1.Queue
+	11, // 1: waggle.v1.ListQueuesRequest.filter:type_name -> waggle.v1.Filter
+	10, // 2: waggle.v1.ListQueuesResponse.queues:type_name -> waggle.v1.Queue
+	12, // 3: waggle.v1.SetQueueRuleRequest.rule:type_name -> waggle.v1.QueueRule
+	13, // 4: waggle.v1.SetQueueRuleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	12, // 5: waggle.v1.SetQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
+	12, // 6: waggle.v1.ListQueueRulesResponse.rules:type_name -> waggle.v1.QueueRule
+	12, // 7: waggle.v1.DeleteQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
+	0,  // 8: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
+	2,  // 9: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
+	4,  // 10: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
+	6,  // 11: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
+	8,  // 12: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
+	1,  // 13: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
+	3,  // 14: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
+	5,  // 15: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
+	7,  // 16: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
+	9,  // 17: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_queue_service_proto_init() }
@@ -1310,7 +738,7 @@ func file_waggle_v1_queue_service_proto_init() {
 	if File_waggle_v1_queue_service_proto != nil {
 		return
 	}
-	file_waggle_v1_gate_proto_init()
+	file_waggle_v1_filter_proto_init()
 	file_waggle_v1_queue_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1318,7 +746,7 @@ func file_waggle_v1_queue_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_queue_service_proto_rawDesc), len(file_waggle_v1_queue_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,17 +24,13 @@ const (
 	QueueService_SetQueueRule_FullMethodName    = "/waggle.v1.QueueService/SetQueueRule"
 	QueueService_ListQueueRules_FullMethodName  = "/waggle.v1.QueueService/ListQueueRules"
 	QueueService_DeleteQueueRule_FullMethodName = "/waggle.v1.QueueService/DeleteQueueRule"
-	QueueService_BlockQueue_FullMethodName      = "/waggle.v1.QueueService/BlockQueue"
-	QueueService_UnblockQueue_FullMethodName    = "/waggle.v1.QueueService/UnblockQueue"
-	QueueService_PauseQueue_FullMethodName      = "/waggle.v1.QueueService/PauseQueue"
-	QueueService_ResumeQueue_FullMethodName     = "/waggle.v1.QueueService/ResumeQueue"
 )
 
 // QueueServiceClient is the client API for QueueService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// QueueService is what operators call to steer politeness: rules by pattern, blocks and pauses by queue.
+// QueueService is what operators call to see queues and to say how polite to be, by rules. To stop a queue, use HoldService.
 type QueueServiceClient interface {
 	// GetQueue shows a queue with its settings and gates. One that holds nothing and has no gate is shown as it
 	// would be made: by which rule, and to which queue its host is mapped. Changes nothing.
@@ -48,10 +44,9 @@ type QueueServiceClient interface {
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
 	// SetQueueRule creates the rule of a pattern, replaces it whole, or changes the settings of it that update_mask
 	// names. It holds for grants from now on, on every dispatcher within 1 s. Idempotent. With an etag it does so only
-	// if no rule was changed since they were read: a pause or denial that somebody set meanwhile is not overwritten
-	// unseen. With neither etag nor update_mask, one that would end a pause or denial of the rule is refused.
+	// if no rule was changed since they were read.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY, QUEUE_RULE_HOLDS), ABORTED (ETAG_MISMATCH),
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetQueueRule(ctx context.Context, in *SetQueueRuleRequest, opts ...grpc.CallOption) (*SetQueueRuleResponse, error)
 	// ListQueueRules lists the rules by pattern. Changes nothing.
@@ -63,33 +58,6 @@ type QueueServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
 	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	DeleteQueueRule(ctx context.Context, in *DeleteQueueRuleRequest, opts ...grpc.CallOption) (*DeleteQueueRuleResponse, error)
-	// BlockQueue holds grants of one queue for its host's sake, from now on and on every dispatcher, also of a
-	// queue that holds no task yet. Collectors hear of it as THROTTLED. Leases that stand go on, submits go in.
-	// Kept apart from the blocks that failures cause: no success opens it. Blocking again replaces who, why
-	// and until when. Of a host that a rule maps to another queue it holds what the queue of its own name has,
-	// not its new tasks: maps_to of the answer names the queue to block. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY),
-	// RESOURCE_EXHAUSTED (STORE_FULL).
-	BlockQueue(ctx context.Context, in *BlockQueueRequest, opts ...grpc.CallOption) (*BlockQueueResponse, error)
-	// UnblockQueue opens an operator's block, and on request the one that failures caused. Unblocking a queue
-	// that is not blocked, or that does not exist, does nothing. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
-	UnblockQueue(ctx context.Context, in *UnblockQueueRequest, opts ...grpc.CallOption) (*UnblockQueueResponse, error)
-	// PauseQueue holds grants of one queue for a reason of your own, from now on and on every dispatcher, also of
-	// a queue that holds no task yet. Collectors hear of it as PAUSED, where a block is THROTTLED to them. Leases
-	// that stand go on, submits go in. It stands beside a block, and neither lifts the other. Pausing again
-	// replaces who, why and until when. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY),
-	// RESOURCE_EXHAUSTED (STORE_FULL).
-	PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*PauseQueueResponse, error)
-	// ResumeQueue ends what PauseQueue began. Blocks, and rules that say `paused`, go on. Resuming a queue that
-	// is not paused, or that does not exist, does nothing. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
-	ResumeQueue(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*ResumeQueueResponse, error)
 }
 
 type queueServiceClient struct {
@@ -150,51 +118,11 @@ func (c *queueServiceClient) DeleteQueueRule(ctx context.Context, in *DeleteQueu
 	return out, nil
 }
 
-func (c *queueServiceClient) BlockQueue(ctx context.Context, in *BlockQueueRequest, opts ...grpc.CallOption) (*BlockQueueResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(BlockQueueResponse)
-	err := c.cc.Invoke(ctx, QueueService_BlockQueue_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *queueServiceClient) UnblockQueue(ctx context.Context, in *UnblockQueueRequest, opts ...grpc.CallOption) (*UnblockQueueResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(UnblockQueueResponse)
-	err := c.cc.Invoke(ctx, QueueService_UnblockQueue_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *queueServiceClient) PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*PauseQueueResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PauseQueueResponse)
-	err := c.cc.Invoke(ctx, QueueService_PauseQueue_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *queueServiceClient) ResumeQueue(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*ResumeQueueResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ResumeQueueResponse)
-	err := c.cc.Invoke(ctx, QueueService_ResumeQueue_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // QueueServiceServer is the server API for QueueService service.
 // All implementations must embed UnimplementedQueueServiceServer
 // for forward compatibility.
 //
-// QueueService is what operators call to steer politeness: rules by pattern, blocks and pauses by queue.
+// QueueService is what operators call to see queues and to say how polite to be, by rules. To stop a queue, use HoldService.
 type QueueServiceServer interface {
 	// GetQueue shows a queue with its settings and gates. One that holds nothing and has no gate is shown as it
 	// would be made: by which rule, and to which queue its host is mapped. Changes nothing.
@@ -208,10 +136,9 @@ type QueueServiceServer interface {
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
 	// SetQueueRule creates the rule of a pattern, replaces it whole, or changes the settings of it that update_mask
 	// names. It holds for grants from now on, on every dispatcher within 1 s. Idempotent. With an etag it does so only
-	// if no rule was changed since they were read: a pause or denial that somebody set meanwhile is not overwritten
-	// unseen. With neither etag nor update_mask, one that would end a pause or denial of the rule is refused.
+	// if no rule was changed since they were read.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY, QUEUE_RULE_HOLDS), ABORTED (ETAG_MISMATCH),
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetQueueRule(context.Context, *SetQueueRuleRequest) (*SetQueueRuleResponse, error)
 	// ListQueueRules lists the rules by pattern. Changes nothing.
@@ -223,33 +150,6 @@ type QueueServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
 	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	DeleteQueueRule(context.Context, *DeleteQueueRuleRequest) (*DeleteQueueRuleResponse, error)
-	// BlockQueue holds grants of one queue for its host's sake, from now on and on every dispatcher, also of a
-	// queue that holds no task yet. Collectors hear of it as THROTTLED. Leases that stand go on, submits go in.
-	// Kept apart from the blocks that failures cause: no success opens it. Blocking again replaces who, why
-	// and until when. Of a host that a rule maps to another queue it holds what the queue of its own name has,
-	// not its new tasks: maps_to of the answer names the queue to block. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY),
-	// RESOURCE_EXHAUSTED (STORE_FULL).
-	BlockQueue(context.Context, *BlockQueueRequest) (*BlockQueueResponse, error)
-	// UnblockQueue opens an operator's block, and on request the one that failures caused. Unblocking a queue
-	// that is not blocked, or that does not exist, does nothing. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
-	UnblockQueue(context.Context, *UnblockQueueRequest) (*UnblockQueueResponse, error)
-	// PauseQueue holds grants of one queue for a reason of your own, from now on and on every dispatcher, also of
-	// a queue that holds no task yet. Collectors hear of it as PAUSED, where a block is THROTTLED to them. Leases
-	// that stand go on, submits go in. It stands beside a block, and neither lifts the other. Pausing again
-	// replaces who, why and until when. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY),
-	// RESOURCE_EXHAUSTED (STORE_FULL).
-	PauseQueue(context.Context, *PauseQueueRequest) (*PauseQueueResponse, error)
-	// ResumeQueue ends what PauseQueue began. Blocks, and rules that say `paused`, go on. Resuming a queue that
-	// is not paused, or that does not exist, does nothing. Idempotent.
-	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
-	ResumeQueue(context.Context, *ResumeQueueRequest) (*ResumeQueueResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
 }
 
@@ -274,18 +174,6 @@ func (UnimplementedQueueServiceServer) ListQueueRules(context.Context, *ListQueu
 }
 func (UnimplementedQueueServiceServer) DeleteQueueRule(context.Context, *DeleteQueueRuleRequest) (*DeleteQueueRuleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteQueueRule not implemented")
-}
-func (UnimplementedQueueServiceServer) BlockQueue(context.Context, *BlockQueueRequest) (*BlockQueueResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method BlockQueue not implemented")
-}
-func (UnimplementedQueueServiceServer) UnblockQueue(context.Context, *UnblockQueueRequest) (*UnblockQueueResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method UnblockQueue not implemented")
-}
-func (UnimplementedQueueServiceServer) PauseQueue(context.Context, *PauseQueueRequest) (*PauseQueueResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method PauseQueue not implemented")
-}
-func (UnimplementedQueueServiceServer) ResumeQueue(context.Context, *ResumeQueueRequest) (*ResumeQueueResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ResumeQueue not implemented")
 }
 func (UnimplementedQueueServiceServer) mustEmbedUnimplementedQueueServiceServer() {}
 func (UnimplementedQueueServiceServer) testEmbeddedByValue()                      {}
@@ -398,78 +286,6 @@ func _QueueService_DeleteQueueRule_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
-func _QueueService_BlockQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(BlockQueueRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(QueueServiceServer).BlockQueue(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: QueueService_BlockQueue_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(QueueServiceServer).BlockQueue(ctx, req.(*BlockQueueRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _QueueService_UnblockQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(UnblockQueueRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(QueueServiceServer).UnblockQueue(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: QueueService_UnblockQueue_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(QueueServiceServer).UnblockQueue(ctx, req.(*UnblockQueueRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _QueueService_PauseQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PauseQueueRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(QueueServiceServer).PauseQueue(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: QueueService_PauseQueue_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(QueueServiceServer).PauseQueue(ctx, req.(*PauseQueueRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _QueueService_ResumeQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ResumeQueueRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(QueueServiceServer).ResumeQueue(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: QueueService_ResumeQueue_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(QueueServiceServer).ResumeQueue(ctx, req.(*ResumeQueueRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // QueueService_ServiceDesc is the grpc.ServiceDesc for QueueService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -496,22 +312,6 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteQueueRule",
 			Handler:    _QueueService_DeleteQueueRule_Handler,
-		},
-		{
-			MethodName: "BlockQueue",
-			Handler:    _QueueService_BlockQueue_Handler,
-		},
-		{
-			MethodName: "UnblockQueue",
-			Handler:    _QueueService_UnblockQueue_Handler,
-		},
-		{
-			MethodName: "PauseQueue",
-			Handler:    _QueueService_PauseQueue_Handler,
-		},
-		{
-			MethodName: "ResumeQueue",
-			Handler:    _QueueService_ResumeQueue_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -91,9 +91,13 @@ const (
 	SourceHealth_SOURCE_HEALTH_FAILING SourceHealth = 3
 	// Its breaker holds the next cycle.
 	SourceHealth_SOURCE_HEALTH_BACKED_OFF SourceHealth = 4
-	// An operator paused it; or none of its seeds can be fetched before an operator wants it, since each is
-	// CANCELED (canceled_seeds) or in a queue that a rule denies (denied_seeds).
-	SourceHealth_SOURCE_HEALTH_PAUSED SourceHealth = 5
+	// A hold stops it; or none of its seeds can be fetched before an operator wants it, since each is CANCELED
+	// (canceled_seeds).
+	SourceHealth_SOURCE_HEALTH_HELD SourceHealth = 5
+	// A seed of it is due, and a gate that does not open by itself keeps it: no collector for its pool, a hold on
+	// its pool or queue without an end, no free slot in a queue whose lease hangs. Told only where gates are (GetSource, and
+	// ListSources with `gates`).
+	SourceHealth_SOURCE_HEALTH_STUCK SourceHealth = 6
 )
 
 // Enum value maps for SourceHealth.
@@ -104,7 +108,8 @@ var (
 		2: "SOURCE_HEALTH_LATE",
 		3: "SOURCE_HEALTH_FAILING",
 		4: "SOURCE_HEALTH_BACKED_OFF",
-		5: "SOURCE_HEALTH_PAUSED",
+		5: "SOURCE_HEALTH_HELD",
+		6: "SOURCE_HEALTH_STUCK",
 	}
 	SourceHealth_value = map[string]int32{
 		"SOURCE_HEALTH_UNSPECIFIED": 0,
@@ -112,7 +117,8 @@ var (
 		"SOURCE_HEALTH_LATE":        2,
 		"SOURCE_HEALTH_FAILING":     3,
 		"SOURCE_HEALTH_BACKED_OFF":  4,
-		"SOURCE_HEALTH_PAUSED":      5,
+		"SOURCE_HEALTH_HELD":        5,
+		"SOURCE_HEALTH_STUCK":       6,
 	}
 )
 
@@ -154,15 +160,15 @@ type Source struct {
 	Spec *SourceSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
 	// What Waggle knows.
 	Status *SourceStatus `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
-	// Changes with every change that people make: of the spec, by a pause or resume. Send it back with
+	// Changes with every change that people make: of the spec, or of the holds on it. Send it back with
 	// UpdateSource to be sure that nobody changed the source in between. Opaque.
 	Etag string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
 	// How often people have changed it: 1 when created, one more with each change that changes the etag.
 	Version int64 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
 	// When it was created.
-	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When its spec was last changed.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -914,8 +920,8 @@ type SourceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One word for how it goes.
 	Health SourceHealth `protobuf:"varint,1,opt,name=health,proto3,enum=waggle.v1.SourceHealth" json:"health,omitempty"`
-	// Set while an operator has it paused.
-	Paused *Gate `protobuf:"bytes,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	// The holds on it, by name. Those on its pool, its queues and everything are not among them.
+	Holds []*Hold `protobuf:"bytes,2,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Set while cycles of its seeds keep being given up.
 	Breaker *Breaker `protobuf:"bytes,3,opt,name=breaker,proto3" json:"breaker,omitempty"`
 	// Changes of the source that not all shards have yet, 0 when all is in force. The keeper finishes what
@@ -944,8 +950,8 @@ type SourceStatus struct {
 	Outstanding int64 `protobuf:"varint,13,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
 	// With GetSource: what holds the seed that is due next, in the order source, seed, pool, queue. Empty:
 	// nothing does; it waits for its turn, or is leased, or there is none. With ListSources, where its `gates` asks
-	// for them, only what few reads tell of a whole page: POOL_PAUSED, NO_COLLECTOR and COLLECTOR_DRAINED (unless
-	// `collector_unknown`), and PAUSED, BLOCKED, HOST_BLOCKED, QUEUE_PAUSED and QUEUE_DENIED of the seed's queue. Health does not follow from them.
+	// for them, only what few reads tell of a whole page: holds, NO_COLLECTOR (unless `collector_unknown`), and
+	// HOST_BLOCKED of the seed's queue.
 	Gates []*Gate `protobuf:"bytes,14,rep,name=gates,proto3" json:"gates,omitempty"`
 	// With an adaptive schedule: the shortest interval that a seed of it has now; absent otherwise.
 	ShortestInterval *durationpb.Duration `protobuf:"bytes,15,opt,name=shortest_interval,json=shortestInterval,proto3" json:"shortest_interval,omitempty"`
@@ -953,16 +959,13 @@ type SourceStatus struct {
 	LongestInterval *durationpb.Duration `protobuf:"bytes,16,opt,name=longest_interval,json=longestInterval,proto3" json:"longest_interval,omitempty"`
 	// Seeds that CancelTasks has taken out: they stay out, whatever triggers and updates do, until RetryTasks.
 	CanceledSeeds int64 `protobuf:"varint,17,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
-	// Seeds that wait in a queue which a rule denies: they are not handed out until the rule is changed or
-	// deleted (SetQueueRule, DeleteQueueRule).
-	DeniedSeeds int64 `protobuf:"varint,18,opt,name=denied_seeds,json=deniedSeeds,proto3" json:"denied_seeds,omitempty"`
 	// Whether a collector takes its tasks is not known, as none of those looked at does, and there are more: 1000 that
 	// are active with GetSource, 200 with ListSources and its `gates`. Default false: `gates` says.
-	CollectorUnknown bool `protobuf:"varint,19,opt,name=collector_unknown,json=collectorUnknown,proto3" json:"collector_unknown,omitempty"`
+	CollectorUnknown bool `protobuf:"varint,18,opt,name=collector_unknown,json=collectorUnknown,proto3" json:"collector_unknown,omitempty"`
 	// Links that `follow` kept out since the source was created, by reason: one of each that has any, ascending.
 	// A link counts with each report that names it, except that the Go library and `waggle collect` name one link of
 	// several pages once within half a minute.
-	Filtered      []*FilteredLinks `protobuf:"bytes,20,rep,name=filtered,proto3" json:"filtered,omitempty"`
+	Filtered      []*FilteredLinks `protobuf:"bytes,19,rep,name=filtered,proto3" json:"filtered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1004,9 +1007,9 @@ func (x *SourceStatus) GetHealth() SourceHealth {
 	return SourceHealth_SOURCE_HEALTH_UNSPECIFIED
 }
 
-func (x *SourceStatus) GetPaused() *Gate {
+func (x *SourceStatus) GetHolds() []*Hold {
 	if x != nil {
-		return x.Paused
+		return x.Holds
 	}
 	return nil
 }
@@ -1112,13 +1115,6 @@ func (x *SourceStatus) GetLongestInterval() *durationpb.Duration {
 func (x *SourceStatus) GetCanceledSeeds() int64 {
 	if x != nil {
 		return x.CanceledSeeds
-	}
-	return 0
-}
-
-func (x *SourceStatus) GetDeniedSeeds() int64 {
-	if x != nil {
-		return x.DeniedSeeds
 	}
 	return 0
 }
@@ -1252,7 +1248,7 @@ var File_waggle_v1_source_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"\x16waggle/v1/source.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/task.proto\"\xae\x02\n" +
+	"\x16waggle/v1/source.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\xae\x02\n" +
 	"\x06Source\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12)\n" +
@@ -1260,9 +1256,9 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x06status\x18\x04 \x01(\v2\x17.waggle.v1.SourceStatusR\x06status\x12\x12\n" +
 	"\x04etag\x18\x05 \x01(\tR\x04etag\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\x03R\aversion\x12;\n" +
-	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"\vcreate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
-	"\vupdate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"\vupdate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\"\xe8\a\n" +
 	"\n" +
 	"SourceSpec\x12\x0e\n" +
@@ -1329,10 +1325,10 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\xf1\a\n" +
+	"_max_depth\"\xcc\a\n" +
 	"\fSourceStatus\x12/\n" +
-	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12'\n" +
-	"\x06paused\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12,\n" +
+	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12%\n" +
+	"\x05holds\x18\x02 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x12,\n" +
 	"\abreaker\x18\x03 \x01(\v2\x12.waggle.v1.BreakerR\abreaker\x12)\n" +
 	"\x10pending_versions\x18\x04 \x01(\x03R\x0fpendingVersions\x12+\n" +
 	"\x05tasks\x18\x05 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12F\n" +
@@ -1349,10 +1345,9 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x05gates\x18\x0e \x03(\v2\x0f.waggle.v1.GateR\x05gates\x12F\n" +
 	"\x11shortest_interval\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x10shortestInterval\x12D\n" +
 	"\x10longest_interval\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0flongestInterval\x12%\n" +
-	"\x0ecanceled_seeds\x18\x11 \x01(\x03R\rcanceledSeeds\x12!\n" +
-	"\fdenied_seeds\x18\x12 \x01(\x03R\vdeniedSeeds\x12+\n" +
-	"\x11collector_unknown\x18\x13 \x01(\bR\x10collectorUnknown\x124\n" +
-	"\bfiltered\x18\x14 \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\"V\n" +
+	"\x0ecanceled_seeds\x18\x11 \x01(\x03R\rcanceledSeeds\x12+\n" +
+	"\x11collector_unknown\x18\x12 \x01(\bR\x10collectorUnknown\x124\n" +
+	"\bfiltered\x18\x13 \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\"V\n" +
 	"\rFilteredLinks\x12/\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x17.waggle.v1.FilterReasonR\x06reason\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\"P\n" +
@@ -1364,14 +1359,15 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"FirstCrawl\x12\x1b\n" +
 	"\x17FIRST_CRAWL_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fFIRST_CRAWL_NOW\x10\x01\x12\x16\n" +
-	"\x12FIRST_CRAWL_SPREAD\x10\x02*\xae\x01\n" +
+	"\x12FIRST_CRAWL_SPREAD\x10\x02*\xc5\x01\n" +
 	"\fSourceHealth\x12\x1d\n" +
 	"\x19SOURCE_HEALTH_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SOURCE_HEALTH_OK\x10\x01\x12\x16\n" +
 	"\x12SOURCE_HEALTH_LATE\x10\x02\x12\x19\n" +
 	"\x15SOURCE_HEALTH_FAILING\x10\x03\x12\x1c\n" +
-	"\x18SOURCE_HEALTH_BACKED_OFF\x10\x04\x12\x18\n" +
-	"\x14SOURCE_HEALTH_PAUSED\x10\x05B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x18SOURCE_HEALTH_BACKED_OFF\x10\x04\x12\x16\n" +
+	"\x12SOURCE_HEALTH_HELD\x10\x05\x12\x17\n" +
+	"\x13SOURCE_HEALTH_STUCK\x10\x06B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_source_proto_rawDescOnce sync.Once
@@ -1404,10 +1400,11 @@ var file_waggle_v1_source_proto_goTypes = []any{
 	nil,                           // 13: waggle.v1.SourceSpec.MetadataEntry
 	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*Gate)(nil),                  // 16: waggle.v1.Gate
+	(*Hold)(nil),                  // 16: waggle.v1.Hold
 	(*TaskCounts)(nil),            // 17: waggle.v1.TaskCounts
 	(*TaskError)(nil),             // 18: waggle.v1.TaskError
-	(FilterReason)(0),             // 19: waggle.v1.FilterReason
+	(*Gate)(nil),                  // 19: waggle.v1.Gate
+	(FilterReason)(0),             // 20: waggle.v1.FilterReason
 }
 var file_waggle_v1_source_proto_depIdxs = []int32{
 	3,  // 0: waggle.v1.Source.spec:type_name -> waggle.v1.SourceSpec
@@ -1433,7 +1430,7 @@ var file_waggle_v1_source_proto_depIdxs = []int32{
 	15, // 20: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
 	15, // 21: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
 	1,  // 22: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
-	16, // 23: waggle.v1.SourceStatus.paused:type_name -> waggle.v1.Gate
+	16, // 23: waggle.v1.SourceStatus.holds:type_name -> waggle.v1.Hold
 	11, // 24: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
 	17, // 25: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
 	14, // 26: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
@@ -1441,11 +1438,11 @@ var file_waggle_v1_source_proto_depIdxs = []int32{
 	15, // 28: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
 	18, // 29: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
 	14, // 30: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
-	16, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
+	19, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
 	15, // 32: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
 	15, // 33: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
 	10, // 34: waggle.v1.SourceStatus.filtered:type_name -> waggle.v1.FilteredLinks
-	19, // 35: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
+	20, // 35: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
 	36, // [36:36] is the sub-list for method output_type
 	36, // [36:36] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
@@ -1459,6 +1456,7 @@ func file_waggle_v1_source_proto_init() {
 		return
 	}
 	file_waggle_v1_gate_proto_init()
+	file_waggle_v1_hold_proto_init()
 	file_waggle_v1_task_proto_init()
 	file_waggle_v1_source_proto_msgTypes[1].OneofWrappers = []any{}
 	file_waggle_v1_source_proto_msgTypes[3].OneofWrappers = []any{

@@ -10,7 +10,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
-	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -154,7 +153,7 @@ type CreateSourceResponse struct {
 	// The source as it is kept.
 	Source *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// What keeps its seeds from being handed out though the spec is right, in words: a pool that no active
-	// collector takes, other than "default"; a queue that a rule denies.
+	// collector takes, other than "default".
 	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -300,24 +299,20 @@ func (x *GetSourceResponse) GetSource() *Source {
 // listed.
 type ListSourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only sources whose id begins with this.
-	IdPrefix string `protobuf:"bytes,1,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	// Only sources of this pool.
-	Pool string `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Only sources that carry every one of these labels with this value. At most 64.
-	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Only sources whose health is one of these. At most 5.
-	Health []SourceHealth `protobuf:"varint,4,rep,packed,name=health,proto3,enum=waggle.v1.SourceHealth" json:"health,omitempty"`
+	// Only sources that match: source_id, source_id_prefix, pool, labels and create times. Absent: all.
+	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Only sources whose health is one of these. At most 6.
+	Health []SourceHealth `protobuf:"varint,2,rep,packed,name=health,proto3,enum=waggle.v1.SourceHealth" json:"health,omitempty"`
 	// Most sources in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
 	// though more follow: a page holds sources of at most 3 MiB together, or one that is larger.
-	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same conditions; empty: the first page.
-	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Give whole specs, seeds and payload too: for a copy of what is registered.
-	WholeSpecs bool `protobuf:"varint,7,opt,name=whole_specs,json=wholeSpecs,proto3" json:"whole_specs,omitempty"`
-	// Tell in `status.gates` and `status.collector_unknown` what holds the sources: each page then reads the pauses of
-	// pools, what up to 200 collectors tell, and the queues of the next seeds. Default false: both are left out.
-	Gates         bool `protobuf:"varint,8,opt,name=gates,proto3" json:"gates,omitempty"`
+	WholeSpecs bool `protobuf:"varint,5,opt,name=whole_specs,json=wholeSpecs,proto3" json:"whole_specs,omitempty"`
+	// Tell in `status.gates` and `status.collector_unknown` what keeps the sources, and in `health` which are STUCK: each
+	// page then reads the holds, what up to 200 collectors tell, and the queues of the next seeds. Default false: both are left out.
+	Gates         bool `protobuf:"varint,6,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -352,23 +347,9 @@ func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *ListSourcesRequest) GetIdPrefix() string {
+func (x *ListSourcesRequest) GetFilter() *Filter {
 	if x != nil {
-		return x.IdPrefix
-	}
-	return ""
-}
-
-func (x *ListSourcesRequest) GetPool() string {
-	if x != nil {
-		return x.Pool
-	}
-	return ""
-}
-
-func (x *ListSourcesRequest) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
+		return x.Filter
 	}
 	return nil
 }
@@ -469,7 +450,8 @@ type UpdateSourceRequest struct {
 	// The new values; spec.id names the source. Required.
 	Spec *SourceSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// The fields to change, as paths of SourceSpec ("seeds", "retry.max_attempts"). A field that is named
-	// and not set goes back to its default. Absent or empty: every field, as if all were named.
+	// and not set goes back to its default. Absent or empty: the fields that are set in spec, so that what it does not
+	// mention stays. "*": every field.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// The etag of the source as it was read; empty: change it whoever changed it meanwhile.
 	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
@@ -552,7 +534,7 @@ type UpdateSourceResponse struct {
 	// The source as it is kept.
 	Source *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// What keeps its seeds from being handed out though the spec is right, in words: a pool that no active
-	// collector takes, other than "default"; a queue that a rule denies.
+	// collector takes, other than "default".
 	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -941,7 +923,7 @@ type DeleteSourcesResponse struct {
 	// Those of ids that do not exist.
 	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
 	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
-	SampleIds     []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
+	SampleIds     []string `protobuf:"bytes,5,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1011,426 +993,6 @@ func (x *DeleteSourcesResponse) GetSampleIds() []string {
 	return nil
 }
 
-// PauseSourcesRequest pauses sources. Exactly one of ids and filter is required.
-type PauseSourcesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sources, by id. At most 1000.
-	Ids []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
-	// The sources, by condition: source_id_prefix, pool, labels, create times or all.
-	Filter *Filter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Change nothing; answer what would be matched and changed.
-	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
-	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB.
-	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When to resume by itself, by the store's clock; absent: until ResumeSources. At most 10 years from now.
-	Until         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseSourcesRequest) Reset() {
-	*x = PauseSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseSourcesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseSourcesRequest) ProtoMessage() {}
-
-func (x *PauseSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseSourcesRequest.ProtoReflect.Descriptor instead.
-func (*PauseSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *PauseSourcesRequest) GetIds() []string {
-	if x != nil {
-		return x.Ids
-	}
-	return nil
-}
-
-func (x *PauseSourcesRequest) GetFilter() *Filter {
-	if x != nil {
-		return x.Filter
-	}
-	return nil
-}
-
-func (x *PauseSourcesRequest) GetValidateOnly() bool {
-	if x != nil {
-		return x.ValidateOnly
-	}
-	return false
-}
-
-func (x *PauseSourcesRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-func (x *PauseSourcesRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *PauseSourcesRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *PauseSourcesRequest) GetUntil() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Until
-	}
-	return nil
-}
-
-// PauseSourcesResponse says what was paused.
-type PauseSourcesResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sources that this call looked at and that matched.
-	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them that were not paused, or not in these words, and now are, or would be.
-	Changed int32 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	// To go on with: more sources match than one call acts on; empty: these were all.
-	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Those of ids that do not exist.
-	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
-	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
-	SampleIds []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
-	// The pauses in other words that stood until then, and are replaced, or would be: the first ones by the ids of their
-	// sources; at most 20.
-	Replaced      []*ReplacedPause `protobuf:"bytes,7,rep,name=replaced,proto3" json:"replaced,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseSourcesResponse) Reset() {
-	*x = PauseSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseSourcesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseSourcesResponse) ProtoMessage() {}
-
-func (x *PauseSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseSourcesResponse.ProtoReflect.Descriptor instead.
-func (*PauseSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *PauseSourcesResponse) GetMatched() int32 {
-	if x != nil {
-		return x.Matched
-	}
-	return 0
-}
-
-func (x *PauseSourcesResponse) GetChanged() int32 {
-	if x != nil {
-		return x.Changed
-	}
-	return 0
-}
-
-func (x *PauseSourcesResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-func (x *PauseSourcesResponse) GetMissingIds() []string {
-	if x != nil {
-		return x.MissingIds
-	}
-	return nil
-}
-
-func (x *PauseSourcesResponse) GetSampleIds() []string {
-	if x != nil {
-		return x.SampleIds
-	}
-	return nil
-}
-
-func (x *PauseSourcesResponse) GetReplaced() []*ReplacedPause {
-	if x != nil {
-		return x.Replaced
-	}
-	return nil
-}
-
-// ReplacedPause is a pause of a source that another one took the place of.
-type ReplacedPause struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The source.
-	SourceId string `protobuf:"bytes,1,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// The pause as it was: who set it, when, why and until when.
-	Gate          *Gate `protobuf:"bytes,2,opt,name=gate,proto3" json:"gate,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReplacedPause) Reset() {
-	*x = ReplacedPause{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReplacedPause) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReplacedPause) ProtoMessage() {}
-
-func (x *ReplacedPause) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReplacedPause.ProtoReflect.Descriptor instead.
-func (*ReplacedPause) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *ReplacedPause) GetSourceId() string {
-	if x != nil {
-		return x.SourceId
-	}
-	return ""
-}
-
-func (x *ReplacedPause) GetGate() *Gate {
-	if x != nil {
-		return x.Gate
-	}
-	return nil
-}
-
-// ResumeSourcesRequest resumes sources. Exactly one of ids and filter is required.
-type ResumeSourcesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sources, by id. At most 1000.
-	Ids []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
-	// The sources, by condition: source_id_prefix, pool, labels, create times or all.
-	Filter *Filter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Change nothing; answer what would be matched and changed.
-	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
-	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
-	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeSourcesRequest) Reset() {
-	*x = ResumeSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeSourcesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeSourcesRequest) ProtoMessage() {}
-
-func (x *ResumeSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeSourcesRequest.ProtoReflect.Descriptor instead.
-func (*ResumeSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *ResumeSourcesRequest) GetIds() []string {
-	if x != nil {
-		return x.Ids
-	}
-	return nil
-}
-
-func (x *ResumeSourcesRequest) GetFilter() *Filter {
-	if x != nil {
-		return x.Filter
-	}
-	return nil
-}
-
-func (x *ResumeSourcesRequest) GetValidateOnly() bool {
-	if x != nil {
-		return x.ValidateOnly
-	}
-	return false
-}
-
-func (x *ResumeSourcesRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-func (x *ResumeSourcesRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *ResumeSourcesRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// ResumeSourcesResponse says what was resumed.
-type ResumeSourcesResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sources that this call looked at and that matched.
-	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them that were paused and now are not, or would not be.
-	Changed int32 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	// To go on with: more sources match than one call acts on; empty: these were all.
-	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Those of ids that do not exist.
-	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
-	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
-	SampleIds     []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeSourcesResponse) Reset() {
-	*x = ResumeSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeSourcesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeSourcesResponse) ProtoMessage() {}
-
-func (x *ResumeSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeSourcesResponse.ProtoReflect.Descriptor instead.
-func (*ResumeSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *ResumeSourcesResponse) GetMatched() int32 {
-	if x != nil {
-		return x.Matched
-	}
-	return 0
-}
-
-func (x *ResumeSourcesResponse) GetChanged() int32 {
-	if x != nil {
-		return x.Changed
-	}
-	return 0
-}
-
-func (x *ResumeSourcesResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-func (x *ResumeSourcesResponse) GetMissingIds() []string {
-	if x != nil {
-		return x.MissingIds
-	}
-	return nil
-}
-
-func (x *ResumeSourcesResponse) GetSampleIds() []string {
-	if x != nil {
-		return x.SampleIds
-	}
-	return nil
-}
-
 // TriggerSourcesRequest makes the seeds of sources due now. Exactly one of ids and filter is required.
 type TriggerSourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1455,7 +1017,7 @@ type TriggerSourcesRequest struct {
 
 func (x *TriggerSourcesRequest) Reset() {
 	*x = TriggerSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1029,7 @@ func (x *TriggerSourcesRequest) String() string {
 func (*TriggerSourcesRequest) ProtoMessage() {}
 
 func (x *TriggerSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1042,7 @@ func (x *TriggerSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSourcesRequest.ProtoReflect.Descriptor instead.
 func (*TriggerSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{18}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TriggerSourcesRequest) GetIds() []string {
@@ -1546,16 +1108,16 @@ type TriggerSourcesResponse struct {
 	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
 	// Seeds of the sources looked at that CancelTasks has taken out, and that this leaves out: RetryTasks brings
 	// them back.
-	CanceledSeeds int64 `protobuf:"varint,5,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
+	CanceledSeeds int64 `protobuf:"varint,6,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
 	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
-	SampleIds     []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
+	SampleIds     []string `protobuf:"bytes,5,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TriggerSourcesResponse) Reset() {
 	*x = TriggerSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[19]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1567,7 +1129,7 @@ func (x *TriggerSourcesResponse) String() string {
 func (*TriggerSourcesResponse) ProtoMessage() {}
 
 func (x *TriggerSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[19]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1580,7 +1142,7 @@ func (x *TriggerSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSourcesResponse.ProtoReflect.Descriptor instead.
 func (*TriggerSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{19}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TriggerSourcesResponse) GetMatched() int32 {
@@ -1629,7 +1191,7 @@ var File_waggle_v1_source_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x16waggle/v1/source.proto\"h\n" +
+	"\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x16waggle/v1/source.proto\"h\n" +
 	"\x13CreateSourceRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.waggle.v1.SourceSpecR\x04spec\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -1640,21 +1202,16 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x10GetSourceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\">\n" +
 	"\x11GetSourceResponse\x12)\n" +
-	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xe7\x02\n" +
-	"\x12ListSourcesRequest\x12\x1b\n" +
-	"\tid_prefix\x18\x01 \x01(\tR\bidPrefix\x12\x12\n" +
-	"\x04pool\x18\x02 \x01(\tR\x04pool\x12A\n" +
-	"\x06labels\x18\x03 \x03(\v2).waggle.v1.ListSourcesRequest.LabelsEntryR\x06labels\x12/\n" +
-	"\x06health\x18\x04 \x03(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12\x1b\n" +
-	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xe3\x01\n" +
+	"\x12ListSourcesRequest\x12)\n" +
+	"\x06filter\x18\x01 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12/\n" +
+	"\x06health\x18\x02 \x03(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x1f\n" +
-	"\vwhole_specs\x18\a \x01(\bR\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1f\n" +
+	"\vwhole_specs\x18\x05 \x01(\bR\n" +
 	"wholeSpecs\x12\x14\n" +
-	"\x05gates\x18\b \x01(\bR\x05gates\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"j\n" +
+	"\x05gates\x18\x06 \x01(\bR\x05gates\"j\n" +
 	"\x13ListSourcesResponse\x12+\n" +
 	"\asources\x18\x01 \x03(\v2\x11.waggle.v1.SourceR\asources\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb9\x01\n" +
@@ -1701,44 +1258,7 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
 	"missingIds\x12\x1d\n" +
 	"\n" +
-	"sample_ids\x18\x06 \x03(\tR\tsampleIds\"\xf0\x01\n" +
-	"\x13PauseSourcesRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
-	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
-	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\x120\n" +
-	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xe8\x01\n" +
-	"\x14PauseSourcesResponse\x12\x18\n" +
-	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
-	"\vmissing_ids\x18\x04 \x03(\tR\n" +
-	"missingIds\x12\x1d\n" +
-	"\n" +
-	"sample_ids\x18\x06 \x03(\tR\tsampleIds\x124\n" +
-	"\breplaced\x18\a \x03(\v2\x18.waggle.v1.ReplacedPauseR\breplaced\"Q\n" +
-	"\rReplacedPause\x12\x1b\n" +
-	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12#\n" +
-	"\x04gate\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x04gate\"\xbf\x01\n" +
-	"\x14ResumeSourcesRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
-	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
-	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xb3\x01\n" +
-	"\x15ResumeSourcesResponse\x12\x18\n" +
-	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
-	"\vmissing_ids\x18\x04 \x03(\tR\n" +
-	"missingIds\x12\x1d\n" +
-	"\n" +
-	"sample_ids\x18\x06 \x03(\tR\tsampleIds\"\xda\x01\n" +
+	"sample_ids\x18\x05 \x03(\tR\tsampleIds\"\xda\x01\n" +
 	"\x15TriggerSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
@@ -1754,24 +1274,22 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
 	"missingIds\x12%\n" +
-	"\x0ecanceled_seeds\x18\x05 \x01(\x03R\rcanceledSeeds\x12\x1d\n" +
+	"\x0ecanceled_seeds\x18\x06 \x01(\x03R\rcanceledSeeds\x12\x1d\n" +
 	"\n" +
-	"sample_ids\x18\x06 \x03(\tR\tsampleIds*\x89\x01\n" +
+	"sample_ids\x18\x05 \x03(\tR\tsampleIds*\x89\x01\n" +
 	"\tApplyCode\x12\x1a\n" +
 	"\x16APPLY_CODE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12APPLY_CODE_CREATED\x10\x01\x12\x16\n" +
 	"\x12APPLY_CODE_UPDATED\x10\x02\x12\x18\n" +
 	"\x14APPLY_CODE_UNCHANGED\x10\x03\x12\x16\n" +
-	"\x12APPLY_CODE_INVALID\x10\x042\xe8\x05\n" +
+	"\x12APPLY_CODE_INVALID\x10\x042\xc3\x04\n" +
 	"\rSourceService\x12O\n" +
 	"\fCreateSource\x12\x1e.waggle.v1.CreateSourceRequest\x1a\x1f.waggle.v1.CreateSourceResponse\x12F\n" +
 	"\tGetSource\x12\x1b.waggle.v1.GetSourceRequest\x1a\x1c.waggle.v1.GetSourceResponse\x12L\n" +
 	"\vListSources\x12\x1d.waggle.v1.ListSourcesRequest\x1a\x1e.waggle.v1.ListSourcesResponse\x12O\n" +
 	"\fUpdateSource\x12\x1e.waggle.v1.UpdateSourceRequest\x1a\x1f.waggle.v1.UpdateSourceResponse\x12O\n" +
 	"\fApplySources\x12\x1e.waggle.v1.ApplySourcesRequest\x1a\x1f.waggle.v1.ApplySourcesResponse\x12R\n" +
-	"\rDeleteSources\x12\x1f.waggle.v1.DeleteSourcesRequest\x1a .waggle.v1.DeleteSourcesResponse\x12O\n" +
-	"\fPauseSources\x12\x1e.waggle.v1.PauseSourcesRequest\x1a\x1f.waggle.v1.PauseSourcesResponse\x12R\n" +
-	"\rResumeSources\x12\x1f.waggle.v1.ResumeSourcesRequest\x1a .waggle.v1.ResumeSourcesResponse\x12U\n" +
+	"\rDeleteSources\x12\x1f.waggle.v1.DeleteSourcesRequest\x1a .waggle.v1.DeleteSourcesResponse\x12U\n" +
 	"\x0eTriggerSources\x12 .waggle.v1.TriggerSourcesRequest\x1a!.waggle.v1.TriggerSourcesResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
@@ -1787,7 +1305,7 @@ func file_waggle_v1_source_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_source_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_source_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_waggle_v1_source_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_waggle_v1_source_service_proto_goTypes = []any{
 	(ApplyCode)(0),                 // 0: waggle.v1.ApplyCode
 	(*CreateSourceRequest)(nil),    // 1: waggle.v1.CreateSourceRequest
@@ -1803,67 +1321,50 @@ var file_waggle_v1_source_service_proto_goTypes = []any{
 	(*ApplyResult)(nil),            // 11: waggle.v1.ApplyResult
 	(*DeleteSourcesRequest)(nil),   // 12: waggle.v1.DeleteSourcesRequest
 	(*DeleteSourcesResponse)(nil),  // 13: waggle.v1.DeleteSourcesResponse
-	(*PauseSourcesRequest)(nil),    // 14: waggle.v1.PauseSourcesRequest
-	(*PauseSourcesResponse)(nil),   // 15: waggle.v1.PauseSourcesResponse
-	(*ReplacedPause)(nil),          // 16: waggle.v1.ReplacedPause
-	(*ResumeSourcesRequest)(nil),   // 17: waggle.v1.ResumeSourcesRequest
-	(*ResumeSourcesResponse)(nil),  // 18: waggle.v1.ResumeSourcesResponse
-	(*TriggerSourcesRequest)(nil),  // 19: waggle.v1.TriggerSourcesRequest
-	(*TriggerSourcesResponse)(nil), // 20: waggle.v1.TriggerSourcesResponse
-	nil,                            // 21: waggle.v1.ListSourcesRequest.LabelsEntry
-	(*SourceSpec)(nil),             // 22: waggle.v1.SourceSpec
-	(*Source)(nil),                 // 23: waggle.v1.Source
-	(SourceHealth)(0),              // 24: waggle.v1.SourceHealth
-	(*fieldmaskpb.FieldMask)(nil),  // 25: google.protobuf.FieldMask
-	(ErrorReason)(0),               // 26: waggle.v1.ErrorReason
-	(*Filter)(nil),                 // 27: waggle.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 28: google.protobuf.Timestamp
-	(*Gate)(nil),                   // 29: waggle.v1.Gate
+	(*TriggerSourcesRequest)(nil),  // 14: waggle.v1.TriggerSourcesRequest
+	(*TriggerSourcesResponse)(nil), // 15: waggle.v1.TriggerSourcesResponse
+	(*SourceSpec)(nil),             // 16: waggle.v1.SourceSpec
+	(*Source)(nil),                 // 17: waggle.v1.Source
+	(*Filter)(nil),                 // 18: waggle.v1.Filter
+	(SourceHealth)(0),              // 19: waggle.v1.SourceHealth
+	(*fieldmaskpb.FieldMask)(nil),  // 20: google.protobuf.FieldMask
+	(ErrorReason)(0),               // 21: waggle.v1.ErrorReason
 }
 var file_waggle_v1_source_service_proto_depIdxs = []int32{
-	22, // 0: waggle.v1.CreateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
-	23, // 1: waggle.v1.CreateSourceResponse.source:type_name -> waggle.v1.Source
-	23, // 2: waggle.v1.GetSourceResponse.source:type_name -> waggle.v1.Source
-	21, // 3: waggle.v1.ListSourcesRequest.labels:type_name -> waggle.v1.ListSourcesRequest.LabelsEntry
-	24, // 4: waggle.v1.ListSourcesRequest.health:type_name -> waggle.v1.SourceHealth
-	23, // 5: waggle.v1.ListSourcesResponse.sources:type_name -> waggle.v1.Source
-	22, // 6: waggle.v1.UpdateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
-	25, // 7: waggle.v1.UpdateSourceRequest.update_mask:type_name -> google.protobuf.FieldMask
-	23, // 8: waggle.v1.UpdateSourceResponse.source:type_name -> waggle.v1.Source
-	22, // 9: waggle.v1.ApplySourcesRequest.specs:type_name -> waggle.v1.SourceSpec
+	16, // 0: waggle.v1.CreateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
+	17, // 1: waggle.v1.CreateSourceResponse.source:type_name -> waggle.v1.Source
+	17, // 2: waggle.v1.GetSourceResponse.source:type_name -> waggle.v1.Source
+	18, // 3: waggle.v1.ListSourcesRequest.filter:type_name -> waggle.v1.Filter
+	19, // 4: waggle.v1.ListSourcesRequest.health:type_name -> waggle.v1.SourceHealth
+	17, // 5: waggle.v1.ListSourcesResponse.sources:type_name -> waggle.v1.Source
+	16, // 6: waggle.v1.UpdateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
+	20, // 7: waggle.v1.UpdateSourceRequest.update_mask:type_name -> google.protobuf.FieldMask
+	17, // 8: waggle.v1.UpdateSourceResponse.source:type_name -> waggle.v1.Source
+	16, // 9: waggle.v1.ApplySourcesRequest.specs:type_name -> waggle.v1.SourceSpec
 	11, // 10: waggle.v1.ApplySourcesResponse.results:type_name -> waggle.v1.ApplyResult
 	0,  // 11: waggle.v1.ApplyResult.code:type_name -> waggle.v1.ApplyCode
-	26, // 12: waggle.v1.ApplyResult.error_reason:type_name -> waggle.v1.ErrorReason
-	27, // 13: waggle.v1.DeleteSourcesRequest.filter:type_name -> waggle.v1.Filter
-	27, // 14: waggle.v1.PauseSourcesRequest.filter:type_name -> waggle.v1.Filter
-	28, // 15: waggle.v1.PauseSourcesRequest.until:type_name -> google.protobuf.Timestamp
-	16, // 16: waggle.v1.PauseSourcesResponse.replaced:type_name -> waggle.v1.ReplacedPause
-	29, // 17: waggle.v1.ReplacedPause.gate:type_name -> waggle.v1.Gate
-	27, // 18: waggle.v1.ResumeSourcesRequest.filter:type_name -> waggle.v1.Filter
-	27, // 19: waggle.v1.TriggerSourcesRequest.filter:type_name -> waggle.v1.Filter
-	1,  // 20: waggle.v1.SourceService.CreateSource:input_type -> waggle.v1.CreateSourceRequest
-	3,  // 21: waggle.v1.SourceService.GetSource:input_type -> waggle.v1.GetSourceRequest
-	5,  // 22: waggle.v1.SourceService.ListSources:input_type -> waggle.v1.ListSourcesRequest
-	7,  // 23: waggle.v1.SourceService.UpdateSource:input_type -> waggle.v1.UpdateSourceRequest
-	9,  // 24: waggle.v1.SourceService.ApplySources:input_type -> waggle.v1.ApplySourcesRequest
-	12, // 25: waggle.v1.SourceService.DeleteSources:input_type -> waggle.v1.DeleteSourcesRequest
-	14, // 26: waggle.v1.SourceService.PauseSources:input_type -> waggle.v1.PauseSourcesRequest
-	17, // 27: waggle.v1.SourceService.ResumeSources:input_type -> waggle.v1.ResumeSourcesRequest
-	19, // 28: waggle.v1.SourceService.TriggerSources:input_type -> waggle.v1.TriggerSourcesRequest
-	2,  // 29: waggle.v1.SourceService.CreateSource:output_type -> waggle.v1.CreateSourceResponse
-	4,  // 30: waggle.v1.SourceService.GetSource:output_type -> waggle.v1.GetSourceResponse
-	6,  // 31: waggle.v1.SourceService.ListSources:output_type -> waggle.v1.ListSourcesResponse
-	8,  // 32: waggle.v1.SourceService.UpdateSource:output_type -> waggle.v1.UpdateSourceResponse
-	10, // 33: waggle.v1.SourceService.ApplySources:output_type -> waggle.v1.ApplySourcesResponse
-	13, // 34: waggle.v1.SourceService.DeleteSources:output_type -> waggle.v1.DeleteSourcesResponse
-	15, // 35: waggle.v1.SourceService.PauseSources:output_type -> waggle.v1.PauseSourcesResponse
-	18, // 36: waggle.v1.SourceService.ResumeSources:output_type -> waggle.v1.ResumeSourcesResponse
-	20, // 37: waggle.v1.SourceService.TriggerSources:output_type -> waggle.v1.TriggerSourcesResponse
-	29, // [29:38] is the sub-list for method output_type
-	20, // [20:29] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	21, // 12: waggle.v1.ApplyResult.error_reason:type_name -> waggle.v1.ErrorReason
+	18, // 13: waggle.v1.DeleteSourcesRequest.filter:type_name -> waggle.v1.Filter
+	18, // 14: waggle.v1.TriggerSourcesRequest.filter:type_name -> waggle.v1.Filter
+	1,  // 15: waggle.v1.SourceService.CreateSource:input_type -> waggle.v1.CreateSourceRequest
+	3,  // 16: waggle.v1.SourceService.GetSource:input_type -> waggle.v1.GetSourceRequest
+	5,  // 17: waggle.v1.SourceService.ListSources:input_type -> waggle.v1.ListSourcesRequest
+	7,  // 18: waggle.v1.SourceService.UpdateSource:input_type -> waggle.v1.UpdateSourceRequest
+	9,  // 19: waggle.v1.SourceService.ApplySources:input_type -> waggle.v1.ApplySourcesRequest
+	12, // 20: waggle.v1.SourceService.DeleteSources:input_type -> waggle.v1.DeleteSourcesRequest
+	14, // 21: waggle.v1.SourceService.TriggerSources:input_type -> waggle.v1.TriggerSourcesRequest
+	2,  // 22: waggle.v1.SourceService.CreateSource:output_type -> waggle.v1.CreateSourceResponse
+	4,  // 23: waggle.v1.SourceService.GetSource:output_type -> waggle.v1.GetSourceResponse
+	6,  // 24: waggle.v1.SourceService.ListSources:output_type -> waggle.v1.ListSourcesResponse
+	8,  // 25: waggle.v1.SourceService.UpdateSource:output_type -> waggle.v1.UpdateSourceResponse
+	10, // 26: waggle.v1.SourceService.ApplySources:output_type -> waggle.v1.ApplySourcesResponse
+	13, // 27: waggle.v1.SourceService.DeleteSources:output_type -> waggle.v1.DeleteSourcesResponse
+	15, // 28: waggle.v1.SourceService.TriggerSources:output_type -> waggle.v1.TriggerSourcesResponse
+	22, // [22:29] is the sub-list for method output_type
+	15, // [15:22] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_service_proto_init() }
@@ -1873,7 +1374,6 @@ func file_waggle_v1_source_service_proto_init() {
 	}
 	file_waggle_v1_error_reason_proto_init()
 	file_waggle_v1_filter_proto_init()
-	file_waggle_v1_gate_proto_init()
 	file_waggle_v1_source_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1881,7 +1381,7 @@ func file_waggle_v1_source_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_source_service_proto_rawDesc), len(file_waggle_v1_source_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,8 +25,6 @@ const (
 	SourceService_UpdateSource_FullMethodName   = "/waggle.v1.SourceService/UpdateSource"
 	SourceService_ApplySources_FullMethodName   = "/waggle.v1.SourceService/ApplySources"
 	SourceService_DeleteSources_FullMethodName  = "/waggle.v1.SourceService/DeleteSources"
-	SourceService_PauseSources_FullMethodName   = "/waggle.v1.SourceService/PauseSources"
-	SourceService_ResumeSources_FullMethodName  = "/waggle.v1.SourceService/ResumeSources"
 	SourceService_TriggerSources_FullMethodName = "/waggle.v1.SourceService/TriggerSources"
 )
 
@@ -36,7 +34,7 @@ const (
 //
 // SourceService is what operators call to register crawl targets and to steer them.
 //
-// DeleteSources, PauseSources, ResumeSources and TriggerSources are bulk calls: they take ids, or one
+// DeleteSources and TriggerSources are bulk calls: they take ids, or one
 // filter; act on at most 1000 sources a call; and answer how many matched, how many changed, and a token
 // to go on with. With validate_only they change nothing and answer what they would do.
 type SourceServiceClient interface {
@@ -64,7 +62,7 @@ type SourceServiceClient interface {
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UpdateSource(ctx context.Context, in *UpdateSourceRequest, opts ...grpc.CallOption) (*UpdateSourceResponse, error)
 	// ApplySources brings sources to what specs say, making those that do not exist: a sync. It touches specs
-	// only, so what is paused stays paused, and sources that the call does not name stay as they are. An item
+	// only, so holds stay, and sources that the call does not name stay as they are. An item
 	// that cannot be a source fails no other. Repeating it does no harm: what is as its spec says answers
 	// UNCHANGED. An error is the whole call's: some items may have been applied; repeat all.
 	//
@@ -75,23 +73,13 @@ type SourceServiceClient interface {
 	// may be created again, and then has another uid and, unless it names a shared scope, knows none of the
 	// old keys. Repeating it does no harm.
 	//
-	// Errors: as PauseSources.
-	DeleteSources(ctx context.Context, in *DeleteSourcesRequest, opts ...grpc.CallOption) (*DeleteSourcesResponse, error)
-	// PauseSources holds grants of the sources' tasks. Submits go on, leases that stand go on. Pausing a
-	// paused source replaces who, why and until when. Idempotent.
-	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE,
 	// STORE_READ_ONLY). Ids that do not exist are no error; missing_ids lists them.
-	PauseSources(ctx context.Context, in *PauseSourcesRequest, opts ...grpc.CallOption) (*PauseSourcesResponse, error)
-	// ResumeSources lets grants go on. Seeds that came due meanwhile are due once, not once for each time
-	// missed. Idempotent.
-	//
-	// Errors: as PauseSources.
-	ResumeSources(ctx context.Context, in *ResumeSourcesRequest, opts ...grpc.CallOption) (*ResumeSourcesResponse, error)
+	DeleteSources(ctx context.Context, in *DeleteSourcesRequest, opts ...grpc.CallOption) (*DeleteSourcesResponse, error)
 	// TriggerSources makes the sources' seeds due now, canceled ones excepted. A leased seed is due again
 	// once after it settles, however often it was triggered.
 	//
-	// Errors: as PauseSources.
+	// Errors: as DeleteSources.
 	TriggerSources(ctx context.Context, in *TriggerSourcesRequest, opts ...grpc.CallOption) (*TriggerSourcesResponse, error)
 }
 
@@ -163,26 +151,6 @@ func (c *sourceServiceClient) DeleteSources(ctx context.Context, in *DeleteSourc
 	return out, nil
 }
 
-func (c *sourceServiceClient) PauseSources(ctx context.Context, in *PauseSourcesRequest, opts ...grpc.CallOption) (*PauseSourcesResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PauseSourcesResponse)
-	err := c.cc.Invoke(ctx, SourceService_PauseSources_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *sourceServiceClient) ResumeSources(ctx context.Context, in *ResumeSourcesRequest, opts ...grpc.CallOption) (*ResumeSourcesResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ResumeSourcesResponse)
-	err := c.cc.Invoke(ctx, SourceService_ResumeSources_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *sourceServiceClient) TriggerSources(ctx context.Context, in *TriggerSourcesRequest, opts ...grpc.CallOption) (*TriggerSourcesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TriggerSourcesResponse)
@@ -199,7 +167,7 @@ func (c *sourceServiceClient) TriggerSources(ctx context.Context, in *TriggerSou
 //
 // SourceService is what operators call to register crawl targets and to steer them.
 //
-// DeleteSources, PauseSources, ResumeSources and TriggerSources are bulk calls: they take ids, or one
+// DeleteSources and TriggerSources are bulk calls: they take ids, or one
 // filter; act on at most 1000 sources a call; and answer how many matched, how many changed, and a token
 // to go on with. With validate_only they change nothing and answer what they would do.
 type SourceServiceServer interface {
@@ -227,7 +195,7 @@ type SourceServiceServer interface {
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UpdateSource(context.Context, *UpdateSourceRequest) (*UpdateSourceResponse, error)
 	// ApplySources brings sources to what specs say, making those that do not exist: a sync. It touches specs
-	// only, so what is paused stays paused, and sources that the call does not name stay as they are. An item
+	// only, so holds stay, and sources that the call does not name stay as they are. An item
 	// that cannot be a source fails no other. Repeating it does no harm: what is as its spec says answers
 	// UNCHANGED. An error is the whole call's: some items may have been applied; repeat all.
 	//
@@ -238,23 +206,13 @@ type SourceServiceServer interface {
 	// may be created again, and then has another uid and, unless it names a shared scope, knows none of the
 	// old keys. Repeating it does no harm.
 	//
-	// Errors: as PauseSources.
-	DeleteSources(context.Context, *DeleteSourcesRequest) (*DeleteSourcesResponse, error)
-	// PauseSources holds grants of the sources' tasks. Submits go on, leases that stand go on. Pausing a
-	// paused source replaces who, why and until when. Idempotent.
-	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE,
 	// STORE_READ_ONLY). Ids that do not exist are no error; missing_ids lists them.
-	PauseSources(context.Context, *PauseSourcesRequest) (*PauseSourcesResponse, error)
-	// ResumeSources lets grants go on. Seeds that came due meanwhile are due once, not once for each time
-	// missed. Idempotent.
-	//
-	// Errors: as PauseSources.
-	ResumeSources(context.Context, *ResumeSourcesRequest) (*ResumeSourcesResponse, error)
+	DeleteSources(context.Context, *DeleteSourcesRequest) (*DeleteSourcesResponse, error)
 	// TriggerSources makes the sources' seeds due now, canceled ones excepted. A leased seed is due again
 	// once after it settles, however often it was triggered.
 	//
-	// Errors: as PauseSources.
+	// Errors: as DeleteSources.
 	TriggerSources(context.Context, *TriggerSourcesRequest) (*TriggerSourcesResponse, error)
 	mustEmbedUnimplementedSourceServiceServer()
 }
@@ -283,12 +241,6 @@ func (UnimplementedSourceServiceServer) ApplySources(context.Context, *ApplySour
 }
 func (UnimplementedSourceServiceServer) DeleteSources(context.Context, *DeleteSourcesRequest) (*DeleteSourcesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSources not implemented")
-}
-func (UnimplementedSourceServiceServer) PauseSources(context.Context, *PauseSourcesRequest) (*PauseSourcesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method PauseSources not implemented")
-}
-func (UnimplementedSourceServiceServer) ResumeSources(context.Context, *ResumeSourcesRequest) (*ResumeSourcesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ResumeSources not implemented")
 }
 func (UnimplementedSourceServiceServer) TriggerSources(context.Context, *TriggerSourcesRequest) (*TriggerSourcesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TriggerSources not implemented")
@@ -422,42 +374,6 @@ func _SourceService_DeleteSources_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
-func _SourceService_PauseSources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PauseSourcesRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(SourceServiceServer).PauseSources(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: SourceService_PauseSources_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SourceServiceServer).PauseSources(ctx, req.(*PauseSourcesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _SourceService_ResumeSources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ResumeSourcesRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(SourceServiceServer).ResumeSources(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: SourceService_ResumeSources_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SourceServiceServer).ResumeSources(ctx, req.(*ResumeSourcesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _SourceService_TriggerSources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TriggerSourcesRequest)
 	if err := dec(in); err != nil {
@@ -506,14 +422,6 @@ var SourceService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteSources",
 			Handler:    _SourceService_DeleteSources_Handler,
-		},
-		{
-			MethodName: "PauseSources",
-			Handler:    _SourceService_PauseSources_Handler,
-		},
-		{
-			MethodName: "ResumeSources",
-			Handler:    _SourceService_ResumeSources_Handler,
 		},
 		{
 			MethodName: "TriggerSources",

@@ -392,8 +392,6 @@ const (
 	FilterReason_FILTER_REASON_INCLUDE FilterReason = 4
 	// An expression of exclude matches.
 	FilterReason_FILTER_REASON_EXCLUDE FilterReason = 5
-	// A queue rule denies its queue.
-	FilterReason_FILTER_REASON_QUEUE_DENIED FilterReason = 6
 )
 
 // Enum value maps for FilterReason.
@@ -405,16 +403,14 @@ var (
 		3: "FILTER_REASON_HOST",
 		4: "FILTER_REASON_INCLUDE",
 		5: "FILTER_REASON_EXCLUDE",
-		6: "FILTER_REASON_QUEUE_DENIED",
 	}
 	FilterReason_value = map[string]int32{
-		"FILTER_REASON_UNSPECIFIED":  0,
-		"FILTER_REASON_NO_RULE":      1,
-		"FILTER_REASON_DEPTH":        2,
-		"FILTER_REASON_HOST":         3,
-		"FILTER_REASON_INCLUDE":      4,
-		"FILTER_REASON_EXCLUDE":      5,
-		"FILTER_REASON_QUEUE_DENIED": 6,
+		"FILTER_REASON_UNSPECIFIED": 0,
+		"FILTER_REASON_NO_RULE":     1,
+		"FILTER_REASON_DEPTH":       2,
+		"FILTER_REASON_HOST":        3,
+		"FILTER_REASON_INCLUDE":     4,
+		"FILTER_REASON_EXCLUDE":     5,
 	}
 )
 
@@ -1127,7 +1123,7 @@ type Attempt struct {
 	Result AttemptResult `protobuf:"varint,6,opt,name=result,proto3,enum=waggle.v1.AttemptResult" json:"result,omitempty"`
 	// Why it failed; set with FAILED.
 	Reason FailureReason `protobuf:"varint,7,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
-	// The collector's words, at most 1 KiB. With CANCELED, and with REVOKED by RevokeLeases or by a rule that denies the
+	// The collector's words, at most 1 KiB. With CANCELED, and with REVOKED by RevokeLeases or by a hold that ends the
 	// queue: who did it and why, "<by>: <reason>", or "<by>" without a reason; at most 1200 bytes.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// The HTTP status, 100 to 599; 0: none.
@@ -2241,15 +2237,14 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\rRELATION_LINK\x10\x01\x12\x16\n" +
 	"\x12RELATION_FEED_ITEM\x10\x02\x12\x14\n" +
 	"\x10RELATION_SITEMAP\x10\x03\x12\x15\n" +
-	"\x11RELATION_REDIRECT\x10\x04*\xcf\x01\n" +
+	"\x11RELATION_REDIRECT\x10\x04*\xaf\x01\n" +
 	"\fFilterReason\x12\x1d\n" +
 	"\x19FILTER_REASON_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FILTER_REASON_NO_RULE\x10\x01\x12\x17\n" +
 	"\x13FILTER_REASON_DEPTH\x10\x02\x12\x16\n" +
 	"\x12FILTER_REASON_HOST\x10\x03\x12\x19\n" +
 	"\x15FILTER_REASON_INCLUDE\x10\x04\x12\x19\n" +
-	"\x15FILTER_REASON_EXCLUDE\x10\x05\x12\x1e\n" +
-	"\x1aFILTER_REASON_QUEUE_DENIED\x10\x06*\xcf\x01\n" +
+	"\x15FILTER_REASON_EXCLUDE\x10\x05*\xcf\x01\n" +
 	"\fDiscoverCode\x12\x1d\n" +
 	"\x19DISCOVER_CODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15DISCOVER_CODE_CREATED\x10\x01\x12\x18\n" +

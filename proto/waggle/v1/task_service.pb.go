@@ -167,7 +167,7 @@ const (
 	TaskChangeCode_TASK_CHANGE_CODE_NOT_SETTLED TaskChangeCode = 7
 	// RetryTasks: its source has max_outstanding tasks in that shard. Nothing changed; counted in its status.
 	TaskChangeCode_TASK_CHANGE_CODE_LIMITED TaskChangeCode = 8
-	// RetryTasks: its source is deleted (SOURCE_NOT_FOUND), a rule denies its queue (QUEUE_DENIED), or it was a seed
+	// RetryTasks: its source is deleted (SOURCE_NOT_FOUND), or it was a seed
 	// that its source has no more (INVALID_FIELD). Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_REFUSED TaskChangeCode = 9
 	// RevokeLeases: its lease has ended by this call.
@@ -472,7 +472,7 @@ type SubmitResult struct {
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The state the task is in now; unset with LIMITED and INVALID.
 	State TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=waggle.v1.TaskState" json:"state,omitempty"`
-	// With INVALID: the reason for programs, for example INVALID_FIELD, SOURCE_NOT_FOUND, QUEUE_DENIED.
+	// With INVALID: the reason for programs, for example INVALID_FIELD, SOURCE_NOT_FOUND.
 	ErrorReason ErrorReason `protobuf:"varint,4,opt,name=error_reason,json=errorReason,proto3,enum=waggle.v1.ErrorReason" json:"error_reason,omitempty"`
 	// With INVALID and LIMITED: why, in words; names the field and the limit.
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
@@ -673,21 +673,17 @@ func (x *GetTaskResponse) GetTask() *Task {
 	return nil
 }
 
-// ListTasksRequest chooses tasks. At least one of source_id and queue is required.
+// ListTasksRequest chooses tasks.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only tasks of this source.
-	SourceId string `protobuf:"bytes,1,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// Only tasks of this queue. With source_id: only their lane.
-	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Only tasks in these states. Empty: all that are listed. DONE is not listed, and asking for it is
-	// INVALID_ARGUMENT: a task that is DONE is found by GetTask.
-	States []TaskState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=waggle.v1.TaskState" json:"states,omitempty"`
+	// Only tasks that match: source_id, queue (at least one of both; with both, only their lane) and states. DONE is not listed,
+	// and asking for it is INVALID_ARGUMENT: a task that is DONE is found by GetTask. Required.
+	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Most tasks in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
 	// though more follow: a page holds tasks of at most 3 MiB together, or one that is larger.
-	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same conditions; empty: the first page.
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,23 +718,9 @@ func (*ListTasksRequest) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *ListTasksRequest) GetSourceId() string {
+func (x *ListTasksRequest) GetFilter() *Filter {
 	if x != nil {
-		return x.SourceId
-	}
-	return ""
-}
-
-func (x *ListTasksRequest) GetQueue() string {
-	if x != nil {
-		return x.Queue
-	}
-	return ""
-}
-
-func (x *ListTasksRequest) GetStates() []TaskState {
-	if x != nil {
-		return x.States
+		return x.Filter
 	}
 	return nil
 }
@@ -1333,7 +1315,7 @@ type TaskChange struct {
 	Code TaskChangeCode `protobuf:"varint,2,opt,name=code,proto3,enum=waggle.v1.TaskChangeCode" json:"code,omitempty"`
 	// The state the task is in now; unset with NOT_FOUND.
 	State TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=waggle.v1.TaskState" json:"state,omitempty"`
-	// With REFUSED: the reason for programs, SOURCE_NOT_FOUND, QUEUE_DENIED or INVALID_FIELD.
+	// With REFUSED: the reason for programs, SOURCE_NOT_FOUND or INVALID_FIELD.
 	ErrorReason ErrorReason `protobuf:"varint,4,opt,name=error_reason,json=errorReason,proto3,enum=waggle.v1.ErrorReason" json:"error_reason,omitempty"`
 	// With REFUSED and LIMITED: why, in words.
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
@@ -1445,14 +1427,12 @@ const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"\x03key\x18\x04 \x01(\tR\x03key\x12\x14\n" +
 	"\x05queue\x18\x05 \x01(\tR\x05queue\"6\n" +
 	"\x0fGetTaskResponse\x12#\n" +
-	"\x04task\x18\x01 \x01(\v2\x0f.waggle.v1.TaskR\x04task\"\xaf\x01\n" +
-	"\x10ListTasksRequest\x12\x1b\n" +
-	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12\x14\n" +
-	"\x05queue\x18\x02 \x01(\tR\x05queue\x12,\n" +
-	"\x06states\x18\x03 \x03(\x0e2\x14.waggle.v1.TaskStateR\x06states\x12\x1b\n" +
-	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x04task\x18\x01 \x01(\v2\x0f.waggle.v1.TaskR\x04task\"y\n" +
+	"\x10ListTasksRequest\x12)\n" +
+	"\x06filter\x18\x01 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"b\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"b\n" +
 	"\x11ListTasksResponse\x12%\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x0f.waggle.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc6\x01\n" +
@@ -1591,7 +1571,7 @@ var file_waggle_v1_task_service_proto_depIdxs = []int32{
 	20, // 6: waggle.v1.SubmitResult.state:type_name -> waggle.v1.TaskState
 	21, // 7: waggle.v1.SubmitResult.error_reason:type_name -> waggle.v1.ErrorReason
 	22, // 8: waggle.v1.GetTaskResponse.task:type_name -> waggle.v1.Task
-	20, // 9: waggle.v1.ListTasksRequest.states:type_name -> waggle.v1.TaskState
+	23, // 9: waggle.v1.ListTasksRequest.filter:type_name -> waggle.v1.Filter
 	22, // 10: waggle.v1.ListTasksResponse.tasks:type_name -> waggle.v1.Task
 	23, // 11: waggle.v1.CancelTasksRequest.filter:type_name -> waggle.v1.Filter
 	17, // 12: waggle.v1.CancelTasksResponse.results:type_name -> waggle.v1.TaskChange

@@ -187,17 +187,6 @@ func (o *outlet) pace(open, more bool, served int) {
 	}
 }
 
-// askedEverywhere reports whether each of its outlets was asked after a waiter came, and had
-// nothing more.
-func askedEverywhere(w *waiter) bool {
-	for _, at := range w.places {
-		if slices.ContainsFunc(at.line.outlets, func(o outlet) bool { return o.asked < w.arrival }) {
-			return false
-		}
-	}
-	return true
-}
-
 // without takes the first of the list that is v out, in place.
 func without[T comparable](list []T, v T) []T {
 	if i := slices.Index(list, v); i >= 0 {

@@ -61,7 +61,7 @@ type Store interface {
 	// Shards is how many there are.
 	Shards() int
 	// Claim grants tasks, as in [dispatch.Claims].
-	Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error)
+	Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error)
 	// GiveBack undoes what a call did with its grant, as in [dispatch.Claims].
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
@@ -88,8 +88,10 @@ type Config struct {
 	Timeout time.Duration
 	// MaxWaiters is how many fetches wait at most.
 	MaxWaiters int
-	// Held reports whether an operator's hold stops a collector with these labels.
-	Held func(collector string, labels map[string]string) bool
+	// Holds are those in force, as far as is known: claims are made by them.
+	Holds func() *dispatch.HoldBook
+	// CatchUp reads the holds after a shard has refused a claim by those of version.
+	CatchUp func(ctx context.Context, version int64) error
 }
 
 // Pump hands tasks to fetches that wait. Its methods may be called concurrently.
@@ -149,11 +151,11 @@ func (p *Pump) finish(w *waiter, out Outcome) {
 
 // sentAway answers a fetch that is to get nothing here: the dispatcher is about to stop, or a
 // hold stops the collector.
-func (p *Pump) sentAway(w *waiter) bool {
+func (p *Pump) sentAway(w *waiter, holds *dispatch.HoldBook) bool {
 	switch {
 	case p.draining:
 		p.finish(w, Outcome{End: Draining})
-	case p.cfg.Held(w.Want.Collector, w.Labels):
+	case holds.StopsCollector(w.Want.Collector, w.Labels):
 		p.finish(w, Outcome{End: Held})
 	default:
 		return false
@@ -168,28 +170,34 @@ func (p *Pump) nothing(w *waiter) Outcome {
 	failing, outlets := 0, 0
 	next := time.Now().Add(MaxRetryAfter)
 	for _, at := range w.places {
+		if p.cfg.Holds().StopsPool(at.line.pool) {
+			if out.Wait != dispatch.WaitThrottled {
+				out.Wait = dispatch.WaitHeld
+			}
+			continue
+		}
 		for i := range at.line.outlets {
 			o := &at.line.outlets[i]
 			outlets++
 			if o.err != nil {
 				failing, failed = failing+1, o.err
 			}
-			if o.wait == dispatch.WaitThrottled || out.Wait != dispatch.WaitThrottled && o.wait == dispatch.WaitPaused {
+			if o.wait == dispatch.WaitThrottled || out.Wait != dispatch.WaitThrottled && o.wait == dispatch.WaitHeld {
 				out.Wait = o.wait
 			}
 			next = earlier(next, o.until)
 		}
 	}
 	switch {
-	case failing == outlets && !w.Once:
+	case failing == outlets && outlets > 0 && !w.Once:
 		return Outcome{End: Failed, Err: failed}
 	case failing > 0 && w.Once:
 		return Outcome{Err: failed}
-	case w.Once && !askedEverywhere(w): // only a store that does not answer keeps it so long
+	case w.Once && !p.askedEverywhere(w): // only a store that does not answer keeps it so long
 		return Outcome{Err: fmt.Errorf("no answer in time: %w", dispatch.ErrStoreUnavailable)}
 	case w.Once:
 		out.RetryAfter = max(time.Until(next), 0)
-		if out.Wait != dispatch.WaitPaused {
+		if out.Wait != dispatch.WaitHeld {
 			out.RetryAfter = min(out.RetryAfter, time.Second) // new tasks can come at any time
 		}
 	}
@@ -212,6 +220,10 @@ func (p *Pump) step(l *line) {
 	}
 	l.idle = time.Time{}
 	wake := now.Add(never)
+	if p.cfg.Holds().StopsPool(l.pool) { // HoldsChanged goes on
+		l.timer.Reset(never)
+		return
+	}
 	for i := range l.outlets {
 		o := &l.outlets[(l.first+i)%len(l.outlets)]
 		if o.inFlight {
@@ -314,40 +326,61 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 			defer p.mu.Unlock()
 			return len(o.line.pick(waiters, o.served)) >= o.served
 		})
-		p.mu.Lock()
-		waiters = slices.DeleteFunc(waiters, func(w *waiter) bool { return w.finished || p.sentAway(w) })
-		waiters, last := o.line.pick(waiters, o.limit), p.arrivals
-		markClaimed(waiters)
-		if len(waiters) == 0 {
-			o.inFlight = false
-			p.step(o.line)
-		}
-		p.mu.Unlock()
-		if len(waiters) > 0 {
-			p.claim(context.WithoutCancel(ctx), o, waiters, last)
+		if waiters, holds, last := p.choose(o, waiters); len(waiters) > 0 {
+			p.claim(context.WithoutCancel(ctx), o, waiters, holds, last)
 		}
 	})
 }
 
-// claim makes a claim and takes its answer in. last is the arrival of the last waiter that came
-// before it.
-func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, last uint64) {
+// choose makes sure for whom a claim is, and answers the version of the holds that allow all of
+// it: a shard that knows newer ones refuses the claim. last is the arrival of the last waiter that
+// came before it. Without a waiter there is nothing to claim.
+func (p *Pump) choose(o *outlet, waiters []*waiter) (chosen []*waiter, version int64, last uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	holds := p.cfg.Holds()
+	if holds.StopsPool(o.line.pool) {
+		p.ended(o, waiters)
+		return nil, 0, 0
+	}
+	stopped := func(w *waiter) bool { return w.finished || p.sentAway(w, holds) }
+	waiters = slices.DeleteFunc(waiters, stopped)
+	waiters = slices.DeleteFunc(o.line.pick(waiters, o.limit), stopped)
+	markClaimed(waiters)
+	if len(waiters) == 0 {
+		p.ended(o, nil)
+	}
+	return waiters, holds.Version, p.arrivals
+}
+
+// ended lets an outlet and its waiters go on after a claim.
+func (p *Pump) ended(o *outlet, waiters []*waiter) {
+	o.inFlight = false
+	for _, w := range waiters {
+		w.claiming = false
+	}
+	p.goOn(o, waiters)
+}
+
+// claim makes a claim by holds of a version and takes its answer in. last is the arrival of the
+// last waiter that came before it.
+func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds int64, last uint64) {
 	wants := make([]dispatch.Want, len(waiters))
 	for i, w := range waiters {
 		wants[i] = w.Want
 	}
 	began := time.Now()
-	reply, err := p.ask(ctx, o, wants)
+	reply, err := p.ask(ctx, o, wants, holds)
+	if errors.Is(err, dispatch.ErrStaleHolds) {
+		p.caughtUp(o, waiters, holds, p.cfg.CatchUp(ctx, holds))
+		return
+	}
 	granted := 0
 	for _, g := range reply.Grants {
 		granted += len(g)
 	}
 	p.cfg.Observer.Claimed(len(wants), granted, time.Since(began), err)
 	p.mu.Lock()
-	o.inFlight = false
-	for _, w := range waiters {
-		w.claiming = false
-	}
 	var gone []*waiter
 	if err != nil {
 		gone = p.failed(o, waiters, err)
@@ -361,7 +394,7 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, last uin
 	if !o.hinted.IsZero() {
 		o.until = earlier(o.until, o.hinted)
 	}
-	p.goOn(o, waiters)
+	p.ended(o, waiters)
 	p.mu.Unlock()
 	var all sync.WaitGroup
 	for _, w := range gone {
@@ -370,11 +403,24 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, last uin
 	all.Wait()
 }
 
+// caughtUp lets an outlet go on after a shard has refused its claim by holds of a version: at once
+// if newer ones are known now, else after a pause, since asking again has the same answer.
+func (p *Pump) caughtUp(o *outlet, waiters []*waiter, holds int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil || p.cfg.Holds().Version <= holds {
+		o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
+		o.retryAt = time.Now().Add(p.jittered(o.backoff))
+	}
+	o.until = time.Now()
+	p.ended(o, waiters)
+}
+
 // ask makes the call of the store.
-func (p *Pump) ask(ctx context.Context, o *outlet, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (p *Pump) ask(ctx context.Context, o *outlet, wants []dispatch.Want, holds int64) (dispatch.ClaimReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
-	reply, err := p.cfg.Store.Claim(ctx, o.shard, o.line.pool, wants)
+	reply, err := p.cfg.Store.Claim(ctx, o.shard, o.line.pool, holds, wants)
 	switch {
 	case err != nil && ctx.Err() != nil && !errors.Is(err, dispatch.ErrStoreUnavailable):
 		err = fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err)
@@ -468,17 +514,34 @@ func (p *Pump) goOn(o *outlet, waiters []*waiter) {
 		if w.last {
 			p.finish(w, p.nothing(w))
 		} else if !w.finished {
-			p.sentAway(w)
+			p.sentAway(w, p.cfg.Holds())
 		}
 	}
-	for _, w := range slices.Clone(o.line.once) {
-		if !w.claiming && askedEverywhere(w) {
-			p.finish(w, p.nothing(w))
-		}
-	}
+	p.answerOnce(o.line)
 	for l := range lines {
 		p.step(l)
 	}
+}
+
+// answerOnce answers the fetches of a line that do not wait, and were asked for everywhere.
+func (p *Pump) answerOnce(l *line) {
+	for _, w := range slices.Clone(l.once) {
+		if !w.claiming && p.askedEverywhere(w) {
+			p.finish(w, p.nothing(w))
+		}
+	}
+}
+
+// askedEverywhere reports whether each of its outlets was asked after a waiter came, and had
+// nothing more. Those of pools that are held are not asked.
+func (p *Pump) askedEverywhere(w *waiter) bool {
+	for _, at := range w.places {
+		unasked := func(o outlet) bool { return o.asked < w.arrival }
+		if !p.cfg.Holds().StopsPool(at.line.pool) && slices.ContainsFunc(at.line.outlets, unasked) {
+			return false
+		}
+	}
+	return true
 }
 
 // GiveBack undoes what a call did with its grant in a shard, in the background where Run runs:

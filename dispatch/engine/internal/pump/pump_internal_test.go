@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,12 +24,15 @@ type quiet struct{}
 func (quiet) Claimed(int, int, time.Duration, error) {}
 func (quiet) GaveBack(int)                           {}
 
-func newPump(store Store, held func(string, map[string]string) bool) *Pump {
+func newPump(store Store, holds func() *dispatch.HoldBook) *Pump {
 	return New(Config{
 		Store: store, Log: zap.NewNop(), Observer: quiet{}, Rand: func() float64 { return 0.5 }, Fallback: time.Second,
-		Timeout: 5 * time.Second, MaxWaiters: 100, Held: held,
+		Timeout: 5 * time.Second, MaxWaiters: 100, Holds: holds,
+		CatchUp: func(context.Context, int64) error { return nil },
 	})
 }
+
+func nothingHeld() *dispatch.HoldBook { return dispatch.NewHoldBook(nil, 0, time.Time{}) }
 
 // moodyStore answers claims with whatever comes to its mind, after a while. It notes what it
 // granted, and what was given back of that.
@@ -37,11 +41,22 @@ type moodyStore struct {
 	r       *rand.Rand
 	granted map[string]int // grants, by call
 	tried   map[string]bool
+
+	holds atomic.Pointer[dispatch.HoldBook]
 }
 
 func (*moodyStore) Shards() int { return 3 }
 
-func (s *moodyStore) Claim(_ context.Context, _ int, _ string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *moodyStore) Claim(_ context.Context, _ int, pool string, version int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	holds := s.holds.Load()
+	if holds.Version > version {
+		return dispatch.ClaimReply{}, dispatch.ErrStaleHolds
+	}
+	for _, w := range wants {
+		if holds.StopsPool(pool) || holds.StopsCollector(w.Collector, nil) {
+			panic(fmt.Sprintf("a claim of pool %s for collector %s by holds of version %d, which stop it", pool, w.Collector, version))
+		}
+	}
 	reply, takes, err := s.think(wants)
 	time.Sleep(takes)
 	reply.Now = time.Now()
@@ -105,13 +120,10 @@ func TestPump_random(t *testing.T) {
 func pumpAtRandom(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	store := &moodyStore{r: rand.New(rand.NewPCG(r.Uint64(), 2)), granted: make(map[string]int), tried: make(map[string]bool)}
-	var mu sync.Mutex // guards held and answered
-	held, answered := "", make(map[string]int)
-	p := newPump(store, func(collector string, _ map[string]string) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return collector == held
-	})
+	store.holds.Store(dispatch.NewHoldBook(nil, 0, time.Now()))
+	var mu sync.Mutex // guards answered
+	answered := make(map[string]int)
+	p := newPump(store, store.holds.Load)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { p.Run(ctx) })
@@ -138,9 +150,15 @@ func pumpAtRandom(t *testing.T, r *rand.Rand) {
 		case n < 19:
 			p.HintAll()
 		default:
-			mu.Lock()
-			held = fmt.Sprintf("c%d", r.IntN(40))
-			mu.Unlock()
+			targets := []dispatch.HoldTarget{{Collector: fmt.Sprintf("c%d", r.IntN(40))}}
+			if r.IntN(3) == 0 {
+				targets = append(targets, dispatch.HoldTarget{Pool: fmt.Sprintf("p%d", r.IntN(3))})
+			}
+			var holds []dispatch.Hold
+			for _, target := range targets {
+				holds = append(holds, dispatch.Hold{Target: target, Name: dispatch.HoldDefault})
+			}
+			store.holds.Store(dispatch.NewHoldBook(holds, int64(step), time.Now()))
 			p.HoldsChanged()
 		}
 		time.Sleep(time.Duration(r.IntN(40)*r.IntN(3)) * time.Millisecond)
@@ -206,7 +224,7 @@ func (p *Pump) mustHold(t *testing.T) {
 		}
 		for i := range l.outlets {
 			o, now := &l.outlets[i], time.Now()
-			if open := !o.until.After(now); open && !o.inFlight && !o.retryAt.After(now) && len(l.pick(nil, 1)) > 0 {
+			if open := !o.until.After(now); open && !o.inFlight && !o.retryAt.After(now) && !p.cfg.Holds().StopsPool(l.pool) && len(l.pick(nil, 1)) > 0 {
 				t.Errorf("shard %d has something for line %q, and nobody asks", i, l.key)
 			}
 		}
@@ -218,7 +236,7 @@ type emptyStore struct{ claims int }
 
 func (*emptyStore) Shards() int { return 1 }
 
-func (s *emptyStore) Claim(_ context.Context, _ int, _ string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *emptyStore) Claim(_ context.Context, _ int, _ string, _ int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	s.claims++
 	return dispatch.ClaimReply{Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)), Now: time.Now(), Wait: dispatch.WaitNoTasks}, nil
 }
@@ -231,7 +249,7 @@ func TestPump_idleLines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &emptyStore{}
-		p := newPump(store, func(string, map[string]string) bool { return false })
+		p := newPump(store, nothingHeld)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { p.Run(ctx) })
@@ -264,7 +282,7 @@ func TestPump_idleLines(t *testing.T) {
 // generousStore has a task for whoever asks, and does not say when there is more.
 type generousStore struct{ emptyStore }
 
-func (*generousStore) Claim(_ context.Context, _ int, _ string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (*generousStore) Claim(_ context.Context, _ int, _ string, _ int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	reply := dispatch.ClaimReply{Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)), Now: time.Now()}
 	for i := range wants {
 		reply.Grants[i] = make([]dispatch.Grant, wants[i].Max)
@@ -277,7 +295,7 @@ func (*generousStore) Claim(_ context.Context, _ int, _ string, wants []dispatch
 func TestPump_narrowedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPump(&generousStore{}, func(string, map[string]string) bool { return false })
+		p := newPump(&generousStore{}, nothingHeld)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { p.Run(ctx) })

@@ -3,6 +3,7 @@ package pump
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -65,7 +66,7 @@ func (p *Pump) enter(w *waiter) {
 		p.finish(old, Outcome{End: Superseded}) // as of a connection that broke
 	}
 	switch {
-	case p.sentAway(w):
+	case p.sentAway(w, p.cfg.Holds()):
 		return
 	case len(p.waiting) >= p.cfg.MaxWaiters:
 		p.finish(w, Outcome{End: Failed, Err: dispatch.ErrTooManyWaiters})
@@ -84,6 +85,9 @@ func (p *Pump) enter(w *waiter) {
 	}
 	for _, at := range w.places {
 		p.step(at.line)
+	}
+	if w.Once && !w.claiming && p.askedEverywhere(w) { // all of its pools are held
+		p.finish(w, p.nothing(w))
 	}
 }
 
@@ -107,13 +111,26 @@ func (p *Pump) leave(w *waiter, cause error) {
 	p.finish(w, Outcome{End: Failed, Err: cause})
 }
 
-// HoldsChanged answers those that a hold stops now.
+// HoldsChanged answers those that a hold stops now, and has everything asked for that somebody
+// waits for: it may be held no more.
 func (p *Pump) HoldsChanged() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.sendAway()
+	for _, l := range slices.Collect(maps.Values(p.lines)) { // step may take out of it
+		for i := range l.outlets {
+			l.outlets[i].hint(time.Now())
+		}
+		p.answerOnce(l)
+		p.step(l)
+	}
+}
+
+// sendAway answers those that are to get nothing here.
+func (p *Pump) sendAway() {
 	for _, w := range p.waiting {
 		if !w.claiming {
-			p.sentAway(w)
+			p.sentAway(w, p.cfg.Holds())
 		}
 	}
 }
@@ -179,7 +196,7 @@ func (p *Pump) HintAll() {
 // flight for: its end answers them.
 func (p *Pump) Drain() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.draining = true
-	p.mu.Unlock()
-	p.HoldsChanged()
+	p.sendAway()
 }
