@@ -33,9 +33,7 @@ func TestDispatcher_ApplySources(t *testing.T) {
 			s.Seeds, s.Schedule.Every = seeds("http://b.example/"), time.Hour
 		})
 		w.create("scoped", func(s *dispatch.SourceSpec) { s.Scope = "shared" })
-		if _, _, err := w.PauseSource(t.Context(), "old", dispatch.Gate{By: "ada"}); err != nil {
-			t.Fatal(err)
-		}
+		w.setHold(dispatch.HoldTarget{Source: "old"}, time.Time{})
 		specs := []operate.NamedSpec{
 			wanted("new", "http://n.example/"), wanted("old", "http://a.example/new"), wanted("same", "http://b.example/"),
 			wanted("bad", "no url"), wanted("new", "http://twice.example/"), wanted("scoped"),
@@ -56,7 +54,7 @@ func TestDispatcher_ApplySources(t *testing.T) {
 		}
 		check(w.apply(false, specs...))
 		view, err := w.Source(t.Context(), "old")
-		if err != nil || view.Source.Spec.Seeds[0].URL != "http://a.example/new" || view.Source.Paused == nil || view.Source.Version != 3 {
+		if err != nil || view.Source.Spec.Seeds[0].URL != "http://a.example/new" || len(view.Source.Holds) != 1 || view.Source.Version != 3 {
 			t.Errorf("updated %+v, %v", view, err)
 		}
 		if view, err = w.Source(t.Context(), "new"); err != nil || view.Status.Counts.Ready != 1 || view.Source.Applied != 1 {

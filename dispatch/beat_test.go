@@ -25,7 +25,7 @@ func TestDispatcher_Beat(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			res, err := w.d[0].Beat(t.Context(), info, nil)
-			if err != nil || res.Next != dispatch.IdleBeat || res.LeaseDuration != 0 || res.Drain {
+			if err != nil || res.Next != dispatch.IdleBeat || res.LeaseDuration != 0 || res.Held {
 				t.Fatalf("Beat: %+v, %v", res, err)
 			}
 			list, err := w.store.ListCollectors(t.Context(), dispatch.CollectorFilter{}, "", 10)

@@ -169,22 +169,3 @@ func TestTask_Canceled_seed(t *testing.T) {
 		w.wantCanceled("taken out of the spec", seed[0], "", "waggle", "the spec of its source does not name this seed any more")
 	})
 }
-
-// A lease that a rule ends says whose rule it was.
-func TestTask_revokedByRule(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
-		w.create("s", nil)
-		id := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
-		w.takeOne()
-		settings := dispatch.DefaultQueueSettings()
-		settings.Deny = true
-		if _, _, err := w.SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*.example", Settings: settings, By: "ada", Reason: "a lawyer's letter"}, operate.AnyRules); err != nil {
-			t.Fatal(err)
-		}
-		want := dispatch.Note{By: "ada", Reason: `the rule "*.example" denies its queue: a lawyer's letter`}
-		if lines := w.task(id).History; len(lines) != 1 || lines[0].Result != dispatch.ResultRevoked || lines[0].Note != want {
-			t.Errorf("the history is %+v", lines)
-		}
-	})
-}

@@ -12,7 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
-	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // What several reports of one call discovered is submitted in one; each by
@@ -142,28 +141,19 @@ func TestDispatcher_discover_hostsHavePorts(t *testing.T) {
 }
 
 // A page inherits the metadata of the one that led to it, under its own and within
-// the limit, and no page of a queue that is denied becomes a task.
+// the limit.
 func TestDispatcher_discover_metadata(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		w.unhurried()
 		w.create("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
-		denied := dispatch.QueueRule{Pattern: "no.example", Settings: dispatch.DefaultQueueSettings()}
-		denied.Settings.Deny = true
-		if _, _, err := w.SetQueueRule(t.Context(), denied, operate.AnyRules); err != nil {
-			t.Fatal(err)
-		}
 		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/", Metadata: map[string]string{"lang": "en", "team": "x"}})
 		r := w.succeed(w.takeOne(),
 			dispatch.DiscoveredItem{URL: "http://a.example/1", Metadata: map[string]string{"lang": "de"}},
 			dispatch.DiscoveredItem{URL: "http://a.example/2", Metadata: map[string]string{"k": strings.Repeat("v", bounds.MaxMetadataLength-10)}},
-			dispatch.DiscoveredItem{URL: "http://no.example/"},
 		)
 		if got := r.Discovered[1]; got.Code != engine.DiscoverInvalid || !strings.Contains(got.Message, "the limit is 8192") {
 			t.Errorf("over the limit with what is inherited: %+v", got)
-		}
-		if got := r.Discovered[2]; got.Code != engine.DiscoverFiltered || !strings.Contains(got.Message, `"no.example" is denied`) {
-			t.Errorf("of a denied queue: %+v", got)
 		}
 		if got := w.task(r.Discovered[0].ID).Metadata; !maps.Equal(got, map[string]string{"lang": "de", "team": "x"}) {
 			t.Errorf("metadata %v", got)

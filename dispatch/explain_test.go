@@ -22,7 +22,7 @@ func holds(t *testing.T, e *operate.Explanation, err error) []dispatch.GateKind 
 	var kinds []dispatch.GateKind
 	for _, h := range e.Holds {
 		kinds = append(kinds, h.Kind)
-		if h.Name == "" || h.Of == 0 || e.OpenedBy(&h) == "" {
+		if h.Name == "" && h.Of != operate.HeldEverything || h.Of == 0 || e.OpenedBy(&h) == "" {
 			t.Errorf("a hold does not say all: %+v", h)
 		}
 	}
@@ -46,7 +46,7 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 		}
 		w.create("s", func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts = 2 })
 		id := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1", Due: time.Now().Add(time.Hour)})[0].ID
-		e := want(id, dispatch.GateNotDue, dispatch.GateNoCollector)
+		e := want(id, dispatch.GateNoCollector, dispatch.GateNotDue)
 		if _, ok := e.OpensAt(); ok {
 			t.Error("opens by itself, without a collector")
 		}
@@ -61,19 +61,11 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 		if at, ok := e.OpensAt(); !ok || !at.Equal(e.Now) {
 			t.Errorf("held by nothing, and opens at %v, %v", at, ok)
 		}
-		if _, _, err := w.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{By: "ada"}); err != nil {
-			t.Fatal(err)
-		}
-		want(id, dispatch.GateSourcePaused, dispatch.GatePaused)
-		if _, err := w.ResumeSource(ctx, "s"); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := w.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil {
-			t.Fatal(err)
-		}
+		w.setHold(dispatch.HoldTarget{Source: "s"}, time.Time{})
+		w.setHold(dispatch.HoldTarget{Queue: "a.example"}, time.Time{})
+		want(id, dispatch.GateSourceHeld, dispatch.GateQueueHeld)
+		w.liftHold(dispatch.HoldTarget{Source: "s"})
+		w.liftHold(dispatch.HoldTarget{Queue: "a.example"})
 		g := w.takeOne()
 		e = want(id, dispatch.GateLeased)
 		if h := e.Holds[0]; h.By != g.Token.Collector || h.Time.IsZero() || !h.Until.After(e.Now) {
@@ -159,11 +151,9 @@ func TestDispatcher_ExplainQueue(t *testing.T) {
 		}
 		w.create("s", nil)
 		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		if _, err := w.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
-			t.Fatal(err)
-		}
+		w.setHold(dispatch.HoldTarget{Queue: "a.example"}, time.Time{})
 		e, err := w.ExplainQueue(ctx, "a.example")
-		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateBlocked, dispatch.GateNoCollector}) {
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateQueueHeld, dispatch.GateNoCollector}) {
 			t.Errorf("held by %v", got)
 		}
 		e, err = w.ExplainPool(ctx, dispatch.DefaultPool)
@@ -180,14 +170,14 @@ func TestDispatcher_Explain_emergencyStop(t *testing.T) {
 		ctx := t.Context()
 		w.create("s", nil)
 		w.beats("c", dispatch.DefaultPool, false)
-		rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings(), By: "ada", Reason: "stop"}
-		for _, rule.Settings.Paused = range []bool{true, false} {
-			if _, _, err := w.ChangeQueueRule(ctx, "*", operate.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
-				t.Fatal(err)
-			}
+		everything := dispatch.HoldTarget{Everything: true}
+		for _, held := range []bool{true, false} {
 			var want []dispatch.GateKind
-			if rule.Settings.Paused {
-				want = append(want, dispatch.GateQueuePaused)
+			if held {
+				w.setHold(everything, time.Time{})
+				want = append(want, dispatch.GateAllHeld)
+			} else {
+				w.liftHold(everything)
 			}
 			e, err := w.ExplainPool(ctx, dispatch.DefaultPool)
 			if got := holds(t, e, err); !slices.Equal(got, want) {
@@ -197,7 +187,7 @@ func TestDispatcher_Explain_emergencyStop(t *testing.T) {
 			if got := holds(t, e, err); !slices.Equal(got, append(want, dispatch.GateNoSeeds)) {
 				t.Errorf("the source is held by %v, want %v", got, want)
 			}
-			if rule.Settings.Paused && (e.Holds[0].By != "ada" || e.Holds[0].Reason != "stop" || e.Holds[0].Time.IsZero()) {
+			if held && (e.Holds[0].By != "ada" || e.Holds[0].Reason != "new image" || e.Holds[0].Time.IsZero()) {
 				t.Errorf("held by %+v", e.Holds[0])
 			}
 		}

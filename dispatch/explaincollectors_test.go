@@ -73,12 +73,10 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 		w.narrowed("c2", []string{"s"}, []string{"b.example", "a.example"})
 		e, err = w.ExplainSource(ctx, "s")
 		want(e, err, 0, "")
-		if _, _, err := w.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c2"}, dispatch.Gate{}, false); err != nil {
-			t.Fatal(err)
-		}
-		if e, err = w.ExplainSource(ctx, "s"); err != nil || len(e.Holds) != 1 || e.Holds[0].Kind != dispatch.GateDrained ||
+		w.heldBy(dispatch.HoldTarget{Collector: "c2"}, "", time.Time{})
+		if e, err = w.ExplainSource(ctx, "s"); err != nil || len(e.Holds) != 1 || e.Holds[0].Kind != dispatch.GateCollectorHeld ||
 			!strings.Contains(e.Holds[0].Reason, `that take tasks of source "s"`) {
-			t.Errorf("drained, and held by %+v, %v", e.Holds, err)
+			t.Errorf("held collector, and held by %+v, %v", e.Holds, err)
 		}
 		w.beats("c3", dispatch.DefaultPool, false)
 		e, err = w.ExplainSource(ctx, "s")
@@ -122,17 +120,18 @@ func (w *world) labeled(id, key, value string) {
 	}
 }
 
-// drained drains collectors.
-func (w *world) drained(target dispatch.HoldTarget, gate dispatch.Gate) {
+// heldBy has somebody hold a target, for no reason given.
+func (w *world) heldBy(target dispatch.HoldTarget, by string, until time.Time) {
 	w.t.Helper()
-	if _, _, err := w.DrainCollectors(w.t.Context(), target, gate, false); err != nil {
+	order := operate.HoldOrder{Name: dispatch.HoldDefault, By: by, Until: until, Replace: true}
+	if _, err := w.SetHolds(w.t.Context(), []dispatch.HoldTarget{target}, order); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// Each drain that keeps a collector from a pool is told, with whom it drains; the pool goes
+// Each hold that keeps a collector from a pool is told, with whom it is on; the pool goes
 // on with the first collector of which all have ended.
-func TestDispatcher_Explain_drains(t *testing.T) {
+func TestDispatcher_Explain_heldCollectors(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -141,7 +140,7 @@ func TestDispatcher_Explain_drains(t *testing.T) {
 			t.Helper()
 			e, err := w.ExplainPool(ctx, dispatch.DefaultPool)
 			for _, kind := range holds(t, e, err) {
-				if kind != dispatch.GateDrained {
+				if kind != dispatch.GateCollectorHeld {
 					t.Errorf("held by %v", kind)
 				}
 			}
@@ -152,7 +151,7 @@ func TestDispatcher_Explain_drains(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, whom) {
-				t.Errorf("drained: %q, want %q", got, whom)
+				t.Errorf("held: %q, want %q", got, whom)
 			}
 			if at, ok := e.OpensAt(); ok == opens.IsZero() || ok && !at.Equal(opens) {
 				t.Errorf("opens at %v, %v; want %v", at, ok, opens)
@@ -161,25 +160,25 @@ func TestDispatcher_Explain_drains(t *testing.T) {
 		}
 		w.beats("c", dispatch.DefaultPool, false)
 		w.labeled("c1", "region", "eu")
-		w.drained(dispatch.HoldTarget{Collector: "c"}, dispatch.Gate{By: "ada"})
+		w.heldBy(dispatch.HoldTarget{Collector: "c"}, "ada", time.Time{})
 		want(time.Now())
-		w.drained(dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, dispatch.Gate{By: "bob", Until: hour})
-		want(hour, "collectors region eu by bob", "collector c by ada")
-		// Both drain the second collector, which goes on when both have ended.
-		w.drained(dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{By: "cyd", Until: hour.Add(time.Hour)})
-		want(hour.Add(time.Hour), "collector c1 by cyd", "collector c by ada", "collectors region eu by bob")
-		w.drained(dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{By: "cyd"})
-		e := want(time.Time{}, "collector c by ada", "collector c1 by cyd", "collectors region eu by bob")
+		w.heldBy(dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, "bob", hour)
+		want(hour, "labels region eu by bob", "collector c by ada")
+		// Both hold the second collector, which goes on when both have ended.
+		w.heldBy(dispatch.HoldTarget{Collector: "c1"}, "cyd", hour.Add(time.Hour))
+		want(hour.Add(time.Hour), "collector c1 by cyd", "collector c by ada", "labels region eu by bob")
+		w.heldBy(dispatch.HoldTarget{Collector: "c1"}, "cyd", time.Time{})
+		e := want(time.Time{}, "collector c by ada", "collector c1 by cyd", "labels region eu by bob")
 		if len(e.Notes) != 0 {
 			t.Errorf("noted %q", e.Notes)
 		}
 		for i := range 4 {
 			id := fmt.Sprintf("d%d", i)
 			w.beats(id, dispatch.DefaultPool, false)
-			w.drained(dispatch.HoldTarget{Collector: id}, dispatch.Gate{By: "dee"})
+			w.heldBy(dispatch.HoldTarget{Collector: id}, "dee", time.Time{})
 		}
-		e = want(time.Time{}, "collector c by ada", "collector c1 by cyd", "collectors region eu by bob", "collector d0 by dee", "collector d1 by dee")
-		if got := strings.Join(e.Notes, "\n"); got != `others that would take tasks of pool "default" are kept from them by 2 more drains, which ListDrains lists` {
+		e = want(time.Time{}, "collector c by ada", "collector c1 by cyd", "labels region eu by bob", "collector d0 by dee", "collector d1 by dee")
+		if got := strings.Join(e.Notes, "\n"); got != `others that would take tasks of pool "default" are kept from them by 2 more holds, which ListHolds lists` {
 			t.Errorf("noted %q", got)
 		}
 		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
@@ -188,27 +187,27 @@ func TestDispatcher_Explain_drains(t *testing.T) {
 			t.Errorf("listed %+v, %v", views, err)
 		}
 		collectors, _, _, err := w.ListCollectors(ctx, "", 1)
-		if err != nil || len(collectors) != 1 || collectors[0].Drained == nil || collectors[0].Drained.Hold == nil {
+		if err != nil || len(collectors) != 1 || len(collectors[0].Holds) != 1 {
 			t.Errorf("collectors: %+v, %v", collectors, err)
 		}
 	})
 }
 
-// Where others take other tasks of the pool, a drain holds what only those it drains take.
-func TestDispatcher_Explain_drainedNarrowed(t *testing.T) {
+// Where others take other tasks of the pool, a hold keeps what only those it is on take.
+func TestDispatcher_Explain_heldNarrowed(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		w.narrowed("c1", []string{"other"}, nil)
 		w.beats("c", dispatch.DefaultPool, false)
-		w.drained(dispatch.HoldTarget{Collector: "c"}, dispatch.Gate{})
+		w.heldBy(dispatch.HoldTarget{Collector: "c"}, "", time.Time{})
 		e, err := w.ExplainSource(ctx, "s")
-		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateDrained}) || e.Holds[0].Of != operate.HeldSource || e.Holds[0].Name != "s" {
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateCollectorHeld}) || e.Holds[0].Of != operate.HeldSource || e.Holds[0].Name != "s" {
 			t.Errorf("held by %+v", e.Holds)
 		}
 		e, err = w.ExplainPool(ctx, dispatch.DefaultPool)
-		if err != nil || len(e.Holds) != 0 || len(e.Notes) != 1 || !strings.HasSuffix(e.Notes[0], `; others are kept from them by 1 drain, which ListDrains lists`) {
+		if err != nil || len(e.Holds) != 0 || len(e.Notes) != 1 || !strings.HasSuffix(e.Notes[0], `; others are kept from them by 1 hold, which ListHolds lists`) {
 			t.Errorf("the pool is held by %+v, %q, %v", e.Holds, e.Notes, err)
 		}
 	})

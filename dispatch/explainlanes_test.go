@@ -35,10 +35,8 @@ func TestDispatcher_ExplainSource_tasks(t *testing.T) {
 		want("", dispatch.GateNotDue)
 		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "s", URL: "http://a.example/2"})
 		want("tasks of it are due in 1 queue: a.example (2 tasks, in their turn)")
-		if _, err := w.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
-			t.Fatal(err)
-		}
-		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateBlocked)
+		w.setHold(dispatch.HoldTarget{Queue: "a.example"}, time.Time{})
+		want("tasks of it are due in 1 queue: a.example (2 tasks, held by QUEUE_HELD)", dispatch.GateQueueHeld)
 
 		spec := dispatch.SourceSpec{Seeds: seeds("http://b.example/"), Schedule: dispatch.Schedule{Every: time.Hour}}
 		if _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
@@ -48,11 +46,11 @@ func TestDispatcher_ExplainSource_tasks(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := w.takeOne()
-		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateBlocked, dispatch.GateLeased)
+		want("tasks of it are due in 1 queue: a.example (2 tasks, held by QUEUE_HELD)", dispatch.GateQueueHeld, dispatch.GateLeased)
 		w.succeed(g)
 		time.Sleep(time.Minute)
 		w.beats("c", dispatch.DefaultPool, false)
-		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateNotDue, dispatch.GateBlocked)
+		want("tasks of it are due in 1 queue: a.example (2 tasks, held by QUEUE_HELD)", dispatch.GateQueueHeld, dispatch.GateNotDue)
 
 		for n := range 8 {
 			w.submitTasks(engine.NewTask{SourceID: "s", URL: fmt.Sprintf("http://more%d.example/", n)})
@@ -78,24 +76,22 @@ func TestDispatcher_ExplainQueue_sources(t *testing.T) {
 		if got := holds(t, e, err); len(got) != 0 || len(e.Notes) != 0 {
 			t.Errorf("held by %v, %q", got, e.Notes)
 		}
-		if _, _, err := w.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
-			t.Fatal(err)
-		}
+		w.setHold(dispatch.HoldTarget{Source: "s"}, time.Time{})
 		e, err = w.ExplainQueue(ctx, "a.example")
-		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSourcePaused}) || e.Holds[0].Name != "s" {
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSourceHeld}) || e.Holds[0].Name != "s" {
 			t.Errorf("held by %+v", e.Holds)
 		}
-		if want := "tasks are due in it of 2 sources: s (1 task, held by SOURCE_PAUSED), gone (1 task, in their turn)"; !slices.Equal(e.Notes, []string{want}) {
+		if want := "tasks are due in it of 2 sources: s (1 task, held by SOURCE_HELD), gone (1 task, in their turn)"; !slices.Equal(e.Notes, []string{want}) {
 			t.Errorf("noted %q", e.Notes)
 		}
 		w.narrowed("c", []string{"s"}, nil)
 		e, err = w.ExplainQueue(ctx, "a.example")
-		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSourcePaused, dispatch.GateNoCollector}) || e.Holds[1].Name != "gone" {
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSourceHeld, dispatch.GateNoCollector}) || e.Holds[1].Name != "gone" {
 			t.Errorf("held by %+v", e.Holds)
 		}
 		w.narrowed("c", nil, []string{"b.example"})
 		e, err = w.ExplainQueue(ctx, "a.example")
-		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector, dispatch.GateSourcePaused}) || e.Holds[0].Of != operate.HeldQueue {
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector, dispatch.GateSourceHeld}) || e.Holds[0].Of != operate.HeldQueue {
 			t.Errorf("held by %+v", e.Holds)
 		}
 	})
@@ -122,10 +118,8 @@ func TestDispatcher_ExplainQueue_pools(t *testing.T) {
 			}
 		}
 		want("sub (2 tasks of pool default, in their turn)", dispatch.GateNoCollector)
-		if _, _, err := w.PauseSource(ctx, "sub", dispatch.Gate{By: "ada"}); err != nil {
-			t.Fatal(err)
-		}
-		want("sub (2 tasks of pool default, held by SOURCE_PAUSED)", dispatch.GateNoCollector, dispatch.GateSourcePaused)
+		w.setHold(dispatch.HoldTarget{Source: "sub"}, time.Time{})
+		want("sub (2 tasks of pool default, held by SOURCE_HELD)", dispatch.GateNoCollector, dispatch.GateSourceHeld)
 	})
 }
 
@@ -162,9 +156,7 @@ func TestDispatcher_ExplainQueue_manySources(t *testing.T) {
 			if strings.Contains(first, id) {
 				continue
 			}
-			if _, _, err := w.PauseSource(ctx, id, dispatch.Gate{By: "ada"}); err != nil {
-				t.Fatal(err)
-			}
+			w.setHold(dispatch.HoldTarget{Source: id}, time.Time{})
 		}
 		if got := notes(); !strings.HasPrefix(got, "tasks are due in it of 7 sources: ") ||
 			strings.Count(got, "(1 task, in their turn)") != 5 || !strings.HasSuffix(got, "; 2 more were not looked into") {

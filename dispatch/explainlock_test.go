@@ -25,7 +25,7 @@ func TestDispatcher_ExplainTask_underALock(t *testing.T) {
 			if !slices.Equal(kinds, []dispatch.GateKind{dispatch.GateLocked}) {
 				t.Fatalf("held by %v, want the lock", kinds)
 			}
-			h := e.Holds[0]
+			h := e.Holds[slices.IndexFunc(e.Holds, func(h operate.Held) bool { return h.Kind == dispatch.GateLocked })]
 			if h.Of != operate.HeldTask || h.Name != string(id) || !strings.Contains(e.OpenedBy(&h), "30s") {
 				t.Errorf("the lock holds %v %s, opened by %s", h.Of, h.Name, e.OpenedBy(&h))
 			}

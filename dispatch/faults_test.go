@@ -260,9 +260,9 @@ func each[T any](items []T, of func(*T) string) []string {
 	return all
 }
 
-func (s *faultyStore) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *faultyStore) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	return through(ctx, s, call{name: "Claim", shards: []int{shard}, pool: pool, wants: wants}, func() (dispatch.ClaimReply, error) {
-		return s.Store.Claim(ctx, shard, pool, wants)
+		return s.Store.Claim(ctx, shard, pool, holds, wants)
 	})
 }
 
@@ -372,8 +372,16 @@ func (s *faultyStore) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, e
 	return rules, version, err
 }
 
-func (s *faultyStore) Holds(ctx context.Context) ([]dispatch.Hold, error) {
-	return through(ctx, s, call{name: "Holds"}, func() ([]dispatch.Hold, error) { return s.Store.Holds(ctx) })
+func (s *faultyStore) Holds(ctx context.Context, have int64) (holds []dispatch.Hold, version int64, now time.Time, err error) {
+	holds, err = through(ctx, s, call{name: "Holds"}, func() (read []dispatch.Hold, err error) {
+		read, version, now, err = s.Store.Holds(ctx, have)
+		return read, err
+	})
+	return holds, version, now, err
+}
+
+func (s *faultyStore) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVersion int64) (int64, error) {
+	return through(ctx, s, call{name: "PutHolds"}, func() (int64, error) { return s.Store.PutHolds(ctx, change, ifVersion) })
 }
 
 func (s *faultyStore) Now(ctx context.Context) (time.Time, error) {

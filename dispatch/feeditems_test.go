@@ -5,7 +5,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
-	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // followed is what becomes of items that a page leads to, by their follow rule: 0 for
@@ -150,20 +149,15 @@ func TestDispatcher_discover_countsFiltered(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		w.unhurried()
-		denied := dispatch.QueueRule{Pattern: "denied.example", Settings: dispatch.DefaultQueueSettings()}
-		denied.Settings.Deny = true
-		if _, _, err := w.SetQueueRule(t.Context(), denied, operate.AnyRules); err != nil {
-			t.Fatal(err)
-		}
 		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Follow = seeds("http://a.example/"), &dispatch.Follow{AllowHosts: []string{"*.example"}}
 		})
 		page := w.takeOne()
-		items := []dispatch.DiscoveredItem{{URL: "http://elsewhere.test/"}, {URL: "http://denied.example/"}, {URL: "http://b.example/"}, {URL: "no URL"}}
+		items := []dispatch.DiscoveredItem{{URL: "http://elsewhere.test/"}, {URL: "http://b.example/"}, {URL: "no URL"}}
 		if _, err := w.SubmitDiscovered(t.Context(), page.Task.ID, page.Token, items); err != nil {
 			t.Fatal(err)
 		}
-		want := dispatch.Filtered{dispatch.FilterHost: 1, dispatch.FilterQueueDenied: 1}
+		want := dispatch.Filtered{dispatch.FilterHost: 1}
 		w.wantFiltered("s", want)
 		for _, code := range []engine.ReportCode{engine.ReportOK, engine.ReportAlready} {
 			if got := w.succeed(page, items...); got.Code != code {

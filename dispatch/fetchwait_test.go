@@ -71,17 +71,13 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 			if err != nil || res.Empty != engine.EmptyThrottled {
 				t.Errorf("Fetch from a queue within its delay: %+v, %v; want THROTTLED", res, err)
 			}
-			if _, _, err := w.o[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
-				t.Fatal(err)
-			}
+			w.setHold(dispatch.HoldTarget{Source: "s"}, time.Time{})
 			w.source("p", nil)
-			if _, _, err := w.o[0].PauseSource(t.Context(), "p", dispatch.Gate{By: "me"}); err != nil {
-				t.Fatal(err)
-			}
+			w.setHold(dispatch.HoldTarget{Source: "p"}, time.Time{})
 			time.Sleep(2 * time.Minute)
 			w.submit("p", "", 1, 0)
 			res, err = w.d[0].Fetch(t.Context(), ask("c1", "", 0))
-			if err != nil || res.Empty != engine.EmptyPaused {
+			if err != nil || res.Empty != engine.EmptyHeld {
 				t.Errorf("Fetch with all paused: %+v, %v; want PAUSED", res, err)
 			}
 		})

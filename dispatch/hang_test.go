@@ -12,6 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // hungShard is the second of two shards, which answers none of those calls.
@@ -305,9 +306,9 @@ func TestDispatcher_Fetch_giveBackHangs(t *testing.T) {
 	})
 }
 
-// TestDispatcher_DrainCollectors_aShardThatHangs: a drain takes effect on collectors of all homes,
-// those that wait and those that come, though a shard says nothing of its own.
-func TestDispatcher_DrainCollectors_aShardThatHangs(t *testing.T) {
+// TestDispatcher_SetHolds_aShardThatHangs: a hold is not acknowledged while a shard does not
+// know of it, and stops collectors all the same, those that wait and those that come.
+func TestDispatcher_SetHolds_aShardThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, target := range map[string]dispatch.HoldTarget{
 		"by id":     {Collector: homed()[0]},
@@ -322,24 +323,24 @@ func TestDispatcher_DrainCollectors_aShardThatHangs(t *testing.T) {
 					parked[id] = w.fetch(t.Context(), 0, as(ask(id, "t", bounds.MaxWait), european))
 				}
 				synctest.Wait()
-				w.inject(hungShard())
+				// The change is made, and a shard does not answer that it knows.
+				w.inject(spoil(dispatch.ErrStoreUnavailable, calls("PutHolds")))
 				began := time.Now()
 				_, call, cancel := withDeadline(t.Context(), 10*time.Second)
 				defer cancel()
-				if _, _, err := w.o[0].DrainCollectors(call, target, dispatch.Gate{By: "ada"}, false); err != nil {
-					t.Fatal(err)
+				order := operate.HoldOrder{Name: dispatch.HoldDefault, By: "ada"}
+				if _, err := w.o[0].SetHolds(call, []dispatch.HoldTarget{target}, order); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+					t.Fatalf("SetHolds: %v, want that the store is unavailable", err)
 				}
 				for _, id := range homed() {
-					if target.Matches(id, european) {
-						w.wantDrained("parked "+id, parked[id], began, time.Second)
+					if target.Has(id, european) {
+						w.wantHeld("parked "+id, parked[id], began, time.Second)
 					}
 				}
-				id := homed()[0] // whose own shard answers
-				if !w.beat(0, id, european) {
-					t.Error("a beat does not ask for the drain")
-				}
-				w.wantDrained("fetch", w.fetch(t.Context(), 0, as(ask(id, "", bounds.MaxWait), european)), time.Now(), moment)
 				w.heal()
+				if did, err := w.o[0].SetHolds(t.Context(), []dispatch.HoldTarget{target}, order); err != nil || len(did.Changed) != 0 {
+					t.Errorf("repeated: %+v, %v", did, err)
+				}
 			})
 		})
 	}

@@ -291,12 +291,17 @@ func TestKeeper_syncsRules(t *testing.T) {
 	inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		for _, queue := range homed() {
-			w.submit("s", queue, 1, 0)
-			w.putRule(&dispatch.QueueRule{Pattern: queue, Settings: dispatch.QueueSettings{Paused: true, MaxInFlight: 1, MaxBlock: time.Hour}})
+			w.putRule(&dispatch.QueueRule{Pattern: queue, Settings: dispatch.QueueSettings{MinDelay: time.Hour, MaxInFlight: 1, MaxBlock: time.Hour}})
+			w.submit("s", queue, 2, 0)
+		}
+		w.mustFetch(ask("c", "", 0))
+		w.mustFetch(ask("c", "", 0))
+		for _, queue := range homed() {
+			w.putRule(&dispatch.QueueRule{Pattern: queue, Settings: dispatch.QueueSettings{MaxInFlight: 2, MaxBlock: time.Hour}})
 		}
 		time.Sleep(2 * time.Minute)
-		if res, err := w.Fetch(t.Context(), ask("c", "", 0)); err != nil || len(res.Tasks) > 0 || res.Empty != engine.EmptyPaused {
-			t.Errorf("Fetch of queues that a rule pauses: %+v, %v", res, err)
+		if res, err := w.Fetch(t.Context(), engine.FetchRequest{Collector: "c", Session: "s1", MaxTasks: 2}); err != nil || len(res.Tasks) != 2 {
+			t.Errorf("Fetch of queues whose rule has no delay any more: %+v, %v", res, err)
 		}
 	})
 }

@@ -22,13 +22,13 @@ func TestPump_drain(t *testing.T) {
 		w.d[0].Drain()
 		began := time.Now()
 		for _, ch := range chans {
-			if a := <-ch; a.err != nil || a.res.Empty != engine.EmptyDraining || a.at != began || a.res.RetryAfter > engine.MaxRetryAfter {
+			if a := <-ch; a.err != nil || a.res.Empty != engine.EmptyDispatcherDraining || a.at != began || a.res.RetryAfter > engine.MaxRetryAfter {
 				t.Fatalf("parked fetch: %+v, %v after %v; want DRAINING at once", a.res, a.err, a.at.Sub(began))
 			}
 		}
 		id := w.submit("s", "", 1, 0)[0]
 		res, err := w.d[0].Fetch(t.Context(), ask("late", "", bounds.MaxWait))
-		if err != nil || res.Empty != engine.EmptyDraining || time.Since(began) > moment {
+		if err != nil || res.Empty != engine.EmptyDispatcherDraining || time.Since(began) > moment {
 			t.Errorf("later fetch: %+v, %v", res, err)
 		}
 		time.Sleep(10 * time.Second)
@@ -57,7 +57,7 @@ func TestPump_drainDuringClaim(t *testing.T) {
 			if a.err != nil {
 				t.Fatal(a.err)
 			}
-			if tasks += len(a.res.Tasks); a.res.Empty == engine.EmptyDraining {
+			if tasks += len(a.res.Tasks); a.res.Empty == engine.EmptyDispatcherDraining {
 				draining++
 			}
 		}
@@ -75,7 +75,7 @@ func TestPump_drainDuringEmptyClaim(t *testing.T) {
 		w.afterClaim()
 		w.d[0].Drain()
 		began := time.Now()
-		if a := <-chans[0]; a.err != nil || a.res.Empty != engine.EmptyDraining || a.at.Sub(began) > 50*time.Millisecond {
+		if a := <-chans[0]; a.err != nil || a.res.Empty != engine.EmptyDispatcherDraining || a.at.Sub(began) > 50*time.Millisecond {
 			t.Errorf("%+v, %v after %v; want DRAINING when the claim is back", a.res, a.err, a.at.Sub(began))
 		}
 	})
@@ -87,7 +87,7 @@ func TestPump_stopped(t *testing.T) {
 		chans := w.park(10, bounds.MaxWait)
 		w.stops[0]()
 		for _, ch := range chans {
-			if a := <-ch; a.err != nil || a.res.Empty != engine.EmptyDraining {
+			if a := <-ch; a.err != nil || a.res.Empty != engine.EmptyDispatcherDraining {
 				t.Errorf("parked fetch of a dispatcher that stopped: %+v, %v", a.res, a.err)
 			}
 		}

@@ -161,7 +161,7 @@ func TestPump_narrowOfManyQueues(t *testing.T) {
 		w.source("many", nil)
 		w.source("others", nil)
 		w.submit("others", "", 5, 0)
-		w.rule("*.held", dispatch.QueueSettings{MaxInFlight: 1, MaxBlock: time.Hour, Paused: true})
+		w.setHold(dispatch.HoldTarget{Queue: "*.held"}, time.Time{})
 		for i := range queues {
 			w.submit("many", fmt.Sprintf("q%d.held", i), 1, 0)
 		}

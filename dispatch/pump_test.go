@@ -288,18 +288,14 @@ func TestPump_pauseAndResume(t *testing.T) {
 		w.source("s", nil)
 		ch := w.fetch(t.Context(), 1, ask("c", "", bounds.MaxWait))
 		synctest.Wait()
-		if _, _, err := w.o[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
-			t.Fatal(err)
-		}
+		w.setHold(dispatch.HoldTarget{Source: "s"}, time.Time{})
 		w.submit("s", "", 1, 0)
 		time.Sleep(10 * time.Second)
 		if tasks, _ := granted([]<-chan answer{ch}); len(tasks) != 0 {
 			t.Fatal("a task of a paused source was handed out")
 		}
 		began := time.Now()
-		if _, err := w.o[0].ResumeSource(t.Context(), "s"); err != nil {
-			t.Fatal(err)
-		}
+		w.liftHold(dispatch.HoldTarget{Source: "s"})
 		if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 100*time.Millisecond {
 			t.Errorf("after the resume: %+v, %v after %v", a.res, a.err, a.at.Sub(began))
 		}

@@ -143,7 +143,7 @@ func TestPump_behindClosedQueues(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 		w.submit("s", "other", 1, 0)
-		w.rule("*.closed", dispatch.QueueSettings{Paused: true, MaxInFlight: 1, MaxBlock: time.Hour})
+		w.setHold(dispatch.HoldTarget{Queue: "*.closed"}, time.Time{})
 		began := time.Now()
 		res := w.mustFetch(ask("c", "", bounds.MaxWait))
 		if took := time.Since(began); took > 100*time.Millisecond || res.Tasks[0].Task.Queue != "other" {

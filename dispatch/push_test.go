@@ -40,11 +40,17 @@ func TestDispatcher_OpenStream(t *testing.T) {
 				return len(p.Cancel) == 2 && p.Cancel[0].Reason == dispatch.CancelSourceDeleted
 			},
 		},
-		"a hold by id":     {do: func(_ *testing.T, w *world, _ []dispatch.Grant) { w.drain("c", nil, time.Time{}) }, want: isHeld},
-		"a hold by labels": {do: func(_ *testing.T, w *world, _ []dispatch.Grant) { w.drain("", european, time.Time{}) }, want: isHeld},
+		"a hold by id": {do: func(_ *testing.T, w *world, _ []dispatch.Grant) {
+			w.setHold(dispatch.HoldTarget{Collector: "c", Labels: nil}, time.Time{})
+		}, want: isHeld},
+		"a hold by labels": {do: func(_ *testing.T, w *world, _ []dispatch.Grant) {
+			w.setHold(dispatch.HoldTarget{Collector: "", Labels: european}, time.Time{})
+		}, want: isHeld},
 		"a hold without a hint": {
 			deaf: true,
-			do:   func(_ *testing.T, w *world, _ []dispatch.Grant) { w.drain("c", nil, time.Time{}) },
+			do: func(_ *testing.T, w *world, _ []dispatch.Grant) {
+				w.setHold(dispatch.HoldTarget{Collector: "c", Labels: nil}, time.Time{})
+			},
 			want: isHeld,
 		},
 		"a newer session": {
@@ -98,20 +104,20 @@ func TestDispatcher_OpenStream_lifted(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 		stream := w.d[1].OpenStream(dispatch.CollectorInfo{ID: "c", Session: "s1"})
-		w.drain("c", nil, time.Time{})
+		w.setHold(dispatch.HoldTarget{Collector: "c", Labels: nil}, time.Time{})
 		synctest.Wait()
 		<-stream.Ready()
 		if p := stream.Take(); !p.Held {
 			t.Errorf("pushed %+v, want that it is held", p)
 		}
-		w.resume("c", nil)
+		w.liftHold(dispatch.HoldTarget{Collector: "c", Labels: nil})
 		synctest.Wait()
 		<-stream.Ready()
 		if p := stream.Take(); p.Held {
 			t.Errorf("pushed %+v, want that it is no longer held", p)
 		}
 		stream.Close()
-		w.drain("c", nil, time.Time{})
+		w.setHold(dispatch.HoldTarget{Collector: "c", Labels: nil}, time.Time{})
 		synctest.Wait()
 		select {
 		case <-stream.Ready():

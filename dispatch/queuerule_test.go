@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
@@ -83,90 +82,18 @@ func TestDispatcher_SetQueueRule_changedBetweenSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		paused := group("b.example")
-		paused.Settings.Paused, paused.By = true, "ann"
-		w.inject(after(func() { w.putRule(&paused) }, calls("PutRule")).once())
+		theirs := group("b.example")
+		theirs.Settings.DelayFactor, theirs.By = 2, "ann"
+		w.inject(after(func() { w.putRule(&theirs) }, calls("PutRule")).once())
 		wider := group("b.example")
 		wider.Settings.MaxInFlight = 7
 		if _, _, err := w.o[0].SetQueueRule(t.Context(), wider, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
-			t.Errorf("a rule that was paused between the steps: %v", err)
+			t.Errorf("a rule that was changed between the steps: %v", err)
 		}
 		page, err := w.o[0].QueueRules(t.Context(), "b", 1)
-		if err != nil || len(page.Rules) != 1 || !page.Rules[0].Settings.Paused {
-			t.Errorf("the pause is gone: %+v, %v", page, err)
+		if err != nil || len(page.Rules) != 1 || page.Rules[0].Settings.DelayFactor != 2 {
+			t.Errorf("the change is gone: %+v, %v", page, err)
 		}
-	})
-}
-
-// Who paused or denied, why and when is told while that stands, whoever changes what else
-// the rule says, or asks for it again.
-func TestDispatcher_ChangeQueueRule_whoHolds(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
-		ctx := t.Context()
-		began := map[string]time.Time{}
-		change := func(pattern, by string, change func(*dispatch.QueueRule)) dispatch.QueueRule {
-			t.Helper()
-			time.Sleep(time.Minute)
-			began[by] = time.Now()
-			rule, _, err := w.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error {
-				r.By, r.Reason = by, by+" knows"
-				change(r)
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if rule.By != by || !rule.Time.Equal(began[by]) {
-				t.Errorf("%s was last changed by %s, %v; want %s, %v", pattern, rule.By, rule.Time, by, began[by])
-			}
-			return rule
-		}
-		want := func(queue string, kind dispatch.GateKind, by string) {
-			t.Helper()
-			e, err := w.ExplainQueue(ctx, queue)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, h := range e.Holds {
-				if h.Kind == kind {
-					if h.By != by || h.Reason != by+" knows" || !h.Time.Equal(began[by]) {
-						t.Errorf("%s: %s by %s, %q, %v; want it by %s, %v", queue, kind, h.By, h.Reason, h.Time, by, began[by])
-					}
-					return
-				}
-			}
-			t.Errorf("%s is not held: %+v", queue, e.Holds)
-		}
-		paused := func(is bool) func(*dispatch.QueueRule) { return func(r *dispatch.QueueRule) { r.Settings.Paused = is } }
-		mapped := func(r *dispatch.QueueRule) { r.Queue, r.Settings.Paused = "shop", true }
-
-		w.create("s", nil)
-		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://there.example/1"})
-		change("*", "eve", paused(true))
-		change("*", "ada", func(r *dispatch.QueueRule) { r.Settings.MinDelay = time.Minute })
-		for _, queue := range []string{"there.example", "away.example"} {
-			want(queue, dispatch.GateQueuePaused, "eve")
-		}
-		r := change("*", "bob", func(r *dispatch.QueueRule) { r.Settings.Paused, r.Settings.Deny = true, true })
-		if r.Settings.MinDelay != time.Minute {
-			t.Errorf("the delay that was not changed is %v", r.Settings.MinDelay)
-		}
-		change("*", "ada", func(*dispatch.QueueRule) {})
-		want("there.example", dispatch.GateQueuePaused, "eve")
-		want("there.example", dispatch.GateQueueDenied, "bob")
-		change("*", "ada", func(r *dispatch.QueueRule) { r.Settings.Paused, r.Settings.Deny = false, false })
-		change("*", "ann", paused(true))
-		want("there.example", dispatch.GateQueuePaused, "ann")
-		change("*", "ada", paused(false))
-
-		// Another rule for a queue, and one that follows a change.
-		change("a.example", "eve", mapped)
-		change("b.example", "bob", mapped)
-		want("shop", dispatch.GateQueuePaused, "eve")
-		change("b.example", "ada", func(r *dispatch.QueueRule) { r.Settings.MaxInFlight = 7 })
-		change("a.example", "ada", func(*dispatch.QueueRule) {})
-		want("shop", dispatch.GateQueuePaused, "eve")
 	})
 }
 
@@ -212,9 +139,9 @@ func TestDispatcher_QueueRules_etagAfterSetback(t *testing.T) {
 		_, etag, err := d.DeleteQueueRule(ctx, pattern, operate.AnyRules)
 		return etag, err
 	}
-	pause := func(ctx context.Context, d *operate.Operator, pattern string) (operate.RulesEtag, error) {
+	change := func(ctx context.Context, d *operate.Operator, pattern string) (operate.RulesEtag, error) {
 		_, etag, err := d.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error {
-			r.Settings.Paused = true
+			r.Settings.DelayFactor = 2
 			return nil
 		})
 		return etag, err
@@ -227,8 +154,8 @@ func TestDispatcher_QueueRules_etagAfterSetback(t *testing.T) {
 	}{
 		{"a deleted", "a.example", 0, remove},
 		{"b deleted", "b.example", time.Hour, remove},
-		{"a paused", "a.example", 0, pause},
-		{"b paused", "b.example", 0, pause},
+		{"a changed", "a.example", 0, change},
+		{"b changed", "b.example", 0, change},
 	} {
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			for _, pattern := range []string{"a.example", "b.example", "c.example"} {

@@ -45,13 +45,13 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 		if _, _, err := w.SetQueueRule(ctx, other, operate.AnyRules); err != nil {
 			t.Errorf("a second rule that agrees: %v", err)
 		}
-		rule.Settings.Paused, rule.By = true, "ops"
+		rule.Settings.DelayFactor, rule.By = 2, "ops"
 		if _, _, err := w.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
-			t.Errorf("pausing a queue of two rules: %v", err)
+			t.Errorf("changing a queue of two rules: %v", err)
 		}
 		page, err := w.QueueRules(ctx, "", 10)
 		rules := page.Rules
-		if err != nil || len(rules) != 2 || rules[0].Settings != rules[1].Settings || !rules[1].Settings.Paused || rules[1].By != "ops" || rules[1].Time.IsZero() {
+		if err != nil || len(rules) != 2 || rules[0].Settings != rules[1].Settings || rules[1].Settings.DelayFactor != 2 || rules[1].By != "ops" || rules[1].Time.IsZero() {
 			t.Errorf("%+v, %v", rules, err)
 		}
 		if _, _, err := w.DeleteQueueRule(ctx, "*.a.example", operate.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
@@ -128,114 +128,6 @@ func TestDispatcher_SetQueueRule_movesPorts(t *testing.T) {
 	})
 }
 
-func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
-		w.create("s", nil)
-		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		g := w.takeOne()
-		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
-		rule.Settings.Deny = true
-		if _, _, err := w.SetQueueRule(t.Context(), rule, operate.AnyRules); err != nil {
-			t.Fatal(err)
-		}
-		if r := w.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
-			t.Errorf("report after deny: %+v", r)
-		}
-		if r := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/2"}); !errors.Is(r[0].Err, dispatch.ErrQueueDenied) {
-			t.Errorf("submit to a denied queue: %+v", r)
-		}
-		if grants := w.take(1); len(grants) != 0 {
-			t.Error("fetched from a denied queue")
-		}
-		if _, _, err := w.DeleteQueueRule(t.Context(), "a.example", operate.AnyRules); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		w.takeOne()
-	})
-}
-
-// A lease that is marked between the look and its end is ended all the same.
-func TestDispatcher_SetQueueRule_denyWhileALeaseChanges(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
-		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
-		g := w.takeOne()
-		second := w.second(before(func() {
-			if _, err := w.TriggerSource(t.Context(), "s", false, false); err != nil {
-				t.Error(err)
-			}
-		}, calls("Apply")).once())
-		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
-		rule.Settings.Deny = true
-		if _, _, err := second.SetQueueRule(t.Context(), rule, operate.AnyRules); err != nil {
-			t.Fatal(err)
-		}
-		if r := w.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
-			t.Errorf("report after deny: %+v", r)
-		}
-	})
-}
-
-func TestDispatcher_BlockQueue(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
-		ctx := t.Context()
-		w.create("s", nil)
-		queue, err := w.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ops", Reason: "they asked"})
-		if err != nil || len(queue.Gates) != 1 || queue.Gates[0].Kind != dispatch.GateBlocked || queue.Gates[0].By != "ops" {
-			t.Fatalf("%+v, %v", queue, err)
-		}
-		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		if grants := w.take(1); len(grants) != 0 {
-			t.Error("fetched from a blocked queue")
-		}
-		if _, changed, err := w.ReleaseQueue(ctx, "a.example", dispatch.HoldBlock); err != nil || !changed {
-			t.Fatal(changed, err)
-		}
-		w.succeed(w.takeOne())
-		for _, name := range []string{"a.example", "nowhere.example"} { // again; never there
-			queue, changed, err := w.ReleaseQueue(ctx, name, dispatch.HoldBlock, dispatch.HoldWaggle)
-			if err != nil || changed || queue.Name != name || queue.Settings != dispatch.DefaultQueueSettings() {
-				t.Errorf("unblocking %s, which is not blocked: %+v, %v, %v; want no change", name, queue, changed, err)
-			}
-		}
-	})
-}
-
-func TestDispatcher_PauseQueue(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
-		ctx := t.Context()
-		w.create("s", nil)
-		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		if _, err := w.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{Until: time.Now().Add(-time.Second)}); !errors.Is(err, dispatch.ErrInvalid) {
-			t.Errorf("paused until the past: %v", err)
-		}
-		queue, err := w.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{By: "ops", Reason: "we move"})
-		if err != nil || len(queue.Gates) != 1 || queue.Gates[0].Kind != dispatch.GatePaused || queue.Gates[0].By != "ops" || queue.Gates[0].Time.IsZero() {
-			t.Fatalf("%+v, %v", queue, err)
-		}
-		if grants := w.take(1); len(grants) != 0 {
-			t.Error("fetched from a paused queue")
-		}
-		if _, changed, err := w.ReleaseQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.HoldWaggle); err != nil || changed {
-			t.Errorf("an unblock lifted a pause: %v, %v", changed, err)
-		}
-		if _, changed, err := w.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil || !changed {
-			t.Fatal(changed, err)
-		}
-		w.succeed(w.takeOne())
-		for _, name := range []string{"a.example", "nowhere.example"} { // again; never there
-			queue, changed, err := w.ReleaseQueue(ctx, name, dispatch.HoldPause)
-			if err != nil || changed || queue.Name != name || queue.Settings != dispatch.DefaultQueueSettings() {
-				t.Errorf("resuming %s, which is not paused: %+v, %v, %v; want no change", name, queue, changed, err)
-			}
-		}
-	})
-}
-
 func TestDispatcher_SetQueueRule_limit(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
@@ -265,13 +157,8 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		set := func(pattern, queue string, change func(*dispatch.QueueSettings)) {
-			t.Helper()
-			rule := dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings(), By: pattern}
-			change(&rule.Settings)
-			if _, _, err := w.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
-				t.Fatal(err)
-			}
+		if _, _, err := w.SetQueueRule(ctx, dispatch.QueueRule{Pattern: "mapped.example", Queue: "shops", Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules); err != nil {
+			t.Fatal(err)
 		}
 		find := func(name string) *operate.QueueView {
 			t.Helper()
@@ -281,47 +168,41 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 			}
 			return q
 		}
-		want := func(name, by string, unknown bool, want ...dispatch.GateKind) {
+		want := func(name string, unknown bool, want ...dispatch.GateKind) {
 			t.Helper()
 			q := find(name)
-			if got := kinds(q.Gates); !slices.Equal(got, want) || q.Unknown != unknown || len(got) > 0 && q.Gates[0].By != by {
+			if got := kinds(q.Gates); !slices.Equal(got, want) || q.Unknown != unknown || len(got) > 0 && q.Gates[0].By != "ada" {
 				t.Errorf("%s is held by %+v, want %v; unknown %v, want %v", name, q.Gates, want, q.Unknown, unknown)
 			}
 		}
-		set("*.paused.example", "", func(s *dispatch.QueueSettings) { s.Paused = true })
-		set("*.denied.example", "", func(s *dispatch.QueueSettings) { s.Deny = true })
-		set("mapped.example", "shops", func(*dispatch.QueueSettings) {})
-		want("a.example", "", true)
-		want("a.paused.example", "*.paused.example", true, dispatch.GateQueuePaused)
-		want("a.denied.example", "*.denied.example", true, dispatch.GateQueueDenied)
-		want("shops", "", false)
+		w.setHold(dispatch.HoldTarget{Queue: "*.held.example"}, time.Time{})
+		want("a.example", true)
+		want("a.held.example", true, dispatch.GateQueueHeld)
+		want("shops", false)
 		if q := find("mapped.example"); q.MapsTo != "shops" || !q.Unknown {
 			t.Errorf("of a host that is mapped: %+v", q)
 		}
-		set("*", "", func(s *dispatch.QueueSettings) { s.Paused = true })
-		want("a.paused.example", "*.paused.example", true, dispatch.GateQueuePaused)
-		want("a.denied.example", "*", true, dispatch.GateQueuePaused, dispatch.GateQueueDenied)
-		want("a.example", "*", true, dispatch.GateQueuePaused)
-		set("*", "", func(*dispatch.QueueSettings) {})
+		w.setHold(dispatch.HoldTarget{Queue: "a.held.example"}, time.Time{})
+		want("a.held.example", true, dispatch.GateQueueHeld, dispatch.GateQueueHeld)
 		w.create("s", nil)
 		made := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		want("a.example", "", false)
+		want("a.example", false)
 		if _, err := w.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{made[0].ID}}); err != nil {
 			t.Fatal(err)
 		}
-		want("a.example", "", false)
+		want("a.example", false)
 	})
 }
 
-// A queue is held by the pauses of its pools where all are paused.
-func TestDispatcher_ListQueues_pausedPools(t *testing.T) {
+// A queue is held by the holds on its pools where all are held.
+func TestDispatcher_ListQueues_heldPools(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.create("s", nil)
 		w.create("e", func(s *dispatch.SourceSpec) { s.Pool = "eu" })
 		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "e", URL: "http://a.example/2"})
-		want := func(next time.Time, gates []dispatch.GateKind, paused ...string) {
+		want := func(next time.Time, gates []dispatch.GateKind, held ...string) {
 			t.Helper()
 			listed, _, err := w.ListQueues(ctx, "", "", 10)
 			if err != nil || len(listed) != 1 {
@@ -336,27 +217,22 @@ func TestDispatcher_ListQueues_pausedPools(t *testing.T) {
 				for _, g := range q.Gates {
 					kinds = append(kinds, g.Kind)
 				}
-				if !slices.Equal(kinds, gates) || !slices.Equal(q.PausedPools, paused) || !q.NextGrant.Equal(next) {
-					t.Errorf("held by %v, pools %v, next %v; want %v, %v, %v", kinds, q.PausedPools, q.NextGrant, gates, paused, next)
+				if !slices.Equal(kinds, gates) || !slices.Equal(q.HeldPools, held) || !q.NextGrant.Equal(next) {
+					t.Errorf("held by %v, pools %v, next %v; want %v, %v, %v", kinds, q.HeldPools, q.NextGrant, gates, held, next)
 				}
 			}
 		}
-		pause := func(pool string, until time.Time) {
-			t.Helper()
-			if _, err := w.PausePool(ctx, pool, dispatch.Gate{By: "ada", Until: until}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		hold := func(pool string, until time.Time) { w.setHold(dispatch.HoldTarget{Pool: pool}, until) }
 		soon, later := time.Now().Add(time.Hour).UTC(), time.Now().Add(2*time.Hour).UTC()
 		want(time.Time{}, nil)
-		pause(dispatch.DefaultPool, time.Time{})
+		hold(dispatch.DefaultPool, time.Time{})
 		want(time.Time{}, nil, dispatch.DefaultPool)
-		pause("eu", later)
-		want(later, []dispatch.GateKind{dispatch.GatePoolPaused}, dispatch.DefaultPool, "eu")
-		pause(dispatch.DefaultPool, soon)
-		want(soon, []dispatch.GateKind{dispatch.GatePoolPaused}, dispatch.DefaultPool, "eu")
+		hold("eu", later)
+		want(later, []dispatch.GateKind{dispatch.GatePoolHeld}, dispatch.DefaultPool, "eu")
+		hold(dispatch.DefaultPool, soon)
+		want(soon, []dispatch.GateKind{dispatch.GatePoolHeld}, dispatch.DefaultPool, "eu")
 		e, err := w.ExplainQueue(ctx, "a.example")
-		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GatePoolPaused, dispatch.GateNoCollector, dispatch.GatePoolPaused, dispatch.GateNoCollector}) {
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector, dispatch.GateNoCollector, dispatch.GatePoolHeld, dispatch.GatePoolHeld}) {
 			t.Errorf("held by %v", got)
 		}
 	})

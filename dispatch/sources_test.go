@@ -197,47 +197,29 @@ func TestDispatcher_DeleteSource(t *testing.T) {
 	})
 }
 
-func TestDispatcher_PauseSource(t *testing.T) {
+func TestDispatcher_SetHolds_source(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		w.unhurried()
 		w.create("s", nil)
 		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		gate := dispatch.Gate{By: "ops", Reason: "why", Until: time.Now().Add(time.Minute)}
-		if _, changed, err := w.PauseSource(t.Context(), "s", gate); err != nil || !changed {
-			t.Fatal(changed, err)
-		}
+		target := dispatch.HoldTarget{Source: "s"}
+		until := time.Now().Add(time.Minute)
+		w.setHold(target, until)
 		began := time.Now()
 		time.Sleep(time.Second)
-		if _, changed, err := w.PauseSource(t.Context(), "s", gate); err != nil || changed {
-			t.Errorf("again in the same words: %v, %v; want no change", changed, err)
-		}
+		w.setHold(target, until)
 		view, err := w.Source(t.Context(), "s")
-		if err == nil && view.Source.Paused != nil && !view.Source.Paused.Time.Equal(began) {
-			t.Errorf("paused since %v, want %v", view.Source.Paused.Time, began)
-		}
-		if err != nil || view.Health != operate.HealthPaused || view.Source.Paused.By != "ops" || view.Source.Paused.Time.IsZero() {
-			t.Errorf("%+v, %v", view, err)
+		if err != nil || view.Health != operate.HealthHeld || len(view.Source.Holds) != 1 || view.Source.Holds[0].By != "ada" || !view.Source.Holds[0].Created.Equal(began) {
+			t.Errorf("held twice in the same words: %+v, %v; want it since %v", view, err, began)
 		}
 		if grants := w.take(1); len(grants) != 0 {
-			t.Error("fetched a task of a paused source")
+			t.Error("fetched a task of a held source")
 		}
 		time.Sleep(time.Minute)
 		w.succeed(w.takeOne())
-		if view, err := w.Source(t.Context(), "s"); err != nil || view.Paused != nil || view.Health != operate.HealthOK {
-			t.Errorf("after the pause: %+v, %v", view, err)
-		}
-		if changed, err := w.ResumeSource(t.Context(), "s"); err != nil || !changed {
-			t.Errorf("resume: %v, %v", changed, err)
-		}
-		if changed, err := w.ResumeSource(t.Context(), "s"); err != nil || changed {
-			t.Errorf("resume again: %v, %v", changed, err)
-		}
-		if _, _, err := w.PauseSource(t.Context(), "s", dispatch.Gate{Until: time.Now()}); !errors.Is(err, dispatch.ErrInvalid) {
-			t.Errorf("a pause until now: %v", err)
-		}
-		if _, _, err := w.PauseSource(t.Context(), "nowhere", dispatch.Gate{}); !errors.Is(err, dispatch.ErrSourceNotFound) {
-			t.Errorf("unknown source: %v", err)
+		if view, err := w.Source(t.Context(), "s"); err != nil || view.Health != operate.HealthOK {
+			t.Errorf("after the hold: %+v, %v", view, err)
 		}
 	})
 }

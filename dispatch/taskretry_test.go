@@ -122,20 +122,15 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		rule := dispatch.QueueRule{Pattern: "denied.example", Settings: dispatch.DefaultQueueSettings()}
-		rule.Settings.Deny = true
-		if _, _, err := w.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
-			t.Fatal(err)
-		}
 		if err := w.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := w.RetryTasks(ctx, operate.TaskEdit{IDs: ids})
 		w.changed(got, err)(
-			change(operate.ChangeRefused, dispatch.StateCanceled), change(operate.ChangeRefused, dispatch.StateCanceled),
-			change(operate.ChangeRetried, dispatch.StateReady), change(operate.ChangeLimited, dispatch.StateCanceled),
+			change(operate.ChangeRefused, dispatch.StateCanceled), change(operate.ChangeRetried, dispatch.StateReady),
+			change(operate.ChangeLimited, dispatch.StateCanceled), change(operate.ChangeLimited, dispatch.StateCanceled),
 			change(operate.ChangeRefused, dispatch.StateCanceled))
-		for i, want := range map[int]error{0: dispatch.ErrSourceNotFound, 1: dispatch.ErrQueueDenied, 4: dispatch.ErrInvalid} {
+		for i, want := range map[int]error{0: dispatch.ErrSourceNotFound, 4: dispatch.ErrInvalid} {
 			if !errors.Is(got[i].Err, want) {
 				t.Errorf("task %d is refused with %v, want %v", i, got[i].Err, want)
 			}

@@ -426,3 +426,21 @@ func (o *observed) read() (gaveBack int, lags []time.Duration, keeping bool) {
 	defer o.mu.Unlock()
 	return o.gaveBack, append([]time.Duration(nil), o.lags...), o.keeping
 }
+
+// setHold holds a target for ada until then, zero for good, by the first dispatcher.
+func (w *world) setHold(target dispatch.HoldTarget, until time.Time) {
+	w.t.Helper()
+	order := operate.HoldOrder{Name: dispatch.HoldDefault, By: "ada", Reason: "new image", Until: until, Replace: true}
+	if _, err := w.o[0].SetHolds(w.t.Context(), []dispatch.HoldTarget{target}, order); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// liftHold lifts what setHold set.
+func (w *world) liftHold(target dispatch.HoldTarget) {
+	w.t.Helper()
+	did, err := w.o[0].LiftHolds(w.t.Context(), []dispatch.HoldTarget{target}, dispatch.HoldDefault, false)
+	if err != nil || len(did.Changed) != 1 {
+		w.t.Fatalf("lift: %+v, %v", did, err)
+	}
+}

@@ -61,13 +61,25 @@ func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollector
 	}
 	var now time.Time
 	collectors, next, err := wire.List(req, func(after string, limit int) (views []operate.CollectorView, next string, err error) {
-		views, next, now, err = s.o.ListCollectors(ctx, after, limit)
+		id := req.GetFilter().GetCollectorId()
+		if id != "" {
+			after, limit = justBefore(id), 1
+		}
+		if views, next, now, err = s.o.ListCollectors(ctx, after, limit); id != "" {
+			next = ""
+		}
 		return slices.DeleteFunc(views, func(v operate.CollectorView) bool { return filter.Hides(&v, now) }), next, err
 	}, func(v operate.CollectorView) *pb.Collector { return wire.Collector(&v, now) })
 	if err != nil {
 		return nil, err
 	}
 	return &pb.ListCollectorsResponse{Collectors: collectors, NextPageToken: next}, nil
+}
+
+// justBefore is a cursor that sorts before an id, with no other id in between: no id contains the byte 0x7f.
+func justBefore(id string) string {
+	last := len(id) - 1
+	return id[:last] + string(rune(id[last]-1)) + "\x7f"
 }
 
 // Explain tells what holds a task, source, queue or pool.

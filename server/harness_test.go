@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ type faults struct {
 	mu     sync.Mutex // guards what follows
 	broken map[string]func() error
 	pages  []int // bytes of payloads of each page of tasks
+
+	heard atomic.Bool // a hint was delivered
 }
 
 // breakCall makes a call run fault, until it is nil.
@@ -51,6 +54,24 @@ func (f *faults) fault(call string) error {
 		return nil
 	}
 	return fault()
+}
+
+func (f *faults) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) error {
+	return f.Store.Subscribe(ctx, func(h dispatch.Hint) {
+		deliver(h)
+		f.heard.Store(true)
+	})
+}
+
+// hears waits until hints reach the dispatcher: those of before are lost.
+func (b *bed) hears(t *testing.T) {
+	t.Helper()
+	eventually(t, "a hint is delivered", func() bool {
+		if err := b.store.Publish(t.Context(), dispatch.Hint{Kind: dispatch.HintHolds}); err != nil {
+			t.Fatal(err)
+		}
+		return b.store.heard.Load()
+	})
 }
 
 func (f *faults) Ping(ctx context.Context) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// holdService is what operators call to stop grants, and to go on.
+// holdService is what operators call to stop handing tasks out, and to go on.
 type holdService struct {
 	pb.UnsafeHoldServiceServer
 
@@ -77,8 +77,8 @@ func (s *holdService) ListHolds(ctx context.Context, req *pb.ListHoldsRequest) (
 	return &pb.ListHoldsResponse{Holds: holds, NextPageToken: next}, nil
 }
 
-// stale is the error of an order whose etag is not that of the hold that stands. It names the etag of that one, if one
-// stands.
+// stale is the error of an order whose etag is not the current one. It names the etag of the hold that stands, if there
+// is one.
 func (s *holdService) stale(ctx context.Context, targets []dispatch.HoldTarget, order operate.HoldOrder) error {
 	order.Etag, order.Replace, order.DryRun = "", true, true
 	would, err := s.o.SetHolds(ctx, targets, order)
@@ -88,7 +88,7 @@ func (s *holdService) stale(ctx context.Context, targets []dispatch.HoldTarget, 
 	return wire.StaleHold(&targets[0], order.Name, would.Replaced)
 }
 
-// find adds the sources that a filter selects to the targets, and says where the next page goes on.
+// find adds the sources that the filter selects to the targets, and returns the cursor of the next page.
 func (s *holdService) find(ctx context.Context, of *wire.HoldSelection) (next string, err error) {
 	if of.Filter == nil {
 		return "", nil

@@ -152,6 +152,7 @@ func TestHoldService_endLeases(t *testing.T) {
 			b := newBed(t, server.Config{})
 			b.source(t, "news")
 			b.submit(t, "news", "https://www.example.com/a")
+			b.hears(t)
 			stream := open(t, b)
 			exchange(t, stream, beat())
 			leased := b.from(t, "c1").GetLeasedTasks()[0]
@@ -366,17 +367,22 @@ func TestHoldService_filter(t *testing.T) {
 	}
 }
 
-// unclosed is a store that another one closes.
-type unclosed struct{ dispatch.Store }
+// deaf is a store that another one closes, and that delivers no hints.
+type deaf struct{ dispatch.Store }
 
-func (unclosed) Close() error { return nil }
+func (deaf) Close() error { return nil }
 
-// When SetHolds answers, no other dispatcher grants against the hold either, though it was told nothing.
+func (deaf) Subscribe(ctx context.Context, _ func(dispatch.Hint)) error {
+	<-ctx.Done()
+	return nil
+}
+
+// When SetHolds answers, no other dispatcher grants against the hold either, though no hint reached it.
 func TestHoldService_everyDispatcher(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	one := newBedOn(t, store, "d1", server.Config{})
-	two := newBedOn(t, &faults{Store: unclosed{store}, broken: make(map[string]func() error)}, "d2", server.Config{})
+	two := newBedOn(t, &faults{Store: deaf{store}, broken: make(map[string]func() error)}, "d2", server.Config{})
 	one.source(t, "news")
 	urls := make([]string, 50)
 	for i := range urls {

@@ -296,7 +296,7 @@ func (s *sourceService) change(ctx context.Context, id string, view *operate.Sou
 	return action.would(ctx, view)
 }
 
-// matching looks through sources until enough match or bulkPages were read, and says where to go on.
+// matching lists sources until enough match or bulkPages were read, and returns the cursor of the next page.
 func (b *backend) matching(ctx context.Context, filter *wire.SourceFilter, after string) (found []*operate.SourceView, next string, err error) {
 	for range bulkPages {
 		var views []*operate.SourceView

@@ -13,37 +13,32 @@ func TestExplain(t *testing.T) {
 	wantFailure(t, command(t, env, "explain", "source", "s"), waggle.ExitFailed, "source not found")
 	command(t, env, "source", "create", "s", "--scope", "s")
 	command(t, env, "task", "submit", "--source", "s", "https://a.example/1")
-	command(t, env, "source", "pause", "s", "--reason", "they move")
-	command(t, env, "queue", "pause", "a.example", "--until", "2h", "--reason", "we mend it")
+	command(t, env, "hold", "set", "--source", "s", "--reason", "they move")
+	command(t, env, "hold", "set", "--queue", "a.example", "--for", "2h", "--reason", "we mend it")
 	wantOutput(t, command(t, env, "explain", "task", "--source", "s", "--url", "https://a.example/1"), `
-source s: SOURCE_PAUSED by ada, now: they move
-    opened by: `+"`"+`waggle source resume`+"`"+`
+source s: SOURCE_HELD (source s) by ada, now: they move
+    opened by: `+"`waggle hold lift --source s`"+`
 pool default: NO_COLLECTOR no active collector takes tasks of pool "default"
     opened by: a collector that fetches them from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
-queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
-    opened by: `+"`"+`waggle queue resume`+"`"+`
+queue a.example: QUEUE_HELD (queue a.example) by ada, now, opens in 2h: we mend it
+    opened by: `+"`waggle hold lift --queue a.example`"+`
 `)
 	holdOne(t, env)
 	wantOutput(t, command(t, env, "explain", "pool", "default"), "nothing holds it: it is handed out in its turn\n")
 	wantOutput(t, command(t, env, "explain", "queue", "a.example"), `
-queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
-    opened by: `+"`"+`waggle queue resume`+"`"+`
-source s: SOURCE_PAUSED by ada, now: they move
-    opened by: `+"`"+`waggle source resume`+"`"+`
+source s: SOURCE_HELD (source s) by ada, now: they move
+    opened by: `+"`waggle hold lift --source s`"+`
+queue a.example: QUEUE_HELD (queue a.example) by ada, now, opens in 2h: we mend it
+    opened by: `+"`waggle hold lift --queue a.example`"+`
 `)
-	command(t, env, "source", "resume", "s")
+	command(t, env, "hold", "lift", "--source", "s")
 	wantOutput(t, command(t, env, "explain", "source", "s"), `
-queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
-    opened by: `+"`"+`waggle queue resume`+"`"+`
+queue a.example: QUEUE_HELD (queue a.example) by ada, now, opens in 2h: we mend it
+    opened by: `+"`waggle hold lift --queue a.example`"+`
 all of that opens by itself in 2h
-tasks of it are due in 1 queue: a.example (1 task, held by PAUSED)
+tasks of it are due in 1 queue: a.example (1 task, held by QUEUE_HELD)
 `)
-	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--paused", "--reason", "stop")
-	wantOutput(t, command(t, env, "explain", "pool", "default"), `
-queue *: QUEUE_PAUSED by the rule *, by ada, now: stop
-    opened by: `+"`waggle queue rule set '*' --lift`"+`
-`)
-	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "1", "--lift")
+	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "1")
 	wantOutput(t, command(t, env, "explain", "queue", "news.example"), `
 queue news.example: MAX_IN_FLIGHT 1 in flight of at most 1
     opened by: the end of a lease of the queue, or a larger max_in_flight by `+"`"+`waggle queue rule set`+"`"+`
@@ -60,7 +55,7 @@ func TestExplain_narrowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantOutput(t, command(t, env, "collector", "list"), `
-COLLECTOR  STATE   LEASES  SLOTS  POOLS    ONLY                                     LAST BEAT  STARTED  HOST  VERSION  LABELS  DRAINED
+COLLECTOR  STATE   LEASES  SLOTS  POOLS    ONLY                                     LAST BEAT  STARTED  HOST  VERSION  LABELS  HELD
 c1         ACTIVE       0      0  default  source other, queue b.example c.example    AGO  AGO      -     -        -       -
 `)
 	command(t, env, "source", "create", "s", "--seed", "https://a.example/")
@@ -80,8 +75,8 @@ pool nosuch: NO_COLLECTOR no active collector takes tasks of pool "nosuch"
 `)
 }
 
-// Each drain is told with whom it drains and the command that ends it.
-func TestExplain_drained(t *testing.T) {
+// Each hold on collectors is explained with the command that lifts it.
+func TestExplain_heldCollectors(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	for id, labels := range map[string]map[string]string{"c1": nil, "c2": {"region": "eu west"}} {
@@ -91,13 +86,13 @@ func TestExplain_drained(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	command(t, env, "collector", "drain", "c1", "--reason", "new image")
-	command(t, env, "collector", "drain", "--label", "region=eu west", "--until", "2h", "--reason", "we move")
+	command(t, env, "hold", "set", "--collector", "c1", "--reason", "new image")
+	command(t, env, "hold", "set", "--collector-label", "region=eu west", "--for", "2h", "--reason", "we move")
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `
-pool default: COLLECTOR_DRAINED of region=eu west, by ada, now, resumes in 2h: we move
-    opened by: `+"`waggle collector resume --label 'region=eu west'`"+`, or another collector that fetches them from the pool
-pool default: COLLECTOR_DRAINED of c1, by ada, now: new image
-    opened by: `+"`waggle collector resume c1`"+`, or another collector that fetches them from the pool
+pool default: COLLECTOR_HELD (collector c1) by ada, now: new image
+    opened by: `+"`waggle hold lift --collector c1`"+`, or another collector that fetches them from the pool
+pool default: COLLECTOR_HELD (collectors region=eu west) by ada, now, opens in 2h: we move
+    opened by: `+"`waggle hold lift --collector-label 'region=eu west'`"+`, or another collector that fetches them from the pool
 as much of that as it takes opens by itself in 2h: one collector that goes on is enough
 `)
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 )
 
@@ -29,4 +31,9 @@ func RunSubmitting(ctx context.Context, args []string, in io.Reader, out, err io
 		value, ok := env[name]
 		return value, ok
 	}})
+}
+
+// NewRoot is the tree of commands, without an environment.
+func NewRoot() *cobra.Command {
+	return newRoot(cli.Console{Env: func(string) (string, bool) { return "", false }}, io.Discard)
 }

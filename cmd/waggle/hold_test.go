@@ -4,134 +4,202 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
+	"unicode/utf8"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// What operators hold comes back from a file in another Waggle, and then nothing changes.
-func TestHold_roundTrip(t *testing.T) {
+// Every target can be held; what is held is listed, and lifted by the flags that set it.
+func TestHold_targets(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	wantNoted(t, command(t, env, "hold", "export"), "nothing is held by an operator: nothing is exported", "")
-	until := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Second).Format(time.RFC3339)
-	command(t, env, "source", "create", "news.a", "--seed", "https://held.example/")
-	command(t, env, "source", "create", "news.b")
-	command(t, env, "queue", "rule", "set", "ruled.example", "--paused")
-	command(t, env, "task", "submit", "--source", "news.b", "https://ruled.example/")
-	for _, args := range [][]string{
-		{"queue", "block", "held.example", "--reason", "they <asked>"},
-		{"queue", "pause", "held.example", "--until", until},
-		{"pool", "pause", "browser", "--until", until, "--by", "eve"},
-		{"collector", "drain", "paris-1"},
-		{"collector", "drain", "--label", "region=eu", "--label", "disk=ssd"},
-		{"source", "pause", "news.a", "--reason", "site moves"},
+	wantOutput(t, command(t, env, "hold", "list"), "no holds: no operator stops anything\n")
+	command(t, env, "source", "create", "news.a", "--seed", "https://news.example/", "--label", "team=a")
+	for target, listed := range map[string]string{
+		"--everything": "everything", "--pool browser": "pool browser", "--source news.a": "source news.a", "--queue https://News.example/": "queue news.example",
+		"--queue *.shops.example": "queue *.shops.example", "--collector paris-1": "collector paris-1",
+		"--collector-label region=eu --collector-label disk=ssd": "collectors disk=ssd,region=eu",
 	} {
-		if got := command(t, env, args...); got.code != waggle.ExitOK {
-			t.Fatalf("%v: %s", args, got.err)
+		flags := strings.Fields(target)
+		got := command(t, env, append([]string{"hold", "set", "--reason", "they asked", "--for", "2h"}, flags...)...)
+		if got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "1 hold set\n") || !strings.Contains(got.out, "\n"+listed+" ") {
+			t.Errorf("set %s: %d, %s%s", target, got.code, got.out, got.err)
+		}
+		got = command(t, env, "hold", "list")
+		line := ""
+		for l := range strings.Lines(got.out) {
+			if strings.HasPrefix(l, listed+" ") {
+				line = settle(l)
+			}
+		}
+		if want := listed + "  default  STOP_GRANTS  ada  AGO  in 2h  they asked\n"; line != want {
+			t.Errorf("%s: listed %q, want %q in\n%s", target, line, want, got.out)
+		}
+		got = command(t, env, append([]string{"hold", "lift"}, flags...)...)
+		if got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "1 hold lifted\n") {
+			t.Errorf("lift %s: %d, %s%s", target, got.code, got.out, got.err)
+		}
+		if got := command(t, env, append([]string{"hold", "lift"}, flags...)...); got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "nothing changed; 1 target without a hold named default\n") {
+			t.Errorf("lift %s again: %d, %s%s", target, got.code, got.out, got.err)
 		}
 	}
-	want := `{"kind":"POOL_PAUSED","name":"browser","until":"` + until + `","by":"eve"}
-{"kind":"COLLECTOR_DRAINED","name":"paris-1","by":"ada"}
-{"kind":"COLLECTOR_DRAINED","labels":{"disk":"ssd","region":"eu"},"by":"ada"}
-{"kind":"BLOCKED","name":"held.example","by":"ada","reason":"they <asked>"}
-{"kind":"PAUSED","name":"held.example","until":"` + until + `","by":"ada"}
-{"kind":"SOURCE_PAUSED","name":"news.a","by":"ada","reason":"site moves"}
-`
-	exported := command(t, env, "hold", "export")
-	wantLines(t, exported.out, want)
-	file := write(t, "holds.jsonl", exported.out)
-	wantOutput(t, command(t, env, "hold", "apply", file), "6 holds: 0 created, 0 updated, 6 unchanged, 0 kept, 0 over, 0 refused\n")
-
-	other, _ := served(t)
-	other = with(other, "USER", "bob")
-	dry := command(t, other, "hold", "apply", file, "--dry-run")
-	if !strings.HasPrefix(dry.out, "nothing is changed; ") || !strings.HasSuffix(dry.out, "\n6 holds: would be 6 created, 0 updated, 0 unchanged, 0 kept, 0 over, 0 refused\n") {
-		t.Errorf("dry run: %s%s", dry.out, dry.err)
-	}
-	if got := command(t, other, "hold", "export"); got.out != "" {
-		t.Errorf("a dry run holds\n%s", got.out)
-	}
-	got := command(t, other, "hold", "apply", file)
-	if got.code != waggle.ExitFailed || !strings.Contains(got.out, "line 6: source not found; `waggle source import` registers sources") ||
-		!strings.HasSuffix(got.out, "\n6 holds: 5 created, 0 updated, 0 unchanged, 0 kept, 0 over, 1 refused\n") {
-		t.Errorf("%d: %s%s", got.code, got.out, got.err)
-	}
-	// The same line again is as wrong as the first.
-	got = commandWith(t, other, strings.Repeat(`{"kind":"SOURCE_PAUSED","name":"news.a"}`+"\n", 2), "hold", "apply", "-")
-	if !strings.HasSuffix(got.out, "\n2 holds: 0 created, 0 updated, 0 unchanged, 0 kept, 0 over, 2 refused\n") {
-		t.Errorf("%d: %s%s", got.code, got.out, got.err)
-	}
-	command(t, other, "source", "create", "news.a", "--seed", "https://held.example/")
-	if got := command(t, other, "hold", "apply", file); got.code != waggle.ExitOK || !strings.HasSuffix(got.out, " 1 created, 0 updated, 5 unchanged, 0 kept, 0 over, 0 refused\n") {
-		t.Errorf("%d: %s%s", got.code, got.out, got.err)
-	}
-	wantLines(t, command(t, other, "hold", "export").out, want)
+	wantOutput(t, command(t, env, "hold", "list", "-o", "json"), "{\n  \"holds\": [],\n  \"next_page_token\": \"\"\n}\n")
 }
 
-// wantLines compares lines in whatever order.
-func wantLines(t *testing.T, got, want string) {
+// A hold takes no other's place unless that is asked for, and what was replaced is reported.
+func TestHold_replace(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	taken(t, env, "browser")
+	set := []string{"hold", "set", "--pool", "browser"}
+	command(t, env, append(set, "--reason", "for good")...)
+	wantFailure(t, command(t, env, append(set, "--for", "2h", "--by", "bob")...), waggle.ExitFailed, "ada", "another --name sets one beside it, --replace takes its place")
+	if got := command(t, env, append(set, "--reason", "for good")...); got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "nothing changed; 1 target held in these words before\n") {
+		t.Errorf("the same again: %d, %s%s", got.code, got.out, got.err)
+	}
+	for _, step := range []struct{ flag, note string }{
+		{"--dry-run", "waggle: this would replace the hold on pool browser that stands: by ada, now: for good, without an end\n"},
+		{"--effect=stop-grants", "waggle: this replaced the hold on pool browser that stood: by ada, now: for good, without an end\n"},
+	} {
+		got := command(t, env, append(set, "--for", "2h", "--by", "bob", "--replace", step.flag)...)
+		if got.code != waggle.ExitOK || got.err != step.note {
+			t.Errorf("%s: %d, noted %q, want %q", step.flag, got.code, got.err, step.note)
+		}
+	}
+	if got := command(t, env, append(set, "--name", "deploy")...); got.code != waggle.ExitOK {
+		t.Errorf("another name: %s", got.err)
+	}
+	got := command(t, env, "hold", "lift", "--pool", "browser")
+	if want := "still stopped by pool browser deploy by ada, now; `waggle hold lift --pool browser --name deploy` ends that\n"; !strings.Contains(got.out, want) {
+		t.Errorf("lifting lacks %q:\n%s%s", want, got.out, got.err)
+	}
+}
+
+// What nothing is known of is held all the same, and noted: it may be misspelled.
+func TestHold_unknown(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	holdOne(t, env)
+	for target, known := range map[string]bool{
+		"--pool browsr": false, "--queue a.example": false, "--collector london-1": false, "--source tuor": false,
+		"--queue news.example": true, "--collector paris-1": true, "--source tour": true,
+	} {
+		got := command(t, env, append([]string{"hold", "set"}, strings.Fields(target)...)...)
+		if noted := strings.Contains(got.err, "nothing is known of "); got.code != waggle.ExitOK || noted == known {
+			t.Errorf("%s: %d, noted %q", target, got.code, got.err)
+		}
+	}
+}
+
+// A filter holds the sources that match, with --yes only, and END_LEASES ends work in hand.
+func TestHold_sources(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	holdOne(t, env)
+	command(t, env, "source", "create", "tour.b")
+	command(t, env, "source", "create", "other")
+	set := []string{"hold", "set", "--source-prefix", "tour"}
+	wantFailure(t, command(t, env, set...), waggle.ExitUsage, "--dry-run", "--yes")
+	wantFailure(t, command(t, env, append(set, "--everything")...), waggle.ExitUsage, "choose sources")
+	wantFailure(t, command(t, env, "hold", "set"), waggle.ExitUsage, "of what?")
+	if got := command(t, env, append(set, "--dry-run")...); !strings.HasPrefix(got.out, "2 holds would be set\n") {
+		t.Errorf("dry run: %s%s", got.out, got.err)
+	}
+	got := command(t, env, append(set, "--yes", "--effect", "end-leases")...)
+	if !strings.HasPrefix(got.out, "2 holds set\n") || !strings.Contains(got.out, "END_LEASES") || !strings.Contains(got.out, "1 lease: their holders are told to stop\n") {
+		t.Errorf("set: %s%s", got.out, got.err)
+	}
+	if got := command(t, env, "source", "list", "--health", "held"); strings.Count(got.out, "HELD") != 2 || !strings.Contains(got.out, "held by ada") {
+		t.Errorf("sources: %s%s", got.out, got.err)
+	}
+	if got := command(t, env, "source", "get", "tour"); !strings.Contains(got.out, ": `waggle hold lift --source tour` ends it\n") {
+		t.Errorf("source: %s%s", got.out, got.err)
+	}
+	if got := command(t, env, "hold", "list", "--source", "tour.b", "-o", "json"); strings.Count(got.out, `"source_id": "tour.b"`) != 1 || strings.Contains(got.out, `"tour"`) {
+		t.Errorf("listed: %s%s", got.out, got.err)
+	}
+	if got := command(t, env, "hold", "lift", "--source-prefix", "tour", "--yes"); !strings.HasPrefix(got.out, "2 holds lifted\n") {
+		t.Errorf("lift: %s%s", got.out, got.err)
+	}
+}
+
+// fail reports a failure of the next task of a pool.
+func fail(t *testing.T, env map[string]string, failed *pb.Failed) {
 	t.Helper()
-	if strings.Count(got, "\n") != strings.Count(want, "\n") {
-		t.Fatalf("got\n%s\nwant\n%s", got, want)
+	dispatch := pb.NewDispatchServiceClient(connect(t, env))
+	fetched, err := dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c", Session: "s", ClientToken: "t"})
+	if err != nil || len(fetched.GetLeasedTasks()) != 1 {
+		t.Fatalf("%v, %v", fetched, err)
 	}
-	for line := range strings.Lines(want) {
-		if !strings.Contains("\n"+got, "\n"+line) {
-			t.Errorf("lacks %s in\n%s", line, got)
+	lease := fetched.GetLeasedTasks()[0].GetLease()
+	if _, err := dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c", Session: "s", Reports: []*pb.TaskReport{{
+		TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Failed{Failed: failed}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The block that Waggle makes after failures of a host is listed when asked for, and lifted by its name.
+func TestHold_blocks(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "s", "--seed", "https://a.example/")
+	fail(t, env, &pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_THROTTLED, HttpStatus: 429})
+	if got := command(t, env, "hold", "list"); !strings.HasPrefix(got.out, "no holds") {
+		t.Errorf("listed\n%s", got.out)
+	}
+	if got := command(t, env, "hold", "list", "--blocks"); !strings.Contains(settle(got.out), "queue a.example  waggle  STOP_GRANTS  waggle  AGO  in ") {
+		t.Errorf("listed\n%s%s", got.out, got.err)
+	}
+	if got := command(t, env, "hold", "lift", "--queue", "a.example", "--name", "waggle"); !strings.HasPrefix(got.out, "1 hold lifted\n") {
+		t.Errorf("lifted: %s%s", got.out, got.err)
+	}
+	if got := command(t, env, "hold", "list", "--blocks"); !strings.HasPrefix(got.out, "no holds") {
+		t.Errorf("listed\n%s", got.out)
+	}
+}
+
+// The list has all columns in a terminal of 80.
+func TestHold_listFits(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "hold", "set", "--queue", "a-host-with-a-long-name.shops.example", "--name", "maintenance-of-shops", "--by", "ada.lovelace@desk-17", "--for", "7d",
+		"--reason", "they asked for a week without requests", "--effect", "end-leases")
+	command(t, env, "hold", "set", "--everything")
+	lines := strings.Split(strings.TrimSpace(onTerminal(t, 0, env, "hold", "list")), "\n")
+	if len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "TARGET NAME EFFECT BY SINCE UNTIL REASON" {
+		t.Errorf("shown\n%s", strings.Join(lines, "\n"))
+	}
+	for _, line := range lines {
+		if utf8.RuneCountInString(line) > 80 {
+			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
 		}
 	}
 }
 
-func TestHold_applyNothing(t *testing.T) {
+// What a hold stops, and what lifts it, is explained.
+func TestHold_explained(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	file := write(t, "holds.jsonl", "\n")
-	wantFailure(t, command(t, env, "hold", "apply", file), waggle.ExitFailed, "waggle: nothing in "+file+"\n")
-}
-
-// A file shortens and ends nothing, and what is wrong with an entry stops no other.
-func TestHold_apply(t *testing.T) {
-	t.Parallel()
-	env, _ := served(t)
-	command(t, env, "queue", "block", "ever.example")
-	command(t, env, "queue", "block", "long.example", "--until", "9d")
-	command(t, env, "queue", "block", "short.example", "--until", "1h")
-	soon := time.Now().Add(48 * time.Hour).UTC().Format(time.RFC3339)
-	file := write(t, "holds.jsonl", `{"kind": "BLOCKED", "name": "ever.example", "until": "`+soon+`"}
-{"kind": "BLOCKED", "name": "long.example", "until": "`+soon+`"}
-{"kind": "BLOCKED", "name": "https://Short.example/", "reason": "they asked"}
-{"kind": "PAUSED", "name": "past.example", "until": "2020-01-01T00:00:00Z"}
-{"kind": "STOPPED", "name": "x"}
-{"kind": "PAUSED", "name": "x", "labels": {"a": "b"}}
-{"kind": "POOL_PAUSED", "pool": "x"}
-{"kind": "POOL_PAUSED", "name": "Bad"}
-{"kind": "POOL_PAUSED"}
-{"kind": "PAUSED", "name": "x"} {"kind": "PAUSED", "name": "y"}
-`)
-	for _, mode := range [][]string{nil, {"-o", "json"}} {
-		got := command(t, env, append([]string{"hold", "apply", file}, mode...)...)
-		wantFailure(t, got, waggle.ExitFailed)
-		if mode != nil {
-			var total struct{ Updated, Unchanged, Kept, Over, Refused int }
-			if err := json.Unmarshal([]byte(got.out), &total); err != nil || total.Unchanged != 1 || total.Kept != 2 || total.Over != 1 || total.Refused != 6 {
-				t.Errorf("%v: %s", err, got.out)
-			}
-			continue
-		}
-		for _, part := range []string{
-			"KEPT     BLOCKED      ever.example   by ada\n", "KEPT     BLOCKED      long.example   by ada, opens in 9d\n",
-			"UPDATED  BLOCKED      short.example  by ada: they asked; it was by ada, opens in 1h\n", "OVER     PAUSED       past.example   ended ",
-			`line 5: kind is "STOPPED"; it must be one of`, "line 6: PAUSED is of a name, not of labels", `line 7: is no hold: json: unknown field "pool"`,
-			"line 8: name", "line 9: POOL_PAUSED is of nothing", "line 10: is more than one object",
-			"10 holds: 0 created, 1 updated, 0 unchanged, 2 kept, 1 over, 6 refused\n",
-		} {
-			if !strings.Contains(got.out, part) {
-				t.Errorf("lacks %q:\n%s", part, got.out)
-			}
+	command(t, env, "source", "create", "s", "--scope", "s", "--pool", "browser")
+	taken(t, env, "browser")
+	command(t, env, "task", "submit", "--source", "s", "https://a.b.example/1")
+	for target, kind := range map[string]string{
+		"--everything": "EVERYTHING_HELD (everything stop)", "--pool browser": "POOL_HELD (pool browser stop)", "--source s": "SOURCE_HELD (source s stop)",
+		"--queue *.b.example": "QUEUE_HELD (queue *.b.example stop)", "--collector of-browser": "COLLECTOR_HELD (collector of-browser stop)",
+	} {
+		flags := append(strings.Fields(target), "--name", "stop")
+		command(t, env, append([]string{"hold", "set", "--reason", "they move"}, flags...)...)
+		got := command(t, env, "explain", "task", "--source", "s", "--url", "https://a.b.example/1")
+		command(t, env, append([]string{"hold", "lift"}, flags...)...)
+		lift := "`waggle hold lift " + strings.Replace(target, "*.b.example", "'*.b.example'", 1) + " --name stop`"
+		if text := settle(got.out); !strings.Contains(text, kind+" by ada, AGO: they move\n") || !strings.Contains(text, lift) {
+			t.Errorf("%s: lacks %q or %q\n%s%s", target, kind, lift, got.out, got.err)
 		}
 	}
-	exported := command(t, env, "hold", "export").out
-	if strings.Count(exported, "\n") != 3 || strings.Count(exported, "until") != 1 || strings.Contains(exported, soon[:10]) {
-		t.Errorf("held is\n%s", exported)
+	var reply struct{ Gates []any }
+	if got := command(t, env, "explain", "pool", "browser", "-o", "json"); json.Unmarshal([]byte(got.out), &reply) != nil || len(reply.Gates) != 0 {
+		t.Errorf("explained %s%s", got.out, got.err)
 	}
 }

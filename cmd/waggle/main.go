@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 )
@@ -24,11 +25,15 @@ func main() {
 
 // run runs the command that args name, and returns the code to exit with.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer, c cli.Console) int {
-	root := newRoot(c) //nolint:contextcheck // the commands get the context from ExecuteContextC
+	root := newRoot(c, out) //nolint:contextcheck // the commands get the context from ExecuteContextC
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
 	root.SetErr(errOut)
+	for _, arg := range args { // gRPC refuses it too, and does not say which text that is
+		if !utf8.ValidString(arg) {
+			return cli.ReportError(errOut, root, cli.Usagef("argument %+q is not in UTF-8", arg))
+		}
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	return cli.ReportError(errOut, cmd, err)
 }

@@ -1,7 +1,7 @@
 package main_test
 
 import (
-	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,39 +13,49 @@ func TestQueue_Rules(t *testing.T) {
 	env, _ := served(t)
 	wantOutput(t, command(t, env, "queue", "rule", "list"), "no rules: every queue has the defaults, 1s apart, 1 at a time\n")
 	wantOutput(t, command(t, env, "queue", "rule", "set", "*.example.com", "--min-delay", "200ms", "--max-in-flight", "4", "--reason", "agreed"), `
-PATTERN        SETTINGS                                                        BY   SET  REASON
+PATTERN        SETTINGS               BY   SET  REASON
 *.example.com  200ms apart, 4 at a time, blocked at most 1d  ada  AGO  agreed
 `)
-	command(t, env, "queue", "rule", "set", "shop.test", "--deny", "--by", "eve", "--max-block", "1h")
+	command(t, env, "queue", "rule", "set", "shop.test", "--by", "eve", "--max-block", "1h")
 	wantOutput(t, command(t, env, "queue", "rule", "list"), `
-PATTERN        SETTINGS                                                             BY   SET  REASON
-*.example.com  200ms apart, 4 at a time, blocked at most 1d       ada  AGO  agreed
-shop.test      1s apart, 1 at a time, blocked at most 1h, DENIED  eve  AGO  -
+PATTERN        SETTINGS                                BY   SET  REASON
+*.example.com  200ms apart, 4 at a time, blocked at most 1d  ada  AGO  agreed
+shop.test      1s apart, 1 at a time, blocked at most 1h  eve  AGO  -
 `)
-	wantOutput(t, command(t, env, "queue", "rule", "get", "SHOP.test"), `
-PATTERN    SETTINGS                                             BY   SET  REASON
-shop.test  1s apart, 1 at a time, blocked at most 1h, DENIED  eve  AGO  -
-`)
-	wantFailure(t, command(t, env, "queue", "rule", "get", "a.shop.test"), waggle.ExitFailed, "no rule has the pattern a.shop.test", "queue rule list", "queue get HOST")
-	command(t, env, "source", "create", "a")
-	got := command(t, env, "task", "submit", "--source", "a", "https://shop.test/")
-	wantFailure(t, got, waggle.ExitFailed, "1 task not submitted")
-	if !strings.Contains(got.out, "denie") {
-		t.Errorf("does not say that the queue is denied:\n%s", got.out)
+	if got := command(t, env, "queue", "rule", "list", "-o", "json"); !regexp.MustCompile(`"etag": +".+[0-9].+"`).MatchString(got.out) {
+		t.Errorf("programs get no etag:\n%s", got.out)
 	}
-	wantOutput(t, command(t, env, "queue", "rule", "delete", "shop.test", "--lift"),
-		"deleted the rule shop.test: 1s apart, 1 at a time, blocked at most 1h, DENIED\n")
+	wantOutput(t, command(t, env, "queue", "rule", "delete", "SHOP.test"), "deleted the rule shop.test: 1s apart, 1 at a time, blocked at most 1h\n")
 	wantFailure(t, command(t, env, "queue", "rule", "delete", "shop.test"), waggle.ExitFailed, "queue rule not found", "queue rule list")
-	wantFailure(t, command(t, env, "queue", "rule", "set", "Bad Host", "--max-in-flight", "0"), waggle.ExitUsage, "rule.pattern", "rule.max_in_flight (--max-in-flight)")
+	wantFailure(t, command(t, env, "queue", "rule", "set", "Bad Host", "--max-in-flight", "0"), waggle.ExitUsage, "rule.pattern", "rule.max_in_flight")
+	wantFailure(t, command(t, env, "queue", "rule", "set", "a.example"), waggle.ExitUsage, "what is to change")
+}
+
+// Setting a rule changes what is given of it, and notes what that was. The rest stays, unless it is to go back to its default.
+func TestQueueRule_set(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	for _, step := range []struct{ args, text, note string }{
+		{"--min-delay 2s --queue a", "2s apart, 1 at a time, blocked at most 1d, queue a", ""},
+		{"--max-in-flight 4", "2s apart, 4 at a time, blocked at most 1d, queue a", "waggle: this changed max_in_flight from 1 to 4 of the rule a.example, set by ada, AGO\n"},
+		{"--max-in-flight 4 --by eve", "2s apart, 4 at a time, blocked at most 1d, queue a", ""},
+		{"--delay-factor 2 --replace --by bob", "1s apart, 1 at a time, 2 times the fetch duration, blocked at most 1d",
+			"waggle: this changed min_delay from 2s to 1s, max_in_flight from 4 to 1, delay_factor from 0 to 2, queue from a to - of the rule a.example, set by eve, AGO\n"},
+	} {
+		got := command(t, env, append([]string{"queue", "rule", "set", "a.example"}, strings.Fields(step.args)...)...)
+		if got.code != waggle.ExitOK || !strings.Contains(got.out, "a.example  "+step.text+"  ") || settle(got.err) != step.note {
+			t.Errorf("%s: %d, %s%s", step.args, got.code, got.out, got.err)
+		}
+	}
 }
 
 // unknownA is what is said of a queue that was never seen.
 const unknownA = "nothing is known of a queue a.example: no task is in it, and no rule names it"
 
-func TestQueue_Block(t *testing.T) {
+func TestQueue_Show(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	wantOutput(t, command(t, env, "queue", "list"), "no queues: nothing waits, and nothing is blocked or paused\n")
+	wantOutput(t, command(t, env, "queue", "list"), "no queues: nothing waits, and nothing is blocked\n")
 	wantNoted(t, command(t, env, "queue", "get", "a.example"), unknownA, `
 Queue       a.example (slot 1331)
 Tasks       0 waiting, 0 leased
@@ -59,117 +69,50 @@ QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY  RULE
 a.example        2       0        1     1s   AGO  -        default
 b.test           1       0        1     1s   AGO  -        default
 `)
-	wantOutput(t, command(t, env, "queue", "block", "a.example", "--until", "2h", "--reason", "they asked"), `
+	command(t, env, "hold", "set", "--queue", "a.example", "--for", "2h", "--reason", "they asked")
+	wantOutput(t, command(t, env, "queue", "get", "a.example"), `
 Queue       a.example (slot 1331)
 Tasks       2 waiting, 0 leased
 Pools       default
 Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
 Next grant  in 2h
-Held by     BLOCKED by ada, now, opens in 2h: they asked
+Held by     QUEUE_HELD (queue a.example) by ada, now, opens in 2h: they asked
 `)
 	wantOutput(t, command(t, env, "queue", "list", "--suffix", "example"), `
-QUEUE      WAITING  LEASED  AT MOST  DELAY   NEXT  HELD BY  RULE
-a.example        2       0        1     1s  in 2h  BLOCKED  default
+QUEUE      WAITING  LEASED  AT MOST  DELAY   NEXT  HELD BY                      RULE
+a.example        2       0        1     1s  in 2h  QUEUE_HELD(queue a.example)  default
 `)
-	got := command(t, env, "queue", "unblock", "a.example")
-	if got.code != waggle.ExitOK || !strings.Contains(got.out, "Next grant  now\n") || strings.Contains(got.out, "Held by") {
-		t.Errorf("exit code %d, still held:\n%s%s", got.code, got.out, got.err)
-	}
-	wantOutput(t, command(t, env, "queue", "unblock", "a.example"), "\na.example was not blocked; nothing changed\n")
-}
-
-func TestQueue_Pause(t *testing.T) {
-	t.Parallel()
-	env, _ := served(t)
-	wantOutput(t, command(t, env, "queue", "resume", "a.example"), "\na.example was not paused; nothing changed\n")
-	wantNoted(t, command(t, env, "queue", "pause", "a.example", "--until", "2h", "--reason", "we move"), unknownA+"; the pause is kept for tasks that come", `
-Queue       a.example (slot 1331)
-Tasks       0 waiting, 0 leased
-Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
-Next grant  in 2h
-Held by     PAUSED by ada, now, resumes in 2h: we move
-`)
-	wantOutput(t, command(t, env, "queue", "resume", "a.example"), `
-Queue       a.example (slot 1331)
-Tasks       0 waiting, 0 leased
-Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
-Next grant  now
-`)
-	wantNoted(t, command(t, env, "queue", "pause", "a.example"), unknownA+"; the pause is kept for tasks that come", `
-Queue       a.example (slot 1331)
-Tasks       0 waiting, 0 leased
-Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
-Next grant  held
-Held by     PAUSED by ada, now
-`)
-	wantOutput(t, command(t, env, "queue", "list"), `
-QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY  RULE
-a.example        0       0        1     1s  held  PAUSED   default
-`)
-	command(t, env, "queue", "resume", "a.example")
-	command(t, env, "queue", "rule", "set", "*", "--paused", "--reason", "stop")
-	command(t, env, "source", "create", "s")
-	command(t, env, "task", "submit", "--source", "s", "https://a.example/1")
-	wantOutput(t, command(t, env, "queue", "resume", "a.example"), `
-a.example was not paused; nothing changed
-it is held by QUEUE_PAUSED by the rule *, by ada, now: stop
-`)
-	// The queue's own rule does not pause it, and is not said to.
-	command(t, env, "queue", "rule", "set", "a.example", "--min-delay", "2s")
-	wantOutput(t, command(t, env, "queue", "get", "a.example"), `
-Queue       a.example (slot 1331)
-Tasks       1 waiting, 0 leased
-Pools       default
-Settings    2s apart, 1 at a time, blocked at most 1d (by a.example); paused by the rule *
-Next grant  held
-Held by     QUEUE_PAUSED by the rule *, by ada, now: stop
-`)
-	wantOutput(t, command(t, env, "queue", "list"), `
-QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY          RULE
-a.example        1       0        1     2s  held  QUEUE_PAUSED(*)  a.example
-`)
-}
-
-// TestOpened_JSON: programs hear whether there was something to open.
-func TestOpened_JSON(t *testing.T) {
-	t.Parallel()
-	env, _ := served(t)
-	for closing, opening := range map[string]string{"queue block": "queue unblock", "queue pause": "queue resume", "pool pause": "pool resume"} {
-		command(t, env, append(strings.Fields(closing), "browser")...)
-		for _, want := range []bool{true, false} {
-			var reply struct {
-				Changed     bool
-				Queue, Pool struct{ Name string }
-			}
-			got := command(t, env, append(strings.Fields(opening), "browser", "--output", "json")...)
-			if err := json.Unmarshal([]byte(got.out), &reply); err != nil || reply.Changed != want || reply.Queue.Name+reply.Pool.Name != "browser" {
-				t.Errorf("%s: %v, changed %v, want %v:\n%s%s", opening, err, reply.Changed, want, got.out, got.err)
-			}
-		}
+	command(t, env, "hold", "lift", "--queue", "a.example")
+	if got := command(t, env, "queue", "get", "a.example"); !strings.Contains(got.out, "Next grant  now\n") || strings.Contains(got.out, "Held by") {
+		t.Errorf("it is still held:\n%s%s", got.out, got.err)
 	}
 }
 
-// A queue of a paused pool is not granted from now.
-func TestQueueList_pausedPool(t *testing.T) {
+// A queue of a held pool is not granted from now.
+func TestQueueList_heldPool(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	command(t, env, "source", "create", "s", "--seed", "https://a.example/")
-	command(t, env, "pool", "pause", "default", "--reason", "upgrade")
+	command(t, env, "hold", "set", "--pool", "default", "--reason", "upgrade")
 	wantOutput(t, command(t, env, "queue", "list"), `
-QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY      RULE
-a.example        1       0        1     1s  held  POOL_PAUSED  default
+QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY                  RULE
+a.example        1       0        1     1s  held  POOL_HELD(pool default)  default
 `)
-	if got := command(t, env, "source", "list"); !strings.Contains(got.out, "  POOL_PAUSED, NO_COLLECTOR\n") {
+	if got := command(t, env, "source", "list"); !strings.Contains(got.out, "  POOL_HELD(pool default) NO_COLLECTOR\n") {
 		t.Errorf("printed\n%s", got.out)
 	}
 	got := command(t, env, "queue", "get", "a.example")
-	for _, part := range []string{"Pools       default (paused)\n", "Next grant  held\n", "Held by     POOL_PAUSED by ada, now: upgrade\n"} {
+	for _, part := range []string{"Pools       default (held)\n", "Next grant  held\n", "Held by     POOL_HELD (pool default) by ada, now: upgrade\n"} {
 		if !strings.Contains(got.out, part) {
 			t.Errorf("lacks %q:\n%s", part, got.out)
 		}
 	}
-	command(t, env, "pool", "pause", "default", "--until", "2h")
-	if got := command(t, env, "queue", "list"); !strings.Contains(got.out, "  in 2h  POOL_PAUSED  ") {
+	wantOutput(t, command(t, env, "pool", "list"), `
+POOL     READY QUEUES  WAITING QUEUES  HELD
+default             1               0  pool default by ada, now: upgrade
+`)
+	command(t, env, "hold", "set", "--pool", "default", "--for", "2h", "--replace")
+	if got := command(t, env, "queue", "list"); !strings.Contains(got.out, "  in 2h  POOL_HELD(pool default)  ") {
 		t.Errorf("printed\n%s", got.out)
 	}
 }

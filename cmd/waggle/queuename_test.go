@@ -15,16 +15,13 @@ func TestQueue_names(t *testing.T) {
 	for _, name := range []string{"bücher.example", "BÜCHER.example.", "https://xn--bcher-kva.example/page", "xn--bcher-kva.example"} {
 		for _, args := range [][]string{
 			{"queue", "get", name},
-			{"queue", "block", name},
-			{"queue", "unblock", name},
-			{"queue", "pause", name},
-			{"queue", "resume", name},
+			{"hold", "set", "--queue", name},
+			{"hold", "lift", "--queue", name},
 			{"queue", "list", "--suffix", name},
 			{"explain", "queue", name},
 			{"task", "list", "--queue", name},
 			{"task", "cancel", "--queue", name, "--dry-run"},
 			{"queue", "rule", "set", "*." + name, "--min-delay", "2s"},
-			{"queue", "rule", "get", "*." + name},
 			{"queue", "rule", "delete", "*." + name},
 		} {
 			got := command(t, env, args...)
@@ -78,28 +75,15 @@ func TestQueue_contradictoryRule(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	got := command(t, env, "queue", "rule", "set", "a.example", "--min-delay", "10s", "--max-delay", "5s")
-	wantFailure(t, got, waggle.ExitUsage, "rule.max_delay (--max-delay) is \"5s\"; it must be min_delay, 10s, or more")
+	wantFailure(t, got, waggle.ExitUsage, "rule.max_delay is \"5s\"; it must be min_delay, 10s, or more")
 }
 
-// A block or pause of a host that is mapped to another queue says that it does not
-// hold the host, and what does.
-func TestQueue_holdMapped(t *testing.T) {
+// Of a host that is mapped to another queue it is shown where its rule is.
+func TestQueue_mapped(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	command(t, env, "queue", "rule", "set", "a.example", "--queue", "merged")
-	for _, action := range []string{"block", "pause", "unblock", "resume", "unblock"} {
-		got := command(t, env, "queue", action, "https://a.example/")
-		wantFailure(t, got, waggle.ExitOK,
-			"waggle: new tasks of this host go to the queue merged, by a rule: `waggle queue "+action+" merged` is for them, and for all of that queue\n")
-	}
-	if got := command(t, env, "queue", "pause", "merged"); got.code != waggle.ExitOK || got.err != "" {
-		t.Errorf("the queue itself: %d, %s", got.code, got.err)
-	}
-	if got := command(t, env, "queue", "block", "a.example", "--output", "json"); !strings.Contains(got.out, `"merged"`) {
-		t.Errorf("programs do not hear of it: %s", got.out)
-	}
-	got := command(t, env, "queue", "get", "a.example")
-	if !strings.Contains(got.out, "(by default: the rule is for merged)") {
+	if got := command(t, env, "queue", "get", "a.example"); !strings.Contains(got.out, "(by default: the rule is for merged)") {
 		t.Errorf("which rule sets it:\n%s", got.out)
 	}
 }

@@ -21,9 +21,10 @@ func TestRecord_operator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	host = strings.ToLower(host)
 	by := func() string {
 		t.Helper()
-		return command(t, env, "pool", "pause", "browser", "-o", "json").out
+		return command(t, env, "hold", "set", "--pool", "browser", "--replace", "-o", "json").out
 	}
 	if got, want := by(), `"by": "`+me.Username+"@"+host+`"`; !strings.Contains(got, want) {
 		t.Errorf("it is recorded in %s, want %s", got, want)

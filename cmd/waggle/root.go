@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/apply"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/bench"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -18,11 +22,12 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/queue"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/source"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/stats"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/status"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/task"
 )
 
-// newRoot makes the tree of commands.
-func newRoot(c cli.Console) *cobra.Command {
+// newRoot makes the tree of commands, which write to out.
+func newRoot(c cli.Console, out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "waggle",
 		Short: "A dispatch center for distributed crawling",
@@ -35,46 +40,57 @@ when a collector dies.
   waggle collect   run a web collector
   waggle bench     measure it on this machine
 
+Shells complete commands, ids and values of flags: waggle completion bash|zsh|fish --help
+shows how to turn that on. A table leaves out columns and shortens texts to fit the
+terminal; a pipe and --output json get all of it. NO_COLOR=1 turns colors off.
+
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Version:       cli.VersionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetOut(out) // the script of a completion goes to where this is now
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a running dispatcher:"},
 	)
-	root.AddCommand(demo.New(), newServe(c), collect.New(c), bench.New())
-	client := &client.Options{Console: c}
+	run := []*cobra.Command{demo.New(), newServe(c), collect.New(c), bench.New()}
+	root.AddCommand(run...)
+	o := client.NewOptions(root, c)
+	o.Refuse(run...)
 	root.AddCommand(
-		source.New(client), task.New(client), queue.New(client), pool.New(client), hold.New(client),
-		collector.New(client), task.NewLease(client), explain.New(client), stats.New(client), newVersion(),
+		status.New(o), apply.New(o), source.New(o), task.New(o), queue.New(o), pool.New(o), hold.New(o),
+		collector.New(o), task.NewLease(o), explain.New(o), stats.New(o), newVersion(o),
 	)
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "help" { // cobra's own accepts the name of a command that does not exist
-			cmd.Run, cmd.RunE = nil, help
+		switch cmd.Name() {
+		case "help": // cobra's own accepts the name of a command that does not exist
+			cmd.Run, cmd.RunE, cmd.Short = nil, help, "Show the help of a command"
+		case "completion":
+			cmd.Short = "Print the script that completes for a shell"
 		}
 	}
 	finishUsage(root)
-	// A group is no command of its own, though it answers when it is called.
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", 1))
+	o.Complete(root)
+	root.SetUsageTemplate(strings.NewReplacer(
+		// A group is no command of its own, though it answers when it is called.
+		"{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}",
+		// A command that asks no dispatcher refuses the flags for that.
+		"{{if .HasAvailableInheritedFlags}}", `{{if and .HasAvailableInheritedFlags (ne .GroupID "run")}}`,
+	).Replace(root.UsageTemplate()))
 	return root
 }
 
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of this program",
-		GroupID: "operate",
-		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintln(cmd.OutOrStdout(), cli.VersionLine())
-			return nil
-		},
-	}
+func newVersion(o *client.Options) *cobra.Command {
+	cmd := &cobra.Command{Use: "version", Short: "Show the version of this program", Args: cli.Exactly()}
+	cmd.RunE = o.Call(func(_ context.Context, c *client.Client, _ []string) error {
+		version := map[string]string{"version": cli.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+		return c.Show(version, nil, func() { fmt.Fprintln(c.Out, cli.VersionLine()) })
+	})
+	return o.Group(cmd)
 }
 
 // finishUsage makes wrong flags and calls of groups usage errors, in every command of the tree.

@@ -65,33 +65,27 @@ func TestSourceBulk_left(t *testing.T) {
 	for _, id := range []string{"m.a", "m.b", "m.c"} {
 		command(t, env, "source", "create", id)
 	}
-	command(t, env, "source", "pause", "m.a", "m.b")
-	wantOutput(t, command(t, env, "source", "resume", "m.c", "--dry-run"), "0 sources would be resumed; 1 would stay as now\n")
-	got := command(t, env, "source", "resume", "--prefix", "m.", "--dry-run")
-	if !strings.HasPrefix(got.out, "2 sources would be resumed; 1 would stay as now\n") {
+	command(t, env, "source", "update", "m.a", "--seed", "https://a.example/", "--cron", "0 0 1 1 *")
+	command(t, env, "source", "update", "m.b", "--seed", "https://b.example/", "--cron", "0 0 1 1 *")
+	taken(t, env, "default")
+	wantOutput(t, command(t, env, "source", "delete", "m.c"), "1 source deleted\n")
+	command(t, env, "source", "trigger", "m.a")
+	if got := command(t, env, "source", "trigger", "--prefix", "m.", "--dry-run"); !strings.HasPrefix(got.out, "0 sources would be triggered; 2 would stay as now\n") {
 		t.Errorf("printed %s%s", got.out, got.err)
 	}
-	command(t, env, "source", "resume", "m.a")
-	wantOutput(t, command(t, env, "source", "resume", "--prefix", "m.", "--yes"), "1 source resumed; 2 as they were\n")
 }
 
-// A trigger of a source that is held says by what.
+// A trigger of a source that is held reports by what.
 func TestSourceTrigger_held(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	command(t, env, "source", "create", "s", "--seed", "https://a.example/", "--every", "1h")
-	command(t, env, "source", "create", "t", "--seed", "https://b.example/")
-	explain := "; `waggle explain source s` says what opens that\n"
 	taken(t, env, "default")
 	wantOutput(t, command(t, env, "source", "trigger", "s"), "0 sources triggered; 1 as it was\n")
-	command(t, env, "source", "pause", "s", "--reason", "they move")
-	wantOutput(t, command(t, env, "source", "trigger", "s"),
-		"0 sources triggered; 1 as it was\ns: its seeds are due now, and held by SOURCE_PAUSED by ada, now: they move"+explain)
-	wantOutput(t, command(t, env, "source", "trigger", "s", "--dry-run"),
-		"0 sources would be triggered; 1 would stay as now\ns: its seeds would be due, and held by SOURCE_PAUSED by ada, now: they move"+explain)
-	command(t, env, "source", "resume", "s")
-	command(t, env, "queue", "rule", "set", "a.example", "--deny")
-	held := "s: its seeds are due now, and held by QUEUE_DENIED by the rule a.example, by ada, now"
-	wantOutput(t, command(t, env, "source", "trigger", "s"), "0 sources triggered; 1 as it was\n"+held+explain)
-	wantOutput(t, command(t, env, "source", "trigger", "--all", "--yes"), "0 sources triggered; 2 as they were\n"+held+explain)
+	command(t, env, "hold", "set", "--source", "s", "--reason", "they move")
+	wantFailure(t, command(t, env, "source", "trigger", "s"), waggle.ExitOK,
+		"s is held by SOURCE_HELD (source s) by ada, ", ": they move; `waggle explain source s` shows what opens it\n")
+	command(t, env, "hold", "lift", "--source", "s")
+	command(t, env, "hold", "set", "--queue", "*.example")
+	wantFailure(t, command(t, env, "source", "trigger", "s", "--dry-run"), waggle.ExitOK, "s is held by QUEUE_HELD (queue *.example) by ada, ")
 }

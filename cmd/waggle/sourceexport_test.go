@@ -30,6 +30,16 @@ func TestSourceExport_roundTrip(t *testing.T) {
 			}
 		}
 	}
+	// Another Waggle gets what this one has, with scopes and rules that are fixed by then.
+	other, _ := served(t)
+	for _, format := range []string{"jsonl", "csv", "opml"} {
+		exported := command(t, env, "source", "export", "--format", format)
+		commandWith(t, other, exported.out, "source", "import", "-")
+		if got := command(t, other, "source", "export", "--format", format); got.out != exported.out {
+			t.Errorf("%s: exported\n%s\nwant\n%s", format, got.out, exported.out)
+		}
+		command(t, other, "source", "delete", "full", "plain", "none")
+	}
 	urls := command(t, env, "source", "export", "--format", "urls")
 	wantFailure(t, urls, waggle.ExitOK, "urls cannot hold all of id, of 2 sources (full and 1 more)", "cannot hold all of schedule, of 2 sources", "1 source (none) left out")
 	if urls.out != "https://a.example/\nhttps://b.example/?x=1&y=2\nhttps://p.example/\n" {
@@ -44,5 +54,5 @@ func TestSourceExport_roundTrip(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	wantFailure(t, command(t, env, "source", "export", "--format", "csv"), waggle.ExitOK, "csv cannot hold all of payload, of 1 source (loaded)\n")
-	wantFailure(t, command(t, env, "source", "export", "--format", "sitemap"), waggle.ExitUsage, "say csv, jsonl, opml or urls")
+	wantFailure(t, command(t, env, "source", "export", "--format", "sitemap"), waggle.ExitUsage, "say csv, jsonl, opml, urls")
 }

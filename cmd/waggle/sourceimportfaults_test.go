@@ -2,10 +2,8 @@ package main_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,16 +38,13 @@ func TestSourceImport_nothing(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	for name, text := range map[string]string{"a.csv": "id\n", "a.jsonl": "", "a.opml": "<opml><body></body></opml>", "a.txt": "# none yet\n"} {
-		file, state := write(t, name, text), filepath.Join(t.TempDir(), "state")
-		for _, args := range [][]string{{file}, {file, "--dry-run", "-o", "json"}, {file, "--resume", state}} {
+		file := write(t, name, text)
+		for _, args := range [][]string{{file}, {file, "--dry-run", "-o", "json"}} {
 			got := command(t, env, append([]string{"source", "import"}, args...)...)
 			wantFailure(t, got, waggle.ExitFailed, "waggle: nothing in "+file+"\n")
 			if got.out != "" {
 				t.Errorf("%s: printed %s", name, got.out)
 			}
-		}
-		if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: a state is left: %v", name, err)
 		}
 	}
 	wantFailure(t, commandWith(t, env, "", "source", "import", "-", "--format", "urls"), waggle.ExitFailed, "waggle: nothing in standard input\n")
@@ -62,14 +57,14 @@ func TestSourceImport_binary(t *testing.T) {
 	file := write(t, "picture", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
 	wantFailure(t, command(t, env, "source", "import", file), waggle.ExitFailed, "it is a binary file")
 	broken := write(t, "feeds.opml", `<opml><body><outline xmlUrl="https://a.example/"/><outline`)
-	wantFailure(t, command(t, env, "source", "import", broken, "--every", "1h"), waggle.ExitFailed, "mend the file, and the same command again finishes it")
+	wantFailure(t, command(t, env, "source", "import", broken, "--every", "1h"), waggle.ExitFailed, "the rest cannot be read", "stopped after 1 source; the same command again finishes it")
 }
 
 // An import says that its dispatcher is away, and that it goes on.
 func TestSourceImport_away(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	away := &stalling{away: true, SourceServiceClient: pb.NewSourceServiceClient(connect(t, env))}
+	away := &faulty{away: true, to: pb.NewSourceServiceClient(connect(t, env))}
 	got := command(t, with(env, "WAGGLE_SERVER", away.serve(t)), "source", "import", write(t, "a.urls", "https://a.example/\n"), "--every", "1h")
 	if got.code != waggle.ExitOK || !strings.Contains(got.err, "waggle: no call is taken now (gone for a moment); waiting up to 1m") ||
 		!strings.Contains(got.err, "waggle: calls are taken again, after ") {
@@ -77,29 +72,24 @@ func TestSourceImport_away(t *testing.T) {
 	}
 }
 
-// What a call created whose answer was lost is not told as if it had been there.
-func TestSourceImport_answerLost(t *testing.T) {
+// An import that was interrupted is made again, and ends as one that was not.
+func TestSourceImport_again(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	lost := &stalling{lost: true, SourceServiceClient: pb.NewSourceServiceClient(connect(t, env))}
-	got := command(t, with(env, "WAGGLE_SERVER", lost.serve(t)), "source", "import", write(t, "a.urls", "https://a.example/\nhttps://b.example/\n"), "--every", "1h")
-	if got.code != waggle.ExitOK || !strings.Contains(got.out, "2 unchanged") ||
-		!strings.Contains(got.err, "waggle: 2 of the unchanged may have been created or updated by this import: a call was repeated, as it was not answered\n") {
-		t.Errorf("exit code %d: %s%s", got.code, got.out, got.err)
+	const n = 1200
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "https://h%d.example/\n", i)
 	}
-}
-
-// What was there is not told as if a call that was refused might have made it.
-func TestSourceImport_refusedCall(t *testing.T) {
-	t.Parallel()
-	env, _ := served(t)
-	args := []string{"source", "import", write(t, "a.urls", "https://a.example/\n"), "--every", "1h"}
-	command(t, env, args...)
-	busy := &stalling{busy: true, SourceServiceClient: pb.NewSourceServiceClient(connect(t, env))}
-	got := command(t, with(env, "WAGGLE_SERVER", busy.serve(t)), args...)
-	if got.code != waggle.ExitOK || busy.calls != 2 || !strings.Contains(got.out, "1 unchanged") || strings.Contains(got.err, "may have been") {
-		t.Errorf("exit code %d after %d calls: %s%s", got.code, busy.calls, got.out, got.err)
+	args := []string{"source", "import", write(t, "urls.txt", text.String()), "--every", "1h"}
+	slow := &faulty{to: pb.NewSourceServiceClient(connect(t, env)), fault: 3, stalled: make(chan struct{})}
+	importing := start(t, with(env, "WAGGLE_SERVER", slow.serve(t)), args...)
+	<-slow.stalled
+	wantFailure(t, answer{code: importing.end(), err: importing.err.text()}, waggle.ExitFailed, "the same command again finishes it", "waggle: interrupted")
+	if got := command(t, env, args...); got.code != waggle.ExitOK || !strings.Contains(got.out, " 0 updated") || !strings.HasSuffix(got.out, " 0 duplicates, 0 refused\n") {
+		t.Errorf("%d: %s%s", got.code, got.out, got.err)
 	}
+	wantOutput(t, command(t, env, args...), "1,200 sources: 0 created, 0 updated, 1,200 unchanged, 0 duplicates, 0 refused\n")
 }
 
 // That a source has nothing to crawl is told once: with a schedule by the dispatcher's

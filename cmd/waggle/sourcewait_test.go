@@ -17,6 +17,7 @@ func TestSourceWait(t *testing.T) {
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "10")
 	command(t, env, "source", "create", "idle") // it has no seed
 	wantOutput(t, command(t, env, "source", "wait", "idle"), "idle: finished; 0 done, 0 dead, 0 canceled\n")
+	wantOutput(t, command(t, env, "source", "wait", "idle", "-o", "json"), `{"id":"idle","outstanding":0,"begun":true,"held":"no active collector takes tasks of pool \"default\"","finished":true}`+"\n")
 	command(t, env, "source", "create", "busy", "--seed", "https://b.example/", "--every", "1h", "--follow")
 	late := command(t, env, "source", "wait", "busy", "--for", "300ms")
 	wantFailure(t, late, waggle.ExitFailed, "not finished within --for: busy: 1 outstanding")
@@ -73,9 +74,9 @@ func TestSourceWait_notBegun(t *testing.T) {
 	wantFailure(t, wait, waggle.ExitFailed, "not finished within --for: later: not begun")
 	told := start(t, env, "source", "wait", "later")
 	told.out.line(t, `^later: not begun; first crawl in \S+( \S+)?$`)
-	command(t, env, "source", "pause", "later")
+	command(t, env, "hold", "set", "--source", "later")
 	paused := start(t, env, "source", "wait", "later")
-	paused.out.line(t, `^later: not begun; first crawl in \S+( \S+)?, SOURCE_PAUSED$`)
+	paused.out.line(t, `^later: not begun; first crawl in \S+( \S+)?, SOURCE_HELD$`)
 	command(t, env, "source", "create", "none")
 	wantOutput(t, command(t, env, "source", "wait", "none"), "none: finished; 0 done, 0 dead, 0 canceled\n")
 }

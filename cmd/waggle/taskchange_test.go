@@ -28,7 +28,7 @@ CANCELED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
 	if want := `RESULT           TASK                             STATE     WHY
 ALREADY_SETTLED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
 NOT_FOUND        17-aaaaaaaaaaaaaaaaaaaaaaaaaa    -         -
-2 tasks: 1 ALREADY_SETTLED, 1 NOT_FOUND
+2 tasks: 1 NOT_FOUND, 1 ALREADY_SETTLED
 `; got.out != want {
 		t.Errorf("printed\n%s\nwant\n%s", got.out, want)
 	}
@@ -68,7 +68,7 @@ func TestTask_ChangeByURL(t *testing.T) {
 	wantFailure(t, command(t, env, "task", "cancel", heldTask, "--source", "tour", "--url", "https://news.example/today"),
 		waggle.ExitUsage, "not both")
 	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour"), waggle.ExitUsage, "--dry-run", "--yes")
-	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour", "--url", "", "--yes"), waggle.ExitUsage, "--url is empty")
+	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour", "--url", "", "--yes"), waggle.ExitUsage, "which task? say its ID, or --source with --url or --key")
 	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour", "--url", "https://news.example/never"), waggle.ExitFailed, "task not found")
 }
 
@@ -123,12 +123,11 @@ OTHER_LEASE  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
 	if got := command(t, env, "lease", "revoke", heldTask+"@x"); got.code != waggle.ExitUsage || !strings.Contains(got.err, "the fence after @") {
 		t.Errorf("a fence that is none: exit code %d, %s", got.code, got.err)
 	}
-	wantNoted(t, command(t, env, "lease", "revoke", "--collector", "nobody", "--yes"),
-		"no collector nobody has been heard of in the last 24 h", "no tasks match\n")
+	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "nobody", "--yes"), "no tasks match\n")
 	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--dry-run"), `
 nothing is changed; this is what would become of them
-RESULT   TASK                             STATE     SOURCE  QUEUE         URL                         WHY
-REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  tour    news.example  https://news.example/today  -
+RESULT   TASK                             STATE     URL                         WHY
+REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  https://news.example/today  -
 `)
 	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--by", "ada", "--reason", "it hangs", "--yes"), `
 RESULT   TASK                             STATE     WHY
@@ -138,7 +137,7 @@ REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
 RESULT      TASK                             STATE     WHY
 NOT_LEASED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
 `)
-	wantOutput(t, command(t, env, "lease", "list"), "no leases: nobody works on anything\n")
+	wantOutput(t, command(t, env, "lease", "list"), "no leases\n")
 	if got := command(t, env, "task", "get", heldTask); !strings.Contains(got.out, "REVOKED   ada: it hangs\n") {
 		t.Errorf("the history does not say who revoked the lease and why:\n%s", got.out)
 	}
@@ -157,8 +156,8 @@ func TestTask_ChangeByFilter(t *testing.T) {
 	commandWith(t, env, urls.String(), "task", "submit", "--source", "a", "--file", "-")
 	command(t, env, "task", "submit", "--source", "ab", "https://a.example/ab")
 	look := settle(command(t, env, "task", "cancel", "--source", "a", "--dry-run").out)
-	if lines := strings.Split(look, "\n"); len(lines) != 25 || !strings.HasSuffix(lines[2], "  CANCELED  a  a.example  https://a.example/0  -") ||
-		!strings.HasSuffix(look, "\nand 1,480 more\n1,500 tasks: 1,500 CANCELED\n") {
+	if lines := strings.Split(look, "\n"); len(lines) != 24 || !strings.HasSuffix(lines[2], "  CANCELED  https://a.example/0  -") ||
+		!strings.HasSuffix(look, "\n1,500 tasks: 1,500 CANCELED\n") {
 		t.Errorf("a look of %d lines:\n%s", len(lines), look)
 	}
 	wantFailure(t, command(t, env, "task", "cancel", "--source", "a", "--state", "dead"), waggle.ExitUsage, "say scheduled, ready, leased")
@@ -178,7 +177,7 @@ func TestTask_ChangeByFilter(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &all); err != nil || len(all.Results) != 20 || all.Matched != 1500 || all.Changed != 1500 {
 		t.Errorf("%d results, %d matched, %d changed: %v", len(all.Results), all.Matched, all.Changed, err)
 	}
-	if want := "results has 20 tasks; the rest, 1,480, is counted in matched and changed only\n"; got.err != want || got.code != waggle.ExitOK {
+	if want := "waggle: results has 20 tasks; the rest, 1,480, is only counted\n"; got.err != want || got.code != waggle.ExitOK {
 		t.Errorf("exit code %d, said %q, want %q", got.code, got.err, want)
 	}
 }

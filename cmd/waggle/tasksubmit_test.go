@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,8 +33,7 @@ not a url
 https://a.example/`+"\xe9"+`
 {"url": "https://a.example/4", "metadata": {"a": "`+strings.Repeat("y", 9000)+`"}}
 https://a.example/5`)
-	reports := filepath.Join(t.TempDir(), "report.csv")
-	got := command(t, env, "task", "submit", "--source", "a", "--file", file, "--report", reports)
+	got := command(t, env, "task", "submit", "--source", "a", "--file", file)
 	wantFailure(t, got, waggle.ExitFailed,
 		"urls.txt, line 4: not a url: url is \"not a url\"; it must begin with http:// or https://\n",
 		"urls.txt, line 5: https://a.example/2: priority is \"12\"; it must be 0 to 9\n",
@@ -49,15 +46,6 @@ https://a.example/5`)
 	if !strings.HasSuffix(got.out, "\n9 tasks: 2 created, 0 existed, 0 due again, 0 limited, 7 invalid\n") || strings.Count(got.out, "CREATED") != 2 {
 		t.Errorf("printed\n%s", got.out)
 	}
-	report, err := os.ReadFile(reports)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := string(report); strings.Count(text, "\n") != 10 || !strings.HasPrefix(text, "line,task,result,error,url,key\n1,") ||
-		!strings.Contains(text, "\n8,,INVALID,is 1048577 bytes long; the limit is 1048576,,\n") || !strings.Contains(text, ",CREATED,,https://a.example/5,\n") {
-		t.Errorf("reported\n%s", text)
-	}
-
 	var all struct {
 		Results []struct {
 			Code, Message, URL string
@@ -79,13 +67,11 @@ func TestTaskSubmit_manyBadLines(t *testing.T) {
 	command(t, env, "source", "create", "a")
 	text := strings.Repeat("nonsense\n", 1100) + "https://a.example/1\n"
 	got := commandWith(t, env, text, "task", "submit", "--source", "a", "--file", "-")
-	wantFailure(t, got, waggle.ExitFailed, "standard input, line 20: nonsense: ", "waggle: and 1,080 more; --report FILE has all of them\n", "waggle: 1,100 tasks not submitted\n")
+	wantFailure(t, got, waggle.ExitFailed, "standard input, line 20: nonsense: ", "waggle: and 1,080 more; --output json has all of them\n", "waggle: 1,100 tasks not submitted\n")
 	if got.out != "1,101 tasks: 1 created, 0 existed, 0 due again, 0 limited, 1,100 invalid\n" || strings.Contains(got.err, "line 21:") {
 		t.Errorf("printed\n%s%s", got.out, got.err)
 	}
 	wantFailure(t, commandWith(t, env, "# only this\n\n", "task", "submit", "--source", "a", "--file", "-"), waggle.ExitFailed, "waggle: nothing in standard input\n")
-	file := write(t, "urls.txt", text)
-	wantFailure(t, command(t, env, "task", "submit", "--source", "a", "--file", file, "--report", file), waggle.ExitUsage, "are the same file")
 }
 
 // Of a file that cannot be read to its end, what was submitted is told, to programs too.
@@ -141,11 +127,10 @@ func TestTaskSubmit_slowProducer(t *testing.T) {
 	env, _ := served(t)
 	command(t, env, "source", "create", "a")
 	in, producer := io.Pipe()
-	reports := filepath.Join(t.TempDir(), "report.jsonl")
 	ended := make(chan int, 1)
 	var out bytes.Buffer
 	go func() {
-		args := []string{"task", "submit", "--file", "-", "--source", "a", "--report", reports}
+		args := []string{"task", "submit", "--file", "-", "--source", "a"}
 		ended <- waggle.RunSubmitting(t.Context(), args, in, &out, &out, env, time.Millisecond)
 	}()
 	if _, err := io.WriteString(producer, "https://a.example/1\n"); err != nil {

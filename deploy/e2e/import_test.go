@@ -164,44 +164,23 @@ func userCPU(info string) string {
 	return "unknown"
 }
 
-// An import that is killed goes on from where its state says, and what comes of it is as if it had not been.
+// An import that is killed is made again, and what comes of it is as if it had not been.
 func TestImport_kill(t *testing.T) {
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)
-	dir := t.TempDir()
-	file, state, report := filepath.Join(dir, "sources.csv"), filepath.Join(dir, "state"), filepath.Join(dir, "report.csv")
+	c, file := dial(t, d.addr), filepath.Join(t.TempDir(), "sources.csv")
 	const sources = 20_000
 	writeSources(t, file, "csv", sources)
-	args := []string{"source", "import", file, "--every", "1h", "--resume", state, "--report", report, "--parallel", "2"}
+	args := []string{"source", "import", file, "--every", "1h", "--timeout", "1m"}
 	first := launch(t, "import", programs.path("waggle"), append(args, "--server", d.addr)...)
-	until(t, startLimit, "the import keeps its state", func() bool {
-		_, err := os.Stat(state)
-		return err == nil
-	})
+	until(t, startLimit, "some sources are there", func() bool { return c.stats(t).GetTasks().GetScheduled() > 1000 })
 	first.kill()
-	kept, err := os.ReadFile(state)
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := command(t, d.addr, args...)
 	if !strings.HasPrefix(out, "20,000 sources: ") || !strings.Contains(out, " 0 updated") || !strings.HasSuffix(out, " 0 duplicates, 0 refused\n") {
-		t.Errorf("resumed: %s", out)
+		t.Errorf("again: %s", out)
 	}
-	t.Logf("killed at %s; then %s", strings.TrimSpace(string(kept)), strings.TrimSpace(out))
-	if n := lineCount(t, report); n != sources+1 {
-		t.Errorf("the report has %d lines, want %d", n, sources+1)
-	}
-	if tasks := dial(t, d.addr).stats(t).GetTasks(); tasks.GetScheduled()+tasks.GetReady() != sources {
+	t.Logf("killed, and then %s", strings.TrimSpace(out))
+	if tasks := c.stats(t).GetTasks(); tasks.GetScheduled()+tasks.GetReady() != sources {
 		t.Errorf("%v tasks, want %d", tasks, sources)
 	}
-}
-
-// lineCount counts the lines of a file.
-func lineCount(t *testing.T, path string) int {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Count(string(text), "\n")
 }

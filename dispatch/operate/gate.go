@@ -83,9 +83,13 @@ func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *disp
 }
 
 // decisiveFirst sorts gates by which opens last: first those without an end, then the latest.
+// Holds on collectors beside the one that decides come after all.
 func decisiveFirst(holds []Held) {
 	end := func(h *Held) time.Time {
-		if h.Until.IsZero() {
+		switch {
+		case h.beside:
+			return time.Time{}
+		case h.Until.IsZero():
 			return dispatch.Forever
 		}
 		return h.Until

@@ -189,8 +189,9 @@ func (s *Store) ListSources(ctx context.Context, filter dispatch.SourceFilter, a
 		return nil, false, err
 	}
 	sources, err = s.SourcesByID(ctx, ids[:n])
-	// One may have gone since its id was read.
-	sources = slices.DeleteFunc(sources, func(src *dispatch.Source) bool { return src == nil })
+	sources = slices.DeleteFunc(sources, func(src *dispatch.Source) bool {
+		return src == nil || filter.Pending && src.Applied >= src.Version // gone, or applied, since its id was read
+	})
 	if more = n < len(ids); more && len(sources) == 0 && err == nil {
 		return s.ListSources(ctx, filter, ids[n-1], limit)
 	}

@@ -43,7 +43,7 @@ func (e *env) collectors(after string, limit int) []*dispatch.CollectorRecord {
 func collectorBeat(e *env) {
 	info := dispatch.CollectorInfo{
 		ID: "c1", Session: "s1", Version: "1.2", Hostname: "h", Labels: map[string]string{"region": "eu"},
-		Pools: []string{pool, "browser"}, Sources: []string{"a", "b"}, Queues: []string{"a.example"}, Slots: 8, Draining: true,
+		Pools: []string{pool, "browser"}, Sources: []string{"a", "b"}, Queues: []string{"a.example"}, Slots: 8, Stopping: true,
 	}
 	e.beat(info)
 	e.advance(time.Minute)
@@ -64,7 +64,7 @@ func collectorBeat(e *env) {
 // collectorAfterGoodbye: a beat that was overtaken by the last one does not bring its
 // session back.
 func collectorAfterGoodbye(e *env) {
-	info := dispatch.CollectorInfo{ID: "c1", Session: "s1", Slots: 4, Draining: true}
+	info := dispatch.CollectorInfo{ID: "c1", Session: "s1", Slots: 4, Stopping: true}
 	last := info
 	last.Slots, last.Ended = 0, true
 	e.beat(info)
@@ -76,7 +76,7 @@ func collectorAfterGoodbye(e *env) {
 	is(e, "told after a poll", e.collectors("", 10)[0].Info, last)
 	is(e, "two in one call", e.beat(last, info), make([]dispatch.PollState, 2))
 	is(e, "told after both", e.collectors("", 10)[0].Info, last)
-	info.Session, info.Draining = "s2", false
+	info.Session, info.Stopping = "s2", false
 	e.beat(info)
 	is(e, "told by the next session", e.collectors("", 10)[0].Info, info)
 	e.beat(info)

@@ -2,8 +2,12 @@ package storetest
 
 import (
 	"fmt"
+	"math"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -19,6 +23,7 @@ func holdCases() []testCase {
 		{"OnOthers_StopNoShard", holdsOnOthers},
 		{"Claim_OfAnOlderVersionIsRefused", holdsClaims},
 		{"Put_MissedByAShardIsRepaired", holdsMissed},
+		{"Queue_HeldWhenPutReturns", holdsAtOnce},
 		{"Queue_HeldUntilLifted", holdQueueForever},
 		{"Queue_HeldUntilThen", holdQueueUntil},
 		{"Queue_HeldByASuffix", holdQueueSuffix},
@@ -210,6 +215,50 @@ func holdsClaims(e *env) {
 		e.ok("claim by newer holds", err)
 		is(e, "granted then", len(reply.Grants[0]), 2)
 	}
+}
+
+// holdsAtOnce has collectors claim while a hold is put: when that has returned, no claim is
+// granted anything in any shard.
+func holdsAtOnce(e *env) {
+	e.open()
+	g := source("a")
+	for shard := range e.Store.Shards() {
+		e.create(g, numbered(g, e.queueIn(shard), 500)...)
+	}
+	var put atomic.Bool
+	var granted atomic.Int64
+	var collectors sync.WaitGroup
+	for c := range 4 {
+		collectors.Go(func() {
+			for call := 0; !e.Failed(); call++ {
+				held, got := put.Load(), 0
+				for shard := range e.Store.Shards() {
+					want := dispatch.Want{Poll: dispatch.Poll{
+						Collector: fmt.Sprint("c", c), Session: "s", ClientToken: fmt.Sprint(call), Call: "1",
+					}, Max: 1, MaxBytes: manyBytes}
+					reply, err := e.Store.Claim(e.ctx, shard, pool, math.MaxInt64, []dispatch.Want{want})
+					if err != nil {
+						e.Errorf("claim: %v", err)
+						return
+					}
+					got += len(reply.Grants[0])
+				}
+				granted.Add(int64(got))
+				if held {
+					if got > 0 {
+						e.Errorf("%d tasks were granted after the hold was put", got)
+					}
+					return
+				}
+			}
+		})
+	}
+	for granted.Load() < 20 && !e.Failed() {
+		runtime.Gosched()
+	}
+	e.holdQueue("*.test", "a", time.Time{})
+	put.Store(true)
+	collectors.Wait()
 }
 
 func holdQueueForever(e *env) {

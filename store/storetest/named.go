@@ -275,7 +275,7 @@ func namedAgain(e *env) {
 }
 
 // namedNothing asks for a held source in a pool where no task waits any more: the end
-// of the pause would bring nothing.
+// of the hold would bring nothing.
 func namedNothing(e *env) {
 	e.open()
 	g := source("a")

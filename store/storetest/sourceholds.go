@@ -12,6 +12,7 @@ func sourceHoldCases() []testCase {
 		{"Holds_StopUntilTheLastEnds", sourceHeld},
 		{"Gone_KeepsHoldsOfTheID", sourceGone},
 		{"Gone_InTheVersionOfTheDelete", sourceGoneAtOnce},
+		{"Gone_OfAnIDThatNoSourceHad", sourceGoneNew},
 		{"Gone_IsCreatedAgainByVersion", sourceAgain},
 		{"List_HeldInPages", sourceListHeld},
 	}
@@ -111,6 +112,24 @@ func sourceGoneAtOnce(e *env) {
 	e.ok("make it gone", e.Store.PutSource(e.ctx, s, 2))
 	is(e, "source", e.source("a"), s)
 	is(e, "pending", e.pending(), nil)
+}
+
+// sourceGoneNew holds an id before there is a source.
+func sourceGoneNew(e *env) {
+	s := &dispatch.Source{ID: "a", UID: "uid-a", Version: 1, Applied: 1, Deleted: true, Holds: []dispatch.Hold{sourceHold("a", "h", time.Time{})}}
+	for range 2 {
+		e.ok("hold", e.Store.PutSource(e.ctx, s, 0))
+	}
+	is(e, "source", e.source("a"), s)
+	is(e, "pending", e.pending(), nil)
+	held, _ := e.heldSources(dispatch.SourceFilter{}, "", 9)
+	is(e, "held", held, []string{"a"})
+	made := registered("a")
+	made.UID, made.Version, made.Holds = "uid-made", 2, s.Holds
+	e.fails("create as new", e.Store.PutSource(e.ctx, made, 0), dispatch.ErrSourceExists)
+	e.ok("create", e.Store.PutSource(e.ctx, made, 1))
+	is(e, "source then", e.source("a"), made)
+	is(e, "pending then", e.pending(), []string{"a"})
 }
 
 // sourceAgain creates sources under the ids of some that are gone, which only works by

@@ -20,8 +20,8 @@ const (
 	ofTasks   = "source_id source_id_prefix pool labels queue queue_suffix failure_reasons create_time_from create_time_before"
 )
 
-// filterConditions has, for each request with a filter, the conditions that the call takes: fields of [pb.Filter]. Any
-// other one is refused, or it would widen what is listed or changed.
+// filterConditions has, for each request with a filter, the conditions that the call takes: fields of [pb.Filter].
+// Others are refused: ignored, they would widen what is listed or changed.
 var filterConditions = map[protoreflect.Name]string{
 	"ListSourcesRequest":    "source_id " + ofSources,
 	"ListTasksRequest":      "source_id queue states",
@@ -45,7 +45,7 @@ type filterRequest interface {
 	GetFilter() *pb.Filter
 }
 
-// conditions checks that a call takes every condition that the filter sets.
+// conditions checks that the call takes each condition that its filter sets.
 func (c *checks) conditions(req filterRequest) {
 	name := req.ProtoReflect().Descriptor().Name()
 	taken := strings.Fields(filterConditions[name])
@@ -68,14 +68,14 @@ func fieldsSet(m protoreflect.Message) iter.Seq[string] {
 	}
 }
 
-// all checks that a filter of a bulk call says where on purpose: by a condition, or by all.
+// all checks that the filter of a bulk call names a place, or sets all on purpose.
 func (c *checks) all(f *pb.Filter, where bool) {
 	if where == f.GetAll() {
-		c.fail("filter.all", f.GetAll(), "must be true if no other condition says where, and false if one does")
+		c.fail("filter.all", f.GetAll(), "must be true if no other condition names a place, and false if one does")
 	}
 }
 
-// SourceFilter selects sources.
+// SourceFilter selects sources. All that is set must hold.
 type SourceFilter struct {
 	ID                         string
 	Query                      operate.SourceQuery

@@ -21,7 +21,7 @@ const (
 	maxSample   = 20 // holds and targets that an answer names of each kind
 )
 
-// HoldSelection is what a call on holds is about: targets, or a page of the sources that a filter selects.
+// HoldSelection is the targets of a call on holds: those that it names, or a page of the sources that a filter selects.
 type HoldSelection struct {
 	Targets []dispatch.HoldTarget
 	Filter  *SourceFilter // nil: the targets are named
@@ -36,12 +36,12 @@ type holdRequest interface {
 	GetName() string
 }
 
-// SetHolds reads a SetHoldsRequest. The order has no By if the request has none.
+// SetHolds reads a SetHoldsRequest.
 func SetHolds(req *pb.SetHoldsRequest, now time.Time) (*HoldSelection, operate.HoldOrder, error) {
 	var c checks
 	s := c.holds(req)
 	if s.Name == dispatch.HoldWaggle {
-		c.fail("name", s.Name, "must be another name: this one is of blocks that Waggle makes itself")
+		c.fail("name", s.Name, "must be another name: this one is for the blocks that Waggle sets itself")
 	}
 	order := operate.HoldOrder{
 		Name: s.Name, By: s.Note.By, Reason: s.Note.Reason, Until: c.until("until", req.GetUntil(), now),
@@ -140,7 +140,7 @@ func ListHolds(req *pb.ListHoldsRequest) (operate.HoldQuery, error) {
 	return q, c.err()
 }
 
-// SetHoldsResponse converts what SetHolds did, or would do.
+// SetHoldsResponse converts what SetHolds did or would do.
 func (s *HoldSelection) SetHoldsResponse(r *operate.HoldChanges, next string) *pb.SetHoldsResponse {
 	return &pb.SetHoldsResponse{
 		Matched: int32(len(s.Targets)), Changed: int32(len(r.Changed)), NextPageToken: s.NextPageToken(next),
@@ -149,7 +149,7 @@ func (s *HoldSelection) SetHoldsResponse(r *operate.HoldChanges, next string) *p
 	}
 }
 
-// LiftHoldsResponse converts what LiftHolds did, or would do.
+// LiftHoldsResponse converts what LiftHolds did or would do.
 func (s *HoldSelection) LiftHoldsResponse(r *operate.HoldChanges, next string) *pb.LiftHoldsResponse {
 	return &pb.LiftHoldsResponse{
 		Matched: int32(len(s.Targets)), Changed: int32(len(r.Changed)), NextPageToken: s.NextPageToken(next),
@@ -161,7 +161,7 @@ func sampled(holds []dispatch.Hold) []*pb.Hold { return toHolds(holds[:min(len(h
 
 func toHolds(holds []dispatch.Hold) []*pb.Hold { return each(holds, Hold) }
 
-// standing converts those of holds that are not over.
+// standing converts the holds that have not ended.
 func standing(holds []dispatch.Hold, now time.Time) (out []*pb.Hold) {
 	for i := range holds {
 		if !holds[i].Over(now) {
@@ -212,7 +212,7 @@ func targetText(t *dispatch.HoldTarget) string {
 	return "collectors with " + strings.Join(labels, ",")
 }
 
-// StaleHold is [dispatch.ErrEtagMismatch] with the etag of the hold that stands, if one does.
+// StaleHold is [dispatch.ErrEtagMismatch] with the etag of the hold that stands, if there is one.
 func StaleHold(target *dispatch.HoldTarget, name string, stands []dispatch.Hold) error {
 	pairs := []string{"target", targetText(target), "name", name}
 	if len(stands) > 0 {
@@ -221,7 +221,7 @@ func StaleHold(target *dispatch.HoldTarget, name string, stands []dispatch.Hold)
 	return About(dispatch.ErrEtagMismatch, pairs...)
 }
 
-// AboutHold names the hold that stands where err says that one does.
+// AboutHold adds to a [dispatch.ErrHoldExists] the hold that stands.
 func AboutHold(err error) error {
 	exists, ok := errors.AsType[*operate.HoldExistsError](err)
 	if !ok {

@@ -85,17 +85,17 @@ const (
 )
 
 // layOver sets in to what from sets. Lists take the place of lists.
-func layOver(to, from protoreflect.Message, maps mapRule) {
+func layOver(to, from protoreflect.Message, rule mapRule) {
 	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case field.IsMap() && maps == addKeys:
+		case field.IsMap() && rule == addKeys:
 			into := to.Mutable(field).Map()
 			value.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 				into.Set(key, value)
 				return true
 			})
 		case isPart(field):
-			layOver(to.Mutable(field).Message(), value.Message(), maps)
+			layOver(to.Mutable(field).Message(), value.Message(), rule)
 		default:
 			to.Set(field, value)
 		}

@@ -189,12 +189,12 @@ func ListedTask(t *dispatch.Task, now time.Time) *pb.Task {
 
 // ListLeases reads the filter of a ListLeasesRequest; nil is one without conditions.
 func ListLeases(req *pb.ListLeasesRequest) (*operate.TaskQuery, error) {
+	if proto.Size(req.GetFilter()) == 0 {
+		return nil, nil //nolint:nilnil // all leases
+	}
 	var c checks
 	c.conditions(req)
 	q := c.tasks(req.GetFilter())
-	if proto.Equal(req.GetFilter(), &pb.Filter{}) || req.GetFilter() == nil {
-		q = nil
-	}
 	return q, c.err()
 }
 

@@ -1,6 +1,6 @@
 -- Takes a call out of those that a grant answered; with the last one, returns what is
 -- still held as if it had never been granted; a task whose cancel was asked for
--- meanwhile ends CANCELED (dispatch.Claims.GiveBack).
+-- meanwhile, other than by a hold, ends CANCELED (dispatch.Claims.GiveBack).
 --
 -- KEYS[1]  the shard key
 -- ARGV     collector, client token, the holder's digest (8 bytes), call
@@ -19,15 +19,15 @@ grants.each_held(note, ARGV[3], function(id, r, _, i)
   local n = #locks
   left[#left + 1], held[holder] = suffix_of(id), (held[holder] or 0) + 1
   locks[n + 1], locks[n + 2], locks[n + 3] = lock_key(id), holder, r.digest
-  end_lease(r) -- lifts the mark of a hold
+  end_lease(r)
   r.revision, r.attempt = r.revision + 1, max(r.attempt, 1) - 1
-  if r.cancel ~= 0 then
+  if r.cancel ~= 0 and r.cancel ~= CANCEL_HELD then
     local s = get_source(l.uid)
     r.state, r.cancel, r.again, r.settled_at = CANCELED, 0, false, now
     enter_settled(l, id, r, s.deleted and DAY or s.remember)
     outstanding(l.uid, r, -1)
   else
-    r.state = WAITING
+    r.state, r.cancel = WAITING, 0
     write_record(id, r)
     enter_waiting(l, id, r)
   end

@@ -297,9 +297,6 @@ own; P: 10,000 queues with one request in flight at a time.`,
   waggle bench --output json > bench.json`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := client.CheckOutput(output); err != nil {
-				return err
-			}
 			if quick && !cmd.Flags().Changed("tasks") {
 				cfg.Tasks = quickTasks
 			}
@@ -321,7 +318,7 @@ own; P: 10,000 queues with one request in flight at a time.`,
 	flags.IntVar(&cfg.Collectors, "collectors", 16, "`number` of collectors at once")
 	flags.IntVar(&cfg.Processors, "processors", 0, "`number` of processors that a dispatcher may use (default all)")
 	flags.BoolVar(&quick, "quick", false, "small and short: shows that it works, the figures mean little")
-	flags.StringVarP(&output, "output", "o", "table", "`format`: table for people, json for programs")
+	client.RegisterOutput(flags, &output)
 	return cmd
 }
 

@@ -25,6 +25,8 @@ type valueFlag struct {
 	kind string // as help calls it
 	text string // what was read, always in the same form
 	read func(text string) (string, error)
+	// choices are all there are; none: what read takes.
+	choices []string
 }
 
 // Set implements [pflag.Value].
@@ -115,63 +117,95 @@ func QueueVar(flags *pflag.FlagSet, into *string, name, usage string) {
 	})
 }
 
+// QueuePattern is a pattern of queues as rules and holds have it.
+func QueuePattern(text string) string {
+	if name, suffix := strings.CutPrefix(text, "*."); suffix {
+		return "*." + canonical.QueueName(name)
+	}
+	return canonical.QueueName(text)
+}
+
 // timeForms is what a flag for a moment takes, for help.
 const timeForms = "2h (from now), 2026-01-31T18:00:00Z, or by the local clock 2026-01-31 (its first moment) or '2026-01-31 18:00'"
 
 // TimeVar adds a flag for a moment: a date, with a time of day or without, or how long from now.
 func TimeVar(flags *pflag.FlagSet, into **timestamppb.Timestamp, name, usage string) {
 	ValueVar(flags, name, "time", usage+": "+timeForms, func(text string) (_ string, err error) {
-		*into, _, err = ParseTime(text, time.Now())
+		*into, err = parseTime(text, time.Now())
 		return text, err
 	})
 }
 
-// ParseTime is the moment that text names, and whether it does so by the local clock, which is that of the zone of now.
-func ParseTime(text string, now time.Time) (t *timestamppb.Timestamp, local bool, err error) {
+// parseTime is the moment that text names. A local clock is that of the zone of now.
+func parseTime(text string, now time.Time) (*timestamppb.Timestamp, error) {
 	if d, err := human.ParseDuration(text); err == nil {
 		if d < 0 {
-			return nil, false, fmt.Errorf("%q is over: say how long from now, as 2h, or a time to come", text)
+			return nil, fmt.Errorf("%q is over: say how long from now, as 2h, or a time to come", text)
 		}
-		return timestamppb.New(now.Add(d)), false, nil
+		return timestamppb.New(now.Add(d)), nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00"} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return timestamppb.New(t), false, nil
-		}
-	}
-	for _, layout := range []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02 15:04:05Z07:00", time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05",
+	} {
 		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return timestamppb.New(t), true, nil
+			return timestamppb.New(t), nil
 		}
 	}
-	return nil, false, fmt.Errorf("%q is no time; say 2h (from now), 2026-01-31T18:00:00Z or 2026-01-31 (local)", text)
+	return nil, fmt.Errorf("%q is no time; say 2h (from now), 2026-01-31T18:00:00Z or 2026-01-31 (local)", text)
 }
 
-// Enum finds the value of an enum by the end of its name, in any case.
-func Enum[E ~int32](flag, name, prefix string, values map[string]int32) (E, error) {
-	full := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-	if value, ok := values[full]; ok && value != 0 {
-		return E(value), nil
-	}
-	var names []string
+// ChoiceVar adds a flag for one of a few texts.
+func ChoiceVar(flags *pflag.FlagSet, into *string, name, shorthand, value, usage string, choices ...string) {
+	*into = value
+	flags.VarP(&valueFlag{kind: "string", text: value, choices: choices, read: func(text string) (string, error) {
+		if !slices.Contains(choices, text) {
+			return "", notAmong(text, choices)
+		}
+		*into = text
+		return text, nil
+	}}, name, shorthand, usage)
+}
+
+func notAmong(text string, choices []string) error {
+	return fmt.Errorf("%q is unknown; say %s", text, strings.Join(choices, ", "))
+}
+
+// EnumVar adds a flag for a value of an enum: the end of its name, in any case. Help lists all of values but the one that
+// is 0.
+func EnumVar[E ~int32](flags *pflag.FlagSet, into *E, name, usage, prefix string, values map[string]int32) {
+	enumVar(flags, func(e E) { *into = e }, name, usage, prefix, values)
+}
+
+// EnumsVar is EnumVar for a flag that may be repeated, and may hold several with commas between them.
+func EnumsVar[E ~int32](flags *pflag.FlagSet, into *[]E, name, usage, prefix string, values map[string]int32) {
+	enumVar(flags, func(e E) { *into = append(*into, e) }, name, usage, prefix, values)
+}
+
+func enumVar[E ~int32](flags *pflag.FlagSet, take func(E), name, usage, prefix string, values map[string]int32) {
+	var choices []string
 	for _, text := range slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Compare(values[a], values[b]) }) {
 		if values[text] != 0 {
-			names = append(names, strings.ToLower(strings.TrimPrefix(text, prefix)))
+			choices = append(choices, strings.ToLower(strings.TrimPrefix(text, prefix)))
 		}
 	}
-	return 0, Usagef("%s %q: say %s", flag, name, strings.Join(names, ", "))
+	flags.Var(&valueFlag{kind: "string", choices: choices, read: func(text string) (string, error) {
+		for word := range strings.SplitSeq(text, ",") {
+			word = strings.ToLower(strings.ReplaceAll(word, "-", "_"))
+			if !slices.Contains(choices, word) {
+				return "", notAmong(word, choices)
+			}
+			take(E(values[prefix+strings.ToUpper(word)]))
+		}
+		return text, nil
+	}}, name, usage+": "+strings.Join(choices, ", "))
 }
 
-// Enums finds the values of several names.
-func Enums[E ~int32](flag string, names []string, prefix string, values map[string]int32) (found []E, err error) {
-	for _, name := range names {
-		value, err := Enum[E](flag, name, prefix, values)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, value)
+// Choices are all values that a flag takes, if it takes a few texts only.
+func Choices(f *pflag.Flag) []string {
+	if value, ok := f.Value.(*valueFlag); ok {
+		return value.choices
 	}
-	return found, nil
+	return nil
 }
 
 // wantBelowZero finds what less than 0 stands for in the help of a flag.

@@ -60,10 +60,10 @@ func (i *Input) Close() {
 	}
 }
 
-// ErrBroken says that the rest of a file is not of its format.
+// ErrBroken is the error of a file that is not in its format from some place on.
 var ErrBroken = errors.New("the rest cannot be read")
 
-// ErrNothing says that a file was read to its end and has no entry: it is likely another one than was meant.
+// ErrNothing is the error of a file without an entry: it is likely the wrong file.
 var ErrNothing = errors.New("nothing")
 
 // ErrNothing is that of this file.

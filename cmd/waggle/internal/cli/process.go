@@ -125,30 +125,23 @@ type LogOptions struct {
 
 // Register adds the flags.
 func (l *LogOptions) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&l.level, "log-level", "info", "least `level` to log: debug, info, warn, error")
-	flags.StringVar(&l.Format, "log-format", "auto", "`format`: console for people, json for programs; auto: console on a terminal")
+	ChoiceVar(flags, &l.level, "log-level", "", "info", "least `level` to log: debug, info, warn, error", "debug", "info", "warn", "error")
+	ChoiceVar(flags, &l.Format, "log-format", "", "auto", "`format`: console for people, json for programs; auto: console on a terminal", "auto", "console", "json")
 }
 
 // Logger writes to out.
 func (l *LogOptions) Logger(out io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(l.level)
 	if err != nil {
-		return nil, Usagef("--log-level %q: say debug, info, warn or error", l.level)
+		return nil, err
 	}
-	var encoder zapcore.Encoder
-	switch {
-	case l.Format == "console", l.Format == "auto" && human.IsTerminal(out):
-		config := zap.NewDevelopmentEncoderConfig()
-		config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		config.EncodeDuration = zapcore.StringDurationEncoder
+	config := zap.NewProductionEncoderConfig()
+	config.EncodeTime, config.EncodeDuration = zapcore.RFC3339NanoTimeEncoder, zapcore.SecondsDurationEncoder
+	encoder := zapcore.NewJSONEncoder(config)
+	if l.Format == "console" || l.Format == "auto" && human.IsTerminal(out) {
+		config = zap.NewDevelopmentEncoderConfig()
+		config.EncodeTime, config.EncodeDuration = zapcore.TimeEncoderOfLayout("15:04:05.000"), zapcore.StringDurationEncoder
 		encoder = zapcore.NewConsoleEncoder(config)
-	case l.Format == "json", l.Format == "auto":
-		config := zap.NewProductionEncoderConfig()
-		config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-		config.EncodeDuration = zapcore.SecondsDurationEncoder
-		encoder = zapcore.NewJSONEncoder(config)
-	default:
-		return nil, Usagef("--log-format %q: say auto, console or json", l.Format)
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), level)), nil
 }

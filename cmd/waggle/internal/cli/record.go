@@ -1,15 +1,12 @@
 package cli
 
 import (
-	"os"
+	"fmt"
 	"os/user"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Record are who does something, why, and until when.
@@ -45,31 +42,8 @@ func operator(c Console) string {
 			return value
 		}
 	}
-	name := ""
 	if u, err := user.Current(); err == nil {
-		name = u.Username
+		return fmt.Sprintf("%.60s@%.60s", u.Username, Hostname()) // within what a dispatcher takes
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = ""
-	}
-	return operatorName(name, host)
-}
-
-// operatorName is user@host, or the one that is known, as a dispatcher takes it.
-func operatorName(name, host string) string {
-	text := name
-	if host != "" {
-		text = strings.TrimPrefix(name+"@"+host, "@")
-	}
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, ""))
-	if len(text) > bounds.MaxIDLength {
-		text = strings.ToValidUTF8(text[:bounds.MaxIDLength], "")
-	}
-	return text
+	return Hostname()
 }

@@ -88,9 +88,6 @@ func (r *Report) Put(cells []string, object any) (err error) {
 	return reportFailed(err)
 }
 
-// Kept reports whether there is a report.
-func (r *Report) Kept() bool { return r.file != nil }
-
 // Sync makes what was written outlast a crash of the machine, and returns how long the file is. A report that is no file,
 // such as a pipe, only gets what was held back.
 func (r *Report) Sync() (length int64, err error) {

@@ -17,7 +17,7 @@ import (
 
 // UsageError is a command that makes no sense as it was written.
 type UsageError struct {
-	path string // of the command whose help says more; empty: of the one that ran
+	path string // of the command whose help to show; empty: of the one that ran
 	err  error
 }
 
@@ -81,7 +81,7 @@ func ReportError(out io.Writer, cmd *cobra.Command, err error) int {
 	case err == nil:
 		return ExitOK
 	case errors.As(err, &usage):
-		writeProblem(out, usage.Error(), fmt.Sprintf("`%s --help` says how it is used", cmp.Or(usage.path, cmd.CommandPath())))
+		writeProblem(out, usage.Error(), fmt.Sprintf("`%s --help` shows how it is used", cmp.Or(usage.path, cmd.CommandPath())))
 		return ExitUsage
 	case errors.Is(err, ErrReported):
 	case errors.As(err, &advised):

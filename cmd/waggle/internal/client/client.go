@@ -1,14 +1,26 @@
 // Package client is what the commands share that ask a dispatcher: the connection, lists, bulk calls, replies as tables
-// or JSON.
+// or JSON, and what shells complete.
+//
+// A command that changes something gets its RunE from [Options.Call], and one that only looks from [Options.Look], which
+// gives it --watch; [Options.List] is that for lists. In each of them a function gets a [Client], calls what it needs, and
+// hands the reply to [Client.Show] with how people see it, so that --output json needs no more:
+//
+//	cmd := &cobra.Command{Use: "status", Short: "Show what stands still and why", Args: cli.Exactly()}
+//	o.Look(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+//		reply, err := c.Admin.GetStats(ctx, &pb.GetStatsRequest{})
+//		return c.Show(reply, err, func() { writeStatus(c.Out, c.Now, reply) })
+//	})
+//	return o.Group(cmd)
+//
+// The function of Look runs once for each look, with the time of the look in Now, and writes only to Out and Err. Tables
+// and sheets of package human fit Out, and colour the words of states by themselves.
 package client
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,13 +36,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -38,25 +48,66 @@ import (
 // maxReply leaves room for 1,000 large tasks or sources in a page.
 const maxReply = 64 << 20
 
-// Options are the flags that all client commands share.
+// Options are the flags that all client commands share: they stand before the command or behind it.
 type Options struct {
 	Console cli.Console
+	flags   *pflag.FlagSet
 	servers []string
 	output  string
 	timeout time.Duration
 	tls     TLSOptions
 }
 
-// Group completes a command that asks a dispatcher, or the group of such commands, and gives it the shared flags.
+// NewOptions gives root the flags.
+func NewOptions(root *cobra.Command, c cli.Console) *Options {
+	o := &Options{Console: c, flags: pflag.NewFlagSet("client", pflag.ContinueOnError)}
+	o.flags.StringSliceVar(&o.servers, "server", []string{DefaultServer}, "dispatcher to ask, `host:port`; several: the first that answers")
+	RegisterOutput(o.flags, &o.output)
+	o.flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for an answer")
+	o.tls.Register(o.flags)
+	root.PersistentFlags().AddFlagSet(o.flags)
+	cli.FromEnv(root, c, o.flags)
+	fromEnv := root.PersistentPreRunE
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		for about := cmd; about != nil; about = about.Parent() {
+			if about.GroupID == operate { // the others ask no dispatcher
+				return fromEnv(cmd, args)
+			}
+		}
+		return nil
+	}
+	return o
+}
+
+// RegisterOutput adds the flag for the format of what is written.
+func RegisterOutput(flags *pflag.FlagSet, into *string) {
+	cli.ChoiceVar(flags, into, "output", "o", "table", "`format`: table for people, json for programs", "table", "json")
+}
+
+// Refuse makes commands that ask no dispatcher refuse the shared flags, but for those that they have themselves.
+func (o *Options) Refuse(commands ...*cobra.Command) {
+	for _, cmd := range commands {
+		args := cmd.Args
+		cmd.Args = func(cmd *cobra.Command, given []string) (err error) {
+			o.flags.VisitAll(func(f *pflag.Flag) {
+				if err == nil && f.Changed && cmd.Flags().Lookup(f.Name) == f {
+					err = cli.Usagef("--%s is for commands that ask a dispatcher; %s does not", f.Name, cmd.CommandPath())
+				}
+			})
+			if err != nil {
+				return err
+			}
+			return args(cmd, given)
+		}
+	}
+}
+
+// operate is the group of commands that ask a dispatcher.
+const operate = "operate"
+
+// Group completes a command that asks a dispatcher, or the group of such commands.
 func (o *Options) Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
-	flags := pflag.NewFlagSet("client", pflag.ContinueOnError)
-	flags.StringSliceVar(&o.servers, "server", []string{DefaultServer}, "dispatcher to ask, `host:port`; several: the first that answers")
-	flags.StringVarP(&o.output, "output", "o", "table", "`format`: table for people, json for programs")
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for an answer")
-	o.tls.Register(flags)
-	cli.FromEnv(cmd, o.Console, flags)
-	cmd.PersistentFlags().AddFlagSet(flags)
-	cmd.GroupID = "operate"
+	cmd.GroupID = operate
 	cmd.AddCommand(commands...)
 	return cmd
 }
@@ -66,21 +117,21 @@ type Client struct {
 	Sources pb.SourceServiceClient
 	Tasks   pb.TaskServiceClient
 	Queues  pb.QueueServiceClient
+	Holds   pb.HoldServiceClient
 	Admin   pb.AdminServiceClient
+	Health  healthpb.HealthClient
 
-	JSON     bool // what is written is for programs
-	Out, Err io.Writer
-	Now      time.Time
+	JSON bool // what is written is for programs
+	Out  human.Output
+	Err  io.Writer
+	Now  time.Time
 }
 
 // Call makes the RunE of a client command: it connects and runs f; an error of a call is explained.
 func (o *Options) Call(f func(ctx context.Context, c *Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := CheckOutput(o.output); err != nil {
-			return err
-		}
 		if o.timeout <= 0 {
-			return cli.Usagef("--timeout %s: say how long, for example 10s", o.timeout)
+			return cli.Usagef("--timeout %s: want more than 0, for example 10s", o.timeout)
 		}
 		if err := cli.CheckBy(cmd); err != nil {
 			return err
@@ -89,18 +140,27 @@ func (o *Options) Call(f func(ctx context.Context, c *Client, args []string) err
 		if err != nil {
 			return err
 		}
-		c := &Client{
-			Sources: pb.NewSourceServiceClient(conn), Tasks: pb.NewTaskServiceClient(conn),
-			Queues: pb.NewQueueServiceClient(conn), Admin: pb.NewAdminServiceClient(conn),
-			JSON: o.output == "json", Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Now: time.Now(),
-		}
-		c.noteTimes(cmd.Flags())
+		c := o.client(conn)
+		c.Out, c.Err = human.NewOutput(cmd.OutOrStdout(), o.Console.Env), cmd.ErrOrStderr()
 		err = f(cmd.Context(), c, args)
 		if err != nil && !errors.Is(err, cli.ErrReported) {
-			err = &Error{Err: err, Servers: o.servers, timeout: o.timeout, TLS: o.tls.Wanted()}
+			err = o.explained(err)
 		}
 		return errors.Join(err, conn.Close())
 	}
+}
+
+func (o *Options) client(conn *grpc.ClientConn) *Client {
+	return &Client{
+		Sources: pb.NewSourceServiceClient(conn), Tasks: pb.NewTaskServiceClient(conn),
+		Queues: pb.NewQueueServiceClient(conn), Holds: pb.NewHoldServiceClient(conn), Admin: pb.NewAdminServiceClient(conn),
+		Health: healthpb.NewHealthClient(conn),
+		JSON:   o.output == "json", Now: time.Now(),
+	}
+}
+
+func (o *Options) explained(err error) *Error {
+	return &Error{Err: err, Servers: o.servers, timeout: o.timeout, TLS: o.tls.Wanted()}
 }
 
 // dial makes a connection that tries the servers in turn. Nothing is sent before its first call.
@@ -139,28 +199,16 @@ func (o *Options) dial() (*grpc.ClientConn, error) {
 func (o *Options) limit(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return sendable(invoke(ctx, method, req, reply, conn, opts...), req)
+	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// noteTimes notes the moments that flags give by the local clock: the zone may be another than was meant.
-func (c *Client) noteTimes(flags *pflag.FlagSet) {
-	flags.Visit(func(f *pflag.Flag) {
-		if f.Value.Type() != "time" {
-			return
-		}
-		if t, local, err := cli.ParseTime(f.Value.String(), c.Now); local && err == nil {
-			c.Note("%s is %s", human.Plain(f.Value.String()), human.SinceAt(c.Now, t))
-		}
-	})
-}
-
-// Show writes a reply, unless err says that there is none: as JSON for programs, else by people.
-func (c *Client) Show(reply proto.Message, err error, people func()) error {
+// Show writes a reply, a message or another value, unless there is an err: as JSON for programs, else by people.
+func (c *Client) Show(reply any, err error, people func()) error {
 	switch {
 	case err != nil:
 		return err
 	case c.JSON:
-		return writeMessage(c.Out, reply)
+		return WriteJSON(c.Out, reply)
 	}
 	people()
 	return nil
@@ -169,59 +217,6 @@ func (c *Client) Show(reply proto.Message, err error, people func()) error {
 // Note writes a line for people beside what a command shows.
 func (c *Client) Note(format string, args ...any) {
 	fmt.Fprintf(c.Err, "waggle: "+format+"\n", args...)
-}
-
-// NoteReplaced notes which pause, block or drain there was before: it may have been another person's, for longer. what
-// names what it is of; after a dry run it is still there.
-func (c *Client) NoteReplaced(what string, replaced *pb.Gate, dryRun bool) {
-	if replaced == nil {
-		return
-	}
-	kind := map[pb.GateKind]string{pb.GateKind_GATE_KIND_BLOCKED: "block", pb.GateKind_GATE_KIND_COLLECTOR_DRAINED: "drain"}[replaced.GetKind()]
-	did := "this replaced the %s of %s that stood: %s%s"
-	if dryRun {
-		did = "this would replace the %s of %s that stands: %s%s"
-	}
-	end := ""
-	if replaced.GetUntil() == nil {
-		end = ", without an end"
-	}
-	c.Note(did, cmp.Or(kind, "pause"), human.Plain(what), human.Plain(describe.Gate(c.Now, replaced)), end)
-}
-
-// CheckOutput refuses a value of --output that is unknown.
-func CheckOutput(output string) error {
-	if output != "table" && output != "json" {
-		return cli.Usagef("--output %q: say table or json", output)
-	}
-	return nil
-}
-
-// writeMessage writes a message as JSON with the field names of the .proto files, every field that has a value or a
-// default, and always the same white space.
-func writeMessage(out io.Writer, message proto.Message) error {
-	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(message)
-	if err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, text, "", "  "); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	indented.WriteByte('\n')
-	_, err = indented.WriteTo(out)
-	return err
-}
-
-// WriteJSON writes what is no message, with the same white space.
-func WriteJSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(value); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
 }
 
 // WriteSample writes what a call does or would do, and the first ids of all that it concerns.
@@ -269,20 +264,18 @@ const DefaultServer = "127.0.0.1:7070"
 // also be a name that gRPC resolves, such as unix:/path or dns:///host:port.
 func CheckServers(servers []string) error {
 	if len(servers) == 0 {
-		return cli.Usagef("--server is empty; say host:port")
+		return cli.Usagef("--server is empty; want host:port")
 	}
 	for i, server := range servers {
-		servers[i] = strings.TrimSpace(server)
-		if servers[i] == "" {
-			return cli.Usagef("--server has an empty address")
+		server = strings.TrimSpace(server)
+		servers[i] = server
+		scheme, _, found := strings.Cut(server, ":")
+		if len(servers) == 1 && found && slices.Contains([]string{"unix", "unix-abstract", "dns", "passthrough", "ipv4", "ipv6"}, scheme) {
+			continue
 		}
-		host, port, err := net.SplitHostPort(servers[i])
-		number, portErr := strconv.ParseUint(port, 10, 16)
-		isAddress := err == nil && portErr == nil && number > 0 && !strings.Contains(host, "/")
-		scheme, _, found := strings.Cut(servers[i], ":")
-		isTarget := found && slices.Contains([]string{"unix", "unix-abstract", "dns", "passthrough", "ipv4", "ipv6"}, scheme)
-		if !isAddress && (len(servers) > 1 || !isTarget) {
-			return cli.Usagef("--server %s: want host:port, as %s", servers[i], DefaultServer)
+		host, port, err := net.SplitHostPort(server)
+		if number, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || number == 0 || strings.Contains(host, "/") {
+			return cli.Usagef("--server %s: want host:port, as %s", cmp.Or(server, `""`), DefaultServer)
 		}
 	}
 	return nil

@@ -1,27 +1,20 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protopath"
-	"google.golang.org/protobuf/reflect/protorange"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/specflag"
 )
 
 // Error is a call that failed, with what its explanation needs.
@@ -42,37 +35,15 @@ func (e *Error) Unwrap() error { return e.Err }
 var advice = map[string]string{
 	"SOURCE_NOT_FOUND":     "`waggle source list` shows the sources",
 	"SOURCE_EXISTS":        "`waggle source update` changes it, `waggle source get` shows it",
-	"ETAG_MISMATCH":        "somebody changed it: look at it again (`waggle source get`, `waggle queue rule list`), then decide again",
+	"ETAG_MISMATCH":        "somebody changed it: look at it again (`waggle source get`, `waggle queue rule list`, `waggle hold list`), then decide again",
 	"TASK_NOT_FOUND":       "it was never submitted, or settled so long ago that it is forgotten",
 	"QUEUE_RULE_NOT_FOUND": "`waggle queue rule list` shows the rules; a pattern is given exactly as it was set",
 	"QUEUE_NOT_EMPTY":      "tasks stay where they are: map before there are any, or move sources by `waggle source import FILE --queue NAME`, or delete them, and then set the rule",
-	"QUEUE_RULE_HOLDS":     "`waggle queue rule set PATTERN --lift` ends it",
-	"QUEUE_DENIED":         "`waggle queue rule list` shows the rule that denies it",
+	"HOLD_EXISTS":          "ask who set it; another --name sets one beside it, --replace takes its place",
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store (Redis) does not answer",
 	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",
 	"STORE_FULL":           "the store's memory is used up; what is in it still gets done",
-	"DRAINING":             "this dispatcher is about to stop; ask another one with --server",
-}
-
-// otherFlagNames are those of parts of such fields and of queue rules, which share no name with them.
-var otherFlagNames = map[string]string{
-	"labels.key": "label", "schedule.adaptive.min_interval": "adaptive", "schedule.adaptive.max_interval": "adaptive",
-	"queue": "queue", "min_delay": "min-delay", "max_in_flight": "max-in-flight", "delay_factor": "delay-factor",
-	"max_delay": "max-delay", "max_block": "max-block",
-}
-
-// specPath is a field of a spec or rule as the API names it; what follows an index ("seeds[2].url") is a group of its own.
-var specPath = regexp.MustCompile(`\b(?:spec|rule)\.([a-z_]+(?:\.[a-z_]+)*)((?:\[[^\]]*\])?(?:\.[a-z_]+)*)`)
-
-// withFlags adds to the fields of a spec or rule the flags that set them. The fields stay: a spec may come from a file.
-func withFlags(text string) string {
-	return specPath.ReplaceAllStringFunc(text, func(path string) string {
-		field := specPath.FindStringSubmatch(path)[1]
-		if flag := cmp.Or(specflag.Fields[field], otherFlagNames[field]); flag != "" {
-			return path + " (--" + flag + ")"
-		}
-		return path
-	})
+	"DISPATCHER_DRAINING":  "this dispatcher is about to stop; ask another one with --server",
 }
 
 // Words are what a dispatcher refused, or why it could not be asked, and what to do about it; that may be empty.
@@ -80,6 +51,9 @@ func (e *Error) Words() (problem string, todo []string) {
 	st, ok := status.FromError(cli.UnwrapStatus(e.Err))
 	if !ok && errors.Is(e.Err, context.Canceled) {
 		return "interrupted", nil
+	}
+	if advised := (interface{ Words() (string, []string) })(nil); !ok && errors.As(e.Err, &advised) {
+		return advised.Words()
 	}
 	if !ok {
 		return e.Err.Error(), nil
@@ -93,7 +67,7 @@ func (e *Error) Words() (problem string, todo []string) {
 			info = d
 		case *errdetails.BadRequest:
 			for _, v := range d.GetFieldViolations() {
-				violations = append(violations, withFlags(v.GetDescription()))
+				violations = append(violations, v.GetDescription())
 			}
 		case *errdetails.RetryInfo:
 			retry = fmt.Sprintf("try again in %s", human.Span(d.GetRetryDelay().AsDuration()))
@@ -103,7 +77,7 @@ func (e *Error) Words() (problem string, todo []string) {
 	case info != nil && len(violations) > 1:
 		return "invalid request:", violations
 	case info != nil:
-		return withFlags(st.Message()), []string{advice[info.GetReason()], retry}
+		return st.Message(), []string{advice[info.GetReason()], retry}
 	default:
 		return e.transportWords(st)
 	}
@@ -144,30 +118,6 @@ func RefusalText(err error) string {
 		}
 	}
 	return problem
-}
-
-// sendable is the err of a call. If a text of the request is not in UTF-8, it names that: gRPC's own error names no field,
-// and reads like a fault of the network.
-func sendable(err error, request any) error {
-	message, ok := request.(proto.Message)
-	if !ok || status.Code(err) != codes.Internal {
-		return err
-	}
-	wrong := err
-	_ = protorange.Range(message.ProtoReflect(), func(p protopath.Values) error {
-		last := p.Index(-1)
-		text, isText := last.Value.Interface().(string)
-		if last.Step.Kind() == protopath.MapIndexStep && !utf8.ValidString(last.Step.MapIndex().String()) {
-			text, isText = last.Step.MapIndex().String(), true
-		}
-		if !isText || utf8.ValidString(text) {
-			return nil
-		}
-		_, field, _ := strings.Cut(p.Path.String(), ").")
-		wrong = cli.Usagef("%s is %+q, which is not in UTF-8", field, text)
-		return wrong // which ends the walk
-	})
-	return wrong
 }
 
 const (
@@ -222,6 +172,16 @@ func (p *Patience) note(err error) {
 		}
 		p.Note("no call is taken now (%s); waiting %s", human.Plain(status.Convert(err).Message()), limit)
 	}
+}
+
+// Reason is why a dispatcher refused a call, for programs; empty if it did not say.
+func Reason(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		if info, is := detail.(*errdetails.ErrorInfo); is {
+			return info.GetReason()
+		}
+	}
+	return ""
 }
 
 // Repeatable reports whether a call that failed may be taken later, and how long its answer asks to wait.

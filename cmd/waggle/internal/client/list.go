@@ -26,6 +26,7 @@ type Page interface {
 func EachPage[Q proto.Message, P Page](
 	ctx context.Context, list func(context.Context, Q, ...grpc.CallOption) (P, error), request Q, take func(P) (more bool, err error),
 ) error {
+	request = proto.CloneOf(request) // it may be read again, from its first page
 	setPageSize(request, PageSize)
 	fields := request.ProtoReflect()
 	for {
@@ -72,9 +73,9 @@ func ReadPages[Q proto.Message, P Page, T any](
 func (o *Options) List(cmd *cobra.Command, read func(ctx context.Context, c *Client, limit int) (reply proto.Message, more bool, people func(), err error)) *cobra.Command {
 	cmd.Args = cli.Exactly()
 	limit := cmd.Flags().Int("limit", 200, "`number` to list at most; 0: all")
-	cmd.RunE = o.Call(func(ctx context.Context, c *Client, _ []string) error {
+	return o.Look(cmd, func(ctx context.Context, c *Client, _ []string) error {
 		if *limit < 0 {
-			return cli.Usagef("--limit %d: say how many, or 0 for all", *limit)
+			return cli.Usagef("--limit %d: want 0 or more", *limit)
 		}
 		reply, more, people, err := read(ctx, c, *limit)
 		if err == nil && more {
@@ -82,5 +83,4 @@ func (o *Options) List(cmd *cobra.Command, read func(ctx context.Context, c *Cli
 		}
 		return c.Show(reply, err, people)
 	})
-	return cmd
 }

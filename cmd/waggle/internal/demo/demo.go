@@ -50,7 +50,7 @@ func New() *cobra.Command {
 	pages := 40
 	cmd := &cobra.Command{
 		Use:     "demo",
-		Short:   "See it work: a crawl of a small site, with a collector that dies half-way",
+		Short:   "Show Waggle at work on a small site",
 		GroupID: "run",
 		Long: `See it work. The demo serves a small web site on several hosts of loopback, runs a
 dispatcher on the memory store, and three collectors as processes of their own.

@@ -2,8 +2,9 @@
 package describe
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,21 +14,16 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// Gate is a gate in a line: who closed it, when, why, until when; empty if its kind tells all.
+// Gate is a gate in a line: who closed it, when, why, until when; empty if its kind says all.
 func Gate(now time.Time, g *pb.Gate) string {
 	var parts human.Phrases
 	parts.AddIf(g.GetBy() != "", "by %s", g.GetBy())
 	parts.AddIf(g.GetTime() != nil, "%s", human.Since(now, g.GetTime()))
-	ends, when := "opens", human.Since(now, g.GetUntil())
-	switch g.GetKind() {
-	case pb.GateKind_GATE_KIND_SOURCE_PAUSED, pb.GateKind_GATE_KIND_PAUSED, pb.GateKind_GATE_KIND_POOL_PAUSED, pb.GateKind_GATE_KIND_COLLECTOR_DRAINED:
-		ends = "resumes"
-	default:
-	}
+	when := human.Since(now, g.GetUntil())
 	if when == "now" {
 		when = "within 1s"
 	}
-	parts.AddIf(g.GetUntil() != nil, "%s %s", ends, when)
+	parts.AddIf(g.GetUntil() != nil, "opens %s", when)
 	text := parts.Text()
 	if reason := g.GetReason(); reason != "" {
 		text += ": " + reason
@@ -38,14 +34,11 @@ func Gate(now time.Time, g *pb.Gate) string {
 	return strings.TrimPrefix(text, ": ")
 }
 
-// Held is a gate in a line that begins with its kind.
+// Held is a gate in a line that begins with its kind, and for a hold with its target.
 func Held(now time.Time, g *pb.Gate) string {
 	between := " "
-	if g.GetRule() != "" {
-		between = " by the rule " + g.GetRule() + ", "
-	}
-	if whom := Drained(g); whom != "" {
-		between = " of " + whom + ", "
+	if h := g.GetHold(); h != nil {
+		between = " (" + HoldName(h) + ") "
 	}
 	if g.GetBy() == "" && g.GetTime() == nil && g.GetUntil() != nil {
 		between = ", " // nobody closed it: until when comes first
@@ -53,22 +46,100 @@ func Held(now time.Time, g *pb.Gate) string {
 	return strings.TrimRight(human.Word(g.GetKind(), "GATE_KIND_")+between+Gate(now, g), ", ")
 }
 
-// Drained is the id or the labels that a drain goes by; empty for other gates.
-func Drained(g *pb.Gate) string {
-	return cmp.Or(g.GetDrainedCollectorId(), human.Pairs(g.GetDrainedLabels()))
-}
-
-// Gates are the kinds of gates, with what closes them.
+// Gates are the kinds of gates, with the target of a hold.
 func Gates(gates []*pb.Gate) string {
 	var names []string
 	for _, g := range gates {
 		name := human.Word(g.GetKind(), "GATE_KIND_")
-		if by := cmp.Or(g.GetRule(), Drained(g)); by != "" {
-			name += "(" + by + ")"
+		if h := g.GetHold(); h != nil {
+			name += "(" + HoldName(h) + ")"
 		}
 		names = append(names, name)
 	}
 	return strings.Join(names, " ")
+}
+
+// Hold is a hold in a line: who set it, when, why, until when.
+func Hold(now time.Time, h *pb.Hold) string {
+	return Gate(now, &pb.Gate{By: h.GetBy(), Time: h.GetCreateTime(), Until: h.GetUntil(), Reason: h.GetReason()})
+}
+
+// Holds are several holds in a line, each with its name and target.
+func Holds(now time.Time, holds []*pb.Hold) string {
+	var all []string
+	for _, h := range holds {
+		all = append(all, HoldName(h)+" "+Hold(now, h))
+	}
+	return strings.Join(all, "; ")
+}
+
+// HoldName is the target of a hold, and its name unless that is the default.
+func HoldName(h *pb.Hold) string {
+	if name := h.GetName(); name != "" && name != DefaultHold {
+		return Target(h.GetTarget()) + " " + name
+	}
+	return Target(h.GetTarget())
+}
+
+// DefaultHold is the name of a hold that is given no other.
+const DefaultHold = "default"
+
+// Target is what a hold is on, in words.
+func Target(t *pb.HoldTarget) string {
+	if t.GetEverything() {
+		return "everything"
+	}
+	_, kind, value := target(t)
+	return kind + " " + value
+}
+
+// target is what names a target: the flag for it, in words, and its value.
+func target(t *pb.HoldTarget) (flag, kind, value string) {
+	switch {
+	case t.GetEverything():
+		return "everything", "everything", ""
+	case t.GetPool() != "":
+		return "pool", "pool", t.GetPool()
+	case t.GetSourceId() != "":
+		return "source", "source", t.GetSourceId()
+	case t.GetQueue() != "":
+		return "queue", "queue", t.GetQueue()
+	case t.GetCollectorId() != "":
+		return "collector", "collector", t.GetCollectorId()
+	default:
+		return "collector-label", "collectors", labels(t.GetCollectorLabels())
+	}
+}
+
+// labels are the labels of a target, as its flag takes them.
+func labels(m map[string]string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		pairs = append(pairs, key+"="+m[key])
+	}
+	return strings.Join(pairs, ",")
+}
+
+// LiftCommand is the command that lifts a hold.
+func LiftCommand(h *pb.Hold) string {
+	flag, _, value := target(h.GetTarget())
+	command := "waggle hold lift --" + flag
+	if value != "" {
+		command += " " + ShellWord(value)
+	}
+	if name := h.GetName(); name != "" && name != DefaultHold {
+		command += " --name " + name
+	}
+	return command
+}
+
+// ShellWord is text as a shell takes it for one word.
+func ShellWord(text string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-=:/@%+,"
+	if strings.Trim(text, safe) == "" && text != "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // Counts is tasks by state in a line, settled ones last.

@@ -1,4 +1,4 @@
-// Package explain has the commands that tell why something is not handed out.
+// Package explain has the commands that show why something is not handed out.
 package explain
 
 import (
@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,43 +23,42 @@ import (
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{
-		Use: "explain", Short: "Say why a task, source, queue or pool is not handed out",
+		Use: "explain", Short: "Explain why something is not handed out",
 		Example: "  waggle explain task 2741-5kq3m7x2wnd4ylhz6tbrc3vjua\n  waggle explain queue example.com",
 	},
 		newExplainTask(o),
-		newExplainOne(o, "source ID", "Say what holds a source's next seed, and its tasks that are due", "the source's ID",
+		newExplainOne(o, "source ID", "Explain what holds a source", "the source's ID",
 			func(id string) *pb.ExplainRequest { return &pb.ExplainRequest{SourceId: id} }),
-		newExplainOne(o, "queue QUEUE", "Say what holds a queue", "the queue's name",
+		newExplainOne(o, "queue QUEUE", "Explain what holds a queue", "the queue's name",
 			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Queue: canonical.QueueName(name)} }),
-		newExplainOne(o, "pool NAME", "Say what holds a pool", "the pool's name",
+		newExplainOne(o, "pool NAME", "Explain what holds a pool", "the pool's name",
 			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Pool: name} }),
 	)
 }
 
 func newExplainOne(o *client.Options, use, short, arg string, request func(name string) *pb.ExplainRequest) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: cli.Exactly(arg),
-		RunE: o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-			return explain(ctx, c, request(args[0]))
-		}),
-	}
+	cmd := &cobra.Command{Use: use, Short: short, Args: cli.Exactly(arg)}
+	cmd.ValidArgsFunction = o.Offer(cmd.Name())
+	return o.Look(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		return explain(ctx, c, request(args[0]))
+	})
 }
 
 func newExplainTask(o *client.Options) *cobra.Command {
 	var ref task.Ref
 	cmd := &cobra.Command{
-		Use: "task [ID]", Short: "Say what holds a task, or who works on it", Args: cli.AtMostOne,
-		Example: "  waggle explain task --source news.example --url https://example.com/a",
+		Use: "task [ID]", Short: "Explain what holds a task", Args: cli.AtMostOne,
+		Example:           "  waggle explain task --source news.example --url https://example.com/a",
+		ValidArgsFunction: o.Offer("task"),
 	}
 	ref.Register(cmd)
-	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
+	return o.Look(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		ids, err := ref.IDs(ctx, c, args)
 		if err != nil {
 			return err
 		}
 		return explain(ctx, c, &pb.ExplainRequest{TaskId: ids[0]})
 	})
-	return cmd
 }
 
 func explain(ctx context.Context, c *client.Client, request *pb.ExplainRequest) error {
@@ -71,7 +68,7 @@ func explain(ctx context.Context, c *client.Client, request *pb.ExplainRequest) 
 		switch to := human.Plain(reply.GetMapsTo()); {
 		case to != "":
 			fmt.Fprintf(c.Out, "new tasks of this host go to the queue %s, by a rule: `waggle explain queue %s` is for them\n", to, to)
-			if reply.GetUnknown() && len(reply.GetHolds()) == 0 {
+			if reply.GetUnknown() && len(reply.GetGates()) == 0 {
 				return
 			}
 			fmt.Fprintf(c.Out, "of the queue %s itself:\n", name)
@@ -79,7 +76,7 @@ func explain(ctx context.Context, c *client.Client, request *pb.ExplainRequest) 
 			fmt.Fprintln(c.Out, describe.UnknownPool(request.GetPool()))
 		case reply.GetUnknown():
 			fmt.Fprintln(c.Out, describe.UnknownQueue(request.GetQueue()))
-			if len(reply.GetHolds()) == 0 {
+			if len(reply.GetGates()) == 0 {
 				fmt.Fprintln(c.Out, "nothing would hold it")
 				return
 			}
@@ -99,71 +96,42 @@ func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
 		fmt.Fprintln(out, "nothing is known to hold all of it, but a part of it may wait:")
 		return
 	}
-	if len(e.GetHolds()) == 0 {
+	if len(e.GetGates()) == 0 {
 		fmt.Fprintln(out, "nothing holds it: it is handed out in its turn")
 		return
 	}
-	for _, h := range e.GetHolds() {
-		fmt.Fprintf(out, "%s %s: %s\n    opened by: %s\n", strings.ToLower(human.Word(h.GetOf(), "HELD_KIND_")), human.Plain(h.GetName()),
+	collectors := 0
+	for _, h := range e.GetGates() {
+		fmt.Fprintf(out, "%s: %s\n    opened by: %s\n", strings.TrimSpace(strings.ToLower(human.Word(h.GetOf(), "HELD_KIND_"))+" "+human.Plain(h.GetName())),
 			human.Plain(describe.Held(now, h.GetGate())), cmp.Or(openedBy(h), "its end"))
-	}
-	drains := 0
-	for _, h := range e.GetHolds() {
-		if describe.Drained(h.GetGate()) != "" {
-			drains++
+		if h.GetGate().GetKind() == pb.GateKind_GATE_KIND_COLLECTOR_HELD {
+			collectors++
 		}
 	}
 	switch in := human.Span(e.GetOpensIn().AsDuration()); {
 	case e.GetOpensIn() == nil:
-	case drains > 1:
+	case collectors > 1:
 		fmt.Fprintf(out, "as much of that as it takes opens by itself in %s: one collector that goes on is enough\n", in)
 	default:
 		fmt.Fprintf(out, "all of that opens by itself in %s\n", in)
 	}
 }
 
-// openedBy is what opens a hold, by commands.
-func openedBy(h *pb.Hold) string {
-	if rule := h.GetGate().GetRule(); rule != "" {
-		return fmt.Sprintf("`waggle queue rule set '%s' --lift`", rule)
-	}
-	text := h.GetOpenedBy()
-	if whom := drainFlags(h.GetGate()); whom != "" {
-		text = strings.Replace(text, "ResumeCollectors", "`waggle collector resume "+whom+"`", 1)
+// openedBy is what opens a gate, by commands.
+func openedBy(g *pb.ExplainedGate) string {
+	text := g.GetOpenedBy()
+	if h := g.GetGate().GetHold(); h != nil {
+		text = strings.Replace(text, "LiftHolds", "`"+human.Plain(describe.LiftCommand(h))+"`", 1)
 	}
 	return commandNames().Replace(text)
 }
 
-// drainFlags is what names a drain to the command that ends it; empty of other gates.
-func drainFlags(g *pb.Gate) string {
-	if id := g.GetDrainedCollectorId(); id != "" {
-		return id
-	}
-	var flags []string
-	for _, key := range slices.Sorted(maps.Keys(g.GetDrainedLabels())) {
-		flags = append(flags, "--label "+shellWord(key+"="+g.GetDrainedLabels()[key]))
-	}
-	return strings.Join(flags, " ")
-}
-
-// shellWord is text as a shell takes it for one word.
-func shellWord(text string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-=:/@%+"
-	if strings.Trim(text, safe) == "" && text != "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
-// commandNames writes commands where the dispatcher names the calls they make. Of two
-// that begin alike the longer comes first.
+// commandNames writes commands where the dispatcher names the calls they make.
 func commandNames() *strings.Replacer {
 	return strings.NewReplacer(
-		"TriggerSources", "`waggle source trigger`", "ResumeSources", "`waggle source resume`", "UpdateSource", "`waggle source update`",
+		"TriggerSources", "`waggle source trigger`", "UpdateSource", "`waggle source update`",
 		"SubmitTasks with SOONER", "`waggle task submit --if-exists sooner`", "RetryTasks", "`waggle task retry`", "RevokeLeases", "`waggle lease revoke`",
 		"SetQueueRule", "`waggle queue rule set`", "DeleteQueueRule", "`waggle queue rule delete`",
-		"UnblockQueue with include_automatic", "`waggle queue unblock --automatic`", "UnblockQueue", "`waggle queue unblock`",
-		"ResumeQueue", "`waggle queue resume`", "ResumePool", "`waggle pool resume`", "ResumeCollectors", "`waggle collector resume`",
-		"ListDrains", "`waggle collector list --drains`",
+		"LiftHolds", "`waggle hold lift`", "ListHolds", "`waggle hold list`",
 	)
 }

@@ -1,413 +1,271 @@
-// Package hold has the commands that list what operators hold, and keep it in a file.
+// Package hold has the commands that stop handing tasks out, and go on.
 package hold
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
-	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{
-		Use:   "hold",
-		Short: "List what operators block, pause and drain, keep it in a file, and bring it back",
-		Long: `List what operators hold, keep it in a file, and bring it back: blocks and pauses of queues,
-pauses of pools and sources, drains of collectors. What rules pause and deny is the
-rules': 'waggle queue rule export' has it.`,
-	}, newHoldList(o), newHoldExport(o), newHoldApply(o))
+		Use: "hold", Short: "Stop handing out tasks, and go on",
+		Long: `Stop handing out tasks, and go on: of everything, a pool, sources or queues, or to
+collectors. A hold has a target and a name. All holds of a target apply, and lifting one
+leaves the others. Submits go on; a seed that is due while it is held is due once after that.`,
+		Example: "  waggle hold set --everything --reason 'emergency stop'\n  waggle hold list",
+	}, newSet(o), newLift(o), newList(o))
 }
 
-func newHoldExport(o *client.Options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "export",
-		Short: "Write what operators hold as 'hold apply' reads it",
-		Long: `Write what operators hold to standard output, a JSON object a line, as 'hold apply'
-reads it: its kind, of what, until when, who did it and why. It reads the list of
-all queues to find those that are held.`,
-		Example: "  waggle hold export > holds.jsonl",
-		Args:    cli.Exactly(),
-		RunE: o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
-			holds, err := holds(ctx, c)
-			if err != nil {
-				return err
-			}
-			out := bufio.NewWriter(c.Out)
-			lines := json.NewEncoder(out)
-			lines.SetEscapeHTML(false)
-			for _, h := range holds {
-				h.Since = time.Time{}
-				if err := lines.Encode(h); err != nil {
-					return err
-				}
-			}
-			if len(holds) == 0 {
-				c.Note("nothing is held by an operator: nothing is exported")
-			}
-			return out.Flush()
-		}),
-	}
-}
-
-func newHoldList(o *client.Options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List what operators hold: queues, pools, sources, collectors",
-		Long: `List what operators hold. It reads the list of all queues to find those that are held.
-What rules pause and deny 'waggle queue rule list' has.`,
-		Args: cli.Exactly(),
-		RunE: o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
-			holds, err := holds(ctx, c)
-			if err != nil {
-				return err
-			}
-			if c.JSON {
-				return client.WriteJSON(c.Out, map[string]any{"holds": append([]*hold{}, holds...)})
-			}
-			writeHolds(c.Out, c.Now, holds)
-			return nil
-		}),
-	}
-}
-
-func writeHolds(out io.Writer, now time.Time, holds []*hold) {
-	t := human.NewTable("KIND", "OF", "UNTIL", "BY", "SINCE", "REASON")
-	for _, h := range holds {
-		until := "lifted"
-		if !h.Until.IsZero() {
-			until = human.Since(now, timestamp(h.Until))
-		}
-		t.Row(h.Kind, h.of(), until, h.By, human.Since(now, timestamp(h.Since)), human.Brief(h.Reason, human.MessageWidth))
-	}
-	t.Write(out, "nothing is held by an operator")
-}
-
-// hold is what an operator holds, as a line of a file.
-type hold struct {
-	// Kind is that of its gate: BLOCKED and PAUSED of a queue, POOL_PAUSED, SOURCE_PAUSED or COLLECTOR_DRAINED.
-	Kind string `json:"kind"`
-	// Name of the queue, pool, source or collector; empty for a drain by Labels.
-	Name   string            `json:"name,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Until  time.Time         `json:"until,omitzero"` // zero: until it is lifted
-	By     string            `json:"by,omitempty"`
-	Reason string            `json:"reason,omitempty"`
-	Since  time.Time         `json:"since,omitzero"` // when it was made; not in a file
-}
-
-// key is what a hold is of: another one with the same key takes its place.
-func (h *hold) key() string { return h.Kind + " " + h.of() }
-
-func (h *hold) of() string { return cmp.Or(h.Name, human.Pairs(h.Labels)) }
-
-// gate is the hold as it is shown.
-func (h *hold) gate() *pb.Gate {
-	return &pb.Gate{Kind: pb.GateKind(pb.GateKind_value["GATE_KIND_"+h.Kind]), By: h.By, Reason: h.Reason, Until: timestamp(h.Until)}
-}
-
-func timestamp(t time.Time) *timestamppb.Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return timestamppb.New(t)
-}
-
-// holds lists what operators hold: pools, collectors, queues, sources.
-func holds(ctx context.Context, c *client.Client) (holds []*hold, err error) {
-	add := func(gate *pb.Gate, name string, labels map[string]string) {
-		if gate == nil {
-			return
-		}
-		h := &hold{Kind: human.Word(gate.GetKind(), "GATE_KIND_"), Name: name, Labels: labels, By: gate.GetBy(), Reason: gate.GetReason()}
-		if gate.GetTime() != nil {
-			h.Since = gate.GetTime().AsTime()
-		}
-		if gate.GetUntil() != nil {
-			h.Until = gate.GetUntil().AsTime()
-		}
-		holds = append(holds, h)
-	}
-	pools, _, err := client.ReadPages(ctx, 0, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools)
-	if err != nil {
-		return nil, err
-	}
-	for _, pool := range pools {
-		add(pool.GetPaused(), pool.GetName(), nil)
-	}
-	drains, _, err := client.ReadPages(ctx, 0, c.Admin.ListDrains, &pb.ListDrainsRequest{}, (*pb.ListDrainsResponse).GetDrains)
-	if err != nil {
-		return nil, err
-	}
-	for _, drain := range drains {
-		add(drain.GetGate(), drain.GetCollectorId(), drain.GetLabels())
-	}
-	queues, _, err := client.ReadPages(ctx, 0, c.Queues.ListQueues, &pb.ListQueuesRequest{}, heldQueues)
-	if err != nil {
-		return nil, err
-	}
-	for _, queue := range queues {
-		for _, gate := range slices.DeleteFunc(queue.GetGates(), isNoHold) {
-			add(gate, queue.GetName(), nil)
-		}
-	}
-	sources, _, err := client.ReadPages(ctx, 0, c.Sources.ListSources, &pb.ListSourcesRequest{
-		Health: []pb.SourceHealth{pb.SourceHealth_SOURCE_HEALTH_PAUSED},
-	}, (*pb.ListSourcesResponse).GetSources)
-	for _, source := range sources {
-		add(source.GetStatus().GetPaused(), source.GetId(), nil)
-	}
-	return holds, err
-}
-
-// isNoHold reports whether a gate of a queue is closed by a rule or by Waggle itself.
-func isNoHold(gate *pb.Gate) bool {
-	return gate.GetKind() != pb.GateKind_GATE_KIND_BLOCKED && gate.GetKind() != pb.GateKind_GATE_KIND_PAUSED
-}
-
-func heldQueues(p *pb.ListQueuesResponse) []*pb.Queue {
-	return slices.DeleteFunc(p.GetQueues(), func(q *pb.Queue) bool {
-		return !slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool { return !isNoHold(g) })
-	})
-}
-
-// holdChange is what becomes of one hold of a file.
-type holdChange struct {
-	line   int
-	hold   hold
-	was    *hold // what stood; nil: nothing
-	result string
-	err    string
-}
-
-// holdApply is the command that brings back what a file says is held.
-type holdApply struct {
-	record  cli.Record
-	byGiven bool
-	dryRun  bool
-}
-
-func newHoldApply(o *client.Options) *cobra.Command {
-	a := &holdApply{}
+func newSet(o *client.Options) *cobra.Command {
+	request, lasts := &pb.SetHoldsRequest{}, time.Duration(0)
+	var t targets
 	cmd := &cobra.Command{
-		Use:   "apply FILE",
-		Short: "Hold what a file says, as 'hold export' writes it",
-		Long: `Hold what a file says, as 'hold export' writes it; - is standard input. It lifts
-nothing: what is held and not in the file stays, and so does what is held for longer
-than the file says. What the file says until a time that has passed is left out.
-Sources have to be there; queues, pools and collectors need not.
+		Use:   "set",
+		Short: "Hand out nothing of a target",
+		Long: `Hand out nothing of a target, or nothing to it. When the command returns, no dispatcher
+hands out anything against the hold. It stands until waggle hold lift, or its --until.
 
-Who holds it and why is what the file says, unless --by or --reason is given.`,
-		Example: "  waggle hold apply holds.jsonl --dry-run",
-		Args:    cli.Exactly("the FILE (or - for standard input)"),
+A hold that stands with the same target and name, and says something else, is refused
+unless --replace is given: another --name sets one beside it. --source-prefix and --label
+hold each source that matches now. Other targets need not be known yet.`,
+		Example: `  waggle hold set --queue example.com --for 2h --reason 'they asked'
+  waggle hold set --collector-label region=eu --name deploy
+  waggle hold set --queue '*.example.com' --effect end-leases`,
 	}
-	a.record.Register(cmd, o.Console)
-	cmd.Flags().BoolVar(&a.dryRun, "dry-run", false, "change nothing; say what would become of each")
-	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		a.byGiven = cmd.Flags().Changed("by")
-		return a.run(ctx, c, args[0], cmd.InOrStdin())
+	flags := cmd.Flags()
+	t.register(cmd, o)
+	flags.StringVar(&request.Name, "name", describe.DefaultHold, "tells holds of one target apart")
+	cli.EnumVar(flags, &request.Effect, "effect", "what becomes of work in hand: it goes on, or ends", "HOLD_EFFECT_", pb.HoldEffect_value)
+	cli.SpanVar(flags, &lasts, "for", "lift it by itself after this long, as 2h or 7d")
+	t.bulk.RegisterUntil(cmd, o.Console, "lift it by itself")
+	flags.BoolVar(&request.Replace, "replace", false, "take the place of a hold that says something else")
+	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
+		request.Until, request.By, request.Reason, request.ValidateOnly = t.bulk.Until, t.bulk.By, t.bulk.Reason, t.bulk.DryRun
+		switch {
+		case lasts > 0 && request.GetUntil() != nil:
+			return cli.Usagef("--for and --until: say one of them")
+		case lasts > 0:
+			request.Until = human.Timestamp(c.Now.Add(lasts))
+		case flags.Changed("for"):
+			return cli.Usagef("--for: want more than 0")
+		}
+		total := &pb.SetHoldsResponse{}
+		err := t.run(func() (string, error) {
+			request.Targets, request.Filter, request.PageToken = t.part, t.bulk.Filter, t.bulk.Token
+			reply, err := c.Holds.SetHolds(ctx, request)
+			client.AddReply(total, reply)
+			return reply.GetNextPageToken(), err
+		})
+		noteDone(c, total.GetChanged(), t.bulk.DryRun, err)
+		for _, was := range total.GetReplaced() {
+			noteReplaced(c, was, t.bulk.DryRun)
+		}
+		for _, target := range total.GetUnknown() {
+			c.Note("nothing is known of %s; the hold is kept for when it comes", human.Plain(describe.Target(target)))
+		}
+		return c.Show(total, err, func() {
+			writeDone(c, "set", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, total.GetHolds(), "held in these words before")
+			if n := total.GetEndedLeases(); n > 0 {
+				fmt.Fprintf(c.Out, "%s: their holders %s told to stop\n", human.Plural(n, "lease"), would("are", "would be", t.bulk.DryRun))
+			}
+		})
 	})
 	return cmd
 }
 
-func (a *holdApply) run(ctx context.Context, c *client.Client, name string, stdin io.Reader) error {
-	var changes []*holdChange
-	if err := cli.EachObject(ctx, name, stdin, func(object textfile.Entry) {
-		change, err := &holdChange{line: object.Line}, object.Err
-		if err == nil {
-			change.hold, err = parseHold(object.Text)
-		}
-		if err != nil {
-			change.result, change.err = cli.ResultInvalid, err.Error()
-		}
-		changes = append(changes, change)
-	}); err != nil {
-		return err
+func newLift(o *client.Options) *cobra.Command {
+	request := &pb.LiftHoldsRequest{}
+	var t targets
+	cmd := &cobra.Command{
+		Use:   "lift",
+		Short: "Hand out tasks of a target again",
+		Long: `Hand out tasks of a target again: lift its hold of a name, and leave holds of other names.
+With --name waggle it opens a queue that Waggle blocked after failures of its host.`,
+		Example: `  waggle hold lift --queue example.com
+  waggle hold lift --queue example.com --name waggle`,
 	}
-	standing, err := holds(ctx, c)
-	if err != nil {
-		return err
-	}
-	there := map[string]*hold{}
-	for _, h := range standing {
-		there[h.key()] = h
-	}
-	done := 0
-	for _, change := range changes {
-		if change.err != "" {
-			continue
-		}
-		change.was = there[change.hold.key()]
-		a.sign(&change.hold, change.was)
-		change.result = change.hold.beside(change.was, c.Now)
-		if change.result != cli.ResultCreated && change.result != cli.ResultUpdated {
-			continue
-		}
-		if !a.dryRun {
-			switch err := holdIt(ctx, c, &change.hold); {
-			case err != nil && change.refuse(err):
-				continue
-			case err != nil && done > 0:
-				c.Note("stopped after %s; the same command again does the rest", human.Plural(done, "hold"))
-				return err
-			case err != nil:
-				return err
+	t.register(cmd, o)
+	cmd.Flags().StringVar(&request.Name, "name", describe.DefaultHold, "the hold of this `name`; waggle: the block of a queue")
+	t.bulk.Record.Register(cmd, o.Console)
+	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
+		request.By, request.Reason, request.ValidateOnly = t.bulk.By, t.bulk.Reason, t.bulk.DryRun
+		total := &pb.LiftHoldsResponse{}
+		err := t.run(func() (string, error) {
+			request.Targets, request.Filter, request.PageToken = t.part, t.bulk.Filter, t.bulk.Token
+			reply, err := c.Holds.LiftHolds(ctx, request)
+			client.AddReply(total, reply)
+			return reply.GetNextPageToken(), err
+		})
+		noteDone(c, total.GetChanged(), t.bulk.DryRun, err)
+		return c.Show(total, err, func() {
+			writeDone(c, "lifted", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, total.GetLifted(), "without a hold named "+request.GetName())
+			for _, still := range total.GetRemaining() {
+				fmt.Fprintf(c.Out, "still stopped by %s %s; `%s` ends that\n", human.Plain(describe.HoldName(still)),
+					human.Plain(describe.Hold(c.Now, still)), human.Plain(describe.LiftCommand(still)))
 			}
-			done++
+		})
+	})
+	return cmd
+}
+
+func newList(o *client.Options) *cobra.Command {
+	request := &pb.ListHoldsRequest{Filter: &pb.Filter{}}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what is held, by whom and why",
+		Long: `List what is held, by whom and why. It lists every hold there is: what is not listed is not
+stopped by an operator. Flags choose the holds that stop what they name; holds on everything
+are listed always.`,
+		Example: "  waggle hold list --blocks\n  waggle hold list --queue example.com",
+	}
+	flags, filter := cmd.Flags(), request.GetFilter()
+	flags.BoolVar(&request.Blocks, "blocks", false, "list the queues that Waggle blocked after failures of their hosts, too")
+	flags.StringVar(&filter.Pool, "pool", "", "only what stops this `pool`")
+	flags.StringVar(&filter.SourceId, "source", "", "only holds on the source with this `ID`")
+	flags.StringVar(&filter.SourceIdPrefix, "source-prefix", "", "only holds on sources whose id begins with this `prefix`")
+	cli.QueueVar(flags, &filter.Queue, "queue", "only what stops the queue of this `name`")
+	cli.QueueVar(flags, &filter.QueueSuffix, "queue-suffix", "only holds on the queue of this `name` and on those below it")
+	flags.StringVar(&filter.CollectorId, "collector", "", "only what stops the collector with this `ID`")
+	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
+		holds, more, err := client.ReadPages(ctx, limit, c.Holds.ListHolds, request, (*pb.ListHoldsResponse).GetHolds)
+		return &pb.ListHoldsResponse{Holds: holds}, more, func() {
+			none := "no holds: no operator stops anything"
+			if proto.Size(filter) > 0 {
+				none = "no hold stops that"
+			}
+			Write(c.Out, c.Now, holds, none)
+		}, err
+	})
+}
+
+// Write writes holds as a table, or none.
+func Write(out io.Writer, now time.Time, holds []*pb.Hold, none string) {
+	t := human.NewTable("TARGET~16", "NAME/2~6", "EFFECT/1", "BY/3~6", "SINCE/4", "UNTIL/5", "REASON~10")
+	for _, h := range holds {
+		until := "lifted"
+		if h.GetUntil() != nil {
+			until = human.Since(now, h.GetUntil())
 		}
-		there[change.hold.key()] = &change.hold
+		t.Row(describe.Target(h.GetTarget()), h.GetName(), human.Word(h.GetEffect(), "HOLD_EFFECT_"), h.GetBy(), human.Since(now, h.GetCreateTime()), until, h.GetReason())
 	}
-	return showHolds(c, changes, a.dryRun)
+	t.Write(out, none)
 }
 
-// refuse notes that the dispatcher did not take the hold; it is false when it can take none.
-func (h *holdChange) refuse(err error) bool {
-	switch {
-	case errors.Is(err, errNoSource):
-		h.err = err.Error()
-	case status.Code(err) == codes.InvalidArgument:
-		h.err = client.RefusalText(err)
-	default:
-		return false
-	}
-	h.result = cli.ResultRefused
-	return true
+// targets are what a command acts on: targets by name, or a filter of sources.
+type targets struct {
+	everything                       bool
+	pools, sources, queues, collects []string
+	labels                           map[string]string
+	filter                           pb.Filter
+	bulk                             client.Bulk
+	part                             []*pb.HoldTarget // of the call
 }
 
-// sign says who holds it and why, where the command says so or the file does not: then what stands is right.
-func (a *holdApply) sign(h, stands *hold) {
-	switch {
-	case a.byGiven:
-		h.By = a.record.By
-	case h.By == "" && stands != nil:
-		h.By = stands.By
-	case h.By == "":
-		h.By = a.record.By
+func (t *targets) register(cmd *cobra.Command, o *client.Options) {
+	flags := cmd.Flags()
+	flags.BoolVar(&t.everything, "everything", false, "all that there is: the emergency stop")
+	flags.StringArrayVar(&t.pools, "pool", nil, "the tasks of the sources of this `pool`; may be repeated, as all that name a target")
+	flags.StringArrayVar(&t.sources, "source", nil, "the tasks of the source with this `ID`")
+	flags.StringArrayVar(&t.queues, "queue", nil, "the queue of this `name`, or with *.example.com all queues below it")
+	flags.StringArrayVar(&t.collects, "collector", nil, "the collector with this `ID`")
+	cli.PairsVar(flags, &t.labels, "collector-label", "the collectors with this label; of several, with all of them")
+	flags.StringVar(&t.filter.SourceIdPrefix, "source-prefix", "", "each source whose id begins with this `prefix` now, as news.")
+	cli.PairsVar(flags, &t.filter.Labels, "label", "each source with this label now")
+	t.bulk.RegisterChange(cmd, "targets")
+	cmd.Args = cli.Exactly()
+}
+
+// all are the targets that flags name.
+func (t *targets) all() (all []*pb.HoldTarget) {
+	if t.everything {
+		all = append(all, &pb.HoldTarget{Everything: true})
 	}
-	if h.Reason = cmp.Or(a.record.Reason, h.Reason); h.Reason == "" && stands != nil {
-		h.Reason = stands.Reason
+	for _, name := range t.pools {
+		all = append(all, &pb.HoldTarget{Pool: name})
+	}
+	for _, id := range t.sources {
+		all = append(all, &pb.HoldTarget{SourceId: id})
+	}
+	for _, name := range t.queues {
+		all = append(all, &pb.HoldTarget{Queue: cli.QueuePattern(name)})
+	}
+	for _, id := range t.collects {
+		all = append(all, &pb.HoldTarget{CollectorId: id})
+	}
+	if len(t.labels) > 0 {
+		all = append(all, &pb.HoldTarget{CollectorLabels: t.labels})
+	}
+	return all
+}
+
+// run calls for each part of the targets, or for each page of the sources that match.
+func (t *targets) run(call func() (token string, err error)) error {
+	all, at := t.all(), 0
+	switch given := proto.Size(&t.filter) > 0; {
+	case given && len(all) > 0:
+		return cli.Usagef("--source-prefix and --label choose sources: leave other targets to a second command")
+	case !given && len(all) == 0:
+		return cli.Usagef("of what? say --everything, --pool, --source, --source-prefix, --label, --queue, --collector or --collector-label")
+	case given:
+		t.bulk.Filter = &t.filter
+	}
+	t.bulk.Take(make([]string, len(all))) // targets have no ids
+	return t.bulk.Run(func() (string, error) {
+		t.part = all[at : at+len(t.bulk.IDs)]
+		at += len(t.bulk.IDs)
+		return call()
+	})
+}
+
+// noteReplaced notes which hold there was before: it may have been another person's, for longer.
+func noteReplaced(c *client.Client, was *pb.Hold, dryRun bool) {
+	end := ""
+	if was.GetUntil() == nil {
+		end = ", without an end"
+	}
+	c.Note("this %s the hold on %s that %s: %s%s", would("replaced", "would replace", dryRun), human.Plain(describe.HoldName(was)),
+		would("stood", "stands", dryRun), human.Plain(describe.Hold(c.Now, was)), end)
+}
+
+func noteDone(c *client.Client, changed int32, dryRun bool, err error) {
+	if err != nil && changed > 0 && !dryRun {
+		c.Note("stopped after %s; the same command again does the rest", human.Plural(changed, "hold"))
 	}
 }
 
-// parseHold reads a line of a file.
-func parseHold(text []byte) (h hold, err error) {
-	lines := json.NewDecoder(bytes.NewReader(text))
-	lines.DisallowUnknownFields()
-	if err := lines.Decode(&h); err != nil {
-		return h, fmt.Errorf("is no hold: %w", textfile.PlainJSON(err))
+func would(is, wouldBe string, dryRun bool) string {
+	if dryRun {
+		return wouldBe
 	}
-	if lines.More() {
-		return h, errors.New("is more than one object")
-	}
-	kinds := []string{"BLOCKED", "PAUSED", "POOL_PAUSED", "SOURCE_PAUSED", "COLLECTOR_DRAINED"}
-	switch {
-	case !slices.Contains(kinds, h.Kind):
-		return h, fmt.Errorf("kind is %q; it must be one of %s", h.Kind, kinds)
-	case len(h.Labels) > 0 && h.Kind != "COLLECTOR_DRAINED":
-		return h, fmt.Errorf("%s is of a name, not of labels", h.Kind)
-	case (h.Name == "") == (len(h.Labels) == 0):
-		return h, fmt.Errorf("%s is of nothing, or of a name and labels", h.Kind)
-	}
-	if h.Kind == "BLOCKED" || h.Kind == "PAUSED" {
-		h.Name = canonical.QueueName(h.Name)
-	}
-	return h, nil
+	return is
 }
 
-// beside is what becomes of a hold, where stands is of the same; nil: nothing is.
-func (h *hold) beside(stands *hold, now time.Time) string {
-	switch {
-	case !h.Until.IsZero() && !h.Until.After(now):
-		return cli.ResultOver
-	case stands == nil:
-		return cli.ResultCreated
-	case stands.Until.IsZero() && !h.Until.IsZero() || !h.Until.IsZero() && stands.Until.After(h.Until):
-		return cli.ResultKept
-	case stands.Until.Equal(h.Until) && stands.Reason == h.Reason && stands.By == h.By:
-		return cli.ResultUnchanged
+// writeDone writes what was done, or would be, and the holds, of which a reply has the first. Others of matched were as rest says.
+func writeDone(c *client.Client, did string, changed, matched int32, dryRun bool, holds []*pb.Hold, rest string) {
+	text := human.Plural(changed, "hold") + " " + would("", "would be ", dryRun) + did
+	if changed == 0 {
+		text = "nothing " + would("changed", "would change", dryRun)
 	}
-	return cli.ResultUpdated
-}
-
-// errNoSource says that a pause is of a source that is not registered.
-var errNoSource = errors.New("source not found; `waggle source import` registers sources")
-
-// holdIt makes the call that a hold is.
-func holdIt(ctx context.Context, c *client.Client, h *hold) (err error) {
-	until := h.gate().GetUntil()
-	switch h.Kind {
-	case "BLOCKED":
-		_, err = c.Queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: h.Name, Until: until, By: h.By, Reason: h.Reason})
-	case "PAUSED":
-		_, err = c.Queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: h.Name, Until: until, By: h.By, Reason: h.Reason})
-	case "POOL_PAUSED":
-		_, err = c.Admin.PausePool(ctx, &pb.PausePoolRequest{Name: h.Name, Until: until, By: h.By, Reason: h.Reason})
-	case "COLLECTOR_DRAINED":
-		_, err = c.Admin.DrainCollectors(ctx, &pb.DrainCollectorsRequest{CollectorId: h.Name, Labels: h.Labels, Until: until, By: h.By, Reason: h.Reason})
-	default:
-		var reply *pb.PauseSourcesResponse
-		reply, err = c.Sources.PauseSources(ctx, &pb.PauseSourcesRequest{Ids: []string{h.Name}, Until: until, By: h.By, Reason: h.Reason})
-		if len(reply.GetMissingIds()) > 0 {
-			err = errNoSource
-		}
+	if others := matched - changed; others > 0 {
+		text += "; " + human.Plural(others, "target") + " " + cmp.Or(strings.TrimSpace(rest), "as before")
 	}
-	return err
-}
-
-// showHolds writes what became of holds, and fails where some were refused.
-func showHolds(c *client.Client, changes []*holdChange, dryRun bool) error {
-	type result struct {
-		Line   int    `json:"line"`
-		Result string `json:"result"`
-		Error  string `json:"error,omitempty"`
-		Hold   hold   `json:"hold"`
+	fmt.Fprintln(c.Out, human.Plain(text))
+	Write(c.Out, c.Now, holds, "")
+	if more := int(changed) - len(holds); more > 0 && len(holds) > 0 {
+		fmt.Fprintf(c.Out, "and %s more\n", human.Count(more))
 	}
-	all := []string{cli.ResultCreated, cli.ResultUpdated, cli.ResultUnchanged, cli.ResultKept, cli.ResultOver, cli.ResultRefused}
-	counts, results := map[string]int{}, []result{}
-	for _, name := range all {
-		counts[name] = 0
-	}
-	rows := human.NewTable("RESULT", "KIND", "OF", "HELD")
-	for _, change := range changes {
-		results = append(results, result{change.line, change.result, change.err, change.hold})
-		text, counted := describe.Gate(c.Now, change.hold.gate()), change.result
-		switch {
-		case change.err != "":
-			text, counted = fmt.Sprintf("line %d: %s", change.line, change.err), cli.ResultRefused // also what is invalid
-		case change.result == cli.ResultUpdated:
-			text += "; it was " + describe.Gate(c.Now, change.was.gate())
-		case change.result == cli.ResultOver:
-			text = "ended " + human.Since(c.Now, change.hold.gate().GetUntil())
-		case change.result == cli.ResultKept:
-			text = describe.Gate(c.Now, change.was.gate())
-		}
-		counts[counted]++
-		if change.result != cli.ResultUnchanged {
-			rows.Row(change.result, change.hold.Kind, change.hold.of(), text)
-		}
-	}
-	err := c.ShowResults("hold", dryRun, counts, all, results, func() { rows.Write(c.Out, "") })
-	if err == nil && counts[cli.ResultRefused] > 0 {
-		err = cli.ErrReported
-	}
-	return err
 }

@@ -4,31 +4,47 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"unicode/utf8"
 )
 
-// Widths of what may be long in a table; `get` and --output json show all of it.
-const (
-	URLWidth     = 72
-	MessageWidth = 60
-)
-
-// Table collects rows and writes them with their columns aligned.
+// Table collects rows and writes them with their columns aligned. In a pipe every cell is whole. On a terminal a table is
+// made to fit:
+//
+//  1. The columns with a rank are dropped: first those with nothing in them, until the rest fits; then the lowest rank, until
+//     the rest fits with its long cells at their least width.
+//  2. The room that is left goes to the long cells, the same width for each; what is longer ends with "…".
+//
+// Columns without a rank are never dropped, and without a least width never shortened. All of it is in a pipe, in `get` and
+// in --output json.
 type Table struct {
-	head  []string
-	right []bool
-	Rows  [][]string
+	columns []column
+	Rows    [][]string
 }
 
-// NewTable makes a table. A column whose name begins with ">" is aligned right.
+// column is a column and what may become of it on a narrow terminal.
+type column struct {
+	name  string
+	right bool
+	rank  int // 0: it is never dropped; else the lowest goes first
+	least int // 0: its cells are never shortened
+	width int // of its longest cell
+}
+
+// NewTable makes a table. A column is written [>]NAME[/RANK][~LEAST]: > aligns it right, RANK is when it is dropped, LEAST how
+// short its cells may become.
 func NewTable(columns ...string) *Table {
 	t := &Table{}
-	for _, column := range columns {
-		name, right := strings.CutPrefix(column, ">")
-		t.head = append(t.head, name)
-		t.right = append(t.right, right)
+	for _, text := range columns {
+		text, least, _ := strings.Cut(text, "~")
+		text, rank, _ := strings.Cut(text, "/")
+		name, right := strings.CutPrefix(text, ">")
+		c := column{name: name, right: right}
+		c.rank, _ = strconv.Atoi(rank)   // none: 0
+		c.least, _ = strconv.Atoi(least) // none: 0
+		t.columns = append(t.columns, c)
 	}
 	return t
 }
@@ -42,6 +58,13 @@ func (t *Table) Row(cells ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
+const (
+	// gap stands between two columns.
+	gap = "  "
+	// emptyFirst makes a rank lower than all others.
+	emptyFirst = 1000
+)
+
 // Write writes the table; without rows it writes a line instead, unless that is empty.
 func (t *Table) Write(out io.Writer, instead string) {
 	if len(t.Rows) == 0 {
@@ -50,23 +73,86 @@ func (t *Table) Write(out io.Writer, instead string) {
 		}
 		return
 	}
-	rows := append([][]string{t.head}, t.Rows...)
-	for column, right := range t.right {
-		width := 0
+	head := make([]string, len(t.columns))
+	for i := range t.columns {
+		head[i] = t.columns[i].name
+	}
+	rows := append([][]string{head}, t.Rows...)
+	for i := range t.columns {
+		c := &t.columns[i]
 		for _, row := range rows {
-			width = max(width, utf8.RuneCountInString(row[column]))
+			c.width = max(c.width, utf8.RuneCountInString(row[i]))
 		}
-		for _, row := range rows {
-			if right {
-				row[column] = strings.Repeat(" ", width-utf8.RuneCountInString(row[column])) + row[column]
+		if c.rank > 0 && !slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != None }) {
+			c.rank -= emptyFirst
+		}
+	}
+	to, _ := out.(Output)
+	shown, longest := t.fit(to.Width)
+	for at, row := range rows {
+		var line strings.Builder
+		for _, i := range shown {
+			c, cell := t.columns[i], row[i]
+			width := c.shown(longest)
+			if cell = Brief(cell, width); i != shown[0] {
+				line.WriteString(gap)
+			}
+			fill := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
+			if c.right {
+				line.WriteString(fill)
+			}
+			if at > 0 {
+				cell = to.paint(cell)
+			}
+			line.WriteString(cell)
+			if !c.right && i != shown[len(shown)-1] {
+				line.WriteString(fill)
 			}
 		}
+		fmt.Fprintln(out, line.String())
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+}
+
+// shown is how wide the column is where long cells have this width.
+func (c *column) shown(longest int) int {
+	if c.least == 0 {
+		return c.width
 	}
-	w.Flush()
+	return min(c.width, max(c.least, longest, utf8.RuneCountInString(c.name)))
+}
+
+// fit chooses the columns that a terminal has room for, and how long their long cells may be. A width of 0 has room for all.
+func (t *Table) fit(width int) (shown []int, longest int) {
+	most := 0
+	for i, c := range t.columns {
+		shown, most = append(shown, i), max(most, c.width)
+	}
+	if width == 0 {
+		return shown, most
+	}
+	takes := func(longest int) int {
+		sum := len(gap) * (len(shown) - 1)
+		for _, i := range shown {
+			sum += t.columns[i].shown(longest)
+		}
+		return sum
+	}
+	for takes(most) > width {
+		drop := -1
+		for at, i := range shown {
+			if rank := t.columns[i].rank; rank != 0 && (drop < 0 || rank < t.columns[shown[drop]].rank) {
+				drop = at
+			}
+		}
+		if drop < 0 || takes(0) <= width && t.columns[shown[drop]].rank > 0 {
+			break
+		}
+		shown = slices.Delete(shown, drop, drop+1)
+	}
+	for longest < most && takes(longest+1) <= width {
+		longest++
+	}
+	return shown, longest
 }
 
 // Sheet writes one thing: a line per property.
@@ -84,18 +170,21 @@ func (s *Sheet) Line(name, value string) {
 // Linef adds a property by a format.
 func (s *Sheet) Linef(name, format string, args ...any) { s.Line(name, fmt.Sprintf(format, args...)) }
 
-// LineIf adds a property by a format if it has to be told.
-func (s *Sheet) LineIf(told bool, name, format string, args ...any) {
-	if told {
+// LineIf adds a property by a format if it is to be shown.
+func (s *Sheet) LineIf(shown bool, name, format string, args ...any) {
+	if shown {
 		s.Linef(name, format, args...)
 	}
 }
 
 // Write writes the sheet.
 func (s *Sheet) Write(out io.Writer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	to, _ := out.(Output)
+	width := 0
 	for _, line := range s.lines {
-		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		width = max(width, len(line[0]))
 	}
-	w.Flush()
+	for _, line := range s.lines {
+		fmt.Fprintf(out, "%-*s%s%s\n", width, line[0], gap, to.paint(line[1]))
+	}
 }

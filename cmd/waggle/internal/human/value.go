@@ -15,6 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
+// MessageWidth bounds a text of others in a line.
+const MessageWidth = 60
+
 // None stands where there is nothing to show.
 const None = "-"
 
@@ -105,9 +108,9 @@ func Named(n int, thing, first string) string {
 // Phrases are the parts of a line.
 type Phrases []string
 
-// AddIf adds a part by a format if it has to be told.
-func (p *Phrases) AddIf(told bool, format string, args ...any) {
-	if told {
+// AddIf adds a part by a format if it is to be shown.
+func (p *Phrases) AddIf(shown bool, format string, args ...any) {
+	if shown {
 		*p = append(*p, fmt.Sprintf(format, args...))
 	}
 }
@@ -194,6 +197,14 @@ func Since(now time.Time, t *timestamppb.Timestamp) string {
 	default:
 		return "in " + Span(d)
 	}
+}
+
+// Timestamp is t in a message; the zero time is none.
+func Timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
 }
 
 // Instant writes t for people who compare it with a log.

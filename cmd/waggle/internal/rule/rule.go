@@ -2,20 +2,24 @@
 package rule
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/specflag"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -27,26 +31,23 @@ func New(o *client.Options) *cobra.Command {
 		Short: "Set politeness by pattern",
 		Long: `Set politeness by pattern: an exact name (example.com, example.com:8080), a
 suffix (*.example.com: every name below it, not itself), or * for everything. The
-longest pattern that matches holds, and holds whole.`,
+longest pattern that matches applies, and applies whole. To stop a queue, use waggle hold.
+waggle apply keeps rules in a file.`,
 	}
-	cmd.AddCommand(newRuleSet(o), newRuleGet(o), newRuleList(o), newRuleDelete(o), newRuleExport(o), newRuleApply(o))
+	cmd.AddCommand(newSet(o), newList(o), newDelete(o))
 	return cmd
 }
 
-func newRuleSet(o *client.Options) *cobra.Command {
-	s := &ruleSet{rule: &pb.QueueRule{}}
-	given := &pb.QueueRule{MaxInFlight: new(int32), DelayFactor: new(float64), Paused: new(bool), Deny: new(bool)}
+func newSet(o *client.Options) *cobra.Command {
+	given, replace := &pb.QueueRule{MaxInFlight: new(int32), DelayFactor: new(float64)}, false
+	var record cli.Record
 	cmd := &cobra.Command{
 		Use:   "set PATTERN",
-		Short: "Create a rule, or change what is given of it",
+		Short: "Create a rule, or change it",
 		Long: `Create a rule, or change what is given of it: the rest stays, and of a new one has its
-default. With --replace the rest goes back to its default. It says what it changed.
-
-What is paused or denied now stays paused or denied, with who began it and why: it may
-be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.`,
-		Example: `  waggle queue rule set '*.example.com' --min-delay 200ms --max-in-flight 4
-  waggle queue rule set '*' --paused --reason 'emergency stop'`,
-		Args: onePattern,
+default. With --replace the rest goes back to its default. It reports what it changed.`,
+		Example: "  waggle queue rule set '*.example.com' --min-delay 200ms --max-in-flight 4",
+		Args:    onePattern,
 	}
 	flags := cmd.Flags()
 	cli.DurationVar(flags, &given.MinDelay, "min-delay", "least time between two request starts (default 1s)")
@@ -54,145 +55,140 @@ be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.
 	flags.Float64Var(given.DelayFactor, "delay-factor", 0, "after a report, wait this many `times` the fetch duration")
 	cli.DurationVar(flags, &given.MaxDelay, "max-delay", "most that --delay-factor and the host itself ask for (default 1d and 1m)")
 	cli.DurationVar(flags, &given.MaxBlock, "max-block", "longest block that failures of a host cause (default 1d)")
-	flags.BoolVar(given.Paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
-	flags.BoolVar(given.Deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
 	cli.QueueVar(flags, &given.Queue, "queue", "one queue for all hosts that match, by this `name`")
-	flags.BoolVar(&s.lift, "lift", false, "hand out again what is paused or denied now")
-	flags.BoolVar(&s.replace, "replace", false, "let what is not given go back to its default")
-	s.record.Register(cmd, o.Console)
+	flags.BoolVar(&replace, "replace", false, "let what is not given go back to its default")
+	record.Register(cmd, o.Console)
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		s.rule.Pattern = args[0]
-		for _, name := range []string{"min-delay", "max-in-flight", "delay-factor", "max-delay", "max-block", "paused", "deny", "queue"} {
+		request := &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: args[0]}, By: record.By, Reason: record.Reason}
+		var paths []string
+		for _, name := range []string{"min-delay", "max-in-flight", "delay-factor", "max-delay", "max-block", "queue"} {
 			if path := strings.ReplaceAll(name, "-", "_"); flags.Changed(name) {
-				specflag.CopyField(s.rule, given, path)
-				s.told = append(s.told, path)
+				specflag.CopyField(request.GetRule(), given, path)
+				paths = append(paths, path)
 			}
 		}
 		switch {
-		case s.lift && (given.GetPaused() || given.GetDeny()):
-			return cli.Usagef("--lift hands out again, --paused and --deny hold: say one of them")
-		case len(s.told) == 0 && !s.lift && !s.replace:
-			return cli.Usagef("what is to change of the rule %s? say a setting, --lift, or --replace for the defaults", args[0])
+		case replace: // without a mask every field counts
+		case len(paths) == 0:
+			return cli.Usagef("what is to change of the rule %s? say a setting, or --replace for the defaults", args[0])
+		default:
+			request.UpdateMask = &fieldmaskpb.FieldMask{Paths: paths}
 		}
-		return s.run(ctx, c)
+		rules, etag, err := Read(ctx, c)
+		if err != nil {
+			return err
+		}
+		request.Etag = etag // what is reported as changed is what was changed
+		reply, err := c.Queues.SetQueueRule(ctx, request)
+		if was := rules[args[0]]; err == nil && was != nil {
+			if changes := Changes(was, reply.GetRule()); len(changes) > 0 {
+				c.Note("this changed %s of the rule %s, set%s", human.Plain(strings.Join(changes, ", ")), human.Plain(args[0]), human.Plain(setText(c.Now, was)))
+			}
+		}
+		return c.Show(reply.GetRule(), err, func() { writeRules(c.Out, c.Now, []*pb.QueueRule{reply.GetRule()}) })
 	})
 	return cmd
 }
 
-func newRuleList(o *client.Options) *cobra.Command {
+func newList(o *client.Options) *cobra.Command {
 	return o.List(&cobra.Command{Use: "list", Short: "List the rules"}, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		rules, etag, more, err := queueRules(ctx, c, limit)
+		etag := ""
+		rules, more, err := client.ReadPages(ctx, limit, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{}, func(p *pb.ListQueueRulesResponse) []*pb.QueueRule {
+			etag = cmp.Or(etag, p.GetEtag())
+			return p.GetRules()
+		})
 		return &pb.ListQueueRulesResponse{Rules: rules, Etag: etag}, more, func() { writeRules(c.Out, c.Now, rules) }, err
 	})
 }
 
-func newRuleGet(o *client.Options) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "get PATTERN",
-		Short: "Show the rule of a pattern",
-		Long: `Show the rule of a pattern, exactly as it was set. Which rule holds for a host, "waggle
-queue get HOST" says.`,
-		Args: onePattern,
-	}
-	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		rules, _, _, err := queueRules(ctx, c, 0)
-		rule := ruleOf(rules, args[0])
-		if err == nil && rule == nil {
-			err = fmt.Errorf("no rule has the pattern %s; `waggle queue rule list` shows the rules, `waggle queue get HOST` which one holds for a host", args[0])
-		}
-		return c.Show(rule, err, func() { writeRules(c.Out, c.Now, []*pb.QueueRule{rule}) })
-	})
-	return cmd
-}
-
-func newRuleDelete(o *client.Options) *cobra.Command {
+func newDelete(o *client.Options) *cobra.Command {
 	var record cli.Record
-	var lift bool
 	cmd := &cobra.Command{
 		Use:   "delete PATTERN",
-		Short: "Remove a rule; what it matched falls to the next shorter pattern",
-		Long: `Remove a rule; what it matched falls to the next shorter pattern. One that somebody
-else changes at the same moment stays, and so does one that pauses or denies, which may be
-somebody's emergency stop, unless --lift is given.`,
-		Args: onePattern,
+		Short: "Delete a rule",
+		Long:  "Delete a rule. What it matched gets the rule with the next shorter pattern.",
+		Args:  onePattern,
 	}
-	cmd.Flags().BoolVar(&lift, "lift", false, "delete also a rule that pauses or denies")
 	record.Register(cmd, o.Console)
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		reply, err := deleteRule(ctx, c, args[0], lift, &record)
+		reply, err := c.Queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: args[0], By: record.By, Reason: record.Reason})
 		return c.Show(reply.GetRule(), err, func() {
-			fmt.Fprintf(c.Out, "deleted the rule %s: %s\n", human.Plain(reply.GetRule().GetPattern()), human.Plain(ruleText(reply.GetRule())))
+			fmt.Fprintf(c.Out, "deleted the rule %s: %s\n", human.Plain(reply.GetRule().GetPattern()), human.Plain(Text(reply.GetRule())))
 		})
 	})
 	return cmd
 }
 
-// deleteRule deletes the rule of a pattern as it is at the first look. If somebody changes the rules between a look and the
-// call, it looks again, and leaves a rule that is another one by then: it may have become an emergency stop.
-func deleteRule(ctx context.Context, c *client.Client, pattern string, lift bool, record *cli.Record) (*pb.DeleteQueueRuleResponse, error) {
-	var first *pb.QueueRule
-	for looks := 1; ; looks++ {
-		rules, etag, _, err := queueRules(ctx, c, 0)
-		if err != nil {
-			return nil, err
-		}
-		is := ruleOf(rules, pattern)
-		switch word := heldWord(is); {
-		case looks == 1 && word != "" && !lift:
-			return nil, fmt.Errorf("the rule %s is %s; --lift deletes it all the same", pattern, holdsText(c.Now, is.GetGates()))
-		case looks == 1:
-			first = is
-		case is != nil && !proto.Equal(first, is):
-			return nil, fmt.Errorf("the rule %s was changed meanwhile: %s%s; it stays", pattern, ruleText(is), setText(c.Now, is))
-		}
-		reply, err := c.Queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: pattern, By: record.By, Reason: record.Reason, Etag: etag})
-		if err == nil || !changedMeanwhile(err) || looks == ruleLooks {
-			return reply, err
-		}
+// onePattern wants one argument, a pattern of queues, and gives it as rules have it.
+func onePattern(_ *cobra.Command, args []string) error {
+	if err := cli.Exactly("the pattern")(nil, args); err != nil {
+		return err
 	}
+	args[0] = cli.QueuePattern(args[0])
+	return nil
 }
 
-func newRuleExport(o *client.Options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "export",
-		Short: "Write the rules as 'queue rule apply' reads them",
-		Long: `Write all rules to standard output, by pattern, a JSON object a line, as 'queue rule
-apply' reads them. What has its default is left out, and so is who set a rule and
-when.`,
-		Example: "  waggle queue rule export > rules.jsonl",
-		Args:    cli.Exactly(),
-		RunE: o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
-			rules, _, _, err := queueRules(ctx, c, 0)
-			if err != nil {
-				return err
-			}
-			out := bufio.NewWriter(c.Out)
-			for _, rule := range rules {
-				if err := textfile.WriteObject(out, minimalRule(rule)); err != nil {
-					return err
-				}
-			}
-			if len(rules) == 0 {
-				c.Note("there are no rules to export")
-			}
-			return out.Flush()
-		}),
-	}
+// Read reads the rules by pattern, with the etag that they all have.
+func Read(ctx context.Context, c *client.Client) (rules map[string]*pb.QueueRule, etag string, err error) {
+	rules = map[string]*pb.QueueRule{}
+	err = client.EachPage(ctx, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{}, func(p *pb.ListQueueRulesResponse) (bool, error) {
+		etag = cmp.Or(etag, p.GetEtag())
+		for _, rule := range p.GetRules() {
+			rules[rule.GetPattern()] = rule
+		}
+		return true, nil
+	})
+	return rules, etag, err
 }
 
-// minimalRule is a rule without what it has by default, and without what Waggle writes. Its reason is that of the denial or
-// pause, if it has one.
-func minimalRule(rule *pb.QueueRule) *pb.QueueRule {
-	least, standard := proto.CloneOf(rule), dispatch.DefaultQueueSettings()
-	least.By, least.UpdateTime, least.Gates = "", nil, nil
-	for _, reason := range heldReasons(rule) {
-		least.Reason = cmp.Or(reason, least.Reason)
+func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
+	t := human.NewTable("PATTERN~16", "SETTINGS~24", "BY/1~6", "SET/2", "REASON/3~10")
+	for _, r := range rules {
+		t.Row(r.GetPattern(), Text(r), r.GetBy(), human.Since(now, r.GetUpdateTime()), r.GetReason())
 	}
-	textfile.UnsetDuration(&least.MinDelay, standard.MinDelay)
-	textfile.UnsetDuration(&least.MaxBlock, standard.MaxBlock)
-	textfile.Unset(&least.MaxInFlight, int32(standard.MaxInFlight))
-	textfile.Unset(&least.DelayFactor, 0)
-	textfile.Unset(&least.Paused, false)
-	textfile.Unset(&least.Deny, false)
-	return least
+	t.Write(out, "no rules: every queue has the defaults, 1s apart, 1 at a time")
+}
+
+// whole is a rule with defaults in place of what it leaves out.
+func whole(rule *pb.QueueRule) *pb.QueueRule {
+	all, standard := proto.CloneOf(rule), dispatch.DefaultQueueSettings()
+	all.MinDelay = cmp.Or(all.MinDelay, durationpb.New(standard.MinDelay))
+	all.MaxBlock = cmp.Or(all.MaxBlock, durationpb.New(standard.MaxBlock))
+	all.MaxInFlight = cmp.Or(all.MaxInFlight, proto.Int32(int32(standard.MaxInFlight)))
+	return all
+}
+
+// Text is what a rule sets, in a line; what it leaves out has its default.
+func Text(rule *pb.QueueRule) string {
+	r := whole(rule)
+	text := describe.Politeness(r.GetMinDelay(), r.GetMaxInFlight(), r.GetDelayFactor(), r.GetMaxDelay(), rule.GetMaxBlock())
+	text.AddIf(r.GetQueue() != "", "queue %s", r.GetQueue())
+	return text.Text()
+}
+
+// Changes are the settings in which two rules differ, with both values.
+func Changes(was, is *pb.QueueRule) (changes []string) {
+	texts := func(rule *pb.QueueRule) []string {
+		r := whole(rule)
+		return []string{
+			human.DurationOr(r.GetMinDelay(), ""), strconv.Itoa(int(r.GetMaxInFlight())), strconv.FormatFloat(r.GetDelayFactor(), 'g', -1, 64),
+			human.DurationOr(r.GetMaxDelay(), human.None), human.DurationOr(r.GetMaxBlock(), ""), cmp.Or(r.GetQueue(), human.None),
+		}
+	}
+	before, after := texts(was), texts(is)
+	for i, name := range []string{"min_delay", "max_in_flight", "delay_factor", "max_delay", "max_block", "queue"} {
+		if before[i] != after[i] {
+			changes = append(changes, fmt.Sprintf("%s from %s to %s", name, before[i], after[i]))
+		}
+	}
+	return changes
+}
+
+// setText follows the text of a rule: who last changed it, when and why.
+func setText(now time.Time, rule *pb.QueueRule) string {
+	var text human.Phrases
+	text.AddIf(rule.GetBy() != "", " by %s", rule.GetBy())
+	text.AddIf(rule.GetUpdateTime() != nil, ", %s", human.Since(now, rule.GetUpdateTime()))
+	text.AddIf(rule.GetReason() != "", " (%s)", rule.GetReason())
+	return strings.Join(text, "")
 }

@@ -2,14 +2,10 @@ package source
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -21,40 +17,10 @@ import (
 func newSourceDelete(o *client.Options) *cobra.Command {
 	return changeSources(o, "deleted", &cobra.Command{
 		Use:     "delete ID...",
-		Short:   "Delete sources; their tasks end CANCELED",
+		Short:   "Delete sources and cancel their tasks",
 		Example: "  waggle source delete news.example\n  waggle source delete --prefix test. --dry-run",
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
 		return c.Sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{
-			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
-		})
-	})
-}
-
-func newSourcePause(o *client.Options) *cobra.Command {
-	var until *timestamppb.Timestamp
-	cmd := changeSources(o, "paused", &cobra.Command{
-		Use:     "pause ID...",
-		Short:   "Hand out none of the sources' tasks; leases that stand go on",
-		Example: "  waggle source pause news.example --until 2h --reason 'site moves'",
-	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
-		reply, err := c.Sources.PauseSources(ctx, &pb.PauseSourcesRequest{
-			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason, Until: until,
-		})
-		for _, pause := range reply.GetReplaced() {
-			c.NoteReplaced("source "+pause.GetSourceId(), pause.GetGate(), b.DryRun)
-		}
-		return reply, err
-	})
-	cli.TimeVar(cmd.Flags(), &until, "until", "resume by itself")
-	return cmd
-}
-
-func newSourceResume(o *client.Options) *cobra.Command {
-	return changeSources(o, "resumed", &cobra.Command{
-		Use:   "resume ID...",
-		Short: "Hand out tasks of paused sources again",
-	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
-		return c.Sources.ResumeSources(ctx, &pb.ResumeSourcesRequest{
 			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
 		})
 	})
@@ -76,25 +42,14 @@ func changeSources(o *client.Options, did string, cmd *cobra.Command,
 	call func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error),
 ) *cobra.Command {
 	var b client.Bulk
-	var filter pb.Filter
-	flags := cmd.Flags()
-	flags.StringVar(&filter.SourceIdPrefix, "prefix", "", "sources whose id begins with this `prefix`, as news.")
-	flags.StringVar(&filter.Pool, "pool", "", "sources of this `pool`")
-	cli.PairsVar(flags, &filter.Labels, "label", "sources with this label")
-	flags.BoolVar(&filter.All, "all", false, "all sources")
-	b.Register(cmd, o.Console, "ids")
+	b.Register(cmd, o.Console, "sources", "prefix", "pool", "label", "all")
+	cmd.ValidArgsFunction = o.Offer("source")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, ids []string) error {
-		chosen := &filter
-		switch given := filter.GetSourceIdPrefix() != "" || filter.GetPool() != "" || len(filter.GetLabels()) > 0 || filter.GetAll(); {
-		case given && len(ids) > 0:
-			return cli.Usagef("say ids, or --prefix, --pool, --label or --all, not both")
-		case !given && len(ids) == 0:
-			return cli.Usagef("which sources? say ids, or --prefix, --pool, --label or --all")
-		case !given:
-			chosen = nil
+		if err := b.Choose(cmd, ids); err != nil {
+			return err
 		}
 		var total sourcesReply
-		err := b.Run(ids, chosen, func() (string, error) {
+		err := b.Run(func() (string, error) {
 			reply, err := call(ctx, c, &b)
 			if err != nil {
 				return "", err
@@ -111,12 +66,7 @@ func changeSources(o *client.Options, did string, cmd *cobra.Command,
 			}
 			return err
 		}
-		if err := c.Show(total, nil, func() {
-			writeChanged(c.Out, did, b.DryRun, total)
-			if trigger, is := total.(*pb.TriggerSourcesResponse); is {
-				writeTriggered(ctx, c, ids, &filter, b.DryRun, trigger)
-			}
-		}); err != nil {
+		if err := c.Show(total, nil, func() { writeChanged(c.Out, did, b.DryRun, total) }); err != nil {
 			return err
 		}
 		for _, id := range total.GetMissingIds() {
@@ -152,78 +102,41 @@ func newSourceTrigger(o *client.Options) *cobra.Command {
 	var revisit bool
 	cmd := changeSources(o, "triggered", &cobra.Command{
 		Use:   "trigger ID...",
-		Short: "Make the sources' seeds due now",
+		Short: "Make the seeds of sources due now",
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
-		return c.Sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{
+		reply, err := c.Sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{
 			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, Revisit: revisit, By: b.By, Reason: b.Reason,
 		})
+		if n := reply.GetCanceledSeeds(); n > 0 {
+			c.Note("%s left out: not crawled until `waggle task retry`", human.Plural(n, "canceled seed"))
+		}
+		for _, id := range b.IDs[:min(len(b.IDs), client.ShownResults)] {
+			if err == nil {
+				noteHeld(ctx, c, id)
+			}
+		}
+		return reply, err
 	})
 	cmd.Flags().BoolVar(&revisit, "revisit", false, "crawl the pages found from the seeds again, too")
 	return cmd
 }
 
-// writeTriggered writes what a trigger did not change, and what holds the seeds that are due now.
-func writeTriggered(ctx context.Context, c *client.Client, ids []string, filter *pb.Filter, dryRun bool, total *pb.TriggerSourcesResponse) {
-	if n := total.GetCanceledSeeds(); n > 0 {
-		fmt.Fprintln(c.Out, human.Plural(n, "canceled seed")+" left out: not crawled until `waggle task retry`")
-	}
-	due := "are due now"
-	if dryRun {
-		due = "would be due"
-	}
-	var seedless, held []string
-	for _, s := range triggeredSources(ctx, c, ids, filter, total) {
-		if len(s.GetSpec().GetSeeds()) == 0 {
-			seedless = append(seedless, s.GetId())
-		}
-		if gates := lastingGates(c.Now, s.GetStatus()); gates != "" {
-			held = append(held, fmt.Sprintf("%s: its seeds %s, and held by %s; `waggle explain source %s` says what opens that", s.GetId(), due, gates, s.GetId()))
-		}
-	}
-	if n := len(seedless); n > 0 && total.GetChanged() < total.GetMatched() {
-		fmt.Fprintln(c.Out, human.Named(n, "source", seedless[0])+" without seeds: only what `waggle task submit` gives is crawled")
-	}
-	if total.GetMatched() <= client.ShownResults && len(held) > 0 {
-		fmt.Fprintln(c.Out, strings.Join(held, "\n"))
-	}
-}
-
-// triggeredSources reads the sources of a trigger: by id as many as fit on a screen, by a filter those of a page. It leaves
-// out what it cannot read, since the trigger itself is done.
-func triggeredSources(ctx context.Context, c *client.Client, ids []string, filter *pb.Filter, total *pb.TriggerSourcesResponse) (sources []*pb.Source) {
-	if len(ids) > client.ShownResults || len(ids) == 0 && (total.GetMatched() == 0 || total.GetMatched() > client.PageSize) {
-		return nil
-	}
-	for _, id := range ids {
-		if reply, err := c.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: id}); err == nil {
-			sources = append(sources, reply.GetSource())
-		}
-	}
-	if len(ids) > 0 {
-		return sources
-	}
-	sources, _, err := client.ReadPages(ctx, 0, c.Sources.ListSources, &pb.ListSourcesRequest{
-		IdPrefix: filter.GetSourceIdPrefix(), Pool: filter.GetPool(), Labels: filter.GetLabels(), WholeSpecs: true, Gates: true,
-	}, (*pb.ListSourcesResponse).GetSources)
+// noteHeld notes what keeps the seeds of a source that was triggered, but for what opens by itself. The trigger is done, so
+// a source that cannot be read is left out.
+func noteHeld(ctx context.Context, c *client.Client, id string) {
+	reply, err := c.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: id})
 	if err != nil {
-		return nil
+		return
 	}
-	return sources
-}
-
-// lastingGates is what holds the seed that is due next, except for its due time and the pace of its queue; empty if nothing
-// does, or if no seed waits.
-func lastingGates(now time.Time, status *pb.SourceStatus) string {
-	if status.GetNextDueTime() == nil {
-		return ""
+	if len(reply.GetSource().GetSpec().GetSeeds()) == 0 {
+		c.Note("%s has no seeds: only what `waggle task submit` gives is crawled", human.Plain(id))
 	}
-	var held []string
-	for _, gate := range status.GetGates() {
+	for _, gate := range reply.GetSource().GetStatus().GetGates() {
 		switch gate.GetKind() {
-		case pb.GateKind_GATE_KIND_NOT_DUE, pb.GateKind_GATE_KIND_BREAKER, pb.GateKind_GATE_KIND_MIN_DELAY, pb.GateKind_GATE_KIND_MAX_IN_FLIGHT:
+		case pb.GateKind_GATE_KIND_NOT_DUE, pb.GateKind_GATE_KIND_BREAKER, pb.GateKind_GATE_KIND_MIN_DELAY,
+			pb.GateKind_GATE_KIND_MAX_IN_FLIGHT, pb.GateKind_GATE_KIND_LEASED:
 		default:
-			held = append(held, describe.Held(now, gate))
+			c.Note("%s is held by %s; `waggle explain source %s` shows what opens it", human.Plain(id), human.Plain(describe.Held(c.Now, gate)), human.Plain(id))
 		}
 	}
-	return strings.Join(held, ", and ")
 }

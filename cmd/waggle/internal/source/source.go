@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -21,56 +22,51 @@ import (
 
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
-	return o.Group(&cobra.Command{Use: "source", Short: "Register what is to be crawled, and steer it"},
+	return o.Group(&cobra.Command{Use: "source", Short: "Register, change and list sources"},
 		newSourceCreate(o), newSourceGet(o), newSourceList(o), newSourceUpdate(o),
-		newSourceDelete(o), newSourcePause(o), newSourceResume(o), newSourceTrigger(o),
+		newSourceDelete(o), newSourceTrigger(o),
 		sourceimport.New(o), newSourceExport(o), newSourceWait(o),
 	)
 }
 
 func newSourceGet(o *client.Options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "get ID",
-		Short: "Show a source with its status",
-		Args:  cli.Exactly("the source's ID"),
-		RunE: o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-			reply, err := c.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: args[0]})
-			return c.Show(reply.GetSource(), err, func() { writeSource(c.Out, c.Now, reply.GetSource()) })
-		}),
-	}
+	return o.Look(&cobra.Command{
+		Use:               "get ID",
+		Short:             "Show a source with its status",
+		Args:              cli.Exactly("the source's ID"),
+		ValidArgsFunction: o.Offer("source"),
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		reply, err := c.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: args[0]})
+		return c.Show(reply.GetSource(), err, func() { writeSource(c.Out, c.Now, reply.GetSource()) })
+	})
 }
 
 func newSourceList(o *client.Options) *cobra.Command {
-	request := &pb.ListSourcesRequest{Gates: true}
-	var health []string
+	request := &pb.ListSourcesRequest{Gates: true, Filter: &pb.Filter{}}
+	filter := request.GetFilter()
 	cmd := &cobra.Command{
 		Use: "list", Short: "List sources",
 		Long: `List sources: how their seeds do (HEALTH, and WHY it is not OK), how many of their
-tasks are in each state, and how many links were not followed, and why (FILTERED): for
-NO_RULE, as the source follows only items of feeds, for their DEPTH, HOST, or URL
-(INCLUDE, EXCLUDE), or as a queue rule denies their queue (QUEUE_DENIED). HEALTH is
+tasks are in each state, and how many links were not followed, and why (FILTERED):
+NO_RULE (the source follows only items of feeds), their DEPTH, HOST or URL (INCLUDE,
+EXCLUDE). HEALTH is
 
-  OK          nothing to complain about
-  LATE        a seed has been due for longer than its interval (without a schedule:
-              1h) and has not been fetched
+  OK          no complaint
+  LATE        a seed has been due for longer than its interval (1h without a schedule)
+              and has not been fetched
   FAILING     the last attempts of a seed failed, since its last success
-  BACKED_OFF  its seeds failed cycle after cycle, so that the next is put off
-  PAUSED      an operator paused it, or none of its seeds is crawled, as each is
-              canceled or in a queue that a rule denies`,
+  BACKED_OFF  its seeds failed cycle after cycle, so the next cycle is delayed
+  HELD        a hold stops it, or each of its seeds is canceled
+  STUCK       a seed is due, and what keeps it does not end by itself`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
-	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
-	flags.StringSliceVar(&health, "health", nil, "only this `health`: ok, late, failing, backed_off, paused")
-	cli.PairsVar(flags, &request.Labels, "label", "only sources with this label")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (_ proto.Message, _ bool, _ func(), err error) {
-		if request.Health, err = cli.Enums[pb.SourceHealth]("--health", health, "SOURCE_HEALTH_", pb.SourceHealth_value); err != nil {
-			return nil, false, nil, err
-		}
+	client.FilterVars(flags, filter, "sources", "prefix", "pool", "label")
+	cli.EnumsVar(flags, &request.Health, "health", "only this `health`", "SOURCE_HEALTH_", pb.SourceHealth_value)
+	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
 		all, more, err := client.ReadPages(ctx, limit, c.Sources.ListSources, request, (*pb.ListSourcesResponse).GetSources)
 		return &pb.ListSourcesResponse{Sources: all}, more, func() {
 			none := "no sources; `waggle source create` makes one"
-			if request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(request.GetHealth()) > 0 {
+			if proto.Size(filter)+len(request.GetHealth()) > 0 {
 				none = "no such sources"
 			}
 			writeSources(c.Out, c.Now, all, none)
@@ -79,30 +75,29 @@ NO_RULE, as the source follows only items of feeds, for their DEPTH, HOST, or UR
 }
 
 func newSourceExport(o *client.Options) *cobra.Command {
-	request := &pb.ListSourcesRequest{WholeSpecs: true}
+	request := &pb.ListSourcesRequest{WholeSpecs: true, Filter: &pb.Filter{}}
+	filter := request.GetFilter()
 	var format string
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write sources as 'source import' reads them",
 		Long: `Write sources to standard output, by id, as 'source import' reads them. JSON lines
-hold all of a source; CSV and OPML all but payloads, keys of seeds and what
-holds the separators of their lists; a URL list nothing but the URLs of seeds.
-What the format could not hold is told on standard error, with which source first
-and how many it concerns. Status is not written: a source that is paused here is not paused
-where the file is imported.`,
+hold all of a source; CSV and OPML all but payloads, keys of seeds and texts with the
+separators of their lists; a URL list only the URLs of seeds. What the format cannot
+hold is reported on standard error, with the first source and how many there are.
+Status is not written.`,
 		Example: `  waggle source export --format csv > sources.csv
   waggle source export --format opml --prefix feeds. > feeds.opml`,
 		Args: cli.Exactly(),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&format, "format", string(sourcefile.JSONL), "`format` to write: csv, jsonl, opml or urls")
-	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
-	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
-	cli.PairsVar(flags, &request.Labels, "label", "only sources with this label")
+	var formats []string
+	for _, f := range sourcefile.WriteFormats() {
+		formats = append(formats, string(f))
+	}
+	cli.ChoiceVar(flags, &format, "format", "", string(sourcefile.JSONL), "`format` to write: "+strings.Join(formats, ", "), formats...)
+	client.FilterVars(flags, filter, "sources", "prefix", "pool", "label")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
-		if !slices.Contains(sourcefile.WriteFormats(), sourcefile.Format(format)) {
-			return cli.Usagef("--format %q: say csv, jsonl, opml or urls", format)
-		}
 		return export(ctx, c, request, sourcefile.Format(format))
 	})
 	return cmd

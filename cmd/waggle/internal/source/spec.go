@@ -1,10 +1,8 @@
 package source
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -12,35 +10,29 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/specflag"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
-
-// maxSpecFile bounds what is read as a spec, in bytes: what a call takes.
-const maxSpecFile = 4 << 20
 
 // specFlags are the flags from which a spec is made.
 type specFlags struct {
 	specflag.Flags
 
-	file, firstCrawl string
-	seeds            []string
+	seeds []string
 }
 
 func (f *specFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	f.Flags.Register(fs)
 	spec := f.Spec
-	fs.StringVarP(&f.file, "file", "f", "", "`file` with a SourceSpec in JSON, or a source as 'get --output json' writes it; - for standard input. Other flags are laid over it")
 	fs.StringArrayVar(&f.seeds, "seed", nil, "`URL` where crawling begins; may be repeated")
-	fs.StringVar(&f.firstCrawl, "first-crawl", "", "`when`: now, or spread within the first interval (default now)")
+	cli.EnumVar(fs, &spec.FirstCrawl, "first-crawl", "`when`, spread within the first interval or now (default now)", "FIRST_CRAWL_", pb.FirstCrawl_value)
 	fs.StringSliceVar(&spec.Follow.AllowHosts, "follow-host", nil, "follow links to this `host[:port]`, *.suffix or *; may be repeated")
 	fs.StringArrayVar(&spec.Follow.Include, "include", nil, "follow only URLs that match this regular `expression`; may be repeated")
 	fs.StringArrayVar(&spec.Follow.Exclude, "exclude", nil, "do not follow URLs that match this `expression`; may be repeated")
 	fs.StringVar(&spec.DisplayName, "display-name", "", "a `name` for people")
 	fs.StringVar(&spec.Scope, "scope", "", "share keys with other sources that name this `scope`; fixed at creation")
-	fs.Int32Var(&spec.CanonicalRules, "canonical-rules", 0, "`number` of the rules that tell which URLs are one page: 1; 2: also in whatever order their query is, and with tracking parameters (default 1); fixed at creation")
+	fs.Int32Var(&spec.CanonicalRules, "canonical-rules", 0, "`number` of the rules by which two URLs are one page; 2 ignores also the order of the query and tracking parameters (default 1); fixed at creation")
 	cli.DurationVar(fs, &spec.LeaseDuration, "lease", "how long a lease runs between renewals (default 30s)")
 	cli.DurationVar(fs, &spec.MaxHold, "max-hold", "how long a lease can be held by renewals (default 30m)")
 	fs.Int32Var(spec.Retry.MaxAttempts, "max-attempts", 4, "`number` of failures that a task may have")
@@ -58,11 +50,6 @@ func (f *specFlags) register(cmd *cobra.Command) {
 func (f *specFlags) overlay(spec *pb.SourceSpec) (paths []string, err error) {
 	for _, url := range f.seeds {
 		f.Spec.Seeds = append(f.Spec.Seeds, &pb.Seed{Url: url})
-	}
-	if f.FlagSet.Changed("first-crawl") {
-		if f.Spec.FirstCrawl, err = cli.Enum[pb.FirstCrawl]("--first-crawl", f.firstCrawl, "FIRST_CRAWL_", pb.FirstCrawl_value); err != nil {
-			return nil, err
-		}
 	}
 	if paths, err = f.Flags.Overlay(spec); err != nil {
 		return nil, err
@@ -83,47 +70,23 @@ func (f *specFlags) overlay(spec *pb.SourceSpec) (paths []string, err error) {
 	return paths, nil
 }
 
-// read reads the source of --file.
-func (f *specFlags) read(ctx context.Context, stdin io.Reader) (*pb.Source, error) {
-	in, err := cli.OpenInput(ctx, f.file, stdin)
-	if err != nil {
-		return nil, fmt.Errorf("--file: %w", err)
-	}
-	defer in.Close()
-	text, err := io.ReadAll(io.LimitReader(in, maxSpecFile+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("--file %s: %w", f.file, err)
-	case len(text) > maxSpecFile:
-		return nil, fmt.Errorf("--file %s is longer than %s", f.file, human.Bytes(maxSpecFile))
-	case len(bytes.TrimSpace(text)) == 0:
-		return nil, in.ErrNothing()
-	}
-	source, err := sourcefile.ParseJSON(text)
-	if err != nil {
-		return nil, fmt.Errorf("--file %s %w", f.file, err)
-	}
-	return source, nil
-}
-
 func newSourceCreate(o *client.Options) *cobra.Command {
 	var f specFlags
 	var record cli.Record
 	cmd := &cobra.Command{
-		Use:   "create ID",
-		Short: "Register a source",
-		Example: `  waggle source create news.example --seed https://example.com/news --every 10m --follow --max-depth 1
-  waggle source create --file news.json`,
-		Args: cli.AtMostOne,
+		Use:     "create ID",
+		Short:   "Register a source",
+		Example: "  waggle source create news.example --seed https://example.com/news --every 10m --follow --max-depth 1",
+		Args:    cli.Exactly("the source's ID"),
 	}
 	f.register(cmd)
 	record.Register(cmd, o.Console)
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		source, _, err := f.source(ctx, cmd.InOrStdin(), args)
-		if err != nil {
+		request := &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: args[0]}, By: record.By, Reason: record.Reason}
+		if _, err := f.overlay(request.GetSpec()); err != nil {
 			return err
 		}
-		reply, err := c.Sources.CreateSource(ctx, &pb.CreateSourceRequest{Spec: source.GetSpec(), By: record.By, Reason: record.Reason})
+		reply, err := c.Sources.CreateSource(ctx, request)
 		warn(c, reply.GetWarnings())
 		return c.Show(reply.GetSource(), err, func() {
 			spec := reply.GetSource().GetSpec()
@@ -141,57 +104,37 @@ func warn(c *client.Client, warnings []string) {
 	}
 }
 
-// source is that of the file, if there is one, with the id of the arguments, which must not contradict it, and with what
-// flags say, whose fields have these paths.
-func (f *specFlags) source(ctx context.Context, stdin io.Reader, args []string) (source *pb.Source, paths []string, err error) {
-	source = &pb.Source{Spec: &pb.SourceSpec{}}
-	if f.file != "" {
-		if source, err = f.read(ctx, stdin); err != nil {
-			return nil, nil, err
-		}
-	}
-	switch spec := source.GetSpec(); {
-	case len(args) == 0 && spec.GetId() == "":
-		return nil, nil, cli.Usagef("the source's ID is missing")
-	case len(args) > 0 && spec.GetId() != "" && spec.GetId() != args[0]:
-		return nil, nil, cli.Usagef("the file says id %q, the argument %q", spec.GetId(), args[0])
-	case len(args) > 0:
-		spec.Id = args[0]
-	}
-	paths, err = f.overlay(source.GetSpec())
-	return source, paths, err
-}
-
 func newSourceUpdate(o *client.Options) *cobra.Command {
 	var f specFlags
 	var record cli.Record
-	var etag string
 	var unset []string
 	cmd := &cobra.Command{
 		Use:   "update ID",
 		Short: "Change a source",
-		Long: `Change a source. Flags change the fields they name and no others. --file replaces
-the whole spec: what the file leaves out goes back to its default. A file that
-'source get --output json' wrote carries the etag, so that a change by somebody
-else in between is noticed.`,
+		Long:  "Change a source. Flags change the fields they name and no others.",
 		Example: `  waggle source update news.example --every 30m --priority 7
-  waggle source update news.example --unset revisit_after
-  waggle source get news.example -o json > s.json; edit s.json; waggle source update --file s.json`,
-		Args: cli.AtMostOne,
+  waggle source update news.example --unset revisit_after`,
+		Args:              cli.Exactly("the source's ID"),
+		ValidArgsFunction: o.Offer("source"),
 	}
 	f.register(cmd)
 	record.Register(cmd, o.Console)
-	cmd.Flags().StringVar(&etag, "etag", "", "change it only if it still has this `etag`")
 	cmd.Flags().StringSliceVar(&unset, "unset", nil, "`field` of the spec that goes back to its default, as follow or retry.max_attempts; may be repeated")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		request, err := f.update(ctx, cmd.InOrStdin(), args, unset)
-		if err != nil {
+		request := &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: args[0]}, By: record.By, Reason: record.Reason}
+		paths, err := f.overlay(request.GetSpec())
+		switch {
+		case err != nil:
 			return err
+		case len(paths)+len(unset) == 0:
+			return cli.Usagef("nothing to change: give a flag or --unset")
 		}
-		if cmd.Flags().Changed("etag") {
-			request.Etag = etag
+		for _, path := range unset {
+			if _, err := fieldmaskpb.New(request.GetSpec(), path); err != nil {
+				return cli.Usagef("--unset %s: a spec has no such field", path)
+			}
 		}
-		request.By, request.Reason = record.By, record.Reason
+		request.UpdateMask = &fieldmaskpb.FieldMask{Paths: append(paths, unset...)}
 		reply, err := c.Sources.UpdateSource(ctx, request)
 		warn(c, reply.GetWarnings())
 		return c.Show(reply.GetSource(), err, func() {
@@ -199,29 +142,4 @@ else in between is noticed.`,
 		})
 	})
 	return cmd
-}
-
-// update makes the request: every field with a file, else those of the flags.
-func (f *specFlags) update(ctx context.Context, stdin io.Reader, args, unset []string) (*pb.UpdateSourceRequest, error) {
-	source, paths, err := f.source(ctx, stdin, args)
-	request := &pb.UpdateSourceRequest{Spec: source.GetSpec(), Etag: source.GetEtag()}
-	switch {
-	case err != nil:
-		return nil, err
-	case f.file != "" && len(unset) > 0:
-		return nil, cli.Usagef("--unset and --file: leave the field out of the file")
-	case f.file != "":
-		return request, nil
-	}
-	paths = append(paths, unset...)
-	if len(paths) == 0 {
-		return nil, cli.Usagef("nothing to change: give a flag, --unset or --file")
-	}
-	for _, path := range unset {
-		if _, err := fieldmaskpb.New(&pb.SourceSpec{}, path); err != nil {
-			return nil, cli.Usagef("--unset %s: a spec has no such field", path)
-		}
-	}
-	request.UpdateMask = &fieldmaskpb.FieldMask{Paths: paths}
-	return request, nil
 }

@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,14 +13,14 @@ import (
 )
 
 func writeSources(out io.Writer, now time.Time, sources []*pb.Source, none string) {
-	t := human.NewTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", ">CANCELED", "FILTERED", "NEXT DUE", "LAST SUCCESS", "WHY")
+	t := human.NewTable("SOURCE~24", "POOL/4~8", "SCHEDULE/5~10", "HEALTH", ">SCHEDULED/8", ">READY/9", ">LEASED/10", ">DONE/7", ">DEAD/11",
+		">CANCELED/2", "FILTERED/1~10", "NEXT DUE/6", "LAST SUCCESS/3", "WHY~24")
 	for _, s := range sources {
-		tasks := s.GetStatus().GetTasks()
-		t.Row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()),
-			human.Word(s.GetStatus().GetHealth(), "SOURCE_HEALTH_"),
+		status := s.GetStatus()
+		tasks := status.GetTasks()
+		t.Row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()), human.Word(status.GetHealth(), "SOURCE_HEALTH_"),
 			human.Count(tasks.GetScheduled()), human.Count(tasks.GetReady()), human.Count(tasks.GetLeased()), human.Count(tasks.GetDone()), human.Count(tasks.GetDead()), human.Count(tasks.GetCanceled()),
-			filteredText(s.GetStatus().GetFiltered()), human.Since(now, s.GetStatus().GetNextDueTime()), human.Since(now, s.GetStatus().GetLastSuccessTime()),
-			human.Brief(healthWhy(now, s.GetStatus()), human.MessageWidth))
+			filteredText(status.GetFiltered()), human.Since(now, status.GetNextDueTime()), human.Since(now, status.GetLastSuccessTime()), healthWhy(now, status))
 	}
 	t.Write(out, none)
 }
@@ -27,27 +28,28 @@ func writeSources(out io.Writer, now time.Time, sources []*pb.Source, none strin
 // healthWhy is what the health of a source comes from, and what else holds it, in a line; it may be empty.
 func healthWhy(now time.Time, status *pb.SourceStatus) string {
 	var why human.Phrases
-	if gate := status.GetPaused(); gate != nil {
-		why = append(why, strings.TrimSpace("paused "+describe.Gate(now, gate)))
+	for _, h := range status.GetHolds() {
+		why = append(why, strings.TrimSpace("held "+describe.Hold(now, h)))
 	}
 	breaker := status.GetBreaker()
 	why.AddIf(status.GetCanceledSeeds() > 0, "%s canceled", human.Plural(status.GetCanceledSeeds(), "seed"))
-	why.AddIf(status.GetDeniedSeeds() > 0, "%s denied by a rule", human.Plural(status.GetDeniedSeeds(), "seed"))
 	why.AddIf(breaker.GetDeadSeeds() > 0, "%s dead", human.Plural(breaker.GetDeadSeeds(), "seed"))
 	why.AddIf(breaker.GetGivenUpCycles() > 0, "%s given up in a row", human.Plural(breaker.GetGivenUpCycles(), "cycle"))
 	why.AddIf(status.GetConsecutiveFailures() > 0, "%s in a row", human.Plural(status.GetConsecutiveFailures(), "failure"))
 	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_LATE, "due for %s", human.Span(status.GetLag().AsDuration()))
-	if gates := status.GetGates(); len(gates) == 1 {
+	// Holds on the source itself have been written.
+	gates := slices.DeleteFunc(slices.Clone(status.GetGates()), func(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_SOURCE_HELD })
+	if len(gates) == 1 {
 		why = append(why, describe.Held(now, gates[0]))
 	} else if len(gates) > 1 { // the line is short: all of them by name
-		why = append(why, strings.Split(describe.Gates(gates), " ")...)
+		why = append(why, describe.Gates(gates))
 	}
 	why.AddIf(status.GetCollectorUnknown(), collectorUnknown)
 	return why.Text()
 }
 
-// collectorUnknown is shown if the status of a source does not tell whether it has collectors.
-const collectorUnknown = "too many collectors to tell whether one takes its tasks"
+// collectorUnknown is shown if it is not known whether a source has collectors.
+const collectorUnknown = "too many collectors to know whether one takes its tasks"
 
 func writeSource(out io.Writer, now time.Time, s *pb.Source) {
 	var sh human.Sheet
@@ -92,13 +94,13 @@ func writeSpec(sh *human.Sheet, s *pb.Source) {
 
 func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds int) {
 	sh.Line("Health", human.Word(status.GetHealth(), "SOURCE_HEALTH_"))
-	sh.LineIf(status.GetPaused() != nil, "Paused", "%s", describe.Gate(now, status.GetPaused()))
+	for _, h := range status.GetHolds() {
+		sh.Linef("Held", "%s: `%s` ends it", describe.Hold(now, h), describe.LiftCommand(h))
+	}
 	sh.LineIf(status.GetBreaker() != nil, "Breaker", "%s given up in a row, %s dead",
 		human.Plural(status.GetBreaker().GetGivenUpCycles(), "cycle"), human.Plural(status.GetBreaker().GetDeadSeeds(), "seed"))
 	sh.LineIf(status.GetCanceledSeeds() > 0, "Canceled", "%s of %s: not crawled until `waggle task retry`",
 		human.Count(status.GetCanceledSeeds()), human.Plural(seeds, "seed"))
-	sh.LineIf(status.GetDeniedSeeds() > 0, "Denied", "%s of %s: not crawled while a rule denies the queue: `waggle queue rule list`",
-		human.Count(status.GetDeniedSeeds()), human.Plural(seeds, "seed"))
 	sh.LineIf(status.GetPendingVersions() > 0, "Pending", "%s not yet in force everywhere", human.Plural(status.GetPendingVersions(), "change"))
 	sh.Line("Tasks", describe.Counts(status.GetTasks()))
 	sh.LineIf(status.GetOutstanding() > 0, "Unfinished", "%s", human.Plural(status.GetOutstanding(), "task"))
@@ -116,32 +118,14 @@ func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds 
 	sh.LineIf(lag > 0, "Lag", "%s: so long has the longest-waiting seed been due", human.Span(lag))
 	name := "Waits for"
 	for _, gate := range status.GetGates() {
-		sh.Line(name, strings.TrimSuffix(human.Word(gate.GetKind(), "GATE_KIND_")+": "+describe.Gate(now, gate), ": "))
+		sh.Line(name, describe.Held(now, gate))
 		name = ""
 	}
 	sh.LineIf(status.GetCollectorUnknown(), "Collectors", collectorUnknown)
 	sh.Line("Last success", human.SinceAt(now, status.GetLastSuccessTime()))
-	writeFailure(sh, now, status)
-}
-
-// writeFailure writes what last went wrong with the seeds, and whether that is over.
-func writeFailure(sh *human.Sheet, now time.Time, status *pb.SourceStatus) {
-	last := status.GetLastError()
-	if at := last.GetTime().AsTime(); last != nil && at.After(status.GetLastSuccessTime().AsTime()) && at.After(status.GetLastFailureTime().AsTime()) {
-		sh.Linef("Collector", "%s; no fault of the source: %s", human.SinceAt(now, last.GetTime()), describe.Error(last))
-	}
-	failure := human.SinceAt(now, status.GetLastFailureTime())
-	switch {
-	case status.GetLastFailureTime() == nil:
-	case status.GetConsecutiveFailures() > 0:
-		sh.Line("Last failure", failure)
-		sh.Linef("Failures", "%s in a row", human.Count(status.GetConsecutiveFailures()))
-		sh.LineIf(last != nil, "Reason", "%s", describe.Error(last))
-	case last != nil:
-		sh.Linef("Last failure", "%s; a success has followed; it was %s", failure, describe.Error(last))
-	default:
-		sh.Linef("Last failure", "%s; a success has followed", failure)
-	}
+	failed, last := status.GetLastFailureTime(), status.GetLastError()
+	sh.LineIf(failed != nil, "Last failure", "%s, now %s in a row", human.SinceAt(now, failed), human.Count(status.GetConsecutiveFailures()))
+	sh.LineIf(last != nil, "Last error", "%s, %s", describe.Error(last), human.Since(now, last.GetTime()))
 }
 
 // scheduleText is a schedule in a line.

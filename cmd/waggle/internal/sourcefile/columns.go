@@ -153,9 +153,6 @@ func Minimal(spec *pb.SourceSpec) *pb.SourceSpec {
 	if s.GetPool() == "default" {
 		s.Pool = ""
 	}
-	if s.GetCanonicalRules() == 1 {
-		s.CanonicalRules = 0
-	}
 	textfile.Unset(&s.Priority, 5)
 	textfile.UnsetDuration(&s.MaxHold, max(30*time.Minute, s.GetLeaseDuration().AsDuration()))
 	textfile.UnsetDuration(&s.LeaseDuration, 30*time.Second)

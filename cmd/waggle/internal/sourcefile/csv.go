@@ -1,11 +1,12 @@
 package sourcefile
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -13,105 +14,83 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// csvReader reads rows under a header that names their columns.
-type csvReader struct {
-	budget *budget
-	rows   *csv.Reader
-	header []string // the columns' own names
-	line   int      // of the row given last
+// readCSV reads rows under a header that names their columns.
+func readCSV(text []byte, add func(Entry) error) error {
+	rows := csv.NewReader(bytes.NewReader(text))
+	rows.Comma, rows.ReuseRecord, rows.TrimLeadingSpace = ',', true, true
+	line, _, _ := strings.Cut(strings.TrimLeft(string(text[:min(len(text), textfile.LookAhead)]), "\r\n"), "\n")
+	if i := strings.IndexAny(line, ",;\t"); i >= 0 && !strings.Contains(line, ",") {
+		rows.Comma, rows.TrimLeadingSpace = rune(line[i]), line[i] != '\t'
+	}
+	header, err := csvHeader(rows)
+	if err != nil {
+		return err
+	}
+	for {
+		record, err := rows.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err := add(csvEntry(rows, header, record, err)); err != nil {
+			return err
+		}
+	}
 }
 
-func newCSVReader(text *bufio.Reader) (*csvReader, error) {
-	comma, err := separator(text)
-	if err != nil {
-		return nil, err
-	}
-	b := &budget{in: text}
-	r := &csvReader{budget: b, rows: csv.NewReader(b)}
-	r.rows.Comma, r.rows.ReuseRecord, r.rows.TrimLeadingSpace = comma, true, comma != '\t'
-	header, err := r.rows.Read()
-	if errors.Is(err, io.EOF) {
+// csvHeader reads the names of the columns.
+func csvHeader(rows *csv.Reader) (header []string, err error) {
+	names, err := rows.Read()
+	switch {
+	case errors.Is(err, io.EOF):
 		return nil, errors.New("the CSV is empty; its first line names the columns")
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("header: %w", err)
 	}
-	seen := map[string]bool{}
-	for _, name := range header {
+	for _, name := range names {
 		c, known := columnNamed(name)
 		switch {
 		case !known:
 			return nil, fmt.Errorf("line 1: column %.80q is not known; there are %s", name, columnNames())
-		case seen[c.name]:
+		case slices.Contains(header, c.name):
 			return nil, fmt.Errorf("line 1: column %q is there twice", c.name)
 		}
-		seen[c.name] = true
-		r.header = append(r.header, c.name)
+		header = append(header, c.name)
 	}
-	if !seen["url"] && !seen["id"] {
+	if !slices.Contains(header, "url") && !slices.Contains(header, "id") {
 		return nil, errors.New("line 1: there is neither a column url nor id")
 	}
-	return r, nil
+	return header, nil
 }
 
-// separator is what stands between the names of the header.
-func separator(text *bufio.Reader) (rune, error) {
-	head, err := peek(text)
-	if err != nil {
-		return 0, err
-	}
-	line, _, _ := strings.Cut(strings.TrimLeft(string(head), "\r\n"), "\n")
-	for _, r := range ",;\t" {
-		if strings.ContainsRune(line, r) {
-			return r, nil
+// csvEntry is the entry of a row, or what err says is wrong with it.
+func csvEntry(rows *csv.Reader, header, record []string, err error) (e Entry) {
+	texts := map[string]string{}
+	for i, value := range record[:min(len(record), len(header))] {
+		if utf8.ValidString(value) {
+			texts[header[i]] = value
+		} else if e.Err == nil {
+			e.Err = fmt.Errorf("column %s %w", header[i], textfile.ErrNotUTF8)
 		}
 	}
-	return ',', nil
-}
-
-// Next implements [Reader].
-func (r *csvReader) Next() (Entry, error) {
-	r.budget.reset()
-	record, err := r.rows.Read()
+	spec, specErr := fromRow(texts)
 	var wrong *csv.ParseError
 	switch {
-	case errors.As(err, &wrong) && !errors.Is(err, textfile.ErrTooLong):
-		r.line = wrong.StartLine
-		if wrong.Line > wrong.StartLine { // a quote that is not closed has taken in all that follows
-			return Entry{Line: r.line, Err: fmt.Errorf("%w; what follows, up to line %d, was read as part of it", wrong.Err, wrong.Line)}, nil
-		}
-		if errors.Is(wrong.Err, csv.ErrFieldCount) {
-			spec, _ := fromRow(r.texts(record)) // what is wrong is that it has too few, or too many
-			return Entry{Line: r.line, Spec: spec, Err: fmt.Errorf("has %d fields, the header %d", len(record), len(r.header))}, nil
-		}
-		return Entry{Line: r.line, Err: wrong.Err}, nil
-	case errors.Is(err, textfile.ErrTooLong):
-		return Entry{}, fmt.Errorf("after line %d: %w: is a quote not closed?", r.line, textfile.ErrTooLong)
-	case err != nil:
-		return Entry{}, textfile.Fatal(r.line+1, err)
+	case errors.As(err, &wrong) && wrong.Line > wrong.StartLine: // a quote that is not closed has taken in all that follows
+		return Entry{Line: wrong.StartLine, Err: fmt.Errorf("%w; what follows, up to line %d, was read as part of it", wrong.Err, wrong.Line)}
+	case errors.As(err, &wrong) && errors.Is(err, csv.ErrFieldCount):
+		return Entry{Line: wrong.StartLine, Spec: spec, Err: fmt.Errorf("has %d fields, the header %d", len(record), len(header))}
+	case errors.As(err, &wrong):
+		return Entry{Line: wrong.StartLine, Err: wrong.Err}
 	}
-	r.line, _ = r.rows.FieldPos(0)
-	for i, value := range record {
-		if !utf8.ValidString(value) {
-			return Entry{Line: r.line, Err: fmt.Errorf("column %s %w", r.header[i], textfile.ErrNotUTF8)}, nil
-		}
+	e.Line, _ = rows.FieldPos(0)
+	e.Spec = spec
+	if e.Err == nil {
+		e.Err = specErr
 	}
-	spec, err := fromRow(r.texts(record))
-	if err == nil && spec.GetId() == "" && len(spec.GetSeeds()) == 0 {
-		err = errors.New("there is neither a url nor an id")
+	if e.Err == nil && spec.GetId() == "" && len(spec.GetSeeds()) == 0 {
+		e.Err = errors.New("there is neither a url nor an id")
 	}
-	return Entry{Line: r.line, Spec: spec, Err: err}, nil
-}
-
-// texts are the fields of a row by the name of their column.
-func (r *csvReader) texts(record []string) map[string]string {
-	texts := make(map[string]string, len(r.header))
-	for i, value := range record[:min(len(record), len(r.header))] {
-		if utf8.ValidString(value) {
-			texts[r.header[i]] = value
-		}
-	}
-	return texts
+	return e
 }
 
 // csvWriter writes all columns.

@@ -1,10 +1,14 @@
-// Package sourcefile reads and writes lists of sources: OPML, CSV, JSON lines, sitemaps and plain lists of URLs. Readers
-// go through a file of any length in little memory, and give what is wrong with one entry in its place, so that the
-// others can be taken. What a writer gives, the reader of the format reads back; what the format cannot hold, the writer
-// names.
+// Package sourcefile reads and writes lists of sources: OPML, CSV, JSON lines, sitemaps and plain lists of URLs. What
+// is wrong with one entry of a file stands in its place, so that the others can be taken. What a writer gives, the reader
+// of the format reads back; what the format cannot hold, the writer names.
 package sourcefile
 
-import pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+import (
+	"fmt"
+	"strings"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
 
 // Format is a way to write a list of sources.
 type Format string
@@ -39,25 +43,34 @@ type Entry struct {
 	Spec *pb.SourceSpec
 	// Err says why the entry is no source; the entries after it can be read.
 	Err error
+	// Mended is what was read as something else, up to this entry from the one before.
+	Mended []Mend
 }
 
-// Reader gives the entries of a file in turn.
-type Reader interface {
-	// Next gives the next entry. io.EOF: there is none; any other error: the rest of the file cannot be read.
-	Next() (Entry, error)
+// Mend is a mistake of a file that was mended as it was read.
+type Mend struct {
+	Line int
+	What string // such as: raw "&" read as "&amp;"
 }
 
-// Writer writes sources to a file.
-type Writer interface {
-	// Write adds a source and names the fields of its spec that the format cannot hold, as SourceSpec spells them, or
-	// [Everything].
-	Write(spec *pb.SourceSpec) (lost []string, err error)
-	// Close ends the file. It does not close what lies below.
-	Close() error
+// mendURLs reads the URLs of seeds that begin with feed:, as desktop readers write them, as what they stand for.
+func (e *Entry) mendURLs() {
+	for _, seed := range e.Spec.GetSeeds() {
+		const scheme = "feed:"
+		url := seed.GetUrl()
+		if len(url) < len(scheme) || !strings.EqualFold(url[:len(scheme)], scheme) {
+			continue
+		}
+		rest := url[len(scheme):]
+		if strings.HasPrefix(rest, "//") {
+			rest = "http:" + rest
+		}
+		if strings.Contains(rest, "://") {
+			seed.Url = rest
+			e.Mended = append(e.Mended, Mend{e.Line, fmt.Sprintf("%q read as %q", url, rest)})
+		}
+	}
 }
-
-// Everything stands for all fields of a source of which the format can hold nothing.
-const Everything = "*"
 
 // urlSpec is the spec of a source that is nothing but a URL.
 func urlSpec(url, kind string) *pb.SourceSpec {

@@ -35,10 +35,15 @@ func TestID(t *testing.T) {
 			t.Errorf("%s: %d bytes with a prefix", url, len(long))
 		}
 	}
+	for _, spelling := range []string{"HTTPS://A.example:443/b/c", "https://a.example/b/c#f", "https://a.example/./b/c?utm_source=x"} {
+		if id := sourcefile.ID("", spelling); id != "a.example_b_c" {
+			t.Errorf("%s: %s", spelling, id)
+		}
+	}
 	ids := map[string]string{}
 	for _, url := range []string{
 		"https://a.example/b_c", "https://a.example/b/c", "https://a.example/b/c/", "http://a.example/b/c", "https://a.example/b/c?x",
-		"https://a.example/B/c", "https://a.example/b%2Fc", "https://a.example/b//c", "https://a.example//b/c", "https://a.example/b/c#f",
+		"https://a.example/B/c", "https://a.example/b%2Fc", "https://a.example/b//c", "https://a.example//b/c",
 	} {
 		id := sourcefile.ID("", url)
 		if other, taken := ids[id]; taken {

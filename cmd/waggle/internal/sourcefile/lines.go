@@ -1,7 +1,10 @@
 package sourcefile
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,17 +13,35 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// jsonReader reads objects that are sources or their specs.
-type jsonReader struct{ lines *textfile.Lines }
-
-// Next implements [Reader].
-func (r *jsonReader) Next() (Entry, error) {
-	object, err := r.lines.NextObject()
-	if err != nil || object.Err != nil {
-		return Entry{Line: object.Line, Err: object.Err}, err
+// eachEntry adds the entry of each line, or object, that next gives; parse may leave one out.
+func eachEntry(next func() (textfile.Entry, error), add func(Entry) error, parse func([]byte) (*pb.SourceSpec, error)) error {
+	for {
+		from, err := next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		e := Entry{Line: from.Line, Err: from.Err}
+		if e.Err == nil {
+			e.Spec, e.Err = parse(from.Text)
+		}
+		if e.Spec == nil && e.Err == nil {
+			continue
+		}
+		if err := add(e); err != nil {
+			return err
+		}
 	}
-	source, err := ParseJSON(object.Text)
-	return Entry{Line: object.Line, Spec: source.GetSpec(), Err: err}, nil
+}
+
+// readJSONL reads objects that are sources or their specs.
+func readJSONL(text []byte, add func(Entry) error) error {
+	return eachEntry(textfile.NewLines(bufio.NewReader(bytes.NewReader(text))).NextObject, add, func(object []byte) (*pb.SourceSpec, error) {
+		source, err := ParseJSON(object)
+		return source.GetSpec(), err
+	})
 }
 
 // ParseJSON reads a Source, or a SourceSpec as a source that has nothing else.
@@ -54,20 +75,15 @@ func (w *jsonWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 // Close implements [Writer].
 func (*jsonWriter) Close() error { return nil }
 
-// urlReader reads a list of URLs.
-type urlReader struct{ lines *textfile.Lines }
-
-// Next implements [Reader].
-func (r *urlReader) Next() (Entry, error) {
-	for {
-		line, err := r.lines.Next()
-		if err != nil || line.Err != nil {
-			return Entry{Line: line.Line, Err: line.Err}, err
+// readURLs reads a list of URLs.
+func readURLs(text []byte, add func(Entry) error) error {
+	return eachEntry(textfile.NewLines(bufio.NewReader(bytes.NewReader(text))).Next, add, func(line []byte) (*pb.SourceSpec, error) {
+		url := strings.TrimSpace(string(line))
+		if url == "" || strings.HasPrefix(url, "#") {
+			return nil, nil //nolint:nilnil // it is left out
 		}
-		if url := strings.TrimSpace(string(line.Text)); url != "" && !strings.HasPrefix(url, "#") {
-			return Entry{Line: line.Line, Spec: urlSpec(url, "")}, nil
-		}
-	}
+		return urlSpec(url, ""), nil
+	})
 }
 
 // urlWriter writes the URLs of seeds.

@@ -1,71 +1,61 @@
 package sourcefile
 
 import (
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+
+	"golang.org/x/net/html"
 )
 
-// sitemapReader reads sitemaps and their indexes.
-type sitemapReader struct {
-	xml  *xmlText
-	root bool
-}
-
-// Next implements [Reader].
-func (r *sitemapReader) Next() (Entry, error) {
-	for {
-		token, err := r.xml.token()
-		if err != nil {
-			return Entry{}, err
+// readSitemap reads sitemaps and their indexes. Their names may have a prefix, as "sm:"; those with another are extensions.
+func readSitemap(text []byte, add func(Entry) error) error {
+	x, err := newXMLText(text)
+	root, prefix, ended := "", "", false
+	var e Entry // of the element that is open
+	location, inside := "", false
+	for err == nil {
+		var kind html.TokenType
+		if kind, err = x.token(); err != nil {
+			break
 		}
-		start, is := token.(xml.StartElement)
-		if !is {
-			continue
-		}
-		name := start.Name.Local
+		begins, ends := kind == html.StartTagToken || kind == html.SelfClosingTagToken, kind == html.EndTagToken
+		own, local := splitName(x.name)
 		switch {
-		case !r.root && name != "urlset" && name != "sitemapindex":
-			return Entry{}, fmt.Errorf("line %d: <%s> is no sitemap", r.xml.line(), name)
-		case !r.root:
-			r.root = true
-		case name == "url":
-			return r.entry(start, "")
-		case name == "sitemap":
-			return r.entry(start, kindSitemap)
+		case begins && root == "":
+			if root, prefix = local, own; root != "urlset" && root != "sitemapindex" {
+				return fmt.Errorf("line %d: <%s> is no sitemap", x.line, x.name)
+			}
+		case kind == html.TextToken && inside:
+			location += string(x.tags.Text())
+		case (begins || ends) && own != prefix:
+			inside = false
+		case begins && (local == "url" || local == "sitemap"):
+			e, location = Entry{Line: x.line}, ""
+		case ends && (local == "url" || local == "sitemap"):
+			kind := map[string]string{"sitemap": kindSitemap}[local]
+			if e.Spec = urlSpec(strings.TrimSpace(location), kind); strings.TrimSpace(location) == "" {
+				e.Spec, e.Err = nil, fmt.Errorf("the <%s> has no <loc>", x.name)
+			}
+			e.Mended = x.takeMended()
+			err = add(e)
+		case begins || ends:
+			inside = begins && local == "loc"
+			ended = ended || ends && local == root
 		}
 	}
+	switch {
+	case !errors.Is(err, io.EOF):
+		return err
+	case root != "" && !ended:
+		return fmt.Errorf("line %d: %w: the sitemap has no end", x.line, io.ErrUnexpectedEOF)
+	}
+	return nil
 }
 
-// entry reads the location in an element that has begun.
-func (r *sitemapReader) entry(start xml.StartElement, kind string) (Entry, error) {
-	line, depth := r.xml.line(), r.xml.depth
-	var location strings.Builder
-	inside := false
-	for r.xml.depth >= depth {
-		token, err := r.xml.token()
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return Entry{}, err
-		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			inside = r.xml.depth == depth+1 && t.Name.Local == "loc" && t.Name.Space == start.Name.Space
-		case xml.EndElement:
-			inside = false
-		case xml.CharData:
-			if inside {
-				location.Write(t)
-			}
-		}
-	}
-	url := strings.TrimSpace(location.String())
-	if url == "" {
-		return Entry{Line: line, Err: fmt.Errorf("the <%s> has no <loc>", start.Name.Local)}, nil
-	}
-	return Entry{Line: line, Spec: urlSpec(url, kind)}, nil
+// splitName is a name of XML without its prefix, and the prefix with its colon.
+func splitName(name string) (prefix, local string) {
+	i := strings.LastIndexByte(name, ':') + 1
+	return name[:i], name[i:]
 }

@@ -1,95 +1,133 @@
 package sourcefile
 
 import (
-	"bufio"
-	"encoding/xml"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
+	"golang.org/x/net/html"
 	"golang.org/x/net/html/charset"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 )
 
-// maxDepth bounds how deep elements may stand in each other: the parser keeps those that are open.
-const maxDepth = 100
-
-// newXML makes a parser that knows the charsets of the web and no entities but XML's own, so that none can grow.
-func newXML(in io.Reader) *xml.Decoder {
-	decoder := xml.NewDecoder(in)
-	decoder.CharsetReader = func(label string, in io.Reader) (io.Reader, error) {
-		if strings.HasPrefix(strings.ToLower(label), "utf-16") {
-			return in, nil // its byte order mark has turned it into UTF-8
-		}
-		return charset.NewReaderLabel(label, in)
-	}
-	return decoder
-}
-
-// xmlText goes through the elements of an XML file in little memory.
+// xmlText reads the tags of an XML file one by one. Many OPML files break the rules of XML, so tags are read as a browser
+// reads them: a mistake in one tag does not end the file.
 type xmlText struct {
-	budget  *budget
-	decoder *xml.Decoder
-	depth   int
+	tags       *html.Tokenizer
+	line, next int    // where the tag begins, and the one after it
+	name       string // in lower case, with its prefix
+	mended     []Mend // not yet given with an entry
 }
 
-func newXMLText(in io.Reader) *xmlText {
-	b := &budget{in: in}
-	return &xmlText{budget: b, decoder: newXML(b)}
-}
+// encoding is the encoding that the first line of an XML file names.
+var encoding = regexp.MustCompile(`^\s*<\?xml[^>]*\bencoding\s*=\s*["']([^"']*)`)
 
-// line is where the parser stands.
-func (x *xmlText) line() int {
-	line, _ := x.decoder.InputPos()
-	return line
-}
-
-// token gives the next token.
-func (x *xmlText) token() (xml.Token, error) {
-	x.budget.reset()
-	token, err := x.decoder.Token()
-	if err != nil {
-		return nil, textfile.Fatal(x.line(), err)
-	}
-	switch token.(type) {
-	case xml.StartElement:
-		if x.depth++; x.depth > maxDepth {
-			return nil, fmt.Errorf("line %d: elements stand more than %d deep in each other", x.line(), maxDepth)
+func newXMLText(text []byte) (*xmlText, error) {
+	if label := encoding.FindSubmatch(text); label != nil {
+		// UTF-16 is UTF-8 by now. UTF-8 stays as it is, so that what is not UTF-8 is found.
+		if name := strings.ToLower(string(label[1])); !strings.HasPrefix(name, "utf") {
+			in, err := charset.NewReaderLabel(name, bytes.NewReader(text))
+			if err == nil {
+				text, err = io.ReadAll(in)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("line 1: encoding: %w", err)
+			}
 		}
-	case xml.EndElement:
-		x.depth--
 	}
-	return token, nil
+	x := &xmlText{next: 1}
+	text, x.mended = mend(text)
+	x.tags = html.NewTokenizer(bytes.NewReader(text))
+	x.tags.SetMaxBuf(textfile.MaxRecord)
+	return x, nil
 }
 
-// budget is a reader that gives no more than about MaxRecord bytes between two resets, so that a parser cannot be made to
-// keep a whole file in memory.
-type budget struct {
-	in   io.Reader
-	used int
+// token moves on to the next token. io.EOF: there is none.
+func (x *xmlText) token() (html.TokenType, error) {
+	kind := x.tags.Next()
+	x.tags.NextIsNotRawText() // no tag of XML has text that is read in another way
+	x.line, x.name = x.next, ""
+	x.next += bytes.Count(x.tags.Raw(), []byte("\n"))
+	switch kind {
+	case html.ErrorToken:
+		err := x.tags.Err()
+		if errors.Is(err, html.ErrBufferExceeded) {
+			err = textfile.ErrTooLong
+		}
+		return kind, textfile.Fatal(x.line, err)
+	case html.StartTagToken, html.SelfClosingTagToken, html.EndTagToken:
+		name, _ := x.tags.TagName()
+		x.name = string(name)
+	}
+	return kind, nil
 }
 
-// Read implements [io.Reader].
-func (b *budget) Read(p []byte) (int, error) {
-	left := textfile.MaxRecord - b.used
-	if left <= 0 {
-		return 0, textfile.ErrTooLong
+// attributes are those of the tag, by their names in lower case.
+func (x *xmlText) attributes() (map[string]string, error) {
+	raw := bytes.Clone(x.tags.Raw())
+	if !utf8.Valid(raw) {
+		return nil, fmt.Errorf("the tag <%s> %w", x.name, textfile.ErrNotUTF8)
 	}
-	n, err := b.in.Read(p[:min(len(p), left)])
-	b.used += n
-	return n, err
+	all := map[string]string{}
+	for more := true; more; {
+		var name, value []byte
+		if name, value, more = x.tags.TagAttr(); len(name) > 0 {
+			all[string(name)] = string(value)
+		}
+	}
+	// A quote that is missing makes the text up to the next one a value.
+	if _, has := all["xmlurl"]; !has && bytes.Contains(bytes.ToLower(raw), []byte(`xmlurl="`)) {
+		return nil, fmt.Errorf("the tag %.80q has an xmlUrl that cannot be read; is a quote missing?", raw)
+	}
+	return all, nil
 }
 
-// reset begins the next entry.
-func (b *budget) reset() { b.used = 0 }
-
-// peek is how a text begins.
-func peek(text *bufio.Reader) ([]byte, error) {
-	head, err := text.Peek(textfile.LookAhead)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-		return nil, fmt.Errorf("read: %w", err)
+// takeMended gives what was mended up to the end of the token, and not given before.
+func (x *xmlText) takeMended() (taken []Mend) {
+	n := 0
+	for n < len(x.mended) && x.mended[n].Line <= x.next {
+		n++
 	}
-	return head, nil
+	taken, x.mended = x.mended[:n:n], x.mended[n:]
+	return taken
+}
+
+// reference finds references such as &amp; and what looks like one, beside comments and CDATA, where there are none.
+var reference = regexp.MustCompile(`(?s)<!--.*?-->|<!\[CDATA\[.*?\]\]>|&(?:#[0-9]+;|#[xX][0-9a-fA-F]+;|[A-Za-z][A-Za-z0-9]*;)?`)
+
+// mend writes the references that XML does not know as the text that they stand for: names of HTML, and & by itself.
+func mend(text []byte) (mended []byte, mends []Mend) {
+	var out bytes.Buffer
+	line, done := 1, 0
+	for _, at := range reference.FindAllIndex(text, -1) {
+		line += bytes.Count(text[done:at[0]], []byte("\n"))
+		out.Write(text[done:at[0]])
+		found := string(text[at[0]:at[1]])
+		done = at[1]
+		switch {
+		case strings.HasPrefix(found, "<!--"):
+			out.WriteString(found)
+		case strings.HasPrefix(found, "<!"):
+			out.WriteString(html.EscapeString(found[len("<![CDATA[") : len(found)-len("]]>")]))
+		case strings.HasPrefix(found, "&#"), found == "&amp;", found == "&lt;", found == "&gt;", found == "&quot;", found == "&apos;":
+			out.WriteString(found)
+		default:
+			// A no-break space in a name would be taken for another than the one that people type.
+			if plain := strings.ReplaceAll(html.UnescapeString(found), "\u00a0", " "); plain != found {
+				out.WriteString(html.EscapeString(plain))
+				mends = append(mends, Mend{line, fmt.Sprintf("%q read as %q", found, plain)})
+			} else {
+				out.WriteString("&amp;" + found[1:])
+				mends = append(mends, Mend{line, `raw "&" read as "&amp;"`})
+			}
+		}
+		line += strings.Count(found, "\n")
+	}
+	out.Write(text[done:])
+	return out.Bytes(), mends
 }

@@ -2,16 +2,10 @@ package sourceimport
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
@@ -25,28 +19,28 @@ import (
 type importFlags struct {
 	specflag.Flags
 
-	record                         cli.Record
-	format, prefix, report, resume string
-	prune                          string // begin of ids; empty: --prune is not given
-	bound                          cli.PruneBound
-	now, dryRun, replace           bool
-	parallel                       int
+	record                     cli.Record
+	format, prefix, report     string
+	prune                      string // begin of ids; empty: --prune is not given
+	bound                      cli.PruneBound
+	now, dryRun, replace       bool
+	ownHost, ownScope, oneStep bool // oneStep: nothing says how far ownHost goes
 
-	// defaults are what an entry gets that says nothing itself.
+	// defaults are what an entry gets that does not set it itself.
 	defaults *pb.SourceSpec
 }
 
 func (f *importFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	f.Flags.Register(fs)
-	fs.StringVar(&f.format, "format", "", "`format` of the file: csv, jsonl, opml, sitemap or urls (default: told by its name or beginning)")
+	fs.StringVar(&f.format, "format", "", "`format` of the file: csv, jsonl, opml, sitemap or urls (default: by its name or beginning)")
 	fs.StringVar(&f.prefix, "prefix", "", "stands before ids that are made from URLs, as `news.`")
 	fs.BoolVar(&f.now, "now", false, "crawl all of them at once, instead of spread over the first interval")
-	fs.BoolVar(&f.replace, "replace", false, "what neither the file nor the flags say of a source goes back to its default; without it, it stays")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; say what would become of each")
-	fs.StringVar(&f.report, "report", "", "`file` that gets a line for each entry: CSV when its name ends in .csv, else JSON lines")
-	fs.StringVar(&f.resume, "resume", "", "`file` that keeps how far the import came, to go on from there after an interruption")
-	fs.IntVar(&f.parallel, "parallel", 4, "`number` of calls at a time")
+	fs.BoolVar(&f.ownHost, "follow-host", false, "follow items of feeds and links only on the source's own host: one step, unless --follow or --max-depth is given")
+	fs.BoolVar(&f.ownScope, "scope-per-source", false, "do not let sources of one host share a scope: each crawls an article for itself")
+	fs.BoolVar(&f.replace, "replace", false, "reset what neither the file nor the flags set to its default; without it, it stays")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; show what would be changed")
+	fs.StringVar(&f.report, "report", "", "`file` that gets a line for each entry: CSV if its name ends in .csv, else JSON lines")
 	fs.StringVar(&f.prune, "prune", "", "delete the sources whose id begins with this `prefix`, as news., and which the file does not have")
 	f.bound.Register(fs, "ids")
 }
@@ -63,15 +57,14 @@ func (f *importFlags) check(name string) error {
 		return err
 	}
 	changed := f.FlagSet.Changed
+	if f.oneStep = !changed("follow") && !changed("max-depth"); f.oneStep {
+		f.defaults.Follow = nil // a flag of this name has hosts elsewhere
+	}
 	switch {
 	case changed("time-zone") && !changed("cron"):
 		return cli.Usagef("--time-zone is the zone of --cron, which is missing")
-	case f.resume != "" && name == "-":
-		return cli.Usagef("--resume goes through the file anew; standard input cannot be read twice")
-	case f.resume != "" && f.dryRun:
-		return cli.Usagef("--resume and --dry-run: a look leaves nothing to go on from")
-	case f.parallel < 1 || f.parallel > 16:
-		return cli.Usagef("--parallel %d: say 1 to 16", f.parallel)
+	case cli.SameFile(f.report, name):
+		return cli.Usagef("--report and FILE are the same file, %q; choose another", f.report)
 	// A prefix ends where a part of an id ends: one letter too few would reach for other people's sources, and none for all
 	// there are.
 	case changed("prune") && (len(f.prune) < 2 || !strings.ContainsRune("._-", rune(f.prune[len(f.prune)-1]))):
@@ -80,60 +73,52 @@ func (f *importFlags) check(name string) error {
 	return f.bound.Check(changed("prune"), f.dryRun)
 }
 
-// apart refuses to write over what is read, or two files into one.
-func (f *importFlags) apart(name string) error {
-	for _, pair := range [][4]string{
-		{"--report", f.report, "FILE", name}, {"--resume", f.resume, "FILE", name}, {"--report", f.report, "--resume", f.resume},
-	} {
-		if cli.SameFile(pair[1], pair[3]) {
-			return cli.Usagef("%s and %s are the same file, %q; choose another", pair[0], pair[2], pair[1])
+// complete is a spec with what the file leaves to the flags; with what is fixed when a source is made only if that is
+// wanted.
+func (f *importFlags) complete(from *pb.SourceSpec, fixed bool) *pb.SourceSpec {
+	spec := proto.CloneOf(f.defaults)
+	if spec.GetSchedule() != nil {
+		completeSchedule(spec, from.GetSchedule())
+	}
+	hosts := seedHosts(from.GetSeeds())
+	if f.ownHost && len(hosts) > 0 {
+		spec.Follow = cmp.Or(spec.GetFollow(), &pb.Follow{})
+		spec.Follow.AllowHosts = hosts
+		if f.oneStep {
+			spec.Follow.MaxDepth = proto.Int32(1)
 		}
 	}
-	return nil
-}
-
-// digest distinguishes imports: by the file, and by the flags that decide what becomes of it.
-func (f *importFlags) digest(file io.ReadSeeker) (string, error) {
-	h := sha256.New()
-	f.FlagSet.VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed && !slices.Contains([]string{"resume", "report", "parallel", "server", "timeout", "output", "by", "reason", "yes", "prune-max"}, flag.Name) {
-			fmt.Fprintf(h, "%s=%s\n", flag.Name, flag.Value)
+	if from.GetFollow() != nil {
+		spec.Follow = nil
+	}
+	// What was exported has its rules, and no scope if the scope is its own.
+	if fixed && from.GetCanonicalRules() == 0 {
+		spec.CanonicalRules = sourcefile.Rules
+		if len(hosts) == 1 && !f.ownScope {
+			// As a URL whose path is empty, a host has an id of its own; a port, too.
+			spec.Scope = sourcefile.ID("", "https://"+hosts[0])
 		}
-	})
-	_, err := io.Copy(h, file)
-	if err == nil {
-		_, err = file.Seek(0, io.SeekStart)
 	}
-	if err != nil {
-		return "", fmt.Errorf("import: %w", err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// complete fills in what an entry leaves to the flags, and its id.
-func (f *importFlags) complete(spec *pb.SourceSpec) (*pb.SourceSpec, error) {
-	if spec == nil {
-		return nil, nil //nolint:nilnil // it could not be read at all
-	}
-	if spec.GetId() == "" {
-		if len(spec.GetSeeds()) == 0 || spec.GetSeeds()[0].GetUrl() == "" {
-			return spec, errors.New("there is neither an id nor a URL to make one from")
-		}
-		spec.Id = sourcefile.ID(f.prefix, spec.GetSeeds()[0].GetUrl())
-	}
+	proto.Merge(spec, from)
 	for _, seed := range spec.GetSeeds() {
 		seed.Kind = cmp.Or(seed.GetKind(), f.Kind)
 		seed.Queue = cmp.Or(canonical.QueueName(seed.GetQueue()), f.Queue)
 	}
-	whole := proto.CloneOf(f.defaults)
-	if whole.GetSchedule() != nil {
-		completeSchedule(whole, spec.GetSchedule())
+	return spec
+}
+
+// seedHosts are the hosts of seeds, each once; none if the host of one is not known.
+func seedHosts(seeds []*pb.Seed) (hosts []string) {
+	for _, seed := range seeds {
+		host, err := canonical.Host(seed.GetUrl())
+		if err != nil {
+			return nil
+		}
+		if !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
 	}
-	if spec.GetFollow() != nil {
-		whole.Follow = nil
-	}
-	proto.Merge(whole, spec)
-	return whole, nil
+	return hosts
 }
 
 // completeSchedule leaves of the defaults for a schedule what goes with that of an entry.

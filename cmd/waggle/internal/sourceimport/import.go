@@ -12,6 +12,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
 )
 
@@ -20,14 +21,14 @@ func New(o *client.Options) *cobra.Command {
 	f := &importFlags{}
 	cmd := &cobra.Command{
 		Use: "import FILE",
-		// What it does is ApplySources.
+		// It calls ApplySources.
 		Aliases: []string{"apply"},
-		Short:   "Register sources from OPML, CSV, JSON lines, sitemaps or URL lists",
+		Short:   "Import sources from OPML, CSV or other files",
 		Long:    help(),
 		Example: `  waggle source import feeds.opml --every 30m --prefix feeds.
   waggle source import sources.csv --dry-run
   waggle source import shops.csv --every 1d --queue shops
-  waggle source import urls.txt.gz --every 1d --follow --report report.csv --resume urls.state
+  waggle source import urls.txt.gz --every 1d --follow --report report.csv
   waggle source import news.jsonl --prune news. --dry-run
   curl -s https://example.com/sitemap.xml | waggle source import - --every 6h`,
 		Args: cli.Exactly("the FILE (or - for standard input)"),
@@ -45,35 +46,43 @@ func New(o *client.Options) *cobra.Command {
 
 func help() string {
 	var b strings.Builder
-	b.WriteString(`Register sources from a file; - is standard input. The format is told by the
-name of the file or its beginning, through gzip too: OPML (outlines around a
-feed become its label "category"), CSV, JSON lines (a SourceSpec each, or what
-'source get --output json' writes), a sitemap (each page is a source) or an
-index of sitemaps (each sitemap is one), or a URL a line.
+	b.WriteString(`Import sources from a file; - is standard input. The name of the file or its
+beginning gives the format, through gzip too: OPML (the outlines around a feed
+become its label "category"), CSV, JSON lines (a SourceSpec each, or what
+'source get --output json' writes), a sitemap (each page is a source), an index of
+sitemaps (each sitemap is a source), or a URL a line.
 
-Flags say what holds for sources that say nothing themselves. First crawls are
-spread over the first interval unless --now is given. A source without an id
-has one made from its first URL, the same each time: host and path, with _ for
-each slash; where that does not say all of the URL, a hyphen and ten digits of
-its SHA-256 follow.
+Flags apply to sources for which the file does not set the same. A source without
+an id gets one from its first URL, the same for each spelling of the URL. First
+crawls are spread over the first interval unless --now is given.
 
-Sources that exist are brought to what the file and the flags say. What those do
-not say (a column that is absent, a cell that is empty) stays as it is, labels and
-metadata are added; with --replace it goes back to its default. An import that was
-interrupted may be repeated as it is: what is there already answers UNCHANGED.
-Hosts that share a queue are mapped by 'waggle queue rule set' before there are
-tasks of theirs. --queue, or a column queue, says it of seeds alone, also of those
-that are there: they move.
+Import the same file again at any time, also after a failed import. A source that
+exists is changed to what the file and the flags set; the rest of it stays, labels
+and metadata are added. With --replace the rest goes back to its defaults.
 
---resume keeps a file of how far it came, and passes over that part.
+Sources of one host share a scope, named after the host, so that two feeds of one
+site never crawl one article twice. A scope in the file wins; --scope-per-source
+gives each source its own. New sources ignore utm_ and other tracking parameters
+(canonical rules 2). Both are fixed when a source is created: a later import does
+not change them. A source for which the file sets canonical_rules, as exports do,
+gets the scope of the file, or its own.
+
+The items of a feed are fetched on any host, one step far. --follow-host fetches
+only those on the feed's own host; --follow also follows links on that host.
+
+A feed that is in the file twice becomes one source with the labels of both; two
+categories are joined by a comma. Unescaped & and names of HTML such as &nbsp; are
+mended, and so are feed: URLs. Each mend is reported with its line.
+
+--queue, or a column queue, sets the queue of seeds alone, also of existing ones:
+they move. 'waggle queue rule set' maps all of a host, before it has tasks.
 
 --prune PREFIX also deletes the sources whose id begins with PREFIX and which the
-file does not have, as 'source delete' does; others it never touches. It deletes
-nothing when an entry was refused, when the rest of the file cannot be read, when
-no id of the file begins with PREFIX, or when it would delete more than --prune-max
-of the sources whose id did so before: the file may have been cut short. What the
-file has is created and updated all the same; the exit code is 1. Look with --dry-run
-first; --report has all that would be deleted.
+file does not have. It deletes nothing if an entry was refused, if the file cannot
+be read to its end, if no id of the file begins with PREFIX, or if it would delete
+more than --prune-max of them: the file may have been cut short. The rest of the
+import is done all the same; the exit code is 1. Look with --dry-run first;
+--report has all that would be deleted.
 
 Columns of a CSV, in any order, of which url or id must be there:
 `)
@@ -83,39 +92,30 @@ Columns of a CSV, in any order, of which url or id must be there:
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func run(ctx context.Context, c *client.Client, f *importFlags, name string, stdin io.Reader) (err error) {
+func run(ctx context.Context, c *client.Client, f *importFlags, name string, stdin io.Reader) error {
 	in, err := cli.OpenInput(ctx, name, stdin)
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
 	defer in.Close()
-	digest := ""
-	if f.resume != "" {
-		if digest, err = f.digest(in.File); err != nil {
-			return err
-		}
-	}
-	if err := f.apart(name); err != nil {
-		return err
-	}
-	state, err := openState(f.resume, digest)
-	if err != nil {
-		return err
-	}
-	report, err := cli.OpenReport(f.report, state.Report, "line", "id", "result", "error", "changed", "lost")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, report.Close()) }()
-	counted := &countingReader{in: in}
-	entries, format, err := sourcefile.Open(counted, name, sourcefile.Format(f.format))
-	if err != nil {
+	entries, err := sourcefile.Read(in, name, sourcefile.Format(f.format))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && len(entries) == 0:
 		return fmt.Errorf("%s: %w", in.Path, err)
+	case len(entries) == 0 && f.prune == "":
+		return in.ErrNothing()
 	}
-	p := newProgress(c, counted, in.Size)
-	j := &job{
-		client: c, flags: f, in: in, format: format, entries: entries, state: state, report: report,
-		seen: &seen{ids: map[uint64]seenID{}, pages: map[uint64]int{}}, progress: p, patience: &client.Patience{For: client.RestartPatience, Note: p.note},
+	report, openErr := cli.OpenReport(f.report, 0, "line", "id", "result", "error", "changed", "lost")
+	if openErr != nil {
+		return openErr
 	}
-	return j.run(ctx)
+	j := &job{client: c, flags: f, screen: human.NewScreen(c.Err, false), byID: map[string]*entry{}, broken: err}
+	j.patience = &client.Patience{For: client.RestartPatience, Note: j.note}
+	j.take(entries)
+	if err = j.apply(ctx); err == nil && f.prune != "" {
+		err = j.prune(ctx)
+	}
+	return errors.Join(j.finish(in, report, err), report.Close())
 }

@@ -17,15 +17,11 @@ import (
 
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
-	return o.Group(&cobra.Command{
-		Use:   "stats",
-		Short: "Show counts of the whole, and of the dispatcher that answers",
-		Args:  cli.Exactly(),
-		RunE: o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
-			reply, err := c.Admin.GetStats(ctx, &pb.GetStatsRequest{})
-			return c.Show(reply, err, func() { writeStats(c.Out, reply) })
-		}),
-	})
+	cmd := &cobra.Command{Use: "stats", Short: "Show counts of all and of one dispatcher", Args: cli.Exactly()}
+	return o.Group(o.Look(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		reply, err := c.Admin.GetStats(ctx, &pb.GetStatsRequest{})
+		return c.Show(reply, err, func() { writeStats(c.Out, reply) })
+	}))
 }
 
 func writeStats(out io.Writer, s *pb.GetStatsResponse) {

@@ -66,13 +66,14 @@ func newTaskGet(o *client.Options) *cobra.Command {
 	var ref Ref
 	cmd := &cobra.Command{
 		Use:   "get [ID]",
-		Short: "Show a task with its holder and its attempts",
+		Short: "Show a task, its holder and its attempts",
 		Example: `  waggle task get 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
   waggle task get --source news.example --url https://example.com/a`,
 		Args: cli.AtMostOne,
 	}
 	ref.Register(cmd)
-	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.ValidArgsFunction = o.Offer("task")
+	return o.Look(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		request, err := ref.request(args)
 		if err != nil {
 			return err
@@ -80,18 +81,17 @@ func newTaskGet(o *client.Options) *cobra.Command {
 		reply, err := c.Tasks.GetTask(ctx, request)
 		return c.Show(reply.GetTask(), err, func() { writeTask(c.Out, c.Now, reply.GetTask()) })
 	})
-	return cmd
 }
 
 func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {
-	t := human.NewTable("TASK", "STATE", "SOURCE", "DUE", ">DEPTH", "HELD BY", "URL", "LAST ERROR")
+	t := human.NewTable("TASK", "STATE", "SOURCE/4~12", "DUE/3", ">DEPTH/1", "HELD BY/2~10", "URL/6~18", "LAST ERROR/5~15")
 	for _, task := range tasks {
-		problem := human.None
+		problem := ""
 		if e := task.GetLastError(); e != nil {
-			problem = human.Brief(describe.Error(e), human.MessageWidth)
+			problem = describe.Error(e)
 		}
 		t.Row(task.GetId(), human.Word(task.GetState(), "TASK_STATE_"), task.GetSourceId(), human.Since(now, task.GetDueTime()), human.Count(task.GetDepth()),
-			task.GetHolder().GetCollectorId(), human.Brief(urlOrKey(task), human.URLWidth), problem)
+			task.GetHolder().GetCollectorId(), urlOrKey(task), problem)
 	}
 	t.Write(out, "no tasks (DONE ones are not listed; `waggle task get` finds them)")
 }
@@ -142,7 +142,7 @@ func stateText(task *pb.Task) string {
 	return text
 }
 
-// cancellationText says who canceled the task, or asked for that.
+// cancellationText is who canceled the task, or asked for that.
 func cancellationText(now time.Time, task *pb.Task) string {
 	c := task.GetCancellation()
 	text := fmt.Sprintf("by %s, %s", c.GetBy(), human.Since(now, c.GetTime()))
@@ -158,7 +158,7 @@ func cancellationText(now time.Time, task *pb.Task) string {
 	return text
 }
 
-// placeText says where the task came from and how it counts.
+// placeText is where the task came from and how it counts.
 func placeText(task *pb.Task) string {
 	kind := "submitted"
 	switch {
@@ -177,7 +177,7 @@ func placeText(task *pb.Task) string {
 }
 
 func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
-	t := human.NewTable(">CYCLE", "COLLECTOR", "STARTED", ">TOOK", "RESULT", "DETAIL")
+	t := human.NewTable(">CYCLE", "COLLECTOR/1~8", "STARTED", ">TOOK/2", "RESULT", "DETAIL~20")
 	for _, a := range attempts {
 		cycle, started, took, result := human.Count(a.GetCycle()), human.Since(now, a.GetStartTime()), human.None, "under way"
 		if a.GetResult() == pb.AttemptResult_ATTEMPT_RESULT_CANCELED { // no attempt
@@ -191,7 +191,7 @@ func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
 		var detail human.Phrases
 		detail.AddIf(a.GetReason() != pb.FailureReason_FAILURE_REASON_UNSPECIFIED, "%s", human.Word(a.GetReason(), "FAILURE_REASON_"))
 		detail.AddIf(a.GetHttpStatus() != 0, "HTTP %d", a.GetHttpStatus())
-		detail.AddIf(a.GetMessage() != "", "%s", human.Brief(a.GetMessage(), human.MessageWidth))
+		detail.AddIf(a.GetMessage() != "", "%s", a.GetMessage())
 		t.Row(cycle, cmp.Or(a.GetCollectorId(), human.None), started, took, result, detail.Text())
 	}
 	t.Write(out, "")

@@ -3,7 +3,6 @@ package task
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -20,16 +19,14 @@ import (
 )
 
 func newLeaseRevoke(o *client.Options) *cobra.Command {
-	choice := &taskChoice{}
-	cmd := changeCommand(o, choice, &cobra.Command{
+	return changeCommand(o, &taskChoice{}, &cobra.Command{
 		Use:   "revoke [TASK[@FENCE]...]",
-		Short: "Take tasks from their holders; they are due again at once",
+		Short: "Take tasks from their holders",
 		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
-holder hears of it by its next heartbeat, and works on until then; what it reports
-changes nothing. To end the work for good, say waggle task cancel.
+holder learns of it with its next heartbeat, and works on until then; what it reports
+changes nothing. To end the work for good, use waggle task cancel.
 
-With the fence that waggle lease list shows, a task stays with who has it if that is
-another lease by now.`,
+With the fence that waggle lease list shows, only that lease is revoked.`,
 		Example: `  waggle lease revoke 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'it hangs'
   waggle lease revoke --collector paris-1 --dry-run`,
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (changeReply, error) {
@@ -44,9 +41,7 @@ another lease by now.`,
 			revoke.TaskIds, revoke.Fences = append(revoke.TaskIds, id), append(revoke.Fences, fence)
 		}
 		return c.Tasks.RevokeLeases(ctx, revoke)
-	})
-	cmd.Flags().StringVar(&choice.filter.CollectorId, "collector", "", "what the collector of this `id` holds")
-	return cmd
+	}, "collector")
 }
 
 // parseLease reads TASK or TASK@FENCE; 0: no fence.
@@ -62,46 +57,20 @@ func parseLease(lease string) (id string, fence int64, err error) {
 }
 
 func newLeaseList(o *client.Options) *cobra.Command {
-	var choice leaseChoice
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List leases with their holders, the nearest deadline first",
-		Long: `List leases with their holders, the nearest deadline first. Those of one source, queue or
-collector are chosen here, from pages of all leases.`,
-	}
-	flags := cmd.Flags()
-	flags.StringVar(&choice.source, "source", "", "only leases of tasks of the source with this `ID`")
-	cli.QueueVar(flags, &choice.queue, "queue", "only leases of tasks in the queue of this `name`")
-	flags.StringVar(&choice.collector, "collector", "", "only leases that the collector with this `ID` holds")
+	request := &pb.ListLeasesRequest{Filter: &pb.Filter{}}
+	cmd := &cobra.Command{Use: "list", Short: "List leases, the nearest deadline first"}
+	client.FilterVars(cmd.Flags(), request.GetFilter(), "leases", "source", "queue", "suffix", "prefix", "pool", "label", "collector")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		request := &pb.ListLeasesRequest{}
-		if choice != (leaseChoice{}) {
-			request.PageSize = client.PageSize // a page may have few of those chosen
-		}
-		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, func(p *pb.ListLeasesResponse) []*pb.HeldLease { return slices.DeleteFunc(p.GetLeases(), choice.lacks) })
+		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, (*pb.ListLeasesResponse).GetLeases)
 		slices.SortStableFunc(leases, func(a, b *pb.HeldLease) int {
 			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
 		})
-		return &pb.ListLeasesResponse{Leases: leases}, more, func() {
-			none := "no leases: nobody works on anything"
-			if choice != (leaseChoice{}) {
-				none = "no such leases"
-			}
-			writeLeases(c.Out, leases, none)
-		}, err
+		return &pb.ListLeasesResponse{Leases: leases}, more, func() { writeLeases(c.Out, leases) }, err
 	})
 }
 
-// leaseChoice is which leases are meant; an empty name: whatever it is.
-type leaseChoice struct{ source, queue, collector string }
-
-func (l leaseChoice) lacks(lease *pb.HeldLease) bool {
-	return l.source != "" && l.source != lease.GetSourceId() || l.queue != "" && l.queue != lease.GetQueue() ||
-		l.collector != "" && l.collector != lease.GetHolder().GetCollectorId()
-}
-
-func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
-	t := human.NewTable("TASK", "SOURCE", "QUEUE", "HOLDER", ">HELD FOR", "ENDS", ">FENCE", "URL")
+func writeLeases(out io.Writer, leases []*pb.HeldLease) {
+	t := human.NewTable("TASK", "SOURCE/3~12", "QUEUE/4~12", "HOLDER~12", ">HELD FOR", "ENDS", ">FENCE/1", "URL/2~18")
 	for _, l := range leases {
 		h := l.GetHolder()
 		left := h.GetRemaining().AsDuration()
@@ -110,7 +79,7 @@ func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
 			ends = describe.LeaseLeft(left)
 		}
 		t.Row(l.GetTaskId(), l.GetSourceId(), l.GetQueue(), h.GetCollectorId(), human.Span(h.GetAge().AsDuration()), ends,
-			fmt.Sprint(h.GetFence()), human.Brief(l.GetUrl(), human.URLWidth))
+			strconv.FormatInt(h.GetFence(), 10), l.GetUrl())
 	}
-	t.Write(out, none)
+	t.Write(out, "no leases")
 }

@@ -6,8 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +33,6 @@ type submission struct {
 	client *client.Client
 	file   *cli.Input // nil: arguments name the tasks
 	wait   time.Duration
-	report *cli.Report
 
 	patience client.Patience
 
@@ -45,7 +43,7 @@ type submission struct {
 	line      int // of the file, up to which all is settled
 	codes     map[pb.SubmitCode]int
 	noted     int
-	shown     []*entry
+	rows      *human.Table
 	results   []submittedItem // for programs
 }
 
@@ -62,14 +60,11 @@ type submittedItem struct {
 	Message     string `json:"message"`
 }
 
-// run submits entries, in calls of their own size, and shows what became of them.
-func (s *submission) run(ctx context.Context, reportFile string, all entries) (err error) {
-	if s.report, err = cli.OpenReport(reportFile, 0, "line", "task", "result", "error", "url", "key"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.report.Close()) }()
+// run submits the entries and shows what became of them. Those that were refused make it fail, though the others are in.
+func (s *submission) run(ctx context.Context, read reader) error {
 	s.codes, s.results = map[pb.SubmitCode]int{}, []submittedItem{}
-	err = s.submit(ctx, all)
+	s.rows = human.NewTable("RESULT", "TASK", "STATE/1", "URL~12", "WHY~20")
+	err := s.submit(ctx, read)
 	switch {
 	case err == nil && s.total == 0:
 		return s.file.ErrNothing()
@@ -94,23 +89,20 @@ func (s *submission) run(ctx context.Context, reportFile string, all entries) (e
 }
 
 // submit sends entries, in calls as large as they may be, and at least so often that nothing of a slow producer waits.
-func (s *submission) submit(ctx context.Context, all entries) error {
+func (s *submission) submit(ctx context.Context, read reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	type read struct {
-		entry *entry
-		err   error
-	}
-	ahead := make(chan read)
+	ahead, ended := make(chan *entry), make(chan error, 1)
 	go func() {
-		defer close(ahead)
-		for e, err := range all {
+		ended <- read(func(e *entry) error {
 			select {
-			case ahead <- read{e, err}:
+			case ahead <- e:
+				return nil
 			case <-ctx.Done():
-				return
+				return ctx.Err()
 			}
-		}
+		})
+		close(ahead)
 	}()
 	var late <-chan time.Time // of what is in the batch
 	for {
@@ -121,11 +113,11 @@ func (s *submission) submit(ctx context.Context, all entries) error {
 		}
 		var err error
 		select {
-		case r, more := <-ahead:
-			if !more || r.err != nil {
-				return errors.Join(s.send(ctx), r.err)
+		case e, more := <-ahead:
+			if !more {
+				return errors.Join(s.send(ctx), <-ended)
 			}
-			err = s.put(ctx, r.entry)
+			err = s.put(ctx, e)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late:
@@ -149,15 +141,26 @@ func (s *submission) put(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// send makes the call of a batch and takes what came of it.
-func (s *submission) send(ctx context.Context) error {
-	request := &pb.SubmitTasksRequest{}
+// send makes the call of a batch and takes what came of it. Items of a file are sent again until they are taken: what was
+// taken before answers EXISTS.
+func (s *submission) send(ctx context.Context) (err error) {
+	request, reply := &pb.SubmitTasksRequest{}, &pb.SubmitTasksResponse{}
 	for _, e := range s.batch {
 		if e.err == nil {
 			request.Items = append(request.Items, e.item)
 		}
 	}
-	reply, err := s.call(ctx, request)
+	call := func() (err error) {
+		reply, err = s.client.Tasks.SubmitTasks(ctx, request)
+		return err
+	}
+	switch {
+	case len(request.GetItems()) == 0:
+	case s.file == nil:
+		err = call()
+	default:
+		err = s.patience.Call(ctx, call)
+	}
 	if err != nil {
 		return err
 	}
@@ -173,34 +176,15 @@ func (s *submission) send(ctx context.Context) error {
 				Code: pb.SubmitCode_SUBMIT_CODE_INVALID, ErrorReason: pb.ErrorReason_ERROR_REASON_INVALID_FIELD, Message: e.err.Error(),
 			}
 		}
-		if err := s.settle(e); err != nil {
-			return err
-		}
+		s.settle(e)
 	}
 	s.batch, s.bytes = nil, 0
 	return nil
 }
 
-// call submits the items of a batch. Those of a file are sent again until they are taken: what was taken before answers
-// EXISTS.
-func (s *submission) call(ctx context.Context, request *pb.SubmitTasksRequest) (reply *pb.SubmitTasksResponse, err error) {
-	submit := func() error {
-		reply, err = s.client.Tasks.SubmitTasks(ctx, request)
-		return err
-	}
-	switch {
-	case len(request.GetItems()) == 0:
-		return &pb.SubmitTasksResponse{}, nil
-	case s.file == nil:
-		err = submit()
-	default:
-		err = s.patience.Call(ctx, submit)
-	}
-	return reply, err
-}
-
-// settle counts what became of a task, and reports it.
-func (s *submission) settle(e *entry) error {
+// settle counts what became of a task. One of a file that was refused is noted by its line; the results of the others are
+// shown while they are few.
+func (s *submission) settle(e *entry) {
 	r := e.result
 	s.total, s.line = s.total+1, max(s.line, e.line)
 	s.codes[r.GetCode()]++
@@ -213,38 +197,33 @@ func (s *submission) settle(e *entry) error {
 			TaskID: r.GetTaskId(), State: r.GetState().String(), ErrorReason: r.GetErrorReason().String(), Message: r.GetMessage(),
 		})
 	}
-	if s.total <= client.ShownResults || s.file == nil && !e.taken() && len(s.shown) < 5*client.ShownResults {
-		s.shown = append(s.shown, e)
-	}
 	code := human.Word(r.GetCode(), "SUBMIT_CODE_")
-	if !e.taken() && s.file != nil && s.noted < cli.ShownRefusals {
+	switch {
+	case e.taken() || s.file == nil:
+		if s.total <= client.ShownResults || !e.taken() && len(s.rows.Rows) < 5*client.ShownResults {
+			s.rows.Row(code, r.GetTaskId(), human.Word(r.GetState(), "TASK_STATE_"), e.name(), r.GetMessage())
+		}
+	case s.noted < cli.ShownRefusals:
 		s.noted++
 		text := r.GetMessage()
 		if name := e.name(); name != "" {
-			text = human.Brief(name, human.URLWidth) + ": " + text
+			text = human.Brief(name, urlWidth) + ": " + text
 		}
 		if r.GetCode() != pb.SubmitCode_SUBMIT_CODE_INVALID {
 			text = code + ": " + text
 		}
 		s.client.Note("%s, line %d: %s", human.Plain(s.file.Name()), e.line, human.Plain(text))
 	}
-	return s.report.Put([]string{
-		strconv.Itoa(e.line), r.GetTaskId(), code, r.GetMessage(), e.item.GetUrl(), e.item.GetKey(),
-	}, struct {
-		Line   int    `json:"line,omitempty"`
-		Task   string `json:"task,omitempty"`
-		Result string `json:"result"`
-		Error  string `json:"error,omitempty"`
-		URL    string `json:"url,omitempty"`
-		Key    string `json:"key,omitempty"`
-	}{e.line, r.GetTaskId(), code, r.GetMessage(), e.item.GetUrl(), e.item.GetKey()})
 }
+
+// urlWidth bounds a URL in a note.
+const urlWidth = 72
 
 // refused fails a submission of which some tasks were not taken.
 func (s *submission) refused() error {
 	refused := s.total - s.in
-	if more := refused - s.noted; s.file != nil && more > 0 && !s.report.Kept() {
-		s.client.Note("and %s more; --report FILE has all of them", human.Count(more))
+	if more := refused - s.noted; s.file != nil && more > 0 && !s.client.JSON {
+		s.client.Note("and %s more; --output json has all of them", human.Count(more))
 	}
 	switch {
 	case refused == 0:
@@ -255,18 +234,12 @@ func (s *submission) refused() error {
 	return fmt.Errorf("%s not submitted", human.Plural(refused, "task"))
 }
 
-// write shows each result of a few tasks; of many that arguments name those that were refused, which of a file are noted
-// by line.
+// write shows the results of a few tasks, of many those that were refused, and how many there are of each.
 func (s *submission) write(out io.Writer) {
-	t := human.NewTable("RESULT", "TASK", "STATE", "URL", "WHY")
-	for _, e := range s.shown {
-		if e.taken() && s.total > client.ShownResults || !e.taken() && s.file != nil {
-			continue
-		}
-		t.Row(human.Word(e.result.GetCode(), "SUBMIT_CODE_"), e.result.GetTaskId(), human.Word(e.result.GetState(), "TASK_STATE_"),
-			human.Brief(e.name(), human.URLWidth), e.result.GetMessage())
+	if s.total > client.ShownResults {
+		s.rows.Rows = slices.DeleteFunc(s.rows.Rows, func(row []string) bool { return row[0] != "LIMITED" && row[0] != "INVALID" })
 	}
-	t.Write(out, "")
+	s.rows.Write(out, "")
 	if s.total > 1 {
 		fmt.Fprintf(out, "%s: %s created, %s existed, %s due again, %s limited, %s invalid\n", human.Plural(s.total, "task"),
 			human.Count(s.codes[pb.SubmitCode_SUBMIT_CODE_CREATED]), human.Count(s.codes[pb.SubmitCode_SUBMIT_CODE_EXISTS]),
@@ -299,58 +272,38 @@ func (e *entry) taken() bool {
 	}
 }
 
-// entries gives tasks one by one. An error is the last: the rest cannot be read.
-type entries = iter.Seq2[*entry, error]
+// reader gives entries to take, until it fails or all are read.
+type reader func(take func(*entry) error) error
 
-// itemPattern completes an item by what holds for all of them.
-type itemPattern func(*pb.SubmitItem) *pb.SubmitItem
-
-// ofArguments gives the tasks that arguments name: their URLs, or the one of --key.
-func ofArguments(urls []string, pattern itemPattern) entries {
-	if len(urls) == 0 {
-		urls = []string{""}
-	}
-	return func(yield func(*entry, error) bool) {
-		for _, url := range urls {
-			if !yield(&entry{item: pattern(&pb.SubmitItem{Url: url})}, nil) {
-				return
-			}
-		}
-	}
-}
-
-// ofFile gives the tasks of a file; empty lines and those that begin with # are left out.
-func ofFile(in *cli.Input, pattern itemPattern) (entries, error) {
-	text, err := textfile.Decode(in)
+// readFile gives the tasks of the file; empty lines and those that begin with # are left out.
+func (s *submission) readFile(complete func(*pb.SubmitItem) *pb.SubmitItem, take func(*entry) error) error {
+	text, err := textfile.Decode(s.file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", in.Name(), err)
+		return fmt.Errorf("%s: %w", s.file.Name(), err)
 	}
-	lines := textfile.NewLines(text)
-	return func(yield func(*entry, error) bool) {
-		for {
-			line, err := lines.Next()
-			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					yield(nil, fmt.Errorf("%s: %w: %w", in.Name(), cli.ErrBroken, err))
-				}
-				return
-			}
-			e := &entry{line: line.Line, err: line.Err}
-			if text := strings.TrimSpace(string(line.Text)); e.err == nil {
-				if text == "" || strings.HasPrefix(text, "#") {
-					continue
-				}
-				e.item, e.err = parseItem(text, pattern)
-			}
-			if !yield(e, nil) {
-				return
-			}
+	for lines := textfile.NewLines(text); ; {
+		line, err := lines.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w: %w", s.file.Name(), cli.ErrBroken, err)
 		}
-	}, nil
+		e := &entry{line: line.Line, err: line.Err}
+		if text := strings.TrimSpace(string(line.Text)); e.err == nil {
+			if text == "" || strings.HasPrefix(text, "#") {
+				continue
+			}
+			e.item, e.err = parseItem(text, complete)
+		}
+		if err := take(e); err != nil {
+			return err
+		}
+	}
 }
 
 // parseItem reads a line: a URL, or a SubmitItem in JSON.
-func parseItem(text string, pattern itemPattern) (*pb.SubmitItem, error) {
+func parseItem(text string, complete func(*pb.SubmitItem) *pb.SubmitItem) (*pb.SubmitItem, error) {
 	if len(text) > maxLine {
 		return nil, fmt.Errorf("is %d bytes long; the limit is %d", len(text), maxLine)
 	}
@@ -362,7 +315,7 @@ func parseItem(text string, pattern itemPattern) (*pb.SubmitItem, error) {
 			return nil, fmt.Errorf("is no SubmitItem: %s", strings.Replace(err.Error(), "(line 1:", "(column ", 1))
 		}
 	}
-	if item = pattern(item); item.GetSourceId() == "" {
+	if item = complete(item); item.GetSourceId() == "" {
 		return nil, errors.New("names no source_id, and --source is missing")
 	}
 	return item, nil

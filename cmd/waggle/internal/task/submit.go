@@ -16,9 +16,9 @@ import (
 
 // submitFlags are what holds for items that do not say it themselves.
 type submitFlags struct {
-	item                                pb.SubmitItem
-	ifExists, file, payloadFile, report string
-	priority                            int32
+	item              pb.SubmitItem
+	file, payloadFile string
+	priority          int32
 }
 
 func newTaskSubmit(o *client.Options) *cobra.Command {
@@ -26,20 +26,20 @@ func newTaskSubmit(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit --source ID URL...",
 		Short: "Submit tasks",
-		Long: `Submit tasks. A task that is known already answers EXISTS; --if-exists says what
-else to do.
+		Long: `Submit tasks. A task that is known already answers EXISTS; --if-exists decides what
+else happens.
 
 --file reads one task a line: a URL, or a SubmitItem in JSON; empty lines and those
-that begin with # are left out. Flags say what holds for lines that say nothing
-themselves, as --source for URLs. Lines go to the dispatcher a thousand at a time,
-of a slow producer once a second; a dispatcher that is away, or takes no more now, is
-waited for until an interrupt. A line that is wrong keeps no other from being
-submitted: it is told with its number, the exit code is 1, and --report has all of
-them. The same file again, mended, does no harm to what is in.`,
+that begin with # are skipped. Flags hold for lines that leave a field out, as --source
+for URLs. Lines are sent a thousand at a time, those of a slow producer once a second.
+If a dispatcher is away, or takes no more now, submit waits for it until an interrupt.
+A line that is wrong is reported with its number and makes the exit code 1; the others
+are submitted. The same file can be submitted again once it is mended.`,
 		Example: `  waggle task submit --source news.example https://example.com/a --priority 7
-  waggle task submit --source news.example --file urls.txt.gz --report report.csv
+  waggle task submit --source news.example --file urls.txt.gz
   waggle task submit --source api.example --key item-17 --queue api.example.com --payload-file item.json`,
-		Args: cobra.ArbitraryArgs,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.item.SourceId, "source", "", "the `source` that the tasks belong to")
@@ -48,38 +48,40 @@ them. The same file again, mended, does no harm to what is in.`,
 	flags.StringVar(&f.item.Kind, "kind", "", "what `kind` of task it is, for the collector")
 	flags.Int32Var(&f.priority, "priority", 5, "`0 to 9`, higher first")
 	cli.TimeVar(flags, &f.item.DueTime, "due", "`when`, if not now")
-	flags.StringVar(&f.ifExists, "if-exists", "keep", "`what` to do when it is known already: keep, sooner or again")
+	cli.EnumVar(flags, &f.item.IfExists, "if-exists", "`what` to do if it is known already (default keep)", "IF_EXISTS_", pb.IfExists_value)
 	cli.PairsVar(flags, &f.item.Metadata, "metadata", "laid over the source's metadata; may be repeated")
 	flags.StringVar(&f.payloadFile, "payload-file", "", "`file` with the payload, instead of the source's")
 	flags.StringVarP(&f.file, "file", "f", "", "`file` with one task a line; - for standard input")
-	flags.StringVar(&f.report, "report", "", "`file` that gets a line for each task: CSV when its name ends in .csv, else JSON lines")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, urls []string) error {
-		pattern, err := f.pattern(cmd)
-		if err != nil {
-			return err
-		}
-		if err := f.check(urls); err != nil {
+		if err := f.check(cmd, urls); err != nil {
 			return err
 		}
 		s := &submission{client: c, wait: cmp.Or(o.Console.SubmitWait, submitWait), patience: client.Patience{Note: c.Note}}
 		if f.file == "" {
-			return s.run(ctx, f.report, ofArguments(urls, pattern))
+			return s.run(ctx, func(take func(*entry) error) error {
+				if len(urls) == 0 {
+					urls = []string{""} // the one of --key
+				}
+				for _, url := range urls {
+					if err := take(&entry{item: f.complete(&pb.SubmitItem{Url: url})}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		}
+		var err error
 		if s.file, err = cli.OpenInput(ctx, f.file, cmd.InOrStdin()); err != nil {
 			return fmt.Errorf("--file: %w", err)
 		}
 		defer s.file.Close()
-		all, err := ofFile(s.file, pattern)
-		if err != nil {
-			return err
-		}
-		return s.run(ctx, f.report, all)
+		return s.run(ctx, func(take func(*entry) error) error { return s.readFile(f.complete, take) })
 	})
 	return cmd
 }
 
-// check refuses flags and arguments that do not go together.
-func (f *submitFlags) check(urls []string) error {
+// check refuses flags and arguments that do not go together, and completes the pattern of all items.
+func (f *submitFlags) check(cmd *cobra.Command, urls []string) (err error) {
 	switch {
 	case f.file != "" && (len(urls) > 0 || f.item.GetKey() != ""):
 		return cli.Usagef("say URLs or --key, or --file, not both")
@@ -89,39 +91,26 @@ func (f *submitFlags) check(urls []string) error {
 		return cli.Usagef("--key names one task; %d URLs were given", len(urls))
 	case f.file == "" && f.item.GetSourceId() == "":
 		return cli.Usagef("--source is missing: which source do the tasks belong to?")
-	case cli.SameFile(f.file, f.report):
-		return cli.Usagef("--report and --file are the same file, %q; choose another", f.file)
+	case f.priority < 0 || f.priority > 9:
+		return cli.Usagef("--priority %d: want 0 to 9", f.priority)
+	}
+	if cmd.Flags().Changed("priority") {
+		f.item.Priority = &f.priority
+	}
+	if f.payloadFile != "" {
+		if f.item.Payload, err = os.ReadFile(f.payloadFile); err != nil {
+			return fmt.Errorf("--payload-file: %w", err)
+		}
 	}
 	return nil
 }
 
-// pattern completes an item by the flags.
-func (f *submitFlags) pattern(cmd *cobra.Command) (itemPattern, error) {
-	whole := &f.item
-	value, err := cli.Enum[pb.IfExists]("--if-exists", f.ifExists, "IF_EXISTS_", pb.IfExists_value)
-	if err != nil {
-		return nil, err
+// complete lays an item over what flags give.
+func (f *submitFlags) complete(item *pb.SubmitItem) *pb.SubmitItem {
+	merged := proto.CloneOf(&f.item)
+	if item.GetDueTime() != nil {
+		merged.DueTime = nil // else one would be laid over the other field by field
 	}
-	if cmd.Flags().Changed("if-exists") {
-		whole.IfExists = value
-	}
-	if f.priority < 0 || f.priority > 9 {
-		return nil, cli.Usagef("--priority %d: say 0 to 9", f.priority)
-	}
-	if cmd.Flags().Changed("priority") {
-		whole.Priority = &f.priority
-	}
-	if f.payloadFile != "" {
-		if whole.Payload, err = os.ReadFile(f.payloadFile); err != nil {
-			return nil, fmt.Errorf("--payload-file: %w", err)
-		}
-	}
-	return func(item *pb.SubmitItem) *pb.SubmitItem {
-		merged := proto.CloneOf(whole)
-		if item.GetDueTime() != nil {
-			merged.DueTime = nil // else one would be laid over the other field by field
-		}
-		proto.Merge(merged, item)
-		return merged
-	}, nil
+	proto.Merge(merged, item)
+	return merged
 }

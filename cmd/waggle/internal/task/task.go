@@ -9,11 +9,11 @@ import (
 
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
-	return o.Group(&cobra.Command{Use: "task", Short: "Submit tasks, look at them, cancel or retry them"},
+	return o.Group(&cobra.Command{Use: "task", Short: "Submit, show, cancel and retry tasks"},
 		newTaskSubmit(o), newTaskGet(o), newTaskList(o), newTaskCancel(o), newTaskRetry(o))
 }
 
 // NewLease makes the commands for leases.
 func NewLease(o *client.Options) *cobra.Command {
-	return o.Group(&cobra.Command{Use: "lease", Short: "Look at the leases that stand, and end them"}, newLeaseList(o), newLeaseRevoke(o))
+	return o.Group(&cobra.Command{Use: "lease", Short: "List and revoke leases"}, newLeaseList(o), newLeaseRevoke(o))
 }

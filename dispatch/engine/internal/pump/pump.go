@@ -404,14 +404,14 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 }
 
 // caughtUp lets an outlet go on after a shard has refused its claim by holds of a version: at once
-// if newer ones are known now, else after a pause, since asking again has the same answer.
+// if newer ones are known now, but after a pause if the claim before was refused, too.
 func (p *Pump) caughtUp(o *outlet, waiters []*waiter, holds int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil || p.cfg.Holds().Version <= holds {
-		o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
-		o.retryAt = time.Now().Add(p.jittered(o.backoff))
+	if again := o.backoff > 0; again || err != nil || p.cfg.Holds().Version <= holds {
+		o.retryAt = time.Now().Add(p.jittered(max(o.backoff, firstBackoff)))
 	}
+	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
 	o.until = time.Now()
 	p.ended(o, waiters)
 }

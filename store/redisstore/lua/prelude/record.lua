@@ -75,13 +75,11 @@ end
 -- The number of the lane of a whole record.
 local function record_lane(raw) return (struct.unpack('>I4', raw, is_leased(raw) and LEASE + AT.lane or AT.lane)) end
 
--- dispatch.CancelHeld: a hold ends the lease. With it the mark has done its work.
-local CANCEL_HELD = 3
+local CANCEL_HELD = 3 -- dispatch.CancelHeld
 
 local function end_lease(r)
   r.digest, r.granted, r.deadline, r.duration, r.hold, r.holder = NO_DIGEST, 0, 0, 0, 0, ''
   r.lock_deleted = false
-  if r.cancel == CANCEL_HELD then r.cancel = 0 end
 end
 
 local function rank_of(r) return (9 - r.priority) * 2 + (r.recurring and 0 or 1) end

@@ -1,0 +1,100 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+)
+
+// The screen that the findings fit: what is wrong is to be seen at once. JSON has all of it.
+const (
+	screenWidth  = 80
+	screenHeight = 24
+
+	kindWidth = 14
+)
+
+// report is what programs get.
+type report struct {
+	OK          bool      `json:"ok"`
+	Findings    []finding `json:"findings"`
+	Sources     int       `json:"sources"`       // that were looked at
+	SourcesOK   int       `json:"sources_ok"`    // of them
+	AllLookedAt bool      `json:"all_looked_at"` // at all sources that there are
+}
+
+// ok reports whether nothing is wrong; that nothing is due is no fault.
+func (l *look) ok() bool {
+	return !slices.ContainsFunc(l.findings, func(f finding) bool { return f.Kind != kindIdle })
+}
+
+func (l *look) report() report {
+	return report{
+		OK: l.ok(), Findings: append([]finding{}, l.findings...), Sources: l.sources.seen, SourcesOK: l.sources.okCount(), AllLookedAt: l.sources.whole,
+	}
+}
+
+// write writes a line or two for each finding: the kind, what and why, and the next command behind that or below.
+func (l *look) write() {
+	out := l.client.Out
+	width := max(screenWidth, out.Width)
+	fmt.Fprintln(out, human.Brief(l.headline(), width))
+	room := width - kindWidth
+	over := func(f finding) int { return utf8.RuneCountInString(f.Text) + 2 + utf8.RuneCountInString(f.Next) - room }
+	left := screenHeight - 1
+	shown := l.findings
+	if len(shown) > left {
+		shown = shown[:left-1]
+	}
+	lines, long := len(shown), []int{} // of shown
+	for i, f := range shown {
+		if over(f) > 0 {
+			lines++
+			long = append(long, i)
+		}
+	}
+	if len(shown) < len(l.findings) {
+		lines++
+	}
+	// What loses least is shortened.
+	slices.SortStableFunc(long, func(a, b int) int { return cmp.Compare(over(shown[a]), over(shown[b])) })
+	short := make([]bool, len(shown))
+	for _, i := range long[:min(len(long), max(lines-left, 0))] {
+		short[i] = true
+	}
+	for i, f := range shown {
+		kind := fmt.Sprintf("%-*s", kindWidth, f.Kind)
+		text := human.Plain(f.Text)
+		switch next := human.Plain(f.Next); {
+		case over(f) <= 0:
+			fmt.Fprintf(out, "%s%s%s%s\n", kind, text, strings.Repeat(" ", room-utf8.RuneCountInString(text)-utf8.RuneCountInString(next)), next)
+		case short[i]:
+			fmt.Fprintf(out, "%s%s  %s\n", kind, human.Brief(text, max(room-2-utf8.RuneCountInString(next), 1)), next)
+		default:
+			fmt.Fprintf(out, "%s%s\n%*s%s\n", kind, human.Brief(text, room), kindWidth, "", next)
+		}
+	}
+	if more := len(l.findings) - len(shown); more > 0 {
+		fmt.Fprintf(out, "and %d more; --output json has all\n", more)
+	}
+}
+
+// headline is how it stands in a line.
+func (l *look) headline() string {
+	if l.stats == nil {
+		return "nothing can be looked at"
+	}
+	text := fmt.Sprintf("%s; %s, %s", l.sources.seenText(), human.Plural(l.stats.GetCollectors(), "collector"), human.Plural(l.stats.GetLeases(), "lease"))
+	if !l.ok() {
+		n := len(l.findings)
+		return human.PluralVerb(n, "thing", "stands still or is about to", "stand still or are about to") + ": " + text
+	}
+	if next := l.sources.next.GetStatus().GetNextDueTime(); next != nil && len(l.findings) == 0 {
+		text += "; next due " + human.Since(l.now, next)
+	}
+	return "all is well: " + text
+}

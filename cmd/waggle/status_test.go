@@ -1,0 +1,130 @@
+package main_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// wantStatus looks until a line has all of the parts, and the line with the next command is there.
+func wantStatus(t *testing.T, env map[string]string, next string, parts ...string) {
+	t.Helper()
+	limit := time.Now().Add(waitLimit)
+	for {
+		got := command(t, env, "status")
+		for line := range strings.Lines(got.out) {
+			all := true
+			for _, part := range parts {
+				all = all && strings.Contains(line, part)
+			}
+			if all && strings.Contains(got.out, next) && got.code == waggle.ExitOK {
+				return
+			}
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("no line has %q, or %q is missing:\n%s%s", parts, next, got.out, got.err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func TestStatus_heldSource(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	taken(t, env, "default")
+	command(t, env, "source", "create", "news.a", "--seed", "https://a.example/", "--every", "1h")
+	command(t, env, "hold", "set", "--source", "news.a", "--for", "2h", "--reason", "they move")
+	wantStatus(t, env, "waggle hold lift --source news.a", "HELD", "source news.a: by ada, ", "opens in 2h: they move")
+}
+
+func TestStatus_blocked(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "news.a", "--seed", "https://a.example/", "--every", "1h")
+	fail(t, env, &pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_THROTTLED, HttpStatus: 429, RetryAfter: durationpb.New(30 * time.Minute)})
+	wantStatus(t, env, "waggle queue get a.example", "BLOCKED", "THROTTLED (HTTP 429), opens in 30m")
+}
+
+func TestStatus_poolWithoutCollectors(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	taken(t, env, "default")
+	command(t, env, "source", "create", "news.a", "--seed", "https://a.example/", "--every", "1h", "--pool", "browser")
+	wantStatus(t, env, "waggle explain pool browser", "NO_COLLECTOR", "pool browser: no active collector, tasks in 1 queue")
+	wantStatus(t, env, "waggle explain source news.a", "STUCK", "source news.a: ", "NO_COLLECTOR")
+}
+
+func TestStatus_heldDomain(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	taken(t, env, "default")
+	command(t, env, "source", "create", "news.a", "--seed", "https://a.shops.example/", "--every", "1h")
+	command(t, env, "hold", "set", "--queue", "*.shops.example", "--reason", "they asked")
+	wantStatus(t, env, "waggle hold lift --queue '*.shops.example'", "HELD", "queue *.shops.example by ada, ", ": they asked")
+}
+
+func TestStatus_dueTomorrow(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "news.a", "--seed", "https://a.example/", "--every", "1d")
+	conn := pb.NewDispatchServiceClient(connect(t, env))
+	fetched, err := conn.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c", Session: "s", ClientToken: "t"})
+	if err != nil || len(fetched.GetLeasedTasks()) != 1 {
+		t.Fatalf("%v, %v", fetched, err)
+	}
+	lease := fetched.GetLeasedTasks()[0].GetLease()
+	if _, err := conn.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c", Session: "s", Reports: []*pb.TaskReport{{
+		TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Succeeded{Succeeded: &pb.Succeeded{HttpStatus: 200}}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, env, "waggle source trigger news.a", "IDLE", "nothing is due before tomorrow at ")
+	if got := command(t, env, "status"); !strings.HasPrefix(got.out, "all is well: 1 of 1 source OK") {
+		t.Errorf("status:\n%s", got.out)
+	}
+}
+
+func TestStatus_heldCollector(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	holdOne(t, env)
+	command(t, env, "hold", "set", "--collector-label", "region=eu", "--reason", "new image")
+	wantStatus(t, env, "waggle hold lift --collector-label region=eu", "HELD", "collectors region=eu (1 active, 1 lease) by ada, ")
+}
+
+// A collector whose beats come, and whose handler does not end, is named with the age of its last beat.
+func TestStatus_stuckHandler(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "news.a", "--seed", "https://a.example/", "--every", "1h")
+	conn := pb.NewDispatchServiceClient(connect(t, env))
+	if _, err := pb.NewSourceServiceClient(connect(t, env)).CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{
+		Id: "slow", Seeds: []*pb.Seed{{Url: "https://slow.example/"}}, LeaseDuration: durationpb.New(2 * time.Second), MaxHold: durationpb.New(8 * time.Second),
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	fetched, err := conn.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "paris-1", Session: "s", ClientToken: "t", Sources: []string{"slow"}})
+	if err != nil || len(fetched.GetLeasedTasks()) != 1 {
+		t.Fatalf("%v, %v", fetched, err)
+	}
+	lease := fetched.GetLeasedTasks()[0].GetLease()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	defer func() { stop(); <-ended }()
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			_, _ = conn.RenewLease(ctx, &pb.RenewLeaseRequest{
+				Collector: &pb.CollectorInfo{Id: "paris-1", Session: "s"}, Leases: []*pb.LeaseBeat{{TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken()}},
+			}) // a lease that is lost is not shown
+			time.Sleep(300 * time.Millisecond)
+		}
+	}()
+	wantStatus(t, env, "waggle lease list --collector paris-1", "HANDLER", "paris-1, last beat ", " ago, works ", " of at most 8s on ")
+}

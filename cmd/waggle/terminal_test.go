@@ -1,0 +1,273 @@
+//go:build linux
+
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// terminal is a pseudo-terminal: what commands write to it, and what it shows of that.
+type terminal struct{ tty, shows *os.File }
+
+// openTerminal opens a terminal of a width in columns; one of 0 does not tell its size.
+func openTerminal(t *testing.T, width uint16) *terminal {
+	t.Helper()
+	shows, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := shows.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	control := func(request uintptr, value unsafe.Pointer) {
+		t.Helper()
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, shows.Fd(), request, uintptr(value)); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	var number, locked int32
+	size := [4]uint16{24, width}
+	control(syscall.TIOCSPTLCK, unsafe.Pointer(&locked))
+	control(syscall.TIOCGPTN, unsafe.Pointer(&number))
+	if width > 0 {
+		control(syscall.TIOCSWINSZ, unsafe.Pointer(&size))
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &terminal{tty, shows}
+}
+
+// all is what the terminal shows once nothing writes to it any more.
+func (term *terminal) all(t *testing.T) string {
+	t.Helper()
+	if err := term.tty.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(term.shows)
+	if err != nil && !errors.Is(err, syscall.EIO) { // EIO: it is closed at the other end
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(text), "\r\n", "\n")
+}
+
+// onTerminal runs a command that writes less than a terminal keeps, and returns what it shows.
+func onTerminal(t *testing.T, width uint16, env map[string]string, args ...string) string {
+	t.Helper()
+	term := openTerminal(t, width)
+	var problem bytes.Buffer
+	if code := waggle.Run(t.Context(), args, strings.NewReader(""), term.tty, &problem, env); code != waggle.ExitOK {
+		t.Errorf("%v: exit code %d: %s", args, code, problem.String())
+	}
+	return term.all(t)
+}
+
+// fixed is a dispatcher that always lists the same, with the long texts that real ones have.
+type fixed struct {
+	pb.UnimplementedSourceServiceServer
+	pb.UnimplementedTaskServiceServer
+	pb.UnimplementedQueueServiceServer
+	pb.UnimplementedAdminServiceServer
+}
+
+func (fixed) ListSources(context.Context, *pb.ListSourcesRequest) (*pb.ListSourcesResponse, error) {
+	gate := &pb.Gate{Kind: pb.GateKind_GATE_KIND_NO_COLLECTOR, Reason: `no active collector takes tasks of pool "browser"`}
+	every := &pb.Schedule{Rule: &pb.Schedule_Every{Every: durationpb.New(10 * time.Minute)}}
+	return &pb.ListSourcesResponse{Sources: []*pb.Source{
+		{Id: "feeds.example", Spec: &pb.SourceSpec{Pool: "default", Schedule: every}, Status: &pb.SourceStatus{
+			Health: pb.SourceHealth_SOURCE_HEALTH_OK, Tasks: &pb.TaskCounts{Scheduled: 12, Ready: 3, Done: 123456},
+			NextDueTime: timestamppb.New(time.Now().Add(2 * time.Hour)), LastSuccessTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
+			Filtered: []*pb.FilteredLinks{{Reason: pb.FilterReason_FILTER_REASON_HOST, Count: 17}},
+		}},
+		{Id: "news.a-title-that-is-longer-than-most.example", Spec: &pb.SourceSpec{Pool: "browser", Schedule: every}, Status: &pb.SourceStatus{
+			Health: pb.SourceHealth_SOURCE_HEALTH_FAILING, ConsecutiveFailures: 7, Tasks: &pb.TaskCounts{Ready: 1, Dead: 2}, Gates: []*pb.Gate{gate},
+		}},
+	}}, nil
+}
+
+func (fixed) ListTasks(context.Context, *pb.ListTasksRequest) (*pb.ListTasksResponse, error) {
+	return &pb.ListTasksResponse{Tasks: []*pb.Task{
+		{Id: heldTask, State: pb.TaskState_TASK_STATE_LEASED, SourceId: "feeds.example", Url: "https://news.example/a/b/c/today.html?page=17", Depth: 1,
+			DueTime: timestamppb.New(time.Now().Add(-3 * time.Hour)), Holder: &pb.LeaseHolder{CollectorId: "paris-1"}},
+		{Id: noTask, State: pb.TaskState_TASK_STATE_DEAD, SourceId: "feeds.example", Url: "https://news.example/2", LastError: &pb.TaskError{
+			Reason: pb.FailureReason_FAILURE_REASON_NOT_FOUND, HttpStatus: 404, Message: "nothing here, and nothing behind it"}},
+	}}, nil
+}
+
+func (fixed) ListQueues(context.Context, *pb.ListQueuesRequest) (*pb.ListQueuesResponse, error) {
+	settings := &pb.QueueSettings{MaxInFlight: 1, MinDelay: durationpb.New(time.Second)}
+	return &pb.ListQueuesResponse{Queues: []*pb.Queue{
+		{Name: "news.example", Waiting: 1234567, Leased: 1, Settings: settings, NextGrantDelay: durationpb.New(400 * time.Millisecond)},
+		{Name: "a-host-with-a-long-name.shops.example", Waiting: 4, Settings: settings, RulePattern: "*.shops.example",
+			Gates: []*pb.Gate{{Kind: pb.GateKind_GATE_KIND_HOST_BLOCKED}, {Kind: pb.GateKind_GATE_KIND_MAX_IN_FLIGHT}}},
+	}}, nil
+}
+
+func (fixed) ListCollectors(context.Context, *pb.ListCollectorsRequest) (*pb.ListCollectorsResponse, error) {
+	return &pb.ListCollectorsResponse{Collectors: []*pb.Collector{
+		{State: pb.CollectorState_COLLECTOR_STATE_ACTIVE, Leases: 8, HeartbeatAge: durationpb.New(4 * time.Second), StartTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
+			Info: &pb.CollectorInfo{Id: "paris-1", Slots: 8, Pools: []string{"default", "browser"}, Hostname: "paris-1.eu.example", Version: "v1.2.3",
+				Labels: map[string]string{"region": "eu", "disk": "ssd"}}},
+		{State: pb.CollectorState_COLLECTOR_STATE_GONE, HeartbeatAge: durationpb.New(2 * time.Hour), StartTime: timestamppb.New(time.Now().Add(-5 * time.Hour)),
+			Info: &pb.CollectorInfo{Id: "london-2", Slots: 8, Pools: []string{"default"}, Hostname: "london-2.uk.example", Version: "v1.2.3"}},
+	}}, nil
+}
+
+func (fixed) ListLeases(context.Context, *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
+	return &pb.ListLeasesResponse{Leases: []*pb.HeldLease{{
+		TaskId: heldTask, SourceId: "feeds.example", Queue: "news.example", Url: "https://news.example/a/b/c/today.html?page=17",
+		Holder: &pb.LeaseHolder{CollectorId: "paris-1", Age: durationpb.New(12 * time.Second), Remaining: durationpb.New(18 * time.Second), Fence: 1764000000000000},
+	}}}, nil
+}
+
+// fixedServer is an environment with that dispatcher.
+func fixedServer(t *testing.T) map[string]string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, ended := grpc.NewServer(), make(chan error, 1)
+	pb.RegisterSourceServiceServer(server, fixed{})
+	pb.RegisterTaskServiceServer(server, fixed{})
+	pb.RegisterQueueServiceServer(server, fixed{})
+	pb.RegisterAdminServiceServer(server, fixed{})
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return map[string]string{"WAGGLE_SERVER": listener.Addr().String()}
+}
+
+// Lists fit a terminal that does not tell its width, which is then 80.
+func TestTerminal_lists(t *testing.T) {
+	t.Parallel()
+	env := with(fixedServer(t), "NO_COLOR", "1")
+	for args, want := range map[string]string{
+		"source list": `
+SOURCE                    HEALTH   READY  LEASED  DEAD  WHY
+feeds.example             OK           3       0     0  -
+news.a-title-that-is-lo…  FAILING      1       0     2  7 failures in a row, NO…
+`,
+		"task list --queue news.example": `
+TASK                             STATE   URL                 LAST ERROR
+2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  https://news.exam…  -
+17-aaaaaaaaaaaaaaaaaaaaaaaaaa    DEAD    https://news.exam…  NOT_FOUND (HTTP 4…
+`,
+		"queue list": `
+QUEUE                       WAITING  LEASED  DELAY      NEXT  HELD BY
+news.example              1,234,567       1     1s  in 400ms  -
+a-host-with-a-long-name…          4       0     1s      held  HOST_BLOCKED MAX_…
+`,
+		"collector list": `
+COLLECTOR  STATE   LEASES  SLOTS  POOLS         LAST BEAT  STARTED  LABELS
+paris-1    ACTIVE       8      8  default bro…     4s ago  3h ago   disk=ssd re…
+london-2   GONE         0      8  default          2h ago  5h ago   -
+`,
+		"lease list": `
+TASK                             QUEUE         HOLDER   HELD FOR  ENDS
+2239-4bltnyzhotfdv53si3p3mp2jza  news.example  paris-1       12s  in 18s
+`,
+	} {
+		got := onTerminal(t, 0, env, strings.Fields(args)...)
+		if got != want[1:] {
+			t.Errorf("%s:\n%s", args, got)
+		}
+		for line := range strings.Lines(got) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s: a line has %d columns: %s", args, n, line)
+			}
+		}
+	}
+}
+
+// A wide terminal has room for more, and in a pipe everything is whole.
+func TestTerminal_width(t *testing.T) {
+	t.Parallel()
+	env := fixedServer(t)
+	const id, why = "news.a-title-that-is-longer-than-most.example", `no active collector takes tasks of pool "browser"`
+	pipe := command(t, env, "source", "list").out
+	wide := onTerminal(t, 300, with(env, "NO_COLOR", "1"), "source", "list")
+	if wide != pipe || !strings.Contains(pipe, id) || !strings.Contains(pipe, why) || !strings.Contains(pipe, "FILTERED") {
+		t.Errorf("a pipe gets\n%s\na wide terminal\n%s", pipe, wide)
+	}
+	narrow := onTerminal(t, 0, with(env, "COLUMNS", "60"), "source", "list")
+	middle := onTerminal(t, 110, with(env, "COLUMNS", "60"), "source", "list") // it knows its own width
+	for text, want := range map[string]bool{narrow: false, middle: true} {
+		if strings.Contains(text, "SCHEDULED") != want || strings.Contains(text, id) {
+			t.Errorf("SCHEDULED is shown: want %v in\n%s", want, text)
+		}
+	}
+}
+
+// The words of states have colours on a terminal, unless that is turned off.
+func TestTerminal_colors(t *testing.T) {
+	t.Parallel()
+	env := fixedServer(t)
+	const red = "\x1b[31mFAILING\x1b[0m"
+	for _, test := range []struct {
+		name, value string
+		want        bool
+	}{{"TERM", "xterm", true}, {"NO_COLOR", "", true}, {"NO_COLOR", "0", false}, {"TERM", "dumb", false}} {
+		if got := onTerminal(t, 0, with(env, test.name, test.value), "source", "list"); strings.Contains(got, red) != test.want || !strings.Contains(got, "FAILING") {
+			t.Errorf("%s=%q: want colours: %v, got %q", test.name, test.value, test.want, got)
+		}
+	}
+	if got := command(t, env, "source", "list"); strings.Contains(got.out, "\x1b") {
+		t.Errorf("a pipe gets %q", got.out)
+	}
+}
+
+// On a terminal each look takes the place of the one before, and Ctrl-C ends them.
+func TestTerminal_watch(t *testing.T) {
+	t.Parallel()
+	env := fixedServer(t)
+	term := openTerminal(t, 100)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- waggle.Run(ctx, []string{"queue", "list", "--watch=10ms"}, strings.NewReader(""), term.tty, io.Discard, env)
+	}()
+	var shown []byte
+	for looks := 0; looks < 3; looks = bytes.Count(shown, []byte("\x1b[Hwaggle queue list, every 10ms, at ")) {
+		part := make([]byte, 1000)
+		n, err := term.shows.Read(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = append(shown, part[:n]...)
+	}
+	interrupt()
+	if code := <-ended; code != waggle.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if term.all(t); !bytes.Contains(shown, []byte("\x1b[K\r\n\x1b[J\x1b[H")) {
+		t.Errorf("what stood below is not erased: %q", shown)
+	}
+}
