@@ -46,14 +46,14 @@ func (r *run) fetchLoop() {
 		}
 		r.start(answer)
 		wait := answer.wait()
-		switch answer.GetEmptyReason() {
-		case wagglev1.EmptyReason_EMPTY_REASON_COLLECTOR_HELD:
+		if answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_COLLECTOR_HELD {
 			r.setHeld(true)
 			// The dispatcher that answers heartbeats may learn of the hold later than this one, and never of one that is soon
 			// lifted: it pushes nothing then, and has to be asked.
 			time.AfterFunc(wait, func() { signal(r.beatNow) })
 			continue
-		case wagglev1.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING:
+		}
+		if answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING {
 			r.troubles.stopping()
 		}
 		r.awaitFetch(wait == 0 && !answer.parking)

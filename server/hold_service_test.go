@@ -529,8 +529,18 @@ func TestHoldService_ListHolds(t *testing.T) {
 	b.report(t, report)
 	exchange(t, open(t, b), beat())
 	targets := []*pb.HoldTarget{
-		{Everything: true}, {Pool: "eu"}, {Pool: "us"}, {SourceId: "news"}, {SourceId: "news.2"}, {Queue: "a.example"}, {Queue: "*.example"},
-		{Queue: "*.b.example"}, {Queue: "other"}, {CollectorId: "c1"}, {CollectorId: "c2"}, {CollectorLabels: map[string]string{"region": "eu"}},
+		{Everything: true},
+		{Pool: "eu"},
+		{Pool: "us"},
+		{SourceId: "news"},
+		{SourceId: "news.2"},
+		{Queue: "a.example"},
+		{Queue: "*.example"},
+		{Queue: "*.b.example"},
+		{Queue: "other"},
+		{CollectorId: "c1"},
+		{CollectorId: "c2"},
+		{CollectorLabels: map[string]string{"region": "eu"}},
 		{CollectorLabels: map[string]string{"region": "us"}},
 	}
 	b.hold(t, &pb.SetHoldsRequest{Targets: targets})

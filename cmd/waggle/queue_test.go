@@ -39,8 +39,10 @@ func TestQueueRule_set(t *testing.T) {
 		{"--min-delay 2s --queue a", "2s apart, 1 at a time, blocked at most 1d, queue a", ""},
 		{"--max-in-flight 4", "2s apart, 4 at a time, blocked at most 1d, queue a", "waggle: this changed max_in_flight from 1 to 4 of the rule a.example, set by ada, AGO\n"},
 		{"--max-in-flight 4 --by eve", "2s apart, 4 at a time, blocked at most 1d, queue a", ""},
-		{"--delay-factor 2 --replace --by bob", "1s apart, 1 at a time, 2 times the fetch duration, blocked at most 1d",
-			"waggle: this changed min_delay from 2s to 1s, max_in_flight from 4 to 1, delay_factor from 0 to 2, queue from a to - of the rule a.example, set by eve, AGO\n"},
+		{
+			"--delay-factor 2 --replace --by bob", "1s apart, 1 at a time, 2 times the fetch duration, blocked at most 1d",
+			"waggle: this changed min_delay from 2s to 1s, max_in_flight from 4 to 1, delay_factor from 0 to 2, queue from a to - of the rule a.example, set by eve, AGO\n",
+		},
 	} {
 		got := command(t, env, append([]string{"queue", "rule", "set", "a.example"}, strings.Fields(step.args)...)...)
 		if got.code != waggle.ExitOK || !strings.Contains(got.out, "a.example  "+step.text+"  ") || settle(got.err) != step.note {

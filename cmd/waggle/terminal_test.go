@@ -109,10 +109,13 @@ func (fixed) ListSources(context.Context, *pb.ListSourcesRequest) (*pb.ListSourc
 
 func (fixed) ListTasks(context.Context, *pb.ListTasksRequest) (*pb.ListTasksResponse, error) {
 	return &pb.ListTasksResponse{Tasks: []*pb.Task{
-		{Id: heldTask, State: pb.TaskState_TASK_STATE_LEASED, SourceId: "feeds.example", Url: "https://news.example/a/b/c/today.html?page=17", Depth: 1,
-			DueTime: timestamppb.New(time.Now().Add(-3 * time.Hour)), Holder: &pb.LeaseHolder{CollectorId: "paris-1"}},
+		{
+			Id: heldTask, State: pb.TaskState_TASK_STATE_LEASED, SourceId: "feeds.example", Url: "https://news.example/a/b/c/today.html?page=17", Depth: 1,
+			DueTime: timestamppb.New(time.Now().Add(-3 * time.Hour)), Holder: &pb.LeaseHolder{CollectorId: "paris-1"},
+		},
 		{Id: noTask, State: pb.TaskState_TASK_STATE_DEAD, SourceId: "feeds.example", Url: "https://news.example/2", LastError: &pb.TaskError{
-			Reason: pb.FailureReason_FAILURE_REASON_NOT_FOUND, HttpStatus: 404, Message: "nothing here, and nothing behind it"}},
+			Reason: pb.FailureReason_FAILURE_REASON_NOT_FOUND, HttpStatus: 404, Message: "nothing here, and nothing behind it",
+		}},
 	}}, nil
 }
 
@@ -120,18 +123,26 @@ func (fixed) ListQueues(context.Context, *pb.ListQueuesRequest) (*pb.ListQueuesR
 	settings := &pb.QueueSettings{MaxInFlight: 1, MinDelay: durationpb.New(time.Second)}
 	return &pb.ListQueuesResponse{Queues: []*pb.Queue{
 		{Name: "news.example", Waiting: 1234567, Leased: 1, Settings: settings, NextGrantDelay: durationpb.New(400 * time.Millisecond)},
-		{Name: "a-host-with-a-long-name.shops.example", Waiting: 4, Settings: settings, RulePattern: "*.shops.example",
-			Gates: []*pb.Gate{{Kind: pb.GateKind_GATE_KIND_HOST_BLOCKED}, {Kind: pb.GateKind_GATE_KIND_MAX_IN_FLIGHT}}},
+		{
+			Name: "a-host-with-a-long-name.shops.example", Waiting: 4, Settings: settings, RulePattern: "*.shops.example",
+			Gates: []*pb.Gate{{Kind: pb.GateKind_GATE_KIND_HOST_BLOCKED}, {Kind: pb.GateKind_GATE_KIND_MAX_IN_FLIGHT}},
+		},
 	}}, nil
 }
 
 func (fixed) ListCollectors(context.Context, *pb.ListCollectorsRequest) (*pb.ListCollectorsResponse, error) {
 	return &pb.ListCollectorsResponse{Collectors: []*pb.Collector{
-		{State: pb.CollectorState_COLLECTOR_STATE_ACTIVE, Leases: 8, HeartbeatAge: durationpb.New(4 * time.Second), StartTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
-			Info: &pb.CollectorInfo{Id: "paris-1", Slots: 8, Pools: []string{"default", "browser"}, Hostname: "paris-1.eu.example", Version: "v1.2.3",
-				Labels: map[string]string{"region": "eu", "disk": "ssd"}}},
-		{State: pb.CollectorState_COLLECTOR_STATE_GONE, HeartbeatAge: durationpb.New(2 * time.Hour), StartTime: timestamppb.New(time.Now().Add(-5 * time.Hour)),
-			Info: &pb.CollectorInfo{Id: "london-2", Slots: 8, Pools: []string{"default"}, Hostname: "london-2.uk.example", Version: "v1.2.3"}},
+		{
+			State: pb.CollectorState_COLLECTOR_STATE_ACTIVE, Leases: 8, HeartbeatAge: durationpb.New(4 * time.Second), StartTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
+			Info: &pb.CollectorInfo{
+				Id: "paris-1", Slots: 8, Pools: []string{"default", "browser"}, Hostname: "paris-1.eu.example", Version: "v1.2.3",
+				Labels: map[string]string{"region": "eu", "disk": "ssd"},
+			},
+		},
+		{
+			State: pb.CollectorState_COLLECTOR_STATE_GONE, HeartbeatAge: durationpb.New(2 * time.Hour), StartTime: timestamppb.New(time.Now().Add(-5 * time.Hour)),
+			Info: &pb.CollectorInfo{Id: "london-2", Slots: 8, Pools: []string{"default"}, Hostname: "london-2.uk.example", Version: "v1.2.3"},
+		},
 	}}, nil
 }
 
@@ -225,7 +236,7 @@ func TestTerminal_width(t *testing.T) {
 	}
 }
 
-// The words of states have colours on a terminal, unless that is turned off.
+// The words of states have colors on a terminal, unless that is turned off.
 func TestTerminal_colors(t *testing.T) {
 	t.Parallel()
 	env := fixedServer(t)
@@ -235,7 +246,7 @@ func TestTerminal_colors(t *testing.T) {
 		want        bool
 	}{{"TERM", "xterm", true}, {"NO_COLOR", "", true}, {"NO_COLOR", "0", false}, {"TERM", "dumb", false}} {
 		if got := onTerminal(t, 0, with(env, test.name, test.value), "source", "list"); strings.Contains(got, red) != test.want || !strings.Contains(got, "FAILING") {
-			t.Errorf("%s=%q: want colours: %v, got %q", test.name, test.value, test.want, got)
+			t.Errorf("%s=%q: want colors: %v, got %q", test.name, test.value, test.want, got)
 		}
 	}
 	if got := command(t, env, "source", "list"); strings.Contains(got.out, "\x1b") {

@@ -132,7 +132,7 @@ func spanFaults(t *testing.T, spans []span, pending []string) []string {
 			found = append(found, fmt.Sprintf("%d: %s: %v\n%s", s.line, s.command, err, out))
 		case !bytes.Contains(out, []byte(last)):
 			found = append(found, fmt.Sprintf("%d: %s: there is no %s", s.line, s.command, last))
-		case group != nil && len(strings.Fields(command)) > len(strings.Fields(string(group[1]))):
+		case len(group) > 1 && len(strings.Fields(command)) > len(strings.Fields(string(group[1]))):
 			found = append(found, fmt.Sprintf("%d: %s: %s has no such command", s.line, s.command, group[1]))
 		}
 	}

@@ -167,7 +167,7 @@ func (s *newsSites) feedURL(feed int) string {
 	return fmt.Sprintf("http://%s/feed/%d", host, feed)
 }
 
-// articles are those that a feed lists of a round: one of its own, and one that its neighbour of the same site lists, too.
+// articles are those that a feed lists of a round: one of its own, and one that its neighbor of the same site lists, too.
 func (s *newsSites) articles(feed, round int) []string {
 	host := func(n int) string { return s.items[(n*7+round*13)%newsItemHosts] }
 	pair := feed / 2

@@ -149,14 +149,13 @@ func (o *Operator) setHolds(ctx context.Context, holds []dispatch.Hold, order *H
 	for i := range holds {
 		if id := holds[i].Target.Source; id != "" {
 			group.Go(func() error {
-				_, err := o.changeSourceHolds(ctx, id, true, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
+				return o.changeSourceHolds(ctx, id, true, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
 					kept, _, err := order.over(holdOf(on, holds[i].Key()), &holds[i], now)
 					if err != nil {
 						return nil, err
 					}
 					return withHold(on, *kept, now), nil
 				})
-				return err
 			})
 		}
 	}
@@ -350,31 +349,31 @@ func completeChange(c *dispatch.HoldChange, book []dispatch.Hold, now time.Time)
 	return opens
 }
 
-// changeSourceHolds changes the holds on the id of a source, and reports whether it did. With
+// changeSourceHolds changes the holds on the id of a source. With
 // create an id that no source has is held for the one that will.
-func (o *Operator) changeSourceHolds(ctx context.Context, id string, create bool, change func([]dispatch.Hold) ([]dispatch.Hold, error)) (bool, error) {
+func (o *Operator) changeSourceHolds(ctx context.Context, id string, create bool, change func([]dispatch.Hold) ([]dispatch.Hold, error)) error {
 	for range changeTries {
 		before, err := o.keptSource(ctx, id)
 		if err != nil {
-			return false, err
+			return err
 		}
 		fresh := before == nil
 		if fresh {
 			if !create {
-				return false, nil
+				return nil
 			}
 			before = &dispatch.Source{ID: id, UID: uuid.NewString(), Deleted: true}
 		}
 		after := *before
 		if after.Holds, err = change(before.Holds); err != nil {
-			return false, err
+			return err
 		}
 		changed := !sameHolds(before.Holds, after.Holds)
 		switch {
 		case !changed && before.Applied < before.Version: // an earlier call was interrupted
-			return false, o.applySource(ctx, before)
+			return o.applySource(ctx, before)
 		case !changed:
-			return false, nil
+			return nil
 		case !fresh && before.Gone() && len(after.Holds) == 0:
 			_, err = o.store.MarkApplied(ctx, id, before.UID, before.Version, nil)
 		case before.Gone():
@@ -391,11 +390,11 @@ func (o *Operator) changeSourceHolds(ctx context.Context, id string, create bool
 			continue
 		}
 		if err != nil || before.Gone() {
-			return err == nil, err
+			return err
 		}
-		return true, o.applySource(ctx, &after)
+		return o.applySource(ctx, &after)
 	}
-	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, changeTries, dispatch.ErrEtagMismatch)
+	return fmt.Errorf("source %q was changed %d times in between: %w", id, changeTries, dispatch.ErrEtagMismatch)
 }
 
 func sameHolds(a, b []dispatch.Hold) bool {
@@ -454,7 +453,7 @@ func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 		if id := targets[i].Source; id != "" {
 			hold := dispatch.Hold{Target: targets[i], Name: name}
 			group.Go(func() error {
-				_, err := o.changeSourceHolds(groupCtx, id, false, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
+				return o.changeSourceHolds(groupCtx, id, false, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
 					kept := holdOf(on, hold.Key())
 					if kept != nil && !kept.Over(now) {
 						mu.Lock()
@@ -466,7 +465,6 @@ func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 					}
 					return withoutHold(on, hold.Key(), now), nil
 				})
-				return err
 			})
 		}
 	}

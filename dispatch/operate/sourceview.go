@@ -205,13 +205,11 @@ func (o *Operator) addSeedGates(ctx context.Context, view *SourceView, now time.
 
 // noteStuck tells of a source with its gates whether it is stuck.
 func (v *SourceView) noteStuck() {
-	stays := func(g dispatch.Gate) bool {
-		switch g.Kind {
-		case dispatch.GateEverythingHeld, dispatch.GatePoolHeld, dispatch.GateQueueHeld, dispatch.GateCollectorHeld, dispatch.GateNoCollector, dispatch.GateLocked:
-			return g.Until.IsZero()
-		}
-		return false
+	staying := []dispatch.GateKind{
+		dispatch.GateEverythingHeld, dispatch.GatePoolHeld, dispatch.GateQueueHeld, dispatch.GateCollectorHeld,
+		dispatch.GateNoCollector, dispatch.GateLocked,
 	}
+	stays := func(g dispatch.Gate) bool { return g.Until.IsZero() && slices.Contains(staying, g.Kind) }
 	if v.Health != HealthHeld && v.next != nil && v.Status.Lag > 0 && slices.ContainsFunc(v.Status.Gates, stays) {
 		v.Health = HealthStuck
 	}

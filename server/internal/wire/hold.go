@@ -59,7 +59,8 @@ func SetHolds(req *pb.SetHoldsRequest, now time.Time) (*HoldSelection, operate.H
 	if err := c.err(); err != nil {
 		return nil, order, err
 	}
-	return s, order, s.open(req)
+	err := s.open(req)
+	return s, order, err
 }
 
 // LiftHolds reads a LiftHoldsRequest.
@@ -69,7 +70,8 @@ func LiftHolds(req *pb.LiftHoldsRequest) (*HoldSelection, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	return s, s.open(req)
+	err := s.open(req)
+	return s, err
 }
 
 func (c *checks) holds(req holdRequest) *HoldSelection {

@@ -13,7 +13,7 @@
 //	return o.Group(cmd)
 //
 // The function of Look runs once for each look, with the time of the look in Now, and writes only to Out and Err. Tables
-// and sheets of package human fit Out, and colour the words of states by themselves.
+// and sheets of package human fit Out, and color the words of states by themselves.
 package client
 
 import (

@@ -47,7 +47,7 @@ hold each source that matches now. Other targets need not be known yet.`,
   waggle hold set --queue '*.example.com' --effect end-leases`,
 	}
 	flags := cmd.Flags()
-	t.register(cmd, o)
+	t.register(cmd)
 	flags.StringVar(&request.Name, "name", describe.DefaultHold, "tells holds of one target apart")
 	cli.EnumVar(flags, &request.Effect, "effect", "what becomes of work in hand: it goes on, or ends", "HOLD_EFFECT_", pb.HoldEffect_value)
 	cli.SpanVar(flags, &lasts, "for", "lift it by itself after this long, as 2h or 7d")
@@ -98,7 +98,7 @@ With --name waggle it opens a queue that Waggle blocked after failures of its ho
 		Example: `  waggle hold lift --queue example.com
   waggle hold lift --queue example.com --name waggle`,
 	}
-	t.register(cmd, o)
+	t.register(cmd)
 	cmd.Flags().StringVar(&request.Name, "name", describe.DefaultHold, "the hold of this `name`; waggle: the block of a queue")
 	t.bulk.Record.Register(cmd, o.Console)
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -175,7 +175,7 @@ type targets struct {
 	part                             []*pb.HoldTarget // of the call
 }
 
-func (t *targets) register(cmd *cobra.Command, o *client.Options) {
+func (t *targets) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&t.everything, "everything", false, "all that there is: the emergency stop")
 	flags.StringArrayVar(&t.pools, "pool", nil, "the tasks of the sources of this `pool`; may be repeated, as all that name a target")

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Output is where a command writes for people. A terminal has a width, and colours unless they are off; a pipe has neither.
+// Output is where a command writes for people. A terminal has a width, and colors unless they are off; a pipe has neither.
 type Output struct {
 	io.Writer
 	Width int // in columns; 0: nothing is shortened
@@ -25,7 +25,7 @@ const (
 	heightUnknown = 24
 )
 
-// NewOutput finds out where out leads. Colours are off if NO_COLOR is set (https://no-color.org) or TERM is dumb.
+// NewOutput finds out where out leads. Colors are off if NO_COLOR is set (https://no-color.org) or TERM is dumb.
 func NewOutput(out io.Writer, env func(name string) (value string, ok bool)) Output {
 	o := Output{Writer: out}
 	file, ok := out.(*os.File)
@@ -45,7 +45,7 @@ func NewOutput(out io.Writer, env func(name string) (value string, ok bool)) Out
 	return o
 }
 
-// paint colours a text that is nothing but the word of a state.
+// paint colors a text that is nothing but the word of a state.
 func (o Output) paint(text string) string {
 	color := ""
 	switch text {

@@ -139,7 +139,9 @@ func (w *sourceWait) report(found sourceLook, status *pb.SourceStatus) {
 	switch {
 	case w.quiet:
 	case w.client.JSON:
-		_ = json.NewEncoder(w.client.Out).Encode(found) // a pipe that is closed does not end the wait
+		if err := json.NewEncoder(w.client.Out).Encode(found); err != nil {
+			return // a pipe that is closed does not end the wait
+		}
 	case found.Finished:
 		fmt.Fprintf(w.client.Out, "%s: finished; %s done, %s dead, %s canceled\n", found.ID, human.Count(tasks.GetDone()), human.Count(tasks.GetDead()), human.Count(tasks.GetCanceled()))
 	case !found.Begun:

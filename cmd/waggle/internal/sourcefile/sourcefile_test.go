@@ -203,8 +203,10 @@ func TestRead_mends(t *testing.T) {
 		}
 	}
 	const raw = `raw "&" read as "&amp;"`
-	if want := []string{"4 " + raw, `4 "&nbsp;" read as " "`, "5 " + raw, "5 " + raw, `6 "feed://c.example/rss" read as "http://c.example/rss"`,
-		`7 "FEED:https://d.example/rss" read as "https://d.example/rss"`, "11 " + raw}; !slices.Equal(mended, want) {
+	if want := []string{
+		"4 " + raw, `4 "&nbsp;" read as " "`, "5 " + raw, "5 " + raw, `6 "feed://c.example/rss" read as "http://c.example/rss"`,
+		`7 "FEED:https://d.example/rss" read as "https://d.example/rss"`, "11 " + raw,
+	}; !slices.Equal(mended, want) {
 		t.Errorf("mended\n%s\nwant\n%s", strings.Join(mended, "\n"), strings.Join(want, "\n"))
 	}
 	g = read(strings.NewReader(`<urlset><url><loc>https://a.example/?a=1&b=2</loc></url></urlset>`), "-", "")

@@ -53,7 +53,7 @@ func (x *xmlText) token() (html.TokenType, error) {
 	x.tags.NextIsNotRawText() // no tag of XML has text that is read in another way
 	x.line, x.name = x.next, ""
 	x.next += bytes.Count(x.tags.Raw(), []byte("\n"))
-	switch kind {
+	switch kind { //nolint:exhaustive // of the others only their lines count
 	case html.ErrorToken:
 		err := x.tags.Err()
 		if errors.Is(err, html.ErrBufferExceeded) {
