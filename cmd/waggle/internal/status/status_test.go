@@ -50,11 +50,14 @@ func (s *staged) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb.GetSt
 	return s.stats, ctx.Err()
 }
 
-func (s *staged) ListSources(context.Context, *pb.ListSourcesRequest) (*pb.ListSourcesResponse, error) {
+func (s *staged) ListSources(ctx context.Context, _ *pb.ListSourcesRequest) (*pb.ListSourcesResponse, error) {
 	reply := &pb.ListSourcesResponse{Sources: s.sources}
 	if s.more {
-		time.Sleep(time.Millisecond)
 		reply.NextPageToken = "more"
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+		}
 	}
 	return reply, nil
 }
