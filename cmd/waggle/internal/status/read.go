@@ -138,9 +138,9 @@ func (s *sources) okCount() int {
 
 // seenText is how many sources were looked at, and are OK.
 func (s *sources) seenText() string {
-	text := human.Count(s.okCount()) + " of " + human.Plural(s.seen, "source") + " OK"
+	of := " of "
 	if !s.whole {
-		text += " (not all could be looked at)"
+		of = " of the first " // there was no time for the others
 	}
-	return text
+	return human.Count(s.okCount()) + of + human.Plural(s.seen, "source") + " OK"
 }

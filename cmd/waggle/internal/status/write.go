@@ -90,8 +90,7 @@ func (l *look) headline() string {
 	}
 	text := fmt.Sprintf("%s; %s, %s", l.sources.seenText(), human.Plural(l.stats.GetCollectors(), "collector"), human.Plural(l.stats.GetLeases(), "lease"))
 	if !l.ok() {
-		n := len(l.findings)
-		return human.PluralVerb(n, "thing", "stands still or is about to", "stand still or are about to") + ": " + text
+		return human.Plural(len(l.findings), "finding") + "; " + text
 	}
 	if next := l.sources.next.GetStatus().GetNextDueTime(); next != nil && len(l.findings) == 0 {
 		text += "; next due " + human.Since(l.now, next)
