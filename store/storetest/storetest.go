@@ -48,6 +48,7 @@ func topics() []topic {
 		{"Push", pushCases()},
 		{"Rules", ruleCases()},
 		{"Holds", holdCases()},
+		{"QueueHolds", queueHoldCases()},
 		{"HeldLeases", heldLeaseCases()},
 		{"Queues", queueCases()},
 		{"Pools", poolCases()},

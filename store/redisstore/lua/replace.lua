@@ -1,6 +1,6 @@
 -- Places a page of the queues that wait, after rules or holds have changed: those that
--- wait for a gate without an end, and once after each change those whose delay or hold
--- lasts, which may end sooner now.
+-- wait for a gate without an end, and once after each change those that wait longer than
+-- their lanes do, for a gate or hold that may end at another time now.
 --
 -- KEYS[1]  the shard key
 -- ARGV     limit; the version of the settings that the shard comes to, '0' = it has come
@@ -17,21 +17,18 @@ if version == '' then
   if call('HGET', SHARD, 'placed') == version then version = '0' end
 end
 
-local function is_delayed(queue)
-  local found = call('GETRANGE', queue_key(queue), 0, 15)
-  if #found < 16 then return false end
-  local next_grant, held = struct.unpack('>dd', found)
-  return max(next_grant, held) > now
-end
-
 local function place_some(wait)
   local rank = first_rank(wait, version == '0' and '+inf' or decimal(now + 1), score, last)
-  local found = call('ZRANGE', wait, rank, rank + looks - 1, 'WITHSCORES')
-  for i = 1, #found, 2 do
+  local found, names = call('ZRANGE', wait, rank, rank + (version == '0' and min(limit, looks) or looks) - 1, 'WITHSCORES'), {}
+  for i = 1, #found, 2 do names[#names + 1] = found[i] end
+  read_all(nil, names)
+  for i, name in ipairs(names) do
     if limit == 0 then return end
-    score, last, looks = found[i + 1], found[i], looks - 1
-    if tonumber(score) == INF or is_delayed(last) then
-      place_queue_everywhere(get_queue(last), nil)
+    score, last, looks = found[2 * i], name, looks - 1
+    local q = get_queue(name)
+    local a = part(q, pool)
+    if tonumber(score) == INF or a.opens > 0 or tonumber(score) > (placing.first_waiting(a) or INF) then
+      place_queue_everywhere(q, nil)
       limit = limit - 1
     end
   end

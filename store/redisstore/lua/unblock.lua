@@ -6,8 +6,8 @@
 -- Returns  1, or 0 when there was neither
 -- Cost     O(log n)
 local q = get_queue(ARGV[1])
-if q.block <= now and q.step == 0 then return 0 end
+local blocked = q.block > now or q.step > 0
 q.block, q.step, q.began = 0, 0, 0
 q.dirty, q.touched = true, true
 finish(true)
-return 1
+return blocked and 1 or 0

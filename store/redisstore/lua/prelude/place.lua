@@ -13,7 +13,7 @@ end
 local place_queue, place_queue_everywhere
 do
   -- When the first of the lanes that wait can be picked, or false.
-  local function first_waiting(a)
+  function placing.first_waiting(a)
     if a.waits == 0 then return false end
     if not a.first then
       local m = call('ZRANGE', queue_wait_key(a), '0', '0', 'WITHSCORES')
@@ -78,7 +78,7 @@ do
 
   local function place_in(q, a, turn_end)
     a.placed = true
-    if (first_waiting(a) or INF) <= now then
+    if (placing.first_waiting(a) or INF) <= now then
       local due = a.waits == 1 and { a.first_name } or call('ZRANGEBYSCORE', queue_wait_key(a), '-inf', now, 'LIMIT', 0, 100)
       for _, n in ipairs(due) do
         if placing.promoted >= placing.MOST then break end
@@ -87,7 +87,7 @@ do
       end
       a.placed = true
     end
-    local head, first = first_open(a), first_waiting(a)
+    local head, first = first_open(a), placing.first_waiting(a)
     if not head and not first then
       leave_open(q, a)
       if a.wait then call('ZREM', pool_wait_key(a.pool), q.name) end

@@ -49,9 +49,8 @@ do
     return a
   end
 
-  -- Next grant and until when holds stop it (replace.lua reads these two); block, step, when
-  -- the block began; leases in flight and waiting tasks; what the host asks for; the
-  -- settings as they were cached.
+  -- Next grant, until when holds stop it, block, step, when the block began; leases in flight
+  -- and waiting tasks; what the host asks for; the settings as they were cached.
   local QUEUE = 'dddI4di4i4dI2c0'
   -- Of each pool: its name, picks, what holds (a bit each of held, open, wait, aside), open,
   -- wait, opens, waits; and of the lanes that are alone score and name.
