@@ -175,7 +175,7 @@ func TestDispatcher_Explain_emergencyStop(t *testing.T) {
 			var want []dispatch.GateKind
 			if held {
 				w.setHold(everything, time.Time{})
-				want = append(want, dispatch.GateAllHeld)
+				want = append(want, dispatch.GateEverythingHeld)
 			} else {
 				w.liftHold(everything)
 			}

@@ -17,22 +17,22 @@ type GateKind string
 
 // The gates of this version.
 const (
-	GateNotDue        GateKind = "NOT_DUE"        // due time
-	GateMinDelay      GateKind = "MIN_DELAY"      // politeness of the queue
-	GateMaxInFlight   GateKind = "MAX_IN_FLIGHT"  // leases of the queue
-	GateHostBlocked   GateKind = "HOST_BLOCKED"   // automatic block
-	GateAllHeld       GateKind = "ALL_HELD"       // a hold on everything
-	GatePoolHeld      GateKind = "POOL_HELD"      // a hold on the pool
-	GateSourceHeld    GateKind = "SOURCE_HELD"    // a hold on the source
-	GateQueueHeld     GateKind = "QUEUE_HELD"     // a hold on the queue, or on a pattern that matches it
-	GateCollectorHeld GateKind = "COLLECTOR_HELD" // a hold on the collector, or on labels that it has
-	GateSourceDeleted GateKind = "SOURCE_DELETED" //
-	GateBreaker       GateKind = "BREAKER"        // a seed that keeps failing
-	GateNoCollector   GateKind = "NO_COLLECTOR"   // nobody takes tasks of the pool
-	GateLeased        GateKind = "LEASED"         // somebody works on the task
-	GateSettled       GateKind = "SETTLED"        // the task is DONE, DEAD or CANCELED
-	GateNoSeeds       GateKind = "NO_SEEDS"       // the source has none
-	GateLocked        GateKind = "LOCKED"         // a lock that no lease has set
+	GateNotDue         GateKind = "NOT_DUE"         // due time
+	GateMinDelay       GateKind = "MIN_DELAY"       // politeness of the queue
+	GateMaxInFlight    GateKind = "MAX_IN_FLIGHT"   // leases of the queue
+	GateHostBlocked    GateKind = "HOST_BLOCKED"    // automatic block
+	GateEverythingHeld GateKind = "EVERYTHING_HELD" // a hold on everything
+	GatePoolHeld       GateKind = "POOL_HELD"       // a hold on the pool
+	GateSourceHeld     GateKind = "SOURCE_HELD"     // a hold on the source
+	GateQueueHeld      GateKind = "QUEUE_HELD"      // a hold on the queue, or on a pattern that matches it
+	GateCollectorHeld  GateKind = "COLLECTOR_HELD"  // a hold on the collector, or on labels that it has
+	GateSourceDeleted  GateKind = "SOURCE_DELETED"  //
+	GateBreaker        GateKind = "BREAKER"         // a seed that keeps failing
+	GateNoCollector    GateKind = "NO_COLLECTOR"    // nobody takes tasks of the pool
+	GateLeased         GateKind = "LEASED"          // somebody works on the task
+	GateSettled        GateKind = "SETTLED"         // the task is DONE, DEAD or CANCELED
+	GateNoSeeds        GateKind = "NO_SEEDS"        // the source has none
+	GateLocked         GateKind = "LOCKED"          // a lock that no lease has set
 )
 
 // Gate is anything that can hold a grant.
@@ -187,7 +187,7 @@ func (h *Hold) Gate() Gate {
 	gate := Gate{Until: h.Until, By: h.By, Reason: h.Reason, Time: h.Created, Hold: h}
 	switch t := &h.Target; {
 	case t.Everything:
-		gate.Kind = GateAllHeld
+		gate.Kind = GateEverythingHeld
 	case t.Pool != "":
 		gate.Kind = GatePoolHeld
 	case t.Source != "":

@@ -213,7 +213,7 @@ func TestDispatcher_ListSources_gates(t *testing.T) {
 		w.liftHold(dispatch.HoldTarget{Queue: "*.example"})
 		want(map[string][]dispatch.GateKind{"s": {dispatch.GateQueueHeld}, "t": {dispatch.GatePoolHeld}})
 		w.setHold(dispatch.HoldTarget{Everything: true}, hour)
-		want(map[string][]dispatch.GateKind{"s": {dispatch.GateAllHeld, dispatch.GateQueueHeld}, "t": {dispatch.GateAllHeld, dispatch.GatePoolHeld}})
+		want(map[string][]dispatch.GateKind{"s": {dispatch.GateEverythingHeld, dispatch.GateQueueHeld}, "t": {dispatch.GateEverythingHeld, dispatch.GatePoolHeld}})
 		if views, _, err := w.ListSources(ctx, operate.SourceQuery{}, "", 10); err != nil || len(views[1].Status.Gates) > 0 {
 			t.Errorf("told without being asked: %v, %v", views, err)
 		}

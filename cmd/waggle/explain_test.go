@@ -89,10 +89,10 @@ func TestExplain_heldCollectors(t *testing.T) {
 	command(t, env, "hold", "set", "--collector", "c1", "--reason", "new image")
 	command(t, env, "hold", "set", "--collector-label", "region=eu west", "--for", "2h", "--reason", "we move")
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `
-pool default: COLLECTOR_HELD (collector c1) by ada, now: new image
-    opened by: `+"`waggle hold lift --collector c1`"+`, or another collector that fetches them from the pool
 pool default: COLLECTOR_HELD (collectors region=eu west) by ada, now, opens in 2h: we move
     opened by: `+"`waggle hold lift --collector-label 'region=eu west'`"+`, or another collector that fetches them from the pool
+pool default: COLLECTOR_HELD (collector c1) by ada, now: new image
+    opened by: `+"`waggle hold lift --collector c1`"+`, or another collector that fetches them from the pool
 as much of that as it takes opens by itself in 2h: one collector that goes on is enough
 `)
 }

@@ -272,7 +272,7 @@ func (h *Held) openedBy() string {
 		return "the end of a lease of the queue, or a larger max_in_flight by SetQueueRule"
 	case dispatch.GateHostBlocked:
 		return fmt.Sprintf("time, or LiftHolds of the queue with the name %q", dispatch.HoldWaggle)
-	case dispatch.GateAllHeld, dispatch.GatePoolHeld, dispatch.GateSourceHeld, dispatch.GateQueueHeld:
+	case dispatch.GateEverythingHeld, dispatch.GatePoolHeld, dispatch.GateSourceHeld, dispatch.GateQueueHeld:
 		return "LiftHolds" + nameOf(h.Gate.Hold)
 	case dispatch.GateSourceDeleted:
 		return "nothing; a source that is created again begins anew"

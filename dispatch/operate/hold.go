@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -50,8 +51,11 @@ type HoldChanges struct {
 // unknownLooked is of how many targets at most SetHolds finds out whether they are known.
 const unknownLooked = 20
 
-// HoldExistsError is a [dispatch.ErrHoldExists] with the hold that stands.
-type HoldExistsError struct{ Hold dispatch.Hold }
+// HoldExistsError is a [dispatch.ErrHoldExists].
+type HoldExistsError struct {
+	// Hold is the one that stands.
+	Hold dispatch.Hold
+}
 
 // Error names the hold, and who set it when.
 func (e *HoldExistsError) Error() string {
@@ -102,20 +106,23 @@ func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, 
 	if err := o.rehearseHolds(ctx, holds, &order, now, &did); err != nil {
 		return did, err
 	}
-	if len(targets) <= unknownLooked {
-		if did.Unknown, err = o.unknownTargets(ctx, targets); err != nil {
-			return did, err
-		}
-	}
 	if !order.DryRun {
 		if err := o.setHolds(ctx, holds, &order, now); err != nil {
 			return did, err
 		}
 	}
 	if order.Effect == dispatch.EndLeases {
-		did.Ended, err = o.endHeldLeases(ctx, targets, order.DryRun)
+		if did.Ended, err = o.endHeldLeases(ctx, targets, order.DryRun); err != nil {
+			return did, err
+		}
 	}
-	return did, err
+	if len(targets) <= unknownLooked {
+		// The holds stand: what cannot be found out is left out.
+		if did.Unknown, err = o.unknownTargets(ctx, targets); err != nil {
+			o.log.Warn("cannot find out whether the targets of holds are known", zap.Error(err))
+		}
+	}
+	return did, nil
 }
 
 // setHolds sets those that are not on sources in one step, then the others.

@@ -207,7 +207,7 @@ func (o *Operator) addSeedGates(ctx context.Context, view *SourceView, now time.
 func (v *SourceView) noteStuck() {
 	stays := func(g dispatch.Gate) bool {
 		switch g.Kind {
-		case dispatch.GateAllHeld, dispatch.GatePoolHeld, dispatch.GateQueueHeld, dispatch.GateCollectorHeld, dispatch.GateNoCollector, dispatch.GateLocked:
+		case dispatch.GateEverythingHeld, dispatch.GatePoolHeld, dispatch.GateQueueHeld, dispatch.GateCollectorHeld, dispatch.GateNoCollector, dispatch.GateLocked:
 			return g.Until.IsZero()
 		}
 		return false

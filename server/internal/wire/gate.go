@@ -14,12 +14,8 @@ func Gate(gate *dispatch.Gate) *pb.Gate {
 	if gate == nil {
 		return nil
 	}
-	kind := string(gate.Kind)
-	if gate.Kind == dispatch.GateAllHeld {
-		kind = "EVERYTHING_HELD"
-	}
 	out := &pb.Gate{
-		Kind: pb.GateKind(pb.GateKind_value["GATE_KIND_"+kind]), Until: toTime(gate.Until), By: gate.By,
+		Kind: pb.GateKind(pb.GateKind_value["GATE_KIND_"+string(gate.Kind)]), Until: toTime(gate.Until), By: gate.By,
 		Reason: gate.Reason, Time: toTime(gate.Time),
 	}
 	if c := gate.Cause; c != nil {

@@ -104,11 +104,10 @@ local function renew(task, lock, fence, cursor)
   end
   if lost > 0 then return answer end
   local token = name .. '/' .. decimal(fence)
-  local stands = try('GETEX', lock, 'PXAT', digits)
-  if stands ~= token then
-    if not stands and deadline > now then return end_by_hand(task) end
-    call('SET', lock, token, 'PXAT', digits)
-  end
+  local ends = cancel == CANCEL_HELD -- and its lock stays as it is
+  local stands = ends and call('EXISTS', lock) == 1 or not ends and try('GETEX', lock, 'PXAT', digits)
+  if not stands and deadline > now then return end_by_hand(task) end
+  if not ends and stands ~= token then call('SET', lock, token, 'PXAT', digits) end
   if to ~= deadline then call('SETRANGE', task, DEADLINE, packed) end
   if cursor then keep_cursor(task, cursor) end
   return answer

@@ -160,20 +160,13 @@ func beginsObject(text *bufio.Reader) bool {
 }
 
 func readCSV(text io.Reader, name string, add func(int, *entry)) error {
-	rows, _, err := sourcefile.Open(text, name, sourcefile.CSV)
-	for err == nil {
-		var row sourcefile.Entry
-		if row, err = rows.Next(); err != nil {
-			break
-		}
+	rows, err := sourcefile.Read(text, name, sourcefile.CSV)
+	for _, row := range rows {
 		e := &entry{source: row.Spec, err: row.Err}
 		if e.err == nil {
 			e.err = completeSource(e.source)
 		}
 		add(row.Line, e)
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
 	}
 	return err
 }

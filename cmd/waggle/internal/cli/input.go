@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 )
 
 // Input is a file to read, or standard input.
@@ -68,33 +66,6 @@ var ErrNothing = errors.New("nothing")
 
 // ErrNothing is that of this file.
 func (i *Input) ErrNothing() error { return fmt.Errorf("%w in %s", ErrNothing, i.Name()) }
-
-// EachObject calls take with each JSON object of the file of that name; - is standard input.
-func EachObject(ctx context.Context, name string, stdin io.Reader, take func(textfile.Entry)) error {
-	in, err := OpenInput(ctx, name, stdin)
-	if err != nil {
-		return fmt.Errorf("apply: %w", err)
-	}
-	defer in.Close()
-	text, err := textfile.Decode(in)
-	lines, found := textfile.NewLines(text), 0
-	for err == nil {
-		var object textfile.Entry
-		if object, err = lines.NextObject(); err == nil {
-			found++
-			take(object)
-		}
-	}
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("%s: %w", in.Path, err)
-	case found == 0:
-		return in.ErrNothing()
-	}
-	return nil
-}
 
 // SameFile reports whether two names are of one file; an empty name is of none.
 func SameFile(a, b string) bool {

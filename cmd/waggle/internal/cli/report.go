@@ -16,7 +16,6 @@ const (
 	ResultUpdated   = "UPDATED"
 	ResultUnchanged = "UNCHANGED"
 	ResultDeleted   = "DELETED"
-	ResultKept      = "KEPT"
 	ResultOver      = "OVER" // a hold that has ended by itself
 	ResultDuplicate = "DUPLICATE"
 	ResultRefused   = "REFUSED"

@@ -230,33 +230,6 @@ func WriteSample(out io.Writer, text string, sample []string, all int) {
 	}
 }
 
-// ShowResults shows what became of the entries of a file, such as rules (thing is rule): for programs how many have each
-// result, and list; for people a table, then the counts of these results.
-func (c *Client) ShowResults(thing string, dryRun bool, counts map[string]int, results []string, list any, writeTable func()) error {
-	if c.JSON {
-		all := map[string]any{thing + "s": list}
-		for result, n := range counts {
-			all[strings.ToLower(result)] = n
-		}
-		return WriteJSON(c.Out, all)
-	}
-	verb, entries := "", 0
-	if dryRun {
-		verb = "would be "
-		fmt.Fprintf(c.Out, "nothing is changed; this is what would become of the %ss\n", thing)
-	}
-	writeTable()
-	var text human.Phrases
-	for _, result := range results {
-		text.AddIf(true, "%s %s", human.Count(counts[result]), strings.ToLower(result))
-		if result != cli.ResultDeleted { // which no entry says
-			entries += counts[result]
-		}
-	}
-	fmt.Fprintf(c.Out, "%s: %s%s\n", human.Plural(entries, thing), verb, text.Text())
-	return nil
-}
-
 // DefaultServer is the dispatcher to ask if no other is named.
 const DefaultServer = "127.0.0.1:7070"
 
