@@ -65,6 +65,7 @@ Hold. Durations may be written 30m or 7d, values of enums stop-grants.
 
 Each entry is whole: what it leaves out has its default. All entries are checked before
 anything is changed; one that is wrong is named by file and line, and nothing is changed.
+That a rule would leave tasks behind (QUEUE_NOT_EMPTY) is only found when it is set.
 What the files do not name stays, but for sources below --prune: they are deleted. When
 --prune would delete more than --prune-max of them, nothing is changed, as a file may have
 been cut short. Applying the same files again changes nothing.`,
@@ -143,8 +144,12 @@ func (j *job) carryOut(ctx context.Context) error {
 		reply, err := j.client.Queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{
 			Rule: r, By: j.record.By, Reason: cmp.Or(r.GetReason(), j.record.Reason), Etag: j.etag,
 		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", e.at, err)
+		switch status.Code(err) {
+		case codes.OK:
+		case codes.InvalidArgument, codes.FailedPrecondition:
+			return fmt.Errorf("%s: %s", e.at, client.RefusalText(err))
+		default:
+			return err
 		}
 		j.etag = reply.GetEtag()
 		j.done++
@@ -188,6 +193,8 @@ func (j *job) checkRules(ctx context.Context) error {
 		}
 		j.rules = append(j.rules, e)
 	}
+	// A new rule has to agree with those for its queue, which may be about to change.
+	slices.SortStableFunc(j.rules, func(a, b *entry) int { return cmp.Compare(b.result, a.result) })
 	return nil
 }
 
