@@ -200,7 +200,7 @@ func (j *job) checkRules(ctx context.Context) error {
 
 // holds sets the holds of the files, those that differ only in their target in one call.
 func (j *job) holds(ctx context.Context, validate bool) error {
-	alike := map[string][]*entry{}
+	groups := map[string][]*entry{}
 	var order []string
 	for _, e := range j.entries {
 		h := e.hold
@@ -212,13 +212,13 @@ func (j *job) holds(ctx context.Context, validate bool) error {
 			continue
 		}
 		key := fmt.Sprintf("%q %q %q %s %s", h.GetName(), h.GetBy(), h.GetReason(), h.GetEffect(), h.GetUntil())
-		if alike[key] == nil {
+		if groups[key] == nil {
 			order = append(order, key)
 		}
-		alike[key] = append(alike[key], e)
+		groups[key] = append(groups[key], e)
 	}
 	for _, key := range order {
-		for some := range slices.Chunk(alike[key], batchHolds) {
+		for some := range slices.Chunk(groups[key], batchHolds) {
 			if err := j.setHolds(ctx, some, validate); err != nil {
 				return err
 			}
@@ -259,9 +259,8 @@ func (j *job) setHolds(ctx context.Context, some []*entry, validate bool) error 
 		name := describe.HoldName(e.hold)
 		before := was[name]
 		switch {
-		// Whoever applies the files again does not take the hold over.
-		case changed[name] == nil, before != nil && h.GetBy() == "" && before.GetEffect() == request.GetEffect() && before.GetReason() == request.GetReason() && proto.Equal(before.GetUntil(), request.GetUntil()):
-			e.result = cli.ResultUnchanged
+		case changed[name] == nil, before != nil && h.GetBy() == "" && alike(before, request):
+			e.result = cli.ResultUnchanged // whoever applies the files again does not take the hold over
 		case before == nil:
 			e.result, e.text = cli.ResultCreated, describe.Hold(j.client.Now, e.hold)
 		default:
@@ -269,6 +268,11 @@ func (j *job) setHolds(ctx context.Context, some []*entry, validate bool) error 
 		}
 	}
 	return nil
+}
+
+// alike reports whether a hold says what a request does, but for who it is.
+func alike(h *pb.Hold, r *pb.SetHoldsRequest) bool {
+	return h.GetEffect() == r.GetEffect() && h.GetReason() == r.GetReason() && proto.Equal(h.GetUntil(), r.GetUntil())
 }
 
 func byName(holds []*pb.Hold) map[string]*pb.Hold {
