@@ -133,6 +133,22 @@ func TestApply_wrong(t *testing.T) {
 	}
 }
 
+// Rules for one queue change together, and a refusal of the dispatcher is named by file and line.
+func TestApply_rules(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	rules := "kind: queue_rule\npattern: z.example\nqueue: shops\nmin_delay: 2s\n"
+	command(t, env, "apply", "-f", write(t, "one.yaml", rules))
+	both := strings.Replace(rules, "2s", "3s", 1)
+	both = strings.Replace(both, "z.example", "a.example", 1) + "---\n" + both
+	if got := command(t, env, "apply", "-f", write(t, "both.yaml", both)); got.code != waggle.ExitOK || !strings.HasSuffix(got.out, "\n1 created, 1 updated, 0 unchanged\n") {
+		t.Errorf("apply: %d, %s%s", got.code, got.out, got.err)
+	}
+	command(t, env, "source", "create", "s", "--seed", "https://b.example/")
+	file := write(t, "left.yaml", "kind: queue_rule\npattern: b.example\nqueue: other\n")
+	wantFailure(t, command(t, env, "apply", "-f", file), waggle.ExitFailed, file+":1: queue not empty")
+}
+
 // Sources below a prefix that no file names are deleted, unless they are so many that a file may have been cut short.
 func TestApply_prune(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,25 +13,17 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// wantStatus looks until a line has all of the parts, and the line with the next command is there.
+// wantStatus watches until a line has all of the parts in their order, and one has the next command.
 func wantStatus(t *testing.T, env map[string]string, next string, parts ...string) {
 	t.Helper()
-	limit := time.Now().Add(waitLimit)
-	for {
-		got := command(t, env, "status")
-		for line := range strings.Lines(got.out) {
-			all := true
-			for _, part := range parts {
-				all = all && strings.Contains(line, part)
-			}
-			if all && strings.Contains(got.out, next) && got.code == waggle.ExitOK {
-				return
-			}
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("no line has %q, or %q is missing:\n%s%s", parts, next, got.out, got.err)
-		}
-		time.Sleep(50 * time.Millisecond)
+	for i, part := range parts {
+		parts[i] = regexp.QuoteMeta(part)
+	}
+	watch := start(t, env, "status", "--watch=50ms")
+	watch.out.line(t, strings.Join(parts, ".*"))
+	watch.out.line(t, regexp.QuoteMeta(next)+"$")
+	if code := watch.end(); code != waggle.ExitOK || watch.err.text() != "" {
+		t.Errorf("exit code %d: %s", code, watch.err.text())
 	}
 }
 
@@ -115,15 +108,18 @@ func TestStatus_stuckHandler(t *testing.T) {
 	}
 	lease := fetched.GetLeasedTasks()[0].GetLease()
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	defer func() { stop(); <-ended }()
+	beats, ended := time.NewTicker(300*time.Millisecond), make(chan struct{})
+	defer func() { stop(); beats.Stop(); <-ended }()
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
 			_, _ = conn.RenewLease(ctx, &pb.RenewLeaseRequest{
 				Collector: &pb.CollectorInfo{Id: "paris-1", Session: "s"}, Leases: []*pb.LeaseBeat{{TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken()}},
 			}) // a lease that is lost is not shown
-			time.Sleep(300 * time.Millisecond)
+			select {
+			case <-beats.C:
+			case <-ctx.Done():
+			}
 		}
 	}()
 	wantStatus(t, env, "waggle lease list --collector paris-1", "HANDLER", "paris-1, last beat ", " ago, works ", " of at most 8s on ")

@@ -97,6 +97,8 @@ const (
 	holdRounds = 60
 	// fetchersEach is how many collectors of each kind fetch from each dispatcher.
 	fetchersEach = 4
+	// heldFor is how long each hold stands.
+	heldFor = 50 * time.Millisecond
 	// liftLimit is how long it may take, once a hold is lifted, until all of them are handed tasks again.
 	liftLimit = time.Second
 )
@@ -140,7 +142,7 @@ func TestHold_AllDispatchers(t *testing.T) {
 		if round%3 == 2 {
 			target = &pb.HoldTarget{CollectorLabels: map[string]string{"fleet": "all"}}
 		}
-		time.Sleep(time.Duration(round%10) * 5 * time.Millisecond)
+		until(t, 10*time.Second, "all are at work", func() bool { return f.count() >= 5*(round%10) })
 		dispatchers[round%2].hold(t, target)
 		phase := f.begin()
 		var items []*pb.SubmitItem // for those that wait
@@ -150,7 +152,7 @@ func TestHold_AllDispatchers(t *testing.T) {
 			})
 		}
 		wanted := append(c.submit(t, items...), f.busy...)
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(heldFor)
 		f.begin()
 		began := time.Now()
 		dispatchers[round/2%2].lift(t, target)
@@ -181,7 +183,8 @@ type holdFleet struct {
 
 	mu      sync.Mutex      // guards what follows
 	granted map[string]bool // in this phase: tasks handed out, and collectors that were handed some
-	grants  int
+	recent  int             // grants in this phase
+	grants  int             // in all
 }
 
 // begin begins the next phase.
@@ -189,13 +192,23 @@ func (f *holdFleet) begin() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.granted)
+	f.recent = 0
 	return f.phase.Add(1)
+}
+
+// count is how many grants there were in this phase.
+func (f *holdFleet) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.recent
 }
 
 // await waits until all of these tasks and collectors are among those of this phase, and returns those that are not in time.
 func (f *holdFleet) await(names []string, limit time.Duration) (missing []string) {
 	isGranted := func(name string) bool { return f.granted[name] }
-	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(limit); ; <-tick.C {
 		f.mu.Lock()
 		names = slices.DeleteFunc(names, isGranted)
 		f.mu.Unlock()
@@ -230,7 +243,10 @@ func (f *holdFleet) fetch(ctx context.Context, c *client, name, pool string) {
 			f.settle(ctx, c, name, session, pool, leased.GetLease())
 		}
 		if len(reply.GetLeasedTasks()) == 0 {
-			time.Sleep(10 * time.Millisecond)
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
 		}
 	}
 }
@@ -239,6 +255,7 @@ func (f *holdFleet) note(names ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.grants++
+	f.recent++
 	for _, name := range names {
 		f.granted[name] = true
 	}

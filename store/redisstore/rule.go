@@ -95,6 +95,11 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 	return rules, version, nil
 }
 
+// sharedVersion is the version that a shard has.
+func (s *Store) sharedVersion(ctx context.Context, op string, what shared, shard int) (int64, error) {
+	return script.Retry(ctx, op, func() (int64, error) { return s.client.HGet(ctx, s.keys.Shard(shard).Shard(), what.version).Int64() })
+}
+
 // decodeRule reads a rule as shard 0 keeps it: the name under which its settings
 // are filed, and the rule.
 func decodeRule(pattern, kept string) (rule dispatch.QueueRule, err error) {

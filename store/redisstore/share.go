@@ -48,11 +48,6 @@ func (s *Store) tellShards(ctx context.Context, op string, what shared, from, to
 	return nil
 }
 
-// sharedVersion is the version that a shard has.
-func (s *Store) sharedVersion(ctx context.Context, op string, what shared, shard int) (int64, error) {
-	return script.Retry(ctx, op, func() (int64, error) { return s.client.HGet(ctx, s.keys.Shard(shard).Shard(), what.version).Int64() })
-}
-
 // copyShared brings a shard to what shard 0 has, when it has not got that.
 func (s *Store) copyShared(ctx context.Context, op string, what shared, shard int) error {
 	// What changes in between is newer than the version; the shard is told of it by who

@@ -130,7 +130,8 @@ func AddReply(total, reply proto.Message) {
 		switch {
 		case field.IsList():
 			list := sum.Mutable(field).List()
-			for i := 0; i < value.List().Len() && (field.Name() != "sample_ids" || list.Len() < ShownResults); i++ {
+			sample := field.Message() != nil || field.Name() == "sample_ids"
+			for i := 0; i < value.List().Len() && (!sample || list.Len() < ShownResults); i++ {
 				list.Append(value.List().Get(i))
 			}
 		case field.Kind() == protoreflect.Int32Kind:

@@ -30,11 +30,11 @@ type lister func(ctx context.Context, c *Client, prefix string) ([]string, error
 // found, as of the others there are too many.
 func listerOf(name string) lister {
 	switch name {
-	case "source", "prefix":
+	case "source", "prefix", "source-prefix":
 		return func(ctx context.Context, c *Client, prefix string) ([]string, error) {
 			return firstPage(ctx, c.Sources.ListSources, &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: prefix}}, (*pb.ListSourcesResponse).GetSources, (*pb.Source).GetId)
 		}
-	case "queue", "suffix":
+	case "queue", "suffix", "queue-suffix":
 		return func(ctx context.Context, c *Client, _ string) ([]string, error) {
 			return firstPage(ctx, c.Queues.ListQueues, &pb.ListQueuesRequest{}, (*pb.ListQueuesResponse).GetQueues, (*pb.Queue).GetName)
 		}

@@ -33,10 +33,15 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 	sh.LineIf(overdue > 0, "Overdue", "the oldest lease by %s", human.Span(overdue))
 	sh.LineIf(grace > 0, "Grace", "for %s yet: after an outage leases past their deadline wait to be renewed", human.Span(grace))
 	sh.Line("Collectors", human.Count(s.GetCollectors()))
+	sh.LineIf(s.GetHolds() > 0, "Holds", "%s, beside those on sources", human.Count(s.GetHolds()))
 	counters := s.GetCounters()
 	sh.Linef("Ever", "%s granted, %s settled, %s expired", human.Count(counters.GetGranted()), human.Count(counters.GetSettled()), human.Count(counters.GetExpired()))
 	sh.LineIf(counters.GetOrphaned()+counters.GetDropped() > 0, "Healed", "%s orphaned, %s dropped", human.Count(counters.GetOrphaned()), human.Count(counters.GetDropped()))
-	sh.Linef("Store", "%s, %s", s.GetStore().GetKind(), human.Plural(s.GetStore().GetShards(), "shard"))
+	full := ""
+	if s.GetStore().GetFull() {
+		full = ", full"
+	}
+	sh.Linef("Store", "%s, %s%s", s.GetStore().GetKind(), human.Plural(s.GetStore().GetShards(), "shard"), full)
 	sh.Line("Store time", human.Instant(s.GetStore().GetTime()))
 	d := s.GetDispatcher()
 	keeper := cmp.Or(s.GetKeeperId(), "none elected at the moment")
