@@ -107,6 +107,12 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 		d.giveBack(ctx, dispatch.Poll{Collector: req.Collector, ClientToken: req.ClientToken, Call: out.Call}, out.Grants)
 		return nil, fmt.Errorf("fetch for collector %q: %w", req.Collector, err)
 	}
+	if narrowed := len(req.Sources)+len(req.Queues) > 0; narrowed && slices.Contains([]EmptyReason{EmptyNoTasks, EmptyThrottled, EmptyHeld}, result.Empty) {
+		// Where that cannot be found out, what the claim said has to do.
+		if reason, err := d.narrowedEmpty(ctx, &req); err == nil {
+			result.Empty = reason
+		}
+	}
 	result.Reports = reports
 	return result, nil
 }
