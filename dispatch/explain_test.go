@@ -71,6 +71,10 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 		if h := e.Holds[0]; h.By != g.Token.Collector || h.Time.IsZero() || !h.Until.After(e.Now) {
 			t.Errorf("who works on it: %+v", h)
 		}
+		time.Sleep(20 * time.Second)
+		if h := want(id, dispatch.GateLeased).Holds[0]; !strings.Contains(h.Reason, "its last heartbeat came 20s ago") {
+			t.Errorf("of a holder that is silent: %+v", h)
+		}
 		if _, ok := e.OpensAt(); ok {
 			t.Error("a lease has no end of its own")
 		}

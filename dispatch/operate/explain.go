@@ -68,6 +68,9 @@ func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explan
 	gate, ok := stateGate(t)
 	if ok && t.Lease != nil {
 		tellOverdue(&gate, now)
+		if err := o.noteSilence(ctx, &gate, now); err != nil {
+			return nil, err
+		}
 	}
 	if ok {
 		holds = append(holds, Held{Gate: gate, Of: HeldTask, Name: string(t.ID)})
@@ -87,6 +90,19 @@ func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explan
 		e.noteTakers(&who)
 	}
 	return e, err
+}
+
+// noteSilence adds to the gate of a lease how long its holder has been silent, if it has missed a
+// beat: it may hang.
+func (o *Operator) noteSilence(ctx context.Context, g *dispatch.Gate, now time.Time) error {
+	records, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{g.By}}, "", 0)
+	if err != nil {
+		return fmt.Errorf("read collector %q: %w", g.By, err)
+	}
+	if r := records[0]; r != nil && now.Sub(r.Seen) > dispatch.IdleBeat {
+		g.Reason += fmt.Sprintf("; its last heartbeat came %v ago", now.Sub(r.Seen).Truncate(time.Second))
+	}
+	return nil
 }
 
 // ExplainSource tells what holds a source: what holds the seed that is due next;
