@@ -16,7 +16,7 @@ import (
 const readme = "../../README.md"
 
 // readmePending are commands of the README that the program does not have yet. The list is empty in a release.
-var readmePending = []string{"waggle status", "waggle hold", "waggle apply"}
+var readmePending []string
 
 // readmeTour is the section that shows the protocol call by call, with leases long enough to type.
 const readmeTour = "The lock, call by call"
