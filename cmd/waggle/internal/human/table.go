@@ -102,7 +102,7 @@ func (t *Table) Write(out io.Writer, instead string) {
 				line.WriteString(fill)
 			}
 			if at > 0 {
-				cell = to.paint(cell)
+				cell = to.Paint(cell)
 			}
 			line.WriteString(cell)
 			if !c.right && i != shown[len(shown)-1] {
@@ -185,6 +185,6 @@ func (s *Sheet) Write(out io.Writer) {
 		width = max(width, len(line[0]))
 	}
 	for _, line := range s.lines {
-		fmt.Fprintf(out, "%-*s%s%s\n", width, line[0], gap, to.paint(line[1]))
+		fmt.Fprintf(out, "%-*s%s%s\n", width, line[0], gap, to.Paint(line[1]))
 	}
 }
