@@ -38,8 +38,8 @@ func TestRunbook(t *testing.T) {
 	checkDocument(t, runbook, nil, documentRun{dir: "../..", prepare: runbookTroubles, env: busyProxy(t)})
 }
 
-// TestRunbook_Restore loses the store between the runbook's commands that keep what operators set in files and those that
-// bring it back: all of it is there again, and nothing else is held.
+// TestRunbook_Restore empties Redis between the runbook's commands that keep what operators set in files and those that
+// bring it back: all of it is there again, and nothing else is held. The dispatcher runs on, as it would then.
 func TestRunbook_Restore(t *testing.T) {
 	t.Parallel()
 	doc, err := readDocument(runbook)
@@ -52,12 +52,17 @@ func TestRunbook_Restore(t *testing.T) {
 	}
 	look := step{command: "waggle source list | cut -d ' ' -f 1; waggle queue rule list; waggle hold list"}
 	steps := slices.Concat(keep, []step{look,
-		{command: "kill %1; wait %1; waggle stats > /dev/null 2>&1 # exits with 1"},
-		{command: "waggle serve --store memory"},
-		{command: "test \"$(waggle source list 2>&1 | grep -c news)\" = 0"},
+		{command: "redis-cli -p 7079 FLUSHALL"},
+		{command: "until ! { waggle source list; waggle queue rule list; waggle hold list; } 2>&1 | grep example; do sleep 0.1; done"},
 	}, restore, []step{look})
 	got := runSteps(t, steps, documentRun{
-		dir: t.TempDir(), prepare: []string{"DATA=$(mktemp -d)", "waggle serve --store memory", "waggle hold set --source news.example --reason 'they move'"},
+		dir: t.TempDir(), prepare: []string{
+			"DATA=$(mktemp -d)",
+			"redis-server --port 7079 --save '' --dir $DATA > /dev/null &",
+			"until redis-cli -p 7079 PING; do sleep 0.1; done",
+			"waggle serve --store redis://127.0.0.1:7079",
+			"waggle hold set --source news.example --reason 'they move'",
+		},
 	})
 	for _, fault := range faults(steps, got) {
 		t.Errorf("%s:%s", runbook, fault)
