@@ -41,13 +41,18 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
-		path: "dispatch/engine/...", core: true,
+		path: "dispatch/holdbook", core: true,
 		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
+		path: "dispatch/engine/...", core: true,
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/holdbook"},
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "dispatch/operate/...", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/engine/..."},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/holdbook", "dispatch/engine/..."},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
@@ -100,7 +105,7 @@ var layers = []layer{
 	},
 	{
 		path: "store/storetest/...", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/holdbook"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{

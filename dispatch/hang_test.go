@@ -12,6 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
@@ -333,7 +334,7 @@ func TestDispatcher_SetHolds_aShardThatHangs(t *testing.T) {
 					t.Fatalf("SetHolds: %v, want that the store is unavailable", err)
 				}
 				for _, id := range homed() {
-					if target.Has(id, european) {
+					if holdbook.Has(&target, id, european) {
 						w.wantHeld("parked "+id, parked[id], began, time.Second)
 					}
 				}

@@ -93,19 +93,6 @@ func (t *HoldTarget) Key() string {
 	return strings.Join(parts, "\x00")
 }
 
-// Has reports whether the target is a collector with these labels, or labels that it has.
-func (t *HoldTarget) Has(collector string, labels map[string]string) bool {
-	if t.Collector != "" {
-		return t.Collector == collector
-	}
-	for key, value := range t.Labels {
-		if has, ok := labels[key]; !ok || has != value {
-			return false
-		}
-	}
-	return len(t.Labels) > 0
-}
-
 // Validate reports, as a [FieldError], a target that is none.
 func (t *HoldTarget) Validate() error {
 	set := 0
@@ -200,16 +187,6 @@ func (h *Hold) Gate() Gate {
 	return gate
 }
 
-// LastEnd is when the last of the holds ends that are not over; zero when all are.
-func LastEnd(holds []Hold, now time.Time) (last time.Time) {
-	for i := range holds {
-		if end := holds[i].End(); !holds[i].Over(now) && end.After(last) {
-			last = end
-		}
-	}
-	return last
-}
-
 // HoldChange is a change of the holds that are not on sources.
 type HoldChange struct {
 	// Set are kept, each in place of the one with its key.
@@ -217,7 +194,7 @@ type HoldChange struct {
 	// Lift are the keys of those to remove; ones that do not exist are no error.
 	Lift []string
 	// Queues has, for each target queue of Set and Lift, until when holds stop it after
-	// the change ([LastEnd] of all that stand on it): zero, no more.
+	// the change, the last end of all that stand on it: zero, no more.
 	Queues map[string]time.Time
 }
 
@@ -240,101 +217,4 @@ type Holds interface {
 	// which makes the shards equal to shard 0 whatever they had. Queues that a change lets
 	// go on are found by SyncRules.
 	PutHolds(ctx context.Context, change HoldChange, ifVersion int64) (version int64, err error)
-}
-
-// HoldBook is the holds of [Holds] that are in force at one time. It is not changed once
-// made; nil is one of no holds.
-type HoldBook struct {
-	Version int64
-	// All that are in force, by key.
-	All []Hold
-	// Next is when the next of them ends by itself; zero: none does.
-	Next time.Time
-
-	everything []*Hold
-	pools      map[string][]*Hold
-	queues     map[string][]*Hold
-	collectors map[string][]*Hold
-	labels     []*Hold
-}
-
-// NewHoldBook makes the book of those of the holds that are in force.
-func NewHoldBook(holds []Hold, version int64, now time.Time) *HoldBook {
-	b := &HoldBook{Version: version, pools: make(map[string][]*Hold), queues: make(map[string][]*Hold), collectors: make(map[string][]*Hold)}
-	b.All = slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Over(now) })
-	slices.SortFunc(b.All, func(x, y Hold) int { return strings.Compare(x.Key(), y.Key()) })
-	for i := range b.All {
-		h := &b.All[i]
-		if !h.Until.IsZero() && (b.Next.IsZero() || h.Until.Before(b.Next)) {
-			b.Next = h.Until
-		}
-		switch t := &h.Target; {
-		case t.Everything:
-			b.everything = append(b.everything, h)
-		case t.Pool != "":
-			b.pools[t.Pool] = append(b.pools[t.Pool], h)
-		case t.Queue != "":
-			b.queues[t.Queue] = append(b.queues[t.Queue], h)
-		case t.Collector != "":
-			b.collectors[t.Collector] = append(b.collectors[t.Collector], h)
-		case len(t.Labels) > 0:
-			b.labels = append(b.labels, h)
-		}
-	}
-	return b
-}
-
-// Everything are the holds on everything.
-func (b *HoldBook) Everything() []*Hold {
-	if b == nil {
-		return nil
-	}
-	return b.everything
-}
-
-// Pool are the holds on a pool, without those on everything.
-func (b *HoldBook) Pool(pool string) []*Hold {
-	if b == nil {
-		return nil
-	}
-	return b.pools[pool]
-}
-
-// Queue are the holds on a queue and on patterns that match it, without those on
-// everything.
-func (b *HoldBook) Queue(queue string) (holds []*Hold) {
-	if b == nil || len(b.queues) == 0 {
-		return nil
-	}
-	for _, name := range SettingsNames(queue) {
-		holds = append(holds, b.queues[name]...)
-	}
-	return holds
-}
-
-// Collector are the holds on a collector with these labels, without those on everything:
-// the one that ends last first.
-func (b *HoldBook) Collector(collector string, labels map[string]string) (holds []*Hold) {
-	if b == nil {
-		return nil
-	}
-	holds = append(holds, b.collectors[collector]...)
-	for _, h := range b.labels {
-		if h.Target.Has(collector, labels) {
-			holds = append(holds, h)
-		}
-	}
-	slices.SortStableFunc(holds, func(x, y *Hold) int { return y.End().Compare(x.End()) })
-	return holds
-}
-
-// StopsCollector reports whether a hold stops a collector with these labels. Those on
-// everything do not count: the collector is asked nothing by them.
-func (b *HoldBook) StopsCollector(collector string, labels map[string]string) bool {
-	return len(b.Collector(collector, labels)) > 0
-}
-
-// StopsPool reports whether a hold on the pool, or on everything, stops grants of it.
-func (b *HoldBook) StopsPool(pool string) bool {
-	return len(b.Everything())+len(b.Pool(pool)) > 0
 }

@@ -166,8 +166,8 @@ type Queue struct {
 	NextGrant time.Time
 	// BlockStep counts the automatic blocks in a row.
 	BlockStep int
-	// Gates are those of the queue itself: delay, limit and block. Holds on it are in the
-	// [HoldBook].
+	// Gates are those of the queue itself: delay, limit and block. Holds on it are those of
+	// [Holds].
 	Gates []Gate
 }
 

@@ -91,7 +91,7 @@ func TestStatus_RedisFull(t *testing.T) {
 	d := serve(t, "dispatcher", server.URL(), "waggle")
 	dial(t, d.addr).createSource(t, &pb.SourceSpec{Id: "a"})
 	redisCLI(t, server, "CONFIG", "SET", "maxmemory", "1mb")
-	wantStatus(t, d.addr, 0, "waggle stats", "STORE", "full: no submits and no grants")
+	wantStatus(t, d.addr, 0, "waggle stats", "STORE", "full: submits are refused")
 	redisCLI(t, server, "CONFIG", "SET", "maxmemory", "0")
 	wantStatus(t, d.addr, 0, "", "1 of 1 source OK")
 }

@@ -29,11 +29,12 @@ func waggle() []road {
 	const chain, service = "(*server.chain).options", "(*server.dispatchService)."
 	const engine, store = "(*dispatch/engine.Dispatcher).", "(*store/redisstore.Store)."
 	const carried, begun = "the road of ReportTask", "once in a session: it ends the older ones"
+	const empty = "only if a narrowed fetch got nothing: to say why"
 	const watch, changed = "(*dispatch/engine.holdWatch).", "once a second, and when a shard knows of newer holds"
 	return []road{
 		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", 14, map[string]string{
 			engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
-			watch + "refresh": changed, watch + "catchUp": changed,
+			watch + "refresh": changed, watch + "catchUp": changed, engine + "narrowedEmpty": empty,
 		}},
 		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", 12, nil},
 		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", 8, map[string]string{

@@ -19,6 +19,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 // Config of a [Dispatcher].
@@ -180,7 +181,7 @@ func (d *Dispatcher) Catalog() *Catalog { return d.catalog }
 func (d *Dispatcher) shardOf(id dispatch.TaskID) int { return shardOf(id, max(d.store.Shards(), 1)) }
 
 // Holds are the holds in force as the dispatcher knows them, without those on sources.
-func (d *Dispatcher) Holds(ctx context.Context) (*dispatch.HoldBook, error) {
+func (d *Dispatcher) Holds(ctx context.Context) (*holdbook.Book, error) {
 	return d.holds.current(ctx)
 }
 

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 // holdsAge bounds how stale a dispatcher's holds can be should a hint be lost, as far as
@@ -29,7 +30,7 @@ type holdWatch struct {
 
 	hinted chan struct{} // capacity 1: somebody changed the holds
 	known  chan struct{} // closed once the holds were read
-	book   atomic.Pointer[dispatch.HoldBook]
+	book   atomic.Pointer[holdbook.Book]
 
 	mu      sync.Mutex // guards what follows, and changes of book
 	begun   uint64     // reads of the holds
@@ -125,7 +126,7 @@ func (w *holdWatch) take(read uint64, have int64, holds []dispatch.Hold, version
 	} else if before := w.book.Load(); before.Next.IsZero() || before.Next.After(now) {
 		return false
 	}
-	book := dispatch.NewHoldBook(w.holds, w.version, now)
+	book := holdbook.New(w.holds, w.version, now)
 	before := w.book.Swap(book)
 	return before == nil || !reflect.DeepEqual(before.All, book.All)
 }
@@ -150,7 +151,7 @@ func (w *holdWatch) catchUp(ctx context.Context, version int64) error {
 }
 
 // current is the book; before the first was read, that is waited for.
-func (w *holdWatch) current(ctx context.Context) (*dispatch.HoldBook, error) {
+func (w *holdWatch) current(ctx context.Context) (*holdbook.Book, error) {
 	if book := w.book.Load(); book != nil {
 		return book, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 // narrowLanes bounds the lanes that are looked into for each source or queue that a fetch names.
@@ -47,8 +48,8 @@ func (d *Dispatcher) narrowedEmpty(ctx context.Context, req *FetchRequest) (Empt
 }
 
 // heldAt reports whether a hold stops tasks of a source in a queue.
-func heldAt(book *dispatch.HoldBook, source *dispatch.Source, queue string, now time.Time) bool {
-	return book.StopsPool(source.Spec.Pool) || len(book.Queue(queue)) > 0 || !dispatch.LastEnd(source.Holds, now).IsZero()
+func heldAt(book *holdbook.Book, source *dispatch.Source, queue string, now time.Time) bool {
+	return book.StopsPool(source.Spec.Pool) || len(book.Queue(queue)) > 0 || !holdbook.LastEnd(source.Holds, now).IsZero()
 }
 
 // dueOf reads the first due tasks of some lanes of what a fetch names.

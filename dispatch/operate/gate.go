@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 // HeldKind says what kind of thing a gate is of.
@@ -118,7 +119,7 @@ func holdsOn(source *dispatch.Source, now time.Time) []Held {
 }
 
 // holdsOfQueue are the gates of a queue, those of the holds on it first.
-func holdsOfQueue(q *dispatch.Queue, book *dispatch.HoldBook) []Held {
+func holdsOfQueue(q *dispatch.Queue, book *holdbook.Book) []Held {
 	holds := heldBy(book.Queue(q.Name), HeldQueue, q.Name)
 	for _, gate := range q.Gates {
 		holds = append(holds, Held{Gate: gate, Of: HeldQueue, Name: q.Name})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 // HoldOrder is what SetHolds sets on each target.
@@ -532,7 +533,7 @@ func (o *Operator) remaining(ctx context.Context, targets []dispatch.HoldTarget,
 	if err != nil {
 		return nil, fmt.Errorf("read holds: %w", err)
 	}
-	book := dispatch.NewHoldBook(all, version, now)
+	book := holdbook.New(all, version, now)
 	var found []dispatch.Hold
 	seen := make(map[string]bool)
 	add := func(target *dispatch.HoldTarget, holds ...*dispatch.Hold) {
@@ -628,7 +629,7 @@ func (o *Operator) endHeldLeases(ctx context.Context, targets []dispatch.HoldTar
 		book = append(book, dispatch.Hold{Target: t})
 		sources[t.Source] = t.Source != ""
 	}
-	held := dispatch.NewHoldBook(book, 0, time.Time{})
+	held := holdbook.New(book, 0, time.Time{})
 	labels, err := o.labelsOf(ctx, targets)
 	if err != nil {
 		return 0, err
@@ -726,7 +727,7 @@ func (o *Operator) listBook(ctx context.Context, q *HoldQuery, after string, lim
 	if err != nil {
 		return nil, "", fmt.Errorf("read holds: %w", err)
 	}
-	book := dispatch.NewHoldBook(all, version, now)
+	book := holdbook.New(all, version, now)
 	selected, err := o.selectHolds(ctx, q, book)
 	if err != nil {
 		return nil, "", err
@@ -755,7 +756,7 @@ func (o *Operator) listBook(ctx context.Context, q *HoldQuery, after string, lim
 }
 
 // selectHolds tells which holds that are not on everything the query selects.
-func (o *Operator) selectHolds(ctx context.Context, q *HoldQuery, book *dispatch.HoldBook) (func(*dispatch.Hold) bool, error) {
+func (o *Operator) selectHolds(ctx context.Context, q *HoldQuery, book *holdbook.Book) (func(*dispatch.Hold) bool, error) {
 	if q.all() {
 		return func(*dispatch.Hold) bool { return true }, nil
 	}

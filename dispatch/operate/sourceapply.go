@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 const (
@@ -46,7 +47,7 @@ func (o *Operator) applySteps(ctx context.Context, source *dispatch.Source) erro
 		if err != nil || !done {
 			return err // the keeper goes on where this stops
 		}
-		if now, err := o.store.Now(ctx); err != nil || !dispatch.LastEnd(source.Holds, now).IsZero() {
+		if now, err := o.store.Now(ctx); err != nil || !holdbook.LastEnd(source.Holds, now).IsZero() {
 			if err == nil {
 				err = o.keepHolds(ctx, source)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 // SourceView is a source with what is known of it.
@@ -228,7 +229,7 @@ func nextSeed(seeds []*dispatch.Task) (next *dispatch.Task) {
 func healthOf(source *dispatch.Source, status *SourceStatus, now time.Time) SourceHealth {
 	late := cmp.Or(max(source.Spec.Schedule.Interval(now), status.LongestInterval), lateWithoutSchedule)
 	switch {
-	case !dispatch.LastEnd(source.Holds, now).IsZero():
+	case !holdbook.LastEnd(source.Holds, now).IsZero():
 		return HealthHeld
 	case status.CanceledSeeds > 0 && status.CanceledSeeds == int64(len(source.AppliedSeeds)):
 		return HealthHeld
@@ -312,7 +313,7 @@ func (o *Operator) addListedGates(ctx context.Context, views []*SourceView) erro
 }
 
 // listedQueues are what holds the queues of the seeds that are due next, by name.
-func (o *Operator) listedQueues(ctx context.Context, views []*SourceView, book *dispatch.HoldBook) (map[string][]Held, error) {
+func (o *Operator) listedQueues(ctx context.Context, views []*SourceView, book *holdbook.Book) (map[string][]Held, error) {
 	gates := make(map[string][]Held, len(views))
 	for _, v := range views {
 		if v.next != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
@@ -41,7 +42,7 @@ func (b *heldBook) change(now time.Time, set []dispatch.Hold, lift ...string) di
 				on = append(on, hold)
 			}
 		}
-		change.Queues[queue] = dispatch.LastEnd(on, now)
+		change.Queues[queue] = holdbook.LastEnd(on, now)
 	}
 	return change
 }

@@ -18,24 +18,6 @@ import (
 // pageSize is small enough that a page comes well before the time for reading is over.
 const pageSize = 500
 
-// sources is what was seen of them.
-type sources struct {
-	seen  int
-	whole bool // all were seen
-	next  *pb.Source
-	by    map[pb.SourceHealth]*healthCount
-}
-
-// healthCount is how many sources have a health, and those that are worst.
-type healthCount struct {
-	count int
-	gates map[pb.GateKind]int // by the gate that decides
-	worst []*pb.Source        // at most shownNames
-}
-
-// shownNames is how many names a finding has.
-const shownNames = 3
-
 // read reads the lists beside each other, each as far as it comes in the time.
 func (l *look) read(ctx context.Context) {
 	l.sources.by = map[pb.SourceHealth]*healthCount{}

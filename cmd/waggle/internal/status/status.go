@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,57 +28,6 @@ const (
 	// slowStore is a time for counts in which something is wrong with the store.
 	slowStore = 500 * time.Millisecond
 )
-
-// Kinds of findings, the most severe first.
-const (
-	kindDispatcher  = "DISPATCHER"
-	kindStore       = "STORE"
-	kindHeld        = "HELD"
-	kindStuck       = "STUCK"
-	kindNoCollector = "NO_COLLECTOR"
-	kindHung        = "HUNG"
-	kindHandler     = "HANDLER"
-	kindBlocked     = "BLOCKED"
-	kindFailing     = "FAILING"
-	kindBackedOff   = "BACKED_OFF"
-	kindLate        = "LATE"
-	kindGone        = "GONE"
-	kindIdle        = "IDLE"
-	kindUnread      = "UNREAD"
-)
-
-func kinds() []string {
-	return []string{
-		kindDispatcher, kindStore, kindHeld, kindStuck, kindNoCollector, kindHung, kindHandler, kindBlocked, kindFailing, kindBackedOff,
-		kindLate, kindGone, kindIdle, kindUnread,
-	}
-}
-
-// finding is something that stands still, why, and the command that shows more or ends it.
-type finding struct {
-	Kind  string   `json:"kind"`
-	Count int      `json:"count"`
-	Names []string `json:"names,omitempty"` // the worst first
-	Text  string   `json:"text"`
-	Next  string   `json:"next"`
-}
-
-// look is one look at a Waggle.
-type look struct {
-	client *client.Client
-	now    time.Time
-	begun  time.Time
-	stats  *pb.GetStatsResponse
-
-	sources sources
-	holds   []*pb.Hold
-	blocked []*pb.Hold
-	pools   []*pb.Pool
-	workers []*pb.Collector
-	leases  []*pb.HeldLease
-
-	findings []finding
-}
 
 // New makes the command.
 func New(o *client.Options) *cobra.Command {
@@ -108,11 +56,6 @@ reports how many that were. --output json has all findings.`,
 		}
 		return shown
 	}))
-}
-
-// add adds a finding. Names are of what it is about, the worst first.
-func (l *look) add(kind string, count int, names []string, next, text string) {
-	l.findings = append(l.findings, finding{Kind: kind, Count: count, Names: names, Text: strings.TrimSpace(text), Next: next})
 }
 
 func (l *look) run(ctx context.Context) error {
@@ -162,7 +105,7 @@ func (l *look) readStats(ctx context.Context) (err error) {
 		l.add(kindDispatcher, 1, nil, "waggle stats", "no keeper: nobody requeues expired leases")
 	}
 	if s.GetStore().GetFull() {
-		l.add(kindStore, 1, nil, "waggle stats", "full: no submits and no grants; reports go on. Raise maxmemory")
+		l.add(kindStore, 1, nil, "waggle stats", "full: submits are refused, work in hand goes on. Raise maxmemory")
 	}
 	if took > slowStore {
 		l.add(kindStore, 1, nil, "waggle stats", "slow: counts took "+human.Span(took))

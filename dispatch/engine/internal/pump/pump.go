@@ -54,6 +54,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 // Store is what the pump needs of a [dispatch.Store].
@@ -89,7 +90,7 @@ type Config struct {
 	// MaxWaiters is how many fetches wait at most.
 	MaxWaiters int
 	// Holds are those in force, as far as is known: claims are made by them.
-	Holds func() *dispatch.HoldBook
+	Holds func() *holdbook.Book
 	// CatchUp reads the holds after a shard has refused a claim by those of version.
 	CatchUp func(ctx context.Context, version int64) error
 }
@@ -151,7 +152,7 @@ func (p *Pump) finish(w *waiter, out Outcome) {
 
 // sentAway answers a fetch that is to get nothing here: the dispatcher is about to stop, or a
 // hold stops the collector.
-func (p *Pump) sentAway(w *waiter, holds *dispatch.HoldBook) bool {
+func (p *Pump) sentAway(w *waiter, holds *holdbook.Book) bool {
 	switch {
 	case p.draining:
 		p.finish(w, Outcome{End: Draining})

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +25,7 @@ type quiet struct{}
 func (quiet) Claimed(int, int, time.Duration, error) {}
 func (quiet) GaveBack(int)                           {}
 
-func newPump(store Store, holds func() *dispatch.HoldBook) *Pump {
+func newPump(store Store, holds func() *holdbook.Book) *Pump {
 	return New(Config{
 		Store: store, Log: zap.NewNop(), Observer: quiet{}, Rand: func() float64 { return 0.5 }, Fallback: time.Second,
 		Timeout: 5 * time.Second, MaxWaiters: 100, Holds: holds,
@@ -32,7 +33,7 @@ func newPump(store Store, holds func() *dispatch.HoldBook) *Pump {
 	})
 }
 
-func nothingHeld() *dispatch.HoldBook { return dispatch.NewHoldBook(nil, 0, time.Time{}) }
+func nothingHeld() *holdbook.Book { return holdbook.New(nil, 0, time.Time{}) }
 
 // moodyStore answers claims with whatever comes to its mind, after a while. It notes what it
 // granted, and what was given back of that.
@@ -42,7 +43,7 @@ type moodyStore struct {
 	granted map[string]int // grants, by call
 	tried   map[string]bool
 
-	holds atomic.Pointer[dispatch.HoldBook]
+	holds atomic.Pointer[holdbook.Book]
 }
 
 func (*moodyStore) Shards() int { return 3 }
@@ -120,7 +121,7 @@ func TestPump_random(t *testing.T) {
 func pumpAtRandom(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	store := &moodyStore{r: rand.New(rand.NewPCG(r.Uint64(), 2)), granted: make(map[string]int), tried: make(map[string]bool)}
-	store.holds.Store(dispatch.NewHoldBook(nil, 0, time.Now()))
+	store.holds.Store(holdbook.New(nil, 0, time.Now()))
 	var mu sync.Mutex // guards answered
 	answered := make(map[string]int)
 	p := newPump(store, store.holds.Load)
@@ -158,7 +159,7 @@ func pumpAtRandom(t *testing.T, r *rand.Rand) {
 			for _, target := range targets {
 				holds = append(holds, dispatch.Hold{Target: target, Name: dispatch.HoldDefault})
 			}
-			store.holds.Store(dispatch.NewHoldBook(holds, int64(step), time.Now()))
+			store.holds.Store(holdbook.New(holds, int64(step), time.Now()))
 			p.HoldsChanged()
 		}
 		time.Sleep(time.Duration(r.IntN(40)*r.IntN(3)) * time.Millisecond)

@@ -1,0 +1,83 @@
+package status
+
+import (
+	"strings"
+	"time"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// Kinds of findings, the most severe first.
+const (
+	kindDispatcher  = "DISPATCHER"
+	kindStore       = "STORE"
+	kindHeld        = "HELD"
+	kindStuck       = "STUCK"
+	kindNoCollector = "NO_COLLECTOR"
+	kindHung        = "HUNG"
+	kindHandler     = "HANDLER"
+	kindBlocked     = "BLOCKED"
+	kindFailing     = "FAILING"
+	kindBackedOff   = "BACKED_OFF"
+	kindLate        = "LATE"
+	kindGone        = "GONE"
+	kindIdle        = "IDLE"
+	kindUnread      = "UNREAD"
+)
+
+func kinds() []string {
+	return []string{
+		kindDispatcher, kindStore, kindHeld, kindStuck, kindNoCollector, kindHung, kindHandler, kindBlocked, kindFailing, kindBackedOff,
+		kindLate, kindGone, kindIdle, kindUnread,
+	}
+}
+
+// finding is something that stands still, why, and the command that shows more or ends it.
+type finding struct {
+	Kind  string   `json:"kind"`
+	Count int      `json:"count"`
+	Names []string `json:"names,omitempty"` // the worst first
+	Text  string   `json:"text"`
+	Next  string   `json:"next"`
+}
+
+// look is one look at a Waggle.
+type look struct {
+	client *client.Client
+	now    time.Time
+	begun  time.Time
+	stats  *pb.GetStatsResponse
+
+	sources sources
+	holds   []*pb.Hold
+	blocked []*pb.Hold
+	pools   []*pb.Pool
+	workers []*pb.Collector
+	leases  []*pb.HeldLease
+
+	findings []finding
+}
+
+// sources is what was seen of them.
+type sources struct {
+	seen  int
+	whole bool // all were seen
+	next  *pb.Source
+	by    map[pb.SourceHealth]*healthCount
+}
+
+// healthCount is how many sources have a health, and those that are worst.
+type healthCount struct {
+	count int
+	gates map[pb.GateKind]int // by the gate that decides
+	worst []*pb.Source        // at most shownNames
+}
+
+// shownNames is how many names a finding has.
+const shownNames = 3
+
+// add adds a finding. Names are of what it is about, the worst first.
+func (l *look) add(kind string, count int, names []string, next, text string) {
+	l.findings = append(l.findings, finding{Kind: kind, Count: count, Names: names, Text: strings.TrimSpace(text), Next: next})
+}
