@@ -436,7 +436,10 @@ def main():
     args = flags.parse_args()
     channel = grpc.insecure_channel(args.server, options=[
         ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}'),
-        ("grpc.keepalive_time_ms", 20_000), ("grpc.keepalive_timeout_ms", 15_000)])
+        # To notice a frozen dispatcher: no ping may wait 60 s for its answer, as gRPC's own pings do by default.
+        ("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000), ("grpc.http2.ping_timeout_ms", 5_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.max_receive_message_length", 16 << 20)])
     collector = Collector(channel, args.id, args.slots, Crawler(args.out))
     signal.signal(signal.SIGTERM, collector.stop)
     signal.signal(signal.SIGINT, collector.stop)

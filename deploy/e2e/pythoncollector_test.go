@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -239,6 +240,33 @@ func TestPythonCollector(t *testing.T) {
 	if err != nil || len(collectors.GetCollectors()) != 1 || collectors.GetCollectors()[0].GetState() != pb.CollectorState_COLLECTOR_STATE_ENDED {
 		t.Errorf("the collectors after the end: %v, %v", collectors, err)
 	}
+}
+
+// TestPythonCollector_DispatcherFreezes stops the dispatcher that has the collector's heartbeat stream with SIGSTOP: the
+// collector opens a stream at the other one before its lease expires.
+func TestPythonCollector_DispatcherFreezes(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Server(t)
+	frozen, other := serve(t, "one", server.URL(), prefix), serve(t, "two", server.URL(), prefix)
+	c := dial(t, other.addr)
+	site := newSmallSite(t)
+	c.createSource(t, &pb.SourceSpec{Id: "python", LeaseDuration: durationpb.New(30 * time.Second)})
+	id := c.submit(t, &pb.SubmitItem{SourceId: "python", Url: site.url + "/slow"})[0]
+	collector, _ := pythonCollector(t, "py-1", frozen.addr, other.addr)
+	until(t, startLimit, "the slow page is asked for", func() bool { return site.requests("/slow") == 1 })
+	streams := func(c *client) bool { return c.stats(t).GetDispatcher().GetHeartbeatStreams() == 1 }
+	if streams(c) {
+		frozen, other = other, frozen
+		c = dial(t, other.addr)
+	}
+	frozen.signal(syscall.SIGSTOP)
+	until(t, 30*time.Second, "the stream is at the other dispatcher", func() bool { return streams(c) })
+	close(site.slow)
+	until(t, 30*time.Second, "the task is done", func() bool { return c.task(t, id).GetState() == pb.TaskState_TASK_STATE_DONE })
+	if task := c.task(t, id); task.GetExpirations() != 0 || site.requests("/slow") != 1 {
+		t.Errorf("the task, asked for %d times: %v", site.requests("/slow"), task)
+	}
+	collector.stop(20 * time.Second)
 }
 
 // forgetful passes the calls of collectors on to a dispatcher, and loses the first reply of each kind of call.
