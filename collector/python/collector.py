@@ -3,21 +3,37 @@
 proto/README.md is the manual of the protocol. Install what this file imports, and generate the modules of the protocol:
 
     pip install grpcio grpcio-status grpcio-tools
+    mkdir -p out
     python -m grpc_tools.protoc -I proto --python_out=out --grpc_python_out=out proto/waggle/v1/*.proto
     PYTHONPATH=out python collector/python/collector.py --server localhost:7070 --id py-1 --out pages
 
 Two processes need two ids. For a crawl of sites that are not yours, add robots.txt and a contact in USER_AGENT.
 """
 
-import argparse, collections, html.parser, http.client, json, os, queue, random, signal, socket, threading, time, uuid
-import urllib.error, urllib.parse, urllib.request
+import argparse
+import collections
+import html.parser
+import http.client
+import json
+import os
+import queue
+import random
+import signal
+import socket
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
-from waggle.v1 import collector_pb2, dispatch_service_pb2 as pb, dispatch_service_pb2_grpc, task_pb2
+from waggle.v1 import collector_pb2, dispatch_service_pb2_grpc, task_pb2
+from waggle.v1 import dispatch_service_pb2 as pb
 
 USER_AGENT = "waggle-python/1"
 MAX_BODY = 8 << 20          # bytes of a page
@@ -298,8 +314,8 @@ class Collector:
 
     def renewed(self, status, sent, leases):
         """Moves the deadlines of the leases that a beat has named. A renewal never shortens one."""
-        lost = {l.lease_token for l in status.lost}
-        limited = {l.task_id: seconds(l.duration) for l in status.limited}
+        lost = {lease.lease_token for lease in status.lost}
+        limited = {lease.task_id: seconds(lease.duration) for lease in status.limited}
         for h in leases:
             if h.lease.lease_token in lost:
                 h.lost = True
@@ -354,7 +370,10 @@ class Crawler:
 
     def __call__(self, collector, held):
         task, start = held.task, time.monotonic()
-        took = lambda: duration(time.monotonic() - start)
+
+        def took():
+            return duration(time.monotonic() - start)
+
         request = urllib.request.Request(task.url, headers={"User-Agent": USER_AGENT})
         if task.memo:
             request.add_header("If-None-Match", task.memo.decode())     # the ETag of the last crawl
