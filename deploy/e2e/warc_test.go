@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -233,32 +232,4 @@ func warcRecords(t *testing.T, python string, files []string) map[string]warcRec
 		records[record.ID] = record
 	}
 	return records
-}
-
-// warcPython is a Python that has warcio: that of WAGGLE_E2E_WARCIO, or one in an environment made for these tests, in the
-// user's cache directory.
-func warcPython(t *testing.T) string {
-	t.Helper()
-	if python := os.Getenv("WAGGLE_E2E_WARCIO"); python != "" {
-		return python
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(cache, "waggle-e2e", warcTool)
-	python := filepath.Join(dir, "bin", "python")
-	if exec.CommandContext(t.Context(), python, "-c", "import warcio").Run() == nil {
-		return python
-	}
-	for _, args := range [][]string{
-		{"python3", "-m", "venv", "--clear", dir},
-		{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", warcTool},
-	} {
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s\nThis test needs Python 3 with venv (on Debian: apt-get install python3-venv) and %s from Python's"+
-				" package index; or WAGGLE_E2E_WARCIO naming a Python that has it.", strings.Join(args, " "), err, out, warcTool)
-		}
-	}
-	return python
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -80,4 +81,21 @@ const shownNames = 3
 // add adds a finding. Names are of what it is about, the worst first.
 func (l *look) add(kind string, count int, names []string, next, text string) {
 	l.findings = append(l.findings, finding{Kind: kind, Count: count, Names: names, Text: strings.TrimSpace(text), Next: next})
+}
+
+// okCount is how many are OK.
+func (s *sources) okCount() int {
+	if count := s.by[pb.SourceHealth_SOURCE_HEALTH_OK]; count != nil {
+		return count.count
+	}
+	return 0
+}
+
+// seenText is how many sources were looked at, and are OK.
+func (s *sources) seenText() string {
+	of := " of "
+	if !s.whole {
+		of = " of the first " // there was no time for the others
+	}
+	return human.Count(s.okCount()) + of + human.Plural(s.seen, "source") + " OK"
 }

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -112,21 +111,4 @@ func (s *sources) take(source *pb.Source) {
 // badness orders sources of one health.
 func badness(s *pb.SourceStatus) float64 {
 	return float64(s.GetBreaker().GetGivenUpCycles())*1e6 + float64(s.GetConsecutiveFailures())*1e3 + s.GetLag().AsDuration().Hours()
-}
-
-// okCount is how many are OK.
-func (s *sources) okCount() int {
-	if count := s.by[pb.SourceHealth_SOURCE_HEALTH_OK]; count != nil {
-		return count.count
-	}
-	return 0
-}
-
-// seenText is how many sources were looked at, and are OK.
-func (s *sources) seenText() string {
-	of := " of "
-	if !s.whole {
-		of = " of the first " // there was no time for the others
-	}
-	return human.Count(s.okCount()) + of + human.Plural(s.seen, "source") + " OK"
 }

@@ -1,0 +1,25 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// manual is the protocol manual, seen from this package.
+const manual = "../../proto/README.md"
+
+// TestManual_Run runs the commands of the manual as printed, in a copy of the folders that they read, and compares what they
+// print. The Python in its PATH is that of a virtual environment.
+func TestManual_Run(t *testing.T) {
+	t.Parallel()
+	python, dir := grpcPython(t), t.TempDir()
+	for _, folder := range []string{"proto", "collector/python"} {
+		if err := os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(repository, folder))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkDocument(t, manual, nil, documentRun{dir: dir, env: []string{"PATH=" + filepath.Dir(python) + ":" + os.Getenv("PATH")}})
+}
