@@ -9,6 +9,17 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// How long a look takes at most: an operator who asks what is wrong does not wait for it.
+const (
+	statsLimit = 2 * time.Second        // for the first answer
+	aliveLimit = 400 * time.Millisecond // for the health check that follows, if there was none
+	readLimit  = 1500 * time.Millisecond
+	lookLimit  = 2900 * time.Millisecond
+
+	// slowStore is a time for counts in which something is wrong with the store.
+	slowStore = 500 * time.Millisecond
+)
+
 // Kinds of findings, the most severe first.
 const (
 	kindDispatcher  = "DISPATCHER"
