@@ -127,9 +127,9 @@ bench-turns: ## Compare two builds of the command: A=PATH B=PATH, ROUNDS=5 turns
 bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
 
-.PHONY: bench-pictures
-bench-pictures: build ## Measure the floors and the flatness, and draw pictures of them
-	cd deploy/bench && go run ./floors -svg . && go run ./flatness -svg .
+.PHONY: bench-floors
+bench-floors: build ## Measure the floors and the flatness
+	cd deploy/bench && go run ./floors && go run ./flatness
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files

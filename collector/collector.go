@@ -66,7 +66,7 @@ func (r *run) work() error {
 	loops.Go(r.reportLoop)
 
 	r.fetchLoop()
-	r.stats.setStopping()
+	r.stats.change(func(s *Stats) { s.Stopping = true })
 	signal(r.beatNow) // report that this collector stops
 	unclean := r.finish()
 

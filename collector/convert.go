@@ -33,19 +33,11 @@ const (
 	cutMark = " [cut]"
 )
 
-// succeeded converts a success. Items beyond a report's limit are returned apart, to be submitted first. It fails when
-// something is over a limit that no dispatcher would take.
-func succeeded(s Succeeded) (*wagglev1.Outcome, []*wagglev1.DiscoveredItem, error) {
+// succeeded converts a success with its discovered items. Items beyond a report's limit are returned apart, to be submitted
+// first. It fails if the memo is over its limit.
+func succeeded(s Succeeded, items []*wagglev1.DiscoveredItem) (*wagglev1.Outcome, []*wagglev1.DiscoveredItem, error) {
 	if len(s.Memo) > maxMemo {
 		return nil, nil, fmt.Errorf("memo: %d bytes, limit %d", len(s.Memo), maxMemo)
-	}
-	items := make([]*wagglev1.DiscoveredItem, 0, len(s.Discovered))
-	for i := range s.Discovered {
-		item, err := discovered(&s.Discovered[i])
-		if err != nil {
-			return nil, nil, err
-		}
-		items = append(items, item)
 	}
 	var carried, rest []*wagglev1.DiscoveredItem
 	if parts := batches(items); len(parts) > 0 {
@@ -86,9 +78,20 @@ func released(delay time.Duration) *wagglev1.Outcome {
 	}}
 }
 
-// discovered converts an item. What a dispatcher answers with INVALID is left to it; what would make it refuse the
-// whole report is an error here.
-func discovered(d *Discovered) (*wagglev1.DiscoveredItem, error) {
+func discovered(list []Discovered) ([]*wagglev1.DiscoveredItem, error) {
+	items := make([]*wagglev1.DiscoveredItem, len(list))
+	for i := range list {
+		var err error
+		if items[i], err = discoveredItem(&list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// discoveredItem converts an item. It fails if a dispatcher would refuse the whole report because of the item. Other faults
+// are left to the dispatcher, which answers INVALID.
+func discoveredItem(d *Discovered) (*wagglev1.DiscoveredItem, error) {
 	if len(d.Payload) > maxPayload {
 		return nil, fmt.Errorf("payload of discovered %s: %d bytes, limit %d", d.URL, len(d.Payload), maxPayload)
 	}

@@ -185,7 +185,7 @@ func (r *run) judgeFetchError(err error, request *wagglev1.FetchTaskRequest, rep
 		r.outbox.sendDirectly(*reports)
 		request.Reports, *reports = nil, nil
 		return nil
-	case status.Code(err) == codes.InvalidArgument, isRefusal(err) && !r.stats.everAnswered():
+	case status.Code(err) == codes.InvalidArgument, isRefusal(err) && r.stats.snapshot().LastAnswer.IsZero():
 		return fmt.Errorf("fetch task: %w", err)
 	}
 	return nil
@@ -223,7 +223,7 @@ func (r *run) start(answer *fetchAnswer) {
 		if stale := r.leases.add(l); stale != nil {
 			stale.lose(wagglev1.LostReason_LOST_REASON_TAKEN)
 		}
-		r.stats.granted()
+		r.stats.change(func(s *Stats) { s.Granted++ })
 		if r.fetching.ctx.Err() != nil {
 			r.leases.returned()
 			l.finish()

@@ -72,8 +72,11 @@ func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Ou
 	fail, isFailed := errors.AsType[*Failed](err)
 	switch {
 	case err == nil:
-		done.Discovered = r.known.unknown(l.task, done.Discovered)
-		if outcome, rest, err = succeeded(done); err == nil {
+		var items []*wagglev1.DiscoveredItem
+		if items, err = discovered(done.Discovered); err == nil {
+			outcome, rest, err = succeeded(done, r.known.unknown(l.task, items))
+		}
+		if err == nil {
 			return outcome, rest
 		}
 	case isReleased:

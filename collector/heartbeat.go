@@ -294,7 +294,7 @@ func (h *heartbeat) openStream() {
 		return
 	}
 	h.stream = stream
-	h.run.stats.setStreaming(true)
+	h.run.stats.change(func(s *Stats) { s.Streaming = true })
 }
 
 // dropStream gives a stream up that failed, or could not be opened, and puts the next one off. Beats go as single calls
@@ -335,7 +335,7 @@ func (h *heartbeat) closeStream() {
 	opened := h.stream.opened
 	h.stream.close()
 	h.stream = nil
-	h.run.stats.setStreaming(false)
+	h.run.stats.change(func(s *Stats) { s.Streaming = false })
 	if interval := h.interval(); time.Since(opened) >= interval {
 		h.sooner = time.Now().Add(jitter(min(nextStream, interval)))
 	}
@@ -375,8 +375,10 @@ func (r *run) lose(lost *wagglev1.LostLease) {
 
 // setHeld stops fetching while a hold stops this collector.
 func (r *run) setHeld(held bool) {
+	changed := false
+	r.stats.change(func(s *Stats) { changed, s.Held = s.Held != held, held })
 	switch {
-	case !r.stats.setHeld(held):
+	case !changed:
 		return
 	case held:
 		r.log.Info("a hold stops this collector; it fetches no tasks")

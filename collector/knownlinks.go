@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"slices"
 	"time"
 
 	"github.com/jellydator/ttlcache/v3"
@@ -46,30 +47,21 @@ func newKnown[K comparable, V any](bytes func(K) int) *ttlcache.Cache[K, V] {
 		ttlcache.WithMaxCost(maxKnown, func(item ttlcache.CostItem[K, V]) uint64 { return uint64(bytes(item.Key) + knownCost) }))
 }
 
-// unknown are the items of a page that have to be reported: a link is left out when the same source knows it in the same
-// run, from a page that was no deeper. A page that comes again may do so because the store lost, at a failover, that it was
-// done, and the links with that: it reports them all, though this collector noticed no outage.
-func (k *knownLinks) unknown(page *Task, items []Discovered) []Discovered {
+// unknown are the items of a page that must be reported. A link is left out if the same source knows it in the same run,
+// from a page that was no deeper. A page that comes again reports all its links: the store may have lost them at a failover
+// that this collector did not notice.
+func (k *knownLinks) unknown(page *Task, items []*wagglev1.DiscoveredItem) []*wagglev1.DiscoveredItem {
 	if page.Attempt > 1 || k.pages.Has(page.ID) {
 		return items
 	}
-	var unknown []Discovered
-	for i := range items {
-		item := &items[i]
-		if !item.isLink() || !k.has(page.link(item.URL, item.Kind), page.Depth) {
-			unknown = append(unknown, *item)
-		}
-	}
-	return unknown
+	return slices.DeleteFunc(items, func(item *wagglev1.DiscoveredItem) bool {
+		return isLink(item) && k.has(linkOf(page, item), page.Depth)
+	})
 }
 
-// isLink reports whether an item has nothing of its own but an address, so that to report it once is enough.
-func (d *Discovered) isLink() bool {
-	return d.URL != "" && d.Key == "" && d.Queue == "" && d.Priority == nil && len(d.Metadata) == 0 && len(d.Payload) == 0 &&
-		isLinkOf(d.Relation) && d.Modified.IsZero()
+func linkOf(page *Task, item *wagglev1.DiscoveredItem) link {
+	return link{page.SourceUID, page.Run, item.GetUrl(), item.GetKind()}
 }
-
-func (t *Task) link(url, kind string) link { return link{t.SourceUID, t.Run, url, kind} }
 
 // has reports whether a link was taken from a page that was no deeper.
 func (k *knownLinks) has(l link, depth int) bool {
@@ -87,7 +79,7 @@ func (k *knownLinks) note(page *Task, items []*wagglev1.DiscoveredItem, summary 
 	k.pages.DeleteExpired()
 	k.pages.Set(page.ID, struct{}{}, ttlcache.DefaultTTL)
 	for i, item := range items {
-		l := page.link(item.GetUrl(), item.GetKind())
+		l := linkOf(page, item)
 		if isTaken(results[i].GetCode()) && isLink(item) && !k.has(l, page.Depth) {
 			k.depths.Set(l, page.Depth, ttlcache.DefaultTTL)
 		}
@@ -111,13 +103,10 @@ func isTaken(code wagglev1.DiscoverCode) bool {
 	}
 }
 
-// isLink is isLink of an item as it travels.
+// isLink reports whether an item has nothing of its own but an address, so that one report is enough. The dispatcher decides
+// about a feed's item, or a redirect, by more than its address and depth.
 func isLink(item *wagglev1.DiscoveredItem) bool {
 	return item.GetUrl() != "" && item.GetKey() == "" && item.GetQueue() == "" && item.Priority == nil &&
-		len(item.GetMetadata()) == 0 && len(item.GetPayload()) == 0 && isLinkOf(item.GetRelation()) && item.GetModifiedTime() == nil
-}
-
-// isLinkOf reports whether the dispatcher decides of an item of the relation by nothing but its address and depth.
-func isLinkOf(relation Relation) bool {
-	return relation != RelationFeedItem && relation != RelationRedirect
+		len(item.GetMetadata()) == 0 && len(item.GetPayload()) == 0 && item.GetModifiedTime() == nil &&
+		item.GetRelation() != RelationFeedItem && item.GetRelation() != RelationRedirect
 }

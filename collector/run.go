@@ -83,14 +83,14 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 
 // answered notes that a dispatcher has answered a call.
 func (r *run) answered(call string) {
-	r.stats.answered()
+	r.stats.change(func(s *Stats) { s.LastAnswer, s.LastError = time.Now(), nil })
 	r.troubles.over(call)
 }
 
 // failed notes that a call failed and is repeated after a wait; or was a repetition already. In an outage the store may have
 // gone back to an earlier time, as a failover does; then what was taken before may be gone.
 func (r *run) failed(call string, err error, wait time.Duration, repeated bool) {
-	r.stats.failed(err)
+	r.stats.change(func(s *Stats) { s.LastError = err })
 	r.troubles.failed(call, err, wait, repeated)
 	if isOutage(err) {
 		r.known.forget()

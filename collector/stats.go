@@ -55,27 +55,7 @@ func (c *counters) snapshot() Stats {
 	return c.stats
 }
 
-func (c *counters) granted() { c.change(func(s *Stats) { s.Granted++ }) }
-
 func (c *counters) lost() { c.change(func(s *Stats) { s.Lost++ }) }
-
-func (c *counters) answered() {
-	c.change(func(s *Stats) { s.LastAnswer, s.LastError = time.Now(), nil })
-}
-
-func (c *counters) failed(err error) { c.change(func(s *Stats) { s.LastError = err }) }
-
-func (c *counters) everAnswered() bool { return !c.snapshot().LastAnswer.IsZero() }
-
-func (c *counters) setStopping() { c.change(func(s *Stats) { s.Stopping = true }) }
-
-// setHeld returns true when that is news.
-func (c *counters) setHeld(held bool) (changed bool) {
-	c.change(func(s *Stats) { changed, s.Held = s.Held != held, held })
-	return changed
-}
-
-func (c *counters) setStreaming(streaming bool) { c.change(func(s *Stats) { s.Streaming = streaming }) }
 
 func (c *counters) reported(outcome *wagglev1.Outcome) {
 	c.change(func(s *Stats) {

@@ -53,13 +53,13 @@ func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 	if response.ContentLength > limits.bytes && !limits.truncate {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", errTooLarge, response.ContentLength, limits.bytes)
 	}
-	wire := &limitedReader{r: response.Body, left: limits.bytes, limit: limits.bytes}
+	wire := &meter{r: response.Body, limits: limits}
 	var body []byte
 	var err error
 	if list := codings(response.Header); len(list) == 0 {
 		body, err = readSized(wire, response.ContentLength)
 	} else {
-		body, err = readDecoded(wire, list, limits)
+		body, err = readDecoded(wire, list)
 	}
 	switch {
 	case err == nil:
@@ -77,8 +77,7 @@ func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 // DecodeBody undoes the content coding that header tells of the body that r has, as the body of an Exchange. It fails when
 // the coding is not one that the Handler asks for, and when there is more than limit, in bytes, before or after.
 func DecodeBody(header http.Header, r io.Reader, limit int64) ([]byte, error) {
-	wire := &limitedReader{r: r, left: limit, limit: limit}
-	return readDecoded(wire, codings(header), bodyLimits{bytes: limit, ratio: limit})
+	return readDecoded(&meter{r: r, limits: bodyLimits{bytes: limit, ratio: limit}}, codings(header))
 }
 
 // readSized reads everything from r, which is said to have length bytes; negative: it is not known. Room for them is made
@@ -102,9 +101,9 @@ func codings(header http.Header) []string {
 	return list
 }
 
-// readDecoded undoes the codings of what wire has, the last one first. Beside an error it returns what it read until
-// then.
-func readDecoded(wire io.Reader, list []string, limits bodyLimits) ([]byte, error) {
+// readDecoded undoes the codings of what wire has, the last one first, within the limits of wire. Beside an error it returns
+// what it read until then.
+func readDecoded(wire *meter, list []string) ([]byte, error) {
 	if len(list) == 0 {
 		return io.ReadAll(wire)
 	}
@@ -113,103 +112,59 @@ func readDecoded(wire io.Reader, list []string, limits bodyLimits) ([]byte, erro
 	}
 	packed := bufio.NewReader(wire)
 	if _, err := packed.Peek(1); errors.Is(err, io.EOF) {
-		return []byte{}, nil // no body has nothing to undo
+		return []byte{}, nil // an empty body needs no decoding
 	}
 	last := len(list) - 1
-	plain, closeDecoder, err := decoder(list[last], &countingReader{r: packed}, limits)
+	plain, err := decoder(list[last], packed)
 	if err != nil {
 		return nil, err
 	}
-	defer closeDecoder()
-	return readDecoded(plain, list[:last], limits)
+	defer plain.Close() //nolint:errcheck // all that it read is here
+	return readDecoded(&meter{r: plain, limits: wire.limits, packed: wire}, list[:last])
 }
 
-// decoder undoes one coding, within the limits.
-func decoder(coding string, packed *countingReader, limits bodyLimits) (io.Reader, func(), error) {
-	var plain io.Reader
-	closeDecoder := func() {}
+// decoder undoes one coding.
+func decoder(coding string, packed io.Reader) (io.ReadCloser, error) {
 	switch coding {
 	case "gzip", "x-gzip":
-		unzip, err := gzip.NewReader(packed)
-		if err != nil {
-			return nil, nil, err
-		}
-		plain = unzip
+		return gzip.NewReader(packed)
 	case "br":
-		plain = brotli.NewReader(packed)
+		return io.NopCloser(brotli.NewReader(packed)), nil
 	case "zstd":
-		// One at a time, it needs no goroutines.
+		// With a concurrency of 1 it needs no goroutines.
 		unzstd, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(zstdMaxWindow))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		plain, closeDecoder = unzstd, unzstd.Close
-	default:
-		return nil, nil, fmt.Errorf("%w %q: asked for %s", errContentCoding, coding, acceptEncoding)
+		return unzstd.IOReadCloser(), nil
 	}
-	grown := &ratioReader{r: plain, packed: packed, ratio: limits.ratio}
-	return &limitedReader{r: grown, left: limits.bytes, limit: limits.bytes}, closeDecoder, nil
+	return nil, fmt.Errorf("%w %q: asked for %s", errContentCoding, coding, acceptEncoding)
 }
 
-// limitedReader fails, where io.LimitedReader ends, when there is more to read than the limit.
-type limitedReader struct {
-	r           io.Reader
-	left, limit int64
-	err         error // what ended it, if not io.EOF
+// meter counts what is read through it, and fails when that is over a limit. What a decoder buffers counts as read.
+type meter struct {
+	r      io.Reader
+	limits bodyLimits
+	packed *meter // what r decodes; nil: r decodes nothing
+	n      int64
+	err    error // what ended it, if not io.EOF
 }
 
-func (l *limitedReader) Read(p []byte) (int, error) {
-	if l.err != nil {
-		return 0, l.err
+func (m *meter) Read(p []byte) (int, error) {
+	if m.err != nil {
+		return 0, m.err
 	}
-	if int64(len(p)) > l.left+1 {
-		p = p[:l.left+1]
-	}
-	n, err := l.r.Read(p)
-	if l.left -= int64(n); l.left < 0 {
-		n--
-		err = fmt.Errorf("%w: limit %d bytes", errTooLarge, l.limit)
+	n, err := m.r.Read(p[:min(int64(len(p)), m.limits.bytes-m.n+1)])
+	m.n += int64(n)
+	switch {
+	case m.n > m.limits.bytes:
+		n, err = n-1, fmt.Errorf("%w: limit %d bytes", errTooLarge, m.limits.bytes)
+	case m.packed != nil && m.n > ratioFloor && m.n/m.limits.ratio > m.packed.n:
+		n, err = 0, fmt.Errorf("%w: over %d times its %d compressed bytes", errTooLarge, m.limits.ratio, m.packed.n)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		l.err = err
-	}
-	return n, err
-}
-
-// countingReader counts what was read. What a decoder buffers counts as read.
-type countingReader struct {
-	r *bufio.Reader
-	n int64
-}
-
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
-// ReadByte spares decoders a buffer of their own.
-func (c *countingReader) ReadByte() (byte, error) {
-	b, err := c.r.ReadByte()
-	if err == nil {
-		c.n++
-	}
-	return b, err
-}
-
-// ratioReader fails when what it reads is too many times what it was packed into.
-type ratioReader struct {
-	r      io.Reader
-	packed *countingReader
-	ratio  int64
-	n      int64
-}
-
-func (r *ratioReader) Read(p []byte) (int, error) {
-	n, err := r.r.Read(p)
-	if r.n += int64(n); r.n > ratioFloor && r.n/r.ratio > r.packed.n {
-		return 0, fmt.Errorf("%w: over %d times its %d compressed bytes", errTooLarge, r.ratio, r.packed.n)
+		m.err = err
 	}
 	return n, err
 }

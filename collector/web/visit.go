@@ -203,7 +203,7 @@ func (v *visit) findLinks(ctx context.Context) error {
 		MaxURLBytes: v.cfg.MaxURLBytes, MaxPathSegments: v.cfg.MaxPathSegments, MaxPathRepeats: v.cfg.MaxPathRepeats,
 		Unzip: func(body []byte) ([]byte, error) {
 			limits := bodyLimits{bytes: v.cfg.MaxBytes, ratio: int64(v.cfg.MaxRatio)}
-			return readDecoded(bytes.NewReader(body), []string{"gzip"}, limits)
+			return readDecoded(&meter{r: bytes.NewReader(body), limits: limits}, []string{"gzip"})
 		},
 	})
 	if v.found.Trapped > 0 {

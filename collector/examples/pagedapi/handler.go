@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/waggle-crawl/waggle/collector"
@@ -23,12 +22,11 @@ type page struct {
 // pages is a handler that reads a list to its end. A task's URL is that of the list.
 type pages struct {
 	client *http.Client
-	store  store
+	store  *lines
 	pause  time.Duration // between two pages
 }
 
-// Handle reads page after page. The cursor is noted once a page is kept, so that whoever goes on after a crash repeats one
-// page at most, and the store, which knows what an item belongs to, keeps it once.
+// Handle reads page after page. It sets the cursor after it has kept a page, so that the next attempt repeats at most one.
 func (p *pages) Handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
 	cursor, bytes := string(t.Cursor), int64(0)
 	for range maxPages {
@@ -60,18 +58,14 @@ func (p *pages) Handle(ctx context.Context, t *collector.Task) (collector.Succee
 }
 
 func (p *pages) fetch(ctx context.Context, list, cursor string) (got page, bytes int64, err error) {
-	address, err := url.Parse(list)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, list, http.NoBody)
 	if err != nil {
 		return got, 0, &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
 	}
 	if cursor != "" {
-		query := address.Query()
+		query := request.URL.Query()
 		query.Set("cursor", cursor)
-		address.RawQuery = query.Encode()
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), http.NoBody)
-	if err != nil {
-		return got, 0, err
+		request.URL.RawQuery = query.Encode()
 	}
 	reply, err := p.client.Do(request)
 	if err != nil {
@@ -88,7 +82,7 @@ func (p *pages) fetch(ctx context.Context, list, cursor string) (got page, bytes
 	return got, decoder.InputOffset(), nil
 }
 
-// reasonOf tells the list's fault, which costs it an attempt, from the site's, which gives all of its tasks a rest.
+// reasonOf separates failures of the list, which spend an attempt, from those of the site, which block its queue.
 func reasonOf(status int) collector.Reason {
 	switch {
 	case status == http.StatusTooManyRequests:

@@ -1,5 +1,5 @@
-// Command pagedapi reads lists that an API hands out page by page, and writes their items to standard output. A task's URL
-// is that of a list; a machine that takes over goes on with the page at which the one before it stopped.
+// Command pagedapi reads lists that an API returns page by page, and writes their items to standard output. A task's URL
+// names a list. If its collector dies, another one continues at the page where the first stopped.
 package main
 
 import (
@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	cfg.Targets, cfg.Logger = []string{*server}, log
-	log.Info("takes tasks; ^C ends it", zap.String("server", *server), zap.String("id", cfg.ID))
+	log.Info("fetching tasks until ^C", zap.String("server", *server), zap.String("id", cfg.ID))
 	c, err := collector.New(cfg)
 	if err != nil {
 		return err

@@ -22,8 +22,7 @@ const (
 type page struct {
 	*collection
 	asked *directives
-	based bool       // a base element was seen; only the first one counts
-	attrs attributes // of the tag that is read
+	based bool // a base element was seen; only the first one counts
 }
 
 // readPage finds the links of an HTML document. It follows what a person can reach by clicking or what the page names as a
@@ -52,16 +51,14 @@ func (p *page) tokens(z *html.Tokenizer) {
 		case html.ErrorToken:
 			return
 		case html.StartTagToken, html.SelfClosingTagToken:
-			element := elementOf(z.Raw())
+			name, hasAttributes := z.TagName()
+			element := atom.Lookup(name)
 			if element == atom.Noscript || element == atom.Noframes {
 				z.NextIsNotRawText() // a crawler runs no script and shows no frame: this part is for it
 			}
 			inStyle = element == atom.Style
-			if !p.opts.Resources && !hasPageLinks(element) {
-				continue
-			}
-			if _, hasAttributes := z.TagName(); hasAttributes {
-				p.element(element, p.attributes(z))
+			if hasAttributes && (p.opts.Resources || hasPageLinks(element)) {
+				p.element(element, attributesOf(z))
 			}
 		case html.TextToken:
 			if inStyle && p.opts.Resources {
@@ -74,69 +71,27 @@ func (p *page) tokens(z *html.Tokenizer) {
 	}
 }
 
-// elementOf is the element of a start tag as it is written; 0 for one that HTML does not have. The tokenizer's TagName says
-// the same, and makes a copy for it: of every tag of a page, when a few are wanted.
-func elementOf(tag []byte) atom.Atom {
-	name := tag[1:]
-	if end := bytes.IndexAny(name, " \t\n\f\r/>"); end >= 0 {
-		name = name[:end]
-	}
-	var lower [16]byte // longer than any name of HTML
-	if len(name) > len(lower) {
-		return 0
-	}
-	for i, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		lower[i] = c
-	}
-	return atom.Lookup(lower[:len(name)])
-}
+// attributes are those of a tag. The first of two with one name counts.
+type attributes map[string]string
 
-// attribute is one of a tag.
-type attribute struct{ name, value []byte }
-
-// attributes are those of a tag, as long as the tokenizer is at it.
-type attributes []attribute
-
-// attributes are those of the tag that z is at, until its next token.
-func (p *page) attributes(z *html.Tokenizer) attributes {
-	p.attrs = p.attrs[:0]
+func attributesOf(z *html.Tokenizer) attributes {
+	attrs := attributes{}
 	for range maxAttributes {
 		name, value, more := z.TagAttr()
-		p.attrs = append(p.attrs, attribute{name, value})
+		if _, known := attrs[string(name)]; !known {
+			attrs[string(name)] = string(value)
+		}
 		if !more {
 			break
 		}
 	}
-	return p.attrs
-}
-
-// find is the value of an attribute; of two with one name the first counts.
-func (list attributes) find(name string) (value []byte, ok bool) {
-	for _, a := range list {
-		if string(a.name) == name {
-			return a.value, true
-		}
-	}
-	return nil, false
-}
-
-// text is the value of an attribute; empty when there is none.
-func (list attributes) text(name string) string {
-	value, _ := list.find(name)
-	return string(value)
+	return attrs
 }
 
 // addAttr adds what an attribute refers to, if there is one.
 func (p *page) addAttr(attrs attributes, name string) {
-	value, ok := attrs.find(name)
-	if !ok {
-		return
-	}
-	if address, _, _ := bytes.Cut(value, []byte{'#'}); !p.refs[string(address)] {
-		p.add(string(value))
+	if value, ok := attrs[name]; ok {
+		p.add(value)
 	}
 }
 
@@ -170,18 +125,18 @@ func (p *page) element(element atom.Atom, attrs attributes) {
 }
 
 func (p *page) setBase(attrs attributes) {
-	href, ok := attrs.find("href")
+	href, ok := attrs["href"]
 	if !ok || p.based {
 		return
 	}
-	if u, err := ParseReference(string(href), p.base.Scheme); err == nil {
-		p.rebase(p.base.ResolveReference(u))
+	if u, err := ParseReference(href, p.base.Scheme); err == nil {
+		p.base = p.base.ResolveReference(u)
 		p.based = true
 	}
 }
 
 func (p *page) anchor(attrs attributes) {
-	if !p.opts.FollowNofollow && hasRel(attrs.text("rel"), "nofollow") {
+	if !p.opts.FollowNofollow && hasRel(attrs["rel"], "nofollow") {
 		p.found.Skipped++
 		return
 	}
@@ -221,9 +176,9 @@ func relKind(rel string) linkKind {
 }
 
 func (p *page) link(attrs attributes) {
-	rel := attrs.text("rel")
+	rel := attrs["rel"]
 	if p.found.Canonical == "" && hasRel(rel, "canonical") {
-		if absolute, ok := p.resolve(attrs.text("href")); ok {
+		if absolute, ok := resolve(p.base, attrs["href"]); ok {
 			p.found.Canonical = absolute
 		}
 	}
@@ -239,9 +194,9 @@ func (p *page) link(attrs attributes) {
 }
 
 func (p *page) meta(attrs attributes) {
-	p.asked.addMeta(attrs.text("name"), attrs.text("content"))
-	if strings.EqualFold(attrs.text("http-equiv"), "refresh") {
-		if target, ok := refreshTarget(attrs.text("content")); ok {
+	p.asked.addMeta(attrs["name"], attrs["content"])
+	if strings.EqualFold(attrs["http-equiv"], "refresh") {
+		if target, ok := refreshTarget(attrs["content"]); ok {
 			p.add(target)
 		}
 	}
@@ -266,16 +221,16 @@ func (p *page) resource(element atom.Atom, attrs attributes) {
 	case atom.Img:
 		p.addAttr(attrs, "src")
 		p.addAttr(attrs, "lowsrc")
-		p.addAll(srcsetURLs(attrs.text("srcset")))
+		p.addAll(srcsetURLs(attrs["srcset"]))
 	case atom.Source:
 		p.addAttr(attrs, "src")
-		p.addAll(srcsetURLs(attrs.text("srcset")))
+		p.addAll(srcsetURLs(attrs["srcset"]))
 	case atom.Link:
-		p.addAll(srcsetURLs(attrs.text("imagesrcset")))
+		p.addAll(srcsetURLs(attrs["imagesrcset"]))
 	case atom.Script, atom.Audio, atom.Track, atom.Embed:
 		p.addAttr(attrs, "src")
 	case atom.Input:
-		if strings.EqualFold(attrs.text("type"), "image") {
+		if strings.EqualFold(attrs["type"], "image") {
 			p.addAttr(attrs, "src")
 		}
 	case atom.Video:
@@ -287,7 +242,7 @@ func (p *page) resource(element atom.Atom, attrs attributes) {
 		p.addAttr(attrs, "background")
 	default: // at most a style
 	}
-	if style := attrs.text("style"); style != "" {
+	if style := attrs["style"]; style != "" {
 		p.addAll(cssURLs(style))
 	}
 }

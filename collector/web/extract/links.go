@@ -2,7 +2,6 @@ package extract
 
 import (
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -78,24 +77,17 @@ type Result struct {
 
 // collection is what was found of a document so far.
 type collection struct {
-	resolver
+	base  *url.URL // references are relative to it
 	opts  *Options
 	limit int
 	seen  map[string]bool // by URL
-	refs  map[string]bool // by reference as written, without its fragment, from the base that holds
 	found Result
 }
 
 func newCollection(base *url.URL, opts *Options) *collection {
 	own := *base
 	own.Fragment, own.RawFragment = "", ""
-	return &collection{resolver: resolver{base: base}, opts: opts, seen: map[string]bool{own.String(): true}, refs: map[string]bool{}}
-}
-
-// rebase has the references that follow be relative to another URL.
-func (c *collection) rebase(base *url.URL) {
-	c.resolver = resolver{base: base}
-	clear(c.refs)
+	return &collection{base: base, opts: opts, seen: map[string]bool{own.String(): true}}
 }
 
 func (c *collection) addAll(refs []string) {
@@ -109,23 +101,18 @@ func (c *collection) add(ref string) { c.addLink(ref, Link{}) }
 
 // addLink is add with what is known of the link.
 func (c *collection) addLink(ref string, link Link) {
-	address, _, _ := strings.Cut(ref, "#")
-	if c.refs[address] {
-		return // as it is written, and so before it costs anything
-	}
-	absolute, ok := c.resolve(ref)
+	absolute, ok := resolve(c.base, ref)
 	switch {
 	case !ok:
 		c.found.Skipped++
 	case c.seen[absolute]:
-		c.refs[address] = true
 	case c.limit > 0 && len(c.found.Links) >= c.limit:
 		c.surplus(1)
 	case isTrap(absolute, c.opts.MaxURLBytes, c.opts.MaxPathSegments, c.opts.MaxPathRepeats):
 		c.found.Skipped++
 		c.found.Trapped++
 	default:
-		c.seen[absolute], c.refs[address] = true, true
+		c.seen[absolute] = true
 		link.URL = absolute
 		c.found.Links = append(c.found.Links, link)
 	}

@@ -6,10 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/net/html"
-	"golang.org/x/net/html/atom"
-	"pgregory.net/rapid"
-
 	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
@@ -222,23 +218,6 @@ func FuzzFind_page(f *testing.F) {
 			if err != nil || found.Host == "" || found.Fragment != "" || (found.Scheme != "http" && found.Scheme != "https") {
 				t.Errorf("link %q: %v", link, err)
 			}
-		}
-	})
-}
-
-// TestElementOf compares what it makes of tags with what the tokenizer says of them.
-func TestElementOf(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(rt *rapid.T) {
-		tag := "<" + rapid.StringMatching(`(a|A|area|IFRAME|link|Meta|base|noScript|b|[a-zA-Z][a-zA-Z0-9:\x00-]{0,20})`).Draw(rt, "name") +
-			rapid.SampledFrom([]string{"", " ", "\t", "\n", "\f", "\r", "/", "/ ", "\v"}).Draw(rt, "space") +
-			rapid.SampledFrom([]string{"", "href=x", "HREF='/>'", "="}).Draw(rt, "attribute") + rapid.SampledFrom([]string{">", "/>"}).Draw(rt, "end")
-		z := html.NewTokenizer(strings.NewReader(tag))
-		z.Next()
-		got := extract.ElementOf(z.Raw())
-		name, _ := z.TagName()
-		if want := atom.Lookup(name); got != want {
-			rt.Fatalf("%q: %v, want %v", tag, got, want)
 		}
 	})
 }

@@ -8,11 +8,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
-	"github.com/waggle-crawl/waggle/deploy/bench/internal/chart"
 	"github.com/waggle-crawl/waggle/deploy/bench/internal/program"
 	"github.com/waggle-crawl/waggle/deploy/load"
 )
@@ -39,14 +37,12 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	program := flags.String("waggle", "../../bin/waggle", "path of the waggle command")
 	most := flags.Int("most", 1_000_000, "the largest number of tasks, and of queues; they begin at 1000")
 	chunks := flags.Int("chunks", 40, fmt.Sprintf("how often %d tasks are measured beside those that wait", chunk))
-	pictures := flags.String("svg", "", "directory to write latency.svg to")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *most < 1000 || *chunks < 1 {
 		return errors.New("-most begins at 1000, -chunks at 1")
 	}
-	c := &chart.Chart{Title: "Fetch of 100 tasks, in milliseconds, over what waits", X: "waiting tasks, or queues with one each", Y: "ms"}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(out, "One collector fetches %d tasks a call and reports them; CPU is of both, a task.\n\n", batch)
 	fmt.Fprintln(w, "over\ttasks\tqueues\tfetch p50\tp99\tdispatcher CPU\tRedis CPU\tbytes a task\t")
@@ -62,15 +58,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 			fmt.Fprintf(progress, "%d tasks in %d queues: fetch p50 %v\n", r.tasks, r.queues, r.p50)
 			fmt.Fprintf(w, "%s\t%d\t%d\t%.2f ms\t%.2f ms\t%.1f µs\t%.1f µs\t%.0f\t\n", over, r.tasks, r.queues, millis(r.p50), millis(r.p99),
 				1e3*millis(r.cpu.Dispatcher), 1e3*millis(r.cpu.Redis), r.bytes)
-			c.Add("p50 over "+over, float64(size), millis(r.p50))
-			c.Add("p99 over "+over, float64(size), millis(r.p99))
 		}
 	}
-	w.Flush()
-	if *pictures == "" {
-		return nil
-	}
-	return c.Write(filepath.Join(*pictures, "latency.svg"))
+	return w.Flush()
 }
 
 func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

@@ -8,11 +8,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
-	"github.com/waggle-crawl/waggle/deploy/bench/internal/chart"
 	"github.com/waggle-crawl/waggle/deploy/bench/internal/program"
 	"github.com/waggle-crawl/waggle/deploy/load"
 )
@@ -45,7 +43,6 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	program := flags.String("waggle", "../../bin/waggle", "path of the waggle command")
 	rounds := flags.Int("rounds", 5, "rounds; in each, everything runs once")
 	tasks := flags.Int("tasks", 30_000, "tasks, or calls, of each run; a tenth of them with one a call")
-	pictures := flags.String("svg", "", "directory to write throughput.svg to")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -83,10 +80,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		}
 	}
 	write(out, batches, calls)
-	if *pictures == "" {
-		return nil
-	}
-	return picture(batches).Write(filepath.Join(*pictures, "throughput.svg"))
+	return nil
 }
 
 // waggle fetches and reports tasks of one queue.
@@ -142,14 +136,4 @@ func write(out io.Writer, batches, calls []row) {
 			load.SpreadOf(c.samples[0], func(s sample) float64 { return s.dispatcher }).Median)
 	}
 	w.Flush()
-}
-
-func picture(batches []row) *chart.Chart {
-	c := &chart.Chart{Title: "Fetched and reported tasks a second, over tasks a call", X: "tasks a call", Y: "tasks a second"}
-	for _, b := range batches {
-		for k, name := range [...]string{"floor", "redis", "memory"} {
-			c.Add(name, float64(b.size), load.SpreadOf(b.samples[k], rateOf).Median)
-		}
-	}
-	return c
 }

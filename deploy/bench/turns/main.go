@@ -165,29 +165,4 @@ func (c *comparison) write(out io.Writer) {
 			of(func(t turn) float64 { return t[0].cpu }).Median, of(func(t turn) float64 { return t[1].cpu }).Median, cpus.Median, cpus.Low, cpus.High)
 	}
 	w.Flush()
-	c.writeSources(out)
-}
-
-// writeSources writes what many sources cost: workload sources beside queues, which differ in nothing else.
-func (c *comparison) writeSources(out io.Writer) {
-	runsOf := func(name string) []turn {
-		i := slices.IndexFunc(c.workloads, func(w workload) bool { return w.Name == name })
-		if i < 0 {
-			return nil
-		}
-		return c.runs[i]
-	}
-	one, many := runsOf("queues"), runsOf("sources")
-	rounds := make([]int, min(len(one), len(many)))
-	if len(rounds) == 0 {
-		return
-	}
-	for i := range rounds {
-		rounds[i] = i
-	}
-	var ratios [2]float64
-	for build := range ratios {
-		ratios[build] = load.SpreadOf(rounds, func(i int) float64 { return many[i][build].rate / one[i][build].rate }).Median
-	}
-	fmt.Fprintf(out, "\nRate of sources by that of queues: a %.2f, b %.2f\n", ratios[0], ratios[1])
 }
