@@ -54,7 +54,7 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 		w.narrowed("c1", []string{"other", "more"}, nil)
 		w.narrowed("c2", nil, []string{"b.example"})
 		e, err := w.ExplainSource(ctx, "s")
-		want(e, err, operate.HeldSource, "s", `tasks of source "s" in queue "a.example" of pool "default"`, `"c1" takes only those of source "other" and 1 more`, "; 1 more narrow theirs, too")
+		want(e, err, operate.HeldSource, "s", `tasks of source "s" in queue "a.example" of pool "default"`, `"c1" takes only tasks of 2 sources, and 1 more collector only some`)
 		e, err = w.ExplainTask(ctx, id)
 		want(e, err, operate.HeldSource, "s")
 		view, err := w.Source(ctx, "s")
@@ -62,13 +62,13 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 			t.Errorf("the source waits for %+v, %v", view.Status.Gates, err)
 		}
 		e, err = w.ExplainPool(ctx, dispatch.DefaultPool)
-		if err != nil || len(e.Holds) != 0 || !e.Partly || !slices.Equal(e.Notes, []string{`not all tasks of pool "default" are taken: "c1" takes only those of source "other" and 1 more; 1 more narrow theirs, too`}) {
+		if err != nil || len(e.Holds) != 0 || !e.Partly || !slices.Equal(e.Notes, []string{`not all tasks of pool "default" are taken: "c1" takes only tasks of 2 sources, and 1 more collector only some`}) {
 			t.Errorf("the pool is held by %+v, %q, %v", e.Holds, e.Notes, err)
 		}
 
 		w.narrowed("c1", nil, []string{"c.example"})
 		e, err = w.ExplainQueue(ctx, "a.example")
-		want(e, err, operate.HeldQueue, "a.example", `"c1" takes only those in queue "c.example"`)
+		want(e, err, operate.HeldQueue, "a.example", `"c1" takes only tasks in 1 queue`)
 
 		w.narrowed("c2", []string{"s"}, []string{"b.example", "a.example"})
 		e, err = w.ExplainSource(ctx, "s")
@@ -105,7 +105,7 @@ func TestDispatcher_Explain_narrowedLongNames(t *testing.T) {
 		}
 		e, err := w.ExplainSource(t.Context(), id("s"))
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) || len(e.Holds[0].Reason) > bounds.MaxMessageLength ||
-			!strings.HasSuffix(e.Holds[0].Reason, `" takes only those of 2 sources in 2 queues; 1 more narrow theirs, too`) {
+			!strings.HasSuffix(e.Holds[0].Reason, `" takes only tasks of 2 sources in 2 queues, and 1 more collector only some`) {
 			t.Errorf("held by %v: %d bytes, %+v", got, len(e.Holds[0].Reason), e.Holds)
 		}
 	})
@@ -178,7 +178,7 @@ func TestDispatcher_Explain_heldCollectors(t *testing.T) {
 			w.heldBy(dispatch.HoldTarget{Collector: id}, "dee", time.Time{})
 		}
 		e = want(time.Time{}, "collector c by ada", "collector c1 by cyd", "labels region eu by bob", "collector d0 by dee", "collector d1 by dee")
-		if got := strings.Join(e.Notes, "\n"); got != `others that would take tasks of pool "default" are kept from them by 2 more holds, which ListHolds lists` {
+		if got := strings.Join(e.Notes, "\n"); got != `2 more holds on other collectors; ListHolds lists them` {
 			t.Errorf("noted %q", got)
 		}
 		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
@@ -207,7 +207,7 @@ func TestDispatcher_Explain_heldNarrowed(t *testing.T) {
 			t.Errorf("held by %+v", e.Holds)
 		}
 		e, err = w.ExplainPool(ctx, dispatch.DefaultPool)
-		if err != nil || len(e.Holds) != 0 || len(e.Notes) != 1 || !strings.HasSuffix(e.Notes[0], `; others are kept from them by 1 hold, which ListHolds lists`) {
+		if err != nil || len(e.Holds) != 0 || len(e.Notes) != 1 || !strings.HasPrefix(e.Notes[0], `not all tasks of pool "default" are taken: "c1"`) {
 			t.Errorf("the pool is held by %+v, %q, %v", e.Holds, e.Notes, err)
 		}
 	})

@@ -93,12 +93,11 @@ type Config struct {
 
 // Validate reports the first field that cannot be worked with, and fills defaults in.
 func (c *Config) Validate() error {
-	c.fillDefaults()
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7070")
+	c.HTTP = cmp.Or(c.HTTP, "127.0.0.1:7080")
+	c.Version = cmp.Or(c.Version, "unknown")
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		return fmt.Errorf("server: Config.TLSCertFile is %q and TLSKeyFile %q; both or neither must be set", c.TLSCertFile, c.TLSKeyFile)
-	}
-	if c.Listen == Off {
-		return fmt.Errorf("server: Config.Listen is %q; a server must listen", Off)
 	}
 	if !isAddress(c.Listen) {
 		return fmt.Errorf("server: Config.Listen is %q; it must be host:port, with a port of 0 to 65535", c.Listen)
@@ -106,7 +105,7 @@ func (c *Config) Validate() error {
 	if c.HTTP != Off && !isAddress(c.HTTP) {
 		return fmt.Errorf("server: Config.HTTP is %q; it must be host:port, with a port of 0 to 65535, or %q", c.HTTP, Off)
 	}
-	return cmp.Or(c.validateCounts(), c.validateDurations())
+	return c.numbers()
 }
 
 // isAddress reports whether an address has the form of one to listen on.
@@ -119,70 +118,41 @@ func isAddress(address string) bool {
 	return err == nil
 }
 
-func (c *Config) fillDefaults() {
-	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7070")
-	c.HTTP = cmp.Or(c.HTTP, "127.0.0.1:7080")
-	c.Version = cmp.Or(c.Version, "unknown")
-	c.MaxReceiveBytes = cmp.Or(c.MaxReceiveBytes, 4<<20)
-	c.MaxFetches = cmp.Or(c.MaxFetches, 100_000)
-	c.MaxFetchesPerCollector = cmp.Or(c.MaxFetchesPerCollector, 100)
-	c.MaxSubmits = cmp.Or(c.MaxSubmits, 256)
-	c.MaxReads = cmp.Or(c.MaxReads, 64)
-	c.MaxSteers = cmp.Or(c.MaxSteers, 64)
-	c.Busy = cmp.Or(c.Busy, 1000)
-	c.KeepaliveMinTime = cmp.Or(c.KeepaliveMinTime, 5*time.Second)
-	c.KeepaliveTime = cmp.Or(c.KeepaliveTime, 30*time.Second)
-	c.KeepaliveTimeout = cmp.Or(c.KeepaliveTimeout, 10*time.Second)
-	c.MaxConnectionAge = cmp.Or(c.MaxConnectionAge, 30*time.Minute)
-	c.MaxConnectionAgeGrace = cmp.Or(c.MaxConnectionAgeGrace, 45*time.Second)
-	c.MaxConcurrentStreams = cmp.Or(c.MaxConcurrentStreams, 10_000)
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
-	c.ReconnectGrace = cmp.Or(c.ReconnectGrace, c.DrainTimeout/4)
-	c.HealthInterval = cmp.Or(c.HealthInterval, 2*time.Second)
-	c.StatsInterval = cmp.Or(c.StatsInterval, 5*time.Second)
-	c.LogBurst = cmp.Or(c.LogBurst, 100)
-}
-
-func (c *Config) validateCounts() error {
-	return cmp.Or(
-		between("MaxReceiveBytes", c.MaxReceiveBytes, 64<<10, 64<<20),
-		atLeast("MaxFetches", c.MaxFetches, 1),
-		atLeast("MaxFetchesPerCollector", c.MaxFetchesPerCollector, 1),
-		atLeast("MaxSubmits", c.MaxSubmits, 1),
-		atLeast("MaxReads", c.MaxReads, 1),
-		atLeast("MaxSteers", c.MaxSteers, 1),
-		atLeast("Busy", c.Busy, 1),
-		atLeast("LogBurst", c.LogBurst, 1),
-		atLeast("SubmitsPerSecond", c.SubmitsPerSecond, 0),
-		atLeast("FetchesPerSecond", c.FetchesPerSecond, 0),
-		atLeast("ReadsPerSecond", c.ReadsPerSecond, 0),
+// numbers fills the defaults of numeric fields, and checks all of them.
+func (c *Config) numbers() error {
+	const most = 1 << 30 // where nothing else bounds a field
+	err := cmp.Or(
+		number("MaxReceiveBytes", &c.MaxReceiveBytes, 4<<20, 64<<10, 64<<20),
+		number("MaxFetches", &c.MaxFetches, 100_000, 1, most),
+		number("MaxFetchesPerCollector", &c.MaxFetchesPerCollector, 100, 1, most),
+		number("MaxSubmits", &c.MaxSubmits, 256, 1, most),
+		number("MaxReads", &c.MaxReads, 64, 1, most),
+		number("MaxSteers", &c.MaxSteers, 64, 1, most),
+		number("Busy", &c.Busy, 1000, 1, most),
+		number("LogBurst", &c.LogBurst, 100, 1, most),
+		number("SubmitsPerSecond", &c.SubmitsPerSecond, 0, 0, most),
+		number("FetchesPerSecond", &c.FetchesPerSecond, 0, 0, most),
+		number("ReadsPerSecond", &c.ReadsPerSecond, 0, 0, most),
+		number("MaxConcurrentStreams", &c.MaxConcurrentStreams, 10_000, 1, most),
+		number("KeepaliveMinTime", &c.KeepaliveMinTime, 5*time.Second, time.Second, time.Hour),
+		number("KeepaliveTime", &c.KeepaliveTime, 30*time.Second, time.Second, 24*time.Hour),
+		number("KeepaliveTimeout", &c.KeepaliveTimeout, 10*time.Second, time.Second, time.Hour),
+		number("MaxConnectionAge", &c.MaxConnectionAge, 30*time.Minute, time.Minute, 24*time.Hour),
+		number("MaxConnectionAgeGrace", &c.MaxConnectionAgeGrace, 45*time.Second, bounds.MaxWait+time.Second, time.Hour),
+		number("DrainTimeout", &c.DrainTimeout, 20*time.Second, 10*time.Millisecond, time.Hour),
+		number("HealthInterval", &c.HealthInterval, 2*time.Second, 10*time.Millisecond, time.Minute),
+		number("StatsInterval", &c.StatsInterval, 5*time.Second, time.Millisecond, time.Hour),
 	)
-}
-
-func (c *Config) validateDurations() error {
-	return cmp.Or(
-		between("KeepaliveMinTime", c.KeepaliveMinTime, time.Second, time.Hour),
-		between("KeepaliveTime", c.KeepaliveTime, time.Second, 24*time.Hour),
-		between("KeepaliveTimeout", c.KeepaliveTimeout, time.Second, time.Hour),
-		between("MaxConnectionAge", c.MaxConnectionAge, time.Minute, 24*time.Hour),
-		between("MaxConnectionAgeGrace", c.MaxConnectionAgeGrace, bounds.MaxWait+time.Second, time.Hour),
-		between("DrainTimeout", c.DrainTimeout, 10*time.Millisecond, time.Hour),
-		between("ReconnectGrace", c.ReconnectGrace, time.Millisecond, c.DrainTimeout),
-		between("HealthInterval", c.HealthInterval, 10*time.Millisecond, time.Minute),
-		between("StatsInterval", c.StatsInterval, time.Millisecond, time.Hour),
-	)
-}
-
-func atLeast[N cmp.Ordered](field string, value, least N) error {
-	if value < least {
-		return fmt.Errorf("server: Config.%s is %v; it must be at least %v", field, value, least)
+	if err != nil {
+		return err
 	}
-	return nil
+	return number("ReconnectGrace", &c.ReconnectGrace, c.DrainTimeout/4, time.Millisecond, c.DrainTimeout)
 }
 
-func between[N cmp.Ordered](field string, value, least, most N) error {
-	if value < least || value > most {
-		return fmt.Errorf("server: Config.%s is %v; it must be %v to %v", field, value, least, most)
+// number fills a field that is zero with its default, and checks its range.
+func number[N cmp.Ordered](field string, value *N, or, least, most N) error {
+	if *value = cmp.Or(*value, or); *value < least || *value > most {
+		return fmt.Errorf("server: Config.%s is %v; it must be %v to %v", field, *value, least, most)
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (s *sourceService) versionOf(ctx context.Context, id, etag string) (int64, 
 	return view.Source.Version, nil
 }
 
-// stale tells of an etag that is not the current one, and what that is.
+// stale is the error of an etag that is not the current one. It names the current one.
 func (s *sourceService) stale(ctx context.Context, id string) error {
 	view, err := s.o.Source(ctx, id)
 	if err != nil {
@@ -175,9 +175,12 @@ func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSources
 		return nil, err
 	}
 	of.Note.By = who(ctx, of.Note.By)
-	r, err := s.bulk(ctx, of, bulkAction{
-		would: func(context.Context, *operate.SourceView) (bool, error) { return true, nil },
-		act:   func(ctx context.Context, id string) (bool, error) { return true, s.o.DeleteSource(ctx, id, of.Note) },
+	r, err := s.bulk(ctx, of, func(ctx context.Context, id string) (bool, error) {
+		if !of.ValidateOnly {
+			return true, s.o.DeleteSource(ctx, id, of.Note)
+		}
+		_, err := s.o.Source(ctx, id)
+		return true, err
 	})
 	if err != nil {
 		return nil, err
@@ -192,17 +195,10 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 		return nil, err
 	}
 	var canceled atomic.Int64
-	tell := func(did operate.Triggered, err error) (bool, error) {
+	r, err := s.bulk(ctx, of, func(ctx context.Context, id string) (bool, error) {
+		did, err := s.o.TriggerSource(ctx, id, req.GetRevisit(), of.ValidateOnly)
 		canceled.Add(int64(did.Canceled))
 		return did.Changed, err
-	}
-	r, err := s.bulk(ctx, of, bulkAction{
-		would: func(ctx context.Context, v *operate.SourceView) (bool, error) {
-			return tell(s.o.TriggerSource(ctx, v.Source.ID, req.GetRevisit(), true))
-		},
-		act: func(ctx context.Context, id string) (bool, error) {
-			return tell(s.o.TriggerSource(ctx, id, req.GetRevisit(), false))
-		},
 	})
 	if err != nil {
 		return nil, err
@@ -211,14 +207,6 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 		Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, CanceledSeeds: canceled.Load(),
 		SampleIds: r.sample,
 	}, nil
-}
-
-// bulkAction is what a bulk call does to each source.
-type bulkAction struct {
-	// would reports whether act would change the source.
-	would func(context.Context, *operate.SourceView) (bool, error)
-	// act reports whether it changed it.
-	act func(ctx context.Context, id string) (bool, error)
 }
 
 // bulkResult is what all bulk calls answer.
@@ -234,18 +222,17 @@ func (r *bulkResult) note(ctx context.Context) {
 	addFields(ctx, zap.Int32("matched", r.matched), zap.Int32("changed", r.changed))
 }
 
-// bulk acts on the sources of a selection: named ones, or those of one page that match its filter. Acting twice does no
-// harm, so a call that failed on its way is repeated whole.
-func (s *sourceService) bulk(ctx context.Context, of *wire.SourceSelection, action bulkAction) (r bulkResult, err error) {
-	ids := slices.Compact(slices.Sorted(slices.Values(of.IDs)))
-	views := make(map[string]*operate.SourceView) // of those that a filter found
-	if len(ids) == 0 {
+// bulk acts on the sources of a selection: named ones, or those of one page that match its filter. act reports whether
+// it changed a source, or would. A call that failed is repeated whole: acting twice does no harm.
+func (s *sourceService) bulk(ctx context.Context, of *wire.SourceSelection, act func(ctx context.Context, id string) (bool, error)) (r bulkResult, err error) {
+	ids, named := slices.Compact(slices.Sorted(slices.Values(of.IDs))), len(of.IDs) > 0
+	if !named {
 		found, next, err := s.matching(ctx, &of.Filter, of.After)
 		if err != nil {
 			return r, err
 		}
 		for _, view := range found {
-			ids, views[view.Source.ID] = append(ids, view.Source.ID), view
+			ids = append(ids, view.Source.ID)
 		}
 		r.next = of.NextPageToken(next)
 	}
@@ -254,12 +241,12 @@ func (s *sourceService) bulk(ctx context.Context, of *wire.SourceSelection, acti
 	group.SetLimit(bulkAtOnce)
 	for _, id := range ids {
 		group.Go(func() error {
-			changed, err := s.change(groupCtx, id, views[id], of.ValidateOnly, action)
+			changed, err := act(groupCtx, id)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case errors.Is(err, dispatch.ErrSourceNotFound):
-				if views[id] == nil { // else deleted since the look
+				if named { // else it was deleted since it was listed
 					r.missing = append(r.missing, id)
 				}
 				return nil
@@ -281,19 +268,6 @@ func (s *sourceService) bulk(ctx context.Context, of *wire.SourceSelection, acti
 	r.sample = r.sample[:min(len(r.sample), maxSample)]
 	r.note(ctx)
 	return r, err
-}
-
-// change changes one source, or reports whether it would.
-func (s *sourceService) change(ctx context.Context, id string, view *operate.SourceView, validateOnly bool, action bulkAction) (changed bool, err error) {
-	if !validateOnly {
-		return action.act(ctx, id)
-	}
-	if view == nil {
-		if view, err = s.o.Source(ctx, id); err != nil {
-			return false, err
-		}
-	}
-	return action.would(ctx, view)
 }
 
 // matching lists sources until enough match or bulkPages were read, and returns the cursor of the next page.

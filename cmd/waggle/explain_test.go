@@ -36,7 +36,7 @@ queue a.example: QUEUE_HELD (queue a.example) by ada, now, opens in 2h: we mend 
 queue a.example: QUEUE_HELD (queue a.example) by ada, now, opens in 2h: we mend it
     opened by: `+"`waggle hold lift --queue a.example`"+`
 all of that opens by itself in 2h
-tasks of it are due in 1 queue: a.example (1 task, held by QUEUE_HELD)
+queue a.example: 1 task due, held by QUEUE_HELD
 `)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "1")
 	wantOutput(t, command(t, env, "explain", "queue", "news.example"), `
@@ -60,12 +60,12 @@ c1         ACTIVE       0      0  default  source other, queue b.example c.examp
 `)
 	command(t, env, "source", "create", "s", "--seed", "https://a.example/")
 	wantOutput(t, command(t, env, "explain", "source", "s"), `
-source s: NO_COLLECTOR no active collector takes tasks of source "s" in queue "a.example" of pool "default": "c1" takes only those of source "other" in queue "b.example" and 1 more
-    opened by: a collector of the pool that narrows its fetches to others, once it fetches them, too; one more collector that does, or another pool of the source by `+"`"+`waggle source update`+"`"+`
+source s: NO_COLLECTOR no active collector takes tasks of source "s" in queue "a.example" of pool "default": "c1" takes only tasks of 1 source in 2 queues
+    opened by: a collector that fetches them from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
 `)
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `
 nothing is known to hold all of it, but a part of it may wait:
-not all tasks of pool "default" are taken: "c1" takes only those of source "other" in queue "b.example" and 1 more
+not all tasks of pool "default" are taken: "c1" takes only tasks of 1 source in 2 queues
 `+"`waggle explain source` and `waggle explain queue`"+` say whether one of them is taken
 `)
 	wantOutput(t, command(t, env, "explain", "pool", "nosuch"), `

@@ -31,20 +31,17 @@ func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) 
 	if err != nil {
 		return nil, "", now, fmt.Errorf("list collectors: %w", err)
 	}
-	book, err := o.d.Holds(ctx)
+	at, err := o.snapshot(ctx)
 	if err != nil {
 		return nil, "", now, err
 	}
-	if now, err = o.store.Now(ctx); err != nil {
-		return nil, "", now, fmt.Errorf("read the store's clock: %w", err)
-	}
 	for _, r := range records {
-		collectors = append(collectors, CollectorView{CollectorRecord: *r, Holds: book.Collector(r.Info.ID, r.Info.Labels)})
+		collectors = append(collectors, CollectorView{CollectorRecord: *r, Holds: at.book.Collector(r.Info.ID, r.Info.Labels)})
 	}
 	if len(records) == limit {
 		next = records[limit-1].Info.ID
 	}
-	return collectors, next, now, nil
+	return collectors, next, at.now, nil
 }
 
 // Collectors are read page by page. The first is short, since one that takes what is

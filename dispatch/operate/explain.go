@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -39,90 +40,82 @@ func (e *Explanation) add(holds ...Held) (added bool) {
 	return added
 }
 
-// note adds a note, unless it is empty.
-func (e *Explanation) note(text string) {
-	if text != "" {
-		e.Notes = append(e.Notes, text)
+// noteTakers adds the note on the collectors that take it.
+func (e *Explanation) noteTakers(who takers) {
+	if who.note != "" {
+		e.Notes = append(e.Notes, who.note)
 	}
-}
-
-// noteTakers adds what is noted of who takes it.
-func (e *Explanation) noteTakers(who *takers) {
-	e.note(who.note)
 	e.Partly = e.Partly || who.note != "" && len(who.gates) == 0
 }
 
-// ExplainTask tells what holds a task: that it has settled, who works on it, or
+// ExplainTask explains what holds a task: that it has settled, who works on it, or
 // every gate on its way to be granted; and that its source is deleted.
 // ErrTaskNotFound.
 func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explanation, error) {
-	tasks, now, err := o.store.Tasks(ctx, []dispatch.TaskID{id}, true)
+	t, err := o.taskByID(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("read task %s: %w", id, err)
+		return nil, err
 	}
-	t := tasks[0]
-	if t == nil {
-		return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrTaskNotFound)
-	}
-	var holds []Held
-	gate, ok := stateGate(t)
-	if ok && t.Lease != nil {
-		tellOverdue(&gate, now)
-		if err := o.noteSilence(ctx, &gate, now); err != nil {
-			return nil, err
-		}
-	}
-	if ok {
-		holds = append(holds, Held{Gate: gate, Of: HeldTask, Name: string(t.ID)})
+	s, err := o.snapshot(ctx)
+	if err != nil {
+		return nil, err
 	}
 	source, err := o.keptSource(ctx, t.SourceID)
 	if err != nil {
 		return nil, err
 	}
-	if !owns(source, t) {
-		gate := sourceGone(t, source)
-		return &Explanation{Now: now, Holds: append(holds, Held{Gate: gate, Of: HeldSource, Name: cmp.Or(t.SourceID, t.SourceUID)})}, nil
+	e := &Explanation{Now: s.now}
+	gate, ok := stateGate(t)
+	if ok {
+		if t.Lease != nil {
+			noteOverdue(&gate, s.now)
+			if err := s.noteSilence(ctx, &gate); err != nil {
+				return nil, err
+			}
+		}
+		e.add(Held{Gate: gate, Of: HeldTask, Name: string(t.ID)})
 	}
-	e := &Explanation{Now: now, Holds: holds}
-	if !ok {
+	switch {
+	case !owns(source, t):
+		e.add(Held{Gate: sourceGone(t, source), Of: HeldSource, Name: cmp.Or(t.SourceID, t.SourceUID)})
+	case !ok:
 		var who takers
-		e.Holds, who, err = o.holdsOf(ctx, source, t, now)
-		e.noteTakers(&who)
+		e.Holds, who, err = s.holdsOf(ctx, source, t)
+		e.noteTakers(who)
 	}
 	return e, err
 }
 
 // noteSilence adds to the gate of a lease how long its holder has been silent, if it has missed a
 // beat: it may hang.
-func (o *Operator) noteSilence(ctx context.Context, g *dispatch.Gate, now time.Time) error {
-	records, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{g.By}}, "", 0)
+func (s *snapshot) noteSilence(ctx context.Context, g *dispatch.Gate) error {
+	records, err := s.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{g.By}}, "", 0)
 	if err != nil {
 		return fmt.Errorf("read collector %q: %w", g.By, err)
 	}
-	if r := records[0]; r != nil && now.Sub(r.Seen) > dispatch.IdleBeat {
-		g.Reason += fmt.Sprintf("; its last heartbeat came %v ago", now.Sub(r.Seen).Truncate(time.Second))
+	if r := records[0]; r != nil && s.now.Sub(r.Seen) > dispatch.IdleBeat {
+		g.Reason += fmt.Sprintf("; its last heartbeat came %v ago", s.now.Sub(r.Seen).Truncate(time.Second))
 	}
 	return nil
 }
 
-// ExplainSource tells what holds a source: what holds the seed that is due next;
-// where none waits, what holds one of the others; or that it has none. And what holds
-// the first of its tasks that are due, in a few of the queues in which there are some.
-// ErrSourceNotFound.
+// ExplainSource explains what holds a source: what holds the seed that is due next;
+// if none waits, what holds one of the others; or that it has none. It also explains what holds
+// the first of its due tasks, in a few of the queues that have some. ErrSourceNotFound.
 func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, error) {
 	source, err := o.liveSource(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	now, err := o.store.Now(ctx)
+	s, err := o.snapshot(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
+		return nil, err
 	}
 	seeds, _, err := o.store.Tasks(ctx, source.AppliedSeeds, true)
 	if err != nil {
 		return nil, fmt.Errorf("read the seeds of source %q: %w", id, err)
 	}
-	due, err := o.dueLanes(ctx, dispatch.TaskFilter{SourceUID: source.UID})
+	due, err := s.dueLanes(ctx, dispatch.TaskFilter{SourceUID: source.UID})
 	if err != nil {
 		return nil, err
 	}
@@ -131,13 +124,13 @@ func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, 
 	if first == nil {
 		first = due.firstTask()
 	}
-	e := &Explanation{Now: now}
-	held, who, err := o.holdsOf(ctx, source, first, now)
+	e := &Explanation{Now: s.now}
+	held, who, err := s.holdsOf(ctx, source, first)
 	if err != nil {
 		return nil, err
 	}
 	e.Holds = held
-	e.noteTakers(&who)
+	e.noteTakers(who)
 	switch {
 	case len(source.Spec.Seeds) == 0 && first == nil:
 		e.add(Held{Gate: dispatch.Gate{Kind: dispatch.GateNoSeeds, Reason: "it has no seeds"}, Of: HeldSource, Name: id})
@@ -146,106 +139,103 @@ func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, 
 	}
 	for i := range due.lanes {
 		lane := &due.lanes[i]
-		if lane.holds, _, err = o.holdsOf(ctx, source, lane.first, now); err != nil {
+		if lane.holds, _, err = s.holdsOf(ctx, source, lane.first); err != nil {
 			return nil, err
 		}
 		e.add(lane.holds...)
 	}
 	if !due.only(next) {
-		e.note(due.inQueues())
+		e.Notes = append(e.Notes, due.notes("queue", func(l *dueLane) string { return l.first.Queue })...)
 	}
 	decisiveFirst(e.Holds)
 	return e, nil
 }
 
-// seedsBusy is why no seed waits: one that is worked on, else one that has
-// settled for good.
-func seedsBusy(seeds []*dispatch.Task) []Held {
-	var found []Held
+// seedsBusy is why no seed waits: one is leased, or else one has settled for good.
+func seedsBusy(seeds []*dispatch.Task) (found []Held) {
 	for _, t := range seeds {
 		if t == nil {
 			continue
 		}
-		if gate, ok := stateGate(t); ok && (found == nil || gate.Kind == dispatch.GateLeased) {
+		gate, ok := stateGate(t)
+		if ok && (found == nil || gate.Kind == dispatch.GateLeased) {
 			found = []Held{{Gate: gate, Of: HeldTask, Name: string(t.ID)}}
-			if gate.Kind == dispatch.GateLeased {
-				break
-			}
+		}
+		if gate.Kind == dispatch.GateLeased {
+			break
 		}
 	}
 	return found
 }
 
-// ExplainQueue tells what holds a queue and the pools of its tasks, and a few of the
-// sources of which tasks are due in it; of one that is not there, what would hold it.
+// ExplainQueue explains what holds a queue and the pools of its tasks, and a few of the
+// sources that have due tasks in it. Of a queue that does not exist it explains what would hold it.
 func (o *Operator) ExplainQueue(ctx context.Context, name string) (*Explanation, error) {
 	queue, err := o.findQueue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	now, err := o.store.Now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
-	}
-	book, err := o.d.Holds(ctx)
+	s, err := o.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Now: now, Holds: holdsOfQueue(&queue.Queue, book), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
-	own, ofPool := slices.Clone(e.Holds), make(map[string][]Held, len(queue.Pools))
+	own := s.holdsOfQueue(name, &queue.Queue)
+	e := &Explanation{Now: s.now, Holds: slices.Clone(own), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
+	ofPool := make(map[string][]Held, len(queue.Pools))
 	for _, pool := range queue.Pools {
-		of, takes, err := o.poolHolds(ctx, wanted{pool: pool, queue: name}, now)
+		held, who, err := s.poolHolds(ctx, wanted{pool: pool, queue: name})
 		if err != nil {
 			return nil, err
 		}
-		ofPool[pool] = of
-		e.add(of...)
-		e.noteTakers(&takes)
+		ofPool[pool] = held
+		e.add(held...)
+		e.noteTakers(who)
 	}
-	e.add(heldBy(book.Everything(), HeldEverything, "")...)
-	due, err := o.dueLanes(ctx, dispatch.TaskFilter{Queue: name})
+	e.add(heldBy(s.book.Everything(), HeldEverything, "")...)
+	due, err := s.dueLanes(ctx, dispatch.TaskFilter{Queue: name})
 	if err != nil {
 		return nil, err
 	}
-	due.pools = len(queue.Pools) > 1
-	some := due.pools && len(e.Holds) > len(own) // are held beside the queue
+	pools := len(queue.Pools) > 1
+	differ := pools && len(e.Holds) > len(own) // not all tasks of the queue are held alike
 	for i := range due.lanes {
 		lane := &due.lanes[i]
-		if err := o.sourceHolds(ctx, lane, now); err != nil {
+		if err := s.addSourceHolds(ctx, lane); err != nil {
 			return nil, err
 		}
-		some = e.add(lane.holds...) || some
+		differ = e.add(lane.holds...) || differ
 		lane.holds = slices.Concat(own, ofPool[lane.pool], lane.holds)
 	}
-	if due.Due > 1 && some || due.cut() {
-		e.note(due.ofSources())
+	if due.Due > 1 && differ || due.cut() {
+		e.Notes = append(e.Notes, due.notes("source", func(l *dueLane) string {
+			if pools && l.pool != "" {
+				return l.first.SourceID + " of pool " + l.pool
+			}
+			return l.first.SourceID
+		})...)
 	}
 	decisiveFirst(e.Holds)
 	return e, nil
 }
 
-// ExplainPool tells what holds a pool, or every queue; and whether nothing is known of it.
+// ExplainPool explains what holds a pool, or every queue; and whether nothing is known of it.
 func (o *Operator) ExplainPool(ctx context.Context, pool string) (*Explanation, error) {
-	now, err := o.store.Now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
-	}
-	holds, takes, err := o.poolHolds(ctx, wanted{pool: pool}, now)
+	s, err := o.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Now: now}
-	e.noteTakers(&takes)
+	holds, who, err := s.poolHolds(ctx, wanted{pool: pool})
+	if err != nil {
+		return nil, err
+	}
 	known, err := o.pool(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	if e.Unknown, err = o.poolUnknown(ctx, &known); err != nil {
-		return nil, err
-	}
-	book, err := o.d.Holds(ctx)
-	e.Holds = append(heldBy(book.Everything(), HeldEverything, ""), holds...)
+	e := &Explanation{Now: s.now, Holds: append(heldBy(s.book.Everything(), HeldEverything, ""), holds...)}
+	e.noteTakers(who)
 	decisiveFirst(e.Holds)
+	e.Unknown, err = o.poolUnknown(ctx, &known)
 	return e, err
 }
 
@@ -268,56 +258,39 @@ func (e *Explanation) OpensAt() (at time.Time, ok bool) {
 	return at, true
 }
 
-// OpenedBy says in words for people what opens one of the holds, beside its end. A task
-// that has settled is not brought back once its source is deleted.
+// opening is what opens gates beside their end, in words for people.
+var opening = map[dispatch.GateKind]string{
+	dispatch.GateNotDue:         "its due time, or TriggerSources for a seed; SubmitTasks with SOONER for another task",
+	dispatch.GateMinDelay:       "time, or a shorter min_delay by SetQueueRule",
+	dispatch.GateMaxInFlight:    "the end of a lease of the queue, or a larger max_in_flight by SetQueueRule",
+	dispatch.GateHostBlocked:    fmt.Sprintf("time, or LiftHolds of the queue with the name %q", dispatch.HoldWaggle),
+	dispatch.GateEverythingHeld: "LiftHolds",
+	dispatch.GatePoolHeld:       "LiftHolds",
+	dispatch.GateSourceHeld:     "LiftHolds",
+	dispatch.GateQueueHeld:      "LiftHolds",
+	dispatch.GateCollectorHeld:  "LiftHolds",
+	dispatch.GateSourceDeleted:  "nothing; a source that is created again begins anew",
+	dispatch.GateBreaker:        "its due time, or TriggerSources",
+	dispatch.GateNoCollector:    "a collector that fetches them from the pool, or another pool of the source by UpdateSource",
+	dispatch.GateLeased:         "a report of its holder, the end of its lease, or RevokeLeases",
+	dispatch.GateSettled:        "RetryTasks",
+	dispatch.GateLocked: fmt.Sprintf("the end of the lock, or the deletion of its key in the store; "+
+		"that is seen within %v", dispatch.OrphanLook),
+	dispatch.GateNoSeeds: "seeds, by UpdateSource; tasks that are submitted are handed out all the same",
+}
+
+// OpenedBy is what opens one of the holds beside its end, in words for people. A settled task
+// cannot be retried if its source is deleted.
 func (e *Explanation) OpenedBy(h *Held) string {
+	text := opening[h.Kind]
 	if h.Kind == dispatch.GateSettled && slices.ContainsFunc(e.Holds, func(h Held) bool { return h.Kind == dispatch.GateSourceDeleted }) {
 		return "nothing; its source is deleted"
 	}
-	return h.openedBy()
-}
-
-// openedBy is what opens a gate by itself.
-func (h *Held) openedBy() string {
-	switch h.Kind {
-	case dispatch.GateNotDue:
-		return "its due time, or TriggerSources for a seed; SubmitTasks with SOONER for another task"
-	case dispatch.GateMinDelay:
-		return "time, or a shorter min_delay by SetQueueRule"
-	case dispatch.GateMaxInFlight:
-		return "the end of a lease of the queue, or a larger max_in_flight by SetQueueRule"
-	case dispatch.GateHostBlocked:
-		return fmt.Sprintf("time, or LiftHolds of the queue with the name %q", dispatch.HoldWaggle)
-	case dispatch.GateEverythingHeld, dispatch.GatePoolHeld, dispatch.GateSourceHeld, dispatch.GateQueueHeld:
-		return "LiftHolds" + nameOf(h.Gate.Hold)
-	case dispatch.GateSourceDeleted:
-		return "nothing; a source that is created again begins anew"
-	case dispatch.GateBreaker:
-		return "its due time, or TriggerSources"
-	case dispatch.GateCollectorHeld:
-		return "LiftHolds" + nameOf(h.Gate.Hold) + ", or another collector that fetches them from the pool"
-	case dispatch.GateNoCollector:
-		if h.Of != HeldPool {
-			return "a collector of the pool that narrows its fetches to others, once it fetches them, too; " +
-				"one more collector that does, or another pool of the source by UpdateSource"
-		}
-		return "a collector that fetches them from the pool, or another pool of the source by UpdateSource"
-	case dispatch.GateLeased:
-		return "a report of its holder, the end of its lease, or RevokeLeases"
-	case dispatch.GateSettled:
-		return "RetryTasks"
-	case dispatch.GateLocked:
-		return fmt.Sprintf("the end of the lock, or the deletion of its key in the store; that is seen within %v", dispatch.OrphanLook)
-	case dispatch.GateNoSeeds:
-		return "seeds, by UpdateSource; tasks that are submitted are handed out all the same"
+	if hold := h.Gate.Hold; hold != nil && hold.Name != dispatch.HoldDefault && strings.HasPrefix(text, "LiftHolds") {
+		text += fmt.Sprintf(" with the name %q", hold.Name)
 	}
-	return ""
-}
-
-// nameOf is the name of a hold that has another one than the default, in words.
-func nameOf(hold *dispatch.Hold) string {
-	if hold == nil || hold.Name == dispatch.HoldDefault {
-		return ""
+	if h.Kind == dispatch.GateCollectorHeld {
+		text += ", or another collector that fetches them from the pool"
 	}
-	return fmt.Sprintf(" with the name %q", hold.Name)
+	return text
 }

@@ -15,13 +15,13 @@ func TestGate_overdue(t *testing.T) {
 	now := time.Now()
 	task := dispatch.Task{State: dispatch.StateLeased, Lease: &dispatch.Lease{Deadline: now.Add(-19 * time.Second)}}
 	gate, _ := stateGate(&task)
-	tellOverdue(&gate, now)
+	noteOverdue(&gate, now)
 	if !gate.Until.IsZero() || !strings.Contains(gate.Reason, "ran out 19s ago") || !strings.Contains(gate.Reason, "30s of grace") {
 		t.Errorf("the gate is %+v", gate)
 	}
 	task.Lease.Deadline = now.Add(time.Second)
 	gate, _ = stateGate(&task)
-	tellOverdue(&gate, now)
+	noteOverdue(&gate, now)
 	if !gate.Until.Equal(task.Lease.Deadline) || strings.Contains(gate.Reason, "grace") {
 		t.Errorf("before its deadline the gate is %+v", gate)
 	}

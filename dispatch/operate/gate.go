@@ -46,41 +46,55 @@ const maxQuoted = 300
 // maxLockQuoted bounds what a gate quotes of a lock, in characters.
 const maxLockQuoted = 100
 
-// holdsOf is what holds a task of a source, from the source to its pool and
-// queue; without a task, what would hold any; and who takes it.
-func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *dispatch.Task, now time.Time) (holds []Held, takes takers, err error) {
+// snapshot is the holds in force at one time of the store. Explanations are made from it.
+type snapshot struct {
+	*Operator
+	book *holdbook.Book
+	now  time.Time
+}
+
+func (o *Operator) snapshot(ctx context.Context) (*snapshot, error) {
 	book, err := o.d.Holds(ctx)
 	if err != nil {
-		return nil, takes, err
+		return nil, err
 	}
-	holds = append(heldBy(book.Everything(), HeldEverything, ""), holdsOn(source, now)...)
-	if t != nil && t.Due.After(now) {
+	now, err := o.Now(ctx)
+	return &snapshot{o, book, now}, err
+}
+
+// holdsOf reads what holds a task of a source; or would hold any task if t is nil.
+func (s *snapshot) holdsOf(ctx context.Context, source *dispatch.Source, t *dispatch.Task) (holds []Held, who takers, err error) {
+	want := wantedOf(source, t)
+	found, err := s.takers(ctx, collectorsLookedAt, []wanted{want})
+	if err != nil {
+		return nil, who, err
+	}
+	var queue *dispatch.Queue
+	if t != nil {
+		if queue, err = s.queue(ctx, t.Queue); err != nil {
+			return nil, who, err
+		}
+	}
+	return s.allHolds(source, t, found[want], queue), found[want], nil
+}
+
+// allHolds is what holds a task of a source: from the source to its pool and queue. Of t nil there
+// is no queue.
+func (s *snapshot) allHolds(source *dispatch.Source, t *dispatch.Task, who takers, queue *dispatch.Queue) []Held {
+	holds := append(heldBy(s.book.Everything(), HeldEverything, ""), s.holdsOn(source)...)
+	if t != nil && t.Due.After(s.now) {
 		holds = append(holds, Held{Gate: dueGate(t, source.Spec.Schedule.Once()), Of: HeldTask, Name: string(t.ID)})
 	}
 	if t != nil && t.Lock != nil {
 		holds = append(holds, Held{Gate: lockGate(t.Lock), Of: HeldTask, Name: string(t.ID)})
 	}
-	who := wanted{pool: source.Spec.Pool, source: source.ID}
+	holds = append(holds, heldBy(s.book.Pool(source.Spec.Pool), HeldPool, source.Spec.Pool)...)
+	holds = append(holds, wantedOf(source, t).holds(who)...)
 	if t != nil {
-		who.queue = t.Queue
-	}
-	pool, takes, err := o.poolHolds(ctx, who, now)
-	if err != nil {
-		return nil, takes, err
-	}
-	holds = append(holds, pool...)
-	if t != nil {
-		queue, err := o.queue(ctx, t.Queue)
-		if err != nil {
-			return nil, takes, err
-		}
-		if queue == nil {
-			queue = &dispatch.Queue{Name: t.Queue}
-		}
-		holds = append(holds, holdsOfQueue(queue, book)...)
+		holds = append(holds, s.holdsOfQueue(t.Queue, queue)...)
 	}
 	decisiveFirst(holds)
-	return holds, takes, nil
+	return holds
 }
 
 // decisiveFirst sorts gates by which opens last: first those without an end, then the latest.
@@ -108,38 +122,34 @@ func heldBy(holds []*dispatch.Hold, of HeldKind, name string) []Held {
 }
 
 // holdsOn are the gates of the holds on a source.
-func holdsOn(source *dispatch.Source, now time.Time) []Held {
+func (s *snapshot) holdsOn(source *dispatch.Source) []Held {
 	var standing []*dispatch.Hold
 	for i := range source.Holds {
-		if h := &source.Holds[i]; !h.Over(now) {
+		if h := &source.Holds[i]; !h.Over(s.now) {
 			standing = append(standing, h)
 		}
 	}
 	return heldBy(standing, HeldSource, source.ID)
 }
 
-// holdsOfQueue are the gates of a queue, those of the holds on it first.
-func holdsOfQueue(q *dispatch.Queue, book *holdbook.Book) []Held {
-	holds := heldBy(book.Queue(q.Name), HeldQueue, q.Name)
-	for _, gate := range q.Gates {
-		holds = append(holds, Held{Gate: gate, Of: HeldQueue, Name: q.Name})
+// holdsOfQueue are the gates of a queue, those of the holds on it first; q is nil if it does not exist.
+func (s *snapshot) holdsOfQueue(name string, q *dispatch.Queue) []Held {
+	holds := heldBy(s.book.Queue(name), HeldQueue, name)
+	if q != nil {
+		for _, gate := range q.Gates {
+			holds = append(holds, Held{Gate: gate, Of: HeldQueue, Name: name})
+		}
 	}
 	return holds
 }
 
-// poolHolds are the gates of a pool, and of what in it is wanted, and who takes that.
-func (o *Operator) poolHolds(ctx context.Context, who wanted, now time.Time) (holds []Held, takes takers, err error) {
-	book, err := o.d.Holds(ctx)
+// poolHolds are the gates of a pool, and of what is wanted of it.
+func (s *snapshot) poolHolds(ctx context.Context, want wanted) (holds []Held, who takers, err error) {
+	found, err := s.takers(ctx, collectorsLookedAt, []wanted{want})
 	if err != nil {
-		return nil, takes, err
+		return nil, who, err
 	}
-	holds = heldBy(book.Pool(who.pool), HeldPool, who.pool)
-	found, err := o.takers(ctx, []wanted{who}, now)
-	if err != nil {
-		return nil, takes, err
-	}
-	takes = found[who]
-	return append(holds, who.holds(takes)...), takes, nil
+	return append(heldBy(s.book.Pool(want.pool), HeldPool, want.pool), want.holds(found[want])...), found[want], nil
 }
 
 // dueGate is why a task is not due, and until when.
@@ -205,7 +215,10 @@ func stateGate(t *dispatch.Task) (gate dispatch.Gate, ok bool) {
 	case t.Lease != nil:
 		gate = dispatch.Gate{Kind: dispatch.GateLeased, By: t.Lease.Token.Collector, Time: t.Lease.Granted, Until: t.Lease.Deadline, Reason: "a collector works on it"}
 		if t.CancelRequested != dispatch.CancelNone {
-			gate.Reason += "; it ends CANCELED with its lease" + canceledWords(t)
+			gate.Reason += "; it ends CANCELED with its lease"
+			if c := Cancellation(t); c != nil {
+				gate.Reason += strings.TrimSuffix(fmt.Sprintf(", as %s asked: %s", c.By, c.Reason), ": ")
+			}
 		}
 	case t.State.Settled():
 		gate = dispatch.Gate{Kind: dispatch.GateSettled, Time: t.SettledAt, Reason: "it is " + t.State.String()}
@@ -222,44 +235,14 @@ func stateGate(t *dispatch.Task) (gate dispatch.Gate, ok bool) {
 	return gate, gate.Kind != ""
 }
 
-// tellOverdue says of the gate of a lease that its deadline has passed, and why it stands all
-// the same: until when, the next sweeps decide.
-func tellOverdue(g *dispatch.Gate, now time.Time) {
+// noteOverdue adds to the gate of an overdue lease why it still stands. The next sweep ends it, so
+// its end is not known.
+func noteOverdue(g *dispatch.Gate, now time.Time) {
 	if g.Until.After(now) {
 		return
 	}
-	g.Reason += fmt.Sprintf("; its lease ran out %v ago and is ended by the next sweep, unless it is renewed before: "+
-		"after an outage of the store, or of all dispatchers, of over %v, that is when collectors have had %v of grace to renew",
+	g.Reason += fmt.Sprintf("; its lease ran out %v ago, and the next sweep ends it unless it is renewed before; "+
+		"after an outage of over %v collectors have %v of grace to renew",
 		now.Sub(g.Until).Truncate(time.Second), dispatch.OutageAfter, dispatch.OutageGrace)
 	g.Until = time.Time{}
-}
-
-// canceledWords is who asked for the end of a leased task, and why.
-func canceledWords(t *dispatch.Task) string {
-	c := Cancellation(t)
-	switch {
-	case c == nil:
-		return ""
-	case c.Reason == "":
-		return ", as " + c.By + " asked"
-	default:
-		return ", as " + c.By + " asked: " + c.Reason
-	}
-}
-
-// holds are the gates of what is wanted: of the pool, unless collectors take others of it.
-func (w wanted) holds(who takers) []Held {
-	of, name := HeldPool, w.pool
-	switch {
-	case !who.narrowed:
-	case w.source != "":
-		of, name = HeldSource, w.source
-	default:
-		of, name = HeldQueue, w.queue
-	}
-	holds := make([]Held, len(who.gates))
-	for i, gate := range who.gates {
-		holds[i] = Held{Gate: gate, Of: of, Name: name, beside: i > 0}
-	}
-	return holds
 }

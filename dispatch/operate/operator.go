@@ -37,7 +37,13 @@ func New(d *engine.Dispatcher) *Operator {
 func (o *Operator) Dispatcher() *engine.Dispatcher { return o.d }
 
 // Now is the store's clock, by which everything is decided.
-func (o *Operator) Now(ctx context.Context) (time.Time, error) { return o.store.Now(ctx) }
+func (o *Operator) Now(ctx context.Context) (time.Time, error) {
+	now, err := o.store.Now(ctx)
+	if err != nil {
+		return now, fmt.Errorf("read the store's clock: %w", err)
+	}
+	return now, nil
+}
 
 // Ping answers whether the store can be worked with now.
 func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
@@ -69,20 +75,16 @@ func (o *Operator) Overview(ctx context.Context) (*Overview, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read stats: %w", err)
 	}
-	now, err := o.store.Now(ctx)
+	at, err := o.snapshot(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
+		return nil, err
 	}
 	keeper, err := o.store.Campaign(ctx, engine.DutyKeeper, "", 0)
 	if err != nil {
 		return nil, fmt.Errorf("read the keeper: %w", err)
 	}
-	book, err := o.d.Holds(ctx)
-	if err != nil {
-		return nil, err
-	}
 	return &Overview{
-		Store: stats, StoreKind: o.store.Kind(), Shards: o.store.Shards(), Now: now, Keeper: keeper,
-		Dispatcher: o.id, Parked: o.d.Parked(), Draining: o.d.Draining(), Holds: len(book.All),
+		Store: stats, StoreKind: o.store.Kind(), Shards: o.store.Shards(), Now: at.now, Keeper: keeper,
+		Dispatcher: o.id, Parked: o.d.Parked(), Draining: o.d.Draining(), Holds: len(at.book.All),
 	}, nil
 }

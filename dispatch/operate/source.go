@@ -111,8 +111,12 @@ func (o *Operator) ListSources(ctx context.Context, q SourceQuery, after string,
 	if views, err = o.views(ctx, matching, false); err != nil {
 		return nil, "", err
 	}
-	if q.Gates || slices.Contains(q.Health, HealthStuck) {
-		if err := o.addListedGates(ctx, views); err != nil {
+	if len(views) > 0 && (q.Gates || slices.Contains(q.Health, HealthStuck)) {
+		at, err := o.snapshot(ctx)
+		if err == nil {
+			err = at.addListedGates(ctx, views)
+		}
+		if err != nil {
 			return nil, "", err
 		}
 	}

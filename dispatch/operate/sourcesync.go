@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // syncAtOnce is how many sources of one ApplySources are brought to their specs
@@ -89,7 +89,7 @@ func (o *Operator) ApplySources(ctx context.Context, specs []NamedSpec, validate
 	rehearsed := newRehearsal()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(syncAtOnce)
-	var fresh, shared []int // new sources; those that may share seeds
+	var shared []int // those that may share seeds
 	for n, i := range open {
 		if kept[n] == nil || specs[i].Over == nil {
 			results[i].Err = specs[i].check()
@@ -102,21 +102,17 @@ func (o *Operator) ApplySources(ctx context.Context, specs []NamedSpec, validate
 			}
 		case specs[i].Spec.Scope != "" || kept[n] != nil && kept[n].Spec.Scope != "":
 			shared = append(shared, n)
-		case kept[n] == nil:
-			fresh = append(fresh, i)
 		default:
-			group.Go(func() error {
-				return results[i].note(o.applySpec(groupCtx, specs[i], kept[n]))
-			})
+			group.Go(func() error { return results[i].note(o.applySpec(groupCtx, specs[i], kept[n])) })
 		}
 	}
-	if err := errors.Join(group.Wait(), o.createSources(ctx, specs, fresh, results)); err != nil {
+	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("apply sources: %w", err)
 	}
 	for _, n := range shared {
 		// One after another, so that each meets the seeds of those before it.
 		i := open[n]
-		if err := results[i].note(o.applyShared(ctx, specs[i], kept[n])); err != nil {
+		if err := results[i].note(o.applySpec(ctx, specs[i], kept[n])); err != nil {
 			return nil, fmt.Errorf("apply sources: %w", err)
 		}
 	}
@@ -174,8 +170,19 @@ func (o *Operator) wouldApply(ctx context.Context, named NamedSpec, kept *dispat
 	return SpecResult{Code: SpecUpdated, Before: &kept.Spec, After: &after.Spec}, nil
 }
 
-// applySpec brings a source that was read to a spec.
+// applySpec brings a source that was read to a spec; kept nil: there was none.
 func (o *Operator) applySpec(ctx context.Context, named NamedSpec, kept *dispatch.Source) (SpecResult, error) {
+	if kept == nil {
+		err := o.createSource(ctx, named.ID, &named.Spec)
+		if !errors.Is(err, dispatch.ErrSourceExists) {
+			return SpecResult{Code: SpecCreated}, err
+		}
+		// Another call has created it in between.
+		var readErr error
+		if kept, readErr = o.keptSource(ctx, named.ID); readErr != nil || kept == nil {
+			return SpecResult{}, cmp.Or(readErr, err)
+		}
+	}
 	did, err := o.wouldApply(ctx, named, kept, rehearsal{})
 	if err != nil {
 		return SpecResult{}, err
@@ -196,157 +203,4 @@ func (o *Operator) applySpec(ctx context.Context, named NamedSpec, kept *dispatc
 	default:
 		return SpecResult{Code: SpecUnchanged}, err
 	}
-}
-
-// applyShared brings a source, whose seeds others may have, to a spec, and makes
-// it when there was none.
-func (o *Operator) applyShared(ctx context.Context, named NamedSpec, kept *dispatch.Source) (SpecResult, error) {
-	if kept != nil {
-		return o.applySpec(ctx, named, kept)
-	}
-	err := o.createSource(ctx, named.ID, &named.Spec)
-	if errors.Is(err, dispatch.ErrSourceExists) {
-		return o.applyMade(ctx, named)
-	}
-	return SpecResult{Code: SpecCreated}, err
-}
-
-// seedsPerSubmit is about how many seeds of new sources one script takes. Each
-// of them may make a lane and a queue, some 100 µs in Redis; others wait as long.
-const seedsPerSubmit = 40
-
-// createSources makes the sources of the specs at which, which were checked, as
-// createSource makes one, but reads clock and rules once and submits seeds
-// together: a source then costs the store two scripts of its own.
-func (o *Operator) createSources(ctx context.Context, specs []NamedSpec, which []int, results []SpecResult) error {
-	if len(which) == 0 {
-		return nil
-	}
-	book, err := o.catalog.Rules(ctx)
-	if err != nil {
-		return fmt.Errorf("read queue rules: %w", err)
-	}
-	made, err := o.keepSources(ctx, specs, which, results, book)
-	if err != nil {
-		return err
-	}
-	ids, err := o.submitFirstSeeds(ctx, made, book)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(syncAtOnce)
-	for n, source := range made {
-		if source == nil {
-			continue
-		}
-		group.Go(func() error {
-			if ids[n] == nil {
-				return o.applySource(ctx, source.Source)
-			}
-			if _, err := o.store.MarkApplied(ctx, source.ID, source.UID, source.Version, ids[n]); err != nil {
-				return fmt.Errorf("apply source %q: %w", source.ID, err)
-			}
-			o.catalog.DropSource(source.ID)
-			if err := o.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintSource, ID: source.ID}); err != nil {
-				return fmt.Errorf("tell of source %q: %w", source.ID, err)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
-// newcomer is a source that was just made, with the tasks of its seeds.
-type newcomer struct {
-	*dispatch.Source
-	seeds []dispatch.Submission
-	ids   []dispatch.TaskID
-}
-
-// keepSources keeps new sources; nil stands for one whose seeds are wrong, and
-// for one that somebody else made meanwhile, which is brought to the spec.
-func (o *Operator) keepSources(ctx context.Context, specs []NamedSpec, which []int, results []SpecResult, book *engine.RuleBook) ([]*newcomer, error) {
-	now, err := o.store.Now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
-	}
-	made := make([]*newcomer, len(which))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(syncAtOnce)
-	for n, i := range which {
-		group.Go(func() error {
-			source, err := newSource(specs[i].ID, &specs[i].Spec, now)
-			if err != nil {
-				return err
-			}
-			seeds, ids, err := seedSubmissions(source, book)
-			if err == nil {
-				err = o.keepNew(ctx, source)
-			}
-			if errors.Is(err, dispatch.ErrSourceExists) {
-				return results[i].note(o.applyMade(ctx, specs[i]))
-			}
-			if err == nil {
-				made[n] = &newcomer{source, seeds, ids}
-			}
-			return results[i].note(SpecResult{Code: SpecCreated}, err)
-		})
-	}
-	return made, group.Wait()
-}
-
-// applyMade brings a source to a spec that was made since it was looked for.
-func (o *Operator) applyMade(ctx context.Context, named NamedSpec) (SpecResult, error) {
-	kept, err := o.keptSource(ctx, named.ID)
-	if err != nil {
-		return SpecResult{}, err
-	}
-	if kept == nil {
-		return SpecResult{}, fmt.Errorf("source %q was made and deleted by others meanwhile: %w", named.ID, dispatch.ErrSourceExists)
-	}
-	return o.applySpec(ctx, named, kept)
-}
-
-// submitFirstSeeds makes the seeds of new sources due first, and returns the
-// seeds of each; nil for a source that is to be applied on its own, since
-// somebody has changed it, or the rules, meanwhile.
-func (o *Operator) submitFirstSeeds(ctx context.Context, made []*newcomer, book *engine.RuleBook) ([][]dispatch.TaskID, error) {
-	ids := make([][]dispatch.TaskID, len(made))
-	var gates []dispatch.SourceGate
-	var items []dispatch.Submission
-	var of []int // the source of each item
-	flush := func() error {
-		if len(items) == 0 {
-			return nil
-		}
-		answers, err := o.store.Submit(ctx, book.Version, gates, items)
-		if err != nil {
-			return fmt.Errorf("submit seeds: %w", err)
-		}
-		for i, answer := range answers {
-			if answer.Code == dispatch.SubmitStaleSource || answer.Code == dispatch.SubmitStaleRules {
-				ids[of[i]] = nil
-			}
-		}
-		gates, items, of = gates[:0], items[:0], of[:0]
-		return nil
-	}
-	for n, source := range made {
-		if source == nil {
-			continue
-		}
-		ids[n] = source.ids
-		for i := range source.seeds {
-			makeDue(source.Source, &source.seeds[i], source.Created)
-			of = append(of, n)
-		}
-		gates, items = append(gates, source.Gate()), append(items, source.seeds...)
-		if len(items) >= seedsPerSubmit {
-			if err := flush(); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return ids, flush()
 }

@@ -103,9 +103,9 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 	if err != nil {
 		return nil, fmt.Errorf("read source statuses: %w", err)
 	}
-	now, err := o.store.Now(ctx)
+	at, err := o.snapshot(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
+		return nil, err
 	}
 	tasks := make([]*dispatch.Task, 0, len(seeds))
 	for page := range slices.Chunk(seeds, seedsPerRead) {
@@ -118,10 +118,10 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 	views := make([]*SourceView, len(sources))
 	for i, source := range sources {
 		n := len(source.AppliedSeeds)
-		views[i] = newSourceView(source, statuses[i], tasks[:n], now)
+		views[i] = newSourceView(source, statuses[i], tasks[:n], at.now)
 		views[i].next = nextSeed(tasks[:n])
 		if details {
-			if err := o.addSeedGates(ctx, views[i], now); err != nil {
+			if err := at.addSeedGates(ctx, views[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -188,24 +188,22 @@ func lastFailure(t *dispatch.Task) *dispatch.Failure {
 	return last
 }
 
-// addSeedGates tells of a source what holds its seed that is due next, from the source to
-// its pool and queue, and whether it is not known that a collector takes its tasks.
-func (o *Operator) addSeedGates(ctx context.Context, view *SourceView, now time.Time) error {
-	holds, who, err := o.holdsOf(ctx, &view.Source, view.next, now)
-	if err != nil {
-		return err
+// addSeedGates adds to a source what holds its seed that is due next.
+func (s *snapshot) addSeedGates(ctx context.Context, view *SourceView) error {
+	holds, who, err := s.holdsOf(ctx, &view.Source, view.next)
+	if err == nil {
+		view.setGates(holds, who)
 	}
-	view.Status.CollectorUnknown = who.cut
-	view.Status.Gates = make([]dispatch.Gate, len(holds))
-	for i := range holds {
-		view.Status.Gates[i] = holds[i].Gate
-	}
-	view.noteStuck()
-	return nil
+	return err
 }
 
-// noteStuck tells of a source with its gates whether it is stuck.
-func (v *SourceView) noteStuck() {
+// setGates sets what holds the source, and whether it is stuck by that.
+func (v *SourceView) setGates(holds []Held, who takers) {
+	v.Status.CollectorUnknown = who.cut
+	v.Status.Gates = make([]dispatch.Gate, len(holds))
+	for i := range holds {
+		v.Status.Gates[i] = holds[i].Gate
+	}
 	staying := []dispatch.GateKind{
 		dispatch.GateEverythingHeld, dispatch.GatePoolHeld, dispatch.GateQueueHeld, dispatch.GateCollectorHeld,
 		dispatch.GateNoCollector, dispatch.GateLocked,
@@ -263,78 +261,39 @@ func (q *SourceQuery) matchesHealth(health SourceHealth) bool {
 // collectorsListed is [collectorsLookedAt] for a page of listed sources.
 const collectorsListed = 200
 
-// addListedGates tells of listed sources what holds them beside their due times: holds, that
-// no collector takes their tasks, and the block of the queue of the seed that is due next. Its delay and its limit on leases, which hold every busy
-// queue for a moment, are left out.
-func (o *Operator) addListedGates(ctx context.Context, views []*SourceView) error {
-	if len(views) == 0 {
-		return nil
-	}
-	now, err := o.store.Now(ctx)
-	if err != nil {
-		return fmt.Errorf("read the store's clock: %w", err)
-	}
-	book, err := o.d.Holds(ctx)
-	if err != nil {
-		return err
-	}
-	queues, err := o.listedQueues(ctx, views, book)
-	if err != nil {
-		return err
-	}
+// addListedGates adds to listed sources what holds them beside their due times: holds, that no
+// collector takes their tasks, and the block of the queue of the seed that is due next. It leaves
+// out the delay and the limit on leases, which hold every busy queue for a moment.
+func (s *snapshot) addListedGates(ctx context.Context, views []*SourceView) error {
 	wants := make([]wanted, len(views))
+	queues := make(map[string]*dispatch.Queue, len(views))
 	for i, v := range views {
-		wants[i] = wanted{pool: v.Source.Spec.Pool, source: v.Source.ID}
+		wants[i] = wantedOf(&v.Source, v.next)
 		if v.next != nil {
-			wants[i].queue = v.next.Queue
+			queues[v.next.Queue] = nil
 		}
 	}
-	nobody, err := o.takersAmong(ctx, collectorsListed, wants, now)
+	names := slices.Collect(maps.Keys(queues))
+	read, err := s.store.QueuesNamed(ctx, names)
 	if err != nil {
-		return err
-	}
-	for i, v := range views {
-		held := slices.Concat(heldBy(book.Everything(), HeldEverything, ""), holdsOn(&v.Source, now), heldBy(book.Pool(v.Source.Spec.Pool), HeldPool, v.Source.Spec.Pool))
-		who := nobody[wants[i]]
-		for _, gate := range who.gates[:min(1, len(who.gates))] {
-			held = append(held, Held{Gate: gate})
-		}
-		v.Status.CollectorUnknown = who.cut
-		if v.next != nil {
-			held = append(held, queues[v.next.Queue]...)
-		}
-		decisiveFirst(held)
-		for _, h := range held {
-			v.Status.Gates = append(v.Status.Gates, h.Gate)
-		}
-		v.noteStuck()
-	}
-	return nil
-}
-
-// listedQueues are what holds the queues of the seeds that are due next, by name.
-func (o *Operator) listedQueues(ctx context.Context, views []*SourceView, book *holdbook.Book) (map[string][]Held, error) {
-	gates := make(map[string][]Held, len(views))
-	for _, v := range views {
-		if v.next != nil {
-			gates[v.next.Queue] = nil
-		}
-	}
-	names := slices.Sorted(maps.Keys(gates))
-	queues, err := o.store.QueuesNamed(ctx, names)
-	if err != nil {
-		return nil, fmt.Errorf("read queues: %w", err)
+		return fmt.Errorf("read queues: %w", err)
 	}
 	for i, name := range names {
-		queue := queues[i]
-		if queue == nil {
-			queue = &dispatch.Queue{Name: name}
-		}
-		gates[name] = slices.DeleteFunc(holdsOfQueue(queue, book), func(h Held) bool {
-			return h.Kind == dispatch.GateMinDelay || h.Kind == dispatch.GateMaxInFlight
-		})
+		queues[name] = read[i]
 	}
-	return gates, nil
+	nobody, err := s.takers(ctx, collectorsListed, wants)
+	if err != nil {
+		return err
+	}
+	passing := []dispatch.GateKind{
+		dispatch.GateNotDue, dispatch.GateBreaker, dispatch.GateLocked, dispatch.GateMinDelay, dispatch.GateMaxInFlight,
+	}
+	for i, v := range views {
+		holds := s.allHolds(&v.Source, v.next, nobody[wants[i]], queues[wants[i].queue])
+		holds = slices.DeleteFunc(holds, func(h Held) bool { return h.beside || slices.Contains(passing, h.Kind) })
+		v.setGates(holds, nobody[wants[i]])
+	}
+	return nil
 }
 
 func (o *Operator) liveSource(ctx context.Context, id string) (*dispatch.Source, error) {

@@ -5,15 +5,22 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// wanted is what collectors are looked for that take it: tasks of a pool; of a source and
-// in a queue, where these are set.
+// wanted is a set of tasks that a collector is searched for: those of a pool, and of a source and
+// in a queue if these are set.
 type wanted struct{ pool, source, queue string }
+
+// wantedOf is the set that a task of a source belongs to; of any of its tasks if t is nil.
+func wantedOf(source *dispatch.Source, t *dispatch.Task) wanted {
+	w := wanted{pool: source.Spec.Pool, source: source.ID}
+	if t != nil {
+		w.queue = t.Queue
+	}
+	return w
+}
 
 func (w wanted) String() string {
 	text := "tasks"
@@ -26,18 +33,35 @@ func (w wanted) String() string {
 	return fmt.Sprintf("%s of pool %q", text, w.pool)
 }
 
-// taking is how much a collector takes of what is wanted, as it tells.
+// holds are the gates of what is wanted: of its pool, unless collectors take other tasks of that.
+func (w wanted) holds(who takers) []Held {
+	of, name := HeldPool, w.pool
+	switch {
+	case !who.narrowed:
+	case w.source != "":
+		of, name = HeldSource, w.source
+	default:
+		of, name = HeldQueue, w.queue
+	}
+	holds := make([]Held, len(who.gates))
+	for i, gate := range who.gates {
+		holds[i] = Held{Gate: gate, Of: of, Name: name, beside: i > 0}
+	}
+	return holds
+}
+
+// taking is how much of what is wanted a collector takes.
 type taking uint8
 
 const (
 	takesNone   taking = iota
 	takesOthers        // of the pool, but of other sources or in other queues
-	takesSome          // it narrows the pool by what the want leaves open
+	takesSome          // only some sources or queues, where no particular one is wanted
 	takesAll
 )
 
-// takesOf reports how much the collector takes of what is wanted. Of one that tells no
-// pools, as one that never beats, it is the pool of fetches that name none.
+// takesOf compares what a collector reports with what is wanted. A collector that reports no pools
+// takes tasks of the default pool.
 func takesOf(c *dispatch.CollectorInfo, w wanted) taking {
 	switch {
 	case len(c.Pools) == 0 && w.pool != dispatch.DefaultPool, len(c.Pools) > 0 && !slices.Contains(c.Pools, w.pool):
@@ -51,39 +75,39 @@ func takesOf(c *dispatch.CollectorInfo, w wanted) taking {
 	}
 }
 
-// leavesOut reports whether who narrows its fetches to some leaves out the one that is
-// asked about.
-func leavesOut(narrow []string, asked string) bool {
-	return len(narrow) > 0 && asked != "" && !slices.Contains(narrow, asked)
+// leavesOut reports whether a list that narrows fetches leaves out the wanted name.
+func leavesOut(narrow []string, name string) bool {
+	return len(narrow) > 0 && name != "" && !slices.Contains(narrow, name)
 }
 
-// takers looks for collectors that are active and take what is wanted. What is not in
-// its answer is taken, or not known to be.
-func (o *Operator) takers(ctx context.Context, wants []wanted, now time.Time) (map[wanted]takers, error) {
-	return o.takersAmong(ctx, collectorsLookedAt, wants, now)
+// takers are the collectors that take what is wanted. The zero value: there is one.
+type takers struct {
+	// gates are why there is none. Of holds on collectors these are at most holdsListed; some
+	// collector goes on when the first of them ends.
+	gates []dispatch.Gate
+	// narrowed: others take tasks of the pool, of other sources or queues.
+	narrowed bool
+	note     string // what gates leave out
+	// cut: there are too many collectors to find out.
+	cut bool
 }
 
-// takersAmong is takers that looks at most collectors that are there. Where there are more,
-// what none of those takes is cut.
-func (o *Operator) takersAmong(ctx context.Context, most int, wants []wanted, now time.Time) (map[wanted]takers, error) {
-	book, err := o.d.Holds(ctx)
-	if err != nil {
-		return nil, err
-	}
+// holdsListed bounds the holds on collectors that are gates.
+const holdsListed = 5
+
+// takers searches the first most active collectors for some that take what is wanted. Its result
+// has no entry for what one of them takes.
+func (s *snapshot) takers(ctx context.Context, most int, wants []wanted) (map[wanted]takers, error) {
 	unmet := make(map[wanted]*search, len(wants))
 	for _, w := range wants {
 		unmet[w] = &search{}
 	}
-	var silent several // of their pools
-	all, err := o.eachPresent(ctx, most, now, func(c *dispatch.CollectorInfo) bool {
-		holds := book.Collector(c.ID, c.Labels)
-		for w, s := range unmet {
-			if s.meet(c, w, holds) {
+	all, err := s.eachPresent(ctx, most, s.now, func(c *dispatch.CollectorInfo) bool {
+		holds := s.book.Collector(c.ID, c.Labels)
+		for w, search := range unmet {
+			if search.meet(c, w, holds) {
 				delete(unmet, w)
 			}
-		}
-		if len(c.Pools) == 0 && len(holds) == 0 && !c.Stopping {
-			silent.add(c)
 		}
 		return len(unmet) > 0
 	})
@@ -91,169 +115,99 @@ func (o *Operator) takersAmong(ctx context.Context, most int, wants []wanted, no
 		return nil, err
 	}
 	found := make(map[wanted]takers, len(unmet))
-	for w, s := range unmet {
-		if all {
-			found[w] = s.result(w, &silent)
-		} else {
-			found[w] = takers{cut: true, note: fmt.Sprintf("none of the first %s takes all %s; those after them were not looked at", counted(int64(most), "active collector"), w)}
+	for w, search := range unmet {
+		if found[w] = search.result(w); !all {
+			found[w] = takers{cut: true, note: fmt.Sprintf("none of the first %d active collectors takes all %s; the others were not examined", most, w)}
 		}
 	}
 	return found, nil
 }
 
-// takers is who takes what was wanted; the zero value: somebody does.
-type takers struct {
-	// gates, where nobody does, is why. Of holds on collectors it is holdsTold at most, each of which
-	// keeps somebody from it. The first is the one with whose end somebody takes it.
-	gates []dispatch.Gate
-	// narrowed: of the pool others take tasks of other sources or queues.
-	narrowed bool
-	// note is, where all take only some, who and which; of more holds than are told, how
-	// many; and where cut is set, that there are too many collectors to tell.
-	note string
-	cut  bool
-}
-
-// holdsTold bounds the holds on collectors that are told one by one.
-const holdsTold = 5
-
-// search is what was found so far of who takes what is wanted, while nobody takes all.
+// search is the state of a search while no collector takes all that is wanted.
 type search struct {
-	// holds are those on collectors who would, each once.
+	// holds are those on collectors that would take it, each once.
 	holds []*dispatch.Hold
-	// first is the one with whose end the first of these collectors takes it.
+	// first is the hold whose end lets the first of these collectors go on.
 	first        *dispatch.Hold
-	some, others several
+	some, others []*dispatch.CollectorInfo // narrowed ones
 }
 
-// several is the first of some collectors, and how many more there are.
-type several struct {
-	first *dispatch.CollectorInfo
-	more  int
-}
-
-func (c *several) add(info *dispatch.CollectorInfo) {
-	if c.first == nil {
-		c.first = info
-	} else {
-		c.more++
-	}
-}
-
-// meet notes what an active collector with these holds on it takes
-// of what is wanted, and reports whether it takes all.
+// meet examines an active collector and the holds on it. It reports whether the collector takes all
+// that is wanted.
 func (s *search) meet(c *dispatch.CollectorInfo, w wanted, holds []*dispatch.Hold) bool {
 	much := takesOf(c, w)
 	switch {
 	case much == takesNone:
 	case len(holds) > 0:
 		if much != takesOthers {
-			s.held(holds)
+			s.addHolds(holds)
 		}
 	case c.Stopping:
 	case much == takesOthers:
-		s.others.add(c)
+		s.others = append(s.others, c)
 	case much == takesSome:
-		s.some.add(c)
+		s.some = append(s.some, c)
 	default:
 		return true
 	}
 	return false
 }
 
-// held notes the holds on a collector, of which the last to end comes first.
-func (s *search) held(holds []*dispatch.Hold) {
+// addHolds adds the holds on one collector. The last of them to end comes first.
+func (s *search) addHolds(holds []*dispatch.Hold) {
 	if s.first == nil || s.first.End().After(holds[0].End()) {
 		s.first = holds[0]
 	}
-	for _, d := range holds {
-		if !slices.Contains(s.holds, d) {
-			s.holds = append(s.holds, d)
+	for _, h := range holds {
+		if !slices.Contains(s.holds, h) {
+			s.holds = append(s.holds, h)
 		}
 	}
 }
 
-// result is what was found after all collectors were looked at.
-func (s *search) result(w wanted, silent *several) takers {
-	switch {
-	case s.some.first != nil:
-		note := fmt.Sprintf("not all %s are taken: %s", w, s.some.narrow())
-		if len(s.holds) > 0 {
-			note += fmt.Sprintf("; others are kept from them by %s, which ListHolds lists", counted(int64(len(s.holds)), "hold"))
-		}
-		return takers{note: note}
-	case s.first != nil:
-		return s.heldGates(w)
-	case s.others.first != nil:
-		reason := fmt.Sprintf("no active collector takes %s: %s", w, s.others.narrow())
-		return takers{gates: []dispatch.Gate{{Kind: dispatch.GateNoCollector, Reason: reason}}, narrowed: true}
-	}
-	w = wanted{pool: w.pool}
-	reason := fmt.Sprintf("no active collector takes %s", w)
-	if silent.first != nil {
-		who := fmt.Sprintf("%q tells no pools, and takes what its FetchTask names", silent.first.ID)
-		if silent.more > 0 {
-			who = fmt.Sprintf("%q and %d more tell no pools, and take what their FetchTask names", silent.first.ID, silent.more)
-		}
-		reason = fmt.Sprintf("no active collector tells that it takes %s; %s", w, who)
-	}
-	return takers{gates: []dispatch.Gate{{Kind: dispatch.GateNoCollector, Reason: reason}}}
-}
-
-// heldGates are the holds that were found, where they keep all from what is wanted.
-func (s *search) heldGates(w wanted) takers {
-	who := takers{narrowed: s.others.first != nil}
+// result is the outcome after all collectors were examined.
+func (s *search) result(w wanted) takers {
+	who := takers{narrowed: len(s.others) > 0}
 	what := w
 	if !who.narrowed {
 		what = wanted{pool: w.pool}
 	}
-	s.holds = slices.DeleteFunc(s.holds, func(d *dispatch.Hold) bool { return d == s.first })
-	for _, d := range slices.Concat([]*dispatch.Hold{s.first}, s.holds[:min(len(s.holds), holdsTold-1)]) {
-		gate := d.Gate()
-		gate.Reason = cmp.Or(gate.Reason, fmt.Sprintf("the active collectors that take %s are held", what))
-		who.gates = append(who.gates, gate)
+	switch {
+	case len(s.some) > 0:
+		return takers{note: fmt.Sprintf("not all %s are taken: %s", w, narrows(s.some))}
+	case s.first != nil:
+		first := slices.Index(s.holds, s.first)
+		s.holds[0], s.holds[first] = s.holds[first], s.holds[0]
+		for _, h := range s.holds[:min(len(s.holds), holdsListed)] {
+			gate := h.Gate()
+			gate.Reason = cmp.Or(gate.Reason, fmt.Sprintf("the active collectors that take %s are held", what))
+			who.gates = append(who.gates, gate)
+		}
+		if more := len(s.holds) - holdsListed; more > 0 {
+			who.note = counted(int64(more), "more hold") + " on other collectors; ListHolds lists them"
+		}
+		return who
 	}
-	if more := len(s.holds) + 1 - len(who.gates); more > 0 {
-		who.note = fmt.Sprintf("others that would take %s are kept from them by %s, which ListHolds lists", what, counted(int64(more), "more hold"))
+	reason := fmt.Sprintf("no active collector takes %s", what)
+	if who.narrowed {
+		reason += ": " + narrows(s.others)
 	}
+	who.gates = []dispatch.Gate{{Kind: dispatch.GateNoCollector, Reason: reason}}
 	return who
 }
 
-// narrow says to what the first collector narrows its fetches, and how many more do. What
-// has no room is counted instead of named, so that a reason or note with it, and with what
-// is wanted, keeps to MaxMessageLength.
-func (c *several) narrow() string {
-	const room = 360
-	var named, numbers []string
-	for _, by := range []struct {
-		preposition, what string
-		values            []string
-	}{{"of", "source", c.first.Sources}, {"in", "queue", c.first.Queues}} {
-		if len(by.values) == 0 {
-			continue
-		}
-		text := fmt.Sprintf(" %s %s %q", by.preposition, by.what, by.values[0])
-		if more := len(by.values) - 1; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		named = append(named, text)
-		numbers = append(numbers, fmt.Sprintf(" %s %s", by.preposition, counted(int64(len(by.values)), by.what)))
+// narrows names the first of some collectors that narrow their fetches, and counts the others.
+func narrows(collectors []*dispatch.CollectorInfo) string {
+	c := collectors[0]
+	text := fmt.Sprintf("%q takes only tasks", c.ID)
+	if n := len(c.Sources); n > 0 {
+		text += " of " + counted(int64(n), "source")
 	}
-	text := strings.Join(named, "")
-	if len(c.first.ID)+len(text) > room {
-		text = strings.Join(numbers, "")
+	if n := len(c.Queues); n > 0 {
+		text += " in " + counted(int64(n), "queue")
 	}
-	text = fmt.Sprintf("%q takes only those%s", c.first.ID, text)
-	if c.more > 0 {
-		text += fmt.Sprintf("; %d more narrow theirs, too", c.more)
+	if more := len(collectors) - 1; more > 0 {
+		text += ", and " + counted(int64(more), "more collector") + " only some"
 	}
 	return text
-}
-
-// counted is a number of things.
-func counted(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -12,18 +12,26 @@ import (
 // Task reads a task with all its details, completed by its source.
 // ErrTaskNotFound.
 func (o *Operator) Task(ctx context.Context, id dispatch.TaskID) (*dispatch.Task, error) {
-	tasks, _, err := o.store.Tasks(ctx, []dispatch.TaskID{id}, true)
+	t, err := o.taskByID(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("read task %s: %w", id, err)
-	}
-	t := tasks[0]
-	if t == nil {
-		return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrTaskNotFound)
+		return nil, err
 	}
 	if source, err := o.catalog.SourceOf(ctx, t); err == nil {
 		engine.JoinSource(t, source)
 	}
 	return t, nil
+}
+
+// taskByID reads a task with its details. ErrTaskNotFound.
+func (o *Operator) taskByID(ctx context.Context, id dispatch.TaskID) (*dispatch.Task, error) {
+	tasks, _, err := o.store.Tasks(ctx, []dispatch.TaskID{id}, true)
+	if err == nil && tasks[0] == nil {
+		err = dispatch.ErrTaskNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("task %s: %w", id, err)
+	}
+	return tasks[0], nil
 }
 
 // FindTaskID is the id that a task of the source has, or would have. Errors:

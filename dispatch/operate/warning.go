@@ -2,13 +2,12 @@ package operate
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
 // Warnings are, for each spec, what keeps its seeds from being handed out though the spec is
-// right: a pool that no collector takes, a schedule without seeds. All may be meant; whoever mistyped or forgot something learns of it nowhere else.
+// valid: a pool that no collector takes, a schedule without seeds. Either may be on purpose.
 func (o *Operator) Warnings(ctx context.Context, specs []*dispatch.SourceSpec) ([][]string, error) {
 	pools, err := o.poolWarnings(ctx, specs)
 	if err != nil {
@@ -36,11 +35,11 @@ func (o *Operator) poolWarnings(ctx context.Context, specs []*dispatch.SourceSpe
 	if len(pools) == 0 {
 		return nil, nil
 	}
-	now, err := o.store.Now(ctx)
+	at, err := o.snapshot(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
+		return nil, err
 	}
-	found, err := o.takers(ctx, pools, now)
+	found, err := at.takers(ctx, collectorsLookedAt, pools)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +52,7 @@ func (o *Operator) poolWarnings(ctx context.Context, specs []*dispatch.SourceSpe
 	return warnings, nil
 }
 
-// idleSchedule tells of a schedule that nothing follows, and of passes that nothing begins.
+// idleSchedule warns of a schedule or of passes without seeds to begin them.
 func idleSchedule(spec *dispatch.SourceSpec) string {
 	switch {
 	case len(spec.Seeds) > 0:

@@ -933,7 +933,7 @@ type ExplainResponse struct {
 	Unknown bool `protobuf:"varint,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	// In words for people, what is no gate and bears on the answer: that all collectors of a pool take only some of its
 	// tasks; in which queues tasks of a source are due, or of which sources in a queue, what holds each of those looked
-	// into, as far as 1 KiB has room for their names, and how many more there are.
+	// into, and how many more there are.
 	Notes []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
 	// Where `gates` is empty: a part of it may wait all the same, as `notes` says: all active collectors take only some
 	// of its tasks, or there are too many of them to tell. Default false.
