@@ -80,8 +80,10 @@ func detect(text []byte, name string) (Format, error) {
 		return "", errors.New("it is a binary file, no text: neither OPML, CSV, JSON lines, a sitemap nor a list of URLs")
 	}
 	line, _, _ := strings.Cut(string(trimmed[:min(len(trimmed), textfile.LookAhead)]), "\n")
-	if !strings.Contains(line, "://") && isHeader(line) {
-		return CSV, nil
+	for _, field := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ';' || r == '\t' }) {
+		if _, is := columnNamed(strings.Trim(strings.TrimSpace(field), `"`)); is && !strings.Contains(line, "://") {
+			return CSV, nil
+		}
 	}
 	return URLs, nil
 }
