@@ -241,7 +241,7 @@ func (d *demo) look(ctx context.Context) (settled bool, err error) {
 	}
 	tasks := stats.GetTasks()
 	d.screen.Show(fmt.Sprintf("%4.1fs        %d of %d pages, %d leased, %d collectors",
-		time.Since(d.began).Seconds(), d.site.answered(), d.site.pages(), tasks.GetLeased(), living))
+		time.Since(d.began).Seconds(), d.site.progress(), d.site.pages(), tasks.GetLeased(), living))
 	return tasks.GetScheduled()+tasks.GetReady()+tasks.GetLeased() == 0, nil
 }
 
@@ -270,9 +270,8 @@ func (d *demo) result(ctx context.Context, took time.Duration) (*result, error) 
 	if err != nil {
 		return nil, err
 	}
-	counters := stats.GetCounters()
+	counters, unexplained := stats.GetCounters(), 0
 	r := &result{took: took, pages: d.site.pages(), settled: counters.GetSettled(), expired: counters.GetExpired()}
-	unexplained := 0
 	for _, host := range d.site.hosts {
 		r.gaps = append(r.gaps, gapOf(host, starts[host.name]))
 		for page := range d.site.perHost {

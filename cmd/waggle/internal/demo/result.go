@@ -16,16 +16,16 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// result is what the web server, the dispatcher and the collectors' records say about each page, counted.
+// result is what the web server, the dispatcher and the collectors' records have of each page, counted.
 type result struct {
 	took       time.Duration
 	pages      int
 	requests   int   // for pages; robots.txt is requested beside them
 	settled    int64 // leases that an accepted report ended
-	expired    int64 // leases that expired
 	crawled    int   // pages whose task settled exactly once, as DONE
+	expired    int64 // leases that expired
 	duplicates int   // pages that settled more than once, or were requested more often than expired leases explain
-	lost       int   // pages that did not settle as DONE
+	lost       int   // pages whose task is not DONE
 	requeued   int   // tasks whose lease expired after the kill
 	finished   int   // tasks of those that another collector finished
 	gaps       []gap
@@ -38,9 +38,10 @@ type gap struct {
 	smallest time.Duration
 }
 
-// count adds one page: how its task ended, which requests there were, and whether its lease was the killed collector's.
-// It returns how many requests the kill does not explain.
-func (r *result) count(task *pb.Task, visits []visit, held bool) (unexplained int) {
+// count adds one page: how its task ended, how many requests there were, and whether the killed collector held its lease. It
+// returns how many requests the kill does not explain.
+func (r *result) count(task *pb.Task, requests int, held bool) (unexplained int) {
+	r.requests += requests
 	done := task.GetState() == pb.TaskState_TASK_STATE_DONE
 	switch {
 	case !done:
@@ -50,15 +51,14 @@ func (r *result) count(task *pb.Task, visits []visit, held bool) (unexplained in
 	default:
 		r.crawled++
 	}
-	r.requests += len(visits)
 	if !held {
-		return max(0, len(visits)-1)
+		return max(0, requests-1)
 	}
 	r.requeued++
-	if done && len(visits) > 0 && visits[len(visits)-1].answered && visits[len(visits)-1].agent != victim {
+	if done {
 		r.finished++
 	}
-	return max(0, len(visits)-2)
+	return max(0, requests-2)
 }
 
 // otherwise is how many leases expired that the kill does not explain.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,18 +18,13 @@ type host struct {
 	delay time.Duration // least time between two requests, as its queue rule has it
 }
 
-// url is the address of a page; the one of page 0 is the seed.
-func (h *host) url(page int) string {
-	if page == 0 {
-		return "http://" + h.name + "/"
-	}
-	return fmt.Sprintf("http://%s/page/%d", h.name, page)
-}
+// url is the address of a page; page 0 is the seed.
+func (h *host) url(page int) string { return fmt.Sprintf("http://%s/page/%d", h.name, page) }
 
-// visit is one request for a page, as the web server saw it.
-type visit struct {
-	agent    string // the collector
-	answered bool
+// requests are those for a page, as the web server saw them.
+type requests struct {
+	count    int
+	answered bool // at least one of them
 }
 
 // site is a small web site on several hosts of loopback. Every page links to pages of its own host and of the next one,
@@ -42,13 +36,14 @@ type site struct {
 	// halfway gets the page that the victim requests when half of all pages have been answered, before it is answered.
 	halfway chan string
 
-	mu     sync.Mutex // guards visits
-	visits map[string][]*visit
+	mu       sync.Mutex           // guards what follows
+	seen     map[string]*requests // by URL
+	answered int                  // pages
 }
 
 // newSite opens the hosts. On systems where 127.0.0.2 is not loopback they are ports of 127.0.0.1.
 func newSite(ctx context.Context, pages int) (*site, error) {
-	s := &site{perHost: pages, halfway: make(chan string), visits: map[string][]*visit{}}
+	s := &site{perHost: pages, halfway: make(chan string), seen: map[string]*requests{}}
 	for i := range 4 {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
 		if err != nil {
@@ -80,13 +75,9 @@ func (s *site) pages() int { return len(s.hosts) * s.perHost }
 
 func (s *site) handler(index int) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "User-agent: *\nAllow: /\n")
-	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, index, 0) })
 	mux.HandleFunc("GET /page/{number}", func(w http.ResponseWriter, r *http.Request) {
 		page, err := strconv.Atoi(r.PathValue("number"))
-		if err != nil || page < 1 || page >= s.perHost {
+		if err != nil || page < 0 || page >= s.perHost {
 			http.NotFound(w, r)
 			return
 		}
@@ -98,15 +89,19 @@ func (s *site) handler(index int) http.Handler {
 // serve notes the request, takes a moment, and answers a page.
 func (s *site) serve(w http.ResponseWriter, r *http.Request, index, page int) {
 	url := s.hosts[index].url(page)
-	v := &visit{}
-	v.agent, _, _ = strings.Cut(r.UserAgent(), " ")
-	s.mu.Lock()
-	s.visits[url] = append(s.visits[url], v)
-	s.mu.Unlock()
+	agent, _, _ := strings.Cut(r.UserAgent(), " ")
 	answer, halfway := time.After(time.Duration(50+page*7%5*10)*time.Millisecond), chan string(nil)
-	if v.agent == victim && s.answered() >= s.pages()/2 {
+	s.mu.Lock()
+	seen := s.seen[url]
+	if seen == nil {
+		seen = &requests{}
+		s.seen[url] = seen
+	}
+	seen.count++
+	if agent == victim && s.answered >= s.pages()/2 {
 		answer, halfway = nil, s.halfway // it is killed while it waits
 	}
+	s.mu.Unlock()
 	select {
 	case <-answer:
 	case halfway <- url:
@@ -118,8 +113,11 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, index, page int) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if _, err := fmt.Fprint(w, s.page(index, page)); err == nil {
 		s.mu.Lock()
-		v.answered = true
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		if !seen.answered {
+			seen.answered = true
+			s.answered++
+		}
 	}
 }
 
@@ -139,24 +137,18 @@ func (s *site) page(index, page int) string {
 	return b.String()
 }
 
-// requests are those for a page so far.
-func (s *site) requests(url string) (visits []visit) {
+// requests is how many requests for a page there were, progress how many pages were answered.
+func (s *site) requests(url string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, v := range s.visits[url] {
-		visits = append(visits, *v)
+	if s.seen[url] == nil {
+		return 0
 	}
-	return visits
+	return s.seen[url].count
 }
 
-// answered is how many pages have been answered.
-func (s *site) answered() (pages int) {
+func (s *site) progress() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, visits := range s.visits {
-		if slices.ContainsFunc(visits, func(v *visit) bool { return v.answered }) {
-			pages++
-		}
-	}
-	return pages
+	return s.answered
 }
