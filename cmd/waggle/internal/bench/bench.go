@@ -40,18 +40,19 @@ func Workloads() (names []string) {
 
 // config is what to measure.
 type config struct {
-	program           string // the waggle command
-	stores, workloads []string
-	tasks, repeats    int
-	batch, collectors int
-	processors        int // GOMAXPROCS of the dispatcher; 0: all
+	Stores     []string `json:"-"`
+	Workloads  []string `json:"-"`
+	Tasks      int      `json:"tasks"`
+	Repeats    int      `json:"repeats"`
+	Batch      int      `json:"batch"`
+	Collectors int      `json:"collectors"`
+	Processors int      `json:"dispatcher_processors,omitempty"` // its GOMAXPROCS; 0: all
 }
 
 // New makes the command.
 func New() *cobra.Command {
 	var cfg config
 	var output string
-	var quick bool
 	cmd := &cobra.Command{
 		Use:     "bench",
 		Short:   "Measure throughput, latency and cost on this machine",
@@ -59,32 +60,25 @@ func New() *cobra.Command {
 		Long: `Measure throughput, latency and cost on this machine. For each measurement it
 starts a dispatcher, and a redis-server for it, on an empty store and on loopback
 only; the collectors run in this process. Nothing is left behind. All of it takes
-some minutes; --quick shows in less that it works.
+some minutes.
 
 Workloads: queue: one queue; queues: 1,000 queues; sources: 1,000 queues, each of a
 source of its own; polite: 10,000 queues with one request in flight at a time.`,
-		Example: `  waggle bench --quick
+		Example: `  waggle bench --tasks 1000 --repeats 1
   waggle bench --store redis --workload queue,polite --batch 10
   waggle bench --output json > bench.json`,
 		Args: cli.Exactly(),
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&cfg.stores, "store", Stores(), "`stores` to measure: "+strings.Join(Stores(), ", "))
-	flags.StringSliceVar(&cfg.workloads, "workload", Workloads(), "`workloads` to measure: "+strings.Join(Workloads(), ", "))
-	flags.IntVar(&cfg.tasks, "tasks", 30_000, "`number` of tasks of each measurement; a fifth of them with one task a call")
-	flags.IntVar(&cfg.repeats, "repeats", 3, "`number` of times that each is measured")
-	flags.IntVar(&cfg.batch, "batch", 100, "`number` of tasks a call")
-	flags.IntVar(&cfg.collectors, "collectors", 16, "`number` of collectors at once")
-	flags.IntVar(&cfg.processors, "processors", 0, "`number` of processors that a dispatcher may use (default all)")
-	flags.BoolVar(&quick, "quick", false, "small and short: shows that it works, the figures mean little")
+	flags.StringSliceVar(&cfg.Stores, "store", Stores(), "`stores` to measure: "+strings.Join(Stores(), ", "))
+	flags.StringSliceVar(&cfg.Workloads, "workload", Workloads(), "`workloads` to measure: "+strings.Join(Workloads(), ", "))
+	flags.IntVar(&cfg.Tasks, "tasks", 30_000, "`number` of tasks of each measurement; a fifth of them with one task a call")
+	flags.IntVar(&cfg.Repeats, "repeats", 3, "`number` of times that each is measured")
+	flags.IntVar(&cfg.Batch, "batch", 100, "`number` of tasks a call")
+	flags.IntVar(&cfg.Collectors, "collectors", 16, "`number` of collectors at once")
+	flags.IntVar(&cfg.Processors, "processors", 0, "`number` of processors that a dispatcher may use (default all)")
 	client.RegisterOutput(flags, &output)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if quick && !flags.Changed("tasks") {
-			cfg.tasks = 500
-		}
-		if quick && !flags.Changed("repeats") {
-			cfg.repeats = 1
-		}
 		if err := cfg.check(); err != nil {
 			return err
 		}
@@ -97,7 +91,7 @@ func (c *config) check() error {
 	for _, flag := range []struct {
 		name         string
 		given, known []string
-	}{{"store", c.stores, Stores()}, {"workload", c.workloads, Workloads()}} {
+	}{{"store", c.Stores, Stores()}, {"workload", c.Workloads, Workloads()}} {
 		for _, value := range flag.given {
 			if !slices.Contains(flag.known, value) {
 				return cli.Usagef("--%s: %q is unknown; there are %s", flag.name, value, strings.Join(flag.known, ", "))
@@ -108,11 +102,11 @@ func (c *config) check() error {
 		name               string
 		value, least, most int
 	}{
-		{"tasks", c.tasks, 100, 1_000_000},
-		{"repeats", c.repeats, 1, 100},
-		{"batch", c.batch, 1, 1000},
-		{"collectors", c.collectors, 1, 256},
-		{"processors", c.processors, 0, 256},
+		{"tasks", c.Tasks, 100, 1_000_000},
+		{"repeats", c.Repeats, 1, 100},
+		{"batch", c.Batch, 1, 1000},
+		{"collectors", c.Collectors, 1, 256},
+		{"processors", c.Processors, 0, 256},
 	} {
 		if flag.value < flag.least || flag.value > flag.most {
 			return cli.Usagef("--%s: %d is not within %d to %d", flag.name, flag.value, flag.least, flag.most)
@@ -122,14 +116,15 @@ func (c *config) check() error {
 }
 
 // run measures, and writes what was measured, also if it was interrupted.
-func run(cmd *cobra.Command, cfg config, output string) (err error) {
-	if cfg.program, err = os.Executable(); err != nil {
+func run(cmd *cobra.Command, cfg config, output string) error {
+	program, err := os.Executable()
+	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	// The collectors share the machine with what they measure: they are to collect garbage rarely.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	result := newResult(cfg)
-	err = cfg.measure(cmd.Context(), result, cmd.ErrOrStderr())
+	err = cfg.measure(cmd.Context(), program, result, cmd.ErrOrStderr())
 	if cmd.Context().Err() != nil {
 		err = errors.New("interrupted; the result has what was measured until then")
 	}
@@ -142,12 +137,12 @@ func run(cmd *cobra.Command, cfg config, output string) (err error) {
 
 // measure measures all workloads in each repeat, so that they meet the same state of the machine. It writes a line to
 // progress for each.
-func (c *config) measure(ctx context.Context, result *Result, progress io.Writer) error {
-	for _, store := range c.stores {
-		node := load.Config{Program: c.program, Memory: store == StoreMemory, Processors: c.processors}
-		for i := range c.repeats {
+func (c *config) measure(ctx context.Context, program string, result *Result, progress io.Writer) error {
+	for _, store := range c.Stores {
+		node := load.Config{Program: program, Memory: store == StoreMemory, Processors: c.Processors}
+		for i := range c.Repeats {
 			for _, w := range load.Workloads() {
-				if !slices.Contains(c.workloads, w.Name) {
+				if !slices.Contains(c.Workloads, w.Name) {
 					continue
 				}
 				f, err := c.repeat(ctx, node, w)
@@ -166,13 +161,13 @@ func (c *config) measure(ctx context.Context, result *Result, progress io.Writer
 func (c *config) repeat(ctx context.Context, node load.Config, w load.Workload) (figures, error) {
 	f, timed := figures{}, w
 	timed.Batch = 1
-	w.Batch, w.Collectors = c.batch, c.collectors
+	w.Batch, w.Collectors = c.Batch, c.Collectors
 	err := load.Run(ctx, node, w, func(n *load.Node, l *load.Load) error {
 		empty, err := n.Memory(ctx)
 		if err != nil {
 			return err
 		}
-		took, err := l.Submit(ctx, c.tasks, c.batch)
+		took, err := l.Submit(ctx, c.Tasks, c.Batch)
 		if err != nil {
 			return err
 		}
@@ -180,11 +175,11 @@ func (c *config) repeat(ctx context.Context, node load.Config, w load.Workload) 
 		if err != nil {
 			return err
 		}
-		done, err := l.Work(ctx, c.tasks)
+		done, err := l.Work(ctx, c.Tasks)
 		if err != nil {
 			return err
 		}
-		tasks := float64(c.tasks)
+		tasks := float64(c.Tasks)
 		f["submit"], f["fetch_report"] = tasks/took.Seconds(), tasks/done.Took.Seconds()
 		f["dispatcher_cpu"] = float64(done.Used.Dispatcher.Microseconds()) / tasks
 		f["redis_cpu"] = float64(done.Used.Redis.Microseconds()) / tasks
@@ -221,7 +216,7 @@ const (
 
 // oneACall works on a fifth of the tasks of a workload, and calls measured with how many they were.
 func (c *config) oneACall(ctx context.Context, node load.Config, w load.Workload, measured func(*load.Load, int, *load.Outcome) error) error {
-	tasks := c.tasks / 5
+	tasks := c.Tasks / 5
 	return load.Run(ctx, node, w, func(_ *load.Node, l *load.Load) error {
 		if _, err := l.Submit(ctx, tasks, 1000); err != nil {
 			return err

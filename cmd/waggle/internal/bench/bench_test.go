@@ -32,12 +32,12 @@ func TestRun(t *testing.T) {
 // testQuick runs everything once. What is measured is compared with nothing.
 func testQuick(t *testing.T, path string) {
 	temp := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--tasks", "200", "--processors", "1", "--output", "json")
+	cmd := exec.CommandContext(t.Context(), path, "bench", "--tasks", "200", "--repeats", "1", "--processors", "1", "--output", "json")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	var out, progress bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &progress
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("waggle bench --quick: %v\n%s", err, progress.String())
+		t.Fatalf("waggle bench: %v\n%s", err, progress.String())
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 		t.Errorf("the bench left %v (%v)", left, err)

@@ -53,11 +53,7 @@ type Result struct {
 	Go     string `json:"go"`
 	// LoadBefore is the load average of the last minute before: above 0, others used the machine.
 	LoadBefore string `json:"load_before,omitempty"`
-	Tasks      int    `json:"tasks"`
-	Repeats    int    `json:"repeats"`
-	Batch      int    `json:"batch"`
-	Collectors int    `json:"collectors"`
-	Processors int    `json:"dispatcher_processors,omitempty"`
+	config
 	// Rows by store, then by workload.
 	Rows []*Row `json:"rows"`
 }
@@ -73,10 +69,7 @@ type Row struct {
 }
 
 func newResult(c config) *Result {
-	r := &Result{
-		System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(),
-		Tasks: c.tasks, Repeats: c.repeats, Batch: c.batch, Collectors: c.collectors, Processors: c.processors,
-	}
+	r := &Result{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(), config: c}
 	if average, err := os.ReadFile("/proc/loadavg"); err == nil {
 		r.LoadBefore, _, _ = strings.Cut(string(average), " ")
 	}

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"regexp"
 	"strings"
-
-	"golang.org/x/net/html"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 )
@@ -88,27 +87,23 @@ func detect(text []byte, name string) (Format, error) {
 	return URLs, nil
 }
 
+// outermost is the first element of an XML file, behind its declarations and comments.
+var outermost = regexp.MustCompile(`(?s)^(?:\s|<!--.*?-->|<[?!][^>]*>|\]>)*<(?:[\w.-]+:)?([\w.-]+)`)
+
 // byRoot finds what an XML file is by its outermost element.
 func byRoot(text []byte) (Format, error) {
-	tags := html.NewTokenizer(bytes.NewReader(text))
-	for {
-		switch tags.Next() {
-		case html.ErrorToken:
-			return "", errors.New("no XML element begins in it")
-		case html.StartTagToken, html.SelfClosingTagToken:
-		default:
-			continue
-		}
-		name, _ := tags.TagName()
-		switch _, root := splitName(string(name)); root {
-		case "opml":
-			return OPML, nil
-		case "urlset", "sitemapindex":
-			return Sitemap, nil
-		case "rss", "feed", "rdf":
-			return "", fmt.Errorf("it is a feed itself (<%s>), no list of feeds; `waggle source create` registers it by its URL", root)
-		default:
-			return "", fmt.Errorf("<%s> is neither OPML nor a sitemap", root)
-		}
+	found := outermost.FindSubmatch(text[:min(len(text), textfile.LookAhead)])
+	if found == nil {
+		return "", errors.New("no XML element begins in it")
+	}
+	switch root := strings.ToLower(string(found[1])); root {
+	case "opml":
+		return OPML, nil
+	case "urlset", "sitemapindex":
+		return Sitemap, nil
+	case "rss", "feed", "rdf":
+		return "", fmt.Errorf("it is a feed itself (<%s>), no list of feeds; `waggle source create` registers it by its URL", root)
+	default:
+		return "", fmt.Errorf("<%s> is neither OPML nor a sitemap", root)
 	}
 }
