@@ -14,8 +14,15 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// Column is a column of a CSV: the field of a spec at a path, as text.
-type Column struct{ Name, What, path string }
+// Column is a column of a CSV: a field of a spec, as text.
+type Column struct {
+	// Name stands in the header.
+	Name string
+	// What is the column's help.
+	What string
+
+	path string // of the field, as follow.include
+}
 
 // Columns are all that a CSV may have. A column of seeds comes after their URLs: it is of those that are there.
 func Columns() []Column {
