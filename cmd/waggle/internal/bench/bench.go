@@ -157,10 +157,10 @@ func (c *config) measure(ctx context.Context, program string, result *Result, pr
 	return nil
 }
 
-// repeat measures a workload once: with --batch tasks a call, then with one task a call.
+// repeat measures a workload once: with --batch tasks a call, then latency with a fifth of the tasks, one a call.
 func (c *config) repeat(ctx context.Context, node load.Config, w load.Workload) (figures, error) {
-	f, timed := figures{}, w
-	timed.Batch = 1
+	f, single := figures{}, w
+	single.Batch = 1
 	w.Batch, w.Collectors = c.Batch, c.Collectors
 	err := load.Run(ctx, node, w, func(n *load.Node, l *load.Load) error {
 		empty, err := n.Memory(ctx)
@@ -189,35 +189,8 @@ func (c *config) repeat(ctx context.Context, node load.Config, w load.Workload) 
 	if err != nil {
 		return nil, err
 	}
-	for name, carried := range map[string]bool{"two_calls": false, "carried": true} {
-		err := c.oneACall(ctx, node, w.OneACall(carried), func(_ *load.Load, tasks int, done *load.Outcome) error {
-			f[name] = float64(tasks) / done.Took.Seconds()
-			f[name+"_cpu"] = float64(done.Used.Total().Microseconds()) / float64(tasks)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return f, c.oneACall(ctx, node, timed, func(l *load.Load, tasks int, done *load.Outcome) error {
-		wakes, err := l.Wake(ctx, min(wakes, tasks), wakePace)
-		f.latency("fetch", done.Fetches)
-		f.latency("report", done.Reports)
-		f.latency("wake_up", wakes)
-		return err
-	})
-}
-
-const (
-	// wakes tasks are submitted to waiting collectors, one each wakePace.
-	wakes    = 500
-	wakePace = 5 * time.Millisecond
-)
-
-// oneACall works on a fifth of the tasks of a workload, and calls measured with how many they were.
-func (c *config) oneACall(ctx context.Context, node load.Config, w load.Workload, measured func(*load.Load, int, *load.Outcome) error) error {
-	tasks := c.Tasks / 5
-	return load.Run(ctx, node, w, func(_ *load.Node, l *load.Load) error {
+	return f, load.Run(ctx, node, single, func(_ *load.Node, l *load.Load) error {
+		tasks := c.Tasks / 5
 		if _, err := l.Submit(ctx, tasks, 1000); err != nil {
 			return err
 		}
@@ -225,9 +198,20 @@ func (c *config) oneACall(ctx context.Context, node load.Config, w load.Workload
 		if err != nil {
 			return err
 		}
-		if err := measured(l, tasks, done); err != nil {
+		wakes, err := l.Wake(ctx, min(wakes, tasks), wakePace)
+		if err != nil {
 			return err
 		}
+		f["one_a_call"] = float64(tasks) / done.Took.Seconds()
+		f.latency("fetch", done.Fetches)
+		f.latency("report", done.Reports)
+		f.latency("wake_up", wakes)
 		return l.CheckDone(ctx)
 	})
 }
+
+// wakes tasks are submitted to waiting collectors, one each wakePace.
+const (
+	wakes    = 500
+	wakePace = 5 * time.Millisecond
+)

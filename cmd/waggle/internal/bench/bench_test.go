@@ -51,7 +51,7 @@ func testQuick(t *testing.T, path string) {
 	}
 	for _, r := range result.Rows {
 		for _, name := range []string{
-			"submit", "fetch_report", "two_calls", "carried", "fetch_p50", "report_p99", "wake_up_p50",
+			"submit", "fetch_report", "one_a_call", "fetch_p50", "report_p99", "wake_up_p50",
 		} {
 			if value := r.Figures[name].Median; value <= 0 {
 				t.Errorf("%s, workload %s: %s is %v", r.Store, r.Workload, name, value)

@@ -33,10 +33,7 @@ func metrics() []metric {
 		{"dispatcher_cpu", "  CPU, dispatcher", "µs/task", "%.1f"},
 		{"redis_cpu", "  CPU, Redis", "µs/task", "%.1f"},
 		{"redis_bytes", "Redis memory", "bytes/task", "%.0f"},
-		{"two_calls", "report by itself", "tasks/s", "%.0f"},
-		{"two_calls_cpu", "  CPU, both", "µs/task", "%.1f"},
-		{"carried", "report in a fetch", "tasks/s", "%.0f"},
-		{"carried_cpu", "  CPU, both", "µs/task", "%.1f"},
+		{"one_a_call", "one task a call", "tasks/s", "%.0f"},
 		{"fetch_p50", "fetch p50", "ms", "%.2f"},
 		{"fetch_p99", "fetch p99", "ms", "%.2f"},
 		{"report_p50", "report p50", "ms", "%.2f"},
@@ -106,8 +103,7 @@ func (r *Result) WriteTable(out io.Writer) {
 	}
 	fmt.Fprintf(out, `%s, %d cores, %s; load average before: %s
 Medians, repeats: %d%s.
-Tasks a call: %d, collectors: %d. From "report by itself" on: one task a call,
-64 collectors; for latencies 16.
+Tasks a call: %d, collectors: %d; from "one task a call" on: 1 and 16.
 `, r.System, r.Cores, r.Go, cmp.Or(r.LoadBefore, "unknown"), r.Repeats, processors, r.Batch, r.Collectors)
 	for _, store := range Stores() {
 		head, rows := []string{strings.ToUpper(store), "UNIT"}, []*Row{}

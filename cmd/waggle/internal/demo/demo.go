@@ -113,7 +113,7 @@ func run(ctx context.Context, out io.Writer, pages int) (err error) {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errors.New("interrupted")
 	case ctx.Err() != nil:
-		crawlErr = context.Cause(ctx) // the table shows how far it came
+		return context.Cause(ctx)
 	case crawlErr != nil:
 		return crawlErr
 	}
@@ -129,7 +129,7 @@ func run(ctx context.Context, out io.Writer, pages int) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	result.write(out)
-	return errors.Join(crawlErr, stopErr, result.verdict())
+	return errors.Join(stopErr, result.verdict())
 }
 
 // startDispatcher runs a dispatcher on the memory store, as `waggle serve` does, and connects to it. stop ends it.
