@@ -18,9 +18,6 @@ const (
 	maxEntries = 1_000_000
 )
 
-// Formats are the names of the formats that can be read.
-func Formats() []Format { return []Format{CSV, JSONL, OPML, Sitemap, URLs} }
-
 // Read reads the file of that name in a format; if format is empty, in the one that its name or its beginning shows, seen
 // through gzip and byte order marks. With an error the entries are those before it.
 func Read(in io.Reader, name string, format Format) (entries []Entry, err error) {
