@@ -110,8 +110,8 @@ func fromRow(texts map[string]string) (*pb.SourceSpec, error) {
 	return s, wrong
 }
 
-// inFollow stands in the column follow for the hosts of the seeds.
-const inFollow = "seeds"
+// ownHosts stands in the column follow for the hosts of the seeds.
+const ownHosts = "seeds"
 
 // get is the text of a column; empty if its field is not set.
 func (c Column) get(s *pb.SourceSpec) string {
@@ -129,7 +129,7 @@ func (c Column) get(s *pb.SourceSpec) string {
 	}
 	if !m.Has(f) {
 		if c.Name == "follow" {
-			return inFollow
+			return ownHosts
 		}
 		return ""
 	}
@@ -144,12 +144,12 @@ func (c Column) set(s *pb.SourceSpec, text string) error {
 	case outer == "seeds":
 		setSeeds(s, inner, text)
 		return nil
-	case text == "false" && (c.Name == "follow" || c.Name == "revisit"):
+	case text == "false" && c.Name == "revisit", c.Name == "follow" && (text == "false" || text == "no"):
 		return nil // the default, and no reason for a schedule or a follow rule
 	case nested:
 		m, outer = m.Mutable(field(m, outer)).Message(), inner
 	}
-	if c.Name == "follow" && (text == inFollow || text == "true") {
+	if c.Name == "follow" && (text == ownHosts || text == "true" || text == "yes") {
 		return nil
 	}
 	return setField(m, field(m, outer), text)
@@ -186,12 +186,12 @@ func setSeeds(s *pb.SourceSpec, name, text string) {
 	}
 }
 
-// separator stands between the entries of a list: hosts have no spaces, regular expressions may.
-func separator(f protoreflect.FieldDescriptor) string {
+// separators stand between the entries of a list: hosts have no spaces, regular expressions may.
+func separators(f protoreflect.FieldDescriptor) string {
 	if f.Name() == "allow_hosts" {
-		return " "
+		return " \t\r\n"
 	}
-	return "\n"
+	return "\n\r"
 }
 
 func fieldText(f protoreflect.FieldDescriptor, value protoreflect.Value) string {
@@ -201,7 +201,7 @@ func fieldText(f protoreflect.FieldDescriptor, value protoreflect.Value) string 
 		for i := range value.List().Len() {
 			parts = append(parts, value.List().Get(i).String())
 		}
-		return strings.Join(parts, separator(f))
+		return strings.Join(parts, separators(f)[:1])
 	case f.IsMap():
 		escape := strings.NewReplacer("%", "%25", ";", "%3B") // a value may hold what stands between pairs
 		value.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
@@ -230,10 +230,8 @@ func setField(m protoreflect.Message, f protoreflect.FieldDescriptor, text strin
 	}
 	switch {
 	case f.IsList():
-		for part := range strings.SplitSeq(strings.ReplaceAll(text, "\r", "\n"), separator(f)) {
-			if part != "" {
-				m.Mutable(f).List().Append(protoreflect.ValueOfString(part))
-			}
+		for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(separators(f), r) }) {
+			m.Mutable(f).List().Append(protoreflect.ValueOfString(part))
 		}
 	case f.IsMap():
 		plain := strings.NewReplacer("%25", "%", "%3B", ";")
