@@ -189,7 +189,7 @@ func TestCollect_Help(t *testing.T) {
 	_, flags, _ := strings.Cut(got.out, "\nTasks:\n")
 	for _, flag := range []string{
 		"--proxy", "--max-depth", "--max-redirects", "--max-ratio", "--max-listed", "--max-crawl-delay", "--follow-nofollow",
-		"--max-path-repeats", "--max-path-segments", "--max-url-bytes", "--user-agent", "--robots-agent", "--contact", "--quiet", "--help",
+		"--max-path-repeats", "--max-path-segments", "--max-url-bytes", "--user-agent", "--robots-agent", "--contact", "--status", "--help",
 	} {
 		if n := strings.Count(flags, " "+flag+" "); n != 1 {
 			t.Errorf("tells of %s %d times", flag, n)

@@ -152,7 +152,7 @@ func TestSourceImport_usage(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"WAGGLE_SERVER": "127.0.0.1:1"}
 	for args, want := range map[string]string{
-		"x --format yaml":            "--format \"yaml\": say csv",
+		"x --format yaml":            "--format: \"yaml\" is unknown; say csv",
 		"x --every 1h --cron @daily": "--every and --cron",
 		"x --time-zone UTC":          "--time-zone is the zone of --cron",
 	} {

@@ -125,27 +125,30 @@ func TestSourceImport_followHost(t *testing.T) {
 func TestSourceImport_merge(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	file := write(t, "feeds.opml", `<opml xmlns:waggle="urn:waggle:source"><body>
+	file := write(t, "feeds.opml", `<opml><body>
 <outline text="News"><outline text="A" xmlUrl="https://a.example/rss"/></outline>
-<outline text="Tech"><outline text="A again" xmlUrl="https://a.example/rss?utm_source=reader" waggle:labels="lang=en"/>
-<outline text="B" xmlUrl="https://b.example/rss" waggle:labels="lang=en"/></outline>
+<outline text="Tech"><outline text="A again" xmlUrl="https://a.example/rss?utm_source=reader"/></outline>
 <outline text="News"><outline text="A" xmlUrl="https://a.example/rss"/></outline>
 <outline text="`+strings.Repeat("x", 120)+`"><outline text="A" xmlUrl="https://a.example/rss"/></outline>
-<outline text="B" xmlUrl="https://b.example/rss" waggle:labels="lang=de"/>
 </body></opml>`)
 	report := filepath.Join(t.TempDir(), "report.csv")
 	got := command(t, env, "source", "import", file, "--every", "1h", "--report", report)
 	const merged = "line 3: a.example_rss: merged into line 2, which has the labels category=News,Tech"
-	wantFailure(t, got, waggle.ExitFailed, merged, "line 6: a.example_rss: label category", "with that of line 2, is over 128 bytes",
-		"line 7: b.example_rss: line 4 has the same id, and says label lang=en instead of de")
-	if !strings.HasPrefix(got.out, "6 sources: 2 created, 0 updated, 0 unchanged, 2 duplicates, 2 refused\n") {
+	wantFailure(t, got, waggle.ExitFailed, merged, "line 5: a.example_rss: label category", "with that of line 2, is over 128 bytes")
+	if !strings.HasPrefix(got.out, "4 sources: 1 created, 0 updated, 0 unchanged, 2 duplicates, 1 refused\n") {
 		t.Errorf("printed %s", got.out)
 	}
-	if text := readText(t, report); !strings.Contains(text, "\n3,a.example_rss,DUPLICATE,\"merged into line 2") || !strings.Contains(text, "\n5,a.example_rss,DUPLICATE,the same as line 2,") {
+	if text := readText(t, report); !strings.Contains(text, "\n3,a.example_rss,DUPLICATE,\"merged into line 2") || !strings.Contains(text, "\n4,a.example_rss,DUPLICATE,the same as line 2,") {
 		t.Errorf("report:\n%s", text)
 	}
-	if a := spec(t, env, "a.example_rss"); a.GetLabels()["category"] != "News,Tech" || a.GetLabels()["lang"] != "en" || a.GetDisplayName() != "A" {
+	if a := spec(t, env, "a.example_rss"); a.GetLabels()["category"] != "News,Tech" || a.GetDisplayName() != "A" {
 		t.Errorf("a is %v", a)
+	}
+	rows := "id,url,labels\nb,https://b.example/rss,lang=en\nb,https://b.example/rss,team=x\nb,https://b.example/rss,lang=de\n"
+	got = commandWith(t, env, rows, "source", "import", "-", "--every", "1h")
+	wantFailure(t, got, waggle.ExitFailed, "line 3: b: merged into line 2", "line 4: b: line 2 has the same id, and says label lang=en instead of de")
+	if b := spec(t, env, "b"); b.GetLabels()["lang"] != "en" || b.GetLabels()["team"] != "x" {
+		t.Errorf("b is %v", b)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestAddresses(t *testing.T) {
 	command(t, d.addr, "queue", "rule", "set", "127.0.0.1:"+port, "--min-delay", "0s")
 	command(t, d.addr, "source", "create", "odd", "--seed", site+"/the index.html?of all", "--every", "1d", "--follow", "--max-attempts", "1")
 	command(t, d.addr, "task", "submit", "--source", "odd", site+"/50%.html?q=c d")
-	c := launch(t, "collector", programs.path("waggle"), "collect", "--server", d.addr, "--id", "odd", "--allow-private", "--quiet")
+	c := launch(t, "collector", programs.path("waggle"), "collect", "--server", d.addr, "--id", "odd", "--allow-private")
 	command(t, d.addr, "source", "wait", "odd", "--for", "1m")
 	c.stop(20 * time.Second)
 

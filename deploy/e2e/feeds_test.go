@@ -39,7 +39,7 @@ func collectFeeds(t *testing.T, store, prefix string) {
 	d := serve(t, "dispatcher", store, prefix)
 	command(t, d.addr, "queue", "rule", "set", "*", "--min-delay", "0s")
 	command(t, d.addr, "source", "import", file, "--every", "30m", "--prefix", "feeds.")
-	c := launch(t, "collector", programs.path("waggle"), "collect", "--server", d.addr, "--id", "feeds", "--allow-private", "--quiet")
+	c := launch(t, "collector", programs.path("waggle"), "collect", "--server", d.addr, "--id", "feeds", "--allow-private")
 	for crawl := 1; crawl <= 2; crawl++ {
 		crawlFeeds(t, d)
 		seen := web.paths()

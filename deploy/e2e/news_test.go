@@ -56,7 +56,7 @@ func TestNews(t *testing.T) {
 	}
 	var collectors []*process
 	for _, id := range []string{"news-1", "news-2"} {
-		collectors = append(collectors, launch(t, id, programs.path("waggle"), "collect", "--server", d.addr, "--id", id, "--allow-private", "--quiet", "--out", out))
+		collectors = append(collectors, launch(t, id, programs.path("waggle"), "collect", "--server", d.addr, "--id", id, "--allow-private", "--out", out))
 	}
 	var waits []time.Duration
 	for round := range newsRounds {

@@ -4,112 +4,130 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
+	"runtime"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/deploy/load"
 )
 
-// Result is what a bench found: medians of the repeats.
+// figures are what one repeat measured, by the name of the metric.
+type figures map[string]float64
+
+// latency adds the metrics of a distribution of times, in milliseconds.
+func (f figures) latency(name string, all []time.Duration) {
+	f[name+"_p50"] = load.Quantile(all, 0.50).Seconds() * 1e3
+	f[name+"_p99"] = load.Quantile(all, 0.99).Seconds() * 1e3
+}
+
+// metric is a figure of a workload: its name in JSON, and what the table has.
+type metric struct{ name, title, unit, format string }
+
+func metrics() []metric {
+	return []metric{
+		{"submit", "submit", "tasks/s", "%.0f"},
+		{"fetch_report", "fetch and report", "tasks/s", "%.0f"},
+		{"dispatcher_cpu", "  CPU, dispatcher", "µs/task", "%.1f"},
+		{"redis_cpu", "  CPU, Redis", "µs/task", "%.1f"},
+		{"redis_bytes", "Redis memory", "bytes/task", "%.0f"},
+		{"one_a_call", "one task a call", "tasks/s", "%.0f"},
+		{"fetch_p50", "fetch p50", "ms", "%.2f"},
+		{"fetch_p99", "fetch p99", "ms", "%.2f"},
+		{"report_p50", "report p50", "ms", "%.2f"},
+		{"report_p99", "report p99", "ms", "%.2f"},
+		{"wake_up_p50", "wake-up p50", "ms", "%.2f"},
+		{"wake_up_p99", "wake-up p99", "ms", "%.2f"},
+	}
+}
+
+// Result is what a bench measured, and where.
 type Result struct {
 	System string `json:"system"`
 	Cores  int    `json:"cores"`
 	Go     string `json:"go"`
 	// LoadBefore is the load average of the last minute before: above 0, others used the machine.
 	LoadBefore string `json:"load_before,omitempty"`
-	// What was asked for.
-	Tasks      int `json:"tasks"`
-	Repeats    int `json:"repeats"`
-	Batch      int `json:"batch"`
-	Collectors int `json:"collectors"`
-	Processors int `json:"dispatcher_processors,omitempty"`
+	config
 	// Rows by store, then by workload.
-	Rows []Row `json:"rows"`
+	Rows []*Row `json:"rows"`
 }
 
-// Row is one workload on one store. Rates are tasks a second, CPU is µs a task, 0 where the system does not tell.
+// Row is one workload on one store.
 type Row struct {
 	Store    string `json:"store"`
 	Workload string `json:"workload"`
-	// Submit, and Work: fetched and reported, so many tasks a call as was asked for.
-	Submit load.Spread `json:"submit"`
-	Work   load.Spread `json:"fetch_report"`
-	// ByA is Work by that of workload A, 0 without it; the median of the repeats' ratios, as Ratio is.
-	ByA           float64 `json:"fetch_report_by_a,omitempty"`
-	DispatcherCPU float64 `json:"dispatcher_cpu_us"`
-	RedisCPU      float64 `json:"redis_cpu_us"`
-	// Bytes of Redis memory for each submitted task, with its share of its queue.
-	Bytes float64 `json:"redis_bytes"`
-	// TwoCalls and Carried: fetched and reported, one task a call, the report in a call of its own or in the next fetch.
-	TwoCalls load.Spread `json:"two_calls"`
-	Carried  load.Spread `json:"carried"`
-	// Ratio is Carried by TwoCalls. CPU is of dispatcher and Redis together.
-	Ratio       float64 `json:"carried_by_two_calls"`
-	TwoCallsCPU float64 `json:"two_calls_cpu_us"`
-	CarriedCPU  float64 `json:"carried_cpu_us"`
-	// Fetch and Report are single calls, WakeUp from a submit to the delivery at a waiting collector.
-	Fetch  Latency `json:"fetch"`
-	Report Latency `json:"report"`
-	WakeUp Latency `json:"wake_up"`
+	// Figures are over the repeats, by the name of the metric; 0 is what was not measured.
+	Figures map[string]load.Spread `json:"figures"`
+
+	repeats []figures
 }
 
-// Latency is a distribution of times, in seconds; all 0 when it was not measured.
-type Latency struct {
-	P50 float64 `json:"p50_seconds"`
-	P99 float64 `json:"p99_seconds"`
+func newResult(c config) *Result {
+	r := &Result{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(), config: c}
+	if average, err := os.ReadFile("/proc/loadavg"); err == nil {
+		r.LoadBefore, _, _ = strings.Cut(string(average), " ")
+	}
+	return r
 }
 
-func latencyOf(all []time.Duration) Latency {
-	return Latency{P50: load.Quantile(all, 0.50).Seconds(), P99: load.Quantile(all, 0.99).Seconds()}
+// row finds a workload of a store; nil if it was not measured.
+func (r *Result) row(store, workload string) *Row {
+	i := slices.IndexFunc(r.Rows, func(row *Row) bool { return row.Store == store && row.Workload == workload })
+	if i < 0 {
+		return nil
+	}
+	return r.Rows[i]
 }
 
-// latencyCollectors is how many collectors make the calls that are timed.
-const latencyCollectors = 16
+// add takes in one repeat.
+func (r *Result) add(store, workload string, f figures) {
+	row := r.row(store, workload)
+	if row == nil {
+		row = &Row{Store: store, Workload: workload, Figures: map[string]load.Spread{}}
+		r.Rows = append(r.Rows, row)
+	}
+	row.repeats = append(row.repeats, f)
+	for _, m := range metrics() {
+		row.Figures[m.name] = load.SpreadOf(row.repeats, func(f figures) float64 { return f[m.name] })
+	}
+}
 
-// WriteTable writes the result for people, in lines of at most 80 columns.
+// WriteTable writes the medians for people, in lines of at most 80 columns.
 func (r *Result) WriteTable(out io.Writer) {
-	fmt.Fprintf(out, "%s, %d cores, %s; load average before: %s\n", r.System, r.Cores, r.Go, cmp.Or(r.LoadBefore, "unknown"))
 	processors := ""
 	if r.Processors > 0 {
 		processors = fmt.Sprintf("; dispatcher with GOMAXPROCS=%d", r.Processors)
 	}
-	fmt.Fprintf(out, "Medians, repeats: %d%s.\n", r.Repeats, processors)
-	fmt.Fprint(out, "A: 1 queue. B: 1,000 queues. S: 1,000 queues, each of a source of its own.\nP: 10,000 queues with one request in flight. Payloads have 200 bytes.\n")
-
-	title := fmt.Sprintf("Tasks a second, tasks a call: %d, collectors: %d. By A: fetch and report by\nthat of A. CPU of it in µs a task; Redis memory in bytes a task.", r.Batch, r.Collectors)
-	r.grid(out, title, "submit|fetch+report|by A|dispatcher|Redis CPU|memory|", func(w *Row) string {
-		return fmt.Sprintf("%.0f|%.0f|%s|%s|%s|%s|", w.Submit.Median, w.Work.Median, known("%.2f", w.ByA),
-			known("%.1f", w.DispatcherCPU), known("%.1f", w.RedisCPU), known("%.0f", w.Bytes))
-	})
-	r.grid(out, "One task a call, 64 collectors, tasks a second: the report in a call of its own,\nor carried in the next fetch. CPU of dispatcher and Redis in µs a task.",
-		"two calls|carried|ratio|CPU: two calls|carried|", func(w *Row) string {
-			return fmt.Sprintf("%.0f|%.0f|%.2f|%s|%s|", w.TwoCalls.Median, w.Carried.Median, w.Ratio, known("%.1f", w.TwoCallsCPU), known("%.1f", w.CarriedCPU))
-		})
-	r.grid(out, fmt.Sprintf("Latency in ms: one task a call, %d collectors; wake-up: from a submit to the\ndelivery at one of %d that wait.", latencyCollectors, latencyCollectors),
-		"fetch p50|p99|report p50|p99|wake-up p50|p99|", func(w *Row) string {
-			return fmt.Sprintf("%s|%s|%s|%s|%s|%s|", millis(w.Fetch.P50), millis(w.Fetch.P99), millis(w.Report.P50), millis(w.Report.P99), millis(w.WakeUp.P50), millis(w.WakeUp.P99))
-		})
-}
-
-// grid writes a titled table of all rows.
-func (r *Result) grid(out io.Writer, title, head string, cells func(*Row) string) {
-	fmt.Fprintf(out, "\n%s\n\n", title)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, strings.ReplaceAll("store|workload|"+head, "|", "\t"))
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		fmt.Fprintln(w, strings.ReplaceAll(row.Store+"|"+row.Workload+"|"+cells(row), "|", "\t"))
+	fmt.Fprintf(out, `%s, %d cores, %s; load average before: %s
+Medians, repeats: %d%s.
+Tasks a call: %d, collectors: %d; from "one task a call" on: 1 and 16.
+`, r.System, r.Cores, r.Go, cmp.Or(r.LoadBefore, "unknown"), r.Repeats, processors, r.Batch, r.Collectors)
+	for _, store := range Stores() {
+		head, rows := []string{strings.ToUpper(store), "UNIT"}, []*Row{}
+		for _, workload := range Workloads() {
+			if row := r.row(store, workload); row != nil {
+				head, rows = append(head, ">"+workload), append(rows, row)
+			}
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		fmt.Fprintln(out)
+		t := human.NewTable(head...)
+		for _, m := range metrics() {
+			cells := []string{m.title, m.unit}
+			for _, row := range rows {
+				text := "-"
+				if median := row.Figures[m.name].Median; median != 0 {
+					text = fmt.Sprintf(m.format, median)
+				}
+				cells = append(cells, text)
+			}
+			t.Row(cells...)
+		}
+		t.Write(out, "")
 	}
-	w.Flush()
 }
-
-// known writes a number, and nothing for 0, which is what was not measured.
-func known(format string, n float64) string {
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprintf(format, n)
-}
-
-func millis(seconds float64) string { return known("%.2f", seconds*1e3) }

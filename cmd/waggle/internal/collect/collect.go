@@ -16,7 +16,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
 	"github.com/waggle-crawl/waggle/collector/web/warc"
@@ -37,9 +36,8 @@ or in --warc as WARC/1.1 files of requests and responses, with an index beside
 each file. A WARC file that a killed collector left open (.open) is finished
 when the collector with the same --id starts again.
 
-On a terminal it shows how it goes, under its log; elsewhere, and with --quiet,
-it logs that. "lag" is how long after their due times tasks were begun, on
-average since the last time it was shown.
+It logs its progress. "lag_seconds" is how long after their due times tasks were
+begun, on average since the line before.
 
 On SIGTERM or SIGINT nothing more is fetched, what runs is finished and
 reported. A second signal ends the process at once; its tasks go to others when
@@ -89,8 +87,7 @@ func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err erro
 }
 
 func (o *collectOptions) run(cmd *cobra.Command) (err error) {
-	view := human.NewScreen(cmd.ErrOrStderr(), o.quiet || o.log.Format == "json")
-	log, err := o.log.Logger(view.Log())
+	log, err := o.log.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -127,7 +124,7 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 	}
 	now := time.Now()
 	p := &progress{
-		collector: k, cfg: &o.collector, tls: o.tls.Wanted(), log: log, screen: view, tally: newTally(), every: o.status,
+		collector: k, cfg: &o.collector, tls: o.tls.Wanted(), log: log, tally: newTally(), every: o.status,
 		began: now, logged: sample{at: now},
 	}
 	log.Info("collector takes tasks", zap.String("id", o.collector.ID), zap.Strings("servers", o.collector.Targets),
@@ -146,7 +143,6 @@ type collectOptions struct {
 	log       cli.LogOptions
 	sink      sinkOptions
 	status    time.Duration
-	quiet     bool
 	untilEOF  bool
 }
 
@@ -204,8 +200,7 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 	flags.Int64Var(&o.sink.warcSize, "warc-size", 0, "`bytes` from which a WARC file gets no more pages (default 1 GiB)")
 
 	flags = group("Seeing it run")
-	flags.BoolVar(&o.quiet, "quiet", false, "no live view on a terminal; elsewhere there is none anyway")
-	flags.DurationVar(&o.status, "status", 30*time.Second, "how often to log how it goes where there is no live view; 0: never")
+	flags.DurationVar(&o.status, "status", 30*time.Second, "how often to log progress; 0: never")
 	o.log.Register(flags)
 	groupedUsage(cmd, c, groups)
 }

@@ -16,6 +16,21 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// result is what the web server, the dispatcher and the collectors' records have of each page, counted.
+type result struct {
+	took       time.Duration
+	pages      int
+	requests   int   // for pages; robots.txt is requested beside them
+	settled    int64 // leases that an accepted report ended
+	crawled    int   // pages whose task settled exactly once, as DONE
+	expired    int64 // leases that expired
+	duplicates int   // pages that settled more than once, or were requested more often than expired leases explain
+	lost       int   // pages whose task is not DONE
+	requeued   int   // tasks whose lease expired after the kill
+	finished   int   // tasks of those that another collector finished
+	gaps       []gap
+}
+
 // gap is the politeness of one host: the smallest time between the starts of two requests for pages, by any collectors.
 type gap struct {
 	host     *host
@@ -23,96 +38,67 @@ type gap struct {
 	smallest time.Duration
 }
 
-// result is what the web server's log and the dispatcher's records say about each page, counted.
-type result struct {
-	took       time.Duration
-	pages      int
-	requests   int   // for pages; robots.txt is asked beside them
-	settled    int64 // leases that an accepted report ended
-	expired    int64 // leases that ran out
-	crawled    int   // pages whose task settled exactly once, as DONE
-	duplicates int   // pages that settled more than once, or were asked for more often than requeues explain
-	lost       int   // pages that did not settle as DONE
-	requeued   int   // tasks whose lease ran out after the kill
-	finished   int   // tasks of those that another collector finished
-	victim     string
-	gaps       []gap
-}
-
-// count adds one page: how its task ended, which requests there were, and whether its lease was the killed collector's.
-// It returns how many requests the kill does not explain.
-func (r *result) count(task *pb.Task, visits []visit, held bool) (unexplained int) {
+// count adds one page: how its task ended, how many requests there were, and whether the killed collector held its lease. It
+// returns how many requests the kill does not explain.
+func (r *result) count(task *pb.Task, requests int, held bool) (unexplained int) {
+	r.requests += requests
+	done := task.GetState() == pb.TaskState_TASK_STATE_DONE
 	switch {
-	case task.GetState() != pb.TaskState_TASK_STATE_DONE:
+	case !done:
 		r.lost++
 	case task.GetCycle() != 1:
 		r.duplicates++
 	default:
 		r.crawled++
 	}
-	allowed := 1
-	if held {
-		allowed++
-		last := len(visits) - 1
-		if task.GetState() == pb.TaskState_TASK_STATE_DONE && last >= 0 && visits[last].answered && visits[last].agent != r.victim {
-			r.finished++
-		}
+	if !held {
+		return max(0, requests-1)
 	}
-	return max(0, len(visits)-allowed)
+	r.requeued++
+	if done {
+		r.finished++
+	}
+	return max(0, requests-2)
 }
 
-// otherwise is how many leases ran out that the kill does not explain.
+// otherwise is how many leases expired that the kill does not explain.
 func (r *result) otherwise() int { return max(0, int(r.expired)-r.requeued) }
 
-// noteStarts gives each request the time at which its collector noted to have sent it. How much later it arrives
-// depends on how busy the machine is, and tells nothing of the dispatcher. A request without a note, as that which the
-// kill cut off, keeps the time of its arrival.
-func noteStarts(dir string, visits []visit) error {
+// readStarts reads from the collectors' records when they sent the requests for each host, in order. The arrival at the web
+// server would depend on how busy the machine is.
+func readStarts(dir string) (map[string][]time.Time, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "pages-*.jsonl"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	type request struct{ agent, url string }
-	notes := map[request][]time.Time{}
+	starts := map[string][]time.Time{}
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		agent := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "pages-"), ".jsonl")
 		for line := range strings.Lines(string(text)) {
 			var page web.Page
 			if err := json.Unmarshal([]byte(line), &page); err != nil {
-				return fmt.Errorf("read %s: %w", name, err)
+				return nil, fmt.Errorf("read %s: %w", name, err)
 			}
-			key := request{agent, page.URL}
-			notes[key] = append(notes[key], page.FetchTime)
+			host, _, _ := strings.Cut(strings.TrimPrefix(page.URL, "http://"), "/")
+			starts[host] = append(starts[host], page.FetchTime)
 		}
 	}
-	for i, v := range visits {
-		for _, sent := range notes[request{v.agent, v.url}] {
-			if !sent.After(v.began) {
-				visits[i].sent = sent // the last one before the arrival
-			}
-		}
+	for _, times := range starts {
+		slices.SortFunc(times, time.Time.Compare)
 	}
-	slices.SortFunc(visits, func(a, b visit) int { return a.start().Compare(b.start()) })
-	return nil
+	return starts, nil
 }
 
-// gapOf finds the smallest time between the starts of two requests.
-func gapOf(h *host, visits []visit) gap {
-	g := gap{host: h}
-	var last time.Time
-	for _, v := range visits {
-		if v.host != h.name {
-			continue
-		}
-		g.requests++
-		if d := v.start().Sub(last); g.requests == 2 || g.requests > 2 && d < g.smallest {
+// gapOf finds the smallest time between two starts.
+func gapOf(h *host, starts []time.Time) gap {
+	g := gap{host: h, requests: len(starts)}
+	for i := range max(0, len(starts)-1) {
+		if d := starts[i+1].Sub(starts[i]); i == 0 || d < g.smallest {
 			g.smallest = d
 		}
-		last = v.start()
 	}
 	return g
 }
@@ -128,12 +114,12 @@ func (r *result) verdict() error {
 	check(r.crawled == r.pages, "%d of %d pages were crawled once", r.crawled, r.pages)
 	check(r.duplicates == 0, "%d pages were crawled more than once", r.duplicates)
 	check(r.lost == 0, "%d pages were lost", r.lost)
-	check(r.requeued > 0, "no task of %s was requeued", r.victim)
-	check(r.expired >= int64(r.requeued), "of %d leases of %s only %d ran out", r.requeued, r.victim, r.expired)
+	check(r.requeued > 0, "no task of %s was requeued", victim)
+	check(r.expired >= int64(r.requeued), "of %d leases of %s only %d expired", r.requeued, victim, r.expired)
 	check(r.finished == r.requeued, "of %d requeued tasks others finished %d", r.requeued, r.finished)
 	check(r.settled == int64(r.pages), "%d reports were accepted for %d pages", r.settled, r.pages)
 	for _, g := range r.gaps {
-		check(g.smallest >= g.host.delay, "host %s was asked again after %s, before its delay of %s", g.host.name, g.smallest, g.host.delay)
+		check(g.smallest >= g.host.delay, "host %s was requested again after %s, before its delay of %s", g.host.name, g.smallest, g.host.delay)
 	}
 	return errors.Join(failed...)
 }
@@ -145,7 +131,7 @@ func (r *result) write(out io.Writer) {
 	sh.Linef("crawled once", "%s, by %s accepted", human.Count(r.crawled), human.Plural(r.settled, "report"))
 	sh.Line("duplicates", human.Count(r.duplicates))
 	sh.Line("lost", human.Count(r.lost))
-	sh.Linef("requeued after the kill", "%s, the leases that %s left behind", human.Count(r.requeued), r.victim)
+	sh.Linef("requeued after the kill", "%s, the leases that %s left behind", human.Count(r.requeued), victim)
 	sh.Line("finished by others", human.Count(r.finished))
 	sh.LineIf(r.otherwise() > 0, "requeued otherwise", "%s, by a collector that lives and was too slow to renew", human.Count(r.otherwise()))
 	sh.Linef("requests for pages", "%s, beside one for robots.txt by each collector on each host", human.Count(r.requests))

@@ -14,53 +14,37 @@ import (
 
 // host is one host of the demo's web site.
 type host struct {
-	name  string // host:port, which is its queue as well
-	pages int
-	delay time.Duration // least time between two requests, as its queue rule says
+	name  string        // host:port, which is its queue as well
+	delay time.Duration // least time between two requests, as its queue rule has it
 }
 
-// url is the address of a page; the one of page 0 is the seed.
-func (h *host) url(page int) string {
-	if page == 0 {
-		return "http://" + h.name + "/"
-	}
-	return fmt.Sprintf("http://%s/page/%d", h.name, page)
+// url is the address of a page; page 0 is the seed.
+func (h *host) url(page int) string { return fmt.Sprintf("http://%s/page/%d", h.name, page) }
+
+// requests are those for a page, as the web server saw them.
+type requests struct {
+	count    int
+	answered bool // at least one of them
 }
 
-// visit is one request for a page, as the web server saw it.
-type visit struct {
-	host, url string
-	agent     string // which collector asked
-	began     time.Time
-	sent      time.Time // when its collector says to have sent it; zero: it does not say
-	answered  bool
-}
-
-// start is when the request was sent, as far as it is known.
-func (v *visit) start() time.Time {
-	if v.sent.IsZero() {
-		return v.began
-	}
-	return v.sent
-}
-
-// site is a small web site on several hosts of loopback. Every page links
-// to pages of its own host and of the next one, most of them more than once.
+// site is a small web site on several hosts of loopback. Every page links to pages of its own host and of the next one,
+// most of them more than once.
 type site struct {
+	perHost int // pages of each host
 	hosts   []*host
 	servers []*http.Server
-	// onPage is called when the request for a page has come, before it is answered.
-	onPage func(v visit)
+	// halfway gets the page that the victim requests when half of all pages have been answered, before it is answered.
+	halfway chan string
 
-	mu     sync.Mutex // guards visits
-	visits []*visit
+	mu       sync.Mutex           // guards what follows
+	seen     map[string]*requests // by URL
+	answered int                  // pages
 }
 
 // newSite opens the hosts. On systems where 127.0.0.2 is not loopback they are ports of 127.0.0.1.
 func newSite(ctx context.Context, pages int) (*site, error) {
-	s := &site{}
+	s := &site{perHost: pages, halfway: make(chan string), seen: map[string]*requests{}}
 	for i := range 4 {
-		delay := time.Duration(100+50*i) * time.Millisecond
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
 		if err != nil {
 			if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
@@ -68,13 +52,12 @@ func newSite(ctx context.Context, pages int) (*site, error) {
 				return nil, fmt.Errorf("demo site: %w", err)
 			}
 		}
-		host := &host{name: listener.Addr().String(), pages: pages, delay: delay}
+		s.hosts = append(s.hosts, &host{listener.Addr().String(), time.Duration(100+50*i) * time.Millisecond})
 		web := &http.Server{Handler: s.handler(i), ReadHeaderTimeout: 5 * time.Second}
-		s.hosts, s.servers = append(s.hosts, host), append(s.servers, web)
+		s.servers = append(s.servers, web)
 		go func() {
 			if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				// The demo cannot end well then, and its table says so.
-				_ = listener.Close()
+				_ = listener.Close() // pages are lost then, which the closing table shows
 			}
 		}()
 	}
@@ -88,23 +71,13 @@ func (s *site) close() {
 }
 
 // pages is how many pages there are.
-func (s *site) pages() int {
-	n := 0
-	for _, host := range s.hosts {
-		n += host.pages
-	}
-	return n
-}
+func (s *site) pages() int { return len(s.hosts) * s.perHost }
 
 func (s *site) handler(index int) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "User-agent: *\nAllow: /\n")
-	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, index, 0) })
 	mux.HandleFunc("GET /page/{number}", func(w http.ResponseWriter, r *http.Request) {
 		page, err := strconv.Atoi(r.PathValue("number"))
-		if err != nil || page < 1 || page >= s.hosts[index].pages {
+		if err != nil || page < 0 || page >= s.perHost {
 			http.NotFound(w, r)
 			return
 		}
@@ -115,26 +88,36 @@ func (s *site) handler(index int) http.Handler {
 
 // serve notes the request, takes a moment, and answers a page.
 func (s *site) serve(w http.ResponseWriter, r *http.Request, index, page int) {
-	began := time.Now()
-	host := s.hosts[index]
+	url := s.hosts[index].url(page)
 	agent, _, _ := strings.Cut(r.UserAgent(), " ")
-	v := &visit{host: host.name, url: host.url(page), agent: agent, began: began}
+	answer, halfway := time.After(time.Duration(50+page*7%5*10)*time.Millisecond), chan string(nil)
 	s.mu.Lock()
-	s.visits = append(s.visits, v)
-	s.mu.Unlock()
-	if s.onPage != nil {
-		s.onPage(*v)
+	seen := s.seen[url]
+	if seen == nil {
+		seen = &requests{}
+		s.seen[url] = seen
 	}
+	seen.count++
+	if agent == victim && s.answered >= s.pages()/2 {
+		answer, halfway = nil, s.halfway // it is killed while it waits
+	}
+	s.mu.Unlock()
 	select {
-	case <-time.After(time.Duration(50+page*7%5*10) * time.Millisecond):
+	case <-answer:
+	case halfway <- url:
+		<-r.Context().Done()
+		return
 	case <-r.Context().Done():
-		return // whoever asked is gone
+		return // the collector is gone
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if _, err := fmt.Fprint(w, s.page(index, page)); err == nil {
 		s.mu.Lock()
-		v.answered = true
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		if !seen.answered {
+			seen.answered = true
+			s.answered++
+		}
 	}
 }
 
@@ -145,34 +128,27 @@ func (s *site) page(index, page int) string {
 	fmt.Fprintf(&b, "<!doctype html><title>Page %d of %s</title>\n", page, host.name)
 	link := func(url string) { fmt.Fprintf(&b, "<p>On to <a href=%q>%s</a>.</p>\n", url, url) }
 	for _, child := range []int{2*page + 1, 2*page + 2, page + 1} {
-		if child < host.pages {
+		if child < s.perHost {
 			link(strings.TrimPrefix(host.url(child), "http://"+host.name))
 		}
 	}
 	link(host.url(page) + "#top")
-	link(next.url(page % next.pages))
+	link(next.url(page))
 	return b.String()
 }
 
-// log is every request for a page so far, in the order of their starts.
-func (s *site) log() []visit {
+// requests is how many requests for a page there were, progress how many pages were answered.
+func (s *site) requests(url string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	visits := make([]visit, len(s.visits))
-	for i, v := range s.visits {
-		visits[i] = *v
+	if s.seen[url] == nil {
+		return 0
 	}
-	return visits
+	return s.seen[url].count
 }
 
-// answered is how many different pages of each host have been answered.
-func (s *site) answered() map[string]int {
-	seen, byHost := map[string]bool{}, map[string]int{}
-	for _, v := range s.log() {
-		if v.answered && !seen[v.url] {
-			seen[v.url] = true
-			byHost[v.host]++
-		}
-	}
-	return byHost
+func (s *site) progress() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered
 }

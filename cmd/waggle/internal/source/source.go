@@ -82,8 +82,8 @@ func newSourceExport(o *client.Options) *cobra.Command {
 		Use:   "export",
 		Short: "Write sources as 'source import' reads them",
 		Long: `Write sources to standard output, by id, as 'source import' reads them. JSON lines
-hold all of a source; CSV and OPML all but payloads, keys of seeds and texts with the
-separators of their lists; a URL list only the URLs of seeds. What the format cannot
+hold all of a source; CSV all but payloads, keys of seeds and texts with the separators
+of their lists; OPML URLs, names and the label "category"; a URL list only URLs. What the format cannot
 hold is reported on standard error, with the first source and how many there are.
 Status is not written.`,
 		Example: `  waggle source export --format csv > sources.csv

@@ -1,30 +1,68 @@
 package sourcefile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// Columns are the names of the columns that a CSV may have, with what is in them.
-func Columns() [][2]string {
-	var all [][2]string
-	for _, c := range columns() {
-		all = append(all, [2]string{c.name, c.what})
+// Column is a column of a CSV: a field of a spec, as text.
+type Column struct {
+	// Name stands in the header.
+	Name string
+	// What is the column's help.
+	What string
+
+	path string // of the field, as follow.include
+}
+
+// Columns are all that a CSV may have. A column of seeds comes after their URLs: it is of those that are there.
+func Columns() []Column {
+	return []Column{
+		{"id", "the source's id", "id"},
+		{"url", "where crawling begins; several with spaces between them", "seeds.url"},
+		{"kind", "what its seeds are to the collector: feed, sitemap, list", "seeds.kind"},
+		{"queue", "the queue of its seeds, in place of their host's", "seeds.queue"},
+		{"name", "a name for people", "display_name"},
+		{"labels", "key=value; several with semicolons between them, %3B for one in a value", "labels"},
+		{"scope", "the scope whose keys it shares", "scope"},
+		{"canonical_rules", "the number of the rules by which URLs become keys", "canonical_rules"},
+		{"pool", "which collectors may take its tasks", "pool"},
+		{"priority", "0 to 9, higher first", "priority"},
+		{"metadata", "key=value, handed out with every task; several with semicolons between them", "metadata"},
+
+		{"every", "crawl again at this interval, as 10m, 1h, 7d", "schedule.every"},
+		{"cron", "crawl again by five cron fields, or @daily", "schedule.cron"},
+		{"adaptive", "crawl again as often as the page changes, within bounds as 10m..7d", "schedule.adaptive"},
+		{"jitter", "let each be due up to so much later, as 5m", "schedule.jitter"},
+		{"time_zone", "the IANA zone of cron", "schedule.time_zone"},
+		{"revisit", "true: each cycle crawls the pages found again", "schedule.revisit"},
+		{"first_crawl", "now, or spread within the first interval", "first_crawl"},
+
+		{"follow", "follow links: seeds (to their hosts), or hosts, *.suffix or * with spaces between them", "follow.allow_hosts"},
+		{"max_depth", "follow links up to this depth; seeds have 0", "follow.max_depth"},
+		{"include", "follow only URLs that match one of these regular expressions, one a line", "follow.include"},
+		{"exclude", "follow no URL that matches one of these regular expressions, one a line", "follow.exclude"},
+
+		{"lease_duration", "how long a lease runs between renewals", "lease_duration"},
+		{"max_hold", "how long a lease can be held by renewals", "max_hold"},
+		{"max_attempts", "failures that a task may have", "retry.max_attempts"},
+		{"max_expirations", "leases of a task that may expire", "retry.max_expirations"},
+		{"max_throttled", "times that a task's host may fail", "retry.max_throttled"},
+		{"min_backoff", "wait before the second attempt", "retry.min_backoff"},
+		{"max_backoff", "longest wait between attempts", "retry.max_backoff"},
+		{"remember", "how long a settled task is remembered", "remember"},
+		{"revisit_after", "a task done longer ago is due again when met", "revisit_after"},
+		{"max_outstanding", "tasks that may wait, per shard", "max_outstanding"},
 	}
-	return all
 }
 
 // aliases are other names of columns, as other programs write them.
@@ -36,183 +74,134 @@ func aliases() map[string]string {
 }
 
 // columnNamed finds a column by its name or another name of it, in any case, with spaces or hyphens for underscores.
-func columnNamed(name string) (column, bool) {
+func columnNamed(name string) (Column, bool) {
 	name = strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(strings.TrimSpace(name)))
 	if full, is := aliases()[name]; is {
 		name = full
 	}
-	for _, c := range columns() {
-		if c.name == name {
-			return c, true
-		}
+	all := Columns()
+	i := slices.IndexFunc(all, func(c Column) bool { return c.Name == name })
+	if i < 0 {
+		return Column{}, false
 	}
-	return column{}, false
+	return all[i], true
 }
 
-// isHeader reports whether a line names at least one column, and so may be the header of a CSV.
-func isHeader(line string) bool {
-	for _, field := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ';' || r == '\t' }) {
-		if _, is := columnNamed(strings.Trim(strings.TrimSpace(field), `"`)); is {
-			return true
-		}
+func columnNames() (names []string) {
+	for _, c := range Columns() {
+		names = append(names, c.Name)
 	}
-	return false
-}
-
-func columns() []column {
-	return []column{
-		field("id", "the source's id", "id"),
-		{"url", "where crawling begins; several with spaces between them", seedURLs, setSeedURLs},
-		seeds("kind", "what its seeds are to the collector: feed, sitemap, list", func(s *pb.Seed) *string { return &s.Kind }),
-		seeds("queue", "the queue of its seeds, in place of their host's", func(s *pb.Seed) *string { return &s.Queue }),
-		field("name", "a name for people", "display_name"),
-		field("labels", "key=value; several with semicolons between them, %3B for one in a value", "labels"),
-		field("scope", "the scope whose keys it shares", "scope"),
-		field("canonical_rules", "the number of the rules by which URLs become keys", "canonical_rules"),
-		field("pool", "which collectors may take its tasks", "pool"),
-		field("priority", "0 to 9, higher first", "priority"),
-		field("metadata", "key=value, handed out with every task; several with semicolons between them", "metadata"),
-
-		field("every", "crawl again at this interval, as 10m, 1h, 7d", "schedule.every"),
-		field("cron", "crawl again by five cron fields, or @daily", "schedule.cron"),
-		{"adaptive", "crawl again as often as the page changes, within bounds as 10m..7d", adaptive, setAdaptive},
-		field("jitter", "let each be due up to so much later, as 5m", "schedule.jitter"),
-		field("time_zone", "the IANA zone of cron", "schedule.time_zone"),
-		field("revisit", "true: each cycle crawls the pages found again", "schedule.revisit"),
-		{"first_crawl", "now, or spread within the first interval", firstCrawl, setFirstCrawl},
-
-		{"follow", "follow links: seeds (to their hosts), or hosts, *.suffix or * with spaces between them", followed, setFollowed},
-		field("max_depth", "follow links up to this depth; seeds have 0", "follow.max_depth"),
-		field("include", "follow only URLs that match one of these regular expressions, one a line", "follow.include"),
-		field("exclude", "follow no URL that matches one of these regular expressions, one a line", "follow.exclude"),
-
-		field("lease_duration", "how long a lease runs between renewals", "lease_duration"),
-		field("max_hold", "how long a lease can be held by renewals", "max_hold"),
-		field("max_attempts", "failures that a task may have", "retry.max_attempts"),
-		field("max_expirations", "leases of a task that may expire", "retry.max_expirations"),
-		field("max_throttled", "times that a task's host may fail", "retry.max_throttled"),
-		field("min_backoff", "wait before the second attempt", "retry.min_backoff"),
-		field("max_backoff", "longest wait between attempts", "retry.max_backoff"),
-		field("remember", "how long a settled task is remembered", "remember"),
-		field("revisit_after", "a task done longer ago is due again when met", "revisit_after"),
-		field("max_outstanding", "tasks that may wait, per shard", "max_outstanding"),
-	}
-}
-
-func columnNames() string {
-	var all []string
-	for _, c := range columns() {
-		all = append(all, c.name)
-	}
-	return strings.Join(all, ", ")
-}
-
-// row is a spec as the text of each column, by its name.
-func row(spec *pb.SourceSpec) map[string]string {
-	s, texts := Minimal(spec), map[string]string{}
-	for _, c := range columns() {
-		texts[c.name] = c.get(s)
-	}
-	return texts
+	return names
 }
 
 // fromRow is the spec that texts make, by the name of their column. What is wrong is left out; the error is the first.
 func fromRow(texts map[string]string) (*pb.SourceSpec, error) {
 	s := &pb.SourceSpec{}
 	var wrong error
-	for _, c := range columns() {
-		value := strings.TrimSpace(texts[c.name])
+	for _, c := range Columns() {
+		value := strings.TrimSpace(texts[c.Name])
 		if value == "" {
 			continue
 		}
 		if err := c.set(s, value); err != nil && wrong == nil {
-			wrong = fmt.Errorf("%s %.80q: %w", c.name, value, err)
+			wrong = fmt.Errorf("%s %.80q: %w", c.Name, value, err)
 		}
 	}
 	return s, wrong
 }
 
-// lost are the fields of a spec that are other in what is read back.
-func lost(spec, back *pb.SourceSpec) (differ []string) {
-	a, b := Minimal(spec).ProtoReflect(), Minimal(back).ProtoReflect()
-	fields := a.Descriptor().Fields()
-	for i := range fields.Len() {
-		field := fields.Get(i)
-		if has := a.Has(field); has != b.Has(field) || has && !a.Get(field).Equal(b.Get(field)) {
-			differ = append(differ, string(field.Name()))
-		}
-	}
-	slices.Sort(differ)
-	return differ
-}
+// ownHosts stands in the column follow for the hosts of the seeds.
+const ownHosts = "seeds"
 
-// Minimal is a spec without what would be the same if it were left out, but for first_crawl: what reads it back may have a
-// default of its own for that.
-func Minimal(spec *pb.SourceSpec) *pb.SourceSpec {
-	s := proto.CloneOf(spec)
-	if s.GetPool() == "default" {
-		s.Pool = ""
-	}
-	textfile.Unset(&s.Priority, 5)
-	textfile.UnsetDuration(&s.MaxHold, max(30*time.Minute, s.GetLeaseDuration().AsDuration()))
-	textfile.UnsetDuration(&s.LeaseDuration, 30*time.Second)
-	textfile.UnsetDuration(&s.Remember, 30*24*time.Hour)
-	if r := s.Retry; r != nil {
-		textfile.Unset(&r.MaxAttempts, 4)
-		textfile.Unset(&r.MaxExpirations, 5)
-		textfile.Unset(&r.MaxThrottled, 20)
-		most := max(time.Hour, r.GetMinBackoff().AsDuration())
-		textfile.UnsetDuration(&r.MinBackoff, 10*time.Second)
-		textfile.UnsetDuration(&r.MaxBackoff, most)
-		if proto.Size(r) == 0 {
-			s.Retry = nil
-		}
-	}
-	return s
-}
-
-// column is a part of a spec as text. get gives "" for what is not set or the default; set is not called with "".
-type column struct {
-	name, what string
-	get        func(*pb.SourceSpec) string
-	set        func(*pb.SourceSpec, string) error
-}
-
-// field is a column of the field of a spec at a path, as "follow.include": lists have an entry a line.
-func field(name, what, path string) column {
-	return column{
-		name, what,
-		func(s *pb.SourceSpec) string { return fieldText(fieldAt(s, path, protoreflect.Message.Get)) },
-		func(s *pb.SourceSpec, value string) error {
-			if is, err := strconv.ParseBool(value); path == "schedule.revisit" && err == nil && !is {
-				return nil // it is the default, and no reason for a schedule
-			}
-			m, f := fieldAt(s, path, protoreflect.Message.Mutable)
-			return setField(m, f, value)
-		},
-	}
-}
-
-// fieldAt is the field at a path and the message that has it, which open reads or makes.
-func fieldAt(s *pb.SourceSpec, path string, open func(protoreflect.Message, protoreflect.FieldDescriptor) protoreflect.Value) (protoreflect.Message, protoreflect.FieldDescriptor) {
+// get is the text of a column; empty if its field is not set.
+func (c Column) get(s *pb.SourceSpec) string {
 	m := s.ProtoReflect()
-	if outer, inner, nested := strings.Cut(path, "."); nested {
-		path = inner
-		m = open(m, m.Descriptor().Fields().ByName(protoreflect.Name(outer))).Message()
-	}
-	return m, m.Descriptor().Fields().ByName(protoreflect.Name(path))
-}
-
-func fieldText(m protoreflect.Message, f protoreflect.FieldDescriptor) string {
-	var parts []string
-	switch value := m.Get(f); {
+	outer, inner, nested := strings.Cut(c.path, ".")
+	f := field(m, outer)
+	switch {
 	case !m.Has(f):
 		return ""
+	case outer == "seeds":
+		return seedsText(s.GetSeeds(), inner)
+	case nested:
+		m = m.Get(f).Message()
+		f = field(m, inner)
+	}
+	if !m.Has(f) {
+		if c.Name == "follow" {
+			return ownHosts
+		}
+		return ""
+	}
+	return fieldText(f, m.Get(f))
+}
+
+// set sets the field of a column, and makes the message around it.
+func (c Column) set(s *pb.SourceSpec, text string) error {
+	m := s.ProtoReflect()
+	outer, inner, nested := strings.Cut(c.path, ".")
+	switch {
+	case outer == "seeds":
+		setSeeds(s, inner, text)
+		return nil
+	case text == "false" && c.Name == "revisit", c.Name == "follow" && (text == "false" || text == "no"):
+		return nil // the default, and no reason for a schedule or a follow rule
+	case nested:
+		m, outer = m.Mutable(field(m, outer)).Message(), inner
+	}
+	if c.Name == "follow" && (text == ownHosts || text == "true" || text == "yes") {
+		return nil
+	}
+	return setField(m, field(m, outer), text)
+}
+
+func field(m protoreflect.Message, name string) protoreflect.FieldDescriptor {
+	return m.Descriptor().Fields().ByName(protoreflect.Name(name))
+}
+
+// seedsText is the URLs of seeds, or what else the first of them has.
+func seedsText(seeds []*pb.Seed, name string) string {
+	if name != "url" {
+		m := seeds[0].ProtoReflect()
+		return m.Get(field(m, name)).String()
+	}
+	var urls []string
+	for _, seed := range seeds {
+		urls = append(urls, seed.GetUrl())
+	}
+	return strings.TrimSpace(strings.Join(urls, " "))
+}
+
+// setSeeds adds seeds by their URLs, or sets a field of all of them.
+func setSeeds(s *pb.SourceSpec, name, text string) {
+	if name == "url" {
+		for _, url := range strings.Fields(text) {
+			s.Seeds = append(s.Seeds, &pb.Seed{Url: url})
+		}
+		return
+	}
+	for _, seed := range s.GetSeeds() {
+		m := seed.ProtoReflect()
+		m.Set(field(m, name), protoreflect.ValueOfString(text))
+	}
+}
+
+// separators stand between the entries of a list: hosts have no spaces, regular expressions may.
+func separators(f protoreflect.FieldDescriptor) string {
+	if f.Name() == "allow_hosts" {
+		return " \t\r\n"
+	}
+	return "\n\r"
+}
+
+func fieldText(f protoreflect.FieldDescriptor, value protoreflect.Value) string {
+	var parts []string
+	switch {
 	case f.IsList():
 		for i := range value.List().Len() {
 			parts = append(parts, value.List().Get(i).String())
 		}
-		return strings.Join(parts, "\n")
+		return strings.Join(parts, separators(f)[:1])
 	case f.IsMap():
 		escape := strings.NewReplacer("%", "%25", ";", "%3B") // a value may hold what stands between pairs
 		value.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
@@ -221,24 +210,28 @@ func fieldText(m protoreflect.Message, f protoreflect.FieldDescriptor) string {
 		})
 		slices.Sort(parts)
 		return strings.Join(parts, ";")
-	case f.Message() != nil:
-		return human.Duration(value.Message().Interface().(*durationpb.Duration).AsDuration())
-	default:
+	case f.Enum() != nil:
+		return strings.ToLower(strings.TrimPrefix(string(f.Enum().Values().ByNumber(value.Enum()).Name()), enumPrefix))
+	case f.Message() == nil:
 		return value.String()
 	}
+	if a, is := value.Message().Interface().(*pb.Adaptive); is {
+		return human.Duration(a.GetMinInterval().AsDuration()) + ".." + human.Duration(a.GetMaxInterval().AsDuration())
+	}
+	return human.Duration(value.Message().Interface().(*durationpb.Duration).AsDuration())
 }
 
-// errOneRule says that several columns say when seeds are due again.
-var errOneRule = errors.New("a column before says when it is crawled again; say one of every, cron and adaptive")
+// enumPrefix begins the values of the one enum of a spec.
+const enumPrefix = "FIRST_CRAWL_"
 
 func setField(m protoreflect.Message, f protoreflect.FieldDescriptor, text string) error {
 	if rule := f.ContainingOneof(); rule != nil && !rule.IsSynthetic() && m.WhichOneof(rule) != nil {
-		return errOneRule
+		return errors.New("a column before says when it is crawled again; say one of every, cron and adaptive")
 	}
 	switch {
 	case f.IsList():
-		for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
-			m.Mutable(f).List().Append(protoreflect.ValueOfString(line))
+		for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(separators(f), r) }) {
+			m.Mutable(f).List().Append(protoreflect.ValueOfString(part))
 		}
 	case f.IsMap():
 		plain := strings.NewReplacer("%25", "%", "%3B", ";")
@@ -249,129 +242,64 @@ func setField(m protoreflect.Message, f protoreflect.FieldDescriptor, text strin
 			}
 			m.Mutable(f).Map().Set(protoreflect.ValueOfString(key).MapKey(), protoreflect.ValueOfString(plain.Replace(value)))
 		}
-	case f.Message() != nil:
-		d, err := human.ParseDuration(text)
+	default:
+		value, err := parseScalar(f, text)
 		if err != nil {
 			return err
 		}
-		m.Set(f, protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()))
-	case f.Kind() == protoreflect.StringKind:
-		m.Set(f, protoreflect.ValueOfString(text))
-	case f.Kind() == protoreflect.BoolKind:
+		m.Set(f, value)
+	}
+	return nil
+}
+
+// parseScalar reads the value of a field that is neither a list nor a map.
+func parseScalar(f protoreflect.FieldDescriptor, text string) (none protoreflect.Value, err error) {
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString(text), nil
+	case protoreflect.BoolKind:
 		is, err := strconv.ParseBool(text)
 		if err != nil {
-			return errors.New("is neither true nor false")
+			return none, errors.New("is neither true nor false")
 		}
-		m.Set(f, protoreflect.ValueOfBool(is))
+		return protoreflect.ValueOfBool(is), nil
+	case protoreflect.EnumKind:
+		value := f.Enum().Values().ByName(protoreflect.Name(enumPrefix + strings.ToUpper(text)))
+		if value == nil || value.Number() == 0 {
+			return none, errors.New("is neither now nor spread")
+		}
+		return protoreflect.ValueOfEnum(value.Number()), nil
+	case protoreflect.MessageKind:
+		if f.Message().Name() == "Adaptive" {
+			return parseAdaptive(text)
+		}
+		d, err := human.ParseDuration(text)
+		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), err
+	case protoreflect.Int32Kind:
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return none, errors.New("is no whole number")
+		}
+		return protoreflect.ValueOfInt32(int32(n)), nil
 	default:
 		n, err := strconv.ParseInt(text, 10, 64)
-		number := protoreflect.ValueOfInt64(n)
-		if f.Kind() == protoreflect.Int32Kind {
-			number = protoreflect.ValueOfInt32(int32(n))
+		if err != nil {
+			return none, errors.New("is no whole number")
 		}
-		if err != nil || number.Int() != n {
-			return errors.New("is no whole number")
-		}
-		m.Set(f, number)
+		return protoreflect.ValueOfInt64(n), nil
 	}
-	return nil
 }
 
-func seedURLs(s *pb.SourceSpec) string {
-	var urls []string
-	for _, seed := range s.GetSeeds() {
-		urls = append(urls, seed.GetUrl())
-	}
-	return strings.TrimSpace(strings.Join(urls, " "))
-}
-
-func setSeedURLs(s *pb.SourceSpec, value string) error {
-	for _, url := range strings.Fields(value) {
-		s.Seeds = append(s.Seeds, &pb.Seed{Url: url})
-	}
-	return nil
-}
-
-// seeds is a column of what all seeds of a source have in common. It is set after the seeds are: columns are set in their
-// own order, not in that of the file.
-func seeds(name, what string, field func(*pb.Seed) *string) column {
-	return column{name, what, func(s *pb.SourceSpec) string {
-		if len(s.GetSeeds()) == 0 {
-			return ""
-		}
-		return *field(s.GetSeeds()[0])
-	}, func(s *pb.SourceSpec, value string) error {
-		for _, seed := range s.GetSeeds() {
-			*field(seed) = value
-		}
-		return nil
-	}}
-}
-
-func adaptive(s *pb.SourceSpec) string {
-	a := s.GetSchedule().GetAdaptive()
-	if a == nil {
-		return ""
-	}
-	return human.Duration(a.GetMinInterval().AsDuration()) + ".." + human.Duration(a.GetMaxInterval().AsDuration())
-}
-
-func setAdaptive(s *pb.SourceSpec, value string) error {
-	if s.GetSchedule().GetRule() != nil {
-		return errOneRule
-	}
-	from, to, ok := strings.Cut(value, "..")
+func parseAdaptive(text string) (none protoreflect.Value, err error) {
+	from, to, ok := strings.Cut(text, "..")
 	if !ok {
-		return errors.New("is no range, as 10m..7d")
+		return none, errors.New("is no range, as 10m..7d")
 	}
-	shortest, shortErr := human.ParseDuration(from)
-	longest, longErr := human.ParseDuration(to)
-	s.Schedule = cmp.Or(s.GetSchedule(), &pb.Schedule{})
-	s.Schedule.Rule = &pb.Schedule_Adaptive{Adaptive: &pb.Adaptive{MinInterval: durationpb.New(shortest), MaxInterval: durationpb.New(longest)}}
-	return cmp.Or(shortErr, longErr)
-}
-
-func firstCrawl(s *pb.SourceSpec) string {
-	if s.GetFirstCrawl() == pb.FirstCrawl_FIRST_CRAWL_UNSPECIFIED {
-		return ""
+	shortest, err := human.ParseDuration(from)
+	if err != nil {
+		return none, err
 	}
-	return strings.ToLower(strings.TrimPrefix(s.GetFirstCrawl().String(), "FIRST_CRAWL_"))
-}
-
-func setFirstCrawl(s *pb.SourceSpec, value string) error {
-	switch strings.ToLower(value) {
-	case "now":
-		s.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_NOW
-	case "spread":
-		s.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_SPREAD
-	default:
-		return errors.New("is neither now nor spread")
-	}
-	return nil
-}
-
-// ownHosts stands in the column follow for the hosts of the seeds.
-const ownHosts = "seeds"
-
-func followed(s *pb.SourceSpec) string {
-	switch {
-	case s.GetFollow() == nil:
-		return ""
-	case len(s.GetFollow().GetAllowHosts()) == 0:
-		return ownHosts
-	}
-	return strings.Join(s.GetFollow().GetAllowHosts(), " ")
-}
-
-func setFollowed(s *pb.SourceSpec, value string) error {
-	hosts := strings.Fields(value)
-	switch {
-	case slices.Equal(hosts, []string{ownHosts}), value == "true", value == "yes":
-		hosts = nil
-	case value == "false", value == "no":
-		return nil
-	}
-	s.Follow = cmp.Or(s.GetFollow(), &pb.Follow{})
-	s.Follow.AllowHosts = hosts
-	return nil
+	longest, err := human.ParseDuration(to)
+	a := &pb.Adaptive{MinInterval: durationpb.New(shortest), MaxInterval: durationpb.New(longest)}
+	return protoreflect.ValueOfMessage(a.ProtoReflect()), err
 }

@@ -46,7 +46,7 @@ func TestCreate_roundTrip(t *testing.T) {
 	empty := &pb.SourceSpec{Id: "empty"}
 	hard := rich()
 	hard.Payload, hard.Seeds[1].Key, hard.Metadata["s"], hard.Follow.Include = []byte("p"), "k", "a;b", []string{"a\nb"}
-	for _, format := range []sourcefile.Format{sourcefile.JSONL, sourcefile.CSV, sourcefile.OPML} {
+	for _, format := range []sourcefile.Format{sourcefile.JSONL, sourcefile.CSV} {
 		var file bytes.Buffer
 		w, err := sourcefile.Create(&file, format)
 		if err != nil {
@@ -79,6 +79,33 @@ func TestCreate_roundTrip(t *testing.T) {
 			t.Errorf("%s: read %v", format, g.entries[len(specs)].Spec)
 		}
 	}
+}
+
+// OPML carries URLs, names and folders; what else a source has is named.
+func TestCreate_OPML(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	w, err := sourcefile.Create(&file, sourcefile.OPML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed := &pb.SourceSpec{
+		Id: "f.example_rss", DisplayName: `"F" & <f>`, Seeds: []*pb.Seed{{Url: "https://f.example/rss", Kind: "feed"}}, Labels: map[string]string{"category": "News/World"},
+	}
+	if lost, err := w.Write(feed); err != nil || len(lost) > 0 {
+		t.Errorf("lost %v, %v", lost, err)
+	}
+	plain := &pb.SourceSpec{Id: "plain", Seeds: []*pb.Seed{{Url: "https://p.example/?a=1&b=2"}}, Priority: proto.Int32(7)}
+	if lost, err := w.Write(plain); err != nil || !slices.Equal(lost, []string{"display_name", "id", "priority"}) {
+		t.Errorf("lost %v, %v", lost, err)
+	}
+	if lost, err := w.Write(&pb.SourceSpec{Id: "empty"}); err != nil || !slices.Equal(lost, []string{sourcefile.Everything}) {
+		t.Errorf("lost %v, %v", lost, err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	read(&file, "-", "").want(t, `5 feed:https://f.example/rss in News/World named "F" & <f>`, "6 :https://p.example/?a=1&b=2 named plain")
 }
 
 func TestCreate_URLs(t *testing.T) {

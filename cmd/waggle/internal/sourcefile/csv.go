@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
-	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // readCSV reads rows under a header that names their columns.
@@ -50,11 +49,11 @@ func csvHeader(rows *csv.Reader) (header []string, err error) {
 		c, known := columnNamed(name)
 		switch {
 		case !known:
-			return nil, fmt.Errorf("line 1: column %.80q is not known; there are %s", name, columnNames())
-		case slices.Contains(header, c.name):
-			return nil, fmt.Errorf("line 1: column %q is there twice", c.name)
+			return nil, fmt.Errorf("line 1: column %.80q is not known; there are %s", name, strings.Join(columnNames(), ", "))
+		case slices.Contains(header, c.Name):
+			return nil, fmt.Errorf("line 1: column %q is there twice", c.Name)
 		}
-		header = append(header, c.name)
+		header = append(header, c.Name)
 	}
 	if !slices.Contains(header, "url") && !slices.Contains(header, "id") {
 		return nil, errors.New("line 1: there is neither a column url nor id")
@@ -91,42 +90,4 @@ func csvEntry(rows *csv.Reader, header, record []string, err error) (e Entry) {
 		e.Err = errors.New("there is neither a url nor an id")
 	}
 	return e
-}
-
-// csvWriter writes all columns.
-type csvWriter struct{ rows *csv.Writer }
-
-func newCSVWriter(out io.Writer) (*csvWriter, error) {
-	w := &csvWriter{rows: csv.NewWriter(out)}
-	var header []string
-	for _, c := range columns() {
-		header = append(header, c.name)
-	}
-	if err := w.rows.Write(header); err != nil {
-		return nil, fmt.Errorf("write: %w", err)
-	}
-	return w, nil
-}
-
-// Write implements [Writer].
-func (w *csvWriter) Write(spec *pb.SourceSpec) ([]string, error) {
-	texts := row(spec)
-	var cells []string
-	for _, c := range columns() {
-		cells = append(cells, texts[c.name])
-	}
-	if err := w.rows.Write(cells); err != nil {
-		return nil, fmt.Errorf("write: %w", err)
-	}
-	back, _ := fromRow(texts) // what is wrong is not in it, and so lost
-	return lost(spec, back), nil
-}
-
-// Close implements [Writer].
-func (w *csvWriter) Close() error {
-	w.rows.Flush()
-	if err := w.rows.Error(); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	return nil
 }

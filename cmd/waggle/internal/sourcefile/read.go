@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"regexp"
 	"strings"
-
-	"golang.org/x/net/html"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 )
@@ -18,9 +17,6 @@ const (
 	maxFile    = 256 << 20
 	maxEntries = 1_000_000
 )
-
-// Formats are the names of the formats that can be read.
-func Formats() []Format { return []Format{CSV, JSONL, OPML, Sitemap, URLs} }
 
 // Read reads the file of that name in a format; if format is empty, in the one that its name or its beginning shows, seen
 // through gzip and byte order marks. With an error the entries are those before it.
@@ -80,33 +76,31 @@ func detect(text []byte, name string) (Format, error) {
 		return "", errors.New("it is a binary file, no text: neither OPML, CSV, JSON lines, a sitemap nor a list of URLs")
 	}
 	line, _, _ := strings.Cut(string(trimmed[:min(len(trimmed), textfile.LookAhead)]), "\n")
-	if !strings.Contains(line, "://") && isHeader(line) {
-		return CSV, nil
+	for _, field := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ';' || r == '\t' }) {
+		if _, is := columnNamed(strings.Trim(strings.TrimSpace(field), `"`)); is && !strings.Contains(line, "://") {
+			return CSV, nil
+		}
 	}
 	return URLs, nil
 }
 
+// outermost is the first element of an XML file, behind its declarations and comments.
+var outermost = regexp.MustCompile(`(?s)^(?:\s|<!--.*?-->|<[?!][^>]*>|\]>)*<(?:[\w.-]+:)?([\w.-]+)`)
+
 // byRoot finds what an XML file is by its outermost element.
 func byRoot(text []byte) (Format, error) {
-	tags := html.NewTokenizer(bytes.NewReader(text))
-	for {
-		switch tags.Next() {
-		case html.ErrorToken:
-			return "", errors.New("no XML element begins in it")
-		case html.StartTagToken, html.SelfClosingTagToken:
-		default:
-			continue
-		}
-		name, _ := tags.TagName()
-		switch _, root := splitName(string(name)); root {
-		case "opml":
-			return OPML, nil
-		case "urlset", "sitemapindex":
-			return Sitemap, nil
-		case "rss", "feed", "rdf":
-			return "", fmt.Errorf("it is a feed itself (<%s>), no list of feeds; `waggle source create` registers it by its URL", root)
-		default:
-			return "", fmt.Errorf("<%s> is neither OPML nor a sitemap", root)
-		}
+	found := outermost.FindSubmatch(text[:min(len(text), textfile.LookAhead)])
+	if found == nil {
+		return "", errors.New("no XML element begins in it")
+	}
+	switch root := strings.ToLower(string(found[1])); root {
+	case "opml":
+		return OPML, nil
+	case "urlset", "sitemapindex":
+		return Sitemap, nil
+	case "rss", "feed", "rdf":
+		return "", fmt.Errorf("it is a feed itself (<%s>), no list of feeds; `waggle source create` registers it by its URL", root)
+	default:
+		return "", fmt.Errorf("<%s> is neither OPML nor a sitemap", root)
 	}
 }

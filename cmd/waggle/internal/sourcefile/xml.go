@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,7 +21,8 @@ import (
 type xmlText struct {
 	tags       *html.Tokenizer
 	line, next int    // where the tag begins, and the one after it
-	name       string // in lower case, with its prefix
+	name       string // in lower case, without the prefix of the outermost element
+	text       string // before it, from the tag before
 	mended     []Mend // not yet given with an entry
 }
 
@@ -47,24 +49,52 @@ func newXMLText(text []byte) (*xmlText, error) {
 	return x, nil
 }
 
-// token moves on to the next token. io.EOF: there is none.
-func (x *xmlText) token() (html.TokenType, error) {
-	kind := x.tags.Next()
-	x.tags.NextIsNotRawText() // no tag of XML has text that is read in another way
-	x.line, x.name = x.next, ""
-	x.next += bytes.Count(x.tags.Raw(), []byte("\n"))
-	switch kind { //nolint:exhaustive // of the others only their lines count
-	case html.ErrorToken:
-		err := x.tags.Err()
-		if errors.Is(err, html.ErrBufferExceeded) {
-			err = textfile.ErrTooLong
+// eachTag calls f with each tag of an XML file whose outermost element is one of roots, and has an end.
+func eachTag(text []byte, f func(*xmlText, html.TokenType) error, roots ...string) error {
+	x, err := newXMLText(text)
+	root, prefix, ended := "", "", false
+	for err == nil {
+		tag := x.tags.Next()
+		x.tags.NextIsNotRawText() // no tag of XML has text that is read in another way
+		x.line, x.name = x.next, ""
+		x.next += bytes.Count(x.tags.Raw(), []byte("\n"))
+		switch tag {
+		case html.ErrorToken:
+			if err = x.tags.Err(); errors.Is(err, html.ErrBufferExceeded) {
+				err = textfile.ErrTooLong
+			}
+			err = textfile.Fatal(x.line, err)
+		case html.TextToken:
+			x.text += string(x.tags.Text())
+		case html.StartTagToken, html.SelfClosingTagToken, html.EndTagToken:
+			name, _ := x.tags.TagName()
+			if root == "" {
+				prefix, root = splitName(string(name))
+				if !slices.Contains(roots, root) {
+					return fmt.Errorf("line %d: <%s> is not <%s>", x.line, name, strings.Join(roots, "> or <"))
+				}
+			}
+			x.name = strings.TrimPrefix(string(name), prefix)
+			ended = ended || x.name == root && tag == html.EndTagToken
+			err = f(x, tag)
+			x.text = ""
 		}
-		return kind, textfile.Fatal(x.line, err)
-	case html.StartTagToken, html.SelfClosingTagToken, html.EndTagToken:
-		name, _ := x.tags.TagName()
-		x.name = string(name)
 	}
-	return kind, nil
+	switch {
+	case !errors.Is(err, io.EOF):
+		return err
+	case root == "":
+		return fmt.Errorf("there is no <%s> in it", strings.Join(roots, "> or <"))
+	case !ended:
+		return fmt.Errorf("line %d: %w: there is no </%s>", x.line, io.ErrUnexpectedEOF, root)
+	}
+	return nil
+}
+
+// splitName is a name of XML without its prefix, and the prefix with its colon.
+func splitName(name string) (prefix, local string) {
+	i := strings.LastIndexByte(name, ':') + 1
+	return name[:i], name[i:]
 }
 
 // attributes are those of the tag, by their names in lower case.
@@ -77,7 +107,7 @@ func (x *xmlText) attributes() (map[string]string, error) {
 	for more := true; more; {
 		var name, value []byte
 		if name, value, more = x.tags.TagAttr(); len(name) > 0 {
-			all[string(name)] = string(value)
+			all[string(name)] = strings.TrimSpace(string(value))
 		}
 	}
 	// A quote that is missing makes the text up to the next one a value.

@@ -33,7 +33,8 @@ type importFlags struct {
 func (f *importFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	f.Flags.Register(fs)
-	fs.StringVar(&f.format, "format", "", "`format` of the file: csv, jsonl, opml, sitemap or urls (default: by its name or beginning)")
+	formats := []string{"csv", "jsonl", "opml", "sitemap", "urls"}
+	cli.ChoiceVar(fs, &f.format, "format", "", "", "`format` of the file: "+strings.Join(formats, ", ")+" (default by its name or beginning)", formats...)
 	fs.StringVar(&f.prefix, "prefix", "", "stands before ids that are made from URLs, as `news.`")
 	fs.BoolVar(&f.now, "now", false, "crawl all of them at once, instead of spread over the first interval")
 	fs.BoolVar(&f.ownHost, "follow-host", false, "follow items of feeds and links only on the source's own host: one step, unless --follow or --max-depth is given")
@@ -46,9 +47,6 @@ func (f *importFlags) register(cmd *cobra.Command) {
 }
 
 func (f *importFlags) check(name string) error {
-	if f.format != "" && !slices.Contains(sourcefile.Formats(), sourcefile.Format(f.format)) {
-		return cli.Usagef("--format %q: say csv, jsonl, opml, sitemap or urls", f.format)
-	}
 	f.defaults = &pb.SourceSpec{FirstCrawl: pb.FirstCrawl_FIRST_CRAWL_SPREAD}
 	if f.now {
 		f.defaults.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_NOW

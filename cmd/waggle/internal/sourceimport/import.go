@@ -87,7 +87,7 @@ import is done all the same; the exit code is 1. Look with --dry-run first;
 Columns of a CSV, in any order, of which url or id must be there:
 `)
 	for _, column := range sourcefile.Columns() {
-		fmt.Fprintf(&b, "  %-16s%s\n", column[0], column[1])
+		fmt.Fprintf(&b, "  %-16s%s\n", column.Name, column.What)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

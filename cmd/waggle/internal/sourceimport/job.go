@@ -1,6 +1,7 @@
 package sourceimport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,45 +81,51 @@ func (j *job) apply(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(callsAhead)
 	for _, batch := range batches {
-		group.Go(func() error { return j.call(ctx, batch) })
+		group.Go(func() error { return j.call(ctx, batch, true) })
 	}
 	return group.Wait()
 }
 
-// call makes the call for a batch, and one more for those that were made with another scope, or other rules, than the
-// import would give them: these are fixed when a source is made.
-func (j *job) call(ctx context.Context, batch []*entry) error {
-	var fixed []*entry
-	for _, given := range []bool{true, false} {
-		request := &pb.ApplySourcesRequest{
-			ValidateOnly: j.flags.dryRun, KeepAbsent: !j.flags.replace, By: j.flags.record.By, Reason: j.flags.record.Reason,
-		}
-		for _, e := range batch {
-			request.Specs = append(request.Specs, j.flags.complete(e.spec, given))
-		}
-		var reply *pb.ApplySourcesResponse
-		if err := j.patience.Call(ctx, func() (err error) {
-			reply, err = j.client.Sources.ApplySources(ctx, request)
-			return err
-		}); err != nil {
-			return err
-		}
-		if n := len(reply.GetResults()); n != len(batch) {
-			return fmt.Errorf("the dispatcher answered %d of %d specs", n, len(batch))
-		}
-		for i, e := range batch {
-			if e.take(reply.GetResults()[i]); given && isFixed(e) {
-				e.result = ""
-				fixed = append(fixed, e)
-			}
-		}
-		answered := j.answered.Add(int64(len(batch) - len(fixed)))
-		j.screen.Show(fmt.Sprintf("%s of %s", human.Count(answered), human.Plural(len(j.entries), "source")))
-		if batch, fixed = fixed, nil; len(batch) == 0 {
-			break
+// call applies a batch. withFixed: with the scope and the rules that the import gives to new sources. A source that is there
+// with others refuses them, and is applied again without.
+func (j *job) call(ctx context.Context, batch []*entry, withFixed bool) error {
+	request := &pb.ApplySourcesRequest{
+		ValidateOnly: j.flags.dryRun, KeepAbsent: !j.flags.replace, By: j.flags.record.By, Reason: j.flags.record.Reason,
+	}
+	for _, e := range batch {
+		request.Specs = append(request.Specs, j.flags.complete(e.spec, withFixed))
+	}
+	reply, err := patient(j.patience, j.client.Sources.ApplySources)(ctx, request)
+	if err != nil {
+		return err
+	}
+	if n := len(reply.GetResults()); n != len(batch) {
+		return fmt.Errorf("the dispatcher answered %d of %d specs", n, len(batch))
+	}
+	var again []*entry
+	for i, e := range batch {
+		if e.take(reply.GetResults()[i]); withFixed && isFixed(e) {
+			e.result = ""
+			again = append(again, e)
 		}
 	}
-	return nil
+	answered := j.answered.Add(int64(len(batch) - len(again)))
+	j.screen.Show(fmt.Sprintf("%s of %s", human.Count(answered), human.Plural(len(j.entries), "source")))
+	if len(again) == 0 {
+		return nil
+	}
+	return j.call(ctx, again, false)
+}
+
+// patient is a call that is repeated while the dispatcher is away.
+func patient[Q, R any](p *client.Patience, call func(context.Context, Q, ...grpc.CallOption) (R, error)) func(context.Context, Q, ...grpc.CallOption) (R, error) {
+	return func(ctx context.Context, request Q, _ ...grpc.CallOption) (reply R, err error) {
+		err = p.Call(ctx, func() (err error) {
+			reply, err = call(ctx, request)
+			return err
+		})
+		return reply, err
+	}
 }
 
 // isFixed reports whether a source was refused for what the import gave it.
@@ -176,14 +183,8 @@ func (j *job) prune(ctx context.Context) error {
 
 // absent lists the sources that the file does not have, by id; there are so many with those that it has.
 func (j *job) absent(ctx context.Context) (ids []string, there int, err error) {
-	list := func(ctx context.Context, request *pb.ListSourcesRequest, _ ...grpc.CallOption) (reply *pb.ListSourcesResponse, err error) {
-		err = j.patience.Call(ctx, func() (err error) {
-			reply, err = j.client.Sources.ListSources(ctx, request)
-			return err
-		})
-		return reply, err
-	}
-	err = client.EachPage(ctx, list, &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: j.flags.prune}}, func(page *pb.ListSourcesResponse) (bool, error) {
+	list, request := patient(j.patience, j.client.Sources.ListSources), &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: j.flags.prune}}
+	err = client.EachPage(ctx, list, request, func(page *pb.ListSourcesResponse) (bool, error) {
 		for _, source := range page.GetSources() {
 			there++
 			if j.byID[source.GetId()] == nil {
@@ -238,13 +239,14 @@ func (j *job) finish(in *cli.Input, report *cli.Report, err error) error {
 	if j.broken != nil {
 		err = errors.Join(err, fmt.Errorf("%s: %w: %w", in.Path, cli.ErrBroken, j.broken))
 	}
-	t.details(j.client, j.flags)
+	reportName := human.Plain(cmp.Or(j.flags.report, "--report FILE"))
+	t.details(j.client, reportName)
 	if err != nil {
 		j.client.Note("stopped after %s; the same command again finishes it", human.Plural(t.entries(), "source"))
 		return err
 	}
 	if !j.client.JSON {
-		t.write(j.client, j.flags)
+		t.write(j.client, j.flags, reportName)
 	} else if err := client.WriteJSON(j.client.Out, t); err != nil {
 		return err
 	}

@@ -12,9 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 )
 
-// shownWarnings is how many kinds of warnings are shown.
-const shownWarnings = 10
-
 // totals is what became of the entries of a file.
 type totals struct {
 	Created    int `json:"created"`
@@ -53,12 +50,13 @@ func (l *lines) add(format string, args ...any) {
 	}
 }
 
-func (l *lines) write(c *client.Client, rest string) {
+// write writes each line by put, and how many more there are.
+func (l *lines) write(put func(format string, args ...any), rest string) {
 	for _, line := range l.shown {
-		c.Note("%s", human.Plain(line))
+		put("%s", human.Plain(line))
 	}
 	if more := l.all - len(l.shown); more > 0 {
-		c.Note("and %s more %s", human.Count(more), rest)
+		put("and %s more%s", human.Count(more), rest)
 	}
 }
 
@@ -98,10 +96,10 @@ func (t *totals) take(e *entry, f *importFlags) {
 	switch e.result {
 	case cli.ResultCreated:
 		t.Created++
-		t.changes.add("  create %s", e.id)
+		t.changes.add("create %s", e.id)
 	case cli.ResultUpdated:
 		t.Updated++
-		t.changes.add("  update %s: %s", e.id, strings.Join(e.reply.GetChangedFields(), ", "))
+		t.changes.add("update %s: %s", e.id, strings.Join(e.reply.GetChangedFields(), ", "))
 		t.Changed.add(e.reply.GetChangedFields())
 		t.Lost.add(e.reply.GetLostFields())
 	case cli.ResultUnchanged:
@@ -130,15 +128,14 @@ func (t *totals) take(e *entry, f *importFlags) {
 }
 
 // details writes what was mended, merged and refused.
-func (t *totals) details(c *client.Client, f *importFlags) {
-	rest := "; all of them are in " + cmp.Or(f.report, "--report FILE")
-	t.mended.write(c, "were mended")
-	t.merged.write(c, "were merged"+rest)
-	t.refused.write(c, "were refused"+rest)
+func (t *totals) details(c *client.Client, report string) {
+	t.mended.write(c.Note, " were mended")
+	t.merged.write(c.Note, " were merged; all of them are in "+report)
+	t.refused.write(c.Note, " were refused; all of them are in "+report)
 }
 
 // write writes the summary.
-func (t *totals) write(c *client.Client, f *importFlags) {
+func (t *totals) write(c *client.Client, f *importFlags, report string) {
 	verb, deleted := "", ""
 	if f.dryRun {
 		verb = "would be "
@@ -149,33 +146,26 @@ func (t *totals) write(c *client.Client, f *importFlags) {
 	fmt.Fprintf(c.Out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused%s\n", human.Plural(t.entries(), "source"),
 		verb, human.Count(t.Created), human.Count(t.Updated), human.Count(t.Unchanged), human.Plural(t.Duplicates, "duplicate"), human.Count(t.Refused), deleted)
 	if f.dryRun {
-		for _, line := range t.changes.shown {
-			fmt.Fprintln(c.Out, human.Plain(line))
-		}
-		if more := t.changes.all - len(t.changes.shown); more > 0 {
-			fmt.Fprintf(c.Out, "  and %s more; --report FILE has all of them\n", human.Count(more))
-		}
+		t.changes.write(func(format string, args ...any) { fmt.Fprintf(c.Out, "  "+format+"\n", args...) }, "; "+report+" has all of them")
 	}
 	if len(t.SampleIDs) > 0 {
 		client.WriteSample(c.Out, "would be deleted, as the file does not have them:", t.SampleIDs, t.Deleted)
 	}
-	note := func(told bool, format string, args ...any) {
-		if told {
-			c.Note(format, args...)
-		}
-	}
 	if len(t.Changed) > 0 {
 		fmt.Fprintf(c.Out, "updated: %s\n", t.Changed)
 	}
-	note(len(t.Lost) > 0, "%slost, with nothing in its place: %s; %s names the sources", verb, t.Lost, human.Plain(cmp.Or(f.report, "--report FILE")))
-	for i, warning := range t.Warnings.sorted() {
-		if i == shownWarnings {
-			c.Note("and %s of other kinds", human.Plural(len(t.Warnings)-i, "warning"))
-			break
-		}
-		c.Note("%s: %s", human.Plural(t.Warnings[warning], "source"), human.Plain(warning))
+	if len(t.Lost) > 0 {
+		c.Note("%slost, with nothing in its place: %s; %s names the sources", verb, t.Lost, report)
 	}
-	note(t.Unscheduled > 0, "%s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one",
-		human.PluralVerb(t.Unscheduled, "source", "has", "have"))
-	note(t.Seedless > 0, "%s no url: only what is submitted to such a source is crawled", human.PluralVerb(t.Seedless, "source", "has", "have"))
+	var warnings lines
+	for _, warning := range t.Warnings.sorted() {
+		warnings.add("%s: %s", human.Plural(t.Warnings[warning], "source"), warning)
+	}
+	warnings.write(c.Note, " kinds of warnings")
+	if t.Unscheduled > 0 {
+		c.Note("%s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one", human.PluralVerb(t.Unscheduled, "source", "has", "have"))
+	}
+	if t.Seedless > 0 {
+		c.Note("%s no url: only what is submitted to such a source is crawled", human.PluralVerb(t.Seedless, "source", "has", "have"))
+	}
 }

@@ -55,28 +55,27 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 // Overlay sets the fields whose flags were given, and returns their paths.
 func (f *Flags) Overlay(spec *pb.SourceSpec) (paths []string, err error) {
 	var rules []string
-	for _, rule := range []string{"every", "cron", "adaptive"} {
-		if f.FlagSet.Changed(rule) {
-			rules = append(rules, "--"+rule)
+	for _, rule := range []struct {
+		flag     string
+		schedule *pb.Schedule
+	}{
+		{"every", &pb.Schedule{Rule: &pb.Schedule_Every{Every: f.every}}},
+		{"cron", &pb.Schedule{Rule: &pb.Schedule_Cron{Cron: f.cron}}},
+		{"adaptive", &pb.Schedule{Rule: &pb.Schedule_Adaptive{Adaptive: f.adaptive}}},
+	} {
+		if f.FlagSet.Changed(rule.flag) {
+			rules = append(rules, "--"+rule.flag)
+			f.Spec.Schedule.Rule = rule.schedule.GetRule()
 		}
 	}
 	if len(rules) > 1 {
 		return nil, cli.Usagef("%s: say one of them", strings.Join(rules, " and "))
 	}
-	switch {
-	case f.FlagSet.Changed("every"):
-		f.Spec.Schedule.Rule = &pb.Schedule_Every{Every: f.every}
-	case f.FlagSet.Changed("cron"):
-		f.Spec.Schedule.Rule = &pb.Schedule_Cron{Cron: f.cron}
-	case f.FlagSet.Changed("adaptive"):
-		f.Spec.Schedule.Rule = &pb.Schedule_Adaptive{Adaptive: f.adaptive}
-	}
-	switch {
-	case !f.FlagSet.Changed("follow"):
-	case !f.follow:
-		spec.Follow, paths = nil, append(paths, "follow")
-	default:
-		spec.Follow, paths = cmp.Or(spec.GetFollow(), &pb.Follow{}), append(paths, "follow")
+	if f.FlagSet.Changed("follow") {
+		paths = append(paths, "follow")
+		if spec.Follow = cmp.Or(spec.GetFollow(), &pb.Follow{}); !f.follow {
+			spec.Follow = nil
+		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(Fields)) {
 		if f.FlagSet.Changed(Fields[path]) {

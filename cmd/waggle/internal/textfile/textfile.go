@@ -13,14 +13,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 )
@@ -165,20 +163,6 @@ func WriteObject(out io.Writer, message proto.Message) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
-}
-
-// Unset leaves a field that has its default out of a file.
-func Unset[T comparable](field **T, is T) {
-	if *field != nil && **field == is {
-		*field = nil
-	}
-}
-
-// UnsetDuration does that for a duration.
-func UnsetDuration(field **durationpb.Duration, is time.Duration) {
-	if *field != nil && (*field).AsDuration() == is {
-		*field = nil
-	}
 }
 
 // Unmarshal reads a message from JSON; its errors are for people.
