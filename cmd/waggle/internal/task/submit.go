@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -13,6 +14,9 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
+
+// submitWait is how long tasks wait for others to go with.
+const submitWait = time.Second
 
 // submitFlags are what holds for items that do not say it themselves.
 type submitFlags struct {
@@ -56,26 +60,25 @@ are submitted. The same file can be submitted again once it is mended.`,
 		if err := f.check(cmd, urls); err != nil {
 			return err
 		}
-		s := &submission{client: c, wait: cmp.Or(o.Console.SubmitWait, submitWait), patience: client.Patience{Note: c.Note}}
+		s := &submission{client: c, results: []result{}, codes: map[pb.SubmitCode]int{}}
 		if f.file == "" {
-			return s.run(ctx, func(take func(*entry) error) error {
-				if len(urls) == 0 {
-					urls = []string{""} // the one of --key
+			if len(urls) == 0 {
+				urls = []string{""} // the one of --key
+			}
+			for _, url := range urls {
+				if err := s.put(ctx, &entry{item: f.complete(&pb.SubmitItem{Url: url})}); err != nil {
+					return s.end(err)
 				}
-				for _, url := range urls {
-					if err := take(&entry{item: f.complete(&pb.SubmitItem{Url: url})}); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			}
+			return s.end(s.send(ctx))
 		}
-		var err error
-		if s.file, err = cli.OpenInput(ctx, f.file, cmd.InOrStdin()); err != nil {
+		file, err := cli.OpenInput(ctx, f.file, cmd.InOrStdin())
+		if err != nil {
 			return fmt.Errorf("--file: %w", err)
 		}
-		defer s.file.Close()
-		return s.run(ctx, func(take func(*entry) error) error { return s.readFile(f.complete, take) })
+		defer file.Close()
+		s.file, s.patience.Note = file, c.Note
+		return s.end(s.submit(ctx, cmp.Or(o.Console.SubmitWait, submitWait), f.complete))
 	})
 	return cmd
 }
