@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -99,8 +100,8 @@ func newSourceTrigger(o *client.Options) *cobra.Command {
 	return cmd
 }
 
-// noteHeld notes what keeps the seeds of a source that was triggered, but for what opens by itself. The trigger is done, so
-// a source that cannot be read is left out.
+// noteHeld notes what keeps the seeds of a source that was triggered. The trigger is done, so a source that cannot be read is
+// left out.
 func noteHeld(ctx context.Context, c *client.Client, id string) {
 	reply, err := c.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: id})
 	if err != nil {
@@ -109,12 +110,20 @@ func noteHeld(ctx context.Context, c *client.Client, id string) {
 	if len(reply.GetSource().GetSpec().GetSeeds()) == 0 {
 		c.Note("%s has no seeds: only what `waggle task submit` gives is crawled", human.Plain(id))
 	}
-	for _, gate := range reply.GetSource().GetStatus().GetGates() {
-		switch gate.GetKind() {
+	for _, gate := range lasting(reply.GetSource().GetStatus().GetGates()) {
+		c.Note("%s is held by %s; `waggle explain source %s` shows what opens it", human.Plain(id), human.Plain(describe.Held(c.Now, gate)), human.Plain(id))
+	}
+}
+
+// lasting are the gates that do not open by themselves while a source is crawled.
+func lasting(gates []*pb.Gate) []*pb.Gate {
+	return slices.DeleteFunc(slices.Clone(gates), func(g *pb.Gate) bool {
+		switch g.GetKind() {
 		case pb.GateKind_GATE_KIND_NOT_DUE, pb.GateKind_GATE_KIND_BREAKER, pb.GateKind_GATE_KIND_MIN_DELAY,
 			pb.GateKind_GATE_KIND_MAX_IN_FLIGHT, pb.GateKind_GATE_KIND_LEASED:
+			return true
 		default:
-			c.Note("%s is held by %s; `waggle explain source %s` shows what opens it", human.Plain(id), human.Plain(describe.Held(c.Now, gate)), human.Plain(id))
+			return false
 		}
-	}
+	})
 }
