@@ -90,26 +90,20 @@ func (t *Table) Write(out io.Writer, instead string) {
 	to, _ := out.(Output)
 	shown, longest := t.fit(to.Width)
 	for at, row := range rows {
-		var line strings.Builder
+		var cells []string
 		for _, i := range shown {
-			c, cell := t.columns[i], row[i]
-			width := c.shown(longest)
-			if cell = Brief(cell, width); i != shown[0] {
-				line.WriteString(gap)
+			width := t.columns[i].shown(longest)
+			cell := Brief(row[i], width)
+			if !t.columns[i].right {
+				width = -width
 			}
-			fill := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
-			if c.right {
-				line.WriteString(fill)
-			}
+			padded := fmt.Sprintf("%*s", width, cell)
 			if at > 0 {
-				cell = to.paint(cell)
+				padded = strings.Replace(padded, cell, to.paint(cell), 1)
 			}
-			line.WriteString(cell)
-			if !c.right && i != shown[len(shown)-1] {
-				line.WriteString(fill)
-			}
+			cells = append(cells, padded)
 		}
-		fmt.Fprintln(out, line.String())
+		fmt.Fprintln(out, strings.TrimRight(strings.Join(cells, gap), " "))
 	}
 }
 
