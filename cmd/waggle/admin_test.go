@@ -125,3 +125,29 @@ func TestAdmin_JSON(t *testing.T) {
 		}
 	}
 }
+
+// Collectors and leases are found by what they have, and a hold on a collector is its state.
+func TestAdmin_filters(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	holdOne(t, env)
+	command(t, env, "hold", "set", "--collector-label", "region=eu", "--reason", "new image")
+	for args, listed := range map[string]bool{
+		"collector list --state held": true, "collector list --state active": false, "collector list --label tier=1,region=eu": true,
+		"collector list --label tier=1,region=us": false, "collector list --pool default": true, "collector list --pool browser": false,
+		"collector list --collector paris-1": true, "collector list --collector paris": false, "lease list --prefix to": true, "lease list --prefix a": false,
+		"lease list --pool default": true, "lease list --pool browser": false, "lease list --suffix example": true,
+		"hold list --collector paris-1": true, "hold list --collector paris-2": false,
+	} {
+		got := command(t, env, strings.Fields(args)...)
+		if has := strings.Contains(got.out, "paris-1") || strings.Contains(got.out, "region=eu"); got.code != waggle.ExitOK || has != listed {
+			t.Errorf("%s: %d, %s%s", args, got.code, got.out, got.err)
+		}
+	}
+	if got := command(t, env, "collector", "list"); !strings.Contains(settle(got.out), "collectors region=eu by ada, AGO: new image\n") {
+		t.Errorf("what holds it:\n%s", got.out)
+	}
+	if got := command(t, env, "stats"); !strings.Contains(got.out, "Holds       1, beside those on sources\n") {
+		t.Errorf("stats:\n%s", got.out)
+	}
+}

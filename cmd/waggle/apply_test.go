@@ -109,6 +109,34 @@ func TestApply_directory(t *testing.T) {
 	}
 }
 
+// What a Waggle has, as the commands write it, comes back in another one, with who held what.
+func TestApply_roundTrip(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	taken(t, env, "default")
+	command(t, env, "apply", "-f", write(t, "waggle.yaml", config()))
+	command(t, env, "hold", "set", "--source", "news.a", "--by", "eve", "--reason", "they move")
+	dir := t.TempDir()
+	for name, args := range map[string]string{
+		"sources.jsonl": "source export", "rules.json": "queue rule list -o json --limit 0", "holds.json": "hold list -o json --limit 0",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(command(t, env, strings.Fields(args)...).out), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantOutput(t, command(t, env, "apply", "-f", dir), "0 created, 0 updated, 6 unchanged\n")
+	other, _ := served(t)
+	taken(t, other, "default")
+	if got := command(t, with(other, "USER", "bob"), "apply", "-f", dir); got.code != waggle.ExitOK || !strings.HasSuffix(got.out, "\n6 created, 0 updated, 0 unchanged\n") {
+		t.Errorf("apply: %d, %s%s", got.code, got.out, got.err)
+	}
+	for _, args := range [][]string{{"source", "export"}, {"hold", "list"}} {
+		if was, is := settle(command(t, env, args...).out), settle(command(t, other, args...).out); was != is {
+			t.Errorf("%v: there was\n%s\nand is\n%s", args, was, is)
+		}
+	}
+}
+
 // What is wrong is named by file and line, before anything is changed.
 func TestApply_wrong(t *testing.T) {
 	t.Parallel()
@@ -131,6 +159,22 @@ func TestApply_wrong(t *testing.T) {
 	if got := command(t, env, "source", "list"); !strings.HasPrefix(got.out, "no sources") {
 		t.Errorf("there is\n%s", got.out)
 	}
+}
+
+// Rules for one queue change together, and a refusal of the dispatcher is named by file and line.
+func TestApply_rules(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	rules := "kind: queue_rule\npattern: z.example\nqueue: shops\nmin_delay: 2s\n"
+	command(t, env, "apply", "-f", write(t, "one.yaml", rules))
+	both := strings.Replace(rules, "2s", "3s", 1)
+	both = strings.Replace(both, "z.example", "a.example", 1) + "---\n" + both
+	if got := command(t, env, "apply", "-f", write(t, "both.yaml", both)); got.code != waggle.ExitOK || !strings.HasSuffix(got.out, "\n1 created, 1 updated, 0 unchanged\n") {
+		t.Errorf("apply: %d, %s%s", got.code, got.out, got.err)
+	}
+	command(t, env, "source", "create", "s", "--seed", "https://b.example/")
+	file := write(t, "left.yaml", "kind: queue_rule\npattern: b.example\nqueue: other\n")
+	wantFailure(t, command(t, env, "apply", "-f", file), waggle.ExitFailed, file+":1: queue not empty")
 }
 
 // Sources below a prefix that no file names are deleted, unless they are so many that a file may have been cut short.

@@ -187,6 +187,41 @@ func TestHold_EndLeases(t *testing.T) {
 	}
 }
 
+// TestHold_EndLeases_Ignored holds that a hold ends the lease of a handler that goes on all the same: it is not renewed any
+// more, no expiration is counted, and another collector is handed the task once the hold is lifted.
+func TestHold_EndLeases_Ignored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := collectortest.Start(t)
+		hold := holdsOf(t, d, &wagglev1.HoldTarget{SourceId: "shop"})
+		const url = "https://a.example/"
+		d.CreateSource(&wagglev1.SourceSpec{Id: "shop", LeaseDuration: durationpb.New(6 * time.Second)})
+		d.Submit(&wagglev1.SubmitItem{SourceId: "shop", Url: url})
+		let := make(chan struct{})
+		d.Machine().Start(d.Machine().Config("paris-1", 1), collector.HandlerFunc(func(context.Context, *collector.Task) (collector.Succeeded, error) {
+			<-let
+			return collector.Succeeded{HTTPStatus: 500}, nil
+		}))
+		time.Sleep(20 * time.Second)
+		hold.set(wagglev1.HoldEffect_HOLD_EFFECT_END_LEASES)
+		time.Sleep(7 * time.Second)
+		if got := d.Task("shop", url); got.GetState() != wagglev1.TaskState_TASK_STATE_READY || got.GetExpirations() != 0 || got.GetFailures() != 0 {
+			t.Errorf("after the length of the lease the task is %v", got)
+		}
+		hold.lift()
+		attempts := 0
+		d.Work(collector.HandlerFunc(func(_ context.Context, task *collector.Task) (collector.Succeeded, error) {
+			attempts = task.Attempt
+			return collector.Succeeded{HTTPStatus: 200}, nil
+		}))
+		close(let)
+		time.Sleep(time.Second)
+		if got := d.Task("shop", url); got.GetState() != wagglev1.TaskState_TASK_STATE_DONE || attempts != 1 {
+			t.Errorf("once the hold was lifted the task is %v, done by attempt %d, want the first", got, attempts)
+		}
+	})
+}
+
 // TestHold_IsNoStop holds that a collector takes a hold not for a dispatcher that is about to stop: neither amid work, when
 // its fetches carry reports and do not wait, nor when a fetch that waits is ended by the hold.
 func TestHold_IsNoStop(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 // pushLimit is how long what happens at one dispatcher may take to a heartbeat stream at another.
 const pushLimit = time.Second
 
-// TestPushes opens a heartbeat stream at one of two dispatchers, and at the other one cancels a task, holds its collector, lifts
-// the hold and replaces the session: the stream says so without another beat.
+// TestPushes opens a heartbeat stream at one of two dispatchers, and at the other one cancels a task, ends another
+// one by a hold, holds the collector, lifts that hold and replaces the session: the stream says so without another beat.
 func TestPushes(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Server(t)
@@ -25,12 +25,14 @@ func TestPushes(t *testing.T) {
 	c, other := dial(t, told.addr), dial(t, streaming.addr)
 	c.setRule(t, "*", 0, 10)
 	c.createSource(t, &pb.SourceSpec{Id: "push", LeaseDuration: durationpb.New(30 * time.Second)})
-	c.submit(t, page("push", 1))
-	lease := c.fetchOne(t, "paris", "first", 5*time.Second).GetLease()
+	c.submit(t, page("push", 1), page("push", 2))
+	lease, second := c.fetchOne(t, "paris", "first", 5*time.Second).GetLease(), c.fetchOne(t, "paris", "first", 5*time.Second).GetLease()
 
 	s := openBeats(t, other, &pb.HeartbeatRequest{
 		Collector: &pb.CollectorInfo{Id: "paris", Session: "first", Labels: map[string]string{"region": "eu"}},
-		Leases:    []*pb.LeaseBeat{{TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken()}},
+		Leases: []*pb.LeaseBeat{
+			{TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken()}, {TaskId: second.GetTaskId(), LeaseToken: second.GetLeaseToken()},
+		},
 	})
 	if m := s.next(t, 5*time.Second).message.GetStatus(); m.GetNextHeartbeat() == nil || m.GetLeaseDuration() == nil || m.GetHeld() {
 		t.Fatalf("the answer to the first beat: %v", m)
@@ -42,6 +44,15 @@ func TestPushes(t *testing.T) {
 	}, func(m *pb.LeaseStatus) bool {
 		return len(m.GetCancel()) == 1 && m.GetCancel()[0].GetTaskId() == lease.GetTaskId() &&
 			m.GetCancel()[0].GetReason() == pb.CancelReason_CANCEL_REASON_TASK_CANCELED && !m.GetHeld()
+	})
+	s.pushed(t, "the end of a lease by a hold", func() error {
+		_, err := c.holds.SetHolds(t.Context(), &pb.SetHoldsRequest{
+			Targets: []*pb.HoldTarget{{SourceId: "push"}}, Effect: pb.HoldEffect_HOLD_EFFECT_END_LEASES, By: "e2e",
+		})
+		return err
+	}, func(m *pb.LeaseStatus) bool {
+		return len(m.GetCancel()) == 1 && m.GetCancel()[0].GetTaskId() == second.GetTaskId() &&
+			m.GetCancel()[0].GetReason() == pb.CancelReason_CANCEL_REASON_HELD && !m.GetHeld()
 	})
 	for what, target := range map[string]*pb.HoldTarget{
 		"by id": {CollectorId: "paris"}, "by label": {CollectorLabels: map[string]string{"region": "eu"}},

@@ -61,10 +61,12 @@ func New(o *client.Options) *cobra.Command {
 YAML (documents, or lists), JSON lines or CSV, also through gzip; of a directory all files
 with such a name are read. The field "kind" is source, queue_rule or hold; an object without
 it, and a row of a CSV, is a source. The other fields are those of SourceSpec, QueueRule and
-Hold. Durations may be written 30m or 7d, values of enums stop-grants.
+Hold. Durations may be written 30m or 7d, values of enums stop-grants. What source export,
+and queue rule list and hold list with --output json --limit 0, write can be applied, too.
 
 Each entry is whole: what it leaves out has its default. All entries are checked before
 anything is changed; one that is wrong is named by file and line, and nothing is changed.
+That a rule would leave tasks behind (QUEUE_NOT_EMPTY) is only found when it is set.
 What the files do not name stays, but for sources below --prune: they are deleted. When
 --prune would delete more than --prune-max of them, nothing is changed, as a file may have
 been cut short. Applying the same files again changes nothing.`,
@@ -143,8 +145,12 @@ func (j *job) carryOut(ctx context.Context) error {
 		reply, err := j.client.Queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{
 			Rule: r, By: j.record.By, Reason: cmp.Or(r.GetReason(), j.record.Reason), Etag: j.etag,
 		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", e.at, err)
+		switch status.Code(err) {
+		case codes.OK:
+		case codes.InvalidArgument, codes.FailedPrecondition:
+			return fmt.Errorf("%s: %s", e.at, client.RefusalText(err))
+		default:
+			return err
 		}
 		j.etag = reply.GetEtag()
 		j.done++
@@ -188,12 +194,14 @@ func (j *job) checkRules(ctx context.Context) error {
 		}
 		j.rules = append(j.rules, e)
 	}
+	// A new rule has to agree with those for its queue, which may be about to change.
+	slices.SortStableFunc(j.rules, func(a, b *entry) int { return cmp.Compare(b.result, a.result) })
 	return nil
 }
 
 // holds sets the holds of the files, those that differ only in their target in one call.
 func (j *job) holds(ctx context.Context, validate bool) error {
-	alike := map[string][]*entry{}
+	groups := map[string][]*entry{}
 	var order []string
 	for _, e := range j.entries {
 		h := e.hold
@@ -205,13 +213,13 @@ func (j *job) holds(ctx context.Context, validate bool) error {
 			continue
 		}
 		key := fmt.Sprintf("%q %q %q %s %s", h.GetName(), h.GetBy(), h.GetReason(), h.GetEffect(), h.GetUntil())
-		if alike[key] == nil {
+		if groups[key] == nil {
 			order = append(order, key)
 		}
-		alike[key] = append(alike[key], e)
+		groups[key] = append(groups[key], e)
 	}
 	for _, key := range order {
-		for some := range slices.Chunk(alike[key], batchHolds) {
+		for some := range slices.Chunk(groups[key], batchHolds) {
 			if err := j.setHolds(ctx, some, validate); err != nil {
 				return err
 			}
@@ -252,9 +260,8 @@ func (j *job) setHolds(ctx context.Context, some []*entry, validate bool) error 
 		name := describe.HoldName(e.hold)
 		before := was[name]
 		switch {
-		// Whoever applies the files again does not take the hold over.
-		case changed[name] == nil, before != nil && h.GetBy() == "" && before.GetEffect() == request.GetEffect() && before.GetReason() == request.GetReason() && proto.Equal(before.GetUntil(), request.GetUntil()):
-			e.result = cli.ResultUnchanged
+		case changed[name] == nil, before != nil && h.GetBy() == "" && alike(before, request):
+			e.result = cli.ResultUnchanged // whoever applies the files again does not take the hold over
 		case before == nil:
 			e.result, e.text = cli.ResultCreated, describe.Hold(j.client.Now, e.hold)
 		default:
@@ -262,6 +269,11 @@ func (j *job) setHolds(ctx context.Context, some []*entry, validate bool) error 
 		}
 	}
 	return nil
+}
+
+// alike reports whether a hold says what a request does, but for who it is.
+func alike(h *pb.Hold, r *pb.SetHoldsRequest) bool {
+	return h.GetEffect() == r.GetEffect() && h.GetReason() == r.GetReason() && proto.Equal(h.GetUntil(), r.GetUntil())
 }
 
 func byName(holds []*pb.Hold) map[string]*pb.Hold {

@@ -189,10 +189,30 @@ func readJSON(text *bufio.Reader, add func(int, *entry)) error {
 		decoder.UseNumber()
 		if err := decoder.Decode(&value); err != nil {
 			add(object.Line, &entry{err: fmt.Errorf("is no JSON object: %w", textfile.PlainJSON(err))})
-		} else {
-			add(object.Line, parse(value))
+			continue
+		}
+		for _, one := range listed(value) {
+			add(object.Line, parse(one))
 		}
 	}
+}
+
+// listed are the rules or holds of what queue rule list and hold list write in JSON, or the one object that value is.
+func listed(value any) (all []any) {
+	object, _ := value.(map[string]any) // else it has none
+	for kind, name := range map[string]string{kindRule: "rules", kindHold: "holds"} {
+		list, ok := object[name].([]any)
+		if !ok {
+			continue
+		}
+		for _, one := range list {
+			if entry, ok := one.(map[string]any); ok {
+				entry["kind"] = kind
+			}
+		}
+		return list
+	}
+	return []any{value}
 }
 
 // readYAML reads documents, each of which is an object or a list of objects.
@@ -245,6 +265,7 @@ func parse(value any) *entry {
 	case kindRule:
 		e.rule = &pb.QueueRule{}
 		if e.err = unmarshal(object, e.rule); e.err == nil {
+			e.rule.By, e.rule.UpdateTime = "", nil
 			e.rule.Pattern, e.rule.Queue = cli.QueuePattern(e.rule.GetPattern()), canonical.QueueName(e.rule.GetQueue())
 			e.err = server.CheckQueueRule(e.rule)
 		}

@@ -121,10 +121,11 @@ type Client struct {
 	Admin   pb.AdminServiceClient
 	Health  healthpb.HealthClient
 
-	JSON bool // what is written is for programs
-	Out  human.Output
-	Err  io.Writer
-	Now  time.Time
+	JSON     bool // what is written is for programs
+	Watching bool // it is written again and again
+	Out      human.Output
+	Err      io.Writer
+	Now      time.Time
 }
 
 // Call makes the RunE of a client command: it connects and runs f; an error of a call is explained.

@@ -38,6 +38,7 @@ func (o *Options) Look(cmd *cobra.Command, f func(ctx context.Context, c *Client
 // succeed, as when a dispatcher restarts.
 func (o *Options) watch(ctx context.Context, c *Client, command string, every time.Duration, look func() error) error {
 	stdout, stderr := c.Out.Writer, c.Err
+	c.Watching = true
 	next := time.NewTicker(every)
 	defer next.Stop()
 	for first := true; ; first = false {

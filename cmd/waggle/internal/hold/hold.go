@@ -2,11 +2,9 @@
 package hold
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -261,7 +259,7 @@ func writeDone(c *client.Client, did string, changed, matched int32, dryRun bool
 		text = "nothing " + would("changed", "would change", dryRun)
 	}
 	if others := matched - changed; others > 0 {
-		text += "; " + human.Plural(others, "target") + " " + cmp.Or(strings.TrimSpace(rest), "as before")
+		text += "; " + human.Plural(others, "target") + " " + rest
 	}
 	fmt.Fprintln(c.Out, human.Plain(text))
 	Write(c.Out, c.Now, holds, "")

@@ -45,13 +45,13 @@ func NewOutput(out io.Writer, env func(name string) (value string, ok bool)) Out
 	return o
 }
 
-// paint colours a text that is nothing but the word of a state.
-func (o Output) paint(text string) string {
+// Paint colours a text that is nothing but the word of a state.
+func (o Output) Paint(text string) string {
 	color := ""
 	switch text {
-	case "FAILING", "DEAD", "STUCK":
+	case "FAILING", "DEAD", "STUCK", "STORE", "DISPATCHER", "NO_COLLECTOR", "HUNG", "HANDLER":
 		color = "31" // red
-	case "LATE", "HELD":
+	case "LATE", "HELD", "BLOCKED", "BACKED_OFF", "GONE":
 		color = "33" // yellow
 	case "OK":
 		color = "32" // green

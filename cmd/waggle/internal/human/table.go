@@ -99,7 +99,7 @@ func (t *Table) Write(out io.Writer, instead string) {
 			}
 			padded := fmt.Sprintf("%*s", width, cell)
 			if at > 0 {
-				padded = strings.Replace(padded, cell, to.paint(cell), 1)
+				padded = strings.Replace(padded, cell, to.Paint(cell), 1)
 			}
 			cells = append(cells, padded)
 		}
@@ -179,6 +179,6 @@ func (s *Sheet) Write(out io.Writer) {
 		width = max(width, len(line[0]))
 	}
 	for _, line := range s.lines {
-		fmt.Fprintf(out, "%-*s%s%s\n", width, line[0], gap, to.paint(line[1]))
+		fmt.Fprintf(out, "%-*s%s%s\n", width, line[0], gap, to.Paint(line[1]))
 	}
 }

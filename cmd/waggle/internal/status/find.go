@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -79,7 +80,7 @@ func (l *look) findSources(ctx context.Context) {
 		}
 		text := "source " + worst.GetId()
 		if count.count > 1 {
-			text = human.Plural(count.count, "source") + ", " + worst.GetId() + " first"
+			text = human.Plural(count.count, "source") + gatesText(count.gates) + ", " + worst.GetId() + " first"
 		}
 		next := "waggle explain source " + worst.GetId()
 		if holds := worst.GetStatus().GetHolds(); len(holds) > 0 && count.count == 1 {
@@ -87,6 +88,18 @@ func (l *look) findSources(ctx context.Context) {
 		}
 		l.add(kind, count.count, names, next, text+": "+l.why(worst.GetStatus()))
 	}
+}
+
+// gatesText counts sources by the gate that decides.
+func gatesText(gates map[pb.GateKind]int) string {
+	var text human.Phrases
+	for _, kind := range slices.SortedFunc(maps.Keys(gates), func(a, b pb.GateKind) int { return cmp.Or(gates[b]-gates[a], int(a-b)) }) {
+		text.AddIf(true, "%s %s", human.Count(gates[kind]), human.Word(kind, "GATE_KIND_"))
+	}
+	if len(text) == 0 {
+		return ""
+	}
+	return " (" + text.Text() + ")"
 }
 
 // why is what keeps a source, or makes it fail.

@@ -29,7 +29,8 @@ type sources struct {
 // healthCount is how many sources have a health, and those that are worst.
 type healthCount struct {
 	count int
-	worst []*pb.Source // at most shownNames
+	gates map[pb.GateKind]int // by the gate that decides
+	worst []*pb.Source        // at most shownNames
 }
 
 // shownNames is how many names a finding has.
@@ -114,10 +115,13 @@ func (s *sources) take(source *pb.Source) {
 	}
 	count := s.by[health]
 	if count == nil {
-		count = &healthCount{}
+		count = &healthCount{gates: map[pb.GateKind]int{}}
 		s.by[health] = count
 	}
 	count.count++
+	if gates := status.GetGates(); len(gates) > 0 {
+		count.gates[gates[0].GetKind()]++
+	}
 	count.worst = append(count.worst, source)
 	slices.SortStableFunc(count.worst, func(a, b *pb.Source) int { return cmp.Compare(badness(b.GetStatus()), badness(a.GetStatus())) })
 	count.worst = count.worst[:min(len(count.worst), shownNames)]

@@ -136,8 +136,8 @@ func healthy() *pb.GetStatsResponse {
 // A dozen things that are wrong fit a screen, each with the command to go on with, and the worst come first.
 func TestStatus_dozen(t *testing.T) {
 	t.Parallel()
-	source := func(id string, health pb.SourceHealth) *pb.Source {
-		return &pb.Source{Id: id, Status: &pb.SourceStatus{Health: health, ConsecutiveFailures: 3, LastError: &pb.TaskError{
+	source := func(id string, is pb.SourceHealth) *pb.Source {
+		return &pb.Source{Id: id, Status: &pb.SourceStatus{Health: is, ConsecutiveFailures: 3, LastError: &pb.TaskError{
 			Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 503, Message: "the server says that it is overloaded, and that it will be so for a while"}}}
 	}
 	s := &staged{

@@ -14,6 +14,7 @@ import (
 const (
 	screenWidth  = 80
 	screenHeight = 24
+	watchHeight  = 21 // of it, beside what --watch writes
 
 	kindWidth = 14
 )
@@ -46,6 +47,9 @@ func (l *look) write() {
 	room := width - kindWidth
 	over := func(f finding) int { return utf8.RuneCountInString(f.Text) + 2 + utf8.RuneCountInString(f.Next) - room }
 	left := screenHeight - 1
+	if l.client.Watching {
+		left = watchHeight - 1
+	}
 	shown := l.findings
 	if len(shown) > left {
 		shown = shown[:left-1]
@@ -67,7 +71,7 @@ func (l *look) write() {
 		short[i] = true
 	}
 	for i, f := range shown {
-		kind := fmt.Sprintf("%-*s", kindWidth, f.Kind)
+		kind := out.Paint(f.Kind) + strings.Repeat(" ", kindWidth-len(f.Kind))
 		text := human.Plain(f.Text)
 		switch next := human.Plain(f.Next); {
 		case over(f) <= 0:
