@@ -33,15 +33,13 @@ The exit code is 1 if --for ends first. A dispatcher that is away is waited for 
 a minute. With --output json each change is an object on a line of its own.`,
 		Example:           "  waggle source trigger docs --revisit && waggle source wait docs --for 2h",
 		ValidArgsFunction: o.Offer("source"),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cli.Usagef("which sources? say their ids")
-			}
-			return nil
-		},
+		Args:              cobra.ArbitraryArgs,
 	}
 	cli.SpanVar(cmd.Flags(), &longest, "for", "longest wait in all (default: as long as it takes)")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, ids []string) error {
+		if len(ids) == 0 {
+			return cli.Usagef("which sources? say their ids")
+		}
 		if err := cli.RefuseZero(cmd.Flags()); err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ are submitted. The same file can be submitted again once it is mended.`,
 		}
 		defer file.Close()
 		s.file, s.patience.Note = file, c.Note
-		return s.end(s.submit(ctx, cmp.Or(o.Console.SubmitWait, submitWait), f.complete))
+		return s.end(s.submit(ctx, f.complete))
 	})
 	return cmd
 }
@@ -167,8 +167,8 @@ type result struct {
 	Message     string `json:"message"`
 }
 
-// submit sends the lines of the file, in calls as large as they may be, and after each wait those that are there.
-func (s *submission) submit(ctx context.Context, wait time.Duration, complete func(*pb.SubmitItem) *pb.SubmitItem) error {
+// submit sends the lines of the file, in calls as large as they may be, and after each submitWait those that are there.
+func (s *submission) submit(ctx context.Context, complete func(*pb.SubmitItem) *pb.SubmitItem) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	entries, ended := make(chan *entry), make(chan error, 1)
@@ -183,7 +183,7 @@ func (s *submission) submit(ctx context.Context, wait time.Duration, complete fu
 			}
 		})
 	}()
-	late := time.NewTicker(wait)
+	late := time.NewTicker(submitWait)
 	defer late.Stop()
 	for {
 		var err error
