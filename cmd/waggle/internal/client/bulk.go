@@ -127,10 +127,12 @@ func (b *Bulk) Run(call func() (token string, err error)) (err error) {
 
 // BulkReply is what every bulk call answers.
 type BulkReply interface {
+	Page
 	proto.Message
+	// GetMatched is how many things were found.
 	GetMatched() int32
+	// GetChanged is how many of them are not as before.
 	GetChanged() int32
-	GetNextPageToken() string
 }
 
 // RunBulk makes the calls of b and adds up their replies; did is a past participle. If it stops halfway, it notes how far it came.
