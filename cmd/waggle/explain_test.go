@@ -35,7 +35,7 @@ queue a.example: QUEUE_HELD (queue a.example) by ada, now, opens in 2h: we mend 
 	wantOutput(t, command(t, env, "explain", "source", "s"), `
 queue a.example: QUEUE_HELD (queue a.example) by ada, now, opens in 2h: we mend it
     opened by: `+"`waggle hold lift --queue a.example`"+`
-all of that opens by itself in 2h
+it is handed out again in 2h, if nothing else holds it by then
 queue a.example: 1 task due, held by QUEUE_HELD
 `)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "1")
@@ -64,9 +64,8 @@ source s: NO_COLLECTOR no active collector takes tasks of source "s" in queue "a
     opened by: a collector that fetches them from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
 `)
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `
-nothing is known to hold all of it, but a part of it may wait:
+nothing holds all of it, but a part of it may wait; `+"`waggle explain source` and `waggle explain queue`"+` show which
 not all tasks of pool "default" are taken: "c1" takes only tasks of 1 source in 2 queues
-`+"`waggle explain source` and `waggle explain queue`"+` say whether one of them is taken
 `)
 	wantOutput(t, command(t, env, "explain", "pool", "nosuch"), `
 nothing is known of a pool nosuch: none of its tasks waits, and no collector takes them
@@ -93,6 +92,6 @@ pool default: COLLECTOR_HELD (collectors region=eu west) by ada, now, opens in 2
     opened by: `+"`waggle hold lift --collector-label 'region=eu west'`"+`, or another collector that fetches them from the pool
 pool default: COLLECTOR_HELD (collector c1) by ada, now: new image
     opened by: `+"`waggle hold lift --collector c1`"+`, or another collector that fetches them from the pool
-as much of that as it takes opens by itself in 2h: one collector that goes on is enough
+it is handed out again in 2h, if nothing else holds it by then
 `)
 }

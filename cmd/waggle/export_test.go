@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,12 +21,7 @@ const (
 
 // Run runs a command with the given environment.
 func Run(ctx context.Context, args []string, in io.Reader, out, err io.Writer, env map[string]string) int {
-	return RunSubmitting(ctx, args, in, out, err, env, 0)
-}
-
-// RunSubmitting is Run where what a slow producer gives is submitted after wait.
-func RunSubmitting(ctx context.Context, args []string, in io.Reader, out, err io.Writer, env map[string]string, wait time.Duration) int {
-	return run(ctx, args, in, out, err, cli.Console{SubmitWait: wait, Env: func(name string) (string, bool) {
+	return run(ctx, args, in, out, err, cli.Console{Env: func(name string) (string, bool) {
 		value, ok := env[name]
 		return value, ok
 	}})

@@ -229,7 +229,7 @@ func TestSource_CanceledSeeds(t *testing.T) {
 		t.Errorf("lacks %q:\n%s", why, got.out)
 	}
 	const leftOut = "1 canceled seed left out: not crawled until `waggle task retry`"
-	wantNoted(t, command(t, env, "source", "trigger", "a"), leftOut, "0 sources triggered; 1 as it was\n")
+	wantNoted(t, command(t, env, "source", "trigger", "a"), leftOut, "0 sources triggered; 1 unchanged\n")
 	wantNoted(t, command(t, env, "source", "trigger", "a", "--revisit"), leftOut, "1 source triggered\n")
 	command(t, env, "task", "retry", "--source", "a", "--state", "canceled", "--yes")
 	if got := command(t, env, "source", "get", "a"); strings.Contains(got.out, "Canceled") {
@@ -246,10 +246,10 @@ func TestSource_TriggerSeedless(t *testing.T) {
 	command(t, env, "source", "create", "s.b")
 	command(t, env, "source", "create", "s.c", "--seed", "https://c.example/", "--every", "1h", "--first-crawl", "spread")
 	const why = "s.b has no seeds: only what `waggle task submit` gives is crawled"
-	wantNoted(t, command(t, env, "source", "trigger", "s.b"), why, "0 sources triggered; 1 as it was\n")
+	wantNoted(t, command(t, env, "source", "trigger", "s.b"), why, "0 sources triggered; 1 unchanged\n")
 	wantOutput(t, command(t, env, "source", "trigger", "--prefix", "s.", "--dry-run"), "1 source would be triggered; 2 would stay as now\n  s.c\n")
 	wantOutput(t, command(t, env, "source", "trigger", "s.c"), "1 source triggered\n")
-	wantOutput(t, command(t, env, "source", "trigger", "s.c"), "0 sources triggered; 1 as it was\n")
+	wantOutput(t, command(t, env, "source", "trigger", "s.c"), "0 sources triggered; 1 unchanged\n")
 }
 
 func TestSource_Health(t *testing.T) {

@@ -81,7 +81,7 @@ func TestSourceTrigger_held(t *testing.T) {
 	env, _ := served(t)
 	command(t, env, "source", "create", "s", "--seed", "https://a.example/", "--every", "1h")
 	taken(t, env, "default")
-	wantOutput(t, command(t, env, "source", "trigger", "s"), "0 sources triggered; 1 as it was\n")
+	wantOutput(t, command(t, env, "source", "trigger", "s"), "0 sources triggered; 1 unchanged\n")
 	command(t, env, "hold", "set", "--source", "s", "--reason", "they move")
 	wantFailure(t, command(t, env, "source", "trigger", "s"), waggle.ExitOK,
 		"s is held by SOURCE_HELD (source s) by ada, ", ": they move; `waggle explain source s` shows what opens it\n")

@@ -17,7 +17,7 @@ func TestSourceWait(t *testing.T) {
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "10")
 	command(t, env, "source", "create", "idle") // it has no seed
 	wantOutput(t, command(t, env, "source", "wait", "idle"), "idle: finished; 0 done, 0 dead, 0 canceled\n")
-	wantOutput(t, command(t, env, "source", "wait", "idle", "-o", "json"), `{"id":"idle","outstanding":0,"begun":true,"held":"no active collector takes tasks of pool \"default\"","finished":true}`+"\n")
+	wantOutput(t, command(t, env, "source", "wait", "idle", "-o", "json"), `{"id":"idle","outstanding":0,"begun":true,"held":"NO_COLLECTOR","finished":true}`+"\n")
 	command(t, env, "source", "create", "busy", "--seed", "https://b.example/", "--every", "1h", "--follow")
 	late := command(t, env, "source", "wait", "busy", "--for", "300ms")
 	wantFailure(t, late, waggle.ExitFailed, "not finished within --for: busy: 1 outstanding")
@@ -58,7 +58,7 @@ func TestSourceWait_noCollector(t *testing.T) {
 	env, _ := served(t)
 	command(t, env, "source", "create", "b", "--seed", "https://b.example/", "--pool", "eu")
 	wait := command(t, env, "source", "wait", "b", "--for", "1ms")
-	if want := `b: 1 outstanding (1 ready, 0 leased, no active collector takes tasks of pool "eu")`; !strings.Contains(wait.out, want) {
+	if want := "b: 1 outstanding; 1 ready, 0 leased, waits for NO_COLLECTOR\n"; !strings.Contains(wait.out, want) {
 		t.Errorf("lacks %q:\n%s", want, wait.out)
 	}
 }
@@ -76,7 +76,7 @@ func TestSourceWait_notBegun(t *testing.T) {
 	told.out.line(t, `^later: not begun; first crawl in \S+( \S+)?$`)
 	command(t, env, "hold", "set", "--source", "later")
 	paused := start(t, env, "source", "wait", "later")
-	paused.out.line(t, `^later: not begun; first crawl in \S+( \S+)?, SOURCE_HELD$`)
+	paused.out.line(t, `^later: not begun; first crawl in \S+( \S+)?, waits for SOURCE_HELD\(source later\)$`)
 	command(t, env, "source", "create", "none")
 	wantOutput(t, command(t, env, "source", "wait", "none"), "none: finished; 0 done, 0 dead, 0 canceled\n")
 }

@@ -15,24 +15,23 @@ func TestTask_Submit(t *testing.T) {
 	command(t, env, "source", "create", "tour.news", "--scope", "tour")
 	got := command(t, env, "task", "submit", "--source", "tour.news", "https://news.example/today", "https://news.example/today#top", "nonsense")
 	wantFailure(t, got, waggle.ExitFailed, "1 task not submitted")
-	want := `RESULT   TASK                             STATE  URL                             WHY
-CREATED  2239-4bltnyzhotfdv53si3p3mp2jza  READY  https://news.example/today      -
-EXISTS   2239-4bltnyzhotfdv53si3p3mp2jza  READY  https://news.example/today#top  -
-INVALID  -                                -      nonsense                        url is "nonsense"; it must begin with http:// or https://
+	want := `RESULT   TASK                             STATE  URL
+CREATED  2239-4bltnyzhotfdv53si3p3mp2jza  READY  https://news.example/today
+EXISTS   2239-4bltnyzhotfdv53si3p3mp2jza  READY  https://news.example/today#top
 3 tasks: 1 created, 1 existed, 0 due again, 0 limited, 1 invalid
 `
 	if got.out != want {
 		t.Errorf("printed\n%s\nwant\n%s", got.out, want)
 	}
 	wantOutput(t, command(t, env, "task", "submit", "--source", "tour.news", "--key", "item-17", "--queue", "api.example", "--due", "2h"), `
-RESULT   TASK                             STATE      URL      WHY
-CREATED  2419-7d34pjxnqromc3oibv6ecunona  SCHEDULED  item-17  -
+RESULT   TASK                             STATE      URL
+CREATED  2419-7d34pjxnqromc3oibv6ecunona  SCHEDULED  item-17
 `)
 	lines := "# urls\n\nhttps://news.example/1\n" + `{"source_id": "tour.news", "url": "https://news.example/2", "priority": 9, "payload": "aGk="}` + "\n"
 	wantOutput(t, commandWith(t, env, lines, "task", "submit", "--source", "tour.news", "--file", "-", "--kind", "article", "--metadata", "a=b"), `
-RESULT   TASK                             STATE  URL                     WHY
-CREATED  2239-dhhdfwpn4gxrmwilkyof2urvn4  READY  https://news.example/1  -
-CREATED  2239-277vtxk6o3kh7oqis5fp7ldmtu  READY  https://news.example/2  -
+RESULT   TASK                             STATE  URL
+CREATED  2239-dhhdfwpn4gxrmwilkyof2urvn4  READY  https://news.example/1
+CREATED  2239-277vtxk6o3kh7oqis5fp7ldmtu  READY  https://news.example/2
 2 tasks: 2 created, 0 existed, 0 due again, 0 limited, 0 invalid
 `)
 	shown := command(t, env, "task", "get", "--source", "tour.news", "--url", "https://news.example/2")

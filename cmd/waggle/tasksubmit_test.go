@@ -131,7 +131,7 @@ func TestTaskSubmit_slowProducer(t *testing.T) {
 	var out bytes.Buffer
 	go func() {
 		args := []string{"task", "submit", "--file", "-", "--source", "a"}
-		ended <- waggle.RunSubmitting(t.Context(), args, in, &out, &out, env, time.Millisecond)
+		ended <- waggle.Run(t.Context(), args, in, &out, &out, env)
 	}()
 	if _, err := io.WriteString(producer, "https://a.example/1\n"); err != nil {
 		t.Fatal(err)

@@ -67,6 +67,7 @@ func TestExplain_queueNotThere(t *testing.T) {
 	wantOutput(t, command(t, env, "explain", "queue", "https://a.example/"), unknownA+"\nnothing would hold it\n")
 	wantOutput(t, command(t, env, "explain", "queue", "b.example"), `
 new tasks of this host go to the queue shops, by a rule: `+"`"+`waggle explain queue shops`+"`"+` is for them
+nothing would hold it
 `)
 	wantOutput(t, command(t, env, "explain", "queue", "x.c.example"), `
 nothing is known of a queue x.c.example: no task is in it, and no rule names it
@@ -76,7 +77,6 @@ queue x.c.example: QUEUE_HELD (queue *.c.example) by ada, now: they move
 	command(t, env, "hold", "set", "--queue", "b.example")
 	wantOutput(t, command(t, env, "explain", "queue", "b.example"), `
 new tasks of this host go to the queue shops, by a rule: `+"`"+`waggle explain queue shops`+"`"+` is for them
-of the queue b.example itself:
 queue b.example: QUEUE_HELD (queue b.example) by ada, now
     opened by: `+"`"+`waggle hold lift --queue b.example`+"`"+`
 `)

@@ -23,11 +23,11 @@ func TestUsage(t *testing.T) {
 		"stats x":                                     `unexpected argument "x"`,
 		"stats --output xml":                          `--output: "xml" is unknown; say table, json`,
 		"stats --timeout 0s":                          "--timeout 0s: want more than 0",
-		"stats --timeout soon":                        `--timeout: "soon" is no duration; say 10s or 1h30m`,
-		"demo --pages x":                              `--pages: "x" is no number`,
-		"demo --pages 99999999999999999999":           "is beyond what a number can be",
-		"stats --tls=maybe":                           `--tls: "maybe" is neither true nor false`,
-		"source wait a --for 0s":                      "--for: 0: want more than 0",
+		"stats --timeout soon":                        `--timeout: "soon": want a duration such as 10s or 1h30m`,
+		"demo --pages x":                              `--pages: "x": want a number that is not too large`,
+		"demo --pages 99999999999999999999":           "want a number that is not too large",
+		"stats --tls=maybe":                           `--tls: "maybe": want true or false`,
+		"source wait a --for 0s":                      "--for: 0: want another value",
 		"source import":                               "waggle: the FILE (or - for standard input) is missing",
 		"task get --source a --key k":                 "say --queue, too",
 		"stats --server=":                             "--server is empty",
@@ -107,7 +107,7 @@ func TestUsage(t *testing.T) {
 		"serve --listen :99999":                       `--listen is ":99999"; it must be host:port`,
 		"serve --http 127.0.0.1:web":                  `--http is "127.0.0.1:web"; it must be host:port, with a port of 0 to 65535, or "off"`,
 		"serve --drain-timeout 2h":                    "--drain-timeout is 2h0m0s; it must be",
-		"serve --max-fetches 0":                       "--max-fetches: 0: want more than 0",
+		"serve --max-fetches 0":                       "--max-fetches: 0: want another value",
 		"collect --pools=":                            `--pools: "": want one name at least`,
 		"collect --queues=":                           `--queues: "": want one name at least`,
 		"queue rule set foo.example":                  "what is to change of the rule foo.example?",
@@ -131,12 +131,12 @@ func TestUsage(t *testing.T) {
 		"collect --proxy proxy:3128":                  "--proxy",
 		"collect --proxy ftp://u:secret@proxy":        `--proxy: scheme "ftp": want http, https, socks5 or socks5h`,
 		"collect --max-ratio -1":                      "--max-ratio: -1: want more than 0",
-		"collect --max-ratio 0":                       "--max-ratio: 0: want more than 0",
-		"collect --max-redirects 0":                   "--max-redirects: 0: want more than 0, or less than 0 for none",
-		"collect --max-path-repeats 0":                "--max-path-repeats: 0: want more than 0, or less than 0 for any",
-		"collect --stop-timeout 0":                    "--stop-timeout: 0: want more than 0, or less than 0 for none",
-		"collect --lease 0":                           "--lease: 0: want more than 0",
-		"collect --warc-size 0":                       "--warc-size: 0: want more than 0",
+		"collect --max-ratio 0":                       "--max-ratio: 0: want another value",
+		"collect --max-redirects 0":                   "--max-redirects: 0: want another value",
+		"collect --max-path-repeats 0":                "--max-path-repeats: 0: want another value",
+		"collect --stop-timeout 0":                    "--stop-timeout: 0: want another value",
+		"collect --lease 0":                           "--lease: 0: want another value",
+		"collect --warc-size 0":                       "--warc-size: 0: want another value",
 		"collect --status -1s":                        "--status: -1s: want 0 or more",
 		"collect --max-listed -1":                     "--max-listed: -1",
 		"collect --max-depth -1":                      "--max-depth: -1",
@@ -175,14 +175,14 @@ func TestUsage(t *testing.T) {
 func TestUsage_Environment(t *testing.T) {
 	t.Parallel()
 	got := command(t, map[string]string{"WAGGLE_TIMEOUT": "soon"}, "stats")
-	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_TIMEOUT: "soon" is no duration`)
+	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_TIMEOUT: "soon": want a duration`)
 	if got := command(t, map[string]string{"WAGGLE_TIMEOUT": "soon"}, "completion", "bash"); got.code != waggle.ExitOK {
 		t.Errorf("a variable for others is wrong: %s", got.err)
 	}
 	got = command(t, map[string]string{"WAGGLE_TIMEOUT": "soon", "WAGGLE_SERVER": "127.0.0.1:1"}, "stats", "--timeout", "5s")
 	wantFailure(t, got, waggle.ExitFailed, "nobody listens at 127.0.0.1:1")
 	got = command(t, map[string]string{"WAGGLE_DRAIN_TIMEOUT": "soon"}, "serve")
-	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_DRAIN_TIMEOUT: "soon" is no duration`)
+	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_DRAIN_TIMEOUT: "soon": want a duration`)
 	// A proxy's password is not repeated.
 	for _, got := range []answer{
 		command(t, map[string]string{"WAGGLE_PROXY": "u:secret@proxy"}, "collect"), command(t, nil, "collect", "--proxy", "u:secret@proxy"),

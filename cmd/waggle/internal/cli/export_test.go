@@ -2,11 +2,8 @@ package cli
 
 import "time"
 
-// What tests reach in for.
-var (
-	VersionOf = versionOf
-	HeapFloor = int64(heapFloor)
-)
+// HeapFloor is what tests reach in for.
+const HeapFloor = int64(heapFloor)
 
 // TimeAt reads what --until takes.
 func TimeAt(text string, now time.Time) (time.Time, error) {

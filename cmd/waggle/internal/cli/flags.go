@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -208,9 +206,6 @@ func Choices(f *pflag.Flag) []string {
 	return nil
 }
 
-// wantBelowZero finds what less than 0 stands for in the help of a flag.
-var wantBelowZero = regexp.MustCompile(`negative: (\w+)`)
-
 // RefuseZero refuses the 0 of flags whose default is 0 here and something else in the library. but names flags that mean
 // the same by 0 as the library does.
 func RefuseZero(flags *pflag.FlagSet, but ...string) (err error) {
@@ -220,11 +215,7 @@ func RefuseZero(flags *pflag.FlagSet, but ...string) (err error) {
 		if !isZero(f.Value.String()) || !isDefault || slices.Contains(but, f.Name) || err != nil {
 			return
 		}
-		want := "more than 0"
-		if below := wantBelowZero.FindStringSubmatch(f.Usage); below != nil {
-			want += ", or less than 0 for " + below[1]
-		}
-		err = Usagef("--%s: 0: want %s", f.Name, want)
+		err = Usagef("--%s: 0: want another value, or leave it out for the default", f.Name)
 	})
 	return err
 }
@@ -236,17 +227,10 @@ func FlagError(err error, variable string) error {
 	if !errors.As(err, &invalid) {
 		return &UsageError{err: err}
 	}
-	problem, kind := invalid.Unwrap(), invalid.GetFlag().Value.Type()
-	_, ours := invalid.GetFlag().Value.(*valueFlag)
-	switch {
-	case errors.Is(problem, strconv.ErrRange):
-		problem = fmt.Errorf("%q is beyond what a number can be", invalid.GetValue())
-	case kind == "duration" && !ours:
-		problem = fmt.Errorf("%q is no duration; say 10s or 1h30m", invalid.GetValue())
-	case kind == "bool":
-		problem = fmt.Errorf("%q is neither true nor false", invalid.GetValue())
-	case errors.Is(problem, strconv.ErrSyntax):
-		problem = fmt.Errorf("%q is no number", invalid.GetValue())
+	problem := invalid.Unwrap()
+	if _, ours := invalid.GetFlag().Value.(*valueFlag); !ours { // pflag's words name functions of Go
+		want := map[string]string{"duration": "a duration such as 10s or 1h30m", "bool": "true or false"}[invalid.GetFlag().Value.Type()]
+		problem = fmt.Errorf("%q: want %s", invalid.GetValue(), cmp.Or(want, "a number that is not too large"))
 	}
 	return Usagef("%s: %w", cmp.Or(variable, "--"+invalid.GetFlag().Name), problem)
 }

@@ -11,50 +11,46 @@ import (
 // Input is a file to read, or standard input.
 type Input struct {
 	io.Reader
-	Path string
-	File *os.File // nil: standard input
-	Size int64    // of a regular file, in bytes; else 0
+	Path string // -: standard input
 
-	closers []io.Closer
+	file *os.File // nil: standard input
+	pipe *io.PipeReader
 }
 
-// OpenInput opens the file of that name; - is standard input. Reading ends with ctx.
+// OpenInput opens the file of that name; - is standard input. A read of a terminal or a pipe may never return: ctx ends the
+// reading of what comes, and leaves that read behind.
 func OpenInput(ctx context.Context, name string, stdin io.Reader) (*Input, error) {
-	in := &Input{Reader: stdin, Path: name}
+	reader, writer := io.Pipe()
+	in := &Input{Reader: reader, Path: name, pipe: reader}
+	from := stdin
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
 			return nil, err
 		}
-		in.Reader, in.File, in.closers = file, file, []io.Closer{file}
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			in.Size = info.Size()
-			return in, nil
-		}
+		in.file, from = file, file
 	}
-	// A read of a terminal or a pipe may never return: ctx ends the reading of what comes, and leaves that read behind.
-	reader, writer := io.Pipe()
 	context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
-	go func(from io.Reader) {
+	go func() {
 		_, err := io.Copy(writer, from)
 		writer.CloseWithError(err)
-	}(in.Reader)
-	in.Reader, in.closers = reader, append(in.closers, reader)
+	}()
 	return in, nil
 }
 
 // Name is what people call it.
 func (i *Input) Name() string {
-	if i.File == nil {
+	if i.file == nil {
 		return "standard input"
 	}
 	return i.Path
 }
 
-// Close frees what OpenInput opened.
+// Close frees what OpenInput opened. It was only read, so no error matters.
 func (i *Input) Close() {
-	for _, c := range i.closers {
-		_ = c.Close() // it was only read
+	_ = i.pipe.Close()
+	if i.file != nil {
+		_ = i.file.Close()
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -42,29 +41,13 @@ func VersionLine() string {
 	return fmt.Sprintf("waggle %s %s %s/%s", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// Version is that of the module as it was built: a tag, or "devel" with the commit and whether it was changed.
+// Version is that of the module as it was built: a tag, or one that Go makes of the commit; "devel" if it knows neither.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
 	}
-	return versionOf(info)
-}
-
-func versionOf(info *debug.BuildInfo) string {
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	var revision, modified string
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = "-" + s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = "+changes"
-		}
-	}
-	return "devel" + revision + modified
+	return info.Main.Version
 }
 
 // Hostname is the machine's name as an id may hold it.
@@ -112,8 +95,6 @@ func envName(flag string) string {
 type Console struct {
 	// Env looks up a variable of the environment.
 	Env func(name string) (value string, ok bool)
-	// SubmitWait is how long tasks of a slow producer wait to be submitted together; zero: a second. Tests set it.
-	SubmitWait time.Duration
 }
 
 // LogOptions are how a long-running command logs.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -123,6 +125,32 @@ func (b *Bulk) Run(call func() (token string, err error)) (err error) {
 	return nil
 }
 
+// BulkReply is what every bulk call answers.
+type BulkReply interface {
+	Page
+	proto.Message
+	// GetMatched is how many things were found.
+	GetMatched() int32
+	// GetChanged is how many of them are not as before.
+	GetChanged() int32
+}
+
+// RunBulk makes the calls of b and adds up their replies; did is a past participle. If it stops halfway, it notes how far it came.
+func RunBulk[R BulkReply](ctx context.Context, c *Client, b *Bulk, did string, call func(context.Context, *Client, *Bulk) (R, error)) (total R, err error) {
+	total = total.ProtoReflect().Type().New().Interface().(R)
+	err = b.Run(func() (string, error) {
+		reply, err := call(ctx, c, b)
+		if err == nil {
+			AddReply(total, reply)
+		}
+		return reply.GetNextPageToken(), err
+	})
+	if err != nil && total.GetChanged() > 0 && !b.DryRun {
+		c.Note("stopped after %s %s; the same command again does the rest", human.Plural(total.GetChanged(), strings.TrimSuffix(b.things, "s")), did)
+	}
+	return total, err
+}
+
 // AddReply adds a reply to the total of those before it: numbers are summed, lists appended, samples up to what is shown.
 func AddReply(total, reply proto.Message) {
 	sum := total.ProtoReflect()
@@ -130,8 +158,8 @@ func AddReply(total, reply proto.Message) {
 		switch {
 		case field.IsList():
 			list := sum.Mutable(field).List()
-			sample := field.Message() != nil || field.Name() == "sample_ids"
-			for i := 0; i < value.List().Len() && (!sample || list.Len() < ShownResults); i++ {
+			whole := field.Name() == "results" || field.Name() == "missing_ids" // of the others a sample is enough
+			for i := 0; i < value.List().Len() && (whole || list.Len() < ShownResults); i++ {
 				list.Append(value.List().Get(i))
 			}
 		case field.Kind() == protoreflect.Int32Kind:

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -30,40 +29,41 @@ type lister func(ctx context.Context, c *Client, prefix string) ([]string, error
 // found, as of the others there are too many.
 func listerOf(name string) lister {
 	switch name {
-	case "source", "prefix", "source-prefix":
+	case "source", "prefix":
 		return func(ctx context.Context, c *Client, prefix string) ([]string, error) {
-			return firstPage(ctx, c.Sources.ListSources, &pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: prefix}}, (*pb.ListSourcesResponse).GetSources, (*pb.Source).GetId)
+			page, err := c.Sources.ListSources(ctx, &pb.ListSourcesRequest{PageSize: PageSize, Filter: &pb.Filter{SourceIdPrefix: prefix}})
+			return idsOf(page.GetSources(), (*pb.Source).GetId), err
 		}
-	case "queue", "suffix", "queue-suffix":
+	case "queue", "suffix":
 		return func(ctx context.Context, c *Client, _ string) ([]string, error) {
-			return firstPage(ctx, c.Queues.ListQueues, &pb.ListQueuesRequest{}, (*pb.ListQueuesResponse).GetQueues, (*pb.Queue).GetName)
+			page, err := c.Queues.ListQueues(ctx, &pb.ListQueuesRequest{PageSize: PageSize})
+			return idsOf(page.GetQueues(), (*pb.Queue).GetName), err
 		}
 	case "pool":
 		return func(ctx context.Context, c *Client, _ string) ([]string, error) {
-			return firstPage(ctx, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools, (*pb.Pool).GetName)
+			page, err := c.Admin.ListPools(ctx, &pb.ListPoolsRequest{PageSize: PageSize})
+			return idsOf(page.GetPools(), (*pb.Pool).GetName), err
 		}
 	case "collector":
 		return func(ctx context.Context, c *Client, _ string) ([]string, error) {
-			id := func(k *pb.Collector) string { return k.GetInfo().GetId() }
-			return firstPage(ctx, c.Admin.ListCollectors, &pb.ListCollectorsRequest{}, (*pb.ListCollectorsResponse).GetCollectors, id)
+			page, err := c.Admin.ListCollectors(ctx, &pb.ListCollectorsRequest{PageSize: PageSize})
+			return idsOf(page.GetCollectors(), func(k *pb.Collector) string { return k.GetInfo().GetId() }), err
 		}
 	case "task":
 		return func(ctx context.Context, c *Client, _ string) ([]string, error) {
-			return firstPage(ctx, c.Admin.ListLeases, &pb.ListLeasesRequest{}, (*pb.ListLeasesResponse).GetLeases, (*pb.HeldLease).GetTaskId)
+			page, err := c.Admin.ListLeases(ctx, &pb.ListLeasesRequest{PageSize: PageSize})
+			return idsOf(page.GetLeases(), (*pb.HeldLease).GetTaskId), err
 		}
 	default:
 		return nil
 	}
 }
 
-func firstPage[Q proto.Message, P Page, T any](
-	ctx context.Context, list func(context.Context, Q, ...grpc.CallOption) (P, error), request Q, items func(P) []T, id func(T) string,
-) (ids []string, err error) {
-	found, _, err := ReadPages(ctx, PageSize, list, request, items)
-	for _, item := range found {
+func idsOf[T any](items []T, id func(T) string) (ids []string) {
+	for _, item := range items {
 		ids = append(ids, id(item))
 	}
-	return ids, err
+	return ids
 }
 
 // Complete makes shells complete the flags of cmd and of the commands below it: with the few values that a flag takes, or
@@ -98,18 +98,18 @@ func (o *Options) Offer(name string) cobra.CompletionFunc {
 
 // offer completes with what the dispatcher lists and no argument names yet. It offers nothing if none answers soon.
 func (o *Options) offer(list lister) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, prefix string) (found []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
-		if err := cmd.Root().PersistentPreRunE(cmd, nil); err != nil { // the environment sets flags
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		err := cmd.Root().PersistentPreRunE(cmd, nil) // the environment sets flags
+		if err == nil {
+			var conn *grpc.ClientConn
+			if conn, err = o.dial(); err == nil {
+				found, err = list(ctx, o.client(conn), prefix)
+				err = errors.Join(err, conn.Close())
+			}
 		}
-		conn, err := o.dial()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		found, err := list(ctx, o.client(conn), prefix)
-		if errors.Join(err, conn.Close()) != nil { // nobody reads why there is nothing
+		if err != nil { // nobody reads why there is nothing
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		found = slices.DeleteFunc(found, func(id string) bool { return !strings.HasPrefix(id, prefix) || slices.Contains(args, id) })

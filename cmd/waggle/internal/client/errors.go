@@ -12,6 +12,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
@@ -48,39 +49,41 @@ var advice = map[string]string{
 
 // Words are what a dispatcher refused, or why it could not be asked, and what to do about it; that may be empty.
 func (e *Error) Words() (problem string, todo []string) {
+	var advised interface{ Words() (string, []string) }
 	st, ok := status.FromError(cli.UnwrapStatus(e.Err))
-	if !ok && errors.Is(e.Err, context.Canceled) {
+	switch {
+	case !ok && errors.Is(e.Err, context.Canceled):
 		return "interrupted", nil
-	}
-	if advised := (interface{ Words() (string, []string) })(nil); !ok && errors.As(e.Err, &advised) {
+	case !ok && errors.As(e.Err, &advised):
 		return advised.Words()
-	}
-	if !ok {
+	case !ok:
 		return e.Err.Error(), nil
 	}
-	var info *errdetails.ErrorInfo
-	var violations []string
-	retry := ""
-	for _, detail := range st.Details() {
-		switch d := detail.(type) {
-		case *errdetails.ErrorInfo:
-			info = d
-		case *errdetails.BadRequest:
-			for _, v := range d.GetFieldViolations() {
-				violations = append(violations, v.GetDescription())
-			}
-		case *errdetails.RetryInfo:
-			retry = fmt.Sprintf("try again in %s", human.Span(d.GetRetryDelay().AsDuration()))
+	info, violations := detail[*errdetails.ErrorInfo](st), detail[*errdetails.BadRequest](st).GetFieldViolations()
+	switch {
+	case info == nil:
+		return e.transportWords(st)
+	case len(violations) > 1:
+		for _, v := range violations {
+			todo = append(todo, v.GetDescription())
+		}
+		return "invalid request:", todo
+	}
+	todo = []string{advice[info.GetReason()]}
+	if retry := detail[*errdetails.RetryInfo](st); retry != nil {
+		todo = append(todo, "try again in "+human.Span(retry.GetRetryDelay().AsDuration()))
+	}
+	return st.Message(), todo
+}
+
+// detail is what a status has of that kind, or nil.
+func detail[D proto.Message](st *status.Status) (d D) {
+	for _, one := range st.Details() {
+		if is, ok := one.(D); ok {
+			return is
 		}
 	}
-	switch {
-	case info != nil && len(violations) > 1:
-		return "invalid request:", violations
-	case info != nil:
-		return st.Message(), []string{advice[info.GetReason()], retry}
-	default:
-		return e.transportWords(st)
-	}
+	return d
 }
 
 // transportWords are those of failures that no dispatcher reported.
@@ -176,25 +179,13 @@ func (p *Patience) note(err error) {
 
 // Reason is why a dispatcher refused a call, for programs; empty if it did not say.
 func Reason(err error) string {
-	for _, detail := range status.Convert(err).Details() {
-		if info, is := detail.(*errdetails.ErrorInfo); is {
-			return info.GetReason()
-		}
-	}
-	return ""
+	return detail[*errdetails.ErrorInfo](status.Convert(err)).GetReason()
 }
 
 // Repeatable reports whether a call that failed may be taken later, and how long its answer asks to wait.
 func Repeatable(err error) (wait time.Duration, again bool) {
-	st, ok := status.FromError(err)
-	if !ok {
-		return 0, false
-	}
-	for _, detail := range st.Details() {
-		if retry, is := detail.(*errdetails.RetryInfo); is {
-			wait = retry.GetRetryDelay().AsDuration()
-		}
-	}
+	st, _ := status.FromError(err)
+	wait = detail[*errdetails.RetryInfo](st).GetRetryDelay().AsDuration()
 	switch st.Code() {
 	case codes.Unavailable, codes.DeadlineExceeded:
 		return wait, true

@@ -64,56 +64,39 @@ func newExplainTask(o *client.Options) *cobra.Command {
 func explain(ctx context.Context, c *client.Client, request *pb.ExplainRequest) error {
 	reply, err := c.Admin.Explain(ctx, request)
 	return c.Show(reply, err, func() {
-		name := human.Plain(request.GetQueue())
 		switch to := human.Plain(reply.GetMapsTo()); {
 		case to != "":
 			fmt.Fprintf(c.Out, "new tasks of this host go to the queue %s, by a rule: `waggle explain queue %s` is for them\n", to, to)
-			if reply.GetUnknown() && len(reply.GetGates()) == 0 {
-				return
-			}
-			fmt.Fprintf(c.Out, "of the queue %s itself:\n", name)
 		case reply.GetUnknown() && request.GetPool() != "":
 			fmt.Fprintln(c.Out, describe.UnknownPool(request.GetPool()))
 		case reply.GetUnknown():
 			fmt.Fprintln(c.Out, describe.UnknownQueue(request.GetQueue()))
-			if len(reply.GetGates()) == 0 {
-				fmt.Fprintln(c.Out, "nothing would hold it")
-				return
-			}
 		}
 		writeExplanation(c.Out, c.Now, reply)
 		for _, note := range reply.GetNotes() {
-			fmt.Fprintln(c.Out, human.Plain(commandNames().Replace(note)))
-		}
-		if reply.GetPartly() && request.GetPool() != "" {
-			fmt.Fprintln(c.Out, "`waggle explain source` and `waggle explain queue` say whether one of them is taken")
+			fmt.Fprintln(c.Out, human.Plain(commandNames.Replace(note)))
 		}
 	})
 }
 
 func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
-	if e.GetPartly() {
-		fmt.Fprintln(out, "nothing is known to hold all of it, but a part of it may wait:")
+	switch {
+	case e.GetPartly():
+		fmt.Fprintln(out, "nothing holds all of it, but a part of it may wait; `waggle explain source` and `waggle explain queue` show which")
 		return
-	}
-	if len(e.GetGates()) == 0 {
+	case len(e.GetGates()) == 0 && e.GetUnknown():
+		fmt.Fprintln(out, "nothing would hold it")
+		return
+	case len(e.GetGates()) == 0:
 		fmt.Fprintln(out, "nothing holds it: it is handed out in its turn")
 		return
 	}
-	collectors := 0
 	for _, h := range e.GetGates() {
-		fmt.Fprintf(out, "%s: %s\n    opened by: %s\n", strings.TrimSpace(strings.ToLower(human.Word(h.GetOf(), "HELD_KIND_"))+" "+human.Plain(h.GetName())),
-			human.Plain(describe.Held(now, h.GetGate())), cmp.Or(openedBy(h), "its end"))
-		if h.GetGate().GetKind() == pb.GateKind_GATE_KIND_COLLECTOR_HELD {
-			collectors++
-		}
+		of := strings.TrimSpace(strings.ToLower(human.Word(h.GetOf(), "HELD_KIND_")) + " " + human.Plain(h.GetName()))
+		fmt.Fprintf(out, "%s: %s\n    opened by: %s\n", of, human.Plain(describe.Held(now, h.GetGate())), cmp.Or(openedBy(h), "its end"))
 	}
-	switch in := human.Span(e.GetOpensIn().AsDuration()); {
-	case e.GetOpensIn() == nil:
-	case collectors > 1:
-		fmt.Fprintf(out, "as much of that as it takes opens by itself in %s: one collector that goes on is enough\n", in)
-	default:
-		fmt.Fprintf(out, "all of that opens by itself in %s\n", in)
+	if e.GetOpensIn() != nil {
+		fmt.Fprintf(out, "it is handed out again in %s, if nothing else holds it by then\n", human.Span(e.GetOpensIn().AsDuration()))
 	}
 }
 
@@ -123,15 +106,13 @@ func openedBy(g *pb.ExplainedGate) string {
 	if h := g.GetGate().GetHold(); h != nil {
 		text = strings.Replace(text, "LiftHolds", "`"+human.Plain(describe.LiftCommand(h))+"`", 1)
 	}
-	return commandNames().Replace(text)
+	return commandNames.Replace(text)
 }
 
 // commandNames writes commands where the dispatcher names the calls they make.
-func commandNames() *strings.Replacer {
-	return strings.NewReplacer(
-		"TriggerSources", "`waggle source trigger`", "UpdateSource", "`waggle source update`",
-		"SubmitTasks with SOONER", "`waggle task submit --if-exists sooner`", "RetryTasks", "`waggle task retry`", "RevokeLeases", "`waggle lease revoke`",
-		"SetQueueRule", "`waggle queue rule set`", "DeleteQueueRule", "`waggle queue rule delete`",
-		"LiftHolds", "`waggle hold lift`", "ListHolds", "`waggle hold list`",
-	)
-}
+var commandNames = strings.NewReplacer(
+	"TriggerSources", "`waggle source trigger`", "UpdateSource", "`waggle source update`",
+	"SubmitTasks with SOONER", "`waggle task submit --if-exists sooner`", "RetryTasks", "`waggle task retry`", "RevokeLeases", "`waggle lease revoke`",
+	"SetQueueRule", "`waggle queue rule set`", "DeleteQueueRule", "`waggle queue rule delete`",
+	"LiftHolds", "`waggle hold lift`", "ListHolds", "`waggle hold list`",
+)

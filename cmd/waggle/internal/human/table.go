@@ -13,8 +13,8 @@ import (
 // Table collects rows and writes them with their columns aligned. In a pipe every cell is whole. On a terminal a table is
 // made to fit:
 //
-//  1. The columns with a rank are dropped: first those with nothing in them, until the rest fits; then the lowest rank, until
-//     the rest fits with its long cells at their least width.
+//  1. The columns with a rank are dropped: those with nothing in them, and then the lowest rank, until the rest fits with its
+//     long cells at their least width.
 //  2. The room that is left goes to the long cells, the same width for each; what is longer ends with "…".
 //
 // Columns without a rank are never dropped, and without a least width never shortened. All of it is in a pipe, in `get` and
@@ -58,12 +58,8 @@ func (t *Table) Row(cells ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
-const (
-	// gap stands between two columns.
-	gap = "  "
-	// emptyFirst makes a rank lower than all others.
-	emptyFirst = 1000
-)
+// gap stands between two columns.
+const gap = "  "
 
 // Write writes the table; without rows it writes a line instead, unless that is empty.
 func (t *Table) Write(out io.Writer, instead string) {
@@ -83,33 +79,24 @@ func (t *Table) Write(out io.Writer, instead string) {
 		for _, row := range rows {
 			c.width = max(c.width, utf8.RuneCountInString(row[i]))
 		}
-		if c.rank > 0 && !slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != None }) {
-			c.rank -= emptyFirst
-		}
 	}
 	to, _ := out.(Output)
 	shown, longest := t.fit(to.Width)
 	for at, row := range rows {
-		var line strings.Builder
+		var cells []string
 		for _, i := range shown {
-			c, cell := t.columns[i], row[i]
-			width := c.shown(longest)
-			if cell = Brief(cell, width); i != shown[0] {
-				line.WriteString(gap)
+			width := t.columns[i].shown(longest)
+			cell := Brief(row[i], width)
+			if !t.columns[i].right {
+				width = -width
 			}
-			fill := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
-			if c.right {
-				line.WriteString(fill)
-			}
+			padded := fmt.Sprintf("%*s", width, cell)
 			if at > 0 {
-				cell = to.Paint(cell)
+				padded = strings.Replace(padded, cell, to.Paint(cell), 1)
 			}
-			line.WriteString(cell)
-			if !c.right && i != shown[len(shown)-1] {
-				line.WriteString(fill)
-			}
+			cells = append(cells, padded)
 		}
-		fmt.Fprintln(out, line.String())
+		fmt.Fprintln(out, strings.TrimRight(strings.Join(cells, gap), " "))
 	}
 }
 
@@ -125,7 +112,9 @@ func (c *column) shown(longest int) int {
 func (t *Table) fit(width int) (shown []int, longest int) {
 	most := 0
 	for i, c := range t.columns {
-		shown, most = append(shown, i), max(most, c.width)
+		if c.rank == 0 || width == 0 || slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != None }) {
+			shown, most = append(shown, i), max(most, c.width)
+		}
 	}
 	if width == 0 {
 		return shown, most
@@ -137,14 +126,14 @@ func (t *Table) fit(width int) (shown []int, longest int) {
 		}
 		return sum
 	}
-	for takes(most) > width {
+	for takes(0) > width {
 		drop := -1
 		for at, i := range shown {
 			if rank := t.columns[i].rank; rank != 0 && (drop < 0 || rank < t.columns[shown[drop]].rank) {
 				drop = at
 			}
 		}
-		if drop < 0 || takes(0) <= width && t.columns[shown[drop]].rank > 0 {
+		if drop < 0 {
 			break
 		}
 		shown = slices.Delete(shown, drop, drop+1)

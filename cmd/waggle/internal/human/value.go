@@ -15,9 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// MessageWidth bounds a text of others in a line.
-const MessageWidth = 60
-
 // None stands where there is nothing to show.
 const None = "-"
 

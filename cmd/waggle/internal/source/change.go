@@ -3,9 +3,9 @@ package source
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -19,7 +19,7 @@ func newSourceDelete(o *client.Options) *cobra.Command {
 		Use:     "delete ID...",
 		Short:   "Delete sources and cancel their tasks",
 		Example: "  waggle source delete news.example\n  waggle source delete --prefix test. --dry-run",
-	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
+	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (*pb.DeleteSourcesResponse, error) {
 		return c.Sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{
 			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
 		})
@@ -28,18 +28,15 @@ func newSourceDelete(o *client.Options) *cobra.Command {
 
 // sourcesReply is what all bulk calls on sources answer.
 type sourcesReply interface {
-	proto.Message
-	GetMatched() int32
-	GetChanged() int32
-	GetNextPageToken() string
+	client.BulkReply
 	GetMissingIds() []string
 	GetSampleIds() []string
 }
 
-// changeSources completes a command that acts on sources, by their ids or by flags, in as many calls as that needs, and
-// shows what was done (did is a past participle). Ids that do not exist make it fail, though the others are done.
-func changeSources(o *client.Options, did string, cmd *cobra.Command,
-	call func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error),
+// changeSources completes a command that acts on sources, by their ids or by flags, and shows what was done (did is a past
+// participle). Ids that do not exist make it fail, though the others are done.
+func changeSources[R sourcesReply](
+	o *client.Options, did string, cmd *cobra.Command, call func(context.Context, *client.Client, *client.Bulk) (R, error),
 ) *cobra.Command {
 	var b client.Bulk
 	b.Register(cmd, o.Console, "sources", "prefix", "pool", "label", "all")
@@ -48,25 +45,9 @@ func changeSources(o *client.Options, did string, cmd *cobra.Command,
 		if err := b.Choose(cmd, ids); err != nil {
 			return err
 		}
-		var total sourcesReply
-		err := b.Run(func() (string, error) {
-			reply, err := call(ctx, c, &b)
-			if err != nil {
-				return "", err
-			}
-			if total == nil {
-				total = reply.ProtoReflect().New().Interface().(sourcesReply)
-			}
-			client.AddReply(total, reply)
-			return reply.GetNextPageToken(), nil
-		})
+		total, err := client.RunBulk(ctx, c, &b, did, call)
+		err = c.Show(total, err, func() { writeChanged(c.Out, did, b.DryRun, total) })
 		if err != nil {
-			if total != nil && total.GetChanged() > 0 && !b.DryRun {
-				c.Note("stopped after %s %s; the same command again does the rest", human.Plural(total.GetChanged(), "source"), did)
-			}
-			return err
-		}
-		if err := c.Show(total, nil, func() { writeChanged(c.Out, did, b.DryRun, total) }); err != nil {
 			return err
 		}
 		for _, id := range total.GetMissingIds() {
@@ -90,10 +71,8 @@ func writeChanged(out io.Writer, did string, dryRun bool, total sourcesReply) {
 	case rest == 0:
 	case dryRun:
 		text += "; " + human.Count(rest) + " would stay as now"
-	case rest == 1:
-		text += "; 1 as it was"
 	default:
-		text += "; " + human.Count(rest) + " as they were"
+		text += "; " + human.Count(rest) + " unchanged"
 	}
 	client.WriteSample(out, text, total.GetSampleIds(), int(total.GetChanged()))
 }
@@ -103,7 +82,7 @@ func newSourceTrigger(o *client.Options) *cobra.Command {
 	cmd := changeSources(o, "triggered", &cobra.Command{
 		Use:   "trigger ID...",
 		Short: "Make the seeds of sources due now",
-	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
+	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (*pb.TriggerSourcesResponse, error) {
 		reply, err := c.Sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{
 			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, Revisit: revisit, By: b.By, Reason: b.Reason,
 		})
@@ -121,8 +100,8 @@ func newSourceTrigger(o *client.Options) *cobra.Command {
 	return cmd
 }
 
-// noteHeld notes what keeps the seeds of a source that was triggered, but for what opens by itself. The trigger is done, so
-// a source that cannot be read is left out.
+// noteHeld notes what keeps the seeds of a source that was triggered. The trigger is done, so a source that cannot be read is
+// left out.
 func noteHeld(ctx context.Context, c *client.Client, id string) {
 	reply, err := c.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: id})
 	if err != nil {
@@ -131,12 +110,20 @@ func noteHeld(ctx context.Context, c *client.Client, id string) {
 	if len(reply.GetSource().GetSpec().GetSeeds()) == 0 {
 		c.Note("%s has no seeds: only what `waggle task submit` gives is crawled", human.Plain(id))
 	}
-	for _, gate := range reply.GetSource().GetStatus().GetGates() {
-		switch gate.GetKind() {
+	for _, gate := range lasting(reply.GetSource().GetStatus().GetGates()) {
+		c.Note("%s is held by %s; `waggle explain source %s` shows what opens it", human.Plain(id), human.Plain(describe.Held(c.Now, gate)), human.Plain(id))
+	}
+}
+
+// lasting are the gates that do not open by themselves while a source is crawled.
+func lasting(gates []*pb.Gate) []*pb.Gate {
+	return slices.DeleteFunc(slices.Clone(gates), func(g *pb.Gate) bool {
+		switch g.GetKind() {
 		case pb.GateKind_GATE_KIND_NOT_DUE, pb.GateKind_GATE_KIND_BREAKER, pb.GateKind_GATE_KIND_MIN_DELAY,
 			pb.GateKind_GATE_KIND_MAX_IN_FLIGHT, pb.GateKind_GATE_KIND_LEASED:
+			return true
 		default:
-			c.Note("%s is held by %s; `waggle explain source %s` shows what opens it", human.Plain(id), human.Plain(describe.Held(c.Now, gate)), human.Plain(id))
+			return false
 		}
-	}
+	})
 }

@@ -107,7 +107,7 @@ func run(ctx context.Context, c *client.Client, f *importFlags, name string, std
 	case len(entries) == 0 && f.prune == "":
 		return in.ErrNothing()
 	}
-	report, openErr := cli.OpenReport(f.report, 0, "line", "id", "result", "error", "changed", "lost")
+	report, openErr := cli.OpenReport(f.report, "line", "id", "result", "error", "changed", "lost")
 	if openErr != nil {
 		return openErr
 	}

@@ -54,10 +54,6 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 		state += ", draining"
 	}
 	sh.Linef("Dispatcher", "%s, version %s, %s", d.GetId(), d.GetVersion(), state)
-	fetches := "fetches"
-	if d.GetParkedFetches() == 1 {
-		fetches = "fetch"
-	}
-	sh.Linef("", "%s %s parked, %s", human.Count(d.GetParkedFetches()), fetches, human.Plural(d.GetHeartbeatStreams(), "heartbeat stream"))
+	sh.Linef("", "%s, %s", human.Plural(d.GetParkedFetches(), "waiting fetch call"), human.Plural(d.GetHeartbeatStreams(), "heartbeat stream"))
 	sh.Write(out)
 }

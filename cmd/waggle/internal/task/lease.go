@@ -29,7 +29,7 @@ changes nothing. To end the work for good, use waggle task cancel.
 With the fence that waggle lease list shows, only that lease is revoked.`,
 		Example: `  waggle lease revoke 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'it hangs'
   waggle lease revoke --collector paris-1 --dry-run`,
-	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (changeReply, error) {
+	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (*pb.RevokeLeasesResponse, error) {
 		revoke := &pb.RevokeLeasesRequest{
 			Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
 		}
