@@ -124,6 +124,6 @@ type ClaimReply struct {
 	Wait WaitReason
 	// More: a limit stopped the claim before the wants were met or the pool was empty.
 	More bool
-	// Again is the same for the wants of this claim that name sources or queues; zero = not known, wait for a hint.
+	// Again is Next for the wants of this claim that name sources or queues; zero = not known: a hint will come.
 	Again time.Time
 }

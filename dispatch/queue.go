@@ -55,7 +55,7 @@ func (s QueueSettings) MinDelayGate(until time.Time, asked time.Duration) Gate {
 	switch paced := s.Paced(asked).MinDelay; {
 	case paced <= s.MinDelay:
 	case paced < asked:
-		gate.Reason = fmt.Sprintf("the host asks for %v between requests, of which max_delay lets %v count", asked, paced)
+		gate.Reason = fmt.Sprintf("the host asks for %v between requests; max_delay limits that to %v", asked, paced)
 	default:
 		gate.Reason = fmt.Sprintf("the host asks for %v between requests", asked)
 	}
@@ -124,7 +124,7 @@ func (r *QueueRule) Validate() error {
 	case s.MaxDelay < 0 || s.MaxDelay > bounds.MaxMinDelay:
 		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be 1ms to %v", bounds.MaxMinDelay))
 	case s.MaxDelay > 0 && s.MaxDelay < s.MinDelay:
-		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be min_delay, %v, or more: requests are never nearer than that", s.MinDelay))
+		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be min_delay, %v, or more", s.MinDelay))
 	case s.MaxBlock < time.Second || s.MaxBlock > bounds.MaxBlock:
 		return Invalid("max_block", s.MaxBlock, fmt.Sprintf("must be 1s to %v", bounds.MaxBlock))
 	case r.Queue != "" && strings.Contains(r.Queue, "*"):

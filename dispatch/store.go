@@ -61,7 +61,7 @@ type Local interface {
 	Local()
 }
 
-// LossCounter is a store that can lose its data without a failed call.
+// LossCounter is a store with data that others can delete.
 type LossCounter interface {
 	// Losses counts the data losses that Ping has found since the store was opened: all or a part of it was emptied, or
 	// restarted without its files. Every instance that used the store counts the loss. An unavailable store, a
