@@ -5,75 +5,59 @@ import (
 	"time"
 )
 
-// Claims hands out leases. The order in which it picks, and the gates it
-// keeps, are in scheduling.md beside this file.
+// Claims hands out leases. The file scheduling.md in this folder has the order of grants and the gates.
 type Claims interface {
-	// BeginPolls notes each poll at the collector's home shard, and answers
-	// what an earlier call with the same client token was granted and still
-	// holds, in whatever shard, or that the token was used, as far as Claim
-	// remembers. Of a store of several shards that holds until [TokenMemory]
-	// after the deadline of its last lease, and while the home shard answers:
-	// it need not know of what stands beyond its deadline, as after an outage.
-	// The poll's Call is added to those of the grant (GiveBack).
-	// A session not seen before replaces the collector's current one; a session
-	// that was replaced is refused (PollState.Replaced), and from this call's
-	// answer on by claims in that shard. Called before a fetch is parked; in a store of
-	// one shard Claim may come without it. Each poll is atomic; repeated with the same Call it answers the same, as things are then.
+	// BeginPolls records each poll in the collector's home shard. It returns what an earlier call with the same client
+	// token was granted in any shard and still holds, or that the token was used, while Claim remembers that. In a
+	// store of several shards this is guaranteed until [TokenMemory] after the deadline of the token's last lease,
+	// while the home shard answers. A lease beyond its deadline, as after an outage, may be missing. The poll's Call is
+	// added to the calls of the grant (GiveBack). A new session replaces the collector's current one. A replaced
+	// session is refused (PollState.Replaced), and after this call returns, claims in that shard refuse it too. Call it
+	// before a fetch waits; in a store of one shard Claim works without it. Each poll is atomic. Repeated with the same
+	// Call it returns the current state.
 	BeginPolls(ctx context.Context, polls []Poll) ([]PollState, error)
 
-	// Claim grants tasks of pool in shard to wants, first want first. Each
-	// want is atomic: the tasks it gets are LEASED under locks with fences
-	// above every fence that the shard gave before, and its grant is noted
-	// under (collector, client token) and its Call. A want whose client token
-	// has a grant in this shard gets what is still held of that, and nothing
-	// new (P7); its Call is added to those of the grant (GiveBack). The note of a
-	// grant is kept while any lease of it stands; from the end of the last one
-	// on, however it ended, that the token was used is remembered for
-	// [TokenMemory]. For that a store may keep 64 bits of a digest: of so many
-	// tokens n that it remembers, a fresh one is taken for used with a probability
-	// of n/2^64, and gets nothing. A want of a session that was replaced, as
-	// EndSession has noted in this shard or BeginPolls and Beats in the collector's
-	// home shard, gets nothing of either.
+	// Claim grants tasks of pool in shard to wants, first want first. Each want is atomic: its tasks are LEASED under
+	// locks, with fences above every earlier fence of the shard. Its grant is recorded under (collector, client token)
+	// with its Call. If a client token already has a grant in this shard, the want gets the leases of that grant that
+	// are still held, and nothing new (P7). Its Call is added to the calls of the grant (GiveBack). A grant is recorded
+	// while it has leases. When its last lease has ended, for any reason, the token is remembered as used for
+	// [TokenMemory]. A store may keep 64 bits of a digest for that. With n remembered tokens, a fresh token then counts
+	// as used with probability n/2^64, and gets nothing. A want of a replaced session gets nothing, neither old nor
+	// new. EndSession records the replacement in this shard, BeginPolls and Beats in the collector's home shard.
 	//
-	// A want's MaxBytes bounds the sum of record and joined bytes of what it
-	// gets, before anything is claimed; its first task always fits. At most
-	// bounds.MaxClaimTasks are granted and bounds.MaxClaimTurns given in one call;
-	// then More is true and the caller calls again. So it is as well where a source
-	// is named for the first time and the store has not listed all of its lanes yet.
+	// A want's MaxBytes limits the record and joined bytes of its tasks, before anything is claimed; its first task
+	// always fits. One call grants at most bounds.MaxClaimTasks tasks in at most bounds.MaxClaimTurns turns; then More
+	// is true, and the caller calls again. More is also true if a want names a source for the first time and the store
+	// has not listed all of its lanes.
 	//
-	// holds is the version of the holds that the caller has applied to the wants. A shard
-	// that knows a later one grants nothing, new or repeated: ErrStaleHolds.
+	// holds is the version of the holds that the caller has applied to the wants. A shard with a later version grants
+	// nothing, new or repeated: ErrStaleHolds.
 	//
-	// A want beyond its limits may be refused with ErrInvalid; nothing is granted then.
+	// A want beyond its limits may get ErrInvalid; then nothing is granted.
 	Claim(ctx context.Context, shard int, pool string, holds int64, wants []Want) (ClaimReply, error)
 
-	// GiveBack undoes what call did with the grant of (collector, client token) in
-	// shard: its caller was not given the answer. A grant notes its calls: the one for
-	// which Claim made it, and each one that Claim or BeginPolls repeated it to.
-	// GiveBack removes call from them, and does nothing if it is not among them or was
-	// removed before. While another call is left, the tasks stay leased: its caller may
-	// have the answer. So a call that is canceled takes nothing from another one,
-	// whichever of them came first, and in whatever order the store sees their claims,
-	// polls and give-backs (P7).
+	// GiveBack undoes the effect of call on the grant of (collector, client token) in shard: its caller did not get the
+	// answer. A grant records its calls: the call that it was made for, and each call that got it again from Claim or
+	// BeginPolls. GiveBack removes call from them; it does nothing if call is not among them. While another call is
+	// left, the tasks stay leased, since its caller may have the answer. So a canceled call takes nothing from another
+	// one. That holds for any order of their claims, polls and give-backs (P7).
 	//
-	// With the last call, what is still held of the grant returns as if it had never
-	// been granted: no attempt spent, the queues' next_grant restored where no other
-	// grant has moved it since. A task whose cancel was requested meanwhile, other than by
-	// [CancelHeld], does not wait again: it ends CANCELED with its flags lifted, settled now, and is kept for
-	// its source's Remember, or for CanceledMemory when its source is deleted. The token
-	// is fresh again then.
+	// With the last call, the tasks that are still held return as if they had never been granted. No attempt is spent,
+	// and the queues' next_grant is restored unless another grant has moved it. A task with a cancel request other than
+	// [CancelHeld] ends CANCELED: its flags are cleared, it settles now, and it is kept for its source's Remember, or
+	// for CanceledMemory if its source is deleted. The token is fresh again then.
 	//
-	// A grant notes at most bounds.MaxGrantCalls; one that had more is never given
-	// back, and its leases run out. GiveBack returns how many tasks it gave back, those
-	// that ended included; it is atomic, and repeated it returns 0.
+	// A grant records at most bounds.MaxGrantCalls. A grant with more calls is never given back, and its leases expire.
+	// GiveBack returns how many tasks it gave back, including those that ended. It is atomic, and repeated it returns
+	// 0.
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
 
-// Poll is one FetchTask, as the store notes it.
+// Poll is one FetchTask, as the store records it.
 type Poll struct {
 	Collector, Session, ClientToken string
-	// Call is unique to this run of the RPC. Replays of one client token by
-	// several calls are told apart by it.
+	// Call is unique to this run of the RPC. It distinguishes several calls with one client token.
 	Call string
 }
 
@@ -83,8 +67,7 @@ type PollState struct {
 	Replaced bool
 	// NewSession: this poll's session is new, and replaced another.
 	NewSession bool
-	// Used: the client token had a grant before, as far as Claim remembers. Replay has
-	// what is still held of it.
+	// Used: the client token had a grant that Claim remembers. Replay has the leases that are still held.
 	Used   bool
 	Replay []Grant
 }
@@ -94,12 +77,10 @@ type Grant struct {
 	Task Task
 	// Token proves the lease.
 	Token LeaseToken
-	// Remaining is how long the lease lasts from the instant of the claim. In
-	// a replay it is what is left of it.
+	// Remaining is how long the lease lasts, counted from the claim. In a replay: the rest of it.
 	Remaining time.Duration
-	// SourceVersion is the version of the source that the shard holds. Tasks
-	// keep only what differs from their source's spec; whoever hands the
-	// task out joins the rest from a spec at least as new.
+	// SourceVersion is the version of the source in the shard. A task record keeps only what differs from its source's
+	// spec; the dispatcher joins the rest from a spec of this version or a later one.
 	SourceVersion int64
 }
 
@@ -110,15 +91,15 @@ type Want struct {
 	MaxBytes int
 	// Lease is the duration to give; 0 = the source's.
 	Lease time.Duration
-	// SourceUIDs and Queues, when set, narrow to those: at most 16 of each.
+	// SourceUIDs and Queues, if set, restrict the want to these: at most 16 of each.
 	SourceUIDs []string
 	Queues     []string
-	// Noted: BeginPolls has noted it, at most bounds.MaxWait ago and a little more.
-	// Then the store need not note again that the client token is in use.
+	// Noted: BeginPolls recorded it, at most a little more than bounds.MaxWait ago. Then the store need not record
+	// again that the client token is in use.
 	Noted bool
 }
 
-// WaitReason says why a claim gave nothing.
+// WaitReason is why a claim granted nothing.
 type WaitReason uint8
 
 // The reasons to wait.
@@ -133,20 +114,16 @@ const (
 type ClaimReply struct {
 	// Grants of each want, in order.
 	Grants [][]Grant
-	// Used is set for each want whose client token had a grant in this shard,
-	// now or before.
+	// Used is true for each want with a client token that has or had a grant in this shard.
 	Used []bool
 	Now  time.Time
-	// Next is the earliest instant at which an unfiltered want of this pool can
-	// get something in this shard, if nothing changes; zero = never.
+	// Next is when an unfiltered want of this pool can first get something in this shard, if nothing changes; zero =
+	// never.
 	Next time.Time
-	// Wait says why the pool has nothing more now.
+	// Wait is why the pool has nothing more now.
 	Wait WaitReason
-	// More: a bound stopped the claim before the wants were met or the pool
-	// was empty.
+	// More: a limit stopped the claim before the wants were met or the pool was empty.
 	More bool
-	// Again is the earliest instant at which a want of this claim that names
-	// sources or queues can get something, if nothing changes; zero = not known
-	// to, which a hint will tell.
+	// Again is Next for the wants of this claim that name sources or queues; zero = not known: a hint will come.
 	Again time.Time
 }

@@ -5,22 +5,19 @@ import (
 	"time"
 )
 
-// How long collectors may be silent.
+// Time limits for silent collectors.
 const (
-	// IdleBeat is the interval of beats of a collector that holds no lease, and the
-	// longest there is.
+	// IdleBeat is the beat interval of a collector without leases, and the longest interval.
 	IdleBeat = 15 * time.Second
-	// GoneAfter is how long a collector is silent before it is gone: three beats.
+	// GoneAfter is the silence that makes a collector gone: three beats.
 	GoneAfter = 3 * IdleBeat
-	// PollNoted is how long after a store has noted that it saw a collector it need
-	// not note a poll of it.
+	// PollNoted is the time after a record of a collector during which a store need not record its polls.
 	PollNoted = time.Second
-	// CollectorMemory is how long a collector that is gone is remembered, and with
-	// it which of its sessions were replaced.
+	// CollectorMemory is how long a collector that is gone is remembered, with its replaced sessions.
 	CollectorMemory = 24 * time.Hour
 )
 
-// CollectorInfo is what a collector tells of itself with each beat.
+// CollectorInfo is what a collector sends about itself with each beat.
 type CollectorInfo struct {
 	ID       string            `json:"id"`
 	Session  string            `json:"session"`
@@ -28,12 +25,12 @@ type CollectorInfo struct {
 	Hostname string            `json:"hostname,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Pools    []string          `json:"pools,omitempty"`
-	// Sources and Queues are what its fetches are narrowed to; empty: not.
+	// Sources and Queues are the restrictions of its fetches; empty: none.
 	Sources  []string `json:"sources,omitempty"`
 	Queues   []string `json:"queues,omitempty"`
 	Slots    int      `json:"slots,omitempty"`
 	Stopping bool     `json:"stopping,omitempty"`
-	// Ended: this was its last beat, which stands for its session.
+	// Ended: this is the last beat of its session.
 	Ended bool `json:"ended,omitempty"`
 }
 
@@ -42,38 +39,35 @@ type CollectorRecord struct {
 	Info  CollectorInfo
 	First time.Time // of this session
 	Seen  time.Time // the last beat, or the last poll to within [PollNoted]
-	// OnlyPolls: its session has sent no beat, so that Info has its id and session alone.
+	// OnlyPolls: its session has sent no beat, so Info has only the id and the session.
 	OnlyPolls bool
-	// Held is how many leases all shards have for it, where that was asked for.
+	// Held is the number of its leases in all shards, if requested.
 	Held int64
 }
 
-// Collectors keeps what collectors tell of themselves.
+// Collectors keeps what collectors send about themselves.
 type Collectors interface {
-	// Beats records presence. The session rules are those of BeginPolls, but for the beat
-	// with which a session has Ended: what comes after it changes nothing of what it told,
-	// and where another session is current it changes nothing. Each beat is atomic, and
-	// idempotent but for the time at which the collector was seen.
+	// Beats records presence, by the session rules of BeginPolls. After a beat with Ended, later beats of its session
+	// change nothing that it sent. A beat with Ended changes nothing if another session is current. Each beat is
+	// atomic, and idempotent except for the time when the collector was seen.
 	Beats(ctx context.Context, beats []CollectorInfo) ([]PollState, error)
-	// ListCollectors lists those of a filter. Collectors silent for CollectorMemory
-	// are forgotten.
+	// ListCollectors lists the collectors that match filter. Collectors silent for CollectorMemory are forgotten.
 	ListCollectors(ctx context.Context, filter CollectorFilter, after string, limit int) ([]*CollectorRecord, error)
-	// Forget removes collectors not seen since before, up to limit, and returns how
-	// many. Each is removed in one step; repeated, it goes on.
+	// Forget removes up to limit collectors not seen since before, and returns how many. Each is removed in one step; a
+	// repeat continues.
 	Forget(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
-// CollectorFilter selects collectors to list, and what is read of each. Without IDs and
-// Since they are listed by id, ascending, from the first after after.
+// CollectorFilter selects collectors to list, and the fields to read. Without IDs and Since they are listed by id,
+// ascending, from the first after after.
 type CollectorFilter struct {
-	// IDs, unless nil, are those to read: the answer has a record for each, in their
-	// order, nil for one that is not known. after and limit are not looked at.
+	// IDs, unless nil, are the collectors to read: one record for each, in order, nil for an unknown id. after and
+	// limit are ignored.
 	IDs []string
-	// Since, unless zero, lists those that were seen at it or later, to within a
-	// millisecond, and have not ended: any limit of them, in no order, and of each the
-	// id alone. after is not looked at.
+	// Since, unless zero, selects collectors that were seen at that time or later, to the millisecond, and have not
+	// ended. Any limit of them are listed, in no order, and only their ids are read. after is ignored.
 	Since time.Time
-	// Held has their leases counted. That reads of each collector in every shard,
-	// several times where it holds many: only who shows the numbers should ask.
+	// Held counts their leases. That costs one or more reads of each collector in every shard, so set it only to show
+	// the counts.
 	Held bool
 }

@@ -1,10 +1,9 @@
-// Package dispatch is the domain of Waggle: what tasks, sources, queues and leases are, the
-// policy that decides what becomes of them, and [Store], the contract of stores.
+// Package dispatch is the domain of Waggle: tasks, sources, queues and leases, the policy for their changes, and
+// [Store], the contract of stores.
 //
-// Package engine beside it runs a dispatcher over a store for collectors, package operate
-// has what operators and producers do, package canonical brings URLs into their canonical
-// form, and package bounds has all limits. None of them knows Redis, gRPC or protobuf: stores implement [Store],
-// transports call engine and operate.
+// Package engine runs a dispatcher over a store for collectors. Package operate has the calls of operators and
+// producers, package canonical makes canonical URLs, and package bounds has all limits. None of them knows Redis, gRPC
+// or protobuf: stores implement [Store], transports call engine and operate.
 //
 // # Time
 //
@@ -14,10 +13,8 @@
 //
 // # Who decides what
 //
-// A store is mechanical: it keeps records and indexes, and applies a change if
-// the record still is what the change was computed from. What a report or an
-// expiry means (retry, backoff, budgets, schedules) is computed in Go, once, by
-// [Policy] as a [Transition]. What must be decided at the instant of a grant
-// (politeness, order, fences) is decided inside the store, by the rules written
-// at [Claims] and in scheduling.md.
+// A store is mechanical: it keeps records and indexes, and applies a change only if the record has not changed since it
+// was read. [Policy] computes what a report or an expiry means (retry, backoff, budgets, schedules) as a [Transition],
+// in Go. The store itself decides what must be decided at the instant of a grant (politeness, order, fences), by the
+// rules at [Claims] and in scheduling.md.
 package dispatch

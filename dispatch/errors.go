@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// What callers of a [Store], an engine or an operator can tell apart with errors.Is.
-// Adapters wrap them with the operation and the thing it was about.
+// Errors that callers can distinguish with errors.Is. Adapters wrap them with the operation and its subject.
 var (
 	// ErrInvalid is an argument outside its limits. The text names the
 	// field, the value and the limit.
@@ -15,8 +14,7 @@ var (
 	ErrSourceNotFound = errors.New("source not found")
 	// ErrSourceExists is a source created with an id that is taken.
 	ErrSourceExists = errors.New("source exists")
-	// ErrEtagMismatch is an update of a source, or a change of the queue rules, that
-	// someone else has changed since they were read, or of the holds.
+	// ErrEtagMismatch is a change of a source, the queue rules or the holds after somebody else changed them.
 	ErrEtagMismatch = errors.New("etag does not match")
 	// ErrTaskNotFound is a task id, or an identity, that no record has.
 	ErrTaskNotFound = errors.New("task not found")
@@ -25,8 +23,7 @@ var (
 	ErrQueueNotEmpty = errors.New("queue not empty")
 	// ErrRuleNotFound is a queue rule pattern that no rule has.
 	ErrRuleNotFound = errors.New("queue rule not found")
-	// ErrHoldExists is a hold set where one of its target and name stands that says
-	// something else.
+	// ErrHoldExists is a hold with the target and name of an existing one that differs.
 	ErrHoldExists = errors.New("hold exists")
 	// ErrStaleHolds is a claim of a dispatcher that has not read the newest holds.
 	ErrStaleHolds = errors.New("the holds have changed")
@@ -42,17 +39,15 @@ var (
 	// ErrStoreFull is a store that takes no more data. What is in it can
 	// still be worked on.
 	ErrStoreFull = errors.New("store full")
-	// ErrStoreReadOnly is a store that takes no writes at all, such as a
-	// Redis replica, or one that has too few replicas or no room on its disk.
-	// Repeat: a client that follows failovers finds the primary.
+	// ErrStoreReadOnly is a store that takes no writes, such as a Redis replica, a primary with too few replicas, or
+	// one with a full disk. Repeat: a client that follows failovers finds the primary.
 	ErrStoreReadOnly = errors.New("store is read-only")
-	// ErrStoreMismatch is a store that was made with other fixed settings,
-	// such as the number of shards, or one that cannot keep Waggle's
-	// promises. It is found at start and does not go away by repeating.
+	// ErrStoreMismatch is a store with other fixed settings, such as the number of shards, or one that cannot keep
+	// Waggle's promises. It is found at start; a repeat does not help.
 	ErrStoreMismatch = errors.New("store does not fit")
 	// ErrTooManyWaiters is a fetch refused because too many are parked.
 	ErrTooManyWaiters = errors.New("too many parked fetches")
-	// ErrPageToken is a page token that was not given out for this list.
+	// ErrPageToken is a page token that this list did not return.
 	ErrPageToken = errors.New("page token does not belong to this list")
 )
 

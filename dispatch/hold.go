@@ -11,8 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// GateKind says what kind of thing holds a grant. It is open: more kinds will
-// come.
+// GateKind is the kind of a gate. It is open: more kinds will come.
 type GateKind string
 
 // The gates of this version.
@@ -42,14 +41,13 @@ type Gate struct {
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	Time   time.Time `json:"time,omitzero"` // when it was set
-	// Cause is, of GateHostBlocked, the failure behind it; nil where it is not known.
+	// Cause is the failure behind a GateHostBlocked; nil: not known.
 	Cause *BlockCause `json:"-"`
-	// Hold is the hold behind the gate, nil of other gates. It is not changed.
+	// Hold is the hold behind the gate, nil for other gates. It is not changed.
 	Hold *Hold `json:"-"`
 }
 
-// BlockCause is the failure that began an automatic block, or last lengthened it, and
-// the task whose attempt ended so.
+// BlockCause is the failure that began an automatic block, or last extended it, and the task that failed.
 type BlockCause struct {
 	Task    TaskID
 	Failure Failure
@@ -57,22 +55,19 @@ type BlockCause struct {
 
 // HoldTarget is what a hold is on: exactly one field is set.
 type HoldTarget struct {
-	// Everything: nothing at all is granted.
+	// Everything: no grants at all.
 	Everything bool   `json:"everything,omitempty"`
 	Pool       string `json:"pool,omitempty"`
-	// Source is an id, which no source need have yet.
+	// Source is an id; the source need not exist.
 	Source string `json:"source,omitempty"`
-	// Queue is a name, or "*.suffix" for all names below it, those of hosts never seen
-	// too.
+	// Queue is a name, or "*.suffix" for all names below it, also those of unknown hosts.
 	Queue string `json:"queue,omitempty"`
-	// Collector is an id. Labels are of all collectors that have all of them, also of
-	// those that come later.
+	// Collector is an id. Labels select all collectors that have all of them, also later ones.
 	Collector string            `json:"collector,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 }
 
-// Key tells targets apart: it is the same for equal ones, also where labels come in
-// another order.
+// Key identifies a target. It is equal for equal targets; the order of labels does not matter.
 func (t *HoldTarget) Key() string {
 	switch {
 	case t.Everything:
@@ -114,30 +109,28 @@ func (t *HoldTarget) Validate() error {
 	return nil
 }
 
-// HoldEffect is what a hold does beside stopping grants.
+// HoldEffect is what a hold does to existing leases.
 type HoldEffect uint8
 
 // The effects of holds.
 const (
-	// StopGrants: leases that stand go on.
+	// StopGrants: existing leases continue.
 	StopGrants HoldEffect = iota
-	// EndLeases: those of the target end, too: their holders are asked to stop
-	// ([CancelHeld]).
+	// EndLeases: leases of the target end; their holders are asked to stop ([CancelHeld]).
 	EndLeases
 )
 
 // The names of holds that have a meaning.
 const (
-	// HoldDefault is the name of a hold that was given none.
+	// HoldDefault is the name of a hold without a name.
 	HoldDefault = "default"
-	// HoldWaggle is the name under which the blocks that Waggle makes itself are listed
-	// and lifted. Operators cannot set it.
+	// HoldWaggle is the name of the blocks that Waggle makes itself, in lists and to lift them. Operators cannot set
+	// it.
 	HoldWaggle = "waggle"
 )
 
-// Hold is an operator's order to grant nothing of its target, or nothing to it. It is
-// identified by target and name. All holds of a target apply; to lift one leaves the
-// others.
+// Hold is an operator's order to grant nothing of its target, or nothing to it. Target and name identify it. All holds
+// of a target apply; lifting one leaves the others.
 type Hold struct {
 	Target HoldTarget `json:"target"`
 	Name   string     `json:"name"`
@@ -150,13 +143,13 @@ type Hold struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Key tells holds apart: it is the same for those of one target and name.
+// Key identifies a hold by target and name.
 func (h *Hold) Key() string { return h.Target.Key() + "\x00" + h.Name }
 
 // Over reports whether the hold has ended by itself.
 func (h *Hold) Over(now time.Time) bool { return !h.Until.IsZero() && !h.Until.After(now) }
 
-// End is when the hold ends: [Forever] when somebody has to lift it.
+// End is when the hold ends: [Forever] if somebody has to lift it.
 func (h *Hold) End() time.Time {
 	if h.Until.IsZero() {
 		return Forever
@@ -164,7 +157,7 @@ func (h *Hold) End() time.Time {
 	return h.Until
 }
 
-// Same reports whether both are one hold that says the same, whenever it was set.
+// Same reports whether both are equal, except for the time they were set.
 func (h *Hold) Same(other *Hold) bool {
 	return h.Key() == other.Key() && h.Effect == other.Effect && h.By == other.By && h.Reason == other.Reason && h.Until.Equal(other.Until)
 }
@@ -189,32 +182,28 @@ func (h *Hold) Gate() Gate {
 
 // HoldChange is a change of the holds that are not on sources.
 type HoldChange struct {
-	// Set are kept, each in place of the one with its key.
+	// Set are stored; each replaces the one with its key.
 	Set []Hold
-	// Lift are the keys of those to remove; ones that do not exist are no error.
+	// Lift are the keys of holds to remove; unknown keys are no error.
 	Lift []string
 	// Queues has, for each target queue of Set and Lift, until when holds stop it after
 	// the change, the last end of all that stand on it: zero, no more.
 	Queues map[string]time.Time
 }
 
-// Holds keeps the holds of operators on all but sources; those of a source are in
-// [Source.Holds]. Dispatchers read them, and apply those on everything, on pools and on
-// collectors, before they claim. Shards know their version, refuse claims of dispatchers
-// that know an older one ([ErrStaleHolds]), and apply those on queues.
+// Holds keeps the holds of operators, except those on sources ([Source.Holds]). Dispatchers apply the holds on
+// everything, on pools and on collectors before they claim. Shards apply the holds on queues. Shards also know the
+// version of the holds, and refuse claims of a dispatcher with an older one ([ErrStaleHolds]).
 type Holds interface {
-	// Holds reads all holds, those that are over too, with their version and the
-	// store's clock, in no order; none where have is the version.
+	// Holds reads all holds, also those that are over, in no order, with their version and the store's clock. It
+	// returns no holds if have is the version.
 	Holds(ctx context.Context, have int64) (holds []Hold, version int64, now time.Time, err error)
-	// PutHolds changes the holds under a new version, which it answers: the greater of
-	// ifVersion+1 and the store's clock in milliseconds, so that versions rise even if a
-	// failover has lost the last change. It does so in one step, and only if they have
-	// version ifVersion (0 = none was ever set): else ErrEtagMismatch. When it returns, no
-	// shard grants to claims of an older version, nor from queues that are held; replays
-	// go on. ErrInvalid beyond [bounds.MaxHolds]. A change of nothing gives a new version,
-	// too. After an error some shards may not know of the change: those on queues hold
-	// there once [Queues.SyncRules] has brought them to it, or PutHolds was called again,
-	// which makes the shards equal to shard 0 whatever they had. Queues that a change lets
-	// go on are found by SyncRules.
+	// PutHolds changes the holds in one step and returns their new version. It succeeds only if they have version
+	// ifVersion (0 = none was ever set), else ErrEtagMismatch. The new version is the greater of ifVersion+1 and the
+	// store's clock in milliseconds, so that versions rise even after a failover that lost the last change. When it
+	// returns, no shard grants to claims of an older version, or from held queues; replays continue. ErrInvalid beyond
+	// [bounds.MaxHolds]. An empty change also gives a new version. After an error some shards may not have the change,
+	// and so not the holds on queues. [Queues.SyncRules] repairs them, and so does the next PutHolds: it makes all
+	// shards equal to shard 0. SyncRules also reschedules the queues that a change releases.
 	PutHolds(ctx context.Context, change HoldChange, ifVersion int64) (version int64, err error)
 }

@@ -72,7 +72,7 @@ func HolderDigest(collector, clientToken string) uint64 {
 // Lease is the right to work on a task until a deadline.
 type Lease struct {
 	Digest LeaseDigest
-	// Token is known where the lock still stands, and right after a grant.
+	// Token is known while the lock exists, and right after a grant.
 	Token    LeaseToken
 	Granted  time.Time
 	Deadline time.Time
@@ -80,27 +80,25 @@ type Lease struct {
 	MaxHold  time.Duration // from Granted; renewals end there
 }
 
-// OrphanLook is how often a store looks at a task that it found under a lock that no lease
-// has set: the lock may have no end, or be deleted before it.
+// OrphanLook is how often a store checks a task with a lock but without a lease. The lock may have no end, or be
+// deleted earlier.
 const OrphanLook = 30 * time.Second
 
-// StrayLock is a lock on a task that is not leased: a failover has left it behind, or
-// somebody has set it by hand. The task is not granted while it stands.
+// StrayLock is a lock on a task that is not leased: left by a failover, or set by hand. The task is not granted while
+// the lock exists.
 type StrayLock struct {
-	// Value of the lock, at most bounds.MaxLockValue bytes. Empty if the lock was deleted and the
-	// store has not seen that yet.
+	// Value of the lock, at most bounds.MaxLockValue bytes. Empty if the lock was deleted and the store has not
+	// noticed.
 	Value string
-	// Ends is when the lock ends; zero = never. If the lock was deleted: when the store
-	// looks next.
+	// Ends is when the lock ends; zero = never. If the lock was deleted: when the store checks next.
 	Ends time.Time
 }
 
-// TokenMemory is how long at least a client token is remembered as used when the last
-// lease of its grant has ended; at most it is twice as long ([TokenStep]).
+// TokenMemory is the minimum time that a client token is remembered as used after the last lease of its grant; the
+// maximum is twice that ([TokenStep]).
 const TokenMemory = 10 * time.Minute
 
-// TokenStep is the step of [TokenMemory] in which an instant lies. A client token whose
-// last lease has ended is remembered as used in that step and in the next one, so that
-// stores can forget all of a step at once; and in the one before it, so that none is
-// fresh while the store's clock has stepped back by up to TokenMemory.
+// TokenStep is the number of the [TokenMemory] interval that contains at. A client token is remembered as used in the
+// step where its last lease ended and in the next one, so that stores can forget a whole step at once. It is also
+// remembered in the step before, so that no token becomes fresh if the store's clock steps back by up to TokenMemory.
 func TokenStep(at time.Time) int64 { return at.UnixMilli() / TokenMemory.Milliseconds() }

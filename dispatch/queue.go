@@ -11,19 +11,18 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// QueueSettings is how politely a queue is worked on, resolved at each grant.
+// QueueSettings is the politeness of a queue, resolved at each grant.
 type QueueSettings struct {
 	// MinDelay between request starts.
 	MinDelay time.Duration
 	// MaxInFlight leases at once.
 	MaxInFlight int
-	// DelayFactor of the last fetch's duration is waited after a report, up
-	// to MaxDelay. 0 = off.
+	// DelayFactor times the last fetch's duration is the wait after a report, up to MaxDelay. 0 = off.
 	DelayFactor float64
-	// MaxDelay bounds what DelayFactor and the host itself can ask for; 0 =
-	// bounds.MaxMinDelay for the one, a minute for the other.
+	// MaxDelay limits the delays by DelayFactor and by the host; 0 = bounds.MaxMinDelay for DelayFactor, a minute for
+	// the host.
 	MaxDelay time.Duration
-	// MaxBlock bounds automatic blocks.
+	// MaxBlock limits automatic blocks.
 	MaxBlock time.Duration
 }
 
@@ -32,52 +31,47 @@ const (
 	defaultMinDelay    = time.Second
 	defaultMaxInFlight = 1
 	defaultMaxBlock    = 24 * time.Hour
-	// hostDelayLimit is how much of what a host asks for counts where no rule sets
-	// max_delay.
+	// hostDelayLimit limits the delay that a host asks for if no rule sets max_delay.
 	hostDelayLimit = time.Minute
 )
 
-// DefaultQueueSettings hold where no rule says otherwise.
+// DefaultQueueSettings apply to queues without a rule.
 func DefaultQueueSettings() QueueSettings {
 	return QueueSettings{MinDelay: defaultMinDelay, MaxInFlight: defaultMaxInFlight, MaxBlock: defaultMaxBlock}
 }
 
-// Paced are the settings of a queue whose host asks for a delay of its own: its
-// MinDelay is the longer of the rule's and asked, of which MaxDelay
-// (hostDelayLimit where the rule sets none) counts at most. All that grants and
-// reports do goes by it.
+// Paced are the settings of a queue with a host that asks for a delay. At most MaxDelay of asked counts, or
+// hostDelayLimit if the rule has none; MinDelay is the longer of that and the rule's. Grants and reports use these
+// settings.
 func (s QueueSettings) Paced(asked time.Duration) QueueSettings {
 	s.MinDelay = max(s.MinDelay, min(asked, cmp.Or(s.MaxDelay, hostDelayLimit)))
 	return s
 }
 
-// MinDelayGate is the gate of a queue whose next request start is not due yet:
-// where its host asks for the longer delay, Reason says so.
+// MinDelayGate is the gate of a queue before its next request may start. If the host asks for a longer delay than the
+// rule, Reason names it.
 func (s QueueSettings) MinDelayGate(until time.Time, asked time.Duration) Gate {
 	gate := Gate{Kind: GateMinDelay, Until: until}
 	switch paced := s.Paced(asked).MinDelay; {
 	case paced <= s.MinDelay:
 	case paced < asked:
-		gate.Reason = fmt.Sprintf("the host asks for %v between requests, of which max_delay lets %v count", asked, paced)
+		gate.Reason = fmt.Sprintf("the host asks for %v between requests; max_delay limits that to %v", asked, paced)
 	default:
 		gate.Reason = fmt.Sprintf("the host asks for %v between requests", asked)
 	}
 	return gate
 }
 
-// MaxInFlightGate is the gate of a queue that has as many leases as it may have, or
-// more, since it might have more.
+// MaxInFlightGate is the gate of a queue with MaxInFlight leases, or more after the limit was lowered.
 func (s QueueSettings) MaxInFlightGate(leased int64) Gate {
 	return Gate{Kind: GateMaxInFlight, Reason: fmt.Sprintf("%d in flight of at most %d", leased, s.MaxInFlight)}
 }
 
 // QueueRule sets and maps the queues of the hosts that its pattern matches.
 type QueueRule struct {
-	// Pattern is an exact host or queue, "*.suffix", or "*". The longest
-	// match holds.
+	// Pattern is an exact host or queue, "*.suffix", or "*". The longest match applies.
 	Pattern string
-	// Queue, when set, is the queue that tasks of matching hosts go to, and
-	// the settings are that queue's.
+	// Queue, if set, is the queue for tasks of matching hosts; then the settings are that queue's.
 	Queue    string
 	Settings QueueSettings
 	// By, Reason and Time are those of its last change.
@@ -86,8 +80,8 @@ type QueueRule struct {
 	Time   time.Time
 }
 
-// SettingsName is the name under which a store files the rule's settings: the
-// queue it maps to, else its pattern. [SettingsNames] looks them up.
+// SettingsName is the store's name for the rule's settings: the queue that it maps to, else its pattern.
+// [SettingsNames] finds them.
 func (r QueueRule) SettingsName() string {
 	if r.Queue != "" {
 		return r.Queue
@@ -95,9 +89,8 @@ func (r QueueRule) SettingsName() string {
 	return r.Pattern
 }
 
-// SettingsNames lists the names under which settings for queue may be filed,
-// the most specific first: the queue itself, its host without a port, "*." and
-// each shorter suffix, "*".
+// SettingsNames lists the names that settings for queue may have, the most specific first: the queue itself, its host
+// without a port, "*." and each shorter suffix, "*".
 func SettingsNames(queue string) []string {
 	names := []string{queue}
 	host := queue
@@ -131,7 +124,7 @@ func (r *QueueRule) Validate() error {
 	case s.MaxDelay < 0 || s.MaxDelay > bounds.MaxMinDelay:
 		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be 1ms to %v", bounds.MaxMinDelay))
 	case s.MaxDelay > 0 && s.MaxDelay < s.MinDelay:
-		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be min_delay, %v, or more: requests are never nearer than that", s.MinDelay))
+		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be min_delay, %v, or more", s.MinDelay))
 	case s.MaxBlock < time.Second || s.MaxBlock > bounds.MaxBlock:
 		return Invalid("max_block", s.MaxBlock, fmt.Sprintf("must be 1s to %v", bounds.MaxBlock))
 	case r.Queue != "" && strings.Contains(r.Queue, "*"):
@@ -148,21 +141,20 @@ func validPattern(pattern string) bool {
 	return name != "" && len(pattern) <= bounds.MaxQueueLength && !strings.Contains(name, "*") && name == strings.ToLower(name)
 }
 
-// Queue is what a store tells of one queue.
+// Queue is a queue as a store returns it.
 type Queue struct {
 	Name     string
 	Settings QueueSettings
 	// SettingsName is the rule name that gave the settings; empty = defaults.
 	SettingsName string
 	Pools        []string
-	// QueueDelay is what the host asks for between request starts, as
-	// collectors last reported; 0 = nothing. See [QueueSettings.Paced].
+	// QueueDelay is the delay between request starts that the host asks for, by the last report; 0 = none. See
+	// [QueueSettings.Paced].
 	QueueDelay time.Duration
 	Waiting    int64 // tasks scheduled or ready
 	Leased     int64
-	// NextGrant is the earliest instant at which the queue can be granted
-	// from, the maximum over its gates and the holds on it; zero = now, or never when a
-	// gate or hold without an end stops it.
+	// NextGrant is when the queue's gates and the holds on it have all ended; zero = now, or never if one of them has
+	// no end.
 	NextGrant time.Time
 	// BlockStep counts the automatic blocks in a row.
 	BlockStep int
@@ -171,48 +163,40 @@ type Queue struct {
 	Gates []Gate
 }
 
-// Pool is what a store tells of one pool.
+// Pool is a pool as a store returns it.
 type Pool struct {
 	Name string
-	// Open queues can be granted from but for holds on the pool and what no
-	// claim has met yet, such as a new rule; Waiting ones hold tasks that cannot
-	// be granted now.
+	// Open counts queues with tasks that can be granted now. It ignores holds on the pool, and changes that no claim
+	// has seen yet, such as a new rule. Waiting counts queues with tasks that cannot be granted now.
 	Open, Waiting int64
 }
 
-// Queues keeps queue rules, and tells of queues and pools.
+// Queues keeps queue rules, and reads queues and pools.
 type Queues interface {
-	// PutRule keeps the rule of a pattern, or removes it where rule is nil, under the
-	// next version of all rules, which it answers. All shards know of it then, and
-	// grants after it follow it. It does so in one step, and only if the rules have
-	// version ifVersion (0 = none was ever set): else ErrEtagMismatch.
-	// ErrRuleNotFound where there is none to remove at ifVersion; ErrInvalid beyond
-	// [bounds.MaxQueueRules]. Idempotent: repeated, it answers the version again while
-	// nothing else has changed. After an error some shards may not know of it;
-	// SyncRules brings them to it.
+	// PutRule stores the rule of a pattern, or removes it if rule is nil, and returns the new version of all rules. It
+	// is one step. It succeeds only if the rules have version ifVersion (0 = none was ever set), else ErrEtagMismatch.
+	// When it returns, all shards have the rule, and later grants obey it. ErrRuleNotFound if there is no rule to
+	// remove at ifVersion; ErrInvalid beyond [bounds.MaxQueueRules]. Idempotent: repeated, it returns the same version
+	// while nothing else has changed. After an error some shards may not have the rule until SyncRules.
 	PutRule(ctx context.Context, pattern string, rule *QueueRule, ifVersion int64) (version int64, err error)
-	// Rules reads all rules, ascending by pattern, with their version. Those that
-	// change meanwhile may be newer than the version, never older.
+	// Rules reads all rules, ascending by pattern, with their version. A rule that changes meanwhile may be newer than
+	// the version, never older.
 	Rules(ctx context.Context) (rules []QueueRule, version int64, err error)
-	// SyncRules brings a shard to the rules and holds of shard 0 after an interrupted
-	// PutRule or PutHolds, and puts up to limit queues where they now belong, starting at
-	// page: those that wait for a gate without an end and, until it has come to
-	// the end once since rules or holds changed, those whose delay lasts, which ends
-	// no later than by the rules as they are. The end is an empty next. Each page is
-	// one step in the shard; idempotent.
+	// SyncRules copies the rules and holds of shard 0 to a shard, after an interrupted PutRule or PutHolds. It also
+	// reschedules up to limit queues, starting at page. These are the queues behind a gate without an end. After a
+	// change of rules or holds, one complete pass also takes delayed queues, so that no delay is longer than by the
+	// current rules. The end is an empty next. Each page is one step in the shard; idempotent.
 	SyncRules(ctx context.Context, shard int, page string, limit int) (next string, err error)
-	// Unblock opens the block that failures have caused ([GateHostBlocked]) and starts
-	// their doubling anew. It reports whether there was one of both. Idempotent.
+	// Unblock ends the block that failures have caused ([GateHostBlocked]) and resets its doubling. It reports whether
+	// there was anything to end or reset. Idempotent.
 	Unblock(ctx context.Context, queue string) (bool, error)
-	// QueuesNamed reads queues, in the order of the names; nil for one that holds nothing
-	// and has no gate. It takes a read for each shard of some of them, or for each 200 in
-	// one, and one more where rules hold some of these.
+	// QueuesNamed reads queues, in the order of the names; nil for a queue without tasks and gates. It takes one read
+	// for each 200 queues of a shard, and one more if rules apply to some of them.
 	QueuesNamed(ctx context.Context, names []string) ([]*Queue, error)
-	// ListQueues lists the queues that exist in the order of their reversed
-	// labels (com.example.www), from the first after after. suffix narrows to
-	// a name and all names that end in "."+suffix.
+	// ListQueues lists the existing queues by their reversed labels (com.example.www), from the first after after.
+	// suffix, if set, selects that name and all names that end in "."+suffix.
 	ListQueues(ctx context.Context, suffix, after string, limit int) ([]*Queue, error)
-	// ListPools lists the pools that have queues with waiting tasks, ascending, from the
-	// first after after. name, unless empty, narrows to that one.
+	// ListPools lists the pools that have queues with waiting tasks, ascending, from the first after after. name,
+	// unless empty, selects that one.
 	ListPools(ctx context.Context, name, after string, limit int) ([]Pool, error)
 }

@@ -5,30 +5,29 @@ import (
 	"time"
 )
 
-// Store keeps tasks, leases, sources and queues. It is the contract that
-// store/storetest checks, for every implementation with the same cases.
+// Store keeps tasks, leases, sources and queues. The package store/storetest checks this contract, with the same cases
+// for every implementation.
 //
 // Rules that hold for every method:
 //
-//   - An answer with a nil error has taken effect and is durable as far as the
-//     store's own settings make it. After [ErrStoreUnavailable] the effect is
-//     unknown; every method but [Sources.CountFiltered] may be repeated with the
-//     same arguments, and then has one effect.
-//   - Batches may be split internally; each item is applied as a whole or not
-//     at all, and the results are in the order of the items.
+//   - A nil error means: the call has taken effect, and is as durable as the store's
+//     own settings make it. After [ErrStoreUnavailable] the effect is unknown. Every
+//     method but [Sources.CountFiltered] may be repeated with the same arguments, and
+//     then has one effect.
+//   - Batches may be split internally. Each item is applied as a whole or not at all;
+//     the results are in the order of the items.
 //   - Any method may fail with [ErrStoreUnavailable], one that writes with
-//     [ErrStoreReadOnly], and one that takes in something new with [ErrStoreFull]. A
-//     shard that the store does not have is [ErrInvalid], a page or cursor that it has
-//     not returned is [ErrPageToken]. Only other errors are listed below.
+//     [ErrStoreReadOnly], and one that adds something new with [ErrStoreFull]. A shard
+//     that does not exist is [ErrInvalid], a page or cursor that the store has not
+//     returned is [ErrPageToken]. The methods list only their other errors.
 //   - Methods that read see all writes acknowledged before them, and change nothing.
-//   - Byte slices and maps given to a store are not kept; those it returns
-//     belong to the caller.
-//   - Shards are numbered from 0 to Shards()-1. Methods without a shard find it
-//     from the slot of a task id ([TaskID.Slot]), or from [SlotOf] a queue,
-//     source id or collector id.
-//   - ctx bounds the wait of the caller. A claim that is under way when ctx
-//     ends may still take effect; repeating it with the same client token
-//     gives what it granted.
+//   - A store does not keep byte slices and maps of its caller; those it returns belong
+//     to the caller.
+//   - Shards are numbered from 0 to Shards()-1. Methods without a shard find it from the
+//     slot of a task id ([TaskID.Slot]), or from [SlotOf] a queue, source id or
+//     collector id.
+//   - ctx limits the wait of the caller. A claim in flight when ctx ends may still take
+//     effect; a repeat with the same client token returns its grant.
 type Store interface {
 	Claims
 	Leases
@@ -43,126 +42,108 @@ type Store interface {
 	Shards() int
 	// Kind names the implementation, such as "memory" or "redis".
 	Kind() string
-	// Ping answers whether the store can be worked with now: nil, or why not;
-	// ErrStoreMismatch when it is no longer the one that was opened. Called
-	// about each second.
+	// Ping returns nil if the store is usable now, else why not. ErrStoreMismatch: it is no longer the store that was
+	// opened. Called about once a second.
 	Ping(ctx context.Context) error
 	// Now is the store's clock, in whole milliseconds.
 	Now(ctx context.Context) (time.Time, error)
-	// Stats counts, in O(shards). Each shard is counted at an instant of its own.
+	// Stats counts, in O(shards). It is no snapshot: the shards are counted one after the other.
 	Stats(ctx context.Context) (StoreStats, error)
-	// Close gives back what the store holds. Calls after it fail. Call it once.
+	// Close releases the resources of the store. Later calls fail. Call it once.
 	Close() error
 }
 
-// Local is a [Store] that answers at once, in the process of its caller: there is no
-// round trip to wait for, or to share, and no shard that hangs or fails alone. What
-// several callers ask of it at the same time is not merged into one call, which would
-// cost them more than it saves.
+// Local is a [Store] in the process of its caller: it has no round trips, and no shard hangs or fails alone. Concurrent
+// calls are not merged into batches, since that would cost more than it saves.
 type Local interface {
 	Store
-	// Local does nothing: that there is one tells.
+	// Local does nothing; it only marks the type.
 	Local()
 }
 
-// LossCounter is a store whose data others can take away.
+// LossCounter is a store with data that others can delete.
 type LossCounter interface {
-	// Losses is how often, since it was opened, a Ping has found that the store, or a
-	// part of it, had lost what it held: that it was emptied, or came back without
-	// its files. Every instance that had worked with it finds that. 0 of a store
-	// that is away, fails over or was empty when it was opened.
+	// Losses counts the data losses that Ping has found since the store was opened: all or a part of it was emptied, or
+	// restarted without its files. Every instance that used the store counts the loss. An unavailable store, a
+	// failover, and a store that was empty when it was opened do not count.
 	Losses() int64
 }
 
 // StoreStats are totals over all shards.
 type StoreStats struct {
 	Counts StateCounts
-	// Queues that exist, and the queues by what they wait for.
+	// Queues that exist.
 	Queues int64
-	// OldestOverdue is how far the most overdue lease is past its deadline; 0
-	// when none is.
+	// OldestOverdue is the time since the deadline of the most overdue lease; 0 = none.
 	OldestOverdue time.Duration
-	// Grace is how long leases past their deadline are yet left to be renewed, of the
-	// shard with the most, after an outage ([OutageGrace]); 0 outside of a grace.
+	// Grace is how much longer overdue leases may still be renewed after an outage ([OutageGrace]): the maximum of all
+	// shards; 0 = no grace.
 	Grace time.Duration
-	// Granted, Settled, Expired, Orphaned and Dropped count since the store
-	// was made: leases given, leases reported, leases that ran out, records
-	// found ready under a standing lock, and index entries without a record.
+	// Counters since the store was created: leases granted, leases reported, leases expired, records found ready under
+	// a lock, and index entries dropped because they had no record.
 	Granted, Settled, Expired, Orphaned, Dropped int64
-	// Collectors are those that are neither gone nor ended.
+	// Collectors that are neither gone nor ended.
 	Collectors int64
 	// Full: the store takes no more data now.
 	Full bool
 }
 
-// Tasks takes tasks in, and reads records.
+// Tasks submits and reads tasks.
 type Tasks interface {
-	// Submit makes tasks, or answers for those that exist. Each item is atomic
-	// and idempotent by its ID: repeated, it answers SubmitExists.
+	// Submit creates tasks, or updates those that exist. Each item is atomic and idempotent by its ID: repeated, it
+	// gets SubmitExists.
 	//
-	// Every source of the items must be among gates, and every id one of
-	// [ParseTaskID]: else the error wraps [ErrInvalid], and no item is taken. A
-	// shard that does not hold a source yet, or holds an older version, takes the
-	// gate's; a shard that holds a newer version, or other queue rules than
-	// rulesVersion (a higher number), refuses the item with SubmitStaleSource or
-	// SubmitStaleRules. An item of a deleted source gets SubmitSourceDeleted.
-	// The store being full is the error ErrStoreFull; items before the failing
-	// one may have been taken.
+	// Every source of the items must be among gates, and every id must pass [ParseTaskID]. Otherwise the error wraps
+	// [ErrInvalid], and no item is taken. A shard without the source, or with an older version, takes the gate. A shard
+	// with a newer version answers SubmitStaleSource; one with queue rules newer than rulesVersion answers
+	// SubmitStaleRules. An item of a deleted source gets SubmitSourceDeleted. A full store returns ErrStoreFull; items
+	// before the failing one may have been taken.
 	//
 	// What an existing record does with an item:
 	//
-	//   - Its source was deleted and it has settled: it is made anew, CREATED.
-	//   - Waiting or leased: EXISTS; it takes the later Run and the smaller
-	//     Depth. With IfExistsSooner a waiting one takes the earlier Due and
-	//     the higher Priority. With IfExistsAgain a leased one is due again
-	//     once after it settles, a waiting one takes the earlier Due. With
-	//     IfExistsReseed it becomes (or stays) recurring, its Due, FirstDue,
-	//     Kind and Priority are replaced, and CancelRequested is lifted.
+	//   - Its source was deleted and it has settled: the task is created anew, CREATED.
+	//   - Waiting or leased: EXISTS; it takes the later Run and the smaller Depth. With
+	//     IfExistsSooner a waiting one takes the earlier Due and the higher Priority. With
+	//     IfExistsAgain a leased one is due once more after it settles, a waiting one
+	//     takes the earlier Due. With IfExistsReseed it becomes (or stays) recurring, its
+	//     Due, FirstDue, Kind and Priority are replaced, and CancelRequested is cleared.
 	//     IfExistsRetry is as IfExistsKeep.
-	//   - Settled: when Item.Run is later than the record's, or the record is
-	//     DONE and RevisitAfter > 0 and that long ago, or DONE and settled
-	//     before Modified and Modified is not after now, or IfExists is
-	//     IfExistsAgain, IfExistsReseed or IfExistsRetry: the record is due at Due with the
-	//     item's body, its memo kept, its counters but Cycle reset: REVISIT.
-	//     Else EXISTS, as with IfExistsRetry and a Revision that is not the record's.
+	//   - Settled: REVISIT, if one of these holds: Item.Run is later than the record's;
+	//     the record has been DONE for RevisitAfter, which is above 0; the record is DONE
+	//     and settled before Modified, and Modified is not after now; or IfExists is
+	//     IfExistsAgain, IfExistsReseed or IfExistsRetry. Then the record is due at Due
+	//     with the item's body; it keeps its memo, and its counters but Cycle are reset.
+	//     Otherwise EXISTS, also for IfExistsRetry with a Revision that is not the record's.
 	//
-	// An item that would make or revisit a one-shot task of a source that has
-	// MaxOutstanding one-shot tasks waiting or leased in that shard gets
-	// SubmitLimited.
+	// If MaxOutstanding one-shot tasks of a source wait or are leased in the shard, an item that would create or
+	// revisit another one gets SubmitLimited.
 	Submit(ctx context.Context, rulesVersion int64, gates []SourceGate, items []Submission) ([]SubmitResult, error)
-	// Tasks reads records by id, in the order of the ids, nil for those that do not
-	// exist, and the store's clock as of then: where several shards were asked, the
-	// latest of theirs; zero when none was, since no id has a slot. Details (cursor,
-	// memo, last error, history) are read when details is true. Those of a shard are
-	// of one instant, as far as they fit in one call.
+	// Tasks reads records by id, in the order of the ids; nil for an id without a record. now is the store's clock at
+	// the read: the latest of several shards, zero if no id has a slot. Cursor, memo, last error and history are read
+	// only if details is true. The records of one shard are a snapshot if they fit in one call.
 	Tasks(ctx context.Context, ids []TaskID, details bool) (tasks []*Task, now time.Time, err error)
-	// ListTasks lists the tasks of a source or a queue in one or more states
-	// other than done, in an order of the store's own that is stable while the
-	// tasks do not move; those of a page may leave the states before the next is
-	// read. A page looks at no more than bounds.MaxLooks tasks and is bounded in
-	// bytes ([bounds.MaxPageBytes]); it may have fewer than limit, even none, with a
-	// next cursor.
-	// Of the details the tasks have the last error.
+	// ListTasks lists the tasks of a source or a queue in one or more states other than done. The order is the store's
+	// own; it is stable while the tasks do not change their state. A page reads at most bounds.MaxLooks tasks and has
+	// at most [bounds.MaxPageBytes]. It may have fewer tasks than limit, even none, and still a next cursor. The only
+	// detail that is read is the last error.
 	ListTasks(ctx context.Context, filter TaskFilter, cursor string, limit int) (TaskPage, error)
-	// DueLanes looks for the lanes of a source, or of a queue, in which tasks are due,
-	// and lists at most limit of them: by shard, in the order in which they were made.
-	// In each shard it looks at no more than bounds.MaxLaneLooks. Exactly one of the
-	// filter's source and queue is set; its states are not looked at.
+	// DueLanes lists lanes with due tasks, of a source or of a queue: at most limit of them, by shard, the oldest lane
+	// first. It reads at most bounds.MaxLaneLooks lanes in each shard. Exactly one of the filter's source and queue
+	// must be set; its states are ignored.
 	DueLanes(ctx context.Context, filter TaskFilter, limit int) (DueLanes, error)
 }
 
-// DueLanes are lanes in which tasks are due.
+// DueLanes are lanes with due tasks.
 type DueLanes struct {
 	Lanes []DueLane
-	// Due is how many lanes with due tasks were found, Looked how many were looked at, and
-	// All how many there are.
+	// Due is the number of lanes found with due tasks, Looked the number of lanes read, and All the number of all
+	// lanes.
 	Due, Looked, All int64
-	// Next is the task that is due first in the others of those looked at; empty: nothing
-	// waits there.
+	// Next is the task that is due first in the other lanes that were read; empty: nothing waits there.
 	Next TaskID
 }
 
-// DueLane is a lane in which tasks are due.
+// DueLane is a lane with due tasks.
 type DueLane struct {
 	First TaskID // the one that is handed out first
 	Due   int64  // tasks
@@ -171,9 +152,9 @@ type DueLane struct {
 // TaskPage is a page of a list of tasks.
 type TaskPage struct {
 	Tasks []*Task
-	// Next is the cursor of what follows; empty at the end.
+	// Next is the cursor of the next page; empty at the end.
 	Next string
-	// Looked is how many tasks were looked at.
+	// Looked is how many tasks were read.
 	Looked int
 }
 
@@ -184,32 +165,27 @@ type TaskFilter struct {
 	States    []State // of scheduled, ready, leased, dead, canceled
 }
 
-// Cluster is what dispatchers of one group share beside tasks.
+// Cluster is what the dispatchers of one group share, other than data.
 type Cluster interface {
-	// Campaign makes holder the leader of duty for ttl, or renews that it is, in one
-	// step, and names who leads then. At most one holder leads a duty at a time by
-	// the store's clock; after a step back of that, for no longer than ttl from
-	// the next campaign of another. With a ttl of 0 holder resigns instead, if it
-	// leads: with the holder "", which never does, that only asks who leads, empty
-	// when nobody does. Idempotent.
+	// Campaign makes holder the leader of duty for ttl, or renews its term, in one step, and returns the leader. By the
+	// store's clock, a duty has at most one leader at a time. If that clock steps back, the old leader stays for at
+	// most ttl after the next campaign of another holder. With a ttl of 0 holder resigns instead, if it leads. With a
+	// ttl of 0 and the holder "", Campaign only returns the leader, or "" if there is none. Idempotent.
 	Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (leader string, err error)
-	// Subscribe delivers hints until ctx ends. Hints may be lost, repeated or
-	// late; each is also acted on without one within a second. After a break of
-	// the subscription it delivers HintResync first. deliver must not block.
-	// Subscribe returns nil when ctx ends, or an error when it could not begin.
+	// Subscribe delivers hints until ctx ends. Hints may be lost, repeated or late: dispatchers also poll within a
+	// second. After an interruption it delivers HintResync first. deliver must not block. Subscribe returns nil when
+	// ctx ends, or an error if it could not begin.
 	Subscribe(ctx context.Context, deliver func(Hint)) error
-	// Publish sends a hint to all dispatchers, this one among them. Repeated, it may
-	// come twice.
+	// Publish sends a hint to all dispatchers, including this one. Repeated, it may arrive twice.
 	Publish(ctx context.Context, hint Hint) error
 }
 
-// HintKind says what a hint is about.
+// HintKind is the subject of a hint.
 type HintKind uint8
 
 // The kinds of hints.
 const (
-	// HintReady: something of Shard and Pool can be granted In a while (0: now),
-	// sooner than before.
+	// HintReady: a task of Shard and Pool can be granted after In (0: now), earlier than before.
 	HintReady HintKind = iota + 1
 	// HintSource: source ID has a new version.
 	HintSource
@@ -221,11 +197,11 @@ const (
 	HintSession
 	// HintCancel: the holder of the lease of Task, the collector ID, is asked to stop.
 	HintCancel
-	// HintResync: hints may have been lost; look at everything again.
+	// HintResync: hints may have been lost; read everything again.
 	HintResync
 )
 
-// Hint is a word to all dispatchers that saves them from polling.
+// Hint is a message to all dispatchers, so that they react before their next poll.
 type Hint struct {
 	Kind    HintKind
 	Shard   int

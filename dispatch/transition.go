@@ -7,88 +7,69 @@ import (
 
 // Leases renews, settles and ends leases.
 type Leases interface {
-	// Renew extends leases to now + the lease's duration, but not beyond
-	// Granted + MaxHold, and never shortens one (T15). It succeeds while the
-	// record is LEASED under the token, also when the lock has run out and
-	// nobody took the task. It sets the lock to the token and the new deadline,
-	// whatever stands in it: the record says who holds the task, and the lock
-	// shows it. Any other token leaves the lock as it is (P3).
+	// Renew extends leases to now + the lease's duration, but not beyond Granted + MaxHold, and never shortens one
+	// (T15). It succeeds while the record is LEASED under the token, even if the lock has expired and nobody took the
+	// task. It sets the lock to the token and the new deadline, over any other value, since the record decides who
+	// holds the task. Any other token leaves the lock as it is (P3).
 	//
-	// The exception is a lock that is missing before the deadline: it was deleted
-	// by hand, or set by hand to end sooner. Then the renewal answers
-	// LostLockDeleted, and the lease ends at once (its deadline becomes now). If
-	// nobody renews, the lease ends at its deadline. A token that is the record's
-	// LastLease is answered with [LostBy] of its Result.
+	// The exception is a lock that is missing before the deadline: somebody deleted it, or set it to expire earlier.
+	// Then the renewal gets LostLockDeleted, and the lease ends at once (its deadline becomes now). If nobody renews,
+	// the lease ends at its deadline. A token that is the record's LastLease gets [LostBy] of its Result.
 	//
-	// The lease index may keep the deadline from before; Expired brings it up to
-	// date. Records always have the deadline that holds. Each renewal is atomic;
-	// repeated, it extends the lease from then on. One that is marked [CancelHeld] is not
-	// extended: Remaining is what is left of it.
+	// The lease index may keep the old deadline until Expired updates it. Records always have the current deadline.
+	// Each renewal is atomic; repeated, it extends the lease again. A lease that is marked [CancelHeld] is not
+	// extended: Remaining is the rest of it.
 	Renew(ctx context.Context, renewals []Renewal) ([]RenewResult, error)
 
-	// Apply applies each transition if the record still is LEASED under its
-	// Token and has its Revision (or, where Token is zero, waits and has its
-	// Revision). It ends the lease: lock, lease index, the collector's held
-	// leases, the queue's leases in flight. However a lease ends, a lock with
-	// another value than its token stays. Each transition is atomic. Repeated,
-	// it answers ApplyAlready (P7), or ApplyLost where Token is zero.
+	// Apply applies each transition if the record still has its Revision and is LEASED under its Token, or waits if
+	// Token is zero. It ends the lease: lock, lease index, the collector's held leases, the queue's leases in flight.
+	// No end of a lease removes a lock with another value than its token. Each transition is atomic. Repeated, it gets
+	// ApplyAlready (P7), or ApplyLost if Token is zero.
 	//
-	// An Unread transition is applied if the record is LEASED under its Lease, is
-	// a one-shot task without CancelRequested and AgainRequested, and the shard
-	// holds a gate of its source that has a Remember and is not Deleted. The
-	// record keeps its Run and FirstDue, its Cycle rises by one, and it is kept
-	// for the gate's Remember: that is what [Policy.Report] would have made of
-	// it. A lease that is not the task's current one answers ApplyAlready or
-	// ApplyLost; any other record answers ApplyUnread, and nothing has changed.
+	// An Unread transition is applied if the record is LEASED under its Lease and is a one-shot task without
+	// CancelRequested and AgainRequested. The shard must also have a gate of its source with a Remember and without
+	// Deleted. The record keeps its Run and FirstDue, its Cycle rises by one, and it is kept for the gate's Remember,
+	// as [Policy.Report] would compute. A lease that is not the task's current one gets ApplyAlready or ApplyLost; any
+	// other record gets ApplyUnread, and nothing changes.
 	//
-	// Several transitions of one task are applied one after the other: first the
-	// Unread ones, then the others, each kind in its order.
+	// Several transitions of one task are applied one after the other: first the Unread ones in their order, then the
+	// others in theirs.
 	Apply(ctx context.Context, transitions []Transition) ([]ApplyResult, error)
 
-	// Expired returns leased records whose deadline has passed, the earliest
-	// first as far as one look goes, at most limit and bounds.MaxExpired, fewer
-	// where their records are long, and when to look next. Their leases stand until
-	// Apply ends them, so that repeated it returns them again. Records found READY
-	// under a lock are looked at when it ends, and each [OrphanLook] before; those
-	// whose lock is gone become grantable again. Index entries without a record are
-	// dropped and counted, and those of leases that were renewed get their deadline,
-	// all inside the call, which is one step.
+	// Expired returns overdue leased records, the earliest deadline of this call first, and when to call next. It
+	// returns at most limit and bounds.MaxExpired, fewer if the records are long. Their leases continue until Apply
+	// ends them, so a repeat returns them again. A record found READY under a lock is checked when the lock ends, and
+	// each [OrphanLook] before; without its lock it becomes grantable again. Index entries without a record are dropped
+	// and counted. Entries of renewed leases get their new deadline. The call is one step.
 	//
-	// It goes through the index from its begin to now, and then half a second
-	// further for renewed leases alone, but looks at no more than
-	// bounds.MaxSweepLooks.
+	// It reads the index from its start to now, and half a second further to update renewed leases, but at most
+	// bounds.MaxSweepLooks entries.
 	//
-	// It notes when it ran. When it last ran more than OutageAfter ago and
-	// leases stand, it returns nothing for OutageGrace from then on, and Grace
-	// is set. A deadline beyond now + bounds.MaxLeaseDuration (the clock was
-	// stepped back) becomes now + the lock's remaining TTL.
+	// It records when it ran. If it last ran more than OutageAfter ago and leases exist, it returns nothing for
+	// OutageGrace, and Grace is set. A deadline beyond now + bounds.MaxLeaseDuration (the clock was stepped back)
+	// becomes now + the lock's remaining TTL.
 	Expired(ctx context.Context, shard, limit int) (Sweep, error)
 
-	// EndSession marks all sessions of the collector but keep as replaced in
-	// the shard and returns tasks that they hold there, at most limit (at least
-	// 1) and in no order, for the caller to end. Repeat until it returns none:
-	// then, in the collector's home shard, keep is no longer a new session. Does
-	// nothing where keep was replaced itself, as when a call is tried again late: a
-	// shard that is not the home asks it. One step in the shard; idempotent.
+	// EndSession marks all sessions of the collector except keep as replaced in the shard. It returns tasks that they
+	// hold there, for the caller to end: at most limit (at least 1), in no order. Repeat until it returns none; then,
+	// in the collector's home shard, keep is no longer a new session. It does nothing if keep was itself replaced, as
+	// in a late retry; any other shard asks the home shard. One step in the shard; idempotent.
 	EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*Task, error)
 
-	// RequestCancel marks leased tasks so that their holders are told to stop
-	// and they end CANCELED, or wait again ([CancelHeld]); it raises Revision. line, unless nil, is added to the
-	// history of those that it marks. Others are left alone: those marked for the same
-	// reason already, too, which makes it idempotent; and CancelHeld leaves those alone
-	// that are marked for any other. Each mark is atomic.
+	// RequestCancel marks leased tasks: their holders get a request to stop, and they end CANCELED, or wait again
+	// ([CancelHeld]). It raises Revision. line, unless nil, is added to the history of each task that it marks. Tasks
+	// that are not leased, or already marked for this reason, stay as they are; so it is idempotent. CancelHeld does
+	// not replace a mark for another reason. Each mark is atomic.
 	RequestCancel(ctx context.Context, ids []TaskID, reason CancelReason, line *Attempt) error
 
-	// ListLeases lists leased tasks of all shards in an order of the store's own;
-	// those of a lane come by their deadlines, as they were when the index was
-	// last brought up to date. Whatever stands all the while is listed, also where
-	// it is renewed: then maybe twice. A page is bounded in bytes
-	// ([bounds.MaxPageBytes]). The end is an empty next; a page may be empty before it. Of the details the
-	// tasks have the last error.
+	// ListLeases lists leased tasks of all shards in the store's own order. Within a lane they come by deadline, as of
+	// the last update of the index. A lease that lasts through the whole listing is listed; if it is renewed meanwhile,
+	// perhaps twice. A page has at most [bounds.MaxPageBytes] and may be empty; an empty next is the end. The only
+	// detail that is read is the last error.
 	ListLeases(ctx context.Context, cursor string, limit int) (leased []*Task, next string, err error)
 }
 
-// Renewal asks for one lease to go on.
+// Renewal extends one lease.
 type Renewal struct {
 	ID    TaskID
 	Token LeaseToken
@@ -98,18 +79,17 @@ type Renewal struct {
 
 // RenewResult answers one renewal.
 type RenewResult struct {
-	// Lost is LostNone when the lease goes on.
+	// Lost is LostNone if the lease was renewed.
 	Lost LostReason
 	// Remaining from the instant of the renewal.
 	Remaining time.Duration
-	// Duration is what the lease was granted for; Remaining is below it when
-	// MaxHold cut the renewal.
+	// Duration of the lease as granted; Remaining is below it if MaxHold limits the renewal.
 	Duration time.Duration
 	// Cancel asks the holder to stop.
 	Cancel CancelReason
 }
 
-// LostReason says why a lease could not be renewed or reported with.
+// LostReason is why a lease cannot be renewed or settled by a report.
 type LostReason uint8
 
 // The ways to lose a lease.
@@ -121,7 +101,7 @@ const (
 	LostNotLeased
 	// LostTaken: another lease token is the task's current one.
 	LostTaken
-	// LostMaxHold: the lease reached the longest hold of its source.
+	// LostMaxHold: the lease reached its MaxHold.
 	LostMaxHold
 	// LostLockDeleted: someone deleted the lock before its deadline.
 	LostLockDeleted
@@ -133,12 +113,12 @@ const (
 	LostExpired
 	// LostRevoked: an operator ended it, or a hold.
 	LostRevoked
-	// LostMalformed: the token is none, or not this collector's.
+	// LostMalformed: the token is not valid, or not this collector's.
 	LostMalformed
 )
 
-// LostBy is why a lease that settled with result cannot be renewed: what a
-// store answers when the token is the record's LastLease.
+// LostBy is why a lease that settled with result cannot be renewed: a store returns it for a token that is the record's
+// LastLease.
 func LostBy(result Result) LostReason {
 	switch result {
 	case ResultSucceeded, ResultFailed, ResultReleased, ResultGivenBack:
@@ -158,35 +138,31 @@ func LostBy(result Result) LostReason {
 
 // What a sweep does after an outage ([Leases]).
 const (
-	// OutageAfter is how old the last sweep must be for the next one to take
-	// it for an outage of the store, or of all keepers.
+	// OutageAfter is the time without a sweep that counts as an outage of the store, or of all keepers.
 	OutageAfter = 5 * time.Second
-	// OutageGrace is how long collectors get to renew after an outage before
-	// anything is swept.
+	// OutageGrace is the time that collectors have to renew after an outage before any lease is swept.
 	OutageGrace = 30 * time.Second
 )
 
-// Sweep is one look at a shard's lease index.
+// Sweep is one pass over a shard's lease index.
 type Sweep struct {
 	Expired []*Task
 	Now     time.Time
-	// Next is when to look again: no lease that this look has not returned ends
-	// before. Now when a bound ended the look; zero = no lease stands. Where
-	// nothing ends within half a second, it may be earlier than the first deadline.
+	// Next is when to sweep again: no other lease ends earlier. It is Now if a limit ended the sweep; zero = there are
+	// no leases. If nothing ends within half a second, it may be earlier than the first deadline.
 	Next  time.Time
 	Grace bool
 }
 
-// Transition is what becomes of a task whose lease ends, computed by [Policy].
+// Transition is the change of a task at the end of its lease, computed by [Policy].
 type Transition struct {
 	ID TaskID
 	// Token of the lease that ends, by digest; zero for a task that waits.
 	Token    LeaseDigest
 	Revision uint32
-	// Unread: [Policy.Unread] computed it, without the record. Lease is the whole
-	// token then, and stands for Token; the store fills in Revision, Counters,
-	// Run, FirstDue and Remember. Such transitions differ in nothing but ID,
-	// Lease, Memo and what Queue tells of the request.
+	// Unread: [Policy.Unread] computed it, without the record. Lease is the whole token then, and replaces Token; the
+	// store fills in Revision, Counters, Run, FirstDue and Remember. Such transitions differ only in ID, Lease, Memo
+	// and Queue.
 	Unread bool
 	Lease  LeaseToken
 	// Expired: apply only if the deadline has passed by the store's clock
@@ -205,8 +181,7 @@ type Transition struct {
 	Counters Counters
 	// Settled notes now as SettledAt.
 	Settled bool
-	// Shrink drops what a DONE task needs no more: payload, metadata, cursor,
-	// last error, history.
+	// Shrink drops what a DONE task no longer needs: payload, metadata, cursor, last error, history.
 	Shrink bool
 	// Remember is how long a settled record is kept; 0 = with its source.
 	Remember time.Duration
@@ -221,18 +196,16 @@ type Transition struct {
 	// Attempt is added to the history when not nil.
 	Attempt *Attempt
 
-	// Queue is what the end does to the queue. Where it begins or lengthens the queue's
-	// block, LastError is what the gate tells as its Cause until it opens.
+	// Queue is the effect on the queue. If it begins or extends a block, LastError is the Cause of the gate until the
+	// gate opens.
 	Queue QueueEffect
-	// SourceSuccess and SourceFailure are noted in the source's status, and Filtered
-	// is added to its.
+	// SourceSuccess and SourceFailure are recorded in the source's status; Filtered is added to the status's.
 	SourceSuccess, SourceFailure bool
 	Filtered                     Filtered
 }
 
-// QueueEffect is what the end of a lease does to its queue beside freeing a
-// lease in flight. The arithmetic is that of scheduling.md beside this file, by
-// [QueueSettings.Paced] settings, with a new QueueDelay already.
+// QueueEffect is what the end of a lease does to its queue, other than free a lease in flight. scheduling.md in this
+// folder has the arithmetic. It uses the [QueueSettings.Paced] settings, after a new QueueDelay.
 type QueueEffect struct {
 	// Kind of the end.
 	Kind QueueEffectKind
@@ -240,19 +213,19 @@ type QueueEffect struct {
 	FetchDuration time.Duration
 	// RetryAfter that the host asked for, for QueueBlocked; 0 = none.
 	RetryAfter time.Duration
-	// QueueDelay, when not nil, is what the host asks for between request
-	// starts from now on, whatever the Kind; zero = nothing.
+	// QueueDelay, if not nil, is the delay between request starts that the host asks for from now on, for any Kind;
+	// zero = none.
 	QueueDelay *time.Duration
 }
 
-// QueueEffectKind says how a lease ended, for its queue.
+// QueueEffectKind is how a lease ended, for its queue.
 type QueueEffectKind uint8
 
 // The effects on a queue.
 const (
 	// QueueReported: a request was made. Delays count from its start.
 	QueueReported QueueEffectKind = iota
-	// QueueSucceeded: as reported, and the doubling of blocks starts anew.
+	// QueueSucceeded: as reported, and the doubling of blocks is reset.
 	QueueSucceeded
 	// QueueBlocked: as reported, and the host is blocked for a while.
 	QueueBlocked
@@ -262,7 +235,7 @@ const (
 	QueueUntouched
 )
 
-// ApplyCode is what became of a transition.
+// ApplyCode is the result of a transition.
 type ApplyCode uint8
 
 // The answers to a transition.
@@ -271,16 +244,14 @@ const (
 	// ApplyConflict: the record has another revision. Read, compute and
 	// apply again.
 	ApplyConflict
-	// ApplyAlready: the lease of that token has settled before; Prior and
-	// State tell how.
+	// ApplyAlready: the lease of that token settled earlier; see Prior and State.
 	ApplyAlready
 	// ApplyLost: the token is not the task's current one (P3), or the lease
 	// was renewed (Expired), or the task no longer waits.
 	ApplyLost
 	// ApplyNotFound: no record.
 	ApplyNotFound
-	// ApplyUnread: the transition is Unread, and the record has more to decide.
-	// Nothing has changed. Read, compute and apply.
+	// ApplyUnread: the transition is Unread, but needs the record. Nothing has changed. Read, compute and apply.
 	ApplyUnread
 )
 

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// HeldKind says what kind of thing a gate is of.
+// HeldKind is the kind of thing that a gate belongs to.
 type HeldKind int32
 
 const (
@@ -125,32 +125,32 @@ func (*GetStatsRequest) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{0}
 }
 
-// GetStatsResponse holds counts: of the store, the same from every dispatcher, and of the dispatcher that
-// answered. Counted shard by shard, so not of one instant.
+// GetStatsResponse holds counts of the store, which every dispatcher returns alike, and of the dispatcher that
+// answered. The shards are counted one after the other, so this is no snapshot.
 type GetStatsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tasks by state, of all sources.
 	Tasks *TaskCounts `protobuf:"bytes,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// Queues that hold tasks or have a gate of their own.
 	Queues int64 `protobuf:"varint,2,opt,name=queues,proto3" json:"queues,omitempty"`
-	// Leases that stand, overdue ones included.
+	// Existing leases, overdue ones included.
 	Leases int64 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
 	// How long the most overdue lease has been past its deadline; zero or absent: none is.
 	OldestOverdueLease *durationpb.Duration `protobuf:"bytes,4,opt,name=oldest_overdue_lease,json=oldestOverdueLease,proto3" json:"oldest_overdue_lease,omitempty"`
 	// Collectors that are present: heard from in the last 45 s, and not ended. Held and stopping ones count.
 	Collectors int64 `protobuf:"varint,5,opt,name=collectors,proto3" json:"collectors,omitempty"`
-	// What was counted since the store was made.
+	// Counters since the store was created.
 	Counters *StoreCounters `protobuf:"bytes,6,opt,name=counters,proto3" json:"counters,omitempty"`
-	// What keeps the data.
+	// The store.
 	Store *StoreInfo `protobuf:"bytes,7,opt,name=store,proto3" json:"store,omitempty"`
-	// The id of the dispatcher that sweeps expired leases now; empty: none is elected at the moment.
+	// The id of the dispatcher that requeues expired leases now; empty: none is elected at the moment.
 	KeeperId string `protobuf:"bytes,8,opt,name=keeper_id,json=keeperId,proto3" json:"keeper_id,omitempty"`
 	// The dispatcher that answered.
 	Dispatcher *DispatcherInfo `protobuf:"bytes,9,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
-	// How long leases past their deadline are yet left for their holders to renew: the store, or all
-	// dispatchers, were away for more than 5 s, and leases get 30 s of grace. Zero or absent: there is no grace.
+	// How much longer overdue leases may still be renewed. Leases get 30 s of grace after the store, or all dispatchers,
+	// were away for more than 5 s. Zero or absent: there is no grace.
 	Grace *durationpb.Duration `protobuf:"bytes,10,opt,name=grace,proto3" json:"grace,omitempty"`
-	// Holds that stand, without those on sources.
+	// Existing holds, without those on sources.
 	Holds         int64 `protobuf:"varint,11,opt,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -263,7 +263,7 @@ func (x *GetStatsResponse) GetHolds() int64 {
 	return 0
 }
 
-// StoreCounters are counts since the store was made; they only rise.
+// StoreCounters are counts since the store was created; they only rise.
 type StoreCounters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Leases given.
@@ -272,9 +272,9 @@ type StoreCounters struct {
 	Settled int64 `protobuf:"varint,2,opt,name=settled,proto3" json:"settled,omitempty"`
 	// Leases that ran out.
 	Expired int64 `protobuf:"varint,3,opt,name=expired,proto3" json:"expired,omitempty"`
-	// Tasks found READY while a lock still stood, as after a failover that lost writes.
+	// Tasks found READY while a lock still existed, as after a failover that lost writes.
 	Orphaned int64 `protobuf:"varint,4,opt,name=orphaned,proto3" json:"orphaned,omitempty"`
-	// Entries of indexes found without their task, and dropped.
+	// Index entries without a task, which were dropped.
 	Dropped       int64 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -345,7 +345,7 @@ func (x *StoreCounters) GetDropped() int64 {
 	return 0
 }
 
-// StoreInfo says what keeps the data.
+// StoreInfo describes the store.
 type StoreInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The kind: "memory" or "redis".
@@ -354,7 +354,7 @@ type StoreInfo struct {
 	Shards int32 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`
 	// The store's clock.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	// The store takes no more data now: submits and grants are refused, renewals and reports go on.
+	// The store takes no more data now: submits and grants are refused, renewals and reports continue.
 	Full          bool `protobuf:"varint,4,opt,name=full,proto3" json:"full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -512,13 +512,13 @@ func (x *DispatcherInfo) GetDraining() bool {
 // ListLeasesRequest lists leases.
 type ListLeasesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only leases that match: source_id, source_id_prefix, pool, labels, queue, queue_suffix, collector_id, failure_reasons and
-	// create times of the tasks. Absent: all.
+	// Only leases that match. Allowed: source_id, source_id_prefix, pool, labels, queue, queue_suffix, collector_id, and
+	// failure_reasons and create times of the tasks. Absent: all.
 	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Most leases in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
-	// though more follow: a page holds leases of at most 3 MiB together, or one that is larger.
+	// Most leases in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds leases
+	// of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before; empty: the first page.
+	// next_page_token of the previous page; empty: the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -578,7 +578,7 @@ func (x *ListLeasesRequest) GetPageToken() string {
 // ListLeasesResponse is a page of leases.
 type ListLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The leases, of one source and queue roughly the earliest deadline first.
+	// The leases. Within one source and queue, roughly the earliest deadline first.
 	Leases []*HeldLease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -630,7 +630,7 @@ func (x *ListLeasesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// HeldLease is a lease that stands, without its lease token.
+// HeldLease is an existing lease, without its lease token.
 type HeldLease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -641,7 +641,7 @@ type HeldLease struct {
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The URL of the task; may be empty.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// Who holds it, since when and for how long.
+	// Who holds it, its age and its remaining time.
 	Holder        *LeaseHolder `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -719,10 +719,10 @@ type ListCollectorsRequest struct {
 	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Only collectors in one of these states. At most 5. Empty: all.
 	States []CollectorState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=waggle.v1.CollectorState" json:"states,omitempty"`
-	// Most collectors in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
-	// though more follow: a page holds collectors of at most 3 MiB together, or one that is larger.
+	// Most collectors in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds
+	// collectors of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before, with the same conditions; empty: the first page.
+	// next_page_token of the previous page, with the same conditions; empty: the first page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -844,17 +844,17 @@ func (x *ListCollectorsResponse) GetNextPageToken() string {
 // ExplainRequest names one thing: exactly one of its fields is set.
 type ExplainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A task: that it has settled, who works on it, or what holds it, its source, its pool and its queue. Of a
-	// task whose source is deleted, that too: it cannot be retried.
+	// A task. The answer is that it has settled, who works on it, or the gates of the task, its source, its pool and its
+	// queue. It includes that the source is deleted: such a task cannot be retried.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// A source: what holds the seed that is due next. Where no seed waits: what holds the source and its pool,
-	// and one seed that is worked on or has settled. And what holds tasks of it that are due, however they came, in
-	// 5 of the queues in which there are some (`notes`).
+	// A source. The answer is what holds the seed that is due next. If no seed waits: what holds the source and its pool,
+	// and one seed that is leased or has settled. `notes` adds what holds due tasks of any origin, for 5 of the queues
+	// that have such tasks.
 	SourceId string `protobuf:"bytes,2,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// A queue: what holds it, and the pools of its tasks; and 5 of the sources of which tasks are due in it. Of one
-	// that is not there: what would hold it.
+	// A queue. The answer is what holds it and the pools of its tasks, and 5 of the sources that have due tasks there.
+	// For a queue that does not exist: what would hold it.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	// A pool: what holds it, or every queue. One that nobody has used is no error, but `unknown`.
+	// A pool. The answer is what holds it, or every queue. A pool that nobody has used is no error; it is `unknown`.
 	Pool          string `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -918,25 +918,25 @@ func (x *ExplainRequest) GetPool() string {
 	return ""
 }
 
-// ExplainResponse holds what holds it.
+// ExplainResponse holds the gates.
 type ExplainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every gate that keeps it now, the one that decides first; empty: none does, and it is handed out in its turn. Of
-	// holds on collectors at most 5; `notes` counts the others.
+	// Every gate that holds it now; the first one decides. Empty: no gate does, and it is handed out in its turn. At most
+	// 5 are holds on collectors; `notes` counts the others.
 	Gates []*ExplainedGate `protobuf:"bytes,1,rep,name=gates,proto3" json:"gates,omitempty"`
-	// Time until all of them have opened by themselves, of holds on collectors as many as let the first one go on; zero:
-	// none is there. Absent: something has to happen first, such as a call of an operator or the end of a lease.
+	// Time until all gates have opened by themselves; of the holds on collectors, only until the first collector is free.
+	// Zero: there is no gate. Absent: something has to happen first, such as a call of an operator or the end of a lease.
 	OpensIn *durationpb.Duration `protobuf:"bytes,2,opt,name=opens_in,json=opensIn,proto3" json:"opens_in,omitempty"`
-	// Of a queue: where the queue rules send new tasks of a host of this name instead. Empty: nowhere else.
+	// Only for a queue: the queue that the queue rules choose for new tasks of a host of this name. Empty: this one.
 	MapsTo string `protobuf:"bytes,3,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
-	// Of a queue or a pool: nothing is known of it, as of one that is misspelt. See Queue.unknown and Pool.unknown.
+	// Only for a queue or a pool: nothing is known about it; perhaps it is misspelt. See Queue.unknown.
 	Unknown bool `protobuf:"varint,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
-	// In words for people, what is no gate and bears on the answer: that all collectors of a pool take only some of its
-	// tasks; in which queues tasks of a source are due, or of which sources in a queue, what holds each of those looked
-	// into, and how many more there are.
+	// What is no gate but affects the answer, in words for people. One note reports that all collectors of a pool take
+	// only some of its tasks. Others name the queues with due tasks of a source, or the sources with due tasks in a
+	// queue, and what holds each one that was examined.
 	Notes []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
-	// Where `gates` is empty: a part of it may wait all the same, as `notes` says: all active collectors take only some
-	// of its tasks, or there are too many of them to tell. Default false.
+	// True if `gates` is empty but some tasks may still wait; see `notes`. All active collectors take only some of its
+	// tasks, or there are too many collectors to know. Default false.
 	Partly        bool `protobuf:"varint,6,opt,name=partly,proto3" json:"partly,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1014,16 +1014,16 @@ func (x *ExplainResponse) GetPartly() bool {
 	return false
 }
 
-// ExplainedGate is a gate with what it is of.
+// ExplainedGate is a gate and the thing that it belongs to.
 type ExplainedGate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The gate: its kind, since when, by whom, why and until when.
+	// The gate.
 	Gate *Gate `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
-	// What kind of thing the gate is of.
+	// What kind of thing the gate belongs to.
 	Of HeldKind `protobuf:"varint,2,opt,name=of,proto3,enum=waggle.v1.HeldKind" json:"of,omitempty"`
 	// Which one: the id of the task or source, the name of the queue or pool; empty for everything.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// What opens it, beside its `until`, in words for people that name the call.
+	// What opens it earlier than `until`, or without it, in words for people; names the call.
 	OpenedBy      string `protobuf:"bytes,4,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1087,17 +1087,17 @@ func (x *ExplainedGate) GetOpenedBy() string {
 	return ""
 }
 
-// Pool is which collectors may take tasks: sources name one, and collectors fetch from some.
+// Pool decides which collectors may take tasks: each source names one pool, and a collector fetches from one or more.
 type Pool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Queues with tasks of the pool that can be granted from now, but for holds on the pool. One that a rule or hold
-	// stops is counted here until a fetch comes upon it; GetQueue tells at once.
+	// Queues with tasks of the pool that can be granted now, if holds on the pool are ignored. A queue that a rule or
+	// hold stops is counted here until a fetch reads it; GetQueue shows it at once.
 	ReadyQueues int64 `protobuf:"varint,2,opt,name=ready_queues,json=readyQueues,proto3" json:"ready_queues,omitempty"`
-	// Queues with tasks of the pool that cannot be granted from now: not due, resting, blocked, held.
+	// Queues with tasks of the pool that cannot be granted now: not due, delayed, blocked or held.
 	WaitingQueues int64 `protobuf:"varint,3,opt,name=waiting_queues,json=waitingQueues,proto3" json:"waiting_queues,omitempty"`
-	// The holds on it, by name. Explain tells also whether any collector takes the pool.
+	// The holds on it, by name. Explain also reports whether any collector takes the pool.
 	Holds         []*Hold `protobuf:"bytes,4,rep,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1164,10 +1164,10 @@ func (x *Pool) GetHolds() []*Hold {
 // ListPoolsRequest lists pools.
 type ListPoolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Most pools in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
-	// though more follow: a page holds pools of at most 3 MiB together, or one that is larger.
+	// Most pools in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds pools
+	// of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before; empty: the first page.
+	// next_page_token of the previous page; empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,31 +30,31 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService is what operators call to see how the whole does, and why something stands still.
+// AdminService shows operators the state of the system, and why something does not run.
 type AdminServiceClient interface {
-	// GetStats counts. Its cost grows with the number of shards and with nothing else. Changes nothing.
+	// GetStats returns counts. Its cost depends only on the number of shards. Changes nothing.
 	//
 	// Errors: UNAVAILABLE (STORE_UNAVAILABLE).
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
-	// ListLeases lists the leases that stand, with who holds them and since when; of one source and queue roughly
-	// by deadline, else in no order to rely on. A page is not of one instant, and a lease that is renewed
-	// between two pages may be on both. Changes nothing.
+	// ListLeases lists the existing leases, with the holder and the age of each. The leases of one source and queue come
+	// roughly by deadline; no other order is promised. A page is not a snapshot: a lease that is renewed between two
+	// pages may be on both. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
-	// ListCollectors lists the collectors heard from, by id; those gone for more than 24 h are forgotten.
+	// ListCollectors lists the known collectors, by id. A collector that has been GONE for more than 24 h is forgotten.
 	// Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListCollectors(ctx context.Context, in *ListCollectorsRequest, opts ...grpc.CallOption) (*ListCollectorsResponse, error)
-	// Explain tells why a task, a source, a queue or a pool is not handed out: every gate that holds it, since
-	// when, by whom, why, until when, and what would open it. Its cost is that of a few reads. Changes nothing.
+	// Explain returns why a task, a source, a queue or a pool is not handed out: every gate that holds it, and what opens
+	// the gate. It costs a few reads. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
-	// ListPools lists by name the pools that have queues with waiting tasks. Counted
-	// shard by shard, so not of one instant. Changes nothing.
+	// ListPools lists by name the pools that have queues with waiting tasks. The shards are counted one after the other,
+	// so this is no snapshot. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
@@ -122,31 +122,31 @@ func (c *adminServiceClient) ListPools(ctx context.Context, in *ListPoolsRequest
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService is what operators call to see how the whole does, and why something stands still.
+// AdminService shows operators the state of the system, and why something does not run.
 type AdminServiceServer interface {
-	// GetStats counts. Its cost grows with the number of shards and with nothing else. Changes nothing.
+	// GetStats returns counts. Its cost depends only on the number of shards. Changes nothing.
 	//
 	// Errors: UNAVAILABLE (STORE_UNAVAILABLE).
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
-	// ListLeases lists the leases that stand, with who holds them and since when; of one source and queue roughly
-	// by deadline, else in no order to rely on. A page is not of one instant, and a lease that is renewed
-	// between two pages may be on both. Changes nothing.
+	// ListLeases lists the existing leases, with the holder and the age of each. The leases of one source and queue come
+	// roughly by deadline; no other order is promised. A page is not a snapshot: a lease that is renewed between two
+	// pages may be on both. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)
-	// ListCollectors lists the collectors heard from, by id; those gone for more than 24 h are forgotten.
+	// ListCollectors lists the known collectors, by id. A collector that has been GONE for more than 24 h is forgotten.
 	// Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListCollectors(context.Context, *ListCollectorsRequest) (*ListCollectorsResponse, error)
-	// Explain tells why a task, a source, a queue or a pool is not handed out: every gate that holds it, since
-	// when, by whom, why, until when, and what would open it. Its cost is that of a few reads. Changes nothing.
+	// Explain returns why a task, a source, a queue or a pool is not handed out: every gate that holds it, and what opens
+	// the gate. It costs a few reads. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
-	// ListPools lists by name the pools that have queues with waiting tasks. Counted
-	// shard by shard, so not of one instant. Changes nothing.
+	// ListPools lists by name the pools that have queues with waiting tasks. The shards are counted one after the other,
+	// so this is no snapshot. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CollectorState says whether a collector is heard from.
+// CollectorState is whether the beats of a collector arrive, and what it does.
 type CollectorState int32
 
 const (
@@ -31,14 +31,14 @@ const (
 	CollectorState_COLLECTOR_STATE_UNSPECIFIED CollectorState = 0
 	// Beats arrive in time.
 	CollectorState_COLLECTOR_STATE_ACTIVE CollectorState = 1
-	// Beats arrive in time, and it says that it fetches no more and only finishes what it holds.
+	// Beats arrive in time, with `stopping`: it fetches no more and only finishes the tasks that it holds.
 	CollectorState_COLLECTOR_STATE_STOPPING CollectorState = 2
 	// Beats arrive in time, and a hold stops it.
 	CollectorState_COLLECTOR_STATE_HELD CollectorState = 3
-	// Not heard from for 45 s, three of the longest beats, however often it is asked to beat. Its leases run out
-	// by themselves, each at its own deadline, which may be long before.
+	// Silent for 45 s, three times the longest interval between beats. The limit does not depend on the interval it was
+	// asked for. Its leases expire by themselves, each at its own deadline, which may be much earlier.
 	CollectorState_COLLECTOR_STATE_GONE CollectorState = 4
-	// It has said with its last beat that it ends. A lease that it should hold yet runs out by itself.
+	// It sent `ended` with its last beat. A lease that it still holds expires by itself.
 	CollectorState_COLLECTOR_STATE_ENDED CollectorState = 5
 )
 
@@ -89,37 +89,37 @@ func (CollectorState) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_collector_proto_rawDescGZIP(), []int{0}
 }
 
-// CollectorInfo is what a collector says of itself with each beat. Waggle keeps the last one.
+// CollectorInfo is what a collector sends about itself with each beat. Waggle keeps the last one.
 type CollectorInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The collector's name, chosen by people and the same over restarts: 1 to 128 of [a-z0-9._-].
 	// Required.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// A UUID made new at each start of the process. Required. A newer session of the same id replaces the
-	// older one: its leases end as expired and its calls answer COLLECTOR_REPLACED.
+	// A UUID, new at each start of the process. Required. A newer session of the same id replaces the older one: the
+	// older one's leases expire and its calls get COLLECTOR_REPLACED.
 	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// The version of the collector's program, for people. At most 128 bytes.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// The machine it runs on, for people. At most 253 bytes.
 	Hostname string `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	// Labels by which operators choose collectors to hold (region=eu). At most 64 pairs, keys and values at most
-	// 128 bytes.
+	// Labels, for operators to choose collectors to hold (region=eu). At most 64 pairs, keys and values at most 128
+	// bytes.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The pools it fetches from, for people: FetchTask decides by its own list. Empty: it does not tell, and
-	// nothing but "default" is taken to have a collector in it. At most 16.
+	// The pools it fetches from, for information: FetchTask uses its own list. Empty: the collector counts for "default"
+	// only. At most 16.
 	Pools []string `protobuf:"bytes,6,rep,name=pools,proto3" json:"pools,omitempty"`
-	// How many tasks it works on at once, 0 to 100000. For people; it limits nothing.
+	// How many tasks it works on at once, 0 to 100000. For information; it limits nothing.
 	Slots int32 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`
-	// True once it fetches no more and only finishes what it holds.
+	// True when it fetches no more and only finishes the tasks that it holds.
 	Stopping bool `protobuf:"varint,8,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// The ids of the sources to which it narrows its fetches (FetchTask.sources), for people: FetchTask decides by its own
-	// list. Empty: to none; Explain then takes it to fetch the tasks of all sources of its pools. At most 16.
+	// The ids of the sources that it restricts its fetches to (FetchTask.sources), for information: FetchTask uses its
+	// own list. Empty: no restriction; Explain then counts it for all sources of its pools. At most 16.
 	Sources []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
-	// The queues to which it narrows its fetches (FetchTask.queues), as `sources`. Empty: to none. At most 16.
+	// The queues that it restricts its fetches to (FetchTask.queues), as `sources`. Empty: no restriction. At most 16.
 	Queues []string `protobuf:"bytes,10,rep,name=queues,proto3" json:"queues,omitempty"`
-	// True with its last beat: it has ended, and no more of this session comes. With leases named: INVALID_ARGUMENT. A
-	// beat of the session that comes later does not undo it, and where another session is the collector's current one it
-	// changes nothing. Default false: the collector is taken to be there until it has been silent for 45 s.
+	// True in its last beat: this session has ended. With leases named: INVALID_ARGUMENT. A later beat of the session
+	// does not undo it. If another session is the collector's current one, it changes nothing. Default false: the
+	// collector counts as present until it has been silent for 45 s.
 	Ended         bool `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -235,9 +235,9 @@ func (x *CollectorInfo) GetEnded() bool {
 // Collector is a collector as Waggle knows it.
 type Collector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it said of itself with its last beat.
+	// What it sent about itself with its last beat.
 	Info *CollectorInfo `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
-	// Whether it is heard from.
+	// Whether its beats arrive.
 	State CollectorState `protobuf:"varint,2,opt,name=state,proto3,enum=waggle.v1.CollectorState" json:"state,omitempty"`
 	// Leases that it holds now, 0 or more.
 	Leases int32 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
@@ -245,7 +245,7 @@ type Collector struct {
 	HeartbeatAge *durationpb.Duration `protobuf:"bytes,4,opt,name=heartbeat_age,json=heartbeatAge,proto3" json:"heartbeat_age,omitempty"`
 	// When this session was first heard from.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// The holds on it and on labels that it has; the one that ends last first.
+	// The holds on it and on its labels; the one that ends last comes first.
 	Holds         []*Hold `protobuf:"bytes,6,rep,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// EmptyReason says why a fetch handed nothing out. None of them is an error.
+// EmptyReason is why a fetch handed nothing out. None of them is an error.
 type EmptyReason int32
 
 const (
@@ -36,12 +36,12 @@ const (
 	EmptyReason_EMPTY_REASON_THROTTLED EmptyReason = 2
 	// Tasks may be due, but holds stop all that this call could take.
 	EmptyReason_EMPTY_REASON_HELD EmptyReason = 3
-	// A hold stops this collector: fetch no more until a heartbeat says that it is no longer held. No other dispatcher hands it
-	// anything either.
+	// A hold stops this collector: fetch no more until a heartbeat reports that it is no longer held. Other dispatchers
+	// hand it nothing either.
 	EmptyReason_EMPTY_REASON_COLLECTOR_HELD EmptyReason = 4
 	// This dispatcher is about to stop: fetch from another one.
 	EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING EmptyReason = 5
-	// The client token had its grant, and nothing of it is held any more: fetch with a new one.
+	// The client token was used, and none of its leases is held any more: fetch with a new one.
 	EmptyReason_EMPTY_REASON_TOKEN_USED EmptyReason = 6
 )
 
@@ -94,7 +94,7 @@ func (EmptyReason) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{0}
 }
 
-// LostReason says why a lease is no longer held. The enum is open: whatever the value, the lease is lost.
+// LostReason is why a lease is no longer held. The enum is open: whatever the value, the lease is lost.
 type LostReason int32
 
 const (
@@ -108,17 +108,17 @@ const (
 	LostReason_LOST_REASON_COLLECTOR_REPLACED LostReason = 3
 	// An operator revoked it, or a hold ended it.
 	LostReason_LOST_REASON_REVOKED LostReason = 4
-	// Somebody deleted its lock in the store before the deadline. A lock that has only run out is set again.
+	// Somebody deleted its lock in the store before the deadline. A lock that has only expired is set again.
 	LostReason_LOST_REASON_LOCK_DELETED LostReason = 5
 	// The task is not leased to anybody.
 	LostReason_LOST_REASON_NOT_LEASED LostReason = 6
 	// A report with this token has settled the task.
 	LostReason_LOST_REASON_SETTLED LostReason = 7
-	// Another lease of the task stands.
+	// The task has another lease now.
 	LostReason_LOST_REASON_TAKEN LostReason = 8
 	// No task has this id.
 	LostReason_LOST_REASON_NOT_FOUND LostReason = 9
-	// The token is none: empty, cut short, or not this collector's.
+	// The lease token is not valid: empty, cut short, or not this collector's.
 	LostReason_LOST_REASON_MALFORMED LostReason = 10
 )
 
@@ -179,7 +179,7 @@ func (LostReason) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{1}
 }
 
-// CancelReason says why a leased task is to end. The enum is open.
+// CancelReason is why a leased task must end. The enum is open.
 type CancelReason int32
 
 const (
@@ -189,8 +189,8 @@ const (
 	CancelReason_CANCEL_REASON_TASK_CANCELED CancelReason = 1
 	// Its source was deleted. However the attempt ends, the task ends CANCELED.
 	CancelReason_CANCEL_REASON_SOURCE_DELETED CancelReason = 2
-	// A hold ends work in hand (HOLD_EFFECT_END_LEASES). The task waits again once it is reported, whatever the report
-	// says other than success, and no attempt is spent. Renewals no longer prolong the lease.
+	// A hold ends its lease (HOLD_EFFECT_END_LEASES). After any report but success the task waits again, and no attempt
+	// is spent. Renewals no longer prolong the lease.
 	CancelReason_CANCEL_REASON_HELD CancelReason = 3
 )
 
@@ -237,7 +237,7 @@ func (CancelReason) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{2}
 }
 
-// ReportCode is what became of a report.
+// ReportCode is the result of a report.
 type ReportCode int32
 
 const (
@@ -245,7 +245,7 @@ const (
 	ReportCode_REPORT_CODE_UNSPECIFIED ReportCode = 0
 	// It settled the attempt.
 	ReportCode_REPORT_CODE_OK ReportCode = 1
-	// A report with this lease token did so before; that one's result is given.
+	// An earlier report with this lease token settled the attempt; this is its result.
 	ReportCode_REPORT_CODE_ALREADY_REPORTED ReportCode = 2
 	// The lease token is not the task's current one; nothing of the task was changed. Drop the report.
 	ReportCode_REPORT_CODE_LEASE_LOST ReportCode = 3
@@ -253,8 +253,8 @@ const (
 	ReportCode_REPORT_CODE_NOT_FOUND ReportCode = 4
 	// The store has no room for what was discovered; nothing was settled. Renew the lease and repeat.
 	ReportCode_REPORT_CODE_STORE_FULL ReportCode = 5
-	// The part of the store that the report needs did not answer; whether it was settled is not known. Renew the
-	// lease and repeat with the same lease token: if it was, that answers ALREADY_REPORTED.
+	// The part of the store that the report needs did not answer; whether the report was settled is not known. Renew the
+	// lease and repeat with the same lease token: the answer is ALREADY_REPORTED if it was settled.
 	ReportCode_REPORT_CODE_STORE_UNAVAILABLE ReportCode = 6
 )
 
@@ -312,10 +312,10 @@ type FetchTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who asks: 1 to 128 of [a-z0-9._-], chosen by people. Required.
 	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// A UUID made new at each start of the collector's process. Required.
+	// A UUID, new at each start of the collector's process. Required.
 	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	// A UUID made new for each fetch, and the same when that fetch is repeated. Empty: one is minted, and
-	// the call cannot be repeated safely. 1 to 128 of [A-Za-z0-9._-].
+	// A UUID, new for each fetch; a repeat of the fetch sends the same one. Empty: the dispatcher makes one, and the call
+	// cannot be repeated safely. 1 to 128 of [A-Za-z0-9._-].
 	ClientToken string `protobuf:"bytes,3,opt,name=client_token,json=clientToken,proto3" json:"client_token,omitempty"`
 	// The pools to take from. At most 16. Empty: "default".
 	Pools []string `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
@@ -323,22 +323,22 @@ type FetchTaskRequest struct {
 	Sources []string `protobuf:"bytes,5,rep,name=sources,proto3" json:"sources,omitempty"`
 	// Only tasks of these queues. At most 16. Empty: all.
 	Queues []string `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
-	// Most tasks to hand out, 1 to 1000; 0: 1. Ask for no more than can be started at once: politeness
-	// counts from the grant, and a task that waits in a buffer is kept from others.
+	// Most tasks to hand out, 1 to 1000; 0: 1. Ask only for tasks that can start at once: politeness counts from the
+	// grant, and a buffered task is not available to other collectors.
 	MaxTasks int32 `protobuf:"varint,7,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	// Most bytes of tasks in the reply, 1 to 3145728 (3 MiB); 0: 3 MiB. Applied before anything is claimed;
 	// the first task always fits.
 	MaxBytes int32 `protobuf:"varint,8,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
-	// How long to wait for a task, 0 to 30 s; absent: 10 s. Zero: do not wait. Where the store is being asked for
-	// the fetch when that is over, its answer is waited for, as far as the caller's deadline lets, up to 5 s more.
+	// How long to wait for a task, 0 to 30 s; absent: 10 s. Zero: do not wait. If a store call is in flight at the end,
+	// the fetch waits up to 5 s more for its answer, within the caller's deadline.
 	Wait *durationpb.Duration `protobuf:"bytes,9,opt,name=wait,proto3" json:"wait,omitempty"`
-	// How long each lease is to run between renewals, 1 s to 1 h. Absent: the source's, else 30 s.
+	// How long each lease lasts between renewals, 1 s to 1 h. Absent: the source's lease_duration, else 30 s.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,10,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// Reports to settle first, as ReportTask does. At most 1000. They are settled even if the fetch then
-	// fails; repeated with it, they answer ALREADY_REPORTED.
+	// Reports to settle first, as ReportTask does. At most 1000. They are settled even if the fetch then fails; a repeat
+	// gets ALREADY_REPORTED.
 	Reports []*TaskReport `protobuf:"bytes,11,rep,name=reports,proto3" json:"reports,omitempty"`
-	// The collector's labels, as in CollectorInfo.labels. They decide which holds on labels meet this fetch; without
-	// them only a hold on its collector_id does. At most 64 pairs, keys and values at most 128 bytes.
+	// The collector's labels, as in CollectorInfo.labels. They decide which holds on labels apply to this fetch. At most
+	// 64 pairs, keys and values at most 128 bytes.
 	Labels        map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -463,15 +463,14 @@ type FetchTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks, each with its lease. Empty: see empty_reason.
 	LeasedTasks []*LeasedTask `protobuf:"bytes,1,rep,name=leased_tasks,json=leasedTasks,proto3" json:"leased_tasks,omitempty"`
-	// The dispatcher's time from receiving the request to the grant, or, when an earlier call with this
-	// client token made it, to when it looked how long the leases have left. A lease is counted from when
-	// the request was sent, plus this: never later than it truly began.
+	// Time in the dispatcher from the request to the grant. If an earlier call with this client token made the grant: to
+	// the moment when the remaining time of the leases was read. Count a lease from when the request was sent, plus this;
+	// that is never later than its true start.
 	Waited *durationpb.Duration `protobuf:"bytes,2,opt,name=waited,proto3" json:"waited,omitempty"`
 	// Why leased_tasks is empty; unset when it is not.
 	EmptyReason EmptyReason `protobuf:"varint,3,opt,name=empty_reason,json=emptyReason,proto3,enum=waggle.v1.EmptyReason" json:"empty_reason,omitempty"`
-	// How long to wait before fetching again, 0 to 5 s. Matters with wait 0, HELD, COLLECTOR_HELD and
-	// DISPATCHER_DRAINING; zero or
-	// absent: fetch at once.
+	// How long to wait before the next fetch, 0 to 5 s. Zero or absent: fetch at once. It matters with wait 0, HELD,
+	// COLLECTOR_HELD and DISPATCHER_DRAINING.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// One result for each report, in their order.
 	ReportResults []*ReportResult `protobuf:"bytes,5,rep,name=report_results,json=reportResults,proto3" json:"report_results,omitempty"`
@@ -606,8 +605,8 @@ type LeaseBeat struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The lease token its grant gave.
 	LeaseToken string `protobuf:"bytes,2,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
-	// Where the work has got to, handed to the next attempt should this one end. At most 64 KiB. Absent:
-	// keep what was sent before; empty: forget it.
+	// The progress of the work as data; the next attempt gets it if this one ends. At most 64 KiB. Absent: keep what was
+	// sent before; empty: forget it.
 	Cursor []byte `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	// How far the work is, 0 to 1, for people; absent: not known.
 	Progress      *float32 `protobuf:"fixed32,4,opt,name=progress,proto3,oneof" json:"progress,omitempty"`
@@ -728,12 +727,12 @@ func (x *HeartbeatRequest) GetLeases() []*LeaseBeat {
 	return nil
 }
 
-// HeartbeatResponse answers one beat, or is pushed between two. A message that answers a beat has status.next_heartbeat.
-// One without it is pushed, within a second of what it is about: it carries cancels, a change of status.held, or reconnect.
-// It renews nothing, and the next beat is sent when the last answer asked for it.
+// HeartbeatResponse answers one beat, or is pushed between two. Only an answer has status.next_heartbeat. A pushed
+// message carries cancels, a change of status.held, or reconnect, and comes within a second of the event. It renews
+// nothing and does not change when the next beat is due.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How the leases stand, and what the collector is to do.
+	// The state of the leases, and what the collector must do.
 	Status *LeaseStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// This dispatcher is about to stop: open a new stream, on another one. The leases are not touched. Pushed.
 	Reconnect     bool `protobuf:"varint,2,opt,name=reconnect,proto3" json:"reconnect,omitempty"`
@@ -785,26 +784,26 @@ func (x *HeartbeatResponse) GetReconnect() bool {
 	return false
 }
 
-// LeaseStatus says how the leases of a collector stand that a beat or a renewal named, and what the collector is to do.
+// LeaseStatus is the state of the leases that a beat or a renewal named, and what the collector must do.
 type LeaseStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every named lease that is in neither `lost` nor `limited` runs at least this long, counted from when the beat was
-	// sent: the shortest of their durations. A renewal never shortens, so keep a deadline that is later. Absent in a
-	// pushed message, or when nothing was renewed.
+	// Every named lease that is neither in `lost` nor in `limited` lasts at least this long, counted from when the beat
+	// was sent. It is the shortest of their durations. A renewal never shortens a lease, so keep a later deadline. Absent
+	// in a pushed message, or if nothing was renewed.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	// Leases that were named and that are no longer held. Stop working on them at once; report nothing.
 	Lost []*LostLease `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
-	// Tasks that somebody wants ended. The lease still stands: stop, and report. What was pushed comes again in the
-	// answers to beats for as long as they name the lease.
+	// Tasks that must end. The lease is still valid: stop, and report. A pushed cancel is repeated in each answer to a
+	// beat that names the lease.
 	Cancel []*CancelNotice `protobuf:"bytes,3,rep,name=cancel,proto3" json:"cancel,omitempty"`
-	// A hold stops the collector: it is to fetch nothing, finish what it holds, and keep beating, until a message no
-	// longer says so. The current state in every message, pushed ones and those with `reconnect` among them.
+	// A hold stops the collector: fetch nothing, finish the tasks in hand, and send beats until a message has false here.
+	// Every message has the current state, also a pushed one and one with `reconnect`.
 	Held bool `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"`
-	// When the next beat is wanted, counted from when this message arrived: a third of the shortest lease,
-	// 15 s with none, 5 s with `held`. Present in every answer to a beat, and absent in a pushed message.
+	// Time until the next beat, counted from when this message arrived: a third of the shortest lease, 15 s without
+	// leases, 5 s with `held`. Present in every answer to a beat, absent in a pushed message.
 	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`
-	// Leases that were renewed for less than lease_duration, because max_hold ends them, or a hold does. With a duration
-	// of 0: the part of the store that has it did not answer, the deadline stands, and its cursor may not have been kept.
+	// Leases that were renewed for less than lease_duration, because max_hold or a hold ends them. Duration 0: the part
+	// of the store that has the lease did not answer. Its deadline stays, and its cursor may be lost.
 	Limited       []*LimitedLease `protobuf:"bytes,6,rep,name=limited,proto3" json:"limited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -946,7 +945,7 @@ func (x *LostLease) GetLeaseToken() string {
 	return ""
 }
 
-// CancelNotice tells the holder of a lease that its task is to end.
+// CancelNotice asks the holder of a lease to end its task.
 type CancelNotice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
@@ -1001,12 +1000,12 @@ func (x *CancelNotice) GetReason() CancelReason {
 	return CancelReason_CANCEL_REASON_UNSPECIFIED
 }
 
-// LimitedLease is a lease that was renewed for less than it asked, because max_hold ends it, or a hold does.
+// LimitedLease is a lease that was renewed for less than lease_duration.
 type LimitedLease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// How long it runs, counted from when the beat was sent.
+	// How long it lasts, counted from when the beat was sent.
 	Duration      *durationpb.Duration `protobuf:"bytes,2,opt,name=duration,proto3" json:"duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1114,7 +1113,7 @@ func (x *RenewLeaseRequest) GetLeases() []*LeaseBeat {
 // RenewLeaseResponse answers a renewal.
 type RenewLeaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How the leases stand, and what the collector is to do.
+	// The state of the leases, and what the collector must do.
 	Status        *LeaseStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1157,13 +1156,13 @@ func (x *RenewLeaseResponse) GetStatus() *LeaseStatus {
 	return nil
 }
 
-// TaskReport says how work on one task ended.
+// TaskReport is how work on one task ended.
 type TaskReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task. Required.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The lease token its grant gave. Required; an empty or malformed one is INVALID_ARGUMENT, any other
-	// that is not current answers LEASE_LOST.
+	// The lease token its grant gave. Required. An empty or malformed one is INVALID_ARGUMENT; another that is not
+	// current gets LEASE_LOST.
 	LeaseToken string `protobuf:"bytes,2,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
 	// How it ended. Required.
 	Outcome       *Outcome `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
@@ -1227,8 +1226,8 @@ type ReportTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who reports. Required.
 	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// The session it fetched with. Required, for the record: the lease tokens alone prove the right to report,
-	// so what a replaced session reports counts for as long as its lease stands.
+	// The session that fetched the tasks. Required, for the record: only the lease token gives the right to report. So a
+	// replaced session may report while its lease is valid.
 	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// The reports. 1 to 1000, together within the message size the server takes (4 MiB by default).
 	Reports       []*TaskReport `protobuf:"bytes,3,rep,name=reports,proto3" json:"reports,omitempty"`
@@ -1338,17 +1337,17 @@ type ReportResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// What became of the report.
+	// The result of the report.
 	Code ReportCode `protobuf:"varint,2,opt,name=code,proto3,enum=waggle.v1.ReportCode" json:"code,omitempty"`
 	// With OK, the state that the task went to; with ALREADY_REPORTED, the one it is in now.
 	State TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=waggle.v1.TaskState" json:"state,omitempty"`
 	// When the task is next due; absent: not again.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	// With OK and ALREADY_REPORTED: what the report that counted said.
+	// With OK and ALREADY_REPORTED: the result in the report that counted.
 	Result AttemptResult `protobuf:"varint,5,opt,name=result,proto3,enum=waggle.v1.AttemptResult" json:"result,omitempty"`
 	// With LEASE_LOST: why.
 	LostReason LostReason `protobuf:"varint,6,opt,name=lost_reason,json=lostReason,proto3,enum=waggle.v1.LostReason" json:"lost_reason,omitempty"`
-	// With OK, when the report had discovered items: what became of them. Not kept for ALREADY_REPORTED.
+	// With OK, if the report had discovered items: their results. Not kept for ALREADY_REPORTED.
 	Discovered *DiscoverSummary `protobuf:"bytes,7,opt,name=discovered,proto3" json:"discovered,omitempty"`
 	// With STORE_FULL and STORE_UNAVAILABLE: how long to wait before repeating this report. Renew the lease
 	// meanwhile.
@@ -1443,14 +1442,14 @@ func (x *ReportResult) GetRetryAfter() *durationpb.Duration {
 	return nil
 }
 
-// SubmitDiscoveredRequest submits what a leased task's page leads to.
+// SubmitDiscoveredRequest submits items that the page of a leased task leads to.
 type SubmitDiscoveredRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task whose page it is. Required.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The lease token its grant gave. Required.
 	LeaseToken string `protobuf:"bytes,2,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
-	// What it leads to. 1 to 1000.
+	// The items. 1 to 1000.
 	Items         []*DiscoveredItem `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1507,10 +1506,10 @@ func (x *SubmitDiscoveredRequest) GetItems() []*DiscoveredItem {
 	return nil
 }
 
-// SubmitDiscoveredResponse says what became of the items.
+// SubmitDiscoveredResponse holds the results.
 type SubmitDiscoveredResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What became of them.
+	// One result for each item, and counts.
 	Summary       *DiscoverSummary `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

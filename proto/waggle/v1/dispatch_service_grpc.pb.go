@@ -30,56 +30,54 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// DispatchService is what collectors call: fetch tasks, keep their leases, report how they ended. Any
-// dispatcher of a group serves any lease.
+// DispatchService is for collectors: fetch tasks, renew their leases, report how they ended. Any dispatcher of a group
+// serves any lease.
 //
-// Every call may be repeated with the same tokens after UNAVAILABLE or a lost reply, and has its effect
-// once. Durations in replies are meant as durations; no clock of a collector or dispatcher decides
-// anything.
+// Every call may be repeated with the same tokens after UNAVAILABLE or a lost reply; it takes effect once. Only the
+// store's clock counts: replies carry durations, so the clocks of collectors and dispatchers need not agree.
 type DispatchServiceClient interface {
-	// FetchTask hands out tasks, each under a lease. It is a long poll: with nothing to hand out it waits up
-	// to `wait`, and answers before the caller's deadline in any case. Reports carried along are settled
-	// before it waits, whatever becomes of the fetch.
+	// FetchTask hands out tasks, each under a lease. It is a long poll: if there is nothing to hand out, it waits up to
+	// `wait`. It always answers before the caller's deadline. Its reports are settled before it waits, even if the fetch
+	// then fails.
 	//
-	// Nothing to hand out is no error: the list is empty and empty_reason says why. Repeated with the same
-	// collector_id and client_token it answers what that first call granted and is still held, with the same
-	// lease tokens, and spends no attempt.
+	// Nothing to hand out is no error: the list is empty and empty_reason gives the reason. A repeat with the same
+	// collector_id and client_token returns what the first call granted and is still held. It returns the same lease
+	// tokens and spends no attempt.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND, for one in `sources`),
 	// FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED,
 	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(ctx context.Context, in *FetchTaskRequest, opts ...grpc.CallOption) (*FetchTaskResponse, error)
-	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
-	// exactly those; each is answered by one message, in order. Between beats the dispatcher pushes messages that
-	// answer none: see HeartbeatResponse. A lost lease never ends the stream.
+	// Heartbeat renews leases. Each message names all leases that the collector holds and renews exactly those. The
+	// dispatcher answers each message with one, in order. Between beats it also pushes messages: see HeartbeatResponse. A
+	// lost lease never ends the stream.
 	//
-	// When the stream breaks, open another one on any dispatcher; the leases run on meanwhile. Naming a
-	// lease twice does no harm.
+	// If the stream breaks, open another one on any dispatcher; the leases stay valid until their deadlines. A lease may
+	// be named twice.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
-	// (RATE_LIMITED: 64 MiB of beats and renewals are in hand already; open another stream after RetryInfo),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING),
-	// CANCELLED when the caller ends the stream, and DEADLINE_EXCEEDED when no beat came for 45 s: open another stream.
+	// (RATE_LIMITED: 64 MiB of beats and renewals are in flight; open another stream after RetryInfo), UNAVAILABLE
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING), CANCELLED (the caller ended the stream),
+	// DEADLINE_EXCEEDED (no beat came for 45 s: open another stream).
 	Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatResponse], error)
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.
 	//
 	// Errors: as Heartbeat.
 	RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error)
-	// ReportTask says how work on tasks ended. Results come in the order of the reports; a stale or refused
-	// report has its code and never fails the others. A repeated report answers ALREADY_REPORTED with what
-	// the first one did to the task; what became of `discovered` is told once. Once a later lease of the task has ended it does so for as long as the task's history
-	// shows the attempt, and LEASE_LOST from then on: of the last 10 attempts, of which a release is none, and not
-	// of the success of a task that is crawled once, which nothing is kept of once it has come again.
+	// ReportTask reports how work on tasks ended. Results come in the order of the reports; a stale or refused report has
+	// its own code and never fails the others. A repeated report gets ALREADY_REPORTED with the effect of the first one,
+	// but without the results of `discovered`. After the end of a later lease, the answer is ALREADY_REPORTED while the
+	// task's history shows the attempt, LEASE_LOST after that. The history shows the last 10 attempts, without releases.
+	// A one-shot task that succeeded loses that attempt when it becomes due again.
 	//
-	// A part of the store that does not answer holds up only the reports that need it: those have
-	// STORE_UNAVAILABLE.
+	// If a part of the store does not answer, only the reports that need it get STORE_UNAVAILABLE.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), RESOURCE_EXHAUSTED
-	// (RATE_LIMITED: 64 MiB of reports are in hand already; nothing is settled: repeat all after RetryInfo),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY: for every report; some may be settled: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), RESOURCE_EXHAUSTED (RATE_LIMITED:
+	// 64 MiB of reports are in flight; nothing is settled: repeat all after RetryInfo), UNAVAILABLE (STORE_UNAVAILABLE,
+	// STORE_READ_ONLY: for every report; some may be settled: repeat all).
 	ReportTask(ctx context.Context, in *ReportTaskRequest, opts ...grpc.CallOption) (*ReportTaskResponse, error)
-	// SubmitDiscovered submits what a page leads to while its task is still leased, for pages with more than
-	// a report carries. The same rules hold as for `discovered` of a report. Repeated items answer EXISTS.
+	// SubmitDiscovered submits discovered items while their task is still leased, for pages with more items than a report
+	// may carry. The rules are those of `discovered` in a report. Repeated items get EXISTS.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND), FAILED_PRECONDITION
 	// (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE,
@@ -152,56 +150,54 @@ func (c *dispatchServiceClient) SubmitDiscovered(ctx context.Context, in *Submit
 // All implementations must embed UnimplementedDispatchServiceServer
 // for forward compatibility.
 //
-// DispatchService is what collectors call: fetch tasks, keep their leases, report how they ended. Any
-// dispatcher of a group serves any lease.
+// DispatchService is for collectors: fetch tasks, renew their leases, report how they ended. Any dispatcher of a group
+// serves any lease.
 //
-// Every call may be repeated with the same tokens after UNAVAILABLE or a lost reply, and has its effect
-// once. Durations in replies are meant as durations; no clock of a collector or dispatcher decides
-// anything.
+// Every call may be repeated with the same tokens after UNAVAILABLE or a lost reply; it takes effect once. Only the
+// store's clock counts: replies carry durations, so the clocks of collectors and dispatchers need not agree.
 type DispatchServiceServer interface {
-	// FetchTask hands out tasks, each under a lease. It is a long poll: with nothing to hand out it waits up
-	// to `wait`, and answers before the caller's deadline in any case. Reports carried along are settled
-	// before it waits, whatever becomes of the fetch.
+	// FetchTask hands out tasks, each under a lease. It is a long poll: if there is nothing to hand out, it waits up to
+	// `wait`. It always answers before the caller's deadline. Its reports are settled before it waits, even if the fetch
+	// then fails.
 	//
-	// Nothing to hand out is no error: the list is empty and empty_reason says why. Repeated with the same
-	// collector_id and client_token it answers what that first call granted and is still held, with the same
-	// lease tokens, and spends no attempt.
+	// Nothing to hand out is no error: the list is empty and empty_reason gives the reason. A repeat with the same
+	// collector_id and client_token returns what the first call granted and is still held. It returns the same lease
+	// tokens and spends no attempt.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND, for one in `sources`),
 	// FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED,
 	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(context.Context, *FetchTaskRequest) (*FetchTaskResponse, error)
-	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
-	// exactly those; each is answered by one message, in order. Between beats the dispatcher pushes messages that
-	// answer none: see HeartbeatResponse. A lost lease never ends the stream.
+	// Heartbeat renews leases. Each message names all leases that the collector holds and renews exactly those. The
+	// dispatcher answers each message with one, in order. Between beats it also pushes messages: see HeartbeatResponse. A
+	// lost lease never ends the stream.
 	//
-	// When the stream breaks, open another one on any dispatcher; the leases run on meanwhile. Naming a
-	// lease twice does no harm.
+	// If the stream breaks, open another one on any dispatcher; the leases stay valid until their deadlines. A lease may
+	// be named twice.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
-	// (RATE_LIMITED: 64 MiB of beats and renewals are in hand already; open another stream after RetryInfo),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING),
-	// CANCELLED when the caller ends the stream, and DEADLINE_EXCEEDED when no beat came for 45 s: open another stream.
+	// (RATE_LIMITED: 64 MiB of beats and renewals are in flight; open another stream after RetryInfo), UNAVAILABLE
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING), CANCELLED (the caller ended the stream),
+	// DEADLINE_EXCEEDED (no beat came for 45 s: open another stream).
 	Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatResponse]) error
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.
 	//
 	// Errors: as Heartbeat.
 	RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error)
-	// ReportTask says how work on tasks ended. Results come in the order of the reports; a stale or refused
-	// report has its code and never fails the others. A repeated report answers ALREADY_REPORTED with what
-	// the first one did to the task; what became of `discovered` is told once. Once a later lease of the task has ended it does so for as long as the task's history
-	// shows the attempt, and LEASE_LOST from then on: of the last 10 attempts, of which a release is none, and not
-	// of the success of a task that is crawled once, which nothing is kept of once it has come again.
+	// ReportTask reports how work on tasks ended. Results come in the order of the reports; a stale or refused report has
+	// its own code and never fails the others. A repeated report gets ALREADY_REPORTED with the effect of the first one,
+	// but without the results of `discovered`. After the end of a later lease, the answer is ALREADY_REPORTED while the
+	// task's history shows the attempt, LEASE_LOST after that. The history shows the last 10 attempts, without releases.
+	// A one-shot task that succeeded loses that attempt when it becomes due again.
 	//
-	// A part of the store that does not answer holds up only the reports that need it: those have
-	// STORE_UNAVAILABLE.
+	// If a part of the store does not answer, only the reports that need it get STORE_UNAVAILABLE.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), RESOURCE_EXHAUSTED
-	// (RATE_LIMITED: 64 MiB of reports are in hand already; nothing is settled: repeat all after RetryInfo),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY: for every report; some may be settled: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), RESOURCE_EXHAUSTED (RATE_LIMITED:
+	// 64 MiB of reports are in flight; nothing is settled: repeat all after RetryInfo), UNAVAILABLE (STORE_UNAVAILABLE,
+	// STORE_READ_ONLY: for every report; some may be settled: repeat all).
 	ReportTask(context.Context, *ReportTaskRequest) (*ReportTaskResponse, error)
-	// SubmitDiscovered submits what a page leads to while its task is still leased, for pages with more than
-	// a report carries. The same rules hold as for `discovered` of a report. Repeated items answer EXISTS.
+	// SubmitDiscovered submits discovered items while their task is still leased, for pages with more items than a report
+	// may carry. The rules are those of `discovered` in a report. Repeated items get EXISTS.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND), FAILED_PRECONDITION
 	// (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE,

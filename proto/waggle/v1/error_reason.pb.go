@@ -21,71 +21,68 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ErrorReason lists every reason that a failed call can give. It travels as
-// google.rpc.ErrorInfo{reason, domain: "waggle"} in the status details, without the prefix
-// "ERROR_REASON_": "LEASE_LOST". Every value that the message names is also in the metadata. The enum is
-// open: fall back to the canonical code for a reason you do not know.
+// ErrorReason lists every reason that a failed call can give. It travels as google.rpc.ErrorInfo{reason, domain:
+// "waggle"} in the status details, without the prefix "ERROR_REASON_": "LEASE_LOST". The metadata holds every value
+// that the message names. The enum is open: use the canonical code for a reason you do not know.
 //
-// Each value says: the canonical code; whether to repeat the call; the metadata keys.
+// Each comment gives the canonical code, whether to repeat the call, and the metadata keys.
 type ErrorReason int32
 
 const (
 	// Not set; never sent.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
-	// INVALID_ARGUMENT. A field is missing, malformed, or out of range; google.rpc.BadRequest names each.
-	// Do not repeat. Metadata: field, value, limit; of the first such field.
+	// INVALID_ARGUMENT. A field is missing, malformed, or out of range; google.rpc.BadRequest names each. Do not repeat.
+	// Metadata: field, value, limit of the first such field.
 	ErrorReason_ERROR_REASON_INVALID_FIELD ErrorReason = 1
-	// INVALID_ARGUMENT. The page token is not one this call gave, or was made for other arguments. Do not
-	// repeat; begin at the first page. Metadata: none.
+	// INVALID_ARGUMENT. This call never returned that page token, or returned it for other arguments. Do not repeat;
+	// begin at the first page. Metadata: none.
 	ErrorReason_ERROR_REASON_PAGE_TOKEN_INVALID ErrorReason = 2
-	// NOT_FOUND. No source has this id. Do not repeat. Metadata: source_id; of FetchTask, all of `sources`.
+	// NOT_FOUND. No source has this id. Do not repeat. Metadata: source_id; for FetchTask, all of `sources`.
 	ErrorReason_ERROR_REASON_SOURCE_NOT_FOUND ErrorReason = 10
 	// ALREADY_EXISTS. A source has this id. Do not repeat; use UpdateSource. Metadata: source_id.
 	ErrorReason_ERROR_REASON_SOURCE_EXISTS ErrorReason = 11
-	// ABORTED. The etag is not the current one of the source, of the queue rules or of a hold: somebody changed them. Get
-	// them again, then repeat with the new etag. Metadata: source_id, pattern or target, etag (the current one).
+	// ABORTED. Somebody changed the source, the queue rules or the hold: the etag is not the current one. Read again,
+	// then repeat with the new etag. Metadata: source_id, pattern or target, etag (the current one).
 	ErrorReason_ERROR_REASON_ETAG_MISMATCH ErrorReason = 12
 	// NOT_FOUND. No task has this id or identity, or it was forgotten. Do not repeat. Metadata: task_id, or
 	// source_id with url or key.
 	ErrorReason_ERROR_REASON_TASK_NOT_FOUND ErrorReason = 20
 	// NOT_FOUND. No rule has this pattern. Do not repeat. Metadata: pattern.
 	ErrorReason_ERROR_REASON_QUEUE_RULE_NOT_FOUND ErrorReason = 31
-	// FAILED_PRECONDITION. The rule would map hosts to another queue while a queue that it takes them from
-	// holds tasks. Repeat once that is empty. Metadata: pattern, detail (which queue, and how many tasks).
+	// FAILED_PRECONDITION. The rule would map hosts away from a queue that still holds tasks. Repeat when that queue is
+	// empty. Metadata: pattern, detail (which queue, and how many tasks).
 	ErrorReason_ERROR_REASON_QUEUE_NOT_EMPTY ErrorReason = 32
-	// FAILED_PRECONDITION. A hold of this target and name stands that says something else. Nothing was set. Ask who set it;
-	// then use another name, or send `replace` or the etag. Metadata: target, name, by, since (RFC 3339), until (RFC 3339,
-	// where it ends by itself), reason (where one was given).
+	// FAILED_PRECONDITION. A hold of this target and name exists and differs. Nothing was set. Ask its owner; then use
+	// another name, or send `replace` or the etag. Metadata: target, name, by, since (RFC 3339), until (RFC 3339, if it
+	// ends by itself), reason (if one was given).
 	ErrorReason_ERROR_REASON_HOLD_EXISTS ErrorReason = 33
 	// FAILED_PRECONDITION. The lease token is not the task's current one. Do not repeat; stop working on the
 	// task. Metadata: task_id.
 	ErrorReason_ERROR_REASON_LEASE_LOST ErrorReason = 40
-	// FAILED_PRECONDITION. A newer session has taken this collector's id. Do not repeat; stop. Metadata:
-	// collector_id, session.
+	// FAILED_PRECONDITION. A newer session uses this collector's id. Do not repeat; stop. Metadata: collector_id,
+	// session.
 	ErrorReason_ERROR_REASON_COLLECTOR_REPLACED ErrorReason = 41
 	// UNAVAILABLE. The store does not answer. Repeat after RetryInfo, with the same tokens. Metadata: none.
 	ErrorReason_ERROR_REASON_STORE_UNAVAILABLE ErrorReason = 50
-	// RESOURCE_EXHAUSTED. The store is full: submits and grants are refused, renewals and reports go on.
-	// Repeat after RetryInfo. Metadata: none.
+	// RESOURCE_EXHAUSTED. The store is full: submits and grants are refused, renewals and reports continue. Repeat after
+	// RetryInfo. Metadata: none.
 	ErrorReason_ERROR_REASON_STORE_FULL ErrorReason = 51
 	// UNAVAILABLE. The store takes no writes: a replica, a failover under way, or a full disk. Repeat after
 	// RetryInfo, with the same tokens. Metadata: none.
 	ErrorReason_ERROR_REASON_STORE_READ_ONLY ErrorReason = 52
-	// RESOURCE_EXHAUSTED. As many FetchTask calls are parked, or streams of them open, as may be. Repeat after
-	// RetryInfo, at best on another dispatcher. Metadata: limit; collector_id when it is the limit of one
-	// collector.
+	// RESOURCE_EXHAUSTED. Too many FetchTask calls wait already. Repeat after RetryInfo, preferably on another
+	// dispatcher. Metadata: limit; collector_id if it is the limit of one collector.
 	ErrorReason_ERROR_REASON_TOO_MANY_WAITERS ErrorReason = 60
-	// RESOURCE_EXHAUSTED. More calls in a second, or at once, than the dispatcher takes of this kind of method;
-	// submits and lookups are refused first, then fetches; renewals and reports only if the dispatcher has 64 MiB
-	// of them unanswered, counted for each of the two on its own. Nothing of the call was done. Repeat after
-	// RetryInfo. Metadata: limit, method; and bytes, with the limit in bytes, too, of a renewal, a report, and a
-	// large SubmitTasks whose deadline came while it waited in line for others.
+	// RESOURCE_EXHAUSTED. Rate limit: more calls of this kind of method, per second or in flight, than the dispatcher
+	// takes. Submits and lookups are refused first, then fetches. Renewals are refused only if 64 MiB of renewals are in
+	// flight; reports likewise. The call changed nothing. Repeat after RetryInfo. Metadata: limit, method. Also bytes
+	// (the limit in bytes) for a renewal, a report, and a large SubmitTasks that reached its deadline while it waited.
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 61
-	// UNAVAILABLE. This dispatcher is about to stop. Repeat at once on another one, else after RetryInfo.
+	// UNAVAILABLE. This dispatcher is about to stop. Repeat at once on another one; without another one, after RetryInfo.
 	// Metadata: none.
 	ErrorReason_ERROR_REASON_DISPATCHER_DRAINING ErrorReason = 62
-	// INTERNAL. A fault of Waggle's; its log has the rest under error_id. Repeat with the same tokens, a few
-	// times. Metadata: error_id.
+	// INTERNAL. A bug in Waggle; its log has the details under error_id. Repeat with the same tokens, a few times.
+	// Metadata: error_id.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 70
 )
 

@@ -22,12 +22,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Filter chooses what a list shows or a bulk call acts on. All conditions that are set must hold together. Each call says
-// which conditions it takes; another one is refused with INVALID_ARGUMENT and reason INVALID_FIELD, never ignored.
+// Filter chooses what a list shows or a bulk call acts on. An entry must match all conditions that are set. Each call
+// documents the conditions that it takes. Any other is refused with INVALID_ARGUMENT and reason INVALID_FIELD, never
+// ignored.
 //
-// In a bulk call a filter must say where: of which sources, which queues or whose leases; a filter that does not is
-// refused, so that a forgotten field never means "everything"; say `all`. Of tasks, states, failure reasons and create
-// times only narrow that. In a list an empty filter lists all.
+// In a bulk call a filter must set sources, queues, a collector or `all`. A filter without them is refused, so that a
+// forgotten field never means "everything". For tasks, states, failure reasons and create times only narrow the choice.
+// In a list an empty filter lists all.
 type Filter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sources whose id begins with this, for example "news.". At most 128 bytes. For calls on sources and
@@ -36,25 +37,26 @@ type Filter struct {
 	// Queues whose name is this or ends with "." and this, for example "example.com"; it does not begin with a dot.
 	// At most 261 bytes.
 	QueueSuffix string `protobuf:"bytes,2,opt,name=queue_suffix,json=queueSuffix,proto3" json:"queue_suffix,omitempty"`
-	// The pool of the source; of ListCollectors, a pool that the collector takes. At most 128 bytes.
+	// The pool of the source; for ListCollectors, a pool that the collector takes. At most 128 bytes.
 	Pool string `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Tasks in one of these states. At most 6. For calls on tasks; which states each of them takes, it says.
+	// Tasks in one of these states. At most 6. For calls on tasks; each call documents the states that it takes.
 	States []TaskState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=waggle.v1.TaskState" json:"states,omitempty"`
 	// Tasks whose last error has one of these reasons. At most 64. For calls on tasks.
 	FailureReasons []FailureReason `protobuf:"varint,5,rep,packed,name=failure_reasons,json=failureReasons,proto3,enum=waggle.v1.FailureReason" json:"failure_reasons,omitempty"`
-	// Sources that carry every one of these labels with this value; of ListCollectors, collectors that do. At most 64.
+	// Sources that have all of these labels with these values; for ListCollectors, collectors that have them. At most 64.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Created at or after this time: the source for calls on sources, the task for calls on tasks.
 	CreateTimeFrom *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time_from,json=createTimeFrom,proto3" json:"create_time_from,omitempty"`
 	// Created before this time: the source for calls on sources, the task for calls on tasks.
 	CreateTimeBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time_before,json=createTimeBefore,proto3" json:"create_time_before,omitempty"`
-	// Of bulk calls: every source. Must be set when no other condition says where, and must not be set beside one that does.
+	// For bulk calls: every source. Must be set if no condition on sources, queues or collectors is, and must not be set
+	// together with one.
 	All bool `protobuf:"varint,9,opt,name=all,proto3" json:"all,omitempty"`
-	// The source with this id; of calls on tasks it must exist. At most 128 bytes.
+	// The source with this id; for calls on tasks it must exist. At most 128 bytes.
 	SourceId string `protobuf:"bytes,10,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
 	// The queue of this name. At most 261 bytes.
 	Queue string `protobuf:"bytes,11,opt,name=queue,proto3" json:"queue,omitempty"`
-	// This collector; of calls on tasks and leases, those that it holds. At most 128 bytes.
+	// This collector; for calls on tasks and leases, those that it holds. At most 128 bytes.
 	CollectorId   string `protobuf:"bytes,12,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

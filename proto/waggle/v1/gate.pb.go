@@ -22,8 +22,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GateKind names what holds a grant. The enum is open: later versions add values, and a client must
-// take an unknown one as a gate all the same.
+// GateKind names what holds a grant. The enum is open: later versions add values, and a client must treat an unknown
+// one as a gate.
 type GateKind int32
 
 const (
@@ -31,12 +31,12 @@ const (
 	GateKind_GATE_KIND_UNSPECIFIED GateKind = 0
 	// The task is SCHEDULED: its due time has not come.
 	GateKind_GATE_KIND_NOT_DUE GateKind = 1
-	// The queue's next request start is not yet due: its min_delay, the delay that the host asks for (then
-	// `reason` says so), or delay_factor times the last fetch.
+	// The queue's next request may not start yet. The delay is its min_delay, the host's queue_delay (then `reason` names
+	// it), or delay_factor times the last fetch_duration.
 	GateKind_GATE_KIND_MIN_DELAY GateKind = 2
 	// The queue has as many leases in flight as its max_in_flight allows. Opens when one of them ends.
 	GateKind_GATE_KIND_MAX_IN_FLIGHT GateKind = 3
-	// Waggle blocked the queue after a failure of HOST scope: `by` is "waggle", `time` when the block began. Opens at
+	// Waggle blocked the queue after a failure of HOST scope: `by` is "waggle", `time` is when the block began. Opens at
 	// `until`, or by LiftHolds with the name "waggle"; a success resets its step.
 	GateKind_GATE_KIND_HOST_BLOCKED GateKind = 4
 	// A hold on everything: the emergency stop. Opens by LiftHolds or at `until`, as all holds.
@@ -47,7 +47,7 @@ const (
 	GateKind_GATE_KIND_SOURCE_HELD GateKind = 7
 	// A hold on the queue, or on a pattern that matches it.
 	GateKind_GATE_KIND_QUEUE_HELD GateKind = 8
-	// A hold on the collector, on labels that it has, or on those collectors that would take the task.
+	// A hold on the collector, on its labels, or on the collectors that could take the task.
 	GateKind_GATE_KIND_COLLECTOR_HELD GateKind = 9
 	// The source is being deleted.
 	GateKind_GATE_KIND_SOURCE_DELETED GateKind = 10
@@ -55,21 +55,21 @@ const (
 	GateKind_GATE_KIND_BREAKER GateKind = 11
 	// The collector reported failures of COLLECTOR scope, and grants to it are slowed.
 	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 12
-	// No active collector tells that it takes tasks of the source's pool. One that tells no pools counts for
-	// "default" alone; for another pool `reason` names it, since its fetches may ask for that. Those that narrow their
-	// fetches to sources or queues, as they tell, do not count for others; then `reason` names one of them.
+	// No active collector lists the source's pool in its heartbeats. A collector that lists no pools counts for "default"
+	// only; for any other pool `reason` names it, because its fetches may ask for that pool. A collector that lists
+	// `sources` or `queues` counts only for those; then `reason` names one such collector.
 	GateKind_GATE_KIND_NO_COLLECTOR GateKind = 13
-	// The task is LEASED: `by` is the collector that works on it, `time` when it was handed out, `until` the
-	// deadline of the lease, which renewals move. Only in Explain.
+	// The task is LEASED: `by` is the collector, `time` when the task was handed out, `until` the deadline of the lease.
+	// Renewals move `until`. Only in Explain.
 	GateKind_GATE_KIND_LEASED GateKind = 14
-	// The task is DONE, DEAD or CANCELED, as `reason` says, since `time`, and waits for nothing. Opens by
-	// RetryTasks. Only in Explain.
+	// The task has been DONE, DEAD or CANCELED (see `reason`) since `time`, and waits for nothing. Opens by RetryTasks.
+	// Only in Explain.
 	GateKind_GATE_KIND_SETTLED GateKind = 15
-	// The source has no seeds: of it only what is submitted is handed out. Opens by UpdateSource. Only in Explain.
+	// The source has no seeds, so only submitted tasks are handed out. Opens by UpdateSource. Only in Explain.
 	GateKind_GATE_KIND_NO_SEEDS GateKind = 16
-	// The task waits, and a lock that no lease has set stands on it in the store: a failover has left it behind, or
-	// somebody has set it by hand. `by` is the collector, if the lock is of a lease. Opens at `until`, or within 30 s once
-	// the lock's key is deleted. Only in Explain, and of a source's next seed.
+	// The task waits, but the store has a lock for it without a lease: left by a failover, or set by hand. `by` is the
+	// collector, if the lock names one. Opens at `until`, or within 30 s after the lock's key is deleted. Only in
+	// Explain, and for a source's next seed.
 	GateKind_GATE_KIND_LOCKED GateKind = 17
 )
 
@@ -144,28 +144,27 @@ func (GateKind) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_gate_proto_rawDescGZIP(), []int{0}
 }
 
-// Gate is one thing that keeps a task from being granted, or can: a hold, a block, a delay, a limit. A task is granted
-// only when no gate holds its source, its queue, its pool or its collector.
+// Gate is one thing that can keep a task from being granted: a hold, a block, a delay, a limit. A task is granted only
+// if no gate holds its source, its queue, its pool or its collector.
 type Gate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What kind of gate this is. The enum is open: treat a value you do not know as "held, see reason".
 	Kind GateKind `protobuf:"varint,1,opt,name=kind,proto3,enum=waggle.v1.GateKind" json:"kind,omitempty"`
-	// When the gate opens by itself, by the store's clock. Absent: it stays until somebody or something
-	// opens it (LiftHolds, a report, a success).
+	// When the gate opens by itself, by the store's clock. Absent: it stays closed until an event opens it (LiftHolds, a
+	// report, a success).
 	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
-	// Who closed it: the operator's name, or "waggle" for a gate that Waggle closed itself. Empty where it
-	// follows from what goes on, like a minimum delay. At most 128 bytes.
+	// Who closed it: the operator's name, or "waggle" for a gate that Waggle closed itself. Empty if nobody did, as for a
+	// minimum delay. At most 128 bytes.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, in words for people. At most 1 KiB.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// When it was closed. Absent for gates that follow from the clock alone, like a minimum delay.
 	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
-	// Only of HOST_BLOCKED: the failure that began the block, or lengthened it last. Absent where it is not known: the
-	// block stood before its failures were kept.
+	// Only with HOST_BLOCKED: the failure that began the block, or last extended it. Absent: not known.
 	Cause *TaskError `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`
-	// With cause: the task whose attempt failed so; its history shows more, while it is remembered.
+	// With cause: the task that failed. Its history shows more, while the task is remembered.
 	CauseTaskId string `protobuf:"bytes,7,opt,name=cause_task_id,json=causeTaskId,proto3" json:"cause_task_id,omitempty"`
-	// Only of EVERYTHING_HELD, POOL_HELD, SOURCE_HELD, QUEUE_HELD and COLLECTOR_HELD: the hold, for LiftHolds.
+	// Only with EVERYTHING_HELD, POOL_HELD, SOURCE_HELD, QUEUE_HELD and COLLECTOR_HELD: the hold, for LiftHolds.
 	Hold          *Hold `protobuf:"bytes,8,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

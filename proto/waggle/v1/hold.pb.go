@@ -22,17 +22,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// HoldEffect says what becomes of leases that stand when a hold is set.
+// HoldEffect is what a hold does to existing leases.
 type HoldEffect int32
 
 const (
 	// The same as STOP_GRANTS.
 	HoldEffect_HOLD_EFFECT_UNSPECIFIED HoldEffect = 0
-	// Nothing more is handed out; work in hand goes on.
+	// Nothing more is handed out; existing leases continue.
 	HoldEffect_HOLD_EFFECT_STOP_GRANTS HoldEffect = 1
-	// Work in hand ends, too. Its holders are told within a second to stop (CANCEL_REASON_HELD), and renewals no longer
-	// prolong the lease. The task waits again once the holder has reported, or the lease has run out; no attempt is
-	// spent. The work counts against the limits of its queue until then.
+	// Existing leases end, too. Their holders get CANCEL_REASON_HELD within a second, and renewals no longer prolong the
+	// lease. The task waits again when the holder has reported or the lease has expired; no attempt is spent. Until then
+	// the lease counts against the limits of its queue.
 	HoldEffect_HOLD_EFFECT_END_LEASES HoldEffect = 2
 )
 
@@ -77,16 +77,16 @@ func (HoldEffect) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_hold_proto_rawDescGZIP(), []int{0}
 }
 
-// Hold is an operator's order to hand out nothing of its target, or nothing to it. It is identified by target and
-// name. All holds of a target apply; lifting one leaves the others. Submits go on, and a seed that is due while it
-// is held is due once after the hold is lifted.
+// Hold is an operator's order to hand out no tasks of its target, or no tasks to it. Target and name identify it. All
+// holds of a target apply; lifting one leaves the others. Submits continue. A seed that becomes due during a hold is
+// due once after the hold is lifted.
 type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is held.
 	Target *HoldTarget `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	// Tells the holds of one target apart. "waggle" is a block that Waggle made itself after failures of a host.
+	// Distinguishes the holds of one target. "waggle" is a block that Waggle made itself after failures of a host.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What becomes of leases that stand.
+	// What happens to existing leases.
 	Effect HoldEffect `protobuf:"varint,3,opt,name=effect,proto3,enum=waggle.v1.HoldEffect" json:"effect,omitempty"`
 	// Who set it; "waggle" for a block that Waggle made itself. At most 128 bytes.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
@@ -192,20 +192,20 @@ func (x *Hold) GetEtag() string {
 // HoldTarget is what a hold is on. Exactly one field is set.
 type HoldTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Nothing at all is handed out: the emergency stop.
+	// Hand out nothing at all: the emergency stop.
 	Everything bool `protobuf:"varint,1,opt,name=everything,proto3" json:"everything,omitempty"`
-	// Nothing of sources of this pool: 1 to 128 of [a-z0-9._-]. The pool need not be known yet.
+	// Hand out nothing of the sources of this pool: 1 to 128 of [a-z0-9._-]. The pool need not exist yet.
 	Pool string `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Nothing of the source with this id: 1 to 128 of [a-z0-9._-]. The hold stands on the id: it survives deletion
-	// and import of the source, and the source need not exist yet.
+	// Hand out nothing of the source with this id: 1 to 128 of [a-z0-9._-]. The hold belongs to the id: it survives
+	// deletion and import of the source, and the source need not exist yet.
 	SourceId string `protobuf:"bytes,3,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// Nothing from this queue, or with "*.example.com" from all queues below that name, those of hosts never seen too. 1 to
-	// 261 bytes, lower case.
+	// Hand out nothing from this queue. "*.example.com" means all queues below that name, also those of unknown hosts. 1
+	// to 261 bytes, lower case.
 	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Nothing to this collector: 1 to 128 of [a-z0-9._-]. It need not be known yet.
+	// Hand out nothing to this collector: 1 to 128 of [a-z0-9._-]. It need not exist yet.
 	CollectorId string `protobuf:"bytes,5,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// Nothing to collectors that have all of these labels, those yet to come too. At most 16 pairs, keys and values
-	// at most 128 bytes. A collector sends its labels with each fetch and heartbeat.
+	// Hand out nothing to collectors that have all of these labels, also later ones. At most 16 pairs, keys and values at
+	// most 128 bytes. A collector sends its labels with each fetch and heartbeat.
 	CollectorLabels map[string]string `protobuf:"bytes,6,rep,name=collector_labels,json=collectorLabels,proto3" json:"collector_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

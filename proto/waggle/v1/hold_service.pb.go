@@ -27,28 +27,28 @@ type SetHoldsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to hold. At most 1000, no two the same.
 	Targets []*HoldTarget `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
-	// Sources to hold, by condition: source_id, source_id_prefix, pool, labels, create times or all. Each source that matches now gets a
-	// hold of its own; later ones get none.
+	// Sources to hold, by condition: source_id, source_id_prefix, pool, labels, create times or all. Each source that
+	// matches now gets its own hold; later sources get none.
 	Filter *Filter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Tells holds of one target apart: 1 to 64 of [a-z0-9._-], other than "waggle". Empty: "default".
+	// Distinguishes the holds of one target: 1 to 64 of [a-z0-9._-], other than "waggle". Empty: "default".
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// What becomes of leases that stand. Default STOP_GRANTS.
+	// What happens to existing leases. Default STOP_GRANTS.
 	Effect HoldEffect `protobuf:"varint,4,opt,name=effect,proto3,enum=waggle.v1.HoldEffect" json:"effect,omitempty"`
-	// When the holds end by themselves, by the store's clock. Absent: when somebody lifts them. At most 10 years from now; a time
-	// that has passed is INVALID_ARGUMENT.
+	// When the holds end by themselves, by the store's clock. Absent: when somebody lifts them. At most 10 years from
+	// now; a past time is INVALID_ARGUMENT.
 	Until *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Replace holds of this name that stand and say something else. Default false: they are HOLD_EXISTS.
+	// Replace holds of this name that exist and differ. Default false: they cause HOLD_EXISTS.
 	Replace bool `protobuf:"varint,8,opt,name=replace,proto3" json:"replace,omitempty"`
-	// The etag of the hold to replace; ETAG_MISMATCH if another one stands, or none. Only with exactly one target, and not
-	// with `replace`.
+	// The etag of the hold to replace; ETAG_MISMATCH if the hold has another one or does not exist. Only with exactly one
+	// target, and not with `replace`.
 	Etag string `protobuf:"bytes,9,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Change nothing; answer what the call would do.
+	// Change nothing; return what the call would do.
 	ValidateOnly bool `protobuf:"varint,10,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	// next_page_token of the previous call, with the same filter; empty: begin. Only with filter.
 	PageToken     string `protobuf:"bytes,11,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,23 +161,22 @@ func (x *SetHoldsRequest) GetPageToken() string {
 	return ""
 }
 
-// SetHoldsResponse says what is held now.
+// SetHoldsResponse holds what changed.
 type SetHoldsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Targets that this call looked at: those named, or sources that matched.
+	// Targets of this call: those named, or the sources that matched.
 	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them that are held now and were not, or not in these words; or would be.
+	// How many of them got a new or changed hold, or would get one.
 	Changed int32 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	// To go on with: more sources match than one call acts on; empty: these were all.
+	// Token for the next call: more sources match than one call acts on. Empty: these were all.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The first holds that this call set, or would set, in the order of the targets; at most 20.
 	Holds []*Hold `protobuf:"bytes,4,rep,name=holds,proto3" json:"holds,omitempty"`
-	// The first holds that were replaced, or would be, as they were: nothing else is left of them. At most 20.
+	// The first holds that were replaced, or would be, as they were before. At most 20.
 	Replaced []*Hold `protobuf:"bytes,5,rep,name=replaced,proto3" json:"replaced,omitempty"`
-	// Targets of which nothing is known, as of ones that are misspelt: a source, queue, pool or collector that has never
-	// been seen. They are held all the same. At most 20.
+	// Targets that Waggle has never seen; perhaps they are misspelt. They are held nevertheless. At most 20.
 	Unknown []*HoldTarget `protobuf:"bytes,6,rep,name=unknown,proto3" json:"unknown,omitempty"`
-	// With END_LEASES: leases that stood, whose holders are told to stop; or would be.
+	// With END_LEASES: existing leases that end by this call, or would.
 	EndedLeases   int64 `protobuf:"varint,7,opt,name=ended_leases,json=endedLeases,proto3" json:"ended_leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -269,15 +268,16 @@ type LiftHoldsRequest struct {
 	Targets []*HoldTarget `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
 	// Sources to lift holds from, by condition: source_id, source_id_prefix, pool, labels, create times or all.
 	Filter *Filter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// The name of the holds to lift: 1 to 64 of [a-z0-9._-]; "waggle": blocks of queues that Waggle made itself. Empty: "default".
+	// The name of the holds to lift: 1 to 64 of [a-z0-9._-]; "waggle": blocks of queues that Waggle made itself. Empty:
+	// "default".
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Change nothing; answer what the call would do.
+	// Change nothing; return what the call would do.
 	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	// next_page_token of the previous call, with the same filter; empty: begin. Only with filter.
 	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -362,18 +362,19 @@ func (x *LiftHoldsRequest) GetPageToken() string {
 	return ""
 }
 
-// LiftHoldsResponse says what was lifted.
+// LiftHoldsResponse holds what was lifted.
 type LiftHoldsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Targets that this call looked at: those named, or sources that matched.
+	// Targets of this call: those named, or the sources that matched.
 	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them whose hold this call lifted, or would lift.
+	// How many of their holds this call lifted, or would lift.
 	Changed int32 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	// To go on with: more sources match than one call acts on; empty: these were all.
+	// Token for the next call: more sources match than one call acts on. Empty: these were all.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// The first holds that were lifted, or would be, as they were; at most 20.
+	// The first holds that were lifted, or would be, as they were before; at most 20.
 	Lifted []*Hold `protobuf:"bytes,4,rep,name=lifted,proto3" json:"lifted,omitempty"`
-	// The first holds of other names, or on everything, a pattern or labels, that still stop the targets; at most 20.
+	// The first holds that still stop the targets: holds of other names, or on everything, a pattern or labels. At most
+	// 20.
 	Remaining     []*Hold `protobuf:"bytes,5,rep,name=remaining,proto3" json:"remaining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -447,16 +448,16 @@ func (x *LiftHoldsResponse) GetRemaining() []*Hold {
 // ListHoldsRequest chooses holds.
 type ListHoldsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only holds that stop what matches: source_id and source_id_prefix (holds on such sources), queue (on it, on patterns
-	// that match it) and queue_suffix (on such queues and patterns), pool, collector_id (on it, and on labels that it has). Holds on
-	// everything are listed always. Absent: all.
+	// Only holds that match; holds on everything always match. Allowed: source_id, source_id_prefix, pool, queue (also
+	// holds on patterns that match it), queue_suffix (queues and patterns), collector_id (also holds on its labels).
+	// Absent: all.
 	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// List also the blocks of queues that Waggle made itself after failures of their hosts, with the name "waggle".
 	Blocks bool `protobuf:"varint,2,opt,name=blocks,proto3" json:"blocks,omitempty"`
-	// Most holds in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
-	// though more follow: a page holds at most 3 MiB together, or one hold that is larger.
+	// Most holds in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds at most
+	// 3 MiB together, or one hold that is larger.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before, with the same conditions; empty: the first page.
+	// next_page_token of the previous page, with the same conditions; empty: the first page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

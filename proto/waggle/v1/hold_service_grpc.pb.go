@@ -28,32 +28,31 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// HoldService is what operators call to stop handing tasks out, and to go on: of everything, a pool, sources, queues, or
-// to collectors.
+// HoldService stops and resumes the handing out of tasks: of everything, of a pool, of sources, of queues, or to
+// collectors.
 //
-// SetHolds and LiftHolds take targets, or one filter of sources; act on at most 1000 targets a call; and answer how many
-// matched, how many changed, and a token to go on with. With validate_only they change nothing and answer what they
-// would do.
+// SetHolds and LiftHolds take targets, or one filter of sources, and act on at most 1000 targets a call. They return
+// how many matched, how many changed, and a token for the next call. With validate_only they change nothing and return
+// what they would do.
 type HoldServiceClient interface {
-	// SetHolds sets a hold on each target. When it answers, no dispatcher hands out anything against it, whichever
-	// dispatcher was called. Setting a hold that stands and says the same changes nothing. One that says something else is
-	// replaced with `replace`, or with its `etag`; else the whole call is refused, so that a short maintenance never takes
-	// the place of a permanent stop by accident. After an error some of the holds may be set: repeat the call, which is
-	// harmless.
+	// SetHolds sets a hold on each target. When it returns, every dispatcher obeys the hold. Setting an equal hold again
+	// changes nothing. A hold that exists and differs is replaced only with `replace` or its `etag`. Otherwise the whole
+	// call is refused, so that a short maintenance never replaces a permanent stop by accident. After an error some of
+	// the holds may be set: repeat the call, which is harmless.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID; also when more than 10,000 holds would stand that are not
-	// on sources, or more than 16 on one source), FAILED_PRECONDITION (HOLD_EXISTS), ABORTED (ETAG_MISMATCH),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID; also for more than 10,000 holds that are not on
+	// sources, or more than 16 on one source), FAILED_PRECONDITION (HOLD_EXISTS), ABORTED (ETAG_MISMATCH), UNAVAILABLE
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetHolds(ctx context.Context, in *SetHoldsRequest, opts ...grpc.CallOption) (*SetHoldsResponse, error)
-	// LiftHolds lifts the hold of a name from each target, and parked fetches are served at once. Lifting what does not
-	// stand changes nothing. With the name "waggle" it opens blocks that Waggle made itself on queues, and their doubling
-	// starts anew. After an error some may be lifted: repeat the call.
+	// LiftHolds lifts the hold of a name from each target; waiting fetches are served at once. Lifting a hold that does
+	// not exist changes nothing. The name "waggle" opens blocks that Waggle made itself on queues, and resets their step.
+	// After an error some may be lifted: repeat the call.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	LiftHolds(ctx context.Context, in *LiftHoldsRequest, opts ...grpc.CallOption) (*LiftHoldsResponse, error)
-	// ListHolds lists every hold that stands: what is not listed is not stopped by an operator. First those that are not on
-	// sources, by target; then those on sources, by id; with `blocks` then the blocks that Waggle made itself, by queue. A page is
-	// not of one instant. Changes nothing.
+	// ListHolds lists every hold: no operator has stopped anything else. Holds that are not on sources come first, by
+	// target, then those on sources, by id. With `blocks`, the blocks that Waggle made itself follow, by queue. A page is
+	// not a snapshot. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListHolds(ctx context.Context, in *ListHoldsRequest, opts ...grpc.CallOption) (*ListHoldsResponse, error)
@@ -101,32 +100,31 @@ func (c *holdServiceClient) ListHolds(ctx context.Context, in *ListHoldsRequest,
 // All implementations must embed UnimplementedHoldServiceServer
 // for forward compatibility.
 //
-// HoldService is what operators call to stop handing tasks out, and to go on: of everything, a pool, sources, queues, or
-// to collectors.
+// HoldService stops and resumes the handing out of tasks: of everything, of a pool, of sources, of queues, or to
+// collectors.
 //
-// SetHolds and LiftHolds take targets, or one filter of sources; act on at most 1000 targets a call; and answer how many
-// matched, how many changed, and a token to go on with. With validate_only they change nothing and answer what they
-// would do.
+// SetHolds and LiftHolds take targets, or one filter of sources, and act on at most 1000 targets a call. They return
+// how many matched, how many changed, and a token for the next call. With validate_only they change nothing and return
+// what they would do.
 type HoldServiceServer interface {
-	// SetHolds sets a hold on each target. When it answers, no dispatcher hands out anything against it, whichever
-	// dispatcher was called. Setting a hold that stands and says the same changes nothing. One that says something else is
-	// replaced with `replace`, or with its `etag`; else the whole call is refused, so that a short maintenance never takes
-	// the place of a permanent stop by accident. After an error some of the holds may be set: repeat the call, which is
-	// harmless.
+	// SetHolds sets a hold on each target. When it returns, every dispatcher obeys the hold. Setting an equal hold again
+	// changes nothing. A hold that exists and differs is replaced only with `replace` or its `etag`. Otherwise the whole
+	// call is refused, so that a short maintenance never replaces a permanent stop by accident. After an error some of
+	// the holds may be set: repeat the call, which is harmless.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID; also when more than 10,000 holds would stand that are not
-	// on sources, or more than 16 on one source), FAILED_PRECONDITION (HOLD_EXISTS), ABORTED (ETAG_MISMATCH),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID; also for more than 10,000 holds that are not on
+	// sources, or more than 16 on one source), FAILED_PRECONDITION (HOLD_EXISTS), ABORTED (ETAG_MISMATCH), UNAVAILABLE
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetHolds(context.Context, *SetHoldsRequest) (*SetHoldsResponse, error)
-	// LiftHolds lifts the hold of a name from each target, and parked fetches are served at once. Lifting what does not
-	// stand changes nothing. With the name "waggle" it opens blocks that Waggle made itself on queues, and their doubling
-	// starts anew. After an error some may be lifted: repeat the call.
+	// LiftHolds lifts the hold of a name from each target; waiting fetches are served at once. Lifting a hold that does
+	// not exist changes nothing. The name "waggle" opens blocks that Waggle made itself on queues, and resets their step.
+	// After an error some may be lifted: repeat the call.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	LiftHolds(context.Context, *LiftHoldsRequest) (*LiftHoldsResponse, error)
-	// ListHolds lists every hold that stands: what is not listed is not stopped by an operator. First those that are not on
-	// sources, by target; then those on sources, by id; with `blocks` then the blocks that Waggle made itself, by queue. A page is
-	// not of one instant. Changes nothing.
+	// ListHolds lists every hold: no operator has stopped anything else. Holds that are not on sources come first, by
+	// target, then those on sources, by id. With `blocks`, the blocks that Waggle made itself follow, by queue. A page is
+	// not a snapshot. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListHolds(context.Context, *ListHoldsRequest) (*ListHoldsResponse, error)

@@ -23,46 +23,44 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Queue is a politeness domain: tasks that share delay, in-flight limit and blocks. It exists while it
-// holds tasks or has a gate; a queue without either is deleted and made again when needed.
+// Queue is a politeness domain: its tasks share delay, in-flight limit and blocks. It exists while it holds tasks or
+// has a gate. Without either it is deleted, and created again when needed.
 type Queue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: by default the host of its tasks' URLs, lower case, punycode, with ":port" when the port is
-	// not the scheme's; or what a queue rule or a submitter chose. 1 to 261 bytes.
+	// Its name. Default: the host of its tasks' URLs, lower case, punycode, with ":port" if the port is not the scheme's.
+	// A queue rule or a submitter can choose another name. 1 to 261 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The settings in force, resolved from the rules now.
+	// The current settings, by the queue rules.
 	Settings *QueueSettings `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
-	// The pattern of the rule that gave the settings, or the queue that such a rule maps to. Empty: no rule
-	// matches, and the settings are defaults.
+	// The pattern of the rule that gave the settings, or the queue that this rule maps to. Empty: no rule matches, and
+	// the settings are defaults.
 	RulePattern string `protobuf:"bytes,3,opt,name=rule_pattern,json=rulePattern,proto3" json:"rule_pattern,omitempty"`
 	// Leases in flight, 0 or more.
 	Leased int64 `protobuf:"varint,4,opt,name=leased,proto3" json:"leased,omitempty"`
-	// Tasks that wait, READY and SCHEDULED together, 0 or more.
+	// Waiting tasks, READY and SCHEDULED together, 0 or more.
 	Waiting int64 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// The pools of the tasks in it.
 	Pools []string `protobuf:"bytes,6,rep,name=pools,proto3" json:"pools,omitempty"`
-	// Time until the queue can next be granted from; zero or absent: now. Covers the gates that end by the
-	// clock; a gate without `until` may hold longer.
+	// Time until the next grant from the queue is possible; zero or absent: now. Covers the gates that end by the clock;
+	// a gate without `until` may hold longer.
 	NextGrantDelay *durationpb.Duration `protobuf:"bytes,7,opt,name=next_grant_delay,json=nextGrantDelay,proto3" json:"next_grant_delay,omitempty"`
 	// Everything that holds the queue now.
 	Gates []*Gate `protobuf:"bytes,8,rep,name=gates,proto3" json:"gates,omitempty"`
-	// How often in a row Waggle has blocked the queue for failures of HOST scope. Each step doubles the
-	// block, up to max_block; a success sets it to 0.
+	// How many times in a row Waggle has blocked the queue for failures of HOST scope. Each step doubles the block, up to
+	// max_block; a success sets the step to 0.
 	BlockStep int32 `protobuf:"varint,9,opt,name=block_step,json=blockStep,proto3" json:"block_step,omitempty"`
 	// The queue's slot: a hash of its name, 0 to 4095. Task ids begin with it.
 	Slot int32 `protobuf:"varint,10,opt,name=slot,proto3" json:"slot,omitempty"`
-	// The delay between request starts that the host itself asks for, as collectors last reported it
-	// (queue_delay); absent: none. What holds is the longer of settings.min_delay and this, of which at most
-	// settings.max_delay (1 min where that is absent) counts. Forgotten with the queue, and learned again.
+	// The delay between request starts that the host asks for, as collectors last reported it (queue_delay); absent:
+	// none. At most settings.max_delay of it counts (1 min if max_delay is absent). The longer of that and
+	// settings.min_delay applies. Forgotten with the queue.
 	QueueDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
-	// The queue that new tasks of a host of this name go to, by the queue rules, instead of this one. Empty:
-	// this one. ListQueues does not tell it.
+	// The queue that the queue rules choose for new tasks of a host of this name. Empty: this one. Not set by ListQueues.
 	MapsTo string `protobuf:"bytes,12,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
-	// Nothing is known of a queue of this name, as of one that is misspelt: no task is in it but perhaps DONE
-	// ones, and no rule is for this very name. What holds it is kept for tasks that come. ListQueues does not
-	// tell it.
+	// Nothing is known about a queue of this name; perhaps it is misspelt. It has no tasks, except perhaps DONE ones, and
+	// no rule has exactly this name as its pattern. Holds on it apply to later tasks. Not set by ListQueues.
 	Unknown bool `protobuf:"varint,13,opt,name=unknown,proto3" json:"unknown,omitempty"`
-	// Those of `pools` that are held, or all of them where everything is. Where all are, `gates` has the hold that ends
+	// Those of `pools` that are held; all of them if everything is held. If all are, `gates` has the hold that ends
 	// first, and `next_grant_delay` covers it.
 	HeldPools     []string `protobuf:"bytes,14,rep,name=held_pools,json=heldPools,proto3" json:"held_pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -200,15 +198,14 @@ func (x *Queue) GetHeldPools() []string {
 // QueueSettings are politeness settings with defaults filled in.
 type QueueSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Least time between two request starts. Default 1 s.
+	// Minimum time between two request starts. Default 1 s.
 	MinDelay *durationpb.Duration `protobuf:"bytes,1,opt,name=min_delay,json=minDelay,proto3" json:"min_delay,omitempty"`
 	// Most leases at a time. Default 1.
 	MaxInFlight int32 `protobuf:"varint,2,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
-	// After a report, the queue waits this many times its fetch_duration, up to max_delay. Default 0: it
-	// does not.
+	// After a report, the queue waits this many times its fetch_duration, up to max_delay. Default 0: no wait.
 	DelayFactor float64 `protobuf:"fixed64,3,opt,name=delay_factor,json=delayFactor,proto3" json:"delay_factor,omitempty"`
-	// Most that delay_factor, and the host by its queue_delay, can ask for. Absent: 24 h for delay_factor,
-	// 1 min for the host.
+	// Upper limit of the delays by delay_factor and by the host's queue_delay. Absent: 24 h for delay_factor, 1 min for
+	// queue_delay.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Longest block that failures of HOST scope can cause, Retry-After included. Default 24 h.
 	MaxBlock      *durationpb.Duration `protobuf:"bytes,5,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
@@ -281,30 +278,29 @@ func (x *QueueSettings) GetMaxBlock() *durationpb.Duration {
 	return nil
 }
 
-// QueueRule says how politely to treat the hosts and queues that its pattern matches, those never seen so far
-// included. It never says whether to crawl: holds do (HoldService). Of the rules that match, the longest pattern holds, and it holds whole: a setting that it
-// leaves out has its default, not what a shorter pattern says. The longest match of a.b.c:81 is the first
-// that exists of a.b.c:81, a.b.c, *.b.c, *.c and *.
+// QueueRule sets the politeness of the hosts and queues that its pattern matches, also of unknown ones. It never stops
+// a crawl: holds do (HoldService). Only the longest pattern that matches applies. A setting that it leaves out has its
+// default, not the value of a shorter pattern. The longest match of a.b.c:81 is the first that exists of a.b.c:81,
+// a.b.c, *.b.c, *.c and *.
 type QueueRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it matches: an exact name ("example.com", "example.com:8080"), a suffix ("*.example.com": every
-	// name below it, not itself), or "*": everything. 1 to 261 bytes, lower case. Required; it is the
-	// rule's identity.
+	// What it matches: an exact name ("example.com", "example.com:8080"), a suffix ("*.example.com": every name below
+	// example.com, not itself), or "*": everything. 1 to 261 bytes, lower case. Required; it identifies the rule.
 	Pattern string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// The queue that matching hosts share, for sites served under several names. Empty: each host its own.
-	// Applied when a task is submitted. What would send hosts away from a queue that holds tasks is refused
-	// with QUEUE_NOT_EMPTY: a change of this, and a rule, or the end of one, that stands before a shorter
-	// one which maps. Rules for one queue have the same settings: the others follow one that is replaced, a
-	// new one must agree with them.
+	// The queue that matching hosts share, for sites that have several names. Empty: each host has its own. Applied when
+	// a task is submitted. A change that would map hosts away from a queue that holds tasks is refused with
+	// QUEUE_NOT_EMPTY. That can be a change of this field, or the addition or deletion of a rule that overrides a shorter
+	// rule with a queue. All rules for one queue have the same settings. If one is replaced, the others get its settings;
+	// a new one must have equal settings.
 	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Least time between two request starts, 0 to 24 h; absent: 1 s.
+	// Minimum time between two request starts, 0 to 24 h; absent: 1 s.
 	MinDelay *durationpb.Duration `protobuf:"bytes,3,opt,name=min_delay,json=minDelay,proto3" json:"min_delay,omitempty"`
 	// Most leases at a time, 1 to 100000; absent: 1.
 	MaxInFlight *int32 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
 	// Wait this many times the fetch duration after each report, 0 to 100; absent: 0.
 	DelayFactor *float64 `protobuf:"fixed64,5,opt,name=delay_factor,json=delayFactor,proto3,oneof" json:"delay_factor,omitempty"`
-	// Most that delay_factor, and the host by its queue_delay, can ask for: 1 ms to 24 h. Absent: 24 h for
-	// delay_factor, 1 min for the host. Not less than min_delay.
+	// Upper limit of the delays by delay_factor and by the host's queue_delay: 1 ms to 24 h. Absent: 24 h for
+	// delay_factor, 1 min for queue_delay. Not less than min_delay.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,6,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Longest block that failures of HOST scope can cause, 1 s to 30 days; absent: 24 h.
 	MaxBlock *durationpb.Duration `protobuf:"bytes,7,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`

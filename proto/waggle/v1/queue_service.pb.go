@@ -119,10 +119,10 @@ type ListQueuesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only queues that match: queue and queue_suffix. Absent: all.
 	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Most queues in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
-	// though more follow: a page holds queues of at most 3 MiB together, or one that is larger.
+	// Most queues in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds queues
+	// of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before, with the same conditions; empty: the first page.
+	// next_page_token of the previous page, with the same conditions; empty: the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -244,14 +244,13 @@ type SetQueueRuleRequest struct {
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The etag of the rules as they were read or last changed; empty: set it whoever changed them meanwhile. It is
-	// one for all rules, since which of them holds, and what it replaces, depends on the others.
+	// The etag of the rules when they were read or last changed; empty: set the rule although others may have changed
+	// them. One etag covers all rules, since the effect of each depends on the others.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
 	// The settings to change, as paths of QueueRule: queue, min_delay, max_in_flight, delay_factor, max_delay and
-	// max_block. pattern may be named and changes nothing; all else, and what is within one, is refused
-	// (INVALID_FIELD), since Waggle writes the rest. Of a rule that is not there yet the others have their defaults. A
-	// field that is named and not set goes back to its default. Absent or empty: every field, as if all were named.
-	// At most 128 paths.
+	// max_block. The path pattern is allowed and changes nothing; every other path is refused (INVALID_FIELD). A field
+	// that is named and not set gets its default; in a new rule, so do the fields that are not named. Absent or empty:
+	// every field. At most 128 paths.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,5,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -325,7 +324,7 @@ func (x *SetQueueRuleRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 // SetQueueRuleResponse holds the rule.
 type SetQueueRuleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rule as it is kept.
+	// The rule as stored.
 	Rule *QueueRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	// The etag of the rules with this one.
 	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
@@ -380,10 +379,10 @@ func (x *SetQueueRuleResponse) GetEtag() string {
 // ListQueueRulesRequest lists rules.
 type ListQueueRulesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Most rules in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
-	// though more follow: a page holds rules of at most 3 MiB together, or one that is larger.
+	// Most rules in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds rules
+	// of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before; empty: the first page.
+	// next_page_token of the previous page; empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -440,9 +439,9 @@ type ListQueueRulesResponse struct {
 	Rules []*QueueRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// The etag of all rules when the page was read; it changes with each change of any, and is another one after the
-	// store has lost its data or was set back, however the rules came to their version again: the same etag stands for
-	// the same rules. Of several pages that of the first one stands for what all of them show.
+	// The etag of all rules when the page was read. Equal etags mean equal rules: it changes with each change of any
+	// rule, and also when the store has lost data or was restored. For a list of several pages, use the etag of the first
+	// page.
 	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -508,7 +507,8 @@ type DeleteQueueRuleRequest struct {
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The etag of the rules as they were read or last changed; empty: delete it whoever changed them meanwhile.
+	// The etag of the rules when they were read or last changed; empty: delete the rule although others may have changed
+	// them.
 	Etag          string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -572,7 +572,7 @@ func (x *DeleteQueueRuleRequest) GetEtag() string {
 	return ""
 }
 
-// DeleteQueueRuleResponse holds what was deleted.
+// DeleteQueueRuleResponse holds the deleted rule.
 type DeleteQueueRuleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule as it was.

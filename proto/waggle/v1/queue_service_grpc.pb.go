@@ -30,21 +30,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// QueueService is what operators call to see queues and to say how polite to be, by rules. To stop a queue, use HoldService.
+// QueueService shows queues to operators and sets their politeness, by rules. To stop a queue, use HoldService.
 type QueueServiceClient interface {
-	// GetQueue shows a queue with its settings and gates. One that holds nothing and has no gate is shown as it
-	// would be made: by which rule, and to which queue its host is mapped. Changes nothing.
+	// GetQueue returns a queue with its settings and gates. A queue that does not exist is returned as it would be
+	// created: with its rule, and the queue that its host is mapped to. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE).
 	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
-	// ListQueues lists the queues that hold tasks or have a gate of their own. A page is not of one instant.
-	// Changes nothing.
+	// ListQueues lists the queues that hold tasks or have a gate of their own. A page is not a snapshot. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
-	// SetQueueRule creates the rule of a pattern, replaces it whole, or changes the settings of it that update_mask
-	// names. It holds for grants from now on, on every dispatcher within 1 s. Idempotent. With an etag it does so only
-	// if no rule was changed since they were read.
+	// SetQueueRule creates the rule of a pattern, replaces it, or changes only the settings in update_mask. Every
+	// dispatcher applies it to new grants within 1 s. Idempotent. With an etag it changes nothing if any rule was changed
+	// since the etag was read.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
@@ -53,7 +52,7 @@ type QueueServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueueRules(ctx context.Context, in *ListQueueRulesRequest, opts ...grpc.CallOption) (*ListQueueRulesResponse, error)
-	// DeleteQueueRule removes the rule of a pattern. What it matched falls to the next shorter pattern.
+	// DeleteQueueRule removes the rule of a pattern. The next shorter pattern then applies to what it matched.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
 	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
@@ -122,21 +121,20 @@ func (c *queueServiceClient) DeleteQueueRule(ctx context.Context, in *DeleteQueu
 // All implementations must embed UnimplementedQueueServiceServer
 // for forward compatibility.
 //
-// QueueService is what operators call to see queues and to say how polite to be, by rules. To stop a queue, use HoldService.
+// QueueService shows queues to operators and sets their politeness, by rules. To stop a queue, use HoldService.
 type QueueServiceServer interface {
-	// GetQueue shows a queue with its settings and gates. One that holds nothing and has no gate is shown as it
-	// would be made: by which rule, and to which queue its host is mapped. Changes nothing.
+	// GetQueue returns a queue with its settings and gates. A queue that does not exist is returned as it would be
+	// created: with its rule, and the queue that its host is mapped to. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE).
 	GetQueue(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
-	// ListQueues lists the queues that hold tasks or have a gate of their own. A page is not of one instant.
-	// Changes nothing.
+	// ListQueues lists the queues that hold tasks or have a gate of their own. A page is not a snapshot. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
-	// SetQueueRule creates the rule of a pattern, replaces it whole, or changes the settings of it that update_mask
-	// names. It holds for grants from now on, on every dispatcher within 1 s. Idempotent. With an etag it does so only
-	// if no rule was changed since they were read.
+	// SetQueueRule creates the rule of a pattern, replaces it, or changes only the settings in update_mask. Every
+	// dispatcher applies it to new grants within 1 s. Idempotent. With an etag it changes nothing if any rule was changed
+	// since the etag was read.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
@@ -145,7 +143,7 @@ type QueueServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueueRules(context.Context, *ListQueueRulesRequest) (*ListQueueRulesResponse, error)
-	// DeleteQueueRule removes the rule of a pattern. What it matched falls to the next shorter pattern.
+	// DeleteQueueRule removes the rule of a pattern. The next shorter pattern then applies to what it matched.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
 	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// FirstCrawl says when new seeds are first due.
+// FirstCrawl is when new seeds are first due.
 type FirstCrawl int32
 
 const (
@@ -31,8 +31,8 @@ const (
 	FirstCrawl_FIRST_CRAWL_UNSPECIFIED FirstCrawl = 0
 	// At once; with cron too.
 	FirstCrawl_FIRST_CRAWL_NOW FirstCrawl = 1
-	// Somewhere within the first interval, at a point that a hash of the source's id gives, so that many
-	// sources created together are not due together. Without a schedule: at once.
+	// At a time within the first interval, by a hash of the source's id, so that sources created together are not due
+	// together. Without a schedule: at once.
 	FirstCrawl_FIRST_CRAWL_SPREAD FirstCrawl = 2
 )
 
@@ -77,13 +77,13 @@ func (FirstCrawl) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_source_proto_rawDescGZIP(), []int{0}
 }
 
-// SourceHealth is one word for how a source goes. When several fit, the one lowest in this list is given.
+// SourceHealth is a summary of the state of a source. If several values apply, the last in this list is used.
 type SourceHealth int32
 
 const (
 	// Not set; never sent.
 	SourceHealth_SOURCE_HEALTH_UNSPECIFIED SourceHealth = 0
-	// Nothing to complain about.
+	// No problem is known.
 	SourceHealth_SOURCE_HEALTH_OK SourceHealth = 1
 	// A seed has been due for longer than one interval (without a schedule: 1 h) and has not been fetched.
 	SourceHealth_SOURCE_HEALTH_LATE SourceHealth = 2
@@ -91,12 +91,11 @@ const (
 	SourceHealth_SOURCE_HEALTH_FAILING SourceHealth = 3
 	// Its breaker holds the next cycle.
 	SourceHealth_SOURCE_HEALTH_BACKED_OFF SourceHealth = 4
-	// A hold stops it; or none of its seeds can be fetched before an operator wants it, since each is CANCELED
-	// (canceled_seeds).
+	// A hold stops it; or all of its seeds are CANCELED, until RetryTasks (canceled_seeds).
 	SourceHealth_SOURCE_HEALTH_HELD SourceHealth = 5
-	// A seed of it is due, and a gate that does not open by itself keeps it: no collector for its pool, a hold on
-	// its pool or queue without an end, no free slot in a queue whose lease hangs. Told only where gates are (GetSource, and
-	// ListSources with `gates`).
+	// A seed is due, and a gate that does not open by itself holds it. Examples: no collector for its pool, a hold
+	// without an end on its pool or queue, a queue at max_in_flight with a lease that hangs. Only set with gates
+	// (GetSource, and ListSources with `gates`).
 	SourceHealth_SOURCE_HEALTH_STUCK SourceHealth = 6
 )
 
@@ -154,16 +153,16 @@ type Source struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id people chose; the same as spec.id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Waggle's name for this very registration: new when an id is deleted and created again.
+	// Waggle's own id of this registration: new when an id is deleted and created again.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	// What people wrote.
 	Spec *SourceSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
 	// What Waggle knows.
 	Status *SourceStatus `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
-	// Changes with every change that people make: of the spec, or of the holds on it. Send it back with
-	// UpdateSource to be sure that nobody changed the source in between. Opaque.
+	// Changes with every change of the spec or of the holds on the source. Send it with UpdateSource to make sure that
+	// nobody changed the source in between. Opaque.
 	Etag string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
-	// How often people have changed it: 1 when created, one more with each change that changes the etag.
+	// 1 when created; one more with each change of the etag.
 	Version int64 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
 	// When it was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -259,7 +258,7 @@ func (x *Source) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// SourceSpec is what people write of a source: what to crawl, when, by which collectors.
+// SourceSpec is what people write: what to crawl, when, and by which collectors.
 type SourceSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The source's id: 1 to 128 of [a-z0-9._-], dotted by topic ("news.bbc-world"). Required, fixed at
@@ -267,50 +266,49 @@ type SourceSpec struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// A name for people. At most 256 bytes.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// Labels by which operators choose sources. At most 64 pairs, keys and values at most 128 bytes.
+	// Labels, for operators to choose sources. At most 64 pairs, keys and values at most 128 bytes.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The space in which keys are unique, for sources that must not crawl one key twice between them: 1 to
-	// 128 of [a-z0-9._-]. Empty: the source's own. Fixed at creation; absent later, it stays. Of two sources
-	// of one scope only one may have a seed; the other is refused with INVALID_ARGUMENT (INVALID_FIELD) that names both.
+	// The space where keys are unique: sources with the same scope never crawl one key twice. 1 to 128 of [a-z0-9._-].
+	// Empty: the source's own. Fixed at creation; absent later, it stays. Two sources of one scope cannot have the same
+	// seed: the second is refused with INVALID_ARGUMENT (INVALID_FIELD), which names both.
 	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Where crawling begins: tasks that are scheduled again each time they settle. At most 1000. Empty: a
-	// source that only takes submitted tasks.
+	// Where crawling begins: tasks that are scheduled again each time they settle. At most 1000. Empty: the source only
+	// takes submitted tasks.
 	Seeds []*Seed `protobuf:"bytes,5,rep,name=seeds,proto3" json:"seeds,omitempty"`
 	// Which collectors may take its tasks: 1 to 128 of [a-z0-9._-]. Default "default".
 	Pool string `protobuf:"bytes,6,opt,name=pool,proto3" json:"pool,omitempty"`
-	// When its seeds are due. Absent: once, as first_crawl says, and after that only when triggered.
+	// When its seeds are due. Absent: once, by first_crawl, and after that only when triggered.
 	Schedule *Schedule `protobuf:"bytes,7,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	// When its seeds are first due.
 	FirstCrawl FirstCrawl `protobuf:"varint,8,opt,name=first_crawl,json=firstCrawl,proto3,enum=waggle.v1.FirstCrawl" json:"first_crawl,omitempty"`
 	// 0 to 9, higher first; absent: 5.
 	Priority *int32 `protobuf:"varint,9,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
-	// How long a lease of its tasks runs between renewals, 1 s to 1 h, when the collector asks for nothing
-	// else. Absent: 30 s.
+	// How long a lease of its tasks lasts between renewals, 1 s to 1 h, if the collector asks for nothing else. Absent:
+	// 30 s.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,10,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// How long one lease can be held by renewals, lease_duration to 24 h. Absent: 30 min.
+	// How long renewals can extend one lease in total, lease_duration to 24 h. Absent: 30 min.
 	MaxHold *durationpb.Duration `protobuf:"bytes,11,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
 	// Budgets and backoff; absent: the defaults of each field.
 	Retry *RetryPolicy `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
-	// How long a settled one-shot task is remembered, and its key answers EXISTS: 1 min to 400 days.
-	// Absent: 30 days.
+	// How long a settled one-shot task is remembered, so that its key gets EXISTS: 1 min to 400 days. Absent: 30 days.
 	Remember *durationpb.Duration `protobuf:"bytes,13,opt,name=remember,proto3" json:"remember,omitempty"`
 	// A one-shot task that was DONE longer ago than this is due again when it is discovered or submitted:
 	// 1 s to 400 days. Absent: never.
 	RevisitAfter *durationpb.Duration `protobuf:"bytes,14,opt,name=revisit_after,json=revisitAfter,proto3" json:"revisit_after,omitempty"`
-	// Which discovered items become tasks. Absent: the items of feeds, on any host, and no links: a feed as
-	// seed has its articles fetched, and nothing that these link to.
+	// Which discovered items become tasks. Absent: the items of feeds, on any host, and no links. So the articles of a
+	// feed are fetched, but not the pages that they link to.
 	Follow *Follow `protobuf:"bytes,15,opt,name=follow,proto3" json:"follow,omitempty"`
-	// Most one-shot tasks of the source that wait or are leased in a shard, 1 to 1000000000; absent: no
-	// limit. What is over it answers LIMITED, and is counted in the status.
+	// Most one-shot tasks of the source that wait or are leased in a shard, 1 to 1000000000; absent: no limit. An item
+	// over the limit gets LIMITED, and is counted in the status.
 	MaxOutstanding *int64 `protobuf:"varint,16,opt,name=max_outstanding,json=maxOutstanding,proto3,oneof" json:"max_outstanding,omitempty"`
-	// Handed out with every task, under the task's own. At most 8 KiB, keys and values counted.
+	// Handed out with every task; the task's own values win. At most 8 KiB, keys and values counted.
 	Metadata map[string]string `protobuf:"bytes,17,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Handed out with every task that has none of its own. At most 256 KiB.
+	// Handed out with every task that has no payload of its own. At most 256 KiB.
 	Payload []byte `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`
-	// The number of the canonicalisation rules that turn its URLs into keys. 1: those that do not change which
-	// document a URL stands for. 2: the query ordered by name, too, and parameters that only follow visitors
-	// left out. The manual lists them. 0: 1, or what the source has. Fixed at creation; the rules of a number
-	// never change. Sources that share a scope should share the number.
+	// The number of the canonicalisation rules that turn its URLs into keys. 1: rules that never change the document. 2:
+	// these, and the query is ordered by name and loses tracking parameters. The manual lists the rules. 0: 1, or the
+	// number that the source has. Fixed at creation; the rules of a number never change. Sources that share a scope
+	// should share the number.
 	CanonicalRules int32 `protobuf:"varint,19,opt,name=canonical_rules,json=canonicalRules,proto3" json:"canonical_rules,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -482,8 +480,7 @@ func (x *SourceSpec) GetCanonicalRules() int32 {
 // Seed is where crawling of a source begins.
 type Seed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to fetch: an absolute URL, kept percent-encoded. May be empty when key and queue are given. At most
-	// 2 KiB.
+	// What to fetch: an absolute URL, kept percent-encoded. May be empty if key and queue are given. At most 2 KiB.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it; empty: the canonical URL. Two seeds of a source must differ in queue or key. At
 	// most 2 KiB.
@@ -554,8 +551,8 @@ func (x *Seed) GetKind() string {
 	return ""
 }
 
-// Schedule says when seeds are due again. A seed is never due twice at once, and after a downtime it is
-// due once, not once for each time that was missed.
+// Schedule is when seeds are due again. A seed is never due twice at once: after a downtime it is due once, however
+// many due times were missed.
 type Schedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rhythm. None set: seeds are due only when triggered.
@@ -566,15 +563,15 @@ type Schedule struct {
 	//	*Schedule_Cron
 	//	*Schedule_Adaptive
 	Rule isSchedule_Rule `protobuf_oneof:"rule"`
-	// The IANA time zone of cron, for example "Europe/Berlin". Default "UTC". Only with cron.
+	// The IANA time zone for cron, for example "Europe/Berlin". Default "UTC". Only with cron.
 	TimeZone string `protobuf:"bytes,3,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// Each cycle of the seeds begins a pass: pages discovered in it that have settled before are due again,
-	// with their memo. Default false: a page once done is done.
+	// Each cycle of the seeds begins a pass. If it discovers a page that has settled before, the page is due again, with
+	// its memo. Default false: each page is crawled once.
 	Revisit bool `protobuf:"varint,4,opt,name=revisit,proto3" json:"revisit,omitempty"`
-	// Shifts the due times of each seed by a stable amount, which a hash of the task's id gives, from 0 to
-	// less than this: 1 ms to 366 days, less than the interval (the shortest between two ticks of cron,
-	// min_interval of adaptive). So many sources on one rhythm are not due at once. With adaptive it shifts the
-	// first crawl only; without a rule it must be absent. Absent: none; cron means the time it names.
+	// Shifts the due times of each seed, so that sources with one schedule are not due at once. The shift is a hash of
+	// the task's id, from 0 to less than this: 1 ms to 366 days. It must be less than the interval (for cron the shortest
+	// between two ticks, for adaptive min_interval). With adaptive it shifts the first crawl only; without a rule it must
+	// be absent. Absent: no shift.
 	Jitter        *durationpb.Duration `protobuf:"bytes,6,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -670,8 +667,8 @@ type isSchedule_Rule interface {
 }
 
 type Schedule_Every struct {
-	// A fixed interval, 1 s to 366 days, that keeps its phase: due at the first due time plus k times
-	// this, the first of them after now.
+	// A fixed interval, 1 s to 366 days. Due times are the first due time plus multiples of the interval; times that
+	// were missed are skipped.
 	Every *durationpb.Duration `protobuf:"bytes,1,opt,name=every,proto3,oneof"`
 }
 
@@ -692,11 +689,10 @@ func (*Schedule_Cron) isSchedule_Rule() {}
 
 func (*Schedule_Adaptive) isSchedule_Rule() {}
 
-// Adaptive is an interval of each seed's own: a crawl that finds the content changed makes it a fifth
-// shorter, one that finds it the same (`changed` of the report is false, as with a 304) two fifths longer;
-// where the report does not say, when a cycle fails, and after the first crawl, which has nothing to compare
-// with whatever it reports, it stays. It begins at the geometric mean of the
-// bounds, never leaves them, is kept in whole seconds, and counts from the end of the last cycle.
+// Adaptive is a separate interval for each seed. It becomes a fifth shorter if a crawl finds the content changed. It
+// becomes two fifths longer if the report has `changed` false, as with a 304. It stays if the report leaves `changed`
+// out, if a cycle fails, and after the first crawl, whatever that reports. It begins at the geometric mean of the
+// bounds and never leaves them. It is kept in whole seconds, and counts from the end of the last cycle.
 type Adaptive struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Shortest interval, 1 s to 366 days. Required.
@@ -751,8 +747,7 @@ func (x *Adaptive) GetMaxInterval() *durationpb.Duration {
 	return nil
 }
 
-// RetryPolicy says how much a cycle may cost. A budget used up ends a one-shot task as DEAD; of a seed it
-// ends the cycle.
+// RetryPolicy limits the cost of a cycle. If a budget is used up, a one-shot task is DEAD; a seed gives the cycle up.
 type RetryPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Failures of TASK scope, 1 to 100; absent: 4.
@@ -761,7 +756,7 @@ type RetryPolicy struct {
 	MaxExpirations *int32 `protobuf:"varint,2,opt,name=max_expirations,json=maxExpirations,proto3,oneof" json:"max_expirations,omitempty"`
 	// Failures of HOST scope, 1 to 1000; absent: 20.
 	MaxThrottled *int32 `protobuf:"varint,3,opt,name=max_throttled,json=maxThrottled,proto3,oneof" json:"max_throttled,omitempty"`
-	// Wait before the second attempt; doubles with each further one, with jitter. 0 to 24 h; absent: 10 s.
+	// Wait before the second attempt; it doubles with each further attempt, with jitter. 0 to 24 h; absent: 10 s.
 	MinBackoff *durationpb.Duration `protobuf:"bytes,4,opt,name=min_backoff,json=minBackoff,proto3" json:"min_backoff,omitempty"`
 	// Longest such wait, min_backoff to 7 days; absent: 1 h.
 	MaxBackoff    *durationpb.Duration `protobuf:"bytes,5,opt,name=max_backoff,json=maxBackoff,proto3" json:"max_backoff,omitempty"`
@@ -834,24 +829,23 @@ func (x *RetryPolicy) GetMaxBackoff() *durationpb.Duration {
 	return nil
 }
 
-// Follow says which discovered items become tasks. The dispatcher applies it, so that collectors need not
-// know it. An item must pass every part; but the item of a feed (RELATION_FEED_ITEM) may have any host while
-// allow_hosts is empty. That goes one step: what such an item links to has to pass.
+// Follow decides which discovered items become tasks. The dispatcher applies it; collectors need not know it. An item
+// must pass every part. Exception: the item of a feed (RELATION_FEED_ITEM) may have any host if allow_hosts is empty.
+// Links on such an item's page must pass every part.
 type Follow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Deepest depth that is followed; seeds have depth 0, what they link to and the items of a feed that is a
-	// seed 1. 0: nothing is followed, the items of feeds neither. 0 to 10000; absent: 10000.
+	// Greatest depth that is followed. Seeds have depth 0; their links, or the items of a feed that is a seed, have depth
+	// 1. 0: nothing is followed, not even the items of feeds. 0 to 10000; absent: 10000.
 	MaxDepth *int32 `protobuf:"varint,1,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
-	// Hosts that are followed, each exact ("example.com", "example.com:8080") or a suffix
-	// ("*.example.com": every name below it, not itself), or "*" for all. One without a port means the default
-	// port of the URL's scheme only; a queue rule means every port. "*" means every port, too. At most 1000 of at
-	// most 253 bytes. Empty: the hosts of the seeds, each with its port, and any host for the items of feeds.
+	// Hosts that are followed: exact ("example.com", "example.com:8080"), a suffix ("*.example.com": every name below
+	// example.com, not itself), or "*" for all. A host without a port means only the default port of the URL's scheme,
+	// unlike in a queue rule. "*" means every port. At most 1000 of at most 253 bytes. Empty: the hosts of the seeds,
+	// each with its port, and any host for the items of feeds.
 	AllowHosts []string `protobuf:"bytes,2,rep,name=allow_hosts,json=allowHosts,proto3" json:"allow_hosts,omitempty"`
-	// Regular expressions (RE2), of which at least one must match somewhere in the canonical URL. At most
-	// 256 of at most 1 KiB. Empty: every URL.
+	// Regular expressions (RE2): at least one must match somewhere in the canonical URL. At most 256 of at most 1 KiB.
+	// Empty: every URL.
 	Include []string `protobuf:"bytes,3,rep,name=include,proto3" json:"include,omitempty"`
-	// Regular expressions (RE2), none of which may match anywhere in the canonical URL. At most 256 of at
-	// most 1 KiB.
+	// Regular expressions (RE2): none may match anywhere in the canonical URL. At most 256 of at most 1 KiB.
 	Exclude       []string `protobuf:"bytes,4,rep,name=exclude,proto3" json:"exclude,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -915,19 +909,19 @@ func (x *Follow) GetExclude() []string {
 	return nil
 }
 
-// SourceStatus is what Waggle knows of a source. A sync of specs never touches it.
+// SourceStatus is what Waggle knows about a source. ApplySources never changes it.
 type SourceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One word for how it goes.
+	// A summary of its state.
 	Health SourceHealth `protobuf:"varint,1,opt,name=health,proto3,enum=waggle.v1.SourceHealth" json:"health,omitempty"`
 	// The holds on it, by name. Those on its pool, its queues and everything are not among them.
 	Holds []*Hold `protobuf:"bytes,2,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Set while cycles of its seeds keep being given up.
 	Breaker *Breaker `protobuf:"bytes,3,opt,name=breaker,proto3" json:"breaker,omitempty"`
-	// Changes of the source that not all shards have yet, 0 when all is in force. The keeper finishes what
-	// an interrupted call left.
+	// Changes of the source that some shards do not have yet; 0: none. The keeper finishes the changes of an interrupted
+	// call.
 	PendingVersions int64 `protobuf:"varint,4,opt,name=pending_versions,json=pendingVersions,proto3" json:"pending_versions,omitempty"`
-	// Its tasks by state. Counted shard by shard, so not of one instant.
+	// Its tasks by state. The shards are counted one after the other, so this is no snapshot.
 	Tasks *TaskCounts `protobuf:"bytes,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// When one of its tasks last succeeded; absent: never.
 	LastSuccessTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_success_time,json=lastSuccessTime,proto3" json:"last_success_time,omitempty"`
@@ -935,36 +929,35 @@ type SourceStatus struct {
 	ConsecutiveFailures int64 `protobuf:"varint,7,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`
 	// When a seed is next due; absent: none is scheduled.
 	NextDueTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_due_time,json=nextDueTime,proto3" json:"next_due_time,omitempty"`
-	// How long its longest-waiting ready task has been due; zero or absent: none waits.
+	// How long its oldest ready task has been due; zero or absent: none waits.
 	Lag *durationpb.Duration `protobuf:"bytes,9,opt,name=lag,proto3" json:"lag,omitempty"`
 	// Items refused for max_outstanding since it was created.
 	Limited int64 `protobuf:"varint,10,opt,name=limited,proto3" json:"limited,omitempty"`
-	// The last thing that went wrong with one of its seeds. GetSource looks through their histories, and so
-	// tells of one that a success has followed; ListSources does not tell it. Absent: not known.
+	// The last error of one of its seeds. GetSource reads their histories, so it also returns an error before a later
+	// success; ListSources does not. Absent: not known.
 	LastError *TaskError `protobuf:"bytes,11,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// When one of its seeds last failed; absent: never.
 	LastFailureTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`
-	// Tasks that have not settled, seeds that rest until their next cycle not counted: 0 when everything that
-	// was begun is finished. A task that waits for its next attempt counts. Counted shard by shard, so not of
-	// one instant: 0 twice in a row is to be trusted.
+	// Tasks that have not settled, without seeds that wait for their next cycle: 0 when all work is finished. A task that
+	// waits for its next attempt counts. The shards are counted one after the other, so only 0 twice in a row is
+	// reliable.
 	Outstanding int64 `protobuf:"varint,13,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
-	// With GetSource: what holds the seed that is due next, in the order source, seed, pool, queue. Empty:
-	// nothing does; it waits for its turn, or is leased, or there is none. With ListSources, where its `gates` asks
-	// for them, only what few reads tell of a whole page: holds, NO_COLLECTOR (unless `collector_unknown`), and
-	// HOST_BLOCKED of the seed's queue.
+	// With GetSource: what holds the seed that is due next, in the order source, seed, pool, queue. Empty: no gate; the
+	// seed waits for its turn, is leased, or does not exist. With ListSources and its `gates`: only gates that are cheap
+	// to read. They are holds, NO_COLLECTOR (unless `collector_unknown`), and HOST_BLOCKED of the seed's queue.
 	Gates []*Gate `protobuf:"bytes,14,rep,name=gates,proto3" json:"gates,omitempty"`
-	// With an adaptive schedule: the shortest interval that a seed of it has now; absent otherwise.
+	// With an adaptive schedule: the shortest current interval of its seeds; absent otherwise.
 	ShortestInterval *durationpb.Duration `protobuf:"bytes,15,opt,name=shortest_interval,json=shortestInterval,proto3" json:"shortest_interval,omitempty"`
-	// With an adaptive schedule: the longest interval that a seed of it has now; absent otherwise.
+	// With an adaptive schedule: the longest current interval of its seeds; absent otherwise.
 	LongestInterval *durationpb.Duration `protobuf:"bytes,16,opt,name=longest_interval,json=longestInterval,proto3" json:"longest_interval,omitempty"`
-	// Seeds that CancelTasks has taken out: they stay out, whatever triggers and updates do, until RetryTasks.
+	// Seeds that CancelTasks canceled. They stay canceled until RetryTasks; triggers and updates do not bring them back.
 	CanceledSeeds int64 `protobuf:"varint,17,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
-	// Whether a collector takes its tasks is not known, as none of those looked at does, and there are more: 1000 that
-	// are active with GetSource, 200 with ListSources and its `gates`. Default false: `gates` says.
+	// True: it is not known whether a collector takes its tasks. None of the active collectors that were read does (at
+	// most 1000 with GetSource, 200 with ListSources), and there are more. Default false: see NO_COLLECTOR in `gates`.
 	CollectorUnknown bool `protobuf:"varint,18,opt,name=collector_unknown,json=collectorUnknown,proto3" json:"collector_unknown,omitempty"`
-	// Links that `follow` kept out since the source was created, by reason: one of each that has any, ascending.
-	// A link counts with each report that names it, except that the Go library and `waggle collect` name one link of
-	// several pages once within half a minute.
+	// Links that `follow` has rejected since the source was created, by reason, ascending; reasons without links are left
+	// out. A link counts with each report that has it. The Go library and `waggle collect` report a link of several pages
+	// only once within 30 s.
 	Filtered      []*FilteredLinks `protobuf:"bytes,19,rep,name=filtered,proto3" json:"filtered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1133,10 +1126,10 @@ func (x *SourceStatus) GetFiltered() []*FilteredLinks {
 	return nil
 }
 
-// FilteredLinks counts links that were kept out for one reason.
+// FilteredLinks counts links that were rejected for one reason.
 type FilteredLinks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why they were kept out.
+	// Why they were rejected.
 	Reason FilterReason `protobuf:"varint,1,opt,name=reason,proto3,enum=waggle.v1.FilterReason" json:"reason,omitempty"`
 	// How many they are.
 	Count         int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
@@ -1188,11 +1181,11 @@ func (x *FilteredLinks) GetCount() int64 {
 	return 0
 }
 
-// Breaker is how far Waggle has backed off from a source whose seeds keep failing: with each cycle given
-// up in a row the gap to the next doubles, and a seed that goes on failing ends DEAD.
+// Breaker is how far Waggle has backed off from a source with seeds that keep failing. The time to the next cycle
+// doubles with each cycle given up in a row. A seed that continues to fail ends DEAD.
 type Breaker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Cycles given up in a row, of the seed that has the most.
+	// Cycles given up in a row: the maximum of its seeds.
 	GivenUpCycles int32 `protobuf:"varint,1,opt,name=given_up_cycles,json=givenUpCycles,proto3" json:"given_up_cycles,omitempty"`
 	// Seeds that ended DEAD; TriggerSources brings them back.
 	DeadSeeds     int64 `protobuf:"varint,2,opt,name=dead_seeds,json=deadSeeds,proto3" json:"dead_seeds,omitempty"`

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ApplyCode is what became of a spec.
+// ApplyCode is the result of a spec.
 type ApplyCode int32
 
 const (
@@ -32,9 +32,9 @@ const (
 	ApplyCode_APPLY_CODE_CREATED ApplyCode = 1
 	// The source had another spec, and now has this one.
 	ApplyCode_APPLY_CODE_UPDATED ApplyCode = 2
-	// The source is as the spec says.
+	// The source already matched the spec.
 	ApplyCode_APPLY_CODE_UNCHANGED ApplyCode = 3
-	// The spec cannot be the source's; the message says why.
+	// The spec is not valid for the source; see message.
 	ApplyCode_APPLY_CODE_INVALID ApplyCode = 4
 )
 
@@ -150,10 +150,10 @@ func (x *CreateSourceRequest) GetReason() string {
 // CreateSourceResponse holds the new source.
 type CreateSourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The source as it is kept.
+	// The source as stored.
 	Source *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// What keeps its seeds from being handed out though the spec is right, in words: a pool that no active
-	// collector takes, other than "default".
+	// What keeps its seeds from being handed out although the spec is valid, in words: a pool that no active collector
+	// takes, other than "default".
 	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -295,7 +295,7 @@ func (x *GetSourceResponse) GetSource() *Source {
 	return nil
 }
 
-// ListSourcesRequest chooses sources. Conditions that are set must hold together; with none, all are
+// ListSourcesRequest chooses sources. A source must match all conditions that are set; without conditions, all are
 // listed.
 type ListSourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -303,15 +303,15 @@ type ListSourcesRequest struct {
 	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Only sources whose health is one of these. At most 6.
 	Health []SourceHealth `protobuf:"varint,2,rep,packed,name=health,proto3,enum=waggle.v1.SourceHealth" json:"health,omitempty"`
-	// Most sources in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
-	// though more follow: a page holds sources of at most 3 MiB together, or one that is larger.
+	// Most sources in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds
+	// sources of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before, with the same conditions; empty: the first page.
+	// next_page_token of the previous page, with the same conditions; empty: the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Give whole specs, seeds and payload too: for a copy of what is registered.
+	// Return whole specs, with seeds and payload, for a backup.
 	WholeSpecs bool `protobuf:"varint,5,opt,name=whole_specs,json=wholeSpecs,proto3" json:"whole_specs,omitempty"`
-	// Tell in `status.gates` and `status.collector_unknown` what keeps the sources, and in `health` which are STUCK: each
-	// page then reads the holds, what up to 200 collectors tell, and the queues of the next seeds. Default false: both are left out.
+	// Fill `status.gates` and `status.collector_unknown`, and set `health` to STUCK if it applies. Each page then also
+	// reads the holds, up to 200 collectors, and the queues of the next seeds. Default false: they are left out.
 	Gates         bool `protobuf:"varint,6,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,11 +449,10 @@ type UpdateSourceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The new values; spec.id names the source. Required.
 	Spec *SourceSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// The fields to change, as paths of SourceSpec ("seeds", "retry.max_attempts"). A field that is named
-	// and not set goes back to its default. Absent or empty: the fields that are set in spec, so that what it does not
-	// mention stays. "*": every field.
+	// The fields to change, as paths of SourceSpec ("seeds", "retry.max_attempts"). A field that is named and not set
+	// gets its default. Absent or empty: only the fields that are set in spec; the others stay. "*": every field.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// The etag of the source as it was read; empty: change it whoever changed it meanwhile.
+	// The etag of the source when it was read; empty: change the source although others may have changed it.
 	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
@@ -531,10 +530,10 @@ func (x *UpdateSourceRequest) GetReason() string {
 // UpdateSourceResponse holds the changed source.
 type UpdateSourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The source as it is kept.
+	// The source as stored.
 	Source *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// What keeps its seeds from being handed out though the spec is right, in words: a pool that no active
-	// collector takes, other than "default".
+	// What keeps its seeds from being handed out although the spec is valid, in words: a pool that no active collector
+	// takes, other than "default".
 	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -584,22 +583,21 @@ func (x *UpdateSourceResponse) GetWarnings() []string {
 	return nil
 }
 
-// ApplySourcesRequest holds what sources are to be.
+// ApplySourcesRequest holds the wanted specs of sources.
 type ApplySourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The specs, each with an id of its own. 1 to 500. Every field counts: one that is absent goes back to its
-	// default, unless it is fixed at creation or keep_absent is set.
+	// The specs, with different ids. 1 to 500. Every field counts: an absent field gets its default, unless it is fixed
+	// at creation or keep_absent is set.
 	Specs []*SourceSpec `protobuf:"bytes,1,rep,name=specs,proto3" json:"specs,omitempty"`
-	// Change nothing; answer what would become of each.
+	// Change nothing; return what the call would do.
 	ValidateOnly bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Fields that a spec leaves out stay as the source has them, instead of going back to their defaults.
-	// Labels and metadata are added to those that are there, seeds with the key of one that is there, or its URL
-	// in canonical form, keep its key, queue and kind, and first_crawl is of new sources only. Default false:
-	// specs are whole.
+	// Fields that a spec leaves out stay, instead of getting their defaults. Labels and metadata are added to the
+	// existing ones. A seed with the key or the canonical URL of an existing seed keeps its key, queue and kind.
+	// first_crawl applies to new sources only. Default false: specs are complete.
 	KeepAbsent    bool `protobuf:"varint,5,opt,name=keep_absent,json=keepAbsent,proto3" json:"keep_absent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -716,26 +714,25 @@ func (x *ApplySourcesResponse) GetResults() []*ApplyResult {
 	return nil
 }
 
-// ApplyResult is what became of one spec.
+// ApplyResult is the result of one spec.
 type ApplyResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What became of it.
+	// The result.
 	Code ApplyCode `protobuf:"varint,1,opt,name=code,proto3,enum=waggle.v1.ApplyCode" json:"code,omitempty"`
 	// The source's id.
 	SourceId string `protobuf:"bytes,2,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// With INVALID: the reason for programs, for example INVALID_FIELD, or SOURCE_EXISTS for an id whose last
-	// source is still being deleted.
+	// With INVALID: the reason for programs, for example INVALID_FIELD, or SOURCE_EXISTS if the previous source of this
+	// id is still being deleted.
 	ErrorReason ErrorReason `protobuf:"varint,3,opt,name=error_reason,json=errorReason,proto3,enum=waggle.v1.ErrorReason" json:"error_reason,omitempty"`
 	// With INVALID: why, in words; names the field and the limit.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// With UPDATED: the fields that are other than before, for example "pool" or "schedule.every".
-	// "seeds" is for seeds that came, went or changed places, "seeds.kind" and the like for those that stay.
+	// With UPDATED: the fields that changed, for example "pool" or "schedule.every". "seeds" means seeds that were added,
+	// removed or moved; "seeds.kind" and the like mean changes of the other seeds.
 	ChangedFields []string `protobuf:"bytes,5,rep,name=changed_fields,json=changedFields,proto3" json:"changed_fields,omitempty"`
-	// With UPDATED: those of changed_fields that lose what they had, with nothing in its place: a field that
-	// goes back to its default, a map that lost a key, a list that became shorter, a seed that stays without
-	// its queue ("seeds.queue").
+	// With UPDATED: those of changed_fields that lost a value without a new one. Examples: a field that got its default,
+	// a map that lost a key, a shorter list, a seed that lost its queue ("seeds.queue").
 	LostFields []string `protobuf:"bytes,6,rep,name=lost_fields,json=lostFields,proto3" json:"lost_fields,omitempty"`
-	// With CREATED and UPDATED: as those of CreateSourceResponse.
+	// With CREATED and UPDATED: as in CreateSourceResponse.
 	Warnings      []string `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -827,9 +824,9 @@ type DeleteSourcesRequest struct {
 	Ids []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
 	// The sources, by condition: source_id_prefix, pool, labels, create times or all.
 	Filter *Filter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Change nothing; answer what would be matched and changed.
+	// Change nothing; return what would be matched and changed.
 	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	// next_page_token of the previous call, with the same filter; empty: begin. Only with filter.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
@@ -911,18 +908,18 @@ func (x *DeleteSourcesRequest) GetReason() string {
 	return ""
 }
 
-// DeleteSourcesResponse says what was deleted.
+// DeleteSourcesResponse holds counts of the deleted sources.
 type DeleteSourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sources that this call looked at and that matched.
+	// Sources that this call examined and that matched.
 	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them that were deleted, or would be.
+	// How many of them were deleted, or would be.
 	Changed int32 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	// To go on with: more sources match than one call acts on; empty: these were all.
+	// Token for the next call: more sources match than one call acts on. Empty: these were all.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Those of ids that do not exist.
 	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
-	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
+	// With validate_only: the first ids that this call would change, in order; at most 20.
 	SampleIds     []string `protobuf:"bytes,5,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1000,12 +997,11 @@ type TriggerSourcesRequest struct {
 	Ids []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
 	// The sources, by condition: source_id_prefix, pool, labels, create times or all.
 	Filter *Filter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Change nothing; answer what would be matched and changed.
+	// Change nothing; return what would be matched and changed.
 	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	// next_page_token of the previous call, with the same filter; empty: begin. Only with filter.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Begin a pass: pages discovered from these seeds that have settled before are due again, with their
-	// memo.
+	// Begin a pass. If it discovers a page that has settled before, the page is due again, with its memo.
 	Revisit bool `protobuf:"varint,5,opt,name=revisit,proto3" json:"revisit,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
@@ -1094,22 +1090,21 @@ func (x *TriggerSourcesRequest) GetReason() string {
 	return ""
 }
 
-// TriggerSourcesResponse says what was triggered.
+// TriggerSourcesResponse holds counts of the triggered sources.
 type TriggerSourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sources that this call looked at and that matched.
+	// Sources that this call examined and that matched.
 	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them of which at least one seed is due sooner than before, or begins a pass, or would; seeds
-	// that are READY already are not counted.
+	// How many of them have at least one seed that is now due earlier or begins a pass, or would. Seeds that were READY
+	// before do not count.
 	Changed int32 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
-	// To go on with: more sources match than one call acts on; empty: these were all.
+	// Token for the next call: more sources match than one call acts on. Empty: these were all.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Those of ids that do not exist.
 	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
-	// Seeds of the sources looked at that CancelTasks has taken out, and that this leaves out: RetryTasks brings
-	// them back.
+	// Canceled seeds of these sources, which are not triggered: RetryTasks brings them back.
 	CanceledSeeds int64 `protobuf:"varint,6,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
-	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
+	// With validate_only: the first ids that this call would change, in order; at most 20.
 	SampleIds     []string `protobuf:"bytes,5,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

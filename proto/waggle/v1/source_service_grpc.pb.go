@@ -32,19 +32,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SourceService is what operators call to register crawl targets and to steer them.
+// SourceService is for operators, to register and control crawl targets.
 //
-// DeleteSources and TriggerSources are bulk calls: they take ids, or one
-// filter; act on at most 1000 sources a call; and answer how many matched, how many changed, and a token
-// to go on with. With validate_only they change nothing and answer what they would do.
+// DeleteSources and TriggerSources are bulk calls: they take ids, or one filter, and act on at most 1000 sources a
+// call. They return how many matched, how many changed, and a token for the next call. With validate_only they change
+// nothing and return what they would do.
 type SourceServiceClient interface {
-	// CreateSource registers a source. Its seeds are in the store when the call answers. Repeating it after a
-	// lost reply answers SOURCE_EXISTS.
+	// CreateSource registers a source. Its seeds are in the store when the call returns. A repeat after a lost reply gets
+	// SOURCE_EXISTS.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), ALREADY_EXISTS (SOURCE_EXISTS), RESOURCE_EXHAUSTED
 	// (STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	CreateSource(ctx context.Context, in *CreateSourceRequest, opts ...grpc.CallOption) (*CreateSourceResponse, error)
-	// GetSource shows a source with its status. Changes nothing.
+	// GetSource returns a source with its status. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND), UNAVAILABLE
 	// (STORE_UNAVAILABLE).
@@ -53,31 +53,29 @@ type SourceServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListSources(ctx context.Context, in *ListSourcesRequest, opts ...grpc.CallOption) (*ListSourcesResponse, error)
-	// UpdateSource changes fields of a spec. It answers when every shard has the change; leases that stand
-	// are not touched. Seeds that are new are scheduled, seeds that are gone are canceled. Repeating it does
-	// no harm: without a change the version stays.
+	// UpdateSource changes fields of a spec. It returns when every shard has the change; existing leases continue. New
+	// seeds are scheduled, removed seeds are canceled. Idempotent: without a change the version stays.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD: also an unknown path of the mask, or a change of id or scope),
 	// NOT_FOUND (SOURCE_NOT_FOUND), ABORTED (ETAG_MISMATCH), RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UpdateSource(ctx context.Context, in *UpdateSourceRequest, opts ...grpc.CallOption) (*UpdateSourceResponse, error)
-	// ApplySources brings sources to what specs say, making those that do not exist: a sync. It touches specs
-	// only, so holds stay, and sources that the call does not name stay as they are. An item
-	// that cannot be a source fails no other. Repeating it does no harm: what is as its spec says answers
-	// UNCHANGED. An error is the whole call's: some items may have been applied; repeat all.
+	// ApplySources creates or updates sources so that they match the specs. It changes specs only: holds stay, and
+	// sources that the call does not name stay. An invalid item does not fail the others. Idempotent: a source that
+	// already matches gets UNCHANGED. An error is for the whole call: some items may have been applied; repeat all.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD: no specs, or too many), RESOURCE_EXHAUSTED (STORE_FULL),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	ApplySources(ctx context.Context, in *ApplySourcesRequest, opts ...grpc.CallOption) (*ApplySourcesResponse, error)
-	// DeleteSources ends sources: their tasks end CANCELED, holders of leases are told by heartbeat. The id
-	// may be created again, and then has another uid and, unless it names a shared scope, knows none of the
-	// old keys. Repeating it does no harm.
+	// DeleteSources ends sources: their tasks end CANCELED, and holders of leases get SOURCE_DELETED by heartbeat. The id
+	// may be created again, with a new uid. The new source knows none of the old keys, unless it has a shared scope.
+	// Idempotent.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE,
 	// STORE_READ_ONLY). Ids that do not exist are no error; missing_ids lists them.
 	DeleteSources(ctx context.Context, in *DeleteSourcesRequest, opts ...grpc.CallOption) (*DeleteSourcesResponse, error)
-	// TriggerSources makes the sources' seeds due now, canceled ones excepted. A leased seed is due again
-	// once after it settles, however often it was triggered.
+	// TriggerSources makes the sources' seeds due now, except canceled ones. A leased seed is due once more after it
+	// settles, even if it was triggered several times.
 	//
 	// Errors: as DeleteSources.
 	TriggerSources(ctx context.Context, in *TriggerSourcesRequest, opts ...grpc.CallOption) (*TriggerSourcesResponse, error)
@@ -165,19 +163,19 @@ func (c *sourceServiceClient) TriggerSources(ctx context.Context, in *TriggerSou
 // All implementations must embed UnimplementedSourceServiceServer
 // for forward compatibility.
 //
-// SourceService is what operators call to register crawl targets and to steer them.
+// SourceService is for operators, to register and control crawl targets.
 //
-// DeleteSources and TriggerSources are bulk calls: they take ids, or one
-// filter; act on at most 1000 sources a call; and answer how many matched, how many changed, and a token
-// to go on with. With validate_only they change nothing and answer what they would do.
+// DeleteSources and TriggerSources are bulk calls: they take ids, or one filter, and act on at most 1000 sources a
+// call. They return how many matched, how many changed, and a token for the next call. With validate_only they change
+// nothing and return what they would do.
 type SourceServiceServer interface {
-	// CreateSource registers a source. Its seeds are in the store when the call answers. Repeating it after a
-	// lost reply answers SOURCE_EXISTS.
+	// CreateSource registers a source. Its seeds are in the store when the call returns. A repeat after a lost reply gets
+	// SOURCE_EXISTS.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), ALREADY_EXISTS (SOURCE_EXISTS), RESOURCE_EXHAUSTED
 	// (STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	CreateSource(context.Context, *CreateSourceRequest) (*CreateSourceResponse, error)
-	// GetSource shows a source with its status. Changes nothing.
+	// GetSource returns a source with its status. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND), UNAVAILABLE
 	// (STORE_UNAVAILABLE).
@@ -186,31 +184,29 @@ type SourceServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListSources(context.Context, *ListSourcesRequest) (*ListSourcesResponse, error)
-	// UpdateSource changes fields of a spec. It answers when every shard has the change; leases that stand
-	// are not touched. Seeds that are new are scheduled, seeds that are gone are canceled. Repeating it does
-	// no harm: without a change the version stays.
+	// UpdateSource changes fields of a spec. It returns when every shard has the change; existing leases continue. New
+	// seeds are scheduled, removed seeds are canceled. Idempotent: without a change the version stays.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD: also an unknown path of the mask, or a change of id or scope),
 	// NOT_FOUND (SOURCE_NOT_FOUND), ABORTED (ETAG_MISMATCH), RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UpdateSource(context.Context, *UpdateSourceRequest) (*UpdateSourceResponse, error)
-	// ApplySources brings sources to what specs say, making those that do not exist: a sync. It touches specs
-	// only, so holds stay, and sources that the call does not name stay as they are. An item
-	// that cannot be a source fails no other. Repeating it does no harm: what is as its spec says answers
-	// UNCHANGED. An error is the whole call's: some items may have been applied; repeat all.
+	// ApplySources creates or updates sources so that they match the specs. It changes specs only: holds stay, and
+	// sources that the call does not name stay. An invalid item does not fail the others. Idempotent: a source that
+	// already matches gets UNCHANGED. An error is for the whole call: some items may have been applied; repeat all.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD: no specs, or too many), RESOURCE_EXHAUSTED (STORE_FULL),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	ApplySources(context.Context, *ApplySourcesRequest) (*ApplySourcesResponse, error)
-	// DeleteSources ends sources: their tasks end CANCELED, holders of leases are told by heartbeat. The id
-	// may be created again, and then has another uid and, unless it names a shared scope, knows none of the
-	// old keys. Repeating it does no harm.
+	// DeleteSources ends sources: their tasks end CANCELED, and holders of leases get SOURCE_DELETED by heartbeat. The id
+	// may be created again, with a new uid. The new source knows none of the old keys, unless it has a shared scope.
+	// Idempotent.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE,
 	// STORE_READ_ONLY). Ids that do not exist are no error; missing_ids lists them.
 	DeleteSources(context.Context, *DeleteSourcesRequest) (*DeleteSourcesResponse, error)
-	// TriggerSources makes the sources' seeds due now, canceled ones excepted. A leased seed is due again
-	// once after it settles, however often it was triggered.
+	// TriggerSources makes the sources' seeds due now, except canceled ones. A leased seed is due once more after it
+	// settles, even if it was triggered several times.
 	//
 	// Errors: as DeleteSources.
 	TriggerSources(context.Context, *TriggerSourcesRequest) (*TriggerSourcesResponse, error)

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TaskState is where a task stands in its life.
+// TaskState is the state of a task.
 type TaskState int32
 
 const (
@@ -31,15 +31,15 @@ const (
 	TaskState_TASK_STATE_UNSPECIFIED TaskState = 0
 	// Waits for its due time.
 	TaskState_TASK_STATE_SCHEDULED TaskState = 1
-	// Due; goes to the next fitting collector when no gate holds it.
+	// Due; the next collector that may take it gets it, if no gate holds it.
 	TaskState_TASK_STATE_READY TaskState = 2
 	// A collector holds its lease.
 	TaskState_TASK_STATE_LEASED TaskState = 3
-	// One-shot and succeeded. Remembered for the source's `remember`, then forgotten.
+	// A one-shot task that succeeded. Remembered for the source's `remember`, then forgotten.
 	TaskState_TASK_STATE_DONE TaskState = 4
 	// A budget is used up, or it failed for good. RetryTasks, a trigger or a pass can bring it back.
 	TaskState_TASK_STATE_DEAD TaskState = 5
-	// Ended by an operator, or its source was deleted. RetryTasks can bring it back while its source is there.
+	// Ended by an operator, or its source was deleted. RetryTasks can bring it back while its source exists.
 	TaskState_TASK_STATE_CANCELED TaskState = 6
 )
 
@@ -104,11 +104,11 @@ const (
 	AttemptResult_ATTEMPT_RESULT_FAILED AttemptResult = 2
 	// The collector gave the task back; no attempt was spent.
 	AttemptResult_ATTEMPT_RESULT_RELEASED AttemptResult = 3
-	// The lease ran out, reached max_hold, or its collector was replaced; counts against max_expirations.
+	// The lease expired, reached max_hold, or its collector was replaced; counts against max_expirations.
 	AttemptResult_ATTEMPT_RESULT_EXPIRED AttemptResult = 4
 	// An operator took the lease away.
 	AttemptResult_ATTEMPT_RESULT_REVOKED AttemptResult = 5
-	// No attempt: somebody canceled the task, or asked for that while it was leased.
+	// No attempt: somebody canceled the task, or requested its cancel while it was leased.
 	AttemptResult_ATTEMPT_RESULT_CANCELED AttemptResult = 6
 )
 
@@ -161,22 +161,21 @@ func (AttemptResult) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_task_proto_rawDescGZIP(), []int{1}
 }
 
-// FailureReason says what went wrong, and by its scope what it costs. The number gives the scope, also for
-// values added later: 1 to 99 TASK, 100 to 199 HOST, 200 to 299 COLLECTOR.
+// FailureReason is why an attempt failed; its scope decides what that costs. The number gives the scope, also for later
+// values: 1 to 99 TASK, 100 to 199 HOST, 200 to 299 COLLECTOR.
 //
-// TASK: this task's own fault. Spends an attempt (max_attempts), retried with backoff.
-// HOST: the site's fault. Blocks the queue (Retry-After, else a block that doubles with each in a row, at
-// most max_block) and counts against max_throttled; no attempt is spent.
-// COLLECTOR: the collector's own fault. Spends nothing, the task is due again for others, and grants to
-// this collector slow down.
+// TASK: this task's own fault. Spends an attempt (max_attempts), retried with backoff. HOST: the site's fault. Blocks
+// the queue and counts against max_throttled; no attempt is spent. The block lasts Retry-After, or it doubles with each
+// block in a row, at most max_block. COLLECTOR: the collector's own fault. Spends nothing; the task is due again for
+// others, and grants to this collector slow down.
 type FailureReason int32
 
 const (
 	// Not set. Reported, it counts as OTHER.
 	FailureReason_FAILURE_REASON_UNSPECIFIED FailureReason = 0
-	// Scope TASK. HTTP 404: nothing there.
+	// Scope TASK. HTTP 404.
 	FailureReason_FAILURE_REASON_NOT_FOUND FailureReason = 1
-	// Scope TASK. HTTP 401, 403 or 451: not for us.
+	// Scope TASK. HTTP 401, 403 or 451.
 	FailureReason_FAILURE_REASON_FORBIDDEN FailureReason = 2
 	// Scope TASK. HTTP 410: gone for good; usually with `permanent`.
 	FailureReason_FAILURE_REASON_GONE FailureReason = 3
@@ -184,15 +183,15 @@ const (
 	FailureReason_FAILURE_REASON_CLIENT_ERROR FailureReason = 4
 	// Scope TASK. The content does not parse.
 	FailureReason_FAILURE_REASON_PARSE FailureReason = 5
-	// Scope TASK. More bytes than the collector takes.
+	// Scope TASK. More bytes than the collector accepts.
 	FailureReason_FAILURE_REASON_TOO_LARGE FailureReason = 6
 	// Scope TASK. robots.txt forbids it; usually with `permanent`.
 	FailureReason_FAILURE_REASON_ROBOTS_DENIED FailureReason = 7
 	// Scope TASK. A content type or encoding the collector does not handle, or HTTP 101, another protocol.
 	FailureReason_FAILURE_REASON_UNSUPPORTED_CONTENT FailureReason = 8
-	// Scope TASK. Too many redirects, a loop, or one to where it must not go.
+	// Scope TASK. Too many redirects, a loop, or a redirect to a forbidden address.
 	FailureReason_FAILURE_REASON_REDIRECT FailureReason = 9
-	// Scope TASK. The URL or payload makes no request.
+	// Scope TASK. The URL or payload gives no valid request.
 	FailureReason_FAILURE_REASON_BAD_REQUEST FailureReason = 10
 	// Scope TASK. The collector's handler returned an error or panicked on this task.
 	FailureReason_FAILURE_REASON_HANDLER FailureReason = 11
@@ -204,7 +203,7 @@ const (
 	FailureReason_FAILURE_REASON_CONNECT FailureReason = 101
 	// Scope HOST. The TLS handshake failed, or the certificate is not valid.
 	FailureReason_FAILURE_REASON_TLS FailureReason = 102
-	// Scope HOST. No answer, or not all of it, in time.
+	// Scope HOST. No complete answer in time.
 	FailureReason_FAILURE_REASON_TIMEOUT FailureReason = 103
 	// Scope HOST. HTTP 429, or a 503 with Retry-After: the site asks for less.
 	FailureReason_FAILURE_REASON_THROTTLED FailureReason = 104
@@ -317,17 +316,14 @@ const (
 	Relation_RELATION_UNSPECIFIED Relation = 0
 	// The page links to it.
 	Relation_RELATION_LINK Relation = 1
-	// The page is a feed, and this is one of its items. It is followed one step, on any host: `follow` of the source
-	// does not ask for its host, unless it names allow_hosts, and a source without `follow` takes it. Where
-	// the feed was itself such an item, it counts as LINK.
+	// The page is a feed, and this is one of its items. It is followed on any host, unless `follow` has allow_hosts, and
+	// also if the source has no `follow`. If the feed was itself such an item, it counts as LINK.
 	Relation_RELATION_FEED_ITEM Relation = 2
-	// A sitemap lists it; or it is a sitemap that robots.txt names. `follow` decides as for LINK.
+	// A sitemap lists it, or it is a sitemap in robots.txt. `follow` decides as for LINK.
 	Relation_RELATION_SITEMAP Relation = 3
-	// This is where the reported task's own page went, by a redirect into another queue: it takes the
-	// parent's depth, not one more. `follow` decides as for what the parent was found as. Where the parent is
-	// a seed, the item is part of the seed's cycle: it is due again with each report that names it, also when
-	// it has settled; and of `follow` only allow_hosts, if it is set, and exclude apply, since a seed needs no
-	// `follow`.
+	// The reported task's own page redirects to it, in another queue. It has the parent's depth, and `follow` decides as
+	// for the parent's relation. If the parent is a seed, the item is part of the seed's cycle. It is due again with each
+	// report that names it, even if it has settled. Only allow_hosts (if set) and exclude of `follow` then apply.
 	Relation_RELATION_REDIRECT Relation = 4
 )
 
@@ -376,7 +372,7 @@ func (Relation) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
-// FilterReason is why `follow` of a source keeps an item out. The first that applies is given.
+// FilterReason is why `follow` of a source rejects an item. The first that applies is given.
 type FilterReason int32
 
 const (
@@ -386,7 +382,7 @@ const (
 	FilterReason_FILTER_REASON_NO_RULE FilterReason = 1
 	// It is deeper than max_depth.
 	FilterReason_FILTER_REASON_DEPTH FilterReason = 2
-	// Its host is not among allow_hosts; without these, not a seed's.
+	// Its host is not in allow_hosts; if that is empty, not the host of a seed.
 	FilterReason_FILTER_REASON_HOST FilterReason = 3
 	// No expression of include matches.
 	FilterReason_FILTER_REASON_INCLUDE FilterReason = 4
@@ -441,7 +437,7 @@ func (FilterReason) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
-// DiscoverCode is what became of a discovered item. None of them fails a report.
+// DiscoverCode is the result of a discovered item. None of them fails a report.
 type DiscoverCode int32
 
 const (
@@ -449,16 +445,16 @@ const (
 	DiscoverCode_DISCOVER_CODE_UNSPECIFIED DiscoverCode = 0
 	// A new task.
 	DiscoverCode_DISCOVER_CODE_CREATED DiscoverCode = 1
-	// The task is known already; nothing changed.
+	// The task exists already; nothing changed.
 	DiscoverCode_DISCOVER_CODE_EXISTS DiscoverCode = 2
-	// The task had settled, and is due again with its memo: a later run, it was DONE long enough ago, its page
-	// has changed since (modified_time), or a seed redirects to it (REDIRECT).
+	// The task had settled, and is due again with its memo. Causes: a later run, revisit_after, modified_time, or a
+	// redirect of a seed (REDIRECT).
 	DiscoverCode_DISCOVER_CODE_REVISIT DiscoverCode = 3
-	// The source's `follow` does not lead there; filter_reason says why. Counted in its status.
+	// The source's `follow` rejects it, by filter_reason. Counted in its status.
 	DiscoverCode_DISCOVER_CODE_FILTERED DiscoverCode = 4
 	// The source has max_outstanding tasks in that shard. Counted in its status.
 	DiscoverCode_DISCOVER_CODE_LIMITED DiscoverCode = 5
-	// The item cannot be a task; the message names the field.
+	// The item is not a valid task; message names the field.
 	DiscoverCode_DISCOVER_CODE_INVALID DiscoverCode = 6
 )
 
@@ -511,7 +507,7 @@ func (DiscoverCode) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
-// Task is one record with the identity (scope, queue, key): one thing to fetch, once or again and again.
+// Task is one record with the identity (scope, queue, key): one thing to fetch, once or repeatedly.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task's id, "<slot>-<base32 of 128 bits of the identity's SHA-256>": the same identity always has
@@ -519,39 +515,38 @@ type Task struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The id of the source it belongs to.
 	SourceId string `protobuf:"bytes,2,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// The uid of that source: another one after an id was deleted and created again.
+	// The uid of that source; it changes when an id is deleted and created again.
 	SourceUid string `protobuf:"bytes,3,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
-	// The space in which its key is unique: the source's uid, or a scope that sources share.
+	// The space where its key is unique: the source's uid, or a scope that sources share.
 	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
 	// The queue (politeness domain) it waits in.
 	Queue string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The pool whose collectors may take it; the source's.
 	Pool string `protobuf:"bytes,6,opt,name=pool,proto3" json:"pool,omitempty"`
-	// What to fetch: the URL as it came in, percent-encoded, without what the source's canonical_rules leave out
-	// (the manual, "Keys of URLs"). May be empty when key and queue were given. At most 2 KiB.
+	// What to fetch: the URL as submitted or discovered, percent-encoded, without the parts that canonical_rules remove
+	// (the manual, "Keys of URLs"). May be empty if key and queue were given. At most 2 KiB.
 	Url string `protobuf:"bytes,7,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it within scope and queue; by default the canonical URL. At most 2 KiB.
 	Key string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
 	// What kind of task it is, for the collector's own use ("listing", "article"). At most 128 bytes.
 	Kind string `protobuf:"bytes,9,opt,name=kind,proto3" json:"kind,omitempty"`
-	// How far from a seed: 0 for seeds and submitted tasks, the parent's plus 1 for discovered ones, the
-	// parent's for where a redirect led.
+	// The distance from a seed: 0 for seeds and submitted tasks, the parent's plus 1 for discovered ones, the parent's
+	// for the target of a redirect.
 	Depth int32 `protobuf:"varint,10,opt,name=depth,proto3" json:"depth,omitempty"`
-	// The pass it belongs to: the due time, in milliseconds since 1970, of the seed's cycle that began the
-	// pass, inherited by what is discovered; 0 outside passes.
+	// The pass it belongs to: the due time, in milliseconds since 1970, of the seed's cycle that began the pass.
+	// Discovered tasks inherit it; 0 outside passes.
 	Run int64 `protobuf:"varint,11,opt,name=run,proto3" json:"run,omitempty"`
-	// Priority within its source, 0 to 9, 5 is neutral. Its lane counts, across queues and lanes, with
-	// clamp(source priority + this - 5, 0, 9).
+	// Priority within its source, 0 to 9; 5 is neutral. Across queues and lanes, its lane has the priority clamp(source
+	// priority + this - 5, 0, 9).
 	Priority int32 `protobuf:"varint,12,opt,name=priority,proto3" json:"priority,omitempty"`
-	// Where it stands in its life.
+	// Its state.
 	State TaskState `protobuf:"varint,13,opt,name=state,proto3,enum=waggle.v1.TaskState" json:"state,omitempty"`
-	// True for a seed: when it settles, it is scheduled again. False: settling ends it.
+	// True for a seed: when it settles, it is scheduled again. False: it ends when it settles.
 	Recurring bool `protobuf:"varint,14,opt,name=recurring,proto3" json:"recurring,omitempty"`
-	// How often it has settled. Together with the id it names what to store: keep one record per
-	// (task, cycle), the highest fence wins.
+	// How often it has settled. Store one record per (task, cycle); the highest fence wins.
 	Cycle int64 `protobuf:"varint,15,opt,name=cycle,proto3" json:"cycle,omitempty"`
-	// Which attempt of this cycle is the current or last one, from 1. A grant that was given back or
-	// released does not count.
+	// The number of the current or last attempt of this cycle, from 1. A grant that was given back or released does not
+	// count.
 	Attempt int32 `protobuf:"varint,16,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Failures of TASK scope in this cycle, against max_attempts.
 	Failures int32 `protobuf:"varint,17,opt,name=failures,proto3" json:"failures,omitempty"`
@@ -561,35 +556,34 @@ type Task struct {
 	Throttled int32 `protobuf:"varint,19,opt,name=throttled,proto3" json:"throttled,omitempty"`
 	// When it is or was due.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	// Where the last attempt had got to, as its heartbeats said; handed to the next attempt, emptied when
-	// the cycle settles. At most 64 KiB.
+	// The progress of the last attempt, as sent by its heartbeats. The next attempt gets it; it is cleared when the cycle
+	// settles. At most 64 KiB.
 	Cursor []byte `protobuf:"bytes,21,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// What the last success wished to remember (ETag, Last-Modified, a digest); handed to each later crawl.
-	// At most 4 KiB.
+	// What the last success stored for later crawls (ETag, Last-Modified, a digest); handed out with each of them. At
+	// most 4 KiB.
 	Memo []byte `protobuf:"bytes,22,opt,name=memo,proto3" json:"memo,omitempty"`
-	// Metadata of the source, overlaid by the task's own. At most 8 KiB, keys and values counted.
+	// Metadata of the source and of the task; the task's own values win. At most 8 KiB, keys and values counted.
 	Metadata map[string]string `protobuf:"bytes,23,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The task's own payload, else the source's. At most 256 KiB. Not in lists.
 	Payload []byte `protobuf:"bytes,24,opt,name=payload,proto3" json:"payload,omitempty"`
-	// The last thing that went wrong; absent when nothing has, or since the last success.
+	// The last error since the last success; absent: none.
 	LastError *TaskError `protobuf:"bytes,25,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// When it was first submitted, discovered, or made as a seed.
+	// When it was first submitted, discovered, or created as a seed.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it last settled; absent while it never has.
+	// When it last settled; absent: never.
 	SettleTime *timestamppb.Timestamp `protobuf:"bytes,27,opt,name=settle_time,json=settleTime,proto3" json:"settle_time,omitempty"`
-	// Who works on it; only while it is LEASED, and not in what FetchTask hands out.
+	// Who works on it. Only while it is LEASED, and not from FetchTask.
 	Holder *LeaseHolder `protobuf:"bytes,28,opt,name=holder,proto3" json:"holder,omitempty"`
 	// The last 10 attempts and cancels, oldest first. Only from GetTask.
 	History []*Attempt `protobuf:"bytes,29,rep,name=history,proto3" json:"history,omitempty"`
-	// Only while it is LEASED: CancelTasks asked for its end, or its source is deleted, and however the lease ends,
-	// the task ends CANCELED.
+	// Only while it is LEASED: its cancel was requested, or its source is deleted. However the lease ends, the task ends
+	// CANCELED.
 	CancelRequested bool `protobuf:"varint,30,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	// Who canceled it and why, while it is CANCELED or cancel_requested; absent otherwise, and where it is not known
-	// any more: the history, of 10 lines, keeps it, and of a task that ended with its source the source's shard, for a
-	// day. Only from GetTask.
+	// Who canceled it and why, while it is CANCELED or cancel_requested. Absent otherwise, or if it is no longer known.
+	// The history keeps it among its 10 entries; after the deletion of a source it is kept for a day. Only from GetTask.
 	Cancellation *Cancellation `protobuf:"bytes,31,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
-	// How its page was found; absent: it was not discovered. What a redirect leads to has the relation of the task
-	// that was redirected.
+	// How its page was found; unset: it was not discovered. The target of a redirect has the relation of the task that
+	// was redirected.
 	Relation      Relation `protobuf:"varint,32,opt,name=relation,proto3,enum=waggle.v1.Relation" json:"relation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -849,15 +843,15 @@ func (x *Task) GetRelation() Relation {
 	return Relation_RELATION_UNSPECIFIED
 }
 
-// Cancellation is whom the end of a task is put down to.
+// Cancellation is who canceled a task, when and why.
 type Cancellation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `by` of CancelTasks or DeleteSources; where that was empty, the caller's address. "waggle" for a seed that the
-	// spec of its source names no longer. At most 128 bytes.
+	// `by` of CancelTasks or DeleteSources; the caller's address if that was empty. "waggle" for a seed that was removed
+	// from the spec of its source. At most 128 bytes.
 	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
 	// `reason` of that call; empty: none was given. At most 1 KiB.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When it was asked for, by the store's clock. A task that was leased then has settled later.
+	// When it was requested, by the store's clock. A task that was leased then settles later.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
 	// True: its source was deleted. False: the task itself was canceled.
 	SourceDeleted bool `protobuf:"varint,4,opt,name=source_deleted,json=sourceDeleted,proto3" json:"source_deleted,omitempty"`
@@ -923,11 +917,11 @@ func (x *Cancellation) GetSourceDeleted() bool {
 	return false
 }
 
-// TaskCounts counts tasks by the state they are in. A settled task counts until it is forgotten.
+// TaskCounts counts tasks by state. A settled task counts until it is forgotten.
 type TaskCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tasks SCHEDULED, and those READY that came due while nothing could be granted from their queue (a gate, a
-	// pool that nobody fetches from): they count here until a fetch looks there.
+	// Tasks SCHEDULED. Also READY tasks that became due while their queue had a gate, or while nobody fetched from their
+	// pool. They count here until a fetch reads the queue.
 	Scheduled int64 `protobuf:"varint,1,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
 	// Tasks READY.
 	Ready int64 `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
@@ -1015,14 +1009,14 @@ func (x *TaskCounts) GetCanceled() int64 {
 	return 0
 }
 
-// TaskError is the last thing that went wrong with a task.
+// TaskError is the last error of a task.
 type TaskError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How the attempt ended: FAILED, or a way of losing the lease.
 	Result AttemptResult `protobuf:"varint,1,opt,name=result,proto3,enum=waggle.v1.AttemptResult" json:"result,omitempty"`
 	// Why, as the collector reported it; unset when the attempt did not end with a report.
 	Reason FailureReason `protobuf:"varint,2,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
-	// The collector's words. At most 1 KiB.
+	// The collector's message. At most 1 KiB.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// The HTTP status, 100 to 599; 0: none.
 	HttpStatus int32 `protobuf:"varint,4,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
@@ -1106,7 +1100,7 @@ func (x *TaskError) GetPermanent() bool {
 	return false
 }
 
-// Attempt is one grant of a task and how it ended; or, with CANCELED, that somebody canceled the task.
+// Attempt is one grant of a task and how it ended. With CANCELED, it is a cancel of the task.
 type Attempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who had it; empty with CANCELED.
@@ -1123,8 +1117,8 @@ type Attempt struct {
 	Result AttemptResult `protobuf:"varint,6,opt,name=result,proto3,enum=waggle.v1.AttemptResult" json:"result,omitempty"`
 	// Why it failed; set with FAILED.
 	Reason FailureReason `protobuf:"varint,7,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
-	// The collector's words, at most 1 KiB. With CANCELED, and with REVOKED by RevokeLeases or by a hold that ends the
-	// queue: who did it and why, "<by>: <reason>", or "<by>" without a reason; at most 1200 bytes.
+	// The collector's message, at most 1 KiB. With CANCELED, and with REVOKED by RevokeLeases or a hold with END_LEASES:
+	// "<by>: <reason>", or "<by>" without a reason; at most 1200 bytes.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// The HTTP status, 100 to 599; 0: none.
 	HttpStatus    int32 `protobuf:"varint,9,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
@@ -1230,14 +1224,14 @@ type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task it is for.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Proof of holding, "<collector_id>/<client_token>/<fence>"; goes with each renewal and report. Take it
-	// as opaque.
+	// Proof of holding, "<collector_id>/<client_token>/<fence>"; send it with each renewal and report. Treat it as
+	// opaque.
 	LeaseToken string `protobuf:"bytes,2,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
-	// A number that rises strictly with each lease of a shard, restarts and failovers included. Put it on
-	// whatever you store, and let the highest win.
+	// A number that rises strictly with each lease of a shard, also over restarts and failovers. Store it with each
+	// result, and let the highest win.
 	Fence int64 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`
-	// How long it runs; of a lease that a repeated fetch answers again, what is left. Count from when you
-	// sent the FetchTask, plus the reply's `waited`; never from when the reply arrived.
+	// How long it lasts; if a repeated fetch returns the lease again, the remaining time. Count from when you sent the
+	// FetchTask, plus the reply's `waited`; never from when the reply arrived.
 	Duration      *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1301,7 +1295,7 @@ func (x *Lease) GetDuration() *durationpb.Duration {
 	return nil
 }
 
-// LeaseHolder is who holds a lease, without the lease token: that is the holder's proof and nobody else's.
+// LeaseHolder is who holds a lease, without the lease token: only the holder may know it.
 type LeaseHolder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The collector that holds it.
@@ -1310,8 +1304,7 @@ type LeaseHolder struct {
 	Fence int64 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
 	// Time since the grant, by the store's clock.
 	Age *durationpb.Duration `protobuf:"bytes,3,opt,name=age,proto3" json:"age,omitempty"`
-	// Time left until the deadline, by the store's clock; negative when it has passed and the task has not
-	// been requeued yet.
+	// Time left until the deadline, by the store's clock; negative if it has passed and the task is not requeued yet.
 	Remaining     *durationpb.Duration `protobuf:"bytes,4,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1464,12 +1457,12 @@ type Outcome_Succeeded struct {
 }
 
 type Outcome_Failed struct {
-	// The work failed; reason says whose fault it was, and so what happens next.
+	// The work failed; the scope of its reason decides what happens next.
 	Failed *Failed `protobuf:"bytes,2,opt,name=failed,proto3,oneof"`
 }
 
 type Outcome_Released struct {
-	// The work was not begun or not finished, through no fault of task, host or collector: give it back.
+	// The work was not begun or not finished, without a fault of task, host or collector: give it back.
 	Released *Released `protobuf:"bytes,3,opt,name=released,proto3,oneof"`
 }
 
@@ -1486,24 +1479,24 @@ type Succeeded struct {
 	HttpStatus int32 `protobuf:"varint,1,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
 	// Bytes fetched, 0 or more.
 	Bytes int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// From request start to the end of the response, 0 to 24 h. The queue's delay is counted from request
-	// start, so leaving it out makes the queue wait from the report instead.
+	// From request start to the end of the response, 0 to 24 h. The queue's delay counts from request start; if this is
+	// absent, it counts from the report.
 	FetchDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=fetch_duration,json=fetchDuration,proto3" json:"fetch_duration,omitempty"`
-	// Whether the content differs from the last crawl's; absent: not known.
+	// Whether the content has changed since the last crawl; absent: not known.
 	Changed *bool `protobuf:"varint,4,opt,name=changed,proto3,oneof" json:"changed,omitempty"`
-	// What the next crawl is to be handed (ETag, Last-Modified, a digest). At most 4 KiB. Absent: keep what
-	// there is; empty: forget it.
+	// Data for the next crawl (ETag, Last-Modified, a digest). At most 4 KiB. Absent: keep the stored data; empty: clear
+	// it.
 	Memo []byte `protobuf:"bytes,5,opt,name=memo,proto3,oneof" json:"memo,omitempty"`
-	// What this page leads to. At most 1000; send more before the report by SubmitDiscovered.
+	// What this page leads to. At most 1000; send more items by SubmitDiscovered before the report.
 	Discovered []*DiscoveredItem `protobuf:"bytes,6,rep,name=discovered,proto3" json:"discovered,omitempty"`
-	// The delay between request starts that the host itself asks for (Crawl-delay of robots.txt), 0 to 1 h.
-	// The queue keeps it until a report says another, and grants no sooner, whatever its rule's min_delay and
-	// max_in_flight; at most the rule's max_delay (1 min where the rule sets none) counts. Zero: the host asks
-	// for nothing, or no longer. Absent: not said; the queue keeps what it knows.
+	// The delay between request starts that the host asks for (Crawl-delay of robots.txt), 0 to 1 h. The queue keeps it
+	// until a report has another one, and grants no earlier, whatever its rule's min_delay and max_in_flight. At most the
+	// rule's max_delay of it counts (1 min if the rule has none). Zero: the host asks for no delay, or no longer. Absent:
+	// not known; the queue keeps its value.
 	QueueDelay *durationpb.Duration `protobuf:"bytes,7,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
-	// How long the page itself says that it stays as it is (ttl of a feed, Cache-Control max-age), 0 to 366
-	// days. A seed on an adaptive schedule is due no sooner, as far as max_interval allows; its interval is
-	// not changed by it. Other tasks take no notice. Absent or zero: not said.
+	// How long the page declares itself fresh (ttl of a feed, Cache-Control max-age), 0 to 366 days. A seed on an
+	// adaptive schedule is due no earlier, up to max_interval; its interval stays. Other tasks ignore it. Absent or zero:
+	// not known.
 	NextCrawlDelay *durationpb.Duration `protobuf:"bytes,8,opt,name=next_crawl_delay,json=nextCrawlDelay,proto3" json:"next_crawl_delay,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1598,22 +1591,21 @@ func (x *Succeeded) GetNextCrawlDelay() *durationpb.Duration {
 // Failed ends an attempt without success. The scope of its reason decides what it costs.
 type Failed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What went wrong. Unset counts as OTHER; a value unknown to the dispatcher is taken by the scope of its
-	// number.
+	// Why it failed. Unset counts as OTHER; if the dispatcher does not know a value, the scope of its number counts.
 	Reason FailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
-	// Words for people. At most 1 KiB of UTF-8.
+	// A message for people. At most 1 KiB of UTF-8.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The HTTP status, 100 to 599; 0: none.
 	HttpStatus int32 `protobuf:"varint,3,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
-	// What the site's Retry-After said, 0 to 366 days. For HOST scope it is the length of the block, at most
-	// the queue's max_block; for TASK scope the least backoff.
+	// The site's Retry-After, 0 to 366 days. For HOST scope it is the length of the block, at most the queue's max_block;
+	// for TASK scope the minimum backoff.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// From request start to the failure, 0 to 24 h; absent: not known.
 	FetchDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=fetch_duration,json=fetchDuration,proto3" json:"fetch_duration,omitempty"`
 	// Another attempt would fail the same way: a one-shot task is DEAD at once, a seed gives its cycle up.
 	// Only with TASK scope; elsewhere INVALID_ARGUMENT.
 	Permanent bool `protobuf:"varint,6,opt,name=permanent,proto3" json:"permanent,omitempty"`
-	// The delay between request starts that the host itself asks for, as in Succeeded. 0 to 1 h.
+	// The delay between request starts that the host asks for, as in Succeeded. 0 to 1 h.
 	QueueDelay    *durationpb.Duration `protobuf:"bytes,7,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1701,7 +1693,7 @@ func (x *Failed) GetQueueDelay() *durationpb.Duration {
 // Released gives a task back. No attempt is spent, no budget touched.
 type Released struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Time before the task is due again, 0 to 24 h; absent or zero: at once.
+	// Time until the task is due again, 0 to 24 h; absent or zero: at once.
 	Delay         *durationpb.Duration `protobuf:"bytes,1,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1744,11 +1736,11 @@ func (x *Released) GetDelay() *durationpb.Duration {
 	return nil
 }
 
-// DiscoveredItem is something a page leads to. The dispatcher decides by the source's `follow` whether it
-// becomes a task. Depth (the parent's plus 1, but for a REDIRECT), run and the parent's metadata are inherited.
+// DiscoveredItem is something that a page leads to. The source's `follow` decides whether it becomes a task. It
+// inherits the depth (the parent's plus 1, except for a REDIRECT), the run and the parent's metadata.
 type DiscoveredItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it leads: an absolute URL. May be empty when key and queue are given. At most 2 KiB.
+	// What to fetch: an absolute URL. May be empty if key and queue are given. At most 2 KiB.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it; empty: the canonical URL. At most 2 KiB.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
@@ -1758,15 +1750,15 @@ type DiscoveredItem struct {
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Priority within the source, 0 to 9; absent: 5, neutral.
 	Priority *int32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
-	// Laid over what is inherited. At most 8 KiB together.
+	// Added to the inherited metadata; the item's own values win. At most 8 KiB together.
 	Metadata map[string]string `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Handed to whoever gets the task. At most 256 KiB.
+	// Handed out with the task. At most 256 KiB.
 	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	// How the page leads there.
 	Relation Relation `protobuf:"varint,8,opt,name=relation,proto3,enum=waggle.v1.Relation" json:"relation,omitempty"`
-	// When the page last changed, by whoever lists it (lastmod of a sitemap, updated of a feed's entry). An
-	// item that is DONE and settled before that is due again (REVISIT) with its memo, so a page that has not
-	// changed after all costs a 304. A time in the future says nothing until it has come. Absent: not known.
+	// When the page last changed, by its list (lastmod of a sitemap, updated of a feed's entry). An item that is DONE and
+	// settled before that is due again (REVISIT), with its memo. So an unchanged page costs only a 304. A future time is
+	// ignored. Absent: not known.
 	ModifiedTime  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1865,7 +1857,7 @@ func (x *DiscoveredItem) GetModifiedTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// DiscoverSummary is what became of discovered items.
+// DiscoverSummary holds the results of discovered items.
 type DiscoverSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One result for each item, in the order of the items.
@@ -1876,9 +1868,9 @@ type DiscoverSummary struct {
 	Existing int32 `protobuf:"varint,3,opt,name=existing,proto3" json:"existing,omitempty"`
 	// How many are due again in this pass (REVISIT).
 	Revisited int32 `protobuf:"varint,4,opt,name=revisited,proto3" json:"revisited,omitempty"`
-	// How many the source's `follow` keeps out.
+	// How many the source's `follow` rejects.
 	Filtered int32 `protobuf:"varint,5,opt,name=filtered,proto3" json:"filtered,omitempty"`
-	// How many the source's max_outstanding keeps out.
+	// How many the source's max_outstanding rejects.
 	Limited int32 `protobuf:"varint,6,opt,name=limited,proto3" json:"limited,omitempty"`
 	// How many are INVALID.
 	Invalid       int32 `protobuf:"varint,7,opt,name=invalid,proto3" json:"invalid,omitempty"`
@@ -1965,10 +1957,10 @@ func (x *DiscoverSummary) GetInvalid() int32 {
 	return 0
 }
 
-// DiscoverResult is what became of one discovered item.
+// DiscoverResult is the result of one discovered item.
 type DiscoverResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What became of it.
+	// The result.
 	Code DiscoverCode `protobuf:"varint,1,opt,name=code,proto3,enum=waggle.v1.DiscoverCode" json:"code,omitempty"`
 	// The task's id; empty with FILTERED, LIMITED and INVALID.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`

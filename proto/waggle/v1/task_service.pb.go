@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// IfExists says what a submit does to a task that is known already.
+// IfExists is what a submit does to a task that exists already.
 type IfExists int32
 
 const (
@@ -32,8 +32,8 @@ const (
 	IfExists_IF_EXISTS_KEEP IfExists = 1
 	// If it has not settled: take the earlier due time and the higher priority of the two.
 	IfExists_IF_EXISTS_SOONER IfExists = 2
-	// A settled task is due now, its memo kept, its counters reset; a leased one is due once more after it
-	// settles; any other as SOONER.
+	// A settled task is due now; it keeps its memo, and its counters are reset. A leased task is due once more after it
+	// settles. Any other: as SOONER.
 	IfExists_IF_EXISTS_AGAIN IfExists = 3
 )
 
@@ -80,7 +80,7 @@ func (IfExists) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{0}
 }
 
-// SubmitCode is what became of a submitted item.
+// SubmitCode is the result of a submitted item.
 type SubmitCode int32
 
 const (
@@ -88,13 +88,13 @@ const (
 	SubmitCode_SUBMIT_CODE_UNSPECIFIED SubmitCode = 0
 	// A new task.
 	SubmitCode_SUBMIT_CODE_CREATED SubmitCode = 1
-	// The task is known; `state` says where it stands. if_exists may have moved its due time.
+	// The task exists already; see `state`. if_exists may have changed its due time.
 	SubmitCode_SUBMIT_CODE_EXISTS SubmitCode = 2
 	// The task had settled and is due again, its memo kept.
 	SubmitCode_SUBMIT_CODE_REVISIT SubmitCode = 3
 	// The source has max_outstanding tasks in that shard. Counted in its status.
 	SubmitCode_SUBMIT_CODE_LIMITED SubmitCode = 4
-	// The item cannot be a task; the message says why.
+	// The item is not a valid task; see message.
 	SubmitCode_SUBMIT_CODE_INVALID SubmitCode = 5
 )
 
@@ -145,7 +145,7 @@ func (SubmitCode) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{1}
 }
 
-// TaskChangeCode is what became of a task that was to be changed.
+// TaskChangeCode is the result of a change of one task.
 type TaskChangeCode int32
 
 const (
@@ -155,9 +155,9 @@ const (
 	TaskChangeCode_TASK_CHANGE_CODE_NOT_FOUND TaskChangeCode = 1
 	// CancelTasks: it is CANCELED by this call.
 	TaskChangeCode_TASK_CHANGE_CODE_CANCELED TaskChangeCode = 2
-	// CancelTasks: it is LEASED; its holder is told, and it ends CANCELED with its lease.
+	// CancelTasks: it is LEASED; its holder gets a CancelNotice, and it ends CANCELED with its lease.
 	TaskChangeCode_TASK_CHANGE_CODE_CANCEL_REQUESTED TaskChangeCode = 3
-	// CancelTasks: it is LEASED and ends CANCELED with its lease, as was asked before; or its source is deleted.
+	// CancelTasks: it is LEASED and ends CANCELED with its lease, by an earlier cancel or the deletion of its source.
 	TaskChangeCode_TASK_CHANGE_CODE_ALREADY_REQUESTED TaskChangeCode = 4
 	// CancelTasks: it is CANCELED already, or DONE or DEAD. Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_ALREADY_SETTLED TaskChangeCode = 5
@@ -165,19 +165,18 @@ const (
 	TaskChangeCode_TASK_CHANGE_CODE_RETRIED TaskChangeCode = 6
 	// RetryTasks: it waits or is LEASED. Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_NOT_SETTLED TaskChangeCode = 7
-	// RetryTasks: its source has max_outstanding tasks in that shard. Nothing changed; counted in its status.
+	// RetryTasks: its source has max_outstanding tasks in that shard. Nothing changed; counted in the source's status.
 	TaskChangeCode_TASK_CHANGE_CODE_LIMITED TaskChangeCode = 8
-	// RetryTasks: its source is deleted (SOURCE_NOT_FOUND), or it was a seed
-	// that its source has no more (INVALID_FIELD). Nothing changed.
+	// RetryTasks: its source is deleted (SOURCE_NOT_FOUND), or it was a seed that was removed from its source
+	// (INVALID_FIELD). Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_REFUSED TaskChangeCode = 9
 	// RevokeLeases: its lease has ended by this call.
 	TaskChangeCode_TASK_CHANGE_CODE_REVOKED TaskChangeCode = 10
 	// RevokeLeases: nobody holds it. Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_NOT_LEASED TaskChangeCode = 11
-	// RevokeLeases: it is held under another fence than the one named. Nothing changed.
+	// RevokeLeases: its lease has another fence than the request. Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_OTHER_LEASE TaskChangeCode = 12
-	// CancelTasks, RetryTasks by a filter: since it was found it has gone to a state that the filter leaves out.
-	// Nothing changed.
+	// CancelTasks and RetryTasks with a filter: it left the states of the filter before the change. Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_OTHER_STATE TaskChangeCode = 13
 )
 
@@ -295,7 +294,7 @@ type SubmitItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The source it belongs to. Required.
 	SourceId string `protobuf:"bytes,1,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// What to fetch: an absolute URL with a host. May be empty when key and queue are given. At most 2 KiB.
+	// What to fetch: an absolute URL with a host. May be empty if key and queue are given. At most 2 KiB.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it; empty: the canonical URL. At most 2 KiB.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
@@ -307,11 +306,11 @@ type SubmitItem struct {
 	Priority *int32 `protobuf:"varint,6,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	// When it is due; absent or past: now. At most 10 years from now.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	// Laid over the source's metadata. At most 8 KiB together.
+	// Added to the source's metadata; the item's own values win. At most 8 KiB together.
 	Metadata map[string]string `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Handed out in place of the source's payload. At most 256 KiB.
 	Payload []byte `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
-	// What to do when the task is known already.
+	// What to do if the task exists already.
 	IfExists      IfExists `protobuf:"varint,10,opt,name=if_exists,json=ifExists,proto3,enum=waggle.v1.IfExists" json:"if_exists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -463,10 +462,10 @@ func (x *SubmitTasksResponse) GetResults() []*SubmitResult {
 	return nil
 }
 
-// SubmitResult is what became of one item.
+// SubmitResult is the result of one item.
 type SubmitResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What became of it.
+	// The result.
 	Code SubmitCode `protobuf:"varint,1,opt,name=code,proto3,enum=waggle.v1.SubmitCode" json:"code,omitempty"`
 	// The task's id; empty with LIMITED and INVALID.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -676,13 +675,13 @@ func (x *GetTaskResponse) GetTask() *Task {
 // ListTasksRequest chooses tasks.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only tasks that match: source_id, queue (at least one of both; with both, only their lane) and states. DONE is not listed,
-	// and asking for it is INVALID_ARGUMENT: a task that is DONE is found by GetTask. Required.
+	// Only tasks that match. Allowed: source_id, queue (at least one of both) and states. DONE tasks are not listed, and
+	// the state DONE is INVALID_ARGUMENT; use GetTask. Required.
 	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Most tasks in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
-	// though more follow: a page holds tasks of at most 3 MiB together, or one that is larger.
+	// Most tasks in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds tasks
+	// of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before, with the same conditions; empty: the first page.
+	// next_page_token of the previous page, with the same conditions; empty: the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -794,23 +793,22 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
-// CancelTasksRequest says which tasks to take out. Exactly one of task_ids and filter is required.
+// CancelTasksRequest chooses tasks to cancel. Exactly one of task_ids and filter is required.
 type CancelTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks, by id. At most 1000.
 	TaskIds []string `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher and, after `by`, in the history of the
-	// task, whose `cancellation` shows both.
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher, in the history of the task (after `by`), and
+	// in its `cancellation`.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The tasks, by condition: source_id, source_id_prefix, pool, labels, queue, queue_suffix or all, narrowed by
-	// states, failure_reasons and create times. states are of SCHEDULED, READY and LEASED; none: all three. Seeds
-	// are tasks, too.
+	// The tasks, by condition: source_id, source_id_prefix, pool, labels, queue, queue_suffix or all, narrowed by states,
+	// failure_reasons and create times. states: any of SCHEDULED, READY and LEASED; none: all three. Seeds match, too.
 	Filter *Filter `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Change nothing; answer what would become of each.
+	// Change nothing; return what the call would do.
 	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	// next_page_token of the previous call, with the same filter; empty: begin. Only with filter.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -888,17 +886,17 @@ func (x *CancelTasksRequest) GetPageToken() string {
 	return ""
 }
 
-// CancelTasksResponse says what became of the tasks.
+// CancelTasksResponse holds a result for each task.
 type CancelTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// CANCELED, CANCEL_REQUESTED, ALREADY_REQUESTED, ALREADY_SETTLED or NOT_FOUND: of each id, in the order of the
-	// ids, or of each task that matches the filter.
+	// CANCELED, CANCEL_REQUESTED, ALREADY_REQUESTED, ALREADY_SETTLED or NOT_FOUND: one for each id, in the order of the
+	// ids, or for each task that matches the filter.
 	Results []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// Tasks that this call looked at and that matched; of ids, those that exist.
+	// Tasks that this call examined and that matched; with task_ids, those that exist.
 	Matched int32 `protobuf:"varint,2,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them that are CANCELED or CANCEL_REQUESTED by this call, or would be.
+	// How many of them are CANCELED or CANCEL_REQUESTED by this call, or would be.
 	Changed int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
-	// To go on with: more tasks may match than this call acted on; empty: these were all.
+	// Token for the next call: more tasks may match. Empty: these were all.
 	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -962,7 +960,7 @@ func (x *CancelTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
-// RetryTasksRequest says which tasks to bring back. Exactly one of task_ids and filter is required.
+// RetryTasksRequest chooses tasks to retry. Exactly one of task_ids and filter is required.
 type RetryTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks, by id. At most 1000.
@@ -972,12 +970,12 @@ type RetryTasksRequest struct {
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The tasks, by condition: source_id, source_id_prefix, pool, labels, queue, queue_suffix or all, narrowed by
-	// failure_reasons and create times. states are required, of DEAD and CANCELED. A task that is DONE is retried by
-	// its id, as it is listed nowhere; TriggerSources with `revisit` begins a pass over all of them.
+	// failure_reasons and create times. states are required: DEAD, CANCELED or both. To retry a DONE task, use its id.
+	// TriggerSources with `revisit` begins a pass over all DONE tasks.
 	Filter *Filter `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Change nothing; answer what would become of each. LIMITED is known of no task before it is retried.
+	// Change nothing; return what the call would do. LIMITED is not predicted.
 	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	// next_page_token of the previous call, with the same filter; empty: begin. Only with filter.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1055,17 +1053,17 @@ func (x *RetryTasksRequest) GetPageToken() string {
 	return ""
 }
 
-// RetryTasksResponse says what became of the tasks.
+// RetryTasksResponse holds a result for each task.
 type RetryTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// RETRIED, NOT_SETTLED, LIMITED, REFUSED or NOT_FOUND: of each id, in the order of the ids, or of each task that
-	// matches the filter.
+	// RETRIED, NOT_SETTLED, LIMITED, REFUSED or NOT_FOUND: one for each id, in the order of the ids, or for each task
+	// that matches the filter.
 	Results []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// Tasks that this call looked at and that matched; of ids, those that exist.
+	// Tasks that this call examined and that matched; with task_ids, those that exist.
 	Matched int32 `protobuf:"varint,2,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them that are RETRIED by this call, or would be.
+	// How many of them are RETRIED by this call, or would be.
 	Changed int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
-	// To go on with: more tasks may match than this call acted on; empty: these were all.
+	// Token for the next call: more tasks may match. Empty: these were all.
 	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1129,7 +1127,7 @@ func (x *RetryTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
-// RevokeLeasesRequest says which leases are to end. Exactly one of task_ids and filter is required.
+// RevokeLeasesRequest chooses leases to end. Exactly one of task_ids and filter is required.
 type RevokeLeasesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks, by id. At most 1000.
@@ -1139,15 +1137,15 @@ type RevokeLeasesRequest struct {
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher and, after `by`, in the
 	// history of the task.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The fence of each lease that is meant, as ListLeases shows it, in the order of the ids: a task that is held
-	// under another one by now stays with its holder. 0: whatever lease stands. None at all, or one for each id.
+	// The fence of each lease, from ListLeases, in the order of the ids. A task that has another fence now stays with its
+	// holder. 0: any lease. Empty, or one for each id.
 	Fences []int64 `protobuf:"varint,4,rep,packed,name=fences,proto3" json:"fences,omitempty"`
 	// The leases, by condition: collector_id, source_id, source_id_prefix, pool, labels, queue, queue_suffix or all,
 	// narrowed by failure_reasons and create times of the tasks. states: LEASED or none.
 	Filter *Filter `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Change nothing; answer what would become of each.
+	// Change nothing; return what the call would do.
 	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	// next_page_token of the previous call, with the same filter; empty: begin. Only with filter.
 	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1232,17 +1230,17 @@ func (x *RevokeLeasesRequest) GetPageToken() string {
 	return ""
 }
 
-// RevokeLeasesResponse says what became of the tasks.
+// RevokeLeasesResponse holds a result for each task.
 type RevokeLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// REVOKED, NOT_LEASED, OTHER_LEASE or NOT_FOUND: of each id, in the order of the ids, or of each task that matches
-	// the filter.
+	// REVOKED, NOT_LEASED, OTHER_LEASE or NOT_FOUND: one for each id, in the order of the ids, or for each task that
+	// matches the filter.
 	Results []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// Tasks that this call looked at and that matched; of ids, those that exist.
+	// Tasks that this call examined and that matched; with task_ids, those that exist.
 	Matched int32 `protobuf:"varint,2,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them whose leases have ended by this call, or would.
+	// How many of their leases this call ended, or would end.
 	Changed int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
-	// To go on with: more leases may match than this call acted on; empty: these were all.
+	// Token for the next call: more leases may match. Empty: these were all.
 	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1306,12 +1304,12 @@ func (x *RevokeLeasesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// TaskChange is what became of a task that was to be canceled, retried or taken from its holder.
+// TaskChange is the result of a cancel, retry or revoke for one task.
 type TaskChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task's id.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// What became of it.
+	// The result.
 	Code TaskChangeCode `protobuf:"varint,2,opt,name=code,proto3,enum=waggle.v1.TaskChangeCode" json:"code,omitempty"`
 	// The state the task is in now; unset with NOT_FOUND.
 	State TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=waggle.v1.TaskState" json:"state,omitempty"`

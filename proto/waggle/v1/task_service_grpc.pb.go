@@ -31,63 +31,62 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TaskService is what producers and operators call: submit tasks, look at them, end or retry them.
+// TaskService is for producers and operators: submit, read, cancel and retry tasks.
 //
-// CancelTasks, RetryTasks and RevokeLeases are bulk calls: they take ids, or one filter; act on at most 1000 tasks
-// a call; and answer what became of each, how many matched, how many changed, and a token to go on with. With
-// validate_only they change nothing and answer what they would do. By a filter a call looks at some 10,000 tasks at
-// most and may match few of them, even none, though more follow: go on until there is no token. A task that changes
-// its state between two calls can be seen twice, which does it no harm, or not at all.
+// CancelTasks, RetryTasks and RevokeLeases are bulk calls: they take ids, or one filter, and act on at most 1000 tasks
+// a call. They return a result for each, how many matched, how many changed, and a token for the next call. With
+// validate_only they change nothing and return what they would do. With a filter, a call reads at most some 10,000
+// tasks and may match few or none: repeat until there is no token. A task that changes its state between two calls can
+// be processed twice, which is harmless, or not at all.
 type TaskServiceClient interface {
-	// SubmitTasks adds tasks to sources. Each item has its own result and fails no other. An item submitted
-	// twice is the same task and answers EXISTS; so the call may be repeated.
+	// SubmitTasks adds tasks to sources. Each item has its own result and does not fail the others. An item that is
+	// submitted twice is the same task and gets EXISTS, so the call may be repeated.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD: no items or too many), RESOURCE_EXHAUSTED
 	// (STORE_FULL, RATE_LIMITED; some may be in: repeat all), UNAVAILABLE (STORE_UNAVAILABLE,
 	// STORE_READ_ONLY; repeat all).
 	SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksResponse, error)
-	// GetTask shows a task with its holder, payload and history. Changes nothing.
+	// GetTask returns a task with its holder, payload and history. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND), UNAVAILABLE
 	// (STORE_UNAVAILABLE).
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
-	// ListTasks lists tasks of a source or a queue, without payload, cursor, memo and history. A page is not
-	// of one instant: a task that changes state meanwhile can be seen twice or not at all. Changes nothing.
+	// ListTasks lists tasks of a source or a queue, without payload, cursor, memo and history. A page is not a snapshot:
+	// a task that changes its state meanwhile can appear twice or not at all. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// CancelTasks takes tasks out. One that waits is CANCELED at once. The holder of one that is leased is told by
-	// its next heartbeat (TASK_CANCELED), and however the lease ends, the task ends CANCELED. A canceled seed stays
-	// out, whatever triggers and updates of its source do, until RetryTasks, or until its source has had it taken
-	// away and added again; a page comes back also by a later pass and by a submit that says AGAIN. Each id has its
-	// own result and fails no other. Repeated: ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
+	// CancelTasks cancels tasks. One that waits is CANCELED at once. The holder of one that is leased gets TASK_CANCELED
+	// by heartbeat; however the lease ends, the task ends CANCELED. A canceled seed stays CANCELED until RetryTasks, or
+	// until it is removed from its source and added again; triggers do not bring it back. Any other task also comes back
+	// by a later pass and by a submit with AGAIN. Each id has its own result and does not fail the others. Repeated:
+	// ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
-	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
+	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
 	CancelTasks(ctx context.Context, in *CancelTasksRequest, opts ...grpc.CallOption) (*CancelTasksResponse, error)
-	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo and what they were
-	// submitted with (of a DONE one that was no seed, metadata and payload are gone); all that counts against their
-	// budgets starts at 0, of seeds the cycles given up in a row too. Tasks that wait or are leased stay as they
-	// are. Each id has its own result and fails no other. Repeated: NOT_SETTLED while the task has not settled again.
+	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo, metadata and payload; a DONE
+	// one-shot task has lost metadata and payload. All budgets start at 0, also the given-up cycles of seeds. Tasks that
+	// wait or are leased stay as they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED
+	// while the task has not settled again.
 	//
-	// By a filter tasks are retried that had settled when the first page was asked for; what settles again meanwhile
-	// is not retried twice.
+	// A filter matches only tasks that had settled before the first call, so no task is retried twice.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
-	// of the filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY);
-	// some may be due: repeat all.
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
+	// filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY); some may
+	// be due: repeat all.
 	RetryTasks(ctx context.Context, in *RetryTasksRequest, opts ...grpc.CallOption) (*RetryTasksResponse, error)
-	// RevokeLeases takes leased tasks from their holders. They are due again at once, with no attempt spent; one
-	// whose cancel was requested is CANCELED. The holder's next renewal says REVOKED and its report LEASE_LOST, but
-	// until its next heartbeat it works on, beside the next holder perhaps: to end the work as well, cancel the
-	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
-	// again; then that lease ends, or, where fences are named, OTHER_LEASE.
+	// RevokeLeases ends the leases of tasks. The tasks are due again at once, with no attempt spent; a task with a
+	// requested cancel is CANCELED. The old holder's next renewal gets REVOKED and its report LEASE_LOST. Until its next
+	// heartbeat it continues to work, perhaps at the same time as the next holder: to end the work too, cancel the task.
+	// Each id has its own result and does not fail the others. Repeated: NOT_LEASED. If the task was handed out again,
+	// the new lease ends, or with fences the result is OTHER_LEASE.
 	//
-	// By a filter leases end that stood when the first page was asked for; later ones of the same tasks go on.
+	// A filter matches only leases that existed before the first call; later leases of the same tasks continue.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
-	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
+	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
 	RevokeLeases(ctx context.Context, in *RevokeLeasesRequest, opts ...grpc.CallOption) (*RevokeLeasesResponse, error)
 }
 
@@ -163,63 +162,62 @@ func (c *taskServiceClient) RevokeLeases(ctx context.Context, in *RevokeLeasesRe
 // All implementations must embed UnimplementedTaskServiceServer
 // for forward compatibility.
 //
-// TaskService is what producers and operators call: submit tasks, look at them, end or retry them.
+// TaskService is for producers and operators: submit, read, cancel and retry tasks.
 //
-// CancelTasks, RetryTasks and RevokeLeases are bulk calls: they take ids, or one filter; act on at most 1000 tasks
-// a call; and answer what became of each, how many matched, how many changed, and a token to go on with. With
-// validate_only they change nothing and answer what they would do. By a filter a call looks at some 10,000 tasks at
-// most and may match few of them, even none, though more follow: go on until there is no token. A task that changes
-// its state between two calls can be seen twice, which does it no harm, or not at all.
+// CancelTasks, RetryTasks and RevokeLeases are bulk calls: they take ids, or one filter, and act on at most 1000 tasks
+// a call. They return a result for each, how many matched, how many changed, and a token for the next call. With
+// validate_only they change nothing and return what they would do. With a filter, a call reads at most some 10,000
+// tasks and may match few or none: repeat until there is no token. A task that changes its state between two calls can
+// be processed twice, which is harmless, or not at all.
 type TaskServiceServer interface {
-	// SubmitTasks adds tasks to sources. Each item has its own result and fails no other. An item submitted
-	// twice is the same task and answers EXISTS; so the call may be repeated.
+	// SubmitTasks adds tasks to sources. Each item has its own result and does not fail the others. An item that is
+	// submitted twice is the same task and gets EXISTS, so the call may be repeated.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD: no items or too many), RESOURCE_EXHAUSTED
 	// (STORE_FULL, RATE_LIMITED; some may be in: repeat all), UNAVAILABLE (STORE_UNAVAILABLE,
 	// STORE_READ_ONLY; repeat all).
 	SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksResponse, error)
-	// GetTask shows a task with its holder, payload and history. Changes nothing.
+	// GetTask returns a task with its holder, payload and history. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND), UNAVAILABLE
 	// (STORE_UNAVAILABLE).
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
-	// ListTasks lists tasks of a source or a queue, without payload, cursor, memo and history. A page is not
-	// of one instant: a task that changes state meanwhile can be seen twice or not at all. Changes nothing.
+	// ListTasks lists tasks of a source or a queue, without payload, cursor, memo and history. A page is not a snapshot:
+	// a task that changes its state meanwhile can appear twice or not at all. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// CancelTasks takes tasks out. One that waits is CANCELED at once. The holder of one that is leased is told by
-	// its next heartbeat (TASK_CANCELED), and however the lease ends, the task ends CANCELED. A canceled seed stays
-	// out, whatever triggers and updates of its source do, until RetryTasks, or until its source has had it taken
-	// away and added again; a page comes back also by a later pass and by a submit that says AGAIN. Each id has its
-	// own result and fails no other. Repeated: ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
+	// CancelTasks cancels tasks. One that waits is CANCELED at once. The holder of one that is leased gets TASK_CANCELED
+	// by heartbeat; however the lease ends, the task ends CANCELED. A canceled seed stays CANCELED until RetryTasks, or
+	// until it is removed from its source and added again; triggers do not bring it back. Any other task also comes back
+	// by a later pass and by a submit with AGAIN. Each id has its own result and does not fail the others. Repeated:
+	// ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
-	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
+	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
 	CancelTasks(context.Context, *CancelTasksRequest) (*CancelTasksResponse, error)
-	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo and what they were
-	// submitted with (of a DONE one that was no seed, metadata and payload are gone); all that counts against their
-	// budgets starts at 0, of seeds the cycles given up in a row too. Tasks that wait or are leased stay as they
-	// are. Each id has its own result and fails no other. Repeated: NOT_SETTLED while the task has not settled again.
+	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo, metadata and payload; a DONE
+	// one-shot task has lost metadata and payload. All budgets start at 0, also the given-up cycles of seeds. Tasks that
+	// wait or are leased stay as they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED
+	// while the task has not settled again.
 	//
-	// By a filter tasks are retried that had settled when the first page was asked for; what settles again meanwhile
-	// is not retried twice.
+	// A filter matches only tasks that had settled before the first call, so no task is retried twice.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
-	// of the filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY);
-	// some may be due: repeat all.
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
+	// filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY); some may
+	// be due: repeat all.
 	RetryTasks(context.Context, *RetryTasksRequest) (*RetryTasksResponse, error)
-	// RevokeLeases takes leased tasks from their holders. They are due again at once, with no attempt spent; one
-	// whose cancel was requested is CANCELED. The holder's next renewal says REVOKED and its report LEASE_LOST, but
-	// until its next heartbeat it works on, beside the next holder perhaps: to end the work as well, cancel the
-	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
-	// again; then that lease ends, or, where fences are named, OTHER_LEASE.
+	// RevokeLeases ends the leases of tasks. The tasks are due again at once, with no attempt spent; a task with a
+	// requested cancel is CANCELED. The old holder's next renewal gets REVOKED and its report LEASE_LOST. Until its next
+	// heartbeat it continues to work, perhaps at the same time as the next holder: to end the work too, cancel the task.
+	// Each id has its own result and does not fail the others. Repeated: NOT_LEASED. If the task was handed out again,
+	// the new lease ends, or with fences the result is OTHER_LEASE.
 	//
-	// By a filter leases end that stood when the first page was asked for; later ones of the same tasks go on.
+	// A filter matches only leases that existed before the first call; later leases of the same tasks continue.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
-	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
+	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
 	RevokeLeases(context.Context, *RevokeLeasesRequest) (*RevokeLeasesResponse, error)
 	mustEmbedUnimplementedTaskServiceServer()
 }
