@@ -27,17 +27,6 @@ import (
 	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
-const (
-	source = "demo"
-	victim = "demo-2"        // the collector that is killed
-	slots  = 3               // of each collector
-	lease  = 3 * time.Second // short, so that the takeover shows
-
-	// crawlLimit is how long the crawl may take, stopLimit how long the collectors may take to end.
-	crawlLimit = 50 * time.Second
-	stopLimit  = 8 * time.Second
-)
-
 // New makes the command.
 func New() *cobra.Command {
 	pages := 40

@@ -12,6 +12,17 @@ import (
 	"time"
 )
 
+const (
+	source = "demo"
+	victim = "demo-2"        // the collector that is killed
+	slots  = 3               // of each collector
+	lease  = 3 * time.Second // short, so that the takeover shows
+
+	// crawlLimit is how long the crawl may take, stopLimit how long the collectors may take to end.
+	crawlLimit = 50 * time.Second
+	stopLimit  = 8 * time.Second
+)
+
 // host is one host of the demo's web site.
 type host struct {
 	name  string        // host:port, which is its queue as well

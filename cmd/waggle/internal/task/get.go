@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -195,4 +196,13 @@ func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
 		t.Row(cycle, cmp.Or(a.GetCollectorId(), human.None), started, took, result, detail.Text())
 	}
 	t.Write(out, "")
+}
+
+// stateVar adds a flag for some of the states of tasks.
+func stateVar(flags *pflag.FlagSet, into *[]pb.TaskState, states ...pb.TaskState) {
+	values := map[string]int32{}
+	for _, state := range states {
+		values[state.String()] = int32(state)
+	}
+	cli.EnumsVar(flags, into, "state", "only tasks in this `state`", "TASK_STATE_", values)
 }
