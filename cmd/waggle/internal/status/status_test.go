@@ -179,7 +179,7 @@ func TestStatus_dozen(t *testing.T) {
 	}
 	at := 0
 	for _, want := range []string{
-		"DISPATCHER ", "no keeper", "STORE ", "full: no submits", "HELD ", "everything by ada, 1h ago: emergency", "waggle hold lift --everything",
+		"DISPATCHER ", "no keeper", "STORE ", "full: submits are refused", "HELD ", "everything by ada, 1h ago: emergency", "waggle hold lift --everything",
 		"waggle hold lift --pool browser --name deploy", "STUCK ", "NO_COLLECTOR ", "pool browser", "HUNG ", "collector paris-1: last beat 1m30s ago",
 		"HANDLER ", "paris-3, last beat 2s ago, works 25m of at most 30m on ", "waggle lease list --collector paris-3", "BLOCKED ", "THROTTLED (HTTP 429), opens in 1h",
 		"waggle queue get shop.example", "FAILING ", "BACKED_OFF ", "LATE ", "GONE ", "paris-2",
