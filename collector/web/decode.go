@@ -119,7 +119,7 @@ func readDecoded(wire *meter, list []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer plain.Close() //nolint:errcheck // all that it read is here
+	defer plain.Close()
 	return readDecoded(&meter{r: plain, limits: wire.limits, packed: wire}, list[:last])
 }
 

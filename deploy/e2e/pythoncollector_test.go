@@ -43,7 +43,7 @@ func grpcPython(t *testing.T) string {
 func pythonCollector(t *testing.T, id string, servers ...string) (p *process, out string) {
 	t.Helper()
 	python, modules, out := grpcPython(t), t.TempDir(), t.TempDir()
-	protos, err := filepath.Glob(filepath.Join(repository, "proto/waggle/v1/*.proto"))
+	protos, err := filepath.Glob(filepath.Join(repository, "proto", "waggle", "v1", "*.proto"))
 	if err != nil || len(protos) == 0 {
 		t.Fatalf("the .proto files: %v, %v", protos, err)
 	}
@@ -51,7 +51,7 @@ func pythonCollector(t *testing.T, id string, servers ...string) (p *process, ou
 	if text, err := exec.CommandContext(t.Context(), python, args...).CombinedOutput(); err != nil {
 		t.Fatalf("protoc: %v\n%s", err, text)
 	}
-	return launch(t, id, "env", "PYTHONPATH="+modules, python, filepath.Join(repository, "collector/python/collector.py"),
+	return launch(t, id, "env", "PYTHONPATH="+modules, python, filepath.Join(repository, "collector", "python", "collector.py"),
 		"--server", "ipv4:"+strings.Join(servers, ","), "--id", id, "--slots", "4", "--out", out), out
 }
 
@@ -358,7 +358,9 @@ func TestPythonCollector_LostReplies(t *testing.T) {
 	go func() { served <- between.Serve(listener) }()
 	t.Cleanup(func() {
 		between.Stop()
-		<-served
+		if err := <-served; err != nil {
+			t.Logf("the server between ended: %v", err)
+		}
 	})
 	collector, _ := pythonCollector(t, "py-1", listener.Addr().String())
 	until(t, startLimit, "the report is repeated", func() bool {

@@ -51,7 +51,8 @@ func TestRunbook_Restore(t *testing.T) {
 		t.Fatalf("%s keeps by %d commands, and restores by %d", runbook, len(keep), len(restore))
 	}
 	look := step{command: "waggle source list | cut -d ' ' -f 1; waggle queue rule list; waggle hold list"}
-	steps := slices.Concat(keep, []step{look,
+	steps := slices.Concat(keep, []step{
+		look,
 		{command: "redis-cli -p 7079 FLUSHALL"},
 		{command: "until ! { waggle source list; waggle queue rule list; waggle hold list; } 2>&1 | grep example; do sleep 0.1; done"},
 	}, restore, []step{look})

@@ -58,7 +58,7 @@ func eachTag(text []byte, f func(*xmlText, html.TokenType) error, roots ...strin
 		x.tags.NextIsNotRawText() // no tag of XML has text that is read in another way
 		x.line, x.name = x.next, ""
 		x.next += bytes.Count(x.tags.Raw(), []byte("\n"))
-		switch tag {
+		switch tag { //nolint:exhaustive // of the others only their lines count
 		case html.ErrorToken:
 			if err = x.tags.Err(); errors.Is(err, html.ErrBufferExceeded) {
 				err = textfile.ErrTooLong

@@ -138,7 +138,8 @@ func TestStatus_dozen(t *testing.T) {
 	t.Parallel()
 	source := func(id string, is pb.SourceHealth) *pb.Source {
 		return &pb.Source{Id: id, Status: &pb.SourceStatus{Health: is, ConsecutiveFailures: 3, LastError: &pb.TaskError{
-			Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 503, Message: "the server says that it is overloaded, and that it will be so for a while"}}}
+			Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 503, Message: "the server says that it is overloaded, and that it will be so for a while",
+		}}}
 	}
 	s := &staged{
 		stats: healthy(),
@@ -153,15 +154,18 @@ func TestStatus_dozen(t *testing.T) {
 			{Target: &pb.HoldTarget{Queue: "shop.example"}, Name: "waggle", By: "waggle", CreateTime: ago(time.Minute), Until: ago(-time.Hour)},
 		},
 		queue: &pb.Queue{Gates: []*pb.Gate{{Kind: pb.GateKind_GATE_KIND_HOST_BLOCKED, Cause: &pb.TaskError{
-			Reason: pb.FailureReason_FAILURE_REASON_THROTTLED, HttpStatus: 429}}}},
+			Reason: pb.FailureReason_FAILURE_REASON_THROTTLED, HttpStatus: 429,
+		}}}},
 		pools: []*pb.Pool{{Name: "browser", ReadyQueues: 12}},
 		collectors: []*pb.Collector{
 			{Info: &pb.CollectorInfo{Id: "paris-1"}, State: pb.CollectorState_COLLECTOR_STATE_GONE, Leases: 3, HeartbeatAge: durationpb.New(90 * time.Second)},
 			{Info: &pb.CollectorInfo{Id: "paris-2"}, State: pb.CollectorState_COLLECTOR_STATE_GONE, HeartbeatAge: durationpb.New(2 * time.Minute)},
 			{Info: &pb.CollectorInfo{Id: "paris-3"}, State: pb.CollectorState_COLLECTOR_STATE_ACTIVE, Leases: 1, HeartbeatAge: durationpb.New(2 * time.Second)},
 		},
-		leases: []*pb.HeldLease{{TaskId: "17-aaaaaaaaaaaaaaaaaaaaaaaaaa", SourceId: "news.fine", Url: "https://slow.example/page",
-			Holder: &pb.LeaseHolder{CollectorId: "paris-3", Age: durationpb.New(25 * time.Minute), Remaining: durationpb.New(time.Minute)}}},
+		leases: []*pb.HeldLease{{
+			TaskId: "17-aaaaaaaaaaaaaaaaaaaaaaaaaa", SourceId: "news.fine", Url: "https://slow.example/page",
+			Holder: &pb.LeaseHolder{CollectorId: "paris-3", Age: durationpb.New(25 * time.Minute), Remaining: durationpb.New(time.Minute)},
+		}},
 	}
 	s.stats.KeeperId, s.stats.Store.Full, s.stats.Grace = "", true, durationpb.New(20*time.Second)
 	got, err := look(t, s)

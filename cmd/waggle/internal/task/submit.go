@@ -274,7 +274,7 @@ func (s *submission) send(ctx context.Context) error {
 		}
 		return err
 	}
-	err := error(nil)
+	var err error
 	if s.file == nil {
 		err = call()
 	} else {
