@@ -107,14 +107,11 @@ func (o *Operator) eachCollector(ctx context.Context, most int, visit func(*disp
 	return false, nil
 }
 
-// collector is what a collector tells of itself; nil of one that has sent no beat.
-func (o *Operator) collector(ctx context.Context, id string) (*dispatch.CollectorInfo, error) {
+// collector reads what is known of a collector; nil if nothing is.
+func (o *Operator) collector(ctx context.Context, id string) (*dispatch.CollectorRecord, error) {
 	records, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{id}}, "", 0)
 	if err != nil {
 		return nil, fmt.Errorf("read collector %q: %w", id, err)
 	}
-	if r := records[0]; r != nil && !r.OnlyPolls {
-		return &r.Info, nil
-	}
-	return nil, nil //nolint:nilnil // not to be known is no error
+	return records[0], nil
 }
