@@ -74,18 +74,16 @@ func (o *Operator) Source(ctx context.Context, id string) (*SourceView, error) {
 	return views[0], nil
 }
 
-// changedSource shows a source after a change. The change stands: where the details of
-// its state cannot be read, they are left out.
+// changedSource is a source after a change. The change stands: details that cannot be read are left out.
 func (o *Operator) changedSource(ctx context.Context, id string) (*SourceView, error) {
-	view, err := o.Source(ctx, id)
-	if err == nil || errors.Is(err, dispatch.ErrSourceNotFound) {
-		return view, err
-	}
 	source, err := o.liveSource(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	views, err := o.views(ctx, []*dispatch.Source{source}, false)
+	views, err := o.views(ctx, []*dispatch.Source{source}, true)
+	if err != nil {
+		views, err = o.views(ctx, []*dispatch.Source{source}, false)
+	}
 	if err != nil {
 		return nil, err
 	}
