@@ -158,7 +158,7 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 }
 
 // warnings are the warnings of each spec. They are advice about what is done: where they cannot be had, the line of
-// the call says why, and its answer has none.
+// the call has the reason, and its answer has none.
 func (s *sourceService) warnings(ctx context.Context, specs []*dispatch.SourceSpec) [][]string {
 	warnings, err := s.o.Warnings(ctx, specs)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// HeldKind says what kind of thing a gate is of.
+// HeldKind is the kind of thing that a gate is of.
 type HeldKind uint8
 
 // What gates are of.

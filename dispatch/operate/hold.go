@@ -26,7 +26,7 @@ type HoldOrder struct {
 	Effect     dispatch.HoldEffect
 	By, Reason string
 	Until      time.Time // zero: until it is lifted
-	// Replace holds of the name that say something else.
+	// Replace holds of the name that differ.
 	Replace bool
 	// Etag of the one to replace ([HoldEtag]); empty: none.
 	Etag string
@@ -77,7 +77,7 @@ func HoldEtag(h *dispatch.Hold) string {
 
 // SetHolds sets a hold on each target. When it returns, no dispatcher grants against any of
 // them. Either all may be set, or none is: [HoldExistsError] where one of the name stands that
-// says something else and is not to be replaced, [dispatch.ErrEtagMismatch], and ErrInvalid
+// differs and is not to be replaced, [dispatch.ErrEtagMismatch], and ErrInvalid
 // for what is no target, or beyond [bounds.MaxHolds] and [bounds.MaxSourceHolds]. After any other
 // error some are set; repeated, it sets the rest.
 func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, order HoldOrder) (HoldChanges, error) {

@@ -33,10 +33,7 @@ func (o *Operator) createSource(ctx context.Context, id string, spec *dispatch.S
 	if err != nil {
 		return fmt.Errorf("read the store's clock: %w", err)
 	}
-	source, err := newSource(id, spec, now)
-	if err != nil {
-		return err
-	}
+	source := newSource(id, spec, now)
 	if err := o.checkSeeds(ctx, source, rehearsal{}); err != nil {
 		return err
 	}
@@ -158,7 +155,7 @@ func (o *Operator) respec(ctx context.Context, change func(*dispatch.SourceSpec)
 
 // DeleteSource ends a source: no more grants of its tasks at once, then all its
 // tasks CANCELED, of which the keeper does what is left of a large one. Holders
-// of leases are told by heartbeat. note is what its tasks tell of it while they are
+// of leases learn it by heartbeat. note is shown with its tasks while they are
 // remembered. Deleting what is gone is ErrSourceNotFound.
 func (o *Operator) DeleteSource(ctx context.Context, id string, note dispatch.Note) error {
 	now, err := o.store.Now(ctx)
@@ -283,12 +280,8 @@ func triggers(t *dispatch.Task, now time.Time, revisit bool) bool {
 }
 
 // newSource is a source as it is first kept, with defaults filled in.
-func newSource(id string, spec *dispatch.SourceSpec, now time.Time) (*dispatch.Source, error) {
-	uid, err := uuid.NewRandom()
-	if err != nil {
-		return nil, fmt.Errorf("make a uid: %w", err)
-	}
-	source := &dispatch.Source{ID: id, UID: uid.String(), Spec: *spec, Version: 1, Created: now, Updated: now}
+func newSource(id string, spec *dispatch.SourceSpec, now time.Time) *dispatch.Source {
+	source := &dispatch.Source{ID: id, UID: uuid.NewString(), Spec: *spec, Version: 1, Created: now, Updated: now}
 	source.Spec.FillDefaults()
-	return source, nil
+	return source
 }

@@ -36,7 +36,7 @@ func (n *NamedSpec) respec(kept *dispatch.SourceSpec) error {
 	return nil
 }
 
-// check says what is wrong with a spec that is laid over nothing, without filling what
+// check validates a spec that is laid over nothing, without filling what
 // it leaves out: where a source exists, what is fixed keeps its value.
 func (n *NamedSpec) check() error {
 	filled := n.Spec
@@ -54,7 +54,7 @@ const (
 	SpecUnchanged
 )
 
-// SpecResult is what became of a [NamedSpec]. Err says why it cannot be the
+// SpecResult is what became of a [NamedSpec]. Err is why it cannot be the
 // source's: ErrInvalid, or ErrSourceExists while the last source of the id is
 // still being deleted.
 type SpecResult struct {
@@ -69,7 +69,7 @@ type SpecResult struct {
 // the order of the specs; one that is wrong has its error there and fails no
 // other. The error is the whole call's: some may be applied; repeat all, and
 // those answer SpecUnchanged. With validateOnly nothing changes, and the results
-// say what would.
+// are what would.
 func (o *Operator) ApplySources(ctx context.Context, specs []NamedSpec, validateOnly bool) ([]SpecResult, error) {
 	results := make([]SpecResult, len(specs))
 	open := checkIDs(specs, results)
@@ -152,11 +152,7 @@ func checkIDs(specs []NamedSpec, results []SpecResult) (open []int) {
 func (o *Operator) wouldApply(ctx context.Context, named NamedSpec, kept *dispatch.Source, before rehearsal) (did SpecResult, err error) {
 	switch {
 	case kept == nil:
-		source, err := newSource(named.ID, &named.Spec, time.Time{})
-		if err != nil {
-			return did, err
-		}
-		return SpecResult{Code: SpecCreated}, o.checkSeeds(ctx, source, before)
+		return SpecResult{Code: SpecCreated}, o.checkSeeds(ctx, newSource(named.ID, &named.Spec, time.Time{}), before)
 	case kept.Deleted:
 		return did, fmt.Errorf("source %q is being deleted: %w", named.ID, dispatch.ErrSourceExists)
 	}

@@ -97,7 +97,7 @@ func (o *Operator) ListLeases(ctx context.Context, q *TaskQuery, cursor string, 
 }
 
 // Cancellation is who canceled a task that is CANCELED, or asked for it while it is LEASED,
-// when and why; nil of any other, or where nobody said. A deletion of its source is that
+// when and why; nil of any other, or if it is not known. A deletion of its source is that
 // only of what was not CANCELED before it. It takes a task with details.
 func Cancellation(t *dispatch.Task) *dispatch.Gate {
 	if t.State != dispatch.StateCanceled && t.CancelRequested == dispatch.CancelNone {

@@ -311,7 +311,7 @@ func (w *taskWalk) since(t *dispatch.Task) bool {
 	return w.q.Standing && became.After(w.began)
 }
 
-// selects reports whether a task matches in what its record and its last error say.
+// selects reports whether a task matches in its record and its last error.
 func (q *TaskQuery) selects(t *dispatch.Task) bool {
 	switch {
 	case !slices.Contains(q.States, t.State):

@@ -55,29 +55,20 @@ func SetHolds(req *pb.SetHoldsRequest, now time.Time) (*HoldSelection, operate.H
 	case order.Etag != "" && len(req.GetTargets()) != 1:
 		c.fail("etag", order.Etag, "must be empty unless there is exactly one target; there are %d", len(req.GetTargets()))
 	}
-	if err := c.err(); err != nil {
-		return nil, order, err
-	}
-	err := s.open(req)
-	return s, order, err
+	return s, order, s.open(&c, req)
 }
 
 // LiftHolds reads a LiftHoldsRequest.
 func LiftHolds(req *pb.LiftHoldsRequest) (*HoldSelection, error) {
 	var c checks
 	s := c.holds(req)
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	err := s.open(req)
-	return s, err
+	return s, s.open(&c, req)
 }
 
 func (c *checks) holds(req holdRequest) *HoldSelection {
-	c.selects("targets", len(req.GetTargets()), req)
 	s := &HoldSelection{
-		Targets: list(c, "targets", req.GetTargets(), 0, MaxBatch, c.holdTarget), Name: cmp.Or(req.GetName(), dispatch.HoldDefault),
-		Selection: Selection{Note: c.note(req), ValidateOnly: req.GetValidateOnly()},
+		Selection: c.selection("targets", len(req.GetTargets()), req),
+		Targets:   list(c, "targets", req.GetTargets(), 0, MaxBatch, c.holdTarget), Name: cmp.Or(req.GetName(), dispatch.HoldDefault),
 	}
 	c.name("name", s.Name, maxHoldName, isIDRune, "must be of a-z, 0-9, '.', '_' and '-'")
 	first := make(map[string]int, len(s.Targets))

@@ -27,23 +27,16 @@ func overlayPath(to, from protoreflect.Message, path string) {
 	if field == nil {
 		return
 	}
-	if !nested || field.Message() == nil {
-		overlayField(to, from, field)
-		return
-	}
-	// What from has not set, has nothing set in it.
-	if !from.Has(field) && !to.Has(field) {
-		return
-	}
-	overlayPath(to.Mutable(field).Message(), from.Get(field).Message(), rest)
-}
-
-func overlayField(to, from protoreflect.Message, field protoreflect.FieldDescriptor) {
-	if from.Has(field) {
+	switch {
+	case nested && field.Message() != nil:
+		if from.Has(field) || to.Has(field) { // else nothing is set in either
+			overlayPath(to.Mutable(field).Message(), from.Get(field).Message(), rest)
+		}
+	case from.Has(field):
 		to.Set(field, from.Get(field))
-		return
+	default:
+		to.Clear(field)
 	}
-	to.Clear(field)
 }
 
 // keepAbsent lays a spec over the one that a source has: what it leaves out stays.
@@ -150,7 +143,7 @@ func (d *diff) compare(path string, before, after, base protoreflect.Message) {
 		case oneOf(field, after) && !has: // another of them took its place
 		default:
 			d.changed = append(d.changed, name)
-			toDefault := had && base.Has(field) == has && base.Get(field).Equal(is) && field.Enum() == nil // an enum always says something
+			toDefault := had && base.Has(field) == has && base.Get(field).Equal(is) && field.Enum() == nil // an enum always has a meaning
 			if toDefault || loses(field, had, was, is) {
 				d.lost = append(d.lost, name)
 			}
@@ -217,7 +210,7 @@ func (d *diff) compareSeeds(rules int32, before, after []*pb.Seed) {
 	}
 }
 
-// seedName is what makes a seed the one that it is, as far as it says.
+// seedName is what makes a seed the one that it is, as far as it is set.
 type seedName struct{ key, queue, page string }
 
 // nameSeed spells a seed as its task would be; a URL that is wrong stands for itself.
@@ -264,7 +257,7 @@ func pairSeeds(rules int32, seeds, others []*pb.Seed) []int {
 	return twins
 }
 
-// apart reports whether two seeds of one key, or of one page, say that they are two: by
+// apart reports whether two seeds of one key, or of one page, are two: by
 // their keys, or of pages that differ by their queues.
 func apart(a, b *pb.Seed, onePage bool) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
