@@ -119,7 +119,8 @@ func (t *HoldTarget) Validate() error {
 	}
 	switch {
 	case set != 1:
-		return Invalid("target", t, fmt.Sprintf("must name exactly one of everything, a pool, a source, a queue, a collector and labels; it names %d", set))
+		return Invalid("target", t,
+			fmt.Sprintf("must name exactly one of everything, a pool, a source, a queue, a collector and labels; it names %d", set))
 	case t.Queue == "*":
 		return Invalid("target.queue", t.Queue, "must be a queue name or \"*.suffix\"; everything is a target of its own")
 	case t.Queue != "" && !validPattern(t.Queue):

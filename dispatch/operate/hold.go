@@ -60,7 +60,8 @@ type HoldExistsError struct {
 
 // Error names the hold, and who set it when.
 func (e *HoldExistsError) Error() string {
-	return fmt.Sprintf("%v: %q on %s by %q since %s", dispatch.ErrHoldExists, e.Hold.Name, &e.Hold.Target, e.Hold.By, e.Hold.Created.UTC().Format(time.RFC3339))
+	h := &e.Hold
+	return fmt.Sprintf("%v: %q on %s by %q since %s", dispatch.ErrHoldExists, h.Name, &h.Target, h.By, h.Created.UTC().Format(time.RFC3339))
 }
 
 // Unwrap is [dispatch.ErrHoldExists].
@@ -122,7 +123,9 @@ func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, 
 }
 
 // setHolds sets those that are not on sources in one step, then the others.
-func (o *Operator) setHolds(ctx context.Context, targets []dispatch.HoldTarget, holds []dispatch.Hold, order *HoldOrder, now time.Time) error {
+func (o *Operator) setHolds(
+	ctx context.Context, targets []dispatch.HoldTarget, holds []dispatch.Hold, order *HoldOrder, now time.Time,
+) error {
 	if err := o.changeBook(ctx, func(book []dispatch.Hold) (change dispatch.HoldChange, err error) {
 		for i := range holds {
 			if holds[i].Target.Source != "" {
@@ -468,7 +471,8 @@ func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 func (o *Operator) unblock(ctx context.Context, targets []dispatch.HoldTarget, dryRun bool, did *HoldChanges) error {
 	for _, target := range targets {
 		if target.Queue == "" || strings.HasPrefix(target.Queue, "*") {
-			return dispatch.Invalid("targets", &target, fmt.Sprintf("must be single queues with the name %q: Waggle blocks nothing else", dispatch.HoldWaggle))
+			return dispatch.Invalid("targets", &target,
+				fmt.Sprintf("must be single queues with the name %q: Waggle blocks nothing else", dispatch.HoldWaggle))
 		}
 		queue, err := o.queue(ctx, target.Queue)
 		if err != nil {
@@ -763,7 +767,8 @@ func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after stri
 	if err != nil {
 		return nil, "", fmt.Errorf("read the store's clock: %w", err)
 	}
-	sources, more, err := o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: cmp.Or(q.SourceID, q.SourcePrefix), Held: true}, after, min(limit, sourcesPerLook))
+	filter := dispatch.SourceFilter{Prefix: cmp.Or(q.SourceID, q.SourcePrefix), Held: true}
+	sources, more, err := o.store.ListSources(ctx, filter, after, min(limit, sourcesPerLook))
 	if err != nil {
 		return nil, "", fmt.Errorf("list held sources: %w", err)
 	}

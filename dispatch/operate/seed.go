@@ -155,7 +155,9 @@ func (o *Operator) submitSeedsOnce(ctx context.Context, source *dispatch.Source,
 }
 
 // readSeeds is seedSubmissions by the rules as they are, with their version.
-func (o *Operator) readSeeds(ctx context.Context, source *dispatch.Source) (items []dispatch.Submission, ids []dispatch.TaskID, version int64, err error) {
+func (o *Operator) readSeeds(
+	ctx context.Context, source *dispatch.Source,
+) (items []dispatch.Submission, ids []dispatch.TaskID, version int64, err error) {
 	book, err := o.catalog.Rules(ctx)
 	if err != nil {
 		return nil, nil, 0, fmt.Errorf("read queue rules: %w", err)

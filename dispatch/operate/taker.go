@@ -117,7 +117,8 @@ func (s *snapshot) takers(ctx context.Context, most int, wants []wanted) (map[wa
 	found := make(map[wanted]takers, len(unmet))
 	for w, search := range unmet {
 		if found[w] = search.result(w); !all {
-			found[w] = takers{cut: true, note: fmt.Sprintf("none of the first %d active collectors takes all %s; the others were not examined", most, w)}
+			note := fmt.Sprintf("none of the first %d active collectors takes all %s; the others were not examined", most, w)
+			found[w] = takers{cut: true, note: note}
 		}
 	}
 	return found, nil
