@@ -111,6 +111,15 @@ func decisiveFirst(holds []Held) {
 	slices.SortStableFunc(holds, func(a, b Held) int { return end(&b).Compare(end(&a)) })
 }
 
+// gatesOf are gates without what they are of.
+func gatesOf(holds []Held) []dispatch.Gate {
+	gates := make([]dispatch.Gate, len(holds))
+	for i := range holds {
+		gates[i] = holds[i].Gate
+	}
+	return gates
+}
+
 // heldBy are the gates of holds.
 func heldBy(holds []*dispatch.Hold, of HeldKind, name string) []Held {
 	held := make([]Held, len(holds))

@@ -83,9 +83,9 @@ func HoldEtag(h *dispatch.Hold) string {
 // error some are set; repeated, it sets the rest.
 func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, order HoldOrder) (HoldChanges, error) {
 	var did HoldChanges
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return did, fmt.Errorf("read the store's clock: %w", err)
+		return did, err
 	}
 	if !order.Until.IsZero() && !order.Until.After(now) {
 		return did, dispatch.Invalid("until", order.Until.Format(time.RFC3339Nano), "must be in the future")
@@ -411,9 +411,9 @@ func (o *Operator) LiftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 			return did, err
 		}
 	}
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return did, fmt.Errorf("read the store's clock: %w", err)
+		return did, err
 	}
 	if name == dispatch.HoldWaggle {
 		err = o.unblock(ctx, targets, dryRun, &did)
@@ -763,9 +763,9 @@ func below(name, suffix string) bool { return name == suffix || strings.HasSuffi
 const sourcesPerLook = 1000
 
 func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("read the store's clock: %w", err)
+		return nil, "", err
 	}
 	filter := dispatch.SourceFilter{Prefix: cmp.Or(q.SourceID, q.SourcePrefix), Held: true}
 	sources, more, err := o.store.ListSources(ctx, filter, after, min(limit, sourcesPerLook))

@@ -122,9 +122,7 @@ func (o *Operator) addHolds(ctx context.Context, queues ...*QueueView) error {
 				q.NextGrant = first.Until
 			}
 		}
-		for i := range gates {
-			q.Gates = slices.Insert(q.Gates, i, gates[i].Gate)
-		}
+		q.Gates = append(gatesOf(gates), q.Gates...)
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 // applySeeds makes new seeds due, brings kept ones to the schedule and cancels
 // those that are gone. It returns the seeds that exist.
 func (o *Operator) applySeeds(ctx context.Context, source *dispatch.Source) ([]dispatch.TaskID, error) {
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
+		return nil, err
 	}
 	ids, err := o.submitSeeds(ctx, source, func(t *dispatch.Task, item *dispatch.Submission) bool {
 		makeDue(source, item, now)

@@ -29,9 +29,9 @@ func (o *Operator) CreateSource(ctx context.Context, id string, spec dispatch.So
 
 // createSource keeps a source with a spec that was checked, and makes its seeds.
 func (o *Operator) createSource(ctx context.Context, id string, spec *dispatch.SourceSpec) error {
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return fmt.Errorf("read the store's clock: %w", err)
+		return err
 	}
 	source := newSource(id, spec, now)
 	if err := o.checkSeeds(ctx, source, rehearsal{}); err != nil {
@@ -158,9 +158,9 @@ func (o *Operator) respec(ctx context.Context, change func(*dispatch.SourceSpec)
 // of leases learn it by heartbeat. note is shown with its tasks while they are
 // remembered. Deleting what is gone is ErrSourceNotFound.
 func (o *Operator) DeleteSource(ctx context.Context, id string, note dispatch.Note) error {
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return fmt.Errorf("read the store's clock: %w", err)
+		return err
 	}
 	gate := dispatch.Gate{Kind: dispatch.GateSourceDeleted, By: note.By, Reason: note.Reason, Time: now}
 	_, err = o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
@@ -190,8 +190,8 @@ func (o *Operator) mutateSource(ctx context.Context, id string, ifVersion int64,
 		if reflect.DeepEqual(*before, after) {
 			return false, nil
 		}
-		if after.Updated, err = o.store.Now(ctx); err != nil {
-			return false, fmt.Errorf("read the store's clock: %w", err)
+		if after.Updated, err = o.Now(ctx); err != nil {
+			return false, err
 		}
 		if after.PendingSeeds, err = o.pendingSeeds(ctx, before); err != nil {
 			return false, fmt.Errorf("source %q: %w", id, err)
@@ -236,9 +236,9 @@ func (o *Operator) triggerOnce(ctx context.Context, id string, revisit, really b
 	if err != nil {
 		return did, err
 	}
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return did, fmt.Errorf("read the store's clock: %w", err)
+		return did, err
 	}
 	canceled := make(map[dispatch.TaskID]struct{}) // by id, since a seed may be asked for twice
 	_, err = o.submitSeeds(ctx, source, func(t *dispatch.Task, item *dispatch.Submission) bool {

@@ -199,10 +199,7 @@ func (s *snapshot) addSeedGates(ctx context.Context, view *SourceView) error {
 // setGates sets what holds the source, and whether it is stuck by that.
 func (v *SourceView) setGates(holds []Held, who takers) {
 	v.Status.CollectorUnknown = who.cut
-	v.Status.Gates = make([]dispatch.Gate, len(holds))
-	for i := range holds {
-		v.Status.Gates[i] = holds[i].Gate
-	}
+	v.Status.Gates = gatesOf(holds)
 	staying := []dispatch.GateKind{
 		dispatch.GateEverythingHeld, dispatch.GatePoolHeld, dispatch.GateQueueHeld, dispatch.GateCollectorHeld,
 		dispatch.GateNoCollector, dispatch.GateLocked,

@@ -90,10 +90,8 @@ func (o *Operator) ListLeases(ctx context.Context, q *TaskQuery, cursor string, 
 	if err != nil {
 		return nil, "", now, fmt.Errorf("list leases: %w", err)
 	}
-	if now, err = o.store.Now(ctx); err != nil {
-		return nil, "", now, fmt.Errorf("read the store's clock: %w", err)
-	}
-	return leased, next, now, nil
+	now, err = o.Now(ctx)
+	return leased, next, now, err
 }
 
 // Cancellation is who canceled a task that is CANCELED, or asked for it while it is LEASED,

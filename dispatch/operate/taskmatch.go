@@ -86,10 +86,8 @@ func (w *taskWalk) begin(ctx context.Context, cursor string) (err error) {
 		if !w.q.Standing {
 			return nil
 		}
-		if w.began, err = w.o.store.Now(ctx); err != nil {
-			return fmt.Errorf("read the store's clock: %w", err)
-		}
-		return nil
+		w.began, err = w.o.Now(ctx)
+		return err
 	}
 	began, rest, _ := strings.Cut(cursor, " ")
 	ms, err := strconv.ParseInt(began, 10, 64)
