@@ -24,7 +24,7 @@ func (o *Operator) CreateSource(ctx context.Context, id string, spec dispatch.So
 	if err := o.createSource(ctx, id, &spec); err != nil {
 		return nil, err
 	}
-	return o.changedSource(ctx, id)
+	return o.sourceView(ctx, id, true)
 }
 
 // createSource keeps a source with a spec that was checked, and makes its seeds.
@@ -60,25 +60,17 @@ func (o *Operator) keepNew(ctx context.Context, source *dispatch.Source) error {
 // Source reads a source and what is known of it, its last error included.
 // ErrSourceNotFound also for one that is being deleted.
 func (o *Operator) Source(ctx context.Context, id string) (*SourceView, error) {
-	source, err := o.liveSource(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	views, err := o.views(ctx, []*dispatch.Source{source}, true)
-	if err != nil {
-		return nil, err
-	}
-	return views[0], nil
+	return o.sourceView(ctx, id, false)
 }
 
-// changedSource is a source after a change. The change stands: details that cannot be read are left out.
-func (o *Operator) changedSource(ctx context.Context, id string) (*SourceView, error) {
+// sourceView is Source. After a change, which stands, it leaves out details that cannot be read.
+func (o *Operator) sourceView(ctx context.Context, id string, changed bool) (*SourceView, error) {
 	source, err := o.liveSource(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	views, err := o.views(ctx, []*dispatch.Source{source}, true)
-	if err != nil {
+	if err != nil && changed {
 		views, err = o.views(ctx, []*dispatch.Source{source}, false)
 	}
 	if err != nil {
@@ -126,7 +118,7 @@ func (o *Operator) UpdateSource(ctx context.Context, id string, ifVersion int64,
 	if _, err := o.mutateSource(ctx, id, ifVersion, o.respec(ctx, change, rehearsal{})); err != nil {
 		return nil, err
 	}
-	return o.changedSource(ctx, id)
+	return o.sourceView(ctx, id, true)
 }
 
 // respec changes the spec of a source by change, and checks what comes of it. What is
