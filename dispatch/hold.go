@@ -88,6 +88,9 @@ func (t *HoldTarget) Key() string {
 	return strings.Join(parts, "\x00")
 }
 
+// String names the target in words.
+func (t *HoldTarget) String() string { return strings.ReplaceAll(t.Key(), "\x00", " ") }
+
 // Validate reports, as a [FieldError], a target that is none.
 func (t *HoldTarget) Validate() error {
 	set := 0
@@ -98,7 +101,8 @@ func (t *HoldTarget) Validate() error {
 	}
 	switch {
 	case set != 1:
-		return Invalid("target", strings.ReplaceAll(t.Key(), "\x00", " "), fmt.Sprintf("must name exactly one of everything, a pool, a source, a queue, a collector and labels; it names %d", set))
+		return Invalid("target", t,
+			fmt.Sprintf("must name exactly one of everything, a pool, a source, a queue, a collector and labels; it names %d", set))
 	case t.Queue == "*":
 		return Invalid("target.queue", t.Queue, "must be a queue name or \"*.suffix\"; everything is a target of its own")
 	case t.Queue != "" && !validPattern(t.Queue):

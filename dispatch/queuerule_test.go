@@ -36,24 +36,24 @@ func TestDispatcher_SetQueueRule_changedMeanwhile(t *testing.T) {
 		}
 		group := dispatch.QueueRule{Pattern: "a.example", Queue: "group", Settings: dispatch.DefaultQueueSettings()}
 		meddle("b.example")
-		if _, _, err := w.SetQueueRule(t.Context(), group, operate.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
+		if _, _, err := setRule(t.Context(), w, group, operate.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("a rule that contradicts one that was set meanwhile: %v", err)
 		}
 		group.Settings.MaxInFlight = 7
-		_, etag, err := w.SetQueueRule(t.Context(), group, operate.AnyRules)
+		_, etag, err := setRule(t.Context(), w, group, operate.AnyRules)
 		if err != nil {
 			t.Fatal(err)
 		}
 		meddle("c.example")
 		group.Settings.MaxInFlight = 5
-		if _, _, err := w.SetQueueRule(t.Context(), group, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+		if _, _, err := setRule(t.Context(), w, group, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
 			t.Errorf("rules that were changed meanwhile: %v", err)
 		}
 		if _, _, err := w.DeleteQueueRule(t.Context(), "a.example", etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
 			t.Errorf("deleted by an old version: %v", err)
 		}
 		meddle("d.example")
-		if _, _, err := w.SetQueueRule(t.Context(), group, operate.AnyRules); err != nil {
+		if _, _, err := setRule(t.Context(), w, group, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		page, err := w.QueueRules(t.Context(), "", 10)
@@ -78,7 +78,7 @@ func TestDispatcher_SetQueueRule_changedBetweenSteps(t *testing.T) {
 		var etag operate.RulesEtag
 		var err error
 		for _, pattern := range []string{"a.example", "b.example"} {
-			if _, etag, err = w.o[0].SetQueueRule(t.Context(), group(pattern), operate.AnyRules); err != nil {
+			if _, etag, err = setRule(t.Context(), w.o[0], group(pattern), operate.AnyRules); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -87,7 +87,7 @@ func TestDispatcher_SetQueueRule_changedBetweenSteps(t *testing.T) {
 		w.inject(after(func() { w.putRule(&theirs) }, calls("PutRule")).once())
 		wider := group("b.example")
 		wider.Settings.MaxInFlight = 7
-		if _, _, err := w.o[0].SetQueueRule(t.Context(), wider, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+		if _, _, err := setRule(t.Context(), w.o[0], wider, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
 			t.Errorf("a rule that was changed between the steps: %v", err)
 		}
 		page, err := w.o[0].QueueRules(t.Context(), "b", 1)
@@ -102,7 +102,7 @@ func TestDispatcher_QueueRules_etagOfAnotherStore(t *testing.T) {
 	t.Parallel()
 	set := func(t *testing.T, w *world, etag operate.RulesEtag) (operate.RulesEtag, error) {
 		t.Helper()
-		_, etag, err := w.o[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}, etag)
+		_, etag, err := setRule(t.Context(), w.o[0], dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}, etag)
 		return etag, err
 	}
 	var before operate.RulesEtag
@@ -140,10 +140,7 @@ func TestDispatcher_QueueRules_etagAfterSetback(t *testing.T) {
 		return etag, err
 	}
 	change := func(ctx context.Context, d *operate.Operator, pattern string) (operate.RulesEtag, error) {
-		_, etag, err := d.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error {
-			r.Settings.DelayFactor = 2
-			return nil
-		})
+		_, etag, err := d.SetQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) { r.Settings.DelayFactor = 2 })
 		return etag, err
 	}
 	seen := make(map[operate.RulesEtag]string)

@@ -23,12 +23,12 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://www.a.example/1"})
 		rule := dispatch.QueueRule{Pattern: "*.a.example", Queue: "a-group", Settings: dispatch.DefaultQueueSettings()}
 		var left *operate.NotEmptyError
-		if _, _, err := w.SetQueueRule(ctx, rule, operate.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) || !errors.As(err, &left) ||
-			left.Names(100) != "www.a.example (1)" {
+		if _, _, err := setRule(ctx, w, rule, operate.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) || !errors.As(err, &left) ||
+			left.Names() != "www.a.example (1)" {
 			t.Errorf("a mapping away from tasks: %v", err)
 		}
 		w.succeed(w.takeOne())
-		if _, _, err := w.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
+		if _, _, err := setRule(ctx, w, rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://x.a.example/1"}, engine.NewTask{SourceID: "s", URL: "http://y.a.example/2"})
@@ -38,15 +38,15 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 		}
 		other := dispatch.QueueRule{Pattern: "b.example", Queue: "a-group", Settings: dispatch.DefaultQueueSettings()}
 		other.Settings.MinDelay = time.Minute
-		if _, _, err := w.SetQueueRule(ctx, other, operate.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
+		if _, _, err := setRule(ctx, w, other, operate.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("two rules that contradict each other for one queue: %v", err)
 		}
 		other.Settings = rule.Settings
-		if _, _, err := w.SetQueueRule(ctx, other, operate.AnyRules); err != nil {
+		if _, _, err := setRule(ctx, w, other, operate.AnyRules); err != nil {
 			t.Errorf("a second rule that agrees: %v", err)
 		}
 		rule.Settings.DelayFactor, rule.By = 2, "ops"
-		if _, _, err := w.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
+		if _, _, err := setRule(ctx, w, rule, operate.AnyRules); err != nil {
 			t.Errorf("changing a queue of two rules: %v", err)
 		}
 		page, err := w.QueueRules(ctx, "", 10)
@@ -70,7 +70,7 @@ func TestDispatcher_SetQueueRule_movesHosts(t *testing.T) {
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		set := func(pattern, queue string) error {
-			_, _, err := w.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules)
+			_, _, err := setRule(ctx, w, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules)
 			return err
 		}
 		w.create("s", nil)
@@ -107,7 +107,7 @@ func TestDispatcher_SetQueueRule_movesPorts(t *testing.T) {
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		set := func(pattern, queue string) error {
-			_, _, err := w.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules)
+			_, _, err := setRule(ctx, w, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules)
 			return err
 		}
 		w.create("s", nil)
@@ -141,11 +141,11 @@ func TestDispatcher_SetQueueRule_limit(t *testing.T) {
 			}
 			return err
 		}, calls("Rules")))
-		_, _, err := w.o[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "one.more", Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules)
+		_, _, err := setRule(t.Context(), w.o[0], dispatch.QueueRule{Pattern: "one.more", Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules)
 		if !errors.Is(err, dispatch.ErrInvalid) || !strings.Contains(err.Error(), "the limit of 100000 rules") {
 			t.Errorf("one rule more than the limit: %v", err)
 		}
-		if _, _, err := w.o[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules); err != nil {
+		if _, _, err := setRule(t.Context(), w.o[0], dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules); err != nil {
 			t.Errorf("one in place of another: %v", err)
 		}
 	})
@@ -157,7 +157,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		if _, _, err := w.SetQueueRule(ctx, dispatch.QueueRule{Pattern: "mapped.example", Queue: "shops", Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules); err != nil {
+		if _, _, err := setRule(ctx, w, dispatch.QueueRule{Pattern: "mapped.example", Queue: "shops", Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		find := func(name string) *operate.QueueView {

@@ -155,7 +155,7 @@ func withDeadline(ctx context.Context, d time.Duration) (caller, call context.Co
 
 func (w *world) rule(pattern string, settings dispatch.QueueSettings) {
 	w.t.Helper()
-	if _, _, err := w.SetQueueRule(w.t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}, operate.AnyRules); err != nil {
+	if _, _, err := setRule(w.t.Context(), w, dispatch.QueueRule{Pattern: pattern, Settings: settings}, operate.AnyRules); err != nil {
 		w.t.Fatalf("SetQueueRule: %v", err)
 	}
 }
@@ -443,4 +443,12 @@ func (w *world) liftHold(target dispatch.HoldTarget) {
 	if err != nil || len(did.Changed) != 1 {
 		w.t.Fatalf("lift: %+v, %v", did, err)
 	}
+}
+
+// setRule replaces the rule of a pattern.
+func setRule(ctx context.Context, o interface {
+	SetQueueRule(context.Context, string, operate.RulesEtag, func(*dispatch.QueueRule)) (dispatch.QueueRule, operate.RulesEtag, error)
+}, rule dispatch.QueueRule, ifEtag operate.RulesEtag,
+) (dispatch.QueueRule, operate.RulesEtag, error) {
+	return o.SetQueueRule(ctx, rule.Pattern, ifEtag, func(kept *dispatch.QueueRule) { *kept = rule })
 }

@@ -82,7 +82,7 @@ func justBefore(id string) string {
 	return id[:last] + string(rune(id[last]-1)) + "\x7f"
 }
 
-// Explain tells what holds a task, source, queue or pool.
+// Explain returns what holds a task, source, queue or pool.
 func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb.ExplainResponse, error) {
 	if err := wire.Explain(req); err != nil {
 		return nil, err

@@ -46,7 +46,9 @@ func newDesk(b *testing.B) *desk {
 			b.Error(err)
 		}
 	})
-	if _, _, err := operate.New(d).SetQueueRule(b.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 1000, MaxBlock: dispatch.DefaultQueueSettings().MaxBlock}}, operate.AnyRules); err != nil {
+	if _, _, err := operate.New(d).SetQueueRule(b.Context(), "*", operate.AnyRules, func(r *dispatch.QueueRule) {
+		r.Settings.MinDelay, r.Settings.MaxInFlight = 0, 1000
+	}); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := operate.New(d).CreateSource(b.Context(), "bench", dispatch.SourceSpec{}); err != nil {

@@ -38,7 +38,7 @@ import (
 //     Only a request over MaxReceiveBytes, which is not read, comes to none of these.
 //  2. Metrics count every call with the code that its caller sees, refused ones included.
 //  3. The log likewise, with what is noted of a fault, and of operators who made which change (ended).
-//  4. Each error below becomes a status with its details, at one place (told). One that is not known there is a fault of
+//  4. Each error below becomes a status with its details, at one place (statusOf). One that is not known there is a fault of
 //     ours: it is logged once, and the caller gets an id.
 //  5. Admission refuses a method that has no policy, and more calls at once than may run.
 //  6. A panic of the handler becomes an error, last, so that none of the above is skipped.
@@ -51,7 +51,7 @@ type chain struct {
 	draining <-chan struct{}
 
 	log *zap.Logger
-	// whole is for calls by which operators change something: none is left out, since nothing else tells of them.
+	// whole is for calls by which operators change something: none is left out, since nothing else records them.
 	whole *zap.Logger
 	// trouble is for calls that failed because something is away or full, which then fails them all.
 	trouble *zap.Logger
@@ -61,14 +61,14 @@ type chain struct {
 	recoverStream grpc.StreamServerInterceptor
 }
 
-// Of calls that failed for one trouble, the first few in a while tell enough.
+// Of calls that failed for one trouble, the first few in a while are enough.
 const (
 	troubleLines = 5
 	troubleEach  = time.Minute
 )
 
 // newChain logs no more than burst lines in a second and level before only each hundredth is kept: a store that is away
-// fails every call, and the log should tell so without filling the disk.
+// fails every call, and the log should show that without filling the disk.
 func newChain(limits *admit.Limits, draining <-chan struct{}, log *zap.Logger, burst int, success bool) *chain {
 	log = log.WithOptions(zap.WithCaller(false))
 	sampled := func(each time.Duration, first, then int) *zap.Logger {
@@ -100,7 +100,7 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	ctx = context.WithValue(ctx, callNotesKey{}, notes)
 	resp, err := c.admitted(ctx, req, info, handler)
 	if err != nil {
-		resp, err = nil, told(ctx, err)
+		resp, err = nil, statusOf(ctx, err)
 	} else {
 		noteOperator(ctx, req)
 	}
@@ -143,7 +143,7 @@ func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	ctx := context.WithValue(stream.Context(), callNotesKey{}, notes)
 	err := c.admittedStream(srv, &decodedStream{stream, ctx}, info, handler)
 	if err != nil {
-		err = told(ctx, err)
+		err = statusOf(ctx, err)
 	}
 	c.ended(ctx, notes, info.FullMethod, began, err)
 	return err
@@ -176,9 +176,9 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// told is err as its caller gets it. What the caller does not get is noted for the log: all of a fault of ours, and why
+// statusOf is err as its caller gets it. What the caller does not get is noted for the log: all of a fault of ours, and why
 // the store cannot be worked with.
-func told(ctx context.Context, err error) error {
+func statusOf(ctx context.Context, err error) error {
 	errorID := uuid.NewString()
 	st, known := wire.Status(ctx.Err(), err, errorID)
 	switch {
@@ -219,7 +219,7 @@ func addFields(ctx context.Context, fields ...zap.Field) {
 	note(ctx, func(notes *callNotes) { notes.fields = append(notes.fields, fields...) })
 }
 
-// who is who a change is put down to: who the caller says, else its address.
+// who made a change: whom the caller names, or else its address.
 func who(ctx context.Context, by string) string {
 	if by != "" {
 		return by
@@ -227,7 +227,7 @@ func who(ctx context.Context, by string) string {
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		address := p.Addr.String()
 		if host, _, err := net.SplitHostPort(address); err == nil {
-			address = host // the port is another one after a reconnect, and a call that is repeated then must say the same
+			address = host // the port is another one after a reconnect, and a call that is repeated then must name the same
 		}
 		return address[:min(len(address), bounds.MaxIDLength)]
 	}
@@ -237,7 +237,7 @@ func who(ctx context.Context, by string) string {
 // maxLoggedRequest is how many bytes of an operator's request go into the log.
 const maxLoggedRequest = 500
 
-// noteOperator has the log tell who changed what by a call, and why: much of it is kept nowhere else, and what is kept
+// noteOperator logs who changed what by a call, and why: much of it is kept nowhere else, and what is kept
 // goes with what it is about. Of specs it leaves out what is handed to collectors and may be a secret, of many specs all
 // but their ids.
 func noteOperator(ctx context.Context, req any) {
@@ -275,7 +275,7 @@ func (c *chain) ended(ctx context.Context, notes *callNotes, fullMethod string, 
 	code := status.Code(err)
 	level, log, message := callLevel(code, c.success || notes.operator), c.log, "finished call"
 	if notes.stopping {
-		level = zapcore.DebugLevel // its drain is told once, not for each call
+		level = zapcore.DebugLevel // its drain is logged once, not for each call
 	}
 	if level == zapcore.WarnLevel {
 		log = c.trouble
@@ -324,7 +324,7 @@ func callLevel(code codes.Code, success bool) zapcore.Level {
 }
 
 // envelope holds a message and the error of decoding it. A request that cannot be decoded (a string that is not UTF-8,
-// bytes that are no message) is invalid, and its caller's fault; gRPC would tell it as INTERNAL, before any interceptor
+// bytes that are no message) is invalid, and its caller's fault; gRPC would return it as INTERNAL, before any interceptor
 // runs. An envelope is always decoded.
 type envelope struct {
 	message any

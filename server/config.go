@@ -24,10 +24,10 @@ type Config struct {
 	// TLSCertFile and TLSKeyFile are PEM files; with both, gRPC is served over TLS only. Both are read again when they
 	// have changed, at a handshake and at most each 10 s. Default: no TLS.
 	TLSCertFile, TLSKeyFile string
-	// Version is what GetStats and the metrics tell of the program. Default "unknown".
+	// Version is what GetStats and the metrics show of the program. Default "unknown".
 	Version string
-	// Reflection lets grpcurl work without .proto files. It tells who can connect what there is to call, which the
-	// published .proto files tell as well. Default false.
+	// Reflection lets grpcurl work without .proto files. It lists all methods to whoever can connect, which the
+	// published .proto files do as well. Default false.
 	Reflection bool
 
 	// MaxReceiveBytes of one request. Larger batches of submits and reports cost fewer round trips and more memory per
@@ -72,7 +72,7 @@ type Config struct {
 	// Default 20 s: below the 30 s after which Kubernetes kills.
 	DrainTimeout time.Duration
 	// ReconnectGrace is how long heartbeat streams are still answered after
-	// they were told to reconnect. Default a quarter of DrainTimeout.
+	// they were asked to reconnect. Default a quarter of DrainTimeout.
 	ReconnectGrace time.Duration
 	// HealthInterval between looks at the store. Default 2 s; a store that does not answer within it counts as away.
 	HealthInterval time.Duration
@@ -81,7 +81,7 @@ type Config struct {
 	StatsInterval time.Duration
 
 	// Metrics to serve; the ones that the dispatcher has as its Observer. One server only may have them. Default: new
-	// ones, without what an Observer is told.
+	// ones, without what an Observer gets.
 	Metrics *Metrics
 
 	// LogCalls also logs calls that succeeded, at level info. Default false: they are logged at level debug.

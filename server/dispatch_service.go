@@ -34,7 +34,7 @@ type dispatchService struct {
 
 	heartbeats *atomic.Int64 // streams that are open
 	draining   <-chan struct{}
-	grace      time.Duration // for how long a stream is answered once it was told to reconnect
+	grace      time.Duration // for how long a stream is answered once it was asked to reconnect
 }
 
 // FetchTask fetches, and has the reports settled that it carries. They are settled also where the fetch is refused for

@@ -38,7 +38,7 @@ type heartbeat struct {
 	service *dispatchService
 	stream  pb.DispatchService_HeartbeatServer
 	who     *wire.Beat     // the first beat, without leases; all others are of its collector and session
-	held    bool           // as the last message says
+	held    bool           // as in the last message
 	pushes  *engine.Stream // from the first beat on
 	// silence after which the stream ends: its collector is as good as gone, and comes back with a stream of its own if it
 	// is not.
@@ -52,7 +52,7 @@ type received struct {
 }
 
 // Heartbeat answers each beat with one message, in order, and sends what is pushed between them. When the dispatcher
-// drains, the collector is told to reconnect, and still answered for a while.
+// drains, the collector is asked to reconnect, and still answered for a while.
 func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) error {
 	s.heartbeats.Add(1)
 	defer s.heartbeats.Add(-1)

@@ -72,7 +72,7 @@ func (s *Server) drainDispatcher() {
 }
 
 // drain ends the server in the order in which nothing is lost: new calls are sent elsewhere, parked fetches are
-// answered, streams are told to reconnect, and reports are taken until no call is left or the time is up. Metrics and
+// answered, streams are asked to reconnect, and reports are taken until no call is left or the time is up. Metrics and
 // probes are served until then.
 func (s *Server) drain() {
 	began := time.Now()

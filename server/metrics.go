@@ -37,36 +37,28 @@ var _ engine.Observer = (*Metrics)(nil)
 
 // NewMetrics makes metrics in a registry of their own.
 func NewMetrics() *Metrics {
+	histogram := func(name, help string, buckets ...float64) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}
+	}
+	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts{Name: name, Help: help} }
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		calls: grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(
 			grpcprom.WithHistogramBuckets([]float64{.001, .005, .02, .1, .5, 2, 10, 31}))),
-		fetchWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "waggle_fetch_wait_seconds",
-			Help:    "Time from the receipt of a FetchTask to its grant or empty answer, by whether it was granted something.",
-			Buckets: []float64{.001, .005, .02, .1, .5, 1, 5, 10, 30},
-		}, []string{"granted"}),
-		granted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "waggle_fetched_tasks_total", Help: "Tasks handed out by this dispatcher, replays included.",
-		}),
-		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "waggle_claims_total", Help: "Claims that this dispatcher made at the store, by result: granted, empty or failed.",
-		}, []string{"result"}),
-		claimTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "waggle_claim_seconds", Help: "Time that the store took for a claim.",
-			Buckets: prometheus.ExponentialBuckets(.0001, 4, 8),
-		}),
-		claimFor: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "waggle_claim_fetches", Help: "Fetches for which a claim was made: those that asked at the same time share one.",
-			Buckets: []float64{1, 2, 4, 8, 16, 32, bounds.MaxClaimTurns},
-		}),
-		gaveBack: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "waggle_given_back_tasks_total", Help: "Tasks granted to callers who had gone, and given back at once.",
-		}),
-		requeue: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "waggle_requeue_lag_seconds", Help: "Time from the deadline of a lease that ran out to its end by this dispatcher's keeper.",
-			Buckets: []float64{.01, .05, .1, .25, .5, 1, 5, 30},
-		}),
+		fetchWait: prometheus.NewHistogramVec(histogram("waggle_fetch_wait_seconds",
+			"Time from the receipt of a FetchTask to its grant or empty answer, by whether it was granted something.",
+			.001, .005, .02, .1, .5, 1, 5, 10, 30), []string{"granted"}),
+		granted: prometheus.NewCounter(counter("waggle_fetched_tasks_total", "Tasks handed out by this dispatcher, replays included.")),
+		claims: prometheus.NewCounterVec(counter("waggle_claims_total",
+			"Claims that this dispatcher made at the store, by result: granted, empty or failed."), []string{"result"}),
+		claimTime: prometheus.NewHistogram(histogram("waggle_claim_seconds", "Time that the store took for a claim.",
+			prometheus.ExponentialBuckets(.0001, 4, 8)...)),
+		claimFor: prometheus.NewHistogram(histogram("waggle_claim_fetches",
+			"Fetches for which a claim was made: those that asked at the same time share one.", 1, 2, 4, 8, 16, 32, bounds.MaxClaimTurns)),
+		gaveBack: prometheus.NewCounter(counter("waggle_given_back_tasks_total",
+			"Tasks granted to callers who had gone, and given back at once.")),
+		requeue: prometheus.NewHistogram(histogram("waggle_requeue_lag_seconds",
+			"Time from the deadline of a lease that ran out to its end by this dispatcher's keeper.", .01, .05, .1, .25, .5, 1, 5, 30)),
 		keeping: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "waggle_keeper", Help: "1 while this dispatcher is the keeper of its group.",
 		}),

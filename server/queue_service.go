@@ -76,13 +76,7 @@ func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleReq
 	if err != nil {
 		return nil, err
 	}
-	var rule dispatch.QueueRule
-	var etag operate.RulesEtag
-	if change.Lay == nil {
-		rule, etag, err = s.o.SetQueueRule(ctx, change.Rule, change.Etag)
-	} else {
-		rule, etag, err = s.o.ChangeQueueRule(ctx, change.Rule.Pattern, change.Etag, change.Lay)
-	}
+	rule, etag, err := s.o.SetQueueRule(ctx, req.GetRule().GetPattern(), change.Etag, change.Change)
 	if err != nil {
 		return nil, s.aboutRule(ctx, err, req.GetRule().GetPattern())
 	}

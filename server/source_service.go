@@ -158,7 +158,7 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 }
 
 // warnings are the warnings of each spec. They are advice about what is done: where they cannot be had, the line of
-// the call says why, and its answer has none.
+// the call has the reason, and its answer has none.
 func (s *sourceService) warnings(ctx context.Context, specs []*dispatch.SourceSpec) [][]string {
 	warnings, err := s.o.Warnings(ctx, specs)
 	if err != nil {
@@ -224,7 +224,9 @@ func (r *bulkResult) note(ctx context.Context) {
 
 // bulk acts on the sources of a selection: named ones, or those of one page that match its filter. act reports whether
 // it changed a source, or would. A call that failed is repeated whole: acting twice does no harm.
-func (s *sourceService) bulk(ctx context.Context, of *wire.SourceSelection, act func(ctx context.Context, id string) (bool, error)) (r bulkResult, err error) {
+func (s *sourceService) bulk(
+	ctx context.Context, of *wire.SourceSelection, act func(ctx context.Context, id string) (bool, error),
+) (r bulkResult, err error) {
 	ids, named := slices.Compact(slices.Sorted(slices.Values(of.IDs))), len(of.IDs) > 0
 	if !named {
 		found, next, err := s.matching(ctx, &of.Filter, of.After)

@@ -53,8 +53,8 @@ const (
 	collectorsLookedAt = 1000
 )
 
-// eachPresent visits what collectors tell that are neither gone nor ended, until it has
-// visited most of them, or visit wants no more. all tells that there are no others.
+// eachPresent visits the collectors that are neither gone nor ended, until it has visited most of
+// them, or visit returns false. all reports whether there are no others.
 func (o *Operator) eachPresent(ctx context.Context, most int, now time.Time, visit func(*dispatch.CollectorInfo) (more bool)) (all bool, err error) {
 	present, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{Since: now.Add(-dispatch.GoneAfter)}, "", most+1)
 	if err != nil {
@@ -85,7 +85,7 @@ func (o *Operator) eachPresent(ctx context.Context, most int, now time.Time, vis
 }
 
 // eachCollector visits the collectors that are remembered, by id, page by page, until
-// most were looked at, or visit wants no more. all tells that it came to the end.
+// most were looked at, or visit returns false. all reports whether it came to the end.
 func (o *Operator) eachCollector(ctx context.Context, most int, visit func(*dispatch.CollectorRecord) (more bool)) (all bool, err error) {
 	after, size := "", collectorsAtFirst
 	for looked := 0; looked < most; {
@@ -107,14 +107,11 @@ func (o *Operator) eachCollector(ctx context.Context, most int, visit func(*disp
 	return false, nil
 }
 
-// collector is what a collector tells of itself; nil of one that has sent no beat.
-func (o *Operator) collector(ctx context.Context, id string) (*dispatch.CollectorInfo, error) {
+// collector reads what is known of a collector; nil if nothing is.
+func (o *Operator) collector(ctx context.Context, id string) (*dispatch.CollectorRecord, error) {
 	records, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{id}}, "", 0)
 	if err != nil {
 		return nil, fmt.Errorf("read collector %q: %w", id, err)
 	}
-	if r := records[0]; r != nil && !r.OnlyPolls {
-		return &r.Info, nil
-	}
-	return nil, nil //nolint:nilnil // not to be known is no error
+	return records[0], nil
 }

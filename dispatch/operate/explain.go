@@ -20,10 +20,9 @@ type Explanation struct {
 	// MapsTo is, of a queue, that of [Queue], and Unknown that of [Queue] or [Pool].
 	MapsTo  string
 	Unknown bool
-	// Notes say in words for people what holds only a part of it, and what was not
-	// looked at.
+	// Notes are what holds only a part of it, and what was not looked at, in words for people.
 	Notes []string
-	// Partly, where nothing holds it: a part of it may be held all the same, as Notes say.
+	// Partly: nothing holds all of it, but a part may be held (see Notes).
 	Partly bool
 }
 

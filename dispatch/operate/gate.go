@@ -12,7 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
-// HeldKind says what kind of thing a gate is of.
+// HeldKind is the kind of thing that a gate is of.
 type HeldKind uint8
 
 // What gates are of.
@@ -110,6 +110,15 @@ func decisiveFirst(holds []Held) {
 		return h.Until
 	}
 	slices.SortStableFunc(holds, func(a, b Held) int { return end(&b).Compare(end(&a)) })
+}
+
+// gatesOf are gates without what they are of.
+func gatesOf(holds []Held) []dispatch.Gate {
+	gates := make([]dispatch.Gate, len(holds))
+	for i := range holds {
+		gates[i] = holds[i].Gate
+	}
+	return gates
 }
 
 // heldBy are the gates of holds.

@@ -1,14 +1,15 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,7 +27,7 @@ type HoldOrder struct {
 	Effect     dispatch.HoldEffect
 	By, Reason string
 	Until      time.Time // zero: until it is lifted
-	// Replace holds of the name that say something else.
+	// Replace holds of the name that differ.
 	Replace bool
 	// Etag of the one to replace ([HoldEtag]); empty: none.
 	Etag string
@@ -60,16 +61,12 @@ type HoldExistsError struct {
 
 // Error names the hold, and who set it when.
 func (e *HoldExistsError) Error() string {
-	return fmt.Sprintf("%v: %q on %s by %q since %s", dispatch.ErrHoldExists, e.Hold.Name, targetText(&e.Hold.Target), e.Hold.By, e.Hold.Created.UTC().Format(time.RFC3339))
+	h := &e.Hold
+	return fmt.Sprintf("%v: %q on %s by %q since %s", dispatch.ErrHoldExists, h.Name, &h.Target, h.By, h.Created.UTC().Format(time.RFC3339))
 }
 
 // Unwrap is [dispatch.ErrHoldExists].
 func (*HoldExistsError) Unwrap() error { return dispatch.ErrHoldExists }
-
-// targetText names a target in words.
-func targetText(t *dispatch.HoldTarget) string {
-	return strings.ReplaceAll(t.Key(), "\x00", " ")
-}
 
 // HoldEtag changes whenever a hold is replaced.
 func HoldEtag(h *dispatch.Hold) string {
@@ -82,14 +79,14 @@ func HoldEtag(h *dispatch.Hold) string {
 
 // SetHolds sets a hold on each target. When it returns, no dispatcher grants against any of
 // them. Either all may be set, or none is: [HoldExistsError] where one of the name stands that
-// says something else and is not to be replaced, [dispatch.ErrEtagMismatch], and ErrInvalid
+// differs and is not to be replaced, [dispatch.ErrEtagMismatch], and ErrInvalid
 // for what is no target, or beyond [bounds.MaxHolds] and [bounds.MaxSourceHolds]. After any other
 // error some are set; repeated, it sets the rest.
 func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, order HoldOrder) (HoldChanges, error) {
 	var did HoldChanges
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return did, fmt.Errorf("read the store's clock: %w", err)
+		return did, err
 	}
 	if !order.Until.IsZero() && !order.Until.After(now) {
 		return did, dispatch.Invalid("until", order.Until.Format(time.RFC3339Nano), "must be in the future")
@@ -104,11 +101,11 @@ func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, 
 			Created: now.Truncate(time.Millisecond), Until: order.Until,
 		}
 	}
-	if err := o.rehearseHolds(ctx, holds, &order, now, &did); err != nil {
+	if err := o.rehearseHolds(ctx, targets, holds, &order, now, &did); err != nil {
 		return did, err
 	}
 	if !order.DryRun {
-		if err := o.setHolds(ctx, holds, &order, now); err != nil {
+		if err := o.setHolds(ctx, targets, holds, &order, now); err != nil {
 			return did, err
 		}
 	}
@@ -127,86 +124,90 @@ func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, 
 }
 
 // setHolds sets those that are not on sources in one step, then the others.
-func (o *Operator) setHolds(ctx context.Context, holds []dispatch.Hold, order *HoldOrder, now time.Time) error {
-	onSources := slices.IndexFunc(holds, func(h dispatch.Hold) bool { return h.Target.Source != "" }) >= 0
-	if err := o.changeBook(ctx, func(book []dispatch.Hold) (dispatch.HoldChange, error) {
-		var change dispatch.HoldChange
+func (o *Operator) setHolds(
+	ctx context.Context, targets []dispatch.HoldTarget, holds []dispatch.Hold, order *HoldOrder, now time.Time,
+) error {
+	if err := o.changeBook(ctx, func(book []dispatch.Hold) (change dispatch.HoldChange, err error) {
 		for i := range holds {
 			if holds[i].Target.Source != "" {
 				continue
 			}
-			kept, _, err := order.over(holdOf(book, holds[i].Key()), &holds[i], now)
+			kept, err := order.over(holdOf(book, holds[i].Key()), &holds[i], now)
 			if err != nil {
 				return change, err
 			}
 			change.Set = append(change.Set, *kept)
 		}
 		return change, nil
-	}); err != nil || !onSources {
+	}); err != nil {
 		return err
 	}
+	return eachSource(ctx, targets, func(ctx context.Context, i int, id string) error {
+		return o.changeSourceHolds(ctx, id, true, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
+			kept, err := order.over(holdOf(on, holds[i].Key()), &holds[i], now)
+			if err != nil {
+				return nil, err
+			}
+			return withHold(on, *kept, now), nil
+		})
+	})
+}
+
+// eachSource does something for the targets that are sources, several at a time.
+func eachSource(ctx context.Context, targets []dispatch.HoldTarget, do func(ctx context.Context, i int, id string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(syncAtOnce)
-	for i := range holds {
-		if id := holds[i].Target.Source; id != "" {
-			group.Go(func() error {
-				return o.changeSourceHolds(ctx, id, true, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
-					kept, _, err := order.over(holdOf(on, holds[i].Key()), &holds[i], now)
-					if err != nil {
-						return nil, err
-					}
-					return withHold(on, *kept, now), nil
-				})
-			})
+	for i := range targets {
+		if id := targets[i].Source; id != "" {
+			group.Go(func() error { return do(ctx, i, id) })
 		}
 	}
 	return group.Wait()
 }
 
-// over is what is to be kept where old stands, nil: nothing does; and whether that is other than
-// old.
-func (order *HoldOrder) over(old, hold *dispatch.Hold, now time.Time) (kept *dispatch.Hold, changed bool, err error) {
+// over is the hold to keep where old stands, nil for none: hold, or old if it is the same.
+func (order *HoldOrder) over(old, hold *dispatch.Hold, now time.Time) (kept *dispatch.Hold, err error) {
 	if old != nil && old.Over(now) {
 		old = nil
 	}
 	switch {
 	case old != nil && old.Same(hold):
-		return old, false, nil
+		return old, nil
 	case order.Etag != "" && (old == nil || HoldEtag(old) != order.Etag):
-		return nil, false, fmt.Errorf("the hold %q on %s: %w", hold.Name, targetText(&hold.Target), dispatch.ErrEtagMismatch)
+		return nil, fmt.Errorf("the hold %q on %s: %w", hold.Name, &hold.Target, dispatch.ErrEtagMismatch)
 	case old != nil && !order.Replace && order.Etag == "":
-		return nil, false, &HoldExistsError{Hold: *old}
+		return nil, &HoldExistsError{Hold: *old}
 	}
-	return hold, true, nil
+	return hold, nil
 }
 
 // rehearseHolds finds out what setting the holds would do, and whether all can be set.
-func (o *Operator) rehearseHolds(ctx context.Context, holds []dispatch.Hold, order *HoldOrder, now time.Time, did *HoldChanges) error {
+func (o *Operator) rehearseHolds(
+	ctx context.Context, targets []dispatch.HoldTarget, holds []dispatch.Hold, order *HoldOrder, now time.Time, did *HoldChanges,
+) error {
 	book, _, _, err := o.store.Holds(ctx, -1)
 	if err != nil {
 		return fmt.Errorf("read holds: %w", err)
 	}
-	sources, err := o.heldSources(ctx, holds)
+	sources, err := o.heldSources(ctx, targets)
 	if err != nil {
 		return err
 	}
-	standing := len(slices.DeleteFunc(slices.Clone(book), func(h dispatch.Hold) bool { return h.Over(now) }))
+	standing := len(withoutHold(book, "", now))
 	for i := range holds {
-		hold := &holds[i]
-		among, id := book, hold.Target.Source
+		hold, id := &holds[i], targets[i].Source
+		among := book
 		if id != "" {
 			among = sources[id]
 		}
 		old := holdOf(among, hold.Key())
-		_, changed, err := order.over(old, hold, now)
-		if err != nil {
-			return err
-		}
-		fresh := old == nil || old.Over(now)
+		kept, err := order.over(old, hold, now)
 		switch {
-		case !changed:
+		case err != nil:
+			return err
+		case kept == old:
 			continue
-		case !fresh:
+		case old != nil && !old.Over(now):
 			did.Replaced = append(did.Replaced, *old)
 		case id == "":
 			standing++
@@ -221,11 +222,11 @@ func (o *Operator) rehearseHolds(ctx context.Context, holds []dispatch.Hold, ord
 	return nil
 }
 
-// heldSources reads the holds on the sources that holds are on.
-func (o *Operator) heldSources(ctx context.Context, holds []dispatch.Hold) (map[string][]dispatch.Hold, error) {
+// heldSources reads the holds on the sources among targets.
+func (o *Operator) heldSources(ctx context.Context, targets []dispatch.HoldTarget) (map[string][]dispatch.Hold, error) {
 	var ids []string
-	for i := range holds {
-		if id := holds[i].Target.Source; id != "" {
+	for i := range targets {
+		if id := targets[i].Source; id != "" {
 			ids = append(ids, id)
 		}
 	}
@@ -312,42 +313,41 @@ func (o *Operator) changeBook(ctx context.Context, change func([]dispatch.Hold) 
 // queues are held after it. It reports whether a queue is held for shorter than before.
 func completeChange(c *dispatch.HoldChange, book []dispatch.Hold, now time.Time) (opens bool) {
 	after := make(map[string]dispatch.Hold, len(book)+len(c.Set))
-	queues := make(map[string]time.Time)
+	before := make(map[string]time.Time)
 	for _, h := range book {
 		if h.Over(now) {
 			c.Lift = append(c.Lift, h.Key())
 		}
 		after[h.Key()] = h
+		before[h.Target.Queue] = latest(before[h.Target.Queue], h.End())
 	}
+	c.Queues = make(map[string]time.Time)
 	for _, key := range c.Lift {
-		if h, ok := after[key]; ok && h.Target.Queue != "" {
-			queues[h.Target.Queue] = time.Time{}
-		}
+		c.Queues[after[key].Target.Queue] = time.Time{}
 		delete(after, key)
 	}
 	for _, h := range c.Set {
-		if h.Target.Queue != "" {
-			queues[h.Target.Queue] = time.Time{}
-		}
+		c.Queues[h.Target.Queue] = time.Time{}
 		after[h.Key()] = h
 	}
+	delete(c.Queues, "") // of holds on other targets
 	c.Lift = slices.DeleteFunc(c.Lift, func(key string) bool { _, set := after[key]; return set })
-	before := make(map[string]time.Time, len(queues))
-	for _, h := range book {
-		if end := h.End(); end.After(before[h.Target.Queue]) {
-			before[h.Target.Queue] = end
-		}
-	}
 	for _, h := range after {
-		if end, of := queues[h.Target.Queue]; of && h.Target.Queue != "" && h.End().After(end) {
-			queues[h.Target.Queue] = h.End()
+		if end, of := c.Queues[h.Target.Queue]; of {
+			c.Queues[h.Target.Queue] = latest(end, h.End())
 		}
 	}
-	c.Queues = queues
-	for queue, end := range queues {
+	for queue, end := range c.Queues {
 		opens = opens || end.Before(before[queue])
 	}
 	return opens
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // changeSourceHolds changes the holds on the id of a source. With
@@ -412,9 +412,9 @@ func (o *Operator) LiftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 			return did, err
 		}
 	}
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return did, fmt.Errorf("read the store's clock: %w", err)
+		return did, err
 	}
 	if name == dispatch.HoldWaggle {
 		err = o.unblock(ctx, targets, dryRun, &did)
@@ -447,29 +447,19 @@ func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 	}); err != nil {
 		return err
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(syncAtOnce)
-	var mu sync.Mutex // guards lifted
-	for i := range targets {
-		if id := targets[i].Source; id != "" {
-			hold := dispatch.Hold{Target: targets[i], Name: name}
-			group.Go(func() error {
-				return o.changeSourceHolds(groupCtx, id, false, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
-					kept := holdOf(on, hold.Key())
-					if kept != nil && !kept.Over(now) {
-						mu.Lock()
-						lifted[i] = kept
-						mu.Unlock()
-					}
-					if dryRun || kept == nil {
-						return on, nil
-					}
-					return withoutHold(on, hold.Key(), now), nil
-				})
-			})
-		}
-	}
-	err := group.Wait()
+	err := eachSource(ctx, targets, func(ctx context.Context, i int, id string) error {
+		key := (&dispatch.Hold{Target: targets[i], Name: name}).Key()
+		return o.changeSourceHolds(ctx, id, false, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
+			kept := holdOf(on, key)
+			if kept != nil && !kept.Over(now) {
+				lifted[i] = kept
+			}
+			if dryRun || kept == nil {
+				return on, nil
+			}
+			return withoutHold(on, key, now), nil
+		})
+	})
 	for _, hold := range lifted {
 		if hold != nil {
 			did.Changed = append(did.Changed, *hold)
@@ -482,7 +472,8 @@ func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 func (o *Operator) unblock(ctx context.Context, targets []dispatch.HoldTarget, dryRun bool, did *HoldChanges) error {
 	for _, target := range targets {
 		if target.Queue == "" || strings.HasPrefix(target.Queue, "*") {
-			return dispatch.Invalid("targets", targetText(&target), fmt.Sprintf("must be single queues with the name %q: Waggle blocks nothing else", dispatch.HoldWaggle))
+			return dispatch.Invalid("targets", &target,
+				fmt.Sprintf("must be single queues with the name %q: Waggle blocks nothing else", dispatch.HoldWaggle))
 		}
 		queue, err := o.queue(ctx, target.Queue)
 		if err != nil {
@@ -524,8 +515,8 @@ func blockOf(q *dispatch.Queue) *dispatch.Hold {
 	return hold
 }
 
-// remainingTold bounds the holds that LiftHolds tells of.
-const remainingTold = 20
+// remainingListed bounds the remaining holds that LiftHolds returns.
+const remainingListed = 20
 
 // remaining are the first holds that stop the targets beside those of name.
 func (o *Operator) remaining(ctx context.Context, targets []dispatch.HoldTarget, name string, dryRun bool, now time.Time) ([]dispatch.Hold, error) {
@@ -539,16 +530,12 @@ func (o *Operator) remaining(ctx context.Context, targets []dispatch.HoldTarget,
 	add := func(target *dispatch.HoldTarget, holds ...*dispatch.Hold) {
 		for _, h := range holds {
 			lifted := dryRun && h.Name == name && h.Target.Key() == target.Key()
-			if key := h.Key(); !lifted && !seen[key] && !h.Over(now) && len(found) < remainingTold {
+			if key := h.Key(); !lifted && !seen[key] && !h.Over(now) && len(found) < remainingListed {
 				seen[key], found = true, append(found, *h)
 			}
 		}
 	}
-	holds := make([]dispatch.Hold, len(targets))
-	for i := range targets {
-		holds[i].Target = targets[i]
-	}
-	onSources, err := o.heldSources(ctx, holds)
+	onSources, err := o.heldSources(ctx, targets)
 	if err != nil {
 		return nil, err
 	}
@@ -565,14 +552,11 @@ func (o *Operator) remaining(ctx context.Context, targets []dispatch.HoldTarget,
 				add(t, &onSources[t.Source][j])
 			}
 		case t.Collector != "":
-			info, err := o.collector(ctx, t.Collector)
+			holds, err := o.collectorHolds(ctx, book, t.Collector)
 			if err != nil {
 				return nil, err
 			}
-			if info == nil {
-				info = &dispatch.CollectorInfo{}
-			}
-			add(t, book.Collector(t.Collector, info.Labels)...)
+			add(t, holds...)
 		}
 	}
 	return found, nil
@@ -580,43 +564,48 @@ func (o *Operator) remaining(ctx context.Context, targets []dispatch.HoldTarget,
 
 // unknownTargets are those of which nothing is known.
 func (o *Operator) unknownTargets(ctx context.Context, targets []dispatch.HoldTarget) (unknown []dispatch.HoldTarget, err error) {
-	for _, t := range targets {
-		known := true
-		switch {
-		case t.Source != "":
-			source, err := o.keptSource(ctx, t.Source)
-			if err != nil {
-				return nil, err
-			}
-			known = source != nil && !source.Gone()
-		case t.Pool != "":
-			pool, err := o.pool(ctx, t.Pool)
-			if err != nil {
-				return nil, err
-			}
-			no, err := o.poolUnknown(ctx, &pool)
-			if err != nil {
-				return nil, err
-			}
-			known = !no
-		case t.Queue != "" && !strings.HasPrefix(t.Queue, "*"):
-			queue, err := o.findQueue(ctx, t.Queue)
-			if err != nil {
-				return nil, err
-			}
-			known = !queue.Unknown
-		case t.Collector != "":
-			info, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{t.Collector}}, "", 0)
-			if err != nil {
-				return nil, fmt.Errorf("read collector %q: %w", t.Collector, err)
-			}
-			known = info[0] != nil
+	for i := range targets {
+		known, err := o.knows(ctx, &targets[i])
+		if err != nil {
+			return nil, err
 		}
 		if !known {
-			unknown = append(unknown, t)
+			unknown = append(unknown, targets[i])
 		}
 	}
 	return unknown, nil
+}
+
+// knows reports whether anything is known of a target. A pattern or labels may be of what is to come.
+func (o *Operator) knows(ctx context.Context, t *dispatch.HoldTarget) (bool, error) {
+	switch {
+	case t.Source != "":
+		source, err := o.keptSource(ctx, t.Source)
+		return source != nil && !source.Gone(), err
+	case t.Pool != "":
+		pool, err := o.pool(ctx, t.Pool)
+		if err != nil {
+			return false, err
+		}
+		unknown, err := o.poolUnknown(ctx, &pool)
+		return !unknown, err
+	case t.Queue != "" && !strings.HasPrefix(t.Queue, "*"):
+		queue, err := o.findQueue(ctx, t.Queue)
+		return err == nil && !queue.Unknown, err
+	case t.Collector != "":
+		record, err := o.collector(ctx, t.Collector)
+		return record != nil, err
+	}
+	return true, nil
+}
+
+// collectorHolds are the holds that stop a collector, by its id and its labels.
+func (o *Operator) collectorHolds(ctx context.Context, book *holdbook.Book, id string) ([]*dispatch.Hold, error) {
+	record, err := o.collector(ctx, id)
+	if err != nil || record == nil {
+		return book.Collector(id, nil), err
+	}
+	return book.Collector(id, record.Info.Labels), nil
 }
 
 // endHeldLeases asks the holders of the leases of targets to stop, and returns how many they
@@ -666,19 +655,11 @@ func (o *Operator) labelsOf(ctx context.Context, targets []dispatch.HoldTarget) 
 		return nil, nil
 	}
 	labels := make(map[string]map[string]string)
-	for after := ""; ; {
-		page, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{}, after, collectorsPerLook)
-		if err != nil {
-			return nil, fmt.Errorf("list collectors: %w", err)
-		}
-		for _, c := range page {
-			labels[c.Info.ID] = c.Info.Labels
-		}
-		if len(page) < collectorsPerLook {
-			return labels, nil
-		}
-		after = page[len(page)-1].Info.ID
-	}
+	_, err := o.eachCollector(ctx, math.MaxInt, func(c *dispatch.CollectorRecord) bool {
+		labels[c.Info.ID] = c.Info.Labels
+		return true
+	})
+	return labels, err
 }
 
 // HoldQuery selects holds: those that stop what any of its fields names, and those on
@@ -755,21 +736,18 @@ func (o *Operator) listBook(ctx context.Context, q *HoldQuery, after string, lim
 	return append(holds, rest...), next, err
 }
 
-// selectHolds tells which holds that are not on everything the query selects.
+// selectHolds is the condition of a query on holds that are not on everything.
 func (o *Operator) selectHolds(ctx context.Context, q *HoldQuery, book *holdbook.Book) (func(*dispatch.Hold) bool, error) {
 	if q.all() {
 		return func(*dispatch.Hold) bool { return true }, nil
 	}
 	stopping := slices.Concat(book.Pool(q.Pool), book.Queue(q.Queue))
 	if q.Collector != "" {
-		info, err := o.collector(ctx, q.Collector)
+		holds, err := o.collectorHolds(ctx, book, q.Collector)
 		if err != nil {
 			return nil, err
 		}
-		if info == nil {
-			info = &dispatch.CollectorInfo{}
-		}
-		stopping = append(stopping, book.Collector(q.Collector, info.Labels)...)
+		stopping = append(stopping, holds...)
 	}
 	return func(h *dispatch.Hold) bool {
 		if q.QueueSuffix != "" && h.Target.Queue != "" && below(strings.TrimPrefix(h.Target.Queue, "*."), q.QueueSuffix) {
@@ -786,22 +764,19 @@ func below(name, suffix string) bool { return name == suffix || strings.HasSuffi
 const sourcesPerLook = 1000
 
 func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("read the store's clock: %w", err)
+		return nil, "", err
 	}
-	prefix := q.SourcePrefix
-	if q.SourceID != "" {
-		prefix = q.SourceID
-	}
-	sources, more, err := o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: prefix, Held: true}, after, min(limit, sourcesPerLook))
+	filter := dispatch.SourceFilter{Prefix: cmp.Or(q.SourceID, q.SourcePrefix), Held: true}
+	sources, more, err := o.store.ListSources(ctx, filter, after, min(limit, sourcesPerLook))
 	if err != nil {
 		return nil, "", fmt.Errorf("list held sources: %w", err)
 	}
 	last := after
 	for _, source := range sources {
 		if q.SourceID == "" || source.ID == q.SourceID {
-			standing := slices.DeleteFunc(slices.Clone(source.Holds), func(h dispatch.Hold) bool { return h.Over(now) })
+			standing := withoutHold(source.Holds, "", now)
 			if len(holds) > 0 && len(holds)+len(standing) > limit {
 				return holds, listSources + last, nil
 			}

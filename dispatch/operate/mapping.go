@@ -46,49 +46,39 @@ func (o *Operator) checkMapping(ctx context.Context, book *engine.RuleBook, patt
 	return err
 }
 
-// How much a NotEmptyError names.
-const (
-	shownNotEmpty   = 5
-	maxNotEmptyText = 200 // bytes
-)
+// shownNotEmpty bounds the queues that a NotEmptyError names.
+const shownNotEmpty = 5
 
-// NotEmptyError is an [ErrQueueNotEmpty] with the queues that tasks would be left
-// behind in: the first of them, and whether there are more.
+// NotEmptyError is an [ErrQueueNotEmpty] with the first of the queues that would keep tasks.
 type NotEmptyError struct {
 	Queues []*dispatch.Queue
 	More   bool
 }
 
-// add notes a queue; the error is e, once it names enough.
+// add adds a queue. It returns e once that names enough.
 func (e *NotEmptyError) add(queue *dispatch.Queue) error {
-	if len(e.Queues) == shownNotEmpty {
-		e.More = true
+	if e.More = len(e.Queues) == shownNotEmpty; e.More {
 		return e
 	}
 	e.Queues = append(e.Queues, queue)
 	return nil
 }
 
-// Names are the first of the queues, with how many tasks each holds, in about most
-// bytes.
-func (e *NotEmptyError) Names(most int) string {
-	text, more := "", e.More
+// Names are the first of the queues, with how many tasks each holds.
+func (e *NotEmptyError) Names() string {
+	var names []string
 	for _, queue := range e.Queues {
-		name := fmt.Sprintf("%s (%d)", queue.Name, queue.Waiting+queue.Leased)
-		if text == "" {
-			text = name
-		} else if more = more || len(text)+len(name) > most; !more {
-			text += ", " + name
-		}
+		names = append(names, fmt.Sprintf("%s (%d)", queue.Name, queue.Waiting+queue.Leased))
 	}
-	if more {
+	text := strings.Join(names, ", ")
+	if e.More {
 		text += " and more"
 	}
 	return text
 }
 
 // Error names some of the queues.
-func (e *NotEmptyError) Error() string { return "tasks would be left in " + e.Names(maxNotEmptyText) }
+func (e *NotEmptyError) Error() string { return "tasks would be left in " + e.Names() }
 
 // Unwrap is [ErrQueueNotEmpty].
 func (*NotEmptyError) Unwrap() error { return dispatch.ErrQueueNotEmpty }

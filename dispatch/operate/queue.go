@@ -97,7 +97,7 @@ func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit i
 	return queues, next, o.addHolds(ctx, queues...)
 }
 
-// addHolds tells of queues which holds stop them, and which of the pools of their tasks are
+// addHolds adds to queues the holds that stop them, and which of the pools of their tasks are
 // held. A queue whose pools all are is held until the first of them goes on.
 func (o *Operator) addHolds(ctx context.Context, queues ...*QueueView) error {
 	book, err := o.d.Holds(ctx)
@@ -122,9 +122,7 @@ func (o *Operator) addHolds(ctx context.Context, queues ...*QueueView) error {
 				q.NextGrant = first.Until
 			}
 		}
-		for i := range gates {
-			q.Gates = slices.Insert(q.Gates, i, gates[i].Gate)
-		}
+		q.Gates = append(gatesOf(gates), q.Gates...)
 	}
 	return nil
 }
@@ -155,7 +153,7 @@ type PoolView struct {
 }
 
 // poolUnknown reports whether nothing is known of a pool: none of its tasks waits, and no
-// collector that was heard of says that it takes them; never of [dispatch.DefaultPool].
+// known collector reports that it takes them; never of [dispatch.DefaultPool].
 func (o *Operator) poolUnknown(ctx context.Context, pool *dispatch.Pool) (bool, error) {
 	if pool.Name == dispatch.DefaultPool || pool.Open+pool.Waiting > 0 {
 		return false, nil

@@ -13,9 +13,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
-// RulesEtag stands for the queue rules as they are: their version, and a digest of all that
-// they say. Rules that begin anew in a store that was emptied, or was set back, reach a
-// version again, but with it the etag of before only as the same rules.
+// RulesEtag stands for the queue rules as they are: their version, and a digest of their content.
+// A store that was emptied or set back reaches a version again, but not the same digest.
 type RulesEtag string
 
 // AnyRules stands for the queue rules whatever they are.
@@ -30,42 +29,32 @@ type RulePage struct {
 	Etag RulesEtag
 }
 
-// SetQueueRule sets the rule of a pattern, replacing an earlier one, as ChangeQueueRule
-// does.
-func (o *Operator) SetQueueRule(ctx context.Context, rule dispatch.QueueRule, ifEtag RulesEtag) (dispatch.QueueRule, RulesEtag, error) {
-	return o.ChangeQueueRule(ctx, rule.Pattern, ifEtag, func(kept *dispatch.QueueRule) error {
-		*kept = rule
-		return nil
-	})
-}
-
-// ChangeQueueRule changes the rule of a pattern, or a new one with defaults, by change;
-// grants after it follow it, in every shard. Errors: ErrInvalid, ErrQueueNotEmpty
-// for a mapping that would move hosts away from a queue that holds their tasks, and
-// ErrEtagMismatch when the rules have another etag than ifEtag.
-// Other rules
-// that map to the same queue take the settings of one that is replaced; a new one
-// must agree with them. It answers the rule, and the etag of all rules with it.
-func (o *Operator) ChangeQueueRule(ctx context.Context, pattern string, ifEtag RulesEtag, change func(*dispatch.QueueRule) error) (rule dispatch.QueueRule, etag RulesEtag, err error) {
+// SetQueueRule changes the rule of a pattern, or a new one with defaults, by change;
+// grants after it follow it, in every shard. Other rules that map to the same queue take the
+// settings of one that is replaced; a new one must agree with them. It returns the rule, and the
+// etag of all rules with it. Errors: ErrInvalid, ErrQueueNotEmpty for a mapping that would move
+// hosts away from a queue that holds their tasks, and ErrEtagMismatch when the rules have another
+// etag than ifEtag.
+func (o *Operator) SetQueueRule(
+	ctx context.Context, pattern string, ifEtag RulesEtag, change func(*dispatch.QueueRule),
+) (rule dispatch.QueueRule, etag RulesEtag, err error) {
 	etag, err = o.changeRules(ctx, ifEtag, func(c *ruleChanges) (err error) {
 		old, ok := c.book.ByPattern[pattern]
 		if rule = old; !ok {
 			rule = dispatch.QueueRule{Pattern: pattern, Settings: dispatch.DefaultQueueSettings()}
 		}
-		if err := change(&rule); err != nil {
-			return err
-		}
+		change(&rule)
 		if err := rule.Validate(); err != nil {
 			return err
 		}
 		if err := o.checkRule(ctx, c.book, rule); err != nil {
 			return err
 		}
-		if rule.Time, err = o.store.Now(ctx); err != nil {
-			return fmt.Errorf("read the store's clock: %w", err)
+		if rule.Time, err = o.Now(ctx); err != nil {
+			return err
 		}
 		for _, changed := range append(c.book.Beside(rule), rule) {
-			if err := c.made(o.store.PutRule(ctx, changed.Pattern, &changed, c.version)); err != nil {
+			if err := c.put(ctx, o.store, changed.Pattern, &changed); err != nil {
 				return fmt.Errorf("set queue rule %q: %w", changed.Pattern, err)
 			}
 			c.book.ByPattern[changed.Pattern] = changed
@@ -87,7 +76,7 @@ func (o *Operator) DeleteQueueRule(ctx context.Context, pattern string, ifEtag R
 		if err := o.checkMapping(ctx, c.book, pattern, rule.Queue, c.book.Above(pattern)); err != nil {
 			return err
 		}
-		if err := c.made(o.store.PutRule(ctx, pattern, nil, c.version)); err != nil {
+		if err := c.put(ctx, o.store, pattern, nil); err != nil {
 			return fmt.Errorf("delete queue rule %q: %w", pattern, err)
 		}
 		delete(c.book.ByPattern, pattern)
@@ -102,8 +91,9 @@ type ruleChanges struct {
 	version int64            // with those that were made
 }
 
-// made notes a change that the store answered.
-func (c *ruleChanges) made(version int64, err error) error {
+// put keeps a rule, or deletes it if it is nil.
+func (c *ruleChanges) put(ctx context.Context, store dispatch.Store, pattern string, rule *dispatch.QueueRule) error {
+	version, err := store.PutRule(ctx, pattern, rule, c.version)
 	if err == nil {
 		c.version = version
 	}
@@ -116,7 +106,7 @@ func rulesEtag(rules []dispatch.QueueRule, version int64) (RulesEtag, error) {
 	digest := sha256.New()
 	encode := json.NewEncoder(digest)
 	for _, rule := range rules {
-		// Rules that were read may tell their times by another clock face.
+		// Rules that were read may have another time zone.
 		rule.Time = rule.Time.UTC()
 		if err := encode.Encode(rule); err != nil {
 			return "", fmt.Errorf("digest queue rule %q: %w", rule.Pattern, err)
@@ -162,12 +152,10 @@ func (o *Operator) QueueRules(ctx context.Context, after string, limit int) (Rul
 	if err != nil {
 		return RulePage{}, fmt.Errorf("read queue rules: %w", err)
 	}
-	from, _ := slices.BinarySearchFunc(all, after, func(r dispatch.QueueRule, after string) int {
-		if r.Pattern <= after {
-			return -1
-		}
-		return 1
-	})
+	from := slices.IndexFunc(all, func(r dispatch.QueueRule) bool { return r.Pattern > after })
+	if from < 0 {
+		from = len(all)
+	}
 	etag, err := rulesEtag(all, version)
 	if err != nil {
 		return RulePage{}, err
@@ -197,14 +185,14 @@ func (o *Operator) checkRule(ctx context.Context, book *engine.RuleBook, rule di
 	return o.checkMapping(ctx, book, rule.Pattern, was, rule.Queue)
 }
 
-// rulesChanged brings every shard to the rules and tells every dispatcher.
+// rulesChanged brings every shard to the rules and publishes the change to every dispatcher.
 func (o *Operator) rulesChanged(ctx context.Context) error {
 	o.catalog.DropRules()
 	if err := o.syncRules(ctx); err != nil {
 		return err
 	}
 	if err := o.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintRules}); err != nil {
-		return fmt.Errorf("tell of queue rules: %w", err)
+		return fmt.Errorf("publish that queue rules have changed: %w", err)
 	}
 	return nil
 }
@@ -212,16 +200,7 @@ func (o *Operator) rulesChanged(ctx context.Context) error {
 // syncRules brings shards to the rules of shard 0, and queues that wait for a gate
 // that the rules may have lifted, or brought nearer, to where they now belong.
 func (o *Operator) syncRules(ctx context.Context) error {
-	for shard := range o.store.Shards() {
-		for page := ""; ; {
-			next, err := o.store.SyncRules(ctx, shard, page, queuePage)
-			if err != nil {
-				return fmt.Errorf("bring shard %d to the queue rules: %w", shard, err)
-			}
-			if page = next; page == "" {
-				break
-			}
-		}
-	}
-	return nil
+	return o.eachShard("bring the queue rules", func(shard int, page string) (string, error) {
+		return o.store.SyncRules(ctx, shard, page, queuePage)
+	})
 }

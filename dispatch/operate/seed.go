@@ -15,9 +15,9 @@ import (
 // applySeeds makes new seeds due, brings kept ones to the schedule and cancels
 // those that are gone. It returns the seeds that exist.
 func (o *Operator) applySeeds(ctx context.Context, source *dispatch.Source) ([]dispatch.TaskID, error) {
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
+		return nil, err
 	}
 	ids, err := o.submitSeeds(ctx, source, func(t *dispatch.Task, item *dispatch.Submission) bool {
 		makeDue(source, item, now)
@@ -38,7 +38,7 @@ func (o *Operator) applySeeds(ctx context.Context, source *dispatch.Source) ([]d
 	return ids, o.cancelSeeds(ctx, source, gone)
 }
 
-// makeDue makes a seed due for the first time, as the source says at now.
+// makeDue makes a seed due for the first time, by the schedule of its source.
 func makeDue(s *dispatch.Source, item *dispatch.Submission, now time.Time) {
 	first := s.FirstDue(now)
 	item.IfExists, item.Due, item.FirstDue = dispatch.IfExistsReseed, first.Add(s.Spec.Schedule.Offset(item.ID)), first
@@ -60,11 +60,7 @@ func (o *Operator) pendingSeeds(ctx context.Context, source *dispatch.Source) ([
 	if source.Applied >= source.Version {
 		return nil, nil
 	}
-	book, err := o.catalog.Rules(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read queue rules: %w", err)
-	}
-	_, ids, err := seedSubmissions(source, book)
+	_, ids, _, err := o.readSeeds(ctx, source)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +69,7 @@ func (o *Operator) pendingSeeds(ctx context.Context, source *dispatch.Source) ([
 	return slices.Compact(ids), nil
 }
 
-// reseed says when a seed that was there before is due under a spec that may
+// reseed returns when a seed that was there before is due under a spec that may
 // have changed, and whether the record needs to be written at all. What is
 // leased, overdue or being retried goes on and takes the schedule when it
 // settles; a gap after given-up cycles stays; what an operator canceled, or the
@@ -125,11 +121,7 @@ func (o *Operator) submitSeedsOnce(ctx context.Context, source *dispatch.Source,
 	if len(source.Spec.Seeds) == 0 {
 		return nil, nil
 	}
-	book, err := o.catalog.Rules(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read queue rules: %w", err)
-	}
-	items, ids, err := seedSubmissions(source, book)
+	items, ids, version, err := o.readSeeds(ctx, source)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +138,7 @@ func (o *Operator) submitSeedsOnce(ctx context.Context, source *dispatch.Source,
 	if len(chosen) == 0 {
 		return ids, nil
 	}
-	answers, err := o.store.Submit(ctx, book.Version, []dispatch.SourceGate{source.Gate()}, chosen)
+	answers, err := o.store.Submit(ctx, version, []dispatch.SourceGate{source.Gate()}, chosen)
 	if err != nil {
 		return nil, fmt.Errorf("submit seeds: %w", err)
 	}
@@ -160,6 +152,18 @@ func (o *Operator) submitSeedsOnce(ctx context.Context, source *dispatch.Source,
 		}
 	}
 	return ids, nil
+}
+
+// readSeeds is seedSubmissions by the rules as they are, with their version.
+func (o *Operator) readSeeds(
+	ctx context.Context, source *dispatch.Source,
+) (items []dispatch.Submission, ids []dispatch.TaskID, version int64, err error) {
+	book, err := o.catalog.Rules(ctx)
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("read queue rules: %w", err)
+	}
+	items, ids, err = seedSubmissions(source, book)
+	return items, ids, book.Version, err
 }
 
 // seedSubmissions are the tasks that the seeds of a source stand for.
@@ -222,11 +226,7 @@ func (o *Operator) checkSeeds(ctx context.Context, source *dispatch.Source, befo
 		before.note(source.ID, nil)
 		return nil
 	}
-	book, err := o.catalog.Rules(ctx)
-	if err != nil {
-		return fmt.Errorf("read queue rules: %w", err)
-	}
-	_, ids, err := seedSubmissions(source, book)
+	_, ids, _, err := o.readSeeds(ctx, source)
 	if err != nil {
 		return err
 	}

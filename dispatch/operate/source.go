@@ -24,19 +24,16 @@ func (o *Operator) CreateSource(ctx context.Context, id string, spec dispatch.So
 	if err := o.createSource(ctx, id, &spec); err != nil {
 		return nil, err
 	}
-	return o.changedSource(ctx, id)
+	return o.sourceView(ctx, id, true)
 }
 
 // createSource keeps a source with a spec that was checked, and makes its seeds.
 func (o *Operator) createSource(ctx context.Context, id string, spec *dispatch.SourceSpec) error {
-	now, err := o.store.Now(ctx)
-	if err != nil {
-		return fmt.Errorf("read the store's clock: %w", err)
-	}
-	source, err := newSource(id, spec, now)
+	now, err := o.Now(ctx)
 	if err != nil {
 		return err
 	}
+	source := newSource(id, spec, now)
 	if err := o.checkSeeds(ctx, source, rehearsal{}); err != nil {
 		return err
 	}
@@ -63,29 +60,19 @@ func (o *Operator) keepNew(ctx context.Context, source *dispatch.Source) error {
 // Source reads a source and what is known of it, its last error included.
 // ErrSourceNotFound also for one that is being deleted.
 func (o *Operator) Source(ctx context.Context, id string) (*SourceView, error) {
+	return o.sourceView(ctx, id, false)
+}
+
+// sourceView is Source. After a change, which stands, it leaves out details that cannot be read.
+func (o *Operator) sourceView(ctx context.Context, id string, changed bool) (*SourceView, error) {
 	source, err := o.liveSource(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	views, err := o.views(ctx, []*dispatch.Source{source}, true)
-	if err != nil {
-		return nil, err
+	if err != nil && changed {
+		views, err = o.views(ctx, []*dispatch.Source{source}, false)
 	}
-	return views[0], nil
-}
-
-// changedSource shows a source after a change. The change stands: where the details of
-// its state cannot be read, they are left out.
-func (o *Operator) changedSource(ctx context.Context, id string) (*SourceView, error) {
-	view, err := o.Source(ctx, id)
-	if err == nil || errors.Is(err, dispatch.ErrSourceNotFound) {
-		return view, err
-	}
-	source, err := o.liveSource(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	views, err := o.views(ctx, []*dispatch.Source{source}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +118,7 @@ func (o *Operator) UpdateSource(ctx context.Context, id string, ifVersion int64,
 	if _, err := o.mutateSource(ctx, id, ifVersion, o.respec(ctx, change, rehearsal{})); err != nil {
 		return nil, err
 	}
-	return o.changedSource(ctx, id)
+	return o.sourceView(ctx, id, true)
 }
 
 // respec changes the spec of a source by change, and checks what comes of it. What is
@@ -160,12 +147,12 @@ func (o *Operator) respec(ctx context.Context, change func(*dispatch.SourceSpec)
 
 // DeleteSource ends a source: no more grants of its tasks at once, then all its
 // tasks CANCELED, of which the keeper does what is left of a large one. Holders
-// of leases are told by heartbeat. note is what its tasks tell of it while they are
+// of leases learn it by heartbeat. note is shown with its tasks while they are
 // remembered. Deleting what is gone is ErrSourceNotFound.
 func (o *Operator) DeleteSource(ctx context.Context, id string, note dispatch.Note) error {
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return fmt.Errorf("read the store's clock: %w", err)
+		return err
 	}
 	gate := dispatch.Gate{Kind: dispatch.GateSourceDeleted, By: note.By, Reason: note.Reason, Time: now}
 	_, err = o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
@@ -195,8 +182,8 @@ func (o *Operator) mutateSource(ctx context.Context, id string, ifVersion int64,
 		if reflect.DeepEqual(*before, after) {
 			return false, nil
 		}
-		if after.Updated, err = o.store.Now(ctx); err != nil {
-			return false, fmt.Errorf("read the store's clock: %w", err)
+		if after.Updated, err = o.Now(ctx); err != nil {
+			return false, err
 		}
 		if after.PendingSeeds, err = o.pendingSeeds(ctx, before); err != nil {
 			return false, fmt.Errorf("source %q: %w", id, err)
@@ -241,9 +228,9 @@ func (o *Operator) triggerOnce(ctx context.Context, id string, revisit, really b
 	if err != nil {
 		return did, err
 	}
-	now, err := o.store.Now(ctx)
+	now, err := o.Now(ctx)
 	if err != nil {
-		return did, fmt.Errorf("read the store's clock: %w", err)
+		return did, err
 	}
 	canceled := make(map[dispatch.TaskID]struct{}) // by id, since a seed may be asked for twice
 	_, err = o.submitSeeds(ctx, source, func(t *dispatch.Task, item *dispatch.Submission) bool {
@@ -285,12 +272,8 @@ func triggers(t *dispatch.Task, now time.Time, revisit bool) bool {
 }
 
 // newSource is a source as it is first kept, with defaults filled in.
-func newSource(id string, spec *dispatch.SourceSpec, now time.Time) (*dispatch.Source, error) {
-	uid, err := uuid.NewRandom()
-	if err != nil {
-		return nil, fmt.Errorf("make a uid: %w", err)
-	}
-	source := &dispatch.Source{ID: id, UID: uid.String(), Spec: *spec, Version: 1, Created: now, Updated: now}
+func newSource(id string, spec *dispatch.SourceSpec, now time.Time) *dispatch.Source {
+	source := &dispatch.Source{ID: id, UID: uuid.NewString(), Spec: *spec, Version: 1, Created: now, Updated: now}
 	source.Spec.FillDefaults()
-	return source, nil
+	return source
 }

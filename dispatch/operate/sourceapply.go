@@ -38,7 +38,9 @@ func (o *Operator) applySource(ctx context.Context, source *dispatch.Source) err
 
 func (o *Operator) applySteps(ctx context.Context, source *dispatch.Source) error {
 	if source.Version > 1 {
-		if err := o.pushSource(ctx, source.Gate()); err != nil {
+		if err := o.eachShard("push the source", func(shard int, page string) (string, error) {
+			return o.store.PushSource(ctx, shard, source.Gate(), page)
+		}); err != nil {
 			return err
 		}
 	}
@@ -47,13 +49,14 @@ func (o *Operator) applySteps(ctx context.Context, source *dispatch.Source) erro
 		if err != nil || !done {
 			return err // the keeper goes on where this stops
 		}
-		if now, err := o.store.Now(ctx); err != nil || !holdbook.LastEnd(source.Holds, now).IsZero() {
-			if err == nil {
-				err = o.keepHolds(ctx, source)
-			}
-			return err
+		now, err := o.Now(ctx)
+		switch {
+		case err != nil:
+		case holdbook.LastEnd(source.Holds, now).IsZero():
+			_, err = o.store.MarkApplied(ctx, source.ID, source.UID, source.Version, nil)
+		default:
+			err = o.keepHolds(ctx, source)
 		}
-		_, err = o.store.MarkApplied(ctx, source.ID, source.UID, source.Version, nil)
 		return err
 	}
 	seeds, err := o.applySeeds(ctx, source)
@@ -77,12 +80,13 @@ func (o *Operator) keepHolds(ctx context.Context, source *dispatch.Source) error
 	return err
 }
 
-func (o *Operator) pushSource(ctx context.Context, gate dispatch.SourceGate) error {
+// eachShard does something at each shard, page after page.
+func (o *Operator) eachShard(what string, do func(shard int, page string) (next string, err error)) error {
 	for shard := range o.store.Shards() {
 		for page := ""; ; {
-			next, err := o.store.PushSource(ctx, shard, gate, page)
+			next, err := do(shard, page)
 			if err != nil {
-				return fmt.Errorf("tell shard %d: %w", shard, err)
+				return fmt.Errorf("%s to shard %d: %w", what, shard, err)
 			}
 			if page = next; page == "" {
 				break

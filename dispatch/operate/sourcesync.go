@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,7 +37,7 @@ func (n *NamedSpec) respec(kept *dispatch.SourceSpec) error {
 	return nil
 }
 
-// check says what is wrong with a spec that is laid over nothing, without filling what
+// check validates a spec that is laid over nothing, without filling what
 // it leaves out: where a source exists, what is fixed keeps its value.
 func (n *NamedSpec) check() error {
 	filled := n.Spec
@@ -54,7 +55,7 @@ const (
 	SpecUnchanged
 )
 
-// SpecResult is what became of a [NamedSpec]. Err says why it cannot be the
+// SpecResult is what became of a [NamedSpec]. Err is why it cannot be the
 // source's: ErrInvalid, or ErrSourceExists while the last source of the id is
 // still being deleted.
 type SpecResult struct {
@@ -69,50 +70,48 @@ type SpecResult struct {
 // the order of the specs; one that is wrong has its error there and fails no
 // other. The error is the whole call's: some may be applied; repeat all, and
 // those answer SpecUnchanged. With validateOnly nothing changes, and the results
-// say what would.
+// are what would.
 func (o *Operator) ApplySources(ctx context.Context, specs []NamedSpec, validateOnly bool) ([]SpecResult, error) {
-	results := make([]SpecResult, len(specs))
-	open := checkIDs(specs, results)
-	ids := make([]string, len(open))
-	for n, i := range open {
-		ids[n] = specs[i].ID
+	results, ids := make([]SpecResult, len(specs)), make([]string, len(specs))
+	for i := range specs {
+		if at := slices.Index(ids[:i], specs[i].ID); at >= 0 {
+			results[i].Err = dispatch.Invalid("id", specs[i].ID, fmt.Sprintf("is that of specs[%d] too", at))
+		}
+		ids[i] = specs[i].ID
 	}
 	kept, err := o.store.SourcesByID(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read sources: %w", err)
 	}
-	for n, source := range kept {
-		if source != nil && source.Gone() {
-			kept[n] = nil
-		}
-	}
 	rehearsed := newRehearsal()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(syncAtOnce)
 	var shared []int // those that may share seeds
-	for n, i := range open {
-		if kept[n] == nil || specs[i].Over == nil {
+	for i := range specs {
+		if kept[i] != nil && kept[i].Gone() {
+			kept[i] = nil
+		}
+		if results[i].Err == nil && (kept[i] == nil || specs[i].Over == nil) {
 			results[i].Err = specs[i].check()
 		}
 		switch {
 		case results[i].Err != nil:
 		case validateOnly:
-			if err := results[i].note(o.wouldApply(ctx, specs[i], kept[n], rehearsed)); err != nil {
+			if err := results[i].note(o.wouldApply(ctx, specs[i], kept[i], rehearsed)); err != nil {
 				return nil, err
 			}
-		case specs[i].Spec.Scope != "" || kept[n] != nil && kept[n].Spec.Scope != "":
-			shared = append(shared, n)
+		case specs[i].Spec.Scope != "" || kept[i] != nil && kept[i].Spec.Scope != "":
+			shared = append(shared, i)
 		default:
-			group.Go(func() error { return results[i].note(o.applySpec(groupCtx, specs[i], kept[n])) })
+			group.Go(func() error { return results[i].note(o.applySpec(groupCtx, specs[i], kept[i])) })
 		}
 	}
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("apply sources: %w", err)
 	}
-	for _, n := range shared {
+	for _, i := range shared {
 		// One after another, so that each meets the seeds of those before it.
-		i := open[n]
-		if err := results[i].note(o.applySpec(ctx, specs[i], kept[n])); err != nil {
+		if err := results[i].note(o.applySpec(ctx, specs[i], kept[i])); err != nil {
 			return nil, fmt.Errorf("apply sources: %w", err)
 		}
 	}
@@ -132,31 +131,12 @@ func (r *SpecResult) note(did SpecResult, err error) error {
 	return err
 }
 
-// checkIDs notes which specs name an id that came by, and returns the indexes of
-// the others.
-func checkIDs(specs []NamedSpec, results []SpecResult) (open []int) {
-	first := make(map[string]int, len(specs))
-	for i := range specs {
-		if at, twice := first[specs[i].ID]; twice {
-			results[i].Err = dispatch.Invalid("id", specs[i].ID, fmt.Sprintf("is that of specs[%d] too", at))
-			continue
-		}
-		first[specs[i].ID] = i
-		open = append(open, i)
-	}
-	return open
-}
-
 // wouldApply is what applySpec would answer, after what was rehearsed before;
 // kept is the source as it was read, nil when there is none.
 func (o *Operator) wouldApply(ctx context.Context, named NamedSpec, kept *dispatch.Source, before rehearsal) (did SpecResult, err error) {
 	switch {
 	case kept == nil:
-		source, err := newSource(named.ID, &named.Spec, time.Time{})
-		if err != nil {
-			return did, err
-		}
-		return SpecResult{Code: SpecCreated}, o.checkSeeds(ctx, source, before)
+		return SpecResult{Code: SpecCreated}, o.checkSeeds(ctx, newSource(named.ID, &named.Spec, time.Time{}), before)
 	case kept.Deleted:
 		return did, fmt.Errorf("source %q is being deleted: %w", named.ID, dispatch.ErrSourceExists)
 	}

@@ -41,7 +41,7 @@ type SourceStatus struct {
 	// that is asked for them they are holds, that no collector takes its tasks, and the
 	// block of the seed's queue.
 	Gates []dispatch.Gate
-	// CollectorUnknown: too many collectors are there to tell whether one takes its tasks.
+	// CollectorUnknown: there are too many collectors to find out whether one takes its tasks.
 	CollectorUnknown bool
 	// ShortestInterval and LongestInterval of the seeds, of an adaptive
 	// schedule.
@@ -75,7 +75,7 @@ type SourceQuery struct {
 	Pool   string
 	Labels map[string]string
 	Health []SourceHealth
-	// Gates has the listed sources tell what holds them, as far as that costs the same
+	// Gates adds to the listed sources what holds them, as far as that costs the same
 	// for a page of any size: see [SourceStatus].
 	Gates bool
 }
@@ -200,10 +200,7 @@ func (s *snapshot) addSeedGates(ctx context.Context, view *SourceView) error {
 // setGates sets what holds the source, and whether it is stuck by that.
 func (v *SourceView) setGates(holds []Held, who takers) {
 	v.Status.CollectorUnknown = who.cut
-	v.Status.Gates = make([]dispatch.Gate, len(holds))
-	for i := range holds {
-		v.Status.Gates[i] = holds[i].Gate
-	}
+	v.Status.Gates = gatesOf(holds)
 	staying := []dispatch.GateKind{
 		dispatch.GateEverythingHeld, dispatch.GatePoolHeld, dispatch.GateQueueHeld, dispatch.GateCollectorHeld,
 		dispatch.GateNoCollector, dispatch.GateLocked,

@@ -104,8 +104,8 @@ func (s *snapshot) takers(ctx context.Context, most int, wants []wanted) (map[wa
 	}
 	all, err := s.eachPresent(ctx, most, s.now, func(c *dispatch.CollectorInfo) bool {
 		holds := s.book.Collector(c.ID, c.Labels)
-		for w, search := range unmet {
-			if search.meet(c, w, holds) {
+		for w, one := range unmet {
+			if one.meet(c, w, holds) {
 				delete(unmet, w)
 			}
 		}
@@ -115,9 +115,10 @@ func (s *snapshot) takers(ctx context.Context, most int, wants []wanted) (map[wa
 		return nil, err
 	}
 	found := make(map[wanted]takers, len(unmet))
-	for w, search := range unmet {
-		if found[w] = search.result(w); !all {
-			found[w] = takers{cut: true, note: fmt.Sprintf("none of the first %d active collectors takes all %s; the others were not examined", most, w)}
+	for w, one := range unmet {
+		if found[w] = one.result(w); !all {
+			note := fmt.Sprintf("none of the first %d active collectors takes all %s; the others were not examined", most, w)
+			found[w] = takers{cut: true, note: note}
 		}
 	}
 	return found, nil

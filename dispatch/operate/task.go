@@ -90,14 +90,12 @@ func (o *Operator) ListLeases(ctx context.Context, q *TaskQuery, cursor string, 
 	if err != nil {
 		return nil, "", now, fmt.Errorf("list leases: %w", err)
 	}
-	if now, err = o.store.Now(ctx); err != nil {
-		return nil, "", now, fmt.Errorf("read the store's clock: %w", err)
-	}
-	return leased, next, now, nil
+	now, err = o.Now(ctx)
+	return leased, next, now, err
 }
 
 // Cancellation is who canceled a task that is CANCELED, or asked for it while it is LEASED,
-// when and why; nil of any other, or where nobody said. A deletion of its source is that
+// when and why; nil of any other, or if it is not known. A deletion of its source is that
 // only of what was not CANCELED before it. It takes a task with details.
 func Cancellation(t *dispatch.Task) *dispatch.Gate {
 	if t.State != dispatch.StateCanceled && t.CancelRequested == dispatch.CancelNone {

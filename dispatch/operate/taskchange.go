@@ -10,7 +10,7 @@ import (
 )
 
 // TaskChange is what became of a task that an operator would end, retry or take
-// from its holder. Err says why one was refused: it wraps [ErrSourceNotFound] or
+// from its holder. Err is why one was refused: it wraps [ErrSourceNotFound] or
 // [ErrInvalid].
 type TaskChange struct {
 	Code  ChangeCode
@@ -27,7 +27,7 @@ const (
 	ChangeNotFound ChangeCode = iota + 1
 	// ChangeCanceled: it is canceled now.
 	ChangeCanceled
-	// ChangeCancelRequested: its holder is told, and it ends canceled with its
+	// ChangeCancelRequested: its holder is asked to stop, and it ends canceled with its
 	// lease.
 	ChangeCancelRequested
 	// ChangeAlreadyRequested: somebody had asked for that before.
@@ -40,7 +40,7 @@ const (
 	ChangeNotSettled
 	// ChangeLimited: its source has MaxOutstanding tasks in the shard.
 	ChangeLimited
-	// ChangeRefused: it cannot come back; TaskChange.Err says why.
+	// ChangeRefused: it cannot come back; TaskChange.Err is why.
 	ChangeRefused
 	// ChangeRevoked: its lease has ended.
 	ChangeRevoked
@@ -72,7 +72,7 @@ type TaskEdit struct {
 }
 
 // CancelTasks takes tasks out. One that waits is canceled at once. The holder of
-// one that is leased is told by its next heartbeat, and however the lease ends,
+// one that is leased learns it by its next heartbeat, and however the lease ends,
 // the task ends canceled. The results are in the order of the ids. The error is the
 // whole call's: some may be canceled; repeat all.
 func (o *Operator) CancelTasks(ctx context.Context, e TaskEdit) ([]TaskChange, error) {

@@ -25,10 +25,10 @@ const (
 type TaskQuery struct {
 	SourceID    string           // tasks of this source
 	Sources     SourceQuery      // of sources that match; its Health is not looked at
-	Queue       string           // countIn this queue
-	QueueSuffix string           // countIn the queue of this name, and those below it
+	Queue       string           // in this queue
+	QueueSuffix string           // in the queue of this name, and those below it
 	Collector   string           // leased to this collector
-	States      []dispatch.State // countIn one of these; required, and none of them done
+	States      []dispatch.State // in one of these; required, and none of them done
 	// Reasons of the failure that went wrong last.
 	Reasons []dispatch.FailureReason
 	// Created at or after CreatedFrom, and before CreatedBefore.
@@ -86,10 +86,8 @@ func (w *taskWalk) begin(ctx context.Context, cursor string) (err error) {
 		if !w.q.Standing {
 			return nil
 		}
-		if w.began, err = w.o.store.Now(ctx); err != nil {
-			return fmt.Errorf("read the store's clock: %w", err)
-		}
-		return nil
+		w.began, err = w.o.Now(ctx)
+		return err
 	}
 	began, rest, _ := strings.Cut(cursor, " ")
 	ms, err := strconv.ParseInt(began, 10, 64)
@@ -104,35 +102,46 @@ func (w *taskWalk) begin(ctx context.Context, cursor string) (err error) {
 // taskList lists tasks of one place.
 type taskList func(ctx context.Context, cursor string, limit int) (dispatch.TaskPage, error)
 
-// walk takes the way with the fewest places. The suffix of queues leads to none of
-// those that hold but settled tasks: they may exist no more.
-func (w *taskWalk) walk(ctx context.Context) error {
+// walk takes the way with the fewest places. It does not search the queues of a suffix for settled
+// tasks: queues that hold no others may not exist.
+func (w *taskWalk) walk(ctx context.Context) (err error) {
 	q, everySource := w.q, w.q.Sources.Prefix == "" && w.q.Sources.Pool == "" && len(w.q.Sources.Labels) == 0
 	switch {
 	case q.SourceID != "":
 		source, err := w.o.liveSource(ctx, q.SourceID)
-		if err == nil && !q.Sources.matches(source) {
-			w.ended = true
-			return nil
-		}
 		if err != nil {
 			return err
 		}
-		return w.only(ctx, w.in(dispatch.TaskFilter{SourceUID: source.UID, Queue: q.Queue, States: q.States}))
+		if w.ended = !q.Sources.matches(source); !w.ended {
+			w.ended, err = w.read(ctx, w.in(w.ofSource(source)))
+		}
+		return err
 	case !everySource:
-		return w.sources(ctx)
+		return w.places(ctx, w.sources, w.restOfSource)
 	case q.Queue != "":
-		return w.only(ctx, w.in(dispatch.TaskFilter{Queue: q.Queue, States: q.States}))
+		w.ended, err = w.read(ctx, w.in(w.ofQueue(q.Queue)))
+		return err
 	case q.QueueSuffix != "" && !slices.ContainsFunc(q.States, dispatch.State.Settled):
-		return w.queues(ctx)
+		return w.places(ctx, w.queues, w.restOfQueue)
 	case q.Collector != "":
-		return w.only(ctx, w.leases)
+		w.ended, err = w.read(ctx, w.leases)
+		return err
 	default:
-		return w.sources(ctx)
+		return w.places(ctx, w.sources, w.restOfSource)
 	}
 }
 
-// countIn lists the tasks of a filter.
+// ofSource selects the tasks of a source.
+func (w *taskWalk) ofSource(source *dispatch.Source) dispatch.TaskFilter {
+	return dispatch.TaskFilter{SourceUID: source.UID, Queue: w.q.Queue, States: w.q.States}
+}
+
+// ofQueue selects the tasks of a queue.
+func (w *taskWalk) ofQueue(name string) dispatch.TaskFilter {
+	return dispatch.TaskFilter{Queue: name, States: w.q.States}
+}
+
+// in lists the tasks of a filter.
 func (w *taskWalk) in(filter dispatch.TaskFilter) taskList {
 	return func(ctx context.Context, cursor string, limit int) (dispatch.TaskPage, error) {
 		return w.o.store.ListTasks(ctx, filter, cursor, limit)
@@ -143,12 +152,6 @@ func (w *taskWalk) in(filter dispatch.TaskFilter) taskList {
 func (w *taskWalk) leases(ctx context.Context, cursor string, limit int) (dispatch.TaskPage, error) {
 	leased, next, err := w.o.store.ListLeases(ctx, cursor, limit)
 	return dispatch.TaskPage{Tasks: leased, Next: next, Looked: len(leased)}, err
-}
-
-// only reads the one place that there is.
-func (w *taskWalk) only(ctx context.Context, list taskList) (err error) {
-	w.ended, err = w.read(ctx, list)
-	return err
 }
 
 // read reads on in a place, and reports whether it came to its end. Tasks come with
@@ -170,75 +173,84 @@ func (w *taskWalk) read(ctx context.Context, list taskList) (end bool, err error
 
 func (w *taskWalk) room() bool { return w.limit > 0 && w.looks > 0 }
 
-// sources reads the sources that match, from the first after place. Of those without
-// a task that can match their counts tell.
-func (w *taskWalk) sources(ctx context.Context) error {
+// place is a source or queue that may have matching tasks.
+type place struct {
+	name  string
+	tasks dispatch.TaskFilter
+}
+
+// places reads one place after another: the rest of w.place, and those after it. list returns a page of
+// places and the last name that it looked at, which is empty at the end.
+func (w *taskWalk) places(ctx context.Context, list func(context.Context) (page []place, last string, err error), rest taskList) error {
 	if w.inside != "" {
-		source, err := w.o.liveSource(ctx, w.place)
-		switch {
-		case errors.Is(err, dispatch.ErrSourceNotFound): // deleted since
-			w.inside = ""
-		case err != nil:
+		if end, err := w.read(ctx, rest); err != nil || !end {
 			return err
-		default:
-			if end, err := w.readSource(ctx, source); err != nil || !end {
-				return err
-			}
 		}
 	}
 	for w.room() {
-		sources, more, err := w.o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: w.q.Sources.Prefix}, w.place, matchPlaces)
-		if err != nil {
-			return fmt.Errorf("list sources: %w", err)
-		}
-		w.looks -= placeLooks
-		wanted, err := w.wanted(ctx, sources)
+		page, last, err := list(ctx)
 		if err != nil {
 			return err
 		}
-		for _, source := range wanted {
+		w.looks -= placeLooks
+		for _, p := range page {
 			if !w.room() {
 				return nil
 			}
-			if end, err := w.readSource(ctx, source); err != nil || !end {
+			w.place = p.name
+			if end, err := w.read(ctx, w.in(p.tasks)); err != nil || !end {
 				return err
 			}
 		}
-		if !more {
-			w.ended = true
+		if w.ended = last == ""; w.ended {
 			return nil
 		}
-		w.place = sources[len(sources)-1].ID
+		w.place = last
 	}
 	return nil
 }
 
-func (w *taskWalk) readSource(ctx context.Context, source *dispatch.Source) (end bool, err error) {
-	w.place = source.ID
-	return w.read(ctx, w.in(dispatch.TaskFilter{SourceUID: source.UID, Queue: w.q.Queue, States: w.q.States}))
+func (w *taskWalk) restOfQueue(ctx context.Context, cursor string, limit int) (dispatch.TaskPage, error) {
+	return w.o.store.ListTasks(ctx, w.ofQueue(w.place), cursor, limit)
 }
 
-// wanted are the sources that match and have tasks in the states that are meant.
-func (w *taskWalk) wanted(ctx context.Context, sources []*dispatch.Source) ([]*dispatch.Source, error) {
-	var matching []*dispatch.Source
-	var uids []string
-	for _, source := range sources {
-		if !source.Deleted && w.q.Sources.matches(source) {
-			matching, uids = append(matching, source), append(uids, source.UID)
-		}
+// restOfSource is empty if the source was deleted since the last page.
+func (w *taskWalk) restOfSource(ctx context.Context, cursor string, limit int) (dispatch.TaskPage, error) {
+	source, err := w.o.liveSource(ctx, w.place)
+	if errors.Is(err, dispatch.ErrSourceNotFound) {
+		return dispatch.TaskPage{}, nil
+	}
+	if err != nil {
+		return dispatch.TaskPage{}, err
+	}
+	return w.o.store.ListTasks(ctx, w.ofSource(source), cursor, limit)
+}
+
+// sources lists the sources that match, and have tasks in the states that are meant by their counts.
+func (w *taskWalk) sources(ctx context.Context) (page []place, last string, err error) {
+	sources, more, err := w.o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: w.q.Sources.Prefix}, w.place, matchPlaces)
+	if err != nil {
+		return nil, "", fmt.Errorf("list sources: %w", err)
+	}
+	if more {
+		last = sources[len(sources)-1].ID
+	}
+	sources = slices.DeleteFunc(sources, func(s *dispatch.Source) bool { return s.Deleted || !w.q.Sources.matches(s) })
+	uids := make([]string, len(sources))
+	for i, source := range sources {
+		uids[i] = source.UID
 	}
 	statuses, err := w.o.store.SourceStatuses(ctx, uids)
 	if err != nil {
-		return nil, fmt.Errorf("read source statuses: %w", err)
+		return nil, "", fmt.Errorf("read source statuses: %w", err)
 	}
-	var wanted []*dispatch.Source
-	for i, source := range matching {
-		c := statuses[i].Counts
-		if slices.ContainsFunc(w.q.States, func(s dispatch.State) bool { return countIn(c, s) > 0 }) {
-			wanted = append(wanted, source)
+	for i, source := range sources {
+		counts := statuses[i].Counts
+		if slices.ContainsFunc(w.q.States, func(s dispatch.State) bool { return countIn(counts, s) > 0 }) {
+			page = append(page, place{source.ID, w.ofSource(source)})
 		}
 	}
-	return wanted, nil
+	return page, last, nil
 }
 
 // countIn counts the tasks that may be in a state. Those that have not settled go from one to
@@ -256,37 +268,19 @@ func countIn(c dispatch.StateCounts, s dispatch.State) int64 {
 	}
 }
 
-// queues reads the queues below a suffix, from the first after place.
-func (w *taskWalk) queues(ctx context.Context) error {
-	read := func(name string) (end bool, err error) {
-		w.place = name
-		return w.read(ctx, w.in(dispatch.TaskFilter{Queue: name, States: w.q.States}))
+// queues lists the queues below a suffix.
+func (w *taskWalk) queues(ctx context.Context) (page []place, last string, err error) {
+	queues, err := w.o.store.ListQueues(ctx, w.q.QueueSuffix, w.place, matchPlaces)
+	if err != nil {
+		return nil, "", fmt.Errorf("list queues: %w", err)
 	}
-	if w.inside != "" {
-		if end, err := read(w.place); err != nil || !end {
-			return err
-		}
+	for _, queue := range queues {
+		page = append(page, place{queue.Name, w.ofQueue(queue.Name)})
 	}
-	for w.room() {
-		queues, err := w.o.store.ListQueues(ctx, w.q.QueueSuffix, w.place, matchPlaces)
-		if err != nil {
-			return fmt.Errorf("list queues: %w", err)
-		}
-		w.looks -= placeLooks
-		for _, queue := range queues {
-			if !w.room() {
-				return nil
-			}
-			if end, err := read(queue.Name); err != nil || !end {
-				return err
-			}
-		}
-		if len(queues) < matchPlaces {
-			w.ended = true
-			return nil
-		}
+	if len(queues) == matchPlaces {
+		last = queues[len(queues)-1].Name
 	}
-	return nil
+	return page, last, nil
 }
 
 // keep takes those tasks that match.
@@ -315,7 +309,7 @@ func (w *taskWalk) since(t *dispatch.Task) bool {
 	return w.q.Standing && became.After(w.began)
 }
 
-// selects reports whether a task matches in what its record and its last error say.
+// selects reports whether a task matches in its record and its last error.
 func (q *TaskQuery) selects(t *dispatch.Task) bool {
 	switch {
 	case !slices.Contains(q.States, t.State):

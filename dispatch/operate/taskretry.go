@@ -15,7 +15,7 @@ import (
 // counters of a first attempt: budgets and breaker begin anew. Those that wait
 // or are leased stay as they are. The results are in the order of the ids. The error is
 // the whole call's: some may be due; repeat all, and those answer [ChangeNotSettled].
-// Whether a source's MaxOutstanding allows it, only the retry itself can tell.
+// Only the retry itself finds out whether a source's MaxOutstanding allows it.
 func (o *Operator) RetryTasks(ctx context.Context, e TaskEdit) ([]TaskChange, error) {
 	results := make([]TaskChange, len(e.IDs))
 	err := o.changeTasks(ctx, "retry", e.IDs, func(at []int, tasks []*dispatch.Task, _ time.Time) ([]int, error) {

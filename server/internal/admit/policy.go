@@ -8,7 +8,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// class tells what a call is to the dispatcher's work, and so how early it is shed when there is too much of it.
+// class is what a call means to the dispatcher's work. It decides how early the call is shed under load.
 type class int
 
 const (

@@ -30,7 +30,7 @@ func (c *checks) note(req operatorRequest) dispatch.Note {
 	}
 }
 
-// until reads an instant to come. Whether it has passed is for the store's clock to tell; ten years are far enough to
+// until reads an instant to come. The store's clock decides whether it has passed; ten years are far enough to
 // check by any clock.
 func (c *checks) until(field string, t *timestamppb.Timestamp, now time.Time) time.Time {
 	switch {
@@ -52,7 +52,7 @@ type bulkRequest interface {
 	GetPageToken() string
 }
 
-// Selection is what a bulk call says beside the ids or the query that it is about.
+// Selection is what a bulk call has beside the ids or the query that it is about.
 type Selection struct {
 	After string // cursor of the page that a query goes on with
 	Note  dispatch.Note
@@ -64,10 +64,17 @@ type Selection struct {
 // NextPageToken is the token of the page behind a cursor.
 func (s *Selection) NextPageToken(cursor string) string { return s.pages.token(cursor) }
 
-// open reads the page that a call with a filter goes on with.
-func (s *Selection) open(req bulkRequest) (err error) {
-	if req.GetFilter() == nil {
-		return nil
+// selection reads what all bulk calls have beside the ids or the filter; ids is the name of n ids.
+func (c *checks) selection(ids string, n int, req bulkRequest) Selection {
+	c.selects(ids, n, req)
+	return Selection{Note: c.note(req), ValidateOnly: req.GetValidateOnly()}
+}
+
+// open reports what is wrong with a call, and reads the page that a call with a filter goes on with.
+func (s *Selection) open(c *checks, req bulkRequest) error {
+	err := c.err()
+	if err != nil || req.GetFilter() == nil {
+		return err
 	}
 	if s.pages, err = pagesOf(req, req.GetFilter()); err != nil {
 		return err
@@ -138,7 +145,7 @@ func (c *checks) pattern(field, value string) string {
 	return value
 }
 
-// mask checks that an update's mask names what can be changed; limit says that in words.
+// mask checks that an update's mask names what can be changed; limit is that in words.
 func (c *checks) mask(mask *fieldmaskpb.FieldMask, settable func(path string) bool, limit string) {
 	const field = "update_mask"
 	c.count(field, len(mask.GetPaths()), 0, maxLabelLength)

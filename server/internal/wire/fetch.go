@@ -33,7 +33,7 @@ func Fetch(req *pb.FetchTaskRequest) (engine.FetchRequest, Reports, error) {
 	return fetch, reports, c.err()
 }
 
-// FetchTaskResponse tells what a fetch was given, with the results of the reports that it carried.
+// FetchTaskResponse converts what a fetch was given, with the results of the reports that it carried.
 func FetchTaskResponse(r *engine.FetchResult, results []*pb.ReportResult) *pb.FetchTaskResponse {
 	out := &pb.FetchTaskResponse{
 		LeasedTasks: make([]*pb.LeasedTask, len(r.Tasks)), Waited: durationpb.New(r.Waited),

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -39,31 +41,21 @@ func Pool(p operate.PoolView) *pb.Pool {
 // Explain checks that an ExplainRequest names one thing.
 func Explain(req *pb.ExplainRequest) error {
 	var c checks
-	var named [][2]string
-	for _, one := range [][2]string{
-		{"task_id", req.GetTaskId()}, {"source_id", req.GetSourceId()}, {"queue", req.GetQueue()}, {"pool", req.GetPool()},
-	} {
-		if one[1] != "" {
-			named = append(named, one)
-		}
-	}
-	switch {
-	case len(named) == 0:
+	switch set := slices.Collect(fieldsSet(req.ProtoReflect())); {
+	case len(set) == 0:
 		c.fail("task_id", "", "must be set, or source_id, queue or pool")
-	case len(named) > 1:
-		last := named[len(named)-1]
-		c.fail(last[0], last[1], "must be set alone: of task_id, source_id, queue and pool exactly one")
+	case len(set) > 1:
+		c.fail(set[len(set)-1], "set", "must be set alone: exactly one of task_id, source_id, queue and pool")
 	case req.GetTaskId() != "":
 		c.taskID("task_id", req.GetTaskId())
-	case req.GetQueue() != "":
-		c.queue("queue", req.GetQueue())
-	default:
-		c.id(named[0][0], named[0][1])
 	}
+	optional(c.id, "source_id", req.GetSourceId())
+	optional(c.queue, "queue", req.GetQueue())
+	optional(c.id, "pool", req.GetPool())
 	return c.err()
 }
 
-// ExplainResponse tells what holds something.
+// ExplainResponse converts an explanation.
 func ExplainResponse(e *operate.Explanation) *pb.ExplainResponse {
 	out := &pb.ExplainResponse{
 		MapsTo: e.MapsTo, Unknown: e.Unknown, Notes: e.Notes, Partly: e.Partly && len(e.Holds) == 0,

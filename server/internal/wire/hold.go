@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -56,36 +55,27 @@ func SetHolds(req *pb.SetHoldsRequest, now time.Time) (*HoldSelection, operate.H
 	case order.Etag != "" && len(req.GetTargets()) != 1:
 		c.fail("etag", order.Etag, "must be empty unless there is exactly one target; there are %d", len(req.GetTargets()))
 	}
-	if err := c.err(); err != nil {
-		return nil, order, err
-	}
-	err := s.open(req)
-	return s, order, err
+	return s, order, s.open(&c, req)
 }
 
 // LiftHolds reads a LiftHoldsRequest.
 func LiftHolds(req *pb.LiftHoldsRequest) (*HoldSelection, error) {
 	var c checks
 	s := c.holds(req)
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	err := s.open(req)
-	return s, err
+	return s, s.open(&c, req)
 }
 
 func (c *checks) holds(req holdRequest) *HoldSelection {
-	c.selects("targets", len(req.GetTargets()), req)
 	s := &HoldSelection{
-		Targets: list(c, "targets", req.GetTargets(), 0, MaxBatch, c.holdTarget), Name: cmp.Or(req.GetName(), dispatch.HoldDefault),
-		Selection: Selection{Note: c.note(req), ValidateOnly: req.GetValidateOnly()},
+		Selection: c.selection("targets", len(req.GetTargets()), req),
+		Targets:   list(c, "targets", req.GetTargets(), 0, MaxBatch, c.holdTarget), Name: cmp.Or(req.GetName(), dispatch.HoldDefault),
 	}
 	c.name("name", s.Name, maxHoldName, isIDRune, "must be of a-z, 0-9, '.', '_' and '-'")
 	first := make(map[string]int, len(s.Targets))
 	for i := range s.Targets {
 		key := s.Targets[i].Key()
 		if same, twice := first[key]; twice {
-			c.fail(fmt.Sprintf("targets[%d]", i), targetText(&s.Targets[i]), "is the same as targets[%d]; each target must be named once", same)
+			c.fail(fmt.Sprintf("targets[%d]", i), &s.Targets[i], "is the same as targets[%d]; each target must be named once", same)
 			continue
 		}
 		first[key] = i
@@ -193,30 +183,9 @@ func toHoldTarget(t dispatch.HoldTarget) *pb.HoldTarget {
 	}
 }
 
-// targetText names a target in an error.
-func targetText(t *dispatch.HoldTarget) string {
-	switch {
-	case t.Everything:
-		return "everything"
-	case t.Pool != "":
-		return "pool " + t.Pool
-	case t.Source != "":
-		return "source " + t.Source
-	case t.Queue != "":
-		return "queue " + t.Queue
-	case t.Collector != "":
-		return "collector " + t.Collector
-	}
-	var labels []string
-	for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
-		labels = append(labels, key+"="+t.Labels[key])
-	}
-	return "collectors with " + strings.Join(labels, ",")
-}
-
 // StaleHold is [dispatch.ErrEtagMismatch] with the etag of the hold that stands, if there is one.
 func StaleHold(target *dispatch.HoldTarget, name string, stands []dispatch.Hold) error {
-	pairs := []string{"target", targetText(target), "name", name}
+	pairs := []string{"target", target.String(), "name", name}
 	if len(stands) > 0 {
 		pairs = append(pairs, "etag", operate.HoldEtag(&stands[0]))
 	}
@@ -230,7 +199,7 @@ func AboutHold(err error) error {
 		return err
 	}
 	h := &exists.Hold
-	pairs := []string{"target", targetText(&h.Target), "name", h.Name, "by", h.By, "since", h.Created.UTC().Format(time.RFC3339)}
+	pairs := []string{"target", h.Target.String(), "name", h.Name, "by", h.By, "since", h.Created.UTC().Format(time.RFC3339)}
 	if !h.Until.IsZero() {
 		pairs = append(pairs, "until", h.Until.UTC().Format(time.RFC3339))
 	}

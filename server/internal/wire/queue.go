@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,11 +51,10 @@ func Queue(q *operate.QueueView, now time.Time) *pb.Queue {
 
 // RuleChange is what SetQueueRule asks for.
 type RuleChange struct {
-	Rule dispatch.QueueRule // what the request leaves out has defaults: a rule holds whole
 	Etag operate.RulesEtag
-	// Lay lays the settings that the request names over the rule that there is; nil: the request names none, and Rule
-	// takes its place.
-	Lay func(*dispatch.QueueRule) error
+	// Change lays the settings that the mask names over a rule. Without a mask the rule is replaced: what the request
+	// leaves out has defaults.
+	Change func(*dispatch.QueueRule)
 }
 
 // SetQueueRule reads a SetQueueRuleRequest, and puts the rule down to by.
@@ -73,21 +73,21 @@ func SetQueueRule(req *pb.SetQueueRuleRequest, by string) (*RuleChange, error) {
 	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, bounds.MaxMinDelay)
 	c.duration("rule.max_block", rule.GetMaxBlock(), time.Second, 30*24*time.Hour)
 	paths := req.GetUpdateMask().GetPaths()
-	c.mask(req.GetUpdateMask(), ruleField, "must name settings of a rule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block")
+	c.mask(req.GetUpdateMask(), func(path string) bool { return slices.Contains(ruleFields, path) },
+		"must name settings of a rule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block")
 	change := &RuleChange{Etag: c.rulesEtag(req.GetEtag())}
 	note := c.note(req)
 	if err := c.err(); err != nil {
 		return nil, err
 	}
 	note.By = by
-	change.Rule = fromRule(rule, note)
-	if len(paths) > 0 {
-		change.Lay = func(kept *dispatch.QueueRule) error {
-			merged := QueueRule(*kept)
+	change.Change = func(kept *dispatch.QueueRule) {
+		merged := rule
+		if len(paths) > 0 {
+			merged = QueueRule(*kept)
 			overlay(merged.ProtoReflect(), rule.ProtoReflect(), paths)
-			*kept = fromRule(merged, note)
-			return nil
 		}
+		*kept = fromRule(merged, note)
 	}
 	return change, nil
 }
@@ -98,18 +98,13 @@ func CheckQueueRule(rule *pb.QueueRule) error {
 	if err != nil {
 		return err
 	}
-	return inside("rule", change.Rule.Validate())
+	var read dispatch.QueueRule
+	change.Change(&read)
+	return inside("rule", read.Validate())
 }
 
-// ruleField reports whether a mask may name the path: a setting of a rule, or the pattern, which names the rule and
-// changes nothing.
-func ruleField(path string) bool {
-	switch path {
-	case "pattern", "queue", "min_delay", "max_in_flight", "delay_factor", "max_delay", "max_block":
-		return true
-	}
-	return false
-}
+// ruleFields are what a mask may name: the settings of a rule, and the pattern, which names the rule and changes nothing.
+var ruleFields = []string{"pattern", "queue", "min_delay", "max_in_flight", "delay_factor", "max_delay", "max_block"}
 
 func fromRule(r *pb.QueueRule, note dispatch.Note) dispatch.QueueRule {
 	out := dispatch.QueueRule{
@@ -164,7 +159,7 @@ func (c *checks) rulesEtag(etag string) operate.RulesEtag {
 func AboutRule(err error, pattern string) error {
 	pairs := []string{"pattern", pattern}
 	if left, ok := errors.AsType[*operate.NotEmptyError](err); ok {
-		pairs = append(pairs, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
+		pairs = append(pairs, "tasks_left_in", left.Names())
 	}
 	return About(inside("rule", err), pairs...)
 }

@@ -103,7 +103,7 @@ func (c *checks) httpStatus(field string, code int32) int {
 	return int(code)
 }
 
-// queueDelay is nil when the collector did not tell; zero is no delay.
+// queueDelay is nil when the collector did not report one; zero is no delay.
 func (c *checks) queueDelay(field string, d *durationpb.Duration) *time.Duration {
 	if d == nil {
 		return nil
@@ -151,12 +151,12 @@ func Discovered(req *pb.SubmitDiscoveredRequest) (*Discovery, error) {
 	return d, c.err()
 }
 
-// Response tells what became of all items.
+// Response converts what became of all items.
 func (d *Discovery) Response(results []engine.DiscoverResult) *pb.SubmitDiscoveredResponse {
 	return &pb.SubmitDiscoveredResponse{Summary: toSummary(results, d.refused)}
 }
 
-// discovered reads the items that can be tasks, and says why the others cannot.
+// discovered reads the items that can be tasks, and why the others cannot.
 func discovered(items []*pb.DiscoveredItem) (out []dispatch.DiscoveredItem, refused refusedItems) {
 	for i, item := range items[:min(len(items), engine.MaxDiscovered)] {
 		var c checks
@@ -194,7 +194,7 @@ func (c *checks) identity(url, key, queue string) {
 	optional(c.queue, "queue", queue)
 }
 
-// Results tells what became of the reports, in their order.
+// Results converts what became of the reports, in their order.
 func (r *Reports) Results(results []engine.ReportResult) []*pb.ReportResult {
 	out := make([]*pb.ReportResult, len(results))
 	for i := range results {

@@ -125,7 +125,7 @@ func ApplySources(req *pb.ApplySourcesRequest) (*Application, error) {
 	return a, nil
 }
 
-// Response tells what became of all specs; warnings are of those that were taken.
+// Response converts what became of all specs; warnings are of those that were taken.
 func (a *Application) Response(taken []operate.SpecResult, warnings [][]string) *pb.ApplySourcesResponse {
 	n := 0
 	for i, result := range a.results {
@@ -169,16 +169,11 @@ type SourceSelection struct {
 // Sources reads a bulk call on sources: it names ids, or a filter on purpose.
 func Sources(req sourcesRequest) (*SourceSelection, error) {
 	var c checks
-	c.selects("ids", len(req.GetIds()), req)
 	s := &SourceSelection{
-		IDs: list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), Filter: c.bulkSources(req.GetFilter()),
-		Selection: Selection{Note: c.note(req), ValidateOnly: req.GetValidateOnly()},
+		Selection: c.selection("ids", len(req.GetIds()), req),
+		IDs:       list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), Filter: c.bulkSources(req.GetFilter()),
 	}
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	err := s.open(req)
-	return s, err
+	return s, s.open(&c, req)
 }
 
 // bulkSources reads the filter of a bulk call on sources, if it has one.

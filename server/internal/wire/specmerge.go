@@ -27,23 +27,16 @@ func overlayPath(to, from protoreflect.Message, path string) {
 	if field == nil {
 		return
 	}
-	if !nested || field.Message() == nil {
-		overlayField(to, from, field)
-		return
-	}
-	// What from has not set, has nothing set in it.
-	if !from.Has(field) && !to.Has(field) {
-		return
-	}
-	overlayPath(to.Mutable(field).Message(), from.Get(field).Message(), rest)
-}
-
-func overlayField(to, from protoreflect.Message, field protoreflect.FieldDescriptor) {
-	if from.Has(field) {
+	switch {
+	case nested && field.Message() != nil:
+		if from.Has(field) || to.Has(field) { // else nothing is set in either
+			overlayPath(to.Mutable(field).Message(), from.Get(field).Message(), rest)
+		}
+	case from.Has(field):
 		to.Set(field, from.Get(field))
-		return
+	default:
+		to.Clear(field)
 	}
-	to.Clear(field)
 }
 
 // keepAbsent lays a spec over the one that a source has: what it leaves out stays.
@@ -54,7 +47,7 @@ func keepAbsent(spec *pb.SourceSpec) func(kept *dispatch.SourceSpec) error {
 		over.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_UNSPECIFIED
 		keepSeeds(merged.GetCanonicalRules(), over.GetSeeds(), merged.GetSeeds())
 		dropTimeZone(merged, over)
-		layOver(merged.ProtoReflect(), over.ProtoReflect(), addKeys)
+		layOver(merged.ProtoReflect(), over.ProtoReflect(), true)
 		return replaceSpec(kept, merged)
 	}
 }
@@ -64,7 +57,7 @@ func laySet(spec *pb.SourceSpec) func(kept *dispatch.SourceSpec) error {
 	return func(kept *dispatch.SourceSpec) error {
 		merged := proto.CloneOf(toSpec(spec.GetId(), kept)) // which shares what it holds
 		dropTimeZone(merged, spec)
-		layOver(merged.ProtoReflect(), spec.ProtoReflect(), replaceMaps)
+		layOver(merged.ProtoReflect(), spec.ProtoReflect(), false)
 		return replaceSpec(kept, merged)
 	}
 }
@@ -76,26 +69,18 @@ func dropTimeZone(merged, over *pb.SourceSpec) {
 	}
 }
 
-// mapRule is what becomes of a map that another one is laid over.
-type mapRule bool
-
-const (
-	addKeys     mapRule = false
-	replaceMaps mapRule = true
-)
-
-// layOver sets in to what from sets. Lists take the place of lists.
-func layOver(to, from protoreflect.Message, rule mapRule) {
+// layOver sets in to what from sets. Lists take the place of lists, and maps that of maps unless their keys are added.
+func layOver(to, from protoreflect.Message, addKeys bool) {
 	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case field.IsMap() && rule == addKeys:
+		case field.IsMap() && addKeys:
 			into := to.Mutable(field).Map()
 			value.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 				into.Set(key, value)
 				return true
 			})
 		case isPart(field):
-			layOver(to.Mutable(field).Message(), value.Message(), rule)
+			layOver(to.Mutable(field).Message(), value.Message(), addKeys)
 		default:
 			to.Set(field, value)
 		}
@@ -122,19 +107,10 @@ func specDiff(before, after *dispatch.SourceSpec) (changed, lost []string) {
 	d.compare("", was.ProtoReflect(), is.ProtoReflect(), toSpec("", &base).ProtoReflect())
 	slices.Sort(d.changed)
 	slices.Sort(d.lost)
-	return d.changed, d.lost
+	return slices.Compact(d.changed), slices.Compact(d.lost)
 }
 
 type diff struct{ changed, lost []string }
-
-func (d *diff) note(path string, changed, lost bool) {
-	if changed {
-		d.changed = append(d.changed, path)
-	}
-	if lost {
-		d.lost = append(d.lost, path)
-	}
-}
 
 func (d *diff) compare(path string, before, after, base protoreflect.Message) {
 	fields := before.Descriptor().Fields()
@@ -150,7 +126,7 @@ func (d *diff) compare(path string, before, after, base protoreflect.Message) {
 		case oneOf(field, after) && !has: // another of them took its place
 		default:
 			d.changed = append(d.changed, name)
-			toDefault := had && base.Has(field) == has && base.Get(field).Equal(is) && field.Enum() == nil // an enum always says something
+			toDefault := had && base.Has(field) == has && base.Get(field).Equal(is) && field.Enum() == nil // an enum always has a meaning
 			if toDefault || loses(field, had, was, is) {
 				d.lost = append(d.lost, name)
 			}
@@ -186,38 +162,30 @@ func keepSeeds(rules int32, seeds, kept []*pb.Seed) {
 			continue
 		}
 		whole := proto.CloneOf(kept[twin])
-		layOver(whole.ProtoReflect(), seeds[i].ProtoReflect(), addKeys)
+		layOver(whole.ProtoReflect(), seeds[i].ProtoReflect(), false)
 		proto.Reset(seeds[i])
 		proto.Merge(seeds[i], whole)
 	}
 }
 
-// compareSeeds notes "seeds" when seeds came, went or changed places, and the fields in
-// which those that stay are other than before, as "seeds.kind".
+// compareSeeds adds "seeds" if seeds came, went or changed places, and the fields in
+// which those that stay differ, as "seeds.kind".
 func (d *diff) compareSeeds(rules int32, before, after []*pb.Seed) {
-	twins := pairSeeds(rules, after, before)
 	moved := len(before) != len(after)
-	for i, twin := range twins {
-		moved = moved || twin != i
-	}
-	d.note("seeds", moved, len(after) < len(before))
-	fields := (&pb.Seed{}).ProtoReflect().Descriptor().Fields()
-	for n := range fields.Len() {
-		field := fields.Get(n)
-		changed, lost := false, false
-		for i, twin := range twins {
-			if twin < 0 {
-				continue
-			}
-			was, is := before[twin].ProtoReflect(), after[i].ProtoReflect()
-			changed = changed || !was.Get(field).Equal(is.Get(field))
-			lost = lost || was.Has(field) && !is.Has(field)
+	for i, twin := range pairSeeds(rules, after, before) {
+		if moved = moved || twin != i; twin >= 0 {
+			d.compare("seeds.", before[twin].ProtoReflect(), after[i].ProtoReflect(), new(pb.Seed).ProtoReflect())
 		}
-		d.note("seeds."+string(field.Name()), changed, lost)
+	}
+	if moved {
+		d.changed = append(d.changed, "seeds")
+	}
+	if len(after) < len(before) {
+		d.lost = append(d.lost, "seeds")
 	}
 }
 
-// seedName is what makes a seed the one that it is, as far as it says.
+// seedName is what makes a seed the one that it is, as far as it is set.
 type seedName struct{ key, queue, page string }
 
 // nameSeed spells a seed as its task would be; a URL that is wrong stands for itself.
@@ -264,7 +232,7 @@ func pairSeeds(rules int32, seeds, others []*pb.Seed) []int {
 	return twins
 }
 
-// apart reports whether two seeds of one key, or of one page, say that they are two: by
+// apart reports whether two seeds of one key, or of one page, are two: by
 // their keys, or of pages that differ by their queues.
 func apart(a, b *pb.Seed, onePage bool) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }

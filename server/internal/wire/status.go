@@ -33,7 +33,7 @@ const (
 // ErrDraining is a call that this dispatcher no longer takes because it shuts down. Another dispatcher takes it.
 var ErrDraining = errors.New("dispatcher is draining")
 
-// errorKind is how callers are told of a sentinel of the domain.
+// errorKind is how a sentinel of the domain is returned to callers.
 type errorKind struct {
 	sentinel error
 	code     codes.Code
@@ -71,7 +71,7 @@ func kindOf(err error) *errorKind {
 	return nil
 }
 
-// Status is the status that a caller gets for err, and whether err is one to tell callers of. Of any other they get
+// Status is the status that a caller gets for err, and whether callers may see err. Of any other they get
 // INTERNAL with an error id, and nothing else.
 func Status(gone, err error, errorID string) (st *status.Status, known bool) {
 	if refused, ok := errors.AsType[*Refusal](err); ok {
@@ -90,11 +90,11 @@ func Status(gone, err error, errorID string) (st *status.Status, known bool) {
 	case kind != nil && kind.code == codes.InvalidArgument:
 		return kind.invalid(err), true
 	case kind != nil:
-		told := Refusal{Code: kind.code, Reason: kind.reason, Text: kind.sentinel.Error(), Retry: kind.retry}
+		refusal := Refusal{Code: kind.code, Reason: kind.reason, Text: kind.sentinel.Error(), Retry: kind.retry}
 		if what, ok := errors.AsType[*contextual](err); ok {
-			told.Pairs = what.pairs
+			refusal.Pairs = what.pairs
 		}
-		return told.status(), true
+		return refusal.status(), true
 	case interrupted:
 		return status.FromContextError(err), true
 	}
@@ -238,7 +238,7 @@ func fieldErrors(err error) []*dispatch.FieldError {
 const (
 	MaxBatch       = 1000 // items, reports, leases or ids of one call
 	maxLabelLength = 128
-	maxViolations  = 20 // told of one request
+	maxViolations  = 20 // returned of one request
 )
 
 // checks reads the fields of a request, each as the value that the domain wants, and collects those outside their

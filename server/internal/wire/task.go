@@ -62,7 +62,7 @@ func newTask(item *pb.SubmitItem, now time.Time) (engine.NewTask, error) {
 	return task, c.err()
 }
 
-// Response tells what became of all items.
+// Response converts what became of all items.
 func (s *Submission) Response(taken []engine.NewTaskResult) *pb.SubmitTasksResponse {
 	for i, result := range s.results {
 		if result == nil {
@@ -72,7 +72,7 @@ func (s *Submission) Response(taken []engine.NewTaskResult) *pb.SubmitTasksRespo
 	return &pb.SubmitTasksResponse{Results: s.results}
 }
 
-// limitedMessage says why a task is LIMITED.
+// limitedMessage is why a task is LIMITED.
 const limitedMessage = "the source has max_outstanding tasks that wait or are leased in the shard"
 
 func toSubmitResult(r *engine.NewTaskResult) *pb.SubmitResult {
@@ -99,11 +99,9 @@ func GetTask(req *pb.GetTaskRequest) error {
 	switch {
 	case req.GetTaskId() != "":
 		c.taskID("task_id", req.GetTaskId())
-		for _, other := range [][2]string{
-			{"source_id", req.GetSourceId()}, {"url", req.GetUrl()}, {"key", req.GetKey()}, {"queue", req.GetQueue()},
-		} {
-			if other[1] != "" {
-				c.fail(other[0], other[1], "must be empty when task_id is set")
+		for other := range fieldsSet(req.ProtoReflect()) {
+			if other != "task_id" {
+				c.fail(other, "set", "must be empty when task_id is set")
 			}
 		}
 	case req.GetSourceId() == "":
@@ -205,7 +203,7 @@ func HeldLease(t *dispatch.Task, now time.Time) *pb.HeldLease {
 	}
 }
 
-// toHolder tells who holds a lease, without the token that proves it.
+// toHolder is who holds a lease, without the token that proves it.
 func toHolder(l *dispatch.Lease, now time.Time) *pb.LeaseHolder {
 	if l == nil {
 		return nil

@@ -30,20 +30,14 @@ type TaskSelection struct {
 // names ids, or a filter on purpose, of tasks in states that it can change.
 func TaskChange(req taskChangeRequest, states []dispatch.State, mustName bool) (*TaskSelection, error) {
 	var c checks
-	c.selects("task_ids", len(req.GetTaskIds()), req)
 	s := &TaskSelection{
-		IDs: list(&c, "task_ids", req.GetTaskIds(), 0, MaxBatch, c.taskID), Fences: c.fences(req),
-		Selection: Selection{ValidateOnly: req.GetValidateOnly()},
+		Selection: c.selection("task_ids", len(req.GetTaskIds()), req),
+		IDs:       list(&c, "task_ids", req.GetTaskIds(), 0, MaxBatch, c.taskID), Fences: c.fences(req),
 	}
 	if filter := req.GetFilter(); filter != nil {
 		s.Query = c.taskFilter(filter, states, mustName)
 	}
-	s.Note = c.note(req)
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	err := s.open(req)
-	return s, err
+	return s, s.open(&c, req)
 }
 
 // fences reads the leases that are meant, which RevokeLeases may name.
@@ -97,14 +91,14 @@ func (c *checks) tasks(f *pb.Filter) *operate.TaskQuery {
 		return named(c, field, reason, "must name a reason")
 	}) {
 		q.Reasons = append(q.Reasons, dispatch.FailureReason(reason))
-		if reason == pb.FailureReason_FAILURE_REASON_OTHER { // as toFailureReason tells it
+		if reason == pb.FailureReason_FAILURE_REASON_OTHER { // as toFailureReason converts it
 			q.Reasons = append(q.Reasons, 0)
 		}
 	}
 	return q
 }
 
-// TaskChanged tells what became of a task.
+// TaskChanged converts what became of a task.
 func TaskChanged(id dispatch.TaskID, change *operate.TaskChange) *pb.TaskChange {
 	out := &pb.TaskChange{TaskId: string(id), Code: pb.TaskChangeCode(change.Code), State: pb.TaskState(change.State)}
 	switch change.Code {
