@@ -50,7 +50,6 @@ var hidden = []string{"store/memstore/", "store/storetest/", "store/redistest/",
 type walked struct {
 	road      []string // its files
 	functions []string // of the road, each behind its file
-	all       []string // files, also those with nothing but leaves
 }
 
 func (c *calls) walk(r road) (*walked, error) {
@@ -86,13 +85,14 @@ func (c *calls) walk(r road) (*walked, error) {
 	}
 	w := &walked{}
 	for _, f := range order {
-		if f.Synthetic != "" && f.Origin() == nil {
-			continue // no function of the text
+		if !takes[f] || f.Synthetic != "" && f.Origin() == nil {
+			continue // a leaf, or no function of the text
 		}
-		w.all = with(w.all, c.file(f))
-		if takes[f] {
-			w.road = with(w.road, c.file(f))
-			w.functions = with(w.functions, c.file(f)+"  "+c.name(f))
+		if file := c.file(f); !slices.Contains(w.road, file) {
+			w.road = append(w.road, file)
+		}
+		if function := c.file(f) + "  " + c.name(f); !slices.Contains(w.functions, function) {
+			w.functions = append(w.functions, function)
 		}
 	}
 	return w, nil
@@ -106,14 +106,6 @@ func (r road) isForOthers(f *ssa.Function) bool {
 	}
 	last := params.At(params.Len() - 1).Type().String()
 	return strings.Contains(last, "grpc.") && strings.HasSuffix(last, "Handler") && !strings.HasSuffix(last, "."+r.handler)
-}
-
-// with is a list with a value at its end, unless it has that.
-func with(list []string, value string) []string {
-	if slices.Contains(list, value) {
-		return list
-	}
-	return append(list, value)
 }
 
 func hasContext(f *ssa.Function) bool {
@@ -164,9 +156,5 @@ func (s *sheet) roads(m *module, roads []road, only string) {
 			fmt.Fprintf(s.out, "  cut %s\n      (%s)\n", name, r.cut[name])
 		}
 		s.budget("files of the road", len(w.road), r.most)
-		s.row("files with nothing but leaves", len(w.all)-len(w.road))
-		r.cut = nil
-		w, _ = c.walk(r)
-		s.row("all files with anything reached, nothing cut", len(w.all))
 	}
 }
