@@ -116,19 +116,23 @@ type CPU struct {
 // Total is that of dispatcher and Redis together.
 func (c CPU) Total() time.Duration { return c.Dispatcher + c.Redis }
 
-// Used is the processor time that dispatcher and Redis use while f runs; 0 where the system does not tell.
+// Used returns the processor time that dispatcher and Redis use while f runs; 0 if the system does not report it.
 func (n *Node) Used(f func() error) (CPU, error) {
+	before, err := n.cpu()
+	if err == nil {
+		err = f()
+	}
+	if err != nil {
+		return CPU{}, err
+	}
+	after, err := n.cpu()
+	return CPU{Dispatcher: after.Dispatcher - before.Dispatcher, Redis: after.Redis - before.Redis}, err
+}
+
+func (n *Node) cpu() (CPU, error) {
 	dispatcher, err := n.dispatcher.cpu()
 	redis, failed := n.redis.cpu()
-	if err := errors.Join(err, failed); err != nil {
-		return CPU{}, err
-	}
-	if err := f(); err != nil {
-		return CPU{}, err
-	}
-	dispatcherAfter, err := n.dispatcher.cpu()
-	redisAfter, failed := n.redis.cpu()
-	return CPU{Dispatcher: dispatcherAfter - dispatcher, Redis: redisAfter - redis}, errors.Join(err, failed)
+	return CPU{Dispatcher: dispatcher, Redis: redis}, errors.Join(err, failed)
 }
 
 // Client connects to the Redis. The caller closes it.
