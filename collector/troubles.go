@@ -33,9 +33,9 @@ const (
 	submitCall = "submit of discovered items"
 )
 
-// troubles logs calls that fail and are repeated. Dispatchers that are away, or whose store is, fail every call of every
-// loop: that is told by one line, once a call fails that was a repetition, and by one when it is over. What else makes a
-// call fail is told once a minute. All failures are there at level debug.
+// troubles logs calls that fail and are repeated. When dispatchers or their store are away, every call of every loop fails.
+// Such an outage gets one line when a repeated call fails, and one when it is over. Any other failure is logged once a minute.
+// At level debug all failures are logged.
 type troubles struct {
 	log *zap.Logger
 
@@ -99,22 +99,20 @@ func (t *troubles) isNews(call string, err error, repeated bool, now time.Time) 
 	return true
 }
 
-// over notes that a dispatcher has answered a call.
+// over notes that a dispatcher has answered a call. That ends an outage if the call began it.
 func (t *troubles) over(call string) {
-	if began, told := t.end(call, time.Now()); told {
+	t.mu.Lock()
+	began := t.began
+	if began.IsZero() || call != t.by && time.Since(t.again) < abandoned {
+		t.mu.Unlock()
+		return
+	}
+	logged := !t.quiet
+	t.began = time.Time{}
+	t.mu.Unlock()
+	if logged {
 		t.log.Info("dispatchers answer again", zap.Duration("after", time.Since(began).Round(time.Millisecond)))
 	}
-}
-
-// end ends the outage that a call's answer is the end of, and reports whether its beginning was told.
-func (t *troubles) end(call string, now time.Time) (began time.Time, told bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.began.IsZero() || call != t.by && now.Sub(t.again) < abandoned {
-		return time.Time{}, false
-	}
-	began, t.began = t.began, time.Time{}
-	return began, !t.quiet
 }
 
 // stopping notes that a dispatcher has said that it is about to stop, as it does in its answers to several calls.

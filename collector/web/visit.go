@@ -48,15 +48,16 @@ type visit struct {
 	found  extract.Result
 }
 
-// run does it all. An error of isRefusal is left for the caller to judge.
+// run does it all. The caller judges an error of isRefusal.
 func (v *visit) run(ctx context.Context) (collector.Succeeded, error) {
-	if err := v.parseURL(); err != nil {
-		return collector.Succeeded{}, err
+	err := v.parseURL()
+	if err == nil {
+		err = v.fetch(ctx)
 	}
-	if err := v.fetch(ctx); err != nil {
-		return collector.Succeeded{}, err
+	if err == nil {
+		err = v.judge(ctx)
 	}
-	if err := v.judge(ctx); err != nil {
+	if err != nil {
 		return collector.Succeeded{}, err
 	}
 	return v.store(ctx)
@@ -92,8 +93,8 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		url: v.url, accept: accept, maxBytes: v.cfg.MaxBytes,
 		conditions: conditions, conditionsFor: v.before.URL,
 		maxRedirects: max(v.cfg.MaxRedirects, 0), record: v.record,
+		leaves: func(next *url.URL) bool { return hostQueue(next) != hostQueue(v.url) },
 	}
-	request.leaves = func(next *url.URL) bool { return hostQueue(next) != hostQueue(v.url) }
 	v.start = time.Now()
 	first := true
 	var sent atomic.Pointer[time.Time]
@@ -164,7 +165,6 @@ func (v *visit) judge(ctx context.Context) error {
 	}
 	if answer.status == http.StatusNotModified && v.before.Digest != "" {
 		v.after = v.before
-		v.keepValidators()
 	} else {
 		if failed := statusFailure(answer, v.task.Recurring, v.took, time.Now()); failed != nil {
 			return failed
@@ -174,8 +174,10 @@ func (v *visit) judge(ctx context.Context) error {
 			URL: answer.url.String(), Digest: digestOf(v.body), Bytes: int64(len(v.body)),
 			ContentType: cmp.Or(answer.header.Get("Content-Type"), http.DetectContentType(v.body)),
 		}
-		v.keepValidators()
 	}
+	// A 304 may leave out what has not changed.
+	v.after.ETag = cmp.Or(answer.header.Get("ETag"), v.after.ETag)
+	v.after.LastModified = cmp.Or(answer.header.Get("Last-Modified"), v.after.LastModified)
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -247,20 +249,9 @@ func (v *visit) passOn() {
 	}
 }
 
-// isChanged reports whether the page, or what it redirects to, is another one than last time.
-func (v *visit) isChanged() bool {
-	return v.after.Digest != v.before.Digest || v.answer.location != nil && v.after.URL != v.before.URL
-}
-
 func digestOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])
-}
-
-// keepValidators takes over what the answer says; a 304 may leave out what has not changed.
-func (v *visit) keepValidators() {
-	v.after.ETag = cmp.Or(v.answer.header.Get("ETag"), v.after.ETag)
-	v.after.LastModified = cmp.Or(v.answer.header.Get("Last-Modified"), v.after.LastModified)
 }
 
 // store gives the page to the sink and makes the report.
@@ -268,13 +259,12 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	if deadline := v.task.Deadline(); !deadline.IsZero() && !time.Now().Before(deadline) {
 		return collector.Succeeded{}, collector.ErrLeaseLost // the process was frozen, and so was what ends ctx
 	}
-	changed := v.isChanged()
-	page := v.page(changed)
+	changed := v.after.Digest != v.before.Digest || v.answer.location != nil && v.after.URL != v.before.URL
 	body := v.body
 	if !changed && v.answer.status == http.StatusNotModified {
 		body = nil // the sink has it, or never kept it
 	}
-	if err := v.cfg.Sink.Put(ctx, page, v.record.content(body)); err != nil {
+	if err := v.cfg.Sink.Put(ctx, v.page(changed), v.record.content(body)); err != nil {
 		if ctx.Err() != nil {
 			return collector.Succeeded{}, context.Cause(ctx)
 		}
@@ -368,18 +358,10 @@ func hostQueue(u *url.URL) string {
 	return net.JoinHostPort(host, port)
 }
 
-// finalURL is the one that answered, or the one that a redirect into another queue leads to.
-func (v *visit) finalURL() string {
-	if v.answer.location != nil {
-		return v.answer.location.String()
-	}
-	return v.answer.url.String()
-}
-
 func (v *visit) page(changed bool) Page {
-	t := v.task
+	t, final := v.task, cmp.Or(v.answer.location, v.answer.url)
 	return Page{
-		URL: v.url.String(), FinalURL: v.finalURL(), Status: v.answer.status,
+		URL: v.url.String(), FinalURL: final.String(), Status: v.answer.status,
 		ContentType: v.after.ContentType,
 		FetchTime:   v.start.UTC(), FetchMillis: v.whole.Milliseconds(),
 		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.found.Links),
