@@ -18,12 +18,8 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// Defaults and limits of Config.
+// Limits of Config.
 const (
-	defaultWait          = 10 * time.Second
-	defaultStopTimeout   = 20 * time.Second
-	defaultReportTimeout = 20 * time.Second
-
 	maxSlots    = 1000
 	maxNarrow   = 16
 	maxLabels   = 64
@@ -185,9 +181,9 @@ func (c Config) withDefaults() Config {
 	c.Labels = maps.Clone(c.Labels)
 	c.Pools, c.Sources, c.Queues = slices.Clone(c.Pools), slices.Clone(c.Sources), slices.Clone(c.Queues)
 	c.Slots = cmp.Or(c.Slots, 1)
-	c.Wait = cmp.Or(c.Wait, defaultWait)
-	c.StopTimeout = cmp.Or(c.StopTimeout, defaultStopTimeout)
-	c.ReportTimeout = cmp.Or(c.ReportTimeout, defaultReportTimeout)
+	c.Wait = cmp.Or(c.Wait, 10*time.Second)
+	c.StopTimeout = cmp.Or(c.StopTimeout, 20*time.Second)
+	c.ReportTimeout = cmp.Or(c.ReportTimeout, 20*time.Second)
 	if c.Hostname == "" {
 		c.Hostname, _ = os.Hostname() // it is only shown
 	}
