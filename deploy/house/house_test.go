@@ -111,17 +111,17 @@ func TestRoads(t *testing.T) {
 		{uncut, "server/chain.go server/log.go server/service.go engine/engine.go engine/report.go store/read.go store/reading.go engine/checked.go engine/merge.go store/claim.go"},
 		{beat, "server/chain.go server/stream.go server/wrapped.go server/service.go engine/engine.go store/read.go store/reading.go"},
 	} {
-		w, err := calls.walk(c.road)
+		files, err := calls.walk(c.road)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Join(w.road, " ") != c.want {
-			t.Errorf("%s: road %v", c.road.name, w.road)
+		if strings.Join(files, " ") != c.want {
+			t.Errorf("%s: road %v", c.road.name, files)
 		}
 	}
 	beat.end = fetch.end
-	if w, err := calls.walk(beat); err == nil {
-		t.Errorf("Beat gets to %s by %v", beat.end, w.functions)
+	if files, err := calls.walk(beat); err == nil {
+		t.Errorf("Beat gets to %s by %v", beat.end, files)
 	}
 	fetch.cut = map[string]string{"engine.gone": "it is gone"}
 	if _, err := calls.walk(fetch); err == nil {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// road is the way of a call through the dispatcher: it begins where the interceptors are put together and with the handler,
-// and follows all that these call in this module but for what is cut. Its functions are those that have the context of the
-// call (as a parameter, a captured variable, a field of one, or a gRPC stream), and those that lead to one that has. All
-// others are leaves: they convert, compare or count, and can be taken at their names.
+// road is the way of a call through the dispatcher. It begins where the interceptors are put together and with the handler, and
+// follows all that these call in this module, except what is cut. Its functions have the context of the call (as a parameter, a
+// captured variable, a field of one, or a gRPC stream), or lead to one that has. All others are leaves: they convert, compare or
+// count, and their names suffice.
 type road struct {
 	name    string
 	chain   string            // the function that puts the interceptors together
@@ -46,13 +46,8 @@ func waggle() []road {
 // of the dispatcher. The command is, since it puts the parts together.
 var hidden = []string{"store/memstore/", "store/storetest/", "store/redistest/", "collector/", "deploy/"}
 
-// walked is what a reader meets who follows a road depth first, in this order.
-type walked struct {
-	road      []string // its files
-	functions []string // of the road, each behind its file
-}
-
-func (c *calls) walk(r road) (*walked, error) {
+// walk returns the files of a road, in the order in which a reader meets them who follows it depth first.
+func (c *calls) walk(r road) (files []string, err error) {
 	for _, name := range append(slices.Sorted(maps.Keys(r.cut)), r.chain, r.begin, r.end) {
 		if c.named[name] == nil {
 			return nil, fmt.Errorf("there is no function %s", name)
@@ -83,19 +78,13 @@ func (c *calls) walk(r road) (*walked, error) {
 			}
 		}
 	}
-	w := &walked{}
 	for _, f := range order {
-		if !takes[f] || f.Synthetic != "" && f.Origin() == nil {
-			continue // a leaf, or no function of the text
-		}
-		if file := c.file(f); !slices.Contains(w.road, file) {
-			w.road = append(w.road, file)
-		}
-		if function := c.file(f) + "  " + c.name(f); !slices.Contains(w.functions, function) {
-			w.functions = append(w.functions, function)
+		isWritten := f.Synthetic == "" || f.Origin() != nil
+		if file := c.file(f); takes[f] && isWritten && !slices.Contains(files, file) {
+			files = append(files, file)
 		}
 	}
-	return w, nil
+	return files, nil
 }
 
 // isForOthers reports whether a function is an interceptor of another kind of call.
@@ -132,29 +121,23 @@ func isContext(t types.Type) bool {
 	return t.String() == context || method != nil && method.Type().String() == "func() "+context
 }
 
-// roads prints the files of each road, or those of one with its functions.
-func (s *sheet) roads(m *module, roads []road, only string) {
+// roads prints the files of each road.
+func (s *sheet) roads(m *module, roads []road) {
 	c := newCalls(m, hidden)
 	for _, r := range roads {
-		if only != "" && only != r.name {
-			continue
-		}
 		fmt.Fprintf(s.out, "\nRoad of %s, to %s\n", r.name, r.end)
-		w, err := c.walk(r)
+		files, err := c.walk(r)
 		if err != nil {
 			s.over++
 			fmt.Fprintf(s.out, "  FAULT: %v\n", err)
 			continue
 		}
-		for i, file := range w.road {
+		for i, file := range files {
 			fmt.Fprintf(s.out, "  %3d %s\n", i+1, file)
-		}
-		for i := 0; only != "" && i < len(w.functions); i++ {
-			fmt.Fprintf(s.out, "      %s\n", w.functions[i])
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.cut)) {
 			fmt.Fprintf(s.out, "  cut %s\n      (%s)\n", name, r.cut[name])
 		}
-		s.budget("files of the road", len(w.road), r.most)
+		s.budget("files of the road", len(files), r.most)
 	}
 }

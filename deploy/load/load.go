@@ -372,12 +372,8 @@ func (l *Load) CheckDone(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(reply.GetLeasedTasks()) > 0 || reply.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_NO_TASKS || l.settled != len(l.given) {
-		return fmt.Errorf("%d tasks of %d were settled; the next fetch got %d (%s)", l.settled, len(l.given), len(reply.GetLeasedTasks()), reply.GetEmptyReason())
+		return fmt.Errorf("%d tasks of %d were settled; the next fetch got %d (%s)",
+			l.settled, len(l.given), len(reply.GetLeasedTasks()), reply.GetEmptyReason())
 	}
-	for number, given := range l.given {
-		if given.IsZero() {
-			return fmt.Errorf("task %d was never handed out", number)
-		}
-	}
-	return nil
+	return nil // receive has refused what was handed out twice, so each was handed out once
 }

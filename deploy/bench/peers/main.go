@@ -53,9 +53,17 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 			return err
 		}
 	}
-	err := rounds(ctx, systems, o.rounds, progress)
-	write(out, systems)
-	return err
+	defer func() { write(out, systems) }() // also what was measured before an error
+	for round := range o.rounds {
+		for _, s := range systems {
+			r, err := s.measure(ctx, fmt.Sprintf("round %d", round+1), s.best, progress)
+			if err != nil {
+				return err
+			}
+			s.rates = append(s.rates, r)
+		}
+	}
+	return nil
 }
 
 // rate is what one run of a system gave, in tasks a second: submitted, fetched and reported, whole lives.
@@ -103,20 +111,6 @@ func (s *system) measure(ctx context.Context, when string, one setting, progress
 	}
 	fmt.Fprintf(progress, "%-8s %-22s %-28s submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s\n", when, s.name, one.text, r[0], r[1], r[2])
 	return r, nil
-}
-
-// rounds runs the systems in turns.
-func rounds(ctx context.Context, systems []*system, n int, progress io.Writer) error {
-	for round := range n {
-		for _, s := range systems {
-			r, err := s.measure(ctx, fmt.Sprintf("round %d", round+1), s.best, progress)
-			if err != nil {
-				return err
-			}
-			s.rates = append(s.rates, r)
-		}
-	}
-	return nil
 }
 
 // write writes medians, and the median over the rounds of Waggle's rate by that of the peer in the same round.
