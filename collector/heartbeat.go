@@ -135,7 +135,7 @@ func (h *heartbeat) impatient(end context.CancelCauseFunc) (stop func()) {
 			case <-timer.C:
 				end(errSilent)
 				return
-			case <-h.run.leasesChanged: // the loop reckons anew after the call anyway
+			case <-h.run.leasesChanged: // the loop computes anew after the call
 				timer.Reset(time.Until(begin.Add(h.patience())))
 			case <-stopped:
 				return
@@ -249,7 +249,7 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 	sent := time.Now()
 	answer, err := h.run.control.RenewLease(call.ctx, &wagglev1.RenewLeaseRequest{Collector: h.run.info(), Leases: part.beats})
 	if err != nil && errors.Is(context.Cause(call.ctx), errSilent) {
-		return errSilent // and not that the call was canceled for it
+		return errSilent // not the cancellation that it caused
 	}
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func (v *visit) parseURL() (err error) {
 func (v *visit) fetch(ctx context.Context) error {
 	err := v.get(ctx, v.conditions(ctx))
 	if err == nil && v.answer.status == http.StatusNotModified && !v.recall(ctx) {
-		err = v.get(ctx, nil) // the sink has lost what it had a moment ago
+		err = v.get(ctx, nil) // the sink has lost the body since
 	}
 	return err
 }
@@ -111,7 +111,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		note()
 		return nil
 	}
-	// A host sees the request when it has been written, not when its name is looked up and its connection begun.
+	// The host gets the request when it is written, after the DNS lookup and the dial.
 	wrote := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { note() }}
 	answer, err := v.fetcher.get(httptrace.WithClientTrace(fetchCtx, wrote), request)
 	v.whole = time.Since(v.start)
@@ -131,8 +131,8 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	return nil
 }
 
-// conditions are those of the memo. A page that had links is asked for whole unless the sink can show its body: what it
-// links to has to be reported each time, since a later run may revisit it.
+// conditions are those of the memo. A page that had links is fetched whole unless the sink has its body: its links are reported
+// each time, since a later run may revisit them.
 func (v *visit) conditions(ctx context.Context) http.Header {
 	if v.before.Digest == "" || (v.before.HasLinks && !v.recall(ctx)) {
 		return nil
@@ -140,7 +140,7 @@ func (v *visit) conditions(ctx context.Context) http.Header {
 	return v.before.conditions()
 }
 
-// recall reads the body of the last crawl from the sink, if the page had links, and reports whether that will do.
+// recall reads the body of the last crawl from the sink if the page had links. It returns false if the sink does not have it.
 func (v *visit) recall(ctx context.Context) bool {
 	if !v.before.HasLinks || v.body != nil {
 		return true
@@ -148,7 +148,7 @@ func (v *visit) recall(ctx context.Context) bool {
 	body, err := v.cfg.Sink.Body(ctx, v.before.Digest)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			v.cfg.Logger.Warn("sink cannot read back", zap.String("digest", v.before.Digest), zap.Error(err))
+			v.cfg.Logger.Warn("sink cannot read the body of the last crawl", zap.String("digest", v.before.Digest), zap.Error(err))
 		}
 		return false
 	}
@@ -156,7 +156,7 @@ func (v *visit) recall(ctx context.Context) bool {
 	return true
 }
 
-// judge decides what the answer is worth, and finds the page's links.
+// judge decides whether the answer is a success, and finds the page's links.
 func (v *visit) judge(ctx context.Context) error {
 	answer := v.answer
 	if answer.location != nil {
@@ -209,10 +209,10 @@ func (v *visit) findLinks(ctx context.Context) error {
 		},
 	})
 	if v.found.Trapped > 0 {
-		v.cfg.Logger.Info("links left out that look like a trap", zap.String("url", v.after.URL), zap.Int("links", v.found.Trapped))
+		v.cfg.Logger.Info("links skipped that look like a trap", zap.String("url", v.after.URL), zap.Int("links", v.found.Trapped))
 	}
 	if v.found.Surplus > 0 {
-		v.cfg.Logger.Warn("page has more links than are reported", zap.String("url", v.after.URL),
+		v.cfg.Logger.Warn("page has too many links; the rest is skipped", zap.String("url", v.after.URL),
 			zap.Int("reported", len(v.found.Links)), zap.Int("skipped", v.found.Surplus))
 	}
 	if v.cfg.MaxDepth > 0 && v.task.Depth >= v.cfg.MaxDepth {
@@ -236,15 +236,15 @@ func (v *visit) unreadable(ctx context.Context, err error) error {
 	return failed
 }
 
-// passOn makes a link of a redirect into another queue: whoever gets it waits for that queue's turn. It is the page's own
-// place, so it keeps the page's depth, and each cycle of a seed crawls it.
+// passOn makes a link of a redirect into another queue, where it waits for its turn. It keeps the page's depth, and each cycle of
+// a seed crawls it.
 func (v *visit) passOn() {
 	target := v.answer.location.String()
 	v.body = v.answer.body
 	v.after = memo{URL: target, Digest: digestOf(v.body)}
 	v.found.Links = []extract.Link{{URL: target}}
 	if v.task.Recurring {
-		v.cfg.Logger.Info("seed redirects into another queue, where it is crawled if the source may follow it there",
+		v.cfg.Logger.Info("seed redirects into another queue; the target is crawled there if the source's follow rule allows it",
 			zap.String("url", v.url.String()), zap.String("to", target))
 	}
 }
@@ -257,7 +257,7 @@ func digestOf(body []byte) string {
 // store gives the page to the sink and makes the report.
 func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	if deadline := v.task.Deadline(); !deadline.IsZero() && !time.Now().Before(deadline) {
-		return collector.Succeeded{}, collector.ErrLeaseLost // the process was frozen, and so was what ends ctx
+		return collector.Succeeded{}, collector.ErrLeaseLost // the process was frozen, and the timer of ctx with it
 	}
 	changed := v.after.Digest != v.before.Digest || v.answer.location != nil && v.after.URL != v.before.URL
 	body := v.body
@@ -331,8 +331,8 @@ func (v *visit) sitemaps() []string {
 	return sitemaps
 }
 
-// queueDelay is what the host asks for between requests, for its queue to keep. Nil: it is not known, or nothing has to be
-// said: that a host asks for none is said a few times each time its robots.txt is read, in case it asked for some before.
+// queueDelay is the delay that the host asks for between requests. Nil: it is not known, or nothing new. That a host asks for none
+// is reported a few times after each read of its robots.txt, in case it asked for one before.
 func (v *visit) queueDelay() *time.Duration {
 	if v.robots == nil || v.url == nil || v.cfg.MaxCrawlDelay < 0 {
 		return nil

@@ -26,12 +26,11 @@ const (
 	maxFiles  = 10_000
 	maxCached = 64 << 20
 
-	// errorTTL is how long a robots.txt that could not be fetched keeps its host closed before it is fetched again: for
-	// the tasks in flight. The host rests after each failure as its queue's block says, longer each time.
+	// errorTTL is how long a failed fetch of a robots.txt counts, for the tasks in flight. After it the queue's block, which
+	// grows with each failure, decides when the host is asked again.
 	errorTTL = 5 * time.Second
 
-	// delayReports is how many reports say that a host asks for no delay, in case it asked for one before: any of them may
-	// get lost with its lease.
+	// delayReports is how often it is reported that a host asks for no delay: a report may get lost with its lease.
 	delayReports = 3
 )
 
@@ -88,13 +87,12 @@ type Cache struct {
 	loading map[string]*download // by origin
 }
 
-// file is the robots.txt of one origin, or why there is none. One that has expired is fetched again before anything else
-// is; reports of what was fetched under it may still ask it.
+// file is the robots.txt of one origin, or why there is none. Reports of earlier fetches may use one that has expired.
 type file struct {
 	rules   rules
 	err     error
 	expires time.Time
-	told    atomic.Int32 // how many reports said that no delay is asked for
+	told    atomic.Int32 // how many reports had no delay
 }
 
 // download is one fetch that any number of tasks wait for. file is set before done is closed; it stays nil when the task

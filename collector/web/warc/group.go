@@ -109,7 +109,7 @@ func exchangeFields(x *web.Exchange) []field {
 	return []field{{"WARC-Target-URI", x.URL}, {"WARC-IP-Address", address}, {"WARC-Protocol", protocol}}
 }
 
-// withoutChunks is the head for a body that has its chunks undone: other readers would look for them.
+// withoutChunks is the head for a body without its chunks, which other readers would look for.
 func withoutChunks(head []byte, length int) []byte {
 	lines := bytes.SplitAfter(head, []byte("\n"))
 	chunked := false
