@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,13 +53,8 @@ func StartRedis(ctx context.Context, without bool) (*Node, error) {
 	n.RedisSocket = filepath.Join(dir, "redis.sock")
 	n.redis, err = start(ctx, dir, "redis-server", os.Environ(), append(RedisSettings(), "--dir", dir, "--unixsocket", n.RedisSocket)...)
 	if err == nil {
-		err = n.redis.awaitReady(ctx, func() error {
-			conn, err := new(net.Dialer).DialContext(ctx, "unix", n.RedisSocket)
-			if err == nil {
-				err = conn.Close()
-			}
-			return err
-		})
+		client := n.Client()
+		err = errors.Join(n.redis.awaitReady(ctx, func() error { return client.Ping(ctx).Err() }), client.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -82,7 +76,8 @@ func (n *Node) startDispatcher(ctx context.Context, cfg Config) (err error) {
 	if !cfg.Memory {
 		store = "unix://" + n.RedisSocket + "?db=0"
 	}
-	n.dispatcher, err = start(ctx, n.dir, cfg.Program, env, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", store, "--log-format", "json")
+	n.dispatcher, err = start(ctx, n.dir, cfg.Program, env,
+		"serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", store, "--log-format", "json")
 	if err != nil {
 		return err
 	}
