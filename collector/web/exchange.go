@@ -147,35 +147,29 @@ type recordedBody struct {
 	exchange *Exchange
 	limit    int64
 	length   int64 // by the head; -1: unknown
-	whole    bool
-	broken   bool
+	end      error // what ended it; io.EOF: it is whole
 }
 
 // Read reads, and keeps what was read.
 func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.exchange.Body = append(b.exchange.Body, p[:n]...)
-	switch {
-	case errors.Is(err, io.EOF):
-		b.whole = true
-	case err != nil:
-		b.broken = true
-	}
+	b.end = err
 	return n, err
 }
 
 // Close reads a short rest, so that the exchange is whole, and sets Truncated if it is not.
 func (b *recordedBody) Close() error {
 	rest := make([]byte, maxSlurp)
-	for read := 0; !b.whole && !b.broken && read < maxSlurp && int64(len(b.exchange.Body)) <= b.limit; {
+	for read := 0; b.end == nil && read < maxSlurp && int64(len(b.exchange.Body)) <= b.limit; {
 		n, err := b.Read(rest)
 		if read += n; n == 0 && err == nil {
 			break
 		}
 	}
 	switch {
-	case b.whole, int64(len(b.exchange.Body)) == b.length:
-	case b.broken:
+	case errors.Is(b.end, io.EOF), int64(len(b.exchange.Body)) == b.length:
+	case b.end != nil:
 		b.exchange.Truncated = "disconnect"
 	default:
 		b.exchange.Truncated = "length"
