@@ -19,7 +19,7 @@ type beatStream struct {
 	broken   chan struct{}                    // closed when the stream is over; then err says why
 	err      error
 
-	// leaving says that the dispatcher wants the stream replaced. It belongs to the loop that beats.
+	// leaving is true if the dispatcher wants the stream replaced. It belongs to the loop that beats.
 	leaving bool
 }
 
@@ -38,7 +38,7 @@ func openBeatStream(life life, service wagglev1.DispatchServiceClient) (*beatStr
 	return s, nil
 }
 
-// read hands messages over until the stream is over.
+// read passes messages on until the stream is over.
 func (s *beatStream) read() {
 	defer close(s.broken)
 	for {
@@ -51,7 +51,7 @@ func (s *beatStream) read() {
 			}
 		}
 		if cause := context.Cause(s.ctx); errors.Is(cause, errSilent) || err == nil {
-			err = cause // and not that the stream was canceled for it
+			err = cause // not the cancellation that it caused
 		}
 		s.err = err
 		s.end(err)
@@ -59,7 +59,7 @@ func (s *beatStream) read() {
 	}
 }
 
-// send sends a beat. Of a stream that is over it returns why.
+// send sends a beat. If the stream is over, it returns the stream's error.
 func (s *beatStream) send(beat *wagglev1.HeartbeatRequest) error {
 	if err := s.client.Send(beat); err != nil {
 		s.end(err)

@@ -18,12 +18,8 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// Defaults and limits of Config.
+// Limits of Config.
 const (
-	defaultWait          = 10 * time.Second
-	defaultStopTimeout   = 20 * time.Second
-	defaultReportTimeout = 20 * time.Second
-
 	maxSlots    = 1000
 	maxNarrow   = 16
 	maxLabels   = 64
@@ -34,9 +30,8 @@ const (
 	minLease    = time.Second
 	maxLease    = time.Hour
 
-	// idBytes are what ids are made of, queueBytes what queues are.
-	idBytes    = "abcdefghijklmnopqrstuvwxyz0123456789._-"
-	queueBytes = idBytes + ":[]"
+	alphanumeric = "abcdefghijklmnopqrstuvwxyz0123456789"
+	idBytes      = alphanumeric + "._-" // ids consist of these
 )
 
 // Config says what a Collector is and how it works. Targets and ID must be set; the zero value of everything else is
@@ -95,35 +90,46 @@ type Config struct {
 
 // Validate checks the configuration; its error names the field, the value and the limit.
 func (c *Config) Validate() error {
+	switch {
+	case !madeOf(c.ID, idBytes, maxName):
+		return fmt.Errorf("field ID: %q: want 1 to %d of [a-z0-9._-]", c.ID, maxName)
+	case c.Slots < 0 || c.Slots > maxSlots:
+		return fmt.Errorf("field Slots: %d: want 1 to %d", c.Slots, maxSlots)
+	case c.Wait < 0 || c.Wait > maxWait:
+		return fmt.Errorf("field Wait: %s: want at most %s", c.Wait, maxWait)
+	case c.LeaseDuration != 0 && (c.LeaseDuration < minLease || c.LeaseDuration > maxLease):
+		return fmt.Errorf("field LeaseDuration: %s: want %s to %s", c.LeaseDuration, minLease, maxLease)
+	case c.ReportTimeout < 0:
+		return fmt.Errorf("field ReportTimeout: %s: want more than 0", c.ReportTimeout)
+	}
+	return cmp.Or(c.validateTargets(), c.validateTexts(),
+		validNames("Pools", c.Pools, idBytes, maxName),
+		validNames("Sources", c.Sources, idBytes, maxName),
+		validNames("Queues", c.Queues, idBytes+":[]", maxQueue),
+	)
+}
+
+func (c *Config) validateTargets() error {
 	if len(c.Targets) == 0 {
 		return errors.New("field Targets: want at least one host:port")
 	}
 	for _, target := range c.Targets {
-		if target == "" {
+		scheme, _, hasScheme := strings.Cut(target, "://")
+		switch {
+		case target == "":
 			return errors.New("field Targets: has an empty one")
-		}
-		if scheme, _, ok := strings.Cut(target, "://"); ok && resolver.Get(scheme) == nil { // grpc-go would take it for a host
+		case hasScheme && resolver.Get(scheme) == nil: // grpc-go would take it for a host
 			return fmt.Errorf("field Targets: %q: scheme %q is unknown: want host:port", target, scheme)
-		}
-		if len(c.Targets) > 1 && strings.Contains(target, "/") {
+		case len(c.Targets) > 1 && strings.Contains(target, "/"):
 			return fmt.Errorf("field Targets: %q: want host:port when there are several", target)
 		}
 	}
-	if !madeOf(c.ID, idBytes, maxName) {
-		return fmt.Errorf("field ID: %q: want 1 to %d of [a-z0-9._-]", c.ID, maxName)
-	}
-	if err := c.validateTold(); err != nil {
-		return err
-	}
-	if err := c.validateNarrow(); err != nil {
-		return err
-	}
-	return c.validateNumbers()
+	return nil
 }
 
-// validateTold checks what each beat tells of the collector: dispatchers refuse a beat that tells anything else, and with
-// it the renewal of every lease.
-func (c *Config) validateTold() error {
+// validateTexts checks the texts that each heartbeat carries. Dispatchers refuse a heartbeat with an invalid one, and with it
+// the renewal of every lease.
+func (c *Config) validateTexts() error {
 	if len(c.Labels) > maxLabels {
 		return fmt.Errorf("field Labels: %d given, at most %d", len(c.Labels), maxLabels)
 	}
@@ -131,20 +137,17 @@ func (c *Config) validateTold() error {
 		if key == "" {
 			return fmt.Errorf("field Labels: the value %.40q has no key", c.Labels[key])
 		}
-		if err := validText("Labels: the key", key, maxName); err != nil {
-			return err
-		}
-		if err := validText(fmt.Sprintf("Labels: the value of %q", key), c.Labels[key], maxName); err != nil {
+		err := cmp.Or(validText("Labels: the key", key, maxName),
+			validText(fmt.Sprintf("Labels: the value of %q", key), c.Labels[key], maxName))
+		if err != nil {
 			return err
 		}
 	}
-	if err := validText("Version", c.Version, maxName); err != nil {
-		return err
-	}
-	return validText("Hostname", c.Hostname, maxHostname)
+	return cmp.Or(validText("Version", c.Version, maxName), validText("Hostname", c.Hostname, maxHostname))
 }
 
 func validText(field, value string, limit int) error {
+	isControl := func(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\n\r", r) || r == 0x7f }
 	switch {
 	case len(value) > limit:
 		return fmt.Errorf("field %s: %.40q... has %d bytes: want at most %d", field, value, len(value), limit)
@@ -154,27 +157,14 @@ func validText(field, value string, limit int) error {
 	return nil
 }
 
-// isControl reports whether a rune is one that dispatchers take in no text: control characters but white space.
-func isControl(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\n\r", r) || r == 0x7f }
-
-// validateNarrow checks what fetches are narrowed to.
-func (c *Config) validateNarrow() error {
-	for _, list := range []struct {
-		name, of, form string
-		limit          int
-		values         []string
-	}{
-		{"Pools", idBytes, "[a-z0-9._-]", maxName, c.Pools},
-		{"Sources", idBytes, "[a-z0-9._-]", maxName, c.Sources},
-		{"Queues", queueBytes, "[a-z0-9._-], ':' and brackets", maxQueue, c.Queues},
-	} {
-		if len(list.values) > maxNarrow {
-			return fmt.Errorf("field %s: %d given, at most %d", list.name, len(list.values), maxNarrow)
-		}
-		for _, value := range list.values {
-			if !madeOf(value, list.of, list.limit) {
-				return fmt.Errorf("field %s: %q: want 1 to %d of %s", list.name, value, list.limit, list.form)
-			}
+// validNames checks a list that narrows fetches.
+func validNames(field string, names []string, of string, limit int) error {
+	if len(names) > maxNarrow {
+		return fmt.Errorf("field %s: %d given, at most %d", field, len(names), maxNarrow)
+	}
+	for _, name := range names {
+		if !madeOf(name, of, limit) {
+			return fmt.Errorf("field %s: %q: want 1 to %d of [%s]", field, name, limit, strings.Replace(of, alphanumeric, "a-z0-9", 1))
 		}
 	}
 	return nil
@@ -185,33 +175,17 @@ func madeOf(name, of string, limit int) bool {
 	return name != "" && len(name) <= limit && strings.Trim(name, of) == ""
 }
 
-func (c *Config) validateNumbers() error {
-	if c.Slots < 0 || c.Slots > maxSlots {
-		return fmt.Errorf("field Slots: %d: want 1 to %d", c.Slots, maxSlots)
-	}
-	if c.Wait < 0 || c.Wait > maxWait {
-		return fmt.Errorf("field Wait: %s: want at most %s", c.Wait, maxWait)
-	}
-	if c.LeaseDuration != 0 && (c.LeaseDuration < minLease || c.LeaseDuration > maxLease) {
-		return fmt.Errorf("field LeaseDuration: %s: want %s to %s", c.LeaseDuration, minLease, maxLease)
-	}
-	if c.ReportTimeout < 0 {
-		return fmt.Errorf("field ReportTimeout: %s: want more than 0", c.ReportTimeout)
-	}
-	return nil
-}
-
-// withDefaults is a copy of its own, with what was left out filled in.
+// withDefaults returns a deep copy with defaults for what was left out.
 func (c Config) withDefaults() Config {
 	c.Targets = slices.Clone(c.Targets)
 	c.Labels = maps.Clone(c.Labels)
 	c.Pools, c.Sources, c.Queues = slices.Clone(c.Pools), slices.Clone(c.Sources), slices.Clone(c.Queues)
 	c.Slots = cmp.Or(c.Slots, 1)
-	c.Wait = cmp.Or(c.Wait, defaultWait)
-	c.StopTimeout = cmp.Or(c.StopTimeout, defaultStopTimeout)
-	c.ReportTimeout = cmp.Or(c.ReportTimeout, defaultReportTimeout)
+	c.Wait = cmp.Or(c.Wait, 10*time.Second)
+	c.StopTimeout = cmp.Or(c.StopTimeout, 20*time.Second)
+	c.ReportTimeout = cmp.Or(c.ReportTimeout, 20*time.Second)
 	if c.Hostname == "" {
-		c.Hostname, _ = os.Hostname() // without a name it works as well
+		c.Hostname, _ = os.Hostname() // it is only shown
 	}
 	if c.Credentials == nil {
 		c.Credentials = insecure.NewCredentials()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -154,7 +153,7 @@ func duration(d, limit time.Duration) *durationpb.Duration {
 	return durationpb.New(min(d, limit))
 }
 
-// queueDelay brings d into 0 to an hour; a zero is said.
+// queueDelay brings d into 0 to an hour; a zero is kept.
 func queueDelay(d *time.Duration) *durationpb.Duration {
 	if d == nil {
 		return nil
@@ -162,17 +161,13 @@ func queueDelay(d *time.Duration) *durationpb.Duration {
 	return durationpb.New(min(max(*d, 0), maxQueueDelay))
 }
 
-// message is text that fits the protocol; a cut is marked.
+// message brings a text within its limit, and marks a cut.
 func message(text string) string {
 	text = valid(text)
 	if len(text) <= maxMessage {
 		return text
 	}
-	end := maxMessage - len(cutMark)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + cutMark
+	return strings.ToValidUTF8(text[:maxMessage-len(cutMark)], "") + cutMark // without half a letter
 }
 
 // valid replaces bytes that are not UTF-8, which no message may hold.

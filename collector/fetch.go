@@ -48,8 +48,8 @@ func (r *run) fetchLoop() {
 		wait := answer.wait()
 		if answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_COLLECTOR_HELD {
 			r.setHeld(true)
-			// The dispatcher that answers heartbeats may learn of the hold later than this one, and never of one that is soon
-			// lifted: it pushes nothing then, and has to be asked.
+			// The dispatcher that answers heartbeats may learn of the hold later, or never if it is lifted soon. Then it pushes
+			// nothing, and must be asked.
 			time.AfterFunc(wait, func() { signal(r.beatNow) })
 			continue
 		}
@@ -63,11 +63,10 @@ func (r *run) fetchLoop() {
 	}
 }
 
-// awaitFetch tells the outbox whether the next fetch is a matter of moments. A collector with one slot has nothing else
-// to do than to fetch, and leaves all its reports to that.
+// awaitFetch sets whether the outbox keeps reports for a fetch that comes soon. With one slot fetches carry all reports.
 func (r *run) awaitFetch(soon bool) { r.outbox.awaitFetch(soon || r.cfg.Slots <= 1) }
 
-// awaitFree waits until tasks could be started and says how many; 0 when fetching has ended.
+// awaitFree waits until tasks can be started and returns how many; 0 if fetching has ended.
 func (r *run) awaitFree() int {
 	for r.fetching.ctx.Err() == nil {
 		held := r.stats.snapshot().Held
@@ -97,8 +96,8 @@ type fetchAnswer struct {
 	repeated bool // earlier calls with the same client token got no answer
 }
 
-// wait is how long to wait before the next fetch, or before a heartbeat asks whether the collector is still held. After a
-// fetch that was not to park there is none: the next does, or carries what was reported since.
+// wait is how long to wait before the next fetch, or before a heartbeat asks whether the collector is still held. There is none
+// after a fetch that did not park: the next one parks, or carries newer reports.
 func (a *fetchAnswer) wait() time.Duration {
 	reason := a.GetEmptyReason()
 	held := reason == wagglev1.EmptyReason_EMPTY_REASON_COLLECTOR_HELD
@@ -112,8 +111,8 @@ func (a *fetchAnswer) wait() time.Duration {
 	return asked + jitter(asked/10)
 }
 
-// fetch makes one fetch: it repeats the call with the same client token until there is an answer. Its error is one that
-// repeating does not help, or that of the context when fetching ended; then what the call may have granted is given back.
+// fetch makes one fetch: it repeats the call with the same client token until there is an answer. It fails if repeating is of no
+// use, or if fetching has ended; then it gives back what the call may have been granted.
 func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 	request := r.fetchRequest(tasks, reports)
 	r.awaitFetch(request.GetWait().AsDuration() == 0)
@@ -180,8 +179,8 @@ func (r *run) judgeFetchError(err error, request *wagglev1.FetchTaskRequest, rep
 	case isReplaced(err):
 		return fmt.Errorf("%w: %w", ErrReplaced, err)
 	case len(*reports) > 0 && (refuses(err, *reports) || r.cfg.Slots > 1):
-		// Perhaps a carried report is what is refused: let the report loop find out. Nor shall fetches and reports that
-		// fail for reasons of their own hold each other up.
+		// A carried report may be what is refused: the report loop will know. Also, failing fetches and failing reports
+		// must not delay each other.
 		r.outbox.sendDirectly(*reports)
 		request.Reports, *reports = nil, nil
 		return nil
@@ -191,8 +190,8 @@ func (r *run) judgeFetchError(err error, request *wagglev1.FetchTaskRequest, rep
 	return nil
 }
 
-// settleToken asks, without waiting, what an interrupted fetch was granted, and gives it back. Without an answer those
-// leases, if any, run out by themselves.
+// settleToken asks, without waiting, what an interrupted fetch was granted, and gives it back. Without an answer those leases
+// expire.
 func (r *run) settleToken(request *wagglev1.FetchTaskRequest) {
 	if r.stopCause() != nil {
 		return
@@ -204,7 +203,7 @@ func (r *run) settleToken(request *wagglev1.FetchTaskRequest) {
 	sent := time.Now()
 	response, err := r.fetches.FetchTask(ctx, last)
 	if err != nil {
-		r.log.Debug("what an interrupted fetch was granted is not known", zap.Error(err))
+		r.log.Debug("tasks of an interrupted fetch are unknown", zap.Error(err))
 		return
 	}
 	r.start(&fetchAnswer{FetchTaskResponse: response, sent: sent, repeated: true})
@@ -216,7 +215,7 @@ func (r *run) start(answer *fetchAnswer) {
 	for _, granted := range answer.GetLeasedTasks() {
 		pb := granted.GetLease()
 		if r.leases.find(pb.GetLeaseToken(), "") != nil {
-			continue // a repeated call told of it again
+			continue // a repeated call returned it again
 		}
 		task := newTask(granted.GetTask(), pb.GetFence())
 		l := newLease(r.working.ctx, task, pb.GetLeaseToken(), begin, pb.GetDuration().AsDuration())

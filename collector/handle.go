@@ -53,7 +53,7 @@ func (r *run) conclude(l *lease, done Succeeded, err error) {
 	r.report(l, outcome)
 }
 
-// abandon drops what a handler said whose lease was gone before it returned.
+// abandon drops the result of a handler that returned after its lease was gone.
 func (r *run) abandon(l *lease) {
 	if !l.isLost() {
 		r.log.Info("lease not renewed in time, its handler was stopped; the task is given back", zap.String("task_id", l.task.ID))
@@ -65,8 +65,7 @@ func (r *run) abandon(l *lease) {
 	r.forget(l)
 }
 
-// outcome makes what is reported of what the handler returned. What is discovered beyond a report's limit is returned
-// apart.
+// outcome converts what the handler returned. Discovered items beyond a report's limit are returned apart.
 func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Outcome, rest []*wagglev1.DiscoveredItem) {
 	release, isReleased := errors.AsType[*Released](err)
 	fail, isFailed := errors.AsType[*Failed](err)
@@ -82,7 +81,7 @@ func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Ou
 	case isReleased:
 		return released(release.Delay), nil
 	case l.ctx.Err() != nil:
-		return released(0), nil // interrupted: what it says of the task is worth nothing
+		return released(0), nil // interrupted: the error does not describe the task
 	case isFailed:
 		return failed(fail), nil
 	}
@@ -93,30 +92,20 @@ func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Ou
 // meanwhile, and heartbeats keep the lease.
 func (r *run) submit(l *lease, items []*wagglev1.DiscoveredItem) error {
 	for _, batch := range batches(items) {
-		if err := r.submitBatch(l, batch); err != nil {
-			return err
+		var delay retryDelay
+		for err := r.submitOnce(l, batch); err != nil; err = r.submitOnce(l, batch) {
+			if l.isLost() || r.calling.ctx.Err() != nil || isFinal(err) {
+				return err
+			}
+			wait := delay.next(err)
+			r.failed(submitCall, err, wait, delay.repeated())
+			if !sleep(r.calling.ctx, wait) {
+				return context.Cause(r.calling.ctx)
+			}
 		}
+		r.answered(submitCall)
 	}
 	return nil
-}
-
-func (r *run) submitBatch(l *lease, batch []*wagglev1.DiscoveredItem) error {
-	var delay retryDelay
-	for {
-		err := r.submitOnce(l, batch)
-		switch {
-		case err == nil:
-			r.answered(submitCall)
-			return nil
-		case l.isLost(), r.calling.ctx.Err() != nil, isFinal(err):
-			return err
-		}
-		wait := delay.next(err)
-		r.failed(submitCall, err, wait, delay.repeated())
-		if !sleep(r.calling.ctx, wait) {
-			return context.Cause(r.calling.ctx)
-		}
-	}
 }
 
 func (r *run) submitOnce(l *lease, batch []*wagglev1.DiscoveredItem) error {
@@ -145,8 +134,7 @@ func (r *run) submitFailed(l *lease, err error) *wagglev1.Outcome {
 	return failed(&Failed{Reason: ReasonHandler, Message: "discovered items refused: " + status.Convert(err).Message()})
 }
 
-// sendCursor hands the last cursor over before the report ends the lease. It is tried once: the next attempt can do
-// without.
+// sendCursor sends the last cursor before the report ends the lease. It tries once: the next attempt can do without.
 func (r *run) sendCursor(l *lease) {
 	ctx, cancel := context.WithTimeout(r.calling.ctx, callTimeout/2)
 	defer cancel()
@@ -155,7 +143,7 @@ func (r *run) sendCursor(l *lease) {
 		Collector: r.info(), Leases: []*wagglev1.LeaseBeat{beat},
 	})
 	if err != nil {
-		r.log.Debug("last cursor not handed over", zap.String("task_id", l.task.ID), zap.Error(err))
+		r.log.Debug("last cursor not sent", zap.String("task_id", l.task.ID), zap.Error(err))
 		return
 	}
 	l.acknowledge(noted)

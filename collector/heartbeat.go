@@ -122,9 +122,8 @@ func (h *heartbeat) interval() time.Duration {
 	return max(interval-jitter(interval/10), minBeat)
 }
 
-// impatient ends a call when it has been silent for half of the shortest time between beats, or 5 s: a second try, over
-// another connection, still comes in time. A shorter lease that comes in meanwhile makes it less patient. The caller
-// stops it.
+// impatient ends a call that has no answer after half of the shortest time between beats, or 5 s: a second try still comes in
+// time. A shorter lease that is granted meanwhile shortens the wait. The caller stops it.
 func (h *heartbeat) impatient(end context.CancelCauseFunc) (stop func()) {
 	stopped := make(chan struct{})
 	go func() {
@@ -136,7 +135,7 @@ func (h *heartbeat) impatient(end context.CancelCauseFunc) (stop func()) {
 			case <-timer.C:
 				end(errSilent)
 				return
-			case <-h.run.leasesChanged: // the loop reckons anew after the call anyway
+			case <-h.run.leasesChanged: // the loop computes anew after the call
 				timer.Reset(time.Until(begin.Add(h.patience())))
 			case <-stopped:
 				return
@@ -250,7 +249,7 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 	sent := time.Now()
 	answer, err := h.run.control.RenewLease(call.ctx, &wagglev1.RenewLeaseRequest{Collector: h.run.info(), Leases: part.beats})
 	if err != nil && errors.Is(context.Cause(call.ctx), errSilent) {
-		return errSilent // and not that the call was canceled for it
+		return errSilent // not the cancellation that it caused
 	}
 	if err != nil {
 		return err
@@ -267,8 +266,7 @@ func (h *heartbeat) answered(answer *wagglev1.HeartbeatResponse, part beatPart, 
 	h.wanted = answer.GetStatus().GetNextHeartbeat().AsDuration()
 }
 
-// act does what a message wants, be it the answer to a beat or pushed between two: each of them says whether a hold stops
-// the collector now.
+// act handles a message: the answer to a beat, or one that was pushed. Each reports whether a hold stops the collector.
 func (h *heartbeat) act(message *wagglev1.HeartbeatResponse) {
 	for _, lost := range message.GetStatus().GetLost() {
 		h.run.lose(lost)
@@ -297,8 +295,7 @@ func (h *heartbeat) openStream() {
 	h.run.stats.change(func(s *Stats) { s.Streaming = true })
 }
 
-// dropStream gives a stream up that failed, or could not be opened, and puts the next one off. Beats go as single calls
-// meanwhile: whether those are answered is what matters.
+// dropStream closes a stream that failed, or was not opened, and delays the next one. Beats go as single calls meanwhile.
 func (h *heartbeat) dropStream(err error) {
 	h.closeStream()
 	wait := h.retry.next(err)
@@ -309,13 +306,13 @@ func (h *heartbeat) dropStream(err error) {
 	switch {
 	case h.run.calling.ctx.Err() != nil:
 	case isOutage(err):
-		h.run.log.Debug("no heartbeat stream, beats go as single calls", zap.Duration("retry_in", wait), zap.Error(err))
+		h.run.log.Debug("heartbeat stream lost; beats go as single calls", zap.Duration("retry_in", wait), zap.Error(err))
 	default:
 		h.run.failed(streamCall, err, wait, h.retry.repeated())
 	}
 }
 
-// leave closes a stream that its dispatcher wants replaced; it returns false when it does not.
+// leave closes the stream if its dispatcher wants it replaced, and reports whether it did.
 func (h *heartbeat) leave() bool {
 	if h.stream == nil || !h.stream.leaving {
 		return false
@@ -325,9 +322,8 @@ func (h *heartbeat) leave() bool {
 	return true
 }
 
-// closeStream ends the stream, if there is one, and waits for its reader. Cancels and holds are pushed on a stream only:
-// another one is opened soon, and not with the next beat, which may be far off. One that has not lasted from a beat to
-// the next is not worth another beat.
+// closeStream ends the stream, if there is one, and waits for its reader. Cancels and holds are pushed on streams only, so the
+// next stream does not wait for the next beat, unless this one lasted less than a beat's interval.
 func (h *heartbeat) closeStream() {
 	if h.stream == nil {
 		return

@@ -91,8 +91,7 @@ func (l *lease) lose(reason wagglev1.LostReason) {
 	l.end(fmt.Errorf("%w: %s", ErrLeaseLost, strings.TrimPrefix(reason.String(), "LOST_REASON_")))
 }
 
-// finish notes that the handler has returned. It returns false when the lease was lost or had lapsed by then, so that what
-// the handler says does not count.
+// finish notes that the handler has returned. It returns false if the lease was lost or had lapsed: then the result does not count.
 func (l *lease) finish() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 // idleBeat is the time between heartbeats while nothing is held.
 const idleBeat = 15 * time.Second
 
-// leaseTable knows what is held.
+// leaseTable holds the leases of a run.
 type leaseTable struct {
 	slots int
 
@@ -83,9 +83,8 @@ func (t *leaseTable) running() (working, stuck int) {
 	return t.working, stuck
 }
 
-// free is how many tasks can be started at once: the free slots, but no more than keeps the leases held within twice the
-// slots, so that reports nobody takes stop the fetching. A lease is held until its report is answered, also by a fetch
-// that carries the report: the fetch may be granted tasks and the report not be taken.
+// free is how many tasks can be started at once: the free slots, while the leases held stay within twice the slots. A lease is
+// held until its report is answered, so that fetching stops when no report is taken.
 func (t *leaseTable) free() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,13 +16,13 @@ const (
 	maxReportBytes = 2 << 20
 )
 
-// report is what is to be said of one lease until a dispatcher has answered it.
+// report is the outcome of one lease, kept until a dispatcher has answered it.
 type report struct {
 	lease   *lease
 	message *wagglev1.TaskReport
 	bytes   int
 
-	// until is when a lease that was given up is no longer reported; zero: the report is repeated until it is answered.
+	// until is when the report of a lapsed lease is dropped; zero: the report is repeated until it is answered.
 	until time.Time
 
 	// direct says that the report loop sends it, even if fetches carry reports.
@@ -68,8 +68,7 @@ func (o *outbox) size() int {
 	return len(o.waiting) + o.taken
 }
 
-// awaitFetch says whether a fetch goes out soon, or once a report frees a slot for one, and is not parked: then it
-// carries the reports that gather until then.
+// awaitFetch sets whether a fetch goes out soon, or once a report frees a slot, and is not parked: then it carries the reports.
 func (o *outbox) awaitFetch(soon bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,7 +102,7 @@ func (o *outbox) due() (batch []*report, next time.Time) {
 	return batch, next
 }
 
-// late takes what is not to be reported any more at a time.
+// late takes the reports to drop at a time.
 func (o *outbox) late(at time.Time) []*report {
 	return o.take(func(r *report, _ time.Time) bool { return !r.until.IsZero() && !r.until.After(at) })
 }
@@ -162,8 +161,8 @@ func (o *outbox) done(r *report) {
 	}
 }
 
-// whenEmpty is closed once no report is left but of leases that were given up: no shutdown waits for those. It is called
-// once, when nothing is added any more.
+// whenEmpty is closed when only reports of lapsed leases are left: no shutdown waits for those. It is called once, when no more
+// reports are added.
 func (o *outbox) whenEmpty() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

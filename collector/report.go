@@ -27,17 +27,15 @@ func (r *run) report(l *lease, outcome *wagglev1.Outcome) {
 // storeGrace is how long the store keeps leases after an outage, so that collectors can renew them.
 const storeGrace = 30 * time.Second
 
-// giveBack reports a lease as released that was given up at its own deadline; its handler has returned, and is not at the
-// host any more. After an outage the store holds the task and its queue's slot for this lease until the grace is over, and
-// then counts an expiration, though nobody works. If the lease has passed on meanwhile, the report changes nothing: like
-// all with an old lease token it is refused.
+// giveBack reports a lease that lapsed as released: its handler has returned. After an outage the store would keep the task and
+// its queue's slot until the grace is over, and count an expiration. If somebody else has the task, the report is refused.
 func (r *run) giveBack(l *lease) {
 	r.outbox.add(&report{lease: l, direct: true, until: time.Now().Add(storeGrace), message: &wagglev1.TaskReport{
 		TaskId: l.task.ID, LeaseToken: l.token, Outcome: released(0),
 	}})
 }
 
-// dropLate drops the leases that were given up and are not to be reported any more at a time.
+// dropLate drops the leases that lapsed and, at a time, need no report any more.
 func (r *run) dropLate(at time.Time) {
 	for batch := r.outbox.late(at); len(batch) > 0; batch = r.outbox.late(at) {
 		for _, one := range batch {
@@ -48,8 +46,8 @@ func (r *run) dropLate(at time.Time) {
 	}
 }
 
-// longestWait is the longest wait before reports are sent again: one of a lease that was given up is to be taken soon after the
-// outage, so that it is repeated as often as the lease was renewed.
+// longestWait is the longest wait before reports are sent again. The report of a lease that lapsed is repeated as often as the
+// lease was renewed, so that it arrives soon after the outage.
 func longestWait(reports ...*report) time.Duration {
 	most := maxBackoff
 	for _, one := range reports {
@@ -118,11 +116,11 @@ func (r *run) send(batch []*report) error {
 	return nil
 }
 
-// smallReports is how many bytes of reports are too large for no dispatcher, nor for anything on the way to it.
+// smallReports is a number of bytes that no dispatcher or proxy refuses as too large.
 const smallReports = 64 << 10
 
-// refuses reports whether an error is about what the reports say, or how large they are, and comes each time. A proxy on
-// the way may say that there is too much of something as gRPC does, without a reason: small reports are repeated then.
+// refuses reports whether an error is about the content or size of the reports, and so comes each time. A proxy may answer
+// ResourceExhausted for other causes: small reports are repeated then.
 func refuses(err error, reports []*report) bool {
 	switch status.Code(err) {
 	case codes.InvalidArgument:
@@ -138,9 +136,8 @@ func refuses(err error, reports []*report) bool {
 	}
 }
 
-// findRefused sends the reports of a refused call one by one, so that one bad report holds up no other. One that is
-// refused alone becomes a failure that says so; if even that is refused, it is dropped and its lease runs out. With an
-// error come the reports that are still to be sent.
+// findRefused sends the reports of a refused call one by one, so that a bad report delays no other. A report that is refused
+// alone becomes a failure; if that is refused too, it is dropped. Beside an error it returns the reports not yet sent.
 func (r *run) findRefused(batch []*report) ([]*report, error) {
 	for i, one := range batch {
 		err := r.send([]*report{one})

@@ -13,7 +13,7 @@ import (
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// goodbyeTimeout bounds the call that tells that the collector has ended.
+// goodbyeTimeout bounds the call that reports the end of the collector.
 const goodbyeTimeout = time.Second
 
 // run is one Run of a Collector: a fetch loop, a heartbeat loop, a report loop, and goroutines that call the handler.
@@ -34,18 +34,17 @@ type run struct {
 	fetching, working, calling life
 	stopErr                    atomic.Pointer[error] // set once by stop
 
-	leases *leaseTable
-	outbox *outbox
-	stats  *counters
-	known  *knownLinks
-	// troubles are told of calls that fail; answered is their other end.
-	troubles *troubles
+	leases   *leaseTable
+	outbox   *outbox
+	stats    *counters
+	known    *knownLinks
+	troubles *troubles // logs calls that fail
 
 	handlers sync.WaitGroup // goroutines that call the handler
 
 	// Signals, each a channel of capacity 1.
 	beatNow       chan struct{} // a heartbeat is wanted at once
-	leasesChanged chan struct{} // reckon anew when the next heartbeat is due
+	leasesChanged chan struct{} // compute anew when the next heartbeat is due
 	slotFree      chan struct{} // there may be more to fetch
 }
 
@@ -87,8 +86,8 @@ func (r *run) answered(call string) {
 	r.troubles.over(call)
 }
 
-// failed notes that a call failed and is repeated after a wait; or was a repetition already. In an outage the store may have
-// gone back to an earlier time, as a failover does; then what was taken before may be gone.
+// failed notes that a call failed and is repeated after a wait; repeated if it was a repetition already. In an outage a
+// failover may have set the store back, so that links it took are gone.
 func (r *run) failed(call string, err error, wait time.Duration, repeated bool) {
 	r.stats.change(func(s *Stats) { s.LastError = err })
 	r.troubles.failed(call, err, wait, repeated)
@@ -123,7 +122,7 @@ func (r *run) forget(l *lease) {
 	l.end(nil)
 }
 
-// goodbye tells, once, that this collector has ended, so that nobody waits to see whether it is silent.
+// goodbye reports once that this collector has ended, so that nobody waits for its silence.
 func (r *run) goodbye() {
 	if errors.Is(r.stopCause(), ErrReplaced) {
 		return // the newer session is there
@@ -133,11 +132,11 @@ func (r *run) goodbye() {
 	info := r.info()
 	info.Ended = true
 	if _, err := r.control.RenewLease(ctx, &wagglev1.RenewLeaseRequest{Collector: info}); err != nil {
-		r.log.Debug("not told that the collector has ended", zap.Error(err))
+		r.log.Debug("end of the collector not reported", zap.Error(err))
 	}
 }
 
-// info is what this collector says of itself.
+// info describes this collector.
 func (r *run) info() *wagglev1.CollectorInfo {
 	return &wagglev1.CollectorInfo{
 		Id: r.cfg.ID, Session: r.session, Version: r.cfg.Version, Hostname: r.cfg.Hostname, Labels: r.cfg.Labels,

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// sameTrouble is how long a call that keeps failing the same way is not told of again.
+	// sameTrouble is how long a call that keeps failing the same way is not logged again.
 	sameTrouble = time.Minute
 
-	// nextOutage is how long after one outage was told another one is not; so with dispatchers that stop, several of
-	// which may be restarted in turn.
+	// nextOutage is how long no other outage is logged after one was. The same holds for dispatchers that stop: several may be
+	// restarted in turn.
 	nextOutage = 30 * time.Second
 
-	// abandoned is how long a call that began an outage may say nothing before it counts as one that nobody repeats any
-	// more, such as for a lease that was lost. It is longer than any call and the wait after it.
+	// abandoned is how long the call that began an outage may be silent. After that nobody repeats it any more, as for a lost
+	// lease. It is longer than any call and the wait after it.
 	abandoned = 2 * time.Minute
 )
 
@@ -33,9 +33,9 @@ const (
 	submitCall = "submit of discovered items"
 )
 
-// troubles logs calls that fail and are repeated. Dispatchers that are away, or whose store is, fail every call of every
-// loop: that is told by one line, once a call fails that was a repetition, and by one when it is over. What else makes a
-// call fail is told once a minute. All failures are there at level debug.
+// troubles logs calls that fail and are repeated. When dispatchers or their store are away, every call of every loop fails.
+// Such an outage gets one line when a repeated call fails, and one when it is over. Any other failure is logged once a minute.
+// At level debug all failures are logged.
 type troubles struct {
 	log *zap.Logger
 
@@ -43,9 +43,9 @@ type troubles struct {
 	began time.Time  // the outage; zero: there is none
 	by    string     // the call that failed first, whose answer ends it: others may go to dispatchers, or shards, that are well
 	again time.Time  // when that call failed last
-	quiet bool       // this one is not told, or not yet
-	told  time.Time  // when the last outage was told
-	left  time.Time  // when it was told last that a dispatcher stops
+	quiet bool       // this one is not logged, or not yet
+	told  time.Time  // when the last outage was logged
+	left  time.Time  // when a dispatcher that stops was logged last
 	last  map[failedCall]time.Time
 }
 
@@ -59,8 +59,8 @@ func newTroubles(log *zap.Logger) *troubles {
 	return &troubles{log: log, last: make(map[failedCall]time.Time)}
 }
 
-// failed notes that a call failed and is repeated after a wait; or was a repetition already. The first failure of a call
-// may be that of a dispatcher that goes, and its repetition be answered by another.
+// failed notes that a call failed and is repeated after a wait; repeated if it was a repetition already. A first failure may
+// come from a dispatcher that stops, and another one may answer the repetition.
 func (t *troubles) failed(call string, err error, wait time.Duration, repeated bool) {
 	level, message := zap.WarnLevel, call+" failed, will be repeated"
 	switch {
@@ -99,25 +99,23 @@ func (t *troubles) isNews(call string, err error, repeated bool, now time.Time) 
 	return true
 }
 
-// over notes that a dispatcher has answered a call.
+// over notes that a dispatcher has answered a call. That ends an outage if the call began it.
 func (t *troubles) over(call string) {
-	if began, told := t.end(call, time.Now()); told {
+	t.mu.Lock()
+	began := t.began
+	if began.IsZero() || call != t.by && time.Since(t.again) < abandoned {
+		t.mu.Unlock()
+		return
+	}
+	logged := !t.quiet
+	t.began = time.Time{}
+	t.mu.Unlock()
+	if logged {
 		t.log.Info("dispatchers answer again", zap.Duration("after", time.Since(began).Round(time.Millisecond)))
 	}
 }
 
-// end ends the outage that a call's answer is the end of, and reports whether its beginning was told.
-func (t *troubles) end(call string, now time.Time) (began time.Time, told bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.began.IsZero() || call != t.by && now.Sub(t.again) < abandoned {
-		return time.Time{}, false
-	}
-	began, t.began = t.began, time.Time{}
-	return began, !t.quiet
-}
-
-// stopping notes that a dispatcher has said that it is about to stop, as it does in its answers to several calls.
+// stopping notes that a dispatcher is about to stop. Several of its answers report that.
 func (t *troubles) stopping() {
 	t.mu.Lock()
 	now := time.Now()

@@ -15,18 +15,7 @@ import (
 	"github.com/waggle-crawl/waggle/collector/web/robots"
 )
 
-// Defaults of Config.
 const (
-	defaultTimeout      = 30 * time.Second
-	defaultMaxBytes     = 10 << 20
-	defaultMaxRatio     = 200
-	defaultMaxRedirects = 10
-	defaultMaxLinks     = 20_000
-	defaultMaxListed    = 50_000
-	defaultMaxSegments  = 30
-	defaultMaxRepeats   = 3
-	defaultRobotsTTL    = time.Hour
-
 	defaultProduct = "waggle"
 	defaultContact = "https://github.com/waggle-crawl/waggle"
 
@@ -129,16 +118,16 @@ func (c Config) withDefaults() Config {
 	c.Contact = cmp.Or(c.Contact, defaultContact)
 	c.UserAgent = cmp.Or(c.UserAgent, defaultProduct+" (+"+c.Contact+")")
 	c.RobotsAgent = cmp.Or(c.RobotsAgent, robots.ProductToken(c.UserAgent))
-	c.RobotsTTL = cmp.Or(c.RobotsTTL, defaultRobotsTTL)
+	c.RobotsTTL = cmp.Or(c.RobotsTTL, time.Hour)
 	c.MaxCrawlDelay = cmp.Or(c.MaxCrawlDelay, maxCrawlDelay)
-	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
-	c.MaxBytes = cmp.Or(c.MaxBytes, defaultMaxBytes)
-	c.MaxRatio = cmp.Or(c.MaxRatio, defaultMaxRatio)
-	c.MaxRedirects = cmp.Or(c.MaxRedirects, defaultMaxRedirects)
-	c.MaxLinks = cmp.Or(c.MaxLinks, defaultMaxLinks)
-	c.MaxListed = cmp.Or(c.MaxListed, defaultMaxListed)
-	c.MaxPathSegments = cmp.Or(c.MaxPathSegments, defaultMaxSegments)
-	c.MaxPathRepeats = cmp.Or(c.MaxPathRepeats, defaultMaxRepeats)
+	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 10<<20)
+	c.MaxRatio = cmp.Or(c.MaxRatio, 200)
+	c.MaxRedirects = cmp.Or(c.MaxRedirects, 10)
+	c.MaxLinks = cmp.Or(c.MaxLinks, 20_000)
+	c.MaxListed = cmp.Or(c.MaxListed, 50_000)
+	c.MaxPathSegments = cmp.Or(c.MaxPathSegments, 30)
+	c.MaxPathRepeats = cmp.Or(c.MaxPathRepeats, 3)
 	if c.Sink == nil {
 		c.Sink = discard{}
 	}

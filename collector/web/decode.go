@@ -2,7 +2,6 @@ package web
 
 import (
 	"bufio"
-	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -18,16 +17,13 @@ const (
 	// acceptEncoding is what decoded undoes.
 	acceptEncoding = "gzip, br, zstd"
 
-	// maxCodings bounds how often a body is packed in one another.
+	// maxCodings bounds how many codings a body may have.
 	maxCodings = 2
 
-	// maxPresized is the most room, in bytes, that is made for a body before it comes.
-	maxPresized = 1 << 20
-
-	// ratioFloor is how much a body may become, however small it came.
+	// ratioFloor is the size that every body may reach, whatever its ratio.
 	ratioFloor = 1 << 20
 
-	// zstdMaxWindow is what RFC 9659 lets a body ask of its reader.
+	// zstdMaxWindow is the limit of RFC 9659.
 	zstdMaxWindow = 8 << 20
 )
 
@@ -36,8 +32,7 @@ var (
 	errContentCoding = errors.New("content coding")
 )
 
-// bodyLimits bound a body: its bytes, over the wire and after each coding is undone, and how many times more than it came
-// with it may become.
+// bodyLimits bound a body: its bytes, over the wire and after each coding is undone, and the ratio of both.
 type bodyLimits struct {
 	bytes int64
 	ratio int64
@@ -54,17 +49,9 @@ func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", errTooLarge, response.ContentLength, limits.bytes)
 	}
 	wire := &meter{r: response.Body, limits: limits}
-	var body []byte
-	var err error
-	if list := codings(response.Header); len(list) == 0 {
-		body, err = readSized(wire, response.ContentLength)
-	} else {
-		body, err = readDecoded(wire, list)
-	}
+	body, err := readDecoded(wire, codings(response.Header))
 	switch {
-	case err == nil:
-		return body, nil
-	case errors.Is(err, errTooLarge) && limits.truncate:
+	case err == nil, errors.Is(err, errTooLarge) && limits.truncate:
 		return body, nil
 	case errors.Is(err, errTooLarge) || errors.Is(err, errContentCoding):
 		return nil, err
@@ -78,15 +65,6 @@ func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 // the coding is not one that the Handler asks for, and when there is more than limit, in bytes, before or after.
 func DecodeBody(header http.Header, r io.Reader, limit int64) ([]byte, error) {
 	return readDecoded(&meter{r: r, limits: bodyLimits{bytes: limit, ratio: limit}}, codings(header))
-}
-
-// readSized reads everything from r, which is said to have length bytes; negative: it is not known. Room for them is made
-// at once, but for no more than is worth taking a server's word.
-func readSized(r io.Reader, length int64) ([]byte, error) {
-	room := min(max(length, 0), maxPresized) + bytes.MinRead
-	body := bytes.NewBuffer(make([]byte, 0, room))
-	_, err := body.ReadFrom(r)
-	return body.Bytes(), err
 }
 
 // codings are those of a Content-Encoding header, in the order in which they were applied.

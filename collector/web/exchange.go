@@ -40,9 +40,9 @@ type Exchange struct {
 	// Protocol is what was spoken: "HTTP/1.0", "HTTP/1.1" or "HTTP/2.0".
 	Protocol string
 
-	// Request and Response are the heads, each with the empty line that ends it: the bytes of the connection, but for the
-	// password of a proxy. Where these cannot be had (HTTP/2, TLS through a proxy, a Config.Transport of one's own) they
-	// are written anew in the form of HTTP/1.1, and Rebuilt is true.
+	// Request and Response are the heads, each with the empty line that ends it: the bytes of the connection, without the
+	// password of a proxy. If these are not available (HTTP/2, TLS through a proxy, a Config.Transport of your own), the heads
+	// are rebuilt in the form of HTTP/1.1, and Rebuilt is true.
 	Request  []byte
 	Response []byte
 	Rebuilt  bool
@@ -90,8 +90,7 @@ func (r *recording) roundTrip(transport http.RoundTripper, request *http.Request
 	return response, nil
 }
 
-// isFinal reports whether an answer ends its request. 101 does not: it switches the connection to another protocol. Its
-// body is that connection, which has no end and which no timeout of the request closes.
+// isFinal reports whether an answer ends its request. 101 does not: its body is the connection, which has no end.
 func isFinal(response *http.Response) bool { return response.StatusCode >= 200 }
 
 // content is what the sink gets.
@@ -128,13 +127,12 @@ func (e *Exchange) setHeads(heads *headConn, request *http.Request, response *ht
 func rebuildHead(begin string, header http.Header) []byte {
 	var head bytes.Buffer
 	head.WriteString(begin + "\r\n")
-	// A buffer takes all writes.
-	_ = header.Write(&head)
+	_ = header.Write(&head) // a buffer takes all writes
 	head.WriteString("\r\n")
 	return head.Bytes()
 }
 
-// withoutProxyPassword takes out what a proxy is told and the site is not.
+// withoutProxyPassword removes the header that only the proxy gets.
 func withoutProxyPassword(head []byte) []byte {
 	lines := slices.DeleteFunc(bytes.SplitAfter(head, []byte("\n")), func(line []byte) bool {
 		name, _, _ := bytes.Cut(line, []byte(":"))
@@ -149,35 +147,29 @@ type recordedBody struct {
 	exchange *Exchange
 	limit    int64
 	length   int64 // by the head; -1: unknown
-	whole    bool
-	broken   bool
+	end      error // what ended it; io.EOF: it is whole
 }
 
 // Read reads, and keeps what was read.
 func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.exchange.Body = append(b.exchange.Body, p[:n]...)
-	switch {
-	case errors.Is(err, io.EOF):
-		b.whole = true
-	case err != nil:
-		b.broken = true
-	}
+	b.end = err
 	return n, err
 }
 
-// Close reads the little that may be left, so that the exchange is whole, and says so if it is not.
+// Close reads a short rest, so that the exchange is whole, and sets Truncated if it is not.
 func (b *recordedBody) Close() error {
 	rest := make([]byte, maxSlurp)
-	for read := 0; !b.whole && !b.broken && read < maxSlurp && int64(len(b.exchange.Body)) <= b.limit; {
+	for read := 0; b.end == nil && read < maxSlurp && int64(len(b.exchange.Body)) <= b.limit; {
 		n, err := b.Read(rest)
 		if read += n; n == 0 && err == nil {
 			break
 		}
 	}
 	switch {
-	case b.whole, int64(len(b.exchange.Body)) == b.length:
-	case b.broken:
+	case errors.Is(b.end, io.EOF), int64(len(b.exchange.Body)) == b.length:
+	case b.end != nil:
 		b.exchange.Truncated = "disconnect"
 	default:
 		b.exchange.Truncated = "length"

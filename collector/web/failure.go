@@ -11,7 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/collector/web/robots"
 )
 
-// failureOf says whose fault it is that a fetch got no answer.
+// failureOf classifies the error of a fetch without an answer.
 func failureOf(err error, took time.Duration) *collector.Failed {
 	failed := &collector.Failed{Message: err.Error(), FetchDuration: took}
 	_, denied := errors.AsType[*robots.DeniedError](err)
@@ -35,7 +35,7 @@ func failureOf(err error, took time.Duration) *collector.Failed {
 	return failed
 }
 
-// robotsFailure passes on why a robots.txt could not be had: its host rests.
+// robotsFailure reports why a robots.txt could not be fetched, so that its host's queue is blocked.
 func robotsFailure(err *robots.UnavailableError, took time.Duration) *collector.Failed {
 	failed := &collector.Failed{
 		Reason: collector.ReasonServerError, Message: err.Error(), HTTPStatus: err.Status,
@@ -50,7 +50,7 @@ func robotsFailure(err *robots.UnavailableError, took time.Duration) *collector.
 	return failed
 }
 
-// networkReason tells the ways apart in which an exchange breaks.
+// networkReason classifies an error of an exchange.
 func networkReason(err error) collector.Reason {
 	if reason, ok := proxyReason(err); ok {
 		return reason
@@ -97,11 +97,9 @@ func statusFailure(answer *fetched, recurring bool, took time.Duration, now time
 	return failed
 }
 
-// refusal judges a task whose own address is one of a private network. A seed is what an operator wants crawled, so where
-// its URL says that address, it is this collector that may not do so, and another one may. What a name leads to is up to
-// whoever answers for it in DNS: parked domains point to loopback addresses, too. Such a seed pays for its failures, as
-// one whose host is away does, and so does any link: nobody can keep a collector busy with them, and while attempts are
-// left, another collector may be allowed to, or DNS may say something else.
+// refusal judges a task whose own address is in a private network. If an operator wrote that address into a seed, the fault is
+// this collector's, and another one may be allowed to fetch it. If DNS says so, or a link, the task pays for the failure: a
+// parked domain may point to a loopback address too, and must not keep collectors busy.
 func refusal(t *collector.Task, target *url.URL, err error, took time.Duration) *collector.Failed {
 	failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), FetchDuration: took}
 	if t.Recurring && saysPrivate(target) {

@@ -46,8 +46,8 @@ type fetchRequest struct {
 	conditions    http.Header
 	conditionsFor string
 
-	// maxRedirects bounds the redirects that are followed. leaves tells of one that is not to be followed: then the
-	// redirect itself is the answer. nil: all are followed.
+	// maxRedirects bounds the redirects that are followed. If leaves returns true for the target of one, the redirect itself is
+	// the answer. nil: all are followed.
 	maxRedirects int
 	leaves       func(next *url.URL) bool
 
@@ -184,10 +184,10 @@ func redirectTarget(from *url.URL, location string) (*url.URL, error) {
 	return u, nil
 }
 
-// drain reads a body that is of no use, if it is short, so that its connection can be used again.
+// drain reads an unneeded body if it is short, so that its connection can be used again.
 func drain(response *http.Response) {
 	if response.ContentLength <= maxDrain {
-		_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // what breaks here breaks nothing but the connection
+		_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // an error here concerns the connection only
 	}
 }
 

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// maxFresh is how much of a max-age counts: a year of it says that the file has another name when it changes, or that
-// nobody thought of it, and nothing of when a page has news.
+// maxFresh bounds a max-age: a longer one, such as a year, does not predict when a page has news.
 const maxFresh = 24 * time.Hour
 
 // freshFor is what is left of the max-age of Cache-Control; 0 when there is none, or caches have to ask each time.

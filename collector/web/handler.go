@@ -60,8 +60,7 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 	if isRefusal(err) {
 		if t.Depth == 0 {
 			h.refused.Do(func() {
-				h.cfg.Logger.Warn("a task is at an address of a private network, which is not fetched from; if the site is yours, "+
-					"start the collector with --allow-private (AllowPrivate)",
+				h.cfg.Logger.Warn("address of a private network refused; if the site is yours, use --allow-private (AllowPrivate)",
 					zap.String("url", t.URL), zap.String("source_id", t.SourceID), zap.Error(err))
 			})
 		}

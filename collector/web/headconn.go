@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -71,93 +72,62 @@ func handshake(ctx context.Context, transport *http.Transport, conn net.Conn, ad
 type headConn struct {
 	net.Conn
 
-	mu       sync.Mutex // guards what follows: a transport reads and writes in goroutines of its own
-	request  head
-	response head
+	mu                sync.Mutex // guards what follows: a transport reads and writes in goroutines of its own
+	recording         bool
+	request, response []byte // what was sent and received since begin, up to maxHead
 }
 
-// begin forgets the exchange before.
+// begin starts the recording of an exchange.
 func (c *headConn) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.request, c.response = head{begun: true}, head{begun: true, isResponse: true}
+	c.recording, c.request, c.response = true, nil, nil
 }
 
-// heads returns both heads; one that is not whole is nil.
+// heads ends the recording and returns both heads, without interim answers (1xx). One that is not whole is nil.
 func (c *headConn) heads() (request, response []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.request.whole(), c.response.whole()
+	request, _ = cutHead(c.request)
+	response, rest := cutHead(c.response)
+	for isInterim(response) {
+		response, rest = cutHead(rest)
+	}
+	c.recording, c.request, c.response = false, nil, nil
+	return request, response
 }
 
-// Write notes the head of a request, and sends.
+// Write records what is sent, and sends it.
 func (c *headConn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	c.request.take(p)
-	c.mu.Unlock()
+	c.record(&c.request, p)
 	return c.Conn.Write(p)
 }
 
-// Read receives, and notes the head of an answer.
+// Read receives, and records what was received.
 func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.mu.Lock()
-	c.response.take(p[:n])
-	c.mu.Unlock()
+	c.record(&c.response, p[:n])
 	return n, err
 }
 
-// head collects bytes up to the empty line that ends a head.
-type head struct {
-	text       []byte
-	begun      bool
-	done       bool
-	isResponse bool
-}
-
-// take adds what belongs to the head. Interim answers (1xx) before the one that counts are left out.
-func (h *head) take(p []byte) {
-	for h.begun && !h.done && len(p) > 0 {
-		from := max(0, len(h.text)-3)
-		before := len(h.text)
-		h.text = append(h.text, p[:min(len(p), maxHead+1-before)]...)
-		end := headEnd(h.text[from:])
-		switch {
-		case end < 0 && len(h.text) > maxHead:
-			h.begun, h.text = false, nil
-		case end < 0:
-			return
-		case h.isResponse && isInterim(h.text):
-			p = p[from+end-before:]
-			h.text = h.text[:0]
-		default:
-			h.text, h.done = h.text[:from+end], true
-		}
+func (c *headConn) record(text *[]byte, p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recording {
+		*text = append(*text, p[:min(len(p), maxHead-len(*text))]...)
 	}
 }
 
-func (h *head) whole() []byte {
-	if !h.done {
-		return nil
-	}
-	return h.text
-}
+// emptyLine ends a head. A line may end without CR, as net/http permits.
+var emptyLine = regexp.MustCompile(`\n\r?\n`)
 
-// headEnd is where the first empty line ends, -1 if there is none. A line may end without CR, as net/http lets it.
-func headEnd(text []byte) int {
-	for from := 0; ; {
-		at := bytes.IndexByte(text[from:], '\n')
-		if at < 0 {
-			return -1
-		}
-		from += at + 1
-		switch rest := text[from:]; {
-		case bytes.HasPrefix(rest, []byte("\n")):
-			return from + 1
-		case bytes.HasPrefix(rest, []byte("\r\n")):
-			return from + 2
-		}
+// cutHead cuts a text behind its first head; both parts are nil if that is not whole.
+func cutHead(text []byte) (head, rest []byte) {
+	end := emptyLine.FindIndex(text)
+	if end == nil {
+		return nil, nil
 	}
+	return text[:end[1]:end[1]], text[end[1]:]
 }
 
 // isInterim reports whether a head is of an answer before the answer.

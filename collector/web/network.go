@@ -10,17 +10,16 @@ import (
 	"syscall"
 )
 
-// errPrivate says that an address belongs to no public host.
+// errPrivate is the error of an address that belongs to no public host.
 var errPrivate = errors.New("address of a private network; only collectors with --allow-private (AllowPrivate) fetch from those")
 
 // nat64 is the prefix of RFC 6052, under which networks without IPv4 reach it: the last four bytes are what is reached.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// public6 is what is assigned of IPv6 to be reached by everybody. What is refused below it is an exception.
+// public6 is the global unicast space of IPv6. The prefixes below are exceptions from it.
 var public6 = netip.MustParsePrefix("2000::/3")
 
-// refusedPrefixes are the networks of IANA's special-purpose registries that no page of the web is in, among them those
-// that tunnel to an IPv4 address of the sender's choice.
+// refusedPrefixes are networks of IANA's special-purpose registries without public hosts. Some tunnel to any IPv4 address.
 var refusedPrefixes = prefixes(
 	"0.0.0.0/8",       // this host
 	"10.0.0.0/8",      // private
@@ -78,8 +77,8 @@ func RefusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// checkLiteral refuses a URL whose host is written as an address of a private network. It needs no DNS, so it also holds
-// where somebody else connects: behind a proxy, or with a Config.Transport.
+// checkLiteral refuses a URL whose host is an IP address of a private network. It needs no DNS, so it also works with a proxy or a
+// Config.Transport.
 func checkLiteral(u *url.URL) error {
 	ip, err := netip.ParseAddr(u.Hostname())
 	if err == nil && !isPublic(ip) {

@@ -12,7 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/collector"
 )
 
-// proxyRefusal says that a proxy gave no way to a host.
+// proxyRefusal is the answer of a proxy that does not connect to a host.
 type proxyRefusal struct {
 	status int
 	text   string
@@ -20,8 +20,7 @@ type proxyRefusal struct {
 
 func (e *proxyRefusal) Error() string { return "proxy answers " + e.text }
 
-// reason tells a proxy that takes nothing from this collector from one that cannot reach, or may not be asked for, the
-// host: that is the host's, since other hosts may do.
+// reason is the collector's fault if the proxy refuses this collector, and the host's if the proxy cannot or may not reach it.
 func (e *proxyRefusal) reason() collector.Reason {
 	switch e.status {
 	case http.StatusProxyAuthRequired:
@@ -32,7 +31,7 @@ func (e *proxyRefusal) reason() collector.Reason {
 	return collector.ReasonConnect
 }
 
-// checkConnect looks at a proxy's answer to CONNECT.
+// checkConnect checks a proxy's answer to CONNECT.
 func checkConnect(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
 	if response.StatusCode == http.StatusOK {
 		return nil
@@ -40,8 +39,8 @@ func checkConnect(_ context.Context, _ *url.URL, _ *http.Request, response *http
 	return &proxyRefusal{status: response.StatusCode, text: fmt.Sprintf("%d to CONNECT", response.StatusCode)}
 }
 
-// checkForwarded looks at what came of a request that a proxy was to pass on. 407 is the proxy's own answer: no host has
-// one to give. Within a tunnel the proxy says nothing.
+// checkForwarded checks the answer to a request that a proxy forwards. 407 comes from the proxy, never from a host. Within a
+// tunnel the proxy answers nothing.
 func checkForwarded(request *http.Request, response *http.Response) error {
 	if request.URL.Scheme != "http" || response.StatusCode != http.StatusProxyAuthRequired {
 		return nil
@@ -50,7 +49,7 @@ func checkForwarded(request *http.Request, response *http.Response) error {
 	return &proxyRefusal{status: response.StatusCode, text: "407: it wants a user and password"}
 }
 
-// proxyReason tells what a proxy said that ended an exchange.
+// proxyReason classifies an error that came from a proxy.
 func proxyReason(err error) (collector.Reason, bool) {
 	if refusal, ok := errors.AsType[*proxyRefusal](err); ok {
 		return refusal.reason(), true

@@ -15,14 +15,12 @@ const (
 	// maxHeaderBytes bounds the head of an answer.
 	maxHeaderBytes = 256 << 10
 
-	// maxIdle is how many connections wait for the next page of their host: as many as a collector has slots at most, all
-	// of which may be at one host if its rule lets them. With fewer, hosts would see connections opened and closed for
-	// single pages.
+	// maxIdle is how many idle connections are kept: the most slots that a collector may have, since all may be at one host.
 	maxIdle = 1000
 )
 
-// transport is the Handler's own: HTTP/1.1 and 2, connections kept for the next request to their host. What goes
-// through a proxy has connections apart, since a proxy may stand in a private network and a page's host may not.
+// transport is the Handler's own, for HTTP/1.1 and 2. Requests through a proxy have connections of their own, since a proxy may be
+// in a private network and a page's host may not.
 type transport struct {
 	proxy   func(*http.Request) (*url.URL, error)
 	direct  *http.Transport

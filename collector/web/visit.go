@@ -48,15 +48,16 @@ type visit struct {
 	found  extract.Result
 }
 
-// run does it all. An error of isRefusal is left for the caller to judge.
+// run does it all. The caller judges an error of isRefusal.
 func (v *visit) run(ctx context.Context) (collector.Succeeded, error) {
-	if err := v.parseURL(); err != nil {
-		return collector.Succeeded{}, err
+	err := v.parseURL()
+	if err == nil {
+		err = v.fetch(ctx)
 	}
-	if err := v.fetch(ctx); err != nil {
-		return collector.Succeeded{}, err
+	if err == nil {
+		err = v.judge(ctx)
 	}
-	if err := v.judge(ctx); err != nil {
+	if err != nil {
 		return collector.Succeeded{}, err
 	}
 	return v.store(ctx)
@@ -77,7 +78,7 @@ func (v *visit) parseURL() (err error) {
 func (v *visit) fetch(ctx context.Context) error {
 	err := v.get(ctx, v.conditions(ctx))
 	if err == nil && v.answer.status == http.StatusNotModified && !v.recall(ctx) {
-		err = v.get(ctx, nil) // the sink has lost what it had a moment ago
+		err = v.get(ctx, nil) // the sink has lost the body since
 	}
 	return err
 }
@@ -92,8 +93,8 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		url: v.url, accept: accept, maxBytes: v.cfg.MaxBytes,
 		conditions: conditions, conditionsFor: v.before.URL,
 		maxRedirects: max(v.cfg.MaxRedirects, 0), record: v.record,
+		leaves: func(next *url.URL) bool { return hostQueue(next) != hostQueue(v.url) },
 	}
-	request.leaves = func(next *url.URL) bool { return hostQueue(next) != hostQueue(v.url) }
 	v.start = time.Now()
 	first := true
 	var sent atomic.Pointer[time.Time]
@@ -110,7 +111,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		note()
 		return nil
 	}
-	// A host sees the request when it has been written, not when its name is looked up and its connection begun.
+	// The host gets the request when it is written, after the DNS lookup and the dial.
 	wrote := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { note() }}
 	answer, err := v.fetcher.get(httptrace.WithClientTrace(fetchCtx, wrote), request)
 	v.whole = time.Since(v.start)
@@ -130,8 +131,8 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	return nil
 }
 
-// conditions are those of the memo. A page that had links is asked for whole unless the sink can show its body: what it
-// links to has to be reported each time, since a later run may revisit it.
+// conditions are those of the memo. A page that had links is fetched whole unless the sink has its body: its links are reported
+// each time, since a later run may revisit them.
 func (v *visit) conditions(ctx context.Context) http.Header {
 	if v.before.Digest == "" || (v.before.HasLinks && !v.recall(ctx)) {
 		return nil
@@ -139,7 +140,7 @@ func (v *visit) conditions(ctx context.Context) http.Header {
 	return v.before.conditions()
 }
 
-// recall reads the body of the last crawl from the sink, if the page had links, and reports whether that will do.
+// recall reads the body of the last crawl from the sink if the page had links. It returns false if the sink does not have it.
 func (v *visit) recall(ctx context.Context) bool {
 	if !v.before.HasLinks || v.body != nil {
 		return true
@@ -147,7 +148,7 @@ func (v *visit) recall(ctx context.Context) bool {
 	body, err := v.cfg.Sink.Body(ctx, v.before.Digest)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			v.cfg.Logger.Warn("sink cannot read back", zap.String("digest", v.before.Digest), zap.Error(err))
+			v.cfg.Logger.Warn("sink cannot read the body of the last crawl", zap.String("digest", v.before.Digest), zap.Error(err))
 		}
 		return false
 	}
@@ -155,7 +156,7 @@ func (v *visit) recall(ctx context.Context) bool {
 	return true
 }
 
-// judge decides what the answer is worth, and finds the page's links.
+// judge decides whether the answer is a success, and finds the page's links.
 func (v *visit) judge(ctx context.Context) error {
 	answer := v.answer
 	if answer.location != nil {
@@ -164,7 +165,6 @@ func (v *visit) judge(ctx context.Context) error {
 	}
 	if answer.status == http.StatusNotModified && v.before.Digest != "" {
 		v.after = v.before
-		v.keepValidators()
 	} else {
 		if failed := statusFailure(answer, v.task.Recurring, v.took, time.Now()); failed != nil {
 			return failed
@@ -174,8 +174,10 @@ func (v *visit) judge(ctx context.Context) error {
 			URL: answer.url.String(), Digest: digestOf(v.body), Bytes: int64(len(v.body)),
 			ContentType: cmp.Or(answer.header.Get("Content-Type"), http.DetectContentType(v.body)),
 		}
-		v.keepValidators()
 	}
+	// A 304 may leave out what has not changed.
+	v.after.ETag = cmp.Or(answer.header.Get("ETag"), v.after.ETag)
+	v.after.LastModified = cmp.Or(answer.header.Get("Last-Modified"), v.after.LastModified)
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -207,10 +209,10 @@ func (v *visit) findLinks(ctx context.Context) error {
 		},
 	})
 	if v.found.Trapped > 0 {
-		v.cfg.Logger.Info("links left out that look like a trap", zap.String("url", v.after.URL), zap.Int("links", v.found.Trapped))
+		v.cfg.Logger.Info("links skipped that look like a trap", zap.String("url", v.after.URL), zap.Int("links", v.found.Trapped))
 	}
 	if v.found.Surplus > 0 {
-		v.cfg.Logger.Warn("page has more links than are reported", zap.String("url", v.after.URL),
+		v.cfg.Logger.Warn("page has too many links; the rest is skipped", zap.String("url", v.after.URL),
 			zap.Int("reported", len(v.found.Links)), zap.Int("skipped", v.found.Surplus))
 	}
 	if v.cfg.MaxDepth > 0 && v.task.Depth >= v.cfg.MaxDepth {
@@ -234,22 +236,17 @@ func (v *visit) unreadable(ctx context.Context, err error) error {
 	return failed
 }
 
-// passOn makes a link of a redirect into another queue: whoever gets it waits for that queue's turn. It is the page's own
-// place, so it keeps the page's depth, and each cycle of a seed crawls it.
+// passOn makes a link of a redirect into another queue, where it waits for its turn. It keeps the page's depth, and each cycle of
+// a seed crawls it.
 func (v *visit) passOn() {
 	target := v.answer.location.String()
 	v.body = v.answer.body
 	v.after = memo{URL: target, Digest: digestOf(v.body)}
 	v.found.Links = []extract.Link{{URL: target}}
 	if v.task.Recurring {
-		v.cfg.Logger.Info("seed redirects into another queue, where it is crawled if the source may follow it there",
+		v.cfg.Logger.Info("seed redirects into another queue; the target is crawled there if the source's follow rule allows it",
 			zap.String("url", v.url.String()), zap.String("to", target))
 	}
-}
-
-// isChanged reports whether the page, or what it redirects to, is another one than last time.
-func (v *visit) isChanged() bool {
-	return v.after.Digest != v.before.Digest || v.answer.location != nil && v.after.URL != v.before.URL
 }
 
 func digestOf(body []byte) string {
@@ -257,24 +254,17 @@ func digestOf(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keepValidators takes over what the answer says; a 304 may leave out what has not changed.
-func (v *visit) keepValidators() {
-	v.after.ETag = cmp.Or(v.answer.header.Get("ETag"), v.after.ETag)
-	v.after.LastModified = cmp.Or(v.answer.header.Get("Last-Modified"), v.after.LastModified)
-}
-
 // store gives the page to the sink and makes the report.
 func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	if deadline := v.task.Deadline(); !deadline.IsZero() && !time.Now().Before(deadline) {
-		return collector.Succeeded{}, collector.ErrLeaseLost // the process was frozen, and so was what ends ctx
+		return collector.Succeeded{}, collector.ErrLeaseLost // the process was frozen, and the timer of ctx with it
 	}
-	changed := v.isChanged()
-	page := v.page(changed)
+	changed := v.after.Digest != v.before.Digest || v.answer.location != nil && v.after.URL != v.before.URL
 	body := v.body
 	if !changed && v.answer.status == http.StatusNotModified {
 		body = nil // the sink has it, or never kept it
 	}
-	if err := v.cfg.Sink.Put(ctx, page, v.record.content(body)); err != nil {
+	if err := v.cfg.Sink.Put(ctx, v.page(changed), v.record.content(body)); err != nil {
 		if ctx.Err() != nil {
 			return collector.Succeeded{}, context.Cause(ctx)
 		}
@@ -341,8 +331,8 @@ func (v *visit) sitemaps() []string {
 	return sitemaps
 }
 
-// queueDelay is what the host asks for between requests, for its queue to keep. Nil: it is not known, or nothing has to be
-// said: that a host asks for none is said a few times each time its robots.txt is read, in case it asked for some before.
+// queueDelay is the delay that the host asks for between requests. Nil: it is not known, or nothing new. That a host asks for none
+// is reported a few times after each read of its robots.txt, in case it asked for one before.
 func (v *visit) queueDelay() *time.Duration {
 	if v.robots == nil || v.url == nil || v.cfg.MaxCrawlDelay < 0 {
 		return nil
@@ -368,18 +358,10 @@ func hostQueue(u *url.URL) string {
 	return net.JoinHostPort(host, port)
 }
 
-// finalURL is the one that answered, or the one that a redirect into another queue leads to.
-func (v *visit) finalURL() string {
-	if v.answer.location != nil {
-		return v.answer.location.String()
-	}
-	return v.answer.url.String()
-}
-
 func (v *visit) page(changed bool) Page {
-	t := v.task
+	t, final := v.task, cmp.Or(v.answer.location, v.answer.url)
 	return Page{
-		URL: v.url.String(), FinalURL: v.finalURL(), Status: v.answer.status,
+		URL: v.url.String(), FinalURL: final.String(), Status: v.answer.status,
 		ContentType: v.after.ContentType,
 		FetchTime:   v.start.UTC(), FetchMillis: v.whole.Milliseconds(),
 		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.found.Links),

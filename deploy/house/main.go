@@ -26,9 +26,8 @@ const (
 
 func main() {
 	check := flag.Bool("check", false, "exit with 1 if a budget is exceeded")
-	only := flag.String("road", "", "print only the road of FetchTask, ReportTask or Heartbeat, with its functions")
 	flag.Parse()
-	over, err := run(context.Background(), os.Stdout, flag.Arg(0), *only) //nolint:forbidigo // main begins the context
+	over, err := run(context.Background(), os.Stdout, flag.Arg(0)) //nolint:forbidigo // main begins the context
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "house:", err)
 		os.Exit(2) //nolint:forbidigo // main ends the process
@@ -39,21 +38,17 @@ func main() {
 }
 
 // run prints the figures of the module in dir, and returns how many exceed their budgets.
-func run(ctx context.Context, out io.Writer, dir, only string) (over int, err error) {
+func run(ctx context.Context, out io.Writer, dir string) (over int, err error) {
 	m, err := load(dir)
 	if err != nil {
 		return 0, err
 	}
 	s := &sheet{out: out}
-	if only != "" {
-		s.roads(m, waggle(), only)
-		return s.over, nil
-	}
 	if err := s.names(m, "dispatch", "Store"); err != nil {
 		return 0, err
 	}
 	s.arrows(m)
-	s.roads(m, waggle(), "")
+	s.roads(m, waggle())
 	return s.over, s.lines(ctx, m)
 }
 

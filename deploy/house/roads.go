@@ -10,10 +10,10 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// road is the way of a call through the dispatcher: it begins where the interceptors are put together and with the handler,
-// and follows all that these call in this module but for what is cut. Its functions are those that have the context of the
-// call (as a parameter, a captured variable, a field of one, or a gRPC stream), and those that lead to one that has. All
-// others are leaves: they convert, compare or count, and can be taken at their names.
+// road is the way of a call through the dispatcher. It begins where the interceptors are put together and with the handler, and
+// follows all that these call in this module, except what is cut. Its functions have the context of the call (as a parameter, a
+// captured variable, a field of one, or a gRPC stream), or lead to one that has. All others are leaves: they convert, compare or
+// count, and their names suffice.
 type road struct {
 	name    string
 	chain   string            // the function that puts the interceptors together
@@ -47,14 +47,8 @@ func waggle() []road {
 // of the dispatcher. The command is, since it puts the parts together.
 var hidden = []string{"store/memstore/", "store/storetest/", "store/redistest/", "collector/", "deploy/"}
 
-// walked is what a reader meets who follows a road depth first, in this order.
-type walked struct {
-	road      []string // its files
-	functions []string // of the road, each behind its file
-	all       []string // files, also those with nothing but leaves
-}
-
-func (c *calls) walk(r road) (*walked, error) {
+// walk returns the files of a road, in the order in which a reader meets them who follows it depth first.
+func (c *calls) walk(r road) (files []string, err error) {
 	for _, name := range append(slices.Sorted(maps.Keys(r.cut)), r.chain, r.begin, r.end) {
 		if c.named[name] == nil {
 			return nil, fmt.Errorf("there is no function %s", name)
@@ -85,18 +79,13 @@ func (c *calls) walk(r road) (*walked, error) {
 			}
 		}
 	}
-	w := &walked{}
 	for _, f := range order {
-		if f.Synthetic != "" && f.Origin() == nil {
-			continue // no function of the text
-		}
-		w.all = with(w.all, c.file(f))
-		if takes[f] {
-			w.road = with(w.road, c.file(f))
-			w.functions = with(w.functions, c.file(f)+"  "+c.name(f))
+		isWritten := f.Synthetic == "" || f.Origin() != nil
+		if file := c.file(f); takes[f] && isWritten && !slices.Contains(files, file) {
+			files = append(files, file)
 		}
 	}
-	return w, nil
+	return files, nil
 }
 
 // isForOthers reports whether a function is an interceptor of another kind of call.
@@ -107,14 +96,6 @@ func (r road) isForOthers(f *ssa.Function) bool {
 	}
 	last := params.At(params.Len() - 1).Type().String()
 	return strings.Contains(last, "grpc.") && strings.HasSuffix(last, "Handler") && !strings.HasSuffix(last, "."+r.handler)
-}
-
-// with is a list with a value at its end, unless it has that.
-func with(list []string, value string) []string {
-	if slices.Contains(list, value) {
-		return list
-	}
-	return append(list, value)
 }
 
 func hasContext(f *ssa.Function) bool {
@@ -141,33 +122,23 @@ func isContext(t types.Type) bool {
 	return t.String() == context || method != nil && method.Type().String() == "func() "+context
 }
 
-// roads prints the files of each road, or those of one with its functions.
-func (s *sheet) roads(m *module, roads []road, only string) {
+// roads prints the files of each road.
+func (s *sheet) roads(m *module, roads []road) {
 	c := newCalls(m, hidden)
 	for _, r := range roads {
-		if only != "" && only != r.name {
-			continue
-		}
 		fmt.Fprintf(s.out, "\nRoad of %s, to %s\n", r.name, r.end)
-		w, err := c.walk(r)
+		files, err := c.walk(r)
 		if err != nil {
 			s.over++
 			fmt.Fprintf(s.out, "  FAULT: %v\n", err)
 			continue
 		}
-		for i, file := range w.road {
+		for i, file := range files {
 			fmt.Fprintf(s.out, "  %3d %s\n", i+1, file)
-		}
-		for i := 0; only != "" && i < len(w.functions); i++ {
-			fmt.Fprintf(s.out, "      %s\n", w.functions[i])
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.cut)) {
 			fmt.Fprintf(s.out, "  cut %s\n      (%s)\n", name, r.cut[name])
 		}
-		s.budget("files of the road", len(w.road), r.most)
-		s.row("files with nothing but leaves", len(w.all)-len(w.road))
-		r.cut = nil
-		w, _ = c.walk(r)
-		s.row("all files with anything reached, nothing cut", len(w.all))
+		s.budget("files of the road", len(files), r.most)
 	}
 }

@@ -126,26 +126,20 @@ func (l *Load) Submit(ctx context.Context, n, perCall int) (time.Duration, error
 	first := len(l.given)
 	l.given = append(l.given, make([]time.Time, n)...)
 	l.mu.Unlock()
-	var next atomic.Int64
 	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(producers)
 	began := time.Now()
-	for p := range producers {
+	for from := 0; from < n; from += perCall {
 		all.Go(func() error {
-			client := pb.NewTaskServiceClient(l.conn(p))
-			for from := int(next.Add(int64(perCall))) - perCall; from < n; from = int(next.Add(int64(perCall))) - perCall {
-				items := make([]*pb.SubmitItem, min(perCall, n-from))
-				for i := range items {
-					items[i] = l.workload.item(first + from + i)
-				}
-				reply, err := client.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: items})
-				if err != nil {
-					return fmt.Errorf("submit: %w", err)
-				}
-				if err := created(reply.GetResults(), len(items)); err != nil {
-					return err
-				}
+			items := make([]*pb.SubmitItem, min(perCall, n-from))
+			for i := range items {
+				items[i] = l.workload.item(first + from + i)
 			}
-			return nil
+			reply, err := pb.NewTaskServiceClient(l.conn(from/perCall)).SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: items})
+			if err != nil {
+				return fmt.Errorf("submit: %w", err)
+			}
+			return created(reply.GetResults(), len(items))
 		})
 	}
 	err := all.Wait()
@@ -378,12 +372,8 @@ func (l *Load) CheckDone(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(reply.GetLeasedTasks()) > 0 || reply.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_NO_TASKS || l.settled != len(l.given) {
-		return fmt.Errorf("%d tasks of %d were settled; the next fetch got %d (%s)", l.settled, len(l.given), len(reply.GetLeasedTasks()), reply.GetEmptyReason())
+		return fmt.Errorf("%d tasks of %d were settled; the next fetch got %d (%s)",
+			l.settled, len(l.given), len(reply.GetLeasedTasks()), reply.GetEmptyReason())
 	}
-	for number, given := range l.given {
-		if given.IsZero() {
-			return fmt.Errorf("task %d was never handed out", number)
-		}
-	}
-	return nil
+	return nil // receive has refused what was handed out twice, so each was handed out once
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,13 +53,8 @@ func StartRedis(ctx context.Context, without bool) (*Node, error) {
 	n.RedisSocket = filepath.Join(dir, "redis.sock")
 	n.redis, err = start(ctx, dir, "redis-server", os.Environ(), append(RedisSettings(), "--dir", dir, "--unixsocket", n.RedisSocket)...)
 	if err == nil {
-		err = n.redis.awaitReady(ctx, func() error {
-			conn, err := new(net.Dialer).DialContext(ctx, "unix", n.RedisSocket)
-			if err == nil {
-				err = conn.Close()
-			}
-			return err
-		})
+		client := n.Client()
+		err = errors.Join(n.redis.awaitReady(ctx, func() error { return client.Ping(ctx).Err() }), client.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -82,7 +76,8 @@ func (n *Node) startDispatcher(ctx context.Context, cfg Config) (err error) {
 	if !cfg.Memory {
 		store = "unix://" + n.RedisSocket + "?db=0"
 	}
-	n.dispatcher, err = start(ctx, n.dir, cfg.Program, env, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", store, "--log-format", "json")
+	n.dispatcher, err = start(ctx, n.dir, cfg.Program, env,
+		"serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", store, "--log-format", "json")
 	if err != nil {
 		return err
 	}
@@ -116,19 +111,23 @@ type CPU struct {
 // Total is that of dispatcher and Redis together.
 func (c CPU) Total() time.Duration { return c.Dispatcher + c.Redis }
 
-// Used is the processor time that dispatcher and Redis use while f runs; 0 where the system does not tell.
+// Used returns the processor time that dispatcher and Redis use while f runs; 0 if the system does not report it.
 func (n *Node) Used(f func() error) (CPU, error) {
+	before, err := n.cpu()
+	if err == nil {
+		err = f()
+	}
+	if err != nil {
+		return CPU{}, err
+	}
+	after, err := n.cpu()
+	return CPU{Dispatcher: after.Dispatcher - before.Dispatcher, Redis: after.Redis - before.Redis}, err
+}
+
+func (n *Node) cpu() (CPU, error) {
 	dispatcher, err := n.dispatcher.cpu()
 	redis, failed := n.redis.cpu()
-	if err := errors.Join(err, failed); err != nil {
-		return CPU{}, err
-	}
-	if err := f(); err != nil {
-		return CPU{}, err
-	}
-	dispatcherAfter, err := n.dispatcher.cpu()
-	redisAfter, failed := n.redis.cpu()
-	return CPU{Dispatcher: dispatcherAfter - dispatcher, Redis: redisAfter - redis}, errors.Join(err, failed)
+	return CPU{Dispatcher: dispatcher, Redis: redis}, errors.Join(err, failed)
 }
 
 // Client connects to the Redis. The caller closes it.

@@ -50,35 +50,25 @@ func (b *browser) render(ctx context.Context, url, ready string) (*rendered, err
 	defer closeTab()
 	stop := context.AfterFunc(ctx, closeTab) // the tab's context is the browser's child, not ctx's
 	defer stop()
-	ready = cmp.Or(ready, "body")
-	page, err := open(tab, url, ready)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, err
-	}
-	return page, nil
-}
-
-// open navigates the tab and reads what is there once ready is.
-func open(tab context.Context, url, ready string) (*rendered, error) {
 	answer, err := chromedp.Run(tab, chromedp.NavigateResponse(url))
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
 	page := &rendered{status: int64(answer.Status)}
 	if page.status >= http.StatusBadRequest {
-		return page, nil // what was to be ready is not on an error page
+		return page, nil // an error page need not have the selector
 	}
-	if _, err := chromedp.Run(tab, chromedp.WaitReady(ready)); err != nil {
-		return nil, err
+	_, err = chromedp.Run(tab, chromedp.WaitReady(cmp.Or(ready, "body")))
+	if err == nil {
+		page.links, err = chromedp.Run(tab, chromedp.Evaluate[[]string](`Array.from(document.links, a => a.href)`))
 	}
-	if page.links, err = chromedp.Run(tab, chromedp.Evaluate[[]string](`Array.from(document.links, a => a.href)`)); err != nil {
-		return nil, err
+	if err == nil {
+		page.html, err = chromedp.Run(tab, chromedp.Evaluate[string](`document.documentElement.outerHTML`))
 	}
-	page.html, err = chromedp.Run(tab, chromedp.Evaluate[string](`document.documentElement.outerHTML`))
-	return page, err
+	if err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	return page, nil
 }
 
 // handler renders pages. A task's metadata may name, as "ready", a selector to wait for.
@@ -99,10 +89,12 @@ func (h *handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 		return collector.Succeeded{}, err
 	case err != nil:
 		return collector.Succeeded{}, &collector.Failed{Reason: reasonOf(err), Message: err.Error(), FetchDuration: took}
-	case page.status >= http.StatusInternalServerError:
-		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonServerError, HTTPStatus: int(page.status), FetchDuration: took, Message: t.URL}
 	case page.status >= http.StatusBadRequest:
-		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonClientError, HTTPStatus: int(page.status), FetchDuration: took, Message: t.URL}
+		failed := &collector.Failed{Reason: collector.ReasonClientError, HTTPStatus: int(page.status), FetchDuration: took, Message: t.URL}
+		if page.status >= http.StatusInternalServerError {
+			failed.Reason = collector.ReasonServerError
+		}
+		return collector.Succeeded{}, failed
 	}
 	if err := h.keep(t, page.html); err != nil {
 		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonDisk, Message: err.Error()}

@@ -30,18 +30,10 @@ const (
 	maxFeedPeriod = 366 * 24 * time.Hour
 )
 
-// readFeed finds what an RSS, Atom or JSON feed lists: its items in their order, by their link or, failing that, their id
-// if it is a URL, and the feed's next and archived pages (RFC 5005). With Resources it adds the enclosures. It fails for
-// what is no feed, or would take too much time or memory to read.
+// readFeed finds what an RSS, Atom or JSON feed lists: its items in their order, and its next and archived pages (RFC 5005).
+// With Resources it adds the enclosures. It fails for what is no feed, or needs too much time or memory.
 func readFeed(ctx context.Context, c *collection, text []byte) error {
-	err := checkXML(text, maxFeedElements)
-	if isJSON(text) {
-		err = nil
-		if objects := bytes.Count(text, []byte("{")); objects > maxFeedObjects {
-			err = fmt.Errorf("%w: %d objects, limit %d", ErrTooLarge, objects, maxFeedObjects)
-		}
-	}
-	if err != nil {
+	if err := checkFeed(text); err != nil {
 		return fmt.Errorf("feed %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, feedTimeout, fmt.Errorf("%w in %s", errParse, feedTimeout))
@@ -63,8 +55,18 @@ func readFeed(ctx context.Context, c *collection, text []byte) error {
 	return nil
 }
 
-func isJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
+// checkFeed refuses what the library would take too much memory for.
+func checkFeed(text []byte) error {
+	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+		return checkXML(text, maxFeedElements)
+	}
+	if objects := bytes.Count(text, []byte("{")); objects > maxFeedObjects {
+		return fmt.Errorf("%w: %d objects, limit %d", ErrTooLarge, objects, maxFeedObjects)
+	}
+	return nil
+}
 
+// addItem adds an item by its link, else by its id if that is a URL.
 func addItem(c *collection, item *gofeed.Item) {
 	link := item.Link
 	if link == "" && (strings.HasPrefix(item.GUID, "http://") || strings.HasPrefix(item.GUID, "https://")) {
@@ -74,18 +76,13 @@ func addItem(c *collection, item *gofeed.Item) {
 		link = item.Links[0]
 	}
 	if link != "" {
-		c.addLink(link, Link{ListedBy: KindFeed, Modified: changedAt(item)})
+		c.addLink(link, Link{ListedBy: KindFeed, Modified: *cmp.Or(item.UpdatedParsed, item.PublishedParsed, &time.Time{})})
 	}
 	if c.opts.Resources {
 		for _, enclosure := range item.Enclosures {
 			c.add(enclosure.URL)
 		}
 	}
-}
-
-// changedAt is when an item was changed last, or else published; zero when the feed does not say.
-func changedAt(item *gofeed.Item) time.Time {
-	return *cmp.Or(item.UpdatedParsed, item.PublishedParsed, &time.Time{})
 }
 
 // nextPages are the pages that a feed goes on in.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -25,12 +26,10 @@ type page struct {
 	based bool // a base element was seen; only the first one counts
 }
 
-// readPage finds the links of an HTML document. It follows what a person can reach by clicking or what the page names as a
-// page of its own: a, area, frame and iframe, link elements that name a page (next, prev, canonical, alternate and the
-// like) and meta refresh. It honors base href, links whose rel says nofollow, and meta robots elements. The document is
-// decoded to UTF-8 by its byte order mark, its Content-Type or what it says of itself; one that says nothing and is valid in
-// UTF-8 is read as that. Markup that is not well formed is read as far as it goes; there is no error for it. A token that
-// is too long is left out, and reading goes on behind it.
+// readPage finds the links of an HTML document. It follows what a person can click, and what the page names as a page of its
+// own: a, area, frame, iframe, meta refresh, and link elements that name a page (next, canonical, alternate and the like).
+// It honors base href, rel nofollow and meta robots. Malformed markup is no error: it is read as far as possible. A token that
+// is too long is skipped.
 func readPage(c *collection, asked *directives, body []byte, contentType string) {
 	p := &page{collection: c, asked: asked}
 	for reader := decoded(body, contentType); ; {
@@ -143,37 +142,23 @@ func (p *page) anchor(attrs attributes) {
 	p.addAttr(attrs, "href")
 }
 
-func hasRel(rel, want string) bool {
-	for word := range strings.FieldsSeq(rel) {
-		if strings.EqualFold(word, want) {
+// hasRel reports whether rel has one of some words, which are in lower case.
+func hasRel(rel string, words ...string) bool {
+	for word := range strings.FieldsSeq(strings.ToLower(rel)) {
+		if slices.Contains(words, word) {
 			return true
 		}
 	}
 	return false
 }
 
-// linkKind tells what a link element's rel names.
-type linkKind int
-
-const (
-	linkPage     linkKind = iota // a page of its own
-	linkResource                 // something the page needs
-	linkHint                     // advice to a browser, naming nothing to fetch
-)
-
-func relKind(rel string) linkKind {
-	kind := linkPage
-	for word := range strings.FieldsSeq(strings.ToLower(rel)) {
-		switch word {
-		case "stylesheet", "icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon",
-			"manifest", "modulepreload", "preload", "search":
-			kind = linkResource
-		case "dns-prefetch", "preconnect", "pingback":
-			return linkHint
-		}
+// Link elements with one of these words in rel name a resource of the page, or nothing to fetch. All others name a page.
+var (
+	resourceRels = []string{
+		"stylesheet", "icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon", "manifest", "modulepreload", "preload", "search",
 	}
-	return kind
-}
+	hintRels = []string{"dns-prefetch", "preconnect", "pingback"}
+)
 
 func (p *page) link(attrs attributes) {
 	rel := attrs["rel"]
@@ -182,14 +167,12 @@ func (p *page) link(attrs attributes) {
 			p.found.Canonical = absolute
 		}
 	}
-	switch relKind(rel) {
-	case linkPage:
+	switch {
+	case hasRel(rel, hintRels...):
+	case !hasRel(rel, resourceRels...):
 		p.anchor(attrs)
-	case linkResource:
-		if p.opts.Resources {
-			p.addAttr(attrs, "href")
-		}
-	case linkHint:
+	case p.opts.Resources:
+		p.addAttr(attrs, "href")
 	}
 }
 
@@ -215,36 +198,30 @@ func refreshTarget(content string) (string, bool) {
 	return strings.Trim(strings.TrimSpace(value), `"'`), true
 }
 
-// resource reports what the page needs to be shown.
+// resourceAttributes name what a page needs to be shown.
+var resourceAttributes = map[atom.Atom][]string{
+	atom.Img: {"src", "lowsrc"}, atom.Source: {"src"}, atom.Script: {"src"}, atom.Audio: {"src"}, atom.Track: {"src"}, atom.Embed: {"src"},
+	atom.Video: {"src", "poster"}, atom.Object: {"data"},
+	atom.Body: {"background"}, atom.Table: {"background"}, atom.Td: {"background"}, atom.Th: {"background"},
+}
+
+// resource adds what the page needs to be shown.
 func (p *page) resource(element atom.Atom, attrs attributes) {
+	for _, name := range resourceAttributes[element] {
+		p.addAttr(attrs, name)
+	}
 	switch element {
-	case atom.Img:
-		p.addAttr(attrs, "src")
-		p.addAttr(attrs, "lowsrc")
-		p.addAll(srcsetURLs(attrs["srcset"]))
-	case atom.Source:
-		p.addAttr(attrs, "src")
+	case atom.Img, atom.Source:
 		p.addAll(srcsetURLs(attrs["srcset"]))
 	case atom.Link:
 		p.addAll(srcsetURLs(attrs["imagesrcset"]))
-	case atom.Script, atom.Audio, atom.Track, atom.Embed:
-		p.addAttr(attrs, "src")
 	case atom.Input:
 		if strings.EqualFold(attrs["type"], "image") {
 			p.addAttr(attrs, "src")
 		}
-	case atom.Video:
-		p.addAttr(attrs, "src")
-		p.addAttr(attrs, "poster")
-	case atom.Object:
-		p.addAttr(attrs, "data")
-	case atom.Body, atom.Table, atom.Td, atom.Th:
-		p.addAttr(attrs, "background")
 	default: // at most a style
 	}
-	if style := attrs["style"]; style != "" {
-		p.addAll(cssURLs(style))
-	}
+	p.addAll(cssURLs(attrs["style"]))
 }
 
 // srcsetURLs takes the URLs of `small.png 480w, large.png 2x`. A URL may hold commas, but not white space, and does not

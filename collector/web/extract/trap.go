@@ -5,9 +5,8 @@ import "strings"
 // maxPeriod is the longest series of path segments whose repetition is looked for.
 const maxPeriod = 8
 
-// isTrap reports whether an absolute URL has the looks of those that a site makes up without end: relative links that nest,
-// calendars in the path. What cannot be known from a URL, the depth and the dispatcher's budgets bound. A limit of 0 or less
-// is none.
+// isTrap reports whether an absolute URL looks like one of those that a site makes up without end: relative links that nest, or
+// a calendar in the path. The depth and the dispatcher's budgets bound all other traps. A limit of 0 or less is none.
 func isTrap(absolute string, maxBytes, maxSegments, maxRepeats int) bool {
 	if maxBytes > 0 && len(absolute) > maxBytes {
 		return true
@@ -15,10 +14,6 @@ func isTrap(absolute string, maxBytes, maxSegments, maxRepeats int) bool {
 	_, path, _ := strings.Cut(absolute, "://")
 	path, _, _ = strings.Cut(path, "?")
 	_, path, _ = strings.Cut(path, "/")
-	path = "/" + path
-	if slashes := strings.Count(path, "/"); slashes <= maxRepeats && slashes < maxSegments {
-		return false // too short for either
-	}
 	segments := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	if maxSegments > 0 && len(segments) > maxSegments {
 		return true

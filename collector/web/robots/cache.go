@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,12 +25,11 @@ const (
 	maxFiles  = 10_000
 	maxCached = 64 << 20
 
-	// errorTTL is how long a robots.txt that could not be fetched keeps its host closed before it is fetched again: for
-	// the tasks in flight. The host rests after each failure as its queue's block says, longer each time.
+	// errorTTL is how long a failed fetch of a robots.txt counts, for the tasks in flight. After it the queue's block, which
+	// grows with each failure, decides when the host is asked again.
 	errorTTL = 5 * time.Second
 
-	// delayReports is how many reports say that a host asks for no delay, in case it asked for one before: any of them may
-	// get lost with its lease.
+	// delayReports is how often it is reported that a host asks for no delay: a report may get lost with its lease.
 	delayReports = 3
 )
 
@@ -82,35 +80,45 @@ type Cache struct {
 	agent string
 	ttl   time.Duration
 	fetch Fetch
-	files *ttlcache.Cache[string, *file] // by origin; the least recently used go first
-
-	mu      sync.Mutex           // guards loading
-	loading map[string]*download // by origin
+	hosts *ttlcache.Cache[string, *host] // by origin; the least recently used go first
 }
 
-// file is the robots.txt of one origin, or why there is none. One that has expired is fetched again before anything else
-// is; reports of what was fetched under it may still ask it.
+// host is one origin. Whoever holds its turn may fetch its robots.txt.
+type host struct {
+	turn chan struct{}        // of capacity 1
+	file atomic.Pointer[file] // nil: not fetched yet
+}
+
+// fresh is the robots.txt that was fetched; nil if it has to be fetched.
+func (h *host) fresh() *file {
+	if found := h.file.Load(); found != nil && time.Now().Before(found.expires) {
+		return found
+	}
+	return nil
+}
+
+func (h *host) bytes() int {
+	if found := h.file.Load(); found != nil {
+		return found.rules.bytes()
+	}
+	return 0
+}
+
+// file is the robots.txt of one origin, or why there is none. Reports of earlier fetches may use one that has expired.
 type file struct {
 	rules   rules
 	err     error
 	expires time.Time
-	told    atomic.Int32 // how many reports said that no delay is asked for
-}
-
-// download is one fetch that any number of tasks wait for. file is set before done is closed; it stays nil when the task
-// that fetches ended before there was an answer.
-type download struct {
-	done chan struct{}
-	file *file
+	told    atomic.Int32 // how many reports had no delay
 }
 
 // NewCache makes a Cache for the crawler with the given product token. ttl is how long a robots.txt is kept.
 func NewCache(agent string, ttl time.Duration, fetch Fetch) *Cache {
 	return &Cache{
-		agent: agent, ttl: ttl, fetch: fetch, loading: make(map[string]*download),
-		files: ttlcache.New(
-			ttlcache.WithCapacity[string, *file](maxFiles),
-			ttlcache.WithMaxCost(maxCached, func(item ttlcache.CostItem[string, *file]) uint64 { return uint64(item.Value.rules.bytes()) }),
+		agent: agent, ttl: ttl, fetch: fetch,
+		hosts: ttlcache.New(
+			ttlcache.WithCapacity[string, *host](maxFiles),
+			ttlcache.WithMaxCost(maxCached, func(item ttlcache.CostItem[string, *host]) uint64 { return uint64(item.Value.bytes()) }),
 		),
 	}
 }
@@ -118,30 +126,16 @@ func NewCache(agent string, ttl time.Duration, fetch Fetch) *Cache {
 // Check returns nil when u may be fetched, a *DeniedError when not, an *UnavailableError when nobody knows, and the
 // context's cause when it has ended. One request is sent per host, however many tasks wait for the answer.
 func (c *Cache) Check(ctx context.Context, u *url.URL) error {
-	for {
-		found, current, mine := c.find(originOf(u))
-		if mine {
-			c.load(ctx, u, current)
-		}
-		if found == nil {
-			select {
-			case <-current.done:
-				found = current.file
-			case <-ctx.Done():
-			}
-		}
-		switch {
-		case found == nil && ctx.Err() != nil:
-			return context.Cause(ctx)
-		case found == nil: // the task that fetched it has ended
-		case found.err != nil:
-			return found.err
-		case !found.rules.allows(u):
-			return &DeniedError{URL: u.String(), Agent: c.agent}
-		default:
-			return nil
-		}
+	found, err := c.get(ctx, u)
+	switch {
+	case err != nil:
+		return err
+	case found.err != nil:
+		return found.err
+	case !found.rules.allows(u):
+		return &DeniedError{URL: u.String(), Agent: c.agent}
 	}
+	return nil
 }
 
 // Sitemaps are those that the robots.txt of u's host names, as they are written, if it has been read.
@@ -164,51 +158,45 @@ func (c *Cache) Delay(u *url.URL) (delay time.Duration, ok bool) {
 
 // read is the robots.txt of u's host; nil unless it has been read.
 func (c *Cache) read(u *url.URL) *file {
-	if item := c.files.Get(originOf(u)); item != nil && item.Value().err == nil {
-		return item.Value()
+	if item := c.hosts.Get(originOf(u)); item != nil {
+		if found := item.Value().file.Load(); found != nil && found.err == nil {
+			return found
+		}
 	}
 	return nil
 }
 
 func originOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
-// find finds the file of an origin, or its download; mine is true when the caller has to make that one.
-func (c *Cache) find(origin string) (found *file, current *download, mine bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if item := c.files.Get(origin); item != nil && time.Now().Before(item.Value().expires) {
-		return item.Value(), nil, false
+// get returns the robots.txt of u's host. One task fetches it; if that task ends before there is an answer, the next one does.
+func (c *Cache) get(ctx context.Context, u *url.URL) (*file, error) {
+	item, _ := c.hosts.GetOrSet(originOf(u), &host{turn: make(chan struct{}, 1)})
+	h := item.Value()
+	if found := h.fresh(); found != nil {
+		return found, nil
 	}
-	current, ok := c.loading[origin]
-	if ok {
-		return nil, current, false
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }() // also if the fetch panics
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	current = &download{done: make(chan struct{})}
-	c.loading[origin] = current
-	return nil, current, true
-}
-
-// load fetches the robots.txt of u's host. It ends the download of a fetch that panics, too.
-func (c *Cache) load(ctx context.Context, u *url.URL, current *download) {
-	origin := originOf(u)
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.loading, origin)
-		close(current.done)
-	}()
+	if found := h.fresh(); found != nil {
+		return found, nil
+	}
 	target := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
 	answer, err := c.fetch(ctx, target)
 	if err != nil && ctx.Err() != nil {
-		return
+		return nil, context.Cause(ctx)
 	}
 	found, ttl := &file{}, c.ttl
 	if found.rules, found.err = c.judge(target, answer, err); found.err != nil {
 		ttl = min(ttl, errorTTL)
 	}
 	found.expires = time.Now().Add(ttl)
-	current.file = found
-	c.files.Set(origin, found, ttlcache.NoTTL)
+	h.file.Store(found)
+	c.hosts.Set(originOf(u), h, ttlcache.NoTTL) // it costs something now
+	return found, nil
 }
 
 // judge turns an answer into rules. 4xx means that there is no robots.txt, except for 429, which means what it says. 101

@@ -7,9 +7,8 @@ import (
 )
 
 const (
-	defaultMaxFileBytes = 1 << 30
-	minFileBytes        = 64 << 10
-	maxCollectorID      = 128
+	minFileBytes   = 64 << 10
+	maxCollectorID = 128
 )
 
 // Config says where a Sink writes, and what it says of itself.
@@ -31,7 +30,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.MaxFileBytes = cmp.Or(c.MaxFileBytes, defaultMaxFileBytes)
+	c.MaxFileBytes = cmp.Or(c.MaxFileBytes, 1<<30)
 	c.Software = cmp.Or(c.Software, "waggle")
 	return c
 }

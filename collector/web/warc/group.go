@@ -37,7 +37,7 @@ func newGroup(zip *gzip.Writer, page web.Page, exchanges []web.Exchange, known [
 		if i == last {
 			g.entry.Type, g.entry.RecordID = answer.kind, answer.id
 			g.entry.Date = answer.date.UTC().Format(timeLayout)
-			g.entry.PayloadDigest = answer.value("WARC-Payload-Digest")
+			g.entry.PayloadDigest = answer.payloadDigest
 			g.entry.Offset, g.entry.Length = begin, int64(g.data.Len())-begin
 		}
 		if err := requestRecord(x, answer).writeTo(&g.data, zip); err != nil {
@@ -52,21 +52,19 @@ func newGroup(zip *gzip.Writer, page web.Page, exchanges []web.Exchange, known [
 	return g, meta.writeTo(&g.data, zip)
 }
 
-// choose makes a revisit of the answer where its payload need not be stored again.
+// choose makes a revisit of the answer if its payload need not be stored again.
 func (g *group) choose(answer *record, x *web.Exchange, known []location) {
 	if g.entry.Status == 304 {
-		answer.kind = typeRevisit
+		answer.kind, answer.payloadDigest = typeRevisit, "" // the 304 brought no payload
 		answer.fields = append(answer.fields, field{"WARC-Profile", profileNotModified})
-		answer.drop("WARC-Payload-Digest") // it would have to be that of the payload which the 304 did not bring
 		if len(known) > 0 {
 			answer.refer(&known[0])
-			answer.fields = append(answer.fields, field{"WARC-Payload-Digest", known[0].PayloadDigest})
+			answer.payloadDigest = known[0].PayloadDigest
 		}
 		return
 	}
-	digest := answer.value("WARC-Payload-Digest")
 	for i := range known {
-		if known[i].PayloadDigest == digest && len(x.Body) > 0 && x.Truncated == "" {
+		if known[i].PayloadDigest == answer.payloadDigest && len(x.Body) > 0 && x.Truncated == "" {
 			answer.kind, answer.block = typeRevisit, answer.block[:1]
 			answer.fields = append(answer.fields, field{"WARC-Profile", profileIdentical})
 			answer.refer(&known[i])
@@ -85,9 +83,7 @@ func isWhole(page *web.Page, truncated string) bool {
 func responseRecord(x *web.Exchange) *record {
 	return &record{
 		kind: typeResponse, id: newRecordID(), date: x.Time, contentType: contentResponse,
-		fields: append(exchangeFields(x),
-			field{"WARC-Payload-Digest", digestOf(x.Body)},
-			field{"WARC-Truncated", x.Truncated}),
+		fields: append(exchangeFields(x), field{"WARC-Truncated", x.Truncated}), payloadDigest: digestOf(x.Body),
 		block: [][]byte{withoutChunks(x.Response, len(x.Body)), x.Body},
 	}
 }
@@ -113,7 +109,7 @@ func exchangeFields(x *web.Exchange) []field {
 	return []field{{"WARC-Target-URI", x.URL}, {"WARC-IP-Address", address}, {"WARC-Protocol", protocol}}
 }
 
-// withoutChunks is the head for a body that has its chunks undone: other readers would look for them.
+// withoutChunks is the head for a body without its chunks, which other readers would look for.
 func withoutChunks(head []byte, length int) []byte {
 	lines := bytes.SplitAfter(head, []byte("\n"))
 	chunked := false
@@ -139,25 +135,6 @@ func (r *record) refer(to *location) {
 		field{"WARC-Refers-To", to.RecordID},
 		field{"WARC-Refers-To-Target-URI", to.URI},
 		field{"WARC-Refers-To-Date", to.Date})
-}
-
-// value is that of a field, "" when it is not there.
-func (r *record) value(name string) string {
-	for _, f := range r.fields {
-		if f.name == name {
-			return f.value
-		}
-	}
-	return ""
-}
-
-// drop takes out a field.
-func (r *record) drop(name string) {
-	for i, f := range r.fields {
-		if f.name == name {
-			r.fields[i].value = ""
-		}
-	}
 }
 
 // infoRecord is what a file begins with.

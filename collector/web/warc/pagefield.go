@@ -24,24 +24,23 @@ func (f pageField) text() string {
 	return fmt.Sprint(reflect.ValueOf(f.value).Elem())
 }
 
-// parse reads the value. A field that is missing, as one that is newer than the archive, stays as it is.
+// parse reads the value. An empty text, as of a field that is newer than the archive, leaves it as it is.
 func (f pageField) parse(text string) (err error) {
+	if text == "" {
+		return nil
+	}
 	switch v := f.value.(type) {
 	case *string:
 		*v = text
 	case *time.Time:
-		if text != "" {
-			*v, err = time.Parse(time.RFC3339Nano, text)
-		}
+		*v, err = time.Parse(time.RFC3339Nano, text)
 	default: // numbers and truth values are written as in JSON
-		if text != "" {
-			err = json.Unmarshal([]byte(text), v)
-		}
+		err = json.Unmarshal([]byte(text), v)
 	}
 	return err
 }
 
-// fieldsOf lists what the metadata record says of a page, in order. Its reader is pageOf.
+// fieldsOf lists the fields of the metadata record of a page, in order.
 func fieldsOf(p *web.Page) []pageField {
 	return []pageField{
 		{"fetchTimeMs", &p.FetchMillis},
@@ -74,7 +73,7 @@ func pageFields(page *web.Page) []byte {
 	return block.Bytes()
 }
 
-// pageOf reads the page that a metadata record tells of.
+// pageOf reads the page that a metadata record describes.
 func pageOf(get func(name string) string) (page web.Page, err error) {
 	for _, f := range fieldsOf(&page) {
 		if err := f.parse(get(f.name)); err != nil {

@@ -45,12 +45,12 @@ type field struct{ name, value string }
 
 // record is one to be written.
 type record struct {
-	kind        string
-	id          string
-	date        time.Time
-	contentType string
-	fields      []field // beside those that every record has; empty values are left out
-	block       [][]byte
+	kind, id      string
+	date          time.Time
+	contentType   string
+	payloadDigest string  // empty: none is written
+	fields        []field // beside those that every record has; empty values are left out
+	block         [][]byte
 }
 
 func newRecordID() string { return "<urn:uuid:" + uuid.NewString() + ">" }
@@ -63,13 +63,10 @@ func (r *record) writeTo(dst *bytes.Buffer, zip *gzip.Writer) error {
 	}
 	var head bytes.Buffer
 	head.WriteString(version + "\r\n")
+	begin := []field{{"WARC-Type", r.kind}, {"WARC-Record-ID", r.id}, {"WARC-Date", r.date.UTC().Format(timeLayout)}}
+	writeFields(&head, append(begin, r.fields...))
 	writeFields(&head, []field{
-		{"WARC-Type", r.kind},
-		{"WARC-Record-ID", r.id},
-		{"WARC-Date", r.date.UTC().Format(timeLayout)},
-	})
-	writeFields(&head, r.fields)
-	writeFields(&head, []field{
+		{"WARC-Payload-Digest", r.payloadDigest},
 		{"WARC-Block-Digest", digestOf(r.block...)},
 		{"Content-Type", r.contentType},
 		{"Content-Length", fmt.Sprint(length)},

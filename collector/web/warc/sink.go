@@ -77,31 +77,33 @@ func (s *Sink) Put(ctx context.Context, page web.Page, content web.Content) erro
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if len(content.Exchanges) == 0 {
-		return fmt.Errorf("store page %s: it came without exchanges: the handler's Config.Exchanges must be set", page.URL)
+	if err := s.put(page, content.Exchanges); err != nil {
+		return fmt.Errorf("store page %s: %w", page.URL, err)
+	}
+	return nil
+}
+
+func (s *Sink) put(page web.Page, exchanges []web.Exchange) error {
+	if len(exchanges) == 0 {
+		return errors.New("it has no exchanges: the handler's Config.Exchanges must be set")
 	}
 	known, err := s.digests.find(page.Digest)
 	if err != nil {
-		return fmt.Errorf("store page %s: %w", page.URL, err)
+		return err
 	}
 	zip, ok := s.zips.Get().(*gzip.Writer)
 	if !ok {
 		zip = gzip.NewWriter(nil)
 	}
 	defer s.zips.Put(zip)
-	group, err := newGroup(zip, page, content.Exchanges, known)
-	if err != nil {
-		return fmt.Errorf("store page %s: %w", page.URL, err)
+	group, err := newGroup(zip, page, exchanges, known)
+	if err == nil {
+		err = s.append(group)
 	}
-	if err := s.append(group); err != nil {
-		return fmt.Errorf("store page %s: %w", page.URL, err)
+	if err == nil && group.entry.whole {
+		err = s.digests.add(locationOf(&group.entry))
 	}
-	if group.entry.whole {
-		if err := s.digests.add(locationOf(&group.entry)); err != nil {
-			return fmt.Errorf("store page %s: %w", page.URL, err)
-		}
-	}
-	return nil
+	return err
 }
 
 // append gives a group its place.

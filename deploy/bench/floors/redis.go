@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,18 +47,16 @@ func redisFloor(ctx context.Context, tasks, batch int) (s sample, err error) {
 
 // pipelines runs the commands of all tasks, a batch of them in a pipeline.
 func pipelines(ctx context.Context, client *redis.Client, tasks, batch int, commands func(context.Context, redis.Pipeliner, string)) error {
-	var next atomic.Int64
 	all, ctx := errgroup.WithContext(ctx)
-	for range connections {
+	all.SetLimit(connections)
+	for from := 0; from < tasks; from += batch {
 		all.Go(func() error {
-			for from := int(next.Add(int64(batch))) - batch; from < tasks; from = int(next.Add(int64(batch))) - batch {
-				pipe := client.Pipeline()
-				for i := from; i < min(from+batch, tasks); i++ {
-					commands(ctx, pipe, fmt.Sprintf("%032d", i))
-				}
-				if _, err := pipe.Exec(ctx); err != nil {
-					return fmt.Errorf("pipeline: %w", err)
-				}
+			pipe := client.Pipeline()
+			for i := from; i < min(from+batch, tasks); i++ {
+				commands(ctx, pipe, fmt.Sprintf("%032d", i))
+			}
+			if _, err := pipe.Exec(ctx); err != nil {
+				return fmt.Errorf("pipeline: %w", err)
 			}
 			return nil
 		})

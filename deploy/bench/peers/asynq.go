@@ -61,18 +61,14 @@ func (a *asynqPeer) measure(ctx context.Context) (r rate, err error) {
 func (a *asynqPeer) enqueue(ctx context.Context, redis asynq.RedisClientOpt) (perSecond float64, err error) {
 	client := asynq.NewClient(redis)
 	defer func() { err = errors.Join(err, client.Close()) }()
-	var next atomic.Int64
 	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(producers)
 	payload := make([]byte, 200)
 	began := time.Now()
-	for range producers {
+	for range a.tasks {
 		all.Go(func() error {
-			for next.Add(1) <= int64(a.tasks) {
-				if _, err := client.EnqueueContext(ctx, asynq.NewTask("crawl", payload)); err != nil {
-					return err
-				}
-			}
-			return nil
+			_, err := client.EnqueueContext(ctx, asynq.NewTask("crawl", payload))
+			return err
 		})
 	}
 	err = all.Wait()

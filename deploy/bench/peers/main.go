@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.IntVar(&o.tasks, "tasks", 30_000, "tasks of each measurement")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds; in each, every system runs once")
 	flags.IntVar(&o.tries, "tries", 3, "how often each setting of a system is tried before the first round")
-	flags.IntVar(&o.batch, "batch", 100, "tasks a call: Waggle's, and BullMQ's addBulk; 1: Waggle's collectors carry reports in the next fetch")
+	flags.IntVar(&o.batch, "batch", 100, "tasks a call of Waggle, and of BullMQ's addBulk; 1: Waggle's reports go in the next fetch")
 	flags.IntVar(&o.collectors, "collectors", 16, "Waggle's collectors")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -53,9 +53,17 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 			return err
 		}
 	}
-	err := rounds(ctx, systems, o.rounds, progress)
-	write(out, systems)
-	return err
+	defer func() { write(out, systems) }() // also what was measured before an error
+	for round := range o.rounds {
+		for _, s := range systems {
+			r, err := s.measure(ctx, fmt.Sprintf("round %d", round+1), s.best, progress)
+			if err != nil {
+				return err
+			}
+			s.rates = append(s.rates, r)
+		}
+	}
+	return nil
 }
 
 // rate is what one run of a system gave, in tasks a second: submitted, fetched and reported, whole lives.
@@ -101,22 +109,9 @@ func (s *system) measure(ctx context.Context, when string, one setting, progress
 	if err != nil {
 		return r, fmt.Errorf("%s, %s: %w", s.name, one.text, err)
 	}
-	fmt.Fprintf(progress, "%-8s %-22s %-28s submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s\n", when, s.name, one.text, r[0], r[1], r[2])
+	fmt.Fprintf(progress, "%-8s %-22s %-28s submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s\n",
+		when, s.name, one.text, r[0], r[1], r[2])
 	return r, nil
-}
-
-// rounds runs the systems in turns.
-func rounds(ctx context.Context, systems []*system, n int, progress io.Writer) error {
-	for round := range n {
-		for _, s := range systems {
-			r, err := s.measure(ctx, fmt.Sprintf("round %d", round+1), s.best, progress)
-			if err != nil {
-				return err
-			}
-			s.rates = append(s.rates, r)
-		}
-	}
-	return nil
 }
 
 // write writes medians, and the median over the rounds of Waggle's rate by that of the peer in the same round.
@@ -124,7 +119,8 @@ func write(out io.Writer, systems []*system) {
 	for _, s := range systems {
 		fmt.Fprintf(out, "%s: %s\n", s.name, s.best.text)
 	}
-	fmt.Fprintf(out, "Redis, for each: %s\n\nTasks a second, medians of the rounds; Waggle's by those of the peer.\n\n", strings.Join(load.RedisSettings(), " "))
+	fmt.Fprintf(out, "Redis, for each: %s\n\n", strings.Join(load.RedisSettings(), " "))
+	fmt.Fprint(out, "Tasks a second, medians of the rounds; Waggle's by those of the peer.\n\n")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "system\trounds\tsubmit\tWaggle's\tfetch, report\tWaggle's\twhole life\tWaggle's\t")
 	for _, s := range systems {

@@ -150,7 +150,8 @@ func measure(ctx context.Context, program string, w workload) (s sample, used lo
 
 // write writes medians over the rounds. A ratio is the median of the rounds' ratios, with the least and the most.
 func (c *comparison) write(out io.Writer) {
-	fmt.Fprintf(out, "a: %s\nb: %s\nFetched and reported tasks a second, and µs of CPU a task (dispatcher and Redis); medians of the rounds.\n\n", c.programs[0], c.programs[1])
+	fmt.Fprintf(out, "a: %s\nb: %s\n", c.programs[0], c.programs[1])
+	fmt.Fprint(out, "Fetched and reported tasks a second, and µs of CPU a task (dispatcher and Redis); medians of the rounds.\n\n")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "workload\trounds\trate a\trate b\tb/a\tleast-most\tCPU a\tCPU b\tb/a\tleast-most\t")
 	for i, turns := range c.runs {
@@ -158,11 +159,12 @@ func (c *comparison) write(out io.Writer) {
 			continue
 		}
 		of := func(value func(turn) float64) load.Spread { return load.SpreadOf(turns, value) }
+		rateA, rateB := of(func(t turn) float64 { return t[0].rate }), of(func(t turn) float64 { return t[1].rate })
+		cpuA, cpuB := of(func(t turn) float64 { return t[0].cpu }), of(func(t turn) float64 { return t[1].cpu })
 		rates := of(func(t turn) float64 { return t[1].rate / t[0].rate })
 		cpus := of(func(t turn) float64 { return t[1].cpu / t[0].cpu })
 		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%.2f-%.2f\t%.1f\t%.1f\t%.2f\t%.2f-%.2f\t\n", c.workloads[i].Name, len(turns),
-			of(func(t turn) float64 { return t[0].rate }).Median, of(func(t turn) float64 { return t[1].rate }).Median, rates.Median, rates.Low, rates.High,
-			of(func(t turn) float64 { return t[0].cpu }).Median, of(func(t turn) float64 { return t[1].cpu }).Median, cpus.Median, cpus.Low, cpus.High)
+			rateA.Median, rateB.Median, rates.Median, rates.Low, rates.High, cpuA.Median, cpuB.Median, cpus.Median, cpus.Low, cpus.High)
 	}
 	w.Flush()
 }
