@@ -57,9 +57,9 @@ func (w *holdWatch) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && !failing:
-			w.log.Warn("cannot read the holds; those known stay in force", zap.Error(err))
+			w.log.Warn("failed to read holds; the known holds still apply", zap.Error(err))
 		case err == nil && failing:
-			w.log.Info("holds are read again")
+			w.log.Info("reading holds works again")
 		}
 		failing = err != nil
 		select {
@@ -140,7 +140,7 @@ func (w *holdWatch) catchUp(ctx context.Context, version int64) error {
 	if w.book.Load().Version != version {
 		return nil
 	}
-	w.log.Warn("the store has lost a change of holds, as a failover can; list them and set again what is missing", zap.Int64("version", version))
+	w.log.Warn("the store lost a change of holds, perhaps in a failover; list the holds and set the missing ones again", zap.Int64("version", version))
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if _, err := w.store.PutHolds(ctx, dispatch.HoldChange{}, version); err != nil && !errors.Is(err, dispatch.ErrEtagMismatch) {

@@ -93,10 +93,10 @@ func (k *keeper) run(ctx context.Context) error {
 
 func (k *keeper) logCampaign(err error) {
 	if err != nil {
-		k.log.Warn("cannot campaign for the keeper's duty", zap.Error(err))
+		k.log.Warn("keeper election failed", zap.Error(err))
 		return
 	}
-	k.log.Info("campaigns for the keeper's duty again")
+	k.log.Info("keeper election works again")
 }
 
 // interval of campaigns: a third of the TTL, jittered downwards.
@@ -116,7 +116,7 @@ func (k *keeper) campaign(ctx context.Context) (bool, error) {
 // its TTL: then it returns why not. renewed is when the last campaign that was won
 // began.
 func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
-	k.log.Info("this dispatcher is the keeper now")
+	k.log.Info("became keeper")
 	k.observer.Keeping(true)
 	defer k.observer.Keeping(false)
 
@@ -134,7 +134,7 @@ func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
 		k.resign(ctx)
 		return nil
 	}
-	k.log.Warn("this dispatcher is the keeper no more", zap.Error(why))
+	k.log.Warn("no longer keeper", zap.Error(why))
 	if errors.Is(why, errOtherKeeper) {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (k *keeper) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if _, err := k.store.Campaign(ctx, DutyKeeper, k.id, 0); err != nil {
-		k.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", keeperTTL), zap.Error(err))
+		k.log.Info("failed to resign as keeper; the term expires by itself", zap.Duration("ttl", keeperTTL), zap.Error(err))
 	}
 }
 
@@ -181,9 +181,9 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 		if (err != nil) != failing {
 			failing = err != nil
 			if failing {
-				k.log.Warn("cannot requeue leases that ran out", zap.Int("shard", shard), zap.Error(err))
+				k.log.Warn("failed to requeue expired leases", zap.Int("shard", shard), zap.Error(err))
 			} else {
-				k.log.Info("requeues leases that ran out again", zap.Int("shard", shard))
+				k.log.Info("requeueing of expired leases works again", zap.Int("shard", shard))
 			}
 		}
 		if err != nil {
@@ -258,7 +258,7 @@ func (k *keeper) tidy(ctx context.Context) {
 
 // Chore is work that one dispatcher of a store does now and then: the one that leads.
 type Chore struct {
-	// Name completes "the keeper cannot ...".
+	// Name completes "keeper failed to ...".
 	Name  string
 	Every time.Duration
 	// Do works for at most about a second. With more, it is called again soon.
@@ -277,7 +277,7 @@ func (c *chore) run(ctx context.Context, k *keeper) {
 		return
 	}
 	if err != nil && !c.failing {
-		k.log.Warn("the keeper cannot "+c.Name, zap.Error(err))
+		k.log.Warn("keeper failed to "+c.Name, zap.Error(err))
 	}
 	c.failing = err != nil
 	wait := jittered(k.policy.Rand, c.Every)

@@ -54,7 +54,7 @@ func (d *Dispatcher) specsToEnd(ctx context.Context, tasks []*dispatch.Task) ([]
 		specs[i] = unjudged()
 		if home := dispatch.ShardOf(dispatch.SlotOf(t.SourceID), d.store.Shards()); !away[home] {
 			away[home] = true
-			d.log.Warn("source cannot be read; leases of its tasks end without a check of their budgets",
+			d.log.Warn("source unavailable; leases of its tasks end without a check of retry limits",
 				zap.String("source", t.SourceID), zap.Int("shard", home), zap.Error(err))
 		}
 	}

@@ -116,7 +116,7 @@ func (d *Dispatcher) endOlder(ctx context.Context, collector, session string) er
 		err = failed
 	}
 	if err != nil {
-		d.log.Warn("older session of a collector not ended yet; its next call repeats that", zap.String("collector", collector), zap.Error(err))
+		d.log.Warn("failed to end the older session of a collector; its next call retries", zap.String("collector", collector), zap.Error(err))
 	}
 	return err
 }

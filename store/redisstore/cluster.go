@@ -42,7 +42,7 @@ func (s *Store) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) erro
 	end := func() {
 		defer close(closed)
 		if err := sub.Close(); err != nil {
-			s.log.Warn("close the subscription to hints", zap.Error(err))
+			s.log.Warn("failed to close the hint subscription", zap.Error(err))
 		}
 	}
 	stop := context.AfterFunc(ctx, end)

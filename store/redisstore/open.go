@@ -82,7 +82,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	s := &Store{client: target.Connect(library.OnConnect), keys: key.Prefix(config.Prefix), log: config.Logger}
 	closeClient := func() {
 		if err := s.client.Close(); err != nil {
-			s.log.Warn("close redis client", zap.Error(err))
+			s.log.Warn("failed to close the redis client", zap.Error(err))
 		}
 	}
 	// A read does not end with its context, but with its connection.

@@ -456,7 +456,7 @@ func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) 
 // that have gone and were given something.
 func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, began time.Time) (gone []*waiter) {
 	if o.err != nil {
-		p.cfg.Log.Info("claims succeed again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
+		p.cfg.Log.Info("claims work again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
 	}
 	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
 	served, granted := 0, 0

@@ -200,8 +200,8 @@ func (m *Meta) compare(ctx context.Context) error {
 	failed = errors.Join(failed, err)
 	if lost || len(shards) > 0 {
 		m.losses.Add(1)
-		m.log.Error("the store lost its data: what redis held of sources, tasks, queue rules and leases is gone, or is another store's; "+
-			"this dispatcher goes on with what is there. Bring the files of redis back, or register anew: "+
+		m.log.Error("the store lost its data: sources, tasks, queue rules and leases in redis are gone, or redis has the data of another store; "+
+			"this dispatcher continues with the data that exists. Restore the files of redis, or register the sources again: "+
 			"deploy/README.md, \"When the store has lost its data\"",
 			zap.String("prefix", string(m.keys)), zap.Bool("whole_store", lost), zap.Ints("of_shards", shards))
 	}
