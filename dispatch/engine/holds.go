@@ -14,13 +14,11 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// holdsAge bounds how stale a dispatcher's holds can be should a hint be lost, as far as
-// claims do not show it.
+// holdsAge limits how stale the holds are if a hint is lost and no claim shows it.
 const holdsAge = time.Second
 
-// holdWatch keeps what its dispatcher knows of the holds up to date, so that no fetch has to
-// ask for them: that costs one short call of the store in [holdsAge]. A claim by holds that are
-// out of date is refused ([dispatch.ErrStaleHolds]).
+// holdWatch keeps the dispatcher's cache of the holds current, so that no fetch has to read them. It costs one short
+// store call per [holdsAge]. A claim with outdated holds is refused ([dispatch.ErrStaleHolds]).
 type holdWatch struct {
 	store   dispatch.Store
 	log     *zap.Logger
@@ -47,8 +45,7 @@ func newHoldWatch(cfg Config, changed func()) *holdWatch {
 	}
 }
 
-// run reads the holds, at hints and each second, until ctx ends, and drops those that end by
-// themselves.
+// run reads the holds at each hint and each second until ctx ends, and drops holds that are over.
 func (w *holdWatch) run(ctx context.Context) error {
 	failing := false
 	for {
@@ -70,7 +67,7 @@ func (w *holdWatch) run(ctx context.Context) error {
 	}
 }
 
-// untilNext is how long it is until the next hold ends by itself.
+// untilNext is the time until the next hold ends by itself.
 func (w *holdWatch) untilNext() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,10 +77,10 @@ func (w *holdWatch) untilNext() time.Duration {
 	return holdsAge
 }
 
-// clock is the store's clock, as far as can be told from when the holds were read.
+// clock estimates the store's clock from the last read of the holds.
 func (w *holdWatch) clock() time.Time { return w.now.Add(time.Since(w.read)) }
 
-// hint has the holds read now.
+// hint makes run read the holds now.
 func (w *holdWatch) hint() {
 	select {
 	case w.hinted <- struct{}{}:
@@ -109,7 +106,7 @@ func (w *holdWatch) refresh(ctx context.Context) error {
 	return nil
 }
 
-// take takes in what was read, and reports whether that is other than before.
+// take stores what was read, and reports whether it has changed.
 func (w *holdWatch) take(read uint64, have int64, holds []dispatch.Hold, version int64, now time.Time) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,9 +127,8 @@ func (w *holdWatch) take(read uint64, have int64, holds []dispatch.Hold, version
 	return before == nil || !reflect.DeepEqual(before.All, book.All)
 }
 
-// catchUp reads the holds after a shard has refused a claim by those of version. Where shard 0
-// has none that are newer, a failover has lost its last change, which other shards have: then
-// all shards are brought to a version that is newer than any.
+// catchUp reads the holds after a shard has refused a claim with those of version. If shard 0 has no newer ones, a
+// failover has lost a change that other shards have. Then catchUp gives all shards a new version.
 func (w *holdWatch) catchUp(ctx context.Context, version int64) error {
 	if err := w.refresh(ctx); err != nil {
 		return err
@@ -149,7 +145,7 @@ func (w *holdWatch) catchUp(ctx context.Context, version int64) error {
 	return w.refresh(ctx)
 }
 
-// current is the book; before the first was read, that is waited for.
+// current is the book; it waits for the first read.
 func (w *holdWatch) current(ctx context.Context) (*dispatch.HoldBook, error) {
 	if book := w.book.Load(); book != nil {
 		return book, nil
@@ -160,7 +156,7 @@ func (w *holdWatch) current(ctx context.Context) (*dispatch.HoldBook, error) {
 	return w.book.Load(), nil
 }
 
-// stops reports whether a hold stops a collector, as far as is known.
+// stops reports whether a hold in the cache stops a collector.
 func (w *holdWatch) stops(collector string, labels map[string]string) bool {
 	return w.book.Load().StopsCollector(collector, labels)
 }
