@@ -34,7 +34,7 @@ func (s *shard) strayUntil(id dispatch.TaskID) (int64, bool) {
 // nextLook is when an orphan is checked again, given the end of its lock.
 func (s *shard) nextLook(ends int64) int64 { return min(ends, s.now+span(dispatch.OrphanLook)) }
 
-// tellStray sets the stray lock of a waiting record.
+// tellStray returns the stray lock of a waiting record; nil: none.
 func (s *shard) tellStray(r *record) *dispatch.StrayLock {
 	until, stands := s.strayUntil(r.id)
 	switch {

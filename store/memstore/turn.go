@@ -92,8 +92,8 @@ func (n *line) room() (room int) {
 	return room
 }
 
-// moved records the effect of a turn on a queue's next grant, for the hand and its number of tasks at the start of the
-// turn.
+// moved records the effect of a turn on a queue's next grant in the notes of its hands. The turn began with the hand
+// at, which had that many tasks.
 func (n *line) moved(at, had int, m movedGrant) {
 	for i := at; i < min(n.at+1, len(n.hands)); i++ {
 		h := &n.hands[i]

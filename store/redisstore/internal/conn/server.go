@@ -46,7 +46,7 @@ func Denied(err error) bool {
 		strings.HasPrefix(err.Error(), "ERR unknown command")
 }
 
-// Full reports whether one of the servers takes no more data. One that does not say is not.
+// Full reports whether one of the servers takes no more data. A server that hides its memory does not count.
 func Full(ctx context.Context, client redis.UniversalClient) (bool, error) {
 	var full atomic.Bool
 	look := func(ctx context.Context, server *redis.Client) error {
@@ -77,7 +77,7 @@ func eachPrimary(ctx context.Context, client redis.UniversalClient, look func(co
 	return nil
 }
 
-// fields are what INFO says, by name.
+// fields are the fields of INFO, by name.
 func fields(info string) map[string]string {
 	server := make(map[string]string)
 	for line := range strings.SplitSeq(info, "\n") {
@@ -88,7 +88,7 @@ func fields(info string) map[string]string {
 	return server
 }
 
-// CheckServer judges one server by what INFO says of it.
+// CheckServer checks one server by its INFO.
 func CheckServer(info string, allowEviction bool, log *zap.Logger) error {
 	server := fields(info)
 	version := server["redis_version"]
