@@ -268,7 +268,8 @@ type LiftHoldsRequest struct {
 	Targets []*HoldTarget `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
 	// Sources to lift holds from, by condition: source_id, source_id_prefix, pool, labels, create times or all.
 	Filter *Filter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// The name of the holds to lift: 1 to 64 of [a-z0-9._-]; "waggle": blocks of queues that Waggle made itself. Empty: "default".
+	// The name of the holds to lift: 1 to 64 of [a-z0-9._-]; "waggle": blocks of queues that Waggle made itself. Empty:
+	// "default".
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
