@@ -32,7 +32,7 @@ func (r Result) String() string {
 	return "unknown"
 }
 
-// FailureScope says what a failure is about, and so what pays for it.
+// FailureScope is the cause of a failure: task, host or collector. It decides which budget pays.
 type FailureScope uint8
 
 // The scopes of failures.
@@ -55,8 +55,7 @@ const (
 	firstCollectorReason FailureReason = 200
 )
 
-// Scope tells what the reason is about: below 100 the task, below 200 the
-// host, from 200 on the collector.
+// Scope is the scope of the reason: below 100 the task, below 200 the host, from 200 on the collector.
 func (r FailureReason) Scope() FailureScope {
 	switch {
 	case r >= firstCollectorReason:
@@ -78,8 +77,8 @@ type Failure struct {
 	Time       time.Time     `json:"t"`
 }
 
-// Note is whom a change is put down to, and why: by at most bounds.MaxIDLength bytes, the
-// reason bounds.MaxMessageLength. Both empty: nobody said.
+// Note is whom a change is put down to, and why: by at most bounds.MaxIDLength bytes, the reason
+// bounds.MaxMessageLength. Both empty: not known.
 type Note struct {
 	By     string `json:"b,omitempty"`
 	Reason string `json:"w,omitempty"`
@@ -99,8 +98,7 @@ type Attempt struct {
 	Note
 }
 
-// Canceled is the line of the history that says who has canceled a task; nil when
-// nobody said.
+// Canceled is the history line of a cancel, with who and why; nil if neither is known.
 func (n Note) Canceled(now time.Time) *Attempt {
 	if n == (Note{}) {
 		return nil

@@ -161,11 +161,6 @@ func (h *Hold) End() time.Time {
 	return h.Until
 }
 
-// Same reports whether both are equal, except for the time they were set.
-func (h *Hold) Same(other *Hold) bool {
-	return h.Key() == other.Key() && h.Effect == other.Effect && h.By == other.By && h.Reason == other.Reason && h.Until.Equal(other.Until)
-}
-
 // Gate is the gate that the hold closes.
 func (h *Hold) Gate() Gate {
 	gate := Gate{Until: h.Until, By: h.By, Reason: h.Reason, Time: h.Created, Hold: h}

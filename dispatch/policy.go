@@ -20,15 +20,14 @@ const (
 	maxCollectorFailureDelay = time.Minute
 )
 
-// Policy decides what becomes of tasks whose lease ends. It computes from a
-// record as it was read; the store applies the result only while the record
-// still is what it was.
+// Policy computes the change of a task at the end of its lease. It works on a record as it was read; the store applies
+// the result only if the record has not changed since.
 type Policy struct {
 	// Rand gives numbers in [0, 1) for jitter. Required.
 	Rand func() float64
 }
 
-// Report is what becomes of a leased task by its holder's report.
+// Report is the transition of a leased task by its holder's report.
 func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Transition {
 	switch {
 	case r.Succeeded != nil:
@@ -44,9 +43,8 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 	}
 }
 
-// Unread is what becomes of a leased task by its holder's report, computed without
-// the record, for [Leases.Apply]; false: the report alone does not say. Only a success
-// that discovered nothing does.
+// Unread is the transition of a leased task by its holder's report, computed without the record, for [Leases.Apply]. It
+// returns false unless the report is a success without discovered items.
 func (Policy) Unread(r *Report) (tr Transition, ok bool) {
 	if r.Succeeded == nil || len(r.Succeeded.Discovered) > 0 {
 		return Transition{}, false
@@ -57,7 +55,7 @@ func (Policy) Unread(r *Report) (tr Transition, ok bool) {
 	return tr, true
 }
 
-// succeed notes what every success does.
+// succeed sets the effects of every success.
 func (tr *Transition) succeed(s *Succeeded) {
 	tr.Queue = QueueEffect{Kind: QueueSucceeded, FetchDuration: s.FetchDuration, QueueDelay: s.QueueDelay}
 	tr.SourceSuccess = true
@@ -67,9 +65,8 @@ func (tr *Transition) succeed(s *Succeeded) {
 	tr.Settled = true
 }
 
-// plan notes when an adaptive schedule wants the next crawl of a seed whose cycle
-// settles now; what is due sooner or later than that leaves the interval as it
-// is.
+// plan records when an adaptive schedule wants the next crawl of a seed after this cycle. An earlier or later due time
+// does not change the interval.
 func plan(tr *Transition, t *Task, spec *SourceSpec, interval time.Duration, now time.Time) {
 	if t.Recurring && spec.Schedule.IsAdaptive() {
 		tr.FirstDue = now.Add(interval)
@@ -151,7 +148,7 @@ func (p Policy) released(t *Task, spec *SourceSpec, delay time.Duration, now tim
 	return tr
 }
 
-// Expire is what becomes of a task whose lease ran out.
+// Expire is the transition of a task with an expired lease.
 func (p Policy) Expire(t *Task, spec *SourceSpec, now time.Time) Transition {
 	if t.CancelRequested == CancelHeld {
 		tr := p.Revoke(t, spec, Note{By: HoldWaggle, Reason: "a hold ended the lease"}, now)
@@ -167,8 +164,8 @@ func (p Policy) Expire(t *Task, spec *SourceSpec, now time.Time) Transition {
 	return tr
 }
 
-// Replace is what becomes of a leased task whose collector has begun a newer
-// session: the same as if the lease had run out.
+// Replace is the transition of a leased task after its collector began a newer session: the same as for an expired
+// lease.
 func (p Policy) Replace(t *Task, spec *SourceSpec, now time.Time) Transition {
 	if t.CancelRequested == CancelHeld {
 		return p.Revoke(t, spec, Note{By: HoldWaggle, Reason: "a hold ended the lease"}, now)
@@ -192,8 +189,8 @@ func (p Policy) expire(t *Task, spec *SourceSpec, now time.Time, result Result, 
 	return tr
 }
 
-// Revoke is what becomes of a task whose lease an operator ends: due again at
-// once, no attempt spent. note stands in its history.
+// Revoke is the transition of a task after an operator ended its lease: due again at once, no attempt spent. note
+// stands in its history.
 func (p Policy) Revoke(t *Task, spec *SourceSpec, note Note, now time.Time) Transition {
 	tr := begin(t, ResultRevoked)
 	tr.Attempt = attempt(t, ResultRevoked, nil, now)
@@ -254,7 +251,7 @@ func (p Policy) override(tr *Transition, t *Task, spec *SourceSpec, now time.Tim
 	tr.ClearFlags = tr.Settled || t.CancelRequested == CancelHeld
 }
 
-// gaveUp says why a cycle ends without success.
+// gaveUp is why a cycle ends without success.
 type gaveUp struct{ permanent, expired bool }
 
 // giveUp ends the cycle: a one-shot task is dead, a recurring one is due again

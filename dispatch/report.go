@@ -2,8 +2,7 @@ package dispatch
 
 import "time"
 
-// Report says how work on a leased task ended. Exactly one of Succeeded, Failed
-// and Released is set.
+// Report is how work on a leased task ended. Exactly one of Succeeded, Failed and Released is set.
 type Report struct {
 	ID        TaskID
 	Token     LeaseToken
@@ -12,7 +11,7 @@ type Report struct {
 	Released  *Released
 }
 
-// Succeeded is the outcome of a task whose work is done.
+// Succeeded is the outcome of work that is done.
 type Succeeded struct {
 	HTTPStatus    int
 	Bytes         int64
@@ -20,11 +19,10 @@ type Succeeded struct {
 	Changed       *bool
 	Memo          []byte // nil: keep; empty: clear
 	Discovered    []DiscoveredItem
-	// QueueDelay is what the host asks for between request starts, 0 to
-	// bounds.MaxQueueDelay; nil: not said.
+	// QueueDelay is the delay between request starts that the host asks for, 0 to bounds.MaxQueueDelay; nil: not known.
 	QueueDelay *time.Duration
-	// NextCrawlDelay is how long the page says that it stays as it is; 0: not
-	// said. An adaptive schedule waits so long, up to its longest interval.
+	// NextCrawlDelay is how long the page declares itself fresh; 0: not known. An adaptive schedule waits so long, up
+	// to its longest interval.
 	NextCrawlDelay time.Duration
 }
 
@@ -59,7 +57,7 @@ type DiscoveredItem struct {
 // FilterReason is why a discovered item is not followed. The numbers are the API's.
 type FilterReason uint8
 
-// The reasons, in the order in which they are looked for.
+// The reasons, in the order of the checks.
 const (
 	FilterNone FilterReason = iota
 	// FilterNoRule: the source has no follow rule.

@@ -13,8 +13,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// Schedule says when a settled seed is due again. At most one of Every, Cron and
-// Adaptive is set; with none, seeds are crawled once per trigger.
+// Schedule is when a settled seed is due again. At most one of Every, Cron and Adaptive is set; with none, seeds are
+// crawled once per trigger.
 type Schedule struct {
 	Every    time.Duration `json:"every,omitempty"`     // keeps its phase
 	Cron     string        `json:"cron,omitempty"`      // five fields, or a descriptor such as @daily
@@ -23,8 +23,8 @@ type Schedule struct {
 	// Jitter shifts the due times of each seed by a stable part of it (see
 	// [Schedule.Offset]), of an adaptive schedule the first one only.
 	Jitter time.Duration `json:"jitter,omitempty"`
-	// Revisit makes each cycle of a seed a pass: what is discovered in it is
-	// crawled again even when it was settled in an earlier pass.
+	// Revisit makes each cycle of a seed a pass: what it discovers is crawled again, even if it settled in an earlier
+	// pass.
 	Revisit bool `json:"revisit,omitempty"`
 }
 
@@ -100,11 +100,9 @@ func (s Schedule) validateJitter() error {
 	return nil
 }
 
-// parseCron reads Cron by the rules of crontab(5): five fields, or a
-// descriptor; day of month and day of week are alternatives when both are
-// restricted. At the change to daylight saving a time that is skipped is due as
-// much later as the clock was put forward; at the change back a time that comes
-// twice is due twice.
+// parseCron reads Cron by the rules of crontab(5): five fields, or a descriptor; day of month and day of week are
+// alternatives when both are restricted. At the start of daylight saving time, a skipped time is due later by the
+// length of the gap. At its end, a time that occurs twice is due twice.
 func (s Schedule) parseCron() (cron.Schedule, error) {
 	if len(s.Cron) > maxCronLength {
 		return nil, Invalid("schedule.cron", s.Cron, fmt.Sprintf("must be at most %d bytes", maxCronLength))
@@ -213,9 +211,8 @@ func hashWithin(name string, d time.Duration) time.Duration {
 	return time.Duration(h.Sum64()%uint64(d/time.Millisecond)) * time.Millisecond
 }
 
-// How far one crawl moves the interval of an adaptive schedule: the factors of
-// Apache Nutch's AdaptiveFetchSchedule, which adds 0.4 of the interval when a page
-// has not changed and takes 0.2 off when it has.
+// Factors of an adaptive interval, from Apache Nutch's AdaptiveFetchSchedule: 0.4 of the interval is added if the page
+// has not changed, 0.2 is subtracted if it has.
 const (
 	adaptiveGrowth = 1.4
 	adaptiveShrink = 0.8
@@ -223,8 +220,8 @@ const (
 	adaptiveUnit = time.Second
 )
 
-// Adaptive is a schedule whose interval, of each seed its own, follows how often
-// the page changes. Its zero value is none.
+// Adaptive is a schedule with a separate interval for each seed, which follows how often the page changes. The zero
+// value means no adaptive schedule.
 //
 // The record of a seed keeps no interval: FirstDue is when the schedule planned
 // the next crawl as the last cycle settled, so the interval in force is FirstDue
@@ -246,8 +243,7 @@ func (a Adaptive) validate() error {
 	return nil
 }
 
-// start is the interval of a seed that has not been crawled yet: the geometric
-// mean of the bounds, as many steps away from the one as from the other.
+// start is the interval of a seed before its first crawl: the geometric mean of the bounds.
 func (a Adaptive) start() time.Duration {
 	return a.within(time.Duration(math.Sqrt(float64(a.Min) * float64(a.Max))))
 }
@@ -260,8 +256,8 @@ func (a Adaptive) Interval(t *Task) time.Duration {
 	return a.within(t.FirstDue.Sub(t.SettledAt))
 }
 
-// next is the interval of a seed after a success: shorter when the page changed,
-// longer when it did not, the same when nobody can tell, as of the first crawl.
+// next is the interval of a seed after a success: shorter if the page changed, longer if it did not, the same if that
+// is not known or after the first crawl.
 func (a Adaptive) next(t *Task, changed *bool) time.Duration {
 	interval := a.Interval(t)
 	switch {

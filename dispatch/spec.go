@@ -12,14 +12,12 @@ import (
 // DefaultPool is the pool of sources and fetches that name none.
 const DefaultPool = "default"
 
-// SourceSpec is what people write of a source. Zero durations and counts mean
-// the default.
+// SourceSpec is what people write about a source. Zero durations and counts mean the default.
 type SourceSpec struct {
 	DisplayName string            `json:"display_name,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Scope       string            `json:"scope,omitempty"` // fixed at creation
-	// CanonicalRules is the number of the rules by which URLs become keys,
-	// fixed at creation; see Canonicalize.
+	// CanonicalRules is the number of the rules that turn URLs into keys, fixed at creation; see Canonicalize.
 	CanonicalRules int           `json:"canonical_rules"`
 	Seeds          []Seed        `json:"seeds,omitempty"`
 	Pool           string        `json:"pool"`
@@ -51,7 +49,7 @@ type Seed struct {
 	Payload  []byte            `json:"payload,omitempty"`  // instead of the source's
 }
 
-// FirstCrawl says when the seeds of a new source are due first.
+// FirstCrawl is when the seeds of a new source are first due.
 type FirstCrawl uint8
 
 // The kinds of first crawl.
@@ -71,7 +69,7 @@ type Retry struct {
 	MaxBackoff     time.Duration `json:"max_backoff"`
 }
 
-// Follow says which discovered items become tasks.
+// Follow decides which discovered items become tasks.
 type Follow struct {
 	MaxDepth   *int     `json:"max_depth,omitempty"`   // links from the seed; nil = bounds.MaxDepth
 	AllowHosts []string `json:"allow_hosts,omitempty"` // exact, "*.suffix" (both: default port, unless one is named) or "*"; empty = the hosts of the seeds
@@ -103,7 +101,7 @@ func (s *SourceSpec) FillDefaults() {
 	setDefault(&s.Retry.MaxBackoff, max(defaultMaxBackoff, s.Retry.MinBackoff))
 }
 
-// DefaultSpec is what holds for tasks whose source is gone.
+// DefaultSpec is the spec for tasks of a deleted source.
 func DefaultSpec() *SourceSpec {
 	spec := &SourceSpec{}
 	spec.FillDefaults()
@@ -117,10 +115,9 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate reports, as a [FieldError], the first part of a spec with defaults
-// filled in that means nothing: a cron line or an expression that does not
-// parse, seeds that are the same task, bounds that contradict each other. Sizes
-// and forms of plain fields are for the transport to check.
+// Validate returns a [FieldError] for the first invalid part of a spec with defaults filled in: a cron line or an
+// expression that does not parse, two seeds that are the same task, bounds that contradict each other. The transport
+// checks the sizes and formats of plain fields.
 func (s *SourceSpec) Validate() error {
 	if err := s.Schedule.validate(); err != nil {
 		return err
@@ -190,8 +187,8 @@ type Target struct {
 	Key, Queue    string
 }
 
-// ResolveTarget finds key and queue of what was submitted. queueOf maps a host to its
-// queue; without it that is the host. The error is a [FieldError] for "url".
+// ResolveTarget finds the key and the queue of a submitted item. queueOf maps a host to its queue; without it that is
+// the host. The error is a [FieldError] for "url".
 func ResolveTarget(rules int, rawURL, key, queue string, queueOf func(host string) string) (Target, error) {
 	t := Target{Key: key, Queue: queue}
 	if rawURL == "" {

@@ -2,7 +2,7 @@ package dispatch
 
 import "time"
 
-// IfExists says what a submit does to a task that exists.
+// IfExists is what a submit does to a task that exists.
 type IfExists uint8
 
 // The ways to meet an existing task.

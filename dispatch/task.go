@@ -5,8 +5,7 @@ import "time"
 // State is where a task is in its life.
 type State uint8
 
-// The states of a task. Scheduled and Ready are one state of the record,
-// waiting, told apart by whether its due time has come.
+// The states of a task. Scheduled and Ready are one state of the record, waiting; the due time distinguishes them.
 const (
 	StateUnknown State = iota
 	// StateScheduled waits for its due time.
@@ -58,8 +57,8 @@ type Task struct {
 	ID        TaskID
 	SourceUID string
 	SourceID  string // empty when the source was deleted long ago
-	// Scope in which Key is unique: the shared one that its source names, else
-	// its source's uid. Stores leave it empty; the dispatcher fills it in.
+	// Scope is the space where Key is unique: the shared scope of its source, else the source's uid. Stores leave it
+	// empty; the dispatcher fills it in.
 	Scope string
 	Pool  string // of the source
 	Queue string
@@ -70,8 +69,8 @@ type Task struct {
 	// Recurring tasks are the seeds of sources: they are scheduled again when
 	// they settle.
 	Recurring bool
-	// Relation by which it was discovered, that of what redirected to it where a
-	// redirect did; RelationNone of others.
+	// Relation is how it was discovered; for the target of a redirect, the relation of the redirected task.
+	// RelationNone: it was not discovered.
 	Relation Relation
 	Depth    int       // links from the seed it was found from
 	Run      time.Time // the pass it belongs to; zero outside passes
@@ -109,8 +108,7 @@ type Task struct {
 	Memo      []byte
 	LastError *Failure
 	History   []Attempt
-	// SourceDeleted is by whom and why its source was deleted; nil of one whose source
-	// is there, or where it is not known any more.
+	// SourceDeleted is who deleted its source and why; nil if the source exists, or if it is no longer known.
 	SourceDeleted *Gate
 	// Lock keeps a waiting task from being granted; nil = there is none.
 	Lock *StrayLock
@@ -128,13 +126,12 @@ type Counters struct {
 	// Failures, Expirations and Throttled count against the budgets of the
 	// source, in this cycle.
 	Failures, Expirations, Throttled uint16
-	// GivenUp, ExpiredCycles and PermanentCycles count cycles in a row that a
-	// recurring task ended without success: all, those given up for
-	// expirations, and those that failed for good.
+	// GivenUp, ExpiredCycles and PermanentCycles count consecutive cycles of a recurring task without success: all of
+	// them, those given up for expirations, and those with a permanent failure.
 	GivenUp, ExpiredCycles, PermanentCycles uint8
 }
 
-// CancelReason says why the holder of a lease is asked to stop.
+// CancelReason is why the holder of a lease is asked to stop.
 type CancelReason uint8
 
 // The reasons to cancel.

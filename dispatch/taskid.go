@@ -17,8 +17,7 @@ const Slots = 4096
 // Identity names a task: the same identity is the same task, however often it
 // is submitted.
 type Identity struct {
-	// Scope is the space in which keys are unique: the source's uid, unless
-	// its spec names a shared scope.
+	// Scope is the space where keys are unique: the source's uid, unless its spec has a shared scope.
 	Scope string
 	// Queue is the politeness domain of the task.
 	Queue string
@@ -34,8 +33,8 @@ type TaskID string
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// A task id has hashLength characters behind its slot and the dash, which tell the tasks
-// of a queue apart, and maxTaskID in all at most.
+// A task id has hashLength characters after its slot and the dash, which distinguish the tasks of a queue, and at most
+// maxTaskID in all.
 const (
 	hashLength = 26
 	maxTaskID  = 4 + 1 + hashLength
@@ -95,8 +94,8 @@ func slotOf(digits string) int {
 	return n
 }
 
-// Slot is the slot of the task's queue, 0 to [Slots]-1; -1 when the id was not
-// made by [NewTaskID] or [ParseTaskID], as far as its length tells.
+// Slot is the slot of the task's queue, 0 to [Slots]-1; -1 if its length shows that it is not from [NewTaskID] or
+// [ParseTaskID].
 func (id TaskID) Slot() int {
 	slot, hash, _ := strings.Cut(string(id), "-")
 	if len(hash) != hashLength {

@@ -10,10 +10,10 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
 )
 
-// MaxRetryAfter bounds how long a call is told to stay away.
+// MaxRetryAfter limits the RetryAfter of an answer.
 const MaxRetryAfter = pump.MaxRetryAfter
 
-// Waits before what failed is tried again.
+// Backoff of retries.
 const (
 	firstBackoff   = 50 * time.Millisecond
 	longestBackoff = time.Second
@@ -24,7 +24,7 @@ func jittered(rand func() float64, d time.Duration) time.Duration {
 	return (d/2 + time.Duration(rand()*float64(d/2))).Truncate(time.Millisecond)
 }
 
-// timedOut makes the end of a store call's own deadline what it means to those who wait for it.
+// timedOut maps an error after the call's own deadline to [dispatch.ErrStoreUnavailable].
 func timedOut(ended, err error) error {
 	if err != nil && ended != nil && !notSettled(err) {
 		return fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err)
@@ -42,8 +42,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// notSettled reports whether an error leaves open what became of a call, so that it is to be
-// repeated.
+// notSettled reports whether the effect of a failed call is unknown, so that it must be repeated.
 func notSettled(err error) bool {
 	return errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreReadOnly)
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
-// storeTimeout bounds one call of the store that no single caller's deadline bounds, because it
-// is made for several, or must not be cut off half-way.
+// storeTimeout limits a store call that serves several callers, or that must not be canceled half-way.
 const storeTimeout = 5 * time.Second
 
-// batches merge what many callers ask of the store at the same time.
+// batches merge concurrent calls of the store.
 type batches struct {
 	polls    *batch.Batcher[dispatch.Poll, dispatch.PollState]
 	beats    *batch.Batcher[dispatch.CollectorInfo, dispatch.PollState]

@@ -12,25 +12,24 @@ import (
 )
 
 const (
-	// minBeat is the shortest interval of beats that is asked for: a third of the shortest lease.
+	// minBeat is the shortest beat interval: a third of the shortest lease.
 	minBeat = bounds.MinLeaseDuration / 3
-	// heldBeat is the longest interval of beats of a collector that is held: if the push that it
-	// no longer is gets lost, a beat brings it.
+	// heldBeat is the longest beat interval of a held collector: if the push of the end is lost, the answer to a beat
+	// has it.
 	heldBeat = MaxRetryAfter
-	// retryBeat is when a beat is wanted again of which a part failed.
+	// retryBeat is the interval to the next beat after one that failed in part.
 	retryBeat = time.Second
-	// patience is the part of the shortest lease renewed for which a beat waits for shards that
-	// have not answered: less than the collector waits for its answer.
+	// A beat waits 1/patience of the shortest renewed lease for shards that have not answered. That is less than the
+	// collector waits for the answer.
 	patience = 8
-	// presencePatience is how long renewals wait until the beat is recorded: no lease is shorter
-	// than what this is a part of.
+	// presencePatience is how long renewals wait until the beat is recorded: a part of the shortest possible lease.
 	presencePatience = bounds.MinLeaseDuration / patience
 )
 
 // LeaseBeat names a lease held.
 type LeaseBeat struct {
 	ID dispatch.TaskID
-	// Token as the collector sent it; one that does not parse, or is another collector's, is lost.
+	// Token as the collector sent it; an invalid token, or another collector's, is lost.
 	Token  string
 	Cursor []byte // nil: keep
 }
@@ -50,22 +49,20 @@ type LimitedLease struct {
 
 // BeatResult answers a beat.
 type BeatResult struct {
-	// LeaseDuration is the shortest that a renewed lease, but for the Limited, goes on; 0 when
-	// none was renewed.
+	// LeaseDuration is the shortest remaining time of the renewed leases that are not Limited; 0: none was renewed.
 	LeaseDuration time.Duration
 	Lost          []LostLease
 	Cancel        []CancelNotice
 	Limited       []LimitedLease
-	// Held: a hold stops the collector, which is to fetch no more.
+	// Held: a hold stops the collector; it must fetch no more.
 	Held bool
 	// Next beat wanted.
 	Next time.Duration
 }
 
-// Beat records that a collector lives, and renews the leases it names. Leases that are lost do
-// not fail it. A shard that does not answer fails only the renewals of its own leases, and does
-// not hold up the others' answers: its leases are Limited to 0, their deadlines stand as they
-// were, and the next beat is wanted soon.
+// Beat records that a collector is alive, and renews the leases it names. A lost lease is no error. If a shard does not
+// answer, only its own leases are affected: they are Limited to 0, their deadlines stay, and the next beat is due soon.
+// The answers of the other shards are not delayed.
 //
 // Errors: [dispatch.ErrCollectorReplaced], and those of the store if nothing could be recorded
 // or renewed. Idempotent.
@@ -75,8 +72,8 @@ func (d *Dispatcher) Beat(ctx context.Context, info dispatch.CollectorInfo, leas
 	}
 	result := &BeatResult{Next: dispatch.IdleBeat}
 	renewals, tokens := result.read(info.ID, leases)
-	// Presence is recorded first, whatever becomes of the renewals: those of a session that was
-	// replaced are not made. If only that fails, or hangs, the leases go on all the same.
+	// Presence is recorded first, so that a replaced session renews nothing. If only that fails or hangs, the leases
+	// are renewed nevertheless.
 	recorded := d.recordBeat(ctx, info)
 	most := presencePatience
 	if deadline, ok := ctx.Deadline(); ok {
@@ -100,7 +97,7 @@ func (d *Dispatcher) Beat(ctx context.Context, info dispatch.CollectorInfo, leas
 	return result, nil
 }
 
-// read sorts out what cannot be a lease of this collector; tokens are those of the renewals.
+// read separates invalid leases from renewals; tokens are those of the renewals.
 func (r *BeatResult) read(collector string, leases []LeaseBeat) (renewals []dispatch.Renewal, tokens []string) {
 	renewals, tokens = make([]dispatch.Renewal, 0, len(leases)), make([]string, 0, len(leases))
 	for _, beat := range leases {
@@ -115,8 +112,7 @@ func (r *BeatResult) read(collector string, leases []LeaseBeat) (renewals []disp
 	return renewals, tokens
 }
 
-// recordBeat records a beat, and begins the session if it is new. It goes on when its caller
-// stops waiting.
+// recordBeat records a beat, and begins the session if it is new. It continues if its caller stops waiting.
 func (d *Dispatcher) recordBeat(ctx context.Context, info dispatch.CollectorInfo) <-chan error {
 	recorded := make(chan error, 1)
 	go func() {
@@ -136,7 +132,7 @@ func (d *Dispatcher) recordBeat(ctx context.Context, info dispatch.CollectorInfo
 	return recorded
 }
 
-// recordedWithin waits until a beat is recorded; with leases to renew, no longer than most.
+// recordedWithin waits until a beat is recorded; if there are leases to renew, at most for most.
 func recordedWithin(ctx context.Context, recorded <-chan error, renews bool, most time.Duration) (known bool, err error) {
 	var late <-chan time.Time
 	if renews {
@@ -152,8 +148,8 @@ func recordedWithin(ctx context.Context, recorded <-chan error, renews bool, mos
 	}
 }
 
-// renew renews leases, and sorts the answers of the shards into the result as they come. Once
-// one has come it does not wait long for the others. It fails if nothing was answered.
+// renew renews leases, and adds the shards' answers to the result. After the first answer it does not wait long for the
+// others. It fails if no shard answered.
 func (d *Dispatcher) renew(ctx context.Context, renewals []dispatch.Renewal, tokens []string, result *BeatResult) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -193,7 +189,7 @@ func (d *Dispatcher) renew(ctx context.Context, renewals []dispatch.Renewal, tok
 	return nil
 }
 
-// take sorts the answer of a shard in.
+// take adds the answer of a shard.
 func (r *BeatResult) take(part batch.Part[dispatch.RenewResult], renewals []dispatch.Renewal, tokens []string) {
 	for n, i := range part.Indexes {
 		id, res := renewals[i].ID, part.Out[n]

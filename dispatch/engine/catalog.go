@@ -17,19 +17,17 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// catalogTTL bounds how stale a cached source can be if a hint is lost; what
-// must not be stale (a pause, a pool) is checked by the shards themselves.
+// catalogTTL limits how stale a cached source is if a hint is lost. The shards themselves check what must not be stale
+// (a hold, a pool).
 const catalogTTL = time.Second
 
-// The cache of sources is bounded by count and by size: one source can have a
-// thousand seeds, each with a payload.
+// The cache of sources has limits of count and size: one source can have a thousand seeds, each with a payload.
 const (
 	maxCachedSources = 10_000
 	maxCachedBytes   = 256 << 20
 )
 
-// Catalog caches sources and queue rules between calls. Nothing in it matters: all of
-// it can be read again.
+// Catalog caches sources and queue rules between calls.
 type Catalog struct {
 	store  dispatch.Store
 	shards int
@@ -46,11 +44,10 @@ type Catalog struct {
 	seed          maphash.Seed
 }
 
-// changeCounters are few enough to keep, and so many that the change of a source makes
-// hardly any other stale.
+// changeCounters is small enough to keep, and so large that the change of one source makes few others stale.
 const changeCounters = 256
 
-// catalogEntry is a source, or why there is none.
+// catalogEntry is a source, or an error.
 type catalogEntry struct {
 	source   *dispatch.Source
 	follower *Follower
@@ -71,7 +68,7 @@ func newCatalog(store dispatch.Store) *Catalog {
 	}
 }
 
-// pick is the items at the indexes.
+// pick returns the items at the indexes.
 func pick[T any](items []T, indexes []int) []T {
 	picked := make([]T, len(indexes))
 	for n, i := range indexes {
@@ -86,10 +83,9 @@ func (c *Catalog) Source(ctx context.Context, id string) (*dispatch.Source, *Fol
 	return found.source, found.follower, found.err
 }
 
-// lookup finds sources, in the order of ids: in the cache, if they were read within a
-// second. It reads all others at once, with one call for each of their home shards, so
-// that a shard that is away fails no source but its own. Each source has its own error,
-// [ErrSourceNotFound] among others.
+// lookup finds sources, in the order of ids. The cache serves those read within a second. The others are read with one
+// call for each home shard, so that an unavailable shard fails only its own sources. Each source has its own error,
+// such as [ErrSourceNotFound].
 func (c *Catalog) lookup(ctx context.Context, ids []string) []catalogEntry {
 	found := make([]catalogEntry, len(ids))
 	missing := make(map[int][]int) // by home shard, indexes of ids
@@ -130,8 +126,8 @@ func (c *Catalog) lookup(ctx context.Context, ids []string) []catalogEntry {
 	return found
 }
 
-// begin reads sources, or joins a read of the same ones that began after the last change
-// of one of them was announced. A caller that stops waiting ends no read.
+// begin reads sources, or joins a read of the same sources that began after the last hint about one of them. A caller
+// that stops waiting does not cancel the read.
 func (c *Catalog) begin(ctx context.Context, ids []string) <-chan singleflight.Result {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
@@ -163,7 +159,7 @@ func (c *Catalog) begin(ctx context.Context, ids []string) <-chan singleflight.R
 	})
 }
 
-// newCatalogEntry is of a source that was read just now; nil: there is none.
+// newCatalogEntry is the entry of a source that was just read; nil: there is none.
 func newCatalogEntry(id string, source *dispatch.Source) catalogEntry {
 	if source == nil {
 		return catalogEntry{err: fmt.Errorf("source %q: %w", id, dispatch.ErrSourceNotFound)}
@@ -175,7 +171,7 @@ func newCatalogEntry(id string, source *dispatch.Source) catalogEntry {
 	return catalogEntry{source: source, follower: f, read: time.Now()}
 }
 
-// known is what is cached of a source, fresh or not; nil: nothing. It is called under mu.
+// known is the cached entry of a source, fresh or stale; nil: none. It is called under mu.
 func (c *Catalog) known(id string) *catalogEntry {
 	if item := c.sources.Get(id); item != nil {
 		return item.Value()
@@ -183,8 +179,7 @@ func (c *Catalog) known(id string) *catalogEntry {
 	return nil
 }
 
-// changes counts the announced changes of a source, and of those that share its counter.
-// It is called under mu.
+// changes counts the hints about a source, and about those that share its counter. It is called under mu.
 func (c *Catalog) changes(id string) *uint64 {
 	return &c.sourceChanges[maphash.String(c.seed, id)%changeCounters]
 }
@@ -194,8 +189,8 @@ func (c *Catalog) fresh(entry *catalogEntry) bool {
 	return entry != nil && entry.drops == c.drops && time.Since(entry.read) < catalogTTL
 }
 
-// keep caches a source that was read, unless a newer one is cached. It is stale if a
-// change was announced since the read began, when there were so many changes.
+// keep caches a source that was read, unless a newer one is cached. changes is the counter at the start of the read: if
+// it has risen since, the source is stale.
 func (c *Catalog) keep(entry catalogEntry, changes uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,15 +205,14 @@ func (c *Catalog) keep(entry catalogEntry, changes uint64) {
 	c.sources.Set(id, &entry, ttlcache.DefaultTTL)
 }
 
-// Besides its bytes a source takes about sourceCost, and each of its seeds and patterns
-// seedCost and patternCost: a compiled pattern is a program.
+// Memory of a source, of each seed and of each compiled pattern, in addition to their bytes.
 const (
 	sourceCost  = 1 << 10
 	seedCost    = 256
 	patternCost = 8 << 10
 )
 
-// sourceBytes is about what a source, with its follow rule compiled, takes in memory.
+// sourceBytes is the approximate memory of a source with its compiled follow rule.
 func sourceBytes(s *dispatch.Source) int {
 	n := sourceCost + len(s.Spec.Payload) + mapBytes(s.Spec.Metadata) + mapBytes(s.Spec.Labels)
 	for i := range s.Spec.Seeds {
@@ -243,8 +237,8 @@ func (c *Catalog) SourceOf(ctx context.Context, t *dispatch.Task) (*dispatch.Sou
 	return found.source, found.err
 }
 
-// specs finds the sources of tasks as lookup does, at least as new as the versions. A
-// source that is gone, or was made again under another uid, is [ErrSourceNotFound].
+// specs finds the sources of tasks as lookup does, at least as new as the versions. A source that is gone, or was
+// created again with another uid, is [ErrSourceNotFound].
 func (c *Catalog) specs(ctx context.Context, of []sourceOf) []catalogEntry {
 	ids := make([]string, len(of))
 	for i := range of {
@@ -300,7 +294,7 @@ func (c *Catalog) taskSpecs(ctx context.Context, tasks []*dispatch.Task) []found
 	return specs
 }
 
-// lastSpec is what is cached of the spec of a task's source, fresh or not; nil: nothing.
+// lastSpec is the cached spec of a task's source, fresh or stale; nil: none.
 func (c *Catalog) lastSpec(t *dispatch.Task) *dispatch.SourceSpec {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -320,7 +314,7 @@ func (c *Catalog) DropSource(id string) {
 	}
 }
 
-// expire makes a source stale that turned out to be old, unless another was read since.
+// expire makes an outdated source stale, unless it was read again since.
 func (c *Catalog) expire(old *dispatch.Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -338,7 +332,7 @@ func (c *Catalog) DropRules() {
 	c.rules = nil
 }
 
-// dropAll has everything read again, after hints may have been lost.
+// dropAll makes everything stale, after hints may have been lost.
 func (c *Catalog) dropAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -347,7 +341,7 @@ func (c *Catalog) dropAll() {
 	c.rules = nil
 }
 
-// Rules finds all queue rules, at most a second old.
+// Rules returns all queue rules, at most a second old.
 func (c *Catalog) Rules(ctx context.Context) (*RuleBook, error) {
 	c.mu.Lock()
 	rules, at, changes := c.rules, c.rulesAt, c.ruleChanges
@@ -368,8 +362,8 @@ func (c *Catalog) Rules(ctx context.Context) (*RuleBook, error) {
 	return rules, nil
 }
 
-// JoinSource lays the task's own metadata over its source's, and gives it the
-// source's payload if it has none.
+// JoinSource adds the source's metadata to a task, where the task's own values win, and the source's payload if it has
+// none.
 func JoinSource(t *dispatch.Task, source *dispatch.Source) {
 	if t.SourceUID != source.UID {
 		return
@@ -388,7 +382,7 @@ func JoinSource(t *dispatch.Task, source *dispatch.Source) {
 	}
 }
 
-// mapBytes is how many bytes the keys and values of m have.
+// mapBytes is the size of the keys and values of m.
 func mapBytes(m map[string]string) int {
 	n := 0
 	for k, v := range m {

@@ -24,31 +24,27 @@ import (
 
 // Config of a [Dispatcher].
 type Config struct {
-	// Store keeps everything; a dispatcher holds nothing that matters.
-	// Required.
+	// Store keeps all state; a dispatcher only caches. Required.
 	Store dispatch.Store
-	// Logger for what no caller is told. Default: none.
+	// Logger for events that no caller sees. Default: none.
 	Logger *zap.Logger
 	// ID names this dispatcher among those of one store, in leadership and
 	// stats. Required.
 	ID string
-	// MaxWaiters parked fetches; above it a fetch fails with
-	// ErrTooManyWaiters. Each costs some 16 KiB with its connection's share.
-	// Default 100,000.
+	// MaxWaiters is the limit of waiting fetches; beyond it a fetch fails with ErrTooManyWaiters. Each costs some 16
+	// KiB, with its share of the connection. Default 100,000.
 	MaxWaiters int
-	// Fallback is the longest that the pump goes without looking at a pool
-	// that a fetch waits for, should a hint be lost (P9). Shorter finds
-	// work sooner after a lost hint and costs more idle commands. It is
-	// jittered downwards by a quarter. Default 1 s.
+	// Fallback is the polling interval of a pool that fetches wait for, in case a hint is lost (P9). A shorter one
+	// finds work earlier after a lost hint and costs more idle commands. Jitter shortens it by up to a quarter. Default
+	// 1 s.
 	Fallback time.Duration
 	// Rand gives numbers in [0, 1) for jitter. Default math/rand/v2.
 	Rand func() float64
-	// Observer is told what the loops do, for metrics. Default: none.
+	// Observer gets the events of the loops, for metrics. Default: none.
 	Observer Observer
 }
 
-// Validate reports the first field that cannot be worked with, and fills
-// defaults in.
+// Validate fills in defaults and reports the first invalid field.
 func (c *Config) Validate() error {
 	if c.Store == nil {
 		return errors.New("dispatch: Config.Store is required")
@@ -74,12 +70,11 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// maxNoted bounds the sessions that are remembered as noted.
+// maxNoted limits the cache of sessions that the store has recorded.
 const maxNoted = 100_000
 
-// Dispatcher hands out tasks of a [Store] and takes them back. Any dispatcher
-// of a group serves any lease. Its methods may be called concurrently, once
-// [Dispatcher.Run] runs.
+// Dispatcher hands out tasks of a [Store] and takes their reports. Any dispatcher of a group serves any lease. Its
+// methods may be called concurrently while [Dispatcher.Run] runs.
 type Dispatcher struct {
 	cfg    Config
 	store  dispatch.Store
@@ -99,13 +94,12 @@ type Dispatcher struct {
 	drained   chan struct{}                   // closed by Drain
 	drain     sync.Once
 
-	// Runs of FetchTask are told apart by callPrefix, which no other
-	// dispatcher has, and their number here.
+	// callPrefix, which is unique to this dispatcher, and a number identify a run of FetchTask.
 	callPrefix string
 	calls      atomic.Uint64
 }
 
-// New makes a dispatcher. It does nothing until [Dispatcher.Run].
+// New makes a dispatcher. It is idle until [Dispatcher.Run].
 func New(cfg Config) (*Dispatcher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -130,9 +124,8 @@ func New(cfg Config) (*Dispatcher, error) {
 	return d, nil
 }
 
-// Run runs the loops of the dispatcher until ctx ends: the pump, the keeper
-// (when it leads, with the chores), the watch over holds and the subscription to hints.
-// It returns nil when ctx ended, else why a loop cannot go on.
+// Run runs the loops of the dispatcher until ctx ends: the pump, the keeper with its chores, the cache of holds, and
+// the hint subscription. It returns nil if ctx ended, else the error that stopped a loop.
 func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 	d.keeper.chores = chores
 	g, ctx := errgroup.WithContext(ctx)
@@ -153,9 +146,8 @@ func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 	return nil
 }
 
-// Drain answers all parked fetches with [EmptyDispatcherDraining] and lets later ones
-// have the same answer. Reports, renewals and all else go on. It cannot be
-// undone.
+// Drain answers all waiting and all later fetches with [EmptyDispatcherDraining]. Reports, renewals and all other calls
+// continue. It cannot be undone.
 func (d *Dispatcher) Drain() {
 	d.drain.Do(func() { close(d.drained) })
 	d.pump.Drain()
@@ -172,7 +164,7 @@ func (d *Dispatcher) nextCall() string {
 	return d.callPrefix + strconv.FormatUint(d.calls.Add(1), 36)
 }
 
-// Config is what the dispatcher was made with, defaults filled in.
+// Config is the dispatcher's configuration, with defaults filled in.
 func (d *Dispatcher) Config() Config { return d.cfg }
 
 // Catalog caches sources and queue rules.
@@ -188,7 +180,7 @@ func (d *Dispatcher) Holds(ctx context.Context) (*holdbook.Book, error) {
 // RefreshHolds reads the holds now.
 func (d *Dispatcher) RefreshHolds(ctx context.Context) error { return d.holds.refresh(ctx) }
 
-// OpenStream subscribes to what the dispatcher has to say to a collector between its beats.
+// OpenStream subscribes to the pushes for a collector between its beats.
 func (d *Dispatcher) OpenStream(info dispatch.CollectorInfo) *Stream {
 	p := d.pushes
 	s := &Stream{pushes: p, info: info, ready: make(chan struct{}, 1)}
@@ -202,8 +194,7 @@ func (d *Dispatcher) OpenStream(info dispatch.CollectorInfo) *Stream {
 	return s
 }
 
-// listen keeps the subscription to hints until ctx ends. Without hints all goes
-// on, a little later.
+// listen keeps the hint subscription until ctx ends. Without hints the dispatcher polls.
 func (d *Dispatcher) listen(ctx context.Context) error {
 	backoff := firstBackoff
 	var failing atomic.Bool
@@ -211,7 +202,7 @@ func (d *Dispatcher) listen(ctx context.Context) error {
 		began := time.Now()
 		err := d.store.Subscribe(ctx, func(h dispatch.Hint) {
 			if failing.CompareAndSwap(true, false) {
-				d.log.Info("hint subscription is back")
+				d.log.Info("hint subscription restored")
 			}
 			d.heed(h)
 		})
@@ -224,7 +215,7 @@ func (d *Dispatcher) listen(ctx context.Context) error {
 		if failing.CompareAndSwap(false, true) {
 			d.log.Warn("hint subscription lost; polling every second", zap.Error(err))
 		}
-		// What was said meanwhile was not heard.
+		// Hints were lost in the meantime.
 		d.heed(dispatch.Hint{Kind: dispatch.HintResync})
 		if !pause(ctx, jittered(d.policy.Rand, backoff)) {
 			return nil
@@ -234,7 +225,7 @@ func (d *Dispatcher) listen(ctx context.Context) error {
 	return nil
 }
 
-// heed acts on a hint. It does not block.
+// heed handles a hint. It does not block.
 func (d *Dispatcher) heed(h dispatch.Hint) {
 	switch h.Kind {
 	case dispatch.HintReady:

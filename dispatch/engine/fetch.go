@@ -19,18 +19,18 @@ import (
 // FetchRequest asks for tasks for a collector.
 type FetchRequest struct {
 	Collector, Session string
-	// ClientToken makes the fetch idempotent; empty: one is minted.
+	// ClientToken makes the fetch idempotent; empty: the dispatcher makes one.
 	ClientToken string
 	Pools       []string // empty: DefaultPool
 	Sources     []string // ids; empty: all
 	Queues      []string // empty: all
 	MaxTasks    int      // 1 to MaxFetchTasks; 0: 1
 	MaxBytes    int      // 1 to MaxFetchBytes; 0: MaxFetchBytes
-	// Wait is how long to wait for tasks, 0 to [bounds.MaxWait]. A claim in flight at its end
-	// is waited for as long as the caller's deadline lets.
+	// Wait is how long to wait for tasks, 0 to [bounds.MaxWait]. If a claim is in flight at its end, the fetch waits
+	// for it within the caller's deadline.
 	Wait  time.Duration
 	Lease time.Duration // 0: the source's
-	// Labels of the collector, which holds on labels go by; nil: only holds on its id meet the fetch.
+	// Labels of the collector, for holds on labels; nil: only holds on its id apply to it.
 	Labels map[string]string
 	// Reports are settled before the fetch waits, as by [Dispatcher.Report].
 	Reports []dispatch.Report
@@ -44,7 +44,7 @@ const (
 	MaxNarrow     = 16 // pools, sources and queues named in one fetch
 )
 
-// EmptyReason says why a fetch gave nothing.
+// EmptyReason is why a fetch handed nothing out.
 type EmptyReason uint8
 
 // The reasons for an empty answer.
@@ -58,7 +58,7 @@ const (
 	EmptyTokenUsed
 )
 
-// FetchResult is what a fetch was given.
+// FetchResult answers a fetch.
 type FetchResult struct {
 	Tasks []dispatch.Grant
 	// Waited from receipt to grant.
@@ -69,23 +69,20 @@ type FetchResult struct {
 	Reports []ReportResult
 }
 
-// refusedRetry is when a fetch is to come again that the store has refused what it has, though
-// its session is current.
+// refusedRetry is the RetryAfter of a fetch that the store refused although its session is current.
 const refusedRetry = 100 * time.Millisecond
 
-// Fetch hands out tasks, each under a lease. With nothing to hand out it waits up to req.Wait,
-// and no longer than ctx; an empty result is no error, also if ctx ends with the cause
-// [dispatch.ErrStoreUnavailable], as the server has it end ahead of a caller's deadline. Repeated with the
-// same collector and client token it gives what is still held of what it granted (P7). Its
-// reports are settled first, whatever becomes of the fetch.
+// Fetch hands out tasks, each under a lease. If there is nothing to hand out, it waits up to req.Wait, and no longer
+// than ctx. An empty result is no error, even if ctx ends with the cause [dispatch.ErrStoreUnavailable]: the server
+// ends ctx so before the caller's deadline. Repeated with the same collector and client token, it returns the leases of
+// its grant that are still held (P7). Its reports are settled first, even if the fetch then fails.
 //
-// If the caller has gone by the time of the grant, its tasks are given back: no attempt is spent.
-// If the call was repeated, they are given back once every one of its callers has gone: what
-// one of them was answered with stands ([dispatch.Claims]).
+// If the caller is gone at the time of the grant, its tasks are given back: no attempt is spent. If the call was
+// repeated, they are given back only when all of its callers are gone ([dispatch.Claims]).
 //
-// Errors: [dispatch.ErrInvalid], [dispatch.ErrSourceNotFound] for a source to narrow to,
-// [dispatch.ErrCollectorReplaced], [dispatch.ErrTooManyWaiters], and those of the store; after
-// [dispatch.ErrStoreUnavailable] repeat with the same client token.
+// Errors: [dispatch.ErrInvalid], [dispatch.ErrSourceNotFound] for one of req.Sources, [dispatch.ErrCollectorReplaced],
+// [dispatch.ErrTooManyWaiters], and those of the store; after [dispatch.ErrStoreUnavailable] repeat with the same
+// client token.
 func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult, error) {
 	received := time.Now()
 	if err := req.normalise(); err != nil {
@@ -108,7 +105,7 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 		return nil, fmt.Errorf("fetch for collector %q: %w", req.Collector, err)
 	}
 	if narrowed := len(req.Sources)+len(req.Queues) > 0; narrowed && slices.Contains([]EmptyReason{EmptyNoTasks, EmptyThrottled, EmptyHeld}, result.Empty) {
-		// Where that cannot be found out, what the claim said has to do.
+		// On an error, keep the reason of the claim.
 		if reason, err := d.narrowedEmpty(ctx, &req); err == nil {
 			result.Empty = reason
 		}
@@ -117,8 +114,8 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	return result, nil
 }
 
-// obtain notes the fetch, and has it wait for tasks unless it repeats one. That of a busy
-// collector is claimed for before it is noted.
+// obtain records the fetch in the store, then waits for tasks unless the fetch is a repeat. For a busy collector it
+// claims first.
 func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received time.Time) (out pump.Outcome, err error) {
 	r := &pump.Request{
 		Want: dispatch.Want{
@@ -144,8 +141,8 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 			}
 		case pump.Refused, pump.Held, pump.Draining: // it may repeat a grant yet
 		}
-		// A claim in flight may grant it something yet. That is given back under the id of the
-		// call, so the fetch goes on as another one.
+		// A claim in flight may still grant it something. That is given back under the id of the call, so the fetch
+		// continues with another id.
 		r.Want.Call = d.nextCall()
 	}
 	out, repeated, err := d.notePoll(ctx, r.Want.Poll)
@@ -155,8 +152,8 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 	r.Want.Noted = true
 	out = d.wait(ctx, req, r, received)
 	if out.End == pump.Refused {
-		// The store has work, but not for this fetch; or another session has begun. A claim in
-		// flight may grant it yet, which is given back: from here on it is another call.
+		// The store has work, but not for this fetch; or another session has begun. A claim in flight may still grant
+		// it something, which is given back; so the fetch continues with another id.
 		r.Want.Call = d.nextCall()
 		again, repeated, err := d.notePoll(ctx, r.Want.Poll)
 		if err != nil || repeated {
@@ -167,24 +164,22 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 	return out, nil
 }
 
-// busy reports whether the fetch is likely to be granted something at once, and its claim can do
-// all that noting it is for. That saves a call of the store: fetches of one task each come 1.25
-// times as fast (deploy/bench/README.md). The collector and its session were noted lately, so a
-// claim refuses a session that was replaced; with one shard, the claim itself sees whether it
-// repeats a grant.
+// busy reports whether a claim is likely to succeed at once and may come before BeginPolls. That saves a store call:
+// fetches of one task are 1.25 times as fast (deploy/bench/README.md). It is safe because the store recorded the
+// session recently, so a claim refuses a replaced one. With one shard, the claim itself detects a repeated grant.
 func (d *Dispatcher) busy(req *FetchRequest) bool {
 	session := d.noted.Get(req.Collector)
 	return session != nil && session.Value() == req.Session && d.store.Shards() == 1 &&
 		len(req.Pools) == 1 && len(req.Sources)+len(req.Queues) == 0 && d.slowed.remaining(req.Collector) == 0 && d.pump.Open(req.Pools[0])
 }
 
-// claimNow has the fetch wait until it has been asked for everywhere, and no longer.
+// claimNow waits only until every outlet was claimed from for the fetch.
 func (d *Dispatcher) claimNow(ctx context.Context, req *FetchRequest, r *pump.Request, received time.Time) pump.Outcome {
 	r.Once, r.Until = true, received.Add(cmp.Or(req.Wait, storeTimeout))
 	return d.pump.Wait(ctx, r)
 }
 
-// normalise fills defaults in, and checks what the claim depends on.
+// normalise fills in defaults and checks the limits.
 func (r *FetchRequest) normalise() error {
 	if len(r.Pools) == 0 {
 		r.Pools = []string{dispatch.DefaultPool}
@@ -220,7 +215,7 @@ func (r *FetchRequest) normalise() error {
 	return nil
 }
 
-// distinct keeps the first of equal names, of which there are few.
+// distinct removes duplicates from a short list.
 func distinct(names []string) []string {
 	kept := names[:0:0]
 	for _, name := range names {
@@ -231,7 +226,7 @@ func distinct(names []string) []string {
 	return kept
 }
 
-// uidsOf finds the uids of the sources that a fetch is narrowed to.
+// uidsOf finds the uids of the sources of a fetch.
 func (d *Dispatcher) uidsOf(ctx context.Context, ids []string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -249,8 +244,7 @@ func (d *Dispatcher) uidsOf(ctx context.Context, ids []string) ([]string, error)
 	return uids, nil
 }
 
-// wait has the fetch wait for tasks. A collector that reported failures of its own means waits
-// before that.
+// wait waits for tasks. A collector that reported COLLECTOR failures is first slowed down.
 func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, r *pump.Request, received time.Time) pump.Outcome {
 	until := received.Add(req.Wait)
 	if slowed := d.slowed.remaining(req.Collector); slowed > 0 {
@@ -268,7 +262,7 @@ func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, r *pump.Reques
 	return d.pump.Wait(ctx, r)
 }
 
-// waitOut waits for d, or until ctx ends or the dispatcher drains, and returns how long it did.
+// waitOut waits for most, or until ctx ends or the dispatcher drains, and returns how long it waited.
 func (d *Dispatcher) waitOut(ctx context.Context, most time.Duration) time.Duration {
 	began := time.Now()
 	select {
@@ -280,8 +274,7 @@ func (d *Dispatcher) waitOut(ctx context.Context, most time.Duration) time.Durat
 	return time.Since(began)
 }
 
-// handOut answers the fetch with what its wait ended with: tasks, completed with what their
-// sources hold, or why there are none.
+// handOut makes the answer of a fetch: the tasks, joined with their sources, or the reason why there are none.
 func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.Outcome) (*FetchResult, error) {
 	if out.Err != nil {
 		return nil, out.Err
@@ -289,8 +282,7 @@ func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.O
 	result := &FetchResult{Tasks: out.Grants, Waited: time.Since(received), RetryAfter: out.RetryAfter}
 	switch out.End {
 	case pump.Granted:
-		// What is repeated has no instant of its grant: 0 is never later than what the store said
-		// remains of its leases.
+		// A repeated grant has no time: 0 is never too late for the remaining durations that the store returned.
 		result.Waited = max(out.At.Sub(received), 0)
 		return result, d.join(ctx, out.Grants)
 	case pump.TokenUsed:
@@ -313,8 +305,7 @@ func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.O
 	return result, nil
 }
 
-// join completes grants with what their tasks share with their source: the spec
-// is kept once, a task stores only what differs.
+// join adds the parts of the sources' specs to grants: a task record stores only what differs.
 func (d *Dispatcher) join(ctx context.Context, grants []dispatch.Grant) error {
 	of := make([]sourceOf, len(grants))
 	for i := range grants {

@@ -19,8 +19,7 @@ type Follower struct {
 	include, exclude []*regexp.Regexp
 }
 
-// newFollower compiles the source's follow rule; nil when it has none. The
-// error is a [dispatch.FieldError].
+// newFollower compiles the source's follow rule; nil if it has none. The error is a [dispatch.FieldError].
 func newFollower(spec *dispatch.SourceSpec) (*Follower, error) {
 	rule := spec.Follow
 	if rule == nil {
@@ -57,9 +56,8 @@ func compilePatterns(field string, patterns []string) ([]*regexp.Regexp, error) 
 	return out, nil
 }
 
-// passesHost reports whether an item that a page of t's leads to is followed on
-// any host, unless the rule names hosts: an item of a feed is, one step, and where
-// it redirects to.
+// passesHost reports whether an item from a page of t may have any host if the rule names none. That is true for the
+// item of a feed, and for the target of such an item's redirect.
 func passesHost(t *dispatch.Task, relation dispatch.Relation) bool {
 	if relation == dispatch.RelationRedirect {
 		return t.Relation == dispatch.RelationFeedItem
@@ -67,9 +65,8 @@ func passesHost(t *dispatch.Task, relation dispatch.Relation) bool {
 	return relation == dispatch.RelationFeedItem && t.Relation != dispatch.RelationFeedItem
 }
 
-// refuses says why an item that stands for this, at this depth, is not
-// followed; dispatch.FilterNone when it is. anyHost is for [passesHost]. An item without a
-// URL has no host to check.
+// refuses returns why an item is not followed; dispatch.FilterNone: it is. anyHost is from [passesHost]. An item
+// without a URL has no host to check.
 func (f *Follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatch.FilterReason, string) {
 	switch {
 	case f == nil && anyHost:
@@ -90,10 +87,8 @@ func (f *Follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatc
 	return f.excludes(to.Canonical)
 }
 
-// refusesMove says why a seed's page is not crawled where the seed redirects to;
-// dispatch.FilterNone when it is. A seed is crawled whatever the rule says, and so is its page
-// in its new place, unless the rule names hosts that this is none of, or
-// excludes it.
+// refusesMove returns why the target of a seed's redirect is not crawled; dispatch.FilterNone: it is. Only named hosts
+// and exclude apply, since a seed needs no rule.
 func (f *Follower) refusesMove(to dispatch.Target) (dispatch.FilterReason, string) {
 	if f == nil || to.Canonical == "" {
 		return dispatch.FilterNone, ""
@@ -111,7 +106,7 @@ func (f *Follower) refusesHost(to dispatch.Target) (dispatch.FilterReason, strin
 	return dispatch.FilterHost, fmt.Sprintf("host %q is not a seed's, and follow.allow_hosts is empty", to.Host)
 }
 
-// excludes says which exclude pattern matches; dispatch.FilterNone: none.
+// excludes returns the exclude pattern that matches; dispatch.FilterNone: none.
 func (f *Follower) excludes(canonical string) (dispatch.FilterReason, string) {
 	i := slices.IndexFunc(f.exclude, func(re *regexp.Regexp) bool { return re.MatchString(canonical) })
 	if i < 0 {
@@ -120,10 +115,9 @@ func (f *Follower) excludes(canonical string) (dispatch.FilterReason, string) {
 	return dispatch.FilterExclude, fmt.Sprintf("follow.exclude[%d] matches", i)
 }
 
-// allows reports whether a host is followed. A host of [canonical.URL] names its
-// port unless it is the scheme's, so a pattern without a port, other than "*", means the
-// default ports. Another port is another server, which may belong to somebody else. Queue
-// rules differ: theirs are about load on a host, and mean all its ports.
+// allows reports whether a host is followed. A host of [canonical.URL] has a port only if it is not the scheme's, so a
+// pattern without a port, except "*", means the default ports. Another port may be another owner's server. Patterns of
+// queue rules are about the load of a host, so they mean all its ports.
 func (f *Follower) allows(host string) bool {
 	return slices.ContainsFunc(f.hosts, func(allowed string) bool {
 		suffix, isSuffix := strings.CutPrefix(allowed, "*")

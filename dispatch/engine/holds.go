@@ -15,13 +15,11 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
-// holdsAge bounds how stale a dispatcher's holds can be should a hint be lost, as far as
-// claims do not show it.
+// holdsAge limits how stale the holds are if a hint is lost and no claim shows it.
 const holdsAge = time.Second
 
-// holdWatch keeps what its dispatcher knows of the holds up to date, so that no fetch has to
-// ask for them: that costs one short call of the store in [holdsAge]. A claim by holds that are
-// out of date is refused ([dispatch.ErrStaleHolds]).
+// holdWatch keeps the dispatcher's cache of the holds current, so that no fetch has to read them. It costs one short
+// store call per [holdsAge]. A claim with outdated holds is refused ([dispatch.ErrStaleHolds]).
 type holdWatch struct {
 	store   dispatch.Store
 	log     *zap.Logger
@@ -48,8 +46,7 @@ func newHoldWatch(cfg Config, changed func()) *holdWatch {
 	}
 }
 
-// run reads the holds, at hints and each second, until ctx ends, and drops those that end by
-// themselves.
+// run reads the holds at each hint and each second until ctx ends, and drops holds that are over.
 func (w *holdWatch) run(ctx context.Context) error {
 	failing := false
 	for {
@@ -58,9 +55,9 @@ func (w *holdWatch) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && !failing:
-			w.log.Warn("cannot read the holds; those known stay in force", zap.Error(err))
+			w.log.Warn("failed to read holds; the known holds still apply", zap.Error(err))
 		case err == nil && failing:
-			w.log.Info("holds are read again")
+			w.log.Info("reading holds works again")
 		}
 		failing = err != nil
 		select {
@@ -71,7 +68,7 @@ func (w *holdWatch) run(ctx context.Context) error {
 	}
 }
 
-// untilNext is how long it is until the next hold ends by itself.
+// untilNext is the time until the next hold ends by itself.
 func (w *holdWatch) untilNext() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,10 +78,10 @@ func (w *holdWatch) untilNext() time.Duration {
 	return holdsAge
 }
 
-// clock is the store's clock, as far as can be told from when the holds were read.
+// clock estimates the store's clock from the last read of the holds.
 func (w *holdWatch) clock() time.Time { return w.now.Add(time.Since(w.read)) }
 
-// hint has the holds read now.
+// hint makes run read the holds now.
 func (w *holdWatch) hint() {
 	select {
 	case w.hinted <- struct{}{}:
@@ -110,7 +107,7 @@ func (w *holdWatch) refresh(ctx context.Context) error {
 	return nil
 }
 
-// take takes in what was read, and reports whether that is other than before.
+// take stores what was read, and reports whether it has changed.
 func (w *holdWatch) take(read uint64, have int64, holds []dispatch.Hold, version int64, now time.Time) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,9 +128,8 @@ func (w *holdWatch) take(read uint64, have int64, holds []dispatch.Hold, version
 	return before == nil || !reflect.DeepEqual(before.All, book.All)
 }
 
-// catchUp reads the holds after a shard has refused a claim by those of version. Where shard 0
-// has none that are newer, a failover has lost its last change, which other shards have: then
-// all shards are brought to a version that is newer than any.
+// catchUp reads the holds after a shard has refused a claim with those of version. If shard 0 has no newer ones, a
+// failover has lost a change that other shards have. Then catchUp gives all shards a new version.
 func (w *holdWatch) catchUp(ctx context.Context, version int64) error {
 	if err := w.refresh(ctx); err != nil {
 		return err
@@ -141,7 +137,7 @@ func (w *holdWatch) catchUp(ctx context.Context, version int64) error {
 	if w.book.Load().Version != version {
 		return nil
 	}
-	w.log.Warn("the store has lost a change of holds, as a failover can; list them and set again what is missing", zap.Int64("version", version))
+	w.log.Warn("the store lost a change of holds, perhaps in a failover; list the holds and set the missing ones again", zap.Int64("version", version))
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if _, err := w.store.PutHolds(ctx, dispatch.HoldChange{}, version); err != nil && !errors.Is(err, dispatch.ErrEtagMismatch) {
@@ -161,7 +157,7 @@ func (w *holdWatch) current(ctx context.Context) (*holdbook.Book, error) {
 	return w.book.Load(), nil
 }
 
-// stops reports whether a hold stops a collector, as far as is known.
+// stops reports whether a hold in the cache stops a collector.
 func (w *holdWatch) stops(collector string, labels map[string]string) bool {
 	return w.book.Load().StopsCollector(collector, labels)
 }

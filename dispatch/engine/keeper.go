@@ -14,28 +14,25 @@ import (
 )
 
 const (
-	// peek is the longest that the keeper goes without looking at the leases
-	// of a shard. No lease is shorter than MinLeaseDuration, so with the jitter
-	// on top each is seen before it runs out.
+	// peek is the longest interval between two sweeps of a shard. With the jitter it is below MinLeaseDuration, so each
+	// lease is seen before it expires.
 	peek       = 900 * time.Millisecond
 	peekJitter = 50 * time.Millisecond
 
-	// How often the keeper looks for what interrupted calls have left.
+	// How often the keeper finishes interrupted calls.
 	choreDelay     = 5 * time.Second
 	forgetInterval = 10 * time.Minute
 	forgetPage     = 500
-	// How long a keeper that has died keeps others from taking over. Shorter hands over
-	// sooner and costs more idle commands; well below OutageAfter, or its death would look
-	// like an outage.
+	// keeperTTL is the time until another dispatcher can replace a dead keeper. A shorter one costs more idle commands.
+	// It is well below OutageAfter, or the death of a keeper would count as an outage.
 	keeperTTL = 2500 * time.Millisecond
 )
 
-// DutyKeeper is the duty that the keeper of a group leads.
+// DutyKeeper is the duty of the keeper of a group.
 const DutyKeeper = "keeper"
 
-// keeper requeues what collectors have let run out, and finishes what calls
-// that were interrupted have left. One dispatcher of a store does it, elected
-// only to save work: two of them do no harm, since the store checks each step.
+// keeper requeues tasks with expired leases, and finishes interrupted calls. One dispatcher of a store is elected for
+// it, only to save work: two keepers are harmless, since the store checks each step.
 type keeper struct {
 	store    dispatch.Store
 	log      *zap.Logger
@@ -49,17 +46,15 @@ type keeper struct {
 // endLeases is [Dispatcher.EndLeases].
 type endLeases func(context.Context, []*dispatch.Task, time.Time, become) ([]dispatch.ApplyResult, error)
 
-// unheardAllowed is how many campaigns in a row may go without an answer before the
-// keeper stands back.
+// unheardAllowed is how many campaigns in a row may be unanswered before the dispatcher pauses its campaigns.
 const unheardAllowed = 1
 
-// run campaigns until ctx ends, and keeps while it leads.
+// run campaigns until ctx ends, and is the keeper while it leads.
 //
-// A campaign that was not answered may have been won. Where requests reach the store and
-// answers do not come back, as through a proxy that hangs, to go on would be to win and
-// do nothing, again and again: so it stands back for long enough that others win. Not so
-// from a store that refuses at once, as one that begins anew: while all stood back from it
-// nobody would sweep, and what was away for a moment would count as an outage.
+// A campaign without an answer may have been won. If requests reach the store but answers get lost, as with a proxy
+// that hangs, this dispatcher would win again and again and do nothing. So it pauses long enough for others to win. It
+// does not pause if the store refuses at once, as during a restart: if all dispatchers paused, nobody would sweep, and
+// a short restart would count as an outage.
 func (k *keeper) run(ctx context.Context) error {
 	failing, unheard := false, 0
 	for ctx.Err() == nil {
@@ -93,10 +88,10 @@ func (k *keeper) run(ctx context.Context) error {
 
 func (k *keeper) logCampaign(err error) {
 	if err != nil {
-		k.log.Warn("cannot campaign for the keeper's duty", zap.Error(err))
+		k.log.Warn("keeper election failed", zap.Error(err))
 		return
 	}
-	k.log.Info("campaigns for the keeper's duty again")
+	k.log.Info("keeper election works again")
 }
 
 // interval of campaigns: a third of the TTL, jittered downwards.
@@ -112,11 +107,10 @@ func (k *keeper) campaign(ctx context.Context) (bool, error) {
 	return leader == k.id, err
 }
 
-// lead keeps until another one leads, or leadership could not be renewed for
-// its TTL: then it returns why not. renewed is when the last campaign that was won
-// began.
+// lead is the keeper until another one leads, or until the leadership was not renewed for its TTL; then it returns the
+// error. renewed is when the last won campaign began.
 func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
-	k.log.Info("this dispatcher is the keeper now")
+	k.log.Info("became keeper")
 	k.observer.Keeping(true)
 	defer k.observer.Keeping(false)
 
@@ -134,7 +128,7 @@ func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
 		k.resign(ctx)
 		return nil
 	}
-	k.log.Warn("this dispatcher is the keeper no more", zap.Error(why))
+	k.log.Warn("no longer keeper", zap.Error(why))
 	if errors.Is(why, errOtherKeeper) {
 		return nil
 	}
@@ -143,7 +137,7 @@ func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
 
 var errOtherKeeper = errors.New("another dispatcher is the keeper")
 
-// watch renews the leadership until it is lost; it returns why it is.
+// watch renews the leadership until it is lost, and returns the cause.
 func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
 	for pause(ctx, k.interval()) {
 		asked := time.Now()
@@ -160,16 +154,16 @@ func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
 	return context.Cause(ctx)
 }
 
-// resign lets another one lead at once.
+// resign ends the term, so that another dispatcher can lead at once.
 func (k *keeper) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if _, err := k.store.Campaign(ctx, DutyKeeper, k.id, 0); err != nil {
-		k.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", keeperTTL), zap.Error(err))
+		k.log.Info("failed to resign as keeper; the term expires by itself", zap.Duration("ttl", keeperTTL), zap.Error(err))
 	}
 }
 
-// sweep ends the leases of a shard that run out, each at its deadline (P5).
+// sweep ends the expired leases of a shard, each at its deadline (P5).
 func (k *keeper) sweep(ctx context.Context, shard int) {
 	backoff := firstBackoff
 	failing := false
@@ -181,9 +175,9 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 		if (err != nil) != failing {
 			failing = err != nil
 			if failing {
-				k.log.Warn("cannot requeue leases that ran out", zap.Int("shard", shard), zap.Error(err))
+				k.log.Warn("failed to requeue expired leases", zap.Int("shard", shard), zap.Error(err))
 			} else {
-				k.log.Info("requeues leases that ran out again", zap.Int("shard", shard))
+				k.log.Info("requeueing of expired leases works again", zap.Int("shard", shard))
 			}
 		}
 		if err != nil {
@@ -198,8 +192,8 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 	}
 }
 
-// sweepPage ends one page of leases that ran out, and tells when to look again.
-// Pages follow each other at once; what others ask of the store goes between.
+// sweepPage ends one page of expired leases, and returns the wait until the next page. Pages follow each other at once;
+// other store calls run between them.
 func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error) {
 	call, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -232,7 +226,7 @@ func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error
 	return wait, nil
 }
 
-// tidy finishes what interrupted calls have left, at long intervals.
+// tidy runs the chores, at long intervals.
 func (k *keeper) tidy(ctx context.Context) {
 	chores := []*chore{{Chore: Chore{Name: "forget collectors", Every: forgetInterval, Do: k.forget}}}
 	for _, c := range k.chores {
@@ -256,12 +250,12 @@ func (k *keeper) tidy(ctx context.Context) {
 	}
 }
 
-// Chore is work that one dispatcher of a store does now and then: the one that leads.
+// Chore is periodic work of the keeper.
 type Chore struct {
-	// Name completes "the keeper cannot ...".
+	// Name completes "keeper failed to ...".
 	Name  string
 	Every time.Duration
-	// Do works for at most about a second. With more, it is called again soon.
+	// Do works for at most about a second. If more, it is called again soon.
 	Do func(context.Context) (more bool, err error)
 }
 
@@ -277,7 +271,7 @@ func (c *chore) run(ctx context.Context, k *keeper) {
 		return
 	}
 	if err != nil && !c.failing {
-		k.log.Warn("the keeper cannot "+c.Name, zap.Error(err))
+		k.log.Warn("keeper failed to "+c.Name, zap.Error(err))
 	}
 	c.failing = err != nil
 	wait := jittered(k.policy.Rand, c.Every)

@@ -12,18 +12,15 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
-// specWait bounds how long the end of leases waits for sources that are kept in
-// other shards than their tasks.
+// specWait limits the wait for sources in other shards than their tasks at the end of leases.
 const specWait = time.Second
 
-// become is what becomes of a task, such as [dispatch.Policy.Expire].
+// become computes the change of a task, such as [dispatch.Policy.Expire].
 type become = func(*dispatch.Task, *dispatch.SourceSpec, time.Time) dispatch.Transition
 
-// EndLeases computes what becomes of leased tasks, or of waiting ones that are
-// taken out, and applies it. The results are in the order of the tasks. A task whose
-// source cannot be read now goes back to its queue as if its budgets had no end: it is
-// handed out only when the source can be read again, and the next end of a lease
-// judges them.
+// EndLeases computes and applies the changes of leased tasks, or of waiting ones to cancel. The results are in the
+// order of the tasks. If the source of a task cannot be read now, the task returns to its queue without a check of its
+// budgets. It is handed out only when the source can be read again, and the end of that lease checks them.
 func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now time.Time, what become) ([]dispatch.ApplyResult, error) {
 	specs, err := d.specsToEnd(ctx, tasks)
 	if err != nil {
@@ -36,7 +33,7 @@ func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now 
 	return d.batches.applied.Do(ctx, transitions)
 }
 
-// specsToEnd are the specs by which the leases of tasks end, in the order of the tasks.
+// specsToEnd reads the specs for the end of leases, in the order of the tasks.
 func (d *Dispatcher) specsToEnd(ctx context.Context, tasks []*dispatch.Task) ([]*dispatch.SourceSpec, error) {
 	call, cancel := context.WithTimeout(ctx, specWait)
 	defer cancel()
@@ -54,7 +51,7 @@ func (d *Dispatcher) specsToEnd(ctx context.Context, tasks []*dispatch.Task) ([]
 		specs[i] = unjudged()
 		if home := dispatch.ShardOf(dispatch.SlotOf(t.SourceID), d.store.Shards()); !away[home] {
 			away[home] = true
-			d.log.Warn("source cannot be read; leases of its tasks end without a check of their budgets",
+			d.log.Warn("source unavailable; leases of its tasks end without a check of retry limits",
 				zap.String("source", t.SourceID), zap.Int("shard", home), zap.Error(err))
 		}
 	}
@@ -68,7 +65,7 @@ func unjudged() *dispatch.SourceSpec {
 	return spec
 }
 
-// CountEnded counts the leases that are no more, whoever ended them.
+// CountEnded counts the leases that have ended, by this call or another.
 func CountEnded(results []dispatch.ApplyResult) int {
 	n := 0
 	for _, r := range results {

@@ -9,12 +9,11 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
-// narrowLanes bounds the lanes that are looked into for each source or queue that a fetch names.
+// narrowLanes limits the lanes that are read for each source or queue of a fetch.
 const narrowLanes = 5
 
-// narrowedEmpty is why a fetch that is narrowed to sources or queues got nothing: what a claim says
-// of its pool holds for others, too. Throttled, if something of what is named is due and not held;
-// else held, if something is due.
+// narrowedEmpty is why a fetch with sources or queues got nothing; the reason of the claim is only for its whole pool.
+// Throttled if one of their tasks is due and not held, else held if one is due.
 func (d *Dispatcher) narrowedEmpty(ctx context.Context, req *FetchRequest) (EmptyReason, error) {
 	book, err := d.holds.current(ctx)
 	if err != nil {
@@ -52,7 +51,7 @@ func heldAt(book *holdbook.Book, source *dispatch.Source, queue string, now time
 	return book.StopsPool(source.Spec.Pool) || len(book.Queue(queue)) > 0 || !holdbook.LastEnd(source.Holds, now).IsZero()
 }
 
-// dueOf reads the first due tasks of some lanes of what a fetch names.
+// dueOf reads the first due task of some lanes of the sources or queues of a fetch.
 func (d *Dispatcher) dueOf(ctx context.Context, req *FetchRequest) ([]*dispatch.Task, error) {
 	var filters []dispatch.TaskFilter
 	if len(req.Sources) > 0 {

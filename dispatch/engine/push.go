@@ -7,14 +7,14 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Push is what a dispatcher has to say to a collector without waiting for its next beat.
+// Push is what a dispatcher sends to a collector before its next beat.
 type Push struct {
 	// Cancel asks the holder of leases to stop.
 	Cancel []CancelNotice
 	// Held: a hold stops the collector.
 	Held bool
-	// Replaced: another session of the collector has begun. That may be old news, of one that
-	// came before: the answer to a beat tells.
+	// Replaced: another session of the collector has begun. It may be an older one; only the answer to a beat is
+	// reliable.
 	Replaced bool
 }
 
@@ -24,11 +24,11 @@ type CancelNotice struct {
 	Reason dispatch.CancelReason
 }
 
-// maxPushed bounds the cancels that wait for one stream. The others come with the next beat.
+// maxPushed limits the pending cancels of one stream. The others come with the next beat.
 const maxPushed = 1000
 
-// pushes are the heartbeat streams that are open at this dispatcher. A push that is lost does no
-// harm: the next beat is answered with the same.
+// pushes are the open heartbeat streams of this dispatcher. A lost push is harmless: the answer to the next beat has
+// the same.
 type pushes struct {
 	mu      sync.Mutex                      // guards streams, and what is pending in each
 	streams map[string]map[*Stream]struct{} // by collector
@@ -43,10 +43,10 @@ type Stream struct {
 	ready   chan struct{}
 }
 
-// Ready has a value once there is something to take.
+// Ready has a value when there is something to take.
 func (s *Stream) Ready() <-chan struct{} { return s.ready }
 
-// Take is what is to be pushed now.
+// Take returns what must be pushed now.
 func (s *Stream) Take() Push {
 	s.pushes.mu.Lock()
 	defer s.pushes.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *Stream) Close() {
 	}
 }
 
-// change changes what is pending on the streams of a collector, or of all if it is empty; those
-// for which it returns true have something to push.
+// change calls pending for the streams of a collector, or for all if collector is empty. A stream has something to push
+// if pending returns true.
 func (p *pushes) change(collector string, pending func(*Stream) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *pushes) change(collector string, pending func(*Stream) bool) {
 	}
 }
 
-// endSessions pushes to all sessions of a collector but current that they were replaced.
+// endSessions pushes Replaced to all sessions of a collector except current.
 func (p *pushes) endSessions(collector, current string) {
 	p.change(collector, func(s *Stream) bool {
 		s.pending.Replaced = s.pending.Replaced || s.info.Session != current
@@ -103,7 +103,7 @@ func (p *pushes) endSessions(collector, current string) {
 	})
 }
 
-// cancel pushes that the holder of a lease is to stop.
+// cancel pushes a request to stop to the holder of a lease.
 func (p *pushes) cancel(collector string, notice CancelNotice) {
 	p.change(collector, func(s *Stream) bool {
 		if len(s.pending.Cancel) >= maxPushed || slices.Contains(s.pending.Cancel, notice) {
@@ -114,7 +114,7 @@ func (p *pushes) cancel(collector string, notice CancelNotice) {
 	})
 }
 
-// holdsChanged pushes to those that are held now and were not, or the other way round.
+// holdsChanged pushes to the streams with a change of Held.
 func (p *pushes) holdsChanged(stops func(collector string, labels map[string]string) bool) {
 	p.change("", func(s *Stream) bool {
 		before := s.held

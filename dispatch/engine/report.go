@@ -13,27 +13,26 @@ import (
 )
 
 const (
-	// settleTries bounds how often a settlement is computed anew because the record was changed
-	// (canceled, triggered) between read and write.
+	// settleTries limits the retries of a settlement after the record was changed (canceled, triggered) between read
+	// and write.
 	settleTries = 5
-	// latePart is how long the parts of a call that others do not wait for may take once one is
-	// settled: a shard that hangs would hold up the answers of the rest.
+	// latePart is how long a call waits for its other parts after the first one is settled. Otherwise a shard that
+	// hangs would delay the answers of the rest.
 	latePart = time.Second
-	// sourcePatience is how long a part waits for the sources of its tasks, which may be at home
-	// in another shard: less than is waited for the part.
+	// sourcePatience is how long a part waits for the sources of its tasks, which may be in another shard. It is less
+	// than the call waits for the part.
 	sourcePatience = latePart / 2
 	// historyPage is how many tasks are read at once with their histories.
 	historyPage = 100
 )
 
-// Report settles leases by their holders' reports. The results are in the order of the reports,
-// and a stale report fails no other. For each report: check the lease token, submit what was
-// discovered, settle; so a crash between repeats and never loses. Of two reports of one lease
-// one counts. The lease tokens alone prove the right to report.
+// Report settles leases by their holders' reports. The results are in the order of the reports, and a stale report does
+// not fail the others. For each report it checks the lease token, submits the discovered items, and settles. In this
+// order a crash causes a repeat and never a loss. If a lease gets two reports, one counts. Only the lease token gives
+// the right to report.
 //
-// A shard that does not answer holds up no report but those that need it: they answer
-// [ReportUnavailable]. The error is the whole call's, if no report was answered; some
-// may be settled. What is repeated answers [ReportAlready] then.
+// If a shard does not answer, only the reports that need it get [ReportUnavailable]. An error is for the whole call: no
+// report was answered, but some may be settled. A repeat of those gets [ReportAlready].
 func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dispatch.Report) ([]ReportResult, error) {
 	if len(reports) == 0 {
 		return nil, nil
@@ -61,7 +60,7 @@ func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dis
 	return results, nil
 }
 
-// settlement is a report under way, with its result: one without a code is not settled.
+// settlement is a report in progress, with its result; without a code it is not settled.
 type settlement struct {
 	*dispatch.Report
 	result *ReportResult
@@ -70,8 +69,8 @@ type settlement struct {
 	spec   *dispatch.SourceSpec
 }
 
-// partsOf groups the reports that are to be settled by shard. A page leads to queues in many
-// shards: its report is a part of its own, if there are several.
+// partsOf groups the open reports by shard. In a store of several shards, a report with discovered items is its own
+// part, since they go to many shards.
 func (d *Dispatcher) partsOf(reports []dispatch.Report, results []ReportResult) [][]*settlement {
 	var parts [][]*settlement
 	byShard := make(map[int]int, 1) // the number of its part
@@ -96,8 +95,8 @@ func (d *Dispatcher) partsOf(reports []dispatch.Report, results []ReportResult) 
 
 func (s *settlement) discovers() bool { return s.Succeeded != nil && len(s.Succeeded.Discovered) > 0 }
 
-// settleParts settles parts side by side. Once one is settled, it does not wait long for the
-// others. Its error is why some are not.
+// settleParts settles parts concurrently. After the first one it does not wait long for the others. Its error is why
+// some are not settled.
 func (d *Dispatcher) settleParts(ctx context.Context, parts [][]*settlement) (err error) {
 	if len(parts) == 1 {
 		return d.settlePart(ctx, parts[0])
@@ -143,9 +142,8 @@ func (d *Dispatcher) settlePart(ctx context.Context, part []*settlement) error {
 	return timedOut(ctx.Err(), err)
 }
 
-// settleUnread settles the reports that only say that the work is done, without a read before,
-// where the store can. It returns the others, and those that come after one of the same task:
-// the first counts.
+// settleUnread settles reports of plain success without a read, if the store can. It returns the others, and all
+// reports after one of those for the same task, since the first counts.
 func (d *Dispatcher) settleUnread(ctx context.Context, part []*settlement) (rest []*settlement, err error) {
 	var transitions []dispatch.Transition
 	var settling []*settlement
@@ -173,9 +171,8 @@ func (d *Dispatcher) settleUnread(ctx context.Context, part []*settlement) (rest
 	return rest, nil
 }
 
-// settleRead reads the tasks of reports, submits what their pages lead to, and settles them by
-// the policy. It returns those whose record changed in between. Its error is why some are left
-// as they are.
+// settleRead reads the tasks of reports, submits their discovered items, and settles them by the policy. It returns
+// reports with a record that changed in between. Its error is why some are not settled.
 func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again []*settlement, err error) {
 	if open, err = d.readHeld(ctx, open); err != nil {
 		return nil, err
@@ -187,8 +184,7 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 	}
 	transitions := make([]dispatch.Transition, len(open))
 	for n, s := range open {
-		// The store names the collector of a standing lock; the token does it here, where the
-		// lock may have run out.
+		// The store knows the collector only while the lock exists; the token always has it.
 		s.task.Lease.Token = s.Token
 		transitions[n] = d.policy.Report(s.task, s.spec, s.Report, s.now)
 		transitions[n].Filtered = filteredOf(s.result.Discovered)
@@ -207,8 +203,8 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 	return again, err
 }
 
-// readHeld reads the tasks of reports, and returns the reports whose lease is the task's current
-// one. The others it answers (P3).
+// readHeld reads the tasks of reports. It returns the reports with the task's current lease, and answers the others
+// (P3).
 func (d *Dispatcher) readHeld(ctx context.Context, open []*settlement) (held []*settlement, err error) {
 	ids := make([]dispatch.TaskID, len(open))
 	for n, s := range open {
@@ -226,8 +222,8 @@ func (d *Dispatcher) readHeld(ctx context.Context, open []*settlement) (held []*
 	return held, nil
 }
 
-// submitDiscovered submits what the pages of the reports lead to, once. It returns the reports
-// that can be settled then; if the store is full, the others are answered with that.
+// submitDiscovered submits the discovered items of the reports, once. It returns the reports that can be settled then;
+// if the store is full, the others get ReportStoreFull.
 func (d *Dispatcher) submitDiscovered(ctx context.Context, open []*settlement) (rest []*settlement, err error) {
 	var pages []page
 	var of []*settlement
@@ -243,7 +239,7 @@ func (d *Dispatcher) submitDiscovered(ctx context.Context, open []*settlement) (
 	}
 	found, err := d.discover(ctx, pages)
 	if err != nil && len(of) > 1 && !batch.Trouble(err) {
-		// One report may have made the store refuse them all: it fails no other.
+		// One report may have caused the refusal; it must not fail the others.
 		err = nil
 		for _, s := range of {
 			one, refused := d.submitDiscovered(ctx, []*settlement{s})
@@ -268,9 +264,9 @@ func (d *Dispatcher) submitDiscovered(ctx context.Context, open []*settlement) (
 	return append(rest, of...), nil
 }
 
-// readSources reads the specs of the tasks' sources: what was known last of one that cannot be
-// read, since a retry by an older rule is better than none. It returns the reports that have
-// one, and why the others have none. It does not wait long.
+// readSources reads the specs of the tasks' sources. If one cannot be read, the last known spec serves: a retry by an
+// older rule is better than none. It returns the reports with a spec, and the error of the others. It does not wait
+// long.
 func (d *Dispatcher) readSources(ctx context.Context, open []*settlement) (known []*settlement, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sourcePatience)
 	defer cancel()
@@ -292,7 +288,7 @@ func (d *Dispatcher) readSources(ctx context.Context, open []*settlement) (known
 	return known, err
 }
 
-// checkHolder answers a report whose token is not the task's current one (P3).
+// checkHolder answers a report without the task's current token (P3).
 func checkHolder(t *dispatch.Task, token dispatch.LeaseToken, result *ReportResult) bool {
 	digest := token.Digest()
 	switch {
@@ -308,7 +304,7 @@ func checkHolder(t *dispatch.Task, token dispatch.LeaseToken, result *ReportResu
 	return false
 }
 
-// endedBefore answers a report whose lease has ended already.
+// endedBefore answers a report for a lease that ended earlier.
 func endedBefore(r *ReportResult, how dispatch.ApplyResult) {
 	if lost := dispatch.LostBy(how.Prior); lost != dispatch.LostReported {
 		r.Code, r.Lost = ReportLeaseLost, lost
@@ -317,7 +313,7 @@ func endedBefore(r *ReportResult, how dispatch.ApplyResult) {
 	r.Code, r.Result, r.State, r.Due = ReportAlready, how.Prior, how.State, how.Due
 }
 
-// reportLost answers a report whose lease is not the task's, which has that state.
+// reportLost answers a report with a lease that is not the task's; state is the task's.
 func reportLost(r *ReportResult, state dispatch.State) {
 	r.Code, r.Lost = ReportLeaseLost, dispatch.LostNotLeased
 	if state == dispatch.StateLeased {
@@ -325,7 +321,7 @@ func reportLost(r *ReportResult, state dispatch.State) {
 	}
 }
 
-// answer answers a report with what became of its transition.
+// answer answers a report with the result of its transition.
 func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch.ApplyResult) {
 	switch applied.Code {
 	case dispatch.Applied:
@@ -340,11 +336,10 @@ func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch
 	}
 }
 
-// recall answers those of the reports again whose lease is neither the task's nor the one that
-// ended last, by what the task's history says of it: so a report that counted is told that (P7),
-// also once later leases of the task have ended. The history has the last
-// [bounds.MaxHistory] attempts; none that was released, and none of a one-shot task that has
-// succeeded. What could not be read has no code then, and the error says why.
+// recall checks the task's history for reports with a lease that is neither the current nor the last one. So the repeat
+// of a report that counted gets ReportAlready (P7), even after later leases. The history has the last
+// [bounds.MaxHistory] attempts, without releases and without the success of a one-shot task. If the history cannot be
+// read, the results have no code, and the error is returned.
 func (d *Dispatcher) recall(ctx context.Context, part []*settlement) error {
 	var stale []*settlement
 	for _, s := range part {
@@ -376,8 +371,8 @@ func (d *Dispatcher) recall(ctx context.Context, part []*settlement) error {
 	return nil
 }
 
-// attemptUnder is the attempt of the history that was made under the lease; nil if it shows
-// none. A shard gives a fence once, so with the collector it names one lease.
+// attemptUnder finds the attempt of a lease in the history; nil: none. A shard gives each fence once, so fence and
+// collector identify a lease.
 func attemptUnder(t *dispatch.Task, token dispatch.LeaseToken) *dispatch.Attempt {
 	if t == nil {
 		return nil
@@ -389,7 +384,7 @@ func attemptUnder(t *dispatch.Task, token dispatch.LeaseToken) *dispatch.Attempt
 	return &t.History[i]
 }
 
-// dueOf is when a task that waits is due; zero of any other.
+// dueOf is when a waiting task is due; zero for any other.
 func dueOf(t *dispatch.Task) time.Time {
 	if t.State.Waiting() {
 		return t.Due
@@ -397,9 +392,8 @@ func dueOf(t *dispatch.Task) time.Time {
 	return time.Time{}
 }
 
-// SubmitDiscovered submits what a leased task leads to, ahead of its report.
-// [dispatch.ErrTaskNotFound] and [dispatch.ErrLeaseLost] are the call's own errors; what becomes
-// of an item is its result's.
+// SubmitDiscovered submits discovered items of a leased task before its report. [dispatch.ErrTaskNotFound] and
+// [dispatch.ErrLeaseLost] are errors of the call; each item has its own result.
 func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, token dispatch.LeaseToken, items []dispatch.DiscoveredItem) ([]DiscoverResult, error) {
 	read, err := d.batches.reads.Do(ctx, []dispatch.TaskID{id})
 	if err != nil {

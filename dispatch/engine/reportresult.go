@@ -6,7 +6,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// ReportCode is what became of a report.
+// ReportCode is the result of a report.
 type ReportCode uint8
 
 // The answers to a report.
@@ -16,8 +16,8 @@ const (
 	ReportLeaseLost
 	ReportNotFound
 	ReportStoreFull
-	// ReportUnavailable: the store did not answer; whether it is settled is not
-	// known. Repeat it with the same lease token.
+	// ReportUnavailable: the store did not answer; it is not known whether the report is settled. Repeat it with the
+	// same lease token.
 	ReportUnavailable
 )
 
@@ -34,7 +34,7 @@ type ReportResult struct {
 	RetryAfter time.Duration // ReportStoreFull, ReportUnavailable
 }
 
-// DiscoverCode is what became of a discovered item.
+// DiscoverCode is the result of a discovered item.
 type DiscoverCode uint8
 
 // The answers to a discovered item.

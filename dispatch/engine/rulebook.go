@@ -31,8 +31,7 @@ func NewRuleBook(rules []dispatch.QueueRule, version int64) *RuleBook {
 	return b
 }
 
-// QueueOf is the queue that tasks of host go to, by the longest rule that
-// matches it.
+// QueueOf is the queue for tasks of host, by the longest rule that matches.
 func (b *RuleBook) QueueOf(host string) string {
 	if rule, _ := longestMatch(b.ByPattern, host); rule.Queue != "" {
 		return rule.Queue
@@ -40,8 +39,7 @@ func (b *RuleBook) QueueOf(host string) string {
 	return host
 }
 
-// Settings are what holds for a queue, and the name under which they are filed;
-// empty when they are the defaults.
+// Settings are the settings of a queue, and their name; empty if they are the defaults.
 func (b *RuleBook) Settings(queue string) (dispatch.QueueSettings, string) {
 	if rule, ok := longestMatch(b.BySettings, queue); ok {
 		return rule.Settings, rule.SettingsName()
@@ -49,20 +47,20 @@ func (b *RuleBook) Settings(queue string) (dispatch.QueueSettings, string) {
 	return dispatch.DefaultQueueSettings(), ""
 }
 
-// NewQueue is a queue as it would be made.
+// NewQueue is a queue as it would be created.
 func (b *RuleBook) NewQueue(name string) *dispatch.Queue {
 	q := &dispatch.Queue{Name: name}
 	q.Settings, q.SettingsName = b.Settings(name)
 	return q
 }
 
-// Names reports whether a rule is for the queue of this very name.
+// Names reports whether a rule has exactly this queue.
 func (b *RuleBook) Names(queue string) bool {
 	_, ok := b.BySettings[queue]
 	return ok
 }
 
-// MatchedBy reports whether pattern is the longest that would match host.
+// MatchedBy reports whether pattern would be the longest match of host.
 func (b *RuleBook) MatchedBy(host, pattern string) bool {
 	for _, name := range dispatch.SettingsNames(host) {
 		if name == pattern {
@@ -75,8 +73,7 @@ func (b *RuleBook) MatchedBy(host, pattern string) bool {
 	return false
 }
 
-// Above is the queue that the hosts of pattern go to by the longest shorter
-// rule that matches them; "" = each to the queue of its own name.
+// Above is the queue for the hosts of pattern by the next shorter rule; "" = each host has its own.
 func (b *RuleBook) Above(pattern string) string {
 	for _, name := range dispatch.SettingsNames(pattern) {
 		if rule, ok := b.ByPattern[name]; ok && name != pattern {
@@ -86,8 +83,7 @@ func (b *RuleBook) Above(pattern string) string {
 	return ""
 }
 
-// Beside are the other rules for the queue that rule is for, by pattern, with
-// rule's settings in place of the different ones that they have.
+// Beside are the other rules for rule's queue with different settings, by pattern, changed to rule's settings.
 func (b *RuleBook) Beside(rule dispatch.QueueRule) []dispatch.QueueRule {
 	var others []dispatch.QueueRule
 	for _, other := range b.ByPattern {
@@ -107,8 +103,7 @@ func (b *RuleBook) All() []dispatch.QueueRule {
 	return slices.SortedFunc(maps.Values(b.ByPattern), func(a, b dispatch.QueueRule) int { return strings.Compare(a.Pattern, b.Pattern) })
 }
 
-// longestMatch finds what is filed for queue under the most specific of its
-// [dispatch.SettingsNames].
+// longestMatch finds the entry of queue by the most specific of its [dispatch.SettingsNames].
 func longestMatch[V any](filed map[string]V, queue string) (found V, ok bool) {
 	if len(filed) == 0 {
 		return found, false

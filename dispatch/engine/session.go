@@ -16,19 +16,18 @@ import (
 const (
 	// sessionPage is how many leases of a replaced session are ended at once.
 	sessionPage = 100
-	// shardsAtOnce bounds the calls of work that goes to all shards.
+	// shardsAtOnce limits the concurrent calls of work on all shards.
 	shardsAtOnce = 8
-	// endingPatience is how long the first call of a session waits until the older ones have
-	// ended. That goes on without it.
+	// endingPatience is how long the first call of a session waits for the end of the older ones, which then continues
+	// in the background.
 	endingPatience = 500 * time.Millisecond
-	// maxEndings of older sessions are under way at once. Beyond it one is left to the next call
-	// of its collector.
+	// maxEndings limits how many collectors' older sessions end at the same time. Beyond it, the next call of the
+	// collector retries.
 	maxEndings = 10_000
 )
 
-// notePoll has the store note a fetch: that the collector was seen, and which session is its
-// current one. repeated: the client token had a grant before, and the outcome is what is still
-// held of that (P7).
+// notePoll records a fetch in the store: when the collector was seen, and its current session. repeated: the client
+// token had a grant before, and the outcome has its leases that are still held (P7).
 func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump.Outcome, repeated bool, err error) {
 	states, err := d.batches.polls.Do(ctx, []dispatch.Poll{poll})
 	if err != nil {
@@ -55,8 +54,8 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 	return out, false, nil
 }
 
-// giveBackPolled gives back what a poll repeated to a call whose caller went before the answer:
-// it polls once more, behind the first, to learn what that is.
+// giveBackPolled gives back what a poll returned to a caller that was gone. It polls once more, after the first, to
+// learn what that is.
 func (d *Dispatcher) giveBackPolled(poll dispatch.Poll) {
 	d.pump.Background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
@@ -71,18 +70,17 @@ func replaced(collector, session string) error {
 	return fmt.Errorf("session %q of collector %q: %w", session, collector, dispatch.ErrCollectorReplaced)
 }
 
-// sessionEnded ends what this dispatcher has of all sessions of the collector but current: the
-// fetches that wait, and the heartbeat streams.
+// sessionEnded ends the waiting fetches and the heartbeat streams of all sessions of the collector except current, in
+// this dispatcher.
 func (d *Dispatcher) sessionEnded(collector, current string) {
 	d.noted.Delete(collector)
 	d.pump.EndSessions(collector, current)
 	d.pushes.endSessions(collector, current)
 }
 
-// beginSession ends what the older sessions of a collector have, here and at other dispatchers:
-// their fetches, their streams and their leases. It waits for that only a while. If it fails,
-// the store calls the session new again, and the next poll or beat repeats it. What failed of
-// the older one's own means may be mended: the new one is not slowed.
+// beginSession ends the fetches, streams and leases of a collector's older sessions, in all dispatchers. It waits only
+// a short time for that. If it fails, the store reports the session as new again, and the next poll or beat retries.
+// The slowdown of the older session ends, since its cause may be repaired.
 func (d *Dispatcher) beginSession(ctx context.Context, collector, session string) error {
 	d.sessionEnded(collector, session)
 	d.slowed.note(collector, true)
@@ -106,7 +104,7 @@ func (d *Dispatcher) beginSession(ctx context.Context, collector, session string
 	return nil
 }
 
-// endOlder ends the older sessions within the time of one call of the store.
+// endOlder ends the older sessions within storeTimeout.
 func (d *Dispatcher) endOlder(ctx context.Context, collector, session string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -116,14 +114,13 @@ func (d *Dispatcher) endOlder(ctx context.Context, collector, session string) er
 		err = failed
 	}
 	if err != nil {
-		d.log.Warn("older session of a collector not ended yet; its next call repeats that", zap.String("collector", collector), zap.Error(err))
+		d.log.Warn("failed to end the older session of a collector; its next call retries", zap.String("collector", collector), zap.Error(err))
 	}
 	return err
 }
 
-// endSession ends the leases of all sessions of the collector but keep, in all shards; of none
-// if keep was replaced meanwhile. The collector's home shard comes last: until it is done, the
-// store calls the session new.
+// endSession ends the leases of all sessions of the collector except keep, in all shards; none if keep was replaced
+// meanwhile. The home shard comes last: until then, the store reports the session as new.
 func (d *Dispatcher) endSession(ctx context.Context, collector, keep string) error {
 	shards := d.store.Shards()
 	home := dispatch.ShardOf(dispatch.SlotOf(collector), shards)
@@ -160,8 +157,7 @@ func (d *Dispatcher) endSessionIn(ctx context.Context, shard int, collector, kee
 	}
 }
 
-// giveBack undoes what a call did with the grants that it was answered with, in each shard that
-// has a part of them.
+// giveBack undoes the effect of a call on the grants that it got, in each shard that has some of them.
 func (d *Dispatcher) giveBack(ctx context.Context, poll dispatch.Poll, grants []dispatch.Grant) {
 	var shards []int
 	for i := range grants {

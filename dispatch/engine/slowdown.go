@@ -5,20 +5,17 @@ import (
 	"time"
 )
 
-// Grants to a collector whose own means fail (its proxy, disk or browser) are
-// slowed: it waits so long before each fetch, doubling with each failure that
-// comes outside the last wait.
+// Grants to a collector with failures of COLLECTOR scope (proxy, disk, browser) are slowed: it waits before each fetch.
+// The wait doubles with each failure after the last wait.
 const (
 	firstSlowdown   = time.Second
 	longestSlowdown = time.Minute
-	// maxSlowed collectors are remembered; beyond it the one whose wait ends
-	// first is forgotten.
+	// maxSlowed limits the remembered collectors; beyond it, the one with the earliest end of its wait is forgotten.
 	maxSlowed = 10_000
 )
 
-// slowdown remembers which collectors reported failures of their own. Each
-// dispatcher keeps its own: it only has to keep a broken collector from eating
-// tasks as fast as it can fail them.
+// slowdown remembers collectors that reported COLLECTOR failures. Each dispatcher keeps its own: it only has to stop a
+// broken collector from failing tasks at full speed.
 type slowdown struct {
 	mu     sync.Mutex // guards slowed
 	slowed map[string]slowed
@@ -31,8 +28,7 @@ type slowed struct {
 
 func newSlowdown() *slowdown { return &slowdown{slowed: make(map[string]slowed)} }
 
-// note takes a report in: ok is false for a failure of the collector's own.
-// Success ends the slowdown.
+// note records a report: ok is false for a failure of COLLECTOR scope. Success ends the slowdown.
 func (s *slowdown) note(collector string, ok bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -53,8 +49,7 @@ func (s *slowdown) note(collector string, ok bool) {
 	s.slowed[collector] = slowed{step: was.step + 1, until: now.Add(wait)}
 }
 
-// remaining is how long the collector's fetches are to wait; 0 when it is not
-// slowed.
+// remaining is how long the collector's fetches must wait; 0: it is not slowed.
 func (s *slowdown) remaining(collector string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +60,7 @@ func (s *slowdown) remaining(collector string) time.Duration {
 	return max(time.Until(was.until), 0)
 }
 
-// forget makes room: all that have not failed for long, or else the one whose
-// wait ends first.
+// forget makes room: it drops all that have not failed for long, or else the one with the earliest end of its wait.
 func (s *slowdown) forget(now time.Time) {
 	var first string
 	for id, was := range s.slowed {

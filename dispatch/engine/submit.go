@@ -12,8 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// staleTries bounds how often a submit is prepared anew because a source or the
-// queue rules changed under it.
+// staleTries limits the retries of a submit after a source or the queue rules changed meanwhile.
 const staleTries = 5
 
 // NewTask is a task that a producer submits.
@@ -35,9 +34,8 @@ type NewTaskResult struct {
 	Err   error
 }
 
-// SubmitTasks takes in tasks of producers. The results are in the order of the
-// tasks; one that cannot be taken has its error there and fails no other. The
-// error is the whole call's: some may be taken; repeat all, and those answer
+// SubmitTasks submits tasks of producers. The results are in the order of the tasks; an invalid task has its error
+// there and does not fail the others. An error is for the whole call: some tasks may be taken. Repeat all; those get
 // SubmitExists.
 func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTaskResult, error) {
 	now, err := d.nowFor(ctx, tasks)
@@ -72,7 +70,7 @@ func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTas
 	return results, err
 }
 
-// readSourcesOf reads the sources of the tasks at once, so that they are in the cache.
+// readSourcesOf reads the sources of all tasks into the cache, in one call.
 func (d *Dispatcher) readSourcesOf(ctx context.Context, tasks []NewTask) error {
 	var ids []string
 	for i := range tasks {
@@ -88,8 +86,8 @@ func (d *Dispatcher) readSourcesOf(ctx context.Context, tasks []NewTask) error {
 	return nil
 }
 
-// nowFor reads the store's clock if one of the tasks has a due time, which must
-// not be in the past. Tasks without one are due when the store takes them in.
+// nowFor reads the store's clock if a task has a due time, since a past due time becomes now. Tasks without one are due
+// when the store takes them.
 func (d *Dispatcher) nowFor(ctx context.Context, tasks []NewTask) (time.Time, error) {
 	if !slices.ContainsFunc(tasks, func(t NewTask) bool { return !t.Due.IsZero() }) {
 		return time.Time{}, nil
@@ -101,7 +99,7 @@ func (d *Dispatcher) nowFor(ctx context.Context, tasks []NewTask) (time.Time, er
 	return now, nil
 }
 
-// Known is what the items of one submit are prepared from.
+// Known is the data that the items of one submit are prepared from.
 type Known struct {
 	catalog *Catalog
 	// Rules are the queue rules.
@@ -112,7 +110,7 @@ type Known struct {
 	follow *Follower
 }
 
-// source looks a source up; most items of a submit are of one.
+// source finds a source; most items of a submit have the same one.
 func (k *Known) source(ctx context.Context, id string) (*dispatch.Source, *Follower, error) {
 	if k.found == nil || k.id != id {
 		source, follow, err := k.catalog.Source(ctx, id)
@@ -141,17 +139,16 @@ func (k *Known) submission(source *dispatch.Source, t *NewTask, now time.Time, i
 	return nil
 }
 
-// aim gives an item what its target and its source make of it.
+// aim sets the fields of an item that its target and its source decide.
 func (k *Known) aim(item *dispatch.Submission, source *dispatch.Source, to dispatch.Target) {
 	id := dispatch.Identity{Scope: source.Scope(), Queue: to.Queue, Key: to.Key}
 	item.ID, item.SourceUID, item.RevisitAfter = dispatch.NewTaskID(id), source.UID, source.Spec.RevisitAfter
 	item.Scope, item.Queue, item.Key = id.Scope, id.Queue, id.Key
 }
 
-// SubmitAll submits n items: prepare makes each from what the catalog knows (a
-// nil source leaves it out; then prepare has not touched it), done has its answer.
-// Items that the store refuses as prepared from stale knowledge are prepared again
-// from fresh.
+// SubmitAll submits n items. prepare makes each item from the catalog; if it returns a nil source, it must not have
+// changed the item, which is left out. done gets each answer. Items that the store refuses as stale are prepared again
+// with fresh data.
 func (d *Dispatcher) SubmitAll(ctx context.Context, n int,
 	prepare func(i int, known *Known, item *dispatch.Submission) (*dispatch.Source, error),
 	done func(i int, item *dispatch.Submission, r dispatch.SubmitResult),
@@ -221,17 +218,17 @@ func (d *Dispatcher) submitOnce(ctx context.Context, all submission, from []int,
 	return again, nil
 }
 
-// submission is what one caller submits to one shard, with what it was prepared from.
+// submission is what one caller submits to one shard, with the versions that it was prepared from.
 type submission struct {
 	rules int64
 	gates []dispatch.SourceGate
 	items []dispatch.Submission
 }
 
-// submissionBytes count as one item more of a call's limit.
+// Each submissionBytes of an item count as one more item in a call's limit.
 const submissionBytes = 16 << 10
 
-// size is for how many items of a call it counts: a large payload for several.
+// size is its number of items in a call's limit; a large payload counts as several.
 func (s submission) size() int {
 	n := 0
 	for i := range s.items {
@@ -241,8 +238,7 @@ func (s submission) size() int {
 	return n
 }
 
-// submitter submits for several callers: in one call for all that were prepared from the same
-// rules and the same versions of their sources.
+// submitter submits for several callers: one call for all with the same versions of rules and sources.
 func submitter(store dispatch.Store) func(context.Context, []submission) ([][]dispatch.SubmitResult, error) {
 	return func(ctx context.Context, calls []submission) ([][]dispatch.SubmitResult, error) {
 		results := make([][]dispatch.SubmitResult, 0, len(calls))
@@ -266,7 +262,7 @@ func submitter(store dispatch.Store) func(context.Context, []submission) ([][]di
 	}
 }
 
-// joined is the first n calls as one: those that agree.
+// joined merges the first n calls, with equal versions, into one.
 func joined(calls []submission) (all submission, n int) {
 	all = calls[0]
 	if len(calls) == 1 {
@@ -289,8 +285,8 @@ func joined(calls []submission) (all submission, n int) {
 	return all, n
 }
 
-// submit submits items that were prepared from these rules and gates, to each shard its own. It
-// fails if a shard does, whatever the others took in: what is submitted again exists there.
+// submit submits items that were prepared from these rules and gates, one call for each shard. It fails if one shard
+// fails; then repeat all, since items that are taken exist.
 func (b *batches) submit(ctx context.Context, shards int, all submission) ([]dispatch.SubmitResult, error) {
 	byShard := make(map[int]*submission, 1)
 	from := make(map[int][]int, 1) // indexes of the items
@@ -319,15 +315,14 @@ func (b *batches) submit(ctx context.Context, shards int, all submission) ([]dis
 	return results, nil
 }
 
-// page is a task whose page leads to items.
+// page is a task and the items that its page leads to.
 type page struct {
 	task  *dispatch.Task
 	items []dispatch.DiscoveredItem
 }
 
-// discover submits what pages lead to, by their sources' follow rules. Depth
-// is the parent's plus one, or the parent's where its own page went by a
-// redirect; run and metadata are inherited.
+// discover submits the items of pages, by their sources' follow rules. The depth is the parent's plus one; for the
+// target of a redirect, the parent's. Run and metadata are inherited.
 func (d *Dispatcher) discover(ctx context.Context, pages []page) ([][]DiscoverResult, error) {
 	type place struct{ page, item int }
 	var places []place
@@ -359,7 +354,7 @@ func (d *Dispatcher) discover(ctx context.Context, pages []page) ([][]DiscoverRe
 	return results, err
 }
 
-// discovery makes the item of what a page of t's leads to, or says why there is none.
+// discovery makes the item of a discovered item of t, or returns why there is none.
 func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task, found *dispatch.DiscoveredItem, item *dispatch.Submission) *DiscoverResult {
 	to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, found.URL, found.Key, found.Queue, k.Rules.QueueOf)
 	if err != nil {
@@ -373,9 +368,8 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 	var reason dispatch.FilterReason
 	var why string
 	if found.Relation == dispatch.RelationRedirect && t.Recurring {
-		// The seed's content is there: each cycle of the seed crawls it. Not so
-		// of other tasks, or two pages that redirect to each other would be
-		// crawled for ever.
+		// The seed's content is there, so each cycle of the seed crawls it. For other tasks, two pages that redirect to
+		// each other would be crawled for ever.
 		ifExists = dispatch.IfExistsAgain
 		reason, why = f.refusesMove(to)
 	} else {
@@ -401,7 +395,7 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 	return nil
 }
 
-// discovered is what a store's answer means for a discovered item.
+// discovered converts a store's answer for a discovered item.
 func discovered(item *dispatch.Submission, r dispatch.SubmitResult) DiscoverResult {
 	switch r.Code {
 	case dispatch.SubmitCreated:

@@ -129,3 +129,8 @@ func Has(t *dispatch.HoldTarget, collector string, labels map[string]string) boo
 	}
 	return len(t.Labels) > 0
 }
+
+// Same reports whether both are equal, except for the time they were set.
+func Same(a, b *dispatch.Hold) bool {
+	return a.Key() == b.Key() && a.Effect == b.Effect && a.By == b.By && a.Reason == b.Reason && a.Until.Equal(b.Until)
+}

@@ -171,7 +171,7 @@ func (order *HoldOrder) over(old, hold *dispatch.Hold, now time.Time) (kept *dis
 		old = nil
 	}
 	switch {
-	case old != nil && old.Same(hold):
+	case old != nil && holdbook.Same(old, hold):
 		return old, nil
 	case order.Etag != "" && (old == nil || HoldEtag(old) != order.Etag):
 		return nil, fmt.Errorf("the hold %q on %s: %w", hold.Name, &hold.Target, dispatch.ErrEtagMismatch)
@@ -399,7 +399,7 @@ func (o *Operator) changeSourceHolds(ctx context.Context, id string, create bool
 }
 
 func sameHolds(a, b []dispatch.Hold) bool {
-	return slices.EqualFunc(a, b, func(x, y dispatch.Hold) bool { return x.Same(&y) && x.Created.Equal(y.Created) })
+	return slices.EqualFunc(a, b, func(x, y dispatch.Hold) bool { return holdbook.Same(&x, &y) && x.Created.Equal(y.Created) })
 }
 
 // LiftHolds lifts the holds of a name from the targets; what is not held is left alone. With

@@ -42,7 +42,7 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 	return reply
 }
 
-// promote places the queues of the pool whose time has come.
+// promote places the queues of the pool that have become due.
 func (c *claim) promote() {
 	promoted := 0
 	for qp := range c.pool.wait.due(c.s.now, bounds.MaxClaimTurns+1) {
@@ -55,8 +55,7 @@ func (c *claim) promote() {
 	}
 }
 
-// serve gives the wants what they get, in their order, and reports whose client token is
-// used.
+// serve grants to the wants in their order, and reports the used client tokens.
 func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 	var n line
 	flush := func() {
@@ -150,8 +149,7 @@ func (c *claim) serveQueues(n *line) {
 	}
 }
 
-// againAt is when a queue that gave a want nothing can give it something, as far as
-// is known.
+// againAt is when a queue that gave a want nothing can probably give it something.
 func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
 	if qp.stands == wait {
 		return qp.score
@@ -166,7 +164,7 @@ func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
 	return at
 }
 
-// fill says what the pool has left, and when.
+// fill sets what the pool has left, and when.
 func (c *claim) fill(reply *dispatch.ClaimReply) {
 	next, opens := c.pool.wait.firstScore(), c.pool.open.len() > 0
 	if opens {
@@ -186,7 +184,7 @@ func (c *claim) fill(reply *dispatch.ClaimReply) {
 	}
 }
 
-// reason says why the queues of the pool that wait do so.
+// reason is why the waiting queues of the pool wait.
 func (c *claim) reason() dispatch.WaitReason {
 	first, _ := c.pool.wait.first()
 	last, _ := c.pool.wait.firstFrom(infinite)
@@ -238,8 +236,7 @@ func (s *shard) name(src *source) {
 	}
 }
 
-// serveSources gives turns to the queues in which the sources that the want names
-// have open lanes.
+// serveSources gives turns to the queues with open lanes of the sources in the want.
 func (c *claim) serveSources(n *line) {
 	var of []*source
 	for _, uid := range n.hands[0].want.SourceUIDs {
@@ -260,8 +257,7 @@ func (c *claim) serveSources(n *line) {
 	}
 }
 
-// turnsOf gives the open lanes of the sources turns, each of which takes as much of
-// its queue as any turn.
+// turnsOf gives turns to the open lanes of the sources; each takes as much of its queue as any turn.
 func (c *claim) turnsOf(n *line, of []*source) {
 	for h := &n.hands[0]; h.room > 0 && !h.full; {
 		l, lead := nextNamed(of)
@@ -287,7 +283,7 @@ func (c *claim) turnsOf(n *line, of []*source) {
 	}
 }
 
-// promoteNamed places the lanes that can be looked at by now.
+// promoteNamed places the lanes that have become due.
 func (c *claim) promoteNamed(n *namedLanes) {
 	for l := range n.wait.due(c.s.now, bounds.MaxClaimTurns+1) {
 		if c.woken == bounds.MaxClaimTurns {
@@ -310,9 +306,8 @@ func (c *claim) placeAnew(l *lane) {
 	c.s.placeQueue(q, nil)
 }
 
-// nextNamed is the first of the open lanes of all sources, and the source that has
-// it. Every eighth turn for which a source has the first goes to the lane that waits
-// longest.
+// nextNamed is the first open lane of all sources, and its source. Every eighth turn of a source goes to the lane that
+// waits longest.
 func nextNamed(of []*source) (next *lane, lead *source) {
 	var first entry[*lane]
 	for _, src := range of {

@@ -8,8 +8,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// clock is what all parts of a store share: its time, and whether it is closed. Instants
-// are kept in milliseconds, 0 = not set.
+// clock is the time of a store and whether it is closed, shared by all its parts. Instants are in milliseconds, 0 = not
+// set.
 type clock struct {
 	now    func() time.Time
 	closed chan struct{} // closed with the store
@@ -52,7 +52,7 @@ func span(d time.Duration) int64 { return d.Milliseconds() }
 
 func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// until is the end of a gate: infinite for one that someone has to lift.
+// until is the end of a gate: infinite if somebody has to lift it.
 func until(t time.Time) int64 {
 	if !t.Before(dispatch.Forever) {
 		return infinite

@@ -9,12 +9,10 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// hintBuffer is how many hints a subscriber may be behind; beyond it, they are
-// lost and it is told to look at everything again.
+// hintBuffer is how many hints a subscriber may be behind; beyond it hints are lost, and it gets HintResync.
 const hintBuffer = 1024
 
-// cluster is what the dispatchers of this process share beside tasks: who leads what, and
-// hints.
+// cluster is what the dispatchers of this process share other than data: leaders and hints.
 type cluster struct {
 	*clock
 

@@ -16,7 +16,7 @@ import (
 // maxReplaced bounds the replaced sessions that are remembered of a collector.
 const maxReplaced = 100
 
-// collectorBook keeps what collectors tell of themselves.
+// collectorBook keeps what collectors send about themselves.
 type collectorBook struct {
 	*clock
 
@@ -57,10 +57,9 @@ func (b *collectorBook) forget(seen int64, limit int) (forgotten int) {
 	return forgotten
 }
 
-// meet notes that a session of a collector was seen, in a beat that told of it or in a
-// poll, which tells nothing, and says whether it is the current one. What comes after a
-// session's last beat changes nothing of what that told, and the last beat of a session
-// that is not the current one nothing at all.
+// meet records that a session of a collector was seen, in a beat or in a poll (which has no info), and returns whether
+// it is the current one. After a session's last beat nothing changes its info. The last beat of another session than
+// the current one changes nothing.
 func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState) {
 	now := b.begin()
 	defer b.mu.Unlock()
@@ -124,9 +123,8 @@ func (b *collectorBook) count() (present int64) {
 	return present
 }
 
-// list gives the collectors that the filter names, nil for those that are not known, or at
-// most limit: the ids of those that were seen since then and have not ended, or all that
-// follow after.
+// list returns the collectors of the filter: by id, nil for unknown ones; or at most limit, either the ids of those
+// seen since then and not ended, or all that follow after.
 func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord) {
 	b.begin()
 	defer b.mu.Unlock()
@@ -204,8 +202,8 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 	return states, nil
 }
 
-// meet notes that a session was seen. The home shard of the collector refuses the session
-// that this one has replaced at once; EndSession lets the others do so.
+// meet records that a session was seen. The home shard of the collector refuses the replaced session at once; the other
+// shards do so after EndSession.
 func (s *Store) meet(collector, session string, told *dispatch.CollectorInfo) dispatch.PollState {
 	state := s.collectors.meet(collector, session, told)
 	if state.NewSession {
@@ -270,7 +268,7 @@ func (s *shard) unmark(h *holder) {
 	s.dropIdleHolder(h)
 }
 
-// replaced reports whether the session was replaced, as far as this shard was told.
+// replaced reports whether the session was replaced, as this shard knows it.
 func (s *shard) replaced(collector, session string) bool {
 	h := s.holders[collector]
 	return h != nil && h.markedUntil > s.now && h.keep != session

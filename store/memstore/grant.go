@@ -20,7 +20,7 @@ func (n *grantNote) answer(call string) {
 	}
 }
 
-// giveBack takes a call out of those that answered, and reports whether it was the last.
+// giveBack removes a call from the calls of a grant, and reports whether it was the last.
 func (n *grantNote) giveBack(call string) bool {
 	i := slices.Index(n.calls, call)
 	if i < 0 {
@@ -36,15 +36,14 @@ func (e *grantEntry) stillHeld() bool {
 	return l != nil && l.fence == e.fence && !e.record.gone
 }
 
-// endLease takes the lease from a record: lock, lease index, the collector's
-// held leases, the queue's leases in flight. The record stands nowhere then.
+// endLease removes the lease of a record: lock, lease index, the collector's held leases, the queue's leases in flight.
+// The record is in no set then.
 func (s *shard) endLease(r *record) {
 	s.leave(r)
 	s.detach(r)
 }
 
-// detach takes the lease from its collector and its queue, and its lock with it: one that
-// was set by hand stays.
+// detach removes the lease from its collector and its queue, with its lock; a lock that was set by hand stays.
 func (s *shard) detach(r *record) {
 	l := r.lease
 	if l.byHand != "" && l.lockedUntil > s.now {
@@ -61,8 +60,7 @@ func (s *shard) detach(r *record) {
 	r.lease = nil
 }
 
-// dropGhost takes what is left of a record that was removed by hand out of all
-// sets, and counts that an index named it.
+// dropGhost removes the index entries of a record that was deleted by hand, and counts them as dropped.
 func (s *shard) dropGhost(r *record) {
 	if r.stands != inNone {
 		s.dropped++
@@ -78,8 +76,8 @@ func (s *shard) dropGhost(r *record) {
 	}
 }
 
-// leaseEnded notes that a lease of a grant has ended. With the last one the note ends, and
-// the client token was used, unless the grant is given back.
+// leaseEnded records that a lease of a grant has ended. With the last one the note ends, and the client token counts as
+// used unless the grant is given back.
 func (s *shard) leaseEnded(note *grantNote) {
 	note.left--
 	if note.left > 0 || s.grants.get(note.key()) != note {
@@ -99,8 +97,8 @@ func (s *shard) forgetUsed() {
 	maps.DeleteFunc(s.used, func(step int64, _ map[uint64]struct{}) bool { return step < last })
 }
 
-// grantOf is what the shard knows of a client token: the digest of its holder, whether it
-// was used, and the note of its grant; nil where nothing of that is held.
+// grantOf is what the shard knows about a client token: the digest of its holder, whether it was used, and the note of
+// its grant; nil if no lease of it is left.
 func (s *shard) grantOf(p *dispatch.Poll) (note *grantNote, digest uint64, used bool) {
 	digest = dispatch.HolderDigest(p.Collector, p.ClientToken)
 	if note := s.grants.get(grantKey{p.Collector, p.ClientToken}); note != nil {
@@ -113,8 +111,8 @@ func (s *shard) grantOf(p *dispatch.Poll) (note *grantNote, digest uint64, used 
 	return nil, digest, used
 }
 
-// replay gives what is still held of a grant, of which there may be no note any more, to
-// a call that repeats it.
+// replay returns the leases of a grant that are still held to a call that repeats it. The note of the grant may be
+// gone.
 func (s *shard) replay(note *grantNote, call string) (grants []dispatch.Grant) {
 	if note == nil {
 		return nil
@@ -164,8 +162,7 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	return given, nil
 }
 
-// giveBack undoes the grant of one task, or ends it when its cancel was asked
-// for meanwhile other than by a hold.
+// giveBack undoes the grant of one task, or ends it if it has a cancel request other than by a hold.
 func (s *shard) giveBack(r *record) {
 	s.endLease(r)
 	if r.counters.Attempt > 0 {

@@ -12,8 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// holdBook keeps all holds but those of sources. Each shard has their version, and until
-// when they stop queues.
+// holdBook keeps all holds except those on sources. Each shard has their version and the ends of the holds on queues.
 type holdBook struct {
 	mu      sync.Mutex               // guards what follows, and orders changes of the holds
 	holds   map[string]dispatch.Hold // by key
@@ -66,8 +65,8 @@ func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVers
 	return b.version, nil
 }
 
-// takeHolds takes a version of the holds, with what it changes of queues: queues that it
-// closes are found closed when they are picked, SyncRules finds those that it opens.
+// takeHolds stores a version of the holds, with its changes of queues. A claim notices closed queues when it picks
+// them; SyncRules reschedules opened ones.
 func (s *shard) takeHolds(version int64, queues map[string]time.Time) {
 	s.holdsVersion = version
 	for name, end := range queues {

@@ -6,8 +6,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Inspector is for tests. It does by hand to a [Store] what an operator does to Redis with
-// redis-cli: it looks at locks and deletes what it should not.
+// Inspector is for tests. It does to a [Store] what an operator can do to Redis with redis-cli: read, set and delete
+// locks and records.
 type Inspector struct {
 	store *Store
 }
@@ -15,15 +15,14 @@ type Inspector struct {
 // Inspect gives the store's inspector.
 func (s *Store) Inspect() Inspector { return Inspector{store: s} }
 
-// on makes a call on the shard of the task, with its record; nil: there is none.
+// on calls a function with the shard and the record of the task; nil: no record.
 func (i Inspector) on(id dispatch.TaskID, work func(*shard, *record)) {
 	if sh := i.store.shardOfTask(id); sh != nil {
 		sh.run(func(sh *shard) { work(sh, sh.records.get(keyOf(id))) })
 	}
 }
 
-// LockValue is the lease token in the lock of the task and the time left of
-// it, 0 where it has no end; empty when no lock stands.
+// LockValue is the lease token in the lock of the task, and its TTL, 0 = no end; empty if there is no lock.
 func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Duration) {
 	i.on(id, func(sh *shard, _ *record) {
 		lock, stands := sh.lockOf(id)
@@ -47,8 +46,7 @@ func (i Inspector) DeleteLock(id dispatch.TaskID) {
 	})
 }
 
-// SetLock sets the lock of the task, as a failover might leave it behind, or somebody by
-// hand; with a ttl of 0 it has no end.
+// SetLock sets the lock of the task, as a failover might leave it, or somebody by hand; with a ttl of 0 it has no end.
 func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) {
 	i.on(id, func(sh *shard, r *record) {
 		lock := strayLock{value: value, until: infinite}
@@ -63,8 +61,8 @@ func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) 
 	})
 }
 
-// DeleteRecord deletes the record of the task and nothing else: indexes, locks
-// and counts still tell of it until they are next looked at.
+// DeleteRecord deletes the record of the task and nothing else: indexes, locks and counts keep it until they are next
+// read.
 func (i Inspector) DeleteRecord(id dispatch.TaskID) {
 	i.on(id, func(sh *shard, r *record) {
 		if r == nil {

@@ -133,8 +133,7 @@ func (s *shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
 	return result
 }
 
-// completed is an unread transition with what the record has to add; false: the record
-// leaves something to decide.
+// completed is an unread transition with the fields from the record; false: the policy must read the record.
 func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
 	if r.lease == nil || r.lease.token() != t.Lease {
 		t.Token = t.Lease.Digest() // of a lease that has ended
@@ -150,7 +149,7 @@ func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
 	return t, true
 }
 
-// judge says whether the transition applies.
+// judge decides whether the transition applies.
 func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
 	switch {
 	case t.Token == dispatch.LeaseDigest{}:
@@ -228,7 +227,7 @@ func (s *shard) tally(result dispatch.Result) {
 	}
 }
 
-// takeDetails takes what a transition says of the rarely needed parts.
+// takeDetails applies the rarely needed parts of a transition.
 func (r *record) takeDetails(t *dispatch.Transition) {
 	if len(t.Memo) > 0 || t.Memo != nil && r.details != nil {
 		r.detail().memo = append([]byte(nil), t.Memo...)
@@ -254,7 +253,7 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 	}
 }
 
-// addHistory adds a line to the history, of which the oldest goes where it is full.
+// addHistory adds a line to the history; if it is full, the oldest line is dropped.
 func (r *record) addHistory(line dispatch.Attempt) {
 	line.Failure = clone(line.Failure)
 	d := r.detail()
@@ -264,8 +263,7 @@ func (r *record) addHistory(line dispatch.Attempt) {
 	d.history = append(d.history, line)
 }
 
-// affect does to the queue what the end of a lease does beside freeing a lease
-// in flight.
+// affect applies the [dispatch.QueueEffect] of the end of a lease.
 func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	set := s.settingsOf(q)
 	if effect.QueueDelay != nil {

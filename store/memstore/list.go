@@ -30,7 +30,7 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	return tasks, now, nil
 }
 
-// wholeTask is the task with what holds it, and its details if they are asked for.
+// wholeTask is the task with its lock, and with its details if requested.
 func (s *shard) wholeTask(r *record, details bool) *dispatch.Task {
 	if !details {
 		return s.task(r, noDetails)
@@ -56,7 +56,7 @@ func (c *listCursor) String() string {
 	return fmt.Sprintf("%d/%d/%d/%s", c.shard, c.lane, c.after, c.id)
 }
 
-// parsePage reads the numbers with which a page token begins, each with a slash behind it.
+// parsePage reads the numbers at the start of a page token, each followed by a slash.
 func parsePage(token string, numbers ...*int64) (rest string, err error) {
 	rest = token
 	for _, n := range numbers {
@@ -69,8 +69,8 @@ func parsePage(token string, numbers ...*int64) (rest string, err error) {
 	return rest, nil
 }
 
-// eachFrom calls list for the shards from the cursor on, until it has more than a page
-// takes: it moves the cursor to the last that it took, and next is where to go on.
+// eachFrom calls list for the shards from the cursor on until the page is full. list moves the cursor to the last task
+// that it took; next is where the list continues.
 func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *shard, at *listCursor) (more bool)) (next string, err error) {
 	if err := s.usable(ctx); err != nil {
 		return "", err
@@ -91,8 +91,7 @@ func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *shard
 	return "", nil
 }
 
-// ListTasks implements [dispatch.Tasks]: by shard, lane and
-// the order in which the lane took them in.
+// ListTasks implements [dispatch.Tasks]: by shard, lane and order of arrival in the lane.
 func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) (page dispatch.TaskPage, err error) {
 	if filter.SourceUID == "" && filter.Queue == "" {
 		return page, fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
@@ -172,8 +171,7 @@ func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit 
 	return found, err
 }
 
-// dueLanes adds what the shard has to what was found; next is when the task found so far
-// that is due later is due.
+// dueLanes adds the lanes of the shard to the result; next is the due time of the result's Next so far.
 func (s *shard) dueLanes(found *dispatch.DueLanes, filter dispatch.TaskFilter, limit int, next int64) int64 {
 	lanes := s.lanesOf(filter)
 	found.All += int64(len(lanes))

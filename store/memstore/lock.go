@@ -5,11 +5,10 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// The lock of a leased record is kept in its lease. A stray lock is one of a
-// task that is not leased: a failover, or someone's hand, has left it behind.
+// The lock of a leased record is in its lease. A stray lock belongs to a task that is not leased: left by a failover,
+// or set by hand.
 
-// lockOf gives the lock of a task, by its id alone; ok is false when none
-// stands.
+// lockOf returns the lock of a task by its id; ok is false if there is none.
 func (s *shard) lockOf(id dispatch.TaskID) (found strayLock, ok bool) {
 	r := s.records.get(keyOf(id))
 	switch {
@@ -23,8 +22,7 @@ func (s *shard) lockOf(id dispatch.TaskID) (found strayLock, ok bool) {
 	return found, found.until > s.now
 }
 
-// strayUntil reports whether a lock of the task, which is not leased, stands,
-// and until when.
+// strayUntil reports whether a task that is not leased has a lock, and until when.
 func (s *shard) strayUntil(id dispatch.TaskID) (int64, bool) {
 	if len(s.strays) == 0 {
 		return 0, false
@@ -33,10 +31,10 @@ func (s *shard) strayUntil(id dispatch.TaskID) (int64, bool) {
 	return until, until > s.now
 }
 
-// nextLook is when an orphan is looked at again, given the end of its lock.
+// nextLook is when an orphan is checked again, given the end of its lock.
 func (s *shard) nextLook(ends int64) int64 { return min(ends, s.now+span(dispatch.OrphanLook)) }
 
-// tellStray tells of what keeps a waiting record from being granted.
+// tellStray returns the stray lock of a waiting record; nil: none.
 func (s *shard) tellStray(r *record) *dispatch.StrayLock {
 	until, stands := s.strayUntil(r.id)
 	switch {

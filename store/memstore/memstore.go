@@ -3,9 +3,8 @@
 // [dispatch.Store] contract: given the same times and the same calls it always
 // answers the same. It keeps nothing over a restart.
 //
-// A store has as many shards as it is made with, each under a mutex of its own,
-// and no goroutines: what ends with time ends when it is next looked at, and
-// what is to be forgotten is removed a little with each call.
+// A store has a fixed number of shards, each with its own mutex, and no goroutines. What ends with time ends at its
+// next read, and each call removes a few of the records to forget.
 package memstore
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Config says how a [Store] is made. The zero value is usable.
+// Config of a [Store]. The zero value is usable.
 type Config struct {
 	// Shards from 1 to [dispatch.Slots]; 0 is 1. More of them let more calls
 	// run at once.
@@ -116,9 +115,8 @@ func (s *Store) shardOfName(name string) *shard {
 	return s.shards[dispatch.ShardOf(dispatch.SlotOf(name), len(s.shards))]
 }
 
-// byShard makes a call on each shard that owns some of n tasks, with the indexes
-// of those tasks in order, at most limit at a time. Those whose id has no slot
-// are left out.
+// byShard makes a call on each shard that owns some of n tasks, with the indexes of those tasks in order, at most limit
+// at a time. Ids without a slot are left out.
 func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID, work func(*shard, []int)) {
 	groups := make([][]int, len(s.shards))
 	if len(groups) == 1 {
@@ -162,8 +160,7 @@ func (s *shard) begin() {
 	s.promoted = 0
 }
 
-// end ends a call: it puts what was touched where it belongs, and tells what
-// became grantable sooner.
+// end ends a call: it places what was touched, and sends hints for what became grantable earlier.
 func (s *shard) end() {
 	s.placeTouched()
 	if len(s.soonest) == 0 {
@@ -183,7 +180,7 @@ func (s *shard) end() {
 	}
 }
 
-// overdueLooks bounds how many leases are looked at for the most overdue one.
+// overdueLooks limits how many leases are read to find the most overdue one.
 const overdueLooks = 100
 
 // Stats counts over all shards.
@@ -206,8 +203,7 @@ func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error
 	return stats, err
 }
 
-// oldestOverdue is how far the most overdue of the first leases is past its
-// deadline.
+// oldestOverdue is the time since the deadline of the most overdue of the first leases.
 func (s *shard) oldestOverdue() (oldest int64) {
 	looks := 0
 	for e := range s.leases.from(0) {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// promotions bounds how many members one placing moves from a set of what is
-	// later to the set of what is now, and maxPromoted how many all of a call do.
+	// promotions limits how many members one placing moves from a "later" set to a "now" set; maxPromoted limits that
+	// for all placings of a call.
 	promotions  = 100
 	maxPromoted = 1000
 	// maxAside lanes of a queue come back as soon as it is placed sooner; a
@@ -157,8 +157,7 @@ func (l *lane) aside() bool {
 	return l.source.named != nil && l.namedIn == l.source.named && l.named.stands == wait
 }
 
-// putAside takes an open lane from those to look at until its queue can be granted
-// from.
+// putAside removes an open lane from the picks until its queue can be granted from.
 func (s *shard) putAside(l *lane, qp *queuePool) {
 	at := int64(infinite)
 	if qp.stands == wait {
@@ -174,8 +173,7 @@ func (s *shard) putAside(l *lane, qp *queuePool) {
 	s.placeNamed(l, place{wait, at})
 }
 
-// bringBack has the lanes that were put aside looked at again: the queue is placed
-// sooner, or has none left.
+// bringBack returns the lanes that were put aside to the picks: the queue is placed earlier, or has none left.
 func (s *shard) bringBack(qp *queuePool) {
 	for _, l := range qp.aside {
 		if l.at == qp && l.stands == open {
@@ -185,9 +183,8 @@ func (s *shard) bringBack(qp *queuePool) {
 	qp.aside = nil
 }
 
-// placeQueue puts the queue where it belongs in each of its pools, and deletes
-// it when nothing holds it. turn is the pool in which it had a turn just now;
-// nil for none.
+// placeQueue places the queue in each of its pools, and deletes it if it is empty and has no gate. turn is the pool
+// where it just had a turn; nil for none.
 func (s *shard) placeQueue(q *queue, turn *pool) {
 	// Placing in one pool can move lanes to another one, whose source was
 	// moved: the pools are a list that may grow meanwhile.

@@ -20,7 +20,7 @@ func (s *shard) queueGate(q *queue) int64 {
 	return max(q.kept(), set.heldUntil)
 }
 
-// kept is until when the gates of its own hold the queue, and keep it when it is empty.
+// kept is until when the queue's own gates hold it, and keep it if it is empty.
 func (q *queue) kept() int64 { return max(q.nextGrant, q.blocked) }
 
 // settingsVersion rises with the rules and with the holds.
@@ -174,10 +174,9 @@ func lanePriority(source, head int) int {
 	return min(max(source+head-dispatch.DefaultPriority, 0), bounds.MaxPriority)
 }
 
-// nextGrantAfterReport is the earliest next grant of a queue after a report:
-// min_delay from the start of the request (from now when its duration is
-// unknown, 0), and delay_factor times its duration from now, never before prev
-// (P6).
+// nextGrantAfterReport is the earliest next grant of a queue after a report: the latest of prev (P6), min_delay from
+// the start of the request, and delay_factor times its duration from now. If the duration is unknown (0), min_delay
+// counts from now.
 func nextGrantAfterReport(now, prev time.Time, s dispatch.QueueSettings, fetch time.Duration) time.Time {
 	next := latest(prev, now.Add(s.MinDelay-fetch))
 	if fetch > 0 && s.DelayFactor > 0 {
@@ -191,10 +190,9 @@ func nextGrantAfterReport(now, prev time.Time, s dispatch.QueueSettings, fetch t
 // named no Retry-After; each further one doubles.
 const firstBlock = 10 * time.Second
 
-// blockAfter is the automatic block of a queue after its host failed. The first
-// failure outside a block begins one, twice as long as the last one, or as long
-// as the host asked for; failures inside a block only let it last as long as
-// the host asks for.
+// blockAfter is the automatic block of a queue after its host failed. The first failure outside a block begins one:
+// twice as long as the last one, or as long as the host asked for. Failures during a block only extend it to the time
+// that the host asks for.
 func blockAfter(now, until time.Time, step int, s dispatch.QueueSettings, retryAfter time.Duration) (time.Time, int) {
 	if until.After(now) {
 		return latest(until, now.Add(min(retryAfter, s.MaxBlock))), step
@@ -208,8 +206,8 @@ func blockAfter(now, until time.Time, step int, s dispatch.QueueSettings, retryA
 	return now.Add(min(length, s.MaxBlock)), step
 }
 
-// longestDelay is the longest that next_grant can lie ahead by these settings.
-// Further ahead, the store's clock was stepped back.
+// longestDelay is the longest possible time to next_grant by these settings. If next_grant is later, the store's clock
+// was stepped back.
 func longestDelay(s dispatch.QueueSettings) time.Duration {
 	if s.DelayFactor > 0 {
 		return max(s.MinDelay, longestAdaptiveDelay(s))

@@ -60,7 +60,7 @@ func (r *record) listedBytes() int {
 	return n
 }
 
-// visibleState tells scheduled and ready apart.
+// visibleState distinguishes scheduled and ready.
 func (r *record) visibleState(now int64) dispatch.State {
 	if r.waiting() && r.due <= now {
 		return dispatch.StateReady
@@ -124,7 +124,7 @@ func (s *shard) setRecurring(r *record, recurring bool) {
 	r.recurring = recurring
 }
 
-// leave takes the record out of the set in which it stands.
+// leave removes the record from its set.
 func (s *shard) leave(r *record) {
 	switch r.stands {
 	case inReady:
@@ -243,7 +243,7 @@ func (s *shard) forgetFrom(set *sortedSet[*record], limit int) {
 	}
 }
 
-// withDetails says which details a caller of the store gets.
+// withDetails selects the details for a caller of the store.
 type withDetails uint8
 
 const (

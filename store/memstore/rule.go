@@ -58,9 +58,8 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	return b.version, nil
 }
 
-// changed reports whether a change of the rules at ifVersion has been made already: they
-// are one version further, and as it leaves them. ErrEtagMismatch where they have
-// another version for another reason.
+// changed reports whether a change of the rules at ifVersion was made earlier: the version is one higher, and the rules
+// equal the result. ErrEtagMismatch if they have another version for another reason.
 func (b *ruleBook) changed(ifVersion int64, asLeft bool) (bool, error) {
 	switch {
 	case b.version == ifVersion:
@@ -78,9 +77,8 @@ func sameRule(a, b dispatch.QueueRule) bool {
 	return same && a == b
 }
 
-// changeRules makes a change under a new version in every shard. Queues that it
-// closes are found closed when they are picked; SyncRules finds those that it
-// opens.
+// changeRules makes a change under a new version in every shard. A claim notices closed queues when it picks them;
+// SyncRules reschedules opened ones.
 func (s *Store) changeRules(change func(*shard)) {
 	s.rules.version++
 	for _, sh := range s.shards {
@@ -109,8 +107,8 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 	return s.rules.rules.Values(), s.rules.version, nil
 }
 
-// SyncRules implements [dispatch.Queues]. All shards always have the same rules
-// and holds here; it puts the queues that wait without an end where they belong.
+// SyncRules implements [dispatch.Queues]. All shards always have the same rules and holds here, so it only reschedules
+// queues.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
 	from := rulesPage{begun: page != ""}
 	if from.begun {

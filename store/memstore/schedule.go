@@ -4,7 +4,7 @@ package memstore
 // the longest wait whatever its priority.
 const turnsPerOldest = 8
 
-// where says in which set of a schedule a member stands.
+// where is the set of a schedule that a member is in.
 type where uint8
 
 const (
@@ -63,8 +63,7 @@ func (s *schedule[V]) pick() (picked entry[V], ok bool) {
 	return s.open.first()
 }
 
-// since is when it became possible to pick a member of this place, or its last turn if
-// that has ended now.
+// since is when a member of this place could first be picked, or the end of its last turn if that has just ended.
 func (p place) since(now int64, turnEnded bool) int64 {
 	switch {
 	case turnEnded:

@@ -114,8 +114,7 @@ func (s *shard) touchQueue(q *queue) {
 	}
 }
 
-// sooner notes that something of the pool can be granted at t, sooner than
-// before.
+// sooner records that a task of the pool can be granted at t, earlier than before.
 func (s *shard) sooner(pool string, t int64) {
 	if at, ok := s.soonest[pool]; !ok || t < at {
 		s.soonest[pool] = t
@@ -289,7 +288,7 @@ type pool struct {
 	schedule[*queuePool]
 }
 
-// setIn says in which sorted set a record stands.
+// setIn is the sorted set that a record is in.
 type setIn uint8
 
 const (
@@ -326,8 +325,8 @@ type record struct {
 	// gone is set when the record was removed by hand, and the sets still
 	// name it.
 	gone bool
-	// stands and score say in which set of the shard or the lane the record
-	// is. A waiting record in the lease index is an orphan.
+	// stands and score are the record's set in the shard or the lane, and its place there. A waiting record in the
+	// lease index is an orphan.
 	stands setIn
 	score  int64
 	// listedAt is its number among the records that its lane lists; 0 = it is
@@ -406,14 +405,12 @@ type grantKey struct {
 	collector, clientToken string
 }
 
-// grantNote says what a client token was granted in the shard, while it holds anything
-// of that.
+// grantNote is the grant of a client token in the shard, while it has leases.
 type grantNote struct {
 	holder      *holder
 	clientToken string
 	digest      uint64 // of both
-	// calls that answered from it and have not given it back; none: it answered more
-	// than are kept.
+	// calls that got the grant and have not given it back; none: there were more than are kept.
 	calls   []string
 	entries []grantEntry
 	// left is how many of the leases stand.

@@ -128,8 +128,8 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 	return ended, leased, nil
 }
 
-// dropFrom ends at most limit tasks of a lane of a deleted source, and names at
-// most leasedLimit leased ones that were not told yet.
+// dropFrom ends at most limit tasks of a lane of a deleted source, and returns at most leasedLimit leased ones that
+// were not returned before.
 func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []dispatch.TaskID) {
 	var drop, kept, over []*record
 	l.listed.Scan(func(_ int64, r *record) bool {

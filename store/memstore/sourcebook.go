@@ -23,8 +23,7 @@ type sourceBook struct {
 	held    btree.Set[string] // ids of sources that have Holds
 }
 
-// keptSource is a source in the encoding in which it never shares memory with
-// a caller. What MarkApplied writes is kept beside it.
+// keptSource is an encoded source, so that it shares no memory with a caller. The fields of MarkApplied are separate.
 type keptSource struct {
 	id, uid string
 	version int64
@@ -61,7 +60,7 @@ func (k *keptSource) source() (*dispatch.Source, error) {
 // gone reports whether only holds are left on the id.
 func (k *keptSource) gone() bool { return k.deleted && k.applied == k.version }
 
-// put keeps k, whether shards have yet to be told of it, and whether it has holds.
+// put stores k, whether shards do not have it yet, and whether it has holds.
 func (b *sourceBook) put(k *keptSource) {
 	b.kept.Set(k.id, k)
 	list := func(in *btree.Set[string], wanted bool) {

@@ -84,7 +84,7 @@ func (src *source) full(recurring bool) bool {
 	return full
 }
 
-// dueOf is when a submitted task is due: now when it does not say.
+// dueOf is when a submitted task is due: now if it has no due time.
 func (s *shard) dueOf(due time.Time) int64 {
 	if due.IsZero() {
 		return s.now
@@ -112,7 +112,7 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 	return r
 }
 
-// takeBody takes what an item says of the page.
+// takeBody copies the body of an item.
 func (r *record) takeBody(item *dispatch.Submission) {
 	r.url, r.kind, r.relation = item.URL, item.Kind, item.Relation
 	r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)

@@ -8,8 +8,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// forgetPerSweep bounds what one call of Expired forgets of each kind, and how
-// many deadlines it corrects after a step of the clock.
+// forgetPerSweep limits what one call of Expired forgets of each kind, and how many deadlines it corrects after a step
+// of the clock.
 const forgetPerSweep = 100
 
 // sweepAhead is how far ahead a sweep looks for leases that were renewed, so that renewals
@@ -67,9 +67,8 @@ func (s *shard) sweep(limit int) {
 	s.closeIdleQueues(limit)
 }
 
-// overdue gives the leased records whose deadline has passed, and mends what else
-// stands in the lease index up to now and a little beyond. more: its bound of
-// looks ended it.
+// overdue returns the overdue leased records, and updates the other entries of the lease index up to now and a little
+// later. more: its limit of entries ended it.
 func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 	var mend, renewed []*record
 	looks := 0
@@ -152,8 +151,7 @@ func (s *shard) clampDeadlines() {
 	}
 }
 
-// clampLock cuts the end of a lock to longest from now on. A lock without an end keeps none;
-// until is the cut end all the same.
+// clampLock limits the end of a lock to longest from now. A lock without an end stays so, but until is the limited end.
 func (s *shard) clampLock(ends, longest int64) (clamped, until int64) {
 	until = min(max(ends, s.now), s.now+longest)
 	if ends == infinite {

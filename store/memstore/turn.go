@@ -25,8 +25,8 @@ type claim struct {
 	// misses counts what could not be granted: index entries without a
 	// record, and orphans.
 	misses int
-	// stopped: a bound ended the promotion, or a want's turns; left: it ended those
-	// of a want that names queues or sources.
+	// stopped: a limit ended the promotion, or a want's turns; left: it ended those of a want that names queues or
+	// sources.
 	stopped, left bool
 	// again is when a want that names queues or sources can get something.
 	again int64
@@ -92,8 +92,8 @@ func (n *line) room() (room int) {
 	return room
 }
 
-// moved notes what a turn did to a queue's next grant, which began with the hand at a
-// place, when that had so many tasks.
+// moved records the effect of a turn on a queue's next grant in the notes of its hands. The turn began with the hand
+// at, which had that many tasks.
 func (n *line) moved(at, had int, m movedGrant) {
 	for i := at; i < min(n.at+1, len(n.hands)); i++ {
 		h := &n.hands[i]
@@ -184,8 +184,7 @@ func (l *lane) belongs(now int64) bool {
 	return l.source.pool == l.at.pool && l.source.heldUntil <= now && !l.source.gate.Deleted
 }
 
-// take grants at most limit tasks of the lane, as long as the lane's priority
-// stays what it is, and reports how many.
+// take grants at most limit tasks of the lane while the lane's priority stays the same, and reports how many.
 func (c *claim) take(n *line, l *lane, limit int) (taken int) {
 	priority := -1
 	for taken < limit && c.misses < maxMisses {

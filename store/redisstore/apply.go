@@ -15,8 +15,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// Apply implements [dispatch.Leases]: unread transitions by a script of their own, before
-// the others.
+// Apply implements [dispatch.Leases]. Unread transitions have their own script, and come before the others.
 func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
 	results := make([]dispatch.ApplyResult, len(transitions))
 	for i := range results {
@@ -30,7 +29,7 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	return results, nil
 }
 
-// apply applies those transitions that are unread, or those that are not.
+// apply applies only the transitions that are unread, or only the others.
 func (s *Store) apply(ctx context.Context, transitions []dispatch.Transition, unread bool, results []dispatch.ApplyResult) (err error) {
 	calls := s.scripts.Pages(len(transitions), bounds.MaxTransitions, func(i int) dispatch.TaskID {
 		if transitions[i].Unread != unread {
@@ -95,10 +94,9 @@ func transitionArgs(transitions []dispatch.Transition, items []int) ([]any, erro
 	return []any{packed}, nil
 }
 
-// appendTransition packs a transition: its numbers in fixed places, its id, and
-// what may be missing, with its length:
-// >c17 I4 I2BBB I4I4 c9 I6I6I6 I6I6 I6I6I4 Bc0 I4c0 I4c0 I4c0 I4c0 Bc0. Of it, the
-// counters are as the record has them.
+// appendTransition packs a transition: its numbers in fixed places, its id, and the optional parts, each with its
+// length: >c17 I4 I2BBB I4I4 c9 I6I6I6 I6I6 I6I6I4 Bc0 I4c0 I4c0 I4c0 I4c0 Bc0. The counters have the format of the
+// record.
 func appendTransition(b []byte, t *dispatch.Transition) ([]byte, error) {
 	b = record.AppendDigest(b, t.Token)
 	b = binary.BigEndian.AppendUint32(b, t.Revision)
@@ -130,8 +128,7 @@ func appendTransition(b []byte, t *dispatch.Transition) ([]byte, error) {
 	return pack.AppendShort(b, string(packFiltered(t.Filtered))), nil
 }
 
-// appendAsked appends what a host asks for, in four bytes: 0 = not said, else one
-// more than it is.
+// appendAsked appends the delay that a host asks for, in four bytes: 0 = not known, else the delay plus one.
 func appendAsked(b []byte, asked *time.Duration) []byte {
 	if asked == nil {
 		return append(b, 0, 0, 0, 0)
@@ -163,8 +160,7 @@ func transitionBits(t *dispatch.Transition) uint16 {
 	return bits
 }
 
-// readUnread reads the answers to a page of unread transitions: no more than the code of
-// one that is applied.
+// readUnread reads the answers to a page of unread transitions; an applied one has only a code.
 func readUnread(r *pack.Reply, items []int, results []dispatch.ApplyResult) {
 	codes := r.Bytes(len(items))
 	for k, n := range items {
@@ -175,9 +171,8 @@ func readUnread(r *pack.Reply, items []int, results []dispatch.ApplyResult) {
 	}
 }
 
-// unreadArgs packs a page of unread transitions, of each >c26 c17 I6 I2; their slots, >I2 Bc0;
-// what few of them say besides, >I2 I4 I2; and names what they refer to: holders and
-// memos (lua/succeed.lua).
+// unreadArgs packs a page of unread transitions: each >c26 c17 I6 I2; their slots, >I2 Bc0; their optional fields, >I2
+// I4 I2; and the holders and memos that they refer to (lua/succeed.lua).
 func unreadArgs(transitions []dispatch.Transition, items []int) ([]any, error) {
 	args := make([]any, 4, 5)
 	known, twice := make(holders, 1), 0
@@ -213,8 +208,7 @@ func unreadArgs(transitions []dispatch.Transition, items []int) ([]any, error) {
 	return args, nil
 }
 
-// slotRuns are the slots of ids that follow each other, each with its "-", and how many
-// have each.
+// slotRuns are the slots of consecutive ids, each with its "-" and the number of its ids.
 type slotRuns struct {
 	packed []byte
 	last   string
@@ -231,8 +225,7 @@ func (s *slotRuns) add(slot string) {
 	binary.BigEndian.PutUint16(n, binary.BigEndian.Uint16(n)+1)
 }
 
-// holders are those who hold the leases that a script is told of: each is an
-// argument, once.
+// holders are the holders of the leases in a script call; each is one argument.
 type holders map[[2]string]holder
 
 type holder struct {

@@ -51,7 +51,7 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	return states, s.replay(ctx, polls, states, repeated)
 }
 
-// replay looks in every shard for the grants of polls that were seen before.
+// replay reads the grants of repeated polls in every shard.
 func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []dispatch.PollState, repeated []int) error {
 	if len(repeated) == 0 {
 		return nil
@@ -86,11 +86,11 @@ func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []disp
 	return nil
 }
 
-// claimTimeout bounds a claim, which does not end with its caller.
+// claimTimeout limits a claim, which continues after its caller is gone.
 const claimTimeout = 5 * time.Second
 
-// Claim implements [dispatch.Claims]. It runs under its own deadline: once it is
-// on its way, its caller's going away must not leave open what it granted.
+// Claim implements [dispatch.Claims]. It has its own deadline: if its caller goes, the grant of a claim in flight must
+// still become known.
 func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	var none dispatch.ClaimReply
 	if err := ctx.Err(); err != nil {
@@ -159,8 +159,8 @@ func appendWant(args []any, w *dispatch.Want) ([]any, error) {
 	return args, nil
 }
 
-// packWant packs what a want is: >I2 I4 I6 BB c8 Bc0 Bc0 Bc0 Bc0. It refuses what
-// has a length that one byte does not hold.
+// packWant packs the fields of a want: >I2 I4 I6 BB c8 Bc0 Bc0 Bc0 Bc0. It returns an error if a length does not fit in
+// one byte.
 func packWant(w *dispatch.Want) ([]byte, error) {
 	for _, c := range []struct {
 		what string
@@ -189,8 +189,7 @@ func packWant(w *dispatch.Want) ([]byte, error) {
 	return b, nil
 }
 
-// readGrants reads what a want was granted: so many tasks of the lanes, or a list
-// of what it still holds.
+// readGrants reads the grants of a want: a number of tasks of the lanes, or the list of a replay.
 func readGrants(r *pack.Reply, lanes []record.Lane, now time.Time) ([]dispatch.Grant, error) {
 	if held, ok := r.OptionalArray(); ok {
 		return decodeGrants(held, now)
@@ -227,8 +226,8 @@ func decodeGrants(r *pack.Reply, now time.Time) (grants []dispatch.Grant, err er
 	return leased(grants, now), r.Err
 }
 
-// leased keeps the grants of tasks that are leased, and tells of their leases. Of
-// a replay, what is left of a lease is not below 0.
+// leased selects the grants of leased tasks, and fills in their leases. In a replay, the remaining time of a lease is
+// at least 0.
 func leased(grants []dispatch.Grant, now time.Time) []dispatch.Grant {
 	grants = slices.DeleteFunc(grants, func(g dispatch.Grant) bool { return g.Task.Lease == nil })
 	for i := range grants {
@@ -238,8 +237,7 @@ func leased(grants []dispatch.Grant, now time.Time) []dispatch.Grant {
 	return grants
 }
 
-// prolongClaimed tells the home shards of what wants have been answered with, where no
-// poll has noted the client token, or not for as long as that may last.
+// prolongClaimed records client tokens with grants in their home shards, if no poll has recorded them for long enough.
 func (s *Store) prolongClaimed(ctx context.Context, wants []dispatch.Want, reply *dispatch.ClaimReply) error {
 	if s.scripts.Shards == 1 {
 		return nil

@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	// listenFor is how long a subscription may be silent before it is asked
-	// whether it still lives.
+	// listenFor is how long a subscription may be silent before a ping checks it.
 	listenFor = 5 * time.Second
-	// rejoinDelay is waited after a break before the subscription is renewed.
+	// rejoinDelay is the wait before a lost subscription is renewed.
 	rejoinDelay = 100 * time.Millisecond
 )
 
@@ -37,12 +36,12 @@ func (s *Store) Publish(ctx context.Context, hint dispatch.Hint) error {
 // Subscribe implements [dispatch.Cluster].
 func (s *Store) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) error {
 	sub := s.client.Subscribe(ctx, s.keys.Hints())
-	// Reading does not end with its context, but with the subscription.
+	// A read does not end with its context, only with the subscription.
 	closed := make(chan struct{})
 	end := func() {
 		defer close(closed)
 		if err := sub.Close(); err != nil {
-			s.log.Warn("close the subscription to hints", zap.Error(err))
+			s.log.Warn("failed to close the hint subscription", zap.Error(err))
 		}
 	}
 	stop := context.AfterFunc(ctx, end)
@@ -60,7 +59,7 @@ func (s *Store) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) erro
 		}
 		switch m := m.(type) {
 		case *redis.Subscription:
-			// Also after a reconnect, and then hints may have been lost.
+			// This also comes after a reconnect; then hints may have been lost.
 			joined, silent = true, 0
 			deliver(dispatch.Hint{Kind: dispatch.HintResync})
 		case *redis.Message:
@@ -86,8 +85,7 @@ func (s *Store) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) erro
 	}
 }
 
-// rejoin subscribes anew on another connection until it works; false when ctx
-// has ended.
+// rejoin retries the subscription on a new connection; false if ctx has ended.
 func (s *Store) rejoin(ctx context.Context, sub *redis.PubSub, cause error) bool {
 	for cause != nil {
 		select {
@@ -106,7 +104,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// encodeHint writes a hint as scripts write theirs: words in a line.
+// encodeHint writes a hint in the format of the scripts: words in a line.
 func encodeHint(h *dispatch.Hint) (string, error) {
 	switch h.Kind {
 	case dispatch.HintReady:
@@ -127,8 +125,8 @@ func encodeHint(h *dispatch.Hint) (string, error) {
 	return "", fmt.Errorf("%w: hint of kind %d", dispatch.ErrInvalid, h.Kind)
 }
 
-// deliverAll delivers the hints of a message, one a line. What it does not
-// understand comes from a newer version: then everything is looked at.
+// deliverAll delivers the hints of a message, one a line. An unknown hint is from a newer version, so it becomes
+// HintResync.
 func deliverAll(message string, deliver func(dispatch.Hint)) {
 	for line := range strings.SplitSeq(message, "\n") {
 		h, ok := decodeHint(strings.Split(line, " "))

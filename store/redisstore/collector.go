@@ -47,8 +47,8 @@ func (s *Store) collectorsAfter(ctx context.Context, after string, limit int) ([
 	return records[:min(len(records), max(limit, 0))], nil
 }
 
-// collectorsSince lists the ids of those seen of late. Those of a shard come together, so
-// that to read the first some takes few scripts.
+// collectorsSince lists the ids of collectors seen recently. Ids of one shard are adjacent, so that a read of the first
+// ones takes few scripts.
 func (s *Store) collectorsSince(ctx context.Context, since time.Time, limit int) ([]*dispatch.CollectorRecord, error) {
 	if limit <= 0 {
 		return nil, nil
@@ -69,7 +69,7 @@ func (s *Store) collectorsSince(ctx context.Context, since time.Time, limit int)
 	return records[:min(len(records), limit)], nil
 }
 
-// collectorsNamed reads collectors by id; nil for one that is not known.
+// collectorsNamed reads collectors by id; nil for an unknown one.
 func (s *Store) collectorsNamed(ctx context.Context, ids []string) ([]*dispatch.CollectorRecord, error) {
 	calls := s.scripts.ByName(len(ids), []any{"ids"}, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
 	replies, err := s.scripts.RunAll(ctx, "read collectors", script.Collectors, calls)
@@ -116,7 +116,7 @@ func (s *Store) collectorsOf(ctx context.Context, shard int, after string, limit
 	return records, nil
 }
 
-// readCollectors reads what lua/collectors.lua returns; last is where a list goes on.
+// readCollectors decodes the answer of lua/collectors.lua; last is where a list continues.
 func readCollectors(r *pack.Reply) (records []*dispatch.CollectorRecord, last string, err error) {
 	last = r.Text()
 	all := r.Array()
@@ -194,12 +194,10 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 	return forgotten, nil
 }
 
-// heldFields is how many fields of what a collector holds Redis is asked for at
-// once, about: a collector may hold any number of leases.
+// heldFields is about how many fields one HSCAN of a collector's leases reads: a collector may hold any number.
 const heldFields = 100
 
-// heldScan goes through what a collector holds in a shard. fields are those met, some
-// more than once.
+// heldScan scans the leases of a collector in a shard. fields are those found, perhaps repeated.
 type heldScan struct {
 	who    int // of those asked about
 	key    string
@@ -207,7 +205,7 @@ type heldScan struct {
 	fields map[string]string
 }
 
-// addHeld counts the leases that all shards have for collectors.
+// addHeld counts the leases of collectors in all shards.
 func (s *Store) addHeld(ctx context.Context, records []*dispatch.CollectorRecord) error {
 	var open []*heldScan
 	for shard := range s.scripts.Shards {
@@ -238,7 +236,7 @@ func (s *Store) addHeld(ctx context.Context, records []*dispatch.CollectorRecord
 	return nil
 }
 
-// scanHeld takes each scan a step further, all in one round trip.
+// scanHeld advances each scan by one step, all in one round trip.
 func (s *Store) scanHeld(ctx context.Context, scans []*heldScan) error {
 	steps, err := script.Pipeline(ctx, "count held leases", s.client, len(scans), func(pipe redis.Pipeliner, i int) *redis.ScanCmd {
 		return pipe.HScan(ctx, scans[i].key, scans[i].cursor, "", heldFields)
@@ -259,7 +257,7 @@ func (s *Store) scanHeld(ctx context.Context, scans []*heldScan) error {
 	return nil
 }
 
-// countGrants counts the tasks in what a collector holds ([key.Shard.Held]).
+// countGrants counts the tasks in the fields of [key.Shard.Held].
 func countGrants(held map[string]string) (tasks int64, err error) {
 	for field, value := range held {
 		switch strings.IndexByte(field, '/') {

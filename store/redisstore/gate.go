@@ -13,7 +13,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// lanesPerPage bounds the lanes that one script of PushSource places.
+// lanesPerPage limits the lanes that one script of PushSource reschedules.
 const lanesPerPage = 100
 
 // gateArgs packs a gate (lua/parts/gate.lua).
@@ -24,8 +24,7 @@ func gateArgs(g *dispatch.SourceGate) []any {
 	}
 }
 
-// PushSource implements [dispatch.Sources]. A page is the number of the last
-// lane that was placed.
+// PushSource implements [dispatch.Sources]. A page is the number of the last lane that was rescheduled.
 func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceGate, page string) (string, error) {
 	after := int64(0)
 	if page != "" {
@@ -46,8 +45,8 @@ func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceG
 	return "", r.Err
 }
 
-// DropTasks implements [dispatch.Sources]. It walks the lanes of the source from
-// where the last call came to, and from the first once that finds nothing more.
+// DropTasks implements [dispatch.Sources]. It continues after the last lane of the previous call, and starts again at
+// the first lane when there is nothing more.
 func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int, why *dispatch.Gate) (int, []dispatch.TaskID, error) {
 	said, err := pack.JSON(why)
 	if err != nil {
@@ -132,7 +131,7 @@ func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filter
 // (lua/prelude/lane.lua).
 const sourceCounts = 11
 
-// addCounts adds what one shard has counted of a source; nothing where it has not.
+// addCounts adds the counts of a source in one shard, if there are any.
 func addCounts(st *dispatch.SourceStatus, packed string) error {
 	if packed == "" {
 		return nil
@@ -153,8 +152,7 @@ func addCounts(st *dispatch.SourceStatus, packed string) error {
 	return nil
 }
 
-// packFiltered packs counts by reason, >i6 each (lua/parts/filtered.lua); nothing
-// when there are none.
+// packFiltered packs counts by reason, >i6 each (lua/parts/filtered.lua); empty if all are 0.
 func packFiltered(filtered dispatch.Filtered) []byte {
 	if filtered == (dispatch.Filtered{}) {
 		return nil

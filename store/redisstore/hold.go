@@ -52,7 +52,7 @@ func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVers
 	}
 }
 
-// queueChanges are until when holds stop queues, as shards file it.
+// queueChanges are the ends of the holds on queues, in the format of the shards.
 func queueChanges(queues map[string]time.Time) (changes []any) {
 	for name, until := range queues {
 		if until.IsZero() {

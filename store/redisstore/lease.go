@@ -35,7 +35,7 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	if s.scripts.ShardOf(collector) == shard {
 		return s.heldBefore(ctx, shard, collector, keep, max(limit, 1))
 	}
-	// The script cannot see in this shard what became of the session.
+	// The script cannot see in this shard whether the session was replaced.
 	if replaced, err := s.wasReplaced(ctx, collector, keep); replaced || err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	if err != nil {
 		return nil, err
 	}
-	// It may have come after that of a newer session, whose tasks it has met then.
+	// It may be later than the call of a newer session; then it has found that session's tasks.
 	replaced, err := s.wasReplaced(ctx, collector, keep)
 	if replaced && err == nil {
 		err = s.keepAll(ctx, shard, collector)
@@ -54,8 +54,7 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	return held, nil
 }
 
-// keepAll lets a shard grant to all sessions of a collector again. The older ones are
-// refused by its home shard.
+// keepAll lets a shard grant to all sessions of a collector again. The home shard refuses the older ones.
 func (s *Store) keepAll(ctx context.Context, shard int, collector string) error {
 	_, err := script.Retry(ctx, "keep all sessions", func() (int64, error) {
 		return s.client.Del(ctx, s.keys.Shard(shard).Keep(collector)).Result()
@@ -63,9 +62,9 @@ func (s *Store) keepAll(ctx context.Context, shard int, collector string) error 
 	return err
 }
 
-// heldBefore lets a shard keep one session of a collector, and gives tasks that others
-// hold there. It scans what the collector holds, from the begin, until it has met
-// enough: what an earlier call returned and its caller has ended is no longer there.
+// heldBefore lets a shard keep one session of a collector, and returns tasks that other sessions hold there. It scans
+// the collector's leases from the start until it has found enough; those that an earlier caller has ended are no longer
+// there.
 func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
 	home := s.scripts.ShardOf(collector) == shard
 	var held []*dispatch.Task
@@ -115,18 +114,16 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 // maxLeases bounds a page of ListLeases.
 const maxLeases = 1000
 
-// leasePosition is where a list of leases goes on: in a shard, with what its script
-// gave to begin the next page with (lua/leases.lua).
+// leasePosition is where a list of leases continues: the shard, and the start of the next page from lua/leases.lua.
 type leasePosition struct {
 	shard int
 	rest  []string
 }
 
-// firstLease is where the list of the leases of a shard begins.
+// firstLease is the start of the list of a shard's leases.
 func firstLease(shard int) leasePosition { return leasePosition{shard, []string{"0", "", ""}} }
 
-// String is the cursor, "<shard>/<scan>/<score>/<member>" and "/<lane>" of each lane
-// that the scan has met.
+// String is the cursor: "<shard>/<scan>/<score>/<member>" and "/<lane>" for each lane that the scan has found.
 func (p leasePosition) String() string {
 	return strconv.Itoa(p.shard) + "/" + strings.Join(p.rest, "/")
 }
@@ -182,8 +179,8 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 	return leases, p.String(), nil
 }
 
-// leasesStep reads a page of the leases of a shard, and what they take. Of the limit on
-// bytes the first lease is free.
+// leasesStep reads a page of the leases of a shard, and their size. The first lease does not count against the limit of
+// bytes.
 func (s *Store) leasesStep(ctx context.Context, p leasePosition, limit, limitBytes int) ([]*dispatch.Task, int, leasePosition, error) {
 	args := []any{limit, limitBytes}
 	for _, part := range p.rest {

@@ -25,7 +25,7 @@ const (
 	maxPrefix = 64
 )
 
-// Config says which Redis a [Store] is in, and what it puts up with.
+// Config of a [Store].
 type Config struct {
 	// URL of the Redis: redis://host:port/db, rediss:// for TLS, unix:///path?db=0,
 	// redis+sentinel://host:port,host:port/master or
@@ -35,17 +35,16 @@ type Config struct {
 	// Prefix of all keys: [a-z0-9._-], at most 64 characters. Two prefixes are
 	// two Waggles. Default "waggle".
 	Prefix string
-	// Shards is fixed when the store is first used; 0 takes what it was made
-	// with, and 1 (in a Cluster 64) for a new one.
+	// Shards is fixed when the store is first used. 0: the number that the store has; for a new store 1, in a Cluster
+	// 64.
 	Shards int
-	// AllowEviction accepts an eviction policy that may throw locks and tasks
-	// away when memory runs out.
+	// AllowEviction accepts an eviction policy that may evict locks and tasks when memory is full.
 	AllowEviction bool
 	// Logger gets warnings about settings that may lose writes. Default: none.
 	Logger *zap.Logger
 }
 
-// Validate checks the config, but for its URL, and fills in defaults.
+// Validate checks the config except its URL, and fills in defaults.
 func (c *Config) Validate() error {
 	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
 	if len(c.Prefix) > maxPrefix || strings.Trim(c.Prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
@@ -58,15 +57,13 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Open connects to the Redis, checks that it can keep Waggle's promises, and
-// fixes the number of shards of a new store. It does not wait for a Redis that is away.
+// Open connects to Redis, checks that it can keep Waggle's promises, and fixes the number of shards of a new store. It
+// does not wait for an unavailable Redis.
 //
-// Two errors mean that a later call may succeed: [dispatch.ErrStoreUnavailable] (no
-// answer, or one that means "later", such as LOADING) and [dispatch.ErrStoreReadOnly]
-// (a failover is under way, there are too few replicas, the disk is full). All others
-// stay until somebody changes the config or the Redis: [dispatch.ErrInvalid] is a wrong
-// config, [dispatch.ErrStoreMismatch] a Redis that does not fit. A wrong password, a
-// missing permission and a host name that does not exist are neither of the four.
+// After two errors a later call may succeed: [dispatch.ErrStoreUnavailable] (no answer, or one that means "later", such
+// as LOADING) and [dispatch.ErrStoreReadOnly] (a failover, too few replicas, a full disk). The others stay until
+// somebody changes the config or Redis: [dispatch.ErrInvalid] is a wrong config, [dispatch.ErrStoreMismatch] an
+// unsuitable Redis. A wrong password, a missing permission and an unknown host name are none of the four.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -82,10 +79,10 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	s := &Store{client: target.Connect(library.OnConnect), keys: key.Prefix(config.Prefix), log: config.Logger}
 	closeClient := func() {
 		if err := s.client.Close(); err != nil {
-			s.log.Warn("close redis client", zap.Error(err))
+			s.log.Warn("failed to close the redis client", zap.Error(err))
 		}
 	}
-	// A read does not end with its context, but with its connection.
+	// A read does not end with its context, only with its connection.
 	stop := context.AfterFunc(ctx, closeClient)
 	err = s.check(ctx, config, target)
 	if !stop() {
@@ -99,10 +96,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	return s, nil
 }
 
-// check finds out at start what would go wrong later.
+// check finds at start what would fail later.
 func (s *Store) check(ctx context.Context, config Config, target *conn.Target) (err error) {
-	// First, so that what is warned of below is not warned of again at each attempt to
-	// open a Redis that is away.
+	// First, so that the warnings below do not repeat at each attempt to open an unavailable Redis.
 	if s.meta, err = meta.Read(ctx, s.client, s.keys, s.log); err != nil {
 		return err
 	}

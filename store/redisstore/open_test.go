@@ -188,7 +188,7 @@ func TestOpen_InfoDenied(t *testing.T) {
 	}
 	core, logs := observer.New(zap.WarnLevel)
 	open(t, redisstore.Config{URL: "redis://waggle:pw@" + server.Addr(), Logger: zap.New(core)})
-	if logs.FilterMessageSnippet("does not say how it is set up").Len() != 1 {
+	if logs.FilterMessageSnippet("cannot read the redis configuration").Len() != 1 {
 		t.Errorf("no warning; log: %v", logs.All())
 	}
 	if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: "redis://waggle:wrong@" + server.Addr()}); err == nil {

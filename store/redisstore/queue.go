@@ -59,7 +59,7 @@ func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int)
 	if suffix == "" {
 		return s.rangeQueues(ctx, begin, "+", limit)
 	}
-	// The name itself, then all below it: names like example-x.com lie between.
+	// The name itself, then all below it: names like example-x.com are between.
 	name := reverseLabels(suffix)
 	var found []*dispatch.Queue
 	var err error
@@ -113,7 +113,7 @@ func (s *Store) rangeOfShard(ctx context.Context, shard int, from, to string, li
 	return found, nil
 }
 
-// readQueues reads what lua/queues.lua returns; last is where a list goes on.
+// readQueues decodes the answer of lua/queues.lua; last is where a list continues.
 func readQueues(r *pack.Reply) (queues []*dispatch.Queue, last string, err error) {
 	now := r.Time()
 	last = r.Text()
@@ -158,8 +158,7 @@ func readQueue(r *pack.Reply, now time.Time) (*dispatch.Queue, error) {
 	return q, nil
 }
 
-// addGates fills in those of the gates that are closed now, and from when the queue can be
-// granted from.
+// addGates fills in the closed gates, and the time of the next possible grant.
 func addGates(q *dispatch.Queue, gates []dispatch.Gate, held, now time.Time) {
 	latest := held
 	for _, gate := range gates {
@@ -180,7 +179,7 @@ func addGates(q *dispatch.Queue, gates []dispatch.Gate, held, now time.Time) {
 	}
 }
 
-// parseCause reads what is behind an automatic block; nil where that is not known.
+// parseCause reads the cause of an automatic block; nil: not known.
 func parseCause(text string) (*dispatch.BlockCause, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // not to be known is no error
@@ -190,7 +189,7 @@ func parseCause(text string) (*dispatch.BlockCause, error) {
 	return cause, json.Unmarshal([]byte(failure), &cause.Failure)
 }
 
-// parseSettings reads the settings of a queue as scripts have them.
+// parseSettings reads the settings of a queue in the format of the scripts.
 func parseSettings(fields []string) (set dispatch.QueueSettings, err error) {
 	if len(fields) < 5 {
 		return set, fmt.Errorf("settings %q have %d fields, not 5", fields, len(fields))

@@ -83,9 +83,8 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	return results, nil
 }
 
-// renewalArgs orders a page of renewals by their holders and packs their digests: of
-// each holder >I2c8, of each of its renewals >I8; and apart from those the cursors,
-// >I2I4c0. Each holder's name follows, with the keys of its tasks and locks.
+// renewalArgs groups a page of renewals by holder and packs their digests: >I2c8 for each holder, >I8 for each of its
+// renewals; then the cursors, >I2I4c0. Each holder's name follows, with the keys of its tasks and locks.
 func (s *Store) renewalArgs(shard int, renewals []dispatch.Renewal, items []int) []any {
 	slices.SortStableFunc(items, func(a, b int) int { return compareHolders(&renewals[a].Token, &renewals[b].Token) })
 	keys, n := s.keys.Shard(shard), len(items)
@@ -115,9 +114,8 @@ func compareHolders(a, b *dispatch.LeaseToken) int {
 	return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.ClientToken, b.ClientToken))
 }
 
-// readRenewals reads the answers to a page of renewals: the duration of leases that
-// go on for all of it and how many those are, else what became of one. Of those that are
-// to be told of, what remains is negative.
+// readRenewals reads the answers to a page of renewals: the duration and number of leases with a full renewal, else the
+// result of one. A negative duration marks client tokens to record for longer.
 func readRenewals(r *pack.Reply, items []int, results []dispatch.RenewResult) {
 	for len(items) > 0 && r.Err == nil {
 		duration, ok := r.OptionalInteger()
@@ -141,7 +139,7 @@ func readRenewals(r *pack.Reply, items []int, results []dispatch.RenewResult) {
 	}
 }
 
-// takeLong finds the renewals whose client tokens are to be noted for longer.
+// takeLong finds the renewals with client tokens to record for longer.
 func takeLong(items []int, results []dispatch.RenewResult) (long []int) {
 	for _, n := range items {
 		if r := &results[n]; r.Remaining < 0 {
@@ -165,30 +163,27 @@ func readLost(r *pack.Reply) dispatch.RenewResult {
 	return dispatch.RenewResult{Remaining: remaining, Duration: duration, Cancel: dispatch.CancelReason(cancel)}
 }
 
-// What a client token was granted may stand in any shard, and to look for it in all of
-// them at each fetch would cost too much. So a store of several shards notes each poll at
-// the home shard of its collector, for pollStep at least, and looks for the grant of one
-// that is noted there. Whatever a poll was granted for longer is told to the home shard
-// when it is: by the claim that gives a long lease, and by renewals.
+// The grant of a client token may be in any shard, and a search of all shards at each fetch costs too much. So a store
+// of several shards records each poll in the collector's home shard, for at least pollStep. It searches all shards only
+// for a poll that is recorded there. For longer leases, the claim and the renewals extend the record.
 const (
 	// pollStep is the step of time of a set of polls (lua/prelude/keys.lua).
 	pollStep = 2 * dispatch.TokenMemory
-	// pollWait is how long after its poll a claim comes at the latest.
+	// pollWait is the longest time from a poll to its claim.
 	pollWait = bounds.MaxWait + 30*time.Second
-	// prolongEach: a lease that goes on is told of once in that time (lua/renew.lua), and
-	// twice it may be that the home shard does not hear it.
+	// prolongEach is the interval of the records of a renewed lease in the home shard (lua/renew.lua); two in a row may
+	// fail.
 	prolongEach  = time.Minute
 	prolongSlack = 3 * prolongEach
-	// coveredLease is how long a lease may last from its grant without being told of: until
-	// then, and for TokenMemory from then on, the note of its poll is known.
+	// coveredLease is how long a lease may last without another record: the record of its poll lasts until then, and
+	// for TokenMemory after that.
 	coveredLease = pollStep - pollWait - dispatch.TokenMemory - prolongSlack
-	// prolongTimeout bounds how long renewals wait for a home shard.
+	// prolongTimeout limits how long renewals wait for a home shard.
 	prolongTimeout = time.Second
 )
 
-// prolong notes the client tokens of holders at their home shards until TokenMemory after the end
-// of what they hold for so long from now on, and of what a renewal makes of that without being
-// told of.
+// prolong records the client tokens of holders in their home shards, until TokenMemory after the end of their leases.
+// The time includes renewals that do not extend the record.
 func (s *Store) prolong(ctx context.Context, held []dispatch.LeaseToken, lasting time.Duration) error {
 	lasting += dispatch.TokenMemory + prolongSlack
 	calls := s.scripts.ByName(len(held), []any{lasting.Milliseconds()}, func(i int) (string, []any) {
@@ -198,8 +193,8 @@ func (s *Store) prolong(ctx context.Context, held []dispatch.LeaseToken, lasting
 	return err
 }
 
-// prolongRenewed tells the home shards of leases that go on for long, and does not wait
-// long for one that is away: renewals must not, and the next ones tell it again.
+// prolongRenewed records long leases in their home shards. It does not wait long for an unavailable shard: renewals
+// must not wait, and the next ones retry.
 func (s *Store) prolongRenewed(ctx context.Context, renewals []dispatch.Renewal, results []dispatch.RenewResult, long []int) {
 	if s.scripts.Shards == 1 || len(long) == 0 {
 		return

@@ -15,8 +15,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// packSettings is a rule's settings as shards file them
-// (lua/prelude/settings.lua), with the pattern that filed them.
+// packSettings is a rule's settings in the format of the shards (lua/prelude/settings.lua), with the rule's pattern.
 func packSettings(rule *dispatch.QueueRule) string {
 	set := &rule.Settings
 	return fmt.Sprintf("%d %d %s %d %d %s",
@@ -43,7 +42,7 @@ const (
 	ruleStale    = -3
 )
 
-// changeRule changes the rules in shard 0 and tells the other shards.
+// changeRule changes the rules in shard 0 and then in the other shards.
 func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, error) {
 	r, err := s.scripts.Run(ctx, op, script.Rule, script.Call{Args: args})
 	if err != nil {
@@ -100,8 +99,7 @@ func (s *Store) sharedVersion(ctx context.Context, op string, what shared, shard
 	return script.Retry(ctx, op, func() (int64, error) { return s.client.HGet(ctx, s.keys.Shard(shard).Shard(), what.version).Int64() })
 }
 
-// decodeRule reads a rule as shard 0 keeps it: the name under which its settings
-// are filed, and the rule.
+// decodeRule reads a rule of shard 0: the name of its settings, and the rule.
 func decodeRule(pattern, kept string) (rule dispatch.QueueRule, err error) {
 	_, encoded, _ := strings.Cut(kept, "\n")
 	if err := json.Unmarshal([]byte(encoded), &rule); err != nil {
@@ -110,8 +108,8 @@ func decodeRule(pattern, kept string) (rule dispatch.QueueRule, err error) {
 	return rule, nil
 }
 
-// SyncRules implements [dispatch.Queues]. A page is a version of the settings, and a
-// pool with the queue that was looked at last in it: its score and name.
+// SyncRules implements [dispatch.Queues]. A page is a version of the settings, a pool, and the score and name of the
+// last queue read in it.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
 	const op = "sync queue rules"
 	from := make([]string, 4) // version, pool, score and queue
@@ -139,7 +137,7 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 	return strings.Join(next, "/"), r.Err
 }
 
-// copyToAll brings every shard to the rules of shard 0.
+// copyToAll copies the rules of shard 0 to every shard.
 func (s *Store) copyToAll(ctx context.Context, op string) error {
 	for shard := 1; shard < s.scripts.Shards; shard++ {
 		if err := s.copyShared(ctx, op, settings, shard); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// shared is what every shard has of shard 0, by the names of queues and patterns: a hash, and
-// the field of the shard key that has its version ([key.Shard.Shard]).
+// shared is a hash of shard 0 that every shard has a copy of, by the names of queues and patterns, with the field of
+// its version in the shard key ([key.Shard.Shard]).
 type shared struct{ hash, version string }
 
 var (
@@ -21,13 +21,12 @@ var (
 const (
 	// shareChunk bounds the names that one command writes.
 	shareChunk = 500
-	// stagedFor is how long what was staged is kept, if its writer went away before it was
-	// taken.
+	// stagedFor is the TTL of staged values, in case their writer dies.
 	stagedFor = 10 * time.Minute
 )
 
-// tellShards brings all shards but shard 0 from one version to another by what has changed,
-// name and value, flat. One that has missed an earlier change is copied whole.
+// tellShards updates all shards except shard 0 from one version to another, by the changes: name and value, flat. A
+// shard that missed an earlier change gets a full copy.
 func (s *Store) tellShards(ctx context.Context, op string, what shared, from, to int64, changes []any) error {
 	calls := make([]script.Call, 0, s.scripts.Shards)
 	for shard := 1; shard < s.scripts.Shards; shard++ {
@@ -48,10 +47,9 @@ func (s *Store) tellShards(ctx context.Context, op string, what shared, from, to
 	return nil
 }
 
-// copyShared brings a shard to what shard 0 has, when it has not got that.
+// copyShared copies shared values of shard 0 to a shard that has another version.
 func (s *Store) copyShared(ctx context.Context, op string, what shared, shard int) error {
-	// What changes in between is newer than the version; the shard is told of it by who
-	// changed it.
+	// A value that changes in between is newer than the version; its writer updates the shard.
 	version, err := s.sharedVersion(ctx, op, what, 0)
 	if err != nil {
 		return err
@@ -65,7 +63,7 @@ func (s *Store) copyShared(ctx context.Context, op string, what shared, shard in
 	if err != nil {
 		return err
 	}
-	// Under a name of its own: another copy may be under way.
+	// The name is unique: another copy may be in progress.
 	staged := ""
 	if len(values) > 0 {
 		staged = string(s.keys.Shard(shard)) + what.hash + ":" + uuid.NewString()
@@ -77,7 +75,7 @@ func (s *Store) copyShared(ctx context.Context, op string, what shared, shard in
 	return err
 }
 
-// stage writes values beside those of a shard, to be taken as a whole.
+// stage writes values to a separate key of a shard, to replace the hash at once.
 func (s *Store) stage(ctx context.Context, op, key string, values map[string]string) error {
 	var chunk []any
 	write := func() error {

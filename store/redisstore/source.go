@@ -15,8 +15,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// maxChanges bounds how often a change of a source is tried again because
-// someone else changed it meanwhile.
+// maxChanges limits the retries of a change of a source after concurrent changes.
 const maxChanges = 20
 
 // PutSource implements [dispatch.Sources]. What MarkApplied wrote stays.
@@ -67,10 +66,8 @@ func (s *Store) MarkApplied(ctx context.Context, id, uid string, version int64, 
 	return applied && err == nil, err
 }
 
-// changeSource replaces a source by what change makes of it, as one step: it
-// reads, and writes only if nothing else was written meanwhile. change gets nil
-// where there is none, and gives back what it got to leave it, or nil to remove
-// it.
+// changeSource replaces a source by the result of change, in one step: it writes only if nothing was written since its
+// read. change gets nil if there is no source. It returns its argument to leave the source, or nil to remove it.
 func (s *Store) changeSource(ctx context.Context, op, id string, change func(*dispatch.Source) (*dispatch.Source, error)) error {
 	shard := s.scripts.ShardOf(id)
 	for range maxChanges {
@@ -130,15 +127,15 @@ func decodeSource(id, raw string) (*dispatch.Source, error) {
 	return src, nil
 }
 
-// rawSources reads sources as they are kept; empty where there is none.
+// rawSources reads sources as stored; empty for an unknown id.
 func (s *Store) rawSources(ctx context.Context, op string, ids []string) ([]*redis.StringCmd, error) {
 	return script.Pipeline(ctx, op, s.client, len(ids), func(pipe redis.Pipeliner, i int) *redis.StringCmd {
 		return pipe.Get(ctx, s.keys.Shard(s.scripts.ShardOf(ids[i])).Source(ids[i]))
 	})
 }
 
-// maxSourceReads bounds the sources of one round trip: as many as a fetch has tasks. No
-// script reads them, so it keeps nobody waiting.
+// maxSourceReads limits the sources of one round trip: as many as a fetch has tasks. It uses no script, so it does not
+// block Redis.
 const maxSourceReads = 1000
 
 // SourcesByID implements [dispatch.Sources].
@@ -198,8 +195,7 @@ func (s *Store) ListSources(ctx context.Context, filter dispatch.SourceFilter, a
 	return sources, more, err
 }
 
-// sourcesOfPage is how many of the sources fit into a page, by the bytes that they are
-// kept in.
+// sourcesOfPage is how many of the sources fit in a page, by their stored size.
 func (s *Store) sourcesOfPage(ctx context.Context, ids []string) (int, error) {
 	sizes, err := script.Pipeline(ctx, "measure sources", s.client, len(ids), func(pipe redis.Pipeliner, i int) *redis.IntCmd {
 		return pipe.StrLen(ctx, s.keys.Shard(s.scripts.ShardOf(ids[i])).Source(ids[i]))

@@ -1,17 +1,14 @@
 // Package redisstore keeps tasks, leases, sources and queues in Redis 7.0 or
 // newer: a single server, a Sentinel group or a Cluster.
 //
-// Every change is one Lua script on one shard, so it is atomic and runs by the
-// clock of Redis. All keys of a shard share the hash tag {<shard>}; their names
-// are in internal/key, the scripts in lua/, each with a header that says what it
-// takes, returns and costs. They are Redis functions (FUNCTION LOAD), named by
-// their content: what they define is defined once, not at each call, and a
-// failover or restart keeps them. Go packs and unpacks what scripts pass through
-// (internal/record) and splits larger calls into scripts of bounded length.
+// Every change is one Lua script on one shard, so it is atomic and uses the clock of Redis. All keys of a shard share
+// the hash tag {<shard>}; their names are in internal/key. The scripts are in lua/, each with a header for its
+// arguments, result and cost. They are Redis functions (FUNCTION LOAD), named by their content: Redis compiles them
+// once, and a failover or restart keeps them. Go packs and unpacks records (internal/record) and splits larger calls
+// into scripts of bounded length.
 //
-// Scripts are repeated after errors that leave their effect unknown (internal/script):
-// each is idempotent by a token or key that its caller chose. Redis's own client is kept
-// from repeating anything.
+// Scripts are repeated after errors that leave their effect unknown (internal/script): each is idempotent by a token or
+// key of its caller. Retries of the Redis client are off.
 package redisstore
 
 import (
@@ -42,7 +39,7 @@ type Store struct {
 
 var _ dispatch.Store = (*Store)(nil)
 
-// Shards is the number that the store was made with.
+// Shards is the number of shards of the store.
 func (s *Store) Shards() int { return s.scripts.Shards }
 
 // Kind is "redis".
@@ -58,11 +55,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping makes sure that the first shard can be written to, and that Redis still is
-// the store that was opened: one that lost its data is given its number of shards
-// again, and an error is logged; one that has another is [dispatch.ErrStoreMismatch].
-// Another node of a Cluster that does not answer holds it up for less than a second, and
-// is no error.
+// Ping checks that the first shard takes writes, and that Redis still has the store that was opened. If the data is
+// lost, Ping logs an error and stores the number of shards again; another number is [dispatch.ErrStoreMismatch].
+// Another Cluster node that does not answer delays Ping by less than a second, and is no error.
 func (s *Store) Ping(ctx context.Context) error {
 	if _, err := s.Now(ctx); err != nil {
 		return err

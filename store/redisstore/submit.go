@@ -49,7 +49,7 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 	return results, nil
 }
 
-// submitArgs packs a page of items, with the gates and queues that they name.
+// submitArgs packs a page of items, with their gates and queues.
 func submitArgs(rulesVersion int64, gateOf map[string]*dispatch.SourceGate, items []dispatch.Submission, page []int) []any {
 	gates, queues := make(map[string]int, 1), make(map[string]int, 1)
 	met, twice := make(map[dispatch.TaskID]struct{}, len(page)), 0
@@ -89,12 +89,10 @@ func submitArgs(rulesVersion int64, gateOf map[string]*dispatch.SourceGate, item
 	return args
 }
 
-// textsAtFirst bounds the room made for the texts of a page by its first: the others
-// may be a thousandth of that.
+// textsAtFirst limits the buffer that is allocated by the size of the first item: the others may be much smaller.
 const textsAtFirst = 64 << 10
 
-// itemTexts are of each item of a page what its id ends with, and the rest of its
-// record, all in one string.
+// itemTexts are, for each item of a page, the end of its id and the rest of its record, all in one string.
 func itemTexts(items []dispatch.Submission, page []int) []string {
 	texts := make([]string, 2*len(page))
 	var all strings.Builder
@@ -111,8 +109,7 @@ func itemTexts(items []dispatch.Submission, page []int) []string {
 	return texts
 }
 
-// series are items that follow each other and have in common what the script
-// decides by, all but their ids.
+// series are consecutive items that differ only in their ids and in fields that the script does not decide by.
 type series struct {
 	terms seriesTerms
 	items int
@@ -127,7 +124,7 @@ type seriesTerms struct {
 	due, revisitAfter, modified int64
 }
 
-// addToSeries adds an item to the last series, or to a new one behind it.
+// addToSeries adds an item to the last series, or to a new one.
 func addToSeries(all []series, gate, queue int, s *dispatch.Submission) []series {
 	slot, _, _ := strings.Cut(string(s.ID), "-")
 	terms := seriesTerms{

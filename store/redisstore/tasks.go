@@ -21,8 +21,7 @@ import (
 const (
 	// maxReads bounds the tasks of one reading script.
 	maxReads = 100
-	// maxListSteps bounds the scripts of one page of a list: what a page finds
-	// no tasks in counts too.
+	// maxListSteps limits the scripts of one page of a list, including those that find no tasks.
 	maxListSteps = 50
 )
 
@@ -63,8 +62,7 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	return tasks, now, nil
 }
 
-// position is where a list of tasks goes on: in a set of a lane of a shard,
-// after a member with a score.
+// position is where a list of tasks continues: in a set of a lane of a shard, after a member with a score.
 type position struct {
 	shard  int
 	lane   int64 // the lane, or 0 = the first after the last one
@@ -101,16 +99,15 @@ func parsePosition(cursor string) (p position, err error) {
 	return p, nil
 }
 
-// Where a lane has, behind what is ready, what is due later, what is leased, by deadline,
-// and the orphans (lua/prelude/lane.lua).
+// The sets of a lane after the ready one: tasks due later, leased tasks by deadline, and orphans
+// (lua/prelude/lane.lua).
 const (
 	laterFrom  = "562949953421312"
 	leasedFrom = "1125899906842624"
 	orphanFrom = "2251799813685248"
 )
 
-// listSets are the parts of a lane in the order in which they are listed, with
-// the states that they hold. "due" is where what is due by now ends.
+// listSets are the parts of a lane in list order, with their states. "due" is the end of the tasks that are due by now.
 var listSets = [...]struct {
 	set       key.LaneSet
 	low, high string
@@ -175,8 +172,7 @@ type listed struct {
 	score, member string // of the last entry, where others follow
 }
 
-// listStep reads a part of one set, or finds the next lane. Of the limit on bytes the
-// first task is free.
+// listStep reads a part of one set, or finds the next lane. The first task does not count against the limit of bytes.
 func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p position, limit, limitBytes int) (position, listed, error) {
 	if p.lane == 0 {
 		lane, err := s.nextLane(ctx, filter, p)
@@ -205,7 +201,7 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 	return p, found, nil
 }
 
-// nextLane is the next lane of the filter in the shard; 0 when there is none.
+// nextLane is the next lane of the filter in the shard; 0: none.
 func (s *Store) nextLane(ctx context.Context, filter dispatch.TaskFilter, p position) (int64, error) {
 	const op = "list lanes"
 	k := s.keys.Shard(p.shard)
@@ -246,8 +242,7 @@ func (s *Store) listSet(ctx context.Context, p position, set, low, high string, 
 	return found, err
 }
 
-// decodeListed reads tasks as lists show them: their history came along for the last
-// error in it.
+// decodeListed decodes the tasks of a list; it uses their history only for the last error.
 func decodeListed(values *pack.Reply, now time.Time) ([]*dispatch.Task, error) {
 	tasks, err := record.Tasks(values, now)
 	for _, t := range tasks {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
 // genHold sets and lifts holds, a few at a time, or reads them or the pools.
@@ -117,7 +118,7 @@ func (m *model) readHolds(have int64) step {
 				return broken("%d holds are read, want %d", len(got), len(want))
 			}
 			for i := range got {
-				if hold, ok := want[got[i].Key()]; !ok || !hold.Same(&got[i]) || !hold.Created.Equal(got[i].Created) {
+				if hold, ok := want[got[i].Key()]; !ok || !holdbook.Same(&hold, &got[i]) || !hold.Created.Equal(got[i].Created) {
 					return broken("hold %q is read as %+v, want %+v", got[i].Key(), got[i], hold)
 				}
 			}

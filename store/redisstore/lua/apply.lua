@@ -1,9 +1,8 @@
--- Applies transitions: what becomes of tasks whose lease ends, or that wait
--- (dispatch.Leases.Apply).
+-- Applies transitions of leased or waiting tasks (dispatch.Leases.Apply).
 --
 -- KEYS[1]  the shard key
 -- ARGV     all transitions, packed one after the other (apply.go)
--- Returns  flat, per transition: code, prior result, state, due
+-- Returns  flat, for each transition: code, prior result, state, due
 -- Cost     O(log n) a transition; lanes and queues are placed once; at most 100
 --
 -- uses: gather history note filtered

@@ -1,4 +1,4 @@
--- Records what collectors tell of themselves (dispatch.Collectors.Beats).
+-- Records the beats of collectors (dispatch.Collectors.Beats).
 --
 -- KEYS[1]  the shard key
 -- ARGV     per beat: collector, session, info (JSON), 1 if it is the last (else 0)

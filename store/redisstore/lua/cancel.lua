@@ -1,8 +1,9 @@
--- Marks leased tasks so that their holders are told to stop, and tells all dispatchers, in
--- one message. The mark of a hold replaces no other.
+-- Marks leased tasks, so that their holders get a request to stop, and notifies all
+-- dispatchers in one message. The mark of a hold does not replace another mark
+-- (dispatch.Leases.RequestCancel).
 --
 -- KEYS[1]  the shard key
--- ARGV     reason, a line for the history of those that are marked ('' = none), ids
+-- ARGV     reason, a line for the history of the marked tasks ('' = none), ids
 -- Returns  how many were marked
 -- Cost     3 commands a task, with a line 5; at most 100
 --

@@ -1,15 +1,16 @@
--- Grants tasks of a pool to wants (dispatch.Claims); the order is that of
+-- Grants tasks of a pool to wants (dispatch.Claims.Claim), in the order of
 -- dispatch/scheduling.md.
 --
 -- KEYS[1]  the shard key
--- ARGV     pool, the version of the holds that was applied to the wants, wants; per want: what it is, packed (parts/want.lua; max bytes
---          0 = no limit, lease 0 = the source's), its sources, its queues
--- Returns  -1 where the shard knows of later holds; else now, next (0 = never), wait reason, more, again (0 = not known); the lanes,
---          6 values each (as of begin_tasks); and the answers, flat: per want whether
---          its client token was used, and either how many tasks it has and those: of
---          each the end of its id, its record and, where there are, its details, with
---          the number of its lane (from 1) before the first and where that changes; or,
---          repeated, a list of what is still held
+-- ARGV     pool, the version of the holds applied to the wants, number of wants; per
+--          want: its packed fields (parts/want.lua; max bytes 0 = no limit, lease 0 =
+--          the source's), its sources, its queues
+-- Returns  -1 if the shard has later holds. Else now, next (0 = never), wait reason,
+--          more, again (0 = not known); the lanes, 6 values each (as of begin_tasks);
+--          then flat, per want: whether its client token was used, and for a new grant
+--          the number of its tasks and each task, for a repeat a list of the tasks that
+--          are still held. A task is the end of its id, its record and any details; the
+--          number of its lane (from 1) precedes the first task and each change of lane
 -- Cost     O(log n) a task and a turn; at most 100 tasks, 50 turns, 50 queues promoted;
 --          for wants that name sources 50 lanes promoted and 200 listed
 --

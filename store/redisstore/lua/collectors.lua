@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the shard key
 -- ARGV     'ids' and ids; or 'after', the id to begin after ('' = the first), limit
--- Returns  the last id looked at ('' = the end), and per collector that is known: id,
+-- Returns  the last id read ('' = the end), and per known collector: id,
 --          session, first, seen, info (JSON; '' = its session has sent no beat)
 -- Cost     O(log n + limit)
 --

@@ -1,9 +1,9 @@
--- Keeps a source at its home shard, if there is none of that id. A full store
--- takes no new sources, but changes of those it has (source.lua).
+-- Stores a source in its home shard, if the id is free. A full store takes no new
+-- sources, only changes of existing ones (source.lua).
 --
 -- KEYS[1]  the shard key
--- ARGV     id, what is to be kept, whether a version is pending, and whether it has holds (0, 1)
--- Returns  1, or 0 when the id is taken
+-- ARGV     id, the source, whether a version is pending, and whether it has holds (0, 1)
+-- Returns  1, or 0 if the id is taken
 -- Cost     O(log n)
 --
 -- flags: none

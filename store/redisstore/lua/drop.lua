@@ -1,12 +1,12 @@
 -- Ends tasks of a deleted source in some of its lanes (dispatch.Sources.DropTasks).
 --
 -- KEYS[1]  the shard key
--- ARGV     uid, the number of the last lane that is done (-1 = where an earlier
---          call came to), limit of tasks to end, limit of leased ones; and the lane
---          whose leased ones a call has begun to look at, with the score and the
---          member of the last; who deleted the source, and why (JSON; '' = not said)
+-- ARGV     uid, the number of the last lane that is done (-1 = continue after an
+--          earlier call), limit of tasks to end, limit of leased tasks; the lane with
+--          leased tasks that a call has begun to read, with score and member of the
+--          last one; who deleted the source, and why (JSON; '' = not known)
 -- Returns  ended, the number of the last lane that is done, whether lanes are
---          left, the leased tasks that were met, and what the next call begins with
+--          left, the leased tasks found, and the start of the next call
 -- Cost     O(log n) a task; at most 100 tasks, 50 lanes and 500 leased ones
 --
 -- uses: forget rank

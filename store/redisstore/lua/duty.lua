@@ -1,9 +1,9 @@
--- Campaigns for a duty, resigns from it, or asks who leads it. Keepers renew every
--- second, so it takes as few commands as can be.
+-- Campaigns for a duty, resigns from it, or returns its leader. Keepers renew every
+-- second, so it uses few commands.
 --
 -- KEYS[1]  the shard key of shard 0
 -- ARGV     duty, holder, ttl in ms (0 = resign)
--- Returns  who leads then ('' = nobody)
+-- Returns  the leader afterwards ('' = nobody)
 -- Cost     O(1)
 local key = P .. 'duty:' .. ARGV[1]
 local holder, ttl = ARGV[2], tonumber(ARGV[3])

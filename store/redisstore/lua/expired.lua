@@ -1,11 +1,10 @@
--- One look at the lease index (dispatch.Leases.Expired): what has run out, what
--- was found READY under a lock that has ended, and what is to be forgotten. Lanes
--- stand in the index at most at their first deadline, and are brought up to date
--- when this comes to them.
+-- One pass over the lease index (dispatch.Leases.Expired): expired leases, tasks that
+-- were found READY under a lock that has ended, and records to forget. The score of a
+-- lane in the index is at most its first deadline; the pass updates it.
 --
 -- KEYS[1]  the shard key
 -- ARGV     limit (at most 200)
--- Returns  now, when to look next (0 = no lease stands), grace, tasks
+-- Returns  now, when to sweep next (0 = no leases), grace, tasks
 -- Cost     O(log n) an entry; at most 500 entries, of 500 lanes, and 500 lanes
 --          ahead, 200 leases and about 4 MiB of them, and 100 of each kind to forget
 --

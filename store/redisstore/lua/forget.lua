@@ -1,4 +1,5 @@
--- Removes collectors of this home shard that were not seen since an instant.
+-- Removes collectors of this home shard that were not seen since an instant
+-- (dispatch.Collectors.Forget).
 --
 -- KEYS[1]  the shard key
 -- ARGV     instant in ms, limit

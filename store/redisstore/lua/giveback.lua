@@ -1,6 +1,6 @@
--- Takes a call out of those that a grant answered; with the last one, returns what is
--- still held as if it had never been granted; a task whose cancel was asked for
--- meanwhile, other than by a hold, ends CANCELED (dispatch.Claims.GiveBack).
+-- Removes a call from the calls of a grant. With the last call, the tasks that are still
+-- held return as if they had never been granted; a task with a cancel request, other than
+-- by a hold, ends CANCELED (dispatch.Claims.GiveBack).
 --
 -- KEYS[1]  the shard key
 -- ARGV     collector, client token, the holder's digest (8 bytes), call

@@ -1,11 +1,10 @@
--- Changes the holds in shard 0, and until when those on queues stop them, under a new
--- version of all holds, if they have the version that it is a change of
--- (dispatch.Holds.PutHolds).
+-- Changes the holds in shard 0, with the ends of the holds on queues, under a new version
+-- of all holds, if they still have the caller's version (dispatch.Holds.PutHolds).
 --
 -- KEYS[1]  the shard key of shard 0
--- ARGV     that version, what is this call's alone, the most holds there may be, how many
---          change; of each its key and itself (JSON; '' = it is lifted); and of each queue
---          or pattern until when holds stop it in ms ('' = they do not)
+-- ARGV     the caller's version, an id that is unique to this call, the limit of holds,
+--          the number of changes; per change the key and the hold (JSON; '' = lifted);
+--          per queue or pattern the end of its holds in ms ('' = no hold)
 -- Returns  the new version, -1 = the holds have another version, -2 = too many
 -- Cost     O(1) a hold
 local from, by, limit, changes = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), 4 + 2 * ARGV[4]

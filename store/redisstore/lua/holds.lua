@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the shard key of shard 0
 -- ARGV     the version that the caller has
--- Returns  now, their version, and each of them (JSON), none where that is the version
+-- Returns  now, their version, and each of them (JSON); no holds if the caller has that version
 -- Cost     O(holds)
 --
 -- flags: no-writes

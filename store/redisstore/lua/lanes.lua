@@ -1,13 +1,12 @@
--- Reads the lanes of a source, or of a queue, in which tasks are due.
+-- Reads the lanes with due tasks, of a source or of a queue (dispatch.Tasks.DueLanes).
 --
 -- KEYS[1]  the shard key
--- ARGV     'source' and its uid, or 'queue' and its name; most lanes to look at, most to
---          tell of
--- Returns  how many lanes there are, how many were looked at, how many of these have due
---          tasks; of the task that is due first in the others when, and its id ('' =
---          none); then, flat, of the first lanes with due tasks: how many, and the id of
---          the first
--- Cost     O(log n) a lane looked at
+-- ARGV     'source' and its uid, or 'queue' and its name; limit of lanes to read, limit of
+--          lanes to return
+-- Returns  number of lanes, number read, number of those with due tasks; due time and id
+--          ('' = none) of the first task in the other lanes that were read; then flat, per
+--          returned lane: number of due tasks, id of the first one
+-- Cost     O(log n) a lane read
 --
 -- flags: no-writes
 local set = ARGV[1] == 'source' and lanes_key(ARGV[2]) or queue_lanes_key(ARGV[2])

@@ -1,12 +1,13 @@
--- Reads a page of the leases, lane by lane (dispatch.Leases.ListLeases). A scan meets
--- every lane that stands in the lease index all the while, wherever it moves to.
+-- Reads a page of the leases, lane by lane (dispatch.Leases.ListLeases). A scan finds
+-- every lane that stays in the lease index through the listing, even if its score changes.
 --
 -- KEYS[1]  the shard key
--- ARGV     limit, of leases and of bytes: the first comes in any case; the cursor of the scan ('' = its end); in the first of the lanes
---          that follow, the score and the member to begin after ('' = the first); and
---          the lanes that the scan has met and that are not read yet
--- Returns  now, tasks, the bytes that they take, and what the next page begins with, as above
--- Cost     O(log n + limit), at most 300 lanes and as many as the scan meets at once
+-- ARGV     limit of leases, limit of bytes (the first lease always fits); the cursor of
+--          the scan ('' = its end); score and member to begin after in the first of the
+--          following lanes ('' = the first); the lanes that the scan has found and that
+--          are not read yet
+-- Returns  now, tasks, their bytes, and the start of the next page, as above
+-- Cost     O(log n + limit), at most 300 lanes and as many as one step of the scan finds
 --
 -- flags: no-writes
 -- uses: rank page

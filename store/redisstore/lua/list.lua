@@ -1,13 +1,13 @@
--- Reads a page of a set of a lane.
+-- Reads a page of a set of a lane (dispatch.Tasks.ListTasks).
 --
 -- KEYS[1]  the shard key
 -- ARGV     set: 'lt', 'ld', 'lc' and ':' and the lane's number; min and max
 --          score ('due': of lane later, from or up to what is due now); the score
---          and the member to begin after ('' = the first); limit, of entries and of
---          bytes: the first task comes in any case
--- Returns  now, tasks, the bytes that they take, how many entries it looked at, score
---          and member of the last of these ('' = the end)
--- Cost     O(log n + limit), more where many entries share one score
+--          and the member to begin after ('' = the first); limit of entries, limit
+--          of bytes (the first task always fits)
+-- Returns  now, tasks, their bytes, number of entries read, score and member of the last
+--          entry ('' = the end)
+-- Cost     O(log n + limit), more if many entries share one score
 --
 -- flags: no-writes
 -- uses: rank page

@@ -1,4 +1,4 @@
--- Says whether the shard can be written to, by a write that changes nothing.
+-- Checks that the shard takes writes, by a write that changes nothing.
 --
 -- KEYS[1]  the shard key
 -- ARGV     none

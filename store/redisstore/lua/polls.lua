@@ -1,9 +1,9 @@
--- Notes polls at the collectors' home shard (dispatch.Claims.BeginPolls).
+-- Records polls in the collectors' home shard (dispatch.Claims.BeginPolls).
 --
 -- KEYS[1]  the shard key
--- ARGV     whether the store has several shards, 0 or 1: then it is only noted that the
---          client token was polled, else its grant is looked at; per poll: collector,
---          session, client token, call, the holder's digest
+-- ARGV     whether the store has several shards (0, 1): 1 = record only that the client
+--          token was polled, 0 = read its grant; per poll: collector, session, client
+--          token, call, the holder's digest
 -- Returns  now, and per poll: replaced, new session, used (or: polled before),
 --          tasks still held
 -- Cost     O(1) a poll, O(1) a task

@@ -1,8 +1,8 @@
--- Reads pools of a shard.
+-- Reads pools of a shard (dispatch.Queues.ListPools).
 --
 -- KEYS[1]  the shard key
 -- ARGV     a pool ('' = all), the pool to begin after ('' = the first), limit
--- Returns  flat, ascending by name, of each that has queues with waiting tasks: name,
+-- Returns  flat, ascending by name, per pool that has queues with waiting tasks: name,
 --          queues in pool open and those due in pool wait, the others in pool wait
 -- Cost     O(n log n) in pools
 --

@@ -1,8 +1,8 @@
--- Notes client tokens at the collectors' home shard for longer than a poll does, since
--- what they were granted may stand for longer.
+-- Records client tokens in the collectors' home shard for longer than a poll does, since
+-- their leases may last longer.
 --
 -- KEYS[1]  the shard key
--- ARGV     how long at least, in ms; the holders' digests
+-- ARGV     the minimum time in ms; the holders' digests
 -- Returns  1
 -- Cost     O(1) a client token
 noted.polled.note_for({ unpack(ARGV, 2) }, tonumber(ARGV[1]))

@@ -1,5 +1,5 @@
--- Tells the shard of a source, and puts a page of its lanes where they now
--- belong (dispatch.Sources.PushSource).
+-- Stores the gate of a source in the shard, and reschedules a page of its lanes
+-- (dispatch.Sources.PushSource).
 --
 -- KEYS[1]  the shard key
 -- ARGV     page: the number of the last lane placed, 0 = none; limit; a gate

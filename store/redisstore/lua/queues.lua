@@ -1,12 +1,13 @@
--- Reads queues, by name or by a range of their reversed names.
+-- Reads queues, by name or by a range of their reversed names
+-- (dispatch.Queues.QueuesNamed, ListQueues).
 --
 -- KEYS[1]  the shard key
 -- ARGV     'names' and names; or 'range', min and max (as of ZRANGEBYLEX), limit
--- Returns  now, the last reversed name looked at ('' = the end), and per queue that
---          exists: name, next grant, until when holds stop it, block, step, when the block
---          began, in flight, waiting, pools, settings name, settings, the delay that its
---          host asks for, and of what is behind its block the task, a line's end, and the
---          failure (JSON; '' = not known)
+-- Returns  now, the last reversed name read ('' = the end), and per existing queue: name,
+--          next grant, end of its holds, end of its block, block step, start of the block,
+--          in flight, waiting, pools, settings name, settings, the delay that its host
+--          asks for, and the cause of its block: the task, a newline and the failure
+--          (JSON; '' = not known)
 -- Cost     O(log n) a queue
 local function settings_text(s)
   return table.concat({ s.delay, s.in_flight, string.format('%.17g', s.factor), s.max_delay, s.max_block }, ' ')

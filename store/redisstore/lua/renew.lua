@@ -1,19 +1,20 @@
--- Extends leases (dispatch.Leases.Renew), but none that a hold ends. A renewal is no
--- change of the record: it writes the deadline in place. The lease index stays behind,
--- until a sweep comes to it (expired.lua). The record says who holds the task: the lock is set to
--- that, whatever stands in it, unless it was deleted before its deadline.
+-- Extends leases (dispatch.Leases.Renew), except those that a hold ends. A renewal writes
+-- the deadline in place and does not raise the record's revision. The lease index keeps the
+-- old deadline until a sweep updates it (expired.lua). The record decides who holds the
+-- task: the lock is set to that holder, over any other value, unless it was deleted before
+-- its deadline.
 --
 -- KEYS[1]  the shard key
--- ARGV     digests, packed (renew.go): of each holder how many renewals follow and its
---          part of the digests, of each of those the fence; cursors, packed: the
---          number of the renewal, from 1, and that; and then each holder,
+-- ARGV     digests, packed (renew.go): per holder the number of its renewals and its
+--          part of the digests, then the fence of each renewal; cursors, packed: the
+--          number of the renewal, from 1, and its cursor; then each holder,
 --          "<collector>/<client token>", followed by the keys of its tasks and locks
--- Returns  flat: for renewals in a row that go on for all of their duration that, in
---          ms, and how many; for any other a list: lost, remaining ms, cancel,
+-- Returns  flat: for consecutive renewals for one full duration, that duration in ms and
+--          their number; for any other renewal a list: lost, remaining ms, cancel,
 --          duration. lost: 0 no, 1 unknown task, 2 not leased, 3 taken, 4 max hold,
---          5 lock deleted, 100 + result when the token is that of the lease that
---          settled last. The first two are negated where the client token is to be
---          noted for longer, in a store of several shards (claim.go)
+--          5 lock deleted, 100 + result if the token is that of the lease that
+--          settled last. The first two values are negative if the client token must be
+--          recorded for longer, in a store of several shards (claim.go)
 -- Cost     3 commands a renewal; at most 500 renewals
 
 -- What is read of a record: the digest, whose part that is the holder's stands with

@@ -1,13 +1,14 @@
--- Places a page of the queues that wait, after rules or holds have changed: those that
--- wait for a gate without an end, and once after each change those that wait longer than
--- their lanes do, for a gate or hold that may end at another time now.
+-- Reschedules a page of the waiting queues after a change of rules or holds
+-- (dispatch.Queues.SyncRules): queues behind a gate without an end, and once after each
+-- change the queues that wait longer than their lanes, since their gates may end at another
+-- time now.
 --
 -- KEYS[1]  the shard key
--- ARGV     limit; the version of the settings that the shard comes to, '0' = it has come
---          there before, '' = to be found out; pool ('' = the first); in it the score
---          and the name of the queue that was looked at last ('' = none)
+-- ARGV     limit; the version of the settings for this pass ('0' = already complete, '' =
+--          not known); pool ('' = the first); score and name of the last queue read in it
+--          ('' = none)
 -- Returns  version, pool, score and name for the next page; pool '' = the end
--- Cost     O(log n) a queue; at most 100 queues placed, and 500 looked at
+-- Cost     O(log n) a queue; at most 100 queues rescheduled, and 500 read
 --
 -- uses: rank
 local limit, looks, version = tonumber(ARGV[1]), 500, ARGV[2]

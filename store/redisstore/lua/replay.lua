@@ -1,5 +1,5 @@
--- Answers repeated client tokens with what is still held of their grants in this
--- shard.
+-- Returns the tasks that are still held by the grants of repeated client tokens in this
+-- shard (dispatch.Claims.BeginPolls).
 --
 -- KEYS[1]  the shard key
 -- ARGV     per poll: collector, client token, the holder's digest, call

@@ -1,14 +1,12 @@
--- Keeps or removes a queue rule in shard 0, under the next version of all rules, if they
--- have the version that it is a change of.
+-- Stores or removes a queue rule in shard 0, under the next version of all rules, if they
+-- still have the caller's version (dispatch.Queues.PutRule).
 --
 -- KEYS[1]  the shard key of shard 0
--- ARGV     pattern, that version; and to keep it: the most rules there may be, the
---          name its settings are filed under, the settings (prelude/settings.lua),
---          the rule (JSON)
+-- ARGV     pattern, the caller's version; to store it also: the limit of rules, the name
+--          of its settings, the settings (prelude/settings.lua), the rule (JSON)
 -- Returns  the new version (-1 = no such rule, -2 = too many, -3 = the rules have
---          another version), whether the call is a repeated one, whose changes are
---          no longer known, and what changed in the settings: name and settings
---          ('' = removed), flat
+--          another version), whether the call is a repeat (its changes are no longer
+--          known), and the changes of settings, flat: name and settings ('' = removed)
 -- Cost     O(1)
 local pattern, from, limit, name, packed, rule = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local rules, settings, changes = P .. 'rules', P .. 'settings', {}

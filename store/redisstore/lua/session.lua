@@ -1,15 +1,14 @@
--- Ends all sessions of a collector but one in this shard, and gives some of the
--- tasks that they hold (dispatch.Leases.EndSession): what a step through all that the
--- collector holds, grant by grant, has met. Nothing, where that one was replaced.
+-- Ends all sessions of a collector except one in this shard, and returns some of the
+-- tasks that they hold (dispatch.Leases.EndSession): those found by one step of a scan of
+-- the collector's grants. It does nothing if that session was replaced.
 --
 -- KEYS[1]  the shard key
 -- ARGV     collector, the session to keep, limit, whether this is the collector's
 --          home shard and nothing was found before (0, 1); cursor ('0' = begin, '' =
---          the end), and the fields of what is held that the scan has met and that
---          are still to be looked at
--- Returns  tasks, and what the next step begins with, as above
--- Cost     O(log n) a lease met: at most 300; and about 200 fields (a hash table, since
---          notes are too long for Redis to keep them in one piece)
+--          the end), and the fields that the scan has found and that are not read yet
+-- Returns  tasks, and the start of the next step, as above
+-- Cost     O(log n) a lease found, at most 300; and about 200 fields of a hash (its
+--          values are too long for the listpack encoding)
 --
 -- uses: collector ids grant
 local SCAN, MOST = 100, 200

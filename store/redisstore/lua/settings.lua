@@ -1,11 +1,11 @@
--- Brings what a shard has of shard 0, by name, from one version to another: the settings
--- of queues, or until when holds stop them.
+-- Updates a shard's copy of a hash of shard 0 from one version to another: the settings of
+-- queues, or the ends of the holds on them.
 --
 -- KEYS[1]  the shard key
--- ARGV     which hash, and which field has its version; the version it must have ('*' = it
---          is replaced by what was staged), the new version; and then where that was
---          staged ('' = nothing is left), or else name and value ('' = removed), flat
--- Returns  1 when the shard has that version or a newer one, else 0
+-- ARGV     the hash, the field with its version; the version it must have ('*' = replace
+--          the hash by the staged one), the new version; then the key of the staged hash
+--          ('' = it is empty), or else name and value ('' = removed), flat
+-- Returns  1 if the shard has that version or a newer one, else 0
 -- Cost     O(1) a change
 local key, field, from, to = P .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local have = tonumber(call('HGET', SHARD, field) or '0')

@@ -1,11 +1,10 @@
--- Replaces or removes a source at its home shard, if it still is what it was when
--- it was read.
+-- Replaces or removes a source in its home shard, if it has not changed since it was
+-- read.
 --
 -- KEYS[1]  the shard key
--- ARGV     id, what is kept, and what is to be kept: '-' for nothing, else '=...';
---          whether a version is pending,
---          and whether it has holds (0, 1)
--- Returns  1, or 0 when something else is kept
+-- ARGV     id, the stored source as it was read, the new one ('-' = remove, else '=...'),
+--          whether a version is pending, and whether it has holds (0, 1)
+-- Returns  1, or 0 if another source is stored
 -- Cost     O(log n)
 --
 -- uses: listed

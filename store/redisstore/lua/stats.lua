@@ -1,12 +1,12 @@
--- Counts of one shard.
+-- Counts of one shard (dispatch.Store.Stats).
 --
 -- KEYS[1]  the shard key
 -- ARGV     none
 -- Returns  scheduled, ready, leased, done, dead, canceled, granted, settled,
---          expired, orphaned, dropped, queues, how far the most overdue lease is
---          past its deadline in ms, collectors that are present, how long the grace after an outage
---          lasts in ms
--- Cost     O(log n); at most 100 leases, of 100 lanes, are looked at
+--          expired, orphaned, dropped, queues, time since the deadline of the most
+--          overdue lease in ms, collectors that are present, rest of the grace after an
+--          outage in ms
+-- Cost     O(log n); at most 100 leases, of 100 lanes, are read
 --
 -- flags: no-writes
 -- dispatch.GoneAfter

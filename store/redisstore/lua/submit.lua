@@ -1,10 +1,10 @@
--- Takes in tasks, or answers for those that exist (dispatch.Tasks).
+-- Creates tasks, or updates those that exist (dispatch.Tasks.Submit).
 --
 -- KEYS[1]  the shard key
--- ARGV     rules version, gates, queues, series, whether an id is there twice (0, 1);
---          12 values a gate (parts/gate.lua); the queues; the series, packed one
---          after the other (SERIES, below); and of each item what its id ends with,
---          and the rest of its record. Times in ms.
+-- ARGV     rules version, number of gates, queues and series, whether an id occurs twice
+--          (0, 1); 12 values a gate (parts/gate.lua); the queues; the series, packed one
+--          after the other (SERIES, below); per item the end of its id and the rest of
+--          its record. Times in ms.
 -- Returns  code and state of each item, a byte each
 -- Cost     O(log n) an item; at most 100 items
 --

@@ -1,14 +1,13 @@
--- Settles leased tasks by their holders' success: unread transitions of
+-- Settles leased tasks by plain success: the Unread transitions of
 -- dispatch.Leases.Apply.
 --
 -- KEYS[1]  the shard key
--- ARGV     whether a task is there twice (0, 1); the successes, packed one after the
---          other (SUCCESS, below); their slots, each with its "-", and how many follow
---          in it (SLOT);
---          what few of them say besides (EXTRA); holders, "<collector>/<client
---          token>", and memos
--- Returns  the codes, a byte each, and of those that are not settled prior result,
---          state and due, flat
+-- ARGV     whether a task occurs twice (0, 1); the successes, packed one after the
+--          other (SUCCESS, below); their slots, each with its "-" and the number of
+--          its successes (SLOT); the optional fields of successes (EXTRA); holders,
+--          "<collector>/<client token>", and memos
+-- Returns  the codes, a byte each; then flat, per success that is not settled: prior
+--          result, state and due
 -- Cost     O(log n) a success; lanes and queues are touched once; at most 100
 --
 -- uses: gather note settled

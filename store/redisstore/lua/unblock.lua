@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the shard key
 -- ARGV     queue
--- Returns  1, or 0 when there was neither
+-- Returns  1, or 0 if there was neither
 -- Cost     O(log n)
 local q = get_queue(ARGV[1])
 local blocked = q.block > now or q.step > 0

@@ -1,8 +1,8 @@
-// Package batch merges calls of one kind that come at the same time into few calls of a store.
+// Package batch merges concurrent calls of one kind into few calls of a store.
 //
-// For each shard one call is in flight. What comes meanwhile waits, and goes together in the
-// next one, which waits a moment for as many callers as the last one had. So a store that one
-// caller uses is asked at once, and a busy one seldom, for many items at a time.
+// Each shard has at most one call in flight. Later callers wait and share the next call, which waits a moment for as
+// many callers as the last one had. So a single caller is served at once, and a busy store gets few calls with many
+// items.
 package batch
 
 import (
@@ -17,23 +17,21 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Config says what a [Batcher] merges.
+// Config of a [Batcher].
 type Config[In, Out any] struct {
 	// Name of the call in errors.
 	Name string
-	// Call asks the store for one result for each item, in order. Timeout bounds it, which no
-	// single caller's deadline does.
+	// Call is the store call: one result for each item, in order. Only Timeout limits it, not the deadline of a caller.
 	Call    func(context.Context, []In) ([]Out, error)
 	Timeout time.Duration
-	// Limit is how many items go in one call, unless a single caller brings more. Size is for
-	// how many an item counts; nil: for one.
+	// Limit is how many items one call has, unless a single caller has more. Size is the weight of an item in Limit;
+	// nil: 1.
 	Limit int
 	Size  func(In) int
 	// Shards of the store, and the one that an item is for.
 	Shards  int
 	ShardOf func(In) int
-	// Direct: calls are not merged. For a store in the process of its caller, where a call
-	// costs less than to share it.
+	// Direct: calls are not merged. For a store in the same process, where merging costs more than it saves.
 	Direct bool
 }
 
@@ -52,7 +50,7 @@ type shard[In, Out any] struct {
 	last     int // how many callers went together in the last call
 }
 
-// call is what one caller asks of one shard.
+// call is the items of one caller for one shard.
 type call[In, Out any] struct {
 	Part[Out]
 	ctx   context.Context //nolint:containedctx // of the caller, who waits for it
@@ -72,8 +70,8 @@ func New[In, Out any](cfg Config[In, Out]) *Batcher[In, Out] {
 	return &Batcher[In, Out]{cfg: cfg, shards: make([]shard[In, Out], max(cfg.Shards, 1))}
 }
 
-// Do returns one result for each item, in order. It fails if a shard does, once all have
-// answered. If ctx ends first it returns the cause; the items may take effect yet.
+// Do returns one result for each item, in order. If a shard fails, it returns the error after all have answered. If ctx
+// ends first, it returns the cause; the items may still take effect.
 func (b *Batcher[In, Out]) Do(ctx context.Context, items []In) ([]Out, error) {
 	switch {
 	case len(items) == 0:
@@ -99,8 +97,8 @@ func (b *Batcher[In, Out]) Do(ctx context.Context, items []In) ([]Out, error) {
 	return results, nil
 }
 
-// Parts asks each shard for its part of the items. It returns the answers as they come, and
-// how many there will be. A shard that hangs holds up no other.
+// Parts calls each shard with its part of the items. It returns a channel of the answers, and their number. A shard
+// that hangs does not delay the others.
 func (b *Batcher[In, Out]) Parts(ctx context.Context, items []In) (<-chan Part[Out], int) {
 	if b.cfg.Direct && len(items) > 0 {
 		parts := make(chan Part[Out], 1)
@@ -120,8 +118,7 @@ func (b *Batcher[In, Out]) Parts(ctx context.Context, items []In) (<-chan Part[O
 	return parts, len(calls)
 }
 
-// join lines the items up, in one call for each shard, and has those shards asked that no call
-// is in flight to.
+// join queues the items, as one call for each shard, and starts a shard that has no call in flight.
 func (b *Batcher[In, Out]) join(ctx context.Context, items []In) []*call[In, Out] {
 	byShard := make(map[int]*call[In, Out], 1)
 	calls := make([]*call[In, Out], 0, 1)
@@ -147,7 +144,7 @@ func (b *Batcher[In, Out]) join(ctx context.Context, items []In) []*call[In, Out
 	return calls
 }
 
-// wait waits for the answer to a call, as long as its caller does.
+// wait waits for the answer to a call, or until its ctx ends.
 func (b *Batcher[In, Out]) wait(c *call[In, Out]) Part[Out] {
 	select {
 	case <-c.done:
@@ -157,7 +154,7 @@ func (b *Batcher[In, Out]) wait(c *call[In, Out]) Part[Out] {
 	}
 }
 
-// run makes calls of the store until nobody waits.
+// run calls the store until nobody waits.
 func (b *Batcher[In, Out]) run(ctx context.Context, s *shard[In, Out]) {
 	for calls := b.take(s); len(calls) > 0; calls = b.take(s) {
 		var items []In
@@ -182,9 +179,8 @@ func (b *Batcher[In, Out]) run(ctx context.Context, s *shard[In, Out]) {
 	}
 }
 
-// take removes those that go in the next call from those that wait, once as many wait as the
-// last time, or a moment has passed. Whose caller has gone is dropped. With none left, no call is
-// in flight any more.
+// take removes the callers of the next store call from the queue. It first waits until there are as many as the last
+// time, or for a moment. It drops calls with an ended ctx. If none is left, no call is in flight any more.
 func (b *Batcher[In, Out]) take(s *shard[In, Out]) []*call[In, Out] {
 	Gather(func() bool {
 		s.mu.Lock()
@@ -215,7 +211,7 @@ func (b *Batcher[In, Out]) take(s *shard[In, Out]) []*call[In, Out] {
 	return calls
 }
 
-// ask makes one call of the store.
+// ask makes one store call.
 func (b *Batcher[In, Out]) ask(ctx context.Context, items []In) ([]Out, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
@@ -231,17 +227,15 @@ func (b *Batcher[In, Out]) ask(ctx context.Context, items []In) ([]Out, error) {
 	return out, nil
 }
 
-// Trouble reports whether the error is about the store and not about what it was asked.
+// Trouble reports whether the error is about the store and not about the items.
 func Trouble(err error) bool {
 	return errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreReadOnly) || errors.Is(err, dispatch.ErrStoreFull)
 }
 
-// gatherFor is the longest that a call waits for callers to come along. It is short beside a
-// call of a store that is so busy that this matters.
+// gatherFor is the longest wait for more callers. It is short compared with a call of a busy store.
 const gatherFor = time.Millisecond
 
-// Gather gives callers that come at about the same time the chance to go together, until there
-// are enough.
+// Gather waits a moment, or until there are enough callers, so that concurrent callers share a call.
 func Gather(enough func() bool) {
 	runtime.Gosched()
 	if enough() {

@@ -14,13 +14,13 @@ type Request struct {
 	Want   dispatch.Want
 	Pools  []string
 	Labels map[string]string // of the collector
-	// Once: the fetch does not wait for tasks, only for what can be had now.
+	// Once: the fetch does not wait for tasks; it takes only what is available now.
 	Once bool
-	// Until is the end of the wait. A claim in flight then is waited for as long as ctx lets.
+	// Until is the end of the wait. If a claim is in flight then, the fetch waits for it while ctx lasts.
 	Until time.Time
 }
 
-// End says how a wait ended.
+// End is how a wait ended.
 type End uint8
 
 // The ends of a wait.
@@ -42,12 +42,12 @@ type Outcome struct {
 	Call   string    // under which the store noted the grant
 	At     time.Time // no later than the grant
 	Err    error
-	// Wait is why there is nothing, and RetryAfter when a fetch that did not wait is to ask again.
+	// Wait is why there is nothing, and RetryAfter when a fetch that did not wait must retry.
 	Wait       dispatch.WaitReason
 	RetryAfter time.Duration
 }
 
-// MaxRetryAfter bounds how long a fetch is told to stay away.
+// MaxRetryAfter limits the RetryAfter of a fetch.
 const MaxRetryAfter = 5 * time.Second
 
 type token struct{ collector, client string }
@@ -63,15 +63,14 @@ type waiter struct {
 	finished bool
 }
 
-// place is where a waiter stands in a line.
+// place is the position of a waiter in a line.
 type place struct {
 	line *line
 	elem *list.Element
 }
 
-// Waits of an outlet whose claims fail, or move nothing though there is work. A claim that a
-// bound ended has put aside what it met, so the next comes further: as many may follow each
-// other as a million closed queues need.
+// Backoff of an outlet after claims that fail, or that grant nothing although there is work. A claim that a limit ended
+// has made progress, so many such claims may follow each other: enough for a million closed queues.
 const (
 	firstBackoff   = 50 * time.Millisecond
 	longestBackoff = time.Second
@@ -79,18 +78,18 @@ const (
 	boundsAllowed  = 1_000_000 / bounds.MaxClaimTurns
 )
 
-// never is further ahead than anything waits.
+// never is later than the end of any wait.
 const never = 10 * 365 * 24 * time.Hour
 
-// A line that nobody waits in is kept a while, with what is known of its outlets, if there are
-// not many: the next fetch of a busy one comes soon.
+// An empty line is kept for a while with the state of its outlets, if there are few such lines: a busy line soon gets
+// its next fetch.
 const (
 	idleLine = time.Second
 	maxIdle  = 100
 )
 
-// line holds the fetches that wait for the same: tasks of a pool, or of some of its sources and
-// queues. It exists while somebody waits or a claim for it is in flight, and for [idleLine].
+// line holds the fetches that wait for the same tasks: those of a pool, or of some of its sources and queues. It exists
+// while a fetch waits or a claim is in flight, and for [idleLine] after that.
 type line struct {
 	key, pool string
 	narrow    bool // to sources or queues
@@ -106,7 +105,7 @@ type line struct {
 	timer   *time.Timer
 }
 
-// outlet is where the tasks of one line come out of one shard.
+// outlet is the state of one line in one shard.
 type outlet struct {
 	line  *line
 	shard int
@@ -115,7 +114,7 @@ type outlet struct {
 	fallback time.Time // when it is asked in any case
 	hinted   time.Time // the earliest instant that a hint named during the claim in flight
 	inFlight bool      // a claim
-	// asked: those who came up to this arrival were asked for, and the outlet had nothing more.
+	// asked: the outlet was claimed from for all fetches up to this arrival, and had nothing more.
 	asked  uint64
 	wait   dispatch.WaitReason // of the last claim
 	limit  int                 // of fetches in the next claim
@@ -127,7 +126,7 @@ type outlet struct {
 	err     error     // of the last claim
 }
 
-// hint notes that something can be had at an instant.
+// hint records that a task is available at an instant.
 func (o *outlet) hint(at time.Time) {
 	switch {
 	case !o.inFlight:
@@ -142,9 +141,8 @@ func (l *line) claimed() bool {
 	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight })
 }
 
-// pick adds to picked the first of the line that no claim is in flight for and that fit in one
-// claim. How many follows what the last claim served: one new task among 10,000 waiters is
-// claimed for one of them.
+// pick adds to picked the first waiters of the line without a claim in flight, as many as fit in one claim. Their
+// number follows the last claim: if one task is new and 10,000 fetches wait, the claim is for one of them.
 func (l *line) pick(picked []*waiter, limit int) []*waiter {
 	if l.turns > 0 {
 		limit = max(min(limit, bounds.MaxClaimTurns/l.turns), 1)
@@ -166,14 +164,14 @@ func (l *line) pick(picked []*waiter, limit int) []*waiter {
 	return picked
 }
 
-// markClaimed notes that a claim for the waiters is in flight.
+// markClaimed records that a claim for the waiters is in flight.
 func markClaimed(waiters []*waiter) {
 	for _, w := range waiters {
 		w.claiming = true
 	}
 }
 
-// pace lets an outlet wait if its claims move nothing though there is work.
+// pace makes an outlet wait if its claims grant nothing although there is work.
 func (o *outlet) pace(open, more bool, served int) {
 	if o.stalled++; !open || served > 0 {
 		o.stalled = 0
@@ -187,7 +185,7 @@ func (o *outlet) pace(open, more bool, served int) {
 	}
 }
 
-// without takes the first of the list that is v out, in place.
+// without removes the first v from the list, in place.
 func without[T comparable](list []T, v T) []T {
 	if i := slices.Index(list, v); i >= 0 {
 		return slices.Delete(list, i, i+1)

@@ -1,10 +1,9 @@
 // Package pump hands tasks to fetches that wait.
 //
-// Fetches wait in memory, in the order in which they came, in a line for what they ask for: a
-// pool, and the sources and queues that they are narrowed to. For each line and shard (an
-// outlet) the pump knows from the last claim until when there is nothing, and asks the store
-// again only when that time has come, or a hint says that it has. So idle fetches cost nothing,
-// however many wait, and one new task costs one claim.
+// Fetches wait in memory in the order of their arrival. There is one line for each pool, with its restriction to
+// sources and queues. For each line and shard (an outlet) the pump knows from the last claim how long there is nothing.
+// It calls the store again only after that time, or at a hint. So idle fetches cost nothing, and one new task costs one
+// claim.
 //
 //	Fetch -- Wait --> waiter --> line "default": w1 w2 w3 ...
 //	  ^                             |
@@ -21,23 +20,24 @@
 //
 //   - 10,000 fetches wait and there is nothing: each outlet is claimed from at its fallback,
 //     for one fetch.
-//   - a hint comes: its outlet opens at the instant that the hint names. The first claim is for
-//     one fetch; if it serves all that it was made for and leaves something, the next is for
-//     twice as many. A hint during a claim opens the outlet again once that has landed, since the
-//     claim may have looked before.
-//   - fetches come at about the same time: a claim waits for as many as the last one served, but
-//     no longer than a moment.
-//   - a claim fails: what it did is unknown. Its fetches get the error, and what it granted when
-//     they repeat their client token. The outlet backs off; the others wait on.
-//   - a claim refuses a fetch though it leaves something for anybody: the fetch's session may
-//     have been replaced. It is answered [Refused].
-//   - a caller goes during a claim for it: what that grants is given back.
-//   - the wait of a fetch ends during a claim for it: that claim is the last, and its answer the
-//     fetch's. Else a store slower than the waits would grant and take back the same tasks forever.
-//   - a fetch does not wait: it is answered when each of its outlets was claimed from after it
-//     came, and had nothing.
+//   - a hint comes: its outlet opens at the time in the hint. The first claim is for one
+//     fetch; if it serves all its fetches and more work is left, the next is for twice as
+//     many. A hint during a claim opens the outlet again after the claim, which may have
+//     read the store before the event.
+//   - fetches come at about the same time: a claim waits for as many as the last one served,
+//     but no longer than a moment.
+//   - a claim fails: its effect is unknown. Its fetches get the error, and their grants when
+//     they repeat their client tokens. The outlet backs off; the others are not affected.
+//   - a claim grants nothing to a fetch although work is left for anybody: the fetch's
+//     session may be replaced. It is answered [Refused].
+//   - a caller goes during a claim for it: its grant is given back.
+//   - the wait of a fetch ends during a claim for it: that claim is the last, and its answer
+//     is the fetch's. Otherwise a store slower than the waits would grant and take back the
+//     same tasks forever.
+//   - a fetch does not wait: it is answered when each of its outlets was claimed from after
+//     its arrival, and had nothing.
 //
-// A fetch is offered to one outlet at a time, so that no two shards grant to one client token.
+// A fetch is in at most one claim at a time, so that no two shards grant to one client token.
 package pump
 
 import (
@@ -57,21 +57,21 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
-// Store is what the pump needs of a [dispatch.Store].
+// Store is the part of a [dispatch.Store] that the pump uses.
 type Store interface {
 	// Shards is how many there are.
 	Shards() int
 	// Claim grants tasks, as in [dispatch.Claims].
 	Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error)
-	// GiveBack undoes what a call did with its grant, as in [dispatch.Claims].
+	// GiveBack undoes the effect of a call on its grant, as in [dispatch.Claims].
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
 
-// Observer is told of claims and of what was given back.
+// Observer gets claims and give-backs, for metrics.
 type Observer interface {
-	// Claimed tells of one claim: for how many fetches, and how many tasks it gave.
+	// Claimed reports one claim: its fetches, and the tasks granted.
 	Claimed(fetches, granted int, took time.Duration, err error)
-	// GaveBack tells of tasks that were granted to a caller who had gone.
+	// GaveBack reports tasks that were granted to a caller that was gone.
 	GaveBack(tasks int)
 }
 
@@ -82,12 +82,12 @@ type Config struct {
 	Observer Observer
 	// Rand gives numbers in [0, 1) for jitter.
 	Rand func() float64
-	// Fallback is the longest that an outlet which somebody waits for goes unasked, should a
-	// hint be lost; jittered downwards by a quarter.
+	// Fallback is the polling interval of an outlet with waiting fetches, in case a hint is lost. Jitter shortens it by
+	// up to a quarter.
 	Fallback time.Duration
-	// Timeout of one call of the store.
+	// Timeout of one store call.
 	Timeout time.Duration
-	// MaxWaiters is how many fetches wait at most.
+	// MaxWaiters is the limit of waiting fetches.
 	MaxWaiters int
 	// Holds are those in force, as far as is known: claims are made by them.
 	Holds func() *holdbook.Book
@@ -99,8 +99,7 @@ type Config struct {
 type Pump struct {
 	cfg Config
 
-	// mu guards what follows, and all that lines, outlets and waiters hold. Nothing waits
-	// under it.
+	// mu guards what follows, and all fields of lines, outlets and waiters. No code blocks under it.
 	mu sync.Mutex
 	// spawn runs something under Run's ctx and lets Run wait for it; nil before and after Run.
 	spawn    func(func(context.Context))
@@ -124,7 +123,7 @@ func (p *Pump) Background(f func(context.Context)) bool {
 	return true
 }
 
-// finish answers a waiter and takes it out of every line, unless it was answered before.
+// finish answers a waiter and removes it from every line, unless it was answered before.
 func (p *Pump) finish(w *waiter, out Outcome) {
 	if w.finished {
 		return
@@ -164,7 +163,7 @@ func (p *Pump) sentAway(w *waiter, holds *holdbook.Book) bool {
 	return true
 }
 
-// nothing is the outcome of a waiter that was given nothing: why, over all of its outlets.
+// nothing is the outcome of a waiter without a grant: the reason, over all of its outlets.
 func (p *Pump) nothing(w *waiter) Outcome {
 	var out Outcome
 	var failed error
@@ -205,11 +204,10 @@ func (p *Pump) nothing(w *waiter) Outcome {
 	return out
 }
 
-// giveBackTries bounds how often a give-back is tried. Should none succeed, the lease runs out.
+// giveBackTries limits the tries of a give-back. If none succeeds, the lease expires.
 const giveBackTries = 3
 
-// step begins the claims that are due in a line, at most one an outlet, and sets the timer for
-// the next.
+// step begins the due claims of a line, at most one for each outlet, and sets the timer for the next.
 func (p *Pump) step(l *line) {
 	if p.spawn == nil || p.draining {
 		return
@@ -251,7 +249,7 @@ func (p *Pump) step(l *line) {
 	l.timer.Reset(wake.Sub(now))
 }
 
-// rest drops a line once nobody has waited in it for [idleLine].
+// rest drops a line after it was empty for [idleLine].
 func (p *Pump) rest(l *line, now time.Time) {
 	if l.idle.IsZero() {
 		l.idle = now
@@ -264,12 +262,12 @@ func (p *Pump) rest(l *line, now time.Time) {
 	l.timer.Reset(max(left, idleLine/10))
 }
 
-// nextFallback is jittered downwards, so that dispatchers do not ask in step.
+// nextFallback has jitter, so that dispatchers do not poll at the same time.
 func (p *Pump) nextFallback() time.Duration {
 	return p.cfg.Fallback - time.Duration(p.cfg.Rand()*float64(p.cfg.Fallback/4))
 }
 
-// lineOf finds the line of a pool and what narrows it, or makes it.
+// lineOf finds or makes the line of a pool and its restriction.
 func (p *Pump) lineOf(pool string, sources, queues []string) *line {
 	key := pool
 	if len(sources)+len(queues) > 0 {
@@ -296,7 +294,7 @@ func (p *Pump) lineOf(pool string, sources, queues []string) *line {
 	return l
 }
 
-// forgetIdle drops all lines that nobody waits in.
+// forgetIdle drops all empty lines.
 func (p *Pump) forgetIdle() {
 	for _, l := range p.lines {
 		if l.waiters.Len() == 0 && !l.claimed() {
@@ -305,7 +303,7 @@ func (p *Pump) forgetIdle() {
 	}
 }
 
-// forget drops a line that nobody has waited in for a while.
+// forget drops an empty line.
 func (p *Pump) forget(l *line) {
 	l.timer.Stop()
 	delete(p.lines, l.key)
@@ -316,8 +314,8 @@ func (p *Pump) forget(l *line) {
 	}
 }
 
-// launch begins a claim for waiters, and for those who come along with them. The store's call
-// has a deadline of its own: it must not be cut off because one of its callers has gone.
+// launch begins a claim for waiters, and for others that arrive at once. The store call has its own deadline: it must
+// not end because one of its callers is gone.
 func (p *Pump) launch(o *outlet, waiters []*waiter) {
 	o.inFlight, o.hinted = true, time.Time{}
 	markClaimed(waiters)
@@ -333,9 +331,9 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 	})
 }
 
-// choose makes sure for whom a claim is, and answers the version of the holds that allow all of
-// it: a shard that knows newer ones refuses the claim. last is the arrival of the last waiter that
-// came before it. Without a waiter there is nothing to claim.
+// choose fixes the waiters of a claim, and returns the version of the holds that allow all of them; a shard with newer
+// holds refuses the claim. last is the arrival of the last waiter before the claim. Without a waiter there is nothing
+// to claim.
 func (p *Pump) choose(o *outlet, waiters []*waiter) (chosen []*waiter, version int64, last uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -354,7 +352,7 @@ func (p *Pump) choose(o *outlet, waiters []*waiter) (chosen []*waiter, version i
 	return waiters, holds.Version, p.arrivals
 }
 
-// ended lets an outlet and its waiters go on after a claim.
+// ended releases an outlet and its waiters after a claim.
 func (p *Pump) ended(o *outlet, waiters []*waiter) {
 	o.inFlight = false
 	for _, w := range waiters {
@@ -363,8 +361,8 @@ func (p *Pump) ended(o *outlet, waiters []*waiter) {
 	p.goOn(o, waiters)
 }
 
-// claim makes a claim by holds of a version and takes its answer in. last is the arrival of the
-// last waiter that came before it.
+// claim makes a claim with a version of the holds, and handles its answer. last is the arrival of the last waiter
+// before the claim.
 func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds int64, last uint64) {
 	wants := make([]dispatch.Want, len(waiters))
 	for i, w := range waiters {
@@ -404,8 +402,8 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 	all.Wait()
 }
 
-// caughtUp lets an outlet go on after a shard has refused its claim by holds of a version: at once
-// if newer ones are known now, but after a pause if the claim before was refused, too.
+// caughtUp releases an outlet after a shard has refused its claim with a version of the holds: at once if newer holds
+// are known now, after a pause if the claim before was refused, too.
 func (p *Pump) caughtUp(o *outlet, waiters []*waiter, holds int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -417,7 +415,7 @@ func (p *Pump) caughtUp(o *outlet, waiters []*waiter, holds int64, err error) {
 	p.ended(o, waiters)
 }
 
-// ask makes the call of the store.
+// ask makes the store call.
 func (p *Pump) ask(ctx context.Context, o *outlet, wants []dispatch.Want, holds int64) (dispatch.ClaimReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -434,9 +432,8 @@ func (p *Pump) ask(ctx context.Context, o *outlet, wants []dispatch.Want, holds 
 	return reply, nil
 }
 
-// failed answers the waiters of a claim with its error: what it did is unknown, and repeated
-// with the same client token their fetches get what it granted. It returns those that have
-// gone, and may have been granted something.
+// failed answers the waiters of a claim with its error. The effect of the claim is unknown; a repeat with the same
+// client token gets its grant. It returns the waiters that are gone, which may have a grant.
 func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) {
 	if o.err == nil {
 		p.cfg.Log.Warn("claim failed; waiting fetches get a retryable error", zap.String("pool", o.line.pool), zap.Int("shard", o.shard), zap.Error(err))
@@ -453,11 +450,11 @@ func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) 
 	return gone
 }
 
-// landed answers those who were given something, and notes when to ask next. It returns those
-// that have gone and were given something.
+// landed answers the waiters with a grant, and records when to claim next. It returns the waiters that have a grant and
+// are gone.
 func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, began time.Time) (gone []*waiter) {
 	if o.err != nil {
-		p.cfg.Log.Info("claims succeed again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
+		p.cfg.Log.Info("claims work again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
 	}
 	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
 	served, granted := 0, 0
@@ -490,8 +487,7 @@ func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, b
 	default:
 		o.until = time.Now().Add(next.Sub(reply.Now))
 	}
-	// Where claims take longer than their callers wait, fewer are served, and the next claim is
-	// for fewer, and shorter.
+	// If claims take longer than their callers wait, fewer are served; so the next claim is for fewer, and shorter.
 	o.served = served
 	if o.limit = max(served, 1); open && served == len(waiters) {
 		o.limit = min(2*served, bounds.MaxClaimTurns) // with a delay each fetch takes a turn
@@ -505,7 +501,7 @@ func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, b
 	return gone
 }
 
-// goOn decides what becomes of those that a claim gave nothing, and lets their lines go on.
+// goOn handles the waiters without a grant, and continues their lines.
 func (p *Pump) goOn(o *outlet, waiters []*waiter) {
 	lines := map[*line]struct{}{o.line: {}}
 	for _, w := range waiters {
@@ -524,7 +520,7 @@ func (p *Pump) goOn(o *outlet, waiters []*waiter) {
 	}
 }
 
-// answerOnce answers the fetches of a line that do not wait, and were asked for everywhere.
+// answerOnce answers the fetches of a line that do not wait, after a claim from each of their outlets.
 func (p *Pump) answerOnce(l *line) {
 	for _, w := range slices.Clone(l.once) {
 		if !w.claiming && p.askedEverywhere(w) {
@@ -533,8 +529,8 @@ func (p *Pump) answerOnce(l *line) {
 	}
 }
 
-// askedEverywhere reports whether each of its outlets was asked after a waiter came, and had
-// nothing more. Those of pools that are held are not asked.
+// askedEverywhere reports whether each outlet of a waiter was claimed from after its arrival, and had nothing more.
+// Outlets of held pools do not count.
 func (p *Pump) askedEverywhere(w *waiter) bool {
 	for _, at := range w.places {
 		unasked := func(o outlet) bool { return o.asked < w.arrival }
@@ -545,8 +541,8 @@ func (p *Pump) askedEverywhere(w *waiter) bool {
 	return true
 }
 
-// GiveBack undoes what a call did with its grant in a shard, in the background where Run runs:
-// its caller was not given the answer.
+// GiveBack undoes the effect of a call on its grant in a shard, since its caller did not get the answer. It works in
+// the background while Run runs.
 func (p *Pump) GiveBack(ctx context.Context, shard int, poll dispatch.Poll) {
 	back := func(ctx context.Context) { p.giveBack(ctx, shard, poll) }
 	if !p.Background(back) {

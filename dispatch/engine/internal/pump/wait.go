@@ -19,8 +19,7 @@ func New(cfg Config) *Pump {
 	}
 }
 
-// Run lets claims be made until ctx ends. Then it answers all that wait, and returns when
-// what is in flight has ended.
+// Run makes claims until ctx ends. Then it answers all waiting fetches, and returns when nothing is in flight.
 func (p *Pump) Run(ctx context.Context) {
 	var background sync.WaitGroup
 	p.mu.Lock()
@@ -37,9 +36,9 @@ func (p *Pump) Run(ctx context.Context) {
 	background.Wait()
 }
 
-// Wait waits until the store grants something to the fetch, or its wait is over. If ctx ends
-// first, what the store grants yet is given back, and the outcome is Failed with the cause; but
-// Nothing if the cause is that the store did not answer in time.
+// Wait waits until the store grants something to the fetch, or its wait is over. If ctx ends first, a later grant is
+// given back, and the outcome is Failed with the cause. The outcome is Nothing if the cause is that the store did not
+// answer in time.
 func (p *Pump) Wait(ctx context.Context, r *Request) Outcome {
 	w := &waiter{Request: *r, answer: make(chan Outcome, 1)}
 	p.enter(w)
@@ -57,7 +56,7 @@ func (p *Pump) Wait(ctx context.Context, r *Request) Outcome {
 	}
 }
 
-// enter lets a fetch wait, or answers it at once.
+// enter adds a waiting fetch, or answers it at once.
 func (p *Pump) enter(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +90,7 @@ func (p *Pump) enter(w *waiter) {
 	}
 }
 
-// expire ends a wait that is over; if a claim for it is in flight, that claim will.
+// expire ends a wait that is over; if a claim for it is in flight, the end of that claim does.
 func (p *Pump) expire(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,8 +110,7 @@ func (p *Pump) leave(w *waiter, cause error) {
 	p.finish(w, Outcome{End: Failed, Err: cause})
 }
 
-// HoldsChanged answers those that a hold stops now, and has everything asked for that somebody
-// waits for: it may be held no more.
+// HoldsChanged answers the fetches that a hold stops now, and claims again for all others, since a hold may have ended.
 func (p *Pump) HoldsChanged() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +124,7 @@ func (p *Pump) HoldsChanged() {
 	}
 }
 
-// sendAway answers those that are to get nothing here.
+// sendAway answers the fetches that must get nothing.
 func (p *Pump) sendAway() {
 	for _, w := range p.waiting {
 		if !w.claiming {
@@ -142,7 +140,7 @@ func (p *Pump) Draining() bool {
 	return p.draining
 }
 
-// Open reports whether something can be had of the pool now, as far as is known.
+// Open reports whether the pool probably has a task now.
 func (p *Pump) Open(pool string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,14 +148,14 @@ func (p *Pump) Open(pool string) bool {
 	return l == nil || slices.ContainsFunc(l.outlets, func(o outlet) bool { return !o.until.After(now) && !o.retryAt.After(now) })
 }
 
-// Waiting is how many fetches wait.
+// Waiting is the number of waiting fetches.
 func (p *Pump) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.waiting)
 }
 
-// EndSessions answers [Refused] to the fetches of all sessions of the collector but current.
+// EndSessions answers [Refused] to the fetches of all sessions of the collector except current.
 func (p *Pump) EndSessions(collector, current string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +166,7 @@ func (p *Pump) EndSessions(collector, current string) {
 	}
 }
 
-// Hint notes that something of the pool can be had from a shard in a while.
+// Hint records that a shard has a task of the pool after a delay.
 func (p *Pump) Hint(pool string, shard int, in time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +178,7 @@ func (p *Pump) Hint(pool string, shard int, in time.Duration) {
 	}
 }
 
-// HintAll has everything asked for that somebody waits for.
+// HintAll claims again for all waiting fetches.
 func (p *Pump) HintAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,8 +190,8 @@ func (p *Pump) HintAll() {
 	}
 }
 
-// Drain answers all that wait and all that come from now on, but for those that a claim is in
-// flight for: its end answers them.
+// Drain answers all waiting and all later fetches. If a claim for a fetch is in flight, the end of the claim answers
+// it.
 func (p *Pump) Drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,7 @@ func Check(ctx context.Context, client redis.UniversalClient, allowEviction bool
 	}
 	err := eachPrimary(ctx, client, look)
 	if err != nil && Denied(err) {
-		log.Warn("redis does not say how it is set up; make sure that maxmemory-policy is noeviction and that an append-only file is kept",
+		log.Warn("cannot read the redis configuration; make sure that maxmemory-policy is noeviction and appendonly is yes",
 			zap.Error(err))
 		return nil
 	}
@@ -46,7 +46,7 @@ func Denied(err error) bool {
 		strings.HasPrefix(err.Error(), "ERR unknown command")
 }
 
-// Full reports whether one of the servers takes no more data. One that does not say is not.
+// Full reports whether one of the servers takes no more data. A server that hides its memory does not count.
 func Full(ctx context.Context, client redis.UniversalClient) (bool, error) {
 	var full atomic.Bool
 	look := func(ctx context.Context, server *redis.Client) error {
@@ -77,7 +77,7 @@ func eachPrimary(ctx context.Context, client redis.UniversalClient, look func(co
 	return nil
 }
 
-// fields are what INFO says, by name.
+// fields are the fields of INFO, by name.
 func fields(info string) map[string]string {
 	server := make(map[string]string)
 	for line := range strings.SplitSeq(info, "\n") {
@@ -88,13 +88,13 @@ func fields(info string) map[string]string {
 	return server
 }
 
-// CheckServer judges one server by what INFO says of it.
+// CheckServer checks one server by its INFO.
 func CheckServer(info string, allowEviction bool, log *zap.Logger) error {
 	server := fields(info)
 	version := server["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < minMajor {
-		return fmt.Errorf("%w: redis is version %s, at least %d.0 is needed", dispatch.ErrStoreMismatch, version, minMajor)
+		return fmt.Errorf("%w: redis has version %s; at least %d.0 is needed", dispatch.ErrStoreMismatch, version, minMajor)
 	}
 	if server["role"] == "slave" {
 		return fmt.Errorf("%w of %s:%s", errReplica, server["master_host"], server["master_port"])
@@ -104,7 +104,7 @@ func CheckServer(info string, allowEviction bool, log *zap.Logger) error {
 	}
 	switch server["aof_enabled"] {
 	case "":
-		log.Warn("redis does not say whether it keeps an append-only file")
+		log.Warn("cannot read whether redis keeps an append-only file")
 	case "0":
 		log.Warn("redis keeps no append-only file: a restart loses what was written since the last snapshot (set appendonly yes)")
 	}
@@ -120,7 +120,7 @@ func checkEviction(server map[string]string, allow bool, log *zap.Logger) error 
 	case policy == "noeviction":
 		return nil
 	case policy == "":
-		log.Warn("redis does not say what it does when its memory is full; make sure that maxmemory-policy is noeviction")
+		log.Warn("cannot read the redis maxmemory-policy; make sure that it is noeviction")
 		return nil
 	case limit == "0":
 		log.Warn("redis would evict keys if maxmemory were set (set maxmemory-policy noeviction)", zap.String("policy", policy))
@@ -129,7 +129,7 @@ func checkEviction(server map[string]string, allow bool, log *zap.Logger) error 
 		log.Warn("redis may evict locks and tasks when its memory is full", zap.String("policy", policy))
 		return nil
 	}
-	return fmt.Errorf("%w: redis has maxmemory-policy %s and would throw locks and tasks away when its memory (%s bytes) is full; set it to noeviction",
+	return fmt.Errorf("%w: redis has maxmemory-policy %s and would evict locks and tasks when its memory (%s bytes) is full; set it to noeviction",
 		dispatch.ErrStoreMismatch, policy, limit)
 }
 

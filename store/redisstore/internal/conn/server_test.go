@@ -24,7 +24,7 @@ func TestCheckServer(t *testing.T) {
 		{name: "too old", old: "7.0.15", new: "6.2.14", want: dispatch.ErrStoreMismatch},
 		{name: "newer", old: "7.0.15", new: "8.4.0"},
 		{name: "would evict", old: "noeviction", new: "allkeys-lru", warns: "would evict"},
-		{name: "policy hidden", old: "maxmemory_policy:noeviction\r\n", new: "", warns: "memory is full"},
+		{name: "policy hidden", old: "maxmemory_policy:noeviction\r\n", new: "", warns: "cannot read the redis maxmemory-policy"},
 		{name: "no append-only file", old: "aof_enabled:1", new: "aof_enabled:0", warns: "appendonly yes"},
 		{name: "append-only file hidden", old: "aof_enabled:1\r\n", new: "", warns: "append-only file"},
 		{name: "replicas may lag", old: "connected_slaves:0", new: "connected_slaves:2", warns: "min-replicas-to-write"},

@@ -1,5 +1,5 @@
-// Package conn connects to the Redis that a store URL names: a single server, a Sentinel group or
-// a Cluster; and finds out whether what is there can keep a store's promises.
+// Package conn connects to the Redis of a store URL: a single server, a Sentinel group or a Cluster. It also checks
+// that this Redis can keep a store's promises.
 package conn
 
 import (
@@ -105,7 +105,7 @@ func Parse(raw string) (*Target, error) {
 	return t, nil
 }
 
-// checkPort refuses an address whose port is none: no waiting would mend it.
+// checkPort rejects an address with an invalid port, since a retry cannot help.
 func checkPort(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	number, portErr := strconv.ParseUint(port, 10, 16)
@@ -115,7 +115,7 @@ func checkPort(addr string) error {
 	return nil
 }
 
-// Connect makes a client whose connections begin with onConnect. It dials nothing yet.
+// Connect makes a client that calls onConnect on each new connection. It does not dial.
 func (t *Target) Connect(onConnect func(ctx context.Context, cn *redis.Conn) error) redis.UniversalClient {
 	o := t.options
 	if !t.Cluster && t.master == "" {
@@ -139,9 +139,8 @@ func (t *Target) Connect(onConnect func(ctx context.Context, cn *redis.Conn) err
 	return client
 }
 
-// noPrimary is a hook that makes an error of its own of what go-redis tells when the
-// Sentinels know no primary of the name: that is the nil with which they answered, which
-// callers would take for an answer of the store.
+// noPrimary is a hook for Sentinels that know no primary of the name. go-redis then returns redis.Nil, which callers
+// would take for an answer of the store; the hook returns a separate error.
 type noPrimary struct{ name string }
 
 // DialHook implements [redis.Hook].
@@ -184,9 +183,8 @@ func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	return client
 }
 
-// tune sets what Waggle needs whatever the URL says. The client must not repeat
-// scripts by itself: it would do so for errors after which they have run, and
-// never say so.
+// tune sets what Waggle needs, over any option of the URL. The client must not repeat scripts by itself: it would
+// repeat them after errors that do not exclude that they have run.
 func tune(o *redis.Options) {
 	o.MaxRetries = -1
 	o.DialerRetries = 1

@@ -1,5 +1,5 @@
-// Package key names every key of a store in Redis, and says what each holds. The scripts build
-// the same names (lua/prelude/keys.lua).
+// Package key has the name and the content of every key of a store in Redis. The scripts build the same names
+// (lua/prelude/keys.lua).
 package key
 
 import (
@@ -15,7 +15,7 @@ type Prefix string
 // first used. It belongs to no shard.
 func (p Prefix) Meta() string { return string(p) + ":meta" }
 
-// Hints is the channel on which scripts tell what can be granted sooner.
+// Hints is the channel for hints of scripts: what can be granted earlier.
 func (p Prefix) Hints() string { return string(p) + ":hints" }
 
 // Shard begins all keys of a shard: one hash tag, so one node of a Cluster.
@@ -57,49 +57,43 @@ func (s Shard) History(id dispatch.TaskID) string { return s.key("h:" + string(i
 // Lock is a STRING with a TTL: the lease token of who holds the task.
 func (s Shard) Lock(id dispatch.TaskID) string { return string(s) + "lock:" + string(id) }
 
-// Used is a SET of the client tokens of whose grants the last lease has ended in a step of
-// time ([dispatch.TokenStep]): of each the 8 bytes of its holder's digest. The first sweep
-// after the next step removes it; where none does, it ends a day later by its TTL.
+// Used is a SET of used client tokens: the last lease of their grants ended in this step of time
+// ([dispatch.TokenStep]). A member is the 8 bytes of the holder's digest. The first sweep after the next step removes
+// the set; without a sweep its TTL ends it a day later.
 func (s Shard) Used(step int64) string { return s.key("used:" + strconv.FormatInt(step, 10)) }
 
-// Polled is a SET of the client tokens that were polled in a step of time (claim.go), in
-// the home shard of their collectors, and of those that hold something for long and are to
-// be known then: of each the 8 bytes of its holder's digest. It ends as Used does. Only a
-// store of several shards has it.
+// Polled is a SET in the home shard of collectors: client tokens that were polled in this step of time (renew.go), and
+// tokens with long leases that must be known then. A member is the 8 bytes of the holder's digest. It ends as Used
+// does. Only a store of several shards has it.
 func (s Shard) Polled(step int64) string { return s.key("polled:" + strconv.FormatInt(step, 10)) }
 
-// Held is a HASH: what a collector holds, grant by grant. "<client token>" is how many
-// tasks it still holds of one, and "<client token>/" the note of it (packed,
-// lua/parts/grant.lua): the session, the calls that answered from it, the tasks, whose
-// ids are without their slot where they follow in one lane, and what it did to its queues.
-// A grant of one task has that alone, as "/<client token>".
+// Held is a HASH of the grants of a collector. "<client token>" is the number of tasks of a grant that are still held.
+// "<client token>/" is the note of the grant (packed, lua/parts/grant.lua): the session, the calls that got it, the
+// tasks, and its effect on queues. Consecutive ids of one lane omit their slot. A grant of one task has only the note,
+// as "/<client token>".
 func (s Shard) Held(collector string) string { return s.key("held:" + collector) }
 
-// Keep is a STRING with a TTL: the only session of the collector that is granted
-// anything.
+// Keep is a STRING with a TTL: the only session of the collector that gets grants.
 func (s Shard) Keep(collector string) string { return s.key("keep:" + collector) }
 
-// Leases is a ZSET, the lease index: of lanes with leased tasks, each at most at the
-// first deadline of its leases, to which a sweep moves it; and of orphans,
-// "<task id>:<lane>", by when their lock ends.
+// Leases is a ZSET, the lease index. The score of a lane with leased tasks is at most its first deadline; a sweep
+// raises it to that. The score of an orphan, "<task id>:<lane>", is the end of its lock.
 func (s Shard) Leases() string { return s.key("leases") }
 
-// SourceGate is a HASH: the "gate" of a source and "counts" of its tasks (packed,
-// lua/prelude/lane.lua), the links that were "filtered" by reason (packed,
-// lua/parts/filtered.lua), of one that claims name what is "named" of it
-// (packed, lua/prelude/named.lua), and of a deleted one the last lane whose tasks were
-// "dropped", and "why" it was deleted (JSON).
+// SourceGate is a HASH of a source: its "gate" and the "counts" of its tasks (packed, lua/prelude/lane.lua), and the
+// links "filtered" by reason (packed, lua/parts/filtered.lua). A source that claims name also has "named" (packed,
+// lua/prelude/named.lua). A deleted source has "dropped", the last lane with dropped tasks, and "why" it was deleted
+// (JSON).
 func (s Shard) SourceGate(uid string) string { return s.key("src:" + uid) }
 
-// SourceLanes is a ZSET of the queues in which a source has a lane, by the number
-// of the lane.
+// SourceLanes is a ZSET of the queues with a lane of the source, by the number of the lane.
 func (s Shard) SourceLanes(uid string) string { return s.key("lanes:" + uid) }
 
 // SourceOpen and SourceWait are ZSETs of the lanes of a source that claims name: see
 // dispatch/scheduling.md.
 func (s Shard) SourceOpen(uid string) string { return s.key("so:" + uid) }
 
-// SourceWait is the ZSET of lanes that such a claim need not look at now.
+// SourceWait is the ZSET of lanes that such a claim need not read now.
 func (s Shard) SourceWait(uid string) string { return s.key("sw:" + uid) }
 
 // Lane is a STRING (packed, lua/prelude/lane.lua): source uid, queue, slot, the pool
@@ -107,9 +101,8 @@ func (s Shard) SourceWait(uid string) string { return s.key("sw:" + uid) }
 // and of its sets what says where it belongs (lua/prelude/front.lua).
 func (s Shard) Lane(n int64) string { return s.key("lane:" + strconv.FormatInt(n, 10)) }
 
-// LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: what is not
-// settled, first what is ready, then what is later, leased (by deadline), or an orphan
-// (lua/prelude/lane.lua); what is dead; what is canceled.
+// LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: LaneTasks has ready tasks, then later ones,
+// leased ones by deadline, and orphans (lua/prelude/lane.lua). LaneDead and LaneCanceled have the others.
 func (s Shard) LaneSet(set LaneSet, n int64) string { return s.key(set.Name(n)) }
 
 // LaneSet is one of the sets of a lane.
@@ -130,8 +123,8 @@ func (s LaneSet) Name(n int64) string { return string(s) + ":" + strconv.FormatI
 // holds, and of each pool where it and its lanes stand there (lua/prelude/queue.lua).
 func (s Shard) Queue(name string) string { return s.key("queue:" + name) }
 
-// Cause is a STRING until the block of a queue ends that failures of its host caused: the
-// task whose attempt failed so last, a line's end, and the failure (JSON).
+// Cause is a STRING while failures of the host block a queue: the task that failed last, a newline, and the failure
+// (JSON).
 func (s Shard) Cause(name string) string { return s.key("cause:" + name) }
 
 // QueueLanes is a ZSET of the lanes of a queue by number.
@@ -195,9 +188,8 @@ func (s Shard) Pending() string { return s.key("pending") }
 // HeldSources is a ZSET, all scores 0, of the sources that have holds.
 func (s Shard) HeldSources() string { return s.key("heldsources") }
 
-// Collector is a STRING (MessagePack) in the home shard of the id: the session, since
-// when it is known, when it was last seen, whether it has replaced another that is
-// not ended yet, and what it tells of itself (JSON).
+// Collector is a STRING (MessagePack) in the home shard of the id: the session, its first and last time seen, whether
+// it has replaced another one that is not ended yet, and its info (JSON).
 func (s Shard) Collector(id string) string { return s.key("coll:" + id) }
 
 // Replaced is a ZSET of a collector's replaced sessions by when.
@@ -206,8 +198,8 @@ func (s Shard) Replaced(id string) string { return s.key("old:" + id) }
 // Collectors is a ZSET, all scores 0, of the collector ids of this home shard.
 func (s Shard) Collectors() string { return s.key("colls") }
 
-// Seen is a ZSET of the collector ids of this home shard by when they were last
-// seen; those that have ended are in Ended instead.
+// Seen is a ZSET of the collector ids of this home shard, by the time they were last seen; ended collectors are in
+// Ended instead.
 func (s Shard) Seen() string { return s.key("seen") }
 
 // Ended is a ZSET of the ids of the collectors that have ended by when they were last

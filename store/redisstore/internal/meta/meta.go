@@ -1,5 +1,5 @@
-// Package meta keeps what is fixed when a store is first used, its number of shards and the format
-// of its data, and finds out when Redis has lost what it held.
+// Package meta keeps what is fixed when a store is first used: its number of shards and the format of its data. It also
+// detects that Redis has lost data.
 package meta
 
 import (
@@ -20,26 +20,24 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// format is the number of the layout of what is kept.
+// format is the version of the data layout.
 const format = "14"
 
 const (
 	// checkTime bounds how long Check waits: a node that does not answer takes
 	// little of the time that the caller has.
 	checkTime = 300 * time.Millisecond
-	// askTime bounds what a comparison asks of nodes, so that one at which others hang, or
-	// that only is far away and has yet to be connected to, is asked in its turn.
+	// askTime limits the calls of a comparison to nodes. It leaves time for a slow node to connect and answer in its
+	// turn.
 	askTime = 5 * time.Second
 )
 
-// Meta is what is fixed of a store, and compares it with what Redis holds: the store is given a
-// mark when it is first used, and in a Cluster, of which one node can come back empty, each shard
-// too. A mark that has changed says that all beside it is gone. Whoever finds it missing sets a
-// new one, so that each dispatcher sees it change.
+// Meta keeps the fixed settings of a store and compares them with Redis. The store gets a mark when it is first used;
+// in a Cluster each shard gets one too, since a single node can return empty. A changed mark means that all data of the
+// store or shard is gone. A dispatcher that finds no mark sets a new one, so that each dispatcher sees the change.
 //
-// A failover right after that may lose the mark, too, which then counts as a loss. It is one: a
-// replica gets what was written in its order, so that all that was written to the shard after its
-// mark is gone with it.
+// A failover right after that may lose the mark, which counts as a loss. It is one: replicas get writes in order, so
+// all writes to the shard after its mark are gone too.
 type Meta struct {
 	client redis.UniversalClient
 	keys   key.Prefix
@@ -47,7 +45,7 @@ type Meta struct {
 	shards int
 	losses atomic.Int64
 
-	// Of the comparison under way, of which there is one at a time:
+	// State of the comparison; only one runs at a time:
 	kept  fields
 	marks []string // of the shards; empty: not read yet; nil where there is one node
 	next  int      // the shard that is compared next
@@ -137,7 +135,7 @@ func (m *Meta) judge(kept fields) (int, error) {
 	return shards, nil
 }
 
-// comparison is one of what Redis holds with what it held.
+// comparison is one run of compare.
 type comparison struct {
 	before error // what came of the one before
 	stop   context.CancelFunc
@@ -145,8 +143,8 @@ type comparison struct {
 	err    error
 }
 
-// Check compares what Redis holds with what it held, and logs and counts a loss. Where that takes
-// longer than checkTime, it returns what came of the comparison before.
+// Check compares Redis with its earlier state, and logs and counts a loss. Where that takes longer than checkTime, it
+// returns what came of the comparison before.
 func (m *Meta) Check(ctx context.Context) error {
 	now := m.begin(ctx)
 	select {
@@ -192,16 +190,16 @@ func (m *Meta) Close() {
 	}
 }
 
-// compare compares the store's mark and that of one shard in turn with what this dispatcher has
-// seen so far. A loss is counted and told once, with all shards of which it is seen.
+// compare compares the marks of the store and of one shard in turn with those seen before. A loss is counted and logged
+// once, with all its shards.
 func (m *Meta) compare(ctx context.Context) error {
 	lost, failed := m.compareStore(ctx)
 	shards, err := m.compareTurn(ctx, lost)
 	failed = errors.Join(failed, err)
 	if lost || len(shards) > 0 {
 		m.losses.Add(1)
-		m.log.Error("the store lost its data: what redis held of sources, tasks, queue rules and leases is gone, or is another store's; "+
-			"this dispatcher goes on with what is there. Bring the files of redis back, or register anew: "+
+		m.log.Error("the store lost its data: sources, tasks, queue rules and leases in redis are gone, or redis has the data of another store; "+
+			"this dispatcher continues with the data that exists. Restore the files of redis, or register the sources again: "+
 			"deploy/README.md, \"When the store has lost its data\"",
 			zap.String("prefix", string(m.keys)), zap.Bool("whole_store", lost), zap.Ints("of_shards", shards))
 	}

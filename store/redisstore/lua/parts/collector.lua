@@ -22,11 +22,10 @@ local function forget_collector(id)
   call('ZREM', ENDED, id)
 end
 
--- Notes that the session was seen, given the packed record of its collector:
--- whether it was replaced, and whether it has replaced another that was not ended
--- here yet. info, when given, is what the collector tells, and ended that it is the
--- session's last: what comes after it changes nothing of it, and of a session that is not
--- the current one nothing at all.
+-- Records that the session was seen, given the packed record of its collector. Returns whether it was replaced, and
+-- whether it has replaced another one that is not ended here. info, when given, is what the collector tells, and ended
+-- that it is the session's last: what comes after it changes nothing of it, and of a session that is not the current
+-- one nothing at all.
 local function see(packed, id, session, info, ended)
   local c = unpack_collector(packed)
   if c and c[3] + DAY <= now then
@@ -60,8 +59,7 @@ local function see(packed, id, session, info, ended)
   return 0, c[4] and 1 or 0
 end
 
--- Whether the session is no longer the current one of its collector, as far as this
--- shard knows: only the collector's home shard does.
+-- Whether the session is no longer the current one of its collector. Only the collector's home shard knows it.
 local function was_replaced(id, session)
   local c = unpack_collector(call('GET', collector_key(id)))
   return c and c[3] + DAY > now and c[1] ~= session and call('ZSCORE', replaced_key(id), session)

@@ -5,8 +5,7 @@ local line
 do
   line = {}
 
-  -- Goes on to the next want, whose answer begins; nil when there is none. room is
-  -- what they have together.
+  -- Continues with the next want and begins its answer; nil if there is none. room is what they have together.
   function line.go_on(claim, h)
     local w = h.want
     if w then h.room = h.room - w.max + #w.ids end

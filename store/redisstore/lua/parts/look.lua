@@ -50,7 +50,7 @@ do
     return before(a.id, b.id)
   end
 
-  -- Reads entries of the leases of a lane up to now; says whether those are all.
+  -- Reads entries of the leases of a lane up to now; returns whether those are all.
   local function read_due(entries, name, left)
     local v = lane_looked(name)
     local found = read_leases(name, decimal(LEASED_FROM), decimal(LEASED_FROM + now), v.stay, left)
@@ -127,7 +127,7 @@ do
     enter_waiting(l, e.id, r)
   end
 
-  -- Looks at an entry, and says whether it is a lease that has expired.
+  -- Checks an entry, and returns whether it is an expired lease.
   function look_at(e)
     local state, deadline = peek(e.id)
     if state == LEASED and e.looked then

@@ -1,4 +1,4 @@
--- Items whose task exists already.
+-- Items with a task that exists.
 
 local CREATED, EXISTS, REVISIT, LIMITED = 1, 2, 3, 4
 
@@ -18,7 +18,7 @@ do
   -- and the body.
   local REST = '>I3BI2I2I6I6'
 
-  -- What an item says that can change its task.
+  -- The fields of an item that can change its task.
   local function read_item(series, id, key, rest)
     local size, _, depth, core, run, first_due, at = struct.unpack(REST, rest)
     return {
@@ -59,7 +59,7 @@ do
     return REVISIT, visible_state(r)
   end
 
-  -- What an item changes of a waiting or leased record; says whether it did.
+  -- Applies an item to a waiting or leased record; returns whether it changed.
   local function merge(item, r, l)
     local before = pack_record(r)
     r.run, r.depth = max(r.run, item.run), min(r.depth, item.depth)

@@ -1,4 +1,4 @@
--- What a claim says of its pool at its end.
+-- What a claim returns about its pool.
 local outlook
 do
   -- Whether a queue of pool wait has something to grant behind its gates, or waits

@@ -1,13 +1,12 @@
 -- A page of tasks that is bounded in bytes.
 
--- What a task takes in a list beside its texts, about.
+-- The approximate size of a task in a list, without its texts.
 local LISTED_SIZE = 512
 
 -- The tasks of the page, and what they take.
 local page, page_bytes
 
--- Adds a task to the page, if there is one; says false when it would take more than
--- limit bytes with those before it.
+-- Adds a task to the page, if there is one; returns false if the page would have more than limit bytes.
 local function add_task(id, limit)
   local raw = call('GET', task_key(id))
   local r = read_record(raw)

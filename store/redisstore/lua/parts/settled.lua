@@ -76,7 +76,7 @@ do
     return of
   end
 
-  -- Tells queues of their leases that ended so far.
+  -- Updates queues for their leases that have ended so far.
   function tell_all()
     for i = 1, n_groups do
       local g = groups[i]

@@ -113,8 +113,7 @@ do
     end
   end
 
-  -- When a queue that gave a want nothing can give it something, as far as is known.
-  -- Those who wait are told when that comes to be sooner.
+  -- When a queue that gave a want nothing can probably give it something. A hint comes if that becomes earlier.
   function again_at(w, q, a)
     if a.wait then named.watch(q, a) end
     if a.wait or not w.sources then return a.wait or INF end

@@ -1,6 +1,5 @@
--- The end of a script that changed something: each touched lane is placed once,
--- then its queue in each of its pools; counts are written; and who waits for
--- what became grantable is told, in one message.
+-- The end of a script that changed something. Each touched lane is placed once, then its queue in each of its pools;
+-- counts are written; hints for what became grantable are sent in one message.
 
 local finish
 do
@@ -9,7 +8,7 @@ do
     elseif fields[1] then call('HSET', SHARD, unpack(fields)) end
   end
 
-  -- By shard, what a hint says it is ready in, and the channel of hints.
+  -- By shard, the time of a hint, and the channel of hints.
   local tellings = {}
   local function telling_of(shard)
     local t = tellings[shard]

@@ -1,8 +1,7 @@
 -- The gates of a queue, and what the end of a lease does to them.
 
--- The delay between request starts: the rule's, or what the host asks for where
--- that is longer, of which a minute counts when no max_delay is set
--- (dispatch.QueueSettings.Paced).
+-- The delay between request starts: the longer of the rule's and the host's. At most max_delay of the host's counts, or
+-- a minute if none is set (dispatch.QueueSettings.Paced).
 local function delay_of(q)
   local s = settings_of(q)
   if q.asked <= s.delay then return s.delay end
@@ -46,8 +45,8 @@ do
     q.block = now + min(length, s.max_block)
   end
 
-  -- asked is what the host asks for from now on, nil when that was not said. Leases
-  -- that end alike can end together: n of them, the shortest fetch and the longest.
+  -- asked is the delay that the host asks for from now on, nil if not known. Leases that end alike can end together: n
+  -- of them, the shortest fetch and the longest.
   function lease_ended(q, kind, fetch, retry_after, deadline, asked, n, longest)
     q.in_flight, q.dirty, longest = q.in_flight - (n or 1), true, longest or fetch
     if asked then q.asked = asked end

@@ -105,9 +105,8 @@ do
       front.rank(l) or NO_RANK, front.later(l) or 0)
   end
 
-  -- A lane of which nothing is known but its number. What a call does with it begins
-  -- with nothing. It counts once it is there: a number that is none ends the call, and
-  -- the next one has to find in order what this one leaves.
+  -- A lane with only its number known. What a call does with it begins with nothing. It counts once it is there: a
+  -- number that is none ends the call, and the next one has to find in order what this one leaves.
   function new_lane(n, name)
     local at = n_lanes + 1
     local l = lane_list[at] or {}
@@ -118,7 +117,7 @@ do
     return l
   end
 
-  -- What the record of a lane says, '' of one that was lost.
+  -- Unpacks the record of a lane; its texts are '' if it was lost.
   function lay_lane(l, packed)
     local had, rank, later = 0, NO_RANK, 0
     if packed then l.uid, l.queue, l.slot, l.pool, had, rank, later = struct.unpack(LANE, packed)

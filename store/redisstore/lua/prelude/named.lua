@@ -62,11 +62,10 @@ do
     end
   end
 
-  -- Tells those who wait that something of the pool can be had at `at`, though the
-  -- queue comes no sooner by it.
+  -- Sends a hint that a task of the pool is available at `at`, even if the queue is not placed earlier.
   function named.tell(a, at) tell_of(a.pool, at) end
 
-  -- Has those told who wait for a queue, or lanes of it, as soon as it is placed sooner.
+  -- Marks a queue, or lanes of it, for a hint when it is placed earlier.
   function named.watch(q, a)
     if not a.aside then a.aside, q.dirty = true, true end
   end

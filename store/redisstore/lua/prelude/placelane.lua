@@ -68,7 +68,7 @@ do
     return score_of(queue_open_key(a), name)
   end
 
-  -- Finds out in which of the sets of its queue the lane stands.
+  -- Finds the set of its queue that the lane is in.
   local function find_lane(l, a)
     if l.open == nil then l.open = open_score(a, l.name) end
     if l.open or a.waits == 0 then

@@ -79,7 +79,7 @@ do
     return to
   end
 
-  -- A queue of which nothing is known but its name.
+  -- A queue with only its name known.
   local function new_queue(name)
     local at = n_queues + 1 -- as new_lane
     local q = queue_list[at] or { own = {} }
@@ -110,7 +110,7 @@ do
     end
   end
 
-  -- What the record of a queue says, nothing where there is none.
+  -- Unpacks the record of a queue; nothing if there is none.
   local function lay_queue(q, packed)
     if not packed then
       lay_nothing(q)
@@ -217,7 +217,7 @@ do
     q.exists, q.idle = true, idle
   end
 
-  -- Names queues whose records are new; says whether all of the names are.
+  -- Names queues with new records; returns whether all of the names are new.
   local function name_queues(names)
     local came = 0
     for i = 1, #names, 1000 do came = came + call('ZADD', QUEUES, unpack(names, i, min(i + 999, #names))) end

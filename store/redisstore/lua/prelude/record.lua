@@ -65,7 +65,7 @@ do
   end
 end
 
--- Writes the record; a plain SET, so it lives until it is told otherwise.
+-- Writes the record; a plain SET, so it has no TTL.
 local function write_record(id, r)
   local raw = pack_record(r)
   call('SET', task_key(id), raw)
@@ -84,8 +84,7 @@ end
 
 local function rank_of(r) return (9 - r.priority) * 2 + (r.recurring and 0 or 1) end
 
--- The state that callers see: waiting is told apart by the due time. 1 is
--- SCHEDULED, 2 is READY.
+-- The state that callers see: the due time splits waiting into scheduled and ready. 1 is SCHEDULED, 2 is READY.
 local function visible_state(r)
   if r.state == WAITING and r.due <= now then return 2 end
   return r.state

@@ -65,8 +65,7 @@ do
     if #own > 0 then call('DEL', unpack(own)) end
   end
 
-  -- Takes n leases off what a collector holds of a grant (internal/key); says whether nothing
-  -- is left.
+  -- Removes n leases from a collector's grant (internal/key); returns whether nothing is left.
   local function release(holder, n)
     local at = string.find(holder, '/', 1, true)
     local key = held_key(string.sub(holder, 1, at - 1))
@@ -123,7 +122,7 @@ end
 -- lock has ended.
 local function is_orphan(l, id) return place_of(l, suffix_of(id)) == 'orphan' end
 
--- Takes a task out of its lane, where it stands as place_of says.
+-- Removes a task from its lane, at the place of place_of.
 local function leave_lane(l, id, place)
   local q = get_queue(l.queue)
   call('ZREM', tasks_key(l.name), suffix_of(id))
@@ -142,7 +141,7 @@ end
 
 local function leave_waiting(l, id) leave_lane(l, id, place_of(l, suffix_of(id)) or 'ready') end
 
--- An index entry whose record is missing no longer counts anywhere.
+-- An index entry without a record no longer counts anywhere.
 local function drop_entry(l, id)
   local place = place_of(l, suffix_of(id))
   if not place then return end
@@ -175,7 +174,7 @@ do
     if remember > 0 then call('ZADD', FORGET, 'LT', gone, set) end
   end
 
-  -- Takes a settled task out of what is to be forgotten.
+  -- Removes a settled task from the tasks to forget.
   function leave_settled(l, id, r)
     count(l.uid, FIELD[r.state], -1)
     if l.settled then
