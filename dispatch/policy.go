@@ -35,6 +35,12 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 	case r.Failed != nil && t.CancelRequested == CancelHeld: // it was asked to stop
 		tr := p.released(t, spec, 0, now)
 		tr.Queue = QueueEffect{Kind: QueueReported, FetchDuration: r.Failed.FetchDuration, QueueDelay: r.Failed.QueueDelay}
+		if r.Failed.Reason.Scope() == ScopeHost { // what the host asked for holds all the same
+			tr.Queue.Kind, tr.Queue.RetryAfter = QueueBlocked, r.Failed.RetryAfter
+			tr.LastError = &Failure{
+				Result: ResultFailed, Reason: r.Failed.Reason, Message: r.Failed.Message, HTTPStatus: r.Failed.HTTPStatus, Time: now,
+			}
+		}
 		return tr
 	case r.Failed != nil:
 		return p.failed(t, spec, r.Failed, now)

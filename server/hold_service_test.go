@@ -188,7 +188,7 @@ func TestHoldService_endLeases(t *testing.T) {
 				return len(status.GetLimited()) == 1
 			})
 			report := succeeded(leased)
-			report.Outcome.Result = &pb.Outcome_Failed{Failed: &pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 503}}
+			report.Outcome.Result = &pb.Outcome_Failed{Failed: &pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_PARSE}}
 			if r := b.report(t, report); r.GetCode() != pb.ReportCode_REPORT_CODE_OK || r.GetState() != pb.TaskState_TASK_STATE_READY {
 				t.Errorf("its report is answered %v", r)
 			}

@@ -60,9 +60,13 @@ func (w *holdWatch) run(ctx context.Context) error {
 			w.log.Info("reading holds works again")
 		}
 		failing = err != nil
+		pause := holdsAge - time.Duration(w.rand()*float64(holdsAge/4))
+		if !failing {
+			pause = min(pause, w.untilNext())
+		}
 		select {
 		case <-w.hinted:
-		case <-time.After(min(w.untilNext(), holdsAge-time.Duration(w.rand()*float64(holdsAge/4)))):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}

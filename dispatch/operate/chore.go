@@ -10,7 +10,7 @@ import (
 // Chores are what the dispatchers of a store have one of them do for operators: it finishes
 // what calls that were interrupted have left.
 func (o *Operator) Chores() []engine.Chore {
-	finished := "" // the last source of the page that was looked at
+	finished, forgotten := "", "" // the last source of the page that was looked at
 	return []engine.Chore{
 		{Name: "finish changes of sources", Every: 10 * time.Second, Do: func(ctx context.Context) (more bool, err error) {
 			finished, more, err = o.finishSources(ctx, finished)
@@ -18,6 +18,10 @@ func (o *Operator) Chores() []engine.Chore {
 		}},
 		{Name: "bring shards to the queue rules", Every: time.Minute, Do: func(ctx context.Context) (bool, error) {
 			return false, o.syncRules(ctx)
+		}},
+		{Name: "forget holds that are over", Every: 10 * time.Minute, Do: func(ctx context.Context) (more bool, err error) {
+			forgotten, err = o.forgetHeld(ctx, forgotten)
+			return forgotten != "" && err == nil, err
 		}},
 	}
 }

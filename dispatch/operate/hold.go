@@ -127,7 +127,7 @@ func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, 
 func (o *Operator) setHolds(
 	ctx context.Context, targets []dispatch.HoldTarget, holds []dispatch.Hold, order *HoldOrder, now time.Time,
 ) error {
-	if err := o.changeBook(ctx, func(book []dispatch.Hold) (change dispatch.HoldChange, err error) {
+	if err := o.changeBookUnless(ctx, onSourcesAlone(targets), func(book []dispatch.Hold) (change dispatch.HoldChange, err error) {
 		for i := range holds {
 			if holds[i].Target.Source != "" {
 				continue
@@ -148,9 +148,18 @@ func (o *Operator) setHolds(
 			if err != nil {
 				return nil, err
 			}
-			return withHold(on, *kept, now), nil
+			with := withHold(on, *kept, now)
+			if len(with) > bounds.MaxSourceHolds {
+				return nil, tooManyOn(id, holds[i].Name)
+			}
+			return with, nil
 		})
 	})
+}
+
+// tooManyOn is the error of a hold beyond the limit of a source.
+func tooManyOn(id, name string) error {
+	return dispatch.Invalid("name", name, fmt.Sprintf("would be one more than the limit of %d holds on source %q", bounds.MaxSourceHolds, id))
 }
 
 // eachSource does something for the targets that are sources, several at a time.
@@ -212,7 +221,7 @@ func (o *Operator) rehearseHolds(
 		case id == "":
 			standing++
 		case len(withHold(among, *hold, now)) > bounds.MaxSourceHolds:
-			return dispatch.Invalid("name", hold.Name, fmt.Sprintf("would be one more than the limit of %d holds on source %q", bounds.MaxSourceHolds, id))
+			return tooManyOn(id, hold.Name)
 		}
 		did.Changed = append(did.Changed, *hold)
 	}
@@ -273,19 +282,21 @@ func withoutHold(holds []dispatch.Hold, key string, now time.Time) []dispatch.Ho
 }
 
 // changeBook changes the holds that are not on sources, by what change makes of those that are
-// kept, those that are over among them; a change of nothing is not made. It returns when no
-// dispatcher grants against them.
+// kept, those that are over among them. It returns when no dispatcher grants against them, and
+// queues that they no longer stop are open. A change of nothing finishes one that was
+// interrupted: shards may not know of that yet.
 func (o *Operator) changeBook(ctx context.Context, change func([]dispatch.Hold) (dispatch.HoldChange, error)) error {
+	opens := false
 	for range changeTries {
 		book, version, now, err := o.store.Holds(ctx, -1)
 		if err != nil {
 			return fmt.Errorf("read holds: %w", err)
 		}
 		c, err := change(book)
-		if err != nil || len(c.Set)+len(c.Lift) == 0 {
+		if err != nil {
 			return err
 		}
-		opens := completeChange(&c, book, now)
+		opens = completeChange(&c, book, now) || len(c.Set)+len(c.Lift) == 0 || opens
 		_, err = o.store.PutHolds(ctx, c, version)
 		if errors.Is(err, dispatch.ErrEtagMismatch) {
 			continue
@@ -307,6 +318,18 @@ func (o *Operator) changeBook(ctx context.Context, change func([]dispatch.Hold) 
 		return nil
 	}
 	return fmt.Errorf("the holds were changed %d times in between: %w", changeTries, dispatch.ErrEtagMismatch)
+}
+
+// changeBookUnless is changeBook for calls that may be about sources alone.
+func (o *Operator) changeBookUnless(ctx context.Context, unless bool, change func([]dispatch.Hold) (dispatch.HoldChange, error)) error {
+	if unless {
+		return nil
+	}
+	return o.changeBook(ctx, change)
+}
+
+func onSourcesAlone(targets []dispatch.HoldTarget) bool {
+	return !slices.ContainsFunc(targets, func(t dispatch.HoldTarget) bool { return t.Source == "" })
 }
 
 // completeChange adds to a change of a book the end of holds that are over, and until when
@@ -376,7 +399,10 @@ func (o *Operator) changeSourceHolds(ctx context.Context, id string, create bool
 		case !changed:
 			return nil
 		case !fresh && before.Gone() && len(after.Holds) == 0:
-			_, err = o.store.MarkApplied(ctx, id, before.UID, before.Version, nil)
+			removed := false
+			if removed, err = o.store.MarkApplied(ctx, id, before.UID, before.Version, nil); err == nil && !removed {
+				continue
+			}
 		case before.Gone():
 			after.Version++
 			after.Applied = after.Version
@@ -430,7 +456,7 @@ func (o *Operator) LiftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 
 func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget, name string, now time.Time, dryRun bool, did *HoldChanges) error {
 	lifted := make([]*dispatch.Hold, len(targets))
-	if err := o.changeBook(ctx, func(book []dispatch.Hold) (c dispatch.HoldChange, err error) {
+	lift := func(book []dispatch.Hold) (c dispatch.HoldChange, err error) {
 		for i := range targets {
 			hold := dispatch.Hold{Target: targets[i], Name: name}
 			if kept := holdOf(book, hold.Key()); kept != nil {
@@ -440,21 +466,28 @@ func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 				}
 			}
 		}
-		if dryRun {
-			c.Lift = nil
-		}
 		return c, nil
-	}); err != nil {
+	}
+	var err error
+	if dryRun {
+		err = o.wouldLift(ctx, targets, name, now, lift, lifted)
+	} else {
+		err = o.changeBookUnless(ctx, onSourcesAlone(targets), lift)
+	}
+	if err != nil {
 		return err
 	}
-	err := eachSource(ctx, targets, func(ctx context.Context, i int, id string) error {
+	err = eachSource(ctx, targets, func(ctx context.Context, i int, id string) error {
+		if dryRun {
+			return nil
+		}
 		key := (&dispatch.Hold{Target: targets[i], Name: name}).Key()
 		return o.changeSourceHolds(ctx, id, false, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
 			kept := holdOf(on, key)
 			if kept != nil && !kept.Over(now) {
 				lifted[i] = kept
 			}
-			if dryRun || kept == nil {
+			if kept == nil {
 				return on, nil
 			}
 			return withoutHold(on, key, now), nil
@@ -468,6 +501,31 @@ func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 	return err
 }
 
+// wouldLift finds out what a lift would lift, and changes nothing.
+func (o *Operator) wouldLift(
+	ctx context.Context, targets []dispatch.HoldTarget, name string, now time.Time,
+	lift func([]dispatch.Hold) (dispatch.HoldChange, error), lifted []*dispatch.Hold,
+) error {
+	book, _, _, err := o.store.Holds(ctx, -1)
+	if err != nil {
+		return fmt.Errorf("read holds: %w", err)
+	}
+	if _, err := lift(book); err != nil {
+		return err
+	}
+	return eachSource(ctx, targets, func(ctx context.Context, i int, id string) error {
+		source, err := o.keptSource(ctx, id)
+		if err != nil || source == nil {
+			return err
+		}
+		hold := dispatch.Hold{Target: targets[i], Name: name}
+		if kept := holdOf(source.Holds, hold.Key()); kept != nil && !kept.Over(now) {
+			lifted[i] = kept
+		}
+		return nil
+	})
+}
+
 // unblock opens blocks of queues that failures have caused.
 func (o *Operator) unblock(ctx context.Context, targets []dispatch.HoldTarget, dryRun bool, did *HoldChanges) error {
 	for _, target := range targets {
@@ -475,6 +533,8 @@ func (o *Operator) unblock(ctx context.Context, targets []dispatch.HoldTarget, d
 			return dispatch.Invalid("targets", &target,
 				fmt.Sprintf("must be single queues with the name %q: Waggle blocks nothing else", dispatch.HoldWaggle))
 		}
+	}
+	for _, target := range targets {
 		queue, err := o.queue(ctx, target.Queue)
 		if err != nil {
 			return err
@@ -768,19 +828,33 @@ func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after stri
 	if err != nil {
 		return nil, "", err
 	}
+	// A page that ends among the holds of a source goes on after the key of its last one.
+	id, key, among := strings.Cut(after, " ")
+	var sources []*dispatch.Source
+	if among {
+		kept, err := o.keptSource(ctx, id)
+		if err != nil {
+			return nil, "", err
+		}
+		if kept != nil {
+			sources = append(sources, kept)
+		}
+	}
 	filter := dispatch.SourceFilter{Prefix: cmp.Or(q.SourceID, q.SourcePrefix), Held: true}
-	sources, more, err := o.store.ListSources(ctx, filter, after, min(limit, sourcesPerLook))
+	page, more, err := o.store.ListSources(ctx, filter, id, min(limit, sourcesPerLook))
 	if err != nil {
 		return nil, "", fmt.Errorf("list held sources: %w", err)
 	}
-	last := after
-	for _, source := range sources {
-		if q.SourceID == "" || source.ID == q.SourceID {
-			standing := withoutHold(source.Holds, "", now)
-			if len(holds) > 0 && len(holds)+len(standing) > limit {
-				return holds, listSources + last, nil
+	last := id
+	for _, source := range append(sources, page...) {
+		for _, hold := range withoutHold(source.Holds, "", now) {
+			if q.SourceID != "" && source.ID != q.SourceID || source.ID == id && hold.Key() <= key {
+				continue
 			}
-			holds = append(holds, standing...)
+			if len(holds) == limit {
+				return holds, listSources + holds[limit-1].Target.Source + " " + holds[limit-1].Key(), nil
+			}
+			holds = append(holds, hold)
 		}
 		last = source.ID
 	}
@@ -791,6 +865,31 @@ func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after stri
 		next = listBlocks
 	}
 	return holds, next, nil
+}
+
+// forgetHeld removes ids that no source has and whose holds are over, in a page of held sources
+// after after. next is where to go on; empty: at the beginning.
+func (o *Operator) forgetHeld(ctx context.Context, after string) (next string, err error) {
+	now, err := o.Now(ctx)
+	if err != nil {
+		return after, err
+	}
+	sources, more, err := o.store.ListSources(ctx, dispatch.SourceFilter{Held: true}, after, sourcesPerLook)
+	if err != nil {
+		return after, fmt.Errorf("list held sources: %w", err)
+	}
+	for _, source := range sources {
+		if source.Gone() && holdbook.LastEnd(source.Holds, now).IsZero() {
+			if _, err := o.store.MarkApplied(ctx, source.ID, source.UID, source.Version, nil); err != nil {
+				return after, fmt.Errorf("forget the holds on source %q: %w", source.ID, err)
+			}
+		}
+		next = source.ID
+	}
+	if !more {
+		next = ""
+	}
+	return next, nil
 }
 
 func (o *Operator) listBlocks(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {

@@ -45,16 +45,25 @@ func (o *Operator) createSource(ctx context.Context, id string, spec *dispatch.S
 
 // keepNew keeps a new source, with the holds that stand on its id. ErrSourceExists.
 func (o *Operator) keepNew(ctx context.Context, source *dispatch.Source) error {
-	err := o.store.PutSource(ctx, source, 0)
-	if !errors.Is(err, dispatch.ErrSourceExists) {
-		return err
+	ifVersion := int64(0)
+	for range changeTries {
+		err := o.store.PutSource(ctx, source, ifVersion)
+		if !errors.Is(err, dispatch.ErrSourceExists) && !errors.Is(err, dispatch.ErrSourceNotFound) && !errors.Is(err, dispatch.ErrEtagMismatch) {
+			return err
+		}
+		kept, keptErr := o.keptSource(ctx, source.ID)
+		switch {
+		case keptErr != nil:
+			return errors.Join(err, keptErr)
+		case kept == nil: // the last hold was lifted meanwhile
+			source.Holds, source.Version, ifVersion = nil, 1, 0
+		case kept.Gone():
+			source.Holds, source.Version, ifVersion = kept.Holds, kept.Version+1, kept.Version
+		default:
+			return fmt.Errorf("%w: %s", dispatch.ErrSourceExists, source.ID)
+		}
 	}
-	kept, keptErr := o.keptSource(ctx, source.ID)
-	if keptErr != nil || kept == nil || !kept.Gone() {
-		return errors.Join(err, keptErr)
-	}
-	source.Holds, source.Version = kept.Holds, kept.Version+1
-	return o.store.PutSource(ctx, source, kept.Version)
+	return fmt.Errorf("the holds on source %q were changed %d times in between: %w", source.ID, changeTries, dispatch.ErrEtagMismatch)
 }
 
 // Source reads a source and what is known of it, its last error included.

@@ -55,14 +55,16 @@ func SetHolds(req *pb.SetHoldsRequest, now time.Time) (*HoldSelection, operate.H
 	case order.Etag != "" && len(req.GetTargets()) != 1:
 		c.fail("etag", order.Etag, "must be empty unless there is exactly one target; there are %d", len(req.GetTargets()))
 	}
-	return s, order, s.open(&c, req)
+	err := s.open(&c, req)
+	return s, order, err
 }
 
 // LiftHolds reads a LiftHoldsRequest.
 func LiftHolds(req *pb.LiftHoldsRequest) (*HoldSelection, error) {
 	var c checks
 	s := c.holds(req)
-	return s, s.open(&c, req)
+	err := s.open(&c, req)
+	return s, err
 }
 
 func (c *checks) holds(req holdRequest) *HoldSelection {

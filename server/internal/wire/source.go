@@ -173,7 +173,8 @@ func Sources(req sourcesRequest) (*SourceSelection, error) {
 		Selection: c.selection("ids", len(req.GetIds()), req),
 		IDs:       list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), Filter: c.bulkSources(req.GetFilter()),
 	}
-	return s, s.open(&c, req)
+	err := s.open(&c, req)
+	return s, err
 }
 
 // bulkSources reads the filter of a bulk call on sources, if it has one.

@@ -37,7 +37,8 @@ func TaskChange(req taskChangeRequest, states []dispatch.State, mustName bool) (
 	if filter := req.GetFilter(); filter != nil {
 		s.Query = c.taskFilter(filter, states, mustName)
 	}
-	return s, s.open(&c, req)
+	err := s.open(&c, req)
+	return s, err
 }
 
 // fences reads the leases that are meant, which RevokeLeases may name.
