@@ -155,6 +155,8 @@ func TestApply_wrong(t *testing.T) {
 		}
 	}
 	wantFailure(t, command(t, env, "apply", "-f", write(t, "empty.yaml", "# nothing\n")), waggle.ExitFailed, "nothing in ")
+	missing := filepath.Join(t.TempDir(), "nothere")
+	wantFailure(t, command(t, env, "apply", "-f", missing), waggle.ExitFailed, missing+": no such file or directory")
 	wantFailure(t, command(t, env, "apply"), waggle.ExitUsage, "apply what?")
 	if got := command(t, env, "source", "list"); !strings.HasPrefix(got.out, "no sources") {
 		t.Errorf("there is\n%s", got.out)

@@ -104,10 +104,11 @@ func filesOf(name string) (files []string, err error) {
 		return []string{name}, nil
 	}
 	err = filepath.WalkDir(name, func(path string, file fs.DirEntry, err error) error {
+		if err != nil { // file is nil if there is no such file
+			return err
+		}
 		hidden := strings.HasPrefix(file.Name(), ".") && path != name
 		switch {
-		case err != nil:
-			return err
 		case file.IsDir() && hidden:
 			return fs.SkipDir
 		case !file.IsDir() && !hidden && (path == name || slices.Contains(extensions, extension(path))):
