@@ -236,6 +236,28 @@ func TestTerminal_width(t *testing.T) {
 	}
 }
 
+// Findings fit a terminal of 80 columns and 24 rows; in a pipe all of them are whole.
+func TestTerminal_status(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	const reason = "the people of this host asked for a week without requests, and they were right"
+	for i := range 30 {
+		command(t, env, "hold", "set", "--everything", "--name", fmt.Sprint("stop-", i), "--reason", reason)
+	}
+	lines := strings.Split(strings.TrimSuffix(onTerminal(t, 80, with(env, "NO_COLOR", "1"), "status"), "\n"), "\n")
+	if len(lines) > 24 {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 80 {
+			t.Errorf("a line has %d columns: %s", n, line)
+		}
+	}
+	if got := command(t, env, "status"); strings.Contains(got.out, "…") || strings.Count(got.out, reason) != 30 {
+		t.Errorf("a pipe gets\n%s", got.out)
+	}
+}
+
 // The words of states have colors on a terminal, unless that is turned off.
 func TestTerminal_colors(t *testing.T) {
 	t.Parallel()
