@@ -37,8 +37,8 @@ func TestHold_targets(t *testing.T) {
 			t.Errorf("%s: listed %q, want %q in\n%s", target, line, want, got.out)
 		}
 		got = command(t, env, append([]string{"hold", "lift"}, flags...)...)
-		if got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "1 hold lifted\n") {
-			t.Errorf("lift %s: %d, %s%s", target, got.code, got.out, got.err)
+		if want := "1 hold lifted\n  " + listed + ", set by ada, AGO: they asked\n"; got.code != waggle.ExitOK || settle(got.out) != want {
+			t.Errorf("lift %s: %d, %s%s, want %s", target, got.code, got.out, got.err, want)
 		}
 		if got := command(t, env, append([]string{"hold", "lift"}, flags...)...); got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "nothing changed; 1 target without a hold named default\n") {
 			t.Errorf("lift %s again: %d, %s%s", target, got.code, got.out, got.err)
@@ -70,9 +70,24 @@ func TestHold_replace(t *testing.T) {
 	if got := command(t, env, append(set, "--name", "deploy")...); got.code != waggle.ExitOK {
 		t.Errorf("another name: %s", got.err)
 	}
+	if got := command(t, env, "hold", "list"); !strings.HasSuffix(got.out, "  no end  -\n") {
+		t.Errorf("listed\n%s%s", got.out, got.err)
+	}
 	got := command(t, env, "hold", "lift", "--pool", "browser")
 	if want := "still stopped by pool browser deploy by ada, now; `waggle hold lift --pool browser --name deploy` ends that\n"; !strings.Contains(got.out, want) {
 		t.Errorf("lifting lacks %q:\n%s%s", want, got.out, got.err)
+	}
+}
+
+// A lift that changes nothing names the hold that still stops the target.
+func TestHold_liftBelowPattern(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "hold", "set", "--queue", "*.co.uk")
+	got := command(t, env, "hold", "lift", "--queue", "bbci.co.uk")
+	const want = "nothing changed; 1 target without a hold named default\nstill stopped by queue *.co.uk by ada, AGO; `waggle hold lift --queue '*.co.uk'` ends that\n"
+	if got.code != waggle.ExitOK || settle(got.out) != want {
+		t.Errorf("%d, %s%s, want %s", got.code, got.out, got.err, want)
 	}
 }
 

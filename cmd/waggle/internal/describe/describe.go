@@ -64,6 +64,11 @@ func Hold(now time.Time, h *pb.Hold) string {
 	return Gate(now, &pb.Gate{By: h.GetBy(), Time: h.GetCreateTime(), Until: h.GetUntil(), Reason: h.GetReason()})
 }
 
+// Set is who set a hold, when and why.
+func Set(now time.Time, h *pb.Hold) string {
+	return Gate(now, &pb.Gate{By: h.GetBy(), Time: h.GetCreateTime(), Reason: h.GetReason()})
+}
+
 // Holds are several holds in a line, each with its name and target.
 func Holds(now time.Time, holds []*pb.Hold) string {
 	var all []string

@@ -76,7 +76,9 @@ hold each source that matches now. Other targets need not be known yet.`,
 			c.Note("nothing is known of %s; the hold is kept for when it comes", human.Plain(describe.Target(target)))
 		}
 		return c.Show(total, err, func() {
-			writeDone(c, "set", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, total.GetHolds(), "held in these words before")
+			writeDone(c, "set", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, "held in these words before")
+			Write(c.Out, c.Now, total.GetHolds(), "")
+			writeMore(c, total.GetChanged(), len(total.GetHolds()))
 			if n := total.GetEndedLeases(); n > 0 {
 				fmt.Fprintf(c.Out, "%s: their holders %s told to stop\n", human.Plural(n, "lease"), would("are", "would be", t.bulk.DryRun))
 			}
@@ -110,7 +112,11 @@ With --name waggle it opens a queue that Waggle blocked after failures of its ho
 		})
 		noteDone(c, total.GetChanged(), t.bulk.DryRun, err)
 		return c.Show(total, err, func() {
-			writeDone(c, "lifted", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, total.GetLifted(), "without a hold named "+request.GetName())
+			writeDone(c, "lifted", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, "without a hold named "+request.GetName())
+			for _, was := range total.GetLifted() {
+				fmt.Fprintf(c.Out, "  %s, set %s\n", human.Plain(describe.HoldName(was)), human.Plain(describe.Set(c.Now, was)))
+			}
+			writeMore(c, total.GetChanged(), len(total.GetLifted()))
 			for _, still := range total.GetRemaining() {
 				fmt.Fprintf(c.Out, "still stopped by %s %s; `%s` ends that\n", human.Plain(describe.HoldName(still)),
 					human.Plain(describe.Hold(c.Now, still)), human.Plain(describe.LiftCommand(still)))
@@ -154,7 +160,7 @@ are listed always.`,
 func Write(out io.Writer, now time.Time, holds []*pb.Hold, none string) {
 	t := human.NewTable("TARGET~16", "NAME/2~6", "EFFECT/1", "BY/3~6", "SINCE/4", "UNTIL/5", "REASON~10")
 	for _, h := range holds {
-		until := "lifted"
+		until := "no end"
 		if h.GetUntil() != nil {
 			until = human.Since(now, h.GetUntil())
 		}
@@ -252,8 +258,8 @@ func would(is, wouldBe string, dryRun bool) string {
 	return is
 }
 
-// writeDone writes what was done, or would be, and the holds, of which a reply has the first. Others of matched were as rest says.
-func writeDone(c *client.Client, did string, changed, matched int32, dryRun bool, holds []*pb.Hold, rest string) {
+// writeDone writes how many holds were changed, or would be. Others of matched were as rest says.
+func writeDone(c *client.Client, did string, changed, matched int32, dryRun bool, rest string) {
 	text := human.Plural(changed, "hold") + " " + would("", "would be ", dryRun) + did
 	if changed == 0 {
 		text = "nothing " + would("changed", "would change", dryRun)
@@ -262,8 +268,11 @@ func writeDone(c *client.Client, did string, changed, matched int32, dryRun bool
 		text += "; " + human.Plural(others, "target") + " " + rest
 	}
 	fmt.Fprintln(c.Out, human.Plain(text))
-	Write(c.Out, c.Now, holds, "")
-	if more := int(changed) - len(holds); more > 0 && len(holds) > 0 {
+}
+
+// writeMore writes how many of the changed holds are not shown: a reply has the first of them.
+func writeMore(c *client.Client, changed int32, shown int) {
+	if more := int(changed) - shown; more > 0 && shown > 0 {
 		fmt.Fprintf(c.Out, "and %s more\n", human.Count(more))
 	}
 }
