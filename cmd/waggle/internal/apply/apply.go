@@ -69,7 +69,21 @@ anything is changed; one that is wrong is named by file and line, and nothing is
 That a rule would leave tasks behind (QUEUE_NOT_EMPTY) is only found when it is set.
 What the files do not name stays, but for sources below --prune: they are deleted. When
 --prune would delete more than --prune-max of them, nothing is changed, as a file may have
-been cut short. Applying the same files again changes nothing.`,
+been cut short. Applying the same files again changes nothing. A short file:
+
+  # waggle.yaml
+  kind: source
+  id: news
+  seeds: [{url: "https://news.example/feed", kind: feed}]
+  schedule: {every: 30m}
+  ---
+  kind: queue_rule
+  pattern: "*.news.example"
+  min_delay: 2s
+  ---
+  kind: hold
+  target: {queue: shop.example}
+  reason: they asked`,
 		Example: `  waggle apply -f waggle.yaml --dry-run
   waggle apply -f config/ --prune news. --yes`,
 		Args: cli.Exactly(),
