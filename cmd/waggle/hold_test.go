@@ -175,20 +175,29 @@ func TestHold_blocks(t *testing.T) {
 	}
 }
 
-// The list has all columns in a terminal of 80.
+// In a terminal of 80 columns targets are whole, and what is as usual is not shown.
 func TestHold_listFits(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	command(t, env, "hold", "set", "--queue", "a-host-with-a-long-name.shops.example", "--name", "maintenance-of-shops", "--by", "ada.lovelace@desk-17", "--for", "7d",
+	const long = "a-host-with-a-long-name.shops.example"
+	command(t, env, "hold", "set", "--queue", long, "--name", "maintenance-of-shops", "--by", "ada.lovelace@desk-17", "--for", "7d",
 		"--reason", "they asked for a week without requests", "--effect", "end-leases")
 	command(t, env, "hold", "set", "--everything")
-	lines := strings.Split(strings.TrimSpace(onTerminal(t, 0, env, "hold", "list")), "\n")
-	if len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "TARGET NAME EFFECT BY SINCE UNTIL REASON" {
-		t.Errorf("shown\n%s", strings.Join(lines, "\n"))
-	}
-	for _, line := range lines {
-		if utf8.RuneCountInString(line) > 80 {
-			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+	for _, step := range []struct{ lifted, head string }{
+		{"", "TARGET NAME BY UNTIL REASON"}, {"maintenance-of-shops", "TARGET BY SINCE UNTIL REASON"},
+	} {
+		if step.lifted != "" {
+			command(t, env, "hold", "lift", "--queue", long, "--name", step.lifted)
+			command(t, env, "hold", "set", "--queue", long)
+		}
+		lines := strings.Split(strings.TrimSpace(onTerminal(t, 0, env, "hold", "list")), "\n")
+		if len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != step.head || !strings.Contains(strings.Join(lines, "\n"), "queue "+long+"  ") {
+			t.Errorf("shown\n%s", strings.Join(lines, "\n"))
+		}
+		for _, line := range lines {
+			if utf8.RuneCountInString(line) > 80 {
+				t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+			}
 		}
 	}
 }

@@ -158,7 +158,7 @@ are listed always.`,
 
 // Write writes holds as a table, or none.
 func Write(out io.Writer, now time.Time, holds []*pb.Hold, none string) {
-	t := human.NewTable("TARGET~16", "NAME/2~6", "EFFECT/1", "BY/3~6", "SINCE/4", "UNTIL/5", "REASON~10")
+	t := human.NewTable("TARGET", "NAME/5~6="+describe.DefaultHold, "EFFECT/2=STOP_GRANTS", "BY/3~6", "SINCE/1", "UNTIL/4", "REASON~10")
 	for _, h := range holds {
 		until := "no end"
 		if h.GetUntil() != nil {
