@@ -167,6 +167,9 @@ func TestHold_blocks(t *testing.T) {
 	if got := command(t, env, "hold", "list", "--blocks"); !strings.Contains(settle(got.out), "queue a.example  waggle  STOP_GRANTS  waggle  AGO  in ") {
 		t.Errorf("listed\n%s%s", got.out, got.err)
 	}
+	if got := command(t, env, "explain", "queue", "a.example"); !strings.Contains(got.out, "\n    opened by: time, or `waggle hold lift --queue a.example --name waggle`\n") {
+		t.Errorf("explained\n%s%s", got.out, got.err)
+	}
 	if got := command(t, env, "hold", "lift", "--queue", "a.example", "--name", "waggle"); !strings.HasPrefix(got.out, "1 hold lifted\n") {
 		t.Errorf("lifted: %s%s", got.out, got.err)
 	}
@@ -218,6 +221,9 @@ func TestHold_explained(t *testing.T) {
 		got := command(t, env, "explain", "task", "--source", "s", "--url", "https://a.b.example/1")
 		command(t, env, append([]string{"hold", "lift"}, flags...)...)
 		lift := "`waggle hold lift " + strings.Replace(target, "*.b.example", "'*.b.example'", 1) + " --name stop`"
+		if strings.Contains(got.out, "with the name") {
+			t.Errorf("%s: the name stands twice: %s", target, got.out)
+		}
 		if text := settle(got.out); !strings.Contains(text, kind+" by ada, AGO: they move\n") || !strings.Contains(text, lift) {
 			t.Errorf("%s: lacks %q or %q\n%s%s", target, kind, lift, got.out, got.err)
 		}

@@ -1,4 +1,4 @@
-// Package apply has the command that brings sources, queue rules and holds to what files say.
+// Package apply has the command that changes sources, queue rules and holds to match files.
 package apply
 
 import (
@@ -56,8 +56,8 @@ func New(o *client.Options) *cobra.Command {
 	j := &job{}
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR",
-		Short: "Bring sources, rules and holds to files",
-		Long: `Bring sources, queue rules and holds to what files say; - is standard input. A file is
+		Short: "Change sources, rules and holds to match files",
+		Long: `Change sources, queue rules and holds to match files; - is standard input. A file is
 YAML (documents, or lists), JSON lines or CSV, also through gzip; of a directory all files
 with such a name are read. The field "kind" is source, queue_rule or hold; an object without
 it, and a row of a CSV, is a source. The other fields are those of SourceSpec, QueueRule and

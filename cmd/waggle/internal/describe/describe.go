@@ -36,6 +36,9 @@ func Gate(now time.Time, g *pb.Gate) string {
 
 // Held is a gate in a line that begins with its kind, and for a hold with its target.
 func Held(now time.Time, g *pb.Gate) string {
+	if left := g.GetUntil().AsTime().Sub(now); g.GetKind() == pb.GateKind_GATE_KIND_NOT_DUE && left > 0 {
+		return strings.TrimSuffix("not due for "+human.Span(left)+": "+g.GetReason(), ": ")
+	}
 	between := " "
 	if h := g.GetHold(); h != nil {
 		between = " (" + HoldName(h) + ") "
@@ -88,6 +91,9 @@ func HoldName(h *pb.Hold) string {
 
 // DefaultHold is the name of a hold that is given no other.
 const DefaultHold = "default"
+
+// WaggleHold is the name of a hold by which Waggle blocks a queue after failures of its host.
+const WaggleHold = "waggle"
 
 // Target is what a hold is on, in words.
 func Target(t *pb.HoldTarget) string {

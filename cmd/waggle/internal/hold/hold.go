@@ -20,8 +20,8 @@ import (
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{
-		Use: "hold", Short: "Stop handing out tasks, and go on",
-		Long: `Stop handing out tasks, and go on: of everything, a pool, sources or queues, or to
+		Use: "hold", Short: "Stop handing out tasks, or start again",
+		Long: `Stop handing out tasks, or start again: of everything, a pool, sources or queues, or to
 collectors. A hold has a target and a name. All holds of a target apply, and lifting one
 leaves the others. Submits go on; a seed that is due while it is held is due once after that.`,
 		Example: "  waggle hold set --everything --reason 'emergency stop'\n  waggle hold list",
@@ -34,8 +34,8 @@ func newSet(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set",
 		Short: "Hand out nothing of a target",
-		Long: `Hand out nothing of a target, or nothing to it. When the command returns, no dispatcher
-hands out anything against the hold. It stands until waggle hold lift, or its --until.
+		Long: `Stop handing out a target's tasks, or tasks to a collector. When the command returns, no
+dispatcher hands out anything against the hold. It stands until waggle hold lift, or its --until.
 
 A hold that stands with the same target and name, and says something else, is refused
 unless --replace is given: another --name sets one beside it. --source-prefix and --label
@@ -47,7 +47,7 @@ hold each source that matches now. Other targets need not be known yet.`,
 	flags := cmd.Flags()
 	t.register(cmd)
 	flags.StringVar(&request.Name, "name", describe.DefaultHold, "tells holds of one target apart")
-	cli.EnumVar(flags, &request.Effect, "effect", "what becomes of work in hand: it goes on, or ends", "HOLD_EFFECT_", pb.HoldEffect_value)
+	cli.EnumVar(flags, &request.Effect, "effect", "existing leases go on, or end (default stop-grants)", "HOLD_EFFECT_", pb.HoldEffect_value)
 	cli.SpanVar(flags, &lasts, "for", "lift it by itself after this long, as 2h or 7d")
 	t.bulk.RegisterUntil(cmd, o.Console, "lift it by itself")
 	flags.BoolVar(&request.Replace, "replace", false, "take the place of a hold that says something else")
