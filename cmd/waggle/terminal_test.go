@@ -181,9 +181,9 @@ func TestTerminal_lists(t *testing.T) {
 	env := with(fixedServer(t), "NO_COLOR", "1")
 	for args, want := range map[string]string{
 		"source list": `
-SOURCE                                         HEALTH   DEAD  WHY
-feeds.example                                  OK          0  -
-news.a-title-that-is-longer-than-most.example  FAILING     2  7 failures in a r…
+SOURCE                                         HEALTH   WHY
+feeds.example                                  OK       -
+news.a-title-that-is-longer-than-most.example  FAILING  7 failures in a row, NO…
 `,
 		"task list --queue news.example": `
 TASK                             STATE   URL                 LAST ERROR
@@ -228,7 +228,7 @@ func TestTerminal_width(t *testing.T) {
 		t.Errorf("a pipe gets\n%s\na wide terminal\n%s", pipe, wide)
 	}
 	narrow := onTerminal(t, 0, with(env, "COLUMNS", "60"), "source", "list")
-	middle := onTerminal(t, 110, with(env, "COLUMNS", "60"), "source", "list") // it knows its own width
+	middle := onTerminal(t, 115, with(env, "COLUMNS", "60"), "source", "list") // it knows its own width
 	for text, want := range map[string]bool{narrow: false, middle: true} {
 		if strings.Contains(text, "SCHEDULED") != want || !strings.Contains(text, id) {
 			t.Errorf("SCHEDULED is shown: want %v in\n%s", want, text)
