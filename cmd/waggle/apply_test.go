@@ -144,7 +144,14 @@ func TestApply_wrong(t *testing.T) {
 	good := "id: good\nseeds: [{url: https://good.example/}]\n---\n"
 	for text, want := range map[string]string{
 		"kind: rule\n": ":4: kind is rule; say source, queue_rule or hold", "kind: hold\nreason: x\n": ":4: hold: there is no target", "id: Bad\n": ":4: ",
-		"kind: queue_rule\npattern: a.example\nmax_in_flight: 0\n": ":4: queue_rule: ", "id: good\n": ":4: source good is at ", "id: x\nschedule: {every: often}\n": ":4: source: ",
+		"kind: queue_rule\npattern: a.example\nmax_in_flight: 0\n": ":4: queue_rule: ", "id: good\n": ":4: source good is at ", "id: x\nschedule: {every: often}\n": `:4: source: schedule.every: "often" is no duration, such as 30m`,
+		"id: x\nfirst_crawl: later\nschedule: {every: 30}\n":            `:4: source: first_crawl: "later" is unknown; there are now spread, schedule.every: 30 is no duration, such as 30m`,
+		"id: x\nlease_duration: 1 hour\nschedule: often\nseeds: none\n": `schedule: "often" is no object; its fields are `,
+		"kind: hold\nqueue: a.example\n":                                `:4: hold: unknown field "queue"; there are target name effect by reason until`,
+		"kind: hold\ntarget: {pool: a}\nuntil: tomorrow\n":              `:4: hold: until: "tomorrow" is no time, such as `,
+		"kind: queue_rule\npattern: a.example\nmax_in_flight: many\n":   `:4: queue_rule: max_in_flight: "many" is not a number`,
+		"id: x\nseeds: [{url: 17}]\n":                                   `:4: source: seeds[0].url: 17 is not text; write it in quotes`,
+
 		"kind: hold\ntarget: {pool: Bad}\n": ":4: ", "kind: hold\ntarget: {pool: a, queue: b}\n": ":4: ", "id: x\nnosuch: 1\n": `unknown field "nosuch"`,
 		"just text\n": ":4: is no object", "a: [\n": "line 4",
 	} {
@@ -153,11 +160,35 @@ func TestApply_wrong(t *testing.T) {
 		if got.code == waggle.ExitOK || !strings.Contains(got.err, file) || !strings.Contains(got.err, want) {
 			t.Errorf("%q: %d, lacks %q:\n%s%s", text, got.code, want, got.out, got.err)
 		}
+		if strings.Contains(got.err, "(line") {
+			t.Errorf("%q: a position that the file does not have: %s", text, got.err)
+		}
 	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.yaml": "a: [\n", "b.yaml": "id: x\nnosuch: 1\n---\nid: y\nnosuch: 2\n", "c.jsonl": "{\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantFailure(t, command(t, env, "apply", "-f", dir), waggle.ExitFailed, "a.yaml: line 1: ", "b.yaml:1: ", "b.yaml:4: ", "c.jsonl:1: ", "4 objects are wrong; nothing is changed")
 	wantFailure(t, command(t, env, "apply", "-f", write(t, "empty.yaml", "# nothing\n")), waggle.ExitFailed, "nothing in ")
+	missing := filepath.Join(t.TempDir(), "nothere")
+	wantFailure(t, command(t, env, "apply", "-f", missing), waggle.ExitFailed, missing+": no such file or directory")
 	wantFailure(t, command(t, env, "apply"), waggle.ExitUsage, "apply what?")
 	if got := command(t, env, "source", "list"); !strings.HasPrefix(got.out, "no sources") {
 		t.Errorf("there is\n%s", got.out)
+	}
+}
+
+// The file that the help shows can be applied.
+func TestApply_example(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	_, text, _ := strings.Cut(command(t, nil, "apply", "--help").out, "  # waggle.yaml\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	file := write(t, "waggle.yaml", strings.ReplaceAll("\n"+text, "\n  ", "\n"))
+	if got := command(t, env, "apply", "-f", file); got.code != waggle.ExitOK || !strings.HasSuffix(got.out, "\n3 created, 0 updated, 0 unchanged\n") {
+		t.Errorf("apply: %d, %s%s", got.code, got.out, got.err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"strings"
 	"testing"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
@@ -43,6 +44,27 @@ queue a.example: 1 task due, held by QUEUE_HELD
 queue news.example: MAX_IN_FLIGHT 1 in flight of at most 1
     opened by: the end of a lease of the queue, or a larger max_in_flight by `+"`"+`waggle queue rule set`+"`"+`
 `)
+}
+
+// A seed that is done waits for its next cycle.
+func TestExplain_notDue(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "s", "--seed", "https://a.example/", "--every", "1d", "--first-crawl", "now")
+	conn := pb.NewDispatchServiceClient(connect(t, env))
+	fetched, err := conn.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c", Session: "s", ClientToken: "t"})
+	if err != nil || len(fetched.GetLeasedTasks()) != 1 {
+		t.Fatalf("%v, %v", fetched, err)
+	}
+	lease := fetched.GetLeasedTasks()[0].GetLease()
+	if _, err := conn.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c", Session: "s", Reports: []*pb.TaskReport{{
+		TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Succeeded{Succeeded: &pb.Succeeded{HttpStatus: 200}}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := command(t, env, "explain", "source", "s"); !strings.Contains(got.out, ": not due for 24h: its next cycle has not come\n") {
+		t.Errorf("explained\n%s%s", got.out, got.err)
+	}
 }
 
 // What collectors narrow their fetches to is listed, and holds the others.

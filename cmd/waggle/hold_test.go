@@ -37,8 +37,8 @@ func TestHold_targets(t *testing.T) {
 			t.Errorf("%s: listed %q, want %q in\n%s", target, line, want, got.out)
 		}
 		got = command(t, env, append([]string{"hold", "lift"}, flags...)...)
-		if got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "1 hold lifted\n") {
-			t.Errorf("lift %s: %d, %s%s", target, got.code, got.out, got.err)
+		if want := "1 hold lifted\n  " + listed + ", set by ada, AGO: they asked\n"; got.code != waggle.ExitOK || settle(got.out) != want {
+			t.Errorf("lift %s: %d, %s%s, want %s", target, got.code, got.out, got.err, want)
 		}
 		if got := command(t, env, append([]string{"hold", "lift"}, flags...)...); got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "nothing changed; 1 target without a hold named default\n") {
 			t.Errorf("lift %s again: %d, %s%s", target, got.code, got.out, got.err)
@@ -70,9 +70,24 @@ func TestHold_replace(t *testing.T) {
 	if got := command(t, env, append(set, "--name", "deploy")...); got.code != waggle.ExitOK {
 		t.Errorf("another name: %s", got.err)
 	}
+	if got := command(t, env, "hold", "list"); !strings.HasSuffix(got.out, "  no end  -\n") {
+		t.Errorf("listed\n%s%s", got.out, got.err)
+	}
 	got := command(t, env, "hold", "lift", "--pool", "browser")
 	if want := "still stopped by pool browser deploy by ada, now; `waggle hold lift --pool browser --name deploy` ends that\n"; !strings.Contains(got.out, want) {
 		t.Errorf("lifting lacks %q:\n%s%s", want, got.out, got.err)
+	}
+}
+
+// A lift that changes nothing names the hold that still stops the target.
+func TestHold_liftBelowPattern(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "hold", "set", "--queue", "*.co.uk")
+	got := command(t, env, "hold", "lift", "--queue", "bbci.co.uk")
+	const want = "nothing changed; 1 target without a hold named default\nstill stopped by queue *.co.uk by ada, AGO; `waggle hold lift --queue '*.co.uk'` ends that\n"
+	if got.code != waggle.ExitOK || settle(got.out) != want {
+		t.Errorf("%d, %s%s, want %s", got.code, got.out, got.err, want)
 	}
 }
 
@@ -152,6 +167,9 @@ func TestHold_blocks(t *testing.T) {
 	if got := command(t, env, "hold", "list", "--blocks"); !strings.Contains(settle(got.out), "queue a.example  waggle  STOP_GRANTS  waggle  AGO  in ") {
 		t.Errorf("listed\n%s%s", got.out, got.err)
 	}
+	if got := command(t, env, "explain", "queue", "a.example"); !strings.Contains(got.out, "\n    opened by: time, or `waggle hold lift --queue a.example --name waggle`\n") {
+		t.Errorf("explained\n%s%s", got.out, got.err)
+	}
 	if got := command(t, env, "hold", "lift", "--queue", "a.example", "--name", "waggle"); !strings.HasPrefix(got.out, "1 hold lifted\n") {
 		t.Errorf("lifted: %s%s", got.out, got.err)
 	}
@@ -160,20 +178,29 @@ func TestHold_blocks(t *testing.T) {
 	}
 }
 
-// The list has all columns in a terminal of 80.
+// In a terminal of 80 columns targets are whole, and what is as usual is not shown.
 func TestHold_listFits(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	command(t, env, "hold", "set", "--queue", "a-host-with-a-long-name.shops.example", "--name", "maintenance-of-shops", "--by", "ada.lovelace@desk-17", "--for", "7d",
+	const long = "a-host-with-a-long-name.shops.example"
+	command(t, env, "hold", "set", "--queue", long, "--name", "maintenance-of-shops", "--by", "ada.lovelace@desk-17", "--for", "7d",
 		"--reason", "they asked for a week without requests", "--effect", "end-leases")
 	command(t, env, "hold", "set", "--everything")
-	lines := strings.Split(strings.TrimSpace(onTerminal(t, 0, env, "hold", "list")), "\n")
-	if len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "TARGET NAME EFFECT BY SINCE UNTIL REASON" {
-		t.Errorf("shown\n%s", strings.Join(lines, "\n"))
-	}
-	for _, line := range lines {
-		if utf8.RuneCountInString(line) > 80 {
-			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+	for _, step := range []struct{ lifted, head string }{
+		{"", "TARGET NAME BY UNTIL REASON"}, {"maintenance-of-shops", "TARGET BY SINCE UNTIL REASON"},
+	} {
+		if step.lifted != "" {
+			command(t, env, "hold", "lift", "--queue", long, "--name", step.lifted)
+			command(t, env, "hold", "set", "--queue", long)
+		}
+		lines := strings.Split(strings.TrimSpace(onTerminal(t, 0, env, "hold", "list")), "\n")
+		if len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != step.head || !strings.Contains(strings.Join(lines, "\n"), "queue "+long+"  ") {
+			t.Errorf("shown\n%s", strings.Join(lines, "\n"))
+		}
+		for _, line := range lines {
+			if utf8.RuneCountInString(line) > 80 {
+				t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+			}
 		}
 	}
 }
@@ -194,6 +221,9 @@ func TestHold_explained(t *testing.T) {
 		got := command(t, env, "explain", "task", "--source", "s", "--url", "https://a.b.example/1")
 		command(t, env, append([]string{"hold", "lift"}, flags...)...)
 		lift := "`waggle hold lift " + strings.Replace(target, "*.b.example", "'*.b.example'", 1) + " --name stop`"
+		if strings.Contains(got.out, "with the name") {
+			t.Errorf("%s: the name stands twice: %s", target, got.out)
+		}
 		if text := settle(got.out); !strings.Contains(text, kind+" by ada, AGO: they move\n") || !strings.Contains(text, lift) {
 			t.Errorf("%s: lacks %q or %q\n%s%s", target, kind, lift, got.out, got.err)
 		}

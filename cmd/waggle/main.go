@@ -35,5 +35,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		}
 	}
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil { // no error of cobra's, if --help was given
+		err = unknownCommand(cmd)
+	}
 	return cli.ReportError(errOut, cmd, err)
 }

@@ -74,6 +74,12 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		}
 	}
 	finishUsage(root)
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if unknownCommand(cmd) == nil {
+			show(cmd, args)
+		}
+	})
 	o.Complete(root)
 	root.SetUsageTemplate(strings.NewReplacer(
 		// A group is no command of its own, though it answers when it is called.
@@ -116,6 +122,27 @@ func help(cmd *cobra.Command, args []string) error {
 	return about.Help()
 }
 
+// unknownCommand is what is wrong if a group was given a word that is none of its commands.
+func unknownCommand(cmd *cobra.Command) error {
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		return missingSubcommand(cmd, words)
+	}
+	return nil
+}
+
+// commandsNamed are the commands of a name below cmd, as they are written behind cmd.
+func commandsNamed(cmd *cobra.Command, name string) (paths []string) {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == name && sub.IsAvailableCommand() {
+			paths = append(paths, name)
+		}
+		for _, path := range commandsNamed(sub, name) {
+			paths = append(paths, sub.Name()+" "+path)
+		}
+	}
+	return paths
+}
+
 // missingSubcommand is what a group does when it is called itself.
 func missingSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -132,7 +159,11 @@ func missingSubcommand(cmd *cobra.Command, args []string) error {
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	problem := fmt.Errorf("there is no command %q", cmd.CommandPath()+" "+args[0])
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	near := cmd.SuggestionsFor(args[0])
+	if len(near) == 0 {
+		near = commandsNamed(cmd, args[0])
+	}
+	if len(near) > 0 {
 		problem = fmt.Errorf("%w; did you mean %s?", problem, strings.Join(near, " or "))
 	}
 	return cli.UsageOf(cmd, problem)

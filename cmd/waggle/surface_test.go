@@ -74,7 +74,7 @@ func TestComplete(t *testing.T) {
 		"lease list --collector ":                "paris-1",
 		"task list --source ne":                  "news.b",
 		"task list --state ":                     "scheduled ready leased dead canceled",
-		"source list --health ":                  "ok late failing backed_off held stuck",
+		"source list --health ":                  "ok late failing backed-off held stuck",
 		"stats --output ":                        "table json",
 		"--server " + silent(t) + " source get ": "",
 		"--server 127.0.0.1:1 source get ":       "",

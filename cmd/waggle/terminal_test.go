@@ -175,15 +175,15 @@ func fixedServer(t *testing.T) map[string]string {
 	return map[string]string{"WAGGLE_SERVER": listener.Addr().String()}
 }
 
-// Lists fit a terminal that does not tell its width, which is then 80.
+// Lists fit a terminal that does not report its width, which is then 80; what names a row is never cut.
 func TestTerminal_lists(t *testing.T) {
 	t.Parallel()
 	env := with(fixedServer(t), "NO_COLOR", "1")
 	for args, want := range map[string]string{
 		"source list": `
-SOURCE                    HEALTH   READY  LEASED  DEAD  WHY
-feeds.example             OK           3       0     0  -
-news.a-title-that-is-lo…  FAILING      1       0     2  7 failures in a row, NO…
+SOURCE                                         HEALTH   WHY
+feeds.example                                  OK       -
+news.a-title-that-is-longer-than-most.example  FAILING  7 failures in a row, NO…
 `,
 		"task list --queue news.example": `
 TASK                             STATE   URL                 LAST ERROR
@@ -191,9 +191,9 @@ TASK                             STATE   URL                 LAST ERROR
 17-aaaaaaaaaaaaaaaaaaaaaaaaaa    DEAD    https://news.exam…  NOT_FOUND (HTTP 4…
 `,
 		"queue list": `
-QUEUE                       WAITING  LEASED  DELAY      NEXT  HELD BY
-news.example              1,234,567       1     1s  in 400ms  -
-a-host-with-a-long-name…          4       0     1s      held  HOST_BLOCKED MAX_…
+QUEUE                                    WAITING  LEASED  HELD BY
+news.example                           1,234,567       1  -
+a-host-with-a-long-name.shops.example          4       0  HOST_BLOCKED MAX_IN_F…
 `,
 		"collector list": `
 COLLECTOR  STATE   LEASES  SLOTS  POOLS         LAST BEAT  STARTED  LABELS
@@ -228,11 +228,33 @@ func TestTerminal_width(t *testing.T) {
 		t.Errorf("a pipe gets\n%s\na wide terminal\n%s", pipe, wide)
 	}
 	narrow := onTerminal(t, 0, with(env, "COLUMNS", "60"), "source", "list")
-	middle := onTerminal(t, 110, with(env, "COLUMNS", "60"), "source", "list") // it knows its own width
+	middle := onTerminal(t, 115, with(env, "COLUMNS", "60"), "source", "list") // it knows its own width
 	for text, want := range map[string]bool{narrow: false, middle: true} {
-		if strings.Contains(text, "SCHEDULED") != want || strings.Contains(text, id) {
+		if strings.Contains(text, "SCHEDULED") != want || !strings.Contains(text, id) {
 			t.Errorf("SCHEDULED is shown: want %v in\n%s", want, text)
 		}
+	}
+}
+
+// Findings fit a terminal of 80 columns and 24 rows; in a pipe all of them are whole.
+func TestTerminal_status(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	const reason = "the people of this host asked for a week without requests, and they were right"
+	for i := range 30 {
+		command(t, env, "hold", "set", "--everything", "--name", fmt.Sprint("stop-", i), "--reason", reason)
+	}
+	lines := strings.Split(strings.TrimSuffix(onTerminal(t, 80, with(env, "NO_COLOR", "1"), "status"), "\n"), "\n")
+	if len(lines) > 24 {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 80 {
+			t.Errorf("a line has %d columns: %s", n, line)
+		}
+	}
+	if got := command(t, env, "status"); strings.Contains(got.out, "…") || strings.Count(got.out, reason) != 30 {
+		t.Errorf("a pipe gets\n%s", got.out)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package apply has the command that brings sources, queue rules and holds to what files say.
+// Package apply has the command that changes sources, queue rules and holds to match files.
 package apply
 
 import (
@@ -56,8 +56,8 @@ func New(o *client.Options) *cobra.Command {
 	j := &job{}
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR",
-		Short: "Bring sources, rules and holds to files",
-		Long: `Bring sources, queue rules and holds to what files say; - is standard input. A file is
+		Short: "Change sources, rules and holds to match files",
+		Long: `Change sources, queue rules and holds to match files; - is standard input. A file is
 YAML (documents, or lists), JSON lines or CSV, also through gzip; of a directory all files
 with such a name are read. The field "kind" is source, queue_rule or hold; an object without
 it, and a row of a CSV, is a source. The other fields are those of SourceSpec, QueueRule and
@@ -69,7 +69,21 @@ anything is changed; one that is wrong is named by file and line, and nothing is
 That a rule would leave tasks behind (QUEUE_NOT_EMPTY) is only found when it is set.
 What the files do not name stays, but for sources below --prune: they are deleted. When
 --prune would delete more than --prune-max of them, nothing is changed, as a file may have
-been cut short. Applying the same files again changes nothing.`,
+been cut short. Applying the same files again changes nothing. A short file:
+
+  # waggle.yaml
+  kind: source
+  id: news
+  seeds: [{url: "https://news.example/feed", kind: feed}]
+  schedule: {every: 30m}
+  ---
+  kind: queue_rule
+  pattern: "*.news.example"
+  min_delay: 2s
+  ---
+  kind: hold
+  target: {queue: shop.example}
+  reason: they asked`,
 		Example: `  waggle apply -f waggle.yaml --dry-run
   waggle apply -f config/ --prune news. --yes`,
 		Args: cli.Exactly(),
@@ -414,7 +428,7 @@ func (j *job) show() error {
 	for _, id := range j.gone {
 		results = append(results, result{Kind: kindSource, Name: id, Result: cli.ResultDeleted})
 	}
-	table := human.NewTable("RESULT", "KIND", "NAME~20", "CHANGES~20", "AT/1~12")
+	table := human.NewTable("RESULT", "KIND", "NAME", "CHANGES~20", "AT/1~12")
 	for _, r := range results {
 		counts[r.Result]++
 		if r.Result != cli.ResultUnchanged && len(table.Rows) < shownRows {

@@ -11,16 +11,13 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
@@ -75,10 +72,12 @@ func read(ctx context.Context, names []string, stdin io.Reader) (entries []*entr
 		}
 		for _, file := range files {
 			found, err := readFile(ctx, file, stdin)
-			if err != nil {
-				return nil, err
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
 			}
-			entries = append(entries, found...)
+			if entries = append(entries, found...); err != nil { // the other files may be wrong, too
+				entries = append(entries, &entry{at: file, err: err})
+			}
 		}
 	}
 	if len(entries) == 0 {
@@ -104,10 +103,11 @@ func filesOf(name string) (files []string, err error) {
 		return []string{name}, nil
 	}
 	err = filepath.WalkDir(name, func(path string, file fs.DirEntry, err error) error {
+		if err != nil { // file is nil if there is no such file
+			return err
+		}
 		hidden := strings.HasPrefix(file.Name(), ".") && path != name
 		switch {
-		case err != nil:
-			return err
 		case file.IsDir() && hidden:
 			return fs.SkipDir
 		case !file.IsDir() && !hidden && (path == name || slices.Contains(extensions, extension(path))):
@@ -127,12 +127,12 @@ func filesOf(name string) (files []string, err error) {
 func readFile(ctx context.Context, name string, stdin io.Reader) (entries []*entry, err error) {
 	in, err := cli.OpenInput(ctx, name, stdin)
 	if err != nil {
-		return nil, fmt.Errorf("apply: %w", err)
+		return nil, err
 	}
 	defer in.Close()
 	text, err := textfile.Decode(in)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	add := func(line int, e *entry) {
 		e.at = fmt.Sprintf("%s:%d", name, line)
@@ -148,10 +148,7 @@ func readFile(ctx context.Context, name string, stdin io.Reader) (entries []*ent
 	default:
 		err = readYAML(text, add)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return entries, ctx.Err()
+	return entries, err
 }
 
 func beginsObject(text *bufio.Reader) bool {
@@ -313,52 +310,4 @@ func completeHold(hold *pb.Hold) error {
 	}
 	hold.CreateTime, hold.Etag = nil, ""
 	return nil
-}
-
-// unmarshal reads a message from an object, in which durations and values of enums may be as flags have them.
-func unmarshal(object map[string]any, into proto.Message) error {
-	text, err := json.Marshal(asJSON(into.ProtoReflect().Descriptor(), object))
-	if err != nil {
-		return fmt.Errorf("has a key that is no text: %w", err)
-	}
-	return textfile.Unmarshal(text, into)
-}
-
-// asJSON is an object as the JSON of a message has it.
-func asJSON(message protoreflect.MessageDescriptor, value any) any {
-	object, ok := value.(map[string]any)
-	if !ok {
-		return value
-	}
-	for name, value := range object {
-		field := message.Fields().ByName(protoreflect.Name(name))
-		list, isList := value.([]any)
-		switch {
-		case field == nil, field.IsMap():
-		case isList:
-			for i := range list {
-				list[i] = fieldAsJSON(field, list[i])
-			}
-		default:
-			object[name] = fieldAsJSON(field, value)
-		}
-	}
-	return object
-}
-
-func fieldAsJSON(field protoreflect.FieldDescriptor, value any) any {
-	text, isText := value.(string)
-	switch {
-	case field.Message() != nil && field.Message().FullName() == "google.protobuf.Duration" && isText:
-		if d, err := human.ParseDuration(text); err == nil {
-			return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
-		}
-	case field.Message() != nil:
-		return asJSON(field.Message(), value)
-	case field.Enum() != nil && isText:
-		prefix := strings.TrimSuffix(string(field.Enum().Values().Get(0).Name()), "UNSPECIFIED")
-		word := strings.ToUpper(strings.ReplaceAll(text, "-", "_"))
-		return prefix + strings.TrimPrefix(word, prefix)
-	}
-	return value
 }

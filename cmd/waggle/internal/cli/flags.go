@@ -183,16 +183,16 @@ func enumVar[E ~int32](flags *pflag.FlagSet, take func(E), name, usage, prefix s
 	var choices []string
 	for _, text := range slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Compare(values[a], values[b]) }) {
 		if values[text] != 0 {
-			choices = append(choices, strings.ToLower(strings.TrimPrefix(text, prefix)))
+			choices = append(choices, strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(text, prefix)), "_", "-"))
 		}
 	}
 	flags.Var(&valueFlag{kind: "string", choices: choices, read: func(text string) (string, error) {
 		for word := range strings.SplitSeq(text, ",") {
-			word = strings.ToLower(strings.ReplaceAll(word, "-", "_"))
+			word = strings.ToLower(strings.ReplaceAll(word, "_", "-"))
 			if !slices.Contains(choices, word) {
 				return "", notAmong(word, choices)
 			}
-			take(E(values[prefix+strings.ToUpper(word)]))
+			take(E(values[prefix+strings.ToUpper(strings.ReplaceAll(word, "-", "_"))]))
 		}
 		return text, nil
 	}}, name, usage+": "+strings.Join(choices, ", "))

@@ -51,7 +51,7 @@ that it narrows them to.`,
 }
 
 func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, none string) {
-	t := human.NewTable("COLLECTOR~24", "STATE", ">LEASES", ">SLOTS/5", "POOLS/6~10", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2~10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16")
+	t := human.NewTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS/5", "POOLS/6~10", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2~10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		var only human.Phrases

@@ -36,6 +36,9 @@ func Gate(now time.Time, g *pb.Gate) string {
 
 // Held is a gate in a line that begins with its kind, and for a hold with its target.
 func Held(now time.Time, g *pb.Gate) string {
+	if left := g.GetUntil().AsTime().Sub(now); g.GetKind() == pb.GateKind_GATE_KIND_NOT_DUE && left > 0 {
+		return strings.TrimSuffix("not due for "+human.Span(left)+": "+g.GetReason(), ": ")
+	}
 	between := " "
 	if h := g.GetHold(); h != nil {
 		between = " (" + HoldName(h) + ") "
@@ -64,6 +67,11 @@ func Hold(now time.Time, h *pb.Hold) string {
 	return Gate(now, &pb.Gate{By: h.GetBy(), Time: h.GetCreateTime(), Until: h.GetUntil(), Reason: h.GetReason()})
 }
 
+// Set is who set a hold, when and why.
+func Set(now time.Time, h *pb.Hold) string {
+	return Gate(now, &pb.Gate{By: h.GetBy(), Time: h.GetCreateTime(), Reason: h.GetReason()})
+}
+
 // Holds are several holds in a line, each with its name and target.
 func Holds(now time.Time, holds []*pb.Hold) string {
 	var all []string
@@ -83,6 +91,9 @@ func HoldName(h *pb.Hold) string {
 
 // DefaultHold is the name of a hold that is given no other.
 const DefaultHold = "default"
+
+// WaggleHold is the name of a hold by which Waggle blocks a queue after failures of its host.
+const WaggleHold = "waggle"
 
 // Target is what a hold is on, in words.
 func Target(t *pb.HoldTarget) string {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -100,11 +101,17 @@ func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
 	}
 }
 
+// liftCall is how the dispatcher names the call that lifts a hold.
+var liftCall = regexp.MustCompile(`LiftHolds( of the queue)?( with the name "[^"]*")?`)
+
 // openedBy is what opens a gate, by commands.
 func openedBy(g *pb.ExplainedGate) string {
-	text := g.GetOpenedBy()
-	if h := g.GetGate().GetHold(); h != nil {
-		text = strings.Replace(text, "LiftHolds", "`"+human.Plain(describe.LiftCommand(h))+"`", 1)
+	text, h := g.GetOpenedBy(), g.GetGate().GetHold()
+	if g.GetGate().GetKind() == pb.GateKind_GATE_KIND_HOST_BLOCKED {
+		h = &pb.Hold{Name: describe.WaggleHold, Target: &pb.HoldTarget{Queue: g.GetName()}}
+	}
+	if h != nil {
+		text = liftCall.ReplaceAllLiteralString(text, "`"+human.Plain(describe.LiftCommand(h))+"`")
 	}
 	return commandNames.Replace(text)
 }

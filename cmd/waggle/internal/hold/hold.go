@@ -20,8 +20,8 @@ import (
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{
-		Use: "hold", Short: "Stop handing out tasks, and go on",
-		Long: `Stop handing out tasks, and go on: of everything, a pool, sources or queues, or to
+		Use: "hold", Short: "Stop handing out tasks, or start again",
+		Long: `Stop handing out tasks, or start again: of everything, a pool, sources or queues, or to
 collectors. A hold has a target and a name. All holds of a target apply, and lifting one
 leaves the others. Submits go on; a seed that is due while it is held is due once after that.`,
 		Example: "  waggle hold set --everything --reason 'emergency stop'\n  waggle hold list",
@@ -34,8 +34,8 @@ func newSet(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set",
 		Short: "Hand out nothing of a target",
-		Long: `Hand out nothing of a target, or nothing to it. When the command returns, no dispatcher
-hands out anything against the hold. It stands until waggle hold lift, or its --until.
+		Long: `Stop handing out a target's tasks, or tasks to a collector. When the command returns, no
+dispatcher hands out anything against the hold. It stands until waggle hold lift, or its --until.
 
 A hold that stands with the same target and name, and says something else, is refused
 unless --replace is given: another --name sets one beside it. --source-prefix and --label
@@ -47,7 +47,7 @@ hold each source that matches now. Other targets need not be known yet.`,
 	flags := cmd.Flags()
 	t.register(cmd)
 	flags.StringVar(&request.Name, "name", describe.DefaultHold, "tells holds of one target apart")
-	cli.EnumVar(flags, &request.Effect, "effect", "what becomes of work in hand: it goes on, or ends", "HOLD_EFFECT_", pb.HoldEffect_value)
+	cli.EnumVar(flags, &request.Effect, "effect", "existing leases go on, or end (default stop-grants)", "HOLD_EFFECT_", pb.HoldEffect_value)
 	cli.SpanVar(flags, &lasts, "for", "lift it by itself after this long, as 2h or 7d")
 	t.bulk.RegisterUntil(cmd, o.Console, "lift it by itself")
 	flags.BoolVar(&request.Replace, "replace", false, "take the place of a hold that says something else")
@@ -76,7 +76,9 @@ hold each source that matches now. Other targets need not be known yet.`,
 			c.Note("nothing is known of %s; the hold is kept for when it comes", human.Plain(describe.Target(target)))
 		}
 		return c.Show(total, err, func() {
-			writeDone(c, "set", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, total.GetHolds(), "held in these words before")
+			writeDone(c, "set", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, "held in these words before")
+			Write(c.Out, c.Now, total.GetHolds(), "")
+			writeMore(c, total.GetChanged(), len(total.GetHolds()))
 			if n := total.GetEndedLeases(); n > 0 {
 				fmt.Fprintf(c.Out, "%s: their holders %s told to stop\n", human.Plural(n, "lease"), would("are", "would be", t.bulk.DryRun))
 			}
@@ -110,7 +112,11 @@ With --name waggle it opens a queue that Waggle blocked after failures of its ho
 		})
 		noteDone(c, total.GetChanged(), t.bulk.DryRun, err)
 		return c.Show(total, err, func() {
-			writeDone(c, "lifted", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, total.GetLifted(), "without a hold named "+request.GetName())
+			writeDone(c, "lifted", total.GetChanged(), total.GetMatched(), t.bulk.DryRun, "without a hold named "+request.GetName())
+			for _, was := range total.GetLifted() {
+				fmt.Fprintf(c.Out, "  %s, set %s\n", human.Plain(describe.HoldName(was)), human.Plain(describe.Set(c.Now, was)))
+			}
+			writeMore(c, total.GetChanged(), len(total.GetLifted()))
 			for _, still := range total.GetRemaining() {
 				fmt.Fprintf(c.Out, "still stopped by %s %s; `%s` ends that\n", human.Plain(describe.HoldName(still)),
 					human.Plain(describe.Hold(c.Now, still)), human.Plain(describe.LiftCommand(still)))
@@ -152,9 +158,9 @@ are listed always.`,
 
 // Write writes holds as a table, or none.
 func Write(out io.Writer, now time.Time, holds []*pb.Hold, none string) {
-	t := human.NewTable("TARGET~16", "NAME/2~6", "EFFECT/1", "BY/3~6", "SINCE/4", "UNTIL/5", "REASON~10")
+	t := human.NewTable("TARGET", "NAME/5~6="+describe.DefaultHold, "EFFECT/2=STOP_GRANTS", "BY/3~6", "SINCE/1", "UNTIL/4", "REASON~10")
 	for _, h := range holds {
-		until := "lifted"
+		until := "no end"
 		if h.GetUntil() != nil {
 			until = human.Since(now, h.GetUntil())
 		}
@@ -252,8 +258,8 @@ func would(is, wouldBe string, dryRun bool) string {
 	return is
 }
 
-// writeDone writes what was done, or would be, and the holds, of which a reply has the first. Others of matched were as rest says.
-func writeDone(c *client.Client, did string, changed, matched int32, dryRun bool, holds []*pb.Hold, rest string) {
+// writeDone writes how many holds were changed, or would be. Others of matched were as rest says.
+func writeDone(c *client.Client, did string, changed, matched int32, dryRun bool, rest string) {
 	text := human.Plural(changed, "hold") + " " + would("", "would be ", dryRun) + did
 	if changed == 0 {
 		text = "nothing " + would("changed", "would change", dryRun)
@@ -262,8 +268,11 @@ func writeDone(c *client.Client, did string, changed, matched int32, dryRun bool
 		text += "; " + human.Plural(others, "target") + " " + rest
 	}
 	fmt.Fprintln(c.Out, human.Plain(text))
-	Write(c.Out, c.Now, holds, "")
-	if more := int(changed) - len(holds); more > 0 && len(holds) > 0 {
+}
+
+// writeMore writes how many of the changed holds are not shown: a reply has the first of them.
+func writeMore(c *client.Client, changed int32, shown int) {
+	if more := int(changed) - shown; more > 0 && shown > 0 {
 		fmt.Fprintf(c.Out, "and %s more\n", human.Count(more))
 	}
 }

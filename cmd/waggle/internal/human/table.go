@@ -13,8 +13,8 @@ import (
 // Table collects rows and writes them with their columns aligned. In a pipe every cell is whole. On a terminal a table is
 // made to fit:
 //
-//  1. The columns with a rank are dropped: those with nothing in them, and then the lowest rank, until the rest fits with its
-//     long cells at their least width.
+//  1. The columns with a rank are dropped: those with nothing in them but their usual value, and then the lowest rank, until
+//     the rest fits with its long cells at their least width.
 //  2. The room that is left goes to the long cells, the same width for each; what is longer ends with "…".
 //
 // Columns without a rank are never dropped, and without a least width never shortened. All of it is in a pipe, in `get` and
@@ -30,18 +30,20 @@ type column struct {
 	right bool
 	rank  int // 0: it is never dropped; else the lowest goes first
 	least int // 0: its cells are never shortened
+	usual string
 	width int // of its longest cell
 }
 
-// NewTable makes a table. A column is written [>]NAME[/RANK][~LEAST]: > aligns it right, RANK is when it is dropped, LEAST how
-// short its cells may become.
+// NewTable makes a table. A column is written [>]NAME[/RANK][~LEAST][=USUAL]: > aligns it right, RANK is when it is dropped,
+// LEAST how short its cells may become, USUAL a value that need not be shown.
 func NewTable(columns ...string) *Table {
 	t := &Table{}
 	for _, text := range columns {
+		text, usual, _ := strings.Cut(text, "=")
 		text, least, _ := strings.Cut(text, "~")
 		text, rank, _ := strings.Cut(text, "/")
 		name, right := strings.CutPrefix(text, ">")
-		c := column{name: name, right: right}
+		c := column{name: name, right: right, usual: usual}
 		c.rank, _ = strconv.Atoi(rank)   // none: 0
 		c.least, _ = strconv.Atoi(least) // none: 0
 		t.columns = append(t.columns, c)
@@ -112,7 +114,7 @@ func (c *column) shown(longest int) int {
 func (t *Table) fit(width int) (shown []int, longest int) {
 	most := 0
 	for i, c := range t.columns {
-		if c.rank == 0 || width == 0 || slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != None }) {
+		if c.rank == 0 || width == 0 || slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != None && row[i] != c.usual }) {
 			shown, most = append(shown, i), max(most, c.width)
 		}
 	}

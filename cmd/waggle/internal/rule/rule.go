@@ -142,7 +142,7 @@ func Read(ctx context.Context, c *client.Client) (rules map[string]*pb.QueueRule
 }
 
 func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
-	t := human.NewTable("PATTERN~16", "SETTINGS~24", "BY/1~6", "SET/2", "REASON/3~10")
+	t := human.NewTable("PATTERN", "SETTINGS~24", "BY/1~6", "SET/2", "REASON/3~10")
 	for _, r := range rules {
 		t.Row(r.GetPattern(), Text(r), r.GetBy(), human.Since(now, r.GetUpdateTime()), r.GetReason())
 	}

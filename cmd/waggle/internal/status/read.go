@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -48,7 +49,7 @@ func (l *look) read(ctx context.Context) {
 		return pages(ctx, l.begun, l.client.Holds.ListHolds, &pb.ListHoldsRequest{Blocks: true, PageSize: pageSize}, func(p *pb.ListHoldsResponse) {
 			for _, h := range p.GetHolds() {
 				switch {
-				case h.GetName() == "waggle":
+				case h.GetName() == describe.WaggleHold:
 					l.blocked = append(l.blocked, h)
 				case h.GetTarget().GetSourceId() == "": // those on sources are seen with the sources
 					l.holds = append(l.holds, h)

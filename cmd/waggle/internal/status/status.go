@@ -27,7 +27,7 @@ the dispatcher and its store, holds, sources that are not OK, pools without coll
 blocked hosts, collectors that are gone or hang, handlers that do not end.
 
 It answers within 3s. Of very many sources it looks at as many as it can in that time, and
-reports how many that were. --output json has all findings.`,
+says how many. --output json has all findings.`,
 		Args: cli.Exactly(),
 	}, func(ctx context.Context, c *client.Client, _ []string) error {
 		ctx, cancel := context.WithTimeout(ctx, lookLimit)

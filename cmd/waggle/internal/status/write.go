@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -10,7 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 )
 
-// The screen that the findings fit: what is wrong is to be seen at once. JSON has all of it.
+// The screen that the findings fit: what is wrong is to be seen at once. A pipe and JSON have all of it.
 const (
 	screenWidth  = 80
 	screenHeight = 24
@@ -43,13 +44,16 @@ func (l *look) report() report {
 func (l *look) write() {
 	out := l.client.Out
 	width := max(screenWidth, out.Width)
-	fmt.Fprintln(out, human.Brief(l.headline(), width))
-	room := width - kindWidth
-	over := func(f finding) int { return utf8.RuneCountInString(f.Text) + 2 + utf8.RuneCountInString(f.Next) - room }
-	left := screenHeight - 1
-	if l.client.Watching {
+	brief, left := human.Brief, screenHeight-1
+	switch {
+	case out.Width == 0:
+		brief, left = func(text string, _ int) string { return human.Plain(text) }, math.MaxInt
+	case l.client.Watching:
 		left = watchHeight - 1
 	}
+	fmt.Fprintln(out, brief(l.headline(), width))
+	room := width - kindWidth
+	over := func(f finding) int { return utf8.RuneCountInString(f.Text) + 2 + utf8.RuneCountInString(f.Next) - room }
 	shown := l.findings
 	if len(shown) > left {
 		shown = shown[:left-1]
@@ -77,9 +81,9 @@ func (l *look) write() {
 		case over(f) <= 0:
 			fmt.Fprintf(out, "%s%s%s%s\n", kind, text, strings.Repeat(" ", room-utf8.RuneCountInString(text)-utf8.RuneCountInString(next)), next)
 		case short[i]:
-			fmt.Fprintf(out, "%s%s  %s\n", kind, human.Brief(text, max(room-2-utf8.RuneCountInString(next), 1)), next)
+			fmt.Fprintf(out, "%s%s  %s\n", kind, brief(text, max(room-2-utf8.RuneCountInString(next), 1)), next)
 		default:
-			fmt.Fprintf(out, "%s%s\n%*s%s\n", kind, human.Brief(text, room), kindWidth, "", next)
+			fmt.Fprintf(out, "%s%s\n%*s%s\n", kind, brief(text, room), kindWidth, "", next)
 		}
 	}
 	if more := len(l.findings) - len(shown); more > 0 {
