@@ -399,7 +399,7 @@ func (o *Operator) changeSourceHolds(ctx context.Context, id string, create bool
 		case !changed:
 			return nil
 		case !fresh && before.Gone() && len(after.Holds) == 0:
-			removed := false
+			var removed bool
 			if removed, err = o.store.MarkApplied(ctx, id, before.UID, before.Version, nil); err == nil && !removed {
 				continue
 			}

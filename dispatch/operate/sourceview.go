@@ -80,6 +80,10 @@ type SourceQuery struct {
 	Gates bool
 }
 
+// stuckAfter is how long a seed is due before its source can be stuck: a collector may be about to
+// come.
+const stuckAfter = time.Second
+
 // lateWithoutSchedule is how late a seed may be before its source is late; one
 // interval where there is one.
 const lateWithoutSchedule = time.Hour
@@ -206,7 +210,7 @@ func (v *SourceView) setGates(holds []Held, who takers) {
 		dispatch.GateNoCollector, dispatch.GateLocked,
 	}
 	stays := func(g dispatch.Gate) bool { return g.Until.IsZero() && slices.Contains(staying, g.Kind) }
-	if v.Health != HealthHeld && v.next != nil && v.Status.Lag > 0 && slices.ContainsFunc(v.Status.Gates, stays) {
+	if v.Health != HealthHeld && v.next != nil && v.Status.Lag >= stuckAfter && slices.ContainsFunc(v.Status.Gates, stays) {
 		v.Health = HealthStuck
 	}
 }

@@ -93,7 +93,7 @@ const (
 	SourceHealth_SOURCE_HEALTH_BACKED_OFF SourceHealth = 4
 	// A hold stops it; or all of its seeds are CANCELED, until RetryTasks (canceled_seeds).
 	SourceHealth_SOURCE_HEALTH_HELD SourceHealth = 5
-	// A seed is due, and a gate that does not open by itself holds it. Examples: no collector for its pool, a hold
+	// A seed has been due for a second or more, and a gate that does not open by itself holds it. Examples: no collector for its pool, a hold
 	// without an end on its pool or queue, a queue at max_in_flight with a lease that hangs. Only set with gates
 	// (GetSource, and ListSources with `gates`).
 	SourceHealth_SOURCE_HEALTH_STUCK SourceHealth = 6
