@@ -438,7 +438,7 @@ func TestDocument_Rules(t *testing.T) {
 		"open":           {fence + "sh\necho 'a\n" + fence, "does not end"},
 		"span":           {"Look at `waggle stats --nosuch`", "there is no --nosuch"},
 		"span flag":      {"Look at `waggle stats --nosuch 1`", "unknown flag: --nosuch"},
-		"span command":   {"Look at `waggle task nosuch`", "no such command"},
+		"span command":   {"Look at `waggle task nosuch`", "there is no command"},
 		"serve":          {fence + "sh\nwaggle serve --store nosuch:\n" + fence, "exits with 1 and not with 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
