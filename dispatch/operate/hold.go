@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -127,7 +126,7 @@ func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, 
 func (o *Operator) setHolds(
 	ctx context.Context, targets []dispatch.HoldTarget, holds []dispatch.Hold, order *HoldOrder, now time.Time,
 ) error {
-	if err := o.changeBookUnless(ctx, onSourcesAlone(targets), func(book []dispatch.Hold) (change dispatch.HoldChange, err error) {
+	set := func(book []dispatch.Hold) (change dispatch.HoldChange, err error) {
 		for i := range holds {
 			if holds[i].Target.Source != "" {
 				continue
@@ -139,8 +138,11 @@ func (o *Operator) setHolds(
 			change.Set = append(change.Set, *kept)
 		}
 		return change, nil
-	}); err != nil {
-		return err
+	}
+	if !onSourcesAlone(targets) {
+		if err := o.changeBook(ctx, set); err != nil {
+			return err
+		}
 	}
 	return eachSource(ctx, targets, func(ctx context.Context, i int, id string) error {
 		return o.changeSourceHolds(ctx, id, true, func(on []dispatch.Hold) ([]dispatch.Hold, error) {
@@ -320,14 +322,7 @@ func (o *Operator) changeBook(ctx context.Context, change func([]dispatch.Hold) 
 	return fmt.Errorf("the holds were changed %d times in between: %w", changeTries, dispatch.ErrEtagMismatch)
 }
 
-// changeBookUnless is changeBook for calls that may be about sources alone.
-func (o *Operator) changeBookUnless(ctx context.Context, unless bool, change func([]dispatch.Hold) (dispatch.HoldChange, error)) error {
-	if unless {
-		return nil
-	}
-	return o.changeBook(ctx, change)
-}
-
+// onSourcesAlone reports whether the book of holds has nothing to do with the targets.
 func onSourcesAlone(targets []dispatch.HoldTarget) bool {
 	return !slices.ContainsFunc(targets, func(t dispatch.HoldTarget) bool { return t.Source == "" })
 }
@@ -469,10 +464,11 @@ func (o *Operator) liftHolds(ctx context.Context, targets []dispatch.HoldTarget,
 		return c, nil
 	}
 	var err error
-	if dryRun {
+	switch {
+	case dryRun:
 		err = o.wouldLift(ctx, targets, name, now, lift, lifted)
-	} else {
-		err = o.changeBookUnless(ctx, onSourcesAlone(targets), lift)
+	case !onSourcesAlone(targets):
+		err = o.changeBook(ctx, lift)
 	}
 	if err != nil {
 		return err
@@ -720,206 +716,4 @@ func (o *Operator) labelsOf(ctx context.Context, targets []dispatch.HoldTarget) 
 		return true
 	})
 	return labels, err
-}
-
-// HoldQuery selects holds: those that stop what any of its fields names, and those on
-// everything. Without one set it selects all.
-type HoldQuery struct {
-	SourceID, SourcePrefix string
-	Pool                   string
-	Queue, QueueSuffix     string
-	Collector              string
-	// Blocks lists also those that Waggle made itself.
-	Blocks bool
-}
-
-// Where a list of holds is: the holds that are not on sources, those on sources, and blocks.
-const (
-	listBook    = "h "
-	listSources = "s "
-	listBlocks  = "q "
-)
-
-// ListHolds lists the holds in force from the first after after: by key those that are not
-// on sources, by id those on sources, then by queue the blocks. A page may hold fewer than
-// limit, even none; next continues, the end is an empty next.
-func (o *Operator) ListHolds(ctx context.Context, q HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
-	if after == "" {
-		after = listBook
-	}
-	place, from := after[:min(len(after), 2)], after[min(len(after), 2):]
-	switch place {
-	case listBook:
-		return o.listBook(ctx, &q, from, limit)
-	case listSources:
-		return o.listHeldSources(ctx, &q, from, limit)
-	case listBlocks:
-		return o.listBlocks(ctx, &q, from, limit)
-	}
-	return nil, "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, after)
-}
-
-func (q *HoldQuery) all() bool {
-	return q.SourceID+q.SourcePrefix+q.Pool+q.Queue+q.QueueSuffix+q.Collector == ""
-}
-
-func (o *Operator) listBook(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
-	all, version, now, err := o.store.Holds(ctx, -1)
-	if err != nil {
-		return nil, "", fmt.Errorf("read holds: %w", err)
-	}
-	book := holdbook.New(all, version, now)
-	selected, err := o.selectHolds(ctx, q, book)
-	if err != nil {
-		return nil, "", err
-	}
-	for i := range book.All {
-		h := &book.All[i]
-		if h.Key() <= after || !h.Target.Everything && !selected(h) {
-			continue
-		}
-		if len(holds) == limit {
-			return holds, listBook + holds[limit-1].Key(), nil
-		}
-		holds = append(holds, *h)
-	}
-	switch {
-	case q.all() || q.SourceID+q.SourcePrefix != "":
-		next = listSources
-	case q.Blocks:
-		next = listBlocks
-	}
-	if next == "" || len(holds) >= limit {
-		return holds, next, nil
-	}
-	rest, next, err := o.ListHolds(ctx, *q, next, limit-len(holds))
-	return append(holds, rest...), next, err
-}
-
-// selectHolds is the condition of a query on holds that are not on everything.
-func (o *Operator) selectHolds(ctx context.Context, q *HoldQuery, book *holdbook.Book) (func(*dispatch.Hold) bool, error) {
-	if q.all() {
-		return func(*dispatch.Hold) bool { return true }, nil
-	}
-	stopping := slices.Concat(book.Pool(q.Pool), book.Queue(q.Queue))
-	if q.Collector != "" {
-		holds, err := o.collectorHolds(ctx, book, q.Collector)
-		if err != nil {
-			return nil, err
-		}
-		stopping = append(stopping, holds...)
-	}
-	return func(h *dispatch.Hold) bool {
-		if q.QueueSuffix != "" && h.Target.Queue != "" && below(strings.TrimPrefix(h.Target.Queue, "*."), q.QueueSuffix) {
-			return true
-		}
-		return slices.Contains(stopping, h)
-	}, nil
-}
-
-// below reports whether the name of a queue is suffix, or ends in it after a dot.
-func below(name, suffix string) bool { return name == suffix || strings.HasSuffix(name, "."+suffix) }
-
-// sourcesPerLook is how many held sources, or queues that may be blocked, one look reads.
-const sourcesPerLook = 1000
-
-func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
-	now, err := o.Now(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	// A page that ends among the holds of a source goes on after the key of its last one.
-	id, key, among := strings.Cut(after, " ")
-	var sources []*dispatch.Source
-	if among {
-		kept, err := o.keptSource(ctx, id)
-		if err != nil {
-			return nil, "", err
-		}
-		if kept != nil {
-			sources = append(sources, kept)
-		}
-	}
-	filter := dispatch.SourceFilter{Prefix: cmp.Or(q.SourceID, q.SourcePrefix), Held: true}
-	page, more, err := o.store.ListSources(ctx, filter, id, min(limit, sourcesPerLook))
-	if err != nil {
-		return nil, "", fmt.Errorf("list held sources: %w", err)
-	}
-	last := id
-	for _, source := range append(sources, page...) {
-		for _, hold := range withoutHold(source.Holds, "", now) {
-			if q.SourceID != "" && source.ID != q.SourceID || source.ID == id && hold.Key() <= key {
-				continue
-			}
-			if len(holds) == limit {
-				return holds, listSources + holds[limit-1].Target.Source + " " + holds[limit-1].Key(), nil
-			}
-			holds = append(holds, hold)
-		}
-		last = source.ID
-	}
-	switch {
-	case more:
-		next = listSources + last
-	case q.Blocks:
-		next = listBlocks
-	}
-	return holds, next, nil
-}
-
-// forgetHeld removes ids that no source has and whose holds are over, in a page of held sources
-// after after. next is where to go on; empty: at the beginning.
-func (o *Operator) forgetHeld(ctx context.Context, after string) (next string, err error) {
-	now, err := o.Now(ctx)
-	if err != nil {
-		return after, err
-	}
-	sources, more, err := o.store.ListSources(ctx, dispatch.SourceFilter{Held: true}, after, sourcesPerLook)
-	if err != nil {
-		return after, fmt.Errorf("list held sources: %w", err)
-	}
-	for _, source := range sources {
-		if source.Gone() && holdbook.LastEnd(source.Holds, now).IsZero() {
-			if _, err := o.store.MarkApplied(ctx, source.ID, source.UID, source.Version, nil); err != nil {
-				return after, fmt.Errorf("forget the holds on source %q: %w", source.ID, err)
-			}
-		}
-		next = source.ID
-	}
-	if !more {
-		next = ""
-	}
-	return next, nil
-}
-
-func (o *Operator) listBlocks(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
-	if q.Queue != "" {
-		queue, err := o.queue(ctx, q.Queue)
-		if err != nil || queue == nil {
-			return nil, "", err
-		}
-		if hold := blockOf(queue); hold != nil {
-			holds = append(holds, *hold)
-		}
-		return holds, "", nil
-	}
-	if !q.all() && q.QueueSuffix == "" {
-		return nil, "", nil
-	}
-	queues, err := o.store.ListQueues(ctx, q.QueueSuffix, after, sourcesPerLook)
-	if err != nil {
-		return nil, "", fmt.Errorf("list queues: %w", err)
-	}
-	for _, queue := range queues {
-		if hold := blockOf(queue); hold != nil {
-			holds = append(holds, *hold)
-		}
-		if len(holds) == limit {
-			return holds, listBlocks + queue.Name, nil
-		}
-	}
-	if len(queues) == sourcesPerLook {
-		next = listBlocks + queues[len(queues)-1].Name
-	}
-	return holds, next, nil
 }
