@@ -98,6 +98,8 @@ type Task struct {
 	CancelRequested CancelReason
 	// AgainRequested: due again at once after the lease settles, once.
 	AgainRequested bool
+	// Behind: while it waits, every other ready task of its queue goes first, since its URL failed ([Transition]).
+	Behind bool
 
 	// Revision rises whenever something other than a renewal changes the
 	// record. A [Transition] computed from an older revision is refused.

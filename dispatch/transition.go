@@ -174,8 +174,10 @@ type Transition struct {
 	// State after it: StateScheduled for any waiting state, or a settled one.
 	State State
 	// Due of a waiting task: now + Delay when Due is zero.
-	Due      time.Time
-	Delay    time.Duration
+	Due   time.Time
+	Delay time.Duration
+	// Behind: while the task waits, every other ready task of its queue goes first. Its last URL failed.
+	Behind   bool
 	FirstDue time.Time
 	Run      time.Time
 	Counters Counters
@@ -213,6 +215,8 @@ type QueueEffect struct {
 	FetchDuration time.Duration
 	// RetryAfter that the host asked for, for QueueBlocked; 0 = none.
 	RetryAfter time.Duration
+	// URL is a hash of the URL that failed, for QueueURLFailed.
+	URL uint32
 	// QueueDelay, if not nil, is the delay between request starts that the host asks for from now on, for any Kind;
 	// zero = none.
 	QueueDelay *time.Duration
@@ -225,7 +229,7 @@ type QueueEffectKind uint8
 const (
 	// QueueReported: a request was made. Delays count from its start.
 	QueueReported QueueEffectKind = iota
-	// QueueSucceeded: as reported, and the doubling of blocks is reset.
+	// QueueSucceeded: as answered, and the doubling of blocks is reset.
 	QueueSucceeded
 	// QueueBlocked: as reported, and the host is blocked for a while.
 	QueueBlocked
@@ -233,6 +237,11 @@ const (
 	QueueExpired
 	// QueueUntouched: no request was made; delays stay as they are.
 	QueueUntouched
+	// QueueAnswered: as reported, and the host has answered: URLs that failed before count no more.
+	QueueAnswered
+	// QueueURLFailed: as reported. If this is the third different URL, or one of three, that failed since the host last
+	// answered, the host is blocked as by QueueBlocked.
+	QueueURLFailed
 )
 
 // ApplyCode is the result of a transition.
