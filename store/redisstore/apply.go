@@ -80,6 +80,7 @@ const (
 	bitDue
 	bitMemo
 	bitCursor
+	bitBehind
 )
 
 // transitionArgs packs a page of transitions, one after the other.
@@ -95,7 +96,7 @@ func transitionArgs(transitions []dispatch.Transition, items []int) ([]any, erro
 }
 
 // appendTransition packs a transition: its numbers in fixed places, its id, and the optional parts, each with its
-// length: >c17 I4 I2BBB I4I4 c9 I6I6I6 I6I6 I6I6I4 Bc0 I4c0 I4c0 I4c0 I4c0 Bc0. The counters have the format of the
+// length: >c17 I4 I2BBB I4I4 c9 I6I6I6 I6I6 I6I6I4c4 Bc0 I4c0 I4c0 I4c0 I4c0 Bc0. The counters have the format of the
 // record.
 func appendTransition(b []byte, t *dispatch.Transition) ([]byte, error) {
 	b = record.AppendDigest(b, t.Token)
@@ -117,6 +118,7 @@ func appendTransition(b []byte, t *dispatch.Transition) ([]byte, error) {
 	b = pack.Append48(b, pack.Span(t.Queue.FetchDuration))
 	b = pack.Append48(b, pack.Span(t.Queue.RetryAfter))
 	b = appendAsked(b, t.Queue.QueueDelay)
+	b = binary.BigEndian.AppendUint32(b, t.Queue.URL)
 	b = pack.AppendLong(pack.AppendLong(pack.AppendShort(b, string(t.ID)), t.Memo), t.Cursor)
 	b, err := pack.AppendJSON(b, t.LastError)
 	if err != nil {
@@ -152,6 +154,7 @@ func transitionBits(t *dispatch.Transition) uint16 {
 		{!t.Due.IsZero() && t.Due.After(time.UnixMilli(0)), bitDue},
 		{t.Memo != nil, bitMemo},
 		{t.Cursor != nil, bitCursor},
+		{t.Behind, bitBehind},
 	} {
 		if flag.set {
 			bits |= flag.bit

@@ -28,19 +28,17 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	var repeated []int
 	for i, c := range calls {
 		r := replies[i]
-		now, answers := r.Time(), r.Array()
+		now, sources, answers := r.Time(), record.ReadSources(r), r.Array()
 		for _, n := range c.Items {
-			a := answers.Array()
 			st := &states[n]
-			st.Replaced, st.NewSession, st.Used = a.Bool(), a.Bool(), a.Bool()
-			replay := a.Array()
-			answers.Join(a)
+			st.Replaced, st.NewSession, st.Used = answers.Bool(), answers.Bool(), answers.Bool()
+			replay := answers.Array()
 			if st.Used && s.scripts.Shards > 1 {
 				repeated = append(repeated, n)
 				st.Used = false
 				continue
 			}
-			if st.Replay, err = decodeGrants(replay, now); err != nil {
+			if st.Replay, err = readHeld(replay, sources, now); err != nil {
 				return nil, err
 			}
 		}
@@ -66,13 +64,13 @@ func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []disp
 		return err
 	}
 	for _, r := range replies {
-		now, answers := r.Time(), r.Array()
+		now, sources, answers := r.Time(), record.ReadSources(r), r.Array()
 		for _, n := range repeated {
 			held, ok := answers.Any().([]any)
 			if !ok {
 				continue
 			}
-			grants, err := decodeGrants(pack.Read(held), now)
+			grants, err := readHeld(pack.Read(held), sources, now)
 			if err != nil {
 				return err
 			}
@@ -126,17 +124,11 @@ func readClaim(r *pack.Reply, wants []dispatch.Want) (dispatch.ClaimReply, error
 		Now: r.Time(), Next: r.Time(), Wait: dispatch.WaitReason(r.Integer()), More: r.Bool(), Again: r.Time(),
 		Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)),
 	}
-	lanes := r.Array()
-	var of []record.Lane
-	for lanes.More() {
-		of = append(of, record.ReadLane(lanes))
-	}
-	r.Join(lanes)
-	answers := r.Array()
+	sources, answers := record.ReadSources(r), r.Array()
 	for i := range wants {
 		out.Used[i] = answers.Bool()
 		var err error
-		if out.Grants[i], err = readGrants(answers, of, out.Now); err != nil {
+		if out.Grants[i], err = readGrants(answers, sources, out.Now); err != nil {
 			return dispatch.ClaimReply{}, err
 		}
 	}
@@ -189,41 +181,29 @@ func packWant(w *dispatch.Want) ([]byte, error) {
 	return b, nil
 }
 
-// readGrants reads the grants of a want: a number of tasks of the lanes, or the list of a replay.
-func readGrants(r *pack.Reply, lanes []record.Lane, now time.Time) ([]dispatch.Grant, error) {
+// readGrants reads the grants of a want: a number of tasks, or the list of a replay.
+func readGrants(r *pack.Reply, sources record.Sources, now time.Time) ([]dispatch.Grant, error) {
 	if held, ok := r.OptionalArray(); ok {
-		return decodeGrants(held, now)
+		return readHeld(held, sources, now)
 	}
 	n := int(r.Integer())
 	if n <= 0 || r.Err != nil {
 		return nil, r.Err
 	}
 	grants := make([]dispatch.Grant, 0, min(n, r.Len()))
-	l := new(record.Lane)
 	for range n {
-		if k, ok := r.OptionalInteger(); ok {
-			if k < 1 || k > int64(len(lanes)) {
-				r.Fail("the number of a lane", k)
-				return nil, r.Err
-			}
-			l = &lanes[k-1]
-		}
 		var err error
-		if grants, err = l.AppendTask(grants, r, now); err != nil {
+		if grants, err = sources.AppendTask(grants, r, now); err != nil {
 			return nil, err
 		}
 	}
 	return leased(grants, now), nil
 }
 
-// decodeGrants reads granted tasks, lane by lane.
-func decodeGrants(r *pack.Reply, now time.Time) (grants []dispatch.Grant, err error) {
-	for r.More() {
-		if grants, err = record.AppendLane(grants, r.Array(), now); err != nil {
-			return nil, err
-		}
-	}
-	return leased(grants, now), r.Err
+// readHeld reads granted tasks that are still held.
+func readHeld(r *pack.Reply, sources record.Sources, now time.Time) ([]dispatch.Grant, error) {
+	grants, err := sources.AppendAll(nil, r, now)
+	return leased(grants, now), err
 }
 
 // leased selects the grants of leased tasks, and fills in their leases. In a replay, the remaining time of a lease is

@@ -147,7 +147,7 @@ func readCollector(r *pack.Reply) (*dispatch.CollectorRecord, error) {
 }
 
 // wasReplaced reports whether a session is no longer the current one of its
-// collector, as was_replaced does in the home shard (lua/parts/collector.lua).
+// collector, as was_replaced does in the home shard (lua/collector.lua).
 func (s *Store) wasReplaced(ctx context.Context, collector, session string) (bool, error) {
 	home := s.keys.Shard(s.scripts.ShardOf(collector))
 	if _, found, err := s.score(ctx, home.Replaced(collector), session); !found || err != nil {

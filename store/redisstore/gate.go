@@ -1,11 +1,10 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
@@ -16,7 +15,7 @@ import (
 // lanesPerPage limits the lanes that one script of PushSource reschedules.
 const lanesPerPage = 100
 
-// gateArgs packs a gate (lua/parts/gate.lua).
+// gateArgs packs a gate (lua/source.lua).
 func gateArgs(g *dispatch.SourceGate) []any {
 	return []any{
 		g.UID, g.ID, g.Version, g.Pool, g.Priority, pack.Millis(g.HeldUntil), g.Deleted,
@@ -24,64 +23,65 @@ func gateArgs(g *dispatch.SourceGate) []any {
 	}
 }
 
-// PushSource implements [dispatch.Sources]. A page is the number of the last lane that was rescheduled.
+// PushSource implements [dispatch.Sources]. A page is the cursor of a scan of the source's lanes.
 func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceGate, page string) (string, error) {
-	after := int64(0)
-	if page != "" {
-		n, err := strconv.ParseInt(page, 10, 64)
-		if err != nil || n < 1 {
-			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
-		}
-		after = n
+	if _, err := strconv.ParseUint(page, 10, 63); page != "" && (err != nil || page == "0") {
+		return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
 	}
-	args := append([]any{after, lanesPerPage}, gateArgs(&gate)...)
+	args := append([]any{cmp.Or(page, "0"), lanesPerPage}, gateArgs(&gate)...)
 	r, err := s.scripts.Run(ctx, "push source", script.Push, script.Call{Shard: shard, Args: args})
 	if err != nil {
 		return "", err
 	}
-	if next := r.Integer(); next > 0 {
-		return strconv.FormatInt(next, 10), r.Err
+	next := r.Text()
+	if next == "0" {
+		next = ""
 	}
-	return "", r.Err
+	return next, r.Err
 }
 
-// DropTasks implements [dispatch.Sources]. It continues after the last lane of the previous call, and starts again at
-// the first lane when there is nothing more.
+// DropTasks implements [dispatch.Sources]. The shard keeps how far it came with the source's lanes. Once a whole pass
+// found nothing to end, only leased tasks are left.
 func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int, why *dispatch.Gate) (int, []dispatch.TaskID, error) {
+	const op = "drop tasks"
 	said, err := pack.JSON(why)
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: deletion of source %s: %w", dispatch.ErrInvalid, uid, err)
 	}
 	limit = max(min(limit, bounds.MaxTransitions), 1)
-	ended, last, again := 0, int64(-1), true
+	ended := 0
+	for passes := 0; passes < 2 && ended < limit; { // the first pass may begin in the middle
+		r, err := s.scripts.Run(ctx, op, script.Drop, script.Call{Shard: shard, Args: []any{uid, limit - ended, said}})
+		if err != nil {
+			return ended, nil, err
+		}
+		ended += int(r.Integer())
+		if r.Bool() {
+			passes++
+		}
+		if r.Err != nil {
+			return ended, nil, r.Err
+		}
+		if passes == 1 && ended > 0 {
+			break
+		}
+	}
 	var leased []dispatch.TaskID
-	var lane, score, after string // how far its leased tasks were looked at
-	for {
-		args := []any{uid, last, limit - ended, limit - len(leased), lane, score, after, said}
-		r, err := s.scripts.Run(ctx, "drop tasks", script.Drop, script.Call{Shard: shard, Args: args})
+	for score, member := "", ""; len(leased) < limit; {
+		args := []any{uid, limit - len(leased), score, member}
+		r, err := s.scripts.Run(ctx, op, script.DropLeased, script.Call{Shard: shard, Args: args})
 		if err != nil {
 			return ended, leased, err
 		}
-		ended += int(r.Integer())
-		last = r.Integer()
-		more := r.Bool()
-		for ids := r.Array(); ids.More(); {
-			leased = append(leased, dispatch.TaskID(ids.Text()))
+		score, member = r.Text(), r.Text()
+		for r.More() {
+			leased = append(leased, dispatch.TaskID(r.Text()))
 		}
-		lane, score, after = r.Text(), r.Text(), r.Text()
-		if r.Err != nil {
+		if r.Err != nil || member == "" {
 			return ended, leased, r.Err
 		}
-		switch {
-		case ended >= limit || len(leased) >= limit:
-			return ended, leased, nil
-		case more:
-		case again && ended == 0 && len(leased) == 0:
-			again, last = false, 0
-		default:
-			return ended, leased, nil
-		}
 	}
+	return ended, leased, nil
 }
 
 // SourceStatuses implements [dispatch.Sources].
@@ -97,22 +97,25 @@ func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.S
 }
 
 func (s *Store) readStatuses(ctx context.Context, uids []string, statuses []dispatch.SourceStatus) error {
-	found, err := script.Pipeline(ctx, "read source statuses", s.client, s.scripts.Shards*len(uids), func(pipe redis.Pipeliner, i int) *redis.SliceCmd {
-		return pipe.HMGet(ctx, s.keys.Shard(i/len(uids)).SourceGate(uids[i%len(uids)]), "counts", "filtered")
-	})
+	args := make([]any, len(uids))
+	for i, uid := range uids {
+		args[i] = uid
+	}
+	replies, err := s.scripts.RunAll(ctx, "read source statuses", script.Statuses, s.scripts.EveryShard(args...))
 	if err != nil {
 		return err
 	}
-	for i, cmd := range found {
-		r := pack.Read(cmd.Val())
-		counts, filtered := r.Text(), r.Text()
-		if r.Err != nil {
-			return r.Err
+	for _, r := range replies {
+		for i := range uids {
+			counts, filtered := r.Text(), r.Text()
+			if r.Err != nil {
+				return r.Err
+			}
+			if err := addCounts(&statuses[i], counts); err != nil {
+				return err
+			}
+			addFiltered(&statuses[i], filtered)
 		}
-		if err := addCounts(&statuses[i%len(uids)], counts); err != nil {
-			return err
-		}
-		addFiltered(&statuses[i%len(uids)], filtered)
 	}
 	return nil
 }
@@ -128,8 +131,8 @@ func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filter
 }
 
 // sourceCounts is how many numbers a shard keeps of a source, packed as >i6 each
-// (lua/prelude/lane.lua).
-const sourceCounts = 11
+// (lua/source.lua); the last is not for its status.
+const sourceCounts = 12
 
 // addCounts adds the counts of a source in one shard, if there are any.
 func addCounts(st *dispatch.SourceStatus, packed string) error {
@@ -152,7 +155,7 @@ func addCounts(st *dispatch.SourceStatus, packed string) error {
 	return nil
 }
 
-// packFiltered packs counts by reason, >i6 each (lua/parts/filtered.lua); empty if all are 0.
+// packFiltered packs counts by reason, >i6 each (lua/sources.lua); empty if all are 0.
 func packFiltered(filtered dispatch.Filtered) []byte {
 	if filtered == (dispatch.Filtered{}) {
 		return nil

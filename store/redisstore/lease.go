@@ -22,11 +22,7 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 		return sweep, err
 	}
 	sweep.Now, sweep.Next, sweep.Grace = r.Time(), r.Time(), r.Bool()
-	tasks := r.Array()
-	if r.Err != nil {
-		return sweep, r.Err
-	}
-	sweep.Expired, err = record.Tasks(tasks, sweep.Now)
+	sweep.Expired, err = record.Tasks(r, sweep.Now)
 	return sweep, err
 }
 
@@ -74,17 +70,16 @@ func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep strin
 		if err != nil {
 			return nil, err
 		}
-		values := r.Array()
+		met, err := record.Tasks(r, time.Time{})
+		if err != nil {
+			return nil, err
+		}
 		at = at[:0]
 		for r.More() {
 			at = append(at, r.Text())
 		}
 		if r.Err != nil {
 			return nil, r.Err
-		}
-		met, err := record.Tasks(values, time.Time{})
-		if err != nil {
-			return nil, err
 		}
 		held = append(held, met...)
 		if ended := len(at) == 1 && at[0] == ""; ended || len(held) >= limit {
@@ -114,44 +109,32 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 // maxLeases bounds a page of ListLeases.
 const maxLeases = 1000
 
-// leasePosition is where a list of leases continues: the shard, and the start of the next page from lua/leases.lua.
+// leasePosition is where a list of leases continues: the shard, and score and member of the last entry.
 type leasePosition struct {
-	shard int
-	rest  []string
+	shard         int
+	score, member string
 }
 
-// firstLease is the start of the list of a shard's leases.
-func firstLease(shard int) leasePosition { return leasePosition{shard, []string{"0", "", ""}} }
-
-// String is the cursor: "<shard>/<scan>/<score>/<member>" and "/<lane>" for each lane that the scan has found.
-func (p leasePosition) String() string {
-	return strconv.Itoa(p.shard) + "/" + strings.Join(p.rest, "/")
-}
+// String is the cursor: "<shard>/<score>/<member>".
+func (p leasePosition) String() string { return strconv.Itoa(p.shard) + "/" + p.score + "/" + p.member }
 
 func parseLeasePosition(cursor string) (p leasePosition, err error) {
 	if cursor == "" {
-		return firstLease(0), nil
+		return p, nil
 	}
-	parts := strings.Split(cursor, "/")
+	parts := strings.SplitN(cursor, "/", 3)
 	p.shard, err = strconv.Atoi(parts[0])
-	if p.rest = parts[1:]; err != nil || p.shard < 0 || len(p.rest) < len(firstLease(0).rest) {
+	if err != nil || p.shard < 0 || len(parts) < 3 {
 		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
 	}
-	const score = 1
-	for i, part := range p.rest {
-		if i == score && part != "" {
-			_, err = strconv.ParseFloat(part, 64)
-		} else if i != score+1 && part != "" {
-			_, err = strconv.ParseUint(part, 10, 64)
-		}
-		if err != nil {
-			return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
-		}
+	p.score, p.member = parts[1], parts[2]
+	if _, err = strconv.ParseFloat(p.score, 64); p.score != "" && err != nil {
+		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
 	}
 	return p, nil
 }
 
-// ListLeases implements [dispatch.Leases]: shard after shard, lane after lane.
+// ListLeases implements [dispatch.Leases]: shard after shard, by deadline.
 func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
 	p, err := parseLeasePosition(cursor)
 	if err != nil {
@@ -167,40 +150,39 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 		if len(leases) >= limit || bytes >= bounds.MaxPageBytes {
 			break
 		}
-		page, n, next, err := s.leasesStep(ctx, p, limit-len(leases), bounds.MaxPageBytes-bytes)
+		page, next, err := s.leasesStep(ctx, p, leaseFilter{}, limit-len(leases), bounds.MaxPageBytes-bytes)
 		if err != nil {
 			return nil, "", err
 		}
-		if bytes > 0 && bytes+n > bounds.MaxPageBytes {
+		if bytes > 0 && bytes+page.bytes > bounds.MaxPageBytes {
 			break // what was found is too much, and begins the next page
 		}
-		leases, bytes, p = append(leases, page...), bytes+n, next
+		leases, bytes, p = append(leases, page.tasks...), bytes+page.bytes, next
+		if p.member == "" {
+			p = leasePosition{shard: p.shard + 1}
+		}
 	}
 	return leases, p.String(), nil
 }
 
-// leasesStep reads a page of the leases of a shard, and their size. The first lease does not count against the limit of
-// bytes.
-func (s *Store) leasesStep(ctx context.Context, p leasePosition, limit, limitBytes int) ([]*dispatch.Task, int, leasePosition, error) {
-	args := []any{limit, limitBytes}
-	for _, part := range p.rest {
-		args = append(args, part)
-	}
+// leaseFilter selects entries of the lease index: of a source and a queue (empty = any), leases alone or orphans, too.
+type leaseFilter struct {
+	uid, queue string
+	orphans    bool
+}
+
+// leasesStep reads a page of the lease index of a shard. The first task does not count against the limit of bytes.
+func (s *Store) leasesStep(ctx context.Context, p leasePosition, f leaseFilter, limit, limitBytes int) (listed, leasePosition, error) {
+	var page listed
+	args := []any{limit, limitBytes, p.score, p.member, f.uid, f.queue, f.orphans}
 	r, err := s.scripts.Run(ctx, "list leases", script.Leases, script.Call{Shard: p.shard, Args: args})
 	if err != nil {
-		return nil, 0, p, err
+		return page, p, err
 	}
-	now, found, bytes := r.Time(), r.Array(), int(r.Integer())
-	next := leasePosition{shard: p.shard}
-	for r.More() {
-		next.rest = append(next.rest, r.Text())
+	now := r.Time()
+	if page.tasks, err = readListed(r, now); err != nil {
+		return page, p, err
 	}
-	if r.Err != nil {
-		return nil, 0, p, r.Err
-	}
-	if len(next.rest) == len(firstLease(0).rest) && next.rest[0] == "" {
-		next = firstLease(p.shard + 1)
-	}
-	leases, err := decodeListed(found, now)
-	return leases, bytes, next, err
+	page.bytes, page.looked = int(r.Integer()), int(r.Integer())
+	return page, leasePosition{shard: p.shard, score: r.Text(), member: r.Text()}, r.Err
 }

@@ -167,7 +167,7 @@ func readLost(r *pack.Reply) dispatch.RenewResult {
 // of several shards records each poll in the collector's home shard, for at least pollStep. It searches all shards only
 // for a poll that is recorded there. For longer leases, the claim and the renewals extend the record.
 const (
-	// pollStep is the step of time of a set of polls (lua/prelude/keys.lua).
+	// pollStep is the step of time of a set of polls (lua/token.lua).
 	pollStep = 2 * dispatch.TokenMemory
 	// pollWait is the longest time from a poll to its claim.
 	pollWait = bounds.MaxWait + 30*time.Second

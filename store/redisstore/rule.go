@@ -15,7 +15,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// packSettings is a rule's settings in the format of the shards (lua/prelude/settings.lua), with the rule's pattern.
+// packSettings is a rule's settings in the format of the shards (lua/rule.lua), with the rule's pattern.
 func packSettings(rule *dispatch.QueueRule) string {
 	set := &rule.Settings
 	return fmt.Sprintf("%d %d %s %d %d %s",
@@ -108,15 +108,12 @@ func decodeRule(pattern, kept string) (rule dispatch.QueueRule, err error) {
 	return rule, nil
 }
 
-// SyncRules implements [dispatch.Queues]. A page is a version of the settings, a pool, and the score and name of the
-// last queue read in it.
+// SyncRules implements [dispatch.Queues]. A page is a version of the settings, and the last queue read.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
 	const op = "sync queue rules"
-	from := make([]string, 4) // version, pool, score and queue
-	if page != "" {
-		if from = strings.SplitN(page, "/", 4); len(from) < 4 {
-			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
-		}
+	version, last, ok := strings.Cut(page, "/")
+	if _, err := strconv.ParseInt(version, 10, 64); page != "" && (!ok || err != nil) {
+		return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
 	}
 	if page == "" && shard > 0 && shard < s.scripts.Shards {
 		for _, what := range []shared{settings, heldQueues} {
@@ -125,16 +122,15 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 			}
 		}
 	}
-	args := []any{min(max(limit, 1), bounds.MaxTransitions), from[0], from[1], from[2], from[3]}
+	args := []any{min(max(limit, 1), bounds.MaxTransitions), version, last}
 	r, err := s.scripts.Run(ctx, op, script.Replace, script.Call{Shard: shard, Args: args})
 	if err != nil {
 		return "", err
 	}
-	next := []string{r.Text(), r.Text(), r.Text(), r.Text()}
-	if next[1] == "" {
+	if version, last = r.Text(), r.Text(); version == "" {
 		return "", r.Err
 	}
-	return strings.Join(next, "/"), r.Err
+	return version + "/" + last, r.Err
 }
 
 // copyToAll copies the rules of shard 0 to every shard.

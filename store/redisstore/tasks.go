@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
@@ -42,84 +40,88 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	}
 	for i, c := range calls {
 		r := replies[i]
-		at, found := r.Time(), r.Array()
+		at := r.Time()
 		if at.After(now) {
 			now = at
 		}
-		for _, n := range c.Items {
-			lane, err := record.AppendLane(nil, found.Array(), at)
-			if err != nil {
-				return nil, now, err
-			}
-			if len(lane) > 0 {
-				tasks[n] = &lane[0].Task
-			}
+		found, err := record.Tasks(r, at)
+		met := r.Bytes(len(c.Items))
+		if err != nil || r.Err != nil {
+			return nil, now, cmp.Or(err, r.Err)
 		}
-		if r.Join(found); r.Err != nil {
-			return nil, now, r.Err
+		for k, n := range c.Items {
+			if met[k] == 1 && len(found) > 0 {
+				tasks[n], found = found[0], found[1:]
+			}
 		}
 	}
 	return tasks, now, nil
 }
 
-// position is where a list of tasks continues: in a set of a lane of a shard, after a member with a score.
+// position is where a list of tasks continues: in the lanes of a shard, or behind them in its lease index.
 type position struct {
-	shard  int
-	lane   int64 // the lane, or 0 = the first after the last one
-	after  int64 // the last lane that is done
-	set    int   // index in listSets
-	score  string
-	member string
+	shard int
+	// scan is the cursor of the scan of lanes that follow; "" = the leases follow.
+	scan string
+	// lanes that the scan has found and that are not done, flat: source and queue. Part and offset are in the first.
+	lanes  []string
+	part   int // index in laneParts
+	offset string
+	leases leasePosition
 }
 
-// String is the cursor, "<shard>/<after>/<lane>/<set>/<score>/<member>".
-func (p position) String() string {
-	return fmt.Sprintf("%d/%d/%d/%d/%s/%s", p.shard, p.after, p.lane, p.set, p.score, p.member)
+// String is the cursor.
+func (p *position) String() string {
+	if p.scan == "" && len(p.lanes) == 0 {
+		return p.leases.String()
+	}
+	return fmt.Sprintf("%d:%s:%d:%s:%s", p.shard, p.scan, p.part, p.offset, strings.Join(p.lanes, " "))
+}
+
+func firstPosition(shard int) position {
+	return position{shard: shard, scan: "0", leases: leasePosition{shard: shard}}
 }
 
 func parsePosition(cursor string) (p position, err error) {
 	if cursor == "" {
-		return p, nil
+		return firstPosition(0), nil
+	}
+	parts := strings.SplitN(cursor, ":", 5)
+	if strings.Contains(parts[0], "/") || len(parts) < 5 {
+		p.leases, err = parseLeasePosition(cursor)
+		p.shard = p.leases.shard
+		return p, err
 	}
 	bad := fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
-	parts := strings.Split(cursor, "/")
-	if len(parts) != 6 {
+	if p.shard, err = strconv.Atoi(parts[0]); err != nil || p.shard < 0 {
 		return p, bad
 	}
-	numbers := make([]int64, 4)
-	for i := range numbers {
-		if numbers[i], err = strconv.ParseInt(parts[i], 10, 64); err != nil || numbers[i] < 0 {
+	p.leases.shard, p.scan, p.offset = p.shard, parts[1], parts[3]
+	if p.part, err = strconv.Atoi(parts[2]); err != nil || p.part < 0 || p.part >= len(laneParts) {
+		return p, bad
+	}
+	for _, n := range []string{p.scan, p.offset} {
+		if _, err := strconv.ParseUint(n, 10, 63); n != "" && err != nil {
 			return p, bad
 		}
 	}
-	p = position{shard: int(numbers[0]), after: numbers[1], lane: numbers[2], set: int(numbers[3]), score: parts[4], member: parts[5]}
-	if _, err := strconv.ParseFloat(p.score, 64); p.set > len(listSets) || p.score != "" && err != nil {
-		return p, bad
+	p.lanes = strings.Fields(parts[4])
+	for i := 0; i < len(p.lanes); i += 2 {
+		if _, err := strconv.ParseUint(p.lanes[i], 10, 32); err != nil || len(p.lanes)%2 != 0 {
+			return p, bad
+		}
 	}
 	return p, nil
 }
 
-// The sets of a lane after the ready one: tasks due later, leased tasks by deadline, and orphans
-// (lua/prelude/lane.lua).
-const (
-	laterFrom  = "562949953421312"
-	leasedFrom = "1125899906842624"
-	orphanFrom = "2251799813685248"
-)
-
-// listSets are the parts of a lane in list order, with their states. "due" is the end of the tasks that are due by now.
-var listSets = [...]struct {
-	set       key.LaneSet
-	low, high string
-	states    []dispatch.State
+// laneParts are the parts of a lane in list order, with their states.
+var laneParts = [...]struct {
+	name   string
+	states []dispatch.State
 }{
-	{key.LaneTasks, "-inf", "(" + laterFrom, []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
-	{key.LaneTasks, laterFrom, "due", []dispatch.State{dispatch.StateReady}},
-	{key.LaneTasks, "due", "(" + leasedFrom, []dispatch.State{dispatch.StateScheduled}},
-	{key.LaneTasks, orphanFrom, "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
-	{key.LaneTasks, leasedFrom, "(" + orphanFrom, []dispatch.State{dispatch.StateLeased}},
-	{key.LaneDead, "-inf", "+inf", []dispatch.State{dispatch.StateDead}},
-	{key.LaneCanceled, "-inf", "+inf", []dispatch.State{dispatch.StateCanceled}},
+	{"waiting", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{"dead", []dispatch.State{dispatch.StateDead}},
+	{"canceled", []dispatch.State{dispatch.StateCanceled}},
 }
 
 // ListTasks implements [dispatch.Tasks].
@@ -135,7 +137,7 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 	if filter.Queue != "" {
 		only = s.scripts.ShardOf(filter.Queue)
 		if cursor == "" {
-			p.shard = only
+			p = firstPosition(only)
 		}
 	}
 	bytes := 0
@@ -165,86 +167,82 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 	return page, nil
 }
 
-// listed is a part of one set.
+// listed is a part of a list.
 type listed struct {
 	tasks         []*dispatch.Task
 	bytes, looked int
-	score, member string // of the last entry, where others follow
 }
 
-// listStep reads a part of one set, or finds the next lane. The first task does not count against the limit of bytes.
+// listStep reads a part of one lane or of the lease index, or finds the next lanes. The first task does not count
+// against the limit of bytes.
 func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p position, limit, limitBytes int) (position, listed, error) {
-	if p.lane == 0 {
-		lane, err := s.nextLane(ctx, filter, p)
-		if err != nil {
-			return p, listed{}, err
+	switch {
+	case len(p.lanes) > 0:
+		for p.part < len(laneParts) && !wanted(filter, laneParts[p.part].states...) {
+			p.part, p.offset = p.part+1, ""
 		}
-		if lane == 0 {
-			return position{shard: p.shard + 1}, listed{}, nil
+		if p.part == len(laneParts) {
+			p.lanes, p.part, p.offset = p.lanes[2:], 0, ""
+			return p, listed{}, nil
 		}
-		p = position{shard: p.shard, after: p.after, lane: lane}
+		return s.listLane(ctx, p, limit, limitBytes)
+	case p.scan != "":
+		next, err := s.nextLanes(ctx, filter, p)
+		return next, listed{}, err
+	case !wanted(filter, dispatch.StateLeased, dispatch.StateReady):
+		return firstPosition(p.shard + 1), listed{}, nil
 	}
-	for p.set < len(listSets) && !slices.ContainsFunc(listSets[p.set].states, func(st dispatch.State) bool {
-		return slices.Contains(filter.States, st)
-	}) {
-		p.set, p.score, p.member = p.set+1, "", ""
+	page, next, err := s.leasesStep(ctx, p.leases, leaseFilter{filter.SourceUID, filter.Queue, true}, limit, limitBytes)
+	if p.leases = next; next.member == "" {
+		p = firstPosition(p.shard + 1)
 	}
-	if p.set == len(listSets) {
-		return position{shard: p.shard, after: p.lane}, listed{}, nil
-	}
-	part := &listSets[p.set]
-	found, err := s.listSet(ctx, p, part.set.Name(p.lane), part.low, part.high, limit, limitBytes)
-	if err != nil || found.member == "" {
-		return position{shard: p.shard, after: p.after, lane: p.lane, set: p.set + 1}, found, err
-	}
-	p.score, p.member = found.score, found.member
-	return p, found, nil
+	return p, page, err
 }
 
-// nextLane is the next lane of the filter in the shard; 0: none.
-func (s *Store) nextLane(ctx context.Context, filter dispatch.TaskFilter, p position) (int64, error) {
-	const op = "list lanes"
-	k := s.keys.Shard(p.shard)
-	if filter.SourceUID != "" && filter.Queue != "" {
-		n, err := script.Retry(ctx, op, func() (float64, error) {
-			return s.client.ZScore(ctx, k.SourceLanes(filter.SourceUID), filter.Queue).Result()
-		})
-		if int64(n) <= p.after {
-			return 0, err
-		}
-		return int64(n), err
-	}
-	key := k.SourceLanes(filter.SourceUID)
-	if filter.SourceUID == "" {
-		key = k.QueueLanes(filter.Queue)
-	}
-	after := &redis.ZRangeBy{Min: "(" + strconv.FormatInt(p.after, 10), Max: "+inf", Count: 1}
-	found, err := script.Retry(ctx, op, func() ([]redis.Z, error) { return s.client.ZRangeByScoreWithScores(ctx, key, after).Result() })
-	if err != nil || len(found) == 0 {
-		return 0, err
-	}
-	return int64(found[0].Score), nil
+func wanted(filter dispatch.TaskFilter, states ...dispatch.State) bool {
+	return slices.ContainsFunc(states, func(st dispatch.State) bool { return slices.Contains(filter.States, st) })
 }
 
-// listSet reads a page of an index from p on.
-func (s *Store) listSet(ctx context.Context, p position, set, low, high string, limit, limitBytes int) (found listed, err error) {
-	r, err := s.scripts.Run(ctx, "list tasks", script.List, script.Call{Shard: p.shard, Args: []any{set, low, high, p.score, p.member, limit, limitBytes}})
+// nextLanes finds some lanes of the filter in the shard.
+func (s *Store) nextLanes(ctx context.Context, filter dispatch.TaskFilter, p position) (position, error) {
+	args := []any{filter.SourceUID, filter.Queue, p.scan}
+	r, err := s.scripts.Run(ctx, "list lanes", script.Lanes, script.Call{Shard: p.shard, Args: args})
 	if err != nil {
-		return found, err
+		return p, err
 	}
-	now, tasks := r.Time(), r.Array()
-	found.bytes, found.looked = int(r.Integer()), int(r.Integer())
-	found.score, found.member = r.Text(), r.Text()
-	if r.Err != nil {
-		return found, r.Err
+	if p.scan = r.Text(); p.scan == "0" {
+		p.scan = ""
 	}
-	found.tasks, err = decodeListed(tasks, now)
-	return found, err
+	for r.More() {
+		p.lanes = append(p.lanes, strconv.FormatInt(r.Integer(), 10), r.Text())
+	}
+	return p, r.Err
 }
 
-// decodeListed decodes the tasks of a list; it uses their history only for the last error.
-func decodeListed(values *pack.Reply, now time.Time) ([]*dispatch.Task, error) {
-	tasks, err := record.Tasks(values, now)
+// listLane reads a page of a part of the first lane of the position.
+func (s *Store) listLane(ctx context.Context, p position, limit, limitBytes int) (position, listed, error) {
+	var found listed
+	args := []any{p.lanes[0], p.lanes[1], laneParts[p.part].name, cmp.Or(p.offset, "0"), limit, limitBytes}
+	r, err := s.scripts.Run(ctx, "list tasks", script.List, script.Call{Shard: p.shard, Args: args})
+	if err != nil {
+		return p, found, err
+	}
+	now := r.Time()
+	if found.tasks, err = readListed(r, now); err != nil {
+		return p, found, err
+	}
+	found.bytes, found.looked = int(r.Integer()), len(found.tasks)
+	if p.offset = r.Text(); p.offset == "" {
+		if p.part++; p.part == len(laneParts) {
+			p.lanes, p.part = p.lanes[2:], 0
+		}
+	}
+	return p, found, r.Err
+}
+
+// readListed reads the tasks of a list; it uses their history only for the last error.
+func readListed(r *pack.Reply, now time.Time) ([]*dispatch.Task, error) {
+	tasks, err := record.Tasks(r, now)
 	for _, t := range tasks {
 		t.History = nil
 	}
@@ -257,12 +255,12 @@ func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit 
 		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
 	}
 	most := max(limit, 0)
-	calls := s.scripts.EveryShard("source", filter.SourceUID, bounds.MaxLaneLooks, most)
+	args := []any{filter.SourceUID, filter.Queue, bounds.MaxLaneLooks, most}
+	calls := s.scripts.EveryShard(args...)
 	if filter.Queue != "" {
-		args := []any{"queue", filter.Queue, bounds.MaxLaneLooks, most}
 		calls = []script.Call{{Shard: s.scripts.ShardOf(filter.Queue), Args: args}}
 	}
-	replies, err := s.scripts.RunAll(ctx, "look for due lanes", script.Lanes, calls)
+	replies, err := s.scripts.RunAll(ctx, "look for due lanes", script.DueLanes, calls)
 	if err != nil {
 		return found, err
 	}

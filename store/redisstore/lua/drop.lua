@@ -1,97 +1,113 @@
--- Ends tasks of a deleted source in some of its lanes (dispatch.Sources.DropTasks).
---
--- KEYS[1]  the shard key
--- ARGV     uid, the number of the last lane that is done (-1 = continue after an
---          earlier call), limit of tasks to end, limit of leased tasks; the lane with
---          leased tasks that a call has begun to read, with score and member of the
---          last one; who deleted the source, and why (JSON; '' = not known)
--- Returns  ended, the number of the last lane that is done, whether lanes are
---          left, the leased tasks found, and the start of the next call
--- Cost     O(log n) a task; at most 100 tasks, 50 lanes and 500 leased ones
---
--- uses: forget rank
+-- The tasks of a deleted source.
 local CANCELED_MEMORY, SOURCE_DELETED = 86400000, 2
-local uid, last, limit, leased_limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local ended, leased, looks = 0, {}, 500
-local begun, score, after = ARGV[5], ARGV[6], ARGV[7]
+local LANES, LOOKS = 50, 500
 
-local function cancel(l, suffix, was_settled)
-  local id = id_of(l, suffix)
-  local r = read_record(call('GET', task_key(id)))
-  if not r then
-    if was_settled then
-      if call('ZREM', dead_key(l.name), suffix) == 1 then count(uid, 'dead', -1) end
-      if call('ZREM', canceled_key(l.name), suffix) == 1 then count(uid, 'canceled', -1) end
-    else
-      drop_entry(l, id)
-    end
-    return
-  end
-  local state = r.state
-  local before = { state = state, details = r.details, history = r.history }
-  r.state, r.cancel, r.again, r.revision = CANCELED, 0, false, r.revision + 1
-  if not was_settled then r.settled_at = now end
-  if was_settled then
-    leave_settled(l, id, before)
+-- Ends a task, unless it is leased; says whether it did.
+local function cancel(id, s)
+  local r = record.read(call('GET', key.task(id)))
+  if not r or r.state == record.LEASED or r.source ~= s.n then return false end
+  if r.state == record.WAITING then
+    task.leave(id, r)
+    source.outstanding(s, r, -1)
+    r.settled_at = now
   else
-    leave_waiting(l, id)
-    outstanding(l.uid, r, -1)
+    settled.leave(s, id, r)
   end
-  enter_settled(l, id, r, CANCELED_MEMORY)
-  ended = ended + 1
+  r.state, r.cancel, r.again, r.revision = record.CANCELED, 0, false, r.revision + 1
+  settled.enter(s, id, r, CANCELED_MEMORY)
+  return true
 end
 
--- Ends what a set names; says whether all of it is done.
-local function end_all(l, set, from, to, was_settled)
-  if ended >= limit then return call('ZCOUNT', set, from, to) == 0 end
-  local left = limit - ended
-  local found = call('ZRANGEBYSCORE', set, from, to, 'LIMIT', 0, left)
-  for _, suffix in ipairs(found) do cancel(l, suffix, was_settled) end
-  return #found < left
+-- The tasks of a lane that wait, at most limit, and whether those are all; one without a
+-- record leaves the lane.
+local function waiting_of(l, limit)
+  if not l then return {}, true end
+  lane.load(l, limit)
+  return lane.all(l, limit), lane.size(l) <= limit
 end
 
--- Meets leased tasks of a lane; says whether those are all.
-local function meet_leased(l)
-  if begun ~= l.name then score, after = '', '' end
-  begun = l.name
-  local set = tasks_key(l.name)
-  local rank = first_rank(set, decimal(LEASED_FROM), score, after)
-  local found = call('ZRANGE', set, rank, rank + looks - 1, 'WITHSCORES')
+-- Ends what waits, is dead or canceled in a lane; returns how many, and whether that is all.
+local function end_lane(s, name, limit)
+  local q, ended = queue.get(name), 0
+  local l = queue.lane(q, s.n)
+  local suffixes, all = waiting_of(l, limit)
+  for _, suffix in ipairs(suffixes) do
+    if cancel(q.slot .. '-' .. suffix, s) then ended = ended + 1
+    elseif lane.remove(l, suffix) then
+      q.waiting, q.dirty = max(q.waiting - 1, 0), true
+      shard.tally('dropped', 1)
+      lane.touch(l)
+    end
+  end
+  for _, set in ipairs({ key.dead(s.n .. ':' .. name), key.canceled(s.n .. ':' .. name) }) do
+    settled.forget(set, settled.FORGET_LIMIT)
+    local from = find(set, ':ld:', 1, true) and '-inf' or '(' .. decimal(now + CANCELED_MEMORY)
+    local found = call('ZRANGEBYSCORE', set, from, '+inf', 'LIMIT', 0, max(limit - ended, 0) + 1)
+    all = all and #found <= limit - ended
+    for i = 1, min(#found, limit - ended) do
+      if cancel(found[i], s) then ended = ended + 1 else call('ZREM', set, found[i]) end
+    end
+  end
+  return ended, all
+end
+
+-- Ends tasks of a deleted source in some of its lanes (dispatch.Sources.DropTasks), by a scan
+-- of them that goes on with each call.
+--
+-- ARGV     uid; limit of tasks to end; who deleted the source, and why (JSON; '' = not known)
+-- Returns  ended, and whether the scan came to its end
+-- Cost     O(log n) a task; at most 100 tasks, and about 50 lanes
+function scripts.drop()
+  local n, limit, ended = source.number(ARGV[1]), tonumber(ARGV[2]), 0
+  local s = n and source.get(n)
+  if not s or not s.known or not s.deleted then return { 0, 1 } end
+  if ARGV[3] ~= '' then call('HSET', key.drop(n), 'why', ARGV[3]) end
+  local cursor = call('HGET', key.drop(n), 'cursor') or '0'
+  local found, done = call('SSCAN', key.lanes(n), cursor, 'COUNT', LANES), true
+  queue.read_all(found[2])
+  for _, name in ipairs(found[2]) do
+    local some, all = end_lane(s, name, limit - ended)
+    ended = ended + some
+    if not all then
+      done = false
+      break
+    end
+  end
+  finish(true)
+  if done then
+    cursor = found[1]
+    for _, name in ipairs(found[2]) do settled.trim(n, name) end
+    finish(false)
+  end
+  call('HSET', key.drop(n), 'cursor', cursor)
+  return { ended, done and cursor == '0' and 1 or 0 }
+end
+
+-- Finds leased tasks of a deleted source that were not asked to stop yet
+-- (dispatch.Sources.DropTasks).
+--
+-- ARGV     uid, limit, score and member of the last lease that was looked at ('' = none)
+-- Returns  score and member for the next call ('' = the end), and the ids
+-- Cost     O(log n); at most 500 leases
+-- flags: no-writes
+function scripts.dropleased()
+  local n, limit, score, after, out = source.number(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], { '', '' }
+  local s = n and source.get(n)
+  if not s or not s.deleted or source.counts(s).leased <= 0 then return out end
+  local rank = lease.rank(key.leases, score, after)
+  local found, ended = call('ZRANGE', key.leases, rank, rank + LOOKS - 1, 'WITHSCORES'), true
   for i = 1, #found, 2 do
-    if tonumber(found[i + 1]) >= ORPHAN_FROM then return true end
-    if #leased >= leased_limit then return false end
-    local id = id_of(l, found[i])
-    local h = call('GETRANGE', task_key(id), 0, LEASE + AT.cancel - 1)
-    if is_leased(h) and string.byte(h, -1) ~= SOURCE_DELETED then leased[#leased + 1] = id end
-    score, after, looks = found[i + 1], found[i], looks - 1
+    local id, its = lease.split(found[i])
+    if its == n then
+      if #out == limit + 2 then
+        ended = false
+        break
+      end
+      local h = call('GETRANGE', key.task(id), 0, record.LEASE - 1)
+      if lease.deadline(h) and byte(h, 38) ~= SOURCE_DELETED then out[#out + 1] = id end
+    end
+    score, after = found[i + 1], found[i]
   end
-  return looks > 0
+  if not ended or #found == 2 * LOOKS then out[1], out[2] = score, after end
+  return out
 end
-
-if not get_source(uid).known or not get_source(uid).deleted then return { 0, last, 0, {}, '', '', '' } end
-if ARGV[8] ~= '' then call('HSET', source_key(uid), 'why', ARGV[8]) end
-if last < 0 then last = tonumber(call('HGET', source_key(uid), 'dropped') or '0') end
-local found = call('ZRANGEBYSCORE', lanes_key(uid), '(' .. decimal(last), '+inf', 'LIMIT', 0, 50, 'WITHSCORES')
-local all = true
-for i = 2, #found, 2 do
-  local l = get_lane(found[i])
-  local beyond = '(' .. decimal(now + CANCELED_MEMORY)
-  trim_settled(dead_key(l.name), FORGET_LIMIT)
-  trim_settled(canceled_key(l.name), FORGET_LIMIT)
-  local set = tasks_key(l.name)
-  all = end_all(l, set, '-inf', '(' .. decimal(LEASED_FROM), false) and end_all(l, set, ORPHAN_FROM, '+inf', false)
-    and end_all(l, dead_key(l.name), '-inf', '+inf', true)
-    and end_all(l, canceled_key(l.name), beyond, '+inf', true)
-  if all then
-    all = meet_leased(l)
-    drop_lane(l)
-  end
-  if not all or #leased >= leased_limit then
-    all = false
-    break
-  end
-  last = l.n
-end
-call('HSET', source_key(uid), 'dropped', decimal(last))
-finish(true)
-return { ended, last, (not all or #found == 100) and 1 or 0, leased, begun, score, after }

@@ -1,37 +1,109 @@
--- Reads a page of a set of a lane (dispatch.Tasks.ListTasks).
---
--- KEYS[1]  the shard key
--- ARGV     set: 'lt', 'ld', 'lc' and ':' and the lane's number; min and max
---          score ('due': of lane later, from or up to what is due now); the score
---          and the member to begin after ('' = the first); limit of entries, limit
---          of bytes (the first task always fits)
--- Returns  now, tasks, their bytes, number of entries read, score and member of the last
---          entry ('' = the end)
--- Cost     O(log n + limit), more if many entries share one score
---
--- flags: no-writes
--- uses: rank page
-local set, low, high, limit, limit_bytes = P .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
-local lane = get_lane(string.match(ARGV[1], ':(%d+)$'))
-if low == 'due' then low = decimal(LATER_FROM + now * 32 + 32) end
-if high == 'due' then high = decimal(LATER_FROM + now * 32 + 31) end
+-- Lists of tasks.
 
-local open = string.sub(high, 1, 1) == '('
-local top = tonumber(open and string.sub(high, 2) or high)
-local rank = first_rank(set, low, ARGV[4], ARGV[5])
-local found = call('ZRANGE', set, rank, rank + limit - 1, 'WITHSCORES')
-local looked, last_score, last_member, ended = 0, '', '', #found < 2 * limit
-for i = 1, #found, 2 do
-  local score = tonumber(found[i + 1])
-  if score > top or (open and score == top) then
-    ended = true
-    break
+-- The lanes of a source or of a queue, each as source and queue: some of them from a cursor
+-- on, and the next cursor, '0' at the end.
+local function lanes_of(n, queue_name, cursor, count)
+  if n ~= '' and queue_name ~= '' then return { tonumber(n), queue_name }, '0' end
+  local out = {}
+  if queue_name == '' then
+    local step = call('SSCAN', key.lanes(n), cursor, 'COUNT', count)
+    for _, name in ipairs(step[2]) do out[#out + 1], out[#out + 2] = tonumber(n), name end
+    return out, step[1]
   end
-  if not add_task(id_of(lane, found[i]), limit_bytes) then
-    ended = false
-    break
+  local met = {}
+  local function add(list)
+    for _, one in ipairs(list) do
+      one = tonumber(one)
+      if not met[one] then met[one], out[#out + 1], out[#out + 2] = true, one, queue_name end
+    end
   end
-  looked, last_score, last_member = looked + 1, found[i + 1], found[i]
+  add(queue.sources(queue.get(queue_name)))
+  add(call('SMEMBERS', key.ends(queue_name)))
+  return out, '0'
 end
-if ended then last_score, last_member = '', '' end
-return { now, page, page_bytes, looked, last_score, last_member }
+
+-- Lists lanes of a source or of a queue (dispatch.Tasks.ListTasks).
+--
+-- ARGV     uid ('' = any), queue ('' = any), cursor ('0' = the first)
+-- Returns  next cursor ('0' = the end), and flat the number of the source and the queue of
+--          each lane
+-- Cost     O(lanes): of a queue all of them
+-- flags: no-writes
+function scripts.lanes()
+  local n = ''
+  if ARGV[1] ~= '' then
+    n = source.number(ARGV[1])
+    if not n then return { '0' } end
+  end
+  local found, cursor = lanes_of(n, ARGV[2], ARGV[3], 50)
+  return { cursor, unpack(found) }
+end
+
+-- The ids in a part of a lane, from an offset on, at most limit: 'waiting', 'dead' or
+-- 'canceled'.
+local function ids_of(n, queue_name, part, from, limit)
+  local name, ids = n .. ':' .. queue_name, {}
+  if part ~= 'waiting' then return call('ZRANGE', part == 'dead' and key.dead(name) or key.canceled(name), from, from + limit - 1) end
+  local q = queue.get(queue_name)
+  local l = queue.lane(q, n)
+  if not l then return ids end
+  local head = lane.all(l, 1000)
+  for i = from + 1, min(#head, from + limit) do ids[#ids + 1] = head[i] end
+  if #ids < limit then
+    local at = max(from - #head, 0)
+    for _, suffix in ipairs(call('ZRANGE', key.set(name), at, at + limit - #ids - 1)) do ids[#ids + 1] = suffix end
+  end
+  for i = 1, #ids do ids[i] = q.slot .. '-' .. ids[i] end
+  return ids
+end
+
+-- Reads a page of the tasks of a lane (dispatch.Tasks.ListTasks).
+--
+-- ARGV     source, queue, part: 'waiting', 'dead' or 'canceled'; offset, limit of tasks, limit
+--          of bytes (the first task always fits)
+-- Returns  now, sources, tasks, their bytes, and the offset of the next page ('' = the end)
+-- Cost     O(log n + limit)
+-- flags: no-writes
+function scripts.list()
+  local from, limit, page = tonumber(ARGV[4]), tonumber(ARGV[5]), reply.page()
+  local ids = ids_of(tonumber(ARGV[1]), ARGV[2], ARGV[3], from, limit)
+  local n = 0
+  for _, id in ipairs(ids) do
+    if not reply.add_to_page(page, id, tonumber(ARGV[6])) then break end
+    n = n + 1
+  end
+  local next_at = (n < #ids or #ids == limit) and decimal(from + n) or ''
+  return { now, page.list.sources, page.list.tasks, page.bytes, next_at }
+end
+
+-- Reads the lanes with due tasks, of a source or of a queue (dispatch.Tasks.DueLanes).
+--
+-- ARGV     uid and queue, of which one is ''; limit of lanes to read, limit of lanes to return
+-- Returns  number of lanes, number read, number of those with due tasks; due time and id
+--          ('' = none) of the first task in the other lanes that were read; then flat, per
+--          returned lane: number of due tasks, id of the first one
+-- Cost     O(log n) a lane read
+-- flags: no-writes
+function scripts.duelanes()
+  local n, most, out = '', 5 + 2 * tonumber(ARGV[4]), { 0, 0, 0, 0, '' }
+  if ARGV[1] ~= '' then
+    n = source.number(ARGV[1])
+    if not n then return out end
+  end
+  local lanes_, next_at = lanes_of(n, ARGV[2], '0', ARGV[3]), INF
+  local read = min(#lanes_ / 2, tonumber(ARGV[3]))
+  out[1], out[2] = ARGV[2] == '' and call('SCARD', key.lanes(n)) or #lanes_ / 2, read
+  for i = 1, 2 * read, 2 do
+    local q = queue.get(lanes_[i + 1])
+    local l = queue.lane(q, lanes_[i])
+    local due, first, at = 0, nil, nil
+    if l then due, first, at = lane.due(l) end
+    if due > 0 then
+      out[3] = out[3] + 1
+      if #out < most then out[#out + 1], out[#out + 2] = due, q.slot .. '-' .. first end
+    elseif first and at < next_at then
+      next_at, out[4], out[5] = at, decimal(at), q.slot .. '-' .. first
+    end
+  end
+  return out
+end

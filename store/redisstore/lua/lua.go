@@ -1,10 +1,10 @@
-// Package lua holds the text of the scripts that run in Redis, one file each. What all of them
-// share is in prelude/, what some share in parts/; internal/script puts them together.
+// Package lua holds the scripts that run in Redis: one library, each file named for what it
+// keeps; internal/script puts them together.
 package lua
 
 import "embed"
 
-// Files are the scripts, prelude/ and parts/.
+// Files are the parts of the library.
 //
-//go:embed *.lua prelude/*.lua parts/*.lua
+//go:embed *.lua
 var Files embed.FS

@@ -1,23 +1,165 @@
--- Replaces or removes a source in its home shard, if it has not changed since it was
--- read.
---
--- KEYS[1]  the shard key
--- ARGV     id, the stored source as it was read, the new one ('-' = remove, else '=...'),
---          whether a version is pending, and whether it has holds (0, 1)
--- Returns  1, or 0 if another source is stored
--- Cost     O(log n)
---
--- uses: listed
-local id, old, new = ARGV[1], ARGV[2], string.match(ARGV[3], '^=(.*)')
-local key = P .. 'source:' .. id
-if call('GET', key) ~= old then return 0 end
-if new then
-  call('SET', key, new)
-  call('ZADD', P .. 'sources', 0, id)
-else
-  call('DEL', key)
-  call('ZREM', P .. 'sources', id)
+-- Sources as the shard knows them, by their number there: the gate, what scripts need of a
+-- source; and counts of its tasks. A source that the shard does not know (any more) is
+-- deleted.
+
+-- Uid, id, version, pool, priority, held until, deleted, limit, lease, hold, bytes that are
+-- joined to each task, how long settled tasks are remembered.
+local GATE = '>Bc0I2c0dI2c0BdBddddd'
+-- Counts by state; one-shot tasks that wait or are leased, and those that were limited;
+-- failures in a row, and when it last succeeded and failed; until when its lanes are listed
+-- for claims that name it.
+local COUNTS, AT_NAMED = '>i6i6i6i6i6i6i6i6i6i6i6i6', 67
+
+local sources, numbers, changed -- by number; numbers by uid; those whose counts changed
+
+function source.begin() sources, numbers, changed = {}, {}, {} end
+
+local function pack_gate(g)
+  return pack(GATE, #g.uid, g.uid, #g.id, g.id, g.version, #g.pool, g.pool, g.priority, g.held, g.deleted, g.limit, g.lease, g.hold,
+    g.joined, g.remember)
 end
-list('pending', id, ARGV[4])
-list('heldsources', id, ARGV[5])
-return 1
+
+-- Makes a source of its gate and its counts, either false for none.
+local function lay(n, packed, counted)
+  local s = {
+    n = n, known = false, uid = '', id = '', version = 0, pool = '', priority = 5, held = 0, deleted = true, limit = 0, lease = 0,
+    hold = 0, joined = 0, remember = 0, packed = packed and counted or false, counts = false, named = 0, list = false, terms = false,
+  }
+  if s.packed then s.named = parse('>i6', counted, AT_NAMED) end
+  if packed then
+    local held, deleted
+    s.uid, s.id, s.version, s.pool, s.priority, held, deleted, s.limit, s.lease, s.hold, s.joined, s.remember = parse(GATE, packed)
+    s.known, s.held, s.deleted = true, until_(held), deleted == 1
+  end
+  sources[n] = s
+  return s
+end
+
+function source.get(n)
+  return sources[n] or lay(n, call('GET', key.source(n)), call('HGET', key.counts, n))
+end
+
+-- Reads the sources of a list that were not read yet, all at once.
+function source.read_all(list)
+  local new, keys, met = {}, {}, {}
+  for i = 1, #list do
+    local n = list[i]
+    if not sources[n] and not met[n] then
+      met[n] = true
+      new[#new + 1], keys[#keys + 1] = n, key.source(n)
+    end
+  end
+  if #new == 0 then return end
+  if #new == 1 then
+    source.get(new[1])
+    return
+  end
+  local gates, counted = call('MGET', unpack(keys)), call('HMGET', key.counts, unpack(new))
+  for i = 1, #new do lay(new[i], gates[i], counted[i]) end
+end
+
+-- What is counted of a source, to be changed.
+function source.counts(s)
+  local c = s.counts
+  if c then return c end
+  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = parse(COUNTS, s.packed or ZEROS)
+  c = {
+    scheduled = scheduled, ready = ready, leased = leased, done = done, dead = dead, canceled = canceled, out = out,
+    limited = limited, row = row, success = success, failure = failure,
+  }
+  s.counts, changed[#changed + 1] = c, s
+  return c
+end
+
+-- Counts what is kept of a source alone, and what is kept of the shard, too.
+function source.tally(s, field, n)
+  if n ~= 0 then
+    local c = source.counts(s)
+    c[field] = c[field] + n
+  end
+end
+function source.count(s, field, n)
+  source.tally(s, field, n)
+  shard.tally(field, n)
+end
+
+-- One-shot tasks that wait or are leased, which a source's limit counts.
+function source.outstanding(s, r, n)
+  if not r.recurring then source.tally(s, 'out', n) end
+end
+
+function source.note_success(s)
+  local c = source.counts(s)
+  c.row, c.success = 0, now
+end
+function source.note_failure(s)
+  local c = source.counts(s)
+  c.row, c.failure = c.row + 1, now
+end
+
+-- Writes what was counted of sources. One that was forgotten keeps no counts.
+function source.save()
+  local values = {}
+  for i = 1, #changed do
+    local s, c = changed[i], changed[i].counts
+    if s.known then
+      values[#values + 1], values[#values + 2] = s.n, pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.out,
+        c.limited, c.row, c.success, c.failure, s.named)
+      s.packed, s.counts = values[#values], false
+    end
+  end
+  changed = {}
+  call_for_all('HSET', key.counts, values)
+end
+
+-- The number of a source, nil if the shard does not know it.
+function source.number(uid)
+  if numbers[uid] == nil then numbers[uid] = tonumber(call('GET', key.uid(uid)) or nil) or false end
+  return numbers[uid] or nil
+end
+
+source.GATE_ARGS = 12 -- uid, id, version, and so on
+
+local function read_gate(i)
+  return {
+    uid = ARGV[i], id = ARGV[i + 1], version = tonumber(ARGV[i + 2]), pool = ARGV[i + 3],
+    priority = tonumber(ARGV[i + 4]), held = tonumber(ARGV[i + 5]), deleted = tonumber(ARGV[i + 6]),
+    limit = tonumber(ARGV[i + 7]), lease = tonumber(ARGV[i + 8]), hold = tonumber(ARGV[i + 9]),
+    joined = tonumber(ARGV[i + 10]), remember = tonumber(ARGV[i + 11]),
+  }
+end
+
+-- Gives the source of the gate at position i of ARGV, after taking the gate when it is
+-- newer than what is held, which it seldom is; and the version of the gate.
+function source.take_gate(i)
+  local uid, version = ARGV[i], tonumber(ARGV[i + 2])
+  local n = source.number(uid)
+  local s = n and source.get(n)
+  if s and s.known and s.version >= version then return s, version end
+  if not (s and s.known) then
+    shard.tally('sources', 1)
+    n = shard.counts().sources
+    numbers[uid] = n
+    call('SET', key.uid(uid), n)
+  end
+  local g = read_gate(i)
+  local packed = pack_gate(g)
+  call('SET', key.source(n), packed)
+  -- A deleted source without lanes is remembered for a day (dispatch.CanceledMemory), so
+  -- that what comes late for it is refused.
+  if g.deleted == 1 and call('EXISTS', key.lanes(n)) == 0 then source.forget_in(s or lay(n, packed, false), DAY) end
+  local old = sources[n]
+  local fresh = lay(n, packed, old and old.packed)
+  fresh.counts = old and old.counts or false
+  for k = 1, #changed do
+    if changed[k] == old then changed[k] = fresh end
+  end
+  return fresh, version
+end
+
+-- Forgets a deleted source after so many ms: settled tasks may name it until then.
+function source.forget_in(s, ms)
+  call('PEXPIRE', key.source(s.n), ms)
+  call('PEXPIRE', key.uid(s.uid), ms)
+  call('PEXPIRE', key.drop(s.n), ms)
+end

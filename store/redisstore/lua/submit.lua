@@ -1,132 +1,135 @@
--- Creates tasks, or updates those that exist (dispatch.Tasks.Submit).
---
--- KEYS[1]  the shard key
--- ARGV     rules version, number of gates, queues and series, whether an id occurs twice
---          (0, 1); 12 values a gate (parts/gate.lua); the queues; the series, packed one
---          after the other (SERIES, below); per item the end of its id and the rest of
---          its record. Times in ms.
--- Returns  code and state of each item, a byte each
--- Cost     O(log n) an item; at most 100 items
---
--- flags: none
--- uses: gate enter meet
+-- New tasks. A series is of tasks that were submitted one after the other, and differ in
+-- their ids and bodies only.
+local CREATED, LIMITED, STALE_SOURCE, STALE_RULES, DELETED = 1, 4, 5, 6, 7
 
-local read_gate_of_call, read_series
-do
-  -- What the items of a series have in common: gate, queue (both from 1), recurring,
-  -- priority, if exists, due (0 = now), revisit after, modified (with RETRY: the
-  -- revision that is brought back, 0 = any); how many they are; and their slot (submit.go).
-  local SERIES = '>I2I2BBBI6I6I6I2Bc0'
-  local STALE_SOURCE, STALE_RULES, DELETED = 5, 6, 7
-
-  -- Takes the gate at position i: its source, and why nothing of it is taken in, false =
-  -- it is.
-  function read_gate_of_call(i)
-    local s, version = take_gate(i)
-    if s.deleted then return { source = s, refusal = DELETED } end
-    if s.version > version then return { source = s, refusal = STALE_SOURCE } end
-    return { source = s, refusal = rules_version > tonumber(ARGV[1]) and STALE_RULES }
-  end
-
-  -- Reads the series at a position into s, a table of an earlier call or an empty one.
-  function read_series(s, packed, at, gates, queue_names)
-    local n_gate, queue, recurring, due, to
-    n_gate, queue, recurring, s.priority, s.if_exists, due, s.revisit_after, s.modified, s.n, s.slot, to = struct.unpack(SERIES, packed, at)
-    local gate = gates[n_gate]
-    s.source, s.refusal, s.queue, s.recurring, s.due = gate.source, gate.refusal, queue_names[queue], recurring == 1, due > 0 and due or now
-    s.created, s.lane = 0, false
-    return to
-  end
-end
-
-local submit, end_series
-do
-  -- Takes in an item, given the record that there is under its key: its code and
-  -- its state.
-  function submit(series, key, suffix, rest, raw)
-    if series.refusal then return series.refusal, 0 end
-    local r = raw and read_record(raw)
-    if r then
-      end_series(series)
-      return submit_again(series, suffix, key, rest, r)
-    end
-    if not series.recurring then
-      if series.source.limit > 0 and limited(series.source, series.created) then return LIMITED, 0 end
-      series.created = series.created + 1
-    end
-    enter(series, key, suffix, rest)
-    return CREATED, series.due <= now and 2 or WAITING
-  end
-
-  -- Counts what was made of a series so far.
-  function end_series(series)
-    if series.created > 0 then tally_source(series.source.uid, 'out', series.created) end
-    series.created = 0
-  end
-end
-
+-- What the items of a series have in common: gate, queue (both from 1), recurring,
+-- priority, if exists, due (0 = now), revisit after, modified (with RETRY: the revision
+-- that is brought back, 0 = any); how many they are; and their slot (submit.go).
+local SERIES = '>I2I2BBBI6I6I6I2Bc0'
 -- So many records are read at once.
 local READ_AT_ONCE = 25
 
--- Of the call, the first n_series of all_series, and where the items begin in ARGV.
-local all_series, n_series, from, task_keys = {}, 0, nil, nil
+-- Takes the gate at position i: its source, and why nothing of it is taken in, false = it
+-- is.
+local function read_gate(i)
+  local s, version = source.take_gate(i)
+  if s.deleted then return { n = s.n, refusal = DELETED } end
+  if s.version > version then return { n = s.n, refusal = STALE_SOURCE } end
+  return { n = s.n, refusal = shard.rules > tonumber(ARGV[1]) and STALE_RULES }
+end
 
-local function read_call()
-  local gates, at, to = {}, 6, 1
+local function read_series(packed, gates, queue_names)
+  local all, at = {}, 1
+  while at <= #packed do
+    local g, queue_, recurring, priority, if_exists, due, revisit_after, modified, n, slot
+    g, queue_, recurring, priority, if_exists, due, revisit_after, modified, n, slot, at = parse(SERIES, packed, at)
+    all[#all + 1] = {
+      source = source.get(gates[g].n), refusal = gates[g].refusal, queue = queue_names[queue_], recurring = recurring == 1,
+      priority = priority, if_exists = if_exists, due = due > 0 and due or now, revisit_after = revisit_after, modified = modified,
+      n = n, slot = slot, created = 0, lane = false, ready = false, score = 0, head = '',
+    }
+  end
+  return all
+end
+
+-- What the records of new tasks of a series begin with: version, state, flags, revision,
+-- source, due and created. Go packs what follows.
+function task.begin_record(series)
+  return pack('>BBBI4I4I6I6', 1, record.WAITING, series.recurring and record.RECURRING or 0, 1, series.source.n, series.due, now)
+end
+
+-- Whether a source has all the one-shot tasks that it may.
+function task.limited(s, more)
+  if s.limit == 0 or source.counts(s).out + more < s.limit then return false end
+  source.tally(s, 'limited', 1)
+  return true
+end
+
+local function begin_series(series)
+  local q = queue.get(series.queue)
+  local rank = record.rank(series)
+  series.lane, series.head, series.ready = queue.make_lane(q, series.source.n), task.begin_record(series), series.due <= now
+  series.score = series.ready and rank * BAND + series.due or lane.LATER + series.due * 32 + rank
+  q.slot = tonumber(series.slot)
+end
+
+-- Puts a new task into its lane.
+local function enter(series, name, suffix, rest)
+  if not series.lane then begin_series(series) end
+  local l = series.lane
+  lane.add(l, series.score, suffix)
+  l.q.waiting = l.q.waiting + 1
+  write(name, series.head .. rest)
+  series.created = series.created + 1
+end
+
+-- Counts what was made of a series so far.
+local function end_series(series)
+  if series.created == 0 then return end
+  local s = series.source
+  source.count(s, series.ready and 'ready' or 'scheduled', series.created)
+  if not series.recurring then source.tally(s, 'out', series.created) end
+  series.created = 0
+  series.lane.q.dirty = true
+  lane.touch(series.lane)
+end
+
+-- Takes in an item, given the record that there is under its key: its code and its state.
+local function submit(series, name, suffix, rest, raw)
+  if series.refusal then return series.refusal, 0 end
+  local r = raw and record.read(raw)
+  if r then
+    end_series(series)
+    return task.submit_again(series, suffix, name, rest, r)
+  end
+  if not series.recurring and task.limited(series.source, series.created) then return LIMITED, 0 end
+  enter(series, name, suffix, rest)
+  return CREATED, series.due <= now and 2 or record.WAITING
+end
+
+-- Creates tasks, or updates those that exist (dispatch.Tasks.Submit).
+--
+-- ARGV     rules version, number of gates, queues and series, whether an id occurs twice
+--          (0, 1); 12 values a gate (source.lua); the queues; the series, packed one
+--          after the other (SERIES); per item the end of its id and the rest of its
+--          record. Times in ms.
+-- Returns  code and state of each item, a byte each
+-- Cost     O(log n) an item; at most 100 items
+-- flags: none
+function scripts.submit()
+  local gates, at, out, met, twice = {}, 6, {}, {}, ARGV[5] == '1'
+  shard.read()
   for i = 1, tonumber(ARGV[2]) do
-    gates[i], at = read_gate_of_call(at), at + GATE_ARGS
+    gates[i], at = read_gate(at), at + source.GATE_ARGS
   end
   local queue_names = { unpack(ARGV, at, at + tonumber(ARGV[3]) - 1) }
   at = at + #queue_names
-  n_series = tonumber(ARGV[4])
-  for i = 1, n_series do
-    all_series[i] = all_series[i] or {}
-    to = read_series(all_series[i], ARGV[at], to, gates, queue_names)
-  end
-  from = at + 1
-end
-
-local function name_keys()
-  local n = 0
-  for k = 1, n_series do
-    local series = all_series[k]
-    local prefix = task_key(series.slot) .. '-'
-    for i = n + 1, n + series.n do task_keys[i] = prefix .. ARGV[from + 2 * i - 2] end
+  queue.read_all(queue_names)
+  local all, names, n, i = read_series(ARGV[at], gates, queue_names), {}, 0, 0
+  local from = at + 1
+  for _, series in ipairs(all) do
+    local prefix = key.task(series.slot) .. '-'
+    for k = n + 1, n + series.n do names[k] = prefix .. ARGV[from + 2 * k - 2] end
     n = n + series.n
   end
-end
-
--- The records of the items from the i-th on.
-local function read_records(i) return call('MGET', unpack(task_keys, i, min(i + READ_AT_ONCE - 1, #task_keys))) end
-
--- What an earlier item of the call made or changed, read again.
-local function read_again(key)
-  enter_all()
-  flush_writes()
-  return call('GET', key)
-end
-
--- at each call
-task_keys = {}
-read_shard()
-read_call()
-name_keys()
-local out, met, raws, i, twice = {}, {}, find_lanes(all_series, n_series, { unpack(task_keys, 1, READ_AT_ONCE) }), 0, ARGV[5] == '1'
-for s = 1, n_series do
-  local series = all_series[s]
-  for _ = 1, series.n do
-    i = i + 1
-    local k, key = (i - 1) % READ_AT_ONCE + 1, task_keys[i]
-    if k == 1 and i > 1 then raws = read_records(i) end
-    local raw = raws[k]
-    if twice then
-      if met[key] then raw = read_again(key) end
-      met[key] = true
+  local raws
+  for _, series in ipairs(all) do
+    for _ = 1, series.n do
+      i = i + 1
+      local k, name = (i - 1) % READ_AT_ONCE + 1, names[i]
+      if k == 1 then raws = call('MGET', unpack(names, i, min(i + READ_AT_ONCE - 1, n))) end
+      local raw = raws[k]
+      if twice then
+        if met[name] then -- what an earlier item of the call made or changed, read again
+          flush_writes()
+          raw = call('GET', name)
+        end
+        met[name] = true
+      end
+      out[2 * i - 1], out[2 * i] = submit(series, name, ARGV[from + 2 * i - 2], ARGV[from + 2 * i - 1], raw)
     end
-    out[2 * i - 1], out[2 * i] = submit(series, key, ARGV[from + 2 * i - 2], ARGV[from + 2 * i - 1], raw)
+    end_series(series)
   end
-  end_series(series)
+  finish(true)
+  return string.char(unpack(out))
 end
-enter_all()
-finish(true)
-return string.char(unpack(out))

@@ -1,5 +1,5 @@
 // Package key has the name and the content of every key of a store in Redis. The scripts build the same names
-// (lua/prelude/keys.lua).
+// (lua/key.lua).
 package key
 
 import (
@@ -28,12 +28,10 @@ type Shard string
 
 func (s Shard) key(name string) string { return string(s) + name }
 
-// Shard is a HASH: the last "fence", the versions of the "rules" and of the
-// "holds", the sum of these by which its queues were "placed", in shard 0 the call that has changed
-// the holds last ("holdsby"), when leases were last "swept" and until when the
-// "grace" after an outage lasts, the "highest" instant that sweeps have seen and how far they have come in a "walk" over
-// lanes since the clock was stepped back, "counts" by state and of events with the last
-// number of a lane (packed, lua/prelude/counts.lua), and
+// Shard is a HASH: the last "fence", the versions of the "rules" and of the "holds", the sum of
+// these by which its queues were "placed", in shard 0 the call that has changed the holds last
+// ("holdsby"), when leases were last "swept" and until when the "grace" after an outage lasts,
+// "counts" by state and of events with the last number of a source (packed, lua/shard.lua), and
 // "picks:<pool>". It is KEYS[1] of every script.
 func (s Shard) Shard() string { return s.key("shard") }
 
@@ -51,7 +49,7 @@ func (s Shard) Task(id dispatch.TaskID) string { return string(s) + "t:" + strin
 func (s Shard) Details(id dispatch.TaskID) string { return s.key("d:" + string(id)) }
 
 // History is a STRING made when first needed: the last error and the last attempts
-// (lua/parts/history.lua).
+// (lua/history.lua).
 func (s Shard) History(id dispatch.TaskID) string { return s.key("h:" + string(id)) }
 
 // Lock is a STRING with a TTL: the lease token of who holds the task.
@@ -68,85 +66,94 @@ func (s Shard) Used(step int64) string { return s.key("used:" + strconv.FormatIn
 func (s Shard) Polled(step int64) string { return s.key("polled:" + strconv.FormatInt(step, 10)) }
 
 // Held is a HASH of the grants of a collector. "<client token>" is the number of tasks of a grant that are still held.
-// "<client token>/" is the note of the grant (packed, lua/parts/grant.lua): the session, the calls that got it, the
-// tasks, and its effect on queues. Consecutive ids of one lane omit their slot. A grant of one task has only the note,
+// "<client token>/" is the note of the grant (packed, lua/grant.lua): the session, the calls that got it, the
+// tasks, and its effect on queues. Consecutive ids of one queue omit their slot. A grant of one task has only the note,
 // as "/<client token>".
 func (s Shard) Held(collector string) string { return s.key("held:" + collector) }
 
 // Keep is a STRING with a TTL: the only session of the collector that gets grants.
 func (s Shard) Keep(collector string) string { return s.key("keep:" + collector) }
 
-// Leases is a ZSET, the lease index. The score of a lane with leased tasks is at most its first deadline; a sweep
-// raises it to that. The score of an orphan, "<task id>:<lane>", is the end of its lock.
+// Leases is a ZSET, the lease index: "<task id>:<source>:<queue>" by deadline, and orphans by when they are looked at. A
+// renewal leaves it as it is; a sweep moves what was renewed.
 func (s Shard) Leases() string { return s.key("leases") }
 
-// SourceGate is a HASH of a source: its "gate" and the "counts" of its tasks (packed, lua/prelude/lane.lua), and the
-// links "filtered" by reason (packed, lua/parts/filtered.lua). A source that claims name also has "named" (packed,
-// lua/prelude/named.lua). A deleted source has "dropped", the last lane with dropped tasks, and "why" it was deleted
-// (JSON).
-func (s Shard) SourceGate(uid string) string { return s.key("src:" + uid) }
+// SourceNumber is a STRING: the number of a source in the shard.
+func (s Shard) SourceNumber(uid string) string { return s.key("uid:" + uid) }
 
-// SourceLanes is a ZSET of the queues with a lane of the source, by the number of the lane.
-func (s Shard) SourceLanes(uid string) string { return s.key("lanes:" + uid) }
+// SourceGate is a STRING: what scripts need of a source (packed, lua/source.lua).
+func (s Shard) SourceGate(n int64) string { return s.key("src:" + number(n)) }
 
-// SourceOpen and SourceWait are ZSETs of the lanes of a source that claims name: see
+// SourceCounts is a HASH by number of the counts of sources (packed, lua/source.lua), Filtered one of the links that
+// were not followed, by reason.
+func (s Shard) SourceCounts() string { return s.key("counts") }
+
+// Filtered is a HASH by number: see SourceCounts.
+func (s Shard) Filtered() string { return s.key("filtered") }
+
+// SourceLanes is a SET of the queues where a source has tasks that wait, are dead or canceled.
+func (s Shard) SourceLanes(n int64) string { return s.key("lanes:" + number(n)) }
+
+// Dropped is a HASH of a deleted source: "why", and the "cursor" in its lanes.
+func (s Shard) Dropped(n int64) string { return s.key("drop:" + number(n)) }
+
+// Named is a HASH by number of the sources that claims name (packed, lua/named.lua).
+func (s Shard) Named() string { return s.key("named") }
+
+// SourceOpen and SourceWait are ZSETs of the queues with lanes of a source that claims name: see
 // dispatch/scheduling.md.
-func (s Shard) SourceOpen(uid string) string { return s.key("so:" + uid) }
+func (s Shard) SourceOpen(n int64) string { return s.key("so:" + number(n)) }
 
 // SourceWait is the ZSET of lanes that such a claim need not read now.
-func (s Shard) SourceWait(uid string) string { return s.key("sw:" + uid) }
+func (s Shard) SourceWait(n int64) string { return s.key("sw:" + number(n)) }
 
-// Lane is a STRING (packed, lua/prelude/lane.lua): source uid, queue, slot, the pool
-// in whose sets it stands, whether a task of it was ever dead or canceled, or an orphan,
-// and of its sets what says where it belongs (lua/prelude/front.lua).
-func (s Shard) Lane(n int64) string { return s.key("lane:" + strconv.FormatInt(n, 10)) }
+// Queue is a STRING: all that a turn needs of a queue, with its lane where it has one (packed, lua/queue.lua).
+func (s Shard) Queue(name string) string { return s.key("q:" + name) }
 
-// LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: LaneTasks has ready tasks, then later ones,
-// leased ones by deadline, and orphans (lua/prelude/lane.lua). LaneDead and LaneCanceled have the others.
-func (s Shard) LaneSet(set LaneSet, n int64) string { return s.key(set.Name(n)) }
+// Lane is the name of the lane of a source in a queue, as other keys have it.
+func Lane(source int64, queue string) string { return number(source) + ":" + queue }
 
-// LaneSet is one of the sets of a lane.
-type LaneSet string
+// LaneValue is a STRING: a lane of a queue with several (packed, lua/lane.lua).
+func (s Shard) LaneValue(lane string) string { return s.key("l:" + lane) }
 
-// The sets of a lane.
-const (
-	LaneTasks    LaneSet = "lt"
-	LaneDead     LaneSet = "ld"
-	LaneCanceled LaneSet = "lc"
-)
+// LaneSet is a ZSET of the ends of task ids (after the slot): the tasks that wait behind the head of a lane.
+func (s Shard) LaneSet(lane string) string { return s.key("s:" + lane) }
 
-// Name is what follows the prefix of the shard in the key of a set of the n-th lane.
-func (s LaneSet) Name(n int64) string { return string(s) + ":" + strconv.FormatInt(n, 10) }
+// LaneDead and LaneCanceled are ZSETs of task ids by when they are forgotten.
+func (s Shard) LaneDead(lane string) string { return s.key("ld:" + lane) }
 
-// Queue is a STRING (packed): its next grant, until when holds stop it, its block, leases in
-// flight, waiting tasks, what its host asks for, its settings as of a version of rules and
-// holds, and of each pool where it and its lanes stand there (lua/prelude/queue.lua).
-func (s Shard) Queue(name string) string { return s.key("queue:" + name) }
+// LaneCanceled has the canceled tasks of a lane: see LaneDead.
+func (s Shard) LaneCanceled(lane string) string { return s.key("lc:" + lane) }
+
+// Kept is a SET of the lanes with dead or canceled tasks.
+func (s Shard) Kept() string { return s.key("kept") }
+
+// Ends is a SET of the sources that have dead or canceled tasks in a queue.
+func (s Shard) Ends(queue string) string { return s.key("ends:" + queue) }
 
 // Cause is a STRING while failures of the host block a queue: the task that failed last, a newline, and the failure
 // (JSON).
 func (s Shard) Cause(name string) string { return s.key("cause:" + name) }
 
-// QueueLanes is a ZSET of the lanes of a queue by number.
-func (s Shard) QueueLanes(name string) string { return s.key("ql:" + name) }
-
-// QueueOpen and QueueWait are ZSETs of lanes, PoolOpen and PoolWait of queues:
-// see dispatch/scheduling.md. Those of lanes exist from the second member on; a
-// lane that is alone in its set stands in the queue's record.
+// QueueOpen and QueueWait are ZSETs of the sources whose lanes are in a queue with several, PoolOpen and PoolWait of
+// queues: see dispatch/scheduling.md.
 func (s Shard) QueueOpen(pool, name string) string { return s.key("qo:" + pool + ":" + name) }
 
 // QueueWait is the ZSET of lanes that cannot be picked now.
 func (s Shard) QueueWait(pool, name string) string { return s.key("qw:" + pool + ":" + name) }
 
-// QueueAside is a SET of lanes in queue open that claims which name their sources
-// have put aside until the queue is placed sooner.
+// QueueAside is a SET of sources whose lanes in queue open were put aside by claims that name them, until the queue is
+// placed sooner.
 func (s Shard) QueueAside(pool, name string) string { return s.key("qa:" + pool + ":" + name) }
 
 // PoolOpen is the ZSET of queues that can be granted from.
 func (s Shard) PoolOpen(pool string) string { return s.key("po:" + pool) }
 
-// PoolWait is the ZSET of queues that cannot be granted from now.
+// PoolWait is the ZSET of queues that can be granted from at a known time.
 func (s Shard) PoolWait(pool string) string { return s.key("pw:" + pool) }
+
+// Closed is a HASH: by "<kind>:<pool>" how many queues stand in neither (lua/pool.lua).
+func (s Shard) Closed() string { return s.key("closed") }
 
 // Pools is a SET of the pools that ever had a queue.
 func (s Shard) Pools() string { return s.key("pools") }
@@ -158,9 +165,10 @@ func (s Shard) Queues() string { return s.key("queues") }
 // Idle is a ZSET of the queues that only a delay or block keeps, by its end.
 func (s Shard) Idle() string { return s.key("idle") }
 
-// Forget is a ZSET of the lane sets with settled tasks, by when the first of
-// them is forgotten.
+// Forget is a ZSET of the keys of dead and canceled tasks, by when the first of each is forgotten.
 func (s Shard) Forget() string { return s.key("forget") }
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // Settings is a HASH: the settings of queues by the name they are filed under.
 func (s Shard) Settings() string { return s.key("settings") }

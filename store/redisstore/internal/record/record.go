@@ -20,32 +20,15 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
-// A record is one string: a header of fixed size and the body. The record of a
-// leased task stands between the lease and the name of the holder, "<collector>/
-// <client token>", and is what it was before the grant: its state is that of a
-// waiting task, its revision and attempt count one more. lua/prelude/record.lua
-// has the same layout; big-endian, times in ms:
-//
-//	version state flags result cancel                   1 each
-//	revision cycle lane attempt                         4 each
-//	failures expirations throttled                      2 each
-//	given up, expired cycles, permanent cycles          1 each
-//	settled 6
-//	last lease: leaseVersion 1 (0 = none), fence 8, holder 8
-//	due created                                         6 each
-//	bytes that count for a claim 3, priority 1
-//	depth, bytes of the core                            2 each
-//	run first-due                                       6 each
-//
-//	lease: leaseVersion 1, fence 8, holder 8, granted 6, deadline 6, duration 4,
-//	longest hold 4, bytes of the holder's name 2
-//
-// The body is the core (URL, key, kind, relation), which a settled task keeps, and the rest
-// (metadata, payload), both in the protobuf wire format without what is empty. A key equal to
-// the URL is left out.
+// A record is one string: a header of fixed size, the body, and, once a lease ended or the task
+// settled, the end. The record of a leased task stands between the lease and the name of the
+// holder, "<collector>/<client token>", and is what it was before the grant: its state is that
+// of a waiting task, its revision and attempt count one more. SHAPE.md has the fields, and
+// lua/record.lua the same layout.
 const (
-	headerSize    = 85
-	leaseSize     = 39
+	headerSize    = 47
+	leaseSize     = 41
+	endSize       = 41
 	recordVersion = 1
 	leaseVersion  = 2
 )
@@ -56,6 +39,8 @@ const (
 	flagAgain
 	flagDetails
 	flagHistory
+	flagEnded
+	flagBehind
 )
 
 // The fields of the body.
@@ -66,76 +51,96 @@ const (
 	fieldMetadata
 	fieldPayload
 	fieldRelation
+	fieldQueue
 	fieldMetadataKey   = 1
 	fieldMetadataValue = 2
 )
 
 var errRecord = errors.New("record is damaged")
 
-// Lane is what the tasks of one lane have in common in a reply.
-type Lane struct {
-	queue, sourceUID, sourceID, pool string
-	sourceVersion                    int64
-	slot                             string
+// Source is what the tasks of one source have in common in a reply.
+type Source struct {
+	uid, id, pool string
+	version       int64
 }
 
-// ReadLane reads the lane of the tasks that follow in a reply.
-func ReadLane(r *pack.Reply) Lane {
-	return Lane{r.Text(), r.Text(), r.Text(), r.Text(), r.Integer(), r.Text()}
+// Sources are those of the tasks in a reply, by their numbers in the shard.
+type Sources map[uint32]Source
+
+// ReadSources reads the sources of the tasks that follow in a reply.
+func ReadSources(r *pack.Reply) Sources {
+	const values = 5
+	list := r.Array()
+	sources := make(Sources, list.Len()/values)
+	for list.More() {
+		n := uint32(list.Integer()) //nolint:gosec // numbers of sources fit
+		sources[n] = Source{uid: list.Text(), id: list.Text(), pool: list.Text(), version: list.Integer()}
+	}
+	r.Join(list)
+	return sources
 }
 
-// taskValues is how many values most tasks have in a reply (lua/prelude/task.lua),
-// besides those of their lane.
-const taskValues = 2
-
-// AppendTask appends the task that is next in a reply: as a grant, which has no token yet.
-// What tells scheduled and ready apart is now.
-func (l *Lane) AppendTask(grants []dispatch.Grant, r *pack.Reply, now time.Time) ([]dispatch.Grant, error) {
-	id, raw := dispatch.TaskID(l.slot+"-"+r.Text()), r.Text()
+// AppendTask appends the task that is next in a reply (lua/task.lua): as a grant, which has no
+// token yet. What tells scheduled and ready apart is now.
+func (s Sources) AppendTask(grants []dispatch.Grant, r *pack.Reply, now time.Time) ([]dispatch.Grant, error) {
+	suffix, raw := r.Text(), r.Text()
 	more, has := r.OptionalArray()
 	if r.Err != nil {
 		return nil, r.Err
 	}
-	grants = append(grants, dispatch.Grant{SourceVersion: l.sourceVersion})
-	t := &grants[len(grants)-1].Task
-	t.Queue, t.SourceUID, t.SourceID, t.Pool = l.queue, l.sourceUID, l.sourceID, l.pool
-	err := Decode(id, raw, now, t)
+	grants = append(grants, dispatch.Grant{})
+	g := &grants[len(grants)-1]
+	err := s.decode(suffix, raw, now, g)
 	if err == nil && has {
-		err = decodeMore(t, more)
+		err = decodeMore(&g.Task, more)
 	}
 	return grants, err
 }
 
-// AppendLane appends the tasks of one lane that a script returned, none for nil: as grants,
-// which have no token yet.
-func AppendLane(grants []dispatch.Grant, r *pack.Reply, now time.Time) ([]dispatch.Grant, error) {
-	if !r.More() {
-		return grants, r.Err
+// decode reads a record with what its source says.
+func (s Sources) decode(suffix, raw string, now time.Time, g *dispatch.Grant) error {
+	t := &g.Task
+	n, err := Decode(raw, now, t)
+	if err != nil {
+		return fmt.Errorf("task %s: %w", suffix, err)
 	}
-	l := ReadLane(r)
-	grants = slices.Grow(grants, r.Len()/taskValues)
+	t.ID = dispatch.TaskID(strconv.Itoa(dispatch.SlotOf(t.Queue)) + "-" + suffix)
+	of, ok := s[n]
+	if !ok {
+		return fmt.Errorf("task %s: %w: its source, number %d, is not in the reply", t.ID, errRecord, n)
+	}
+	t.SourceUID, t.SourceID, t.Pool, g.SourceVersion = of.uid, of.id, of.pool, of.version
+	return nil
+}
+
+// AppendAll appends all tasks of a reply: as grants, which have no token yet.
+func (s Sources) AppendAll(grants []dispatch.Grant, r *pack.Reply, now time.Time) ([]dispatch.Grant, error) {
+	const values = 2 // of most tasks
+	grants = slices.Grow(grants, r.Len()/values)
 	for r.More() {
 		var err error
-		if grants, err = l.AppendTask(grants, r, now); err != nil {
+		if grants, err = s.AppendTask(grants, r, now); err != nil {
 			return nil, err
 		}
 	}
 	return grants, r.Err
 }
 
-// Tasks reads tasks, an array of a lane each, without those that do not exist.
+// Tasks reads the sources and the tasks that are next in a reply.
 func Tasks(r *pack.Reply, now time.Time) ([]*dispatch.Task, error) {
-	tasks := make([]*dispatch.Task, 0, r.Len())
-	for r.More() {
-		found, err := AppendLane(nil, r.Array(), now)
-		if err != nil {
-			return nil, err
-		}
-		for i := range found {
-			tasks = append(tasks, &found[i].Task)
-		}
+	sources, list := ReadSources(r), r.Array()
+	if r.Err != nil {
+		return nil, r.Err
 	}
-	return tasks, r.Err
+	found, err := sources.AppendAll(nil, list, now)
+	if err != nil {
+		return nil, err
+	}
+	tasks := make([]*dispatch.Task, len(found))
+	for i := range found {
+		tasks[i] = &found[i].Task
+	}
+	return tasks, nil
 }
 
 // AppendDigest appends a lease's digest as records keep it; zeros for none.
@@ -148,44 +153,53 @@ func AppendDigest(b []byte, d dispatch.LeaseDigest) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, d.Fence), d.Holder)
 }
 
-// header reads the numbers of a header one after the other.
-type header struct{ b []byte }
+// numbers reads the numbers of a record one after the other.
+type numbers struct{ b []byte }
 
-func (h *header) uint(n int) uint64 {
+func (h *numbers) uint(n int) uint64 {
 	var buf [8]byte
 	copy(buf[8-n:], h.b[:n])
 	h.b = h.b[n:]
 	return binary.BigEndian.Uint64(buf[:])
 }
 
-func (h *header) byte() byte          { return byte(h.uint(1)) }
-func (h *header) time() time.Time     { return pack.Instant(int64(h.uint(6))) }
-func (h *header) span() time.Duration { return time.Duration(h.uint(4)) * time.Millisecond }
-func (h *header) digest() (d dispatch.LeaseDigest) {
+func (h *numbers) byte() byte          { return byte(h.uint(1)) }
+func (h *numbers) time() time.Time     { return pack.Instant(int64(h.uint(6))) }
+func (h *numbers) span() time.Duration { return time.Duration(h.uint(4)) * time.Millisecond }
+func (h *numbers) digest() (d dispatch.LeaseDigest) {
 	h.byte() // leaseVersion
 	d.Fence, d.Holder = h.uint(8), h.uint(8)
 	return d
 }
 
-// Decode reads into the task what its record says as of now, which tells
-// scheduled and ready apart. What its lane and source say is not in the record.
-func Decode(id dispatch.TaskID, raw string, now time.Time, t *dispatch.Task) error {
-	t.ID = id
+// Decode reads into the task what its record says as of now, which tells scheduled and ready
+// apart, and returns the number of its source. What its source says is not in the record.
+func Decode(raw string, now time.Time, t *dispatch.Task) (source uint32, err error) {
 	rest, err := decodeLease([]byte(raw), t) // the task shares the bytes
 	if err != nil {
-		return fmt.Errorf("task %s: %w", id, err)
+		return 0, err
 	}
 	if len(rest) < headerSize {
-		return fmt.Errorf("task %s: %w: %d bytes", id, errRecord, len(raw))
+		return 0, fmt.Errorf("%w: %d bytes", errRecord, len(raw))
 	}
 	if rest[0] != recordVersion {
-		return fmt.Errorf("task %s: %w: version %d, this program knows %d", id, errRecord, rest[0], recordVersion)
+		return 0, fmt.Errorf("%w: version %d, this program knows %d", errRecord, rest[0], recordVersion)
 	}
-	if core, body := decodeHeader(rest[:headerSize], t), len(rest)-headerSize; core > body {
-		return fmt.Errorf("task %s: %w: core of %d in %d bytes", id, errRecord, core, body)
+	h := decodeHeader(rest[:headerSize], t)
+	body := rest[headerSize:]
+	if h.ended {
+		if len(body) < endSize {
+			return 0, fmt.Errorf("%w: %d bytes without the end", errRecord, len(raw))
+		}
+		decodeEnd(body[len(body)-endSize:], t)
+		body = body[:len(body)-endSize]
 	}
-	if err := decodeBody(rest[headerSize:], t); err != nil {
-		return fmt.Errorf("task %s: %w", id, err)
+	if h.core > len(body) || h.queueAt+h.queueSize > len(body) {
+		return 0, fmt.Errorf("%w: core of %d and queue at %d in %d bytes", errRecord, h.core, h.queueAt, len(body))
+	}
+	t.Queue = string(body[h.queueAt : h.queueAt+h.queueSize])
+	if err := decodeBody(body, t); err != nil {
+		return 0, err
 	}
 	switch {
 	case t.Lease != nil:
@@ -195,7 +209,7 @@ func Decode(id dispatch.TaskID, raw string, now time.Time, t *dispatch.Task) err
 	case t.State == dispatch.StateScheduled && !t.Due.After(now):
 		t.State = dispatch.StateReady
 	}
-	return nil
+	return h.source, nil
 }
 
 // decodeLease reads the lease of a leased task's record, and returns the record as
@@ -207,8 +221,10 @@ func decodeLease(raw []byte, t *dispatch.Task) (rest []byte, err error) {
 	if len(raw) < leaseSize {
 		return nil, fmt.Errorf("%w: lease of %d bytes", errRecord, len(raw))
 	}
-	h := header{raw}
+	h := numbers{raw}
 	l := &dispatch.Lease{Digest: h.digest(), Granted: h.time(), Deadline: h.time(), Duration: h.span(), MaxHold: h.span()}
+	t.CancelRequested = dispatch.CancelReason(h.byte())
+	h.byte() // lock deleted
 	name := int(h.uint(2))
 	rest = raw[leaseSize:]
 	if name > len(rest) {
@@ -224,24 +240,37 @@ func decodeLease(raw []byte, t *dispatch.Task) (rest []byte, err error) {
 	return rest, nil
 }
 
+// header is what a header says of the record itself.
+type header struct {
+	source                   uint32
+	ended                    bool
+	core, queueAt, queueSize int
+}
+
 // decodeHeader reads the header of a record into the task.
-func decodeHeader(b []byte, t *dispatch.Task) (core int) {
-	h := header{b[1:]}
+func decodeHeader(b []byte, t *dispatch.Task) (is header) {
+	h := numbers{b[1:]}
 	t.State = dispatch.State(h.byte())
 	flags := h.byte()
-	t.Recurring, t.AgainRequested = flags&flagRecurring != 0, flags&flagAgain != 0
-	t.Result, t.CancelRequested, t.Revision = dispatch.Result(h.byte()), dispatch.CancelReason(h.byte()), uint32(h.uint(4))
-	c := &t.Counters
-	c.Cycle = uint32(h.uint(4))
-	h.uint(4) // lane
-	c.Attempt = uint32(h.uint(4))
+	t.Recurring, t.AgainRequested, t.Behind = flags&flagRecurring != 0, flags&flagAgain != 0, flags&flagBehind != 0
+	is.ended = flags&flagEnded != 0
+	t.Revision, is.source = uint32(h.uint(4)), uint32(h.uint(4))
+	t.Due, t.Created = h.time(), h.time()
+	h.uint(3) // bytes for a claim
+	t.Priority, t.Depth, is.core = int(h.byte()), int(h.uint(2)), int(h.uint(2))
+	t.Run, t.FirstDue = h.time(), h.time()
+	is.queueAt, is.queueSize = int(h.uint(2)), int(h.uint(2))
+	return is
+}
+
+// decodeEnd reads what the last lease left.
+func decodeEnd(b []byte, t *dispatch.Task) {
+	h, c := numbers{b}, &t.Counters
+	t.Result = dispatch.Result(h.byte())
+	c.Cycle, c.Attempt = uint32(h.uint(4)), uint32(h.uint(4))
 	c.Failures, c.Expirations, c.Throttled = uint16(h.uint(2)), uint16(h.uint(2)), uint16(h.uint(2))
 	c.GivenUp, c.ExpiredCycles, c.PermanentCycles = h.byte(), h.byte(), h.byte()
-	t.SettledAt, t.LastLease, t.Due, t.Created = h.time(), h.digest(), h.time(), h.time()
-	h.uint(3) // bytes for a claim
-	t.Priority, t.Depth, core = int(h.byte()), int(h.uint(2)), int(h.uint(2))
-	t.Run, t.FirstDue = h.time(), h.time()
-	return core
+	t.SettledAt, t.LastLease = h.time(), h.digest()
 }
 
 // decodeMore reads the parts that most tasks do not have: fields of the details,
@@ -278,7 +307,7 @@ func decodeMore(t *dispatch.Task, more *pack.Reply) error {
 	return more.Err
 }
 
-// decodeHistory reads a task's last error and last attempts (lua/parts/history.lua).
+// decodeHistory reads a task's last error and last attempts (lua/history.lua).
 func decodeHistory(t *dispatch.Task, packed string) error {
 	if packed == "" {
 		return nil

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -12,7 +13,7 @@ import (
 )
 
 // restSize is what a record's rest has before the body.
-const restSize = 20
+const restSize = 24
 
 // AppendSubmission appends a record's part that the script which makes the task need not know:
 // from the bytes that count for a claim on.
@@ -23,7 +24,10 @@ func AppendSubmission(b []byte, s *dispatch.Submission) []byte {
 	head = append(head, byte(size>>16), byte(size>>8), byte(size), byte(s.Priority))
 	head = binary.BigEndian.AppendUint16(head, uint16(s.Depth))
 	head = binary.BigEndian.AppendUint16(head, uint16(core))
-	pack.Append48(pack.Append48(head, pack.Millis(s.Run)), pack.Millis(s.FirstDue))
+	head = pack.Append48(pack.Append48(head, pack.Millis(s.Run)), pack.Millis(s.FirstDue))
+	at := max(bytes.Index(b[begin+restSize:begin+restSize+core], []byte(s.Queue)), 0)
+	head = binary.BigEndian.AppendUint16(head, uint16(at))
+	binary.BigEndian.AppendUint16(head, uint16(len(s.Queue)))
 	return b
 }
 
@@ -40,6 +44,9 @@ func appendBody(b []byte, s *dispatch.Submission) (with []byte, core, size int) 
 	b = appendText(b, fieldKind, s.Kind)
 	if s.Relation != dispatch.RelationNone {
 		b = appendText(b, fieldRelation, string([]byte{byte(s.Relation)}))
+	}
+	if !bytes.Contains(b[begin:], []byte(s.Queue)) {
+		b = appendText(b, fieldQueue, s.Queue)
 	}
 	core = len(b) - begin
 	if len(s.Metadata) > 0 {

@@ -4,39 +4,33 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
-	"path"
 	"strings"
 
 	"github.com/waggle-crawl/waggle/store/redisstore/lua"
 )
 
-// What the lines of a script's file say of it.
+// What the lines of a file say of a script in it.
 const (
-	// usesMark begins the line with the parts that the script needs besides the
-	// prelude, in their order.
-	usesMark = "-- uses: "
-	// flagsMark begins the line with the flags of the function, for a script
+	// beginMark begins the line of a script, up to its name.
+	beginMark = "function scripts."
+	// flagsMark begins the line before it with the flags of the function, for a script
 	// that is not to run when Redis is full ("none"), or that only reads.
 	flagsMark    = "-- flags: "
 	defaultFlags = "allow-oom"
-	// callMark parts what is defined once from what each call does. A script
-	// without it does all of it at each call.
-	callMark = "-- at each call\n"
 )
 
-// prelude is what all scripts share, in its order. Redis' Lua keeps it once, so
-// that what Lua has to keep stays within the cache of a processor: that is worth a
-// tenth of the time of a script. What only few scripts need are parts.
-var prelude = []string{
-	"base", "keys", "record", "counts", "settings", "heads", "lane", "front", "queue", "gates", "placelane", "named", "place", "task", "finish",
+// files are those of lua/, in their order: what one uses while it is loaded stands before it.
+var files = []string{
+	"base", "key", "record", "shard", "source", "rule", "gate", "lane", "queue", "lanes", "pool", "place", "named", "settled", "history",
+	"task", "lock", "lease", "token", "grant", "pick", "turn", "narrow", "claim", "apply", "success", "renew", "sweep", "submit", "again",
+	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "finish",
 }
 
 // functionPrefix begins the names of all functions that a store loads, and of the
 // libraries that hold them.
 const functionPrefix = "waggle_"
 
-// Name is a script: the name of its file in lua/.
+// Name is a script: its name in lua/.
 type Name string
 
 // The scripts.
@@ -48,13 +42,15 @@ const (
 	Collectors Name = "collectors"
 	Create     Name = "create"
 	Drop       Name = "drop"
+	DropLeased Name = "dropleased"
+	DueLanes   Name = "duelanes"
 	Duty       Name = "duty"
 	Expired    Name = "expired"
 	Filtered   Name = "filtered"
 	Forget     Name = "forget"
+	GiveBack   Name = "giveback"
 	Hold       Name = "hold"
 	Holds      Name = "holds"
-	GiveBack   Name = "giveback"
 	Lanes      Name = "lanes"
 	Leases     Name = "leases"
 	List       Name = "list"
@@ -73,6 +69,7 @@ const (
 	Settings   Name = "settings"
 	Source     Name = "source"
 	Stats      Name = "stats"
+	Statuses   Name = "statuses"
 	Submit     Name = "submit"
 	Succeed    Name = "succeed"
 	Unblock    Name = "unblock"
@@ -89,90 +86,51 @@ func (l *Library) function(name Name) string { return functionPrefix + string(na
 
 // Assemble puts the scripts together. It fails only when the files built in do not fit together.
 func Assemble() (*Library, error) {
-	files, err := fs.Glob(lua.Files, "*.lua")
-	if err != nil {
-		return nil, fmt.Errorf("list scripts: %w", err)
-	}
-	defined, called, err := readParts("prelude", prelude)
-	if err != nil {
-		return nil, err
-	}
 	var code, register strings.Builder
-	code.WriteString("local KEYS, ARGV\n" + defined + function("begin", "KEYS, ARGV = keys, args\n"+called))
-	for _, file := range files {
-		text, flags, err := readScript(file)
+	for i, file := range files {
+		text, err := lua.Files.ReadFile(file + ".lua")
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("scripts: %w", err)
 		}
-		code.WriteString(text)
-		name := strings.TrimSuffix(file, ".lua")
-		fmt.Fprintf(&register, "redis.register_function{ function_name = '%s%s' .. version, callback = scripts.%s, flags = { %s } }\n",
-			functionPrefix, name, name, flags)
+		registerScripts(&register, string(text))
+		if i == 0 {
+			code.Write(text) // what it defines is there for all
+		} else {
+			fmt.Fprintf(&code, "do\n%s\nend\n", text)
+		}
 	}
 	text := stripComments(code.String()) + register.String()
 	sum := sha256.Sum256([]byte(text))
 	version := hex.EncodeToString(sum[:6])
 	lib := &Library{name: functionPrefix + version, version: "_" + version}
-	lib.code = fmt.Sprintf("#!lua name=%s\nlocal version = '%s'\nlocal scripts = {}\n%s", lib.name, lib.version, text)
+	lib.code = fmt.Sprintf("#!lua name=%s\nlocal version = '%s'\n%s", lib.name, lib.version, text)
 	return lib, nil
 }
 
-// readScript reads a script and the parts that it uses, as one block of Lua that
-// makes a function of them, and its flags, as the items of a Lua table.
-func readScript(file string) (text, flags string, err error) {
-	name := strings.TrimSuffix(file, ".lua")
-	body, err := lua.Files.ReadFile(file)
-	if err != nil {
-		return "", "", fmt.Errorf("script %s: %w", name, err)
-	}
-	uses, _ := headerLine(string(body), usesMark)
-	once, each, err := readParts("parts", strings.Fields(uses))
-	if err != nil {
-		return "", "", fmt.Errorf("script %s: %w", name, err)
-	}
-	flags, ok := headerLine(string(body), flagsMark)
-	switch {
-	case !ok:
-		flags = defaultFlags
-	case flags == "none":
-		flags = ""
-	}
-	if flags != "" {
-		flags = "'" + strings.Join(strings.Fields(flags), "', '") + "'"
-	}
-	defined, called, ok := strings.Cut(string(body), callMark)
-	if !ok {
-		defined, called = "", string(body)
-	}
-	// Functions of their own, since one of Lua uses at most 60 variables of its outside.
-	return "do\n" + once + defined + function("begin_parts", each) +
-		function("run", "begin(keys, args)\nbegin_parts()\n"+called) + "scripts." + name + " = run\nend\n", flags, nil
-}
-
-// readParts reads parts of scripts: what they define once, and what each call does.
-func readParts(dir string, names []string) (once, each string, err error) {
-	for _, name := range names {
-		text, err := lua.Files.ReadFile(path.Join(dir, name+".lua"))
-		if err != nil {
-			return "", "", fmt.Errorf("part %s: %w", name, err)
+// registerScripts appends what tells Redis of the scripts in a file.
+func registerScripts(b *strings.Builder, text string) {
+	flags := defaultFlags
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if given, ok := strings.CutPrefix(line, flagsMark); ok {
+			flags = given
 		}
-		defined, called, _ := strings.Cut(string(text), callMark)
-		once += defined
-		each += called
+		rest, ok := strings.CutPrefix(line, beginMark)
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(rest, "(")
+		quoted := ""
+		if flags != "none" {
+			quoted = "'" + strings.Join(strings.Fields(flags), "', '") + "'"
+		}
+		fmt.Fprintf(b, `redis.register_function{ function_name = '%s%s' .. version, flags = { %s }, callback = function(keys, args)
+begin(keys, args)
+return scripts.%s()
+end }
+`, functionPrefix, name, quoted, name)
+		flags = defaultFlags
 	}
-	return once, each, nil
-}
-
-// function is a function of Lua.
-func function(name, body string) string {
-	return "local function " + name + "(keys, args)\n" + body + "end\n"
-}
-
-// headerLine is the rest of the line of a script that begins with the mark.
-func headerLine(body, mark string) (string, bool) {
-	_, rest, ok := strings.Cut(body, mark)
-	line, _, _ := strings.Cut(rest, "\n")
-	return line, ok
 }
 
 // stripComments drops the lines that only comment: the scripts are sent to every

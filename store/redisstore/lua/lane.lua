@@ -1,0 +1,274 @@
+-- A lane: the tasks of one source in one queue that wait. Its first tasks, the head, stand
+-- in the value of the queue, or of the lane where the queue has several; the others in a
+-- set. Each task of the head is before all of the set, and in its order.
+local ENTRY, HEAD = 33, 4 -- bytes of a task in the head; and how many stand there
+local ENTRY_FORMAT = '>I7c26'
+-- Where a lane stands in its queue, score, first due of the set (0 = none), tasks in it.
+local FORMAT = '>BI7I7I4'
+local OPEN, WAIT = 1, 2
+
+-- Ready tasks come first, by rank * BAND + due; those that are due later behind them, by
+-- LATER + due * 32 + rank.
+lane.LATER = 562949953421312 -- 2^49
+local LATER = lane.LATER
+local LATER_TEXT = '562949953421312'
+
+-- The source's number n, the name "<source>:<queue>", where it stands in its queue (open:
+-- score, wait: instant, false = not there) and in which pool ('' = none); list has the
+-- head's tasks from the position at on.
+function lane.new(q, n)
+  return {
+    q = q, n = n, name = n .. ':' .. q.name, pool = '', open = false, wait = false, later = 0, more = 0, list = '', at = 1,
+    dirty = false, touched = false, stored = false, leaves = false, comes = false,
+  }
+end
+
+-- Reads a packed lane of a pool into a new one.
+function lane.lay(q, n, pool_name, packed, at)
+  local l = lane.new(q, n)
+  local stands, score
+  stands, score, l.later, l.more, at = parse(FORMAT, packed, at)
+  if stands == OPEN then l.open, l.pool = score, pool_name elseif stands == WAIT then l.wait, l.pool = until_(score), pool_name end
+  l.list = sub(packed, at)
+  return l
+end
+
+function lane.pack(l)
+  local stands, score = l.open and OPEN or l.wait and WAIT or 0, l.open or l.wait and packed_until(l.wait) or 0
+  return pack(FORMAT, stands, score, l.later, l.more) .. (l.at > 1 and sub(l.list, l.at) or l.list)
+end
+
+local function head_size(l) return (#l.list - l.at + 1) / ENTRY end
+function lane.is_empty(l) return l.more == 0 and #l.list < l.at end
+function lane.size(l) return l.more + head_size(l) end
+
+-- Notes what the set has first of the tasks that are due later.
+local function read_later(l)
+  l.later = 0
+  if l.more <= 0 then return end
+  local score = call('ZRANGEBYSCORE', key.set(l.name), LATER_TEXT, '+inf', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+  if score then l.later = tonumber(score) - LATER end
+end
+
+-- Brings tasks of the set to the head, so that it has n of them and a few more.
+function lane.load(l, n)
+  local missing = n - head_size(l)
+  if l.more <= 0 or missing <= 0 then return end
+  local found, entries, last = call('ZPOPMIN', key.set(l.name), missing + HEAD), {}, 0
+  for i = 1, #found, 2 do
+    last = tonumber(found[i + 1])
+    entries[#entries + 1] = pack(ENTRY_FORMAT, last, found[i])
+  end
+  if #found < 2 * (missing + HEAD) then l.more = 0 else l.more = max(l.more - #found / 2, 0) end
+  l.list, l.at, l.dirty = sub(l.list, l.at) .. concat(entries), 1, true
+  if l.more == 0 then l.later = 0 elseif last >= LATER then read_later(l) end
+end
+
+-- The i-th task of the head, from 0: its score and the end of its id; nil for none.
+local function entry(l, i)
+  local at = l.at + ENTRY * i
+  if at > #l.list then return nil end
+  return parse(ENTRY_FORMAT, l.list, at)
+end
+
+-- The first task of the lane.
+function lane.first(l)
+  if #l.list < l.at then
+    lane.flush(l)
+    lane.load(l, 1)
+  end
+  return entry(l, 0)
+end
+
+-- The first task that is ready: the end of its id, and its rank; nil for none. And how many
+-- of those of the head follow it.
+function lane.first_ready(l)
+  local score, suffix = lane.first(l)
+  if not score or score >= LATER then return nil end
+  return suffix, floor(score / BAND)
+end
+
+-- Takes the first task off.
+function lane.take(l) l.at, l.dirty = l.at + ENTRY, true end
+
+-- The n first tasks of the head, to be read ahead.
+function lane.peek(l, n)
+  local suffixes = {}
+  for i = 0, n - 1 do
+    local score, suffix = entry(l, i)
+    if not score or score >= LATER then break end
+    suffixes[i + 1] = suffix
+  end
+  return suffixes
+end
+
+-- The first tasks of the head, whatever they wait for.
+function lane.all(l, n)
+  local suffixes = {}
+  for i = 0, min(n, head_size(l)) - 1 do
+    local _, suffix = entry(l, i)
+    suffixes[i + 1] = suffix
+  end
+  return suffixes
+end
+
+-- The rank of the first ready task, and the score of the first that is due later, less
+-- LATER; false for none.
+function lane.front(l)
+  local score = lane.first(l)
+  if not score then return false, false end
+  local rank, i = score < LATER and floor(score / BAND), 0
+  while score and score < LATER do
+    i = i + 1
+    score = entry(l, i)
+  end
+  if score then return rank, score - LATER end
+  return rank, l.later > 0 and l.later
+end
+
+-- Puts a task into the head at its place; false if it belongs into the set.
+local function enter_head(l, score, suffix)
+  local n, at = head_size(l), #l.list + 1
+  while at > l.at do
+    local other, its = parse(ENTRY_FORMAT, l.list, at - ENTRY)
+    if other < score or other == score and before(its, suffix) then break end
+    at = at - ENTRY
+  end
+  local last = at > #l.list
+  if last and (n >= HEAD or l.more > 0 or l.comes) then return false end
+  l.list = sub(l.list, l.at, at - 1) .. pack(ENTRY_FORMAT, score, suffix) .. (last and '' or sub(l.list, at))
+  l.at = 1
+  return true
+end
+
+-- Notes a task that comes to the set, which save writes.
+local function enter_set(l, score, suffix)
+  local comes = l.comes or {}
+  l.comes = comes
+  comes[#comes + 1], comes[#comes + 2] = decimal(score), suffix
+  if score >= LATER and (l.later == 0 or score - LATER < l.later) then l.later = score - LATER end
+end
+
+-- Writes the tasks that come to the set; one that was there already counts once.
+function lane.flush(l)
+  if l.comes then
+    local came = 0
+    for i = 1, #l.comes, 1000 do came = came + call('ZADD', key.set(l.name), unpack(l.comes, i, min(i + 999, #l.comes))) end
+    l.more, l.comes = l.more + came, false
+  end
+end
+
+-- Adds a task that stands nowhere in the lane.
+function lane.add(l, score, suffix)
+  if #l.list < l.at and (l.more > 0 or l.comes) then
+    lane.flush(l)
+    lane.load(l, 1)
+  end
+  l.dirty = true
+  if not enter_head(l, score, suffix) then
+    enter_set(l, score, suffix)
+  elseif head_size(l) > HEAD then
+    local last, its = parse(ENTRY_FORMAT, l.list, #l.list - ENTRY + 1)
+    l.list = sub(l.list, 1, #l.list - ENTRY)
+    enter_set(l, last, its)
+  end
+end
+
+-- The score of a task of the lane, and its place in the head; nil for none.
+local function find_task(l, suffix)
+  for at = l.at, #l.list, ENTRY do
+    local score, its = parse(ENTRY_FORMAT, l.list, at)
+    if its == suffix then return score, at end
+  end
+  lane.flush(l)
+  local score = l.more > 0 and call('ZSCORE', key.set(l.name), suffix)
+  return score and tonumber(score) or nil
+end
+function lane.score(l, suffix) return (find_task(l, suffix)) end
+
+-- Takes a task out of the lane; gives its score, nil if it is not there.
+function lane.remove(l, suffix)
+  local score, at = find_task(l, suffix)
+  if not score then return nil end
+  l.dirty = true
+  if at then
+    l.list, l.at = sub(l.list, l.at, at - 1) .. sub(l.list, at + ENTRY), 1
+  else
+    call('ZREM', key.set(l.name), suffix)
+    l.more = l.more - 1
+    if score >= LATER then read_later(l) end
+  end
+  return score
+end
+
+-- Moves tasks that are due from behind to the ready ones, at most so many; returns how many.
+function lane.promote(l, most)
+  local due, moved = LATER + now * 32 + 31, {}
+  local from, i = nil, 0
+  for at = l.at, #l.list, ENTRY do
+    local score, suffix = parse(ENTRY_FORMAT, l.list, at)
+    if score > due or #moved >= 2 * most then break end
+    if score >= LATER then
+      from = from or at
+      moved[#moved + 1], moved[#moved + 2], i = score, suffix, at + ENTRY
+    end
+  end
+  if from then l.list, l.at = sub(l.list, l.at, from - 1) .. sub(l.list, i), 1 end
+  lane.flush(l)
+  local left = most - #moved / 2
+  if l.later > 0 and LATER + l.later <= due and left > 0 then
+    local set = key.set(l.name)
+    local found, gone = call('ZRANGEBYSCORE', set, LATER_TEXT, decimal(due), 'LIMIT', 0, left, 'WITHSCORES'), {}
+    for k = 1, #found, 2 do
+      gone[#gone + 1], moved[#moved + 1], moved[#moved + 2] = found[k], tonumber(found[k + 1]), found[k]
+    end
+    call_for_all('ZREM', set, gone)
+    l.more = max(l.more - #gone, 0)
+    read_later(l)
+  end
+  for k = 1, #moved, 2 do
+    local later = moved[k] - LATER
+    lane.add(l, later % 32 * BAND + floor(later / 32), moved[k + 1])
+  end
+  if moved[1] then l.dirty = true end
+  return #moved / 2
+end
+
+-- Leaves no more in the head than stands there, and writes what comes to the set.
+function lane.settle(l)
+  local n = head_size(l)
+  if n > HEAD then
+    local comes = {}
+    for i = HEAD, n - 1 do
+      local score, suffix = entry(l, i)
+      comes[#comes + 1], comes[#comes + 2] = score, suffix
+    end
+    l.list, l.at = sub(l.list, l.at, l.at + HEAD * ENTRY - 1), 1
+    for i = 1, #comes, 2 do enter_set(l, comes[i], comes[i + 1]) end
+  end
+  lane.flush(l)
+end
+
+-- The priority of a lane whose first task has that rank; and its band in queue open.
+function lane.priority(s, rank) return max(0, min(9, s.priority + 4 - floor(rank / 2))) end
+function lane.band(s, rank) return rank >= 20 and 10 or 9 - lane.priority(s, rank) end
+
+-- How many tasks of the lane are due, without changing it; its first, and when that is due.
+function lane.due(l)
+  local ends, n, first, at = LATER + now * 32 + 32, 0, nil, nil
+  for i = 0, head_size(l) - 1 do
+    local score, suffix = entry(l, i)
+    if not first then first, at = suffix, score < LATER and score % BAND or floor((score - LATER) / 32) end
+    if score < ends then n = n + 1 end
+  end
+  if l.more > 0 then
+    local set = key.set(l.name)
+    n = n + call('ZCOUNT', set, '-inf', '(' .. decimal(ends))
+    if not first then
+      local m = call('ZRANGE', set, '0', '0', 'WITHSCORES')
+      local score = tonumber(m[2] or nil)
+      if score then first, at = m[1], score < LATER and score % BAND or floor((score - LATER) / 32) end
+    end
+  end
+  return n, first, at
+end

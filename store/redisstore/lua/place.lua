@@ -1,0 +1,156 @@
+-- Where a lane belongs among the lanes of its queue, and a queue among those of each of its
+-- pools ("place lane" and "place queue" in dispatch/scheduling.md).
+place.MOST = 1000 -- so much a call promotes, tasks and lanes
+local PAGE = 100
+
+function place.begin() place.promoted = 0 end
+
+-- When something of a pool can be granted, sooner than before; false = nothing. What does
+-- not come first in the pool tells nobody anything, but for those that wait for the queue
+-- or source itself (sure).
+local soonest
+function hints.begin() soonest = false end
+function hints.tell(name, at, sure)
+  soonest = soonest or {}
+  local h = soonest[name] or { at = INF, sure = false }
+  soonest[name] = h
+  h.at, h.sure = min(h.at, at), h.sure or sure
+end
+
+local function comes_first(name, at)
+  return at <= now or at <= (tonumber(call('ZRANGE', key.pool_wait(name), '0', '0', 'WITHSCORES')[2] or nil) or INF)
+end
+
+-- Sends the hints of a call in one message.
+function hints.publish()
+  if not soonest then return end
+  local prefix, number = match(P, '^(.*):{(%d+)}:$')
+  local message = {}
+  for name, h in pairs(soonest) do
+    if h.sure or comes_first(name, h.at) then
+      message[#message + 1] = 'ready ' .. number .. ' ' .. name .. ' ' .. decimal(max(h.at - now, 0))
+    end
+  end
+  if message[1] then call('PUBLISH', prefix .. ':hints', concat(message, '\n')) end
+end
+
+local function since_of(old, waited, turn_end)
+  if turn_end then return now end
+  if old then return old % BAND end
+  if waited and waited <= now then return waited end
+  return now
+end
+
+-- When the lane can be picked, and its band; nil when it is in no set. Tasks that are due
+-- become ready first.
+local function lane_time(l, s)
+  local rank, later = lane.front(l)
+  if later and later <= now * 32 + 31 then
+    local n = lane.promote(l, max(1, min(PAGE, place.MOST - place.promoted)))
+    place.promoted = place.promoted + n
+    source.count(s, 'scheduled', -n)
+    source.count(s, 'ready', n)
+    rank, later = lane.front(l)
+  end
+  if s.deleted then return nil end
+  if rank then return s.held, lane.band(s, rank) end
+  if not later then return nil end
+  return max(s.held, floor(later / 32))
+end
+
+-- Puts the lane where it belongs. turn_end: it was picked just now.
+function place.lane(l, turn_end)
+  local s, q = source.get(l.n), l.q
+  local at, band = lane_time(l, s)
+  if l.pool ~= '' and (not at or l.pool ~= s.pool) then
+    lane.stand(l, false, false)
+    l.pool = ''
+  end
+  if not at then
+    if s.known then named.place(s, l, false, false, false) end
+    return
+  end
+  if l.pool == '' then l.pool, l.dirty = s.pool, true end
+  local a = queue.part(q, l.pool)
+  a.placed = false -- it has to be placed once more when it was already
+  local was_open, sooner = l.open, l.open and 0 or l.wait or INF
+  if at > now then lane.stand(l, false, at)
+  else lane.stand(l, band * BAND + since_of(l.open, l.wait, turn_end), false) end
+  if named.place(s, l, l.open, l.wait, was_open) and at < sooner then hints.tell(l.pool, max(at, now), true) end
+end
+
+-- Why a queue with lanes in the pool stands in none of its sets.
+local function closed_kind(q, a, head)
+  if q.held == INF or not head and queue.has_held_lane(q, a) then return pool.HELD end
+  return head and pool.FULL or pool.LATER
+end
+
+local function promote_lanes(q, a)
+  for _, l in ipairs(queue.due_lanes(q, a, PAGE)) do
+    if place.promoted >= place.MOST then return end
+    place.promoted = place.promoted + 1
+    place.lane(l, false)
+  end
+end
+
+-- Puts the queue where it belongs in one pool.
+local function place_part(q, a, turn_end)
+  local first = queue.first_wait(q, a)
+  if first and first <= now then
+    promote_lanes(q, a)
+    first = queue.first_wait(q, a)
+  end
+  a.placed = true
+  local head = queue.first_open(q, a)
+  if not head and not first then
+    pool.move(a, pool.NOWHERE, 0)
+    if a.aside then named.bring_back(q, a) end
+    return
+  end
+  local was_open, sooner = a.stands == pool.OPEN, a.stands == pool.WAIT and a.score or INF
+  local at = max(gate.opens(q), head and 0 or first)
+  if at <= now and head then
+    local since = since_of(was_open and a.score, sooner < INF and sooner, turn_end)
+    pool.move(a, pool.OPEN, min(floor(head / BAND), 9) * BAND + since)
+    if was_open then return end
+    hints.tell(a.pool, now)
+    if a.aside then named.bring_back(q, a) end
+  elseif at == INF then
+    pool.move(a, closed_kind(q, a, head), 0)
+  else
+    pool.move(a, pool.WAIT, at)
+    if was_open or at >= sooner then return end
+    hints.tell(a.pool, at, a.aside)
+    if a.aside then named.bring_back(q, a) end
+  end
+end
+
+-- Places the queue in one pool, and in those to which that moved lanes whose source was
+-- moved.
+function place.part(q, a)
+  place_part(q, a, false)
+  for i = 1, #q.parts do
+    local other = q.parts[i]
+    if other ~= a and other.placed == false and queue.opens(q, other) + queue.waits(q, other) > 0 then place_part(q, other, false) end
+  end
+end
+
+-- Places the queue in all its pools. turn is the pool in which it had a turn just now, nil
+-- for none. Placing can move lanes to another pool, whose source was moved: then that one
+-- is placed (again).
+function place.queue(q, turn)
+  q.touched = false
+  local parts = q.parts
+  for i = 1, #parts do parts[i].placed = false end
+  for _ = 1, 3 do
+    local all = true
+    for i = 1, #parts do
+      if not parts[i].placed then
+        all = false
+        place_part(q, parts[i], parts[i].pool == turn)
+      end
+    end
+    if all then return end
+    turn = nil
+  end
+end

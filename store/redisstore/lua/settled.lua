@@ -1,0 +1,108 @@
+-- Settled tasks that are kept, and what tells of lanes that have nothing else: dead and
+-- canceled tasks stand in sets of their lane, by when they are forgotten; a done one is only
+-- its record.
+local FIELD = { [4] = 'done', [5] = 'dead', [6] = 'canceled' }
+settled.FORGET_LIMIT = 100
+local MAX_REMEMBER = 400 * DAY -- dispatch.MaxRemember
+
+local listed, unlisted -- queues by source, to be listed there, or no longer
+
+function settled.begin() listed, unlisted = {}, {} end
+
+-- Lists a lane among those of its source, and takes lanes out that have nothing that waits.
+function settled.list(l)
+  add_to(listed, l.n, l.q.name)
+end
+function settled.unlist(lanes)
+  for i = 1, #lanes do unlisted[#unlisted + 1] = lanes[i] end
+end
+
+-- Writes what was listed. A lane with dead or canceled tasks stays listed.
+function settled.save()
+  if unlisted[1] then
+    local names, gone = {}, {}
+    for i = 1, #unlisted do names[i] = unlisted[i].name end
+    for i = 1, #names, 1000 do
+      local kept = call('SMISMEMBER', key.kept, unpack(names, i, min(i + 999, #names)))
+      for k = 1, #kept do
+        local l = unlisted[i + k - 1]
+        if kept[k] == 0 then add_to(gone, l.n, l.q.name) end
+      end
+    end
+    for n, queues in pairs(gone) do call_for_all('SREM', key.lanes(n), queues) end
+    unlisted = {}
+  end
+  for n, queues in pairs(listed) do call_for_all('SADD', key.lanes(n), queues) end
+  listed = {}
+end
+
+local function name_of(r) return r.source .. ':' .. r.queue end
+
+-- Writes and files a settled task of source s. remember is in ms, 0 = with its source.
+function settled.enter(s, id, r, remember)
+  source.count(s, FIELD[r.state], 1)
+  local gone = remember > 0 and now + remember or INF
+  if remember == 0 then
+    record.write(id, r)
+  else
+    call('SET', key.task(id), record.pack(r), 'PXAT', decimal(gone - 1))
+    if r.details then expire_at(key.details(id), gone) end
+    if r.history then expire_at(key.history(id), gone) end
+  end
+  if r.state == record.DONE and remember > 0 then return end
+  local name = name_of(r)
+  local set = r.state == record.DEAD and key.dead(name) or key.canceled(name)
+  if call('ZADD', set, gone, id) == 0 then source.count(s, FIELD[r.state], -1) end -- of a record that was lost
+  if call('SADD', key.kept, name) == 1 then
+    call('SADD', key.ends(r.queue), r.source)
+    call('SADD', key.lanes(r.source), r.queue)
+  end
+  if remember > 0 then call('ZADD', key.forget, 'LT', gone, set) end
+end
+
+-- Takes a settled task out of the tasks to forget.
+function settled.leave(s, id, r)
+  source.count(s, FIELD[r.state], -1)
+  local name = name_of(r)
+  call('ZREM', r.state == record.DEAD and key.dead(name) or key.canceled(name), id)
+  if r.details then call('PERSIST', key.details(id)) end
+  if r.history then call('PERSIST', key.history(id)) end
+end
+
+-- Takes a lane off the lists when it has no dead or canceled tasks any more; the source of
+-- the last lane ends when what may still name it is forgotten.
+function settled.trim(n, queue_name)
+  local name = n .. ':' .. queue_name
+  if call('EXISTS', key.dead(name), key.canceled(name)) > 0 then return end
+  if call('SREM', key.kept, name) == 1 then call('SREM', key.ends(queue_name), n) end
+  local q = queue.get(queue_name)
+  local l = queue.lane(q, n)
+  if l and not lane.is_empty(l) or q.in_flight > 0 then return end
+  call('SREM', key.lanes(n), queue_name)
+  local s = source.get(n)
+  if s.deleted and s.known and call('EXISTS', key.lanes(n)) == 0 then source.forget_in(s, MAX_REMEMBER) end
+end
+
+-- Forgets at most limit of a set of dead or canceled tasks whose time is over. The bodies
+-- are gone by then: they were given the same end.
+function settled.forget(set, limit)
+  local kind, n, queue_name = match(set, ':(l[cd]):(%d+):(.*)$')
+  local over = call('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', 0, limit)
+  if #over > 0 then
+    n = tonumber(n)
+    call('ZREM', set, unpack(over))
+    source.count(source.get(n), kind == 'ld' and 'dead' or 'canceled', -#over)
+    settled.trim(n, queue_name)
+  end
+  return #over
+end
+
+function settled.forget_due()
+  local left = settled.FORGET_LIMIT
+  for _, set in ipairs(call('ZRANGEBYSCORE', key.forget, '-inf', now, 'LIMIT', 0, settled.FORGET_LIMIT)) do
+    if left == 0 then return end
+    left = left - settled.forget(set, left)
+    local first = call('ZRANGE', set, 0, 0, 'WITHSCORES')
+    if first[1] and tonumber(first[2]) < INF then call('ZADD', key.forget, first[2], set) else call('ZREM', key.forget, set) end
+  end
+end

@@ -1,0 +1,144 @@
+-- Plain successes of leased one-shot tasks, which need no policy: nearly all reports.
+local APPLIED, ALREADY, LOST, NOT_FOUND, POLICY = 1, 3, 4, 5, 6
+local LEASE, HEADER, DETAILS = record.LEASE, record.HEADER, record.DETAILS
+local R_SUCCEEDED = 1
+
+-- Of a success the end of its id, the digest of the lease, the fetch duration in ms, and
+-- where in ARGV its holder is (apply.go). Of a slot how many successes it has, and its text
+-- with a "-".
+local SUCCESS, VALUES, BYTES, SLOT = 'c26c17I6I2', 4, 51, '>I2Bc0'
+-- The number of a success, what its host asks for (ms + 1, 0 = not said), and where in ARGV
+-- its memo is (0 = no memo).
+local EXTRA = '>I2I4I2'
+
+-- The ids of the successes, flat values of which SUCCESS has the format.
+local function ids_of(values, slots)
+  local ids, at, first = {}, 1, 1
+  while at <= #slots do
+    local n, slot
+    n, slot, at = parse(SLOT, slots, at)
+    for i = first, first + n - 1 do ids[i] = slot .. values[VALUES * i - 3] end
+    first = first + n
+  end
+  return ids
+end
+
+local function read_extras(packed)
+  local extras, at = {}, 1
+  while at <= #packed do
+    local i, asked, memo
+    i, asked, memo, at = parse(EXTRA, packed, at)
+    extras[i] = { asked = asked > 0 and asked - 1 or nil, memo = ARGV[memo] }
+  end
+  return extras
+end
+
+-- Answers for a task that stays as it is.
+local function refuse(out, code, raw, digest)
+  local r, n = record.read(raw), #out
+  if not r then
+    out[n + 1], out[n + 2], out[n + 3] = 0, 0, 0
+    return NOT_FOUND
+  end
+  code = code or r.last == digest and ALREADY or LOST
+  out[n + 1], out[n + 2] = code == ALREADY and r.result or 0, record.visible(r)
+  out[n + 3] = r.state == record.WAITING and r.due or 0
+  return code
+end
+
+-- Leaves of the details of a task the memo alone; says whether there is one.
+local function keep_memo(id, has, memo, gone)
+  local name = key.details(id)
+  if has then
+    if memo == '' then call('HDEL', name, 'c', 'e', 'm') else call('HDEL', name, 'c', 'e') end
+  elseif memo and memo ~= '' then
+    call('DEL', name)
+  else
+    return false
+  end
+  if memo and memo ~= '' then call('HSET', name, 'm', memo) end
+  call('PEXPIREAT', name, gone)
+  return true
+end
+
+-- Settles a task that is leased under the digest; false if it needs the policy. gone is when
+-- it is forgotten, from its source.
+local function settle(id, name, raw, s, queue_name, digest, extra)
+  local flags, cancel = byte(raw, LEASE + 3), byte(raw, 38)
+  if flags % 4 > 0 or cancel > 0 or s.deleted or s.remember <= 0 then return false end
+  s.gone = s.gone or decimal(now + s.remember - 1)
+  local details, cycle, from = flags % 8 >= DETAILS, 0, LEASE + HEADER
+  if details or extra then details = keep_memo(id, details, extra and extra.memo, s.gone) end
+  if flags % 16 >= record.HISTORY then call('DEL', key.history(id)) end
+  local revision, high, low = parse('>I4', raw, LEASE + 4), byte(raw, LEASE + 30, LEASE + 31)
+  local holder = sub(raw, #raw - parse('>I2', raw, LEASE - 1) + 1)
+  if flags % 32 >= record.ENDED then cycle = parse('>I4', raw, #raw - #holder - record.END + 2) end
+  write(name, pack('>BBBI4', 1, record.DONE, record.ENDED + (details and DETAILS or 0), (revision + 2) % 4294967296)
+    .. sub(raw, LEASE + 8, from + high * 256 + low)
+    .. pack('>BI4I4c9I6', R_SUCCEEDED, (cycle + 1) % 4294967296, 0, record.NO_COUNTERS, now) .. digest)
+  lease.leave(id, s.n, queue_name, holder, digest, false)
+  return true
+end
+
+-- Settles leased tasks by plain success: the Unread transitions of dispatch.Leases.Apply.
+--
+-- ARGV     whether a task occurs twice (0, 1); the successes, packed one after the
+--          other (SUCCESS); their slots, each with the number of its successes (SLOT); the
+--          optional fields of successes (EXTRA); holders, "<collector>/<client token>", and
+--          memos
+-- Returns  the codes, a byte each; then flat, per success that is not settled: prior
+--          result, state and due
+-- Cost     O(log n) a success; queues are placed once; at most 100
+function scripts.succeed()
+  local n = #ARGV[2] / BYTES
+  local values = { parse('>' .. string.rep(SUCCESS, n), ARGV[2]) }
+  local ids, extras, names, out, codes = ids_of(values, ARGV[3]), read_extras(ARGV[4]), {}, { '' }, {}
+  for i = 1, n do names[i] = key.task(ids[i]) end
+  shard.read()
+  local records, numbers, queues, met = call('MGET', unpack(names)), {}, {}, ARGV[1] == '1' and {}
+  for i = 1, n do
+    local raw = records[i]
+    if raw and #raw >= LEASE + HEADER and find(raw, values[VALUES * i - 2], 1, true) == 1 then
+      numbers[i], queues[i] = record.lane(raw, LEASE)
+    else
+      numbers[i], queues[i] = false, false
+    end
+  end
+  local some_numbers, some_queues, done = {}, {}, {}
+  for i = 1, n do
+    if numbers[i] then some_numbers[#some_numbers + 1], some_queues[#some_queues + 1] = numbers[i], queues[i] end
+  end
+  source.read_all(some_numbers)
+  queue.read_all(some_queues)
+  for i = 1, n do
+    local raw, name, digest = records[i], names[i], values[VALUES * i - 2]
+    if met and met[name] then -- what was settled just now is answered as it is now
+      flush_writes()
+      raw, numbers[i] = call('GET', name), false
+    end
+    if not numbers[i] then
+      codes[i] = refuse(out, nil, raw, digest)
+    else
+      local s, extra = source.get(numbers[i]), extras[i]
+      if settle(ids[i], name, raw, s, queues[i], digest, extra) then
+        local q, c = queue.get(queues[i]), source.counts(s)
+        c.done, c.leased, c.out = c.done + 1, c.leased - 1, c.out - 1
+        source.note_success(s)
+        gate.lease_ended(q, gate.SUCCEEDED, values[VALUES * i - 1], 0, 0, extra and extra.asked)
+        q.touched, codes[i], done[#done + 1] = true, APPLIED, i
+        if met then met[name] = true end
+      else
+        codes[i] = refuse(out, POLICY, raw, digest)
+      end
+    end
+  end
+  shard.tally('done', #done)
+  shard.tally('settled', #done)
+  shard.tally('leased', -#done)
+  finish(true)
+  -- Written together, and then ended one by one, records cost less than by SET with PXAT:
+  -- Lua makes a table of each answer OK, but none of a number.
+  for k = 1, #done do call('PEXPIREAT', names[done[k]], source.get(numbers[done[k]]).gone) end
+  out[1] = string.char(unpack(codes))
+  return out
+end
