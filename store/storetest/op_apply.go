@@ -11,6 +11,9 @@ func (m *model) genApply() step {
 	var transitions []dispatch.Transition
 	leased := m.leased()
 	waiting := m.waiting()
+	if m.chance(15) && len(leased) > 0 {
+		return m.applyStep(m.urlsFailed(leased))
+	}
 	for range one(m, 1, 1, 2, 4) {
 		g := m.stale()
 		switch {
@@ -40,6 +43,29 @@ func (m *model) genApply() step {
 	return m.applyStep(transitions)
 }
 
+// urlsFailed is the failure of most of what is leased of one queue.
+func (m *model) urlsFailed(leased []*modelTask) []dispatch.Transition {
+	var transitions []dispatch.Transition
+	queue := one(m, leased...).Queue
+	for _, t := range leased {
+		switch {
+		case t.Queue != queue:
+		case m.chance(70):
+			transitions = append(transitions, m.urlFailed(&t.Task))
+		case m.chance(80):
+			transitions = append(transitions, answered(&t.Task))
+		}
+	}
+	return transitions
+}
+
+// urlFailed is the failure of one of few URLs.
+func (m *model) urlFailed(t *dispatch.Task) dispatch.Transition {
+	tr := urlFailed(t, m.rand.Uint32N(6))
+	tr.Delay = one(m, 0, 0, time.Second, time.Minute)
+	return tr
+}
+
 func (m *model) applyStep(transitions []dispatch.Transition) step {
 	text := ""
 	for i := range transitions {
@@ -52,8 +78,8 @@ func (m *model) applyStep(transitions []dispatch.Transition) step {
 			text += fmt.Sprintf("{%s unread %v queue=%v asked=%s} ", tr.ID, tr.Lease, tr.Queue, asked)
 			continue
 		}
-		text += fmt.Sprintf("{%s %d %v->%v queue=%v asked=%s due=%s+%v rev=%d expired=%v} ", tr.ID, tr.Token.Fence, tr.Result, tr.State,
-			tr.Queue, asked, clockText(tr.Due), tr.Delay, tr.Revision, tr.Expired)
+		text += fmt.Sprintf("{%s %d %v->%v queue=%v asked=%s due=%s+%v rev=%d expired=%v behind=%v} ", tr.ID, tr.Token.Fence, tr.Result, tr.State,
+			tr.Queue, asked, clockText(tr.Due), tr.Delay, tr.Revision, tr.Expired, tr.Behind)
 	}
 	return step{
 		name: "apply", text: text,
@@ -71,7 +97,7 @@ func (m *model) waitingEnd(t *dispatch.Task) dispatch.Transition {
 	}
 	tr := canceled(t)
 	tr.State, tr.Settled, tr.Remember = dispatch.StateScheduled, false, 0
-	tr.Delay = one(m, 0, time.Second, time.Minute)
+	tr.Delay, tr.Behind = one(m, 0, time.Second, time.Minute), m.chance(30)
 	return tr
 }
 
@@ -140,8 +166,14 @@ func (m *model) endingKind(t *dispatch.Task) dispatch.Transition {
 		tr.LastError = &dispatch.Failure{Result: dispatch.ResultFailed, Reason: 7, Message: "no", Time: m.world.now()}
 		tr.SourceFailure = t.Recurring
 		return tr
-	case n < 80:
+	case n < 75:
 		return blocked(t, one(m, 0, 0, 3*time.Second, time.Hour))
+	case n < 81:
+		return m.urlFailed(t)
+	case n < 83:
+		tr := answered(t)
+		tr.Behind = m.chance(50)
+		return tr
 	case n < 90:
 		return released(t, one(m, 0, time.Second))
 	case n < 94:
