@@ -150,7 +150,7 @@ local function enter_set(l, score, suffix)
 end
 
 -- A task whose record was lost stood there already: it counts no more.
-local function drop_lost(l, score)
+function lane.drop_lost(l, score)
   local s = source.get(l.n)
   source.count(s, score < LATER and 'ready' or 'scheduled', -1)
   shard.tally('dropped', 1)
@@ -168,12 +168,12 @@ function lane.flush(l)
   for i = 1, #comes, 2 do
     local score = call('ZSCORE', set, comes[i + 1])
     if score ~= comes[i] then
-      drop_lost(l, tonumber(score))
+      lane.drop_lost(l, tonumber(score))
       call('ZADD', set, comes[i], comes[i + 1])
       came = came + 1
     end
   end
-  for _ = came + 1, #comes / 2 do drop_lost(l, tonumber(comes[1])) end
+  for _ = came + 1, #comes / 2 do lane.drop_lost(l, tonumber(comes[1])) end
   read_later(l)
 end
 
@@ -186,7 +186,7 @@ function lane.add(l, score, suffix)
   l.dirty, l.q.dirty = true, true
   for at = l.at, #l.list, ENTRY do
     if sub(l.list, at + 7, at + ENTRY - 1) == suffix then -- its record was lost
-      drop_lost(l, (parse(ENTRY_FORMAT, l.list, at)))
+      lane.drop_lost(l, (parse(ENTRY_FORMAT, l.list, at)))
       l.list, l.at = sub(l.list, l.at, at - 1) .. sub(l.list, at + ENTRY), 1
       break
     end
@@ -197,7 +197,7 @@ function lane.add(l, score, suffix)
   end
   if l.more > 0 and call('ZREM', key.set(l.name), suffix) == 1 then -- its record was lost
     l.more = l.more - 1
-    drop_lost(l, score)
+    lane.drop_lost(l, score)
     read_later(l)
   end
   if head_size(l) > HEAD then

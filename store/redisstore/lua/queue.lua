@@ -31,7 +31,7 @@ end
 local function add_part(q, pool_name)
   local a = {
     queue = q.name, q = q, pool = pool_name, stands = pool.NOWHERE, score = 0, was = pool.NOWHERE, was_score = 0, aside = false,
-    picks = 0, opens = 0, waits = 0, first = nil, moved = false, placed = false, sooner = false,
+    picks = 0, opens = 0, waits = 0, moved = false, placed = true,
   }
   q.parts[#q.parts + 1] = a
   return a
@@ -140,7 +140,7 @@ end
 
 -- The value of a queue.
 function queue.pack(q)
-  local trouble = q.block > now or q.step > 0 or q.asked > 0 or q.failed ~= ''
+  local trouble = q.block > 0 or q.step > 0 or q.asked > 0 or q.failed ~= ''
   local bits = (trouble and HAS_TROUBLE or 0) + (q.wide and IS_WIDE or 0) + (q.lane and HAS_LANE or 0)
   local packed = pack(QUEUE, q.next_grant, packed_until(q.held), max(q.version, 0), q.slot, q.in_flight, q.waiting, bits, #q.pattern, q.pattern)
   if trouble then packed = packed .. pack(TROUBLE, q.block, q.step, q.began, q.asked, #q.failed / 4) .. q.failed end
