@@ -10,6 +10,7 @@ local function read_want(i)
   local most, max_bytes, lease_, sources, queues, holder, by, session, token_, call_ = parse(WANT, ARGV[i])
   local w = {
     collector = by, session = session, call = call_, token = token_, holder = holder, holder_name = by .. '/' .. token_,
+    token_prefix = by .. '/' .. token_ .. '/',
     max = most, max_bytes = max_bytes, lease = lease_, ids = {}, slot = false, turns = false, bytes = 0, fence = 0, answer = 0,
     ended = false, begin = false, numbers = false, queues = false,
   }

@@ -14,7 +14,7 @@ function begin(keys, args)
   local clock = call('TIME')
   now_us = clock[1] * 1000000 + clock[2]
   now, now_end = floor(now_us / 1000), floor((now_us + 999) / 1000)
-  writes = {}
+  writes, texts = {}, {}
   key.begin()
   shard.begin()
   source.begin()

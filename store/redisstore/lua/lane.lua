@@ -20,12 +20,12 @@ local LATER_TEXT = '562949953421312'
 local DEFAULTS = { pool = '', open = false, wait = false, later = 0, more = 0, list = '', at = 1, dirty = false, touched = false,
   stored = false, comes = false }
 DEFAULTS.__index = DEFAULTS
-function lane.new(q, n) return setmetatable({ q = q, n = n, name = n .. ':' .. q.name }, DEFAULTS) end
+function lane.new(q, n) return setmetatable({ q = q, n = n, name = text_of(n) .. ':' .. q.name }, DEFAULTS) end
 
 -- Makes a lane of what is packed of it, in a pool; its head follows at a position.
 function lane.lay(q, n, pool_name, stands, score, later, more, packed, from)
   return setmetatable({
-    q = q, n = n, name = n .. ':' .. q.name, pool = stands > 0 and pool_name or '', open = stands == OPEN and score, later = later,
+    q = q, n = n, name = text_of(n) .. ':' .. q.name, pool = stands > 0 and pool_name or '', open = stands == OPEN and score, later = later,
     wait = stands == WAIT and until_(score), more = more, list = sub(packed, from), at = 1, dirty = false,
   }, DEFAULTS)
 end
@@ -92,13 +92,21 @@ end
 -- Takes the first task off.
 function lane.take(l) l.at, l.dirty, l.q.dirty = l.at + ENTRY, true, true end
 
--- The n first tasks of the head, to be read ahead.
-function lane.peek(l, n)
-  local suffixes = {}
-  for i = 0, n - 1 do
-    local score, suffix = entry(l, i)
-    if not score or score >= LATER then break end
-    suffixes[i + 1] = suffix
+-- The first tasks that are ready and share the band of the first, at most n: the ends of
+-- their ids.
+function lane.alike(l, n, s)
+  local suffixes, list, at, ends = {}, l.list, l.at, nil
+  for i = 1, n do
+    if at > #list then break end
+    local score, suffix = parse(ENTRY_FORMAT, list, at)
+    if not ends then
+      local rank = floor(score / BAND)
+      local band = lane.band(s, rank)
+      while rank < 20 and lane.band(s, rank + 1) == band do rank = rank + 1 end
+      ends = min((rank + 1) * BAND, LATER)
+    end
+    if score >= ends then break end
+    suffixes[i], at = suffix, at + ENTRY
   end
   return suffixes
 end

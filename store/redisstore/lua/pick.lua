@@ -46,8 +46,11 @@ local function load_ahead()
     local l = of[i]
     local q = l.q
     local n = gate.delay(q) > 0 and 1 or min(share, rule.settings(q).in_flight - q.in_flight, READ_RECORDS - #keys)
-    if n > 0 then
-      for _, suffix in ipairs(lane.peek(l, n)) do
+    if n == 1 then
+      local suffix = lane.first_ready(l)
+      if suffix then keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix end
+    elseif n > 0 then
+      for _, suffix in ipairs(lane.alike(l, n, source.get(l.n))) do
         keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix
       end
     end

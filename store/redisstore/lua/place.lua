@@ -142,6 +142,14 @@ local function place_changed(q)
   end
 end
 
+-- Whether a queue in pool open still belongs there, as it stands: nothing has changed since
+-- it was placed. Of a wide queue that is not known.
+function place.is_open(q, a)
+  local l = q.lane
+  return l and l.open and a.stands == pool.OPEN and not a.changed and q.version == shard.settings_version() and q.next_grant <= now
+    and q.block <= now and q.held <= now and q.in_flight < rule.settings(q).in_flight
+end
+
 -- Places the queue in one pool.
 function place.part(q, a)
   place_part(q, a, false)

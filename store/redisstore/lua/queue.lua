@@ -51,7 +51,7 @@ end
 -- What most queues have not: a table of few fields is made faster than one of many.
 local DEFAULTS = {
   exists = false, over = false, idle = false, dirty = false, touched = false, settings = false, wide = false, lanes = false, lane = false,
-  part = false, next_grant = 0, held = 0, version = -1, slot = 0, in_flight = 0, waiting = 0, pattern = '', block = 0, step = 0,
+  part = false, next_grant = 0, held = 0, version = -1, slot = '0', in_flight = 0, waiting = 0, pattern = '', block = 0, step = 0,
   began = 0, asked = 0, failed = '',
 }
 DEFAULTS.__index = DEFAULTS
@@ -69,7 +69,7 @@ local function lay_flat(name, packed)
   local next_grant, held, version, slot, in_flight, waiting, _, bits, score, n, stands, at, later, more, pattern, pool_name, from =
     parse(FLAT, packed)
   local q = setmetatable({
-    name = name, exists = true, next_grant = next_grant, held = until_(held), version = version, slot = slot, in_flight = in_flight,
+    name = name, exists = true, next_grant = next_grant, held = until_(held), version = version, slot = text_of(slot), in_flight = in_flight,
     waiting = waiting, pattern = pattern, lane = false, part = false, settings = false, dirty = false, touched = false,
     idle = in_flight <= 0 and waiting <= 0,
   }, DEFAULTS)
@@ -103,7 +103,7 @@ end
 local function lay_other(name, packed)
   local next_grant, held, version, slot, in_flight, waiting, bits, pattern, at = parse(QUEUE, packed)
   local q = setmetatable({
-    name = name, exists = true, next_grant = next_grant, held = until_(held), version = version, slot = slot, in_flight = in_flight,
+    name = name, exists = true, next_grant = next_grant, held = until_(held), version = version, slot = text_of(slot), in_flight = in_flight,
     waiting = waiting, pattern = pattern, idle = in_flight <= 0 and waiting <= 0, wide = bits % 4 >= IS_WIDE,
   }, DEFAULTS)
   if bits % 2 >= HAS_TROUBLE then
