@@ -54,7 +54,7 @@ function claim.note_turn(h, first, had, q, from)
     local n = w and #w.ids - had or 0
     if n > 0 then
       w.turns = w.turns or {}
-      w.turns[#w.turns + 1] = grant.pack_turn(q, from, had + 1, n)
+      w.turns[#w.turns + 1] = grant.pack_turn(q.name, from, q.next_grant, had + 1, n)
     end
     had = 0
   end
@@ -94,7 +94,7 @@ local function serve(C, h)
     elseif bound(C) then
       C.stopped = true
       return
-    else
+    elseif not claim.serve_polite(C, h) then
       local q = claim.pick()
       if not q then return end
       claim.turn(C, h, q)
@@ -171,7 +171,7 @@ function scripts.claim()
   for k = 1, tonumber(ARGV[3]) do wants[k], i = read_want(i) end
   local C = claim.new(ARGV[1], wants, shard.read('fence', 'picks:' .. ARGV[1]))
   if shard.holds > tonumber(ARGV[2]) then return { -1 } end
-  for k, w in ipairs(wants) do keeps[k] = key.keep(w.collector) end
+  for k, w in ipairs(wants) do keeps[k], w.out = key.keep(w.collector), C.out end
   keeps = call('MGET', unpack(keeps))
   claim.promote()
   -- An empty pool is what an idle dispatcher meets each second.
@@ -184,6 +184,8 @@ function scripts.claim()
     shard.set('picks:' .. C.pool, decimal(C.picks))
     shard.set('fence', decimal(C.fence))
   end
+  shard.tally('ready', -C.ready)
+  shard.tally('leased', C.ready)
   shard.tally('granted', C.granted)
   shard.tally('orphaned', C.orphaned)
   shard.tally('dropped', C.dropped)

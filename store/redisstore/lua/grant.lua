@@ -88,7 +88,7 @@ function grant.known(asks)
   return found
 end
 
-function grant.pack_turn(q, from, first, n) return pack(TURN, #q.name, q.name, from, q.next_grant, first, n) end
+function grant.pack_turn(name, from, to, first, n) return pack(TURN, #name, name, from, to, first, n) end
 
 -- Calls each with the id, the record and its place in the note of what is still held of the
 -- grant.

@@ -17,6 +17,9 @@ function pool.move(a, stands, score)
   if not a.moved then a.moved, moved[#moved + 1] = true, a end
 end
 
+-- Notes where a queue stands whose value is written as such.
+function pool.note(a) moved[#moved + 1] = a end
+
 -- Writes where queues stand, of each pool all at once.
 function pool.flush()
   if not moved[1] then return end

@@ -2,13 +2,16 @@
 -- with one lane is flat: the lane is in the value. With the second it becomes wide, until it
 -- is empty.
 local QUEUE, TROUBLE, PART, LANE = '>I6I6I6I2I4I4BBc0', '>I6I2I6I4B', '>Bc0BI7', '>I4BI7I7I4'
-local AT_BITS = 29 -- of any queue's value
+queue.AT_BITS, queue.IS_FLAT = 29, 8 -- of any queue's value
+local AT_BITS, IS_FLAT = queue.AT_BITS, queue.IS_FLAT
 local HAS_TROUBLE, IS_WIDE, HAS_LANE = 1, 2, 4
 local HERE, ASIDE, PICKS = 8, 16, 32 -- of a part, behind where it stands: 0 to 5
 
-local queues, list -- by name, and those of this call
+-- By name; those of this call; values that are read, but not laid out; and names of queues
+-- whose values were written as such.
+local queues, list, known, written
 
-function queue.begin() queues, list = {}, {} end
+function queue.begin() queues, list, known, written = {}, {}, {}, {} end
 function queue.all() return list end
 
 -- The labels of a name in reverse order: names that end alike stand together.
@@ -62,8 +65,8 @@ local function add(q)
 end
 
 -- A flat queue with a lane in one pool, without trouble, is packed in one format.
-local FLAT = '>I6I6I6I2I4I4BBI7I4BI7I7I4Bc0Bc0'
-local IS_FLAT = 8
+queue.FLAT = '>I6I6I6I2I4I4BBI7I4BI7I7I4Bc0Bc0'
+local FLAT = queue.FLAT
 
 local function lay_flat(name, packed)
   local next_grant, held, version, slot, in_flight, waiting, _, bits, score, n, stands, at, later, more, pattern, pool_name, from =
@@ -140,7 +143,33 @@ end
 function queue.get(name)
   local q = queues[name]
   if q then return q end
-  return lay(name, call('GET', key.queue(name)))
+  if written[name] then flush_writes() end
+  return lay(name, known[name] or call('GET', key.queue(name)))
+end
+
+-- Values of queues that are not laid out: those of a list, false for each that is laid out
+-- or was written; what offer gives back need not be read again.
+function queue.values(names)
+  local keys, values, at = {}, {}, 0
+  for i = 1, #names do
+    if not queues[names[i]] and not written[names[i]] and not known[names[i]] then keys[#keys + 1] = key.queue(names[i]) end
+  end
+  local found = #keys > 0 and call('MGET', unpack(keys))
+  for i = 1, #names do
+    values[i] = not queues[names[i]] and not written[names[i]] and known[names[i]] or false
+    if not queues[names[i]] and not written[names[i]] and not known[names[i]] then
+      at = at + 1
+      values[i] = found[at]
+    end
+  end
+  return values
+end
+function queue.offer(name, packed) known[name] = packed end
+
+-- Writes the value of a queue that is not laid out.
+function queue.write(name, packed)
+  written[name], known[name] = true, nil
+  write(key.queue(name), packed)
 end
 
 -- Reads the queues of a list that were not read yet, all at once.
@@ -150,6 +179,7 @@ function queue.read_all(names)
     local name = names[i]
     if not queues[name] and not met[name] then
       met[name], new_names[#new_names + 1], keys[#keys + 1] = true, name, key.queue(name)
+      if written[name] then flush_writes() end
     end
   end
   if #keys == 0 then return end

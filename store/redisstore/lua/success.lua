@@ -84,6 +84,22 @@ local function settle(id, name, raw, s, queue_name, digest, extra, r)
   return true
 end
 
+-- The values of queues that have one lease in the call, by name.
+local function values_of(names)
+  local values, of = queue.values(names), {}
+  for i, name in ipairs(names) do of[name] = values[i] end
+  return of
+end
+
+-- Ends a lease as its queue sees it; packed is the value of a queue that has no other.
+local function end_lease(name, packed, fetch, extra)
+  if packed and not extra and claim.end_lease(name, packed, fetch) then return end
+  if packed then queue.offer(name, packed) end
+  local q = queue.get(name)
+  gate.lease_ended(q, gate.SUCCEEDED, fetch, 0, 0, extra and extra.asked)
+  q.touched = true
+end
+
 -- Settles leased tasks by plain success: the Unread transitions of dispatch.Leases.Apply.
 --
 -- ARGV     whether a task occurs twice (0, 1); the successes, packed one after the
@@ -95,27 +111,38 @@ end
 -- Cost     O(log n) a success; queues are placed once; at most 100
 function scripts.succeed()
   local n = #ARGV[2] / BYTES
-  local values = { parse('>' .. string.rep(SUCCESS, n), ARGV[2]) }
-  local ids, extras, names, out, codes = ids_of(values, ARGV[3]), read_extras(ARGV[4]), {}, { '' }, {}
+  local said = { parse('>' .. string.rep(SUCCESS, n), ARGV[2]) }
+  local ids, extras, names, out, codes = ids_of(said, ARGV[3]), read_extras(ARGV[4]), {}, { '' }, {}
   for i = 1, n do names[i] = key.task(ids[i]) end
   shard.read()
   settled_end = '\0\0\0\0' .. record.NO_COUNTERS .. pack('>I6', now)
   local records, met, some_numbers, some_queues = call('MGET', unpack(names)), ARGV[1] == '1' and {}, {}, {}
-  local reads, queues, done = {}, {}, {} -- of each record that is leased under its digest
+  local times, reads, queues, done = {}, {}, {}, {} -- how often a queue occurs; of each record that is leased under its digest
   for i = 1, n do
     local raw, r = records[i], false
-    if raw and #raw >= LEASE + HEADER and sub(raw, 1, 17) == values[VALUES * i - 2] then
+    if raw and #raw >= LEASE + HEADER and sub(raw, 1, 17) == said[VALUES * i - 2] then
       r = { parse(READ, raw, FROM) }
       local at = LEASE + HEADER + r[7]
       local name = sub(raw, at + 1, at + r[8])
-      queues[i], some_queues[#some_queues + 1], some_numbers[#some_numbers + 1] = name, name, r[5]
+      queues[i], some_numbers[#some_numbers + 1] = name, r[5]
+      if times[name] then
+        times[name] = times[name] + 1
+      else
+        times[name], some_queues[#some_queues + 1] = 1, name
+      end
     end
     reads[i] = r
   end
   source.read_all(some_numbers)
-  queue.read_all(some_queues)
+  local several, once = {}, {}
+  for _, name in ipairs(some_queues) do
+    local of = times[name] == 1 and once or several
+    of[#of + 1] = name
+  end
+  queue.read_all(several)
+  local values = values_of(once)
   for i = 1, n do
-    local raw, name, digest, r = records[i], names[i], values[VALUES * i - 2], reads[i]
+    local raw, name, digest, r = records[i], names[i], said[VALUES * i - 2], reads[i]
     if met and met[name] then -- what was settled just now is answered as it is now
       flush_writes()
       raw, r = call('GET', name), false
@@ -125,10 +152,10 @@ function scripts.succeed()
     else
       local s, extra = source.get(r[5]), extras[i]
       if settle(ids[i], name, raw, s, queues[i], digest, extra, r) then
-        local q, c = queue.get(queues[i]), source.counts(s)
+        local c = source.counts(s)
         c.done, c.leased, c.out, c.row, c.success = c.done + 1, c.leased - 1, c.out - 1, 0, now
-        gate.lease_ended(q, gate.SUCCEEDED, values[VALUES * i - 1], 0, 0, extra and extra.asked)
-        q.touched, codes[i], done[#done + 1] = true, APPLIED, i
+        end_lease(queues[i], values[queues[i]], said[VALUES * i - 1], extra)
+        codes[i], done[#done + 1] = APPLIED, i
         if met then met[name] = true end
       else
         codes[i] = refuse(out, POLICY, raw, digest)

@@ -10,6 +10,7 @@ local function terms_of(w, s)
   local hold = s.hold > 0 and s.hold or DEFAULT_HOLD
   local duration = min(w.lease > 0 and w.lease or (s.lease > 0 and s.lease or DEFAULT_LEASE), hold)
   local deadline = now + duration
+  reply.add_source(w.out, s)
   t = { deadline = decimal(deadline), packed = w.holder .. pack(LEASE_TERMS, now, deadline, duration, hold, 0, 0, #w.holder_name) }
   s.terms = s.terms or {}
   s.terms[w] = t
@@ -29,26 +30,42 @@ local function read_records(C, prefix, suffixes, i)
   for k = i, last do C.raws[suffixes[k]] = found[k - i + 1] end
 end
 
--- Leases a task to a want; false and when to look again if another lock stands.
-local function grant_to(C, w, l, t, prefix, suffix, raw, detailed)
-  local fence, id = max(C.fence + 1, now_us), prefix .. suffix
+-- What a task that may be granted counts for the limit of a want, and whether it has
+-- details, which count besides; nil for one that may not.
+function claim.weigh(raw, s)
+  if not raw or #raw < record.HEADER then return nil end
+  local version, state, flags = byte(raw, 1, 3)
+  if version ~= 1 or state ~= record.WAITING then return nil end
+  local high, middle, low = byte(raw, 24, 26)
+  return high * 65536 + middle * 256 + low + s.joined, flags % 8 >= record.DETAILS
+end
+
+-- Leases a task to a want; nil and when to look again if another lock stands.
+function claim.grant_to(C, w, s, prefix, suffix, n, queue_name, raw, detailed)
+  local fence, id, t = max(C.fence + 1, now_us), prefix .. suffix, terms_of(w, s)
   local locked, ttl = lock.set(P .. 'lock:' .. id, w.token_prefix .. decimal(fence), t.deadline)
-  local leases, n = C.leases, #C.leases
-  leases[n + 1], leases[n + 2] = locked and t.deadline or decimal(now + ttl), (locked and '' or 'o') .. id .. ':' .. l.name
-  if not locked then return false end
+  if not locked then return nil, ttl end
+  local leases, answers, ids = C.leases, C.answers, w.ids
+  local k = #leases
+  leases[k + 1], leases[k + 2] = t.deadline, id .. ':' .. text_of(n) .. ':' .. queue_name
   C.fence = fence
   raw = pack('>BI8', record.MARK, fence) .. t.packed .. raw .. w.holder_name
-  n = #writes
-  writes[n + 1], writes[n + 2] = P .. 't:' .. id, raw
-  local answers, ids = C.answers, w.ids
-  n = #answers
-  answers[n + 1], answers[n + 2] = suffix, raw
-  if detailed then answers[n + 3] = reply.holder_details(id) end
-  n = #ids + 1
-  if n == 1 then w.fence = fence end
-  ids[n] = w.slot == prefix and suffix or id
+  k = #writes
+  writes[k + 1], writes[k + 2] = P .. 't:' .. id, raw
+  k = #answers
+  answers[k + 1], answers[k + 2] = suffix, raw
+  if detailed then answers[k + 3] = reply.holder_details(id) end
+  k = #ids + 1
+  if k == 1 then w.fence = fence end
+  ids[k] = w.slot == prefix and suffix or id
   w.slot = prefix
   return true
+end
+
+-- Puts an orphan among the leases until it is looked at again.
+local function note_orphan(C, l, id, ttl)
+  local leases = C.leases
+  leases[#leases + 1], leases[#leases + 2] = decimal(now + ttl), 'o' .. id .. ':' .. l.name
 end
 
 -- Takes up to share tasks from the lane while its band stays what it is, for one want after
@@ -56,33 +73,33 @@ end
 local function take(C, h, q, l, s, share)
   lane.load(l, share)
   local suffixes = lane.alike(l, share, s)
-  local prefix, granted, missing, orphaned, w, t = q.slot .. '-', 0, 0, 0, nil, nil
-  reply.add_source(C.out, s)
+  local prefix, granted, missing, orphaned, w = q.slot .. '-', 0, 0, 0, nil
   for i = 1, min(#suffixes, 100 - C.misses) do
     if not w or #w.ids == w.max then
       w = claim.open_want(C, h)
-      t = terms_of(w, s)
     end
     local suffix = suffixes[i]
     if C.raws[suffix] == nil then read_records(C, P .. 't:' .. prefix, suffixes, i) end
-    local raw, bytes, detailed = C.raws[suffix], nil, false
-    if raw and #raw >= record.HEADER then
-      local version, state, flags = byte(raw, 1, 3)
-      if version == 1 and state == record.WAITING then
-        local high, middle, low = byte(raw, 24, 26)
-        bytes, detailed = high * 65536 + middle * 256 + low + s.joined, flags % 8 >= record.DETAILS
-        if detailed then bytes = bytes + weigh_details(prefix .. suffix) end
-      end
-    end
+    local raw = C.raws[suffix]
+    local bytes, detailed = claim.weigh(raw, s)
+    if detailed then bytes = bytes + weigh_details(prefix .. suffix) end
     if bytes and w.max_bytes > 0 and #w.ids > 0 and w.bytes + bytes > w.max_bytes then
       w.ended = true
       break
     end
     C.raws[suffix] = nil
     lane.take(l)
-    if not bytes then missing = missing + 1
-    elseif grant_to(C, w, l, t, prefix, suffix, raw, detailed) then granted, w.bytes = granted + 1, w.bytes + bytes
-    else orphaned = orphaned + 1 end
+    if not bytes then
+      missing = missing + 1
+    else
+      local got, ttl = claim.grant_to(C, w, s, prefix, suffix, l.n, q.name, raw, detailed)
+      if got then
+        granted, w.bytes = granted + 1, w.bytes + bytes
+      else
+        note_orphan(C, l, prefix .. suffix, ttl)
+        orphaned = orphaned + 1
+      end
+    end
   end
   source.count(s, 'ready', -granted - missing)
   source.count(s, 'leased', granted)
