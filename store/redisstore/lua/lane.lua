@@ -51,8 +51,16 @@ local function read_later(l)
   if score then l.later = tonumber(score) - LATER end
 end
 
+-- Takes in what a set still has of a queue whose value was lost.
+function lane.find_set(l)
+  l.more = call('ZCARD', key.set(l.name))
+  l.q.waiting = l.q.waiting + l.more
+  read_later(l)
+end
+
 -- Brings tasks of the set to the head, so that it has n of them and a few more.
 function lane.load(l, n)
+  lane.flush(l)
   local missing = n - head_size(l)
   if l.more <= 0 or missing <= 0 then return end
   local found, entries, last = call('ZPOPMIN', key.set(l.name), missing + HEAD), {}, 0

@@ -45,9 +45,13 @@ function queue.make_lane(q, n)
   if q.wide then
     q.lanes[n] = l
   else
-    if q.lane then settled.unlist({ q.lane }) end
+    if q.lane then
+      place.lane(q.lane, false)
+      settled.unlist({ q.lane })
+    end
     q.lane = l
   end
+  if not q.exists then lane.find_set(l) end
   settled.list(l)
   q.dirty, l.dirty = true, true
   return l

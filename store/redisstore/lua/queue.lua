@@ -82,7 +82,7 @@ local function lay_flat(name, packed)
 end
 
 local function pack_flat(q, l, a)
-  return pack(FLAT, q.next_grant, packed_until(q.held), max(q.version, 0), q.slot, q.in_flight, q.waiting, IS_FLAT,
+  return pack(FLAT, q.next_grant, packed_until(q.held), max(q.version, 0), q.slot, max(q.in_flight, 0), max(q.waiting, 0), IS_FLAT,
     a.stands + (l.pool == a.pool and HERE or 0) + a.picks * PICKS, a.score, l.n, lane.packed(l, #q.pattern, q.pattern, #a.pool, a.pool))
     .. lane.head(l)
 end
@@ -193,7 +193,7 @@ local function pack_parts(q)
     local here = q.lane and q.lane.pool == a.pool
     if a.picks > 0 or a.aside or here or a.stands ~= pool.NOWHERE or a.opens + a.waits > 0 then
       packed = packed .. pack(PART, #a.pool, a.pool, a.stands + (here and HERE or 0) + (a.aside and ASIDE or 0) + a.picks * PICKS, a.score)
-      if q.wide then packed = packed .. pack('>I4I4', a.opens, a.waits) end
+      if q.wide then packed = packed .. pack('>I4I4', max(a.opens, 0), max(a.waits, 0)) end
       n = n + 1
     end
     a = a.next
@@ -207,7 +207,7 @@ function queue.pack(q)
   local l, a = q.lane, q.part
   if l and a and not trouble and not a.next and not a.aside then return pack_flat(q, l, a) end
   local bits = (trouble and HAS_TROUBLE or 0) + (q.wide and IS_WIDE or 0) + (l and HAS_LANE or 0)
-  local packed = pack(QUEUE, q.next_grant, packed_until(q.held), max(q.version, 0), q.slot, q.in_flight, q.waiting, bits, #q.pattern, q.pattern)
+  local packed = pack(QUEUE, q.next_grant, packed_until(q.held), max(q.version, 0), q.slot, max(q.in_flight, 0), max(q.waiting, 0), bits, #q.pattern, q.pattern)
   if trouble then packed = packed .. pack(TROUBLE, q.block, q.step, q.began, q.asked, #q.failed / 4) .. q.failed end
   if l then return packed .. pack_parts(q) .. pack(LANE, l.n, lane.packed(l)) .. lane.head(l) end
   return packed .. pack_parts(q)
