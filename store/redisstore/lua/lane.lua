@@ -100,23 +100,24 @@ end
 -- Takes the first task off.
 function lane.take(l) l.at, l.dirty, l.q.dirty = l.at + ENTRY, true, true end
 
--- The first tasks that are ready and share the band of the first, at most n: the ends of
--- their ids.
-function lane.alike(l, n, s)
+-- The first tasks that are ready and share a band, that of the first if none is given, at
+-- most n: the ends of their ids; and that band.
+function lane.alike(l, n, s, band)
   local suffixes, list, at, ends = {}, l.list, l.at, nil
   for i = 1, n do
     if at > #list then break end
     local score, suffix = parse(ENTRY_FORMAT, list, at)
     if not ends then
       local rank = floor(score / BAND)
-      local band = lane.band(s, rank)
+      band = band or lane.band(s, rank)
+      if lane.band(s, rank) ~= band then break end
       while rank < 20 and lane.band(s, rank + 1) == band do rank = rank + 1 end
       ends = min((rank + 1) * BAND, LATER)
     end
     if score >= ends then break end
     suffixes[i], at = suffix, at + ENTRY
   end
-  return suffixes
+  return suffixes, band
 end
 
 -- The first tasks of the head, whatever they wait for.

@@ -70,9 +70,10 @@ end
 
 -- Takes up to share tasks from the lane while its band stays what it is, for one want after
 -- the other; returns how many were granted.
-local function take(C, h, q, l, s, share)
+local function take(C, h, q, l, s, share, band)
   lane.load(l, share)
-  local suffixes = lane.alike(l, share, s)
+  local suffixes
+  suffixes, band = lane.alike(l, share, s, band)
   local prefix, granted, missing, orphaned, w = q.slot .. '-', 0, 0, 0, nil
   for i = 1, min(#suffixes, 100 - C.misses) do
     if not w or #w.ids == w.max then
@@ -106,7 +107,7 @@ local function take(C, h, q, l, s, share)
   q.waiting, q.in_flight, q.dirty = q.waiting - granted - missing, q.in_flight + granted, true
   C.granted, C.misses = C.granted + granted, C.misses + orphaned + missing
   C.dropped, C.orphaned = C.dropped + missing, C.orphaned + orphaned
-  return granted, orphaned + missing
+  return granted, orphaned + missing, band
 end
 
 -- Picks a lane of the queue, in queue open: of the sources that a want names the first,
@@ -152,10 +153,10 @@ local function take_from_lane(C, h, q, a, quota)
     return 0, true
   end
   local share = quota > 1 and max(1, floor(quota / lanes_in_band(q, a, l))) or 1
-  local got, missed = 0, 0
+  local got, missed, band = 0, 0, nil
   repeat
     local more
-    more, missed = take(C, h, q, l, s, share - got)
+    more, missed, band = take(C, h, q, l, s, share - got, band)
     got = got + more
   until got >= share or missed == 0 or h.want.ended or C.misses >= 100
   place.lane(l, true)
