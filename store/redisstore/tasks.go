@@ -63,11 +63,12 @@ type position struct {
 	shard int
 	// scan is the cursor of the scan of lanes that follow; "" = the leases follow.
 	scan string
-	// lanes that the scan has found and that are not done, flat: source and queue. Part and offset are in the first.
-	lanes  []string
-	part   int // index in laneParts
-	offset string
-	leases leasePosition
+	// lanes that the scan has found and that are not done, flat: source and queue. part, an index in laneParts, and
+	// score and member of the last entry are in the first.
+	lanes         []string
+	part          int
+	score, member string
+	leases        leasePosition
 }
 
 // String is the cursor.
@@ -75,7 +76,7 @@ func (p *position) String() string {
 	if p.scan == "" && len(p.lanes) == 0 {
 		return p.leases.String()
 	}
-	return fmt.Sprintf("%d:%s:%d:%s:%s", p.shard, p.scan, p.part, p.offset, strings.Join(p.lanes, " "))
+	return fmt.Sprintf("%d:%s:%d:%s:%s:%s", p.shard, p.scan, p.part, p.score, p.member, strings.Join(p.lanes, " "))
 }
 
 func firstPosition(shard int) position {
@@ -86,8 +87,8 @@ func parsePosition(cursor string) (p position, err error) {
 	if cursor == "" {
 		return firstPosition(0), nil
 	}
-	parts := strings.SplitN(cursor, ":", 5)
-	if strings.Contains(parts[0], "/") || len(parts) < 5 {
+	parts := strings.SplitN(cursor, ":", 6)
+	if strings.Contains(parts[0], "/") || len(parts) < 6 {
 		p.leases, err = parseLeasePosition(cursor)
 		p.shard = p.leases.shard
 		return p, err
@@ -96,16 +97,17 @@ func parsePosition(cursor string) (p position, err error) {
 	if p.shard, err = strconv.Atoi(parts[0]); err != nil || p.shard < 0 {
 		return p, bad
 	}
-	p.leases.shard, p.scan, p.offset = p.shard, parts[1], parts[3]
+	p.leases.shard, p.scan, p.score, p.member = p.shard, parts[1], parts[3], parts[4]
 	if p.part, err = strconv.Atoi(parts[2]); err != nil || p.part < 0 || p.part >= len(laneParts) {
 		return p, bad
 	}
-	for _, n := range []string{p.scan, p.offset} {
-		if _, err := strconv.ParseUint(n, 10, 63); n != "" && err != nil {
-			return p, bad
-		}
+	if _, err := strconv.ParseUint(p.scan, 10, 63); p.scan != "" && err != nil {
+		return p, bad
 	}
-	p.lanes = strings.Fields(parts[4])
+	if _, err := strconv.ParseFloat(p.score, 64); p.score != "" && err != nil {
+		return p, bad
+	}
+	p.lanes = strings.Fields(parts[5])
 	for i := 0; i < len(p.lanes); i += 2 {
 		if _, err := strconv.ParseUint(p.lanes[i], 10, 32); err != nil || len(p.lanes)%2 != 0 {
 			return p, bad
@@ -179,10 +181,10 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 	switch {
 	case len(p.lanes) > 0:
 		for p.part < len(laneParts) && !wanted(filter, laneParts[p.part].states...) {
-			p.part, p.offset = p.part+1, ""
+			p.part, p.score, p.member = p.part+1, "", ""
 		}
 		if p.part == len(laneParts) {
-			p.lanes, p.part, p.offset = p.lanes[2:], 0, ""
+			p.lanes, p.part, p.score, p.member = p.lanes[2:], 0, "", ""
 			return p, listed{}, nil
 		}
 		return s.listLane(ctx, p, limit, limitBytes)
@@ -222,7 +224,7 @@ func (s *Store) nextLanes(ctx context.Context, filter dispatch.TaskFilter, p pos
 // listLane reads a page of a part of the first lane of the position.
 func (s *Store) listLane(ctx context.Context, p position, limit, limitBytes int) (position, listed, error) {
 	var found listed
-	args := []any{p.lanes[0], p.lanes[1], laneParts[p.part].name, cmp.Or(p.offset, "0"), limit, limitBytes}
+	args := []any{p.lanes[0], p.lanes[1], laneParts[p.part].name, p.score, p.member, limit, limitBytes}
 	r, err := s.scripts.Run(ctx, "list tasks", script.List, script.Call{Shard: p.shard, Args: args})
 	if err != nil {
 		return p, found, err
@@ -231,8 +233,9 @@ func (s *Store) listLane(ctx context.Context, p position, limit, limitBytes int)
 	if found.tasks, err = readListed(r, now); err != nil {
 		return p, found, err
 	}
-	found.bytes, found.looked = int(r.Integer()), len(found.tasks)
-	if p.offset = r.Text(); p.offset == "" {
+	found.bytes, found.looked = int(r.Integer()), int(r.Integer())
+	p.score, p.member = r.Text(), r.Text()
+	if p.member == "" {
 		if p.part++; p.part == len(laneParts) {
 			p.lanes, p.part = p.lanes[2:], 0
 		}

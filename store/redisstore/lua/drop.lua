@@ -30,8 +30,9 @@ end
 local function end_lane(s, name, limit)
   local q, ended = queue.get(name), 0
   local l = queue.lane(q, s.n)
-  local suffixes, all = waiting_of(l, limit)
-  for _, suffix in ipairs(suffixes) do
+  local entries, all = waiting_of(l, limit)
+  for _, e in ipairs(entries) do
+    local suffix = e.suffix
     if cancel(q.slot .. '-' .. suffix, s) then ended = ended + 1
     elseif lane.remove(l, suffix) then
       q.waiting, q.dirty = max(q.waiting - 1, 0), true

@@ -36,16 +36,13 @@ local function block(q, s, retry_after)
   q.block = now + min(length, s.max_block)
 end
 
--- Notes that a URL failed, by its hash (4 bytes). The host is blocked when it is one of
--- three different ones in a row: a failure of one URL is not yet one of its host.
+-- Notes that a URL failed, by its hash (4 bytes). The host is blocked when three different
+-- ones failed since it last answered: a failure of one URL is not yet one of its host.
 local MOST_FAILED = 3
 local function url_failed(q, s, hash)
-  local others = ''
-  for i = 1, #q.failed, 4 do
-    local h = sub(q.failed, i, i + 3)
-    if h ~= hash and #others < 4 * (MOST_FAILED - 1) then others = others .. h end
-  end
-  q.failed = hash .. others
+  local known = #q.failed == 4 * MOST_FAILED
+  for i = 1, #q.failed, 4 do known = known or sub(q.failed, i, i + 3) == hash end
+  if not known then q.failed = q.failed .. hash end
   if #q.failed == 4 * MOST_FAILED then block(q, s, 0) end
 end
 

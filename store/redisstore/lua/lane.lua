@@ -104,12 +104,12 @@ end
 
 -- The first tasks of the head, whatever they wait for.
 function lane.all(l, n)
-  local suffixes = {}
+  local all = {}
   for i = 0, min(n, head_size(l)) - 1 do
-    local _, suffix = entry(l, i)
-    suffixes[i + 1] = suffix
+    local score, suffix = entry(l, i)
+    all[i + 1] = { score = score, suffix = suffix }
   end
-  return suffixes
+  return all
 end
 
 -- The rank of the first ready task, and the score of the first that is due later, less

@@ -39,41 +39,47 @@ function scripts.lanes()
   return { cursor, unpack(found) }
 end
 
--- The ids in a part of a lane, from an offset on, at most limit: 'waiting', 'dead' or
--- 'canceled'.
-local function ids_of(n, queue_name, part, from, limit)
-  local name, ids = n .. ':' .. queue_name, {}
-  if part ~= 'waiting' then return call('ZRANGE', part == 'dead' and key.dead(name) or key.canceled(name), from, from + limit - 1) end
-  local q = queue.get(queue_name)
-  local l = queue.lane(q, n)
-  if not l then return ids end
-  local head = lane.all(l, 1000)
-  for i = from + 1, min(#head, from + limit) do ids[#ids + 1] = head[i] end
-  if #ids < limit then
-    local at = max(from - #head, 0)
-    for _, suffix in ipairs(call('ZRANGE', key.set(name), at, at + limit - #ids - 1)) do ids[#ids + 1] = suffix end
+-- A part of a lane behind an entry, at most limit: 'waiting', 'dead' or 'canceled', flat the
+-- ends of the ids, or the ids, and their scores.
+local function entries_of(n, queue_name, part, score, after, limit)
+  local name, out = n .. ':' .. queue_name, {}
+  local set = part == 'dead' and key.dead(name) or part == 'canceled' and key.canceled(name) or key.set(name)
+  local l = part == 'waiting' and queue.lane(queue.get(queue_name), n)
+  if l then
+    for _, e in ipairs(lane.all(l, 1000)) do
+      local behind = score == '' or e.score > tonumber(score) or e.score == tonumber(score) and before(after, e.suffix)
+      if behind and #out < 2 * limit then out[#out + 1], out[#out + 2] = e.suffix, decimal(e.score) end
+    end
   end
-  for i = 1, #ids do ids[i] = q.slot .. '-' .. ids[i] end
-  return ids
+  if part == 'waiting' and (not l or l.more == 0) or #out == 2 * limit then return out end
+  local rank = lease.rank(set, score, after)
+  local found = call('ZRANGE', set, rank, rank + limit - #out / 2 - 1, 'WITHSCORES')
+  for i = 1, #found do out[#out + 1] = found[i] end
+  return out
 end
 
 -- Reads a page of the tasks of a lane (dispatch.Tasks.ListTasks).
 --
--- ARGV     source, queue, part: 'waiting', 'dead' or 'canceled'; offset, limit of tasks, limit
---          of bytes (the first task always fits)
--- Returns  now, sources, tasks, their bytes, and the offset of the next page ('' = the end)
+-- ARGV     source, queue, part: 'waiting', 'dead' or 'canceled'; score and member of the last
+--          entry read ('' = none); limit of tasks, limit of bytes (the first task always fits)
+-- Returns  now, sources, tasks, their bytes, number of entries read, score and member of the
+--          last entry ('' = the end)
 -- Cost     O(log n + limit)
 -- flags: no-writes
 function scripts.list()
-  local from, limit, page = tonumber(ARGV[4]), tonumber(ARGV[5]), reply.page()
-  local ids = ids_of(tonumber(ARGV[1]), ARGV[2], ARGV[3], from, limit)
-  local n = 0
-  for _, id in ipairs(ids) do
-    if not reply.add_to_page(page, id, tonumber(ARGV[6])) then break end
-    n = n + 1
+  local n, queue_name, score, after, limit, page, looked = tonumber(ARGV[1]), ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6]), reply.page(), 0
+  local found, slot = entries_of(n, queue_name, ARGV[3], score, after, limit), queue.get(queue_name).slot
+  local ended = #found < 2 * limit
+  for i = 1, #found, 2 do
+    local id = #found[i] == 26 and slot .. '-' .. found[i] or found[i]
+    if not reply.add_to_page(page, id, tonumber(ARGV[7])) then
+      ended = false
+      break
+    end
+    looked, after, score = looked + 1, found[i], found[i + 1]
   end
-  local next_at = (n < #ids or #ids == limit) and decimal(from + n) or ''
-  return { now, page.list.sources, page.list.tasks, page.bytes, next_at }
+  if ended then score, after = '', '' end
+  return { now, page.list.sources, page.list.tasks, page.bytes, looked, score, after }
 end
 
 -- Reads the lanes with due tasks, of a source or of a queue (dispatch.Tasks.DueLanes).

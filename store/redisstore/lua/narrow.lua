@@ -63,6 +63,11 @@ local function promote(C, s)
   C.woken = C.woken + min(#due, left)
 end
 
+-- Whether one lane comes before another of the same score: by queue, then by source.
+local function comes_first(name, s, other, its)
+  return before(name, other) or name == other and before(decimal(s.n), decimal(its.n))
+end
+
 -- The first of the open lanes of all sources, its source, and the source that has the
 -- first. Every eighth turn for which one has goes to the lane that waits longest.
 local function next_lane(of)
@@ -70,17 +75,18 @@ local function next_lane(of)
   for _, s in ipairs(of) do
     local m = call('ZRANGE', key.source_open(s.n), 0, 0, 'WITHSCORES')
     local at = tonumber(m[2] or nil)
-    if at and (not name or at < score or at == score and before(m[1], name)) then name, score, lead = m[1], at, s end
+    if at and (not name or at < score or at == score and comes_first(m[1], s, name, lead)) then name, score, lead = m[1], at, s end
   end
   if not name or named.of(lead).turns % 8 < 7 then return name, lead, lead end
   local whose, since, band = lead, score % BAND, floor(score / BAND)
+  local most = band < 10 and 10 or 11
   for _, s in ipairs(of) do
     local set = key.source_open(s.n)
     local m = call('ZRANGE', set, 0, 0, 'WITHSCORES')
-    if m[1] then
-      local other, at = claim.oldest(set, m[1], tonumber(m[2]), floor(tonumber(m[2]) / BAND) < 10 and 10 or 11)
+    if m[1] and tonumber(m[2]) < most * BAND then
+      local other, at = claim.oldest(set, m[1], tonumber(m[2]), most)
       local b, t = floor(at / BAND), at % BAND
-      if t < since or t == since and (b < band or b == band and before(other, name)) then name, whose, since, band = other, s, t, b end
+      if t < since or t == since and (b < band or b == band and comes_first(other, s, name, whose)) then name, whose, since, band = other, s, t, b end
     end
   end
   return name, whose, lead

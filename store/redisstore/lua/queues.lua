@@ -51,7 +51,7 @@ end
 function scripts.unblock()
   local q = queue.get(ARGV[1])
   local blocked = q.block > now or q.step > 0
-  q.block, q.step, q.began, q.failed, q.dirty, q.touched = 0, 0, 0, '', true, true
+  q.block, q.step, q.began, q.dirty, q.touched = 0, 0, 0, true, true
   finish(true)
   return blocked and 1 or 0
 end

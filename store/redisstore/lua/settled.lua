@@ -52,7 +52,7 @@ function settled.enter(s, id, r, remember)
   if r.state == record.DONE and remember > 0 then return end
   local name = name_of(r)
   local set = r.state == record.DEAD and key.dead(name) or key.canceled(name)
-  if call('ZADD', set, gone, id) == 0 then source.count(s, FIELD[r.state], -1) end -- of a record that was lost
+  call('ZADD', set, gone, id)
   if call('SADD', key.kept, name) == 1 then
     call('SADD', key.ends(r.queue), r.source)
     call('SADD', key.lanes(r.source), r.queue)

@@ -53,11 +53,29 @@ local function begin_series(series)
   q.slot = tonumber(series.slot)
 end
 
+-- New tasks of the call, by lane.
+local fresh
+
+-- What sets of settled tasks still say of records that were lost.
+local function clear_settled()
+  local names = {}
+  for name in pairs(fresh) do names[#names + 1] = name end
+  if #names == 0 then return end
+  for i, kept in ipairs(call('SMISMEMBER', key.kept, unpack(names))) do
+    if kept == 1 then
+      local s, ids = source.get(tonumber(match(names[i], '^%d+'))), fresh[names[i]]
+      source.count(s, 'dead', -call('ZREM', key.dead(names[i]), unpack(ids)))
+      source.count(s, 'canceled', -call('ZREM', key.canceled(names[i]), unpack(ids)))
+    end
+  end
+end
+
 -- Puts a new task into its lane.
 local function enter(series, name, suffix, rest)
   if not series.lane then begin_series(series) end
   local l = series.lane
   lane.add(l, series.score, suffix)
+  add_to(fresh, l.name, series.slot .. '-' .. suffix)
   l.q.waiting = l.q.waiting + 1
   write(name, series.head .. rest)
   series.created = series.created + 1
@@ -99,6 +117,7 @@ end
 function scripts.submit()
   local gates, at, out, met, twice = {}, 6, {}, {}, ARGV[5] == '1'
   shard.read()
+  fresh = {}
   for i = 1, tonumber(ARGV[2]) do
     gates[i], at = read_gate(at), at + source.GATE_ARGS
   end
@@ -130,6 +149,7 @@ function scripts.submit()
     end
     end_series(series)
   end
+  clear_settled()
   finish(true)
   return string.char(unpack(out))
 end
