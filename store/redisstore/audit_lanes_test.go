@@ -22,7 +22,8 @@ type place string
 const (
 	placeReady    place = "ready"
 	placeLater    place = "later"
-	placeIndex    place = "in the lease index"
+	placeLeased   place = "leased"
+	placeOrphan   place = "orphan"
 	placeDead     place = "dead"
 	placeCanceled place = "canceled"
 )
@@ -57,8 +58,10 @@ func splitID(id dispatch.TaskID) (slot, suffix string) {
 	return slot, suffix
 }
 
-// member is what the lease index has of a task.
+// member is what the lease index has of a leased task, and orphan what it has of one that waits
+// under a lock of nobody.
 func (t *taskImage) member() string { return string(t.ID) + ":" + t.lane() }
+func (t *taskImage) orphan() string { return "o" + t.member() }
 
 // checkKeys holds that a shard has no other keys than those that are checked.
 func (a *audit) checkKeys() {
@@ -83,9 +86,9 @@ func (a *audit) checkKeys() {
 // lease index (as leased, or as an orphan), or among the settled ones; DONE ones that are kept
 // for a time stand nowhere.
 func (a *audit) checkTasks() {
-	waiting, settled := []place{placeReady, placeLater, placeIndex}, []place{placeCanceled}
+	waiting, settled := []place{placeReady, placeLater, placeOrphan}, []place{placeCanceled}
 	allowed := map[dispatch.State][]place{
-		dispatch.StateScheduled: waiting, dispatch.StateReady: waiting, dispatch.StateLeased: {placeIndex},
+		dispatch.StateScheduled: waiting, dispatch.StateReady: waiting, dispatch.StateLeased: {placeLeased},
 		dispatch.StateDone: settled, dispatch.StateDead: {placeDead}, dispatch.StateCanceled: settled,
 	}
 	for id, t := range a.tasks {
@@ -124,8 +127,10 @@ func (a *audit) places(t *taskImage, suffix string) (all []place) {
 			all = append(all, p)
 		}
 	}
-	if _, ok := a.zset("leases")[t.member()]; ok {
-		all = append(all, placeIndex)
+	for member, p := range map[string]place{t.member(): placeLeased, t.orphan(): placeOrphan} {
+		if _, ok := a.zset("leases")[member]; ok {
+			all = append(all, p)
+		}
 	}
 	return all
 }
@@ -203,20 +208,21 @@ func (a *audit) checkStanding(l *laneImage) {
 	}
 	first, rank := l.head[0].score, int(l.head[0].score/bandScore)
 	ready := first < laterFrom
+	// The priority of its source may be another since it was placed.
 	switch band := int(l.score / bandScore); {
-	case l.stands == standsOpen && (!ready || band != s.band(rank)):
+	case l.stands == standsOpen && (!ready || band < bandOf(9, rank) || band > bandOf(0, rank)):
 		a.say("lane %s is open with band %d, its first task has score %.0f", l.name, band, first)
 	case l.stands == standsWait && !ready && l.score < math.Floor((first-laterFrom)/32):
 		a.say("lane %s waits until %.0f, its first task has score %.0f", l.name, l.score, first)
 	}
 }
 
-// band is that of a lane of the source whose first task has that rank.
-func (s *sourceImage) band(rank int) int {
+// bandOf is the band of a lane whose source has that priority, and whose first task that rank.
+func bandOf(priority, rank int) int {
 	if rank == 20 {
 		return 10
 	}
-	return 9 - min(max(s.priority+4-rank/2, 0), 9)
+	return 9 - min(max(priority+4-rank/2, 0), 9)
 }
 
 // checkSettled holds that what has tasks is listed, and that settled ones are forgotten: a

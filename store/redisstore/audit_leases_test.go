@@ -17,7 +17,7 @@ import (
 func (a *audit) checkLeases() {
 	members := make(map[string]*taskImage, len(a.tasks))
 	for _, t := range a.tasks {
-		members[t.member()] = t
+		members[t.member()], members[t.orphan()] = t, t
 	}
 	for member, at := range a.zset("leases") {
 		switch t := members[member]; {

@@ -43,9 +43,9 @@ func (a *audit) sums() map[string]map[string]int {
 		}
 	}
 	for _, t := range a.tasks {
-		_, indexed := a.zset("leases")[t.member()]
+		_, orphan := a.zset("leases")[t.orphan()]
 		_, kept := a.zsets["lc"][t.lane()][string(t.ID)]
-		add(t.source, "ready", count(t.waits() && indexed)) // an orphan
+		add(t.source, "ready", count(orphan))
 		add(t.source, "leased", count(t.State == dispatch.StateLeased))
 		add(t.source, "done", count(t.State == dispatch.StateDone))
 		add(t.source, "canceled", -count(t.State == dispatch.StateDone && kept)) // stands there, and counts as done

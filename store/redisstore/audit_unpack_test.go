@@ -164,7 +164,6 @@ func count(is bool) int {
 // sourceImage is what a shard holds of a source.
 type sourceImage struct {
 	uid, pool string
-	priority  int
 	deleted   bool
 	counts    map[string]int
 	// named is set for one that claims name, listed when all its lanes are listed, too.
@@ -179,8 +178,7 @@ func unpackSource(gate, counted, named string) (*sourceImage, error) {
 	p.text(2)  // id
 	p.bytes(8) // version
 	s.pool = p.text(2)
-	s.priority = int(p.integer(1))
-	p.bytes(8) // held until
+	p.bytes(1 + 8) // priority, held until
 	s.deleted = p.integer(1) == 1
 	p.bytes(5 * 8) // limit, lease, hold, bytes that are joined, how long settled tasks are remembered
 	if s.named && named != "" {
