@@ -187,7 +187,7 @@ type Transition struct {
 	Shrink bool
 	// Remember is how long a settled record is kept; 0 = with its source.
 	Remember time.Duration
-	// ClearFlags lifts CancelRequested and AgainRequested.
+	// ClearFlags lifts AgainRequested. CancelRequested ends with the lease.
 	ClearFlags bool
 
 	// Memo replaces the memo when not nil; Cursor the cursor. Empty clears.

@@ -179,6 +179,7 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		s.touchQueue(q)
 		deadline := r.lease.deadline
 		s.endLease(r)
+		r.cancel = dispatch.CancelNone
 		block := q.blocked
 		if s.affect(q, &t.Queue, deadline); q.blocked != block && t.LastError != nil {
 			q.cause = &dispatch.BlockCause{Task: t.ID, Failure: *t.LastError}
@@ -194,7 +195,7 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		r.settledAt = s.now
 	}
 	if t.ClearFlags {
-		r.cancel, r.again = dispatch.CancelNone, false
+		r.again = false
 	}
 	r.takeDetails(t)
 	r.revision++

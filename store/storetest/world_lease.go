@@ -262,8 +262,9 @@ func (w *world) transition(t *modelTask, tr *dispatch.Transition) {
 	if tr.Settled {
 		t.SettledAt = now
 	}
+	t.CancelRequested = dispatch.CancelNone
 	if tr.ClearFlags {
-		t.CancelRequested, t.AgainRequested = dispatch.CancelNone, false
+		t.AgainRequested = false
 	}
 	if tr.Memo != nil {
 		t.Memo = slices.Clone(tr.Memo)

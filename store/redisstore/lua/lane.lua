@@ -60,7 +60,7 @@ function lane.load(l, n)
     entries[#entries + 1] = pack(ENTRY_FORMAT, last, found[i])
   end
   if #found < 2 * (missing + HEAD) then l.more = 0 else l.more = max(l.more - #found / 2, 0) end
-  l.list, l.at, l.dirty = sub(l.list, l.at) .. concat(entries), 1, true
+  l.list, l.at, l.dirty, l.q.dirty = sub(l.list, l.at) .. concat(entries), 1, true, true
   if l.more == 0 then l.later = 0 elseif last >= LATER then read_later(l) end
 end
 
@@ -89,7 +89,7 @@ function lane.first_ready(l)
 end
 
 -- Takes the first task off.
-function lane.take(l) l.at, l.dirty = l.at + ENTRY, true end
+function lane.take(l) l.at, l.dirty, l.q.dirty = l.at + ENTRY, true, true end
 
 -- The n first tasks of the head, to be read ahead.
 function lane.peek(l, n)
@@ -149,13 +149,32 @@ local function enter_set(l, score, suffix)
   if score >= LATER and (l.later == 0 or score - LATER < l.later) then l.later = score - LATER end
 end
 
--- Writes the tasks that come to the set; one that was there already counts once.
+-- A task whose record was lost stood there already: it counts no more.
+local function drop_lost(l, score)
+  local s = source.get(l.n)
+  source.count(s, score < LATER and 'ready' or 'scheduled', -1)
+  shard.tally('dropped', 1)
+  l.q.waiting = l.q.waiting - 1
+end
+
+-- Writes the tasks that come to the set.
 function lane.flush(l)
-  if l.comes then
-    local came = 0
-    for i = 1, #l.comes, 1000 do came = came + call('ZADD', key.set(l.name), unpack(l.comes, i, min(i + 999, #l.comes))) end
-    l.more, l.comes = l.more + came, false
+  local comes = l.comes
+  if not comes then return end
+  local set, came = key.set(l.name), 0
+  for i = 1, #comes, 1000 do came = came + call('ZADD', set, 'NX', unpack(comes, i, min(i + 999, #comes))) end
+  l.more, l.comes = l.more + came, false
+  if came == #comes / 2 then return end
+  for i = 1, #comes, 2 do
+    local score = call('ZSCORE', set, comes[i + 1])
+    if score ~= comes[i] then
+      drop_lost(l, tonumber(score))
+      call('ZADD', set, comes[i], comes[i + 1])
+      came = came + 1
+    end
   end
+  for _ = came + 1, #comes / 2 do drop_lost(l, tonumber(comes[1])) end
+  read_later(l)
 end
 
 -- Adds a task that stands nowhere in the lane.
@@ -164,10 +183,24 @@ function lane.add(l, score, suffix)
     lane.flush(l)
     lane.load(l, 1)
   end
-  l.dirty = true
+  l.dirty, l.q.dirty = true, true
+  for at = l.at, #l.list, ENTRY do
+    if sub(l.list, at + 7, at + ENTRY - 1) == suffix then -- its record was lost
+      drop_lost(l, (parse(ENTRY_FORMAT, l.list, at)))
+      l.list, l.at = sub(l.list, l.at, at - 1) .. sub(l.list, at + ENTRY), 1
+      break
+    end
+  end
   if not enter_head(l, score, suffix) then
     enter_set(l, score, suffix)
-  elseif head_size(l) > HEAD then
+    return
+  end
+  if l.more > 0 and call('ZREM', key.set(l.name), suffix) == 1 then -- its record was lost
+    l.more = l.more - 1
+    drop_lost(l, score)
+    read_later(l)
+  end
+  if head_size(l) > HEAD then
     local last, its = parse(ENTRY_FORMAT, l.list, #l.list - ENTRY + 1)
     l.list = sub(l.list, 1, #l.list - ENTRY)
     enter_set(l, last, its)
@@ -190,7 +223,7 @@ function lane.score(l, suffix) return (find_task(l, suffix)) end
 function lane.remove(l, suffix)
   local score, at = find_task(l, suffix)
   if not score then return nil end
-  l.dirty = true
+  l.dirty, l.q.dirty = true, true
   if at then
     l.list, l.at = sub(l.list, l.at, at - 1) .. sub(l.list, at + ENTRY), 1
   else
@@ -230,7 +263,7 @@ function lane.promote(l, most)
     local later = moved[k] - LATER
     lane.add(l, later % 32 * BAND + floor(later / 32), moved[k + 1])
   end
-  if moved[1] then l.dirty = true end
+  if moved[1] then l.dirty, l.q.dirty = true, true end
   return #moved / 2
 end
 

@@ -3,9 +3,11 @@
 -- renewal writes the deadline into the record alone; the sweep that comes to the entry
 -- moves it.
 function lease.member(id, n, queue_name) return id .. ':' .. n .. ':' .. queue_name end
+function lease.orphan(id, n, queue_name) return 'o' .. lease.member(id, n, queue_name) end
+-- The task's id, the source, the queue, and 'o' of an orphan.
 local function split(member)
-  local id, n, queue_name = match(member, '^([^:]*):(%d+):(.*)$')
-  return id, tonumber(n), queue_name
+  local orphan, id, n, queue_name = match(member, '^(o?)([^:]*):(%d+):(.*)$')
+  return id, tonumber(n), queue_name, orphan
 end
 lease.split = split
 
@@ -24,9 +26,10 @@ lease.deadline = deadline_of
 -- have an earlier one than the record.
 function lease.overdue()
   local oldest = 0
-  for _, member in ipairs(call('ZRANGEBYSCORE', key.leases, '-inf', now, 'LIMIT', 0, 100)) do
-    local at = deadline_of(call('GETRANGE', key.task((split(member))), 0, LEASE - 1))
-    oldest = max(oldest, at and now - at or 0)
+  local due = call('ZRANGEBYSCORE', key.leases, '-inf', now, 'LIMIT', 0, 100, 'WITHSCORES')
+  for i = 1, #due, 2 do
+    local at = deadline_of(call('GETRANGE', key.task((split(due[i]))), 0, LEASE - 1))
+    oldest = max(oldest, now - (at or tonumber(due[i + 1])))
   end
   return oldest
 end

@@ -13,7 +13,7 @@ function lock.of(id, r)
   if lock.stands(ttl) then
     return decimal(ttl > 0 and now + ttl or 0) .. ' ' .. sub(call('MGET', key.lock(id))[1] or '?', 1, 512)
   end
-  local look = call('ZSCORE', key.leases, lease.member(id, r.source, r.queue))
+  local look = call('ZSCORE', key.leases, lease.orphan(id, r.source, r.queue))
   return look and decimal(tonumber(look)) .. ' ' or nil
 end
 

@@ -77,7 +77,8 @@ function settled.trim(n, queue_name)
   if call('SREM', key.kept, name) == 1 then call('SREM', key.ends(queue_name), n) end
   local q = queue.get(queue_name)
   local l = queue.lane(q, n)
-  if l and not lane.is_empty(l) or q.in_flight > 0 then return end
+  if l and not lane.is_empty(l) then return end
+  if l and not q.wide then q.lane, q.dirty = false, true end
   call('SREM', key.lanes(n), queue_name)
   local s = source.get(n)
   if s.deleted and s.known and call('EXISTS', key.lanes(n)) == 0 then source.forget_in(s, MAX_REMEMBER) end

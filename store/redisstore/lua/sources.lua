@@ -96,6 +96,7 @@ function scripts.statuses()
   local out = {}
   for i, uid in ipairs(ARGV) do
     local n = source.number(uid)
+    if n and not source.get(n).known then n = nil end
     out[2 * i - 1], out[2 * i] = n and call('HGET', key.counts, n) or '', n and call('HGET', key.filtered, n) or ''
   end
   return out

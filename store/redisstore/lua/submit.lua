@@ -56,11 +56,27 @@ end
 -- New tasks of the call, by lane.
 local fresh
 
--- What sets of settled tasks still say of records that were lost.
-local function clear_settled()
+-- Takes out what the lease index still says of records that were lost.
+local function clear_leases(names)
+  local members, lanes, marks = {}, {}, shard.counts().orphaned > 0 and { '', 'o' } or { '' }
+  for _, mark in ipairs(marks) do
+    for _, name in ipairs(names) do
+      for _, id in ipairs(fresh[name]) do
+        members[#members + 1], lanes[#lanes + 1] = mark .. id .. ':' .. name, name
+      end
+    end
+  end
+  for i, at in ipairs(call('ZMSCORE', key.leases, unpack(members))) do
+    if at then lease.drop(members[i]) end
+  end
+end
+
+-- What sets of settled tasks, and the lease index, still say of records that were lost.
+local function clear_lost()
   local names = {}
   for name in pairs(fresh) do names[#names + 1] = name end
   if #names == 0 then return end
+  clear_leases(names)
   for i, kept in ipairs(call('SMISMEMBER', key.kept, unpack(names))) do
     if kept == 1 then
       local s, ids = source.get(tonumber(match(names[i], '^%d+'))), fresh[names[i]]
@@ -149,7 +165,7 @@ function scripts.submit()
     end
     end_series(series)
   end
-  clear_settled()
+  clear_lost()
   finish(true)
   return string.char(unpack(out))
 end

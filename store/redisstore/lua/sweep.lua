@@ -23,13 +23,14 @@ local function look_at_orphan(member, id, r)
   task.enter(id, r)
 end
 
--- An entry without a record that is leased or waits no longer counts anywhere.
-local function drop(member, id, n, queue_name)
-  call('ZREM', key.leases, member)
-  if call('EXISTS', key.task(id)) == 1 then return end -- it has settled
+-- Takes out an entry whose record was lost: it no longer counts anywhere.
+function lease.drop(member)
+  local _, n, queue_name, orphan = lease.split(member)
   local q = queue.get(queue_name)
-  q.in_flight, q.dirty, q.touched = max(q.in_flight - 1, 0), true, true
-  source.count(source.get(n), 'leased', -1)
+  call('ZREM', key.leases, member)
+  q.dirty, q.touched = true, true
+  if orphan == 'o' then q.waiting = max(q.waiting - 1, 0) else q.in_flight = max(q.in_flight - 1, 0) end
+  source.count(source.get(n), orphan == 'o' and 'ready' or 'leased', -1)
   shard.tally('dropped', 1)
 end
 
@@ -39,7 +40,7 @@ local function look(limit)
   local due, moved, expired = call('ZRANGEBYSCORE', key.leases, '-inf', now + AHEAD, 'LIMIT', 0, MAX_LOOKS, 'WITHSCORES'), {}, {}
   for i = 1, #due, 2 do
     local member, at = due[i], tonumber(due[i + 1])
-    local id, n, queue_name = lease.split(member)
+    local id, _, _, orphan = lease.split(member)
     local head = call('GETRANGE', key.task(id), 0, record.LEASE - 1)
     local deadline = lease.deadline(head)
     if deadline and deadline > at and deadline > now then
@@ -47,11 +48,11 @@ local function look(limit)
     elseif at <= now then
       if #expired == limit then return expired, true, moved end
       if deadline then expired[#expired + 1] = id
-      elseif #head > 1 and byte(head, 2) == record.WAITING then look_at_orphan(member, id, record.read(call('GET', key.task(id))))
-      else drop(member, id, n, queue_name) end
+      elseif orphan == 'o' and #head > 1 and byte(head, 2) == record.WAITING then look_at_orphan(member, id, record.read(call('GET', key.task(id))))
+      else lease.drop(member) end
     end
   end
-  return expired, #due == 2 * MAX_LOOKS, moved
+  return expired, #expired == limit or #due == 2 * MAX_LOOKS, moved
 end
 
 -- The tasks, and whether some were left, since they are long.

@@ -19,7 +19,7 @@ function task.place(id, r)
   local l = queue.lane(queue.get(r.queue), r.source)
   local score = l and lane.score(l, record.suffix(id))
   if score then return score end
-  return call('ZSCORE', key.leases, lease.member(id, r.source, r.queue)) and true or nil
+  return call('ZSCORE', key.leases, lease.orphan(id, r.source, r.queue)) and true or nil
 end
 
 -- Takes a waiting task out of where it stands.
@@ -27,7 +27,7 @@ function task.leave(id, r)
   local q, s = queue.get(r.queue), source.get(r.source)
   local l = queue.lane(q, r.source)
   local score = l and lane.remove(l, record.suffix(id))
-  if not score then call('ZREM', key.leases, lease.member(id, r.source, r.queue)) end
+  if not score then call('ZREM', key.leases, lease.orphan(id, r.source, r.queue)) end
   source.count(s, score and score >= lane.LATER and 'scheduled' or 'ready', -1)
   q.waiting, q.dirty, q.touched = max(q.waiting - 1, 0), true, true
   if l then lane.touch(l) end

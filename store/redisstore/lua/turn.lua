@@ -48,7 +48,7 @@ local function grant_to(C, w, l, s, id, suffix, raw, detailed)
   local t, fence = terms_of(w, s), max(C.fence + 1, now_us)
   local locked, ttl = lock.set(key.lock(id), w.holder_name .. '/' .. decimal(fence), t.deadline)
   local leases, n = C.leases, #C.leases
-  leases[n + 1], leases[n + 2] = locked and t.deadline or decimal(now + ttl), id .. ':' .. l.name
+  leases[n + 1], leases[n + 2] = locked and t.deadline or decimal(now + ttl), (locked and '' or 'o') .. id .. ':' .. l.name
   if not locked then return false end
   C.fence = fence
   raw = pack('>BI8', record.MARK, fence) .. t.packed .. raw .. w.holder_name
