@@ -280,7 +280,7 @@ func (a *audit) checkListed() {
 		a.say("%d lanes have settled tasks, queues list %d", len(a.zset("kept")), ends)
 	}
 	for name := range a.zset("kept") {
-		if false && len(a.zsets["ld"][name])+len(a.zsets["lc"][name]) == 0 {
+		if len(a.zsets["ld"][name])+len(a.zsets["lc"][name]) == 0 {
 			a.say("lane %s is kept for settled tasks, and has none", name)
 		}
 	}
