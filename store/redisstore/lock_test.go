@@ -219,3 +219,28 @@ func TestStore_LockOfAnotherType(t *testing.T) {
 		t.Errorf("Tasks: %+v, %v, want a lock", tasks, err)
 	}
 }
+
+// TestStore_Claim_LockOfAnotherType puts what is no string in the place of the lock of a waiting
+// task: it waits as under any lock of others, and all other tasks are granted.
+func TestStore_Claim_LockOfAnotherType(t *testing.T) {
+	t.Parallel()
+	const tasks = 50
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	gate := sourceGate("source")
+	items := submissions(&gate, "host.example", tasks)
+	submit(t, s, gate, items...)
+	lock := redisstore.LockKey(s, "waggle", items[tasks/2].ID)
+	if err := client.HSet(t.Context(), lock, "a", "b").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(claim(t, s, want(tasks))); got != tasks-1 {
+		t.Errorf("granted %d tasks, want %d", got, tasks-1)
+	}
+	if err := client.Del(t.Context(), lock).Err(); err != nil {
+		t.Fatal(err)
+	}
+	audited(t, s, client)
+}
