@@ -54,7 +54,7 @@ func (a *audit) checkLocks() {
 }
 
 // checkHeld holds that the end of a session finds what it held: of each grant, by the
-// client token, how many tasks are held and which were granted, as Held of keys.go says;
+// client token, how many tasks are held and which were granted, as Held of internal/key says;
 // and nothing of a grant of which nothing is held, which would stay for ever (P10).
 func (a *audit) checkHeld() {
 	held := a.held()

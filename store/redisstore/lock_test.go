@@ -76,7 +76,7 @@ func TestStore_KeysOfAShardShareATag(t *testing.T) {
 	}
 	for _, key := range found {
 		if !want[key] {
-			t.Errorf("key %s is not among those that keys.go names", key)
+			t.Errorf("key %s is not among those that internal/key names", key)
 		}
 		delete(want, key)
 	}
