@@ -18,7 +18,7 @@ import (
 const (
 	memoryURL     = 90  // bytes of each URL
 	memoryPayload = 200 // bytes of each payload
-	memoryLimit   = 450 // bytes beyond those
+	memoryLimit   = 350 // bytes beyond those
 )
 
 // TestMemoryPerTask measures what a queued task costs with default Redis
