@@ -80,50 +80,69 @@ func TestStore_Submit_OrphanLost(t *testing.T) {
 func TestStore_Claim_QueueLost(t *testing.T) {
 	t.Parallel()
 	const tasks, held, fresh = 3 * headSize, 3, 2 * headSize
-	server := redistest.Start(t, redistest.WithClock())
-	client := redisClient(t, server.URL())
-	s := open(t, redisstore.Config{URL: server.URL()})
-	openRule(t, s)
-	gate := sourceGate("source")
-	gate.Remember = time.Hour
-	submit(t, s, gate, submissions(&gate, "host.example", tasks)...)
-	submit(t, s, gate, submissions(&gate, "other.example", tasks)...)
-	w := want(held)
-	w.Queues = []string{"host.example"}
-	grants := claim(t, s, w)
-	if len(grants) != held {
-		t.Fatalf("granted %d tasks, want %d", len(grants), held)
-	}
-	keys := key.Prefix(redisstore.DefaultPrefix).Shard(0)
-	remove(t, client, keys.Queue("host.example"))
-	if got := claim(t, s, want(1)); len(got) != 1 || got[0].Task.Queue != "other.example" {
-		t.Errorf("granted %+v, want a task of the other queue", got)
-	}
-	items := submissions(&gate, "host.example", tasks+fresh)[tasks:]
-	submit(t, s, gate, items...)
-	w = want(tasks + fresh)
-	w.Queues = []string{"host.example"}
-	more := claim(t, s, w)
-	met := make(map[dispatch.TaskID]bool)
-	for _, g := range more {
-		met[g.Task.ID] = true
-	}
-	for _, item := range items {
-		if !met[item.ID] {
-			t.Errorf("new task %s was not granted", item.URL)
-		}
-	}
-	if least := tasks - held - headSize + fresh; len(more) < least {
-		t.Errorf("granted %d tasks, want the %d that were not in the head", len(more), least)
-	}
-	for _, g := range append(grants, more...) {
-		settle(t, s, unread(&g))
-	}
-	if q, err := s.QueuesNamed(t.Context(), []string{"host.example"}); err != nil || q[0] != nil && (q[0].Leased != 0 || q[0].Waiting != 0) {
-		t.Errorf("the queue is %+v, %v, want none", q[0], err)
-	}
-	if stats, err := s.Stats(t.Context()); err != nil || stats.Counts.Leased != 1 {
-		t.Errorf("Stats: %+v, %v, want 1 lease, of the other queue", stats.Counts, err)
+	for name, test := range map[string]struct {
+		others int // tasks of a second lane, which makes the queue wide
+		least  int // how many are granted then
+	}{
+		"flat": {0, tasks - held - headSize + fresh},
+		"wide": {tasks, fresh},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.WithClock())
+			client := redisClient(t, server.URL())
+			s := open(t, redisstore.Config{URL: server.URL()})
+			openRule(t, s)
+			gate, second := sourceGate("source"), sourceGate("second")
+			gate.Remember, second.Remember = time.Hour, time.Hour
+			submit(t, s, gate, submissions(&gate, "host.example", tasks)...)
+			submit(t, s, second, submissions(&second, "host.example", test.others)...)
+			submit(t, s, gate, submissions(&gate, "other.example", tasks)...)
+			of := func(n int) dispatch.Want {
+				w := want(n)
+				w.Queues = []string{"host.example"}
+				return w
+			}
+			grants := claim(t, s, of(held))
+			if len(grants) != held {
+				t.Fatalf("granted %d tasks, want %d", len(grants), held)
+			}
+			remove(t, client, key.Prefix(redisstore.DefaultPrefix).Shard(0).Queue("host.example"))
+			if got := claim(t, s, want(1)); len(got) != 1 || got[0].Task.Queue != "other.example" {
+				t.Errorf("granted %+v, want a task of the other queue", got)
+			}
+			items := submissions(&gate, "host.example", tasks+fresh)[tasks:]
+			submit(t, s, gate, items...)
+			met, granted := make(map[dispatch.TaskID]bool), 0
+			for more := claim(t, s, of(100)); len(more) > 0; more = claim(t, s, of(100)) {
+				granted += len(more)
+				for _, g := range more {
+					if met[g.Task.ID] {
+						t.Fatalf("task %s was granted twice (P2)", g.Task.URL)
+					}
+					met[g.Task.ID] = true
+				}
+				grants = append(grants, more...)
+			}
+			for _, item := range items {
+				if !met[item.ID] {
+					t.Errorf("new task %s was not granted", item.URL)
+				}
+			}
+			if granted < test.least {
+				t.Errorf("granted %d tasks, want at least %d", granted, test.least)
+			}
+			for _, g := range grants {
+				settle(t, s, unread(&g))
+			}
+			server.Clock().Advance(time.Second)
+			if q, err := s.QueuesNamed(t.Context(), []string{"host.example"}); err != nil || q[0] != nil {
+				t.Errorf("the queue is %+v, %v, want none", q[0], err)
+			}
+			if stats, err := s.Stats(t.Context()); err != nil || stats.Counts.Leased != 1 {
+				t.Errorf("Stats: %+v, %v, want 1 lease, of the other queue", stats.Counts, err)
+			}
+		})
 	}
 }
 
