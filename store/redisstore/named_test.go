@@ -142,3 +142,40 @@ func (l *benchLoad) claimUntil(b *testing.B, w dispatch.Want, granted bool) int 
 		}
 	}
 }
+
+// TestStore_NamedSource_LaneReplaced empties the only lane of a queue, whose source claims name,
+// and has another source's task come back to the queue in the same call: nothing is left that a
+// claim for the first source would look at.
+func TestStore_NamedSource_LaneReplaced(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithClock())
+	server.Clock().Freeze()
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	named, other := sourceGate("named"), sourceGate("other")
+	submit(t, s, other, submissions(&other, "a.example", 1)...)
+	held := claimOne(t, s)
+	later := submission(&named, "a.example", "https://a.example/later")
+	later.Due = server.Clock().Now().Add(time.Hour)
+	submit(t, s, named, later)
+	naming := want(1)
+	naming.SourceUIDs = []string{named.UID}
+	if got := len(claim(t, s, naming)); got != 0 {
+		t.Fatalf("granted %d tasks that are due later", got)
+	}
+	tasks, _, err := s.Tasks(t.Context(), []dispatch.TaskID{later.ID}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := done(&held)
+	back.State, back.Settled, back.Shrink = dispatch.StateScheduled, false, false
+	results, err := s.Apply(t.Context(), []dispatch.Transition{
+		{ID: later.ID, Revision: tasks[0].Revision, State: dispatch.StateCanceled, Settled: true, Remember: time.Hour, Queue: dispatch.QueueEffect{Kind: dispatch.QueueUntouched}},
+		back,
+	})
+	if err != nil || results[0].Code != dispatch.Applied || results[1].Code != dispatch.Applied {
+		t.Fatalf("Apply: %+v, %v", results, err)
+	}
+	audited(t, s, client)
+}
