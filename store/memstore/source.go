@@ -94,7 +94,9 @@ func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceG
 		if n == lanesPerPage {
 			return strconv.FormatInt(l.number-1, 10), nil
 		}
-		sh.touch(l)
+		if l.ready.len()+l.later.len() > 0 {
+			sh.touch(l)
+		}
 	}
 	return "", nil
 }

@@ -74,6 +74,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 			return ended, leased, err
 		}
 		score, member = r.Text(), r.Text()
+		ended += int(r.Integer())
 		for r.More() {
 			leased = append(leased, dispatch.TaskID(r.Text()))
 		}

@@ -51,7 +51,10 @@ function claim.note_turn(h, first, had, q, from)
   for i = first, h.at do
     local w = h.wants[i]
     local n = w and #w.ids - had or 0
-    if n > 0 then w.turns = (w.turns or '') .. grant.pack_turn(q, from, had + 1, n) end
+    if n > 0 then
+      w.turns = w.turns or {}
+      w.turns[#w.turns + 1] = grant.pack_turn(q, from, had + 1, n)
+    end
     had = 0
   end
 end

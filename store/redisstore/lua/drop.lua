@@ -34,9 +34,8 @@ local function end_lane(s, name, limit)
   for _, e in ipairs(entries) do
     local suffix = e.suffix
     if cancel(q.slot .. '-' .. suffix, s) then ended = ended + 1
-    elseif lane.remove(l, suffix) then
-      q.waiting, q.dirty = max(q.waiting - 1, 0), true
-      shard.tally('dropped', 1)
+    elseif lane.remove(l, suffix) then -- its record was lost
+      lane.drop_lost(l, e.score)
       lane.touch(l)
     end
   end
@@ -84,23 +83,24 @@ function scripts.drop()
   return { ended, done and cursor == '0' and 1 or 0 }
 end
 
--- Finds leased tasks of a deleted source that were not asked to stop yet
--- (dispatch.Sources.DropTasks).
+-- Ends tasks of a deleted source that wait as orphans, and finds leased ones that were not
+-- asked to stop yet (dispatch.Sources.DropTasks).
 --
 -- ARGV     uid, limit, score and member of the last lease that was looked at ('' = none)
--- Returns  score and member for the next call ('' = the end), and the ids
+-- Returns  score and member for the next call ('' = the end), ended, and the ids
 -- Cost     O(log n); at most 500 leases
--- flags: no-writes
 function scripts.dropleased()
-  local n, limit, score, after, out = source.number(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], { '', '' }
+  local n, limit, score, after, out = source.number(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], { '', '', 0 }
   local s = n and source.get(n)
-  if not s or not s.deleted or source.counts(s).leased <= 0 then return out end
+  if not s or not s.deleted or source.counts(s).leased + source.counts(s).ready <= 0 then return out end
   local rank = lease.rank(key.leases, score, after)
   local found, ended = call('ZRANGE', key.leases, rank, rank + LOOKS - 1, 'WITHSCORES'), true
   for i = 1, #found, 2 do
-    local id, its = lease.split(found[i])
-    if its == n then
-      if #out == limit + 2 then
+    local id, its, _, orphan = lease.split(found[i])
+    if its == n and orphan == 'o' then
+      if cancel(id, s) then out[3] = out[3] + 1 end
+    elseif its == n then
+      if #out == limit + 3 then
         ended = false
         break
       end
@@ -110,5 +110,6 @@ function scripts.dropleased()
     score, after = found[i + 1], found[i]
   end
   if not ended or #found == 2 * LOOKS then out[1], out[2] = score, after end
+  if out[3] > 0 then finish(true) end
   return out
 end

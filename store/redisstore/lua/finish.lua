@@ -59,7 +59,7 @@ local function save_lanes(q)
       lane.settle(l)
       l.dirty = false
       if not lane.is_empty(l) then
-        write(key.lane(l.name), pack('>Bc0', #l.pool, l.pool) .. lane.pack(l))
+        write(key.lane(l.name), pack(lane.FORMAT, #l.pool, l.pool, lane.packed(l)) .. lane.head(l))
         l.stored = true
       else
         empty[#empty + 1] = l

@@ -61,7 +61,7 @@ function gate.lease_ended(q, kind, fetch, retry_after, deadline, asked, url)
     gate.raise(q, deadline + gap)
     return
   end
-  if gap > 0 then gate.raise(q, now + gap - fetch) end
+  gate.raise(q, now + gap - fetch)
   if fetch > 0 and s.factor > 0 then
     -- In nanoseconds, as Go computes it, cut to ms.
     local delay = floor(floor(s.factor * (fetch * 1000000)) / 1000000)

@@ -49,7 +49,8 @@ end
 
 -- Notes what a want was granted: one task as such, since such a note ends at once.
 function grant.note(w, ids)
-  local name, n, note = key.held(w.collector), #w.ids, pack_note(w.session, pack_call(w.call), w.fence, ids, w.turns or '')
+  local name, n, turns = key.held(w.collector), #w.ids, w.turns and concat(w.turns) or ''
+  local note = pack_note(w.session, pack_call(w.call), w.fence, ids, turns)
   if n == 1 then call('HSET', name, '/' .. w.token, note)
   else call('HSET', name, w.token, decimal(n), w.token .. '/', note) end
 end

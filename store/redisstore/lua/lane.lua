@@ -3,9 +3,10 @@
 -- set. Each task of the head is before all of the set, and in its order.
 local ENTRY, HEAD = 33, 4 -- bytes of a task in the head; and how many stand there
 local ENTRY_FORMAT = '>I7c26'
--- Where a lane stands in its queue, score, first due of the set (0 = none), tasks in it.
-local FORMAT = '>BI7I7I4'
 local OPEN, WAIT = 1, 2
+-- Of a lane that has a value of its own: pool, where it stands and its score, first due of
+-- the set (0 = none), tasks in it.
+lane.FORMAT = '>Bc0BI7I7I4'
 
 -- Ready tasks come first, by rank * BAND + due; those that are due later behind them, by
 -- LATER + due * 32 + rank.
@@ -16,27 +17,27 @@ local LATER_TEXT = '562949953421312'
 -- The source's number n, the name "<source>:<queue>", where it stands in its queue (open:
 -- score, wait: instant, false = not there) and in which pool ('' = none); list has the
 -- head's tasks from the position at on.
-function lane.new(q, n)
-  return {
-    q = q, n = n, name = n .. ':' .. q.name, pool = '', open = false, wait = false, later = 0, more = 0, list = '', at = 1,
-    dirty = false, touched = false, stored = false, leaves = false, comes = false,
-  }
+local DEFAULTS = { pool = '', open = false, wait = false, later = 0, more = 0, list = '', at = 1, dirty = false, touched = false,
+  stored = false, comes = false }
+DEFAULTS.__index = DEFAULTS
+function lane.new(q, n) return setmetatable({ q = q, n = n, name = n .. ':' .. q.name }, DEFAULTS) end
+
+-- Makes a lane of what is packed of it, in a pool; its head follows at a position.
+function lane.lay(q, n, pool_name, stands, score, later, more, packed, from)
+  return setmetatable({
+    q = q, n = n, name = n .. ':' .. q.name, pool = stands > 0 and pool_name or '', open = stands == OPEN and score, later = later,
+    wait = stands == WAIT and until_(score), more = more, list = sub(packed, from), at = 1, dirty = false,
+  }, DEFAULTS)
 end
 
--- Reads a packed lane of a pool into a new one.
-function lane.lay(q, n, pool_name, packed, at)
-  local l = lane.new(q, n)
-  local stands, score
-  stands, score, l.later, l.more, at = parse(FORMAT, packed, at)
-  if stands == OPEN then l.open, l.pool = score, pool_name elseif stands == WAIT then l.wait, l.pool = until_(score), pool_name end
-  l.list = sub(packed, at)
-  return l
+-- What is packed of a lane: where it stands and its score, first due of the set, tasks in
+-- it, and what the caller adds; and the head.
+function lane.packed(l, ...)
+  if l.open then return OPEN, l.open, l.later, l.more, ... end
+  if l.wait then return WAIT, packed_until(l.wait), l.later, l.more, ... end
+  return 0, 0, l.later, l.more, ...
 end
-
-function lane.pack(l)
-  local stands, score = l.open and OPEN or l.wait and WAIT or 0, l.open or l.wait and packed_until(l.wait) or 0
-  return pack(FORMAT, stands, score, l.later, l.more) .. (l.at > 1 and sub(l.list, l.at) or l.list)
-end
+function lane.head(l) return l.at > 1 and sub(l.list, l.at) or l.list end
 
 local function head_size(l) return (#l.list - l.at + 1) / ENTRY end
 function lane.is_empty(l) return l.more == 0 and #l.list < l.at end
@@ -150,7 +151,7 @@ local function enter_set(l, score, suffix)
 end
 
 -- A task whose record was lost stood there already: it counts no more.
-local function drop_lost(l, score)
+function lane.drop_lost(l, score)
   local s = source.get(l.n)
   source.count(s, score < LATER and 'ready' or 'scheduled', -1)
   shard.tally('dropped', 1)
@@ -168,12 +169,12 @@ function lane.flush(l)
   for i = 1, #comes, 2 do
     local score = call('ZSCORE', set, comes[i + 1])
     if score ~= comes[i] then
-      drop_lost(l, tonumber(score))
+      lane.drop_lost(l, tonumber(score))
       call('ZADD', set, comes[i], comes[i + 1])
       came = came + 1
     end
   end
-  for _ = came + 1, #comes / 2 do drop_lost(l, tonumber(comes[1])) end
+  for _ = came + 1, #comes / 2 do lane.drop_lost(l, tonumber(comes[1])) end
   read_later(l)
 end
 
@@ -186,7 +187,7 @@ function lane.add(l, score, suffix)
   l.dirty, l.q.dirty = true, true
   for at = l.at, #l.list, ENTRY do
     if sub(l.list, at + 7, at + ENTRY - 1) == suffix then -- its record was lost
-      drop_lost(l, (parse(ENTRY_FORMAT, l.list, at)))
+      lane.drop_lost(l, (parse(ENTRY_FORMAT, l.list, at)))
       l.list, l.at = sub(l.list, l.at, at - 1) .. sub(l.list, at + ENTRY), 1
       break
     end
@@ -197,7 +198,7 @@ function lane.add(l, score, suffix)
   end
   if l.more > 0 and call('ZREM', key.set(l.name), suffix) == 1 then -- its record was lost
     l.more = l.more - 1
-    drop_lost(l, score)
+    lane.drop_lost(l, score)
     read_later(l)
   end
   if head_size(l) > HEAD then

@@ -6,8 +6,8 @@ local function read_wide(q, n)
   if l == nil then
     local packed = call('GET', key.lane(n .. ':' .. q.name))
     if packed then
-      local pool_name, at = parse('>Bc0', packed)
-      l = lane.lay(q, n, pool_name, packed, at)
+      local pool_name, stands, score, later, more, from = parse(lane.FORMAT, packed)
+      l = lane.lay(q, n, pool_name, stands, score, later, more, packed, from)
       l.stored = true
     end
     q.lanes[n] = l or false
@@ -133,10 +133,12 @@ end
 function queue.sources(q)
   if not q.wide then return q.lane and not lane.is_empty(q.lane) and { q.lane.n } or {} end
   local all = {}
-  for _, a in ipairs(q.parts) do
+  local a = q.part
+  while a do
     for _, name in ipairs({ key.queue_open(a), key.queue_wait(a) }) do
       for _, n in ipairs(call('ZRANGE', name, 0, -1)) do all[#all + 1] = tonumber(n) end
     end
+    a = a.next
   end
   sort(all)
   return all

@@ -146,7 +146,7 @@ function claim.pick()
   local q = queue.get(name)
   local a = queue.part(q, C.pool)
   if a.stands ~= pool.OPEN or a.score ~= score then
-    a.stands, a.score, a.was, a.was_score = pool.OPEN, score, pool.OPEN, score -- its value was lost
+    a.stands, a.score, a.was = pool.OPEN, score, pool.OPEN -- its value was lost
   end
   return q
 end
@@ -165,7 +165,7 @@ function claim.promote()
     local q = queue.get(name)
     local a = queue.part(q, C.pool)
     local score = tonumber(due[2 * i])
-    if a.stands ~= pool.WAIT or a.score ~= score then a.stands, a.score, a.was, a.was_score = pool.WAIT, score, pool.WAIT, score end
+    if a.stands ~= pool.WAIT or a.score ~= score then a.stands, a.score, a.was = pool.WAIT, score, pool.WAIT end
     place.part(q, a)
   end
 end

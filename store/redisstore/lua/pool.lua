@@ -33,7 +33,7 @@ function pool.flush()
     local from, to = KINDS[a.was], KINDS[a.stands]
     if from then counts[from .. a.pool] = (counts[from .. a.pool] or 0) - 1 end
     if to then counts[to .. a.pool] = (counts[to .. a.pool] or 0) + 1 end
-    a.was, a.was_score = a.stands, a.score
+    a.was = a.stands
   end
   moved = {}
   for name in pairs(all.named) do call('SADD', key.pools, name) end
