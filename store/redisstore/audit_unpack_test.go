@@ -84,6 +84,7 @@ func unpackLane(name, raw string) (*laneImage, error) {
 	source, queue, _ := strings.Cut(name, ":")
 	l := &laneImage{name: name, source: source, queue: queue, pool: p.text(1)}
 	l.unpack(&p)
+	l.unpackHead(&p)
 	return l, p.end("lane " + name)
 }
 
@@ -92,6 +93,9 @@ func (l *laneImage) unpack(p *packed) {
 	if l.stands == standsWait {
 		l.score = until(l.score)
 	}
+}
+
+func (l *laneImage) unpackHead(p *packed) {
 	for len(p.rest) > 0 && p.err == nil {
 		l.head = append(l.head, entry{p.whole(7), string(p.bytes(26))})
 	}
@@ -118,12 +122,46 @@ type partImage struct {
 	opens, waits int
 }
 
+// The bits of the value of a queue, and of its part in a pool behind where it stands there.
+const (
+	hasTrouble, isWide, hasLane, isFlat = 1, 2, 4, 8
+	stands, here, aside                 = 7, 8, 16
+)
+
 func unpackQueue(name, raw string) (*queueImage, error) {
-	const hasTrouble, isWide, hasLane, stands, here, aside = 1, 2, 4, 7, 8, 16
 	p := packed{rest: []byte(raw)}
 	q := &queueImage{name: name, parts: make(map[string]*partImage), nextGrant: p.whole(6), held: p.whole(6), version: p.whole(6)}
 	q.slot, q.inFlight, q.waiting = int(p.integer(2)), int(p.integer(4)), int(p.integer(4))
-	bits := p.integer(1)
+	if bits := p.integer(1); bits == isFlat {
+		q.unpackFlat(&p)
+	} else {
+		q.unpack(&p, bits)
+	}
+	if q.lane != nil {
+		q.lane.name = q.lane.source + ":" + name
+		if a := q.parts[q.lane.pool]; a != nil {
+			a.opens, a.waits = count(q.lane.stands == standsOpen), count(q.lane.stands == standsWait)
+		}
+	}
+	return q, p.end("queue " + name)
+}
+
+// unpackFlat reads the rest of a queue with a lane in one pool, and without trouble.
+func (q *queueImage) unpackFlat(p *packed) {
+	its, score := p.integer(1), p.whole(7)
+	q.lane = &laneImage{source: strconv.FormatUint(p.integer(4), 10), queue: q.name}
+	q.lane.unpack(p)
+	q.settings = p.text(1)
+	a := &partImage{pool: p.text(1), stands: standing(its & stands), score: score}
+	q.parts[a.pool] = a
+	if its&here != 0 {
+		q.lane.pool = a.pool
+	}
+	q.lane.unpackHead(p)
+}
+
+// unpack reads the rest of any other.
+func (q *queueImage) unpack(p *packed, bits uint64) {
 	q.wide, q.settings = bits&isWide != 0, p.text(1)
 	if bits&hasTrouble != 0 {
 		q.block = p.whole(6)
@@ -144,14 +182,10 @@ func unpackQueue(name, raw string) (*queueImage, error) {
 		q.parts[a.pool] = a
 	}
 	if bits&hasLane != 0 {
-		q.lane = &laneImage{source: strconv.FormatUint(p.integer(4), 10), queue: name, pool: lanePool}
-		q.lane.name = q.lane.source + ":" + name
-		q.lane.unpack(&p)
-		if a := q.parts[lanePool]; a != nil {
-			a.opens, a.waits = count(q.lane.stands == standsOpen), count(q.lane.stands == standsWait)
-		}
+		q.lane = &laneImage{source: strconv.FormatUint(p.integer(4), 10), queue: q.name, pool: lanePool}
+		q.lane.unpack(p)
+		q.lane.unpackHead(p)
 	}
-	return q, p.end("queue " + name)
 }
 
 func count(is bool) int {
