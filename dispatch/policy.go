@@ -228,7 +228,7 @@ func (p Policy) Cancel(t *Task, spec *SourceSpec, note Note, now time.Time) Tran
 func begin(t *Task, result Result) Transition {
 	tr := Transition{
 		ID: t.ID, Revision: t.Revision, Result: result,
-		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, ClearFlags: true,
+		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, Behind: t.Behind, ClearFlags: true,
 	}
 	if t.Lease != nil {
 		tr.Token = t.Lease.Digest
