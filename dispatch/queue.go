@@ -182,10 +182,10 @@ type Queues interface {
 	// Rules reads all rules, ascending by pattern, with their version. A rule that changes meanwhile may be newer than
 	// the version, never older.
 	Rules(ctx context.Context) (rules []QueueRule, version int64, err error)
-	// SyncRules copies the rules and holds of shard 0 to a shard, after an interrupted PutRule or PutHolds. It also
-	// reschedules up to limit queues, starting at page. These are the queues behind a gate without an end. After a
-	// change of rules or holds, one complete pass also takes delayed queues, so that no delay is longer than by the
-	// current rules. The end is an empty next. Each page is one step in the shard; idempotent.
+	// SyncRules copies the rules and holds of shard 0 to a shard, after an interrupted PutRule or PutHolds. After a
+	// change of rules or holds it also reschedules the queues that have waiting tasks, up to limit of them from page
+	// on. After one complete pass no queue waits longer than by the current rules and holds. The end is an empty next.
+	// Each page is one step in the shard; idempotent.
 	SyncRules(ctx context.Context, shard int, page string, limit int) (next string, err error)
 	// Unblock ends the block that failures have caused ([GateHostBlocked]) and resets its doubling. It reports whether
 	// there was anything to end or reset. Idempotent.

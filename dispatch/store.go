@@ -106,13 +106,15 @@ type Tasks interface {
 	//     IfExistsSooner a waiting one takes the earlier Due and the higher Priority. With
 	//     IfExistsAgain a leased one is due once more after it settles, a waiting one
 	//     takes the earlier Due. With IfExistsReseed it becomes (or stays) recurring, its
-	//     Due, FirstDue, Kind and Priority are replaced, and CancelRequested is cleared.
+	//     Due, FirstDue, Kind and Priority are replaced, and CancelRequested and Behind are
+	//     cleared. Behind of a waiting one is also cleared if its Due or Priority changes.
 	//     IfExistsRetry is as IfExistsKeep.
 	//   - Settled: REVISIT, if one of these holds: Item.Run is later than the record's;
 	//     the record has been DONE for RevisitAfter, which is above 0; the record is DONE
 	//     and settled before Modified, and Modified is not after now; or IfExists is
 	//     IfExistsAgain, IfExistsReseed or IfExistsRetry. Then the record is due at Due
-	//     with the item's body; it keeps its memo, and its counters but Cycle are reset.
+	//     with the item's body; it keeps its memo, and Behind and its counters but Cycle
+	//     are reset.
 	//     Otherwise EXISTS, also for IfExistsRetry with a Revision that is not the record's.
 	//
 	// If MaxOutstanding one-shot tasks of a source wait or are leased in the shard, an item that would create or
@@ -136,8 +138,8 @@ type Tasks interface {
 // DueLanes are lanes with due tasks.
 type DueLanes struct {
 	Lanes []DueLane
-	// Due is the number of lanes found with due tasks, Looked the number of lanes read, and All the number of all
-	// lanes.
+	// Due is the number of lanes found with due tasks, Looked the number of lanes read, and All the number of lanes
+	// that the store keeps: it may count some in which nothing waits.
 	Due, Looked, All int64
 	// Next is the task that is due first in the other lanes that were read; empty: nothing waits there.
 	Next TaskID

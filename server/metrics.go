@@ -54,7 +54,7 @@ func NewMetrics() *Metrics {
 		claimTime: prometheus.NewHistogram(histogram("waggle_claim_seconds", "Time that the store took for a claim.",
 			prometheus.ExponentialBuckets(.0001, 4, 8)...)),
 		claimFor: prometheus.NewHistogram(histogram("waggle_claim_fetches",
-			"Fetches for which a claim was made: those that asked at the same time share one.", 1, 2, 4, 8, 16, 32, bounds.MaxClaimTurns)),
+			"Fetches for which a claim was made: those that asked at the same time share one.", 1, 2, 4, 8, 16, 32, 64, bounds.MaxClaimTurns)),
 		gaveBack: prometheus.NewCounter(counter("waggle_given_back_tasks_total",
 			"Tasks granted to callers who had gone, and given back at once.")),
 		requeue: prometheus.NewHistogram(histogram("waggle_requeue_lag_seconds",

@@ -63,7 +63,7 @@ const (
 	MaxClaimTasks = 100
 	// MaxClaimTurns that one Claim gives to queues, and as many whose time has come
 	// it promotes before: a turn costs a store more than a task does.
-	MaxClaimTurns  = 50
+	MaxClaimTurns  = 100
 	MaxRenewals    = 500
 	MaxTransitions = 100
 	MaxSubmissions = 100

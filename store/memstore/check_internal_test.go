@@ -52,6 +52,11 @@ func (s *shard) check() error {
 			}
 		}
 	}
+	for name, p := range s.pools {
+		if err := s.checkPool(p); err != nil {
+			return fmt.Errorf("pool %s: %w", name, err)
+		}
+	}
 	for uid, src := range s.sources {
 		if src.outstanding != sum.outstanding[uid] {
 			return fmt.Errorf("source %s counts %d outstanding, there are %d", uid, src.outstanding, sum.outstanding[uid])
@@ -130,6 +135,11 @@ func (s *shard) checkLane(l *lane) error {
 		return fmt.Errorf("waits until %d, but can be picked at %d", l.score, t)
 	case l.stands == open && t > s.now:
 		return fmt.Errorf("is open, but can be picked at %d", t)
+	case l.stands == open:
+		head, _ := l.ready.first()
+		if band := l.score >> bandShift; (band == behindBand) != head.value.behind {
+			return fmt.Errorf("is open in band %d, its head is behind: %t", band, head.value.behind)
+		}
 	}
 	return nil
 }
@@ -160,7 +170,8 @@ func (s *shard) checkNamed(l *lane) error {
 // checkQueue checks one queue in one pool, and that its sets agree with its
 // lanes.
 func (s *shard) checkQueue(qp *queuePool) error {
-	n, bandsOpen := 0, [bands]int{}
+	n, bandsOpen := 0, qp.open.count
+	clear(bandsOpen[:])
 	for e := range qp.open.from(0) {
 		if e.value.stands == open && e.value.at == qp && e.value.score == e.score {
 			n++
@@ -182,6 +193,28 @@ func (s *shard) checkQueue(qp *queuePool) error {
 	q := qp.queue
 	if gate := q.kept(); qp.stands == open && gate > s.now {
 		return fmt.Errorf("is open, but held until %d", gate)
+	}
+	return nil
+}
+
+// checkPool checks that the pool counts its queues where they stand, and has in its sets what stands at an instant.
+func (s *shard) checkPool(p *pool) error {
+	counts := p.counts
+	counts[open], counts[wait] = p.open.len(), p.wait.len()
+	for _, q := range s.queues {
+		for _, qp := range q.pools {
+			if qp.pool == p && qp.stands != nowhere {
+				counts[qp.stands]--
+			}
+			if qp.pool == p && (qp.score == infinite) != (qp.stands > wait) {
+				return fmt.Errorf("queue %s stands in %d at %d", q.name, qp.stands, qp.score)
+			}
+		}
+	}
+	for at, n := range counts[open:] {
+		if n != 0 {
+			return fmt.Errorf("has %d queues too many in %d", n, at+int(open))
+		}
 	}
 	return nil
 }

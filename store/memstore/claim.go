@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -151,7 +150,7 @@ func (c *claim) serveQueues(n *line) {
 
 // againAt is when a queue that gave a want nothing can probably give it something.
 func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
-	if qp.stands == wait {
+	if qp.stands != open {
 		return qp.score
 	}
 	at := int64(infinite)
@@ -179,34 +178,27 @@ func (c *claim) fill(reply *dispatch.ClaimReply) {
 	if next != infinite {
 		reply.Next = instant(next)
 	}
-	if reply.Wait = c.reason(); opens {
-		reply.Wait = dispatch.WaitNone
-	}
+	reply.Wait = c.reason()
 }
 
 // reason is why the waiting queues of the pool wait.
 func (c *claim) reason() dispatch.WaitReason {
 	first, _ := c.pool.wait.first()
-	last, _ := c.pool.wait.firstFrom(infinite)
-	candidates := slices.Compact([]*queuePool{first.value, last.value})
-	for _, qp := range candidates {
-		if qp == nil || qp.open.len() == 0 {
-			continue
-		}
+	switch qp, counts := first.value, &c.pool.counts; {
+	case c.pool.open.len() > 0:
+		return dispatch.WaitNone
+	case qp != nil && qp.open.len() > 0:
 		if c.s.settingsOf(qp.queue).heldUntil > c.s.now {
 			return dispatch.WaitHeld
 		}
 		return dispatch.WaitThrottled
+	case counts[countedHeld] > 0:
+		return dispatch.WaitHeld
+	case counts[countedFull] > 0:
+		return dispatch.WaitThrottled
+	default:
+		return dispatch.WaitNoTasks
 	}
-	for _, qp := range candidates {
-		if qp == nil {
-			continue
-		}
-		if _, held := qp.wait.firstFrom(infinite); held {
-			return dispatch.WaitHeld
-		}
-	}
-	return dispatch.WaitNoTasks
 }
 
 // namedMemory is how long the lanes of a source are listed after a claim has
@@ -228,7 +220,7 @@ func (s *shard) name(src *source) {
 	for _, l := range src.lanes {
 		switch {
 		case l.at == nil || l.at.pool != src.pool: // it is listed when it is placed
-		case l.stands == open && l.at.stands == wait && l.at.score > s.now:
+		case l.stands == open && l.at.stands != open && l.at.score > s.now:
 			s.putAside(l, l.at)
 		default:
 			s.placeNamed(l, l.place)
@@ -291,7 +283,7 @@ func (c *claim) promoteNamed(n *namedLanes) {
 			return
 		}
 		c.woken++
-		c.placeAnew(l)
+		c.placeAnew(l.lane)
 	}
 }
 
@@ -309,22 +301,29 @@ func (c *claim) placeAnew(l *lane) {
 // nextNamed is the first open lane of all sources, and its source. Every eighth turn of a source goes to the lane that
 // waits longest.
 func nextNamed(of []*source) (next *lane, lead *source) {
-	var first entry[*lane]
+	var first entry[namedLane]
 	for _, src := range of {
 		e, ok := src.named.open.first()
-		if ok && (lead == nil || before(e, first)) {
+		if ok && (lead == nil || ahead(before, e, first)) {
 			first, lead = e, src
 		}
 	}
 	if lead == nil || (lead.named.picks+1)%turnsPerOldest != 0 {
-		return first.value, lead
+		return first.value.lane, lead
 	}
 	oldest := first
 	for _, src := range of {
-		e, ok := src.named.open.oldest()
-		if since := cmp.Compare(e.score&sinceMask, oldest.score&sinceMask); ok && (since < 0 || since == 0 && before(e, oldest)) {
+		if e, ok := src.named.open.oldest(); ok && ahead(older, e, oldest) {
 			oldest = e
 		}
 	}
-	return oldest.value, lead
+	return oldest.value.lane, lead
+}
+
+// ahead orders lanes of several sources: as less orders those of one, then by source.
+func ahead(less func(a, b entry[namedLane]) bool, a, b entry[namedLane]) bool {
+	if goes := less(a, b); goes || less(b, a) {
+		return goes
+	}
+	return a.value.source.name < b.value.source.name
 }

@@ -189,7 +189,7 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		s.leave(r)
 		s.touch(r.lane)
 	}
-	r.firstDue, r.run, r.counters = millis(t.FirstDue), millis(t.Run), t.Counters
+	r.firstDue, r.run, r.counters, r.behind = millis(t.FirstDue), millis(t.Run), t.Counters, t.Behind
 	if t.Settled {
 		r.settledAt = s.now
 	}
@@ -277,14 +277,15 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 		q.nextGrant = max(q.nextGrant, deadline+span(set.paced.MinDelay))
 		return
 	case dispatch.QueueSucceeded:
-		q.blockStep = 0
+		q.blockStep, q.failedURLs = 0, nil
+	case dispatch.QueueAnswered:
+		q.failedURLs = nil
 	case dispatch.QueueBlocked:
-		if q.blocked <= s.now {
-			q.blockedAt = s.now
+		s.block(q, effect.RetryAfter)
+	case dispatch.QueueURLFailed:
+		if q.urlFailed(effect.URL) {
+			s.block(q, 0)
 		}
-		blocked, step := blockAfter(instant(s.now), instant(q.blocked), q.blockStep,
-			set.QueueSettings, effect.RetryAfter.Truncate(time.Millisecond))
-		q.blocked, q.blockStep = millis(blocked), step
 	case dispatch.QueueReported:
 	}
 	fetch := effect.FetchDuration.Truncate(time.Millisecond)

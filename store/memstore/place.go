@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
@@ -26,7 +25,7 @@ func (s *shard) laneFor(src *source, queueName string) *lane {
 	l := s.lanes[key]
 	if l == nil {
 		s.lastLane++
-		l = &lane{number: s.lastLane, name: strconv.FormatInt(s.lastLane, 10), source: src, queueName: queueName}
+		l = &lane{number: s.lastLane, source: src, queueName: queueName}
 		s.lanes[key] = l
 		src.lanes = append(src.lanes, l)
 		s.lanesIn[queueName] = append(s.lanesIn[queueName], l)
@@ -70,7 +69,7 @@ func (s *shard) placeLane(l *lane, turnEnded bool) {
 	before, to := l.soonest(), place{wait, t}
 	if t <= s.now {
 		head, _ := l.ready.first()
-		to = place{open, int64(bounds.MaxPriority-l.priority(head.value))<<bandShift + l.since(s.now, turnEnded)}
+		to = place{open, l.band(head.value)<<bandShift + l.since(s.now, turnEnded)}
 	}
 	l.moveTo(to)
 	if before == 0 && to.stands == open && l.aside() {
@@ -114,9 +113,12 @@ func (s *shard) promoteLane(l *lane) {
 	}
 }
 
-// priority is the lane's with that head.
-func (l *lane) priority(head *record) int {
-	return lanePriority(l.source.gate.Priority, int(head.priority))
+// band is the lane's with that head.
+func (l *lane) band(head *record) int64 {
+	if head.behind {
+		return behindBand
+	}
+	return int64(bounds.MaxPriority - lanePriority(l.source.gate.Priority, int(head.priority)))
 }
 
 // moveTo takes the lane to another place in its queue.
@@ -147,7 +149,7 @@ func (s *shard) placeNamed(l *lane, to place) {
 	case n.until <= s.now:
 		l.source.named = nil
 	default:
-		n.move(l, was, to)
+		n.move(namedLane{l}, was, to)
 		l.named, l.namedIn = to, n
 	}
 }
@@ -231,7 +233,10 @@ func (s *shard) placeIn(qp *queuePool, turnEnded bool) {
 	if first, ok := qp.open.first(); !ok {
 		to.score = max(to.score, qp.wait.firstScore())
 	} else if to.score <= s.now {
-		to = place{open, first.score>>bandShift<<bandShift + was.since(s.now, turnEnded)}
+		to = place{open, min(first.score>>bandShift, behindBand-1)<<bandShift + was.since(s.now, turnEnded)}
+	}
+	if to.score == infinite {
+		to.stands = s.countedAs(qp)
 	}
 	qp.moveTo(to)
 	t, before := to.soonest(), was.soonest()
@@ -244,5 +249,18 @@ func (s *shard) placeIn(qp *queuePool, turnEnded bool) {
 		s.sooner(qp.pool.name, t)
 	case sooner != infinite:
 		s.sooner(qp.pool.name, max(t, sooner))
+	}
+}
+
+// countedAs is how the pool counts a queue that waits for no instant.
+func (s *shard) countedAs(qp *queuePool) where {
+	_, heldLane := qp.wait.firstFrom(infinite)
+	switch opens := qp.open.len() > 0; {
+	case s.settingsOf(qp.queue).heldUntil == infinite, !opens && heldLane:
+		return countedHeld
+	case opens:
+		return countedFull
+	default:
+		return countedLater
 	}
 }

@@ -130,6 +130,8 @@ func (s *shard) closeIdleQueues(limit int) {
 func (qp *queuePool) moveTo(to place) {
 	if qp.place != to {
 		qp.pool.move(qp, qp.place, to)
+		qp.pool.counts[qp.stands]--
+		qp.pool.counts[to.stands]++
 		qp.place = to
 	}
 }
@@ -155,6 +157,9 @@ func (q *queue) in(p *pool) *queuePool {
 }
 
 // The arithmetic of dispatch/scheduling.md.
+
+// behindRank is the rank of a task that is behind: the last in its lane.
+const behindRank = 20
 
 // rankOf orders tasks within a lane: priority first, then recurring tasks before
 // those they led to. Lower goes first; 0 to 19.
@@ -189,6 +194,27 @@ func nextGrantAfterReport(now, prev time.Time, s dispatch.QueueSettings, fetch t
 // firstBlock is the first automatic block of a queue after a failure of its host that
 // named no Retry-After; each further one doubles.
 const firstBlock = 10 * time.Second
+
+// maxFailedURLs different URLs of a queue that failed since its host last answered block it.
+const maxFailedURLs = 3
+
+// urlFailed notes the hash of a URL that failed, and reports whether there are enough to block the host.
+func (q *queue) urlFailed(url uint32) bool {
+	others := slices.DeleteFunc(q.failedURLs, func(other uint32) bool { return other == url })
+	q.failedURLs = slices.Insert(others, 0, url)
+	q.failedURLs = q.failedURLs[:min(len(q.failedURLs), maxFailedURLs)]
+	return len(q.failedURLs) == maxFailedURLs
+}
+
+// block blocks the queue's host for a while.
+func (s *shard) block(q *queue, retryAfter time.Duration) {
+	if q.blocked <= s.now {
+		q.blockedAt = s.now
+	}
+	blocked, step := blockAfter(instant(s.now), instant(q.blocked), q.blockStep,
+		s.settingsOf(q).QueueSettings, retryAfter.Truncate(time.Millisecond))
+	q.blocked, q.blockStep = millis(blocked), step
+}
 
 // blockAfter is the automatic block of a queue after its host failed. The first failure outside a block begins one:
 // twice as long as the last one, or as long as the host asked for. Failures during a block only extend it to the time

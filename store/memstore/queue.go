@@ -110,7 +110,7 @@ func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([
 			if p.len() > 0 {
 				due := p.wait.upTo(sh.now)
 				sum, _ := sums.Get(pool)
-				sum.Name, sum.Open, sum.Waiting = pool, sum.Open+int64(p.open.len()+due), sum.Waiting+int64(p.wait.len()-due)
+				sum.Name, sum.Open, sum.Waiting = pool, sum.Open+int64(p.open.len()+due), sum.Waiting+int64(p.wait.len()-due+p.counted())
 				sums.Set(pool, sum)
 			}
 		}

@@ -115,9 +115,11 @@ func (w *world) end(t *rapid.T) {
 		Delay:    time.Duration(rapid.IntRange(0, 3000).Draw(t, "delay")) * time.Millisecond,
 		Remember: time.Duration(rapid.IntRange(0, 5).Draw(t, "remember")) * time.Second,
 		Settled:  true,
+		Behind:   rapid.Bool().Draw(t, "behind"),
 		Queue: dispatch.QueueEffect{
-			Kind:          dispatch.QueueEffectKind(rapid.IntRange(0, 4).Draw(t, "effect")),
+			Kind:          dispatch.QueueEffectKind(rapid.IntRange(0, 6).Draw(t, "effect")),
 			FetchDuration: time.Duration(rapid.IntRange(0, 3000).Draw(t, "fetch")) * time.Millisecond,
+			URL:           rapid.Uint32Range(0, 3).Draw(t, "url"),
 		},
 	}})
 	w.ok(t, err)

@@ -11,7 +11,12 @@ import (
 
 func (r *record) waiting() bool { return r.state == dispatch.StateScheduled }
 
-func (r *record) rank() int64 { return int64(rankOf(int(r.priority), r.recurring)) }
+func (r *record) rank() int64 {
+	if r.behind {
+		return behindRank
+	}
+	return int64(rankOf(int(r.priority), r.recurring))
+}
 
 // detail gives the details to write to.
 func (r *record) detail() *details {
@@ -272,7 +277,7 @@ func (s *shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 		Created: instant(r.created), SettledAt: instant(r.settledAt),
 		Metadata: maps.Clone(r.metadata), Payload: slices.Clone(r.payload),
 		LastLease: r.lastLease, Result: r.result,
-		CancelRequested: r.cancel, AgainRequested: r.again, Revision: r.revision,
+		CancelRequested: r.cancel, AgainRequested: r.again, Behind: r.behind, Revision: r.revision,
 	}
 	if !src.forgotten {
 		t.SourceID, t.Pool = src.gate.ID, src.gate.Pool

@@ -3,9 +3,6 @@ package memstore
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/tidwall/btree"
@@ -108,73 +105,51 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 }
 
 // SyncRules implements [dispatch.Queues]. All shards always have the same rules and holds here, so it only reschedules
-// queues.
+// queues. A page is the version of rules and holds for which the pass began, and the last queue.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
-	from := rulesPage{begun: page != ""}
-	if from.begun {
-		names, err := parsePage(page, &from.version, &from.score)
-		if err != nil {
+	var version int64
+	var after string
+	if page != "" {
+		var err error
+		if after, err = parsePage(page, &version); err != nil {
 			return "", err
 		}
-		from.pool, from.queue, _ = strings.Cut(names, "/")
 	}
 	sh, err := s.enter(ctx, shard)
 	if err != nil {
 		return "", err
 	}
 	defer sh.end()
-	return sh.placeGated(from, max(limit, 1)), nil
-}
-
-// held reports whether the queue waits longer than its lanes do.
-func (qp *queuePool) held() bool { return qp.open.len() > 0 || qp.score > qp.wait.firstScore() }
-
-// rulesPage is how far a shard has come to a version of rules and holds, once that has
-// begun: to a queue of a pool. The version is 0 where it had come to it before.
-type rulesPage struct {
-	begun   bool
-	version int64
-	pool    string
-	score   int64
-	queue   string
-}
-
-func (p *rulesPage) String() string {
-	return fmt.Sprintf("%d/%d/%s/%s", p.version, p.score, p.pool, p.queue)
-}
-
-// placeGated places at most limit queues anew, from the page on: those that wait for
-// a gate without an end, and once after each change of rules or holds those that a gate
-// or hold keeps, which may end sooner now. It answers the next page.
-func (s *shard) placeGated(p rulesPage, limit int) (next string) {
-	if !p.begun && s.placed != s.settingsVersion() {
-		p.version = s.settingsVersion()
-	}
-	lowest := s.now + 1
-	if p.version == 0 {
-		lowest = infinite
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
-		if name < p.pool {
-			continue
-		}
-		score, queue := lowest, ""
-		if name == p.pool && p.begun {
-			score, queue = p.score, p.queue
-		}
-		for e := range s.pools[name].wait.after(score, queue) {
-			if limit == 0 {
-				return p.String()
-			}
-			if qp := e.value; e.score == infinite || qp.held() {
-				s.touchQueue(qp.queue)
-				limit--
-			}
-			p.pool, p.score, p.queue = name, e.score, e.value.queue.name
+	if page == "" {
+		if version = sh.settingsVersion(); sh.placed == version {
+			return "", nil
 		}
 	}
-	if p.version == s.settingsVersion() {
-		s.placed = p.version
+	last, more := sh.placeAll(after, max(limit, 1))
+	if more {
+		return fmt.Sprintf("%d/%s", version, last), nil
 	}
-	return ""
+	if version == sh.settingsVersion() {
+		sh.placed = version
+	}
+	return "", nil
+}
+
+// placeAll places at most limit queues with waiting tasks anew, by their reversed names from after on. It answers the
+// last, and whether there are more.
+func (s *shard) placeAll(after string, limit int) (last string, more bool) {
+	last = after
+	s.queueNames.Ascend(after, func(reversed string, q *queue) bool {
+		switch {
+		case q.waiting == 0 || reversed == after:
+		case limit == 0:
+			more = true
+		default:
+			s.touchQueue(q)
+			limit--
+			last = reversed
+		}
+		return !more
+	})
+	return last, more
 }

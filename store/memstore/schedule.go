@@ -11,10 +11,15 @@ const (
 	nowhere where = iota
 	open
 	wait
+	// A queue that waits for no instant is in no set: its pool counts it, as held without an end, or as full (its leases
+	// in flight are at the limit), with tasks that are due or only for later.
+	countedHeld
+	countedFull
+	countedLater
 )
 
 // place is where a member stands in a schedule: in open by band and since, in wait by the
-// instant from which it can be picked.
+// instant from which it can be picked, or counted at no instant.
 type place struct {
 	stands where
 	score  int64
@@ -41,14 +46,14 @@ func (s *schedule[V]) move(v V, from, to place) {
 		s.open.insert(to.score, v)
 	case wait:
 		s.wait.insert(to.score, v)
-	case nowhere:
+	case nowhere, countedHeld, countedFull, countedLater:
 	}
 	switch from.stands {
 	case open:
 		s.open.remove(from.score, v)
 	case wait:
 		s.wait.remove(from.score, v)
-	case nowhere:
+	case nowhere, countedHeld, countedFull, countedLater:
 	}
 }
 
@@ -89,19 +94,19 @@ func (p place) soonest() int64 {
 	}
 }
 
-// The score of an open set is band * 2^44 + since: the band is 9 - priority,
-// since is in milliseconds.
+// The score of an open set is band * 2^44 + since: the band is 9 - priority, or behindBand for a lane whose head is
+// behind; since is in milliseconds.
 const (
-	bandShift = 44
-	sinceMask = 1<<bandShift - 1
-	bands     = 10
+	bandShift  = 44
+	sinceMask  = 1<<bandShift - 1
+	behindBand = 10
 )
 
 // openSet is a sorted set of what can be picked now: it counts its members by
 // priority band.
 type openSet[V setMember] struct {
 	sortedSet[V]
-	count [bands]int
+	count [behindBand + 1]int
 }
 
 func (s *openSet[V]) insert(score int64, value V) {
@@ -118,17 +123,27 @@ func (s *openSet[V]) remove(score int64, value V) {
 // inBand is the number of members that share the band of score.
 func (s *openSet[V]) inBand(score int64) int { return s.count[score>>bandShift] }
 
-// oldest is, over the first members of all bands, the one with the lowest
-// since; of equal ones the one with the higher priority.
+// oldest is the oldest of the first members of all bands.
 func (s *openSet[V]) oldest() (oldest entry[V], ok bool) {
 	for band, n := range s.count {
 		if n == 0 {
 			continue
 		}
 		e, _ := s.firstFrom(int64(band) << bandShift)
-		if !ok || e.score&sinceMask < oldest.score&sinceMask {
+		if !ok || older(e, oldest) {
 			oldest, ok = e, true
 		}
 	}
 	return oldest, ok
+}
+
+// older reports whether a goes before b in an eighth pick: by since, but what is behind goes last.
+func older[V setMember](a, b entry[V]) bool {
+	if behind := a.score>>bandShift == behindBand; behind != (b.score>>bandShift == behindBand) {
+		return !behind
+	}
+	if byA, byB := a.score&sinceMask, b.score&sinceMask; byA != byB {
+		return byA < byB
+	}
+	return before(a, b)
 }

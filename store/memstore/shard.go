@@ -36,9 +36,11 @@ type shard struct {
 	soonest map[string]int64
 
 	lastFence uint64
-	lastLane  int64
-	records   table[idKey, *record]
-	strays    map[dispatch.TaskID]strayLock
+	// lastLane numbers lanes, as lists of tasks order them; lastSource numbers sources.
+	lastLane, lastSource int64
+
+	records table[idKey, *record]
+	strays  map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
 	sources map[string]*source
@@ -138,6 +140,8 @@ func (c *stateCounts) visible() dispatch.StateCounts {
 // source is the part of a source that a shard keeps, with what the shard knows
 // of it.
 type source struct {
+	// name is its number in the shard, in decimal: the member by which the sets of a queue order its lanes.
+	name      string
 	gate      dispatch.SourceGate
 	pool      *pool
 	heldUntil int64
@@ -166,7 +170,7 @@ func (src *source) member() string { return src.gate.UID }
 // in their queues ("source open" and "source wait" in dispatch/scheduling.md): such a
 // claim finds the next without a look at the others.
 type namedLanes struct {
-	schedule[*lane]
+	schedule[namedLane]
 	// until when the lanes are listed, if no claim names the source again.
 	until int64
 }
@@ -174,7 +178,6 @@ type namedLanes struct {
 // lane is the tasks of one source in one queue.
 type lane struct {
 	number    int64
-	name      string // the number in decimal: the member by which sets order it
 	source    *source
 	queueName string
 	q         *queue // may have been deleted meanwhile; see queueOf
@@ -198,7 +201,12 @@ type lane struct {
 	namedIn *namedLanes
 }
 
-func (l *lane) member() string { return l.name }
+func (l *lane) member() string { return l.source.name }
+
+// namedLane is a lane among those of its source.
+type namedLane struct{ *lane }
+
+func (l namedLane) member() string { return l.queueName }
 
 // laneKey finds a lane.
 type laneKey struct {
@@ -240,6 +248,8 @@ type queue struct {
 	cause     *dispatch.BlockCause // of the automatic block
 	// asked is the delay that the host asks for; settings.paced has it.
 	asked time.Duration
+	// failedURLs are hashes of the last URLs that failed since the host answered, the latest first.
+	failedURLs []uint32
 
 	pools []*queuePool
 
@@ -286,7 +296,16 @@ func (qp *queuePool) member() string { return qp.queue.name }
 type pool struct {
 	name string
 	schedule[*queuePool]
+	// counts has how many queues stand where: those that are counted alone are in no set.
+	counts [countedLater + 1]int
 }
+
+func (p *pool) counted() int {
+	return p.counts[countedHeld] + p.counts[countedFull] + p.counts[countedLater]
+}
+
+// len is the number of queues that have lanes with waiting tasks of the pool.
+func (p *pool) len() int { return p.schedule.len() + p.counted() }
 
 // setIn is the sorted set that a record is in.
 type setIn uint8
@@ -322,6 +341,7 @@ type record struct {
 	result   dispatch.Result
 	cancel   dispatch.CancelReason
 	again    bool
+	behind   bool
 	// gone is set when the record was removed by hand, and the sets still
 	// name it.
 	gone bool

@@ -17,7 +17,8 @@ const lanesPerPage = 500
 func (s *shard) takeGate(gate dispatch.SourceGate) *source {
 	src := s.sources[gate.UID]
 	if src == nil {
-		src = &source{}
+		s.lastSource++
+		src = &source{name: strconv.FormatInt(s.lastSource, 10)}
 		src.gate.Version = gate.Version - 1
 		s.sources[gate.UID] = src
 	}

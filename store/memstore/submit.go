@@ -123,7 +123,7 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 	before := *r
 	r.run = max(r.run, millis(item.Run))
 	r.depth = min(r.depth, int32(item.Depth))
-	due, priority, recurring := r.due, r.priority, r.recurring
+	due, priority, recurring, behind := r.due, r.priority, r.recurring, r.behind
 	switch item.IfExists {
 	case dispatch.IfExistsSooner:
 		if r.waiting() {
@@ -137,18 +137,21 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 			r.again = true
 		}
 	case dispatch.IfExistsReseed:
-		due, priority, recurring = s.dueOf(item.Due), int8(item.Priority), true
+		due, priority, recurring, behind = s.dueOf(item.Due), int8(item.Priority), true, false
 		r.takeBody(item)
 		r.firstDue, r.cancel = millis(item.FirstDue), dispatch.CancelNone
 	case dispatch.IfExistsKeep, dispatch.IfExistsRetry:
 	}
-	if due != r.due || priority != r.priority || recurring != r.recurring {
+	if due != r.due || priority != r.priority {
+		behind = false
+	}
+	if due != r.due || priority != r.priority || recurring != r.recurring || behind != r.behind {
 		// An orphan stays in the lease index, and a leased record in its.
 		waits := r.stands == inReady || r.stands == inLater
 		if waits {
 			s.leave(r)
 		}
-		r.due, r.priority = due, priority
+		r.due, r.priority, r.behind = due, priority, behind
 		s.setRecurring(r, recurring)
 		if waits {
 			s.enterWaiting(r)
@@ -163,7 +166,7 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 func (r *record) same(before *record) bool {
 	return r.run == before.run && r.depth == before.depth && r.due == before.due && r.firstDue == before.firstDue &&
 		r.priority == before.priority && r.recurring == before.recurring &&
-		r.again == before.again && r.cancel == before.cancel &&
+		r.again == before.again && r.cancel == before.cancel && r.behind == before.behind &&
 		r.kind == before.kind && r.url == before.url && r.relation == before.relation &&
 		maps.Equal(r.metadata, before.metadata) && bytes.Equal(r.payload, before.payload)
 }
@@ -200,7 +203,7 @@ func (s *shard) revisit(r *record, item *dispatch.Submission) {
 	}
 	s.setRecurring(r, r.recurring || item.Recurring)
 	r.counters = dispatch.Counters{Cycle: r.counters.Cycle}
-	r.cancel, r.again = dispatch.CancelNone, false
+	r.cancel, r.again, r.behind = dispatch.CancelNone, false, false
 	r.revision++
 	s.enterWaiting(r)
 }

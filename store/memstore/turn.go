@@ -184,18 +184,18 @@ func (l *lane) belongs(now int64) bool {
 	return l.source.pool == l.at.pool && l.source.heldUntil <= now && !l.source.gate.Deleted
 }
 
-// take grants at most limit tasks of the lane while the lane's priority stays the same, and reports how many.
+// take grants at most limit tasks of the lane while the lane's band stays the same, and reports how many.
 func (c *claim) take(n *line, l *lane, limit int) (taken int) {
-	priority := -1
+	band := int64(-1)
 	for taken < limit && c.misses < maxMisses {
 		head, ok := l.ready.first()
 		if !ok {
 			break
 		}
 		r := head.value
-		if p := l.priority(r); priority < 0 {
-			priority = p
-		} else if p != priority {
+		if b := l.band(r); band < 0 {
+			band = b
+		} else if b != band {
 			break
 		}
 		if r.gone {
