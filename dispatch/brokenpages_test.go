@@ -22,7 +22,7 @@ type visit struct {
 func (w *world) crawl(d time.Duration) (visits []visit) {
 	w.t.Helper()
 	for began := time.Now(); time.Since(began) < d; {
-		res, err := w.Fetch(w.t.Context(), ask("c1", "", time.Second))
+		res, err := w.Fetch(w.t.Context(), ask("c1", "", min(d-time.Since(began), bounds.MaxWait)))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -103,6 +103,27 @@ func TestBrokenPages(t *testing.T) {
 	})
 }
 
+// A source that is seldom due finds its host free, although nothing else of the host works.
+func TestBrokenPages_hourly(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.rule("*", polite())
+		w.create("news", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.Schedule.Every = seeds("http://a.example/news"), time.Hour
+		})
+		w.site()
+		var late, news time.Duration
+		for _, v := range w.crawl(5 * time.Hour) {
+			if v.path == "/news" {
+				late, news = max(late, v.at-news-time.Hour), v.at
+			}
+		}
+		if late > 250*time.Millisecond || news < 4*time.Hour {
+			t.Errorf("it waited up to %v, its last turn was at %v", late, news)
+		}
+	})
+}
+
 // A page that failed goes behind all others of its host, whatever its priority, in every pick.
 func TestBrokenPages_goBehind(t *testing.T) {
 	t.Parallel()
@@ -132,9 +153,9 @@ func TestBrokenPages_seed(t *testing.T) {
 		w.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/broken/1"), 2*time.Second
 		})
-		visits := w.crawl(30 * time.Second)
+		visits := w.crawl(31 * time.Second)
 		if len(visits) != 16 {
-			t.Errorf("fetched %d times in 30s, want each 2s: %v", len(visits), visits)
+			t.Errorf("fetched %d times in 31s, want each 2s: %v", len(visits), visits)
 		}
 		if queue, err := w.FindQueue(t.Context(), "a.example"); err != nil || queue.BlockStep != 0 {
 			t.Errorf("one URL that failed %d times: %+v, %v", len(visits), queue, err)
@@ -166,7 +187,8 @@ func TestBrokenPages_blockTheHost(t *testing.T) {
 		"two and a repetition, third": {[]string{"1: 500", "2: 500", "1: 500", "3: 500"}, true},
 		"a success between":           {[]string{"1: 500", "2: 500", "4: 200", "3: 500"}, false},
 		"a 404 between":               {[]string{"1: 500", "2: 500", "4: 404", "3: 500"}, false},
-		"a 404, then three":           {[]string{"1: 500", "4: 404", "1: 500", "2: 500", "3: 500"}, true},
+		"a 404, then three":           {[]string{"1: 500", "4: 404", "2: 500", "3: 500", "5: 500"}, true},
+		"a 404, two and a retry":      {[]string{"1: 500", "4: 404", "1: 500", "2: 500", "3: 500"}, false},
 		"a release between":           {[]string{"1: 500", "2: 500", "4: released", "3: 500"}, true},
 		"a proxy between":             {[]string{"1: 500", "2: 500", "4: proxy", "3: 500"}, true},
 		"the host says so":            {[]string{"1: 429"}, true},

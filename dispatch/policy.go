@@ -129,7 +129,12 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 		// The queue is blocked; the task's own backoff lets the others of the queue go first when the block ends.
 		tr.Queue.Kind, tr.Queue.RetryAfter, tr.Behind = QueueBlocked, f.RetryAfter, false
 	case ScopeURL:
-		tr.Queue.Kind, tr.Queue.URL, tr.Behind = QueueURLFailed, crc32.ChecksumIEEE([]byte(cmp.Or(t.URL, t.Key))), true
+		// A retry that fails says nothing new of the host. If it counted, a few broken pages would block a host that is
+		// seldom asked for anything else.
+		if !t.Behind {
+			tr.Queue.Kind, tr.Queue.URL = QueueURLFailed, crc32.ChecksumIEEE([]byte(cmp.Or(t.URL, t.Key)))
+		}
+		tr.Behind = true
 	case ScopeCollector:
 		tr.Queue.Kind = QueueUntouched
 		tr.SourceFailure = false

@@ -154,6 +154,11 @@ func TestPolicy_Report_urlFailure(t *testing.T) {
 			t.Errorf("failure %d: %+v", throttled+1, tr)
 		}
 	}
+	again := page("http://a.example/1", "k", 1)
+	again.Behind = true
+	if tr := middle.Report(again, spec(nil), failed(urlReason), epoch); tr.Queue.Kind != dispatch.QueueReported || !tr.Behind || tr.Counters.Throttled != 2 {
+		t.Errorf("a retry counts against the host: %+v", tr)
+	}
 	if one := hash("http://a.example/1", "1"); one != hash("http://a.example/1", "2") || one == hash("http://a.example/2", "1") {
 		t.Error("the hash is not of the URL")
 	}

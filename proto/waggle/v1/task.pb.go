@@ -170,7 +170,8 @@ func (AttemptResult) EnumDescriptor() ([]byte, []int) {
 // block in a row, at most max_block. COLLECTOR: the collector's own fault. Spends nothing; the task is due again for
 // others, and grants to this collector slow down. URL: the site answers, but not for this URL. Counts against
 // max_throttled; retried with backoff, after all other ready tasks of the queue. The queue is blocked, as for HOST, if
-// the last three different URLs failed so: a success, or a failure of TASK scope, starts the count anew.
+// three different URLs in a row failed so. Retries are not counted; a success, or a failure of TASK scope, starts the
+// count anew.
 type FailureReason int32
 
 const (
