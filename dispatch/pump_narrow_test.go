@@ -124,7 +124,7 @@ func TestPump_narrow(t *testing.T) {
 		inWorld(t, setup{minDelay: time.Hour}, func(t *testing.T, w *world) {
 			w.source("wide", nil)
 			w.source("mine", nil)
-			const queues = 6 * bounds.MaxClaimTurns
+			const queues = 3 * bounds.MaxClaimTurns
 			w.submit("wide", "", queues, 0)
 			for i := range queues {
 				w.submit("wide", fmt.Sprintf("q%d", i+1), 1, 0)
@@ -153,7 +153,7 @@ func TestPump_narrow(t *testing.T) {
 // looks at, and has work for it where it is found last.
 func TestPump_narrowOfManyQueues(t *testing.T) {
 	t.Parallel()
-	const queues = 20 * bounds.MaxClaimTurns
+	const queues = 10 * bounds.MaxClaimTurns
 
 	// many makes a source with a task in each of many queues, all held, and work for
 	// others, which nobody takes.

@@ -138,7 +138,7 @@ func TestPump_behindClosedQueues(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
-		for i := range 40 * bounds.MaxClaimTurns {
+		for i := range 20 * bounds.MaxClaimTurns {
 			w.submit("s", fmt.Sprintf("q%d.closed", i), 1, 0)
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -200,9 +200,9 @@ const maxFailedURLs = 3
 
 // urlFailed notes the hash of a URL that failed, and reports whether there are enough to block the host.
 func (q *queue) urlFailed(url uint32) bool {
-	others := slices.DeleteFunc(q.failedURLs, func(other uint32) bool { return other == url })
-	q.failedURLs = slices.Insert(others, 0, url)
-	q.failedURLs = q.failedURLs[:min(len(q.failedURLs), maxFailedURLs)]
+	if len(q.failedURLs) < maxFailedURLs && !slices.Contains(q.failedURLs, url) {
+		q.failedURLs = append(q.failedURLs, url)
+	}
 	return len(q.failedURLs) == maxFailedURLs
 }
 

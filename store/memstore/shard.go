@@ -248,7 +248,7 @@ type queue struct {
 	cause     *dispatch.BlockCause // of the automatic block
 	// asked is the delay that the host asks for; settings.paced has it.
 	asked time.Duration
-	// failedURLs are hashes of the last URLs that failed since the host answered, the latest first.
+	// failedURLs are hashes of different URLs that failed since the host last answered, at most maxFailedURLs.
 	failedURLs []uint32
 
 	pools []*queuePool

@@ -158,7 +158,7 @@ func required() []string {
 		"apply ALREADY", "apply CONFLICT", "apply LOST, stale", "apply LOST, no longer waiting", "apply LOST, renewed", "apply NOT_FOUND",
 		"apply succeeded", "apply failed", "apply released", "apply expired", "apply none", "apply revoked", "apply held too long",
 		"succeed DONE", "succeed POLICY",
-		"queue blocked", "queue delayed by its host", "submit REVISIT, changed since",
+		"queue blocked", "queue blocked by its URLs", "queue delayed by its host", "grant of a task that is behind", "submit clears behind", "submit REVISIT, changed since",
 		"sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease", "orphan freed",
 		"grace cut after a step back", "leadership cut after a step back",
 		"give back", "give back too late", "give back of one of several calls", "give back of a canceled",

@@ -34,10 +34,15 @@ func dueLanes(e *env) {
 	e.create(other, item(other, names[0], "others"))
 	e.takeTask(func(w *dispatch.Want) { w.Queues = []string{names[3]} })
 
-	want := dispatch.DueLanes{Lanes: []dispatch.DueLane{{First: due[1].ID, Due: 2}}, Due: 1, Looked: 4, All: 4, Next: due[4].ID}
-	is(e, "of the source", e.dueLanes(dispatch.TaskFilter{SourceUID: g.UID}, 10), want)
-	want.Lanes = nil
-	is(e, "of the source, none told", e.dueLanes(dispatch.TaskFilter{SourceUID: g.UID}, 0), want)
+	want := dispatch.DueLanes{Lanes: []dispatch.DueLane{{First: due[1].ID, Due: 2}}, Due: 1, Next: due[4].ID}
+	for _, limit := range []int{10, 0} {
+		of := e.dueLanes(dispatch.TaskFilter{SourceUID: g.UID}, limit)
+		// A store may keep the lane in which nothing waits.
+		is(e, "lanes that were read", of.Looked == of.All && (of.All == 3 || of.All == 4), true)
+		want.Looked, want.All = of.Looked, of.All
+		want.Lanes = want.Lanes[:min(limit, 1)]
+		is(e, "of the source", of, want)
+	}
 	of := e.dueLanes(dispatch.TaskFilter{Queue: names[0]}, 10)
 	is(e, "of the queue", []int64{of.Due, of.Looked, of.All, int64(len(of.Lanes))}, []int64{2, 2, 2, 2})
 

@@ -52,8 +52,8 @@ func (m *model) applyStep(transitions []dispatch.Transition) step {
 			text += fmt.Sprintf("{%s unread %v queue=%v asked=%s} ", tr.ID, tr.Lease, tr.Queue, asked)
 			continue
 		}
-		text += fmt.Sprintf("{%s %d %v->%v queue=%v asked=%s due=%s+%v rev=%d expired=%v} ", tr.ID, tr.Token.Fence, tr.Result, tr.State,
-			tr.Queue, asked, clockText(tr.Due), tr.Delay, tr.Revision, tr.Expired)
+		text += fmt.Sprintf("{%s %d %v->%v queue=%v asked=%s due=%s+%v rev=%d expired=%v behind=%v} ", tr.ID, tr.Token.Fence, tr.Result, tr.State,
+			tr.Queue, asked, clockText(tr.Due), tr.Delay, tr.Revision, tr.Expired, tr.Behind)
 	}
 	return step{
 		name: "apply", text: text,
@@ -71,7 +71,7 @@ func (m *model) waitingEnd(t *dispatch.Task) dispatch.Transition {
 	}
 	tr := canceled(t)
 	tr.State, tr.Settled, tr.Remember = dispatch.StateScheduled, false, 0
-	tr.Delay = one(m, 0, time.Second, time.Minute)
+	tr.Delay, tr.Behind = one(m, 0, time.Second, time.Minute), m.chance(30)
 	return tr
 }
 
@@ -140,8 +140,16 @@ func (m *model) endingKind(t *dispatch.Task) dispatch.Transition {
 		tr.LastError = &dispatch.Failure{Result: dispatch.ResultFailed, Reason: 7, Message: "no", Time: m.world.now()}
 		tr.SourceFailure = t.Recurring
 		return tr
-	case n < 80:
+	case n < 75:
 		return blocked(t, one(m, 0, 0, 3*time.Second, time.Hour))
+	case n < 81:
+		tr := urlFailed(t, one(m, uint32(0), 1, 2, 3))
+		tr.Delay = one(m, 0, 0, time.Second, time.Minute)
+		return tr
+	case n < 83:
+		tr := answered(t)
+		tr.Behind = m.chance(50)
+		return tr
 	case n < 90:
 		return released(t, one(m, 0, time.Second))
 	case n < 94:

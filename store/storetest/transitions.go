@@ -67,12 +67,27 @@ func blocked(t *dispatch.Task, retryAfter time.Duration) dispatch.Transition {
 	return tr
 }
 
+// urlFailed is what a failure of one URL does.
+func urlFailed(t *dispatch.Task, url uint32) dispatch.Transition {
+	tr := blocked(t, 0)
+	tr.Behind = true
+	tr.Queue = dispatch.QueueEffect{Kind: dispatch.QueueURLFailed, URL: url}
+	return tr
+}
+
+// answered is what a failure of the task does whose host has answered, such as one of a page that is gone.
+func answered(t *dispatch.Task) dispatch.Transition {
+	tr := dead(t)
+	tr.Queue.Kind = dispatch.QueueAnswered
+	return tr
+}
+
 // released is what a task given back unstarted becomes.
 func released(t *dispatch.Task, delay time.Duration) dispatch.Transition {
 	tr := ending(t, dispatch.ResultReleased, dispatch.StateScheduled)
 	tr.Counters.Attempt = max(tr.Counters.Attempt, 1) - 1
 	tr.Delay = delay
-	tr.ClearFlags = false
+	tr.ClearFlags, tr.Behind = false, t.Behind
 	tr.Queue.Kind = dispatch.QueueUntouched
 	return tr
 }
@@ -82,7 +97,7 @@ func expired(t *dispatch.Task) dispatch.Transition {
 	tr := ending(t, dispatch.ResultExpired, dispatch.StateScheduled)
 	tr.Expired = true
 	tr.Counters.Expirations++
-	tr.ClearFlags = false
+	tr.ClearFlags, tr.Behind = false, t.Behind
 	tr.Queue.Kind = dispatch.QueueExpired
 	return tr
 }

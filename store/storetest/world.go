@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -73,9 +74,11 @@ type modelTask struct {
 	lookBy time.Time
 	// vague: what DropTasks did to SettledAt is the store's own.
 	vague bool
-	// behind: the lease was renewed, and the lease index may not know yet; unread:
+	// renewed: the lease was renewed, and the lease index may not know yet; unread:
 	// so a sweep may have cut its deadline or not.
-	behind, unread bool
+	renewed, unread bool
+	// ready: it was due when it came to wait, so a claim finds it.
+	ready bool
 }
 
 // noEnd is the end of a lock that has none.
@@ -130,7 +133,26 @@ type modelQueue struct {
 	// asked is what the host asks for, as reported last. A store forgets it
 	// with the queue, and when exactly is its own: then askedLow is 0.
 	asked, askedLow time.Duration
+	// failed are the URLs that failed since the host last answered; failedLow without those that the store may have
+	// forgotten.
+	failed, failedLow failedURLs
 }
+
+// failedURLs are hashes of different URLs.
+type failedURLs map[uint32]bool
+
+// with are the URLs and one more.
+func (f failedURLs) with(url uint32) failedURLs {
+	more := maps.Clone(f)
+	if more == nil {
+		more = failedURLs{}
+	}
+	more[url] = true
+	return more
+}
+
+// blocks reports whether they are enough to block the host.
+func (f failedURLs) blocks() bool { return len(f) >= 3 }
 
 // usedToken is a (collector, client token), and the step in which its last lease ended.
 type usedToken struct {

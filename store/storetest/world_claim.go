@@ -173,6 +173,9 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 	if !asksFor(want, t) {
 		return broken("task %s of source %s in %s was granted to a want of other sources or queues", t.Key, t.SourceUID, t.Queue)
 	}
+	if other := w.before(pool, want, t); other != nil {
+		return broken("task %s of %s was granted, though it is behind and task %s of source %s is ready", t.Key, t.Queue, other.Key, other.SourceUID)
+	}
 	fence := max(p.lastFence+1, uint64(w.clock.Now().UnixMicro()))
 	if g.Token != (dispatch.LeaseToken{Collector: want.Collector, ClientToken: want.ClientToken, Fence: fence}) {
 		return broken("task %s was granted as %v, want the fence %d after %d (P4)", t.Key, g.Token, fence, p.lastFence)
@@ -186,7 +189,7 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 	t.Revision++
 	t.lockGone, t.ended, t.orphan = false, false, false
 	t.orphanUntil, t.foreignUntil, t.lookBy = time.Time{}, time.Time{}, time.Time{}
-	t.behind, t.unread = false, false
+	t.renewed, t.unread = false, false
 	q := w.queue(shard, t.Queue)
 	q.leased++
 	q.raise(w.rules.settings(t.Queue), func(s dispatch.QueueSettings) time.Time {
@@ -201,6 +204,20 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 			t.Key, g.Remaining, g.SourceVersion, lease.Duration, gate.Version)
 	}
 	return w.compare("claim", &g.Task, t, true, false)
+}
+
+// before is a task that goes before one that is behind; nil: there is none that a claim must find.
+func (w *world) before(pool string, want *dispatch.Want, t *modelTask) *modelTask {
+	if !t.Behind || len(want.SourceUIDs) > 0 || !w.settledDown(t.shard) {
+		return nil
+	}
+	w.count("grant of a task that is behind")
+	for _, other := range w.all() {
+		if other.Queue == t.Queue && other.ready && !other.Behind && w.held(other, pool, false) == "" {
+			return other
+		}
+	}
+	return nil
 }
 
 // newLease is how long a want's lease of a task of the source runs: as long as the want

@@ -47,7 +47,7 @@ func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
 		next = end
 	}
 	if next.After(l.Deadline) {
-		l.Deadline, t.behind = next, true
+		l.Deadline, t.renewed = next, true
 	}
 	if !t.foreignUntil.IsZero() {
 		w.count("renew over a foreign lock")
@@ -184,16 +184,35 @@ func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
 	}
 	switch tr.Queue.Kind {
 	case dispatch.QueueSucceeded:
-		q.step = 0
+		q.step, q.failed, q.failedLow = 0, nil, nil
+	case dispatch.QueueAnswered:
+		q.failed, q.failedLow = nil, nil
 	case dispatch.QueueBlocked:
 		w.count("queue blocked")
 		q.block(now, tr.Queue.RetryAfter.Truncate(time.Millisecond), s)
+	case dispatch.QueueURLFailed:
+		if q.urlFailed(now, tr.Queue.URL, s) {
+			w.count("queue blocked by its URLs")
+		}
 	default:
 	}
 	token := t.Lease.Token
 	t.LastLease, t.Result, t.Lease = t.Lease.Digest, tr.Result, nil
 	t.unlocked(now)
 	w.leaseEnded(t.shard, token)
+}
+
+// urlFailed takes in a URL that failed, and reports whether the host is blocked by it.
+func (q *modelQueue) urlFailed(now time.Time, url uint32, s dispatch.QueueSettings) bool {
+	q.failed, q.failedLow = q.failed.with(url), q.failedLow.with(url)
+	if !q.failed.blocks() {
+		return false
+	}
+	low := q.blockLow
+	if q.block(now, 0, s); !q.failedLow.blocks() {
+		q.blockLow = low
+	}
+	return true
 }
 
 // block begins or extends the automatic block. The store may have forgotten
@@ -228,7 +247,7 @@ func (q *modelQueue) block(now time.Time, retryAfter time.Duration, s dispatch.Q
 // transition changes the record.
 func (w *world) transition(t *modelTask, tr *dispatch.Transition) {
 	now := w.now()
-	t.State, t.Counters, t.Run, t.FirstDue = tr.State, tr.Counters, tr.Run, tr.FirstDue
+	t.State, t.Counters, t.Run, t.FirstDue, t.Behind = tr.State, tr.Counters, tr.Run, tr.FirstDue, tr.Behind
 	t.Revision++
 	t.forgetAt = time.Time{}
 	if tr.State.Waiting() {
@@ -236,6 +255,7 @@ func (w *world) transition(t *modelTask, tr *dispatch.Transition) {
 		if t.Due = tr.Due; t.Due.IsZero() {
 			t.Due = now.Add(tr.Delay.Truncate(time.Millisecond))
 		}
+		t.ready = !t.Due.After(now)
 	} else if tr.Remember > 0 {
 		t.forgetAt = now.Add(tr.Remember)
 	}
@@ -312,7 +332,7 @@ func (w *world) gaveBack(shard int, collector, token, call string, got int) erro
 
 // returned undoes a grant, or ends the task when its cancel was asked for.
 func (w *world) returned(t *modelTask) {
-	t.State, t.Lease = dispatch.StateScheduled, nil
+	t.State, t.Lease, t.ready = dispatch.StateScheduled, nil, !t.Due.After(w.now())
 	t.Counters.Attempt = max(t.Counters.Attempt, 1) - 1
 	t.Revision++
 	switch t.CancelRequested {

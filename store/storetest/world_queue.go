@@ -88,6 +88,7 @@ func (w *world) moved(from time.Time) {
 	now := w.now()
 	for _, t := range w.all() {
 		t.orphan = t.underLock(from)
+		t.ready = t.ready && !t.orphan
 	}
 	if !now.Before(from) {
 		if now.After(w.highest) {
@@ -165,5 +166,6 @@ func (w *world) fill(shard int, name string) {
 			return
 		}
 	}
-	w.queue(shard, name).askedLow = 0
+	q := w.queue(shard, name)
+	q.askedLow, q.failedLow = 0, nil
 }

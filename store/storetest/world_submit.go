@@ -111,6 +111,7 @@ func (w *world) create(shard int, item *dispatch.Submission) *modelTask {
 		Run: item.Run, State: dispatch.StateScheduled, Due: w.dueOf(item), FirstDue: item.FirstDue,
 		Created: w.now(), Revision: 1,
 	}}
+	t.ready = !t.Due.After(w.now())
 	t.takeBody(item)
 	if old := w.tasks[item.ID]; old != nil {
 		t.orphanUntil, t.orphan, t.lookBy = old.orphanUntil, old.orphan, old.lookBy
@@ -150,9 +151,19 @@ func (w *world) meet(t *modelTask, item *dispatch.Submission) {
 		t.takeBody(item)
 		t.Depth = depth
 		t.Due, t.FirstDue, t.Recurring, t.CancelRequested = w.dueOf(item), item.FirstDue, true, dispatch.CancelNone
+		t.Behind = false
+	}
+	if !t.Due.Equal(before.Due) {
+		t.ready = !t.Due.After(w.now())
+	}
+	if !t.Due.Equal(before.Due) || t.Priority != before.Priority {
+		t.Behind = false
+	}
+	if before.Behind && !t.Behind {
+		w.count("submit clears behind")
 	}
 	same := t.Run.Equal(before.Run) && t.Depth == before.Depth && t.Due.Equal(before.Due) && t.FirstDue.Equal(before.FirstDue) &&
-		t.Priority == before.Priority && t.Recurring == before.Recurring && t.AgainRequested == before.AgainRequested &&
+		t.Priority == before.Priority && t.Recurring == before.Recurring && t.Behind == before.Behind && t.AgainRequested == before.AgainRequested &&
 		t.CancelRequested == before.CancelRequested && t.Kind == before.Kind && t.URL == before.URL && t.Relation == before.Relation &&
 		maps.Equal(t.Metadata, before.Metadata) && bytes.Equal(t.Payload, before.Payload)
 	if !same {
@@ -193,5 +204,6 @@ func (w *world) revisit(t *modelTask, item *dispatch.Submission) {
 	t.State, t.Due = dispatch.StateScheduled, w.dueOf(item)
 	t.Counters = dispatch.Counters{Cycle: t.Counters.Cycle}
 	t.CancelRequested, t.AgainRequested, t.forgetAt = dispatch.CancelNone, false, time.Time{}
+	t.Behind, t.ready = false, !t.Due.After(w.now())
 	t.Revision++
 }

@@ -81,7 +81,7 @@ func (w *world) overdue(shard int, now time.Time) (due map[dispatch.TaskID]bool,
 			continue
 		}
 		if t.Lease.Deadline.Sub(now) > bounds.MaxLeaseDuration {
-			if t.behind {
+			if t.renewed {
 				vague = append(vague, t)
 				continue
 			}
@@ -110,7 +110,7 @@ func (w *world) expired(limit int, got []*dispatch.Task, due map[dispatch.TaskID
 	for _, task := range got {
 		t := w.task(task.ID)
 		if t != nil && t.unread && task.Lease != nil && task.Lease.Deadline.Equal(w.cutDeadline(t, w.now())) {
-			t.Lease.Deadline, t.unread, t.behind, due[task.ID] = task.Lease.Deadline, false, false, true
+			t.Lease.Deadline, t.unread, t.renewed, due[task.ID] = task.Lease.Deadline, false, false, true
 		}
 		if !due[task.ID] || seen[task.ID] {
 			return broken("a sweep returned %s, whose lease has not expired, or twice", task.ID)
@@ -146,7 +146,7 @@ func (w *world) settleDeadline(got *dispatch.Task) {
 	t.unread = false
 	if cut := w.cutDeadline(t, w.now()); got.Lease != nil && got.Lease.Deadline.Equal(cut) {
 		w.count("sweep cut a deadline after a step back")
-		t.Lease.Deadline, t.behind = cut, false
+		t.Lease.Deadline, t.renewed = cut, false
 	}
 }
 
