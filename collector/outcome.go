@@ -151,7 +151,7 @@ const (
 )
 
 // Reasons of scope URL: the site fails for this URL, and perhaps for no other. They spend no attempt, and the task goes
-// behind its queue's other work. Three such URLs in a row block the queue.
+// behind its queue's other work. Three different URLs that fail so in a row block the queue.
 const (
 	ReasonTimeout        = wagglev1.FailureReason_FAILURE_REASON_TIMEOUT
 	ReasonServerError    = wagglev1.FailureReason_FAILURE_REASON_SERVER_ERROR

@@ -129,8 +129,8 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 		// The queue is blocked; the task's own backoff lets the others of the queue go first when the block ends.
 		tr.Queue.Kind, tr.Queue.RetryAfter, tr.Behind = QueueBlocked, f.RetryAfter, false
 	case ScopeURL:
-		// A retry that fails says nothing new of the host. If it counted, a few broken pages would block a host that is
-		// seldom asked for anything else.
+		// Only the first failure counts against the host. If retries did, three broken pages would block a host that has
+		// little other work, again and again.
 		if !t.Behind {
 			tr.Queue.Kind, tr.Queue.URL = QueueURLFailed, crc32.ChecksumIEEE([]byte(cmp.Or(t.URL, t.Key)))
 		}

@@ -37,7 +37,7 @@ type Failed struct {
 	QueueDelay    *time.Duration
 }
 
-// scope is the reason's, but a host that asks to wait (RetryAfter) speaks for itself, whatever the reason.
+// scope is the reason's. With RetryAfter it is the host's, except for a failure of the collector.
 func (f *Failed) scope() FailureScope {
 	if scope := f.Reason.Scope(); f.RetryAfter == 0 || scope == ScopeCollector {
 		return scope

@@ -39,7 +39,7 @@ func TestBrokenPages(t *testing.T) {
 	command(t, d.addr, "source", "create", "site", "--seed", site.url+"/", "--follow")
 	until(t, 5*time.Minute, "the good pages are fetched", func() bool { return site.pages() == brokenGood })
 	took := time.Since(began)
-	until(t, time.Minute, "the retries have been watched", func() bool { return time.Since(began) >= brokenWatch })
+	until(t, 2*brokenWatch, "the retries have been watched", func() bool { return time.Since(began) >= brokenWatch })
 	failing := len(site.served("/broken/0"))
 	collect.stop(20 * time.Second)
 	late := site.longestWait()
