@@ -17,8 +17,9 @@ import (
 
 // mutants each break one promise.
 func mutants(ctx context.Context) map[string]*mutant {
-	calls := 0
+	calls, picks := 0, 0
 	first := firstHeld()
+	failed := map[int]uint32{} // the last URL by slot
 	return map[string]*mutant{
 		"P1 every hundredth submit is acknowledged and forgotten": {
 			submit: func(s dispatch.Store, rules int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
@@ -160,6 +161,55 @@ func mutants(ctx context.Context) map[string]*mutant {
 				return reply, err
 			},
 		},
+		"P9 a page that is gone is no answer of its host": {
+			apply: func(s dispatch.Store, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+				transitions = slices.Clone(transitions)
+				for i := range transitions {
+					if q := &transitions[i].Queue; q.Kind == dispatch.QueueAnswered {
+						q.Kind = dispatch.QueueReported
+					}
+				}
+				return s.Apply(ctx, transitions)
+			},
+		},
+		"P9 two URLs that failed block their host": {
+			apply: func(s dispatch.Store, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+				transitions = slices.Clone(transitions)
+				for i := range transitions {
+					slot := transitions[i].ID.Slot()
+					switch q := &transitions[i].Queue; q.Kind {
+					case dispatch.QueueSucceeded, dispatch.QueueAnswered:
+						delete(failed, slot)
+					case dispatch.QueueURLFailed:
+						if other, ok := failed[slot]; ok && other != q.URL {
+							q.Kind = dispatch.QueueBlocked
+						}
+						failed[slot] = q.URL
+					case dispatch.QueueReported, dispatch.QueueBlocked, dispatch.QueueExpired, dispatch.QueueUntouched:
+					}
+				}
+				return s.Apply(ctx, transitions)
+			},
+		},
+		"an eighth pick takes what is behind": {
+			claim: func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+				if w := wants[0]; len(wants) == 1 && w.Max == 1 && len(w.Queues)+len(w.SourceUIDs) == 0 {
+					if picks++; picks%8 == 0 {
+						behind, err := readyBehind(ctx, s)
+						for _, t := range behind {
+							w.Queues, w.SourceUIDs = []string{t.Queue}, []string{t.SourceUID}
+							if reply, err := s.Claim(ctx, shard, pool, holds, []dispatch.Want{w}); err != nil || len(reply.Grants[0]) > 0 {
+								return reply, err
+							}
+						}
+						if err != nil {
+							return dispatch.ClaimReply{}, err
+						}
+					}
+				}
+				return s.Claim(ctx, shard, pool, holds, wants)
+			},
+		},
 		"P9 what a held source holds stays held": {
 			push: func(s dispatch.Store, shard int, g dispatch.SourceGate, page string) (string, error) {
 				if calls++; calls%3 == 0 && g.HeldUntil.IsZero() {
@@ -193,6 +243,21 @@ func mutants(ctx context.Context) map[string]*mutant {
 	}
 }
 
+// modelQueues are those of the model.
+func modelQueues() []string {
+	return []string{"a.test", "b.a.test", "c.a.test", "c.a.test:81", "d.test", "e.org", "f.e.org", "g.e.org:8080", "h.org", "localhost"}
+}
+
+// readyBehind lists ready tasks that are behind.
+func readyBehind(ctx context.Context, s dispatch.Store) (behind []*dispatch.Task, err error) {
+	for _, queue := range modelQueues() {
+		page, listErr := s.ListTasks(ctx, dispatch.TaskFilter{Queue: queue, States: []dispatch.State{dispatch.StateReady}}, "", 1000)
+		err = errors.Join(err, listErr)
+		behind = append(behind, slices.DeleteFunc(page.Tasks, func(t *dispatch.Task) bool { return !t.Behind })...)
+	}
+	return behind, err
+}
+
 // firstHeld makes changes that hold a queue by the first of its names alone: each answers
 // what a change of names comes to for the queues of the model.
 func firstHeld() func(map[string]time.Time) map[string]time.Time {
@@ -204,7 +269,7 @@ func firstHeld() func(map[string]time.Time) map[string]time.Time {
 			}
 		}
 		queues := map[string]time.Time{}
-		for _, queue := range []string{"a.test", "b.a.test", "c.a.test", "c.a.test:81", "d.test", "e.org", "f.e.org", "g.e.org:8080", "h.org", "localhost"} {
+		for _, queue := range modelQueues() {
 			queues[queue] = time.Time{}
 			for _, name := range dispatch.SettingsNames(queue) {
 				if until, ok := held[name]; ok {

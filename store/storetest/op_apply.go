@@ -11,6 +11,9 @@ func (m *model) genApply() step {
 	var transitions []dispatch.Transition
 	leased := m.leased()
 	waiting := m.waiting()
+	if m.chance(15) && len(leased) > 0 {
+		return m.applyStep(m.urlsFailed(leased))
+	}
 	for range one(m, 1, 1, 2, 4) {
 		g := m.stale()
 		switch {
@@ -38,6 +41,29 @@ func (m *model) genApply() step {
 		}
 	}
 	return m.applyStep(transitions)
+}
+
+// urlsFailed is the failure of most of what is leased of one queue.
+func (m *model) urlsFailed(leased []*modelTask) []dispatch.Transition {
+	var transitions []dispatch.Transition
+	queue := one(m, leased...).Queue
+	for _, t := range leased {
+		switch {
+		case t.Queue != queue:
+		case m.chance(70):
+			transitions = append(transitions, m.urlFailed(&t.Task))
+		case m.chance(80):
+			transitions = append(transitions, answered(&t.Task))
+		}
+	}
+	return transitions
+}
+
+// urlFailed is the failure of one of few URLs.
+func (m *model) urlFailed(t *dispatch.Task) dispatch.Transition {
+	tr := urlFailed(t, m.rand.Uint32N(6))
+	tr.Delay = one(m, 0, 0, time.Second, time.Minute)
+	return tr
 }
 
 func (m *model) applyStep(transitions []dispatch.Transition) step {
@@ -143,9 +169,7 @@ func (m *model) endingKind(t *dispatch.Task) dispatch.Transition {
 	case n < 75:
 		return blocked(t, one(m, 0, 0, 3*time.Second, time.Hour))
 	case n < 81:
-		tr := urlFailed(t, one(m, uint32(0), 1, 2, 3))
-		tr.Delay = one(m, 0, 0, time.Second, time.Minute)
-		return tr
+		return m.urlFailed(t)
 	case n < 83:
 		tr := answered(t)
 		tr.Behind = m.chance(50)

@@ -12,6 +12,7 @@ func orderCases() []testCase {
 		{"Lane_PriorityThenSeedsThenDue", orderLane},
 		{"Lanes_ByPriorityOfTheirHead", orderLanes},
 		{"Lanes_TakeTurns_T61", orderLaneTurns},
+		{"Lanes_OfOneInstant_BySource", orderLaneTies},
 		{"Queues_ByPriorityThenLongestWait", orderQueues},
 		{"Queues_TakeTurns_T61", orderQueueTurns},
 		{"Queues_EveryEighthPickIsTheOldest", orderOldestQueue},
@@ -58,6 +59,19 @@ func orderLanes(e *env) {
 		got = append(got, e.takeOne().Task.Key)
 	}
 	is(e, "order", got, []string{"lifted", "high", "low"})
+}
+
+// orderLaneTies has lanes wait from one instant on: they go in the order in which the shard met their sources.
+func orderLaneTies(e *env) {
+	e.open()
+	a, b, c := source("a"), source("b"), source("c")
+	e.push(c)
+	e.create(b, item(b, e.queues(2)[1], "elsewhere"))
+	e.settle(done(e.takeTask()))
+	for _, g := range []dispatch.SourceGate{a, b, c} {
+		e.create(g, item(g, queue, g.ID))
+	}
+	is(e, "order", keys(e.take(3)), []string{"c", "b", "a"})
 }
 
 func orderLaneTurns(e *env) {

@@ -34,6 +34,7 @@ func topics() []topic {
 		{"Orphans", orphanCases()},
 		{"Locks", lockCases()},
 		{"Politeness", politenessCases()},
+		{"FailedURLs", failedURLCases()},
 		{"Replay", replayCases()},
 		{"Polls", pollCases()},
 		{"Renew", renewCases()},
