@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.StringVar(&o.bullmq, "bullmq", "peers/bullmq", "directory of the BullMQ program, after npm install; empty: without BullMQ")
 	flags.IntVar(&o.tasks, "tasks", 60_000, "tasks of each measurement; a fourth of them for Waggle with one task a call")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds; in each, every system runs once")
-	flags.IntVar(&o.tries, "tries", 1, "how often each setting of a system is tried before the first round")
+	flags.IntVar(&o.tries, "tries", 3, "how often each setting of a system is tried before the first round")
 	flags.IntVar(&o.batch, "batch", 100, "tasks a call of Waggle, and of BullMQ's addBulk")
 	flags.IntVar(&o.collectors, "collectors", 16, "Waggle's collectors")
 	flags.IntVar(&o.alone, "alone", 64, "Waggle's collectors with one task a call")

@@ -13,7 +13,7 @@ import (
 func TestRun(t *testing.T) {
 	t.Parallel()
 	var out, progress bytes.Buffer
-	args := []string{"-waggle", loadtest.Program(t), "-bullmq", "", "-tasks", "300", "-rounds", "1", "-batch", "10"}
+	args := []string{"-waggle", loadtest.Program(t), "-bullmq", "", "-tasks", "300", "-rounds", "1", "-tries", "1", "-batch", "10"}
 	if err := run(t.Context(), args, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
