@@ -21,7 +21,7 @@ func TestListTasks_ManyLanes(t *testing.T) {
 	}
 	met := make(map[dispatch.TaskID]bool)
 	for cursor := ""; ; {
-		found, err := s.ListTasks(t.Context(), dispatch.TaskFilter{Queue: "host.example"}, cursor, page)
+		found, err := s.ListTasks(t.Context(), dispatch.TaskFilter{Queue: "host.example", States: []dispatch.State{dispatch.StateReady}}, cursor, page)
 		if err != nil {
 			t.Fatal(err)
 		}

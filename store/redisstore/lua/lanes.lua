@@ -133,17 +133,24 @@ function lane.stand(l, open, wait)
   l.open, l.wait = open, wait
 end
 
--- All lanes of the queue with tasks that wait, by their sources.
-function queue.sources(q)
+-- Lanes of the queue that stand in a pool, by their sources, at most so many; and how many
+-- there are.
+function queue.sources(q, most)
   if not q.wide then return q.lane and not lane.is_empty(q.lane) and { q.lane.n } or {} end
-  local all = {}
-  local a = q.part
+  local all, a = {}, q.part
   while a do
     for _, name in ipairs({ key.queue_open(a), key.queue_wait(a) }) do
-      for _, n in ipairs(call('ZRANGE', name, 0, -1)) do all[#all + 1] = tonumber(n) end
+      for _, n in ipairs(call('ZRANGE', name, 0, most - 1)) do
+        if #all < most then all[#all + 1] = tonumber(n) end
+      end
     end
     a = a.next
   end
-  sort(all)
   return all
+end
+function queue.lanes(q)
+  if not q.wide then return q.lane and not lane.is_empty(q.lane) and 1 or 0 end
+  local n, a = 0, q.part
+  while a do n, a = n + a.opens + a.waits, a.next end
+  return n
 end
