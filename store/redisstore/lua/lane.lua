@@ -53,7 +53,9 @@ end
 -- Brings tasks of the set to the head, so that it has n of them and a few more.
 function lane.load(l, n)
   local missing = n - head_size(l)
-  if l.more <= 0 or missing <= 0 then return end
+  if missing <= 0 then return end
+  lane.flush(l)
+  if l.more <= 0 then return end
   local found, entries, last = call('ZPOPMIN', key.set(l.name), missing + HEAD), {}, 0
   for i = 1, #found, 2 do
     last = tonumber(found[i + 1])
@@ -73,10 +75,7 @@ end
 
 -- The first task of the lane.
 function lane.first(l)
-  if #l.list < l.at then
-    lane.flush(l)
-    lane.load(l, 1)
-  end
+  if #l.list < l.at then lane.load(l, 1) end
   return entry(l, 0)
 end
 
@@ -179,10 +178,7 @@ end
 
 -- Adds a task that stands nowhere in the lane.
 function lane.add(l, score, suffix)
-  if #l.list < l.at and (l.more > 0 or l.comes) then
-    lane.flush(l)
-    lane.load(l, 1)
-  end
+  if #l.list < l.at then lane.load(l, 1) end
   l.dirty, l.q.dirty = true, true
   for at = l.at, #l.list, ENTRY do
     if sub(l.list, at + 7, at + ENTRY - 1) == suffix then -- its record was lost
