@@ -151,13 +151,17 @@ func (c *claim) serveQueues(n *line) {
 // againAt is when a queue that gave a want nothing can probably give it something.
 func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
 	if qp.stands != open {
-		return qp.score
+		return qp.soonest()
 	}
 	at := int64(infinite)
 	for _, uid := range want.SourceUIDs {
-		l := c.s.lanes[laneKey{c.s.sources[uid], qp.queue.name}]
+		src := c.s.sources[uid]
+		l := c.s.lanes[laneKey{src, qp.queue.name}]
 		if l != nil && l.at == qp && l.stands == wait {
 			at = min(at, l.score)
+		}
+		if src != nil && !src.gate.Deleted {
+			c.s.name(src)
 		}
 	}
 	return at
@@ -205,18 +209,22 @@ func (c *claim) reason() dispatch.WaitReason {
 // named it, in ms.
 const namedMemory = 86_400_000
 
-// name notes that a claim names the source: its lanes are listed from then on.
+// name notes that a claim names the source: lanes that are placed are listed from then on.
 func (s *shard) name(src *source) {
-	begins := src.named == nil
-	if begins {
+	if src.named == nil || src.named.until <= s.now {
 		src.named = new(namedLanes)
 	}
 	if src.named.until < s.now+namedMemory/2 {
 		src.named.until = s.now + namedMemory
 	}
-	if !begins {
+}
+
+// list lists the lanes that the source has, once.
+func (s *shard) list(src *source) {
+	if src.named.whole {
 		return
 	}
+	src.named.whole = true
 	for _, l := range src.lanes {
 		switch {
 		case l.at == nil || l.at.pool != src.pool: // it is listed when it is placed
@@ -240,6 +248,7 @@ func (c *claim) serveSources(n *line) {
 		default:
 			of = append(of, src)
 			c.s.name(src)
+			c.s.list(src)
 			c.promoteNamed(src.named)
 		}
 	}

@@ -173,6 +173,8 @@ type namedLanes struct {
 	schedule[namedLane]
 	// until when the lanes are listed, if no claim names the source again.
 	until int64
+	// whole: so are those that were not placed since the first claim.
+	whole bool
 }
 
 // lane is the tasks of one source in one queue.

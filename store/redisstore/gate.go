@@ -68,7 +68,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 	}
 	var leased []dispatch.TaskID
 	for score, member := "", ""; len(leased) < limit; {
-		args := []any{uid, limit - len(leased), score, member}
+		args := []any{uid, limit - len(leased), score, member, limit - ended}
 		r, err := s.scripts.Run(ctx, op, script.DropLeased, script.Call{Shard: shard, Args: args})
 		if err != nil {
 			return ended, leased, err

@@ -88,11 +88,12 @@ end
 -- Ends tasks of a deleted source that wait as orphans, and finds leased ones that were not
 -- asked to stop yet (dispatch.Sources.DropTasks).
 --
--- ARGV     uid, limit, score and member of the last lease that was looked at ('' = none)
+-- ARGV     uid, limit, score and member of the last lease that was looked at ('' = none),
+--          limit of tasks to end
 -- Returns  score and member for the next call ('' = the end), ended, and the ids
 -- Cost     O(log n); at most 500 leases
 function scripts.dropleased()
-  local n, limit, score, after, out = source.number(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], { '', '', 0 }
+  local n, limit, score, after, most, out = source.number(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5]), { '', '', 0 }
   local s = n and source.get(n)
   if not s or not s.deleted or source.counts(s).leased + source.counts(s).ready <= 0 then return out end
   local rank = lease.rank(key.leases, score, after)
@@ -100,7 +101,7 @@ function scripts.dropleased()
   for i = 1, #found, 2 do
     local id, its, _, orphan = lease.split(found[i])
     if its == n and orphan == 'o' then
-      if cancel(id, s) then out[3] = out[3] + 1 end
+      if out[3] < most and cancel(id, s) then out[3] = out[3] + 1 end
     elseif its == n then
       if #out == limit + 3 then
         ended = false

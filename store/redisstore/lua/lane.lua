@@ -62,7 +62,9 @@ end
 function lane.load(l, n)
   lane.flush(l)
   local missing = n - head_size(l)
-  if l.more <= 0 or missing <= 0 then return end
+  if missing <= 0 then return end
+  lane.flush(l)
+  if l.more <= 0 then return end
   local found, entries, last = call('ZPOPMIN', key.set(l.name), missing + HEAD), {}, 0
   for i = 1, #found, 2 do
     last = tonumber(found[i + 1])
@@ -82,10 +84,7 @@ end
 
 -- The first task of the lane.
 function lane.first(l)
-  if #l.list < l.at then
-    lane.flush(l)
-    lane.load(l, 1)
-  end
+  if #l.list < l.at then lane.load(l, 1) end
   return entry(l, 0)
 end
 
@@ -197,10 +196,7 @@ end
 
 -- Adds a task that stands nowhere in the lane.
 function lane.add(l, score, suffix)
-  if #l.list < l.at and (l.more > 0 or l.comes) then
-    lane.flush(l)
-    lane.load(l, 1)
-  end
+  if #l.list < l.at then lane.load(l, 1) end
   l.dirty, l.q.dirty = true, true
   for at = l.at, #l.list, ENTRY do
     if sub(l.list, at + 7, at + ENTRY - 1) == suffix then -- its record was lost
