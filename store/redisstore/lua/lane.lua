@@ -191,9 +191,11 @@ function lane.add(l, score, suffix)
     enter_set(l, score, suffix)
     return
   end
-  if l.more > 0 and call('ZREM', key.set(l.name), suffix) == 1 then -- its record was lost
+  local old = l.more > 0 and call('ZSCORE', key.set(l.name), suffix)
+  if old then -- its record was lost
+    call('ZREM', key.set(l.name), suffix)
     l.more = l.more - 1
-    lane.drop_lost(l, score)
+    lane.drop_lost(l, tonumber(old))
     read_later(l)
   end
   if head_size(l) > HEAD then
