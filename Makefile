@@ -120,16 +120,12 @@ house: ## Print how much a reader has to know: names, arrows between files, file
 	cd deploy/house && go run . ../..
 
 .PHONY: bench-turns
-bench-turns: ## Compare two builds of the command: A=PATH B=PATH, ROUNDS=5 turns each, WORKLOAD=queue,polite for some
-	cd deploy/bench && go run ./turns -a $(abspath $(A)) -b $(abspath $(B)) -rounds $(or $(ROUNDS),5) $(if $(WORKLOAD),-workload $(WORKLOAD))
+bench-turns: ## Measure a build of the command, A=PATH, or compare it with B=PATH: ROUNDS=5 turns each, WORKLOAD=queue,polite for some
+	cd deploy/bench && go run ./turns -a $(abspath $(A)) $(if $(B),-b $(abspath $(B))) -rounds $(or $(ROUNDS),5) $(if $(WORKLOAD),-workload $(WORKLOAD))
 
 .PHONY: bench-peers
 bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
-
-.PHONY: bench-floors
-bench-floors: build ## Measure the floors and the flatness
-	cd deploy/bench && go run ./floors && go run ./flatness
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files

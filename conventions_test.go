@@ -283,36 +283,44 @@ const (
 	}
 }
 
-// TestConventions_LuaHeaders wants each script to begin with comments that name its keys, arguments, result and cost, and
-// each part of scripts (in prelude and parts) with one that says what it is for.
+// TestConventions_LuaHeaders wants each file of scripts to begin with a comment that says what it is for, and each script
+// to stand behind comments that name its arguments, result and cost.
 func TestConventions_LuaHeaders(t *testing.T) {
 	t.Parallel()
+	scripts := 0
 	for _, path := range files(t, ".lua") {
-		header := luaHeader(string(read(t, path)))
-		if dir := filepath.Base(filepath.Dir(path)); dir == "prelude" || dir == "parts" {
-			if header == "" {
-				t.Errorf("%s: it does not begin with a comment", path)
-			}
-			continue
+		text := string(read(t, path))
+		if !strings.HasPrefix(text, "-- ") {
+			t.Errorf("%s: it does not begin with a comment", path)
 		}
-		for _, part := range []string{"KEYS", "ARGV", "Returns", "Cost"} {
-			if !regexp.MustCompile(`(?i)\b` + part + `\b`).MatchString(header) {
-				t.Errorf("%s: its header does not say %s", path, part)
+		for name, header := range luaScripts(text) {
+			scripts++
+			for _, part := range []string{"ARGV", "Returns", "Cost"} {
+				if !regexp.MustCompile(`(?m)^-- ` + part + ` `).MatchString(header) {
+					t.Errorf("%s: the comments before %s do not say %s", path, name, part)
+				}
 			}
 		}
+	}
+	if scripts == 0 {
+		t.Error("no file has a script")
 	}
 }
 
-// luaHeader is the block of comments that a script begins with, behind a shebang line.
-func luaHeader(script string) string {
-	var header []string
-	for line := range strings.Lines(script) {
-		if !strings.HasPrefix(line, "--") && !strings.HasPrefix(line, "#!") {
-			break
+// luaScripts are the scripts in a file by name, each with the lines of comments right before it.
+func luaScripts(text string) map[string]string {
+	scripts, header := make(map[string]string), ""
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(line, "function scripts."); ok {
+			scripts[strings.TrimSpace(name)] = header
 		}
-		header = append(header, line)
+		if strings.HasPrefix(line, "--") {
+			header += line
+		} else {
+			header = ""
+		}
 	}
-	return strings.Join(header, "")
+	return scripts
 }
 
 // TestConventions_Tests holds what tests may not do: sleep outside a synctest bubble, where it is real time that either

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -140,6 +142,9 @@ func TestFailureOf(t *testing.T) {
 	}{
 		{&net.DNSError{Err: "no such host", Name: "a.invalid", IsNotFound: true}, collector.ReasonDNS},
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, collector.ReasonConnect},
+		{&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, collector.ReasonConnect},
+		{silentTLS(t), collector.ReasonTLS},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, collector.ReasonTimeout},
 		{&net.OpError{Op: "proxyconnect", Err: errors.New("refused")}, collector.ReasonProxy},
 		{&net.OpError{Op: "read", Err: errors.New("reset")}, collector.ReasonConnectionLost},
 		{&net.OpError{Op: "remote error", Err: errors.New("bad certificate")}, collector.ReasonTLS},
@@ -154,6 +159,28 @@ func TestFailureOf(t *testing.T) {
 			t.Errorf("%v: %v, want %s", c.err, failed, c.want)
 		}
 	}
+}
+
+// silentTLS is the error of a request to a host that accepts connections, and never answers a TLS handshake.
+func silentTLS(t *testing.T) error {
+	t.Helper()
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // it accepts, in the kernel
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	transport := &http.Transport{TLSHandshakeTimeout: time.Millisecond}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+silent.Addr().String(), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(request)
+	if err == nil {
+		response.Body.Close()
+		t.Fatal("a silent host answered")
+	}
+	return err
 }
 
 // Most handlers need this middleware: metrics outermost, then the reasons of errors, then a time limit.

@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 )
 
 // FailureOf makes a *Failed of an error that Go's net, crypto/tls or net/http returned for a request; nil for any other
-// error. All such failures are the host's, but for those of a proxy.
+// error. A timeout or a lost connection counts against one URL, the failure of a proxy against the collector, and all
+// others against the host, also a timeout before there is a connection.
 func FailureOf(err error) *Failed {
 	if reason := networkReason(err); reason != 0 {
 		return &Failed{Reason: reason, Message: err.Error()}
@@ -30,10 +32,10 @@ func networkReason(err error) Reason {
 		return ReasonDNS
 	case isTLS(err), isOp && op.Op == "remote error": // how crypto/tls marks an alert of the other side
 		return ReasonTLS
-	case isTimeout(err):
-		return ReasonTimeout
 	case isOp && (op.Op == "dial" || op.Op == "socks connect"):
 		return ReasonConnect
+	case isTimeout(err):
+		return ReasonTimeout
 	case isOp, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return ReasonConnectionLost
 	}
@@ -42,7 +44,8 @@ func networkReason(err error) Reason {
 
 func isTLS(err error) bool {
 	return is[*tls.CertificateVerificationError](err) || is[tls.RecordHeaderError](err) || is[tls.AlertError](err) ||
-		is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err) || errors.Is(err, http.ErrSchemeMismatch)
+		is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err) || errors.Is(err, http.ErrSchemeMismatch) ||
+		isTimeout(err) && strings.Contains(err.Error(), "TLS handshake timeout") // net/http has no type for it
 }
 
 // is reports whether an error is one of a type, or wraps one.

@@ -143,11 +143,17 @@ const (
 
 // Reasons of scope HOST: the site's fault. They block its queue for a while, and spend no attempt.
 const (
-	ReasonDNS            = wagglev1.FailureReason_FAILURE_REASON_DNS
-	ReasonConnect        = wagglev1.FailureReason_FAILURE_REASON_CONNECT
-	ReasonTLS            = wagglev1.FailureReason_FAILURE_REASON_TLS
+	ReasonDNS               = wagglev1.FailureReason_FAILURE_REASON_DNS
+	ReasonConnect           = wagglev1.FailureReason_FAILURE_REASON_CONNECT
+	ReasonTLS               = wagglev1.FailureReason_FAILURE_REASON_TLS
+	ReasonThrottled         = wagglev1.FailureReason_FAILURE_REASON_THROTTLED
+	ReasonRobotsUnavailable = wagglev1.FailureReason_FAILURE_REASON_ROBOTS_UNAVAILABLE
+)
+
+// Reasons of scope URL: the site fails for this URL, and perhaps for no other. They spend no attempt, and the task goes
+// behind its queue's other work. Three different URLs that fail so in a row block the queue.
+const (
 	ReasonTimeout        = wagglev1.FailureReason_FAILURE_REASON_TIMEOUT
-	ReasonThrottled      = wagglev1.FailureReason_FAILURE_REASON_THROTTLED
 	ReasonServerError    = wagglev1.FailureReason_FAILURE_REASON_SERVER_ERROR
 	ReasonConnectionLost = wagglev1.FailureReason_FAILURE_REASON_CONNECTION_LOST
 )
@@ -172,7 +178,8 @@ type Failed struct {
 	// HTTPStatus is 100 to 599; 0 means none.
 	HTTPStatus int
 
-	// RetryAfter is what the site asked for, at most 366 days.
+	// RetryAfter is what the site asked for, at most 366 days. It blocks the queue, whatever the reason, but for those of
+	// scope COLLECTOR.
 	RetryAfter time.Duration
 
 	// FetchDuration is from request start to the failure; 0 means not known.

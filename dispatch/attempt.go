@@ -32,7 +32,7 @@ func (r Result) String() string {
 	return "unknown"
 }
 
-// FailureScope is the cause of a failure: task, host or collector. It decides which budget pays.
+// FailureScope is the cause of a failure: task, host, collector or one URL. It decides which budget pays.
 type FailureScope uint8
 
 // The scopes of failures.
@@ -43,6 +43,9 @@ const (
 	ScopeHost
 	// ScopeCollector spends nothing, and slows grants to that collector.
 	ScopeCollector
+	// ScopeURL counts as throttled, and puts the task behind its queue's other work. It counts against the host only
+	// if several URLs fail in a row.
+	ScopeURL
 )
 
 // FailureReason is why a collector gave a task back as failed. Its number is
@@ -53,11 +56,15 @@ type FailureReason int32
 const (
 	firstHostReason      FailureReason = 100
 	firstCollectorReason FailureReason = 200
+	firstURLReason       FailureReason = 300
 )
 
-// Scope is the scope of the reason: below 100 the task, below 200 the host, from 200 on the collector.
+// Scope is the scope of the reason: below 100 the task, below 200 the host, below 300 the collector, from 300 on one
+// URL.
 func (r FailureReason) Scope() FailureScope {
 	switch {
+	case r >= firstURLReason:
+		return ScopeURL
 	case r >= firstCollectorReason:
 		return ScopeCollector
 	case r >= firstHostReason:

@@ -1,7 +1,9 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
+	"hash/crc32"
 	"time"
 )
 
@@ -35,7 +37,7 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 	case r.Failed != nil && t.CancelRequested == CancelHeld: // it was asked to stop
 		tr := p.released(t, spec, 0, now)
 		tr.Queue = QueueEffect{Kind: QueueReported, FetchDuration: r.Failed.FetchDuration, QueueDelay: r.Failed.QueueDelay}
-		if r.Failed.Reason.Scope() == ScopeHost { // what the host asked for holds all the same
+		if r.Failed.scope() == ScopeHost { // what the host asked for holds all the same
 			tr.Queue.Kind, tr.Queue.RetryAfter = QueueBlocked, r.Failed.RetryAfter
 			tr.LastError = &Failure{
 				Result: ResultFailed, Reason: r.Failed.Reason, Message: r.Failed.Message, HTTPStatus: r.Failed.HTTPStatus, Time: now,
@@ -65,6 +67,7 @@ func (Policy) Unread(r *Report) (tr Transition, ok bool) {
 func (tr *Transition) succeed(s *Succeeded) {
 	tr.Queue = QueueEffect{Kind: QueueSucceeded, FetchDuration: s.FetchDuration, QueueDelay: s.QueueDelay}
 	tr.SourceSuccess = true
+	tr.Behind = false
 	tr.Memo = s.Memo
 	tr.Cursor = []byte{}
 	tr.ClearError = true
@@ -114,31 +117,39 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	tr.LastError = failure
 	tr.Attempt = attempt(t, ResultFailed, failure, now)
 	tr.SourceFailure = t.Recurring
-	tr.Queue = QueueEffect{Kind: QueueReported, FetchDuration: f.FetchDuration, QueueDelay: f.QueueDelay}
+	tr.Queue = QueueEffect{FetchDuration: f.FetchDuration, QueueDelay: f.QueueDelay}
 	tr.State = StateScheduled
 
-	switch f.Reason.Scope() {
+	spent, budget := &tr.Counters.Throttled, spec.Retry.MaxThrottled
+	switch f.scope() {
 	case ScopeTask:
-		tr.Counters.Failures++
-		if f.Permanent || int(tr.Counters.Failures) >= spec.Retry.MaxAttempts {
-			p.giveUp(&tr, t, spec, now, gaveUp{permanent: f.Permanent})
-			break
-		}
-		tr.Delay = max(p.backoff(spec, int(tr.Counters.Failures)), f.RetryAfter)
+		tr.Queue.Kind, tr.Behind = QueueAnswered, false
+		spent, budget = &tr.Counters.Failures, spec.Retry.MaxAttempts
 	case ScopeHost:
-		tr.Queue.Kind, tr.Queue.RetryAfter = QueueBlocked, f.RetryAfter
-		tr.Counters.Throttled++
-		if int(tr.Counters.Throttled) >= spec.Retry.MaxThrottled {
-			p.giveUp(&tr, t, spec, now, gaveUp{})
-			break
+		// The queue is blocked; the task's own backoff lets the others of the queue go first when the block ends.
+		tr.Queue.Kind, tr.Queue.RetryAfter, tr.Behind = QueueBlocked, f.RetryAfter, false
+	case ScopeURL:
+		// Only the first failure counts against the host. If retries did, three broken pages would block a host that has
+		// little other work, again and again.
+		if !t.Behind {
+			tr.Queue.Kind, tr.Queue.URL = QueueURLFailed, crc32.ChecksumIEEE([]byte(cmp.Or(t.URL, t.Key)))
 		}
-		// The queue is blocked; the task's own backoff lets the others of
-		// the queue go first when the block ends.
-		tr.Delay = max(p.backoff(spec, int(tr.Counters.Throttled)), f.RetryAfter)
+		tr.Behind = true
 	case ScopeCollector:
 		tr.Queue.Kind = QueueUntouched
 		tr.SourceFailure = false
-		tr.Delay = p.jitter(min(collectorFailureDelay<<min(unspent(t.Counters), 6), maxCollectorFailureDelay))
+		backoff := min(collectorFailureDelay<<min(unspent(t.Counters), 6), maxCollectorFailureDelay)
+		tr.Delay = untilDue(t, spec, now, p.jitter(backoff))
+		p.override(&tr, t, spec, now)
+		return tr
+	}
+	if f.Permanent {
+		spent, budget = &tr.Counters.Failures, 1
+	}
+	if *spent++; int(*spent) >= budget {
+		p.giveUp(&tr, t, spec, now, gaveUp{permanent: f.Permanent})
+	} else {
+		tr.Delay = max(untilDue(t, spec, now, p.backoff(spec, int(*spent))), f.RetryAfter)
 	}
 	p.override(&tr, t, spec, now)
 	return tr
@@ -222,7 +233,7 @@ func (p Policy) Cancel(t *Task, spec *SourceSpec, note Note, now time.Time) Tran
 func begin(t *Task, result Result) Transition {
 	tr := Transition{
 		ID: t.ID, Revision: t.Revision, Result: result,
-		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, ClearFlags: true,
+		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, Behind: t.Behind, ClearFlags: true,
 	}
 	if t.Lease != nil {
 		tr.Token = t.Lease.Digest
@@ -237,6 +248,7 @@ func (p Policy) canceled(tr *Transition, t *Task, spec *SourceSpec) bool {
 		return false
 	}
 	tr.State, tr.Due, tr.Delay = StateCanceled, time.Time{}, 0
+	tr.Behind = false
 	tr.Settled = true
 	tr.Remember = spec.Remember
 	return true
@@ -265,6 +277,7 @@ type gaveUp struct{ permanent, expired bool }
 func (p Policy) giveUp(tr *Transition, t *Task, spec *SourceSpec, now time.Time, why gaveUp) {
 	tr.Settled = true
 	tr.Delay = 0
+	tr.Behind = false
 	tr.Cursor = []byte{}
 	plan(tr, t, spec, spec.Schedule.Adaptive.Interval(t), now)
 	c := Counters{Cycle: t.Counters.Cycle + 1}
@@ -336,6 +349,21 @@ func (p Policy) backoff(spec *SourceSpec, failures int) time.Duration {
 		d = doubled
 	}
 	return p.jitter(d)
+}
+
+// untilDue is how long a task that failed waits: a backoff, but a seed at most until its schedule has the next due time.
+func untilDue(t *Task, spec *SourceSpec, now time.Time, backoff time.Duration) time.Duration {
+	if !t.Recurring || spec.Schedule.Once() {
+		return backoff
+	}
+	if spec.Schedule.IsAdaptive() {
+		return min(backoff, spec.Schedule.Adaptive.Interval(t))
+	}
+	due, err := spec.Schedule.DueAfter(now, t)
+	if err != nil { // a cron line without a further tick
+		return backoff
+	}
+	return min(backoff, due.Sub(now))
 }
 
 // jitter is half of d to all of it, in whole milliseconds.

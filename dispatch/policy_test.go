@@ -43,6 +43,7 @@ const (
 	taskReason      dispatch.FailureReason = 5
 	hostReason      dispatch.FailureReason = 103
 	collectorReason dispatch.FailureReason = 201
+	urlReason       dispatch.FailureReason = 301
 )
 
 func TestPolicy_Report_success(t *testing.T) {
@@ -129,10 +130,151 @@ func TestPolicy_Report_taskFailure(t *testing.T) {
 	if tr := middle.Report(leased(false, dispatch.Counters{}), spec(nil), permanent, epoch); tr.State != dispatch.StateDead {
 		t.Errorf("a permanent failure: %+v", tr)
 	}
-	patient := failed(taskReason)
-	patient.Failed.RetryAfter = time.Hour
-	if tr := middle.Report(leased(false, dispatch.Counters{}), spec(nil), patient, epoch); tr.Delay != time.Hour {
-		t.Errorf("retry_after 1h gave a delay of %v", tr.Delay)
+	if last.Queue.Kind != dispatch.QueueAnswered {
+		t.Errorf("a failure of the task's own has the effect %v on the queue, want QueueAnswered", last.Queue.Kind)
+	}
+}
+
+func TestPolicy_Report_urlFailure(t *testing.T) {
+	t.Parallel()
+	page := func(url, key string, throttled uint16) *dispatch.Task {
+		task := leased(false, dispatch.Counters{Throttled: throttled, Failures: 3})
+		task.URL, task.Key = url, key
+		return task
+	}
+	hash := func(url, key string) uint32 {
+		return middle.Report(page(url, key, 0), spec(nil), failed(urlReason), epoch).Queue.URL
+	}
+	for throttled, ms := range []int{7500, 15000, 30000} {
+		tr := middle.Report(page("http://a.example/1", "k", uint16(throttled)), spec(nil), failed(urlReason), epoch)
+		if want := time.Duration(ms) * time.Millisecond; tr.State != dispatch.StateScheduled || tr.Delay != want || !tr.Behind || tr.Settled {
+			t.Errorf("failure %d: %+v, want it behind in %v", throttled+1, tr, want)
+		}
+		if int(tr.Counters.Throttled) != throttled+1 || tr.Counters.Failures != 3 || tr.Queue.Kind != dispatch.QueueURLFailed {
+			t.Errorf("failure %d: %+v", throttled+1, tr)
+		}
+	}
+	again := page("http://a.example/1", "k", 1)
+	again.Behind = true
+	if tr := middle.Report(again, spec(nil), failed(urlReason), epoch); tr.Queue.Kind != dispatch.QueueReported || !tr.Behind || tr.Counters.Throttled != 2 {
+		t.Errorf("a retry counts against the host: %+v", tr)
+	}
+	if one := hash("http://a.example/1", "1"); one != hash("http://a.example/1", "2") || one == hash("http://a.example/2", "1") {
+		t.Error("the hash is not of the URL")
+	}
+	if hash("", "1") == hash("", "2") {
+		t.Error("tasks without a URL are one")
+	}
+	last := middle.Report(page("http://a.example/1", "k", 19), spec(nil), failed(urlReason), epoch)
+	if last.State != dispatch.StateDead || last.Counters.Throttled != 20 || last.Behind || last.Queue.Kind != dispatch.QueueURLFailed {
+		t.Errorf("the twentieth: %+v", last)
+	}
+	seed := leased(true, dispatch.Counters{Throttled: 19})
+	if tr := middle.Report(seed, spec(nil), failed(urlReason), epoch); tr.State != dispatch.StateScheduled || tr.Counters.GivenUp != 1 || tr.Behind {
+		t.Errorf("the twentieth of a seed: %+v", tr)
+	}
+}
+
+// A task stays behind until something is known of its URL, or its cycle ends.
+func TestPolicy_behind(t *testing.T) {
+	t.Parallel()
+	report := func(r *dispatch.Report) func(*dispatch.Task) dispatch.Transition {
+		return func(task *dispatch.Task) dispatch.Transition { return middle.Report(task, spec(nil), r, epoch) }
+	}
+	asked := failed(urlReason)
+	asked.Failed.RetryAfter = time.Minute
+	for name, c := range map[string]struct {
+		end  func(*dispatch.Task) dispatch.Transition
+		kept bool
+	}{
+		"succeeded":         {report(succeeded()), false},
+		"task failed":       {report(failed(taskReason)), false},
+		"host failed":       {report(failed(hostReason)), false},
+		"host asks to wait": {report(asked), false},
+		"URL failed":        {report(failed(urlReason)), true},
+		"collector failed":  {report(failed(collectorReason)), true},
+		"released":          {report(&dispatch.Report{Released: &dispatch.Released{}}), true},
+		"expired":           {func(task *dispatch.Task) dispatch.Transition { return middle.Expire(task, spec(nil), epoch) }, true},
+		"expired, given up": {func(task *dispatch.Task) dispatch.Transition {
+			task.Counters.Expirations = 4
+			return middle.Expire(task, spec(nil), epoch)
+		}, false},
+		"replaced": {func(task *dispatch.Task) dispatch.Transition { return middle.Replace(task, spec(nil), epoch) }, true},
+		"revoked": {func(task *dispatch.Task) dispatch.Transition {
+			return middle.Revoke(task, spec(nil), dispatch.Note{}, epoch)
+		}, true},
+		"held": {func(task *dispatch.Task) dispatch.Transition {
+			task.CancelRequested = dispatch.CancelHeld
+			return middle.Report(task, spec(nil), failed(taskReason), epoch)
+		}, true},
+		"canceled": {func(task *dispatch.Task) dispatch.Transition {
+			task.CancelRequested = dispatch.CancelTask
+			return middle.Report(task, spec(nil), failed(urlReason), epoch)
+		}, false},
+	} {
+		task := leased(true, dispatch.Counters{})
+		task.Behind = true
+		if tr := c.end(task); tr.Behind != c.kept {
+			t.Errorf("%s: behind is %v", name, tr.Behind)
+		}
+	}
+}
+
+// A host that asks to wait is blocked, whatever went wrong.
+func TestPolicy_Report_retryAfterIsTheHosts(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []dispatch.FailureReason{taskReason, hostReason, urlReason} {
+		asked := failed(reason)
+		asked.Failed.RetryAfter = 2 * time.Hour
+		tr := middle.Report(leased(true, dispatch.Counters{Failures: 3}), spec(nil), asked, epoch)
+		if tr.Queue.Kind != dispatch.QueueBlocked || tr.Queue.RetryAfter != 2*time.Hour || tr.Delay != 2*time.Hour || tr.Counters.Failures != 3 || tr.Counters.Throttled != 1 {
+			t.Errorf("reason %d: %+v", reason, tr)
+		}
+	}
+	asked := failed(collectorReason)
+	asked.Failed.RetryAfter = 2 * time.Hour
+	if tr := middle.Report(leased(false, dispatch.Counters{}), spec(nil), asked, epoch); tr.Queue.Kind != dispatch.QueueUntouched || tr.Delay > time.Minute {
+		t.Errorf("of a collector: %+v", tr)
+	}
+	gone := failed(taskReason)
+	gone.Failed.RetryAfter, gone.Failed.Permanent = time.Hour, true
+	tr := middle.Report(leased(false, dispatch.Counters{}), spec(nil), gone, epoch)
+	if tr.State != dispatch.StateDead || tr.Counters.Failures != 1 || tr.Counters.Throttled != 0 || tr.Queue.Kind != dispatch.QueueBlocked || tr.Queue.RetryAfter != time.Hour {
+		t.Errorf("a permanent failure: %+v", tr)
+	}
+}
+
+// The retry of a seed comes no later than its next crawl would.
+func TestPolicy_Report_backoffWithinSchedule(t *testing.T) {
+	t.Parallel()
+	crawled := epoch.Add(-time.Minute)
+	for name, c := range map[string]struct {
+		schedule dispatch.Schedule
+		want     time.Duration // at most
+	}{
+		"every":            {dispatch.Schedule{Every: 7 * time.Minute}, 4 * time.Minute}, // first due 10 minutes ago
+		"cron":             {dispatch.Schedule{Cron: "* * * * *"}, time.Minute - time.Duration(epoch.Second())*time.Second},
+		"adaptive":         {dispatch.Schedule{Adaptive: dispatch.Adaptive{Min: time.Second, Max: time.Hour}}, 50 * time.Second},
+		"without schedule": {dispatch.Schedule{}, 45 * time.Minute},
+	} {
+		for _, reason := range []dispatch.FailureReason{taskReason, hostReason, urlReason, collectorReason} {
+			task := leased(true, dispatch.Counters{Attempt: 30, Throttled: 12, Failures: 12})
+			if c.schedule.IsAdaptive() {
+				task.SettledAt, task.FirstDue = crawled, crawled.Add(50*time.Second)
+			}
+			s := spec(func(s *dispatch.SourceSpec) { s.Schedule, s.Retry.MaxAttempts = c.schedule, 100 })
+			want := c.want
+			if reason == collectorReason {
+				want = min(want, 45*time.Second) // never longer
+			}
+			if tr := middle.Report(task, s, failed(reason), epoch); tr.State != dispatch.StateScheduled || tr.Delay != want || tr.Counters.Cycle != 0 {
+				t.Errorf("%s, reason %d: %v in %v, want %v", name, reason, tr.State, tr.Delay, want)
+			}
+		}
+	}
+	late := leased(false, dispatch.Counters{Throttled: 12})
+	if tr := middle.Report(late, spec(func(s *dispatch.SourceSpec) { s.Schedule.Every = time.Minute }), failed(urlReason), epoch); tr.Delay != 45*time.Minute {
+		t.Errorf("a one-shot task: again in %v", tr.Delay)
 	}
 }
 

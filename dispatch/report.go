@@ -37,6 +37,14 @@ type Failed struct {
 	QueueDelay    *time.Duration
 }
 
+// scope is the reason's. With RetryAfter it is the host's, except for a failure of the collector.
+func (f *Failed) scope() FailureScope {
+	if scope := f.Reason.Scope(); f.RetryAfter == 0 || scope == ScopeCollector {
+		return scope
+	}
+	return ScopeHost
+}
+
 // Released is the outcome of a task that was not worked on.
 type Released struct {
 	Delay time.Duration

@@ -68,7 +68,7 @@ func TestAdminService_Explain_hostBlocked(t *testing.T) {
 	leased := b.leased(t)
 	report := succeeded(leased)
 	report.Outcome.Result = &pb.Outcome_Failed{Failed: &pb.Failed{
-		Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 503, Message: "down for repairs",
+		Reason: pb.FailureReason_FAILURE_REASON_THROTTLED, HttpStatus: 503, Message: "down for repairs",
 	}}
 	b.report(t, report)
 	queue := leased.GetTask().GetQueue()
@@ -91,7 +91,7 @@ func TestAdminService_Explain_hostBlocked(t *testing.T) {
 		}
 		found++
 		c := gate.GetCause()
-		if c.GetReason() != pb.FailureReason_FAILURE_REASON_SERVER_ERROR || c.GetHttpStatus() != 503 || c.GetMessage() != "down for repairs" ||
+		if c.GetReason() != pb.FailureReason_FAILURE_REASON_THROTTLED || c.GetHttpStatus() != 503 || c.GetMessage() != "down for repairs" ||
 			c.GetTime() == nil || gate.GetCauseTaskId() != leased.GetTask().GetId() {
 			t.Errorf("the gate is %v", gate)
 		}

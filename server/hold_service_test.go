@@ -524,7 +524,7 @@ func TestHoldService_ListHolds(t *testing.T) {
 	leased := b.leased(t)
 	report := succeeded(leased)
 	report.Outcome.Result = &pb.Outcome_Failed{Failed: &pb.Failed{
-		Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 503, Message: "down for repairs",
+		Reason: pb.FailureReason_FAILURE_REASON_THROTTLED, HttpStatus: 503, Message: "down for repairs",
 	}}
 	b.report(t, report)
 	exchange(t, open(t, b), beat())

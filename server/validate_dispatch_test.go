@@ -107,6 +107,7 @@ func badReports() []badRequest {
 		report("long message", at+"outcome.failed.message", failedWith(&pb.Failed{Message: strings.Repeat("m", 1025)})),
 		report("negative reason", at+"outcome.failed.reason", failedWith(&pb.Failed{Reason: -1})),
 		report("permanent host failure", at+"outcome.failed.permanent", failedWith(&pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_DNS, Permanent: true})),
+		report("permanent URL failure", at+"outcome.failed.permanent", failedWith(&pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_TIMEOUT, Permanent: true})),
 		report("fetch_duration", at+"outcome.failed.fetch_duration", failedWith(&pb.Failed{FetchDuration: durationpb.New(25 * time.Hour)})),
 		report("retry_after", at+"outcome.failed.retry_after", failedWith(&pb.Failed{RetryAfter: durationpb.New(-1)})),
 		report("delay", at+"outcome.released.delay", func(r *pb.TaskReport) {

@@ -272,7 +272,7 @@ func TestSource_Health(t *testing.T) {
 	lease := got.GetLeasedTasks()[0].GetLease()
 	if _, err := dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c", Session: "s", Reports: []*pb.TaskReport{{
 		TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Failed{Failed: &pb.Failed{
-			Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 503, Message: "down for repairs",
+			Reason: pb.FailureReason_FAILURE_REASON_THROTTLED, HttpStatus: 503, Message: "down for repairs",
 		}}},
 	}}}); err != nil {
 		t.Fatal(err)
@@ -283,8 +283,8 @@ func TestSource_Health(t *testing.T) {
 		t.Errorf("its own failure is told as the collector's:\n%s", sheet)
 	}
 	for _, line := range []string{
-		"Health HELD\n", "Unfinished 1 task\n", "Waits for SOURCE_HELD (source a) by ada, AGO: they mend it\n", "HOST_BLOCKED by waggle, ", ": SERVER_ERROR (HTTP 503): down for repairs, AGO, of task ", "Last success -\n",
-		"Last failure AGO (TIME), AGO 1 in a row\n", "Last error SERVER_ERROR (HTTP 503): down for repairs, AGO\n", "it waits for its next attempt",
+		"Health HELD\n", "Unfinished 1 task\n", "Waits for SOURCE_HELD (source a) by ada, AGO: they mend it\n", "HOST_BLOCKED by waggle, ", ": THROTTLED (HTTP 503): down for repairs, AGO, of task ", "Last success -\n",
+		"Last failure AGO (TIME), AGO 1 in a row\n", "Last error THROTTLED (HTTP 503): down for repairs, AGO\n", "it waits for its next attempt",
 	} {
 		if !strings.Contains(strings.ReplaceAll(sheet, "  ", " "), line) {
 			t.Errorf("lacks %q:\n%s", line, sheet)

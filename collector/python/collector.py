@@ -394,7 +394,7 @@ class Crawler:
             held.check()                    # a read that waits ends with its timeout, after the lease perhaps
             cause = getattr(e, "reason", e)
             reason = (task_pb2.FAILURE_REASON_DNS if isinstance(cause, socket.gaierror)
-                      else task_pb2.FAILURE_REASON_TIMEOUT if isinstance(cause, TimeoutError)
+                      else task_pb2.FAILURE_REASON_TIMEOUT if isinstance(e, TimeoutError)      # while connecting it is a URLError
                       else task_pb2.FAILURE_REASON_CONNECTION_LOST if isinstance(cause, (http.client.HTTPException, ConnectionResetError))
                       else task_pb2.FAILURE_REASON_CONNECT)
             return failed(reason, str(e), fetch_duration=took())

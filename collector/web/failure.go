@@ -35,15 +35,18 @@ func failureOf(err error, took time.Duration) *collector.Failed {
 	return failed
 }
 
-// robotsFailure reports why a robots.txt could not be fetched, so that its host's queue is blocked.
+// robotsFailure reports why a robots.txt could not be fetched. Without it no page of the host may be, so that the queue is
+// blocked.
 func robotsFailure(err *robots.UnavailableError, took time.Duration) *collector.Failed {
 	failed := &collector.Failed{
-		Reason: collector.ReasonServerError, Message: err.Error(), HTTPStatus: err.Status,
+		Reason: collector.ReasonRobotsUnavailable, Message: err.Error(), HTTPStatus: err.Status,
 		RetryAfter: err.RetryAfter, FetchDuration: took,
 	}
 	switch {
 	case err.Cause != nil:
-		failed.Reason = networkReason(err.Cause)
+		if reason := networkReason(err.Cause); reason != collector.ReasonTimeout && reason != collector.ReasonConnectionLost {
+			failed.Reason = reason
+		}
 	case isThrottled(err.Status, err.RetryAfter):
 		failed.Reason = collector.ReasonThrottled
 	}

@@ -58,11 +58,11 @@ func failures(t *testing.T) map[string]failing {
 	}
 	t.Cleanup(func() { silent.Close() })
 	return map[string]failing{
-		// The host's fault.
+		// The host's fault, or that of one URL.
 		"no such name":         {url: "http://does-not-exist.invalid/", reason: collector.ReasonDNS},
 		"refused":              {url: "http://127.0.0.1:1/", reason: collector.ReasonConnect},
 		"untrusted":            {url: untrusted.URL, reason: collector.ReasonTLS},
-		"no TLS":               {url: "https://" + silent.Addr().String() + "/", cfg: hasty, reason: collector.ReasonTimeout},
+		"no TLS":               {url: "https://" + silent.Addr().String() + "/", cfg: hasty, reason: collector.ReasonRobotsUnavailable},
 		"no answer":            {serve: hangs, cfg: hasty, reason: collector.ReasonTimeout},
 		"hangs up":             {serve: hangsUp, reason: collector.ReasonConnectionLost},
 		"429":                  {serve: answers(429), reason: collector.ReasonThrottled, status: 429},
@@ -75,10 +75,10 @@ func failures(t *testing.T) map[string]failing {
 		"503 for years":        {serve: answers(503, "Retry-After", "99999999"), reason: collector.ReasonThrottled, status: 503, retryAfter: 24 * time.Hour},
 		"500":                  {serve: answers(500), reason: collector.ReasonServerError, status: 500},
 		"robots.txt 503":       {robots: answers(503, "Retry-After", "9"), reason: collector.ReasonThrottled, status: 503, retryAfter: 9 * time.Second},
-		"robots.txt 500":       {robots: answers(500), reason: collector.ReasonServerError, status: 500},
+		"robots.txt 500":       {robots: answers(500), reason: collector.ReasonRobotsUnavailable, status: 500},
 		"robots.txt 429":       {robots: answers(429), reason: collector.ReasonThrottled, status: 429},
-		"robots.txt hangs":     {robots: hangs, cfg: hasty, reason: collector.ReasonTimeout},
-		"robots.txt hangs up":  {robots: hangsUp, reason: collector.ReasonConnectionLost},
+		"robots.txt hangs":     {robots: hangs, cfg: hasty, reason: collector.ReasonRobotsUnavailable},
+		"robots.txt hangs up":  {robots: hangsUp, reason: collector.ReasonRobotsUnavailable},
 		"robots.txt untrusted": {url: untrusted.URL, reason: collector.ReasonTLS},
 
 		// The task's own.

@@ -212,7 +212,7 @@ func hostileNetwork(t *testing.T) map[string]hostile {
 		}), links: 1},
 		"robots-drip": {serve: robotsTxt(func(w http.ResponseWriter, r *http.Request) {
 			dripping(w, func() { _ = http.NewResponseController(w).Flush() }, "#", r.Context().Done())
-		}), want: collector.ReasonTimeout},
+		}), want: collector.ReasonRobotsUnavailable},
 		"robots-loop":  {serve: robotsTxt(location("/robots.txt")), links: 1},
 		"robots-bomb":  {serve: robotsTxt(body("text/plain", "gzip", zipped(t, zeros))), links: 1},
 		"robots-storm": {serve: status(429, "120"), want: collector.ReasonThrottled},
@@ -279,7 +279,7 @@ func TestHandler_Hostile(t *testing.T) { //nolint:paralleltest // see above
 	}
 	var waits, rest []string
 	for name, want := range network {
-		if want.want == collector.ReasonTimeout {
+		if want.want == collector.ReasonTimeout || want.want == collector.ReasonRobotsUnavailable {
 			waits = append(waits, name)
 		} else {
 			rest = append(rest, name)

@@ -22,11 +22,8 @@ func (e *proxyRefusal) Error() string { return "proxy answers " + e.text }
 
 // reason is the collector's fault if the proxy refuses this collector, and the host's if the proxy cannot or may not reach it.
 func (e *proxyRefusal) reason() collector.Reason {
-	switch e.status {
-	case http.StatusProxyAuthRequired:
+	if e.status == http.StatusProxyAuthRequired {
 		return collector.ReasonProxy
-	case http.StatusGatewayTimeout:
-		return collector.ReasonTimeout
 	}
 	return collector.ReasonConnect
 }

@@ -290,7 +290,7 @@ func TestHandler_ProxyFails(t *testing.T) {
 		{lockedSOCKS.withUser("wrong"), "http://example.com/", collector.ReasonProxy},
 		{open.url, "https://forbidden.example/", collector.ReasonConnect},
 		{open.url, "https://away.example/", collector.ReasonConnect},
-		{open.url, "https://slow.example/", collector.ReasonTimeout},
+		{open.url, "https://slow.example/", collector.ReasonConnect},
 		{closed.url, "https://example.com/", collector.ReasonConnect},
 		{closed.url, "http://example.com/", collector.ReasonServerError},   // 502, in the host's name
 		{open.url, "https://example.com/407", collector.ReasonClientError}, // a host's own answer, in the tunnel

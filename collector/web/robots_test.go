@@ -81,7 +81,7 @@ func TestRobots_Unavailable(t *testing.T) {
 			status: 429, header: map[string]string{"Retry-After": "60"},
 			want: &collector.Failed{Reason: collector.ReasonThrottled, HTTPStatus: 429, RetryAfter: time.Minute},
 		},
-		"server error": {status: 500, want: &collector.Failed{Reason: collector.ReasonServerError, HTTPStatus: 500}},
+		"server error": {status: 500, want: &collector.Failed{Reason: collector.ReasonRobotsUnavailable, HTTPStatus: 500}},
 		"maintenance": {
 			status: 503, header: map[string]string{"Retry-After": "60"},
 			want: &collector.Failed{Reason: collector.ReasonThrottled, HTTPStatus: 503, RetryAfter: time.Minute},
@@ -145,7 +145,7 @@ func TestRobots_Broken(t *testing.T) {
 	})
 	s.page("/", nil, 200, "x")
 	_, err := handle(t, newHandler(t, web.Config{}), &collector.Task{URL: s.URL + "/"})
-	if got := failedOf(t, err); got.Reason != collector.ReasonConnectionLost || len(s.requests("/")) != 0 {
+	if got := failedOf(t, err); got.Reason != collector.ReasonRobotsUnavailable || len(s.requests("/")) != 0 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -42,7 +42,7 @@ func TestHandler_SwitchingProtocols(t *testing.T) {
 		"page":           {path: "/page", at: "/page", reason: collector.ReasonUnsupportedContent},
 		"after redirect": {path: "/moved", at: "/page", reason: collector.ReasonUnsupportedContent},
 		"recorded":       {path: "/page", at: "/page", cfg: web.Config{Exchanges: true}, reason: collector.ReasonUnsupportedContent},
-		"robots.txt":     {path: "/page", at: "/robots.txt", reason: collector.ReasonServerError},
+		"robots.txt":     {path: "/page", at: "/robots.txt", reason: collector.ReasonRobotsUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -26,12 +28,10 @@ const (
 	// window is how much of one answer a dispatcher may send ahead; fixed, as the collector library has it, since
 	// grpc-go sends pings to estimate it otherwise.
 	window = 4 << 20
-	// producers submit at once.
-	producers = 16
 	// wait is how long a fetch waits for tasks.
 	wait = 5 * time.Second
-	// lease is long enough that none expires while tasks are worked on.
-	lease = 2 * time.Minute
+	// longLease is long enough that none expires while tasks are worked on.
+	longLease = 2 * time.Minute
 	// limit is when submitting or working on tasks has failed.
 	limit = 10 * time.Minute
 )
@@ -42,7 +42,8 @@ type Load struct {
 	workload Workload
 	session  string
 	conns    []*grpc.ClientConn
-	reserved []atomic.Int64 // tasks that Work may yet fetch
+	reserved []atomic.Int64     // tasks that Work may yet fetch
+	held     [][]*pb.TaskReport // by collector: what Fetch got, and Report has not reported
 
 	mu      sync.Mutex  // guards what follows
 	given   []time.Time // by a submitted task's number: when it was handed out
@@ -52,7 +53,7 @@ type Load struct {
 
 // Run runs f on a new node to which a workload's load is open, and ends both.
 func Run(ctx context.Context, cfg Config, w Workload, f func(*Node, *Load) error) (err error) {
-	n, err := StartRedis(ctx, cfg.Memory)
+	n, err := StartRedis(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func Run(ctx context.Context, cfg Config, w Workload, f func(*Node, *Load) error
 
 // Open connects to the dispatcher of a node and creates the sources and the queue rule of a workload. The caller closes the load.
 func Open(ctx context.Context, n *Node, w Workload) (*Load, error) {
-	l := &Load{node: n, workload: w, session: uuid.NewString()}
+	l := &Load{node: n, workload: w, session: uuid.NewString(), held: make([][]*pb.TaskReport, w.Collectors)}
 	for range (w.Collectors + collectorsPerConn - 1) / collectorsPerConn {
 		conn, err := grpc.NewClient(n.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(4*window))
@@ -97,10 +98,12 @@ func (l *Load) Close() error {
 func (l *Load) conn(i int) *grpc.ClientConn { return l.conns[i%len(l.conns)] }
 
 func (l *Load) create(ctx context.Context) error {
-	_, err := pb.NewQueueServiceClient(l.conn(0)).SetQueueRule(ctx, &pb.SetQueueRuleRequest{
+	rule := &pb.SetQueueRuleRequest{
 		Rule: &pb.QueueRule{Pattern: queuePattern, MinDelay: durationpb.New(0), MaxInFlight: &l.workload.InFlight},
 		By:   "bench", Reason: "bench",
-	}, grpc.WaitForReady(true))
+	}
+	// The answer is not read: older builds number its fields in another way.
+	err := l.conn(0).Invoke(ctx, pb.QueueService_SetQueueRule_FullMethodName, rule, new(emptypb.Empty), grpc.WaitForReady(true))
 	if err != nil {
 		return fmt.Errorf("set the queue rule: %w", err)
 	}
@@ -118,47 +121,7 @@ func (l *Load) create(ctx context.Context) error {
 	return all.Wait()
 }
 
-// Submit submits n new tasks, perCall at a time, and returns how long that took.
-func (l *Load) Submit(ctx context.Context, n, perCall int) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	l.mu.Lock()
-	first := len(l.given)
-	l.given = append(l.given, make([]time.Time, n)...)
-	l.mu.Unlock()
-	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(producers)
-	began := time.Now()
-	for from := 0; from < n; from += perCall {
-		all.Go(func() error {
-			items := make([]*pb.SubmitItem, min(perCall, n-from))
-			for i := range items {
-				items[i] = l.workload.item(first + from + i)
-			}
-			reply, err := pb.NewTaskServiceClient(l.conn(from/perCall)).SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: items})
-			if err != nil {
-				return fmt.Errorf("submit: %w", err)
-			}
-			return created(reply.GetResults(), len(items))
-		})
-	}
-	err := all.Wait()
-	return time.Since(began), err
-}
-
-func created(results []*pb.SubmitResult, want int) error {
-	if len(results) != want {
-		return fmt.Errorf("%d tasks got %d results", want, len(results))
-	}
-	for _, r := range results {
-		if r.GetCode() != pb.SubmitCode_SUBMIT_CODE_CREATED {
-			return fmt.Errorf("a new task was answered %s: %s", r.GetCode(), r.GetMessage())
-		}
-	}
-	return nil
-}
-
-// Outcome is what Work did.
+// Outcome is what producers or collectors did.
 type Outcome struct {
 	// Took is the time from the first call to the last answer, Used the processor time meanwhile.
 	Took time.Duration
@@ -169,12 +132,15 @@ type Outcome struct {
 
 // Work fetches and reports n tasks.
 func (l *Load) Work(ctx context.Context, n int) (*Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	o := &Outcome{}
-	l.mu.Lock()
-	l.outcome = o
-	l.mu.Unlock()
+	return l.fetch(ctx, n, false)
+}
+
+// Fetch fetches n tasks, and does not report them.
+func (l *Load) Fetch(ctx context.Context, n int) (*Outcome, error) {
+	return l.fetch(ctx, n, true)
+}
+
+func (l *Load) fetch(ctx context.Context, n int, hold bool) (*Outcome, error) {
 	l.reserved = make([]atomic.Int64, 1)
 	if l.workload.Narrowed {
 		l.reserved = make([]atomic.Int64, l.workload.Collectors)
@@ -182,11 +148,22 @@ func (l *Load) Work(ctx context.Context, n int) (*Outcome, error) {
 	for number := range n {
 		l.reserved[l.workload.queueOf(number)%l.workload.Sources%len(l.reserved)].Add(1)
 	}
+	return l.measure(ctx, func(ctx context.Context, c int) error { return l.collect(ctx, c, hold) })
+}
+
+// measure runs all collectors and measures what they did.
+func (l *Load) measure(ctx context.Context, collect func(context.Context, int) error) (*Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	o := &Outcome{}
+	l.mu.Lock()
+	l.outcome = o
+	l.mu.Unlock()
 	used, err := l.node.Used(func() error {
 		all, ctx := errgroup.WithContext(ctx)
 		began := time.Now()
 		for c := range l.workload.Collectors {
-			all.Go(func() error { return l.collect(ctx, c) })
+			all.Go(func() error { return collect(ctx, c) })
 		}
 		err := all.Wait()
 		o.Took = time.Since(began)
@@ -208,9 +185,24 @@ func (l *Load) reserve(c, n int) int {
 	}
 }
 
-// collect is one collector: it fetches, works in no time, reports, and fetches again.
-func (l *Load) collect(ctx context.Context, c int) error {
-	client, id := pb.NewDispatchServiceClient(l.conn(c)), fmt.Sprintf("bench-%d", c)
+func collectorID(c int) string { return fmt.Sprintf("bench-%d", c) }
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// collect is one collector: it fetches, works in no time, reports unless it holds what it fetched, and fetches again.
+func (l *Load) collect(ctx context.Context, c int, hold bool) error {
+	client, id, lease := pb.NewDispatchServiceClient(l.conn(c)), collectorID(c), cmp.Or(l.workload.Lease, longLease)
 	var sources []string
 	if l.workload.Narrowed {
 		sources = []string{sourceID(c)}
@@ -233,12 +225,15 @@ func (l *Load) collect(ctx context.Context, c int) error {
 			return err
 		}
 		l.reserved[c%len(l.reserved)].Add(int64(n - len(reports)))
-		carried = reports
-		if !l.workload.Carried {
-			if err := l.report(ctx, client, id, reports); err != nil {
+		switch {
+		case hold:
+			l.held[c] = append(l.held[c], reports...)
+		case l.workload.Carried:
+			carried = reports
+		default:
+			if err := errors.Join(l.report(ctx, client, id, reports), pause(ctx, l.workload.Pause)); err != nil {
 				return err
 			}
-			carried = nil
 		}
 	}
 	return l.report(ctx, client, id, carried)
@@ -323,7 +318,7 @@ func (l *Load) Wake(ctx context.Context, n int, pace time.Duration) ([]time.Dura
 		for i := range sent {
 			<-tick.C
 			sent[i] = time.Now()
-			if _, err := l.Submit(ctx, 1, 1); err != nil {
+			if err := l.submit(ctx, 1, 1); err != nil {
 				return err
 			}
 		}

@@ -10,14 +10,33 @@ import (
 	"github.com/waggle-crawl/waggle/deploy/load/loadtest"
 )
 
+// testHeld holds tasks for longer than their leases last, and reports them.
+func testHeld(t *testing.T, l *load.Load) {
+	t.Helper()
+	if _, err := l.Submit(t.Context(), 10, 10); err != nil {
+		t.Fatal(err)
+	}
+	if o, err := l.Fetch(t.Context(), 10); err != nil || len(o.Reports) != 0 {
+		t.Fatalf("%d calls reported what was to be held, %v", len(o.Reports), err)
+	}
+	const times, period = 5, 300 * time.Millisecond
+	if o, err := l.Renew(t.Context(), times, period); err != nil || o.Took < times*period {
+		t.Errorf("renewed for %v, want %v (%v)", o.Took, times*period, err)
+	}
+	if _, err := l.Report(t.Context()); err != nil {
+		t.Errorf("report what was held: %v", err)
+	}
+}
+
 // TestRun works on tasks in every way, on both stores, and leaves nothing.
 func TestRun(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	program := loadtest.Program(t)
-	w := load.Workload{Queues: 10, Sources: 2, InFlight: 1, Batch: 7, Collectors: 5}
-	for _, memory := range []bool{true, false} {
-		err := load.Run(t.Context(), load.Config{Program: program, Memory: memory, Processors: 1}, w, func(_ *load.Node, l *load.Load) error {
+	w := load.Workload{Queues: 10, Sources: 2, InFlight: 1, Batch: 7, Collectors: 5, Pause: time.Millisecond, Lease: time.Second, URLBytes: 90}
+	for _, cfg := range []load.Config{{Memory: true}, {Processors: 1}, {TCP: 1}, {TCP: 3}} {
+		cfg.Program = program
+		err := load.Run(t.Context(), cfg, w, func(_ *load.Node, l *load.Load) error {
 			if _, err := l.Submit(t.Context(), 300, 32); err != nil {
 				return err
 			}
@@ -28,8 +47,8 @@ func TestRun(t *testing.T) {
 			if len(done.Fetches) < 299/7 || len(done.Reports) != len(done.Fetches) || done.Took <= 0 {
 				t.Errorf("299 tasks in fetches of 7: %d fetches, %d reports, in %v", len(done.Fetches), len(done.Reports), done.Took)
 			}
-			if memory && done.Used.Redis != 0 {
-				t.Errorf("without a Redis it used %v", done.Used.Redis)
+			if cfg.Memory != (done.Used.Redis == 0) || done.Used.Dispatcher == 0 {
+				t.Errorf("%+v used %+v", cfg, done.Used)
 			}
 			if _, err := l.Work(t.Context(), 1); err != nil {
 				return err
@@ -43,6 +62,7 @@ func TestRun(t *testing.T) {
 					t.Errorf("a task was handed out %v after it was submitted", lag)
 				}
 			}
+			testHeld(t, l)
 			if _, err := l.EmptyCalls(t.Context(), 20); err != nil {
 				return err
 			}
@@ -58,7 +78,7 @@ func TestRun(t *testing.T) {
 			return nil
 		})
 		if err != nil {
-			t.Errorf("memory %v: %v", memory, err)
+			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
 	failed := errors.New("as told")

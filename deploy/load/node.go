@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Config is how a Node is started.
@@ -22,44 +19,20 @@ type Config struct {
 	Memory bool
 	// Processors is the dispatcher's GOMAXPROCS; 0: all.
 	Processors int
+	// TCP is how many redis-servers on loopback take the place of one on a unix socket; from 2 on they are a Cluster.
+	TCP int
 }
 
 // Node is a dispatcher and its Redis, processes of their own on an empty store.
 type Node struct {
 	// Address is where the dispatcher serves gRPC.
 	Address string
-	// RedisSocket is the path of Redis' unix socket; empty with Config.Memory.
+	// RedisSocket is the unix socket of the first redis-server; empty with Config.Memory.
 	RedisSocket string
 
-	dir               string
-	redis, dispatcher *process
-}
-
-// RedisSettings are the arguments of every redis-server that is measured, beside its directory and socket.
-func RedisSettings() []string {
-	return []string{"--port", "0", "--save", "", "--appendonly", "no"}
-}
-
-// StartRedis starts a node that has no dispatcher; without it starts no Redis either.
-func StartRedis(ctx context.Context, without bool) (*Node, error) {
-	dir, err := os.MkdirTemp("", "waggle-bench-")
-	if err != nil {
-		return nil, fmt.Errorf("make a directory for redis-server: %w", err)
-	}
-	n := &Node{dir: dir}
-	if without {
-		return n, nil
-	}
-	n.RedisSocket = filepath.Join(dir, "redis.sock")
-	n.redis, err = start(ctx, dir, "redis-server", os.Environ(), append(RedisSettings(), "--dir", dir, "--unixsocket", n.RedisSocket)...)
-	if err == nil {
-		client := n.Client()
-		err = errors.Join(n.redis.awaitReady(ctx, func() error { return client.Ping(ctx).Err() }), client.Close())
-	}
-	if err != nil {
-		return nil, errors.Join(err, n.Close())
-	}
-	return n, nil
+	dir, store string // store is the URL for the dispatcher
+	redis      []*process
+	dispatcher *process
 }
 
 func (n *Node) startDispatcher(ctx context.Context, cfg Config) (err error) {
@@ -72,12 +45,8 @@ func (n *Node) startDispatcher(ctx context.Context, cfg Config) (err error) {
 	if cfg.Processors > 0 {
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(cfg.Processors))
 	}
-	store := "memory"
-	if !cfg.Memory {
-		store = "unix://" + n.RedisSocket + "?db=0"
-	}
 	n.dispatcher, err = start(ctx, n.dir, cfg.Program, env,
-		"serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", store, "--log-format", "json")
+		"serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", n.store, "--log-format", "json")
 	if err != nil {
 		return err
 	}
@@ -104,7 +73,7 @@ func listening(log string) (address string, err error) {
 
 // CPU is processor time.
 type CPU struct {
-	// Dispatcher and Redis are the two processes.
+	// Redis is that of all redis-servers.
 	Dispatcher, Redis time.Duration
 }
 
@@ -124,34 +93,20 @@ func (n *Node) Used(f func() error) (CPU, error) {
 	return CPU{Dispatcher: after.Dispatcher - before.Dispatcher, Redis: after.Redis - before.Redis}, err
 }
 
-func (n *Node) cpu() (CPU, error) {
-	dispatcher, err := n.dispatcher.cpu()
-	redis, failed := n.redis.cpu()
-	return CPU{Dispatcher: dispatcher, Redis: redis}, errors.Join(err, failed)
-}
-
-// Client connects to the Redis. The caller closes it.
-func (n *Node) Client() *redis.Client {
-	return redis.NewClient(&redis.Options{Network: "unix", Addr: n.RedisSocket, MaxRetries: -1})
-}
-
-// Memory is how many bytes the Redis uses; 0 without one.
-func (n *Node) Memory(ctx context.Context) (bytes int, err error) {
-	if n.redis == nil {
-		return 0, nil
+func (n *Node) cpu() (used CPU, err error) {
+	used.Dispatcher, err = n.dispatcher.cpu()
+	for _, p := range n.redis {
+		more, failed := p.cpu()
+		used.Redis, err = used.Redis+more, errors.Join(err, failed)
 	}
-	client := n.Client()
-	defer func() { err = errors.Join(err, client.Close()) }()
-	info, err := client.InfoMap(ctx, "memory").Result()
-	if err != nil {
-		return 0, fmt.Errorf("read INFO: %w", err)
-	}
-	return strconv.Atoi(info["Memory"]["used_memory"])
+	return used, err
 }
 
 // Close ends the processes and removes what they wrote.
 func (n *Node) Close() error {
 	n.dispatcher.kill()
-	n.redis.kill()
+	for _, p := range n.redis {
+		p.kill()
+	}
 	return os.RemoveAll(n.dir)
 }

@@ -3,6 +3,8 @@ package load
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
+	"time"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -21,15 +23,21 @@ type Workload struct {
 	Carried bool
 	// Narrowed: each collector fetches from a source of its own. There are as many of both.
 	Narrowed bool
+	// Pause is how long a collector waits after it has reported.
+	Pause time.Duration
+	// Lease is how long leases last; 0: none expires.
+	Lease time.Duration
+	// URLBytes is the length of URLs; 0: as short as they are.
+	URLBytes int
 }
 
-// Workloads are the ways in which tasks spread, each fetched 100 a call by 16 collectors.
+// Workloads are the ways in which tasks spread, each fetched 100 a call by 16 collectors. The first is what crawlers run.
 func Workloads() []Workload {
 	return []Workload{
+		{Name: "polite", Queues: 10_000, Sources: 1, InFlight: 1, Batch: 100, Collectors: 16},
 		{Name: "queue", Queues: 1, Sources: 1, InFlight: 10_000, Batch: 100, Collectors: 16},
 		{Name: "queues", Queues: 1000, Sources: 1, InFlight: 1000, Batch: 100, Collectors: 16},
 		{Name: "sources", Queues: 1000, Sources: 1000, InFlight: 1000, Batch: 100, Collectors: 16},
-		{Name: "polite", Queues: 10_000, Sources: 1, InFlight: 1, Batch: 100, Collectors: 16},
 	}
 }
 
@@ -42,6 +50,19 @@ func (w Workload) OneACall(carried bool) Workload {
 // OfOneSource is the workload with a source for each of 64 collectors, which fetches from no other.
 func (w Workload) OfOneSource() Workload {
 	w.Name, w.Sources, w.Collectors, w.Batch, w.Narrowed = "narrowed", 64, 64, 10, true
+	return w
+}
+
+// ASourceEach is the workload with a source for each queue.
+func (w Workload) ASourceEach() Workload {
+	w.Name, w.Sources = w.Name+"-sources", w.Queues
+	return w
+}
+
+// Within is the workload with no more queues and sources than tasks.
+func (w Workload) Within(tasks int) Workload {
+	w.Queues = min(w.Queues, tasks)
+	w.Sources = min(w.Sources, w.Queues)
 	return w
 }
 
@@ -60,10 +81,11 @@ func (w *Workload) item(number int) *pb.SubmitItem {
 	queue := w.queueOf(number)
 	payload := make([]byte, payloadBytes)
 	binary.LittleEndian.PutUint64(payload, uint64(number))
-	return &pb.SubmitItem{
-		SourceId: sourceID(queue % w.Sources), Payload: payload,
-		Url: fmt.Sprintf("https://q%d.bench.invalid/task/%d", queue, number),
+	url := fmt.Sprintf("https://q%d.bench.invalid/task/%d", queue, number)
+	if missing := w.URLBytes - len(url); missing > 0 {
+		url += "/" + strings.Repeat("x", missing-1)
 	}
+	return &pb.SubmitItem{SourceId: sourceID(queue % w.Sources), Payload: payload, Url: url}
 }
 
 // numberOf reads a task's number; -1 when it is none of item.

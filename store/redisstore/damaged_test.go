@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -10,9 +9,9 @@ import (
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
-// TestDamaged_LaneNumber holds that a call which meets a lane whose number is none ends
-// alone: what scripts keep from call to call is of all stores of a Redis.
-func TestDamaged_LaneNumber(t *testing.T) {
+// TestDamaged_Lease holds that a call which meets an entry of the lease index that is none ends
+// alone: the scripts that run in a Redis are those of all its stores.
+func TestDamaged_Lease(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := redisClient(t, server.URL())
@@ -21,14 +20,11 @@ func TestDamaged_LaneNumber(t *testing.T) {
 	openRule(t, other)
 	gate := sourceGate("source")
 	submit(t, other, gate, submissions(&gate, "a.example", 3)...)
-	if err := client.Do(t.Context(), "ZADD", "one:{0}:leases", "5", "abc").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Do(t.Context(), "ZADD", "one:{0}:lt:abc", "1125899906842629", strings.Repeat("0", 26)).Err(); err != nil {
+	if err := client.Do(t.Context(), "ZADD", key.Prefix("one").Shard(0).Leases(), "5", "abc").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Expired(t.Context(), 0, 100); err == nil {
-		t.Fatal("the store has swept a lane whose number is none")
+		t.Fatal("the store has swept what is no lease")
 	}
 	if _, err := other.Now(t.Context()); err != nil {
 		t.Errorf("Now of another store: %v", err)
@@ -38,14 +34,18 @@ func TestDamaged_LaneNumber(t *testing.T) {
 	}
 }
 
-// TestDamaged_Lane holds that a lane whose record was lost, or names another queue, neither
-// keeps a claim from its end nor others from their tasks.
+// TestDamaged_Lane holds that a lane whose value or set was lost neither keeps a claim from its
+// end nor others from their tasks. With its value goes what its head had.
 func TestDamaged_Lane(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(record string) string{
-		"lost":               func(string) string { return "" },
-		"of another queue":   func(record string) string { return strings.Replace(record, "a.example", "z.example", 1) },
-		"of a queue of ours": func(record string) string { return strings.Replace(record, "a.example", "b.example", 1) },
+	const each = headSize + 3
+	lane := key.Lane(1, "a.example")
+	for name, test := range map[string]struct {
+		lost string
+		want int // of the three lanes with so many tasks each
+	}{
+		"value": {key.Prefix("waggle").Shard(0).LaneValue(lane), 2 * each},
+		"set":   {key.Prefix("waggle").Shard(0).LaneSet(lane), 2*each + headSize},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,25 +54,24 @@ func TestDamaged_Lane(t *testing.T) {
 			s := open(t, redisstore.Config{URL: server.URL()})
 			openRule(t, s)
 			a, b := sourceGate("a"), sourceGate("b")
-			submit(t, s, a, submissions(&a, "a.example", 3)...)
-			submit(t, s, b, submissions(&b, "a.example", 3)...)
-			submit(t, s, b, submissions(&b, "b.example", 3)...)
-			key := key.Prefix("waggle").Shard(0).Shard()
-			key = strings.TrimSuffix(key, "shard") + "lane:1"
-			record, err := client.Get(t.Context(), key).Result()
-			if err != nil {
-				t.Fatal(err)
+			submit(t, s, a, submissions(&a, "a.example", each)...)
+			submit(t, s, b, submissions(&b, "a.example", each)...)
+			submit(t, s, b, submissions(&b, "b.example", each)...)
+			remove(t, client, test.lost)
+			if n := claimedOneByOne(t, s, 4*each); n < test.want {
+				t.Errorf("%d tasks were granted, want %d", n, test.want)
 			}
-			if record = damage(record); record == "" {
-				err = client.Del(t.Context(), key).Err()
-			} else {
-				err = client.Set(t.Context(), key, record, 0).Err()
+			// What comes next is granted, too.
+			fresh := submission(&a, "a.example", "https://a.example/next")
+			submit(t, s, a, fresh)
+			granted := false
+			for range 2 * each {
+				for _, g := range claim(t, s, want(1)) {
+					granted = granted || g.Task.ID == fresh.ID
+				}
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := claimedOneByOne(t, s, 20); n < 6 {
-				t.Errorf("%d tasks were granted, want the 6 whose lanes are in order", n)
+			if !granted {
+				t.Error("a new task of the lane was not granted")
 			}
 		})
 	}

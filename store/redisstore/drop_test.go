@@ -2,14 +2,17 @@ package redisstore_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -70,4 +73,61 @@ func calls(t *testing.T, client *redis.Client, command string) int {
 		}
 	}
 	return n
+}
+
+// TestStore_DropTasks_NothingLeft deletes a source that claims have named and that has tasks of
+// all kinds: once all of it is forgotten, the shard keeps nothing of it (P10).
+func TestStore_DropTasks_NothingLeft(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithClock())
+	server.Clock().Freeze()
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	gate := sourceGate("source")
+	submit(t, s, gate, submissions(&gate, "host.example", 10)...)
+	w := want(3)
+	w.SourceUIDs = []string{gate.UID}
+	grants := claim(t, s, w)
+	settle(t, s, done(&grants[0]))
+	dead := done(&grants[1])
+	dead.Result, dead.State, dead.Shrink = dispatch.ResultFailed, dispatch.StateDead, false
+	settle(t, s, dead)
+	if err := s.CountFiltered(t.Context(), 0, gate.UID, dispatch.Filtered{1: 1}); err != nil {
+		t.Fatal(err)
+	}
+	gate.Version, gate.Deleted = 2, true
+	if _, err := s.PushSource(t.Context(), 0, gate, ""); err != nil {
+		t.Fatal(err)
+	}
+	drop := func() {
+		t.Helper()
+		if _, _, err := s.DropTasks(t.Context(), 0, gate.UID, bounds.MaxTransitions, &dispatch.Gate{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drop()
+	canceled := done(&grants[2])
+	canceled.State, canceled.Shrink, canceled.Remember = dispatch.StateCanceled, false, 24*time.Hour
+	settle(t, s, canceled)
+	drop()
+	for range 2 { // what is canceled is forgotten after a day, the source when nothing can name it any more
+		server.Clock().Advance(bounds.MaxRemember + time.Hour)
+		for range 3 {
+			if _, err := s.Expired(t.Context(), 0, 100); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	audited(t, s, client)
+	left, err := client.Keys(t.Context(), "waggle:{0}:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := key.Prefix("waggle").Shard(0)
+	for _, name := range left {
+		if !slices.Contains([]string{k.Shard(), k.Pools(), k.Settings(), k.Closed(), string(k) + "rules"}, name) {
+			t.Errorf("key %s is left", name)
+		}
+	}
 }

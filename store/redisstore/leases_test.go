@@ -114,74 +114,93 @@ func (w *leaseWorld) calls(command string) int {
 	return n
 }
 
-// TestExpired_LaneLeavesTheIndex settles what a lane had leased: the lane stays in
-// the index until a sweep comes to it.
-func TestExpired_LaneLeavesTheIndex(t *testing.T) {
+// renew extends leases, which must all stand.
+func (w *leaseWorld) renew(grants []dispatch.Grant) {
+	w.Helper()
+	for part := range slices.Chunk(grants, 500) {
+		renewals := make([]dispatch.Renewal, len(part))
+		for i := range part {
+			renewals[i] = dispatch.Renewal{ID: part[i].Task.ID, Token: part[i].Token}
+		}
+		results, err := w.store.Renew(w.Context(), renewals)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for i := range results {
+			if results[i].Lost != dispatch.LostNone {
+				w.Fatalf("renewal %d: %+v", i, results[i])
+			}
+		}
+	}
+}
+
+// member is what the lease index has of a task of the gate's source.
+func member(id dispatch.TaskID, queue string) string { return string(id) + ":1:" + queue }
+
+// TestExpired_LeaseLeavesTheIndex ends one lease of two: it leaves the index at once. The
+// other, which was renewed, stays where it was until a sweep comes to it.
+func TestExpired_LeaseLeavesTheIndex(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	w.sweep()
-	short, long := w.lease("short.example", 2, 10*time.Second), w.lease("long.example", 2, 20*time.Second)
-	if got := w.index(); !slices.Equal(got, []string{"1", "2"}) {
-		t.Fatalf("the index holds %q, want the lanes 1 and 2", got)
+	grants := w.lease("host.example", 2, 10*time.Second)
+	w.pass(4 * time.Second)
+	w.renew(grants[1:])
+	w.settle(grants[:1])
+	left := []string{member(grants[1].Task.ID, "host.example")}
+	if got := w.index(); !slices.Equal(got, left) {
+		t.Errorf("the index holds %q after the end of a lease, want %q", got, left)
 	}
-	w.settle(append(short, long[0]))
-	if got := w.index(); !slices.Equal(got, []string{"1", "2"}) {
-		t.Errorf("the index holds %q after reports, want the lanes 1 and 2", got)
+	granted, renewed := grants[1].Task.Lease.Deadline, w.clock.Now().Add(10*time.Second).Truncate(time.Millisecond)
+	if sweep := w.sweep(); !sweep.Next.Equal(granted) {
+		t.Errorf("a sweep is to look next at %v, want the deadline before the renewal, %v", sweep.Next, granted)
 	}
-	w.pass(9500 * time.Millisecond)
-	sweep := w.sweep()
-	if got := w.index(); !slices.Equal(got, []string{"2"}) {
-		t.Errorf("the index holds %q near a deadline that is none any more, want lane 2", got)
+	w.pass(5500 * time.Millisecond)
+	if sweep := w.sweep(); !sweep.Next.Equal(renewed) {
+		t.Errorf("a sweep near a deadline that is none any more is to look next at %v, want %v", sweep.Next, renewed)
 	}
-	if want := long[1].Task.Lease.Deadline; !sweep.Next.Equal(want) {
-		t.Errorf("a sweep is to look next at %v, want %v", sweep.Next, want)
-	}
-	w.settle(long[1:])
-	w.pass(11 * time.Second)
-	if sweep = w.sweep(); len(w.index()) > 0 || len(sweep.Expired) > 0 || !sweep.Next.IsZero() {
+	w.settle(grants[1:])
+	if sweep := w.sweep(); len(w.index()) > 0 || len(sweep.Expired) > 0 || !sweep.Next.IsZero() {
 		t.Errorf("a sweep when all is settled gave %+v and left %q", sweep, w.index())
 	}
 }
 
-// TestExpired_StaleLanesDoNotWake settles a thousand lanes before their deadlines,
-// which lie 10 ms apart: the keeper does not come for each.
-func TestExpired_StaleLanesDoNotWake(t *testing.T) {
+// TestExpired_RenewedDoNotWake renews a thousand leases before their deadlines, which lie
+// 10 ms apart: the keeper does not come for each.
+func TestExpired_RenewedDoNotWake(t *testing.T) {
 	t.Parallel()
-	const lanes, step = 1000, 10 * time.Millisecond
+	const leases, step = 1000, 10 * time.Millisecond
 	w := newLeaseWorld(t)
-	var items []dispatch.Submission
-	for i := range lanes {
-		items = append(items, submissions(&w.gate, fmt.Sprintf("host-%d.example", i), 1)...)
-	}
-	submit(t, w.store, w.gate, items...)
+	submit(t, w.store, w.gate, submissions(&w.gate, "host.example", leases)...)
 	next := w.sweep().Next
-	for range lanes {
+	var held []dispatch.Grant
+	for range leases {
 		ask := want(1)
 		ask.Lease = 12 * time.Second
-		grants := claim(t, w.store, ask)
-		w.settle(grants)
+		held = append(held, claim(t, w.store, ask)...)
 		w.clock.Advance(step)
 		if w.clock.Now().Second()%4 == 0 {
 			next = w.sweep().Next
 		}
 	}
-	if got := len(w.index()); got != lanes {
-		t.Fatalf("the index holds %d lanes, want %d", got, lanes)
+	w.renew(held)
+	if got := len(w.index()); got != leases {
+		t.Fatalf("the index holds %d leases, want %d", got, leases)
 	}
 	sweeps, last := 0, time.Time{}
-	for range 1400 {
+	for range 1190 {
 		if now := w.clock.Now(); !next.IsZero() && !next.After(now) || now.Sub(last) >= 900*time.Millisecond {
 			sweep := w.sweep()
+			if len(sweep.Expired) > 0 {
+				t.Fatalf("%d renewed leases have expired", len(sweep.Expired))
+			}
 			next, last = sweep.Next, now
 			sweeps++
 		}
 		w.clock.Advance(step)
 	}
-	if most := 14*2 + 2; sweeps > most {
-		t.Errorf("a thousand lanes had the keeper come %d times in 14 seconds, want at most %d", sweeps, most)
-	}
-	if got := w.index(); len(got) > 0 {
-		t.Errorf("%d lanes are left in the index", len(got))
+	if most := 12*2 + 2; sweeps > most {
+		t.Errorf("a thousand renewed leases had the keeper come %d times in 12 seconds, want at most %d", sweeps, most)
 	}
 }
 
@@ -200,15 +219,16 @@ func TestExpired_OrphanBesideLease(t *testing.T) {
 	if len(grants) != 1 || grants[0].Task.ID != items[1].ID {
 		t.Fatalf("granted %+v, want the task without a lock alone", grants)
 	}
-	if got := w.index(); !slices.Equal(got, []string{string(items[0].ID) + ":1", "1"}) {
-		t.Errorf("the index holds %q, want the orphan and the lane", got)
+	orphan, leased := "o"+member(items[0].ID, "host.example"), member(items[1].ID, "host.example")
+	if got := w.index(); !slices.Equal(got, []string{orphan, leased}) {
+		t.Errorf("the index holds %q, want the orphan and the lease", got)
 	}
 	if sweep := w.sweep(); sweep.Next.UnixMilli() != end.UnixMilli() {
 		t.Errorf("a sweep is to look next at %v, want when the lock ends, %v", sweep.Next, end)
 	}
 	w.pass(5001 * time.Millisecond)
 	sweep := w.sweep()
-	if got := w.index(); !slices.Equal(got, []string{"1"}) || len(sweep.Expired) > 0 {
+	if got := w.index(); !slices.Equal(got, []string{leased}) || len(sweep.Expired) > 0 {
 		t.Errorf("the index holds %q when the lock has ended, and %d leases have run out", got, len(sweep.Expired))
 	}
 	if freed := w.claimAll(10 * time.Second); len(freed) != 1 || freed[0].Task.ID != items[0].ID {
@@ -220,26 +240,29 @@ func TestExpired_OrphanBesideLease(t *testing.T) {
 	}
 }
 
-// TestExpired_ClockBack_BehindOthers steps the clock back by a day: leases from
-// before, behind younger ones of their lanes, get a deadline that comes.
+// TestExpired_ClockBack_BehindOthers steps the clock back by a day: leases from before, behind
+// younger ones in the index, get a deadline that comes.
 func TestExpired_ClockBack_BehindOthers(t *testing.T) {
 	t.Parallel()
-	const lanes, each = 150, 2
+	const queues, each = 150, 2
 	w := newLeaseWorld(t)
 	w.sweep()
 	var before []dispatch.Grant
-	for i := range lanes {
+	for i := range queues {
 		before = append(before, w.lease(fmt.Sprintf("host-%d.example", i), each, 30*time.Second)...)
 	}
 	w.clock.Advance(-24 * time.Hour)
 	var items []dispatch.Submission
-	for i := range lanes {
+	for i := range queues {
 		queue := fmt.Sprintf("host-%d.example", i)
 		items = append(items, submission(&w.gate, queue, "https://"+queue+"/young"))
 	}
 	submit(t, w.store, w.gate, items...)
-	w.claimAll(30 * time.Second)
-	for range lanes*each/100 + 4 { // 100 leases a sweep, and one walk more over the lanes
+	w.clock.Advance(time.Millisecond) // then queues open, which had a turn a day ahead
+	if got := len(w.claimAll(30 * time.Second)); got != queues {
+		t.Fatalf("%d young tasks were granted, want %d", got, queues)
+	}
+	for range queues * each / 100 { // 100 leases a sweep
 		w.sweep()
 	}
 	limit := w.clock.Now().Add(30 * time.Second)
@@ -252,13 +275,14 @@ func TestExpired_ClockBack_BehindOthers(t *testing.T) {
 			t.Fatalf("the lease of %s ends at %v, after %v", g.Task.ID, at, limit)
 		}
 	}
-	if got := len(w.index()); got != lanes {
-		t.Errorf("the index holds %d lanes, want %d", got, lanes)
+	index := key.Prefix("waggle").Shard(0).Leases()
+	if n, err := w.client.ZCount(t.Context(), index, "-inf", strconv.FormatInt(limit.UnixMilli(), 10)).Result(); err != nil || n != queues*(each+1) {
+		t.Errorf("the index holds %d leases that end by %v (%v), want %d", n, limit, err, queues*(each+1))
 	}
 }
 
-// TestExpired_RecordLost loses the record of a leased task: a sweep takes the task
-// off its queue, and the lane off the index.
+// TestExpired_RecordLost loses the record of a leased task: a sweep takes the task off its
+// queue, and off the index.
 func TestExpired_RecordLost(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -280,19 +304,19 @@ func TestExpired_RecordLost(t *testing.T) {
 	}
 }
 
-// TestExpired_Bounded holds P10: however many leases have run out, in however many
-// lanes, a sweep looks at a bounded number.
+// TestExpired_Bounded holds P10: however many leases have run out, in however many queues, a
+// sweep looks at a bounded number.
 func TestExpired_Bounded(t *testing.T) {
 	t.Parallel()
-	const lanes, each = 40, 100
+	const queues, each = 40, 100
 	w := newLeaseWorld(t)
 	w.sweep()
-	for i := range lanes {
+	for i := range queues {
 		w.lease(fmt.Sprintf("host-%d.example", i), each, 4*time.Second)
 	}
 	w.clock.Advance(4 * time.Second)
 	policy, spec := dispatch.Policy{Rand: func() float64 { return 0 }}, dispatch.DefaultSpec()
-	for left := lanes * each; left > 0; {
+	for left := queues * each; left > 0; {
 		before := w.calls("getrange")
 		sweep := w.sweep()
 		if n := w.calls("getrange") - before; n > bounds.MaxSweepLooks {
@@ -317,28 +341,29 @@ func TestExpired_Bounded(t *testing.T) {
 	}
 }
 
-// TestListLeases_WhileLanesMove lists the leases of many lanes by pages, while a
-// sweep moves their lanes: whoever stands all the while is listed.
-func TestListLeases_WhileLanesMove(t *testing.T) {
+// TestListLeases_WhileTheyMove lists leases by pages, while they are renewed and a sweep moves
+// them: whoever stands all the while is listed.
+func TestListLeases_WhileTheyMove(t *testing.T) {
 	t.Parallel()
-	const lanes = 200
+	const queues, page = 200, 7
 	w := newLeaseWorld(t)
 	w.sweep()
 	want := map[dispatch.TaskID]bool{}
-	var brief []dispatch.Grant
-	for i := range lanes {
+	var brief, stay []dispatch.Grant
+	for i := range queues {
 		queue := fmt.Sprintf("host-%d.example", i)
 		brief = append(brief, w.lease(queue, 1, 10*time.Second)...)
 		submit(t, w.store, w.gate, submission(&w.gate, queue, "https://"+queue+"/stays"))
-		for _, g := range w.claimAll(time.Minute) {
-			want[g.Task.ID] = true
-		}
+		stay = append(stay, w.claimAll(10*time.Second)...)
+	}
+	for _, g := range stay {
+		want[g.Task.ID] = true
 	}
 	cursor, pages := "", 0
 	for {
-		leases, next, err := w.store.ListLeases(t.Context(), cursor, 7)
-		if err != nil || len(leases) > 7 {
-			t.Fatalf("ListLeases gave %d, %v, want at most 7", len(leases), err)
+		leases, next, err := w.store.ListLeases(t.Context(), cursor, page)
+		if err != nil || len(leases) > page {
+			t.Fatalf("ListLeases gave %d, %v, want at most %d", len(leases), err, page)
 		}
 		for _, task := range leases {
 			delete(want, task.ID)
@@ -346,16 +371,18 @@ func TestListLeases_WhileLanesMove(t *testing.T) {
 		if cursor = next; cursor == "" {
 			break
 		}
-		if pages++; pages == 10 { // all lanes go on to their second lease
+		if pages++; pages == 10 { // all that are left move on
 			w.settle(brief)
-			w.pass(10 * time.Second)
+			w.pass(5 * time.Second)
+			w.renew(stay)
+			w.pass(5 * time.Second)
 			w.sweep()
 		}
-		if pages > 2*lanes {
+		if pages > 2*queues {
 			t.Fatalf("the list does not end after %d pages", pages)
 		}
 	}
 	if len(want) > 0 {
-		t.Errorf("%d leases of %d were not listed", len(want), lanes)
+		t.Errorf("%d leases of %d were not listed", len(want), queues)
 	}
 }

@@ -46,7 +46,7 @@ func TestRecord_Golden(t *testing.T) {
 	}
 }
 
-// goldenHistory is a history of one error and one attempt, as lua/parts/history.lua
+// goldenHistory is a history of one error and one attempt, as lua/history.lua
 // writes it.
 const goldenHistory = "\x01" + "\x00\x00\x00/" + `{"u":2,"m":"no","t":"2026-03-02T10:00:10.496Z"}` + "\x00\x00\x00\x87" +
 	`{"c":"c","f":7,"s":"2026-03-02T10:00:10.496Z","e":"2026-03-02T10:00:10.496Z","r":2,"x":{"u":2,"m":"no","t":"2026-03-02T10:00:10.496Z"}}`

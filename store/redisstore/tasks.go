@@ -101,20 +101,28 @@ func parsePosition(cursor string) (p position, err error) {
 	if p.part, err = strconv.Atoi(parts[2]); err != nil || p.part < 0 || p.part >= len(laneParts) {
 		return p, bad
 	}
-	if _, err := strconv.ParseUint(p.scan, 10, 63); p.scan != "" && err != nil {
-		return p, bad
+	for part := range strings.SplitSeq(p.scan, ".") {
+		if _, err := strconv.ParseUint(part, 10, 63); p.scan != "" && err != nil {
+			return p, bad
+		}
 	}
 	if _, err := strconv.ParseFloat(p.score, 64); p.score != "" && err != nil {
 		return p, bad
 	}
 	p.lanes = strings.Fields(parts[5])
 	for i := 0; i < len(p.lanes); i += 2 {
-		if _, err := strconv.ParseUint(p.lanes[i], 10, 32); err != nil || len(p.lanes)%2 != 0 {
+		if _, err := strconv.ParseUint(strings.TrimLeft(p.lanes[i], onlyWaiting+onlySettled), 10, 32); err != nil || len(p.lanes)%2 != 0 {
 			return p, bad
 		}
 	}
 	return p, nil
 }
+
+// What a lane's source begins with where only a part of the lane is to be listed (lua/list.lua).
+const (
+	onlyWaiting = "w"
+	onlySettled = "e"
+)
 
 // laneParts are the parts of a lane in list order, with their states.
 var laneParts = [...]struct {
@@ -180,7 +188,7 @@ type listed struct {
 func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p position, limit, limitBytes int) (position, listed, error) {
 	switch {
 	case len(p.lanes) > 0:
-		for p.part < len(laneParts) && !wanted(filter, laneParts[p.part].states...) {
+		for p.part < len(laneParts) && !p.lists(filter) {
 			p.part, p.score, p.member = p.part+1, "", ""
 		}
 		if p.part == len(laneParts) {
@@ -201,6 +209,15 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 	return p, page, err
 }
 
+// lists reports whether the part of the first lane is to be listed.
+func (p *position) lists(filter dispatch.TaskFilter) bool {
+	mark := p.lanes[0][:1]
+	if waiting := p.part == 0; waiting && mark == onlySettled || !waiting && mark == onlyWaiting {
+		return false
+	}
+	return wanted(filter, laneParts[p.part].states...)
+}
+
 func wanted(filter dispatch.TaskFilter, states ...dispatch.State) bool {
 	return slices.ContainsFunc(states, func(st dispatch.State) bool { return slices.Contains(filter.States, st) })
 }
@@ -216,7 +233,7 @@ func (s *Store) nextLanes(ctx context.Context, filter dispatch.TaskFilter, p pos
 		p.scan = ""
 	}
 	for r.More() {
-		p.lanes = append(p.lanes, strconv.FormatInt(r.Integer(), 10), r.Text())
+		p.lanes = append(p.lanes, r.Number(), r.Text())
 	}
 	return p, r.Err
 }
@@ -224,7 +241,7 @@ func (s *Store) nextLanes(ctx context.Context, filter dispatch.TaskFilter, p pos
 // listLane reads a page of a part of the first lane of the position.
 func (s *Store) listLane(ctx context.Context, p position, limit, limitBytes int) (position, listed, error) {
 	var found listed
-	args := []any{p.lanes[0], p.lanes[1], laneParts[p.part].name, p.score, p.member, limit, limitBytes}
+	args := []any{strings.TrimLeft(p.lanes[0], onlyWaiting+onlySettled), p.lanes[1], laneParts[p.part].name, p.score, p.member, limit, limitBytes}
 	r, err := s.scripts.Run(ctx, "list tasks", script.List, script.Call{Shard: p.shard, Args: args})
 	if err != nil {
 		return p, found, err

@@ -109,13 +109,14 @@ func (h *handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 // reasonOf reads the network errors of Chromium, which come as text.
 func reasonOf(err error) collector.Reason {
 	for text, reason := range map[string]collector.Reason{
-		"net::ERR_NAME_NOT_RESOLVED":  collector.ReasonDNS,
-		"net::ERR_CONNECTION_REFUSED": collector.ReasonConnect,
-		"net::ERR_CONNECTION_RESET":   collector.ReasonConnectionLost,
-		"net::ERR_EMPTY_RESPONSE":     collector.ReasonConnectionLost,
-		"net::ERR_TIMED_OUT":          collector.ReasonTimeout,
-		"net::ERR_CERT":               collector.ReasonTLS,
-		"net::ERR_SSL":                collector.ReasonTLS,
+		"net::ERR_NAME_NOT_RESOLVED":    collector.ReasonDNS,
+		"net::ERR_CONNECTION_REFUSED":   collector.ReasonConnect,
+		"net::ERR_CONNECTION_TIMED_OUT": collector.ReasonConnect,
+		"net::ERR_CONNECTION_RESET":     collector.ReasonConnectionLost,
+		"net::ERR_EMPTY_RESPONSE":       collector.ReasonConnectionLost,
+		"net::ERR_TIMED_OUT":            collector.ReasonTimeout,
+		"net::ERR_CERT":                 collector.ReasonTLS,
+		"net::ERR_SSL":                  collector.ReasonTLS,
 		// An error page without a body.
 		"net::ERR_HTTP_RESPONSE_CODE_FAILURE": collector.ReasonClientError,
 	} {

@@ -82,7 +82,7 @@ func (p *pages) fetch(ctx context.Context, list, cursor string) (got page, bytes
 	return got, decoder.InputOffset(), nil
 }
 
-// reasonOf separates failures of the list, which spend an attempt, from those of the site, which block its queue.
+// reasonOf separates failures of the list, which spend an attempt, from those of the site, which do not.
 func reasonOf(status int) collector.Reason {
 	switch {
 	case status == http.StatusTooManyRequests:

@@ -17,15 +17,15 @@ import (
 const producers = 64
 
 // asynqServers is asynq in this process. One server dequeues one task after the other whatever its concurrency, so it
-// is measured with one, as its users begin, and with several.
-func asynqServers(tasks int, several bool) *system {
+// is measured with one, as its users begin, and with several: also as many as Waggle has collectors, with its batch.
+func asynqServers(o *options, several bool) *system {
 	s := &system{name: "asynq, one server"}
 	choices := [][2]int{{1, 16}, {1, 64}, {1, 256}}
 	if several {
-		s.name, choices = "asynq, several servers", [][2]int{{4, 16}, {8, 16}, {16, 8}}
+		s.name, choices = "asynq, several servers", [][2]int{{4, 16}, {8, 16}, {16, 8}, {o.collectors, o.batch}}
 	}
 	for _, c := range choices {
-		a := &asynqPeer{tasks: tasks, servers: c[0], concurrency: c[1]}
+		a := &asynqPeer{tasks: o.tasks, servers: c[0], concurrency: c[1]}
 		s.settings = append(s.settings, setting{text: fmt.Sprintf("%d servers, concurrency %d", c[0], c[1]), measure: a.measure})
 	}
 	return s
@@ -35,7 +35,7 @@ func asynqServers(tasks int, several bool) *system {
 type asynqPeer struct{ tasks, servers, concurrency int }
 
 func (a *asynqPeer) measure(ctx context.Context) (r rate, err error) {
-	node, err := load.StartRedis(ctx, false)
+	node, err := load.StartRedis(ctx, load.Config{})
 	if err != nil {
 		return r, err
 	}

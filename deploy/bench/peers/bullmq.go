@@ -12,26 +12,27 @@ import (
 	"github.com/waggle-crawl/waggle/deploy/load"
 )
 
-// bullmq is BullMQ in a node process (bullmq/bench.js): one queue, 16 addBulk at once, removeOnComplete.
-func bullmq(o *options) *system {
-	s := &system{name: "BullMQ"}
-	for _, c := range [][2]int{{1, 100}, {1, 500}, {4, 100}} {
+// bullmq is BullMQ in a node process (bullmq/bench.js): one queue, 16 calls at once that add jobs, removeOnComplete. Its
+// workers take one job after the other. The last choice has Waggle's collectors and batch.
+func bullmq(o *options, name string, batch, collectors int) *system {
+	s := &system{name: name}
+	for _, c := range [][2]int{{1, 100}, {1, 500}, {4, 100}, {collectors, batch}} {
 		s.settings = append(s.settings, setting{
-			text:    fmt.Sprintf("%d workers, concurrency %d", c[0], c[1]),
-			measure: func(ctx context.Context) (rate, error) { return runNode(ctx, o, c[0], c[1]) },
+			text:    fmt.Sprintf("%d workers, concurrency %d, %d jobs a call", c[0], c[1], batch),
+			measure: func(ctx context.Context) (rate, error) { return runNode(ctx, o, batch, c[0], c[1]) },
 		})
 	}
 	return s
 }
 
-func runNode(ctx context.Context, o *options, workers, concurrency int) (r rate, err error) {
-	node, err := load.StartRedis(ctx, false)
+func runNode(ctx context.Context, o *options, batch, workers, concurrency int) (r rate, err error) {
+	node, err := load.StartRedis(ctx, load.Config{})
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
 	cmd := exec.CommandContext(ctx, "node", filepath.Join(o.bullmq, "bench.js"), node.RedisSocket,
-		strconv.Itoa(o.tasks), strconv.Itoa(o.batch), strconv.Itoa(workers), strconv.Itoa(concurrency))
+		strconv.Itoa(o.tasks), strconv.Itoa(batch), strconv.Itoa(workers), strconv.Itoa(concurrency))
 	text, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError

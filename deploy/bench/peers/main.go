@@ -9,8 +9,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/waggle-crawl/waggle/deploy/bench/internal/program"
 	"github.com/waggle-crawl/waggle/deploy/load"
@@ -21,8 +22,8 @@ func main() { program.Main("peers", run) }
 // options are the flags.
 type options struct {
 	waggle, bullmq           string
-	queues, tasks, rounds    int
-	tries, batch, collectors int
+	tasks, rounds, tries     int
+	batch, collectors, alone int
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -31,29 +32,36 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.SetOutput(progress)
 	flags.StringVar(&o.waggle, "waggle", "../../bin/waggle", "path of the waggle command")
 	flags.StringVar(&o.bullmq, "bullmq", "peers/bullmq", "directory of the BullMQ program, after npm install; empty: without BullMQ")
-	flags.IntVar(&o.queues, "queues", 1, "Waggle's queues; peers always have one")
-	flags.IntVar(&o.tasks, "tasks", 30_000, "tasks of each measurement")
+	flags.IntVar(&o.tasks, "tasks", 60_000, "tasks of each measurement; a fourth of them for Waggle with one task a call")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds; in each, every system runs once")
 	flags.IntVar(&o.tries, "tries", 3, "how often each setting of a system is tried before the first round")
-	flags.IntVar(&o.batch, "batch", 100, "tasks a call of Waggle, and of BullMQ's addBulk; 1: Waggle's reports go in the next fetch")
+	flags.IntVar(&o.batch, "batch", 100, "tasks a call of Waggle, and of BullMQ's addBulk")
 	flags.IntVar(&o.collectors, "collectors", 16, "Waggle's collectors")
+	flags.IntVar(&o.alone, "alone", 64, "Waggle's collectors with one task a call")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if o.tasks < 1 || o.rounds < 1 || o.tries < 1 || o.batch < 1 || o.batch > 1000 || o.collectors < 1 || o.queues < 1 {
-		return errors.New("numbers begin at 1, and a call has at most 1000 tasks")
+	if o.tasks < 4 || o.rounds < 1 || o.tries < 1 || o.batch < 1 || o.batch > 1000 || o.collectors < 1 || o.alone < 1 {
+		return errors.New("-tasks begin at 4, other numbers at 1, and a call has at most 1000 tasks")
 	}
-	// The first is compared with the others.
-	systems := []*system{waggle(&o), asynqServers(o.tasks, false), asynqServers(o.tasks, true)}
+	all := load.Workloads()
+	polite, queue := all[0], all[1]
+	systems := []*system{
+		waggle(&o, "Waggle, 10,000 queues, one in flight", polite), waggle(&o, "Waggle, one queue", queue),
+		waggle(&o, "Waggle, 10,000 queues, one task a call", polite.OneACall(false)),
+	}
+	waggles := len(systems)
+	systems = append(systems, asynqServers(&o, false), asynqServers(&o, true))
 	if o.bullmq != "" {
-		systems = append(systems, bullmq(&o))
+		systems = append(systems, bullmq(&o, fmt.Sprintf("BullMQ, %d jobs a call", o.batch), o.batch, o.collectors),
+			bullmq(&o, "BullMQ, one job a call", 1, o.alone))
 	}
 	for _, s := range systems {
 		if err := s.tune(ctx, o.tries, progress); err != nil {
 			return err
 		}
 	}
-	defer func() { write(out, systems) }() // also what was measured before an error
+	defer func() { write(out, systems[:waggles], systems[waggles:]) }() // also what was measured before an error
 	for round := range o.rounds {
 		for _, s := range systems {
 			r, err := s.measure(ctx, fmt.Sprintf("round %d", round+1), s.best, progress)
@@ -66,8 +74,11 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return nil
 }
 
-// rate is what one run of a system gave, in tasks a second: submitted, fetched and reported, whole lives.
-type rate [3]float64
+// phases are what is measured: the work, and both at once beside as many tasks that wait.
+var phases = [...]string{"submit", "fetch, report", "whole life"}
+
+// rate is what one run of a system gave, in tasks a second, by phase.
+type rate [len(phases)]float64
 
 // setting is one way to run a system. measure runs the work on an empty store.
 type setting struct {
@@ -109,31 +120,45 @@ func (s *system) measure(ctx context.Context, when string, one setting, progress
 	if err != nil {
 		return r, fmt.Errorf("%s, %s: %w", s.name, one.text, err)
 	}
-	fmt.Fprintf(progress, "%-8s %-22s %-28s submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s\n",
+	fmt.Fprintf(progress, "%-8s %-38s %-45s submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s\n",
 		when, s.name, one.text, r[0], r[1], r[2])
 	return r, nil
 }
 
 // write writes medians, and the median over the rounds of Waggle's rate by that of the peer in the same round.
-func write(out io.Writer, systems []*system) {
-	for _, s := range systems {
-		fmt.Fprintf(out, "%s: %s\n", s.name, s.best.text)
+func write(out io.Writer, waggles, peers []*system) {
+	median := func(ratios []float64) float64 {
+		return load.SpreadOf(ratios, func(r float64) float64 { return r }).Median
 	}
-	fmt.Fprintf(out, "Redis, for each: %s\n\n", strings.Join(load.RedisSettings(), " "))
-	fmt.Fprint(out, "Tasks a second, medians of the rounds; Waggle's by those of the peer.\n\n")
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "system\trounds\tsubmit\tWaggle's\tfetch, report\tWaggle's\twhole life\tWaggle's\t")
-	for _, s := range systems {
-		fmt.Fprintf(w, "%s\t%d\t", s.name, len(s.rates))
-		for k := range (rate{}) {
-			ratios := make([]float64, len(s.rates))
-			for round, r := range s.rates {
-				ratios[round] = systems[0].rates[round][k] / r[k]
-			}
-			fmt.Fprintf(w, "%.0f\t%.2fx\t", load.SpreadOf(s.rates, func(r rate) float64 { return r[k] }).Median,
-				load.SpreadOf(ratios, func(r float64) float64 { return r }).Median)
+	fmt.Fprintf(out, "Payloads of 200 bytes. Redis, for each: %s\nTasks a second, medians of the rounds.\n\n",
+		strings.Join(load.RedisSettings(), " "))
+	rates := program.Table{append([]string{"system", "settings", "rounds"}, phases[:]...)}
+	for _, s := range slices.Concat(waggles, peers) {
+		row := []string{s.name, s.best.text, strconv.Itoa(len(s.rates))}
+		for k := range phases {
+			row = append(row, fmt.Sprintf("%.0f", load.SpreadOf(s.rates, func(r rate) float64 { return r[k] }).Median))
 		}
-		fmt.Fprintln(w)
+		rates = append(rates, row)
 	}
-	w.Flush()
+	rates.Write(out)
+	fmt.Fprint(out, "\nTimes the peer's rate.\n\n")
+	head := []string{"peer", "rate"}
+	for _, w := range waggles {
+		head = append(head, w.name)
+	}
+	times := program.Table{head}
+	for _, p := range peers {
+		for k, phase := range phases {
+			row := []string{p.name, phase}
+			for _, w := range waggles {
+				var ratios []float64
+				for round, r := range p.rates {
+					ratios = append(ratios, w.rates[round][k]/r[k])
+				}
+				row = append(row, fmt.Sprintf("%.2f", median(ratios)))
+			}
+			times = append(times, row)
+		}
+	}
+	times.Write(out)
 }

@@ -12,18 +12,20 @@ import (
 
 // waggle is a dispatcher in a process of its own; the collectors are in this one, gRPC between them. Redis has a
 // processor for itself only if the dispatcher leaves it one.
-func waggle(o *options) *system {
-	s := &system{name: "Waggle"}
-	w := load.Workload{
-		Queues: o.queues, Sources: 1, InFlight: 10_000, Batch: o.batch, Collectors: o.collectors, Carried: o.batch == 1,
+func waggle(o *options, name string, w load.Workload) *system {
+	s, tasks := &system{name: name}, o.tasks
+	if w.Batch == 1 {
+		w.Collectors, tasks = o.alone, o.tasks/4
+	} else {
+		w.Batch, w.Collectors = o.batch, o.collectors
 	}
 	for _, processors := range []int{0, 1} {
-		text := "all processors"
+		text := fmt.Sprintf("%d collectors, %d tasks a call", w.Collectors, w.Batch)
 		if processors > 0 {
-			text = fmt.Sprintf("GOMAXPROCS=%d", processors)
+			text += fmt.Sprintf(", GOMAXPROCS=%d", processors)
 		}
 		s.settings = append(s.settings, setting{text: text, measure: func(ctx context.Context) (rate, error) {
-			return lives(ctx, load.Config{Program: o.waggle, Processors: processors}, w, o.tasks)
+			return lives(ctx, load.Config{Program: o.waggle, Processors: processors}, w.Within(tasks), tasks)
 		}})
 	}
 	return s
@@ -40,7 +42,7 @@ func lives(ctx context.Context, cfg load.Config, w load.Workload, tasks int) (r 
 		if err != nil {
 			return err
 		}
-		r[0], r[1] = perSecond(submitted), perSecond(worked.Took)
+		r[0], r[1] = perSecond(submitted.Took), perSecond(worked.Took)
 		if _, err = l.Submit(ctx, tasks, 1000); err != nil { // what waits
 			return err
 		}

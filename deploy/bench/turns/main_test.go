@@ -2,43 +2,54 @@ package main
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/waggle-crawl/waggle/deploy/load"
 	"github.com/waggle-crawl/waggle/deploy/load/loadtest"
 )
 
-// TestRun compares the command with itself, in all workloads. Its figures are compared with nothing.
+// TestRun measures a build in all workloads. Its figures are compared with nothing.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	program := loadtest.Program(t)
 	var out, progress bytes.Buffer
-	if err := run(t.Context(), []string{"-a", program, "-b", program, "-rounds", "2", "-tasks", "1100"}, &out, &progress); err != nil {
+	if err := run(t.Context(), []string{"-a", loadtest.Program(t), "-rounds", "1", "-tasks", "1100"}, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
 	for _, w := range workloads() {
-		if want := w.Name + "       2  "; !strings.Contains(out.String(), want) {
-			t.Errorf("no row begins %q:\n%s", want, out.String())
+		if row := regexp.MustCompile(`(?m)^ *` + w.name + `  .*  1100  +1  +[0-9.]*[1-9]`); !row.Match(out.Bytes()) {
+			t.Errorf("no row is %s:\n%s", row, out.String())
 		}
 	}
-	// Each build begins in every other round.
+}
+
+// TestRun_TwoBuilds compares the command with itself. Each begins in every other round.
+func TestRun_TwoBuilds(t *testing.T) {
+	t.Parallel()
+	program := loadtest.Program(t)
+	var out, progress bytes.Buffer
+	args := []string{"-a", program, "-b", program, "-workload", "queue", "-rounds", "2", "-tasks", "1000"}
+	if err := run(t.Context(), args, &out, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
 	var order []string
 	for line := range strings.Lines(progress.String()) {
-		if fields := strings.Fields(line); fields[2] == "queue" {
-			order = append(order, fields[3])
-		}
+		order = append(order, strings.Fields(line)[3])
 	}
 	if got := strings.Join(order, ""); got != "abba" {
 		t.Errorf("the builds had their turns as %s, want abba", got)
+	}
+	if row := regexp.MustCompile(`queue  +tasks/s  +1000  +2  +[1-9]\d+  +[1-9]\d+  +[0-9.]+  +[0-9.]+-[0-9.]+`); !row.Match(out.Bytes()) {
+		t.Errorf("no row is %s:\n%s", row, out.String())
 	}
 }
 
 func TestRun_Refuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, want string }{
-		{"-a x", "usage"},
+		{"-b x", "usage"},
 		{"-a x -b y -rounds 0", "usage"},
+		{"-a x -tasks 99", "usage"},
 		{"-a x -b y -workload slow", `no workload "slow"`},
 		{"-a ./absent -b ./absent", "./absent"},
 	} {
@@ -51,15 +62,14 @@ func TestRun_Refuses(t *testing.T) {
 
 func TestComparison_Write(t *testing.T) {
 	t.Parallel()
-	queues := workload{Workload: load.Workload{Name: "queues"}}
-	sources := workload{Workload: load.Workload{Name: "sources"}}
-	c := comparison{programs: [2]string{"old", "new"}, workloads: []workload{queues, sources}, runs: [][]turn{
-		{{{rate: 1000, cpu: 50}, {rate: 900, cpu: 60}}, {{rate: 500, cpu: 50}, {rate: 500, cpu: 50}}, {{rate: 800, cpu: 40}, {rate: 640, cpu: 44}}},
-		{{{rate: 500, cpu: 50}, {rate: 810, cpu: 60}}, {{rate: 250, cpu: 50}, {rate: 500, cpu: 50}}},
+	rate := func(a, b float64) turn { return turn{{{"tasks/s", a}}, {{"tasks/s", b}}} }
+	c := comparison{programs: []string{"old", "new"}, workloads: []workload{{name: "queues"}, {name: "sources"}}, runs: [][]turn{
+		{rate(1000, 900), rate(500, 500), rate(800, 640)},
+		{rate(500, 810), rate(250, 500)},
 	}}
 	var out bytes.Buffer
 	c.write(&out)
-	const want = "queues       3     800     640  0.90   0.80-1.00   50.0   50.0  1.10   1.00-1.20\n"
+	const want = "queues  tasks/s      0       3  800.0  640.0  0.90   0.80-1.00\n"
 	if !strings.Contains(out.String(), want) {
 		t.Errorf("the table lacks %q:\n%s", want, out.String())
 	}

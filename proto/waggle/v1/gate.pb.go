@@ -36,8 +36,9 @@ const (
 	GateKind_GATE_KIND_MIN_DELAY GateKind = 2
 	// The queue has as many leases in flight as its max_in_flight allows. Opens when one of them ends.
 	GateKind_GATE_KIND_MAX_IN_FLIGHT GateKind = 3
-	// Waggle blocked the queue after a failure of HOST scope: `by` is "waggle", `time` is when the block began. Opens at
-	// `until`, or by LiftHolds with the name "waggle"; a success resets its step.
+	// Waggle blocked the queue after a failure of HOST scope, or of the third URL in a row (FailureReason): `by` is
+	// "waggle", `time` is when the block began. Opens at `until`, or by LiftHolds with the name "waggle"; a success resets
+	// its step.
 	GateKind_GATE_KIND_HOST_BLOCKED GateKind = 4
 	// A hold on everything: the emergency stop. Opens by LiftHolds or at `until`, as all holds.
 	GateKind_GATE_KIND_EVERYTHING_HELD GateKind = 5

@@ -46,8 +46,8 @@ type Queue struct {
 	NextGrantDelay *durationpb.Duration `protobuf:"bytes,7,opt,name=next_grant_delay,json=nextGrantDelay,proto3" json:"next_grant_delay,omitempty"`
 	// Everything that holds the queue now.
 	Gates []*Gate `protobuf:"bytes,8,rep,name=gates,proto3" json:"gates,omitempty"`
-	// How many times in a row Waggle has blocked the queue for failures of HOST scope. Each step doubles the block, up to
-	// max_block; a success sets the step to 0.
+	// How many times in a row Waggle has blocked the queue for failures of HOST scope, or of several URLs (FailureReason).
+	// Each step doubles the block, up to max_block; a success sets the step to 0.
 	BlockStep int32 `protobuf:"varint,9,opt,name=block_step,json=blockStep,proto3" json:"block_step,omitempty"`
 	// The queue's slot: a hash of its name, 0 to 4095. Task ids begin with it.
 	Slot int32 `protobuf:"varint,10,opt,name=slot,proto3" json:"slot,omitempty"`
@@ -207,7 +207,7 @@ type QueueSettings struct {
 	// Upper limit of the delays by delay_factor and by the host's queue_delay. Absent: 24 h for delay_factor, 1 min for
 	// queue_delay.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
-	// Longest block that failures of HOST scope can cause, Retry-After included. Default 24 h.
+	// Longest block that failures can cause, Retry-After included. Default 24 h.
 	MaxBlock      *durationpb.Duration `protobuf:"bytes,5,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -302,7 +302,7 @@ type QueueRule struct {
 	// Upper limit of the delays by delay_factor and by the host's queue_delay: 1 ms to 24 h. Absent: 24 h for
 	// delay_factor, 1 min for queue_delay. Not less than min_delay.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,6,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
-	// Longest block that failures of HOST scope can cause, 1 s to 30 days; absent: 24 h.
+	// Longest block that failures can cause, 1 s to 30 days; absent: 24 h.
 	MaxBlock *durationpb.Duration `protobuf:"bytes,7,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
 	// Who last changed it. Written by Waggle from the call.
 	By string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`

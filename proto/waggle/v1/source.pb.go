@@ -754,9 +754,10 @@ type RetryPolicy struct {
 	MaxAttempts *int32 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
 	// Expired leases, 1 to 100; absent: 5. It stops a task that keeps killing its collector.
 	MaxExpirations *int32 `protobuf:"varint,2,opt,name=max_expirations,json=maxExpirations,proto3,oneof" json:"max_expirations,omitempty"`
-	// Failures of HOST scope, 1 to 1000; absent: 20.
+	// Failures of HOST and URL scope, 1 to 1000; absent: 20.
 	MaxThrottled *int32 `protobuf:"varint,3,opt,name=max_throttled,json=maxThrottled,proto3,oneof" json:"max_throttled,omitempty"`
-	// Wait before the second attempt; it doubles with each further attempt, with jitter. 0 to 24 h; absent: 10 s.
+	// Wait before the second attempt; it doubles with each further attempt, with jitter. A seed waits at most until its
+	// next due time. 0 to 24 h; absent: 10 s.
 	MinBackoff *durationpb.Duration `protobuf:"bytes,4,opt,name=min_backoff,json=minBackoff,proto3" json:"min_backoff,omitempty"`
 	// Longest such wait, min_backoff to 7 days; absent: 1 h.
 	MaxBackoff    *durationpb.Duration `protobuf:"bytes,5,opt,name=max_backoff,json=maxBackoff,proto3" json:"max_backoff,omitempty"`

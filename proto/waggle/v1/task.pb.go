@@ -162,12 +162,16 @@ func (AttemptResult) EnumDescriptor() ([]byte, []int) {
 }
 
 // FailureReason is why an attempt failed; its scope decides what that costs. The number gives the scope, also for later
-// values: 1 to 99 TASK, 100 to 199 HOST, 200 to 299 COLLECTOR.
+// values: 1 to 99 TASK, 100 to 199 HOST, 200 to 299 COLLECTOR, from 300 URL. With a retry_after, a failure of TASK or URL
+// scope counts as one of HOST scope.
 //
 // TASK: this task's own fault. Spends an attempt (max_attempts), retried with backoff. HOST: the site's fault. Blocks
 // the queue and counts against max_throttled; no attempt is spent. The block lasts Retry-After, or it doubles with each
 // block in a row, at most max_block. COLLECTOR: the collector's own fault. Spends nothing; the task is due again for
-// others, and grants to this collector slow down.
+// others, and grants to this collector slow down. URL: the site answers, but not for this URL. Counts against
+// max_throttled; retried with backoff, after all other ready tasks of the queue. The queue is blocked, as for HOST, if
+// three different URLs in a row failed so. Retries are not counted; a success, or a failure of TASK scope, starts the
+// count anew.
 type FailureReason int32
 
 const (
@@ -203,14 +207,10 @@ const (
 	FailureReason_FAILURE_REASON_CONNECT FailureReason = 101
 	// Scope HOST. The TLS handshake failed, or the certificate is not valid.
 	FailureReason_FAILURE_REASON_TLS FailureReason = 102
-	// Scope HOST. No complete answer in time.
-	FailureReason_FAILURE_REASON_TIMEOUT FailureReason = 103
 	// Scope HOST. HTTP 429, or a 503 with Retry-After: the site asks for less.
-	FailureReason_FAILURE_REASON_THROTTLED FailureReason = 104
-	// Scope HOST. HTTP 5xx.
-	FailureReason_FAILURE_REASON_SERVER_ERROR FailureReason = 105
-	// Scope HOST. The connection broke off during the exchange.
-	FailureReason_FAILURE_REASON_CONNECTION_LOST FailureReason = 106
+	FailureReason_FAILURE_REASON_THROTTLED FailureReason = 103
+	// Scope HOST. robots.txt is not available: HTTP 5xx, a timeout, a lost connection. Without it no page may be fetched.
+	FailureReason_FAILURE_REASON_ROBOTS_UNAVAILABLE FailureReason = 104
 	// Scope COLLECTOR. Its proxy failed.
 	FailureReason_FAILURE_REASON_PROXY FailureReason = 200
 	// Scope COLLECTOR. Its disk or sink is full or failed.
@@ -221,6 +221,12 @@ const (
 	FailureReason_FAILURE_REASON_NETWORK FailureReason = 203
 	// Scope COLLECTOR. Anything else that is wrong with the collector itself.
 	FailureReason_FAILURE_REASON_INTERNAL FailureReason = 204
+	// Scope URL. No complete answer in time.
+	FailureReason_FAILURE_REASON_TIMEOUT FailureReason = 300
+	// Scope URL. HTTP 5xx.
+	FailureReason_FAILURE_REASON_SERVER_ERROR FailureReason = 301
+	// Scope URL. The connection broke off during the exchange.
+	FailureReason_FAILURE_REASON_CONNECTION_LOST FailureReason = 302
 )
 
 // Enum value maps for FailureReason.
@@ -242,15 +248,16 @@ var (
 		100: "FAILURE_REASON_DNS",
 		101: "FAILURE_REASON_CONNECT",
 		102: "FAILURE_REASON_TLS",
-		103: "FAILURE_REASON_TIMEOUT",
-		104: "FAILURE_REASON_THROTTLED",
-		105: "FAILURE_REASON_SERVER_ERROR",
-		106: "FAILURE_REASON_CONNECTION_LOST",
+		103: "FAILURE_REASON_THROTTLED",
+		104: "FAILURE_REASON_ROBOTS_UNAVAILABLE",
 		200: "FAILURE_REASON_PROXY",
 		201: "FAILURE_REASON_DISK",
 		202: "FAILURE_REASON_BROWSER",
 		203: "FAILURE_REASON_NETWORK",
 		204: "FAILURE_REASON_INTERNAL",
+		300: "FAILURE_REASON_TIMEOUT",
+		301: "FAILURE_REASON_SERVER_ERROR",
+		302: "FAILURE_REASON_CONNECTION_LOST",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":         0,
@@ -269,15 +276,16 @@ var (
 		"FAILURE_REASON_DNS":                 100,
 		"FAILURE_REASON_CONNECT":             101,
 		"FAILURE_REASON_TLS":                 102,
-		"FAILURE_REASON_TIMEOUT":             103,
-		"FAILURE_REASON_THROTTLED":           104,
-		"FAILURE_REASON_SERVER_ERROR":        105,
-		"FAILURE_REASON_CONNECTION_LOST":     106,
+		"FAILURE_REASON_THROTTLED":           103,
+		"FAILURE_REASON_ROBOTS_UNAVAILABLE":  104,
 		"FAILURE_REASON_PROXY":               200,
 		"FAILURE_REASON_DISK":                201,
 		"FAILURE_REASON_BROWSER":             202,
 		"FAILURE_REASON_NETWORK":             203,
 		"FAILURE_REASON_INTERNAL":            204,
+		"FAILURE_REASON_TIMEOUT":             300,
+		"FAILURE_REASON_SERVER_ERROR":        301,
+		"FAILURE_REASON_CONNECTION_LOST":     302,
 	}
 )
 
@@ -552,7 +560,7 @@ type Task struct {
 	Failures int32 `protobuf:"varint,17,opt,name=failures,proto3" json:"failures,omitempty"`
 	// Leases that expired in this cycle, against max_expirations.
 	Expirations int32 `protobuf:"varint,18,opt,name=expirations,proto3" json:"expirations,omitempty"`
-	// Failures of HOST scope in this cycle, against max_throttled.
+	// Failures of HOST and URL scope in this cycle, against max_throttled.
 	Throttled int32 `protobuf:"varint,19,opt,name=throttled,proto3" json:"throttled,omitempty"`
 	// When it is or was due.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
@@ -1597,13 +1605,13 @@ type Failed struct {
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The HTTP status, 100 to 599; 0: none.
 	HttpStatus int32 `protobuf:"varint,3,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
-	// The site's Retry-After, 0 to 366 days. For HOST scope it is the length of the block, at most the queue's max_block;
-	// for TASK scope the minimum backoff.
+	// The site's Retry-After, 0 to 366 days: the length of the queue's block, at most its max_block, and the minimum
+	// backoff of the task. It makes a failure of TASK or URL scope one of HOST scope. Ignored for COLLECTOR scope.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// From request start to the failure, 0 to 24 h; absent: not known.
 	FetchDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=fetch_duration,json=fetchDuration,proto3" json:"fetch_duration,omitempty"`
-	// Another attempt would fail the same way: a one-shot task is DEAD at once, a seed gives its cycle up.
-	// Only with TASK scope; elsewhere INVALID_ARGUMENT.
+	// Another attempt would fail the same way: a one-shot task is DEAD at once, a seed gives its cycle up, also with
+	// retry_after. Only with a reason of TASK scope; elsewhere INVALID_ARGUMENT.
 	Permanent bool `protobuf:"varint,6,opt,name=permanent,proto3" json:"permanent,omitempty"`
 	// The delay between request starts that the host asks for, as in Succeeded. 0 to 1 h.
 	QueueDelay    *durationpb.Duration `protobuf:"bytes,7,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
@@ -2196,7 +2204,7 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x17ATTEMPT_RESULT_RELEASED\x10\x03\x12\x1a\n" +
 	"\x16ATTEMPT_RESULT_EXPIRED\x10\x04\x12\x1a\n" +
 	"\x16ATTEMPT_RESULT_REVOKED\x10\x05\x12\x1b\n" +
-	"\x17ATTEMPT_RESULT_CANCELED\x10\x06*\xf2\x05\n" +
+	"\x17ATTEMPT_RESULT_CANCELED\x10\x06*\x9c\x06\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FAILURE_REASON_NOT_FOUND\x10\x01\x12\x1c\n" +
@@ -2214,16 +2222,17 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x14FAILURE_REASON_OTHER\x10c\x12\x16\n" +
 	"\x12FAILURE_REASON_DNS\x10d\x12\x1a\n" +
 	"\x16FAILURE_REASON_CONNECT\x10e\x12\x16\n" +
-	"\x12FAILURE_REASON_TLS\x10f\x12\x1a\n" +
-	"\x16FAILURE_REASON_TIMEOUT\x10g\x12\x1c\n" +
-	"\x18FAILURE_REASON_THROTTLED\x10h\x12\x1f\n" +
-	"\x1bFAILURE_REASON_SERVER_ERROR\x10i\x12\"\n" +
-	"\x1eFAILURE_REASON_CONNECTION_LOST\x10j\x12\x19\n" +
+	"\x12FAILURE_REASON_TLS\x10f\x12\x1c\n" +
+	"\x18FAILURE_REASON_THROTTLED\x10g\x12%\n" +
+	"!FAILURE_REASON_ROBOTS_UNAVAILABLE\x10h\x12\x19\n" +
 	"\x14FAILURE_REASON_PROXY\x10\xc8\x01\x12\x18\n" +
 	"\x13FAILURE_REASON_DISK\x10\xc9\x01\x12\x1b\n" +
 	"\x16FAILURE_REASON_BROWSER\x10\xca\x01\x12\x1b\n" +
 	"\x16FAILURE_REASON_NETWORK\x10\xcb\x01\x12\x1c\n" +
-	"\x17FAILURE_REASON_INTERNAL\x10\xcc\x01*|\n" +
+	"\x17FAILURE_REASON_INTERNAL\x10\xcc\x01\x12\x1b\n" +
+	"\x16FAILURE_REASON_TIMEOUT\x10\xac\x02\x12 \n" +
+	"\x1bFAILURE_REASON_SERVER_ERROR\x10\xad\x02\x12#\n" +
+	"\x1eFAILURE_REASON_CONNECTION_LOST\x10\xae\x02*|\n" +
 	"\bRelation\x12\x18\n" +
 	"\x14RELATION_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rRELATION_LINK\x10\x01\x12\x16\n" +

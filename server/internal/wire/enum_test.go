@@ -105,6 +105,40 @@ func (n numbers) check(t *testing.T) {
 	}
 }
 
+// TestFailureReasons holds the number of each reason, and its scope.
+func TestFailureReasons(t *testing.T) {
+	t.Parallel()
+	values := pb.FailureReason(0).Descriptor().Values()
+	known := 1 // the unspecified one
+	for scope, reasons := range map[dispatch.FailureScope]map[string]int{
+		dispatch.ScopeTask: {
+			"NOT_FOUND": 1, "FORBIDDEN": 2, "GONE": 3, "CLIENT_ERROR": 4, "PARSE": 5, "TOO_LARGE": 6, "ROBOTS_DENIED": 7,
+			"UNSUPPORTED_CONTENT": 8, "REDIRECT": 9, "BAD_REQUEST": 10, "HANDLER": 11, "OTHER": 99,
+		},
+		dispatch.ScopeHost:      {"DNS": 100, "CONNECT": 101, "TLS": 102, "THROTTLED": 103, "ROBOTS_UNAVAILABLE": 104},
+		dispatch.ScopeCollector: {"PROXY": 200, "DISK": 201, "BROWSER": 202, "NETWORK": 203, "INTERNAL": 204},
+		dispatch.ScopeURL:       {"TIMEOUT": 300, "SERVER_ERROR": 301, "CONNECTION_LOST": 302},
+	} {
+		for name, number := range reasons {
+			value := values.ByName(protoreflect.Name("FAILURE_REASON_" + name))
+			if value == nil || int(value.Number()) != number || dispatch.FailureReason(number).Scope() != scope {
+				t.Errorf("%s is %v, want number %d and scope %d", name, value, number, scope)
+			}
+			known++
+		}
+	}
+	if values.Len() != known {
+		t.Errorf("%d reasons, want %d", values.Len(), known)
+	}
+	for number, scope := range map[dispatch.FailureReason]dispatch.FailureScope{
+		98: dispatch.ScopeTask, 199: dispatch.ScopeHost, 299: dispatch.ScopeCollector, 399: dispatch.ScopeURL, 1 << 30: dispatch.ScopeURL,
+	} {
+		if number.Scope() != scope {
+			t.Errorf("a later reason %d has scope %d, want %d", number, number.Scope(), scope)
+		}
+	}
+}
+
 // TestEnums_names holds that each way in which an attempt ends, and each reason for which a lease is lost, has a name in
 // the API, and that the API has no name beside these.
 func TestEnums_names(t *testing.T) {

@@ -80,7 +80,7 @@ func (c *checks) failed(f *pb.Failed) *dispatch.Failed {
 		c.fail(at+"reason", int32(reason), "must be 0 or more")
 	}
 	if f.GetPermanent() && reason.Scope() != dispatch.ScopeTask {
-		c.fail(at+"permanent", true, "must be false with a reason of scope HOST or COLLECTOR")
+		c.fail(at+"permanent", true, "must be false unless the reason has scope TASK")
 	}
 	if reason == 0 {
 		reason = dispatch.FailureReason(pb.FailureReason_FAILURE_REASON_OTHER)

@@ -36,6 +36,17 @@ local writes
 -- text once.
 local function decimal(n) return format('%d', n) end
 
+-- Numbers that a call needs as text again and again: those of sources and slots.
+local texts
+local function text_of(n)
+  local text = texts[n]
+  if not text then
+    text = decimal(n)
+    texts[n] = text
+  end
+  return text
+end
+
 -- Gives a command, of a key if there is one, all values, if any, some at a time: Lua's
 -- stack takes less than 8000.
 local function call_for_all(command, name, values)

@@ -10,6 +10,7 @@ local function read_want(i)
   local most, max_bytes, lease_, sources, queues, holder, by, session, token_, call_ = parse(WANT, ARGV[i])
   local w = {
     collector = by, session = session, call = call_, token = token_, holder = holder, holder_name = by .. '/' .. token_,
+    token_prefix = by .. '/' .. token_ .. '/',
     max = most, max_bytes = max_bytes, lease = lease_, ids = {}, slot = false, turns = false, bytes = 0, fence = 0, answer = 0,
     ended = false, begin = false, numbers = false, queues = false,
   }
@@ -51,7 +52,10 @@ function claim.note_turn(h, first, had, q, from)
   for i = first, h.at do
     local w = h.wants[i]
     local n = w and #w.ids - had or 0
-    if n > 0 then w.turns = (w.turns or '') .. grant.pack_turn(q, from, had + 1, n) end
+    if n > 0 then
+      w.turns = w.turns or {}
+      w.turns[#w.turns + 1] = grant.pack_turn(q.name, from, q.next_grant, had + 1, n)
+    end
     had = 0
   end
 end
@@ -90,7 +94,7 @@ local function serve(C, h)
     elseif bound(C) then
       C.stopped = true
       return
-    else
+    elseif not claim.serve_polite(C, h) then
       local q = claim.pick()
       if not q then return end
       claim.turn(C, h, q)
@@ -167,7 +171,7 @@ function scripts.claim()
   for k = 1, tonumber(ARGV[3]) do wants[k], i = read_want(i) end
   local C = claim.new(ARGV[1], wants, shard.read('fence', 'picks:' .. ARGV[1]))
   if shard.holds > tonumber(ARGV[2]) then return { -1 } end
-  for k, w in ipairs(wants) do keeps[k] = key.keep(w.collector) end
+  for k, w in ipairs(wants) do keeps[k], w.out = key.keep(w.collector), C.out end
   keeps = call('MGET', unpack(keeps))
   claim.promote()
   -- An empty pool is what an idle dispatcher meets each second.
@@ -180,6 +184,8 @@ function scripts.claim()
     shard.set('picks:' .. C.pool, decimal(C.picks))
     shard.set('fence', decimal(C.fence))
   end
+  shard.tally('ready', -C.ready)
+  shard.tally('leased', C.ready)
   shard.tally('granted', C.granted)
   shard.tally('orphaned', C.orphaned)
   shard.tally('dropped', C.dropped)

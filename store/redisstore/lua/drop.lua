@@ -80,6 +80,8 @@ function scripts.drop()
     finish(false)
   end
   call('HSET', key.drop(n), 'cursor', cursor)
+  local left = call('PTTL', key.source(n))
+  if left > 0 then call('PEXPIRE', key.drop(n), left) end
   return { ended, done and cursor == '0' and 1 or 0 }
 end
 

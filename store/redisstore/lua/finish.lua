@@ -14,7 +14,7 @@ function begin(keys, args)
   local clock = call('TIME')
   now_us = clock[1] * 1000000 + clock[2]
   now, now_end = floor(now_us / 1000), floor((now_us + 999) / 1000)
-  writes = {}
+  writes, texts = {}, {}
   key.begin()
   shard.begin()
   source.begin()
@@ -59,7 +59,7 @@ local function save_lanes(q)
       lane.settle(l)
       l.dirty = false
       if not lane.is_empty(l) then
-        write(key.lane(l.name), pack('>Bc0', #l.pool, l.pool) .. lane.pack(l))
+        write(key.lane(l.name), pack(lane.FORMAT, #l.pool, l.pool, lane.packed(l)) .. lane.head(l))
         l.stored = true
       else
         empty[#empty + 1] = l

@@ -49,7 +49,8 @@ end
 
 -- Notes what a want was granted: one task as such, since such a note ends at once.
 function grant.note(w, ids)
-  local name, n, note = key.held(w.collector), #w.ids, pack_note(w.session, pack_call(w.call), w.fence, ids, w.turns or '')
+  local name, n, turns = key.held(w.collector), #w.ids, w.turns and concat(w.turns) or ''
+  local note = pack_note(w.session, pack_call(w.call), w.fence, ids, turns)
   if n == 1 then call('HSET', name, '/' .. w.token, note)
   else call('HSET', name, w.token, decimal(n), w.token .. '/', note) end
 end
@@ -87,7 +88,7 @@ function grant.known(asks)
   return found
 end
 
-function grant.pack_turn(q, from, first, n) return pack(TURN, #q.name, q.name, from, q.next_grant, first, n) end
+function grant.pack_turn(name, from, to, first, n) return pack(TURN, #name, name, from, to, first, n) end
 
 -- Calls each with the id, the record and its place in the note of what is still held of the
 -- grant.

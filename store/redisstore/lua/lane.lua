@@ -3,9 +3,10 @@
 -- set. Each task of the head is before all of the set, and in its order.
 local ENTRY, HEAD = 33, 4 -- bytes of a task in the head; and how many stand there
 local ENTRY_FORMAT = '>I7c26'
--- Where a lane stands in its queue, score, first due of the set (0 = none), tasks in it.
-local FORMAT = '>BI7I7I4'
 local OPEN, WAIT = 1, 2
+-- Of a lane that has a value of its own: pool, where it stands and its score, first due of
+-- the set (0 = none), tasks in it.
+lane.FORMAT = '>Bc0BI7I7I4'
 
 -- Ready tasks come first, by rank * BAND + due; those that are due later behind them, by
 -- LATER + due * 32 + rank.
@@ -16,27 +17,27 @@ local LATER_TEXT = '562949953421312'
 -- The source's number n, the name "<source>:<queue>", where it stands in its queue (open:
 -- score, wait: instant, false = not there) and in which pool ('' = none); list has the
 -- head's tasks from the position at on.
-function lane.new(q, n)
-  return {
-    q = q, n = n, name = n .. ':' .. q.name, pool = '', open = false, wait = false, later = 0, more = 0, list = '', at = 1,
-    dirty = false, touched = false, stored = false, leaves = false, comes = false,
-  }
+local DEFAULTS = { pool = '', open = false, wait = false, later = 0, more = 0, list = '', at = 1, dirty = false, touched = false,
+  stored = false, comes = false }
+DEFAULTS.__index = DEFAULTS
+function lane.new(q, n) return setmetatable({ q = q, n = n, name = text_of(n) .. ':' .. q.name }, DEFAULTS) end
+
+-- Makes a lane of what is packed of it, in a pool; its head follows at a position.
+function lane.lay(q, n, pool_name, stands, score, later, more, packed, from)
+  return setmetatable({
+    q = q, n = n, name = text_of(n) .. ':' .. q.name, pool = stands > 0 and pool_name or '', open = stands == OPEN and score, later = later,
+    wait = stands == WAIT and until_(score), more = more, list = sub(packed, from), at = 1, dirty = false,
+  }, DEFAULTS)
 end
 
--- Reads a packed lane of a pool into a new one.
-function lane.lay(q, n, pool_name, packed, at)
-  local l = lane.new(q, n)
-  local stands, score
-  stands, score, l.later, l.more, at = parse(FORMAT, packed, at)
-  if stands == OPEN then l.open, l.pool = score, pool_name elseif stands == WAIT then l.wait, l.pool = until_(score), pool_name end
-  l.list = sub(packed, at)
-  return l
+-- What is packed of a lane: where it stands and its score, first due of the set, tasks in
+-- it, and what the caller adds; and the head.
+function lane.packed(l, ...)
+  if l.open then return OPEN, l.open, l.later, l.more, ... end
+  if l.wait then return WAIT, packed_until(l.wait), l.later, l.more, ... end
+  return 0, 0, l.later, l.more, ...
 end
-
-function lane.pack(l)
-  local stands, score = l.open and OPEN or l.wait and WAIT or 0, l.open or l.wait and packed_until(l.wait) or 0
-  return pack(FORMAT, stands, score, l.later, l.more) .. (l.at > 1 and sub(l.list, l.at) or l.list)
-end
+function lane.head(l) return l.at > 1 and sub(l.list, l.at) or l.list end
 
 local function head_size(l) return (#l.list - l.at + 1) / ENTRY end
 function lane.is_empty(l) return l.more == 0 and #l.list < l.at end
@@ -50,8 +51,16 @@ local function read_later(l)
   if score then l.later = tonumber(score) - LATER end
 end
 
+-- Takes in what a set still has of a queue whose value was lost.
+function lane.find_set(l)
+  l.more = call('ZCARD', key.set(l.name))
+  l.q.waiting = l.q.waiting + l.more
+  read_later(l)
+end
+
 -- Brings tasks of the set to the head, so that it has n of them and a few more.
 function lane.load(l, n)
+  lane.flush(l)
   local missing = n - head_size(l)
   if missing <= 0 then return end
   lane.flush(l)
@@ -90,15 +99,24 @@ end
 -- Takes the first task off.
 function lane.take(l) l.at, l.dirty, l.q.dirty = l.at + ENTRY, true, true end
 
--- The n first tasks of the head, to be read ahead.
-function lane.peek(l, n)
-  local suffixes = {}
-  for i = 0, n - 1 do
-    local score, suffix = entry(l, i)
-    if not score or score >= LATER then break end
-    suffixes[i + 1] = suffix
+-- The first tasks that are ready and share a band, that of the first if none is given, at
+-- most n: the ends of their ids; and that band.
+function lane.alike(l, n, s, band)
+  local suffixes, list, at, ends = {}, l.list, l.at, nil
+  for i = 1, n do
+    if at > #list then break end
+    local score, suffix = parse(ENTRY_FORMAT, list, at)
+    if not ends then
+      local rank = floor(score / BAND)
+      band = band or lane.band(s, rank)
+      if lane.band(s, rank) ~= band then break end
+      while rank < 20 and lane.band(s, rank + 1) == band do rank = rank + 1 end
+      ends = min((rank + 1) * BAND, LATER)
+    end
+    if score >= ends then break end
+    suffixes[i], at = suffix, at + ENTRY
   end
-  return suffixes
+  return suffixes, band
 end
 
 -- The first tasks of the head, whatever they wait for.

@@ -6,8 +6,8 @@ local function read_wide(q, n)
   if l == nil then
     local packed = call('GET', key.lane(n .. ':' .. q.name))
     if packed then
-      local pool_name, at = parse('>Bc0', packed)
-      l = lane.lay(q, n, pool_name, packed, at)
+      local pool_name, stands, score, later, more, from = parse(lane.FORMAT, packed)
+      l = lane.lay(q, n, pool_name, stands, score, later, more, packed, from)
       l.stored = true
     end
     q.lanes[n] = l or false
@@ -45,9 +45,13 @@ function queue.make_lane(q, n)
   if q.wide then
     q.lanes[n] = l
   else
-    if q.lane then settled.unlist({ q.lane }) end
+    if q.lane then
+      place.lane(q.lane, false)
+      settled.unlist({ q.lane })
+    end
     q.lane = l
   end
+  if not q.exists then lane.find_set(l) end
   settled.list(l)
   q.dirty, l.dirty = true, true
   return l
@@ -129,15 +133,24 @@ function lane.stand(l, open, wait)
   l.open, l.wait = open, wait
 end
 
--- All lanes of the queue with tasks that wait, by their sources.
-function queue.sources(q)
+-- Lanes of the queue that stand in a pool, by their sources, at most so many; and how many
+-- there are.
+function queue.sources(q, most)
   if not q.wide then return q.lane and not lane.is_empty(q.lane) and { q.lane.n } or {} end
-  local all = {}
-  for _, a in ipairs(q.parts) do
+  local all, a = {}, q.part
+  while a do
     for _, name in ipairs({ key.queue_open(a), key.queue_wait(a) }) do
-      for _, n in ipairs(call('ZRANGE', name, 0, -1)) do all[#all + 1] = tonumber(n) end
+      for _, n in ipairs(call('ZRANGE', name, 0, most - 1)) do
+        if #all < most then all[#all + 1] = tonumber(n) end
+      end
     end
+    a = a.next
   end
-  sort(all)
   return all
+end
+function queue.lanes(q)
+  if not q.wide then return q.lane and not lane.is_empty(q.lane) and 1 or 0 end
+  local n, a = 0, q.part
+  while a do n, a = n + a.opens + a.waits, a.next end
+  return n
 end

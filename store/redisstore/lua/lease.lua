@@ -2,7 +2,7 @@
 -- the task's id and its lane, so that a lease without a record still says whose it was. A
 -- renewal writes the deadline into the record alone; the sweep that comes to the entry
 -- moves it.
-function lease.member(id, n, queue_name) return id .. ':' .. n .. ':' .. queue_name end
+function lease.member(id, n, queue_name) return id .. ':' .. text_of(n) .. ':' .. queue_name end
 function lease.orphan(id, n, queue_name) return 'o' .. lease.member(id, n, queue_name) end
 -- The task's id, the source, the queue, and 'o' of an orphan.
 local function split(member)

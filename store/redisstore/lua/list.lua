@@ -1,42 +1,50 @@
 -- Lists of tasks.
 
--- The lanes of a source or of a queue, each as source and queue: some of them from a cursor
--- on, and the next cursor, '0' at the end.
-local function lanes_of(n, queue_name, cursor, count)
-  if n ~= '' and queue_name ~= '' then return { tonumber(n), queue_name }, '0' end
-  local out = {}
-  if queue_name == '' then
-    local step = call('SSCAN', key.lanes(n), cursor, 'COUNT', count)
-    for _, name in ipairs(step[2]) do out[#out + 1], out[#out + 2] = tonumber(n), name end
-    return out, step[1]
+-- The sets with the lanes of a queue: of a wide one those where they stand in each pool,
+-- which have what waits, and that of lanes with settled tasks.
+local function sets_of(q)
+  local sets, a = {}, q.part
+  while a do
+    sets[#sets + 1], sets[#sets + 2], a = key.queue_open(a), key.queue_wait(a), a.next
   end
-  local met = {}
-  local function add(list)
-    for _, one in ipairs(list) do
-      one = tonumber(one)
-      if not met[one] then met[one], out[#out + 1], out[#out + 2] = true, one, queue_name end
-    end
-  end
-  add(queue.sources(queue.get(queue_name)))
-  add(call('SMEMBERS', key.ends(queue_name)))
-  return out, '0'
+  sets[#sets + 1] = key.ends(q.name)
+  return sets
+end
+
+-- Lanes of a queue, by steps of a scan of its sets: "<set>.<cursor>".
+local function scan_queue(name, cursor)
+  local q, out = queue.get(name), {}
+  local sets, i, at = sets_of(q), match(cursor, '^(%d+)%.?(%d*)$')
+  i = max(tonumber(i), 1)
+  if q.lane and cursor == '0' then out = { 'w' .. q.lane.n, name } end
+  local last = i == #sets
+  local step = call(last and 'SSCAN' or 'ZSCAN', sets[i], at ~= '' and at or '0', 'COUNT', 50)
+  for k = 1, #step[2], last and 1 or 2 do out[#out + 1], out[#out + 2] = (last and 'e' or 'w') .. step[2][k], name end
+  if step[1] ~= '0' then return out, i .. '.' .. step[1] end
+  return out, last and '0' or (i + 1) .. '.0'
 end
 
 -- Lists lanes of a source or of a queue (dispatch.Tasks.ListTasks).
 --
 -- ARGV     uid ('' = any), queue ('' = any), cursor ('0' = the first)
--- Returns  next cursor ('0' = the end), and flat the number of the source and the queue of
---          each lane
--- Cost     O(lanes): of a queue all of them
+-- Returns  next cursor ('0' = the end), and flat of each lane the number of the source and
+--          the queue; before the number 'w' where only what waits is to be listed, 'e' where
+--          only settled tasks are
+-- Cost     O(1); about 50 lanes
 -- flags: no-writes
 function scripts.lanes()
-  local n = ''
+  local n, name, cursor = '', ARGV[2], ARGV[3]
   if ARGV[1] ~= '' then
     n = source.number(ARGV[1])
     if not n then return { '0' } end
+    if name ~= '' then return { '0', n, name } end
+    local step, out = call('SSCAN', key.lanes(n), cursor, 'COUNT', 5), {}
+    for _, queue_name in ipairs(step[2]) do out[#out + 1], out[#out + 2] = n, queue_name end
+    return { step[1], unpack(out) }
   end
-  local found, cursor = lanes_of(n, ARGV[2], ARGV[3], 50)
-  return { cursor, unpack(found) }
+  local out
+  out, cursor = scan_queue(name, cursor)
+  return { cursor, unpack(out) }
 end
 
 -- A part of a lane behind an entry, at most limit: 'waiting', 'dead' or 'canceled', flat the
@@ -96,12 +104,21 @@ function scripts.duelanes()
     n = source.number(ARGV[1])
     if not n then return out end
   end
-  local lanes_, next_at = lanes_of(n, ARGV[2], '0', ARGV[3]), INF
-  local read = min(#lanes_ / 2, tonumber(ARGV[3]))
-  out[1], out[2] = ARGV[2] == '' and call('SCARD', key.lanes(n)) or #lanes_ / 2, read
-  for i = 1, 2 * read, 2 do
-    local q = queue.get(lanes_[i + 1])
-    local l = queue.lane(q, lanes_[i])
+  local lanes_, next_at, most_lanes = {}, INF, tonumber(ARGV[3])
+  if ARGV[2] ~= '' then
+    local q = queue.get(ARGV[2])
+    for _, one in ipairs(queue.sources(q, most_lanes)) do lanes_[#lanes_ + 1] = { one, q } end
+    out[1] = queue.lanes(q)
+  else
+    local found = call('SSCAN', key.lanes(n), '0', 'COUNT', most_lanes)[2]
+    queue.read_all(found)
+    for i = 1, min(#found, most_lanes) do lanes_[i] = { n, queue.get(found[i]) } end
+    out[1] = call('SCARD', key.lanes(n))
+  end
+  out[2] = #lanes_
+  for _, one in ipairs(lanes_) do
+    local q = one[2]
+    local l = queue.lane(q, one[1])
     local due, first, at = 0, nil, nil
     if l then due, first, at = lane.due(l) end
     if due > 0 then

@@ -20,7 +20,7 @@ end
 -- Sets a lock. When another still stands: false, and when to look again. (GET spares the
 -- table that Lua makes of an answer OK.)
 function lock.set(name, value, deadline)
-  if not call('SET', name, value, 'NX', 'GET', 'PXAT', deadline) then return true end
+  if not redis.pcall('SET', name, value, 'NX', 'GET', 'PXAT', deadline) then return true end
   local ttl = call('PTTL', name)
   if ttl == 0 then
     call('SET', name, value, 'PXAT', deadline)

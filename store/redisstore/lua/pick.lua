@@ -10,7 +10,7 @@ function claim.new(pool_name, wants, fields)
   local room = 0
   for _, w in ipairs(wants) do room = room + w.max end
   C = {
-    pool = pool_name, open = key.pool_open(pool_name), wait = key.pool_wait(pool_name), room = room, looks = 0, woken = 0, listed = 0,
+    pool = pool_name, open = key.pool_open(pool_name), wait = key.pool_wait(pool_name), room = room, looks = 0, woken = 0, listed = 0, ready = 0,
     again = INF, granted = 0, misses = 0, orphaned = 0, dropped = 0, fence = tonumber(fields[4] or 0), picks = tonumber(fields[5] or 0),
     picked = false, names = {}, scores = {}, at = 1, whole = false, loaded = 0, bands = {}, one_band = nil, raws = {}, leases = {},
     stopped = false, left = false, out = reply.new(), answers = {},
@@ -46,8 +46,11 @@ local function load_ahead()
     local l = of[i]
     local q = l.q
     local n = gate.delay(q) > 0 and 1 or min(share, rule.settings(q).in_flight - q.in_flight, READ_RECORDS - #keys)
-    if n > 0 then
-      for _, suffix in ipairs(lane.peek(l, n)) do
+    if n == 1 then
+      local suffix = lane.first_ready(l)
+      if suffix then keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix end
+    elseif n > 0 then
+      for _, suffix in ipairs(lane.alike(l, n, source.get(l.n))) do
         keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix
       end
     end
@@ -63,6 +66,53 @@ function claim.heads()
   if C.at > #C.names then return false end
   if C.at > C.loaded then load_ahead() end
   return true
+end
+
+-- Plans turns of the first queues, at most so many, as long as plan has one for each. No
+-- pick of these goes to another queue than the first: all of pool open are in one band.
+function claim.plan_heads(C, room, plan)
+  local plans = {}
+  if C.at > #C.names and not C.whole then read_heads() end
+  local n = min(READ_QUEUES, room, 100 - C.granted, claim.MOST_TURNS - C.looks, #C.names - C.at + 1)
+  if n <= 0 or C.at <= C.loaded then return plans end
+  local band = band_of(C.scores[C.at])
+  if not claim.is_one_band(band) then return plans end
+  local names = { unpack(C.names, C.at, C.at + n - 1) }
+  local values = queue.values(names)
+  for i = 1, n do
+    local p = values[i] and plan(C, names[i], values[i])
+    if not p then
+      for k = i, n do
+        if values[k] then queue.offer(names[k], values[k]) end
+      end
+      break
+    end
+    plans[i] = p
+  end
+  return plans
+end
+
+-- Leaves the plans from the i-th on to the straight road.
+function claim.drop_plans(C, plans, i)
+  for k = i, #plans do queue.offer(plans[k].name, plans[k].packed) end
+  C.loaded = max(C.loaded, C.at - 1)
+end
+
+-- Notes that the first queue had such a turn, and is in pool open no more.
+function claim.took_head(C)
+  local band = band_of(C.scores[C.at])
+  if C.bands[band] then C.bands[band] = C.bands[band] - 1 end
+  C.at = C.at + 1
+end
+
+-- Whether all queues of pool open are in the band of the first.
+function claim.is_one_band(band)
+  if C.one_band ~= band then
+    pool.flush()
+    local last = tonumber(call('ZRANGE', C.open, '-1', '-1', 'WITHSCORES')[2] or nil)
+    if last and band_of(last) == band then C.one_band = band end
+  end
+  return C.one_band == band
 end
 
 -- How many queues of pool open share the band of a score.
@@ -137,16 +187,14 @@ function claim.pick()
   if not claim.heads() then return nil end
   local name, score = C.names[C.at], C.scores[C.at]
   C.picks, C.picked = C.picks + 1, true
-  if C.picks % 8 == 0 and C.one_band ~= band_of(score) then
+  if C.picks % 8 == 0 and not claim.is_one_band(band_of(score)) then
     pool.flush()
-    local last = tonumber(call('ZRANGE', C.open, '-1', '-1', 'WITHSCORES')[2] or nil)
-    if last and band_of(last) == band_of(score) then C.one_band = band_of(score)
-    else name, score = claim.oldest(C.open, name, score, 11) end
+    name, score = claim.oldest(C.open, name, score, 11)
   end
   local q = queue.get(name)
   local a = queue.part(q, C.pool)
   if a.stands ~= pool.OPEN or a.score ~= score then
-    a.stands, a.score, a.was, a.was_score = pool.OPEN, score, pool.OPEN, score -- its value was lost
+    a.stands, a.score, a.was = pool.OPEN, score, pool.OPEN -- its value was lost
   end
   return q
 end
@@ -165,7 +213,7 @@ function claim.promote()
     local q = queue.get(name)
     local a = queue.part(q, C.pool)
     local score = tonumber(due[2 * i])
-    if a.stands ~= pool.WAIT or a.score ~= score then a.stands, a.score, a.was, a.was_score = pool.WAIT, score, pool.WAIT, score end
+    if a.stands ~= pool.WAIT or a.score ~= score then a.stands, a.score, a.was = pool.WAIT, score, pool.WAIT end
     place.part(q, a)
   end
 end

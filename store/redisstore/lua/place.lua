@@ -72,7 +72,7 @@ function place.lane(l, turn_end)
   end
   if l.pool == '' then l.pool, l.dirty = s.pool, true end
   local a = queue.part(q, l.pool)
-  a.placed = false -- it has to be placed once more when it was already
+  a.changed = true -- it has to be placed once more when it was already
   local was_open, sooner = l.open, l.open and 0 or l.wait or INF
   if at > now then lane.stand(l, false, at)
   else lane.stand(l, band * BAND + since_of(l.open, l.wait, turn_end), false) end
@@ -100,7 +100,7 @@ local function place_part(q, a, turn_end)
     promote_lanes(q, a)
     first = queue.first_wait(q, a)
   end
-  a.placed = true
+  a.changed = false
   local head = queue.first_open(q, a)
   if not head and not first then
     pool.move(a, pool.NOWHERE, 0)
@@ -125,32 +125,46 @@ local function place_part(q, a, turn_end)
   end
 end
 
--- Places the queue in one pool, and in those to which that moved lanes whose source was
--- moved.
-function place.part(q, a)
-  place_part(q, a, false)
-  for i = 1, #q.parts do
-    local other = q.parts[i]
-    if other ~= a and other.placed == false and queue.opens(q, other) + queue.waits(q, other) > 0 then place_part(q, other, false) end
+-- Places the queue where lanes have moved since it was placed, as those do whose source was
+-- moved to another pool.
+local function place_changed(q)
+  local again = true
+  while again do
+    again = false
+    local a = q.part
+    while a do
+      if a.changed then
+        again = true
+        place_part(q, a, false)
+      end
+      a = a.next
+    end
   end
 end
 
+-- Whether a queue in pool open still belongs there, as it stands: nothing has changed since
+-- it was placed. Of a wide queue that is not known.
+function place.is_open(q, a)
+  local l = q.lane
+  return l and l.open and a.stands == pool.OPEN and not a.changed and q.version == shard.settings_version() and q.next_grant <= now
+    and q.block <= now and q.held <= now and q.in_flight < rule.settings(q).in_flight
+end
+
+-- Places the queue in one pool.
+function place.part(q, a)
+  place_part(q, a, false)
+  if a.changed or q.part ~= a or a.next then place_changed(q) end
+end
+
 -- Places the queue in all its pools. turn is the pool in which it had a turn just now, nil
--- for none. Placing can move lanes to another pool, whose source was moved: then that one
--- is placed (again).
+-- for none.
 function place.queue(q, turn)
   q.touched = false
-  local parts = q.parts
-  for i = 1, #parts do parts[i].placed = false end
-  for _ = 1, 3 do
-    local all = true
-    for i = 1, #parts do
-      if not parts[i].placed then
-        all = false
-        place_part(q, parts[i], parts[i].pool == turn)
-      end
-    end
-    if all then return end
-    turn = nil
+  local a = q.part
+  while a do
+    place_part(q, a, a.pool == turn)
+    a = a.next
   end
+  a = q.part
+  if a and (a.changed or a.next) then place_changed(q) end
 end

@@ -17,6 +17,9 @@ function pool.move(a, stands, score)
   if not a.moved then a.moved, moved[#moved + 1] = true, a end
 end
 
+-- Notes where a queue stands whose value is written as such.
+function pool.note(a) moved[#moved + 1] = a end
+
 -- Writes where queues stand, of each pool all at once.
 function pool.flush()
   if not moved[1] then return end
@@ -33,7 +36,7 @@ function pool.flush()
     local from, to = KINDS[a.was], KINDS[a.stands]
     if from then counts[from .. a.pool] = (counts[from .. a.pool] or 0) - 1 end
     if to then counts[to .. a.pool] = (counts[to .. a.pool] or 0) + 1 end
-    a.was, a.was_score = a.stands, a.score
+    a.was = a.stands
   end
   moved = {}
   for name in pairs(all.named) do call('SADD', key.pools, name) end

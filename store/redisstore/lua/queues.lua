@@ -9,8 +9,10 @@ local function describe(name)
   if not q.exists or q.over then return nil end
   gate.opens(q)
   local pools, s = {}, rule.settings(q)
-  for _, a in ipairs(q.parts) do
+  local a = q.part
+  while a do
     if queue.opens(q, a) + queue.waits(q, a) > 0 then pools[#pools + 1] = a.pool end
+    a = a.next
   end
   sort(pools, before)
   return { q.name, decimal(q.next_grant), decimal(packed_until(q.held)), decimal(q.block), q.step, decimal(q.began), q.in_flight,

@@ -39,7 +39,7 @@ end
 
 -- The settings under a name, packed "<delay> <in flight> <factor> <max delay> <max block>
 -- <pattern>"; nil for none.
-local function filed_under(name)
+function rule.filed_under(name)
   local s = settings[name]
   if s then return s end
   local packed = look_up('settings', { name })[name]
@@ -58,7 +58,7 @@ local function resolve(q)
   look_up('settings', names)
   q.pattern, q.held, q.version, q.dirty = '', 0, shard.settings_version(), true
   for _, name in ipairs(names) do
-    if filed_under(name) then
+    if rule.filed_under(name) then
       q.pattern = name
       break
     end
@@ -75,10 +75,10 @@ function rule.settings(q)
   local s = q.settings
   if s then return s end
   if q.version ~= shard.settings_version() then resolve(q) end
-  s = filed_under(q.pattern)
+  s = rule.filed_under(q.pattern)
   if not s then -- its rule was lost
     resolve(q)
-    s = filed_under(q.pattern)
+    s = rule.filed_under(q.pattern)
   end
   q.settings = s
   return s

@@ -64,7 +64,7 @@ end
 function settled.leave(s, id, r)
   source.count(s, FIELD[r.state], -1)
   local name = name_of(r)
-  call('ZREM', r.state == record.DEAD and key.dead(name) or key.canceled(name), id)
+  if call('ZREM', r.state == record.DEAD and key.dead(name) or key.canceled(name), id) == 1 then settled.trim(r.source, r.queue) end
   if r.details then call('PERSIST', key.details(id)) end
   if r.history then call('PERSIST', key.history(id)) end
 end
@@ -78,7 +78,10 @@ function settled.trim(n, queue_name)
   local q = queue.get(queue_name)
   local l = queue.lane(q, n)
   if l and not lane.is_empty(l) then return end
-  if l and not q.wide then q.lane, q.dirty = false, true end
+  if l and not q.wide then
+    place.lane(l, false)
+    q.lane, q.dirty = false, true
+  end
   call('SREM', key.lanes(n), queue_name)
   local s = source.get(n)
   if s.deleted and s.known and call('EXISTS', key.lanes(n)) == 0 then source.forget_in(s, MAX_REMEMBER) end
@@ -101,9 +104,10 @@ end
 function settled.forget_due()
   local left = settled.FORGET_LIMIT
   for _, set in ipairs(call('ZRANGEBYSCORE', key.forget, '-inf', now, 'LIMIT', 0, settled.FORGET_LIMIT)) do
+    local n = match(set, ':src:(%d+)$')
     if left == 0 then return end
-    left = left - settled.forget(set, left)
-    local first = call('ZRANGE', set, 0, 0, 'WITHSCORES')
+    if n then source.forget_fields(n) else left = left - settled.forget(set, left) end
+    local first = n and {} or call('ZRANGE', set, 0, 0, 'WITHSCORES')
     if first[1] and tonumber(first[2]) < INF then call('ZADD', key.forget, first[2], set) else call('ZREM', key.forget, set) end
   end
 end

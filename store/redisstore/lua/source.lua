@@ -162,4 +162,11 @@ function source.forget_in(s, ms)
   call('PEXPIRE', key.source(s.n), ms)
   call('PEXPIRE', key.uid(s.uid), ms)
   call('PEXPIRE', key.drop(s.n), ms)
+  call('ZADD', key.forget, now + ms + 1, key.source(s.n)) -- then its fields of hashes go, too
+end
+
+-- Forgets the fields of a source whose gate is gone.
+function source.forget_fields(n)
+  if call('EXISTS', key.source(n)) == 1 then return end
+  for _, hash in ipairs({ key.counts, key.filtered, key.named }) do call('HDEL', hash, n) end
 end

@@ -50,7 +50,7 @@ local function begin_series(series)
   local rank = record.rank(series)
   series.lane, series.head, series.ready = queue.make_lane(q, series.source.n), task.begin_record(series), series.due <= now
   series.score = series.ready and rank * BAND + series.due or lane.LATER + series.due * 32 + rank
-  q.slot = tonumber(series.slot)
+  q.slot = series.slot
 end
 
 -- New tasks of the call, by lane.

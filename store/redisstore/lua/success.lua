@@ -61,23 +61,43 @@ local function keep_memo(id, has, memo, gone)
   return true
 end
 
--- Settles a task that is leased under the digest; false if it needs the policy. gone is when
--- it is forgotten, from its source.
-local function settle(id, name, raw, s, queue_name, digest, extra)
-  local flags, cancel = byte(raw, LEASE + 3), byte(raw, 38)
+-- What is read of a leased record, from its cancel mark on: that, bytes of the holder's
+-- name; flags, revision, source, bytes of the core, where the queue's name is.
+local READ, FROM = '>BxI2xxBI4I4xxxxxxxxxxxxxxxxxxI2xxxxxxxxxxxxI2I2', 38
+local settled_end -- attempts, counters and when it settled, of each task of the call
+
+-- Settles a task that is leased under the digest, given what was read of it; false if it
+-- needs the policy. s.gone is when it is forgotten.
+local function settle(id, name, raw, s, queue_name, digest, extra, r)
+  local cancel, holder_size, flags, revision, core = r[1], r[2], r[3], r[4], r[6]
   if flags % 4 > 0 or cancel > 0 or s.deleted or s.remember <= 0 then return false end
   s.gone = s.gone or decimal(now + s.remember - 1)
-  local details, cycle, from = flags % 8 >= DETAILS, 0, LEASE + HEADER
+  local details, cycle, holder = flags % 8 >= DETAILS, 0, sub(raw, #raw - holder_size + 1)
   if details or extra then details = keep_memo(id, details, extra and extra.memo, s.gone) end
   if flags % 16 >= record.HISTORY then call('DEL', key.history(id)) end
-  local revision, high, low = parse('>I4', raw, LEASE + 4), byte(raw, LEASE + 30, LEASE + 31)
-  local holder = sub(raw, #raw - parse('>I2', raw, LEASE - 1) + 1)
-  if flags % 32 >= record.ENDED then cycle = parse('>I4', raw, #raw - #holder - record.END + 2) end
-  write(name, pack('>BBBI4', 1, record.DONE, record.ENDED + (details and DETAILS or 0), (revision + 2) % 4294967296)
-    .. sub(raw, LEASE + 8, from + high * 256 + low)
-    .. pack('>BI4I4c9I6', R_SUCCEEDED, (cycle + 1) % 4294967296, 0, record.NO_COUNTERS, now) .. digest)
+  if flags % 32 >= record.ENDED then cycle = parse('>I4', raw, #raw - holder_size - record.END + 2) end
+  local n = #writes
+  writes[n + 1] = name
+  writes[n + 2] = pack('>BBBI4', 1, record.DONE, record.ENDED + (details and DETAILS or 0), (revision + 2) % 4294967296)
+    .. sub(raw, LEASE + 8, LEASE + HEADER + core) .. pack('>BI4', R_SUCCEEDED, (cycle + 1) % 4294967296) .. settled_end .. digest
   lease.leave(id, s.n, queue_name, holder, digest, false)
   return true
+end
+
+-- The values of queues that have one lease in the call, by name.
+local function values_of(names)
+  local values, of = queue.values(names), {}
+  for i, name in ipairs(names) do of[name] = values[i] end
+  return of
+end
+
+-- Ends a lease as its queue sees it; packed is the value of a queue that has no other.
+local function end_lease(name, packed, fetch, extra)
+  if packed and not extra and claim.end_lease(name, packed, fetch) then return end
+  if packed then queue.offer(name, packed) end
+  local q = queue.get(name)
+  gate.lease_ended(q, gate.SUCCEEDED, fetch, 0, 0, extra and extra.asked)
+  q.touched = true
 end
 
 -- Settles leased tasks by plain success: the Unread transitions of dispatch.Leases.Apply.
@@ -91,41 +111,51 @@ end
 -- Cost     O(log n) a success; queues are placed once; at most 100
 function scripts.succeed()
   local n = #ARGV[2] / BYTES
-  local values = { parse('>' .. string.rep(SUCCESS, n), ARGV[2]) }
-  local ids, extras, names, out, codes = ids_of(values, ARGV[3]), read_extras(ARGV[4]), {}, { '' }, {}
+  local said = { parse('>' .. string.rep(SUCCESS, n), ARGV[2]) }
+  local ids, extras, names, out, codes = ids_of(said, ARGV[3]), read_extras(ARGV[4]), {}, { '' }, {}
   for i = 1, n do names[i] = key.task(ids[i]) end
   shard.read()
-  local records, numbers, queues, met = call('MGET', unpack(names)), {}, {}, ARGV[1] == '1' and {}
+  settled_end = '\0\0\0\0' .. record.NO_COUNTERS .. pack('>I6', now)
+  local records, met, some_numbers, some_queues = call('MGET', unpack(names)), ARGV[1] == '1' and {}, {}, {}
+  local times, reads, queues, done = {}, {}, {}, {} -- how often a queue occurs; of each record that is leased under its digest
   for i = 1, n do
-    local raw = records[i]
-    if raw and #raw >= LEASE + HEADER and find(raw, values[VALUES * i - 2], 1, true) == 1 then
-      numbers[i], queues[i] = record.lane(raw, LEASE)
-    else
-      numbers[i], queues[i] = false, false
+    local raw, r = records[i], false
+    if raw and #raw >= LEASE + HEADER and sub(raw, 1, 17) == said[VALUES * i - 2] then
+      r = { parse(READ, raw, FROM) }
+      local at = LEASE + HEADER + r[7]
+      local name = sub(raw, at + 1, at + r[8])
+      queues[i], some_numbers[#some_numbers + 1] = name, r[5]
+      if times[name] then
+        times[name] = times[name] + 1
+      else
+        times[name], some_queues[#some_queues + 1] = 1, name
+      end
     end
-  end
-  local some_numbers, some_queues, done = {}, {}, {}
-  for i = 1, n do
-    if numbers[i] then some_numbers[#some_numbers + 1], some_queues[#some_queues + 1] = numbers[i], queues[i] end
+    reads[i] = r
   end
   source.read_all(some_numbers)
-  queue.read_all(some_queues)
+  local several, once = {}, {}
+  for _, name in ipairs(some_queues) do
+    local of = times[name] == 1 and once or several
+    of[#of + 1] = name
+  end
+  queue.read_all(several)
+  local values = values_of(once)
   for i = 1, n do
-    local raw, name, digest = records[i], names[i], values[VALUES * i - 2]
+    local raw, name, digest, r = records[i], names[i], said[VALUES * i - 2], reads[i]
     if met and met[name] then -- what was settled just now is answered as it is now
       flush_writes()
-      raw, numbers[i] = call('GET', name), false
+      raw, r = call('GET', name), false
     end
-    if not numbers[i] then
+    if not r then
       codes[i] = refuse(out, nil, raw, digest)
     else
-      local s, extra = source.get(numbers[i]), extras[i]
-      if settle(ids[i], name, raw, s, queues[i], digest, extra) then
-        local q, c = queue.get(queues[i]), source.counts(s)
-        c.done, c.leased, c.out = c.done + 1, c.leased - 1, c.out - 1
-        source.note_success(s)
-        gate.lease_ended(q, gate.SUCCEEDED, values[VALUES * i - 1], 0, 0, extra and extra.asked)
-        q.touched, codes[i], done[#done + 1] = true, APPLIED, i
+      local s, extra = source.get(r[5]), extras[i]
+      if settle(ids[i], name, raw, s, queues[i], digest, extra, r) then
+        local c = source.counts(s)
+        c.done, c.leased, c.out, c.row, c.success = c.done + 1, c.leased - 1, c.out - 1, 0, now
+        end_lease(queues[i], values[queues[i]], said[VALUES * i - 1], extra)
+        codes[i], done[#done + 1] = APPLIED, i
         if met then met[name] = true end
       else
         codes[i] = refuse(out, POLICY, raw, digest)
@@ -138,7 +168,7 @@ function scripts.succeed()
   finish(true)
   -- Written together, and then ended one by one, records cost less than by SET with PXAT:
   -- Lua makes a table of each answer OK, but none of a number.
-  for k = 1, #done do call('PEXPIREAT', names[done[k]], source.get(numbers[done[k]]).gone) end
+  for k = 1, #done do call('PEXPIREAT', names[done[k]], source.get(reads[done[k]][5]).gone) end
   out[1] = string.char(unpack(codes))
   return out
 end

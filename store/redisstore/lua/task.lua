@@ -8,7 +8,7 @@ function task.enter(id, r)
   local ready, rank = r.due <= now, record.rank(r)
   lane.add(l, ready and rank * BAND + r.due or lane.LATER + r.due * 32 + rank, record.suffix(id))
   source.count(s, ready and 'ready' or 'scheduled', 1)
-  q.slot = tonumber(match(id, '^%d+'))
+  q.slot = match(id, '^%d+')
   q.waiting, q.dirty = q.waiting + 1, true
   lane.touch(l)
 end

@@ -10,89 +10,104 @@ local function terms_of(w, s)
   local hold = s.hold > 0 and s.hold or DEFAULT_HOLD
   local duration = min(w.lease > 0 and w.lease or (s.lease > 0 and s.lease or DEFAULT_LEASE), hold)
   local deadline = now + duration
+  reply.add_source(w.out, s)
   t = { deadline = decimal(deadline), packed = w.holder .. pack(LEASE_TERMS, now, deadline, duration, hold, 0, 0, #w.holder_name) }
   s.terms = s.terms or {}
   s.terms[w] = t
   return t
 end
 
+-- What the details of a task count for the limit of a want.
+local function weigh_details(id)
+  return call('HSTRLEN', key.details(id), 'c') + call('HSTRLEN', key.details(id), 'm')
+end
+
+-- Reads records of the lane's first tasks, of the i-th on.
+local function read_records(C, prefix, suffixes, i)
+  local keys, last = {}, min(i + READ_AT_ONCE - 1, #suffixes)
+  for k = i, last do keys[k - i + 1] = prefix .. suffixes[k] end
+  local found = call('MGET', unpack(keys))
+  for k = i, last do C.raws[suffixes[k]] = found[k - i + 1] end
+end
+
 -- What a task that may be granted counts for the limit of a want, and whether it has
--- details; nil for one that may not.
-local function weigh(raw, id, s)
+-- details, which count besides; nil for one that may not.
+function claim.weigh(raw, s)
   if not raw or #raw < record.HEADER then return nil end
   local version, state, flags = byte(raw, 1, 3)
   if version ~= 1 or state ~= record.WAITING then return nil end
   local high, middle, low = byte(raw, 24, 26)
-  local bytes = high * 65536 + middle * 256 + low + s.joined
-  if flags % 8 < record.DETAILS then return bytes, false end
-  return bytes + call('HSTRLEN', key.details(id), 'c') + call('HSTRLEN', key.details(id), 'm'), true
+  return high * 65536 + middle * 256 + low + s.joined, flags % 8 >= record.DETAILS
 end
 
--- The record of the lane's first task, read with those of the next, of which n are likely
--- to be taken.
-local function raw_of(C, l, suffix, n)
-  local raw = C.raws[suffix]
-  if raw == nil then
-    local suffixes, keys = lane.peek(l, min(n, READ_AT_ONCE)), {}
-    for i = 1, #suffixes do keys[i] = key.task(l.q.slot .. '-' .. suffixes[i]) end
-    local found = call('MGET', unpack(keys))
-    for i = 1, #suffixes do C.raws[suffixes[i]] = found[i] end
-    raw = C.raws[suffix]
-  end
-  C.raws[suffix] = nil
-  return raw
-end
-
--- Leases a task to a want; false and when to look again if another lock stands.
-local function grant_to(C, w, l, s, id, suffix, raw, detailed)
-  local t, fence = terms_of(w, s), max(C.fence + 1, now_us)
-  local locked, ttl = lock.set(key.lock(id), w.holder_name .. '/' .. decimal(fence), t.deadline)
-  local leases, n = C.leases, #C.leases
-  leases[n + 1], leases[n + 2] = locked and t.deadline or decimal(now + ttl), (locked and '' or 'o') .. id .. ':' .. l.name
-  if not locked then return false end
+-- Leases a task to a want; nil and when to look again if another lock stands.
+function claim.grant_to(C, w, s, prefix, suffix, n, queue_name, raw, detailed)
+  local fence, id, t = max(C.fence + 1, now_us), prefix .. suffix, terms_of(w, s)
+  local locked, ttl = lock.set(P .. 'lock:' .. id, w.token_prefix .. decimal(fence), t.deadline)
+  if not locked then return nil, ttl end
+  local leases, answers, ids = C.leases, C.answers, w.ids
+  local k = #leases
+  leases[k + 1], leases[k + 2] = t.deadline, id .. ':' .. text_of(n) .. ':' .. queue_name
   C.fence = fence
   raw = pack('>BI8', record.MARK, fence) .. t.packed .. raw .. w.holder_name
-  write(key.task(id), raw)
-  reply.add_source(C.out, s)
-  local answers = C.answers
-  n = #answers
-  answers[n + 1], answers[n + 2] = suffix, raw
-  if detailed then answers[n + 3] = reply.holder_details(id) end
-  n = #w.ids + 1
-  if n == 1 then w.fence = fence end
-  w.ids[n] = w.slot == l.q.slot and suffix or id
-  w.slot = l.q.slot
+  k = #writes
+  writes[k + 1], writes[k + 2] = P .. 't:' .. id, raw
+  k = #answers
+  answers[k + 1], answers[k + 2] = suffix, raw
+  if detailed then answers[k + 3] = reply.holder_details(id) end
+  k = #ids + 1
+  if k == 1 then w.fence = fence end
+  ids[k] = w.slot == prefix and suffix or id
+  w.slot = prefix
   return true
+end
+
+-- Puts an orphan among the leases until it is looked at again.
+local function note_orphan(C, l, id, ttl)
+  local leases = C.leases
+  leases[#leases + 1], leases[#leases + 2] = decimal(now + ttl), 'o' .. id .. ':' .. l.name
 end
 
 -- Takes up to share tasks from the lane while its band stays what it is, for one want after
 -- the other; returns how many were granted.
-local function take(C, h, q, l, s, share)
-  local band, granted, missing, orphaned = nil, 0, 0, 0
-  if share > 1 then lane.load(l, share) end
-  while granted < share and C.misses + missing + orphaned < 100 do
-    local suffix, rank = lane.first_ready(l)
-    local its = rank and lane.band(s, rank)
-    band = band or its
-    if not suffix or its ~= band then break end
-    local w, id = claim.open_want(C, h), q.slot .. '-' .. suffix
-    local raw = raw_of(C, l, suffix, share - granted)
-    local bytes, detailed = weigh(raw, id, s)
+local function take(C, h, q, l, s, share, band)
+  lane.load(l, share)
+  local suffixes
+  suffixes, band = lane.alike(l, share, s, band)
+  local prefix, granted, missing, orphaned, w = q.slot .. '-', 0, 0, 0, nil
+  for i = 1, min(#suffixes, 100 - C.misses) do
+    if not w or #w.ids == w.max then
+      w = claim.open_want(C, h)
+    end
+    local suffix = suffixes[i]
+    if C.raws[suffix] == nil then read_records(C, P .. 't:' .. prefix, suffixes, i) end
+    local raw = C.raws[suffix]
+    local bytes, detailed = claim.weigh(raw, s)
+    if detailed then bytes = bytes + weigh_details(prefix .. suffix) end
     if bytes and w.max_bytes > 0 and #w.ids > 0 and w.bytes + bytes > w.max_bytes then
       w.ended = true
       break
     end
+    C.raws[suffix] = nil
     lane.take(l)
-    if not bytes then missing = missing + 1
-    elseif grant_to(C, w, l, s, id, suffix, raw, detailed) then granted, w.bytes = granted + 1, w.bytes + bytes
-    else orphaned = orphaned + 1 end
+    if not bytes then
+      missing = missing + 1
+    else
+      local got, ttl = claim.grant_to(C, w, s, prefix, suffix, l.n, q.name, raw, detailed)
+      if got then
+        granted, w.bytes = granted + 1, w.bytes + bytes
+      else
+        note_orphan(C, l, prefix .. suffix, ttl)
+        orphaned = orphaned + 1
+      end
+    end
   end
   source.count(s, 'ready', -granted - missing)
   source.count(s, 'leased', granted)
-  q.waiting, q.in_flight, q.dirty, l.dirty = q.waiting - granted - missing, q.in_flight + granted, true, true
+  q.waiting, q.in_flight, q.dirty = q.waiting - granted - missing, q.in_flight + granted, true
   C.granted, C.misses = C.granted + granted, C.misses + orphaned + missing
   C.dropped, C.orphaned = C.dropped + missing, C.orphaned + orphaned
-  return granted
+  return granted, orphaned + missing, band
 end
 
 -- Picks a lane of the queue, in queue open: of the sources that a want names the first,
@@ -138,7 +153,12 @@ local function take_from_lane(C, h, q, a, quota)
     return 0, true
   end
   local share = quota > 1 and max(1, floor(quota / lanes_in_band(q, a, l))) or 1
-  local got = take(C, h, q, l, s, share)
+  local got, missed, band = 0, 0, nil
+  repeat
+    local more
+    more, missed, band = take(C, h, q, l, s, share - got, band)
+    got = got + more
+  until got >= share or missed == 0 or h.want.ended or C.misses >= 100
   place.lane(l, true)
   return got, C.misses < 100 and not h.want.ended
 end
@@ -147,8 +167,10 @@ end
 function claim.turn(C, h, q)
   C.looks = C.looks + 1
   local a = queue.part(q, C.pool)
-  place.part(q, a)
-  if a.stands ~= pool.OPEN then return 0 end
+  if not place.is_open(q, a) then
+    place.part(q, a)
+    if a.stands ~= pool.OPEN then return 0 end
+  end
   local quota, gap = 1, gate.delay(q)
   if gap <= 0 then
     quota = min(h.room, rule.settings(q).in_flight - q.in_flight, 100 - C.granted)

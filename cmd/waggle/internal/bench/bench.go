@@ -65,10 +65,10 @@ starts a dispatcher, and a redis-server for it, on an empty store and on loopbac
 only; the collectors run in this process. Nothing is left behind. All of it takes
 some minutes.
 
-Workloads: queue: one queue; queues: 1,000 queues; sources: 1,000 queues, each of a
-source of its own; polite: 10,000 queues with one request in flight at a time.`,
+Workloads: polite: 10,000 queues with one request in flight at a time; queue: one
+queue; queues: 1,000 queues; sources: 1,000 queues, each of a source of its own.`,
 		Example: `  waggle bench --tasks 1000 --repeats 1
-  waggle bench --store redis --workload queue,polite --batch 10
+  waggle bench --store redis --workload polite,queue --batch 10
   waggle bench --output json > bench.json`,
 		Args: cli.Exactly(),
 	}
@@ -170,7 +170,7 @@ func (c *config) repeat(ctx context.Context, node load.Config, w load.Workload) 
 		if err != nil {
 			return err
 		}
-		took, err := l.Submit(ctx, c.Tasks, c.Batch)
+		submitted, err := l.Submit(ctx, c.Tasks, c.Batch)
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (c *config) repeat(ctx context.Context, node load.Config, w load.Workload) 
 			return err
 		}
 		tasks := float64(c.Tasks)
-		f["submit"], f["fetch_report"] = tasks/took.Seconds(), tasks/done.Took.Seconds()
+		f["submit"], f["fetch_report"] = tasks/submitted.Took.Seconds(), tasks/done.Took.Seconds()
 		f["dispatcher_cpu"] = float64(done.Used.Dispatcher.Microseconds()) / tasks
 		f["redis_cpu"] = float64(done.Used.Redis.Microseconds()) / tasks
 		f["redis_bytes"] = float64(full-empty) / tasks

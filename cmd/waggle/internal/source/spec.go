@@ -37,7 +37,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	cli.DurationVar(fs, &spec.MaxHold, "max-hold", "how long a lease can be held by renewals (default 30m)")
 	fs.Int32Var(spec.Retry.MaxAttempts, "max-attempts", 4, "`number` of failures that a task may have")
 	fs.Int32Var(spec.Retry.MaxExpirations, "max-expirations", 5, "`number` of leases of a task that may expire")
-	fs.Int32Var(spec.Retry.MaxThrottled, "max-throttled", 20, "`number` of times that a task's host may fail")
+	fs.Int32Var(spec.Retry.MaxThrottled, "max-throttled", 20, "`number` of times that a task's URL or host may fail")
 	cli.DurationVar(fs, &spec.Retry.MinBackoff, "min-backoff", "wait before the second attempt (default 10s)")
 	cli.DurationVar(fs, &spec.Retry.MaxBackoff, "max-backoff", "longest wait between attempts (default 1h)")
 	cli.DurationVar(fs, &spec.Remember, "remember", "how long a settled task is remembered (default 30d)")

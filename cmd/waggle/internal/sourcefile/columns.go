@@ -56,7 +56,7 @@ func Columns() []Column {
 		{"max_hold", "how long a lease can be held by renewals", "max_hold"},
 		{"max_attempts", "failures that a task may have", "retry.max_attempts"},
 		{"max_expirations", "leases of a task that may expire", "retry.max_expirations"},
-		{"max_throttled", "times that a task's host may fail", "retry.max_throttled"},
+		{"max_throttled", "times that a task's URL or host may fail", "retry.max_throttled"},
 		{"min_backoff", "wait before the second attempt", "retry.min_backoff"},
 		{"max_backoff", "longest wait between attempts", "retry.max_backoff"},
 		{"remember", "how long a settled task is remembered", "remember"},

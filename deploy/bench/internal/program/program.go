@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
+	"text/tabwriter"
 )
 
 // garbagePercent keeps the collectors, which share the machine with what they measure, from collecting garbage often.
@@ -26,4 +28,16 @@ func Main(name string, run func(ctx context.Context, args []string, out, progres
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
+}
+
+// Table is rows of cells; the first has the headings.
+type Table [][]string
+
+// Write writes the rows below each other.
+func (t Table) Write(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range t {
+		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
+	}
+	w.Flush()
 }

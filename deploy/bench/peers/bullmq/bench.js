@@ -8,10 +8,11 @@ const IORedis = require('ioredis');
 
 const [socket] = process.argv.slice(2);
 const [tasks, batch, workers, concurrency] = process.argv.slice(3).map(Number);
-const adding = 16; // addBulk calls at once
+const adding = 16; // calls at once
 const connect = () => new IORedis(socket, { maxRetriesPerRequest: null });
 const rate = (began) => tasks / (Number(process.hrtime.bigint() - began) / 1e9);
 const payload = { payload: 'x'.repeat(200) };
+const opts = { removeOnComplete: true };
 
 async function submit(queue) {
   const began = process.hrtime.bigint();
@@ -20,7 +21,8 @@ async function submit(queue) {
     while (next < tasks) {
       const n = Math.min(batch, tasks - next);
       next += n;
-      await queue.addBulk(Array.from({ length: n }, () => ({ name: 'crawl', data: payload, opts: { removeOnComplete: true } })));
+      if (batch === 1) await queue.add('crawl', payload, opts);
+      else await queue.addBulk(Array.from({ length: n }, () => ({ name: 'crawl', data: payload, opts })));
     }
   };
   await Promise.all(Array.from({ length: adding }, add));

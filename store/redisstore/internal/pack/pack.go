@@ -93,6 +93,14 @@ func (r *Reply) Text() string {
 	return text
 }
 
+// Number reads a number, or a text, as a text.
+func (r *Reply) Number() string {
+	if n, ok := r.OptionalInteger(); ok {
+		return strconv.FormatInt(n, 10)
+	}
+	return r.Text()
+}
+
 // Bytes reads a string of n bytes; of another there are n zeros.
 func (r *Reply) Bytes(n int) []byte {
 	text := r.Text()

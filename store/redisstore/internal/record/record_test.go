@@ -1,7 +1,9 @@
 package record_test
 
 import (
+	"cmp"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -33,9 +35,20 @@ func leased(t testing.TB, holder string) []byte {
 	return slices.Concat(golden(t, "lease.hex"), golden(t, "record.hex"), []byte(holder))
 }
 
+// ended is a record with the end of a lease.
+func ended(t testing.TB) []byte {
+	raw := slices.Concat(golden(t, "record.hex"), golden(t, "end.hex"))
+	raw[2] |= 1 << 4 // the flag
+	return raw
+}
+
+// decode reads a record of the source with number 1.
 func decode(raw []byte, now time.Time) (dispatch.Task, error) {
 	var task dispatch.Task
-	err := record.Decode("id", string(raw), now, &task)
+	source, err := record.Decode(string(raw), now, &task)
+	if err == nil && source != 1 {
+		err = fmt.Errorf("it is of source %d", source)
+	}
 	return task, err
 }
 
@@ -47,7 +60,7 @@ func TestDecode_Golden(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := dispatch.Task{
-		ID: "id", URL: "http://a.b/", Key: "k123456789", Kind: "dd", Depth: 2, Run: time.UnixMilli(1772445610496).UTC(), Priority: 5,
+		Queue: "a.b", URL: "http://a.b/", Key: "k123456789", Kind: "dd", Depth: 2, Run: time.UnixMilli(1772445610496).UTC(), Priority: 5,
 		State: dispatch.StateScheduled, Due: time.UnixMilli(1772445615496).UTC(), Created: now.UTC(),
 		Metadata: map[string]string{"lan": "great"}, Payload: []byte("payload!!!"), Revision: 1,
 	}
@@ -71,32 +84,66 @@ func TestDecode_Leased(t *testing.T) {
 	if task.Lease == nil || *task.Lease != want {
 		t.Errorf("lease\n%+v, want\n%+v", task.Lease, want)
 	}
+	if task.CancelRequested != dispatch.CancelHeld {
+		t.Errorf("the request to stop is %v, want %v", task.CancelRequested, dispatch.CancelHeld)
+	}
 	if task.State != dispatch.StateLeased || task.Revision != 2 || task.Counters.Attempt != 1 || task.Key != "k123456789" {
 		t.Errorf("a leased task is %v in revision %d and attempt %d, its key %q", task.State, task.Revision, task.Counters.Attempt, task.Key)
 	}
 }
 
+// TestDecode_Ended reads what the last lease left, and holds that a lease changes nothing of it
+// but the attempts.
+func TestDecode_Ended(t *testing.T) {
+	t.Parallel()
+	for name, raw := range map[string][]byte{
+		"waits": ended(t), "leased": slices.Concat(golden(t, "lease.hex"), ended(t), []byte("c-1/tok")),
+	} {
+		task, err := decode(raw, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := dispatch.Counters{
+			Cycle: 3, Attempt: 2, Failures: 4, Expirations: 5, Throttled: 6, GivenUp: 7, ExpiredCycles: 8, PermanentCycles: 9,
+		}
+		if task.Lease != nil {
+			want.Attempt++
+		}
+		last := dispatch.LeaseDigest{Fence: 0x64c08ba10a801, Holder: 0x123456789abcdef}
+		if task.Result != dispatch.ResultFailed || task.Counters != want || task.LastLease != last || task.SettledAt != time.UnixMilli(1772445615496).UTC() {
+			t.Errorf("%s: result %v, counters %+v, last lease %+v, settled at %v", name, task.Result, task.Counters, task.LastLease, task.SettledAt)
+		}
+		if string(task.Payload) != "payload!!!" || task.Queue != "a.b" {
+			t.Errorf("%s: queue %q, payload %q", name, task.Queue, task.Payload)
+		}
+	}
+}
+
 func TestDecode_Damaged(t *testing.T) {
 	t.Parallel()
+	const lease, header, core, end = 41, 47, 29, 41
+	refused := func(what string, raw []byte) {
+		t.Helper()
+		if _, err := decode(raw, time.Time{}); err == nil {
+			t.Errorf("%s is read without an error", what)
+		}
+	}
 	raw := golden(t, "record.hex")
-	for n := range raw {
-		if _, err := decode(raw[:n], time.Time{}); err == nil && n < 85+29 {
-			t.Errorf("the first %d bytes of a record are read without an error", n)
-		}
+	for n := range header + core {
+		refused(fmt.Sprintf("a record of %d bytes", n), raw[:n])
 	}
-	other := append([]byte{9}, raw[1:]...)
-	if _, err := decode(other, time.Time{}); err == nil {
-		t.Error("a record of another version is read without an error")
-	}
+	refused("a record of another version", append([]byte{9}, raw[1:]...))
 	raw = leased(t, "")
-	for n := range raw[:39+85] {
-		if _, err := decode(raw[:n+1], time.Time{}); err == nil {
-			t.Errorf("the first %d bytes of a leased record are read without an error", n+1)
-		}
+	for n := range lease + header {
+		refused(fmt.Sprintf("a leased record of %d bytes", n), raw[:n])
 	}
-	if _, err := decode(raw, time.Time{}); err == nil {
-		t.Error("a leased record without a holder is read without an error")
+	refused("a leased record without a holder", raw)
+	raw = ended(t)
+	for n := range header + end {
+		refused(fmt.Sprintf("%d bytes of an ended record", n), raw[:n])
 	}
+	raw[header-3] = 0xff
+	refused("a record whose queue is behind its body", raw)
 }
 
 // TestDecodeHistory reads a history of one error and one attempt, whole and cut off.
@@ -155,13 +202,32 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
+// FuzzAppendSubmission finds the queue of a record again, in its URL or key or apart.
+func FuzzAppendSubmission(f *testing.F) {
+	f.Add("http://a.b/", "k", "a.b")
+	f.Add("http://a.b/", "", "other")
+	f.Add("", "", "")
+	f.Fuzz(func(t *testing.T, url, key, queue string) {
+		if len(url)+len(key)+len(queue) > 1<<15 {
+			return // longer ones are refused before
+		}
+		const byScript = 23 // bytes that lua/submit.lua puts before it
+		raw := record.AppendSubmission(golden(t, "record.hex")[:byScript], &dispatch.Submission{URL: url, Key: cmp.Or(key, url), Queue: queue})
+		task, err := decode(raw, time.Time{})
+		if err != nil || task.Queue != queue || task.URL != url || task.Key != cmp.Or(key, url) {
+			t.Errorf("URL %q, key %q, queue %q came back as %+v, %v", url, key, queue, task, err)
+		}
+	})
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(golden(f, "record.hex"))
 	f.Add(leased(f, "c-1/tok"))
+	f.Add(ended(f))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		task, err := decode(raw, time.Time{})
-		if err == nil && task.ID != "id" {
-			t.Errorf("record without id: %+v", task)
+		task := dispatch.Task{ID: "id"}
+		if _, err := record.Decode(string(raw), time.Time{}, &task); err == nil && task.ID != "id" {
+			t.Errorf("the record has changed the id: %+v", task)
 		}
 	})
 }

@@ -22,7 +22,7 @@ const (
 // files are those of lua/, in their order: what one uses while it is loaded stands before it.
 var files = []string{
 	"base", "key", "record", "shard", "source", "rule", "gate", "lane", "queue", "lanes", "pool", "place", "named", "settled", "history",
-	"task", "lock", "lease", "token", "grant", "pick", "turn", "narrow", "claim", "apply", "success", "renew", "sweep", "submit", "again",
+	"task", "lock", "lease", "token", "grant", "pick", "turn", "polite", "narrow", "claim", "apply", "success", "renew", "sweep", "submit", "again",
 	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "finish",
 }
 

@@ -18,31 +18,29 @@ const connections = 4
 // recordBytes is the size of a task's record: a payload of 200 bytes, the URL, numbers.
 const recordBytes = 350
 
-// redisFloor runs the least that tasks need of Redis, pipelined, without Lua and gRPC: the record is written when the
-// task is submitted, granted and settled, and read when it is granted and settled; the task enters and leaves the ready
-// index and the lease index; its lock is set and deleted. It measures the nine commands of fetch and report.
-func redisFloor(ctx context.Context, tasks, batch int) (s sample, err error) {
-	node, err := load.StartRedis(ctx, false)
+// floor runs the least that tasks need of Redis, pipelined, without Lua and gRPC: the record is written when the task is
+// submitted, granted and settled, and read when it is granted and settled; the task enters and leaves the ready index and
+// the lease index; its lock is set and deleted. It returns Redis' µs a task for submits, and for fetches and reports.
+func floor(ctx context.Context, tasks, batch int) (submit, work float64, err error) {
+	node, err := load.StartRedis(ctx, load.Config{})
 	if err != nil {
-		return s, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
 	client := node.Client()
 	defer func() { err = errors.Join(err, client.Close()) }()
-	if err := pipelines(ctx, client, tasks, batch, submitTask); err != nil {
-		return s, err
+	submitted, err := node.Used(func() error { return pipelines(ctx, client, tasks, batch, submitTask) })
+	if err != nil {
+		return 0, 0, err
 	}
-	var took time.Duration
-	used, err := node.Used(func() error {
-		began := time.Now()
-		if err := pipelines(ctx, client, tasks, batch, fetchTask); err != nil {
-			return err
+	worked, err := node.Used(func() error {
+		err := pipelines(ctx, client, tasks, batch, fetchTask)
+		if err == nil {
+			err = pipelines(ctx, client, tasks, batch, reportTask)
 		}
-		err := pipelines(ctx, client, tasks, batch, reportTask)
-		took = time.Since(began)
 		return err
 	})
-	return sampleOf(tasks, took, used), err
+	return micros(submitted.Redis, tasks), micros(worked.Redis, tasks), err
 }
 
 // pipelines runs the commands of all tasks, a batch of them in a pipeline.
