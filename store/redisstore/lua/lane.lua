@@ -219,6 +219,7 @@ function lane.add(l, score, suffix)
   if is_coming(l, suffix) then lane.flush(l) end
   local old = l.more > 0 and call('ZSCORE', key.set(l.name), suffix)
   if old then -- its record was lost
+    lane.flush(l)
     call('ZREM', key.set(l.name), suffix)
     l.more = l.more - 1
     lane.drop_lost(l, tonumber(old))
