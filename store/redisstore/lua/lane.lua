@@ -194,6 +194,13 @@ function lane.flush(l)
   read_later(l)
 end
 
+local function is_coming(l, suffix)
+  for i = 2, l.comes and #l.comes or 0, 2 do
+    if l.comes[i] == suffix then return true end
+  end
+  return false
+end
+
 -- Adds a task that stands nowhere in the lane.
 function lane.add(l, score, suffix)
   if #l.list < l.at then lane.load(l, 1) end
@@ -209,11 +216,13 @@ function lane.add(l, score, suffix)
     enter_set(l, score, suffix)
     return
   end
-  local lost = l.more > 0 and call('ZSCORE', key.set(l.name), suffix) -- its record was lost
-  if lost then
+  if is_coming(l, suffix) then lane.flush(l) end
+  local old = l.more > 0 and call('ZSCORE', key.set(l.name), suffix)
+  if old then -- its record was lost
+    lane.flush(l)
     call('ZREM', key.set(l.name), suffix)
     l.more = l.more - 1
-    lane.drop_lost(l, tonumber(lost))
+    lane.drop_lost(l, tonumber(old))
     read_later(l)
   end
   if head_size(l) > HEAD then

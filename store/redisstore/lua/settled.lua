@@ -3,7 +3,7 @@
 -- its record.
 local FIELD = { [4] = 'done', [5] = 'dead', [6] = 'canceled' }
 settled.FORGET_LIMIT = 100
-local MAX_REMEMBER = 400 * DAY -- dispatch.MaxRemember
+settled.MAX_REMEMBER = 400 * DAY -- dispatch.MaxRemember
 
 local listed, unlisted -- queues by source, to be listed there, or no longer
 
@@ -84,7 +84,7 @@ function settled.trim(n, queue_name)
   end
   call('SREM', key.lanes(n), queue_name)
   local s = source.get(n)
-  if s.deleted and s.known and call('EXISTS', key.lanes(n)) == 0 then source.forget_in(s, MAX_REMEMBER) end
+  if s.deleted and s.known and call('EXISTS', key.lanes(n)) == 0 then source.forget_in(s, settled.MAX_REMEMBER) end
 end
 
 -- Forgets at most limit of a set of dead or canceled tasks whose time is over. The bodies

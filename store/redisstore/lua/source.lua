@@ -129,6 +129,11 @@ local function read_gate(i)
   }
 end
 
+local function has_tasks(s)
+  local c = source.counts(s)
+  return c.ready > 0 or c.leased > 0 or c.done > 0
+end
+
 -- Gives the source of the gate at position i of ARGV, after taking the gate when it is
 -- newer than what is held, which it seldom is; and the version of the gate.
 function source.take_gate(i)
@@ -146,8 +151,10 @@ function source.take_gate(i)
   local packed = pack_gate(g)
   call('SET', key.source(n), packed)
   -- A deleted source without lanes is remembered for a day (dispatch.CanceledMemory), so
-  -- that what comes late for it is refused.
-  if g.deleted == 1 and call('EXISTS', key.lanes(n)) == 0 then source.forget_in(s or lay(n, packed, false), DAY) end
+  -- that what comes late for it is refused; longer if leased or done tasks may name it.
+  if g.deleted == 1 and call('EXISTS', key.lanes(n)) == 0 then
+    source.forget_in(s or lay(n, packed, false), s and has_tasks(s) and settled.MAX_REMEMBER or DAY)
+  end
   local old = sources[n]
   local fresh = lay(n, packed, old and old.packed)
   fresh.counts = old and old.counts or false

@@ -39,6 +39,7 @@ end
 local function look(limit)
   local due, moved, expired = call('ZRANGEBYSCORE', key.leases, '-inf', now + AHEAD, 'LIMIT', 0, MAX_LOOKS, 'WITHSCORES'), {}, {}
   for i = 1, #due, 2 do
+    if #expired == limit then break end
     local member, at = due[i], tonumber(due[i + 1])
     local id, _, _, orphan = lease.split(member)
     local head = call('GETRANGE', key.task(id), 0, record.LEASE - 1)
@@ -46,7 +47,6 @@ local function look(limit)
     if deadline and deadline > at and deadline > now then
       moved[#moved + 1], moved[#moved + 2] = decimal(deadline), member
     elseif at <= now then
-      if #expired == limit then return expired, true, moved end
       if deadline then expired[#expired + 1] = id
       elseif orphan == 'o' and #head > 1 and byte(head, 2) == record.WAITING then look_at_orphan(member, id, record.read(call('GET', key.task(id))))
       else lease.drop(member) end
