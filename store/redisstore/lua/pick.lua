@@ -78,7 +78,11 @@ function claim.plan_heads(C, room, plan)
   local band = band_of(C.scores[C.at])
   if not claim.is_one_band(band) then return plans end
   local names = { unpack(C.names, C.at, C.at + n - 1) }
-  local values = queue.values(names)
+  local values, numbers = queue.values(names), {}
+  for i = 1, n do
+    if values[i] and byte(values[i], queue.AT_BITS) == queue.IS_FLAT then numbers[#numbers + 1] = parse('>I4', values[i], queue.AT_SOURCE) end
+  end
+  source.read_all(numbers)
   for i = 1, n do
     local p = values[i] and plan(C, names[i], values[i])
     if not p then

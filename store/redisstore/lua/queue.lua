@@ -3,6 +3,7 @@
 -- is empty.
 local QUEUE, TROUBLE, PART, LANE = '>I6I6I6I2I4I4BBc0', '>I6I2I6I4B', '>Bc0BI7', '>I4BI7I7I4'
 queue.AT_BITS, queue.IS_FLAT = 29, 8 -- of any queue's value
+queue.AT_SOURCE = 38 -- of a flat one's
 local AT_BITS, IS_FLAT = queue.AT_BITS, queue.IS_FLAT
 local HAS_TROUBLE, IS_WIDE, HAS_LANE = 1, 2, 4
 local HERE, ASIDE, PICKS = 8, 16, 32 -- of a part, behind where it stands: 0 to 5
