@@ -108,7 +108,7 @@ func (n *Node) joinCluster(ctx context.Context, host, port, bus string) error {
 	for i := range servers {
 		err := n.awaitRedis(ctx, i, func(client *redis.Client) error {
 			info, err := client.ClusterInfo(ctx).Result()
-			if err == nil && !(strings.Contains(info, "cluster_state:ok") && strings.Contains(info, known)) {
+			if err == nil && (!strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, known)) {
 				err = errors.New(info)
 			}
 			return err

@@ -149,7 +149,7 @@ func (s *shard) checkLane(l *lane) error {
 func (s *shard) checkNamed(l *lane) error {
 	n, at := l.source.named, l.named
 	switch {
-	case n == nil:
+	case n == nil, !n.whole && l.namedIn != n: // not listed yet
 		return nil
 	case l.at != nil && l.at.pool != l.source.pool:
 		return nil // its source has changed, and the lane is not placed yet

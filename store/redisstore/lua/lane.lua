@@ -96,8 +96,8 @@ function lane.first_ready(l)
   return suffix, floor(score / BAND)
 end
 
--- Takes the first task off.
-function lane.take(l) l.at, l.dirty, l.q.dirty = l.at + ENTRY, true, true end
+-- Takes the n first tasks off.
+function lane.take(l, n) l.at, l.dirty, l.q.dirty = l.at + n * ENTRY, true, true end
 
 -- The first tasks that are ready and share a band, that of the first if none is given, at
 -- most n: the ends of their ids; and that band.

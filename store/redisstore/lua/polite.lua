@@ -69,7 +69,7 @@ function polite.serve_polite(C, h)
     local w, s = claim.open_want(C, h), p.s
     local bytes, detailed = claim.weigh(records[i], s)
     if not bytes or detailed or w.max_bytes > 0 and #w.ids > 0 and w.bytes + bytes > w.max_bytes
-      or not claim.grant_to(C, w, s, p.slot .. '-', p.suffix, p.n, p.name, records[i]) then
+      or not claim.grant_to(C, w, claim.terms_of(w, s), p.slot .. '-', p.suffix, ':' .. text_of(p.n) .. ':' .. p.name, records[i]) then
       claim.drop_plans(C, plans, i)
       return i > 1
     end

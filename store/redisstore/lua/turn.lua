@@ -4,7 +4,7 @@ local READ_AT_ONCE = 25
 local LEASE_TERMS = '>I6I6I4I4BBI2'
 
 -- What leases of one source, of one want have in common.
-local function terms_of(w, s)
+function claim.terms_of(w, s)
   local t = s.terms and s.terms[w]
   if t then return t end
   local hold = s.hold > 0 and s.hold or DEFAULT_HOLD
@@ -22,14 +22,6 @@ local function weigh_details(id)
   return call('HSTRLEN', key.details(id), 'c') + call('HSTRLEN', key.details(id), 'm')
 end
 
--- Reads records of the lane's first tasks, of the i-th on.
-local function read_records(C, prefix, suffixes, i)
-  local keys, last = {}, min(i + READ_AT_ONCE - 1, #suffixes)
-  for k = i, last do keys[k - i + 1] = prefix .. suffixes[k] end
-  local found = call('MGET', unpack(keys))
-  for k = i, last do C.raws[suffixes[k]] = found[k - i + 1] end
-end
-
 -- What a task that may be granted counts for the limit of a want, and whether it has
 -- details, which count besides; nil for one that may not.
 function claim.weigh(raw, s)
@@ -40,14 +32,15 @@ function claim.weigh(raw, s)
   return high * 65536 + middle * 256 + low + s.joined, flags % 8 >= record.DETAILS
 end
 
--- Leases a task to a want; nil and when to look again if another lock stands.
-function claim.grant_to(C, w, s, prefix, suffix, n, queue_name, raw, detailed)
-  local fence, id, t = max(C.fence + 1, now_us), prefix .. suffix, terms_of(w, s)
+-- Leases a task to a want, on terms; tail is what its member of the lease index ends with.
+-- nil and when to look again if another lock stands.
+function claim.grant_to(C, w, t, prefix, suffix, tail, raw, detailed)
+  local fence, id = max(C.fence + 1, now_us), prefix .. suffix
   local locked, ttl = lock.set(P .. 'lock:' .. id, w.token_prefix .. decimal(fence), t.deadline)
   if not locked then return nil, ttl end
   local leases, answers, ids = C.leases, C.answers, w.ids
   local k = #leases
-  leases[k + 1], leases[k + 2] = t.deadline, id .. ':' .. text_of(n) .. ':' .. queue_name
+  leases[k + 1], leases[k + 2] = t.deadline, id .. tail
   C.fence = fence
   raw = pack('>BI8', record.MARK, fence) .. t.packed .. raw .. w.holder_name
   k = #writes
@@ -68,32 +61,45 @@ local function note_orphan(C, l, id, ttl)
   leases[#leases + 1], leases[#leases + 2] = decimal(now + ttl), 'o' .. id .. ':' .. l.name
 end
 
+-- The records of some of the tasks of a lane from the i-th on: those that were read ahead, or
+-- else read now.
+local function read_records(C, prefix, suffixes, i)
+  local last = min(i + READ_AT_ONCE - 1, #suffixes)
+  local keys, ahead = {}, C.raws[suffixes[i]]
+  if ahead ~= nil then return { ahead } end
+  for k = i, last do keys[k - i + 1] = prefix .. suffixes[k] end
+  return call('MGET', unpack(keys))
+end
+
 -- Takes up to share tasks from the lane while its band stays what it is, for one want after
 -- the other; returns how many were granted.
 local function take(C, h, q, l, s, share, band)
   lane.load(l, share)
   local suffixes
   suffixes, band = lane.alike(l, share, s, band)
-  local prefix, granted, missing, orphaned, w = q.slot .. '-', 0, 0, 0, nil
+  local prefix, tail, granted, missing, orphaned, taken = q.slot .. '-', ':' .. l.name, 0, 0, 0, 0
+  local w, t, records, from = nil, nil, {}, 1
   for i = 1, min(#suffixes, 100 - C.misses) do
     if not w or #w.ids == w.max then
       w = claim.open_want(C, h)
+      t = claim.terms_of(w, s)
     end
-    local suffix = suffixes[i]
-    if C.raws[suffix] == nil then read_records(C, P .. 't:' .. prefix, suffixes, i) end
-    local raw = C.raws[suffix]
+    local suffix, raw = suffixes[i], records[i - from + 1]
+    if raw == nil then
+      records, from = read_records(C, P .. 't:' .. prefix, suffixes, i), i
+      raw = records[1]
+    end
     local bytes, detailed = claim.weigh(raw, s)
     if detailed then bytes = bytes + weigh_details(prefix .. suffix) end
     if bytes and w.max_bytes > 0 and #w.ids > 0 and w.bytes + bytes > w.max_bytes then
       w.ended = true
       break
     end
-    C.raws[suffix] = nil
-    lane.take(l)
+    taken = i
     if not bytes then
       missing = missing + 1
     else
-      local got, ttl = claim.grant_to(C, w, s, prefix, suffix, l.n, q.name, raw, detailed)
+      local got, ttl = claim.grant_to(C, w, t, prefix, suffix, tail, raw, detailed)
       if got then
         granted, w.bytes = granted + 1, w.bytes + bytes
       else
@@ -102,6 +108,7 @@ local function take(C, h, q, l, s, share, band)
       end
     end
   end
+  lane.take(l, taken)
   source.count(s, 'ready', -granted - missing)
   source.count(s, 'leased', granted)
   q.waiting, q.in_flight, q.dirty = q.waiting - granted - missing, q.in_flight + granted, true
