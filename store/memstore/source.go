@@ -173,10 +173,10 @@ func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 func (s *shard) drop(r *record) {
 	if r.waiting() {
 		r.settledAt = s.now
+		s.touch(r.lane)
 	}
 	s.leave(r)
 	s.keep(r)
-	s.touch(r.lane)
 	s.settle(r, dispatch.StateCanceled, dispatch.CanceledMemory)
 	r.cancel, r.again = dispatch.CancelNone, false
 	r.revision++

@@ -19,7 +19,11 @@ local function scan_queue(name, cursor)
   if q.lane and cursor == '0' then out = { 'w' .. q.lane.n, name } end
   local last = i == #sets
   local step = call(last and 'SSCAN' or 'ZSCAN', sets[i], at ~= '' and at or '0', 'COUNT', 50)
-  for k = 1, #step[2], last and 1 or 2 do out[#out + 1], out[#out + 2] = (last and 'e' or 'w') .. step[2][k], name end
+  for k = 1, #step[2], last and 1 or 2 do
+    local mark, l = last and 'e' or 'w', last and q.wide and queue.lane(q, tonumber(step[2][k]))
+    if l and l.pool == '' then mark = '' end -- of a deleted source: what waits stands in no set
+    out[#out + 1], out[#out + 2] = mark .. step[2][k], name
+  end
   if step[1] ~= '0' then return out, i .. '.' .. step[1] end
   return out, last and '0' or (i + 1) .. '.0'
 end

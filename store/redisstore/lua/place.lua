@@ -68,6 +68,7 @@ function place.lane(l, turn_end)
   end
   if not at then
     if s.known then named.place(s, l, false, false, false) end
+    if not lane.is_empty(l) then call('SADD', key.ends(q.name), l.n) end -- it is listed there alone
     return
   end
   if l.pool == '' then l.pool, l.dirty = s.pool, true end

@@ -74,10 +74,12 @@ end
 function settled.trim(n, queue_name)
   local name = n .. ':' .. queue_name
   if call('EXISTS', key.dead(name), key.canceled(name)) > 0 then return end
-  if call('SREM', key.kept, name) == 1 then call('SREM', key.ends(queue_name), n) end
+  call('SREM', key.kept, name)
   local q = queue.get(queue_name)
   local l = queue.lane(q, n)
-  if l and not lane.is_empty(l) then return end
+  local empty = not l or lane.is_empty(l)
+  if empty or not source.get(n).deleted then call('SREM', key.ends(queue_name), n) end
+  if not empty then return end
   if l and not q.wide then
     place.lane(l, false)
     q.lane, q.dirty = false, true
