@@ -1,9 +1,9 @@
 -- The turns that nearly all crawls consist of: a flat queue, all of whose tasks are ready,
 -- is granted one task, and by that comes to its limit or begins its delay; and its only
 -- lease of the call ends by success. Its value is read, changed and written here without
--- the tables that place.lua works on, which takes half the time (10,000 queues with one in
--- flight: 19 instead of 36 µs a task). What is not so is left to the straight road, in its
--- order.
+-- the tables that place.lua works on: of 10,000 queues with one in flight Redis takes 29
+-- instead of 39 µs a task, claimed and reported. What is not so is left to the straight
+-- road, in its order.
 local polite = claim
 
 local FLAT, ENTRY, LATER = queue.FLAT, 33, lane.LATER
