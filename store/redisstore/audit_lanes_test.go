@@ -270,8 +270,9 @@ func (a *audit) checkListed() {
 	ends := 0
 	for queue, sources := range a.zsets["ends"] {
 		for source := range sources {
-			ends++
-			if _, kept := a.zset("kept")[source+":"+queue]; !kept {
+			if _, kept := a.zset("kept")[source+":"+queue]; kept {
+				ends++
+			} else if !a.source(source).deleted { // or what waits of it is listed there
 				a.say("queue %s lists source %s for its settled tasks, which has none", queue, source)
 			}
 		}
