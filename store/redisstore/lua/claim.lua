@@ -94,7 +94,7 @@ local function serve(C, h)
     elseif bound(C) then
       C.stopped = true
       return
-    elseif not claim.serve_polite(C, h) then
+    elseif not polite.serve(C, h) then
       local q = claim.pick()
       if not q then return end
       claim.turn(C, h, q)

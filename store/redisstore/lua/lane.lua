@@ -4,6 +4,7 @@
 local ENTRY, HEAD = 33, 4 -- bytes of a task in the head; and how many stand there
 local ENTRY_FORMAT = '>I7c26'
 local OPEN, WAIT = 1, 2
+lane.ENTRY, lane.OPEN = ENTRY, OPEN
 -- Of a lane that has a value of its own: pool, where it stands and its score, first due of
 -- the set (0 = none), tasks in it.
 lane.FORMAT = '>Bc0BI7I7I4'

@@ -12,7 +12,7 @@ function claim.new(pool_name, wants, fields)
   C = {
     pool = pool_name, open = key.pool_open(pool_name), wait = key.pool_wait(pool_name), room = room, looks = 0, woken = 0, listed = 0, ready = 0,
     again = INF, granted = 0, misses = 0, orphaned = 0, dropped = 0, fence = tonumber(fields[4] or 0), picks = tonumber(fields[5] or 0),
-    picked = false, names = {}, scores = {}, at = 1, whole = false, loaded = 0, bands = {}, one_band = nil, raws = {}, leases = {},
+    picked = false, names = {}, scores = {}, at = 1, whole = false, loaded = 0, bands = {}, one_band = false, many_bands = false, raws = {}, leases = {},
     stopped = false, left = false, out = reply.new(), answers = {},
   }
   return C
@@ -60,23 +60,29 @@ local function load_ahead()
   for i = 1, #keys do C.raws[suffixes[i]] = found[i] end
 end
 
--- Brings the first queues of the pool; says whether there are any.
+-- Brings the names of the first queues of the pool; says whether there are any.
 function claim.heads()
   if C.at > #C.names and not C.whole then read_heads() end
-  if C.at > #C.names then return false end
-  if C.at > C.loaded then load_ahead() end
-  return true
+  return C.at <= #C.names
+end
+
+-- Whether all queues of pool open are in the band of the first. Once they are not, the call
+-- takes it that they stay so.
+local function is_one_band(band)
+  if not C.many_bands and C.one_band ~= band then
+    pool.flush()
+    local last = tonumber(call('ZRANGE', C.open, '-1', '-1', 'WITHSCORES')[2] or nil)
+    C.one_band, C.many_bands = band, not last or band_of(last) ~= band
+  end
+  return not C.many_bands
 end
 
 -- Plans turns of the first queues, at most so many, as long as plan has one for each. No
 -- pick of these goes to another queue than the first: all of pool open are in one band.
 function claim.plan_heads(C, room, plan)
   local plans = {}
-  if C.at > #C.names and not C.whole then read_heads() end
+  if not claim.heads() or C.at <= C.loaded or not is_one_band(band_of(C.scores[C.at])) then return plans end
   local n = min(READ_QUEUES, room, 100 - C.granted, claim.MOST_TURNS - C.looks, #C.names - C.at + 1)
-  if n <= 0 or C.at <= C.loaded then return plans end
-  local band = band_of(C.scores[C.at])
-  if not claim.is_one_band(band) then return plans end
   local names = { unpack(C.names, C.at, C.at + n - 1) }
   local values, numbers = queue.values(names), {}
   for i = 1, n do
@@ -97,9 +103,8 @@ function claim.plan_heads(C, room, plan)
 end
 
 -- Leaves the plans from the i-th on to the straight road.
-function claim.drop_plans(C, plans, i)
+function claim.drop_plans(plans, i)
   for k = i, #plans do queue.offer(plans[k].name, plans[k].packed) end
-  C.loaded = max(C.loaded, C.at - 1)
 end
 
 -- Notes that the first queue had such a turn, and is in pool open no more.
@@ -107,16 +112,6 @@ function claim.took_head(C)
   local band = band_of(C.scores[C.at])
   if C.bands[band] then C.bands[band] = C.bands[band] - 1 end
   C.at = C.at + 1
-end
-
--- Whether all queues of pool open are in the band of the first.
-function claim.is_one_band(band)
-  if C.one_band ~= band then
-    pool.flush()
-    local last = tonumber(call('ZRANGE', C.open, '-1', '-1', 'WITHSCORES')[2] or nil)
-    if last and band_of(last) == band then C.one_band = band end
-  end
-  return C.one_band == band
 end
 
 -- How many queues of pool open share the band of a score.
@@ -167,7 +162,7 @@ function claim.moved(a, old)
   local from, to = old and band_of(old), new and band_of(new)
   if from and C.bands[from] then C.bands[from] = C.bands[from] - 1 end
   if to and C.bands[to] then C.bands[to] = C.bands[to] + 1 end
-  if to and to ~= C.one_band then C.one_band = nil end
+  if to and C.one_band and to ~= C.one_band then C.many_bands = true end
   if old then remove_head(a.queue) end
   if new then insert_head(a.queue, new) end
 end
@@ -189,9 +184,10 @@ end
 -- when there is none.
 function claim.pick()
   if not claim.heads() then return nil end
+  if C.at > C.loaded then load_ahead() end
   local name, score = C.names[C.at], C.scores[C.at]
   C.picks, C.picked = C.picks + 1, true
-  if C.picks % 8 == 0 and not claim.is_one_band(band_of(score)) then
+  if C.picks % 8 == 0 and not is_one_band(band_of(score)) then
     pool.flush()
     name, score = claim.oldest(C.open, name, score, 11)
   end

@@ -6,6 +6,7 @@ queue.AT_BITS, queue.IS_FLAT = 29, 8 -- of any queue's value
 queue.AT_SOURCE = 38 -- of a flat one's
 local AT_BITS, IS_FLAT = queue.AT_BITS, queue.IS_FLAT
 local HAS_TROUBLE, IS_WIDE, HAS_LANE = 1, 2, 4
+queue.HERE, queue.PICKS = 8, 32
 local HERE, ASIDE, PICKS = 8, 16, 32 -- of a part, behind where it stands: 0 to 5
 
 -- By name; those of this call; values that are read, but not laid out; and names of queues
@@ -145,24 +146,24 @@ function queue.get(name)
   local q = queues[name]
   if q then return q end
   if written[name] then flush_writes() end
-  return lay(name, known[name] or call('GET', key.queue(name)))
+  local packed = known[name] or call('GET', key.queue(name))
+  known[name] = nil
+  return lay(name, packed)
 end
 
 -- Values of queues that are not laid out: those of a list, false for each that is laid out
 -- or was written; what offer gives back need not be read again.
 function queue.values(names)
-  local keys, values, at = {}, {}, 0
+  local keys, places, values = {}, {}, {}
   for i = 1, #names do
-    if not queues[names[i]] and not written[names[i]] and not known[names[i]] then keys[#keys + 1] = key.queue(names[i]) end
-  end
-  local found = #keys > 0 and call('MGET', unpack(keys))
-  for i = 1, #names do
-    values[i] = not queues[names[i]] and not written[names[i]] and known[names[i]] or false
-    if not queues[names[i]] and not written[names[i]] and not known[names[i]] then
-      at = at + 1
-      values[i] = found[at]
+    local name = names[i]
+    values[i] = known[name] or false
+    if not values[i] and not queues[name] and not written[name] then
+      keys[#keys + 1], places[#places + 1] = key.queue(name), i
     end
   end
+  local found = keys[1] and call('MGET', unpack(keys))
+  for k = 1, #keys do values[places[k]] = found[k] end
   return values
 end
 function queue.offer(name, packed) known[name] = packed end
@@ -178,7 +179,9 @@ function queue.read_all(names)
   local new_names, keys, met = {}, {}, {}
   for i = 1, #names do
     local name = names[i]
-    if not queues[name] and not met[name] then
+    if known[name] then
+      queue.get(name)
+    elseif not queues[name] and not met[name] then
       met[name], new_names[#new_names + 1], keys[#keys + 1] = true, name, key.queue(name)
       if written[name] then flush_writes() end
     end

@@ -93,7 +93,7 @@ end
 
 -- Ends a lease as its queue sees it; packed is the value of a queue that has no other.
 local function end_lease(name, packed, fetch, extra)
-  if packed and not extra and claim.end_lease(name, packed, fetch) then return end
+  if packed and not extra and polite.end_lease(name, packed, fetch) then return end
   if packed then queue.offer(name, packed) end
   local q = queue.get(name)
   gate.lease_ended(q, gate.SUCCEEDED, fetch, 0, 0, extra and extra.asked)
