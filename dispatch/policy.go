@@ -57,7 +57,7 @@ func (Policy) Unread(r *Report) (tr Transition, ok bool) {
 	if r.Succeeded == nil || len(r.Succeeded.Discovered) > 0 {
 		return Transition{}, false
 	}
-	tr = Transition{ID: r.ID, Unread: true, Lease: r.Token, Result: ResultSucceeded, ClearFlags: true}
+	tr = Transition{ID: r.ID, Unread: true, Lease: r.Token, Result: ResultSucceeded, ClearAgain: true}
 	tr.succeed(r.Succeeded)
 	tr.State, tr.Shrink = StateDone, true
 	return tr, true
@@ -224,7 +224,7 @@ func (p Policy) Revoke(t *Task, spec *SourceSpec, note Note, now time.Time) Tran
 func (p Policy) Cancel(t *Task, spec *SourceSpec, note Note, now time.Time) Transition {
 	return Transition{
 		ID: t.ID, Revision: t.Revision, State: StateCanceled, Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue,
-		Settled: true, Remember: spec.Remember, ClearFlags: true, Queue: QueueEffect{Kind: QueueUntouched},
+		Settled: true, Remember: spec.Remember, ClearAgain: true, Queue: QueueEffect{Kind: QueueUntouched},
 		Attempt: note.Canceled(now),
 	}
 }
@@ -233,7 +233,7 @@ func (p Policy) Cancel(t *Task, spec *SourceSpec, note Note, now time.Time) Tran
 func begin(t *Task, result Result) Transition {
 	tr := Transition{
 		ID: t.ID, Revision: t.Revision, Result: result,
-		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, Behind: t.Behind, ClearFlags: true,
+		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, Behind: t.Behind, ClearAgain: true,
 	}
 	if t.Lease != nil {
 		tr.Token = t.Lease.Digest
@@ -266,7 +266,7 @@ func (p Policy) override(tr *Transition, t *Task, spec *SourceSpec, now time.Tim
 	}
 	// One that is due again anyway keeps the request until it settles. The mark of a hold
 	// goes with the lease, and what it has ended is fetched anew after any request.
-	tr.ClearFlags = tr.Settled || t.CancelRequested == CancelHeld
+	tr.ClearAgain = tr.Settled || t.CancelRequested == CancelHeld
 }
 
 // gaveUp is why a cycle ends without success.

@@ -86,7 +86,7 @@ func TestPolicy_Report_success(t *testing.T) {
 		task := leased(true, dispatch.Counters{})
 		task.AgainRequested = true
 		tr := middle.Report(task, spec(nil), succeeded(), epoch)
-		if tr.State != dispatch.StateScheduled || !tr.Due.Equal(epoch) || !tr.ClearFlags {
+		if tr.State != dispatch.StateScheduled || !tr.Due.Equal(epoch) || !tr.ClearAgain {
 			t.Errorf("%+v", tr)
 		}
 	})
@@ -95,7 +95,7 @@ func TestPolicy_Report_success(t *testing.T) {
 		for _, report := range []*dispatch.Report{succeeded(), failed(taskReason), failed(hostReason), {Released: &dispatch.Released{}}} {
 			task := leased(true, dispatch.Counters{})
 			task.CancelRequested, task.AgainRequested = dispatch.CancelTask, true
-			if tr := middle.Report(task, spec(nil), report, epoch); tr.State != dispatch.StateCanceled || !tr.ClearFlags {
+			if tr := middle.Report(task, spec(nil), report, epoch); tr.State != dispatch.StateCanceled || !tr.ClearAgain {
 				t.Errorf("%+v", tr)
 			}
 		}

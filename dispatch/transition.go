@@ -187,8 +187,8 @@ type Transition struct {
 	Shrink bool
 	// Remember is how long a settled record is kept; 0 = with its source.
 	Remember time.Duration
-	// ClearFlags lifts AgainRequested. CancelRequested ends with the lease.
-	ClearFlags bool
+	// ClearAgain lifts AgainRequested. CancelRequested ends with the lease.
+	ClearAgain bool
 
 	// Memo replaces the memo when not nil; Cursor the cursor. Empty clears.
 	Memo, Cursor []byte

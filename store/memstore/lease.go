@@ -194,7 +194,7 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 	if t.Settled {
 		r.settledAt = s.now
 	}
-	if t.ClearFlags {
+	if t.ClearAgain {
 		r.again = false
 	}
 	r.takeDetails(t)

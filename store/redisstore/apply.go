@@ -73,7 +73,7 @@ const (
 	bitExpired = 1 << iota
 	bitSettled
 	bitShrink
-	bitClearFlags
+	bitClearAgain
 	bitSourceSuccess
 	bitSourceFailure
 	bitClearError
@@ -147,7 +147,7 @@ func transitionBits(t *dispatch.Transition) uint16 {
 		{t.Expired, bitExpired},
 		{t.Settled, bitSettled},
 		{t.Shrink, bitShrink},
-		{t.ClearFlags, bitClearFlags},
+		{t.ClearAgain, bitClearAgain},
 		{t.SourceSuccess, bitSourceSuccess},
 		{t.SourceFailure, bitSourceFailure},
 		{t.ClearError, bitClearError},

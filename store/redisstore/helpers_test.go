@@ -102,7 +102,7 @@ func done(g *dispatch.Grant) dispatch.Transition {
 	return dispatch.Transition{
 		ID: g.Task.ID, Token: g.Token.Digest(), Revision: g.Task.Revision, Result: dispatch.ResultSucceeded,
 		State: dispatch.StateDone, Counters: dispatch.Counters{Cycle: 1}, Settled: true, Shrink: true, Remember: time.Hour,
-		ClearFlags: true, Queue: dispatch.QueueEffect{Kind: dispatch.QueueSucceeded, FetchDuration: 10 * time.Millisecond},
+		ClearAgain: true, Queue: dispatch.QueueEffect{Kind: dispatch.QueueSucceeded, FetchDuration: 10 * time.Millisecond},
 	}
 }
 

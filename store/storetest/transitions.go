@@ -24,7 +24,7 @@ const (
 func ending(t *dispatch.Task, result dispatch.Result, state dispatch.State) dispatch.Transition {
 	return dispatch.Transition{
 		ID: t.ID, Token: t.Lease.Digest, Revision: t.Revision, Result: result, State: state,
-		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, ClearFlags: true,
+		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, ClearAgain: true,
 	}
 }
 
@@ -54,7 +54,7 @@ func retry(t *dispatch.Task, delay time.Duration) dispatch.Transition {
 	tr := ending(t, dispatch.ResultFailed, dispatch.StateScheduled)
 	tr.Counters.Failures++
 	tr.Delay = delay
-	tr.ClearFlags = false
+	tr.ClearAgain = false
 	return tr
 }
 
@@ -87,7 +87,7 @@ func released(t *dispatch.Task, delay time.Duration) dispatch.Transition {
 	tr := ending(t, dispatch.ResultReleased, dispatch.StateScheduled)
 	tr.Counters.Attempt = max(tr.Counters.Attempt, 1) - 1
 	tr.Delay = delay
-	tr.ClearFlags, tr.Behind = false, t.Behind
+	tr.ClearAgain, tr.Behind = false, t.Behind
 	tr.Queue.Kind = dispatch.QueueUntouched
 	return tr
 }
@@ -97,7 +97,7 @@ func expired(t *dispatch.Task) dispatch.Transition {
 	tr := ending(t, dispatch.ResultExpired, dispatch.StateScheduled)
 	tr.Expired = true
 	tr.Counters.Expirations++
-	tr.ClearFlags, tr.Behind = false, t.Behind
+	tr.ClearAgain, tr.Behind = false, t.Behind
 	tr.Queue.Kind = dispatch.QueueExpired
 	return tr
 }
@@ -114,7 +114,7 @@ func replaced(t *dispatch.Task) dispatch.Transition {
 func canceled(t *dispatch.Task) dispatch.Transition {
 	tr := dispatch.Transition{
 		ID: t.ID, Revision: t.Revision, State: dispatch.StateCanceled,
-		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, ClearFlags: true,
+		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, ClearAgain: true,
 		Settled: true, Remember: remember, Queue: dispatch.QueueEffect{Kind: dispatch.QueueUntouched},
 	}
 	if t.Lease != nil {

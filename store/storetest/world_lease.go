@@ -263,7 +263,7 @@ func (w *world) transition(t *modelTask, tr *dispatch.Transition) {
 		t.SettledAt = now
 	}
 	t.CancelRequested = dispatch.CancelNone
-	if tr.ClearFlags {
+	if tr.ClearAgain {
 		t.AgainRequested = false
 	}
 	if tr.Memo != nil {

@@ -6,7 +6,7 @@ local AT_ONCE = 25
 
 -- The bits of a transition (apply.go).
 local BITS = {
-  expired = 1, settled = 2, shrink = 4, clear_flags = 8, success = 16, failure = 32, clear_error = 64, due = 128,
+  expired = 1, settled = 2, shrink = 4, clear_again = 8, success = 16, failure = 32, clear_error = 64, due = 128,
   memo = 256, cursor = 512, behind = 1024,
 }
 local function says(t, what) return t.bits % (2 * BITS[what]) >= BITS[what] end
@@ -87,7 +87,7 @@ local function apply(t, r)
   r.revision, r.first_due, r.run = (r.revision + 1) % 4294967296, t.first_due, t.run
   r.cycle, r.attempt, r.counters, r.behind = t.cycle, t.attempt, t.counters, says(t, 'behind')
   if says(t, 'settled') then r.settled_at = now end
-  if says(t, 'clear_flags') then r.cancel, r.again = 0, false end
+  if says(t, 'clear_again') then r.again = false end
   if says(t, 'memo') then set_detail(t, r, 'm', t.memo) end
   if says(t, 'cursor') then set_detail(t, r, 'c', t.cursor) end
   if s.known then
