@@ -151,13 +151,15 @@ func (q *queueImage) unpackFlat(p *packed) {
 	its, score := p.integer(1), p.whole(7)
 	q.lane = &laneImage{source: strconv.FormatUint(p.integer(4), 10), queue: q.name}
 	q.lane.unpack(p)
+	head := packed{rest: p.bytes(int(p.integer(1)))}
+	q.lane.unpackHead(&head)
+	p.err = errors.Join(p.err, head.err)
 	q.settings = p.text(1)
 	a := &partImage{pool: p.text(1), stands: standing(its & stands), score: score}
 	q.parts[a.pool] = a
 	if its&here != 0 {
 		q.lane.pool = a.pool
 	}
-	q.lane.unpackHead(p)
 }
 
 // unpack reads the rest of any other.
@@ -208,13 +210,13 @@ func unpackSource(gate, counted, named string) (*sourceImage, error) {
 	counts, err := unpackCounts(counted, sourceCounts)
 	s := &sourceImage{counts: counts, named: counts["named"] > 0}
 	p := packed{rest: []byte(gate), err: err}
-	s.uid = p.text(1)
-	p.text(2)  // id
-	p.bytes(8) // version
-	s.pool = p.text(2)
-	p.bytes(1 + 8) // priority, held until
 	s.deleted = p.integer(1) == 1
-	p.bytes(5 * 8) // limit, lease, hold, bytes that are joined, how long settled tasks are remembered
+	// Held until, how long settled tasks are remembered, bytes that are joined, lease, hold, priority.
+	p.bytes(6 + 6 + 4 + 4 + 4 + 1)
+	s.pool = p.text(1)
+	s.uid = p.text(1)
+	p.text(2)      // id
+	p.bytes(7 + 6) // version, limit
 	if s.named && named != "" {
 		s.listed = named[0] == 1
 	}

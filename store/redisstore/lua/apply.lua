@@ -90,7 +90,7 @@ local function apply(t, r)
   if says(t, 'clear_again') then r.again = false end
   if says(t, 'memo') then set_detail(t, r, 'm', t.memo) end
   if says(t, 'cursor') then set_detail(t, r, 'c', t.cursor) end
-  if s.known then
+  if s.gate then
     if says(t, 'success') then source.note_success(s) end
     if says(t, 'failure') then source.note_failure(s) end
     if t.filtered ~= '' then source.count_filtered(s, t.filtered) end

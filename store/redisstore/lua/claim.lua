@@ -12,7 +12,7 @@ local function read_want(i)
     collector = by, session = session, call = call_, token = token_, holder = holder, holder_name = by .. '/' .. token_,
     token_prefix = by .. '/' .. token_ .. '/',
     max = most, max_bytes = max_bytes, lease = lease_, ids = {}, slot = false, turns = false, bytes = 0, fence = 0, answer = 0,
-    ended = false, begin = false, numbers = false, queues = false,
+    terms = false, ended = false, begin = false, numbers = false, queues = false,
   }
   if sources > 0 then
     w.numbers = {}

@@ -60,7 +60,7 @@ end
 function scripts.drop()
   local n, limit, ended = source.number(ARGV[1]), tonumber(ARGV[2]), 0
   local s = n and source.get(n)
-  if not s or not s.known or not s.deleted then return { 0, 1 } end
+  if not s or not s.gate or not s.deleted then return { 0, 1 } end
   if ARGV[3] ~= '' then call('HSET', key.drop(n), 'why', ARGV[3]) end
   local cursor = call('HGET', key.drop(n), 'cursor') or '0'
   local found, done = call('SSCAN', key.lanes(n), cursor, 'COUNT', LANES), true

@@ -20,6 +20,7 @@ function begin(keys, args)
   source.begin()
   rule.begin()
   queue.begin()
+  queue.begin_save()
   pool.begin()
   place.begin()
   hints.begin()
@@ -53,7 +54,6 @@ end
 
 -- Writes the lanes of a wide queue that were changed.
 local function save_lanes(q)
-  local empty = {}
   for n, l in pairs(q.lanes) do
     if l and l.dirty then
       lane.settle(l)
@@ -62,67 +62,68 @@ local function save_lanes(q)
         write(key.lane(l.name), pack(lane.FORMAT, #l.pool, l.pool, lane.packed(l)) .. lane.head(l))
         l.stored = true
       else
-        empty[#empty + 1] = l
+        settled.unlist(n, q.name)
         if l.stored then call('DEL', key.lane(l.name)) end
         q.lanes[n] = false
       end
     end
   end
-  settled.unlist(empty)
 end
 
--- Deletes queues that nothing waits in, nothing is in flight of, and no gate holds; and
--- their lanes.
-function queue.close(queues)
-  local keys, names, idle, empty = {}, {}, {}, {}
-  for i = 1, #queues do
-    local q = queues[i]
-    if q.lane then empty[#empty + 1] = q.lane end
-    if q.exists then
-      keys[#keys + 1], names[#names + 1] = q.key or key.queue(q.name), queue.reversed(q.name)
-      if q.idle then idle[#idle + 1] = q.name end
-    end
+-- What is written of queues: those that end, as key, name and idle one; those that are new,
+-- idle, or idle no more.
+local gone, gone_names, gone_idle, new_names, idle, busy
+function queue.begin_save() gone, gone_names, gone_idle, new_names, idle, busy = {}, {}, {}, {}, {}, {} end
+
+-- Notes that a queue ends: nothing waits in it, nothing is in flight of it, and no gate holds
+-- it. n is the source of its lane, if any.
+function queue.close(name, n, exists, was_idle)
+  if n then settled.unlist(n, name) end
+  if exists then gone[#gone + 1], gone_names[#gone_names + 1] = key.queue(name), queue.reversed(name) end
+  if exists and was_idle then gone_idle[#gone_idle + 1] = name end
+end
+
+-- Notes that a queue has nothing but a gate that ends.
+function queue.idles(name, at) idle[#idle + 1], idle[#idle + 2] = at, name end
+
+local function save_queue(q)
+  q.dirty = false
+  if q.wide then save_lanes(q) elseif q.lane then lane.settle(q.lane) end
+  local empty, ends = q.in_flight <= 0 and q.waiting <= 0, queue.ends(q)
+  if empty and ends <= now then
+    queue.close(q.name, q.lane and q.lane.n, q.exists, q.idle)
     queue.forget(q)
+    return
   end
-  settled.unlist(empty)
-  call_for_all('DEL', nil, keys)
-  call_for_all('ZREM', key.queues, names)
-  call_for_all('ZREM', key.idle, idle)
+  if empty and q.wide then q.wide, q.lanes = false, false end
+  write(key.queue(q.name), queue.pack(q))
+  if not q.exists then new_names[#new_names + 1], new_names[#new_names + 2] = '0', queue.reversed(q.name) end
+  if empty and ends < INF then queue.idles(q.name, ends)
+  elseif q.idle then busy[#busy + 1] = q.name end
+  q.exists, q.idle = true, empty
 end
 
 -- Writes the queues that were changed, and all other records.
-local function save_queues()
-  local queues, gone, named_anew, idle, busy = queue.all(), {}, {}, {}, {}
+function queue.save()
+  local queues = queue.all()
   for i = 1, #queues do
-    local q = queues[i]
-    if q.dirty then
-      q.dirty = false
-      if q.wide then save_lanes(q) elseif q.lane then lane.settle(q.lane) end
-      local empty, ends = q.in_flight <= 0 and q.waiting <= 0, queue.ends(q)
-      if empty and ends <= now then
-        gone[#gone + 1] = q
-      else
-        if empty and q.wide then q.wide, q.lanes = false, false end
-        write(key.queue(q.name), queue.pack(q))
-        if not q.exists then named_anew[#named_anew + 1], named_anew[#named_anew + 2] = '0', queue.reversed(q.name) end
-        if empty and ends < INF then idle[#idle + 1], idle[#idle + 2] = ends, q.name
-        elseif q.idle then busy[#busy + 1] = q.name end
-        q.exists, q.idle = true, empty
-      end
-    end
+    if queues[i].dirty then save_queue(queues[i]) end
   end
-  if gone[1] then queue.close(gone) end
+  call_for_all('DEL', nil, gone)
+  call_for_all('ZREM', key.queues, gone_names)
+  call_for_all('ZREM', key.idle, gone_idle)
   flush_writes()
-  call_for_all('ZADD', key.queues, named_anew)
+  call_for_all('ZADD', key.queues, new_names)
   call_for_all('ZADD', key.idle, idle)
   call_for_all('ZREM', key.idle, busy)
+  queue.begin_save()
 end
 
 -- Ends a script that changed something. publish: what became grantable is told.
 function finish(publish)
   lease.flush()
   place_all()
-  save_queues()
+  queue.save()
   pool.flush()
   settled.save()
   shard.save()

@@ -23,11 +23,11 @@ local DEFAULTS = { pool = '', open = false, wait = false, later = 0, more = 0, l
 DEFAULTS.__index = DEFAULTS
 function lane.new(q, n) return setmetatable({ q = q, n = n, name = text_of(n) .. ':' .. q.name }, DEFAULTS) end
 
--- Makes a lane of what is packed of it, in a pool; its head follows at a position.
-function lane.lay(q, n, pool_name, stands, score, later, more, packed, from)
+-- Makes a lane of what is packed of it, in a pool.
+function lane.lay(q, n, pool_name, stands, score, later, more, head)
   return setmetatable({
     q = q, n = n, name = text_of(n) .. ':' .. q.name, pool = stands > 0 and pool_name or '', open = stands == OPEN and score, later = later,
-    wait = stands == WAIT and until_(score), more = more, list = sub(packed, from), at = 1, dirty = false,
+    wait = stands == WAIT and until_(score), more = more, list = head, at = 1, dirty = false,
   }, DEFAULTS)
 end
 
@@ -74,6 +74,14 @@ function lane.load(l, n)
   if #found < 2 * (missing + HEAD) then l.more = 0 else l.more = max(l.more - #found / 2, 0) end
   l.list, l.at, l.dirty, l.q.dirty = sub(l.list, l.at) .. concat(entries), 1, true, true
   if l.more == 0 then l.later = 0 elseif last >= LATER then read_later(l) end
+end
+
+-- Takes the first tasks of a set, all of which are ready, for a head: that, and how many are
+-- left.
+function lane.next_head(name, more)
+  local found, entries = call('ZPOPMIN', key.set(name), HEAD), {}
+  for i = 1, #found, 2 do entries[#entries + 1] = pack(ENTRY_FORMAT, tonumber(found[i + 1]), found[i]) end
+  return concat(entries), #found < 2 * HEAD and 0 or max(more - HEAD, 0)
 end
 
 -- The i-th task of the head, from 0: its score and the end of its id; nil for none.

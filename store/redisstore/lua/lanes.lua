@@ -7,7 +7,7 @@ local function read_wide(q, n)
     local packed = call('GET', key.lane(n .. ':' .. q.name))
     if packed then
       local pool_name, stands, score, later, more, from = parse(lane.FORMAT, packed)
-      l = lane.lay(q, n, pool_name, stands, score, later, more, packed, from)
+      l = lane.lay(q, n, pool_name, stands, score, later, more, sub(packed, from))
       l.stored = true
     end
     q.lanes[n] = l or false
@@ -47,7 +47,7 @@ function queue.make_lane(q, n)
   else
     if q.lane then
       place.lane(q.lane, false)
-      settled.unlist({ q.lane })
+      settled.unlist(q.lane.n, q.name)
     end
     q.lane = l
   end

@@ -53,7 +53,7 @@ local function delete_locks()
   local values = call('MGET', unpack(keys))
   for i = 1, #keys do
     local fence = parse('>I8', locks[3 * i], 2)
-    if values[i] == locks[3 * i - 1] .. '/' .. decimal(fence) then own[#own + 1] = keys[i] end
+    if values[i] == format('%s/%d', locks[3 * i - 1], fence) then own[#own + 1] = keys[i] end
   end
   if #own > 0 then call('DEL', unpack(own)) end
 end

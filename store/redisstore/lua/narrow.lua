@@ -7,7 +7,7 @@ local function sources_of(C, w)
   source.read_all(w.numbers)
   for _, n in ipairs(w.numbers) do
     local s = source.get(n)
-    if s.known and not s.deleted and s.pool == C.pool then
+    if s.gate and not s.deleted and s.pool == C.pool then
       if s.held > now then C.again = min(C.again, s.held)
       elseif not met[n] then met[n], of[#of + 1] = true, s end
     end
@@ -119,7 +119,7 @@ function claim.again_at(w, q, a)
     for _, n in ipairs(w.numbers) do
       local l, s = queue.lane(q, n), source.get(n)
       if l and l.wait and l.pool == a.pool then at = min(at, l.wait) end
-      if s.known and not s.deleted then
+      if s.gate and not s.deleted then
         named.begin(s)
         named.save(s)
       end

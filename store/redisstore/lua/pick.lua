@@ -77,34 +77,12 @@ local function is_one_band(band)
   return not C.many_bands
 end
 
--- Plans turns of the first queues, at most so many, as long as plan has one for each. No
--- pick of these goes to another queue than the first: all of pool open are in one band.
-function claim.plan_heads(C, room, plan)
-  local plans = {}
-  if not claim.heads() or C.at <= C.loaded or not is_one_band(band_of(C.scores[C.at])) then return plans end
+-- The first queues of the pool, at most so many, whose values were not read yet. No pick of
+-- these goes to another queue than the first: all of pool open are in one band.
+function claim.first_names(C, room)
+  if not claim.heads() or C.at <= C.loaded or not is_one_band(band_of(C.scores[C.at])) then return {} end
   local n = min(READ_QUEUES, room, 100 - C.granted, claim.MOST_TURNS - C.looks, #C.names - C.at + 1)
-  local names = { unpack(C.names, C.at, C.at + n - 1) }
-  local values, numbers = queue.values(names), {}
-  for i = 1, n do
-    if values[i] and byte(values[i], queue.AT_BITS) == queue.IS_FLAT then numbers[#numbers + 1] = parse('>I4', values[i], queue.AT_SOURCE) end
-  end
-  source.read_all(numbers)
-  for i = 1, n do
-    local p = values[i] and plan(C, names[i], values[i])
-    if not p then
-      for k = i, n do
-        if values[k] then queue.offer(names[k], values[k]) end
-      end
-      break
-    end
-    plans[i] = p
-  end
-  return plans
-end
-
--- Leaves the plans from the i-th on to the straight road.
-function claim.drop_plans(plans, i)
-  for k = i, #plans do queue.offer(plans[k].name, plans[k].packed) end
+  return { unpack(C.names, C.at, C.at + n - 1) }
 end
 
 -- Notes that the first queue had such a turn, and is in pool open no more.

@@ -67,7 +67,7 @@ function place.lane(l, turn_end)
     l.pool = ''
   end
   if not at then
-    if s.known then named.place(s, l, false, false, false) end
+    if s.gate then named.place(s, l, false, false, false) end
     if not lane.is_empty(l) then call('SADD', key.ends(q.name), l.n) end -- it is listed there alone
     return
   end

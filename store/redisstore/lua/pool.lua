@@ -2,11 +2,12 @@
 -- in neither set, since no time is known at which they open.
 pool.NOWHERE, pool.OPEN, pool.WAIT, pool.HELD, pool.FULL, pool.LATER = 0, 1, 2, 3, 4, 5
 local KINDS = { [3] = 'held:', [4] = 'full:', [5] = 'later:' }
-local OPEN, WAIT = pool.OPEN, pool.WAIT
+local NOWHERE, OPEN, WAIT = pool.NOWHERE, pool.OPEN, pool.WAIT
 
 local moved -- parts of queues whose place is to be written
+local changes -- by pool, what is to be written: members of its sets, and changes of its counts
 
-function pool.begin() moved = {} end
+function pool.begin() moved, changes = {}, {} end
 
 -- Notes where a queue stands now; flush writes it.
 function pool.move(a, stands, score)
@@ -17,35 +18,45 @@ function pool.move(a, stands, score)
   if not a.moved then a.moved, moved[#moved + 1] = true, a end
 end
 
--- Notes where a queue stands whose value is written as such.
-function pool.note(a) moved[#moved + 1] = a end
+-- Notes where a queue stood and where it stands, to be written.
+function pool.note(name, pool_name, was, stands, score)
+  local c = changes[pool_name]
+  if not c then
+    c = { 0, 0, 0, 0, 0, unopen = {}, unwait = {}, open = {}, wait = {}, new = false, score = 0, text = '0' } -- counts by kind
+    changes[pool_name] = c
+  end
+  if was == OPEN then
+    if stands ~= OPEN then c.unopen[#c.unopen + 1] = name end
+  elseif was == WAIT then
+    if stands ~= WAIT then c.unwait[#c.unwait + 1] = name end
+  elseif was == NOWHERE then c.new = true
+  else c[was] = c[was] - 1 end
+  if stands == OPEN or stands == WAIT then
+    local set = stands == OPEN and c.open or c.wait
+    local n = #set
+    if score ~= c.score then c.score, c.text = score, decimal(score) end -- often the same as of the one before
+    set[n + 1], set[n + 2] = c.text, name
+  elseif stands ~= NOWHERE then c[stands] = c[stands] + 1 end
+end
 
 -- Writes where queues stand, of each pool all at once.
 function pool.flush()
-  if not moved[1] then return end
-  local all = { open = {}, wait = {}, unopen = {}, unwait = {}, named = {} }
-  local counts = {}
   for i = 1, #moved do
     local a = moved[i]
-    a.moved = false
-    if a.was == OPEN and a.stands ~= OPEN then add_to(all.unopen, a.pool, a.queue) end
-    if a.was == WAIT and a.stands ~= WAIT then add_to(all.unwait, a.pool, a.queue) end
-    if a.stands == OPEN then add_to(all.open, a.pool, decimal(a.score), a.queue) end
-    if a.stands == WAIT then add_to(all.wait, a.pool, decimal(a.score), a.queue) end
-    if a.was == pool.NOWHERE then all.named[a.pool] = true end
-    local from, to = KINDS[a.was], KINDS[a.stands]
-    if from then counts[from .. a.pool] = (counts[from .. a.pool] or 0) - 1 end
-    if to then counts[to .. a.pool] = (counts[to .. a.pool] or 0) + 1 end
-    a.was = a.stands
+    pool.note(a.queue, a.pool, a.was, a.stands, a.score)
+    a.moved, a.was = false, a.stands
   end
-  moved = {}
-  for name in pairs(all.named) do call('SADD', key.pools, name) end
-  for name, queues in pairs(all.unopen) do call_for_all('ZREM', key.pool_open(name), queues) end
-  for name, queues in pairs(all.unwait) do call_for_all('ZREM', key.pool_wait(name), queues) end
-  for name, queues in pairs(all.open) do call_for_all('ZADD', key.pool_open(name), queues) end
-  for name, queues in pairs(all.wait) do call_for_all('ZADD', key.pool_wait(name), queues) end
-  for field, n in pairs(counts) do
-    if n ~= 0 then call('HINCRBY', key.closed, field, n) end
+  if moved[1] then moved = {} end
+  for name, c in pairs(changes) do
+    if c.new then call('SADD', key.pools, name) end
+    call_for_all('ZREM', key.pool_open(name), c.unopen)
+    call_for_all('ZREM', key.pool_wait(name), c.unwait)
+    call_for_all('ZADD', key.pool_open(name), c.open)
+    call_for_all('ZADD', key.pool_wait(name), c.wait)
+    for kind, prefix in pairs(KINDS) do
+      if c[kind] ~= 0 then call('HINCRBY', key.closed, prefix .. name, c[kind]) end
+    end
+    changes[name] = nil
   end
 end
 

@@ -3,17 +3,16 @@
 -- is empty.
 local QUEUE, TROUBLE, PART, LANE = '>I6I6I6I2I4I4BBc0', '>I6I2I6I4B', '>Bc0BI7', '>I4BI7I7I4'
 queue.AT_BITS, queue.IS_FLAT = 29, 8 -- of any queue's value
-queue.AT_SOURCE = 38 -- of a flat one's
 local AT_BITS, IS_FLAT = queue.AT_BITS, queue.IS_FLAT
 local HAS_TROUBLE, IS_WIDE, HAS_LANE = 1, 2, 4
 queue.HERE, queue.PICKS = 8, 32
 local HERE, ASIDE, PICKS = 8, 16, 32 -- of a part, behind where it stands: 0 to 5
 
--- By name; those of this call; values that are read, but not laid out; and names of queues
--- whose values were written as such.
+-- By name; those of this call; values that are read, but not laid out; and whether values
+-- were written as such, which Redis does not have yet.
 local queues, list, known, written
 
-function queue.begin() queues, list, known, written = {}, {}, {}, {} end
+function queue.begin() queues, list, known, written = {}, {}, {}, false end
 function queue.all() return list end
 
 -- The labels of a name in reverse order: names that end alike stand together.
@@ -67,11 +66,14 @@ local function add(q)
 end
 
 -- A flat queue with a lane in one pool, without trouble, is packed in one format.
-queue.FLAT = '>I6I6I6I2I4I4BBI7I4BI7I7I4Bc0Bc0'
+queue.FLAT = '>I6I6I6I2I4I4BBI7I4BI7I7I4Bc0Bc0Bc0'
+-- Its bytes of the head; and of one with a head the slot, the source, and the first task.
+queue.AT_HEAD, queue.AT_SLOT = 61, 19
+queue.FIRST = '>I2xxxxxxxxxxxxxxxxxI4xxxxxxxxxxxxxxxxxxxxxxxxxxxc26'
 local FLAT = queue.FLAT
 
 local function lay_flat(name, packed)
-  local next_grant, held, version, slot, in_flight, waiting, _, bits, score, n, stands, at, later, more, pattern, pool_name, from =
+  local next_grant, held, version, slot, in_flight, waiting, _, bits, score, n, stands, at, later, more, head, pattern, pool_name =
     parse(FLAT, packed)
   local q = setmetatable({
     name = name, exists = true, next_grant = next_grant, held = until_(held), version = version, slot = text_of(slot), in_flight = in_flight,
@@ -79,14 +81,15 @@ local function lay_flat(name, packed)
     idle = in_flight <= 0 and waiting <= 0,
   }, DEFAULTS)
   q.part = new_part(q, pool_name, bits % HERE, score, floor(bits / PICKS))
-  q.lane = lane.lay(q, n, bits % ASIDE >= HERE and pool_name or '', stands, at, later, more, packed, from)
+  q.lane = lane.lay(q, n, bits % ASIDE >= HERE and pool_name or '', stands, at, later, more, head)
   return q
 end
 
 local function pack_flat(q, l, a)
+  local head = lane.head(l)
   return pack(FLAT, q.next_grant, packed_until(q.held), max(q.version, 0), q.slot, max(q.in_flight, 0), max(q.waiting, 0), IS_FLAT,
-    a.stands + (l.pool == a.pool and HERE or 0) + a.picks * PICKS, a.score, l.n, lane.packed(l, #q.pattern, q.pattern, #a.pool, a.pool))
-    .. lane.head(l)
+    a.stands + (l.pool == a.pool and HERE or 0) + a.picks * PICKS, a.score, l.n,
+    lane.packed(l, #head, head, #q.pattern, q.pattern, #a.pool, a.pool))
 end
 
 local function read_parts(q, packed, at)
@@ -122,7 +125,7 @@ local function lay_other(name, packed)
     q.lanes = {}
   elseif bits % 8 >= HAS_LANE then
     local n, stands, score, later, more, from = parse(LANE, packed, at)
-    q.lane = lane.lay(q, n, here or '', stands, score, later, more, packed, from)
+    q.lane = lane.lay(q, n, here or '', stands, score, later, more, sub(packed, from))
   end
   return q
 end
@@ -142,36 +145,46 @@ local function lay(name, packed)
   return add(q)
 end
 
+local function flush_written()
+  if written then
+    written = false
+    flush_writes()
+  end
+end
+
 function queue.get(name)
   local q = queues[name]
   if q then return q end
-  if written[name] then flush_writes() end
-  local packed = known[name] or call('GET', key.queue(name))
-  known[name] = nil
+  local packed = known[name]
+  if packed then
+    known[name] = nil
+  else
+    flush_written()
+    packed = call('GET', key.queue(name))
+  end
   return lay(name, packed)
 end
 
--- Values of queues that are not laid out: those of a list, false for each that is laid out
--- or was written; what offer gives back need not be read again.
+-- Values of queues of a list, false for each that is laid out, and their keys. What offer
+-- gives back need not be read again.
 function queue.values(names)
-  local keys, places, values = {}, {}, {}
+  flush_written()
+  local keys, prefix = {}, key.queue('')
+  for i = 1, #names do keys[i] = prefix .. names[i] end
+  local values = call('MGET', unpack(keys))
   for i = 1, #names do
-    local name = names[i]
-    values[i] = known[name] or false
-    if not values[i] and not queues[name] and not written[name] then
-      keys[#keys + 1], places[#places + 1] = key.queue(name), i
-    end
+    if queues[names[i]] then values[i] = false end
   end
-  local found = keys[1] and call('MGET', unpack(keys))
-  for k = 1, #keys do values[places[k]] = found[k] end
-  return values
+  return values, keys
 end
 function queue.offer(name, packed) known[name] = packed end
 
 -- Writes the value of a queue that is not laid out.
-function queue.write(name, packed)
-  written[name], known[name] = true, nil
-  write(key.queue(name), packed)
+function queue.write(name, at, packed)
+  written = true
+  if known[name] then known[name] = nil end
+  local n = #writes
+  writes[n + 1], writes[n + 2] = at, packed
 end
 
 -- Reads the queues of a list that were not read yet, all at once.
@@ -183,10 +196,10 @@ function queue.read_all(names)
       queue.get(name)
     elseif not queues[name] and not met[name] then
       met[name], new_names[#new_names + 1], keys[#keys + 1] = true, name, key.queue(name)
-      if written[name] then flush_writes() end
     end
   end
   if #keys == 0 then return end
+  flush_written()
   local found = call('MGET', unpack(keys))
   for i = 1, #keys do lay(new_names[i], found[i]) end
 end

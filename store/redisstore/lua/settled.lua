@@ -5,28 +5,27 @@ local FIELD = { [4] = 'done', [5] = 'dead', [6] = 'canceled' }
 settled.FORGET_LIMIT = 100
 settled.MAX_REMEMBER = 400 * DAY -- dispatch.MaxRemember
 
-local listed, unlisted -- queues by source, to be listed there, or no longer
+-- Queues by source, to be listed there; lanes to be listed no more, flat: source and queue.
+local listed, unlisted
 
 function settled.begin() listed, unlisted = {}, {} end
 
--- Lists a lane among those of its source, and takes lanes out that have nothing that waits.
+-- Lists a lane among those of its source, and takes one out that has nothing that waits.
 function settled.list(l)
   add_to(listed, l.n, l.q.name)
 end
-function settled.unlist(lanes)
-  for i = 1, #lanes do unlisted[#unlisted + 1] = lanes[i] end
-end
+function settled.unlist(n, queue_name) unlisted[#unlisted + 1], unlisted[#unlisted + 2] = n, queue_name end
 
 -- Writes what was listed. A lane with dead or canceled tasks stays listed.
 function settled.save()
   if unlisted[1] then
     local names, gone = {}, {}
-    for i = 1, #unlisted do names[i] = unlisted[i].name end
+    for i = 1, #unlisted, 2 do names[#names + 1] = text_of(unlisted[i]) .. ':' .. unlisted[i + 1] end
     for i = 1, #names, 1000 do
       local kept = call('SMISMEMBER', key.kept, unpack(names, i, min(i + 999, #names)))
       for k = 1, #kept do
-        local l = unlisted[i + k - 1]
-        if kept[k] == 0 then add_to(gone, l.n, l.q.name) end
+        local at = 2 * (i + k) - 3
+        if kept[k] == 0 then add_to(gone, unlisted[at], unlisted[at + 1]) end
       end
     end
     for n, queues in pairs(gone) do call_for_all('SREM', key.lanes(n), queues) end
@@ -86,7 +85,7 @@ function settled.trim(n, queue_name)
   end
   call('SREM', key.lanes(n), queue_name)
   local s = source.get(n)
-  if s.deleted and s.known and call('EXISTS', key.lanes(n)) == 0 then source.forget_in(s, settled.MAX_REMEMBER) end
+  if s.deleted and s.gate and call('EXISTS', key.lanes(n)) == 0 then source.forget_in(s, settled.MAX_REMEMBER) end
 end
 
 -- Forgets at most limit of a set of dead or canceled tasks whose time is over. The bodies

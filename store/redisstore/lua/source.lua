@@ -2,9 +2,10 @@
 -- source; and counts of its tasks. A source that the shard does not know (any more) is
 -- deleted.
 
--- Uid, id, version, pool, priority, held until, deleted, limit, lease, hold, bytes that are
--- joined to each task, how long settled tasks are remembered.
-local GATE = '>Bc0I2c0dI2c0BdBddddd'
+-- What each turn and report needs: deleted, held until, how long settled tasks are
+-- remembered, bytes that are joined to each task, lease, hold, priority, pool. The rest, which
+-- Go reads (internal/record): uid, id, version, limit.
+local GATE, MORE, AT_MORE = '>BI6I6I4I4I4BBc0', '>Bc0I2c0I7I6', 28
 -- Counts by state; one-shot tasks that wait or are leased, and those that were limited;
 -- failures in a row, and when it last succeeded and failed; until when its lanes are listed
 -- for claims that name it.
@@ -15,60 +16,108 @@ local sources, numbers, changed -- by number; numbers by uid; those whose counts
 function source.begin() sources, numbers, changed = {}, {}, {} end
 
 local function pack_gate(g)
-  return pack(GATE, #g.uid, g.uid, #g.id, g.id, g.version, #g.pool, g.pool, g.priority, g.held, g.deleted, g.limit, g.lease, g.hold,
-    g.joined, g.remember)
+  return pack(GATE, g.deleted, packed_until(g.held), g.remember, g.joined, g.lease, g.hold, g.priority, #g.pool, g.pool)
+    .. pack(MORE, #g.uid, g.uid, #g.id, g.id, g.version, g.limit)
 end
 
--- Makes a source of its gate and its counts, either false for none.
+-- The rest of a gate is read when it is asked for, which most calls do not do.
+local REST = { uid = '', id = '', version = 0, limit = 0 }
+local LAZY = {
+  __index = function(s, field)
+    if REST[field] == nil then return nil end
+    local rest = s.rest
+    if not rest then
+      rest = REST
+      if s.gate then
+        local uid, id, version, limit = parse(MORE, s.gate, AT_MORE + #s.pool)
+        rest = { uid = uid, id = id, version = version, limit = limit }
+      end
+      s.rest = rest
+    end
+    return rest[field]
+  end,
+}
+
+-- Makes a source of its gate and its counts, either false for none. taken and ended are
+-- leases of this call that its counts do not have yet: granted, and ended by success. gone is
+-- when its settled tasks are forgotten. (A table of 17 fields takes Lua twice as long as one
+-- of 16.)
 local function lay(n, packed, counted)
-  local s = {
-    n = n, known = false, uid = '', id = '', version = 0, pool = '', priority = 5, held = 0, deleted = true, limit = 0, lease = 0,
-    hold = 0, joined = 0, remember = 0, packed = packed and counted or false, counts = false, named = 0, list = false, terms = false,
-  }
-  if s.packed then s.named = parse('>i6', counted, AT_NAMED) end
-  if packed then
-    local held, deleted
-    s.uid, s.id, s.version, s.pool, s.priority, held, deleted, s.limit, s.lease, s.hold, s.joined, s.remember = parse(GATE, packed)
-    s.known, s.held, s.deleted = true, until_(held), deleted == 1
-  end
+  local deleted, held, remember, joined, lease_, hold, priority, pool_name = 1, 0, 0, 0, 0, 0, 5, ''
+  if packed then deleted, held, remember, joined, lease_, hold, priority, pool_name = parse(GATE, packed) end
+  counted = packed and counted or false
+  local s = setmetatable({
+    n = n, gate = packed, deleted = deleted == 1, held = until_(held), remember = remember, joined = joined, lease = lease_, hold = hold,
+    priority = priority, pool = pool_name, packed = counted, named = counted and parse('>i6', counted, AT_NAMED) or 0,
+    taken = 0, ended = 0, counts = false, gone = false,
+  }, LAZY)
   sources[n] = s
   return s
 end
 
 function source.get(n)
-  return sources[n] or lay(n, call('GET', key.source(n)), call('HGET', key.counts, n))
+  return sources[n] or lay(n, call('GET', key.source(n)), call('HGET', key.counts, text_of(n)))
 end
 
 -- Reads the sources of a list that were not read yet, all at once.
 function source.read_all(list)
-  local new, keys, met = {}, {}, {}
+  local last, new = nil, {}
   for i = 1, #list do
     local n = list[i]
-    if not sources[n] and not met[n] then
-      met[n] = true
-      new[#new + 1], keys[#keys + 1] = n, key.source(n)
-    end
+    if n and n ~= last and sources[n] == nil then new[#new + 1], sources[n] = n, false end
+    last = n
   end
-  if #new == 0 then return end
-  if #new == 1 then
-    source.get(new[1])
-    return
+  if not new[1] then return end
+  local keys, fields = {}, {}
+  for i = 1, #new do
+    local text = text_of(new[i])
+    keys[i], fields[i] = key.source(text), text
   end
-  local gates, counted = call('MGET', unpack(keys)), call('HMGET', key.counts, unpack(new))
+  local gates, counted = call('MGET', unpack(keys)), call('HMGET', key.counts, unpack(fields))
   for i = 1, #new do lay(new[i], gates[i], counted[i]) end
+end
+
+local function totals(s)
+  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = parse(COUNTS, s.packed or ZEROS)
+  local taken, ended = s.taken, s.ended
+  if ended > 0 then row, success = 0, now end
+  return scheduled, ready - taken, leased + taken - ended, done + ended, dead, canceled, out - ended, limited, row, success, failure
 end
 
 -- What is counted of a source, to be changed.
 function source.counts(s)
   local c = s.counts
   if c then return c end
-  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = parse(COUNTS, s.packed or ZEROS)
+  if s.taken + s.ended == 0 then changed[#changed + 1] = s end
+  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = totals(s)
   c = {
     scheduled = scheduled, ready = ready, leased = leased, done = done, dead = dead, canceled = canceled, out = out,
     limited = limited, row = row, success = success, failure = failure,
   }
-  s.counts, changed[#changed + 1] = c, s
+  s.counts, s.taken, s.ended = c, 0, 0
   return c
+end
+
+-- Counts a lease that is granted.
+function source.took(s)
+  local c = s.counts
+  if c then
+    c.ready, c.leased = c.ready - 1, c.leased + 1
+    return
+  end
+  if s.taken + s.ended == 0 then changed[#changed + 1] = s end
+  s.taken = s.taken + 1
+end
+
+-- Counts a lease of a one-shot task that ended by success.
+function source.succeeded(s)
+  local c = s.counts
+  if c then
+    c.done, c.leased, c.out, c.row, c.success = c.done + 1, c.leased - 1, c.out - 1, 0, now
+    return
+  end
+  if s.taken + s.ended == 0 then changed[#changed + 1] = s end
+  s.ended = s.ended + 1
 end
 
 -- Counts what is kept of a source alone, and what is kept of the shard, too.
@@ -99,13 +148,21 @@ end
 
 -- Writes what was counted of sources. One that was forgotten keeps no counts.
 function source.save()
-  local values = {}
+  local values, k = {}, 0
   for i = 1, #changed do
-    local s, c = changed[i], changed[i].counts
-    if s.known then
-      values[#values + 1], values[#values + 2] = s.n, pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.out,
-        c.limited, c.row, c.success, c.failure, s.named)
-      s.packed, s.counts = values[#values], false
+    local s = changed[i]
+    local c = s.counts
+    if s.gate then
+      local packed
+      if c then
+        packed = pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.out, c.limited, c.row, c.success, c.failure,
+          s.named)
+      else
+        local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = totals(s)
+        packed = pack(COUNTS, scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure, s.named)
+      end
+      values[k + 1], values[k + 2], k = text_of(s.n), packed, k + 2
+      s.packed, s.counts, s.taken, s.ended = packed, false, 0, 0
     end
   end
   changed = {}
@@ -140,8 +197,8 @@ function source.take_gate(i)
   local uid, version = ARGV[i], tonumber(ARGV[i + 2])
   local n = source.number(uid)
   local s = n and source.get(n)
-  if s and s.known and s.version >= version then return s, version end
-  if not (s and s.known) then
+  if s and s.gate and s.version >= version then return s, version end
+  if not (s and s.gate) then
     shard.tally('sources', 1)
     n = shard.counts().sources
     numbers[uid] = n
@@ -157,7 +214,7 @@ function source.take_gate(i)
   end
   local old = sources[n]
   local fresh = lay(n, packed, old and old.packed)
-  fresh.counts = old and old.counts or false
+  if old then fresh.counts, fresh.taken, fresh.ended = old.counts, old.taken, old.ended end
   for k = 1, #changed do
     if changed[k] == old then changed[k] = fresh end
   end

@@ -52,7 +52,7 @@ end
 -- Cost     O(log n) a lane
 function scripts.push()
   local s, version = source.take_gate(3)
-  if s.known and s.version > version then
+  if s.gate and s.version > version then
     finish(false)
     return '0'
   end
@@ -82,7 +82,7 @@ end
 function scripts.filtered()
   local n = source.number(ARGV[1])
   local s = n and source.get(n)
-  if s and s.known then source.count_filtered(s, ARGV[2]) end
+  if s and s.gate then source.count_filtered(s, ARGV[2]) end
   return 1
 end
 
@@ -96,7 +96,7 @@ function scripts.statuses()
   local out = {}
   for i, uid in ipairs(ARGV) do
     local n = source.number(uid)
-    if n and not source.get(n).known then n = nil end
+    if n and not source.get(n).gate then n = nil end
     out[2 * i - 1], out[2 * i] = n and call('HGET', key.counts, n) or '', n and call('HGET', key.filtered, n) or ''
   end
   return out

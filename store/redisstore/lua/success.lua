@@ -61,39 +61,37 @@ local function keep_memo(id, has, memo, gone)
   return true
 end
 
--- What is read of a leased record, from its cancel mark on: that, bytes of the holder's
--- name; flags, revision, source, bytes of the core, where the queue's name is.
-local READ, FROM = '>BxI2xxBI4I4xxxxxxxxxxxxxxxxxxI2xxxxxxxxxxxxI2I2', 38
-local settled_end -- attempts, counters and when it settled, of each task of the call
+-- What is read of a leased record: source, bytes of the core, where the queue's name is; and
+-- from its cancel mark on that, bytes of the holder's name, flags, revision.
+local LANE, AT_LANE = '>I4xxxxxxxxxxxxxxxxxxI2xxxxxxxxxxxxI2I2', LEASE + 8
+local READ, AT_READ = '>BxI2xxBI4', 38
+-- Attempts, counters and when it settled, of each task of the call; and the same behind the
+-- result and the first cycle.
+local settled_end, first_end
 
--- Settles a task that is leased under the digest, given what was read of it; false if it
--- needs the policy. s.gone is when it is forgotten.
-local function settle(id, name, raw, s, queue_name, digest, extra, r)
-  local cancel, holder_size, flags, revision, core = r[1], r[2], r[3], r[4], r[6]
+-- Settles a task that is leased under the digest; false if it needs the policy.
+local function settle(id, name, raw, s, core, queue_name, digest, extra)
+  local cancel, holder_size, flags, revision = parse(READ, raw, AT_READ)
   if flags % 4 > 0 or cancel > 0 or s.deleted or s.remember <= 0 then return false end
   s.gone = s.gone or decimal(now + s.remember - 1)
-  local details, cycle, holder = flags % 8 >= DETAILS, 0, sub(raw, #raw - holder_size + 1)
+  local details, last, holder = flags % 8 >= DETAILS, first_end, sub(raw, #raw - holder_size + 1)
   if details or extra then details = keep_memo(id, details, extra and extra.memo, s.gone) end
   if flags % 16 >= record.HISTORY then call('DEL', key.history(id)) end
-  if flags % 32 >= record.ENDED then cycle = parse('>I4', raw, #raw - holder_size - record.END + 2) end
+  if flags % 32 >= record.ENDED then
+    local cycle = parse('>I4', raw, #raw - holder_size - record.END + 2)
+    last = pack('>BI4', R_SUCCEEDED, (cycle + 1) % 4294967296) .. settled_end
+  end
   local n = #writes
   writes[n + 1] = name
   writes[n + 2] = pack('>BBBI4', 1, record.DONE, record.ENDED + (details and DETAILS or 0), (revision + 2) % 4294967296)
-    .. sub(raw, LEASE + 8, LEASE + HEADER + core) .. pack('>BI4', R_SUCCEEDED, (cycle + 1) % 4294967296) .. settled_end .. digest
+    .. sub(raw, LEASE + 8, LEASE + HEADER + core) .. last .. digest
   lease.leave(id, s.n, queue_name, holder, digest, false)
   return true
 end
 
--- The values of queues that have one lease in the call, by name.
-local function values_of(names)
-  local values, of = queue.values(names), {}
-  for i, name in ipairs(names) do of[name] = values[i] end
-  return of
-end
-
 -- Ends a lease as its queue sees it; packed is the value of a queue that has no other.
-local function end_lease(name, packed, fetch, extra)
-  if packed and not extra and polite.end_lease(name, packed, fetch) then return end
+local function end_lease(name, at_queue, packed, fetch, extra)
+  if packed and not extra and polite.end_lease(name, at_queue, packed, fetch) then return end
   if packed then queue.offer(name, packed) end
   local q = queue.get(name)
   gate.lease_ended(q, gate.SUCCEEDED, fetch, 0, 0, extra and extra.asked)
@@ -113,62 +111,69 @@ function scripts.succeed()
   local n = #ARGV[2] / BYTES
   local said = { parse('>' .. string.rep(SUCCESS, n), ARGV[2]) }
   local ids, extras, names, out, codes = ids_of(said, ARGV[3]), read_extras(ARGV[4]), {}, { '' }, {}
-  for i = 1, n do names[i] = key.task(ids[i]) end
+  local prefix = key.task('')
+  for i = 1, n do names[i] = prefix .. ids[i] end
   shard.read()
   settled_end = '\0\0\0\0' .. record.NO_COUNTERS .. pack('>I6', now)
-  local records, met, some_numbers, some_queues = call('MGET', unpack(names)), ARGV[1] == '1' and {}, {}, {}
-  local times, reads, queues, done = {}, {}, {}, {} -- how often a queue occurs; of each record that is leased under its digest
+  first_end = pack('>BI4', R_SUCCEEDED, 1) .. settled_end
+  local records, met = call('MGET', unpack(names)), ARGV[1] == '1' and {}
+  -- Of each record that is leased under its digest: the source, false for none, the bytes of
+  -- its core, and its queue. And the first of each queue, false where it occurs again.
+  local numbers, cores, queues, firsts, order = {}, {}, {}, {}, {}
   for i = 1, n do
-    local raw, r = records[i], false
+    local raw = records[i]
+    numbers[i] = false
     if raw and #raw >= LEASE + HEADER and sub(raw, 1, 17) == said[VALUES * i - 2] then
-      r = { parse(READ, raw, FROM) }
-      local at = LEASE + HEADER + r[7]
-      local name = sub(raw, at + 1, at + r[8])
-      queues[i], some_numbers[#some_numbers + 1] = name, r[5]
-      if times[name] then
-        times[name] = times[name] + 1
-      else
-        times[name], some_queues[#some_queues + 1] = 1, name
-      end
+      local number, core, at, size = parse(LANE, raw, AT_LANE)
+      at = LEASE + HEADER + at
+      local name = sub(raw, at + 1, at + size)
+      numbers[i], cores[i], queues[i] = number, core, name
+      if firsts[name] == nil then firsts[name], order[#order + 1] = i, name else firsts[name] = false end
     end
-    reads[i] = r
   end
-  source.read_all(some_numbers)
+  source.read_all(numbers)
   local several, once = {}, {}
-  for _, name in ipairs(some_queues) do
-    local of = times[name] == 1 and once or several
-    of[#of + 1] = name
+  for i = 1, #order do
+    local name = order[i]
+    if firsts[name] then once[#once + 1] = name else several[#several + 1] = name end
   end
   queue.read_all(several)
-  local values = values_of(once)
+  local values, keys = {}, {}
+  if once[1] then values, keys = queue.values(once) end
+  local k, done, gone = 0, 0, {}
   for i = 1, n do
-    local raw, name, digest, r = records[i], names[i], said[VALUES * i - 2], reads[i]
+    local raw, name, digest, number = records[i], names[i], said[VALUES * i - 2], numbers[i]
+    local place = number and firsts[queues[i]] or nil
+    if place then
+      k = k + 1
+      place = k
+    end
     if met and met[name] then -- what was settled just now is answered as it is now
       flush_writes()
-      raw, r = call('GET', name), false
+      raw, number = call('GET', name), false
     end
-    if not r then
+    if not number then
       codes[i] = refuse(out, nil, raw, digest)
     else
-      local s, extra = source.get(r[5]), extras[i]
-      if settle(ids[i], name, raw, s, queues[i], digest, extra, r) then
-        local c = source.counts(s)
-        c.done, c.leased, c.out, c.row, c.success = c.done + 1, c.leased - 1, c.out - 1, 0, now
-        end_lease(queues[i], values[queues[i]], said[VALUES * i - 1], extra)
-        codes[i], done[#done + 1] = APPLIED, i
+      local s, extra = source.get(number), extras[i]
+      if settle(ids[i], name, raw, s, cores[i], queues[i], digest, extra) then
+        source.succeeded(s)
+        end_lease(queues[i], keys[place], values[place], said[VALUES * i - 1], extra)
+        codes[i], done = APPLIED, done + 1
+        gone[2 * done - 1], gone[2 * done] = name, s.gone
         if met then met[name] = true end
       else
         codes[i] = refuse(out, POLICY, raw, digest)
       end
     end
   end
-  shard.tally('done', #done)
-  shard.tally('settled', #done)
-  shard.tally('leased', -#done)
+  shard.tally('done', done)
+  shard.tally('settled', done)
+  shard.tally('leased', -done)
   finish(true)
   -- Written together, and then ended one by one, records cost less than by SET with PXAT:
   -- Lua makes a table of each answer OK, but none of a number.
-  for k = 1, #done do call('PEXPIREAT', names[done[k]], source.get(reads[done[k]][5]).gone) end
+  for i = 1, #gone, 2 do call('PEXPIREAT', gone[i], gone[i + 1]) end
   out[1] = string.char(unpack(codes))
   return out
 end

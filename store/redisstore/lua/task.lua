@@ -50,7 +50,7 @@ reply.holder_details = holder_details
 -- alone, or all.
 reply.NOTHING, reply.HOLDER, reply.HISTORY, reply.ALL = 0, 1, 2, 3
 
--- Begins a list of tasks for Go: the sources, 5 values each, and the tasks, which are the
+-- Begins a list of tasks for Go: the sources, number and gate each, and the tasks, which are the
 -- end of the id and the record each, and a list where more of it was asked for and is
 -- there: fields of its details, and 'h' with its history.
 function reply.new() return { sources = {}, tasks = {}, told = {} } end
@@ -59,7 +59,7 @@ function reply.add_source(out, s)
   if out.told[s.n] then return end
   local n, list = #out.sources, out.sources
   out.told[s.n] = true
-  list[n + 1], list[n + 2], list[n + 3], list[n + 4], list[n + 5] = s.n, s.uid, s.id, s.pool, s.version
+  list[n + 1], list[n + 2] = s.n, s.gate or ''
 end
 
 local function more_of(id, r, s, with)

@@ -3,17 +3,19 @@ local DEFAULT_LEASE, DEFAULT_HOLD = 30000, 1800000
 local READ_AT_ONCE = 25
 local LEASE_TERMS = '>I6I6I4I4BBI2'
 
--- What leases of one source, of one want have in common.
+-- What leases of sources with the same terms, of one want, have in common.
 function claim.terms_of(w, s)
-  local t = s.terms and s.terms[w]
-  if t then return t end
+  reply.add_source(w.out, s)
   local hold = s.hold > 0 and s.hold or DEFAULT_HOLD
   local duration = min(w.lease > 0 and w.lease or (s.lease > 0 and s.lease or DEFAULT_LEASE), hold)
+  local t = w.terms
+  if t and t.duration == duration and t.hold == hold then return t end
   local deadline = now + duration
-  reply.add_source(w.out, s)
-  t = { deadline = decimal(deadline), packed = w.holder .. pack(LEASE_TERMS, now, deadline, duration, hold, 0, 0, #w.holder_name) }
-  s.terms = s.terms or {}
-  s.terms[w] = t
+  t = {
+    duration = duration, hold = hold, deadline = decimal(deadline),
+    packed = w.holder .. pack(LEASE_TERMS, now, deadline, duration, hold, 0, 0, #w.holder_name),
+  }
+  w.terms = t
   return t
 end
 
@@ -32,27 +34,25 @@ function claim.weigh(raw, s)
   return high * 65536 + middle * 256 + low + s.joined, flags % 8 >= record.DETAILS
 end
 
--- Leases a task to a want, on terms; tail is what its member of the lease index ends with.
--- nil and when to look again if another lock stands.
-function claim.grant_to(C, w, t, prefix, suffix, tail, raw, detailed)
-  local fence, id = max(C.fence + 1, now_us), prefix .. suffix
-  local locked, ttl = lock.set(P .. 'lock:' .. id, w.token_prefix .. decimal(fence), t.deadline)
+-- Leases a task to a want, on terms, and gives its id; name is the key of its record. nil and
+-- when to look again if another lock stands.
+function claim.grant_to(C, w, t, slot, suffix, name, raw, detailed)
+  local fence, id = max(C.fence + 1, now_us), slot .. '-' .. suffix
+  local locked, ttl = lock.set(P .. 'lock:' .. id, format('%s%d', w.token_prefix, fence), t.deadline)
   if not locked then return nil, ttl end
-  local leases, answers, ids = C.leases, C.answers, w.ids
-  local k = #leases
-  leases[k + 1], leases[k + 2] = t.deadline, id .. tail
+  local answers, ids = C.answers, w.ids
   C.fence = fence
   raw = pack('>BI8', record.MARK, fence) .. t.packed .. raw .. w.holder_name
-  k = #writes
-  writes[k + 1], writes[k + 2] = P .. 't:' .. id, raw
+  local k = #writes
+  writes[k + 1], writes[k + 2] = name, raw
   k = #answers
   answers[k + 1], answers[k + 2] = suffix, raw
   if detailed then answers[k + 3] = reply.holder_details(id) end
   k = #ids + 1
   if k == 1 then w.fence = fence end
-  ids[k] = w.slot == prefix and suffix or id
-  w.slot = prefix
-  return true
+  ids[k] = w.slot == slot and suffix or id
+  w.slot = slot
+  return id
 end
 
 -- Puts an orphan among the leases until it is looked at again.
@@ -78,6 +78,7 @@ local function take(C, h, q, l, s, share, band)
   local suffixes
   suffixes, band = lane.alike(l, share, s, band)
   local prefix, tail, granted, missing, orphaned, taken = q.slot .. '-', ':' .. l.name, 0, 0, 0, 0
+  local tasks, leases = P .. 't:' .. prefix, C.leases
   local w, t, records, from = nil, nil, {}, 1
   for i = 1, min(#suffixes, 100 - C.misses) do
     if not w or #w.ids == w.max then
@@ -86,7 +87,7 @@ local function take(C, h, q, l, s, share, band)
     end
     local suffix, raw = suffixes[i], records[i - from + 1]
     if raw == nil then
-      records, from = read_records(C, P .. 't:' .. prefix, suffixes, i), i
+      records, from = read_records(C, tasks, suffixes, i), i
       raw = records[1]
     end
     local bytes, detailed = claim.weigh(raw, s)
@@ -99,8 +100,10 @@ local function take(C, h, q, l, s, share, band)
     if not bytes then
       missing = missing + 1
     else
-      local got, ttl = claim.grant_to(C, w, t, prefix, suffix, tail, raw, detailed)
-      if got then
+      local id, ttl = claim.grant_to(C, w, t, q.slot, suffix, tasks .. suffix, raw, detailed)
+      if id then
+        local k = #leases
+        leases[k + 1], leases[k + 2] = t.deadline, id .. tail
         granted, w.bytes = granted + 1, w.bytes + bytes
       else
         note_orphan(C, l, prefix .. suffix, ttl)

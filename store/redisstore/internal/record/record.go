@@ -69,15 +69,58 @@ type Sources map[uint32]Source
 
 // ReadSources reads the sources of the tasks that follow in a reply.
 func ReadSources(r *pack.Reply) Sources {
-	const values = 5
+	const values = 2
 	list := r.Array()
 	sources := make(Sources, list.Len()/values)
 	for list.More() {
 		n := uint32(list.Integer()) //nolint:gosec // numbers of sources fit
-		sources[n] = Source{uid: list.Text(), id: list.Text(), pool: list.Text(), version: list.Integer()}
+		gate := list.Text()
+		source, ok := readGate(gate)
+		if !ok {
+			list.Fail("the gate of a source", gate)
+		}
+		sources[n] = source
 	}
 	r.Join(list)
 	return sources
+}
+
+// readGate reads of a gate (lua/source.lua) what its tasks have in common; of none, for a source that the shard does not
+// know any more, nothing.
+func readGate(gate string) (s Source, ok bool) {
+	if gate == "" {
+		return s, true
+	}
+	const fixed = 1 + 6 + 6 + 4 + 4 + 4 + 1 // deleted, held until, remembered, joined, lease, hold, priority
+	rest := []byte(gate)
+	text := func(size int) string {
+		if len(rest) < size {
+			rest = nil
+			return ""
+		}
+		n, begin := 0, size
+		for _, b := range rest[:size] {
+			n = n<<8 | int(b)
+		}
+		if len(rest) < begin+n {
+			rest = nil
+			return ""
+		}
+		value := string(rest[begin : begin+n])
+		rest = rest[begin+n:]
+		return value
+	}
+	if len(rest) < fixed {
+		return s, false
+	}
+	rest = rest[fixed:]
+	s.pool, s.uid, s.id = text(1), text(1), text(2)
+	if len(rest) < 7 {
+		return s, false
+	}
+	h := numbers{rest}
+	s.version = int64(h.uint(7)) //nolint:gosec // 56 bits fit
+	return s, true
 }
 
 // AppendTask appends the task that is next in a reply (lua/task.lua): as a grant, which has no
