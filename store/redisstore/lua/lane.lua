@@ -59,19 +59,18 @@ function lane.find_set(l)
   read_later(l)
 end
 
--- Brings tasks of the set to the head, so that it has n of them and a few more.
+-- Brings tasks of the set to the head, so that it has n of them; to an empty one all that
+-- stand there.
 function lane.load(l, n)
   lane.flush(l)
-  local missing = n - head_size(l)
-  if missing <= 0 then return end
-  lane.flush(l)
-  if l.more <= 0 then return end
-  local found, entries, last = call('ZPOPMIN', key.set(l.name), missing + HEAD), {}, 0
+  local missing = max(n, HEAD) - head_size(l)
+  if n <= head_size(l) or l.more <= 0 then return end
+  local found, entries, last = call('ZPOPMIN', key.set(l.name), missing), {}, 0
   for i = 1, #found, 2 do
     last = tonumber(found[i + 1])
     entries[#entries + 1] = pack(ENTRY_FORMAT, last, found[i])
   end
-  if #found < 2 * (missing + HEAD) then l.more = 0 else l.more = max(l.more - #found / 2, 0) end
+  if #found < 2 * missing then l.more = 0 else l.more = max(l.more - missing, 0) end
   l.list, l.at, l.dirty, l.q.dirty = sub(l.list, l.at) .. concat(entries), 1, true, true
   if l.more == 0 then l.later = 0 elseif last >= LATER then read_later(l) end
 end
@@ -97,27 +96,38 @@ function lane.first_ready(l)
   return suffix, floor(score / BAND)
 end
 
--- Takes the n first tasks off.
-function lane.take(l, n) l.at, l.dirty, l.q.dirty = l.at + n * ENTRY, true, true end
-
 -- The first tasks that are ready and share a band, that of the first if none is given, at
--- most n: the ends of their ids; and that band.
+-- most n: the ends of their ids; and that band. Those behind the head stay in the set.
 function lane.alike(l, n, s, band)
-  local suffixes, list, at, ends = {}, l.list, l.at, nil
-  for i = 1, n do
-    if at > #list then break end
-    local score, suffix = parse(ENTRY_FORMAT, list, at)
-    if not ends then
-      local rank = floor(score / BAND)
-      band = band or lane.band(s, rank)
-      if lane.band(s, rank) ~= band then break end
-      while rank < 20 and lane.band(s, rank + 1) == band do rank = rank + 1 end
-      ends = min((rank + 1) * BAND, LATER)
+  local suffixes, score = {}, lane.first(l)
+  local rank = score and score < LATER and floor(score / BAND)
+  band = band or rank and lane.band(s, rank)
+  if not rank or lane.band(s, rank) ~= band then return suffixes, band end
+  while rank < 20 and lane.band(s, rank + 1) == band do rank = rank + 1 end
+  local ends, list, at, size = min((rank + 1) * BAND, LATER), l.list, l.at, 0
+  while size < n and at <= #list do
+    score, suffixes[size + 1] = parse(ENTRY_FORMAT, list, at)
+    if score >= ends then
+      suffixes[size + 1] = nil
+      return suffixes, band
     end
-    if score >= ends then break end
-    suffixes[i], at = suffix, at + ENTRY
+    size, at = size + 1, at + ENTRY
   end
+  if size < n then lane.flush(l) end
+  if size == n or l.more <= 0 then return suffixes, band end
+  local found = call('ZRANGEBYSCORE', key.set(l.name), '-inf', '(' .. decimal(ends), 'LIMIT', '0', n - size)
+  for i = 1, #found do suffixes[size + i] = found[i] end
   return suffixes, band
+end
+
+-- Takes the n first tasks off.
+function lane.take(l, n)
+  local behind = n - head_size(l)
+  if behind > 0 then
+    l.more = max(l.more - call('ZREMRANGEBYRANK', key.set(l.name), '0', behind - 1), 0)
+    n = n - behind
+  end
+  l.at, l.dirty, l.q.dirty = l.at + n * ENTRY, true, true
 end
 
 -- The first tasks of the head, whatever they wait for.
@@ -144,16 +154,17 @@ function lane.front(l)
   return rank, l.later > 0 and l.later
 end
 
--- Puts a task into the head at its place; false if it belongs into the set.
+-- Puts a task into the head at its place; false if it belongs into the set, and whether it
+-- has a higher score than all of the head.
 local function enter_head(l, score, suffix)
-  local n, at = head_size(l), #l.list + 1
+  local n, at, other, its = head_size(l), #l.list + 1, nil, nil
   while at > l.at do
-    local other, its = parse(ENTRY_FORMAT, l.list, at - ENTRY)
+    other, its = parse(ENTRY_FORMAT, l.list, at - ENTRY)
     if other < score or other == score and before(its, suffix) then break end
     at = at - ENTRY
   end
   local last = at > #l.list
-  if last and (n >= HEAD or l.more > 0 or l.comes) then return false end
+  if last and (n >= HEAD or l.more > 0 or l.comes) then return false, n > 0 and other < score end
   l.list = sub(l.list, l.at, at - 1) .. pack(ENTRY_FORMAT, score, suffix) .. (last and '' or sub(l.list, at))
   l.at = 1
   return true
@@ -162,8 +173,8 @@ end
 -- Notes a task that comes to the set, which save writes.
 local function enter_set(l, score, suffix)
   local comes = l.comes or {}
-  l.comes = comes
-  comes[#comes + 1], comes[#comes + 2] = decimal(score), suffix
+  local n = #comes
+  l.comes, comes[n + 1], comes[n + 2] = comes, text_of(score), suffix
   if score >= LATER and (l.later == 0 or score - LATER < l.later) then l.later = score - LATER end
 end
 
@@ -202,21 +213,8 @@ local function is_coming(l, suffix)
   return false
 end
 
--- Adds a task that stands nowhere in the lane.
-function lane.add(l, score, suffix)
-  if #l.list < l.at then lane.load(l, 1) end
-  l.dirty, l.q.dirty = true, true
-  for at = l.at, #l.list, ENTRY do
-    if sub(l.list, at + 7, at + ENTRY - 1) == suffix then -- its record was lost
-      lane.drop_lost(l, (parse(ENTRY_FORMAT, l.list, at)))
-      l.list, l.at = sub(l.list, l.at, at - 1) .. sub(l.list, at + ENTRY), 1
-      break
-    end
-  end
-  if not enter_head(l, score, suffix) then
-    enter_set(l, score, suffix)
-    return
-  end
+-- Leaves no task in the set that came to the head, and no more in the head than stand there.
+local function make_room(l, suffix)
   if is_coming(l, suffix) then lane.flush(l) end
   local old = l.more > 0 and call('ZSCORE', key.set(l.name), suffix)
   if old then -- its record was lost
@@ -230,6 +228,23 @@ function lane.add(l, score, suffix)
     local last, its = parse(ENTRY_FORMAT, l.list, #l.list - ENTRY + 1)
     l.list = sub(l.list, 1, #l.list - ENTRY)
     enter_set(l, last, its)
+  end
+end
+
+-- Adds tasks of one score that stand nowhere in the lane, those of a list from a position on.
+function lane.add(l, score, suffixes, from)
+  if #l.list < l.at then lane.load(l, 1) end
+  l.dirty, l.q.dirty = true, true
+  local entered, behind = false, false -- behind all of the head are then those that follow, too
+  for i = from, #suffixes do
+    local suffix = suffixes[i]
+    local at = find(l.list, suffix, l.at, true)
+    if at then -- its record was lost
+      lane.drop_lost(l, (parse(ENTRY_FORMAT, l.list, at - 7)))
+      l.list, l.at = sub(l.list, l.at, at - 8) .. sub(l.list, at + ENTRY - 7), 1
+    end
+    if not behind then entered, behind = enter_head(l, score, suffix) end
+    if entered then make_room(l, suffix) else enter_set(l, score, suffix) end
   end
 end
 
@@ -287,7 +302,7 @@ function lane.promote(l, most)
   end
   for k = 1, #moved, 2 do
     local later = moved[k] - LATER
-    lane.add(l, later % 32 * BAND + floor(later / 32), moved[k + 1])
+    lane.add(l, later % 32 * BAND + floor(later / 32), { moved[k + 1] }, 1)
   end
   if moved[1] then l.dirty, l.q.dirty = true, true end
   return #moved / 2

@@ -74,7 +74,6 @@ end
 -- Takes up to share tasks from the lane while its band stays what it is, for one want after
 -- the other; returns how many were granted.
 local function take(C, h, q, l, s, share, band)
-  lane.load(l, share)
   local suffixes
   suffixes, band = lane.alike(l, share, s, band)
   local prefix, tail, granted, missing, orphaned, taken = q.slot .. '-', ':' .. l.name, 0, 0, 0, 0
