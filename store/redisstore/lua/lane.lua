@@ -4,7 +4,7 @@
 local ENTRY, HEAD = 33, 4 -- bytes of a task in the head; and how many stand there
 local ENTRY_FORMAT = '>I7c26'
 local OPEN, WAIT = 1, 2
-lane.ENTRY, lane.OPEN = ENTRY, OPEN
+lane.ENTRY, lane.HEAD, lane.OPEN = ENTRY, HEAD, OPEN
 -- Of a lane that has a value of its own: pool, where it stands and its score, first due of
 -- the set (0 = none), tasks in it.
 lane.FORMAT = '>Bc0BI7I7I4'
@@ -86,14 +86,6 @@ end
 function lane.first(l)
   if #l.list < l.at then lane.load(l, 1) end
   return entry(l, 0)
-end
-
--- The first task that is ready: the end of its id, and its rank; nil for none. And how many
--- of those of the head follow it.
-function lane.first_ready(l)
-  local score, suffix = lane.first(l)
-  if not score or score >= LATER then return nil end
-  return suffix, floor(score / BAND)
 end
 
 -- The first tasks that are ready and share a band, that of the first if none is given, at

@@ -1,6 +1,7 @@
 -- How a claim picks queues of its pool. C is the claim of this call, false for none.
 local C
 local READ_QUEUES, READ_RECORDS = 25, 25 -- so many are read at once
+local AHEAD = 10 -- and so many queues laid out: of more a claim takes 100 tasks only where they have delays
 
 function claim.begin() C = false end
 
@@ -32,7 +33,7 @@ end
 -- Reads the next queues with the first tasks of their lanes, which most turns take.
 local function load_ahead()
   local names, numbers, of = {}, {}, {}
-  local to = min(#C.names, C.at + min(READ_QUEUES, max(C.room - C.granted, 1)) - 1)
+  local to = min(#C.names, C.at + min(AHEAD, max(C.room - C.granted, 1)) - 1)
   for i = C.at, to do names[#names + 1] = C.names[i] end
   C.loaded = to
   queue.read_all(names)
@@ -41,15 +42,12 @@ local function load_ahead()
     if l and l.open then numbers[#numbers + 1], of[#of + 1] = l.n, l end
   end
   source.read_all(numbers)
-  local keys, suffixes, share = {}, {}, max(1, floor(C.room / max(#names, 1)))
+  local keys, suffixes, share = {}, {}, max(1, floor(min(C.room, 100) / max(#names, 1)))
   for i = 1, #of do
     local l = of[i]
     local q = l.q
-    local n = gate.delay(q) > 0 and 1 or min(share, rule.settings(q).in_flight - q.in_flight, READ_RECORDS - #keys)
-    if n == 1 then
-      local suffix = lane.first_ready(l)
-      if suffix then keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix end
-    elseif n > 0 then
+    local n = gate.delay(q) > 0 and 1 or min(share, rule.settings(q).in_flight - q.in_flight)
+    if n > 0 and n <= min(lane.HEAD, READ_RECORDS - #keys) then -- for more than the head a turn reads by itself
       for _, suffix in ipairs(lane.alike(l, n, source.get(l.n))) do
         keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix
       end

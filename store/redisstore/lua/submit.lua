@@ -26,7 +26,7 @@ local function read_series(packed, gates, queue_names)
     all[#all + 1] = {
       source = source.get(gates[g].n), refusal = gates[g].refusal, queue = queue_names[queue_], recurring = recurring == 1,
       priority = priority, if_exists = if_exists, due = due > 0 and due or now, revisit_after = revisit_after, modified = modified,
-      n = n, slot = slot, fresh = {}, created = 0, lane = false, ready = false, score = 0, head = '',
+      n = n, slot = slot, fresh = {}, created = 0, lane = false, score = 0, head = '',
     }
   end
   return all
@@ -48,8 +48,8 @@ end
 local function begin_series(series)
   local q = queue.get(series.queue)
   local rank = record.rank(series)
-  series.lane, series.head, series.ready = queue.make_lane(q, series.source.n), task.begin_record(series), series.due <= now
-  series.score = series.ready and rank * BAND + series.due or lane.LATER + series.due * 32 + rank
+  series.lane, series.head = queue.make_lane(q, series.source.n), task.begin_record(series)
+  series.score = series.due <= now and rank * BAND + series.due or lane.LATER + series.due * 32 + rank
   q.slot = series.slot
 end
 
@@ -101,7 +101,7 @@ local function end_series(series)
   if n == 0 then return end
   lane.add(l, series.score, series.fresh, #series.fresh - n + 1)
   l.q.waiting, l.q.dirty, series.created = l.q.waiting + n, true, 0
-  source.count(s, series.ready and 'ready' or 'scheduled', n)
+  source.count(s, series.due <= now and 'ready' or 'scheduled', n)
   if not series.recurring then source.tally(s, 'out', n) end
   lane.touch(l)
 end
