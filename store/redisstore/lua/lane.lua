@@ -75,23 +75,22 @@ function lane.load(l, n)
   if l.more == 0 then l.later = 0 elseif last >= LATER then read_later(l) end
 end
 
--- The i-th task of the head, from 0: its score and the end of its id; nil for none.
-local function entry(l, i)
-  local at = l.at + ENTRY * i
-  if at > #l.list then return nil end
-  return parse(ENTRY_FORMAT, l.list, at)
-end
+-- The i-th task of the head, from 0: its score and the end of its id.
+local function entry(l, i) return parse(ENTRY_FORMAT, l.list, l.at + ENTRY * i) end
 
--- The first task of the lane.
-function lane.first(l)
+-- The score of the task at a position of the head.
+local function score_at(l, at) return (parse('>I7', l.list, at)) end
+
+-- The score of the first task of the lane; nil for none.
+local function first_score(l)
   if #l.list < l.at then lane.load(l, 1) end
-  return entry(l, 0)
+  return #l.list >= l.at and score_at(l, l.at) or nil
 end
 
 -- The first tasks that are ready and share a band, that of the first if none is given, at
 -- most n: the ends of their ids; and that band. Those behind the head stay in the set.
 function lane.alike(l, n, s, band)
-  local suffixes, score = {}, lane.first(l)
+  local suffixes, score = {}, first_score(l)
   local rank = score and score < LATER and floor(score / BAND)
   band = band or rank and lane.band(s, rank)
   if not rank or lane.band(s, rank) ~= band then return suffixes, band end
@@ -135,15 +134,15 @@ end
 -- The rank of the first ready task, and the score of the first that is due later, less
 -- LATER; false for none.
 function lane.front(l)
-  local score = lane.first(l)
+  local score = first_score(l)
   if not score then return false, false end
-  local rank, i = score < LATER and floor(score / BAND), 0
-  while score and score < LATER do
-    i = i + 1
-    score = entry(l, i)
+  local rank, at = score < LATER and floor(score / BAND), l.at
+  if score_at(l, #l.list - ENTRY + 1) < LATER then return rank, l.later > 0 and l.later end
+  while score < LATER do
+    at = at + ENTRY
+    score = score_at(l, at)
   end
-  if score then return rank, score - LATER end
-  return rank, l.later > 0 and l.later
+  return rank, score - LATER
 end
 
 -- Puts a task into the head at its place; false if it belongs into the set, and whether it
@@ -232,7 +231,7 @@ function lane.add(l, score, suffixes, from)
     local suffix = suffixes[i]
     local at = find(l.list, suffix, l.at, true)
     if at then -- its record was lost
-      lane.drop_lost(l, (parse(ENTRY_FORMAT, l.list, at - 7)))
+      lane.drop_lost(l, score_at(l, at - 7))
       l.list, l.at = sub(l.list, l.at, at - 8) .. sub(l.list, at + ENTRY - 7), 1
     end
     if not behind then entered, behind = enter_head(l, score, suffix) end

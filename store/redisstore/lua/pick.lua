@@ -1,7 +1,7 @@
 -- How a claim picks queues of its pool. C is the claim of this call, false for none.
 local C
 local READ_QUEUES, READ_RECORDS = 25, 25 -- so many are read at once
-local AHEAD = 10 -- and so many queues laid out: of more a claim takes 100 tasks only where they have delays
+local FIRST_QUEUES = 10 -- so many at first: a turn without a delay gives a tenth of what is asked for, or more
 
 function claim.begin() C = false end
 
@@ -23,7 +23,7 @@ local function band_of(score) return floor(score / BAND) end
 
 local function read_heads()
   pool.flush()
-  local n = min(100, max(C.room - C.granted, 1))
+  local n = min(C.looks > 0 and 100 or FIRST_QUEUES, max(C.room - C.granted, 1))
   local found = call('ZRANGE', C.open, '0', decimal(n - 1), 'WITHSCORES')
   local names, scores = {}, {}
   for i = 1, #found, 2 do names[#names + 1], scores[#scores + 1] = found[i], tonumber(found[i + 1]) end
@@ -33,7 +33,7 @@ end
 -- Reads the next queues with the first tasks of their lanes, which most turns take.
 local function load_ahead()
   local names, numbers, of = {}, {}, {}
-  local to = min(#C.names, C.at + min(AHEAD, max(C.room - C.granted, 1)) - 1)
+  local to = min(#C.names, C.at + min(READ_QUEUES, max(C.room - C.granted, 1)) - 1)
   for i = C.at, to do names[#names + 1] = C.names[i] end
   C.loaded = to
   queue.read_all(names)
@@ -42,7 +42,7 @@ local function load_ahead()
     if l and l.open then numbers[#numbers + 1], of[#of + 1] = l.n, l end
   end
   source.read_all(numbers)
-  local keys, suffixes, share = {}, {}, max(1, floor(min(C.room, 100) / max(#names, 1)))
+  local keys, suffixes, share = {}, {}, max(1, floor(min(C.room, 100) / max(min(#names, FIRST_QUEUES), 1)))
   for i = 1, #of do
     local l = of[i]
     local q = l.q
