@@ -161,11 +161,13 @@ local function enter_head(l, score, suffix)
   return true
 end
 
--- Notes a task that comes to the set, which save writes.
-local function enter_set(l, score, suffix)
-  local comes = l.comes or {}
+-- Notes tasks of one score that come to the set, those of a list from a position on; flush
+-- writes them.
+local function enter_set(l, score, suffixes, from)
+  local comes, text = l.comes or {}, text_of(score)
   local n = #comes
-  l.comes, comes[n + 1], comes[n + 2] = comes, text_of(score), suffix
+  for i = from, #suffixes do comes[n + 1], comes[n + 2], n = text, suffixes[i], n + 2 end
+  l.comes = comes
   if score >= LATER and (l.later == 0 or score - LATER < l.later) then l.later = score - LATER end
 end
 
@@ -218,7 +220,7 @@ local function make_room(l, suffix)
   if head_size(l) > HEAD then
     local last, its = parse(ENTRY_FORMAT, l.list, #l.list - ENTRY + 1)
     l.list = sub(l.list, 1, #l.list - ENTRY)
-    enter_set(l, last, its)
+    enter_set(l, last, { its }, 1)
   end
 end
 
@@ -226,16 +228,19 @@ end
 function lane.add(l, score, suffixes, from)
   if #l.list < l.at then lane.load(l, 1) end
   l.dirty, l.q.dirty = true, true
-  local entered, behind = false, false -- behind all of the head are then those that follow, too
+  local list, begin = l.list, l.at
   for i = from, #suffixes do
-    local suffix = suffixes[i]
-    local at = find(l.list, suffix, l.at, true)
+    local at = find(list, suffixes[i], begin, true)
     if at then -- its record was lost
       lane.drop_lost(l, score_at(l, at - 7))
-      l.list, l.at = sub(l.list, l.at, at - 8) .. sub(l.list, at + ENTRY - 7), 1
+      list, begin = sub(list, begin, at - 8) .. sub(list, at + ENTRY - 7), 1
+      l.list, l.at = list, begin
     end
-    if not behind then entered, behind = enter_head(l, score, suffix) end
-    if entered then make_room(l, suffix) else enter_set(l, score, suffix) end
+  end
+  for i = from, #suffixes do
+    local entered, behind = enter_head(l, score, suffixes[i])
+    if behind then return enter_set(l, score, suffixes, i) end -- as those that follow
+    if entered then make_room(l, suffixes[i]) else enter_set(l, score, { suffixes[i] }, 1) end
   end
 end
 
@@ -302,15 +307,11 @@ end
 -- Leaves no more in the head than stands there, and writes what comes to the set.
 function lane.settle(l)
   local n = head_size(l)
-  if n > HEAD then
-    local comes = {}
-    for i = HEAD, n - 1 do
-      local score, suffix = entry(l, i)
-      comes[#comes + 1], comes[#comes + 2] = score, suffix
-    end
-    l.list, l.at = sub(l.list, l.at, l.at + HEAD * ENTRY - 1), 1
-    for i = 1, #comes, 2 do enter_set(l, comes[i], comes[i + 1]) end
+  for i = HEAD, n - 1 do
+    local score, suffix = entry(l, i)
+    enter_set(l, score, { suffix }, 1)
   end
+  if n > HEAD then l.list, l.at = sub(l.list, l.at, l.at + HEAD * ENTRY - 1), 1 end
   lane.flush(l)
 end
 

@@ -88,13 +88,6 @@ local function clear_lost(all)
   end
 end
 
--- Notes a new task of a series, and its record.
-local function enter(series, name, suffix, rest)
-  if not series.lane then begin_series(series) end
-  series.fresh[#series.fresh + 1], series.created = suffix, series.created + 1
-  write(name, series.head .. rest)
-end
-
 -- Puts the new tasks that were noted of a series so far into its lane, and counts them.
 local function end_series(series)
   local s, l, n = series.source, series.lane, series.created
@@ -115,7 +108,10 @@ local function submit(series, name, suffix, rest, raw)
     return task.submit_again(series, suffix, name, rest, r)
   end
   if not series.recurring and task.limited(series.source, series.created) then return LIMITED, 0 end
-  enter(series, name, suffix, rest)
+  if not series.lane then begin_series(series) end
+  local fresh = series.fresh
+  fresh[#fresh + 1], series.created = suffix, series.created + 1
+  write(name, series.head .. rest)
   return CREATED, series.due <= now and 2 or record.WAITING
 end
 
