@@ -4,7 +4,7 @@
 local ENTRY, HEAD = 33, 4 -- bytes of a task in the head; and how many stand there
 local ENTRY_FORMAT = '>I7c26'
 local OPEN, WAIT = 1, 2
-lane.ENTRY, lane.OPEN = ENTRY, OPEN
+lane.ENTRY, lane.HEAD, lane.OPEN = ENTRY, HEAD, OPEN
 -- Of a lane that has a value of its own: pool, where it stands and its score, first due of
 -- the set (0 = none), tasks in it.
 lane.FORMAT = '>Bc0BI7I7I4'
@@ -59,19 +59,18 @@ function lane.find_set(l)
   read_later(l)
 end
 
--- Brings tasks of the set to the head, so that it has n of them and a few more.
+-- Brings tasks of the set to the head, so that it has n of them; to an empty one all that
+-- stand there.
 function lane.load(l, n)
   lane.flush(l)
-  local missing = n - head_size(l)
-  if missing <= 0 then return end
-  lane.flush(l)
-  if l.more <= 0 then return end
-  local found, entries, last = call('ZPOPMIN', key.set(l.name), missing + HEAD), {}, 0
+  local missing = max(n, HEAD) - head_size(l)
+  if n <= head_size(l) or l.more <= 0 then return end
+  local found, entries, last = call('ZPOPMIN', key.set(l.name), missing), {}, 0
   for i = 1, #found, 2 do
     last = tonumber(found[i + 1])
     entries[#entries + 1] = pack(ENTRY_FORMAT, last, found[i])
   end
-  if #found < 2 * (missing + HEAD) then l.more = 0 else l.more = max(l.more - #found / 2, 0) end
+  if #found < 2 * missing then l.more = 0 else l.more = max(l.more - missing, 0) end
   l.list, l.at, l.dirty, l.q.dirty = sub(l.list, l.at) .. concat(entries), 1, true, true
   if l.more == 0 then l.later = 0 elseif last >= LATER then read_later(l) end
 end
@@ -84,48 +83,50 @@ function lane.next_head(name, more)
   return concat(entries), #found < 2 * HEAD and 0 or max(more - HEAD, 0)
 end
 
--- The i-th task of the head, from 0: its score and the end of its id; nil for none.
-local function entry(l, i)
-  local at = l.at + ENTRY * i
-  if at > #l.list then return nil end
-  return parse(ENTRY_FORMAT, l.list, at)
-end
+-- The i-th task of the head, from 0: its score and the end of its id.
+local function entry(l, i) return parse(ENTRY_FORMAT, l.list, l.at + ENTRY * i) end
 
--- The first task of the lane.
-function lane.first(l)
+-- The score of the task at a position of the head.
+local function score_at(l, at) return (parse('>I7', l.list, at)) end
+
+-- The score of the first task of the lane; nil for none.
+local function first_score(l)
   if #l.list < l.at then lane.load(l, 1) end
-  return entry(l, 0)
+  return #l.list >= l.at and score_at(l, l.at) or nil
 end
 
--- The first task that is ready: the end of its id, and its rank; nil for none. And how many
--- of those of the head follow it.
-function lane.first_ready(l)
-  local score, suffix = lane.first(l)
-  if not score or score >= LATER then return nil end
-  return suffix, floor(score / BAND)
+-- The first tasks that are ready and share a band, that of the first if none is given, at
+-- most n: the ends of their ids; and that band. Those behind the head stay in the set.
+function lane.alike(l, n, s, band)
+  local suffixes, score = {}, first_score(l)
+  local rank = score and score < LATER and floor(score / BAND)
+  band = band or rank and lane.band(s, rank)
+  if not rank or lane.band(s, rank) ~= band then return suffixes, band end
+  while rank < 20 and lane.band(s, rank + 1) == band do rank = rank + 1 end
+  local ends, list, at, size = min((rank + 1) * BAND, LATER), l.list, l.at, 0
+  while size < n and at <= #list do
+    score, suffixes[size + 1] = parse(ENTRY_FORMAT, list, at)
+    if score >= ends then
+      suffixes[size + 1] = nil
+      return suffixes, band
+    end
+    size, at = size + 1, at + ENTRY
+  end
+  if size < n then lane.flush(l) end
+  if size == n or l.more <= 0 then return suffixes, band end
+  local found = call('ZRANGEBYSCORE', key.set(l.name), '-inf', '(' .. decimal(ends), 'LIMIT', '0', n - size)
+  for i = 1, #found do suffixes[size + i] = found[i] end
+  return suffixes, band
 end
 
 -- Takes the n first tasks off.
-function lane.take(l, n) l.at, l.dirty, l.q.dirty = l.at + n * ENTRY, true, true end
-
--- The first tasks that are ready and share a band, that of the first if none is given, at
--- most n: the ends of their ids; and that band.
-function lane.alike(l, n, s, band)
-  local suffixes, list, at, ends = {}, l.list, l.at, nil
-  for i = 1, n do
-    if at > #list then break end
-    local score, suffix = parse(ENTRY_FORMAT, list, at)
-    if not ends then
-      local rank = floor(score / BAND)
-      band = band or lane.band(s, rank)
-      if lane.band(s, rank) ~= band then break end
-      while rank < 20 and lane.band(s, rank + 1) == band do rank = rank + 1 end
-      ends = min((rank + 1) * BAND, LATER)
-    end
-    if score >= ends then break end
-    suffixes[i], at = suffix, at + ENTRY
+function lane.take(l, n)
+  local behind = n - head_size(l)
+  if behind > 0 then
+    l.more = max(l.more - call('ZREMRANGEBYRANK', key.set(l.name), '0', behind - 1), 0)
+    n = n - behind
   end
-  return suffixes, band
+  l.at, l.dirty, l.q.dirty = l.at + n * ENTRY, true, true
 end
 
 -- The first tasks of the head, whatever they wait for.
@@ -141,37 +142,40 @@ end
 -- The rank of the first ready task, and the score of the first that is due later, less
 -- LATER; false for none.
 function lane.front(l)
-  local score = lane.first(l)
+  local score = first_score(l)
   if not score then return false, false end
-  local rank, i = score < LATER and floor(score / BAND), 0
-  while score and score < LATER do
-    i = i + 1
-    score = entry(l, i)
+  local rank, at = score < LATER and floor(score / BAND), l.at
+  if score_at(l, #l.list - ENTRY + 1) < LATER then return rank, l.later > 0 and l.later end
+  while score < LATER do
+    at = at + ENTRY
+    score = score_at(l, at)
   end
-  if score then return rank, score - LATER end
-  return rank, l.later > 0 and l.later
+  return rank, score - LATER
 end
 
--- Puts a task into the head at its place; false if it belongs into the set.
+-- Puts a task into the head at its place; false if it belongs into the set, and whether it
+-- has a higher score than all of the head.
 local function enter_head(l, score, suffix)
-  local n, at = head_size(l), #l.list + 1
+  local n, at, other, its = head_size(l), #l.list + 1, nil, nil
   while at > l.at do
-    local other, its = parse(ENTRY_FORMAT, l.list, at - ENTRY)
+    other, its = parse(ENTRY_FORMAT, l.list, at - ENTRY)
     if other < score or other == score and before(its, suffix) then break end
     at = at - ENTRY
   end
   local last = at > #l.list
-  if last and (n >= HEAD or l.more > 0 or l.comes) then return false end
+  if last and (n >= HEAD or l.more > 0 or l.comes) then return false, n > 0 and other < score end
   l.list = sub(l.list, l.at, at - 1) .. pack(ENTRY_FORMAT, score, suffix) .. (last and '' or sub(l.list, at))
   l.at = 1
   return true
 end
 
--- Notes a task that comes to the set, which save writes.
-local function enter_set(l, score, suffix)
-  local comes = l.comes or {}
+-- Notes tasks of one score that come to the set, those of a list from a position on; flush
+-- writes them.
+local function enter_set(l, score, suffixes, from)
+  local comes, text = l.comes or {}, text_of(score)
+  local n = #comes
+  for i = from, #suffixes do comes[n + 1], comes[n + 2], n = text, suffixes[i], n + 2 end
   l.comes = comes
-  comes[#comes + 1], comes[#comes + 2] = decimal(score), suffix
   if score >= LATER and (l.later == 0 or score - LATER < l.later) then l.later = score - LATER end
 end
 
@@ -210,21 +214,8 @@ local function is_coming(l, suffix)
   return false
 end
 
--- Adds a task that stands nowhere in the lane.
-function lane.add(l, score, suffix)
-  if #l.list < l.at then lane.load(l, 1) end
-  l.dirty, l.q.dirty = true, true
-  for at = l.at, #l.list, ENTRY do
-    if sub(l.list, at + 7, at + ENTRY - 1) == suffix then -- its record was lost
-      lane.drop_lost(l, (parse(ENTRY_FORMAT, l.list, at)))
-      l.list, l.at = sub(l.list, l.at, at - 1) .. sub(l.list, at + ENTRY), 1
-      break
-    end
-  end
-  if not enter_head(l, score, suffix) then
-    enter_set(l, score, suffix)
-    return
-  end
+-- Leaves no task in the set that came to the head, and no more in the head than stand there.
+local function make_room(l, suffix)
   if is_coming(l, suffix) then lane.flush(l) end
   local old = l.more > 0 and call('ZSCORE', key.set(l.name), suffix)
   if old then -- its record was lost
@@ -237,7 +228,27 @@ function lane.add(l, score, suffix)
   if head_size(l) > HEAD then
     local last, its = parse(ENTRY_FORMAT, l.list, #l.list - ENTRY + 1)
     l.list = sub(l.list, 1, #l.list - ENTRY)
-    enter_set(l, last, its)
+    enter_set(l, last, { its }, 1)
+  end
+end
+
+-- Adds tasks of one score that stand nowhere in the lane, those of a list from a position on.
+function lane.add(l, score, suffixes, from)
+  if #l.list < l.at then lane.load(l, 1) end
+  l.dirty, l.q.dirty = true, true
+  local list, begin = l.list, l.at
+  for i = from, #suffixes do
+    local at = find(list, suffixes[i], begin, true)
+    if at then -- its record was lost
+      lane.drop_lost(l, score_at(l, at - 7))
+      list, begin = sub(list, begin, at - 8) .. sub(list, at + ENTRY - 7), 1
+      l.list, l.at = list, begin
+    end
+  end
+  for i = from, #suffixes do
+    local entered, behind = enter_head(l, score, suffixes[i])
+    if behind then return enter_set(l, score, suffixes, i) end -- as those that follow
+    if entered then make_room(l, suffixes[i]) else enter_set(l, score, { suffixes[i] }, 1) end
   end
 end
 
@@ -295,7 +306,7 @@ function lane.promote(l, most)
   end
   for k = 1, #moved, 2 do
     local later = moved[k] - LATER
-    lane.add(l, later % 32 * BAND + floor(later / 32), moved[k + 1])
+    lane.add(l, later % 32 * BAND + floor(later / 32), { moved[k + 1] }, 1)
   end
   if moved[1] then l.dirty, l.q.dirty = true, true end
   return #moved / 2
@@ -304,15 +315,11 @@ end
 -- Leaves no more in the head than stands there, and writes what comes to the set.
 function lane.settle(l)
   local n = head_size(l)
-  if n > HEAD then
-    local comes = {}
-    for i = HEAD, n - 1 do
-      local score, suffix = entry(l, i)
-      comes[#comes + 1], comes[#comes + 2] = score, suffix
-    end
-    l.list, l.at = sub(l.list, l.at, l.at + HEAD * ENTRY - 1), 1
-    for i = 1, #comes, 2 do enter_set(l, comes[i], comes[i + 1]) end
+  for i = HEAD, n - 1 do
+    local score, suffix = entry(l, i)
+    enter_set(l, score, { suffix }, 1)
   end
+  if n > HEAD then l.list, l.at = sub(l.list, l.at, l.at + HEAD * ENTRY - 1), 1 end
   lane.flush(l)
 end
 

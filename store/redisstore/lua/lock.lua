@@ -29,18 +29,17 @@ function lock.set(name, value, deadline)
   return false, lock.next_look(ttl)
 end
 
--- Leases that end in a call: members of the lease index; locks, flat with the holder and
--- digest of each; how many each holder had, and a digest of each.
-local members, locks, held, digests
+-- Leases that end in a call: members of the lease index; keys of locks, and the lease tokens
+-- that they should have; how many each holder had, and a digest of each.
+local members, keys, tokens, held, digests
 
-function lock.begin() members, locks, held, digests = {}, {}, {}, {} end
+function lock.begin() members, keys, tokens, held, digests = {}, {}, {}, {}, {} end
 
 -- Ends a lease in all indexes; what becomes of the record and of the queue is the caller's.
 -- A lease that is given back is as if it had never been granted (back).
 function lease.leave(id, n, queue_name, holder, digest, back)
-  members[#members + 1] = lease.member(id, n, queue_name)
-  local at = #locks
-  locks[at + 1], locks[at + 2], locks[at + 3] = key.lock(id), holder, digest
+  local at = #keys + 1
+  members[at], keys[at], tokens[at] = lease.member(id, n, queue_name), key.lock(id), format('%s/%d', holder, (parse('>I8', digest, 2)))
   held[holder] = (held[holder] or 0) + 1
   if not back then digests[holder] = digest end
 end
@@ -48,12 +47,9 @@ end
 -- Deletes the locks of leases: where another value than the lease token stands, somebody
 -- else has set that lock.
 local function delete_locks()
-  local keys, own = {}, {}
-  for i = 1, #locks, 3 do keys[#keys + 1] = locks[i] end
-  local values = call('MGET', unpack(keys))
+  local values, own = call('MGET', unpack(keys)), {}
   for i = 1, #keys do
-    local fence = parse('>I8', locks[3 * i], 2)
-    if values[i] == format('%s/%d', locks[3 * i - 1], fence) then own[#own + 1] = keys[i] end
+    if values[i] == tokens[i] then own[#own + 1] = keys[i] end
   end
   if #own > 0 then call('DEL', unpack(own)) end
 end

@@ -1,6 +1,7 @@
 -- How a claim picks queues of its pool. C is the claim of this call, false for none.
 local C
 local READ_QUEUES, READ_RECORDS = 25, 25 -- so many are read at once
+local FIRST_QUEUES = 10 -- so many at first: a turn without a delay gives a tenth of what is asked for, or more
 
 function claim.begin() C = false end
 
@@ -22,7 +23,7 @@ local function band_of(score) return floor(score / BAND) end
 
 local function read_heads()
   pool.flush()
-  local n = min(100, max(C.room - C.granted, 1))
+  local n = min(C.looks > 0 and 100 or FIRST_QUEUES, max(C.room - C.granted, 1))
   local found = call('ZRANGE', C.open, '0', decimal(n - 1), 'WITHSCORES')
   local names, scores = {}, {}
   for i = 1, #found, 2 do names[#names + 1], scores[#scores + 1] = found[i], tonumber(found[i + 1]) end
@@ -41,15 +42,12 @@ local function load_ahead()
     if l and l.open then numbers[#numbers + 1], of[#of + 1] = l.n, l end
   end
   source.read_all(numbers)
-  local keys, suffixes, share = {}, {}, max(1, floor(C.room / max(#names, 1)))
+  local keys, suffixes, share = {}, {}, max(1, floor(min(C.room, 100) / max(min(#names, FIRST_QUEUES), 1)))
   for i = 1, #of do
     local l = of[i]
     local q = l.q
-    local n = gate.delay(q) > 0 and 1 or min(share, rule.settings(q).in_flight - q.in_flight, READ_RECORDS - #keys)
-    if n == 1 then
-      local suffix = lane.first_ready(l)
-      if suffix then keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix end
-    elseif n > 0 then
+    local n = gate.delay(q) > 0 and 1 or min(share, rule.settings(q).in_flight - q.in_flight)
+    if n > 0 and n <= min(lane.HEAD, READ_RECORDS - #keys) then -- for more than the head a turn reads by itself
       for _, suffix in ipairs(lane.alike(l, n, source.get(l.n))) do
         keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix
       end

@@ -26,7 +26,7 @@ local function read_series(packed, gates, queue_names)
     all[#all + 1] = {
       source = source.get(gates[g].n), refusal = gates[g].refusal, queue = queue_names[queue_], recurring = recurring == 1,
       priority = priority, if_exists = if_exists, due = due > 0 and due or now, revisit_after = revisit_after, modified = modified,
-      n = n, slot = slot, created = 0, lane = false, ready = false, score = 0, head = '',
+      n = n, slot = slot, fresh = {}, created = 0, lane = false, score = 0, head = '',
     }
   end
   return all
@@ -48,64 +48,55 @@ end
 local function begin_series(series)
   local q = queue.get(series.queue)
   local rank = record.rank(series)
-  series.lane, series.head, series.ready = queue.make_lane(q, series.source.n), task.begin_record(series), series.due <= now
-  series.score = series.ready and rank * BAND + series.due or lane.LATER + series.due * 32 + rank
+  series.lane, series.head = queue.make_lane(q, series.source.n), task.begin_record(series)
+  series.score = series.due <= now and rank * BAND + series.due or lane.LATER + series.due * 32 + rank
   q.slot = series.slot
 end
 
--- New tasks of the call, by lane.
-local fresh
-
 -- Takes out what the lease index still says of records that were lost.
-local function clear_leases(names)
-  local members, lanes, marks = {}, {}, shard.counts().orphaned > 0 and { '', 'o' } or { '' }
-  for _, mark in ipairs(marks) do
-    for _, name in ipairs(names) do
-      for _, id in ipairs(fresh[name]) do
-        members[#members + 1], lanes[#lanes + 1] = mark .. id .. ':' .. name, name
+local function clear_leases(all)
+  local members, orphaned = {}, shard.counts().orphaned > 0
+  for _, series in ipairs(all) do
+    local q = series.lane.q
+    if q.in_flight > 0 or orphaned or not q.exists then
+      local prefix, tail = series.slot .. '-', ':' .. series.lane.name
+      for _, suffix in ipairs(series.fresh) do
+        members[#members + 1] = prefix .. suffix .. tail
+        if orphaned then members[#members + 1] = 'o' .. prefix .. suffix .. tail end
       end
     end
   end
-  for i, at in ipairs(call('ZMSCORE', key.leases, unpack(members))) do
+  for i, at in ipairs(members[1] and call('ZMSCORE', key.leases, unpack(members)) or {}) do
     if at then lease.drop(members[i]) end
   end
 end
 
--- What sets of settled tasks, and the lease index, still say of records that were lost.
-local function clear_lost()
+-- What sets of settled tasks, and the lease index, still say of records that were lost; all
+-- are the series that have new tasks.
+local function clear_lost(all)
+  if not all[1] then return end
+  clear_leases(all)
   local names = {}
-  for name in pairs(fresh) do names[#names + 1] = name end
-  if #names == 0 then return end
-  clear_leases(names)
+  for i, series in ipairs(all) do names[i] = series.lane.name end
   for i, kept in ipairs(call('SMISMEMBER', key.kept, unpack(names))) do
     if kept == 1 then
-      local s, ids = source.get(tonumber(match(names[i], '^%d+'))), fresh[names[i]]
+      local s, ids = all[i].source, {}
+      for k, suffix in ipairs(all[i].fresh) do ids[k] = all[i].slot .. '-' .. suffix end
       source.count(s, 'dead', -call('ZREM', key.dead(names[i]), unpack(ids)))
       source.count(s, 'canceled', -call('ZREM', key.canceled(names[i]), unpack(ids)))
     end
   end
 end
 
--- Puts a new task into its lane.
-local function enter(series, name, suffix, rest)
-  if not series.lane then begin_series(series) end
-  local l = series.lane
-  lane.add(l, series.score, suffix)
-  add_to(fresh, l.name, series.slot .. '-' .. suffix)
-  l.q.waiting = l.q.waiting + 1
-  write(name, series.head .. rest)
-  series.created = series.created + 1
-end
-
--- Counts what was made of a series so far.
+-- Puts the new tasks that were noted of a series so far into its lane, and counts them.
 local function end_series(series)
-  if series.created == 0 then return end
-  local s = series.source
-  source.count(s, series.ready and 'ready' or 'scheduled', series.created)
-  if not series.recurring then source.tally(s, 'out', series.created) end
-  series.created = 0
-  series.lane.q.dirty = true
-  lane.touch(series.lane)
+  local s, l, n = series.source, series.lane, series.created
+  if n == 0 then return end
+  lane.add(l, series.score, series.fresh, #series.fresh - n + 1)
+  l.q.waiting, l.q.dirty, series.created = l.q.waiting + n, true, 0
+  source.count(s, series.due <= now and 'ready' or 'scheduled', n)
+  if not series.recurring then source.tally(s, 'out', n) end
+  lane.touch(l)
 end
 
 -- Takes in an item, given the record that there is under its key: its code and its state.
@@ -117,7 +108,10 @@ local function submit(series, name, suffix, rest, raw)
     return task.submit_again(series, suffix, name, rest, r)
   end
   if not series.recurring and task.limited(series.source, series.created) then return LIMITED, 0 end
-  enter(series, name, suffix, rest)
+  if not series.lane then begin_series(series) end
+  local fresh = series.fresh
+  fresh[#fresh + 1], series.created = suffix, series.created + 1
+  write(name, series.head .. rest)
   return CREATED, series.due <= now and 2 or record.WAITING
 end
 
@@ -131,9 +125,8 @@ end
 -- Cost     O(log n) an item; at most 100 items
 -- flags: none
 function scripts.submit()
-  local gates, at, out, met, twice = {}, 6, {}, {}, ARGV[5] == '1'
+  local gates, at, out, met, fresh, twice = {}, 6, {}, {}, {}, ARGV[5] == '1'
   shard.read()
-  fresh = {}
   for i = 1, tonumber(ARGV[2]) do
     gates[i], at = read_gate(at), at + source.GATE_ARGS
   end
@@ -164,8 +157,9 @@ function scripts.submit()
       out[2 * i - 1], out[2 * i] = submit(series, name, ARGV[from + 2 * i - 2], ARGV[from + 2 * i - 1], raw)
     end
     end_series(series)
+    if series.lane then fresh[#fresh + 1] = series end
   end
-  clear_lost()
+  clear_lost(fresh)
   finish(true)
   return string.char(unpack(out))
 end

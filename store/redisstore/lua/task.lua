@@ -6,7 +6,7 @@ function task.enter(id, r)
   local q, s = queue.get(r.queue), source.get(r.source)
   local l = queue.make_lane(q, r.source)
   local ready, rank = r.due <= now, record.rank(r)
-  lane.add(l, ready and rank * BAND + r.due or lane.LATER + r.due * 32 + rank, record.suffix(id))
+  lane.add(l, ready and rank * BAND + r.due or lane.LATER + r.due * 32 + rank, { record.suffix(id) }, 1)
   source.count(s, ready and 'ready' or 'scheduled', 1)
   q.slot = match(id, '^%d+')
   q.waiting, q.dirty = q.waiting + 1, true

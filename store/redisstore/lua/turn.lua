@@ -61,20 +61,16 @@ local function note_orphan(C, l, id, ttl)
   leases[#leases + 1], leases[#leases + 2] = decimal(now + ttl), 'o' .. id .. ':' .. l.name
 end
 
--- The records of some of the tasks of a lane from the i-th on: those that were read ahead, or
--- else read now.
-local function read_records(C, prefix, suffixes, i)
-  local last = min(i + READ_AT_ONCE - 1, #suffixes)
-  local keys, ahead = {}, C.raws[suffixes[i]]
-  if ahead ~= nil then return { ahead } end
-  for k = i, last do keys[k - i + 1] = prefix .. suffixes[k] end
+-- The records of some of the tasks of a lane from the i-th on.
+local function read_records(prefix, suffixes, i)
+  local keys = {}
+  for k = i, min(i + READ_AT_ONCE - 1, #suffixes) do keys[k - i + 1] = prefix .. suffixes[k] end
   return call('MGET', unpack(keys))
 end
 
 -- Takes up to share tasks from the lane while its band stays what it is, for one want after
 -- the other; returns how many were granted.
 local function take(C, h, q, l, s, share, band)
-  lane.load(l, share)
   local suffixes
   suffixes, band = lane.alike(l, share, s, band)
   local prefix, tail, granted, missing, orphaned, taken = q.slot .. '-', ':' .. l.name, 0, 0, 0, 0
@@ -85,10 +81,11 @@ local function take(C, h, q, l, s, share, band)
       w = claim.open_want(C, h)
       t = claim.terms_of(w, s)
     end
-    local suffix, raw = suffixes[i], records[i - from + 1]
+    local suffix = suffixes[i]
+    local raw = C.raws[suffix] -- read ahead
     if raw == nil then
-      records, from = read_records(C, tasks, suffixes, i), i
-      raw = records[1]
+      if i >= from + #records then records, from = read_records(tasks, suffixes, i), i end
+      raw = records[i - from + 1]
     end
     local bytes, detailed = claim.weigh(raw, s)
     if detailed then bytes = bytes + weigh_details(prefix .. suffix) end
