@@ -7,14 +7,14 @@ function begin(keys, args)
     call, floor, max, min, format = redis.call, math.floor, math.max, math.min, string.format
     sub, byte, find, match, concat, sort = string.sub, string.byte, string.find, string.match, table.concat, table.sort
     pack, parse = struct.pack, struct.unpack
-    ZEROS = string.rep('\0', 72)
+    ZEROS = string.rep('\0', 86)
   end
   SHARD = KEYS[1]
   P = sub(SHARD, 1, -6)
   local clock = call('TIME')
   now_us = clock[1] * 1000000 + clock[2]
   now, now_end = floor(now_us / 1000), floor((now_us + 999) / 1000)
-  writes, texts = {}, {}
+  writes, deletes, texts = {}, {}, {}
   key.begin()
   shard.begin()
   source.begin()
@@ -74,18 +74,18 @@ end
 -- Deletes queues that nothing waits in, nothing is in flight of, and no gate holds; and
 -- their lanes.
 function queue.close(queues)
-  local keys, names, idle, empty = {}, {}, {}, {}
+  local names, idle, empty = {}, {}, {}
   for i = 1, #queues do
     local q = queues[i]
     if q.lane then empty[#empty + 1] = q.lane end
     if q.exists then
-      keys[#keys + 1], names[#names + 1] = q.key or key.queue(q.name), queue.reversed(q.name)
+      delete(key.queue(q.name))
+      names[#names + 1] = queue.reversed(q.name)
       if q.idle then idle[#idle + 1] = q.name end
     end
     queue.forget(q)
   end
   settled.unlist(empty)
-  call_for_all('DEL', nil, keys)
   call_for_all('ZREM', key.queues, names)
   call_for_all('ZREM', key.idle, idle)
 end
@@ -112,7 +112,6 @@ local function save_queues()
     end
   end
   if gone[1] then queue.close(gone) end
-  flush_writes()
   call_for_all('ZADD', key.queues, named_anew)
   call_for_all('ZADD', key.idle, idle)
   call_for_all('ZREM', key.idle, busy)
@@ -127,5 +126,6 @@ function finish(publish)
   settled.save()
   shard.save()
   source.save()
+  flush_writes()
   if publish then hints.publish() end
 end

@@ -29,18 +29,19 @@ function lock.set(name, value, deadline)
   return false, lock.next_look(ttl)
 end
 
--- Leases that end in a call: members of the lease index; locks, flat with the holder and
--- digest of each; how many each holder had, and a digest of each.
-local members, locks, held, digests
+-- Leases that end in a call: members of the lease index; locks and lease tokens, and what
+-- was read of a lock already; how many each holder had, and a digest of each.
+local members, locks, tokens, values, held, digests
 
-function lock.begin() members, locks, held, digests = {}, {}, {}, {} end
+function lock.begin() members, locks, tokens, values, held, digests = {}, {}, {}, {}, {}, {} end
 
 -- Ends a lease in all indexes; what becomes of the record and of the queue is the caller's.
--- A lease that is given back is as if it had never been granted (back).
-function lease.leave(id, n, queue_name, holder, digest, back)
-  members[#members + 1] = lease.member(id, n, queue_name)
-  local at = #locks
-  locks[at + 1], locks[at + 2], locks[at + 3] = key.lock(id), holder, digest
+-- A lease that is given back is as if it had never been granted (back). value is what the
+-- lock was read as, false for none; nil if it was not read.
+function lease.leave(id, n, queue_name, holder, digest, back, value)
+  local k = #members + 1
+  members[k], locks[k] = lease.member(id, n, queue_name), key.lock(id)
+  tokens[k], values[k] = holder .. '/' .. decimal((parse('>I8', digest, 2))), value
   held[holder] = (held[holder] or 0) + 1
   if not back then digests[holder] = digest end
 end
@@ -48,14 +49,10 @@ end
 -- Deletes the locks of leases: where another value than the lease token stands, somebody
 -- else has set that lock.
 local function delete_locks()
-  local keys, own = {}, {}
-  for i = 1, #locks, 3 do keys[#keys + 1] = locks[i] end
-  local values = call('MGET', unpack(keys))
-  for i = 1, #keys do
-    local fence = parse('>I8', locks[3 * i], 2)
-    if values[i] == locks[3 * i - 1] .. '/' .. decimal(fence) then own[#own + 1] = keys[i] end
+  if next(values) == nil then values = call('MGET', unpack(locks)) end -- a call reads all or none
+  for i = 1, #locks do
+    if values[i] == tokens[i] then delete(locks[i]) end
   end
-  if #own > 0 then call('DEL', unpack(own)) end
 end
 
 -- Writes the leases that have ended, each kind at once.
@@ -67,6 +64,6 @@ function lease.flush()
   for holder, n in pairs(held) do
     if grant.release(holder, n) and digests[holder] then over[#over + 1] = sub(digests[holder], -8) end
   end
-  if #over > 0 then token.used.note(over) end
+  if #over > 0 then token.note_used(over) end
   lock.begin()
 end

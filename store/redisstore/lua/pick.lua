@@ -6,12 +6,12 @@ function claim.begin() C = false end
 
 -- Begins the claim of a pool for wants. names and scores are the first queues of pool open,
 -- from the position at on; whole says that these are all.
-function claim.new(pool_name, wants, fields)
+function claim.new(pool_name, wants)
   local room = 0
   for _, w in ipairs(wants) do room = room + w.max end
   C = {
     pool = pool_name, open = key.pool_open(pool_name), wait = key.pool_wait(pool_name), room = room, looks = 0, woken = 0, listed = 0, ready = 0,
-    again = INF, granted = 0, misses = 0, orphaned = 0, dropped = 0, fence = tonumber(fields[4] or 0), picks = tonumber(fields[5] or 0),
+    again = INF, granted = 0, misses = 0, orphaned = 0, dropped = 0, fence = 0, picks = 0,
     picked = false, names = {}, scores = {}, at = 1, whole = false, loaded = 0, bands = {}, one_band = false, many_bands = false, raws = {}, leases = {},
     stopped = false, left = false, out = reply.new(), answers = {},
   }
@@ -22,11 +22,11 @@ local function band_of(score) return floor(score / BAND) end
 
 local function read_heads()
   pool.flush()
-  local n = min(100, max(C.room - C.granted, 1))
-  local found = call('ZRANGE', C.open, '0', decimal(n - 1), 'WITHSCORES')
+  local n = min(100, max(C.room - C.granted, 1)) -- and one more, which tells whether there are more
+  local found = call('ZRANGE', C.open, '0', decimal(n), 'WITHSCORES')
   local names, scores = {}, {}
   for i = 1, #found, 2 do names[#names + 1], scores[#scores + 1] = found[i], tonumber(found[i + 1]) end
-  C.names, C.scores, C.at, C.whole, C.loaded = names, scores, 1, #names < n, 0
+  C.names, C.scores, C.at, C.whole, C.loaded = names, scores, 1, #names <= n, 0
 end
 
 -- Reads the next queues with the first tasks of their lanes, which most turns take.
@@ -48,16 +48,22 @@ local function load_ahead()
     local n = gate.delay(q) > 0 and 1 or min(share, rule.settings(q).in_flight - q.in_flight, READ_RECORDS - #keys)
     if n == 1 then
       local suffix = lane.first_ready(l)
-      if suffix then keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix end
+      if suffix and C.raws[suffix] == nil then keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix end
     elseif n > 0 then
       for _, suffix in ipairs(lane.alike(l, n, source.get(l.n))) do
-        keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix
+        if C.raws[suffix] == nil then keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix end
       end
     end
   end
   if #keys == 0 then return end
   local found = call('MGET', unpack(keys))
   for i = 1, #keys do C.raws[suffixes[i]] = found[i] end
+end
+
+-- The first queues of the pool, as many as a claim may read at once.
+function claim.first_names()
+  claim.heads()
+  return { unpack(C.names, 1, min(READ_QUEUES, C.room, #C.names)) }
 end
 
 -- Brings the names of the first queues of the pool; says whether there are any.
@@ -70,25 +76,35 @@ end
 -- takes it that they stay so.
 local function is_one_band(band)
   if not C.many_bands and C.one_band ~= band then
-    pool.flush()
-    local last = tonumber(call('ZRANGE', C.open, '-1', '-1', 'WITHSCORES')[2] or nil)
+    local last = C.whole and C.scores[#C.scores]
+    if not last then
+      pool.flush()
+      last = tonumber(call('ZRANGE', C.open, '-1', '-1', 'WITHSCORES')[2] or nil)
+    end
     C.one_band, C.many_bands = band, not last or band_of(last) ~= band
   end
   return not C.many_bands
 end
 
--- Plans turns of the first queues, at most so many, as long as plan has one for each. No
--- pick of these goes to another queue than the first: all of pool open are in one band.
+-- Plans turns of the first queues, at most so many, as long as plan has one for each, and
+-- reads their first tasks. No pick of these goes to another queue than the first: there is no
+-- eighth, or all of pool open are in one band.
 function claim.plan_heads(C, room, plan)
   local plans = {}
-  if not claim.heads() or C.at <= C.loaded or not is_one_band(band_of(C.scores[C.at])) then return plans end
+  if not claim.heads() or C.at <= C.loaded then return plans end
   local n = min(READ_QUEUES, room, 100 - C.granted, claim.MOST_TURNS - C.looks, #C.names - C.at + 1)
+  if C.picks % 8 + n >= 8 and not is_one_band(band_of(C.scores[C.at])) then return plans end -- one goes to what waits longest
   local names = { unpack(C.names, C.at, C.at + n - 1) }
-  local values, numbers = queue.values(names), {}
+  local values, numbers, keys, suffixes = queue.values(names), {}, {}, {}
   for i = 1, n do
-    if values[i] and byte(values[i], queue.AT_BITS) == queue.IS_FLAT then numbers[#numbers + 1] = parse('>I4', values[i], queue.AT_SOURCE) end
+    if values[i] and byte(values[i], queue.AT_BITS) == queue.IS_FLAT then
+      local k, id, suffix, number = #numbers + 1, queue.first_task(values[i])
+      numbers[k] = number
+      if id then keys[#keys + 1], suffixes[#suffixes + 1] = key.task(id), suffix end
+    end
   end
-  source.read_all(numbers)
+  local records = source.read_all(numbers, keys)
+  for i = 1, #suffixes do C.raws[suffixes[i]] = records[i] end
   for i = 1, n do
     local p = values[i] and plan(C, names[i], values[i])
     if not p then
@@ -199,10 +215,12 @@ function claim.pick()
   return q
 end
 
--- Places the queues that can be granted from by now, the first of them.
-function claim.promote()
-  local MOST = 100 -- dispatch.MaxClaimTurns
-  local due = call('ZRANGEBYSCORE', C.wait, '-inf', decimal(now), 'LIMIT', '0', MOST + 1, 'WITHSCORES')
+-- The queues that can be granted from by now, the first of them, each with its instant.
+local MOST = 100 -- dispatch.MaxClaimTurns
+function claim.due() return call('ZRANGEBYSCORE', C.wait, '-inf', decimal(now), 'LIMIT', '0', MOST + 1, 'WITHSCORES') end
+
+-- Places these.
+function claim.promote(due)
   if #due == 0 then return end
   local names = {}
   C.stopped = #due > 2 * MOST

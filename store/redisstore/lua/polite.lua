@@ -59,14 +59,12 @@ end
 -- Gives turns to the first queues of the pool as long as they are such; h is the line of
 -- wants. Each takes one task. Says whether it gave any.
 function polite.serve(C, h)
-  local plans, keys = claim.plan_heads(C, h.room, plan), {}
-  for i, p in ipairs(plans) do keys[i] = P .. 't:' .. p.slot .. '-' .. p.suffix end
-  local records = keys[1] and call('MGET', unpack(keys))
+  local plans = claim.plan_heads(C, h.room, plan)
   for i, p in ipairs(plans) do
-    local w, s = claim.open_want(C, h), p.s
-    local bytes, detailed = claim.weigh(records[i], s)
+    local w, s, raw = claim.open_want(C, h), p.s, C.raws[p.suffix]
+    local bytes, detailed = claim.weigh(raw, s)
     if not bytes or detailed or w.max_bytes > 0 and #w.ids > 0 and w.bytes + bytes > w.max_bytes
-      or not claim.grant_to(C, w, claim.terms_of(w, s), p.slot .. '-', p.suffix, ':' .. text_of(p.n) .. ':' .. p.name, records[i]) then
+      or not claim.grant_to(C, w, claim.terms_of(w, s), p.slot .. '-', p.suffix, ':' .. text_of(p.n) .. ':' .. p.name, raw) then
       claim.drop_plans(plans, i)
       return i > 1
     end

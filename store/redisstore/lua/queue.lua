@@ -174,6 +174,17 @@ function queue.write(name, packed)
   write(key.queue(name), packed)
 end
 
+-- The first task of the head of a flat queue, nil for none: its id and the end of it; and the
+-- number of the source.
+local AT_SLOT, AT_NAMES = 19, 61
+function queue.first_task(packed)
+  local n, from = parse('>I4', packed, queue.AT_SOURCE), AT_NAMES + 1 + byte(packed, AT_NAMES)
+  from = from + 1 + byte(packed, from)
+  if from > #packed then return nil, nil, n end
+  local suffix = sub(packed, from + 7, from + 32)
+  return text_of(parse('>I2', packed, AT_SLOT)) .. '-' .. suffix, suffix, n
+end
+
 -- Reads the queues of a list that were not read yet, all at once.
 function queue.read_all(names)
   local new_names, keys, met = {}, {}, {}

@@ -7,8 +7,8 @@
 local GATE = '>Bc0I2c0dI2c0BdBddddd'
 -- Counts by state; one-shot tasks that wait or are leased, and those that were limited;
 -- failures in a row, and when it last succeeded and failed; until when its lanes are listed
--- for claims that name it.
-local COUNTS, AT_NAMED = '>i6i6i6i6i6i6i6i6i6i6i6i6', 67
+-- for claims that name it; lanes with dead or canceled tasks.
+local COUNTS, AT_NAMED = '>i6i6i6i6i6i6i6i6i6i6i6i6i6', 67
 
 local sources, numbers, changed -- by number; numbers by uid; those whose counts changed
 
@@ -36,36 +36,39 @@ local function lay(n, packed, counted)
 end
 
 function source.get(n)
-  return sources[n] or lay(n, call('GET', key.source(n)), call('HGET', key.counts, n))
+  if sources[n] then return sources[n] end
+  local found = call('MGET', key.source(n), key.counts(n))
+  return lay(n, found[1], found[2])
 end
 
--- Reads the sources of a list that were not read yet, all at once.
-function source.read_all(list)
-  local new, keys, met = {}, {}, {}
+-- Reads the sources of a list that were not read yet, all at once, and with them other keys
+-- of strings, if given, whose values are returned, the first of them at the first place.
+function source.read_all(list, others)
+  local new, keys, met = {}, others or {}, {}
+  local n_others = #keys
   for i = 1, #list do
     local n = list[i]
     if not sources[n] and not met[n] then
       met[n] = true
-      new[#new + 1], keys[#keys + 1] = n, key.source(n)
+      local k = #keys
+      new[#new + 1], keys[k + 1], keys[k + 2] = n, key.source(n), key.counts(n)
     end
   end
-  if #new == 0 then return end
-  if #new == 1 then
-    source.get(new[1])
-    return
-  end
-  local gates, counted = call('MGET', unpack(keys)), call('HMGET', key.counts, unpack(new))
-  for i = 1, #new do lay(new[i], gates[i], counted[i]) end
+  if not keys[1] then return {} end
+  local found = call('MGET', unpack(keys))
+  for i = 1, #new do lay(new[i], found[n_others + 2 * i - 1], found[n_others + 2 * i]) end
+  return found
 end
 
 -- What is counted of a source, to be changed.
 function source.counts(s)
   local c = s.counts
   if c then return c end
-  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = parse(COUNTS, s.packed or ZEROS)
+  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure, _, kept =
+    parse(COUNTS, s.packed or ZEROS)
   c = {
     scheduled = scheduled, ready = ready, leased = leased, done = done, dead = dead, canceled = canceled, out = out,
-    limited = limited, row = row, success = success, failure = failure,
+    limited = limited, row = row, success = success, failure = failure, kept = kept,
   }
   s.counts, changed[#changed + 1] = c, s
   return c
@@ -99,17 +102,16 @@ end
 
 -- Writes what was counted of sources. One that was forgotten keeps no counts.
 function source.save()
-  local values = {}
   for i = 1, #changed do
     local s, c = changed[i], changed[i].counts
     if s.known then
-      values[#values + 1], values[#values + 2] = s.n, pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.out,
-        c.limited, c.row, c.success, c.failure, s.named)
-      s.packed, s.counts = values[#values], false
+      s.packed = pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.out, c.limited, c.row, c.success, c.failure,
+        s.named, c.kept)
+      s.counts = false
+      write(key.counts(s.n), s.packed)
     end
   end
   changed = {}
-  call_for_all('HSET', key.counts, values)
 end
 
 -- The number of a source, nil if the shard does not know it.
@@ -169,11 +171,12 @@ function source.forget_in(s, ms)
   call('PEXPIRE', key.source(s.n), ms)
   call('PEXPIRE', key.uid(s.uid), ms)
   call('PEXPIRE', key.drop(s.n), ms)
-  call('ZADD', key.forget, now + ms + 1, key.source(s.n)) -- then its fields of hashes go, too
+  call('ZADD', key.forget, now + ms + 1, key.source(s.n)) -- then its counts and fields of hashes go, too
 end
 
--- Forgets the fields of a source whose gate is gone.
+-- Forgets what is kept of a source whose gate is gone.
 function source.forget_fields(n)
   if call('EXISTS', key.source(n)) == 1 then return end
-  for _, hash in ipairs({ key.counts, key.filtered, key.named }) do call('HDEL', hash, n) end
+  delete(key.counts(n))
+  for _, hash in ipairs({ key.filtered, key.named }) do call('HDEL', hash, n) end
 end

@@ -67,8 +67,8 @@ local READ, FROM = '>BxI2xxBI4I4xxxxxxxxxxxxxxxxxxI2xxxxxxxxxxxxI2I2', 38
 local settled_end -- attempts, counters and when it settled, of each task of the call
 
 -- Settles a task that is leased under the digest, given what was read of it; false if it
--- needs the policy. s.gone is when it is forgotten.
-local function settle(id, name, raw, s, queue_name, digest, extra, r)
+-- needs the policy. locked is what its lock was read as; s.gone is when it is forgotten.
+local function settle(id, name, raw, s, queue_name, digest, extra, r, locked)
   local cancel, holder_size, flags, revision, core = r[1], r[2], r[3], r[4], r[6]
   if flags % 4 > 0 or cancel > 0 or s.deleted or s.remember <= 0 then return false end
   s.gone = s.gone or decimal(now + s.remember - 1)
@@ -80,16 +80,10 @@ local function settle(id, name, raw, s, queue_name, digest, extra, r)
   writes[n + 1] = name
   writes[n + 2] = pack('>BBBI4', 1, record.DONE, record.ENDED + (details and DETAILS or 0), (revision + 2) % 4294967296)
     .. sub(raw, LEASE + 8, LEASE + HEADER + core) .. pack('>BI4', R_SUCCEEDED, (cycle + 1) % 4294967296) .. settled_end .. digest
-  lease.leave(id, s.n, queue_name, holder, digest, false)
+  lease.leave(id, s.n, queue_name, holder, digest, false, locked)
   return true
 end
 
--- The values of queues that have one lease in the call, by name.
-local function values_of(names)
-  local values, of = queue.values(names), {}
-  for i, name in ipairs(names) do of[name] = values[i] end
-  return of
-end
 
 -- Ends a lease as its queue sees it; packed is the value of a queue that has no other.
 local function end_lease(name, packed, fetch, extra)
@@ -114,9 +108,10 @@ function scripts.succeed()
   local said = { parse('>' .. string.rep(SUCCESS, n), ARGV[2]) }
   local ids, extras, names, out, codes = ids_of(said, ARGV[3]), read_extras(ARGV[4]), {}, { '' }, {}
   for i = 1, n do names[i] = key.task(ids[i]) end
-  shard.read()
+  local keys = { unpack(names) }
+  for i = 1, n do keys[n + i] = key.lock(ids[i]) end
   settled_end = '\0\0\0\0' .. record.NO_COUNTERS .. pack('>I6', now)
-  local records, met, some_numbers, some_queues = call('MGET', unpack(names)), ARGV[1] == '1' and {}, {}, {}
+  local records, met, some_numbers, some_queues = shard.read(keys), ARGV[1] == '1' and {}, {}, {}
   local times, reads, queues, done = {}, {}, {}, {} -- how often a queue occurs; of each record that is leased under its digest
   for i = 1, n do
     local raw, r = records[i], false
@@ -133,14 +128,14 @@ function scripts.succeed()
     end
     reads[i] = r
   end
-  source.read_all(some_numbers)
-  local several, once = {}, {}
-  for _, name in ipairs(some_queues) do
-    local of = times[name] == 1 and once or several
-    of[#of + 1] = name
+  -- With the sources the values of queues; one that has several leases in the call is laid out.
+  local values, read = {}, {}
+  for i = 1, #some_queues do read[i] = key.queue(some_queues[i]) end
+  local found = source.read_all(some_numbers, read)
+  for i, name in ipairs(some_queues) do
+    if times[name] == 1 then values[name] = found[i]
+    elseif found[i] then queue.offer(name, found[i]) end
   end
-  queue.read_all(several)
-  local values = values_of(once)
   for i = 1, n do
     local raw, name, digest, r = records[i], names[i], said[VALUES * i - 2], reads[i]
     if met and met[name] then -- what was settled just now is answered as it is now
@@ -151,7 +146,7 @@ function scripts.succeed()
       codes[i] = refuse(out, nil, raw, digest)
     else
       local s, extra = source.get(r[5]), extras[i]
-      if settle(ids[i], name, raw, s, queues[i], digest, extra, r) then
+      if settle(ids[i], name, raw, s, queues[i], digest, extra, r, records[n + i]) then
         local c = source.counts(s)
         c.done, c.leased, c.out, c.row, c.success = c.done + 1, c.leased - 1, c.out - 1, 0, now
         end_lease(queues[i], values[queues[i]], said[VALUES * i - 1], extra)
