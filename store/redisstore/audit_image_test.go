@@ -24,18 +24,20 @@ type shardImage struct {
 	ends    map[string]map[string]time.Duration // TTLs as instants since 1970, 0 for none, of kindsThatEnd alone
 	unknown []string                            // keys of no known kind or type
 
-	counts  map[string]int // of the shard
-	tasks   map[dispatch.TaskID]*taskImage
-	lanes   map[string]*laneImage // by "<source>:<queue>"
-	queues  map[string]*queueImage
-	sources map[string]*sourceImage // by number
+	counts   map[string]int // of the shard
+	settings settingsImage
+	tasks    map[dispatch.TaskID]*taskImage
+	lanes    map[string]*laneImage // by "<source>:<queue>"
+	queues   map[string]*queueImage
+	sources  map[string]*sourceImage // by number
 }
 
 // keyKinds are the types of all keys of a shard, by how their names begin.
 var keyKinds = map[string]string{
 	"t": "string", "h": "string", "lock": "string", "keep": "string", "uid": "string", "src": "string", "q": "string", "l": "string",
 	"cause": "string", "source": "string", "coll": "string", "duty": "string", "mark": "string",
-	"shard": "hash", "d": "hash", "held": "hash", "counts": "hash", "filtered": "hash", "named": "hash", "drop": "hash", "closed": "hash",
+	"version": "string", "shard": "string", "picks": "string", "holdsby": "string", "counts": "string",
+	"keeper": "hash", "d": "hash", "held": "hash", "filtered": "hash", "named": "hash", "drop": "hash", "closed": "hash",
 	"settings": "hash", "heldqueues": "hash", "holds": "hash", "rules": "hash",
 	"used": "set", "polled": "set", "lanes": "set", "kept": "set", "ends": "set", "qa": "set", "pools": "set",
 	"leases": "zset", "s": "zset", "so": "zset", "sw": "zset", "ld": "zset", "lc": "zset", "forget": "zset", "queues": "zset", "idle": "zset",
@@ -135,7 +137,7 @@ func (i *shardImage) unpack() (err error) {
 	i.lanes = make(map[string]*laneImage)
 	i.queues = make(map[string]*queueImage)
 	i.sources = make(map[string]*sourceImage)
-	if i.counts, err = unpackCounts(i.hashes["shard"][""]["counts"], shardCounts); err != nil {
+	if i.counts, i.settings, err = unpackShard(i.strings["shard"][""]); err != nil {
 		return err
 	}
 	for id, raw := range i.strings["t"] {
@@ -165,7 +167,7 @@ func (i *shardImage) unpack() (err error) {
 		l.set = i.zsets["s"][name]
 	}
 	for number, raw := range i.strings["src"] {
-		if i.sources[number], err = unpackSource(raw, i.hash("counts")[number], i.hash("named")[number]); err != nil {
+		if i.sources[number], err = unpackSource(raw, i.strings["counts"][number], i.hash("named")[number]); err != nil {
 			return fmt.Errorf("source %s: %w", number, err)
 		}
 	}

@@ -142,11 +142,13 @@ func sameSet(x, y zset) bool {
 // checkSettings holds that a queue keeps the settings and the end of the holds which are filed
 // for it, once it has their version.
 func (a *audit) checkSettings() {
-	shard := a.hash("shard")
 	version := 0.0
-	for _, field := range []string{"rules", "holds"} {
-		n, _ := strconv.ParseFloat(shard[field], 64) // none is 0
+	for _, of := range []string{"rules", "holds"} {
+		n, _ := strconv.ParseFloat(a.strings["version"][of], 64) // none is 0
 		version += n
+	}
+	if a.settings.version == version && a.settings.filed != a.hash("settings")[a.settings.name] {
+		a.say("the settings that were needed last are %+v, under that name are filed %q", a.settings, a.hash("settings")[a.settings.name])
 	}
 	for name, q := range a.queues {
 		if q.version > version {

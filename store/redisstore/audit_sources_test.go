@@ -65,6 +65,13 @@ func (a *audit) checkSources() {
 		if s.counts["out"] != sums[number]["out"] {
 			a.say("source %s has %d tasks out, records say %d", number, s.counts["out"], sums[number]["out"])
 		}
+		kept := 0
+		for lane := range a.zset("kept") {
+			kept += count(strings.HasPrefix(lane, number+":"))
+		}
+		if s.counts["kept"] != kept {
+			a.say("source %s counts %d lanes with settled tasks, there are %d", number, s.counts["kept"], kept)
+		}
 		if at := a.strings["uid"][s.uid]; at != number {
 			a.say("source %s has number %q, its gate is under %s", s.uid, at, number)
 		}
@@ -75,7 +82,10 @@ func (a *audit) checkSources() {
 	if len(a.strings["uid"]) != len(a.sources) {
 		a.say("%d sources have numbers, there are %d", len(a.strings["uid"]), len(a.sources))
 	}
-	for _, kind := range []string{"counts", "filtered", "named"} {
+	for number := range a.strings["counts"] {
+		a.checkOfSource("counts", number)
+	}
+	for _, kind := range []string{"filtered", "named"} {
 		for number := range a.hash(kind) {
 			a.checkOfSource(kind, number)
 		}

@@ -228,8 +228,28 @@ var (
 	shardCounts = []string{
 		"scheduled", "ready", "leased", "done", "dead", "canceled", "granted", "settled", "expired", "orphaned", "dropped", "sources",
 	}
-	sourceCounts = []string{"scheduled", "ready", "leased", "done", "dead", "canceled", "out", "limited", "row", "success", "failure", "named"}
+	sourceCounts = []string{"scheduled", "ready", "leased", "done", "dead", "canceled", "out", "limited", "row", "success", "failure", "named", "kept"}
 )
+
+// settingsImage are the settings that a call of the shard needed last, and their version.
+type settingsImage struct {
+	version     float64
+	name, filed string
+}
+
+// unpackShard reads what the shard counts, and these settings.
+func unpackShard(value string) (counts map[string]int, settings settingsImage, err error) {
+	p := packed{rest: []byte(value)}
+	if value == "" {
+		return map[string]int{}, settings, nil
+	}
+	counts, err = unpackCounts(string(p.bytes(6*len(shardCounts))), shardCounts)
+	p.bytes(8 + 6) // the last fence, the last step of used client tokens
+	if len(p.rest) > 0 {
+		settings = settingsImage{p.whole(6), p.text(1), p.text(2)}
+	}
+	return counts, settings, errors.Join(err, p.end("shard"))
+}
 
 func unpackCounts(value string, fields []string) (map[string]int, error) {
 	counts, p := make(map[string]int), packed{rest: []byte(value)}

@@ -254,7 +254,7 @@ func (l *benchLoad) expire(b *testing.B, n int) {
 	for _, member := range l.client.ZRange(b.Context(), keys.Leases(), 0, -1).Val() {
 		pipe.ZAdd(b.Context(), keys.Leases(), redis.Z{Score: float64(past), Member: member})
 	}
-	pipe.HSet(b.Context(), keys.Shard(), "swept", time.Now().UnixMilli())
+	pipe.HSet(b.Context(), keys.Keeper(), "swept", time.Now().UnixMilli())
 	if _, err := pipe.Exec(b.Context()); err != nil {
 		b.Fatal(err)
 	}

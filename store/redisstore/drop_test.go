@@ -126,7 +126,9 @@ func TestStore_DropTasks_NothingLeft(t *testing.T) {
 	}
 	k := key.Prefix("waggle").Shard(0)
 	for _, name := range left {
-		if !slices.Contains([]string{k.Shard(), k.Pools(), k.Settings(), k.Closed(), string(k) + "rules"}, name) {
+		if !slices.Contains([]string{
+			k.Shard(), k.Keeper(), k.Version("rules"), k.Picks(dispatch.DefaultPool), k.Pools(), k.Settings(), k.Closed(), string(k) + "rules",
+		}, name) {
 			t.Errorf("key %s is left", name)
 		}
 	}

@@ -132,8 +132,8 @@ func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filter
 }
 
 // sourceCounts is how many numbers a shard keeps of a source, packed as >i6 each
-// (lua/source.lua); the last is not for its status.
-const sourceCounts = 12
+// (lua/source.lua); the last two are not for its status.
+const sourceCounts = 13
 
 // addCounts adds the counts of a source in one shard, if there are any.
 func addCounts(st *dispatch.SourceStatus, packed string) error {

@@ -332,7 +332,7 @@ func TestUsed_Forgotten(t *testing.T) {
 	}
 }
 
-// TestUsed_EndsUnswept loses a shard's key, by which sweeps know what to remove: what is
+// TestUsed_EndsUnswept loses the key by which sweeps know what to remove: what is
 // noted of used client tokens ends all the same.
 func TestUsed_EndsUnswept(t *testing.T) {
 	t.Parallel()
@@ -342,7 +342,7 @@ func TestUsed_EndsUnswept(t *testing.T) {
 	g := claimOne(t, w.store)
 	settle(t, w.store, done(&g))
 	used := key.Prefix("waggle").Shard(0).Used(dispatch.TokenStep(w.clock.Now()))
-	w.client.Del(t.Context(), key.Prefix("waggle").Shard(0).Shard())
+	w.client.Del(t.Context(), key.Prefix("waggle").Shard(0).Keeper())
 	openRule(t, w.store)
 	for _, after := range []struct {
 		pause time.Duration

@@ -124,7 +124,7 @@ func (w *holdsWorld) sync(shard int) {
 func (w *holdsWorld) keep(shard int) (restore func()) {
 	w.Helper()
 	keys := key.Prefix("waggle").Shard(shard)
-	version := w.client.HGet(w.Context(), keys.Shard(), "holds").Val()
+	version := w.client.Get(w.Context(), keys.Version("holds")).Val()
 	hashes := map[string]map[string]string{keys.Holds(): nil, keys.HeldQueues(): nil}
 	for name := range hashes {
 		hashes[name] = w.client.HGetAll(w.Context(), name).Val()
@@ -132,8 +132,8 @@ func (w *holdsWorld) keep(shard int) (restore func()) {
 	return func() {
 		w.Helper()
 		_, err := w.client.TxPipelined(w.Context(), func(pipe redis.Pipeliner) error {
-			if pipe.HDel(w.Context(), keys.Shard(), "holds"); version != "" {
-				pipe.HSet(w.Context(), keys.Shard(), "holds", version)
+			if pipe.Del(w.Context(), keys.Version("holds")); version != "" {
+				pipe.Set(w.Context(), keys.Version("holds"), version, 0)
 			}
 			for name, fields := range hashes {
 				if pipe.Del(w.Context(), name); len(fields) > 0 {

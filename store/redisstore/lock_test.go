@@ -61,10 +61,10 @@ func TestStore_KeysOfAShardShareATag(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]bool{
-		"waggle:meta": true, k.Shard(): true, k.Leases(): true, k.Pools(): true, k.Queues(): true,
+		"waggle:meta": true, k.Shard(): true, k.Picks(dispatch.DefaultPool): true, k.Leases(): true, k.Pools(): true, k.Queues(): true,
 		k.Task(g.Task.ID): true, k.Details(g.Task.ID): true, k.Lock(g.Task.ID): true,
 		k.Held(g.Token.Collector): true,
-		k.SourceNumber("source"):  true, k.SourceGate(1): true, k.SourceCounts(): true, k.SourceLanes(1): true,
+		k.SourceNumber("source"):  true, k.SourceGate(1): true, k.SourceCounts(1): true, k.SourceLanes(1): true,
 		k.Queue("host.example"): true, k.Closed(): true,
 	}
 	for _, item := range submissions(&gate, "host.example", 3) {

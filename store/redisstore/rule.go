@@ -96,7 +96,7 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 
 // sharedVersion is the version that a shard has.
 func (s *Store) sharedVersion(ctx context.Context, op string, what shared, shard int) (int64, error) {
-	return script.Retry(ctx, op, func() (int64, error) { return s.client.HGet(ctx, s.keys.Shard(shard).Shard(), what.version).Int64() })
+	return script.Retry(ctx, op, func() (int64, error) { return s.client.Get(ctx, s.keys.Shard(shard).Version(what.version)).Int64() })
 }
 
 // decodeRule reads a rule of shard 0: the name of its settings, and the rule.

@@ -9,8 +9,8 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// shared is a hash of shard 0 that every shard has a copy of, by the names of queues and patterns, with the field of
-// its version in the shard key ([key.Shard.Shard]).
+// shared is a hash of shard 0 that every shard has a copy of, by the names of queues and patterns, with the name of its
+// version ([key.Shard.Version]).
 type shared struct{ hash, version string }
 
 var (

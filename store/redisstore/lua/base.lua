@@ -28,8 +28,8 @@ local DAY = 86400000
 -- delay after a grant counts.
 local now, now_us, now_end
 
--- What is written at the end, flat: keys of strings and their values.
-local writes
+-- What is written at the end, flat: keys of strings and their values; and keys to delete.
+local writes, deletes
 
 -- Instants and fences are exact in a number up to 2^53, but tostring rounds to 14 digits.
 -- Redis takes numbers, too, and is slow to print them: what is passed often is better made
@@ -73,7 +73,13 @@ local function write(name, value)
   writes[n + 1], writes[n + 2] = name, value
 end
 
+local function delete(name) deletes[#deletes + 1] = name end
+
 local function flush_writes()
+  if deletes[1] then
+    call_for_all('DEL', nil, deletes)
+    deletes = {}
+  end
   if writes[1] then
     call_for_all('MSET', nil, writes)
     writes = {}

@@ -167,13 +167,23 @@ end
 -- Cost     O(log n) a task and a turn; at most 100 tasks, 100 turns, 100 queues promoted;
 --          for wants that name sources 100 lanes promoted and 200 listed
 function scripts.claim()
-  local wants, keeps, i = {}, {}, 4
-  for k = 1, tonumber(ARGV[3]) do wants[k], i = read_want(i) end
-  local C = claim.new(ARGV[1], wants, shard.read('fence', 'picks:' .. ARGV[1]))
+  local wants, keys, i = {}, {}, 4
+  for k = 1, tonumber(ARGV[3]) do
+    wants[k], i = read_want(i)
+    keys[k] = key.keep(wants[k].collector)
+  end
+  local C = claim.new(ARGV[1], wants)
+  for _, w in ipairs(wants) do w.out = C.out end
+  keys[#wants + 1] = key.picks(C.pool)
+  local due = claim.due()
+  -- Where nothing is promoted, the first queues are read with what all claims read.
+  local names = due[1] and {} or claim.first_names()
+  for k = 1, #names do keys[#wants + 1 + k] = key.queue(names[k]) end
+  local keeps = shard.read(keys)
   if shard.holds > tonumber(ARGV[2]) then return { -1 } end
-  for k, w in ipairs(wants) do keeps[k], w.out = key.keep(w.collector), C.out end
-  keeps = call('MGET', unpack(keeps))
-  claim.promote()
+  C.fence, C.picks = shard.counts().fence, tonumber(keeps[#wants + 1] or 0)
+  for k = 1, #names do queue.offer(names[k], keeps[#wants + 1 + k]) end
+  claim.promote(due)
   -- An empty pool is what an idle dispatcher meets each second.
   if not claim.heads() and call('EXISTS', C.wait) == 0 then
     local held, full, later = pool.closed(C.pool)
@@ -181,8 +191,8 @@ function scripts.claim()
   end
   answer_all(C, wants, keeps, grant.known(wants))
   if C.picked or C.granted > 0 then
-    shard.set('picks:' .. C.pool, decimal(C.picks))
-    shard.set('fence', decimal(C.fence))
+    write(key.picks(C.pool), decimal(C.picks))
+    shard.tally('fence', C.fence - shard.counts().fence)
   end
   shard.tally('ready', -C.ready)
   shard.tally('leased', C.ready)

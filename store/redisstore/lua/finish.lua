@@ -7,14 +7,14 @@ function begin(keys, args)
     call, floor, max, min, format = redis.call, math.floor, math.max, math.min, string.format
     sub, byte, find, match, concat, sort = string.sub, string.byte, string.find, string.match, table.concat, table.sort
     pack, parse = struct.pack, struct.unpack
-    ZEROS = string.rep('\0', 72)
+    ZEROS = string.rep('\0', 86)
   end
   SHARD = KEYS[1]
   P = sub(SHARD, 1, -6)
   local clock = call('TIME')
   now_us = clock[1] * 1000000 + clock[2]
   now, now_end = floor(now_us / 1000), floor((now_us + 999) / 1000)
-  writes, texts = {}, {}
+  writes, deletes, texts = {}, {}, {}
   key.begin()
   shard.begin()
   source.begin()
@@ -70,17 +70,19 @@ local function save_lanes(q)
   end
 end
 
--- What is written of queues: those that end, as key, name and idle one; those that are new,
--- idle, or idle no more.
-local gone, gone_names, gone_idle, new_names, idle, busy
-function queue.begin_save() gone, gone_names, gone_idle, new_names, idle, busy = {}, {}, {}, {}, {}, {} end
+-- Names of queues to write: those that end, and were idle; that are new, idle, or idle no
+-- more.
+local gone, gone_idle, new_names, idle, busy
+function queue.begin_save() gone, gone_idle, new_names, idle, busy = {}, {}, {}, {}, {} end
 
 -- Notes that a queue ends: nothing waits in it, nothing is in flight of it, and no gate holds
 -- it. n is the source of its lane, if any.
 function queue.close(name, n, exists, was_idle)
   if n then settled.unlist(n, name) end
-  if exists then gone[#gone + 1], gone_names[#gone_names + 1] = key.queue(name), queue.reversed(name) end
-  if exists and was_idle then gone_idle[#gone_idle + 1] = name end
+  if not exists then return end
+  delete(key.queue(name))
+  gone[#gone + 1] = queue.reversed(name)
+  if was_idle then gone_idle[#gone_idle + 1] = name end
 end
 
 -- Notes that a queue has nothing but a gate that ends.
@@ -109,10 +111,8 @@ function queue.save()
   for i = 1, #queues do
     if queues[i].dirty then save_queue(queues[i]) end
   end
-  call_for_all('DEL', nil, gone)
-  call_for_all('ZREM', key.queues, gone_names)
+  call_for_all('ZREM', key.queues, gone)
   call_for_all('ZREM', key.idle, gone_idle)
-  flush_writes()
   call_for_all('ZADD', key.queues, new_names)
   call_for_all('ZADD', key.idle, idle)
   call_for_all('ZREM', key.idle, busy)
@@ -128,5 +128,6 @@ function finish(publish)
   settled.save()
   shard.save()
   source.save()
+  flush_writes()
   if publish then hints.publish() end
 end

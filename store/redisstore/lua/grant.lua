@@ -84,7 +84,7 @@ function grant.known(asks)
   if #asks == 0 then return {} end
   local found, digests = {}, {}
   for i, a in ipairs(asks) do found[i], digests[i] = grant.find(a.collector, a.token), a.holder end
-  for i, used in ipairs(token.used.known(digests)) do found[i] = found[i] or used end
+  for i, used in ipairs(token.were_used(digests)) do found[i] = found[i] or used end
   return found
 end
 

@@ -10,7 +10,7 @@
 -- Cost     O(1) a hold
 function scripts.hold()
   local from, by, limit, changes = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), 4 + 2 * ARGV[4]
-  local holds, f = P .. 'holds', call('HMGET', SHARD, 'holds', 'holdsby')
+  local holds, f = P .. 'holds', call('MGET', key.version('holds'), P .. 'holdsby')
   local version, has, n = tonumber(f[1] or 0), {}, call('HLEN', P .. 'holds')
   if version ~= from then return f[2] == by and version or -1 end
   for i = 5, changes, 2 do
@@ -25,7 +25,7 @@ function scripts.hold()
     if value == '' then call('HDEL', of, name) else call('HSET', of, name, value) end
   end
   version = max(from + 1, now)
-  call('HSET', SHARD, 'holds', decimal(version), 'holdsby', by)
+  call('MSET', key.version('holds'), decimal(version), P .. 'holdsby', by)
   return version
 end
 
@@ -36,21 +36,21 @@ end
 -- Cost     O(holds)
 -- flags: no-writes
 function scripts.holds()
-  local version = call('HGET', SHARD, 'holds') or '0'
+  local version = call('GET', key.version('holds')) or '0'
   return { now, tonumber(version), version ~= ARGV[1] and call('HVALS', P .. 'holds') or {} }
 end
 
 -- Updates a shard's copy of a hash of shard 0 from one version to another: the settings of
 -- queues, or the ends of the holds on them.
 --
--- ARGV     the hash, the field with its version; the version it must have ('*' = replace
+-- ARGV     the hash, the name of its version; the version it must have ('*' = replace
 --          the hash by the staged one), the new version; then the key of the staged hash
 --          ('' = it is empty), or else name and value ('' = removed), flat
 -- Returns  1 if the shard has that version or a newer one, else 0
 -- Cost     O(1) a change
 function scripts.settings()
-  local copy, field, from, to = P .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-  local have = tonumber(call('HGET', SHARD, field) or '0')
+  local copy, version, from, to = P .. ARGV[1], key.version(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+  local have = tonumber(call('GET', version) or '0')
   if have >= to then
     if from == '*' and ARGV[5] ~= '' then call('UNLINK', ARGV[5]) end
     return 1
@@ -68,6 +68,6 @@ function scripts.settings()
       if ARGV[i + 1] == '' then call('HDEL', copy, ARGV[i]) else call('HSET', copy, ARGV[i], ARGV[i + 1]) end
     end
   end
-  call('HSET', SHARD, field, ARGV[4])
+  call('SET', version, ARGV[4])
   return 1
 end

@@ -5,8 +5,11 @@ function key.history(id) return P .. 'h:' .. id end
 function key.lock(id) return P .. 'lock:' .. id end
 function key.held(collector) return P .. 'held:' .. collector end
 function key.keep(collector) return P .. 'keep:' .. collector end
+function key.version(of) return P .. 'version:' .. of end
+function key.picks(pool_name) return P .. 'picks:' .. pool_name end
 function key.uid(uid) return P .. 'uid:' .. uid end
 function key.source(n) return P .. 'src:' .. n end
+function key.counts(n) return P .. 'counts:' .. n end
 function key.lanes(n) return P .. 'lanes:' .. n end
 function key.drop(n) return P .. 'drop:' .. n end
 function key.source_open(n) return P .. 'so:' .. n end
@@ -30,6 +33,6 @@ function key.pool_wait(name) return P .. 'pw:' .. name end
 
 function key.begin()
   key.leases, key.pools, key.queues, key.idle = P .. 'leases', P .. 'pools', P .. 'queues', P .. 'idle'
-  key.forget, key.kept, key.counts, key.closed = P .. 'forget', P .. 'kept', P .. 'counts', P .. 'closed'
-  key.named, key.filtered = P .. 'named', P .. 'filtered'
+  key.forget, key.kept, key.closed = P .. 'forget', P .. 'kept', P .. 'closed'
+  key.named, key.filtered, key.keeper = P .. 'named', P .. 'filtered', P .. 'keeper'
 end

@@ -29,17 +29,19 @@ function lock.set(name, value, deadline)
   return false, lock.next_look(ttl)
 end
 
--- Leases that end in a call: members of the lease index; keys of locks, and the lease tokens
--- that they should have; how many each holder had, and a digest of each.
-local members, keys, tokens, held, digests
+-- Leases that end in a call: members of the lease index; locks and lease tokens, and what
+-- was read of a lock already; how many each holder had, and a digest of each.
+local members, locks, tokens, values, held, digests
 
-function lock.begin() members, keys, tokens, held, digests = {}, {}, {}, {}, {} end
+function lock.begin() members, locks, tokens, values, held, digests = {}, {}, {}, {}, {}, {} end
 
 -- Ends a lease in all indexes; what becomes of the record and of the queue is the caller's.
--- A lease that is given back is as if it had never been granted (back).
-function lease.leave(id, n, queue_name, holder, digest, back)
-  local at = #keys + 1
-  members[at], keys[at], tokens[at] = lease.member(id, n, queue_name), key.lock(id), format('%s/%d', holder, (parse('>I8', digest, 2)))
+-- A lease that is given back is as if it had never been granted (back). value is what the
+-- lock was read as, false for none; nil if it was not read.
+function lease.leave(id, n, queue_name, holder, digest, back, value)
+  local k = #members + 1
+  members[k], locks[k] = lease.member(id, n, queue_name), key.lock(id)
+  tokens[k], values[k] = format('%s/%d', holder, (parse('>I8', digest, 2))), value
   held[holder] = (held[holder] or 0) + 1
   if not back then digests[holder] = digest end
 end
@@ -47,11 +49,10 @@ end
 -- Deletes the locks of leases: where another value than the lease token stands, somebody
 -- else has set that lock.
 local function delete_locks()
-  local values, own = call('MGET', unpack(keys)), {}
-  for i = 1, #keys do
-    if values[i] == tokens[i] then own[#own + 1] = keys[i] end
+  if next(values) == nil then values = call('MGET', unpack(locks)) end -- a call reads all or none
+  for i = 1, #locks do
+    if values[i] == tokens[i] then delete(locks[i]) end
   end
-  if #own > 0 then call('DEL', unpack(own)) end
 end
 
 -- Writes the leases that have ended, each kind at once.
@@ -63,6 +64,6 @@ function lease.flush()
   for holder, n in pairs(held) do
     if grant.release(holder, n) and digests[holder] then over[#over + 1] = sub(digests[holder], -8) end
   end
-  if #over > 0 then token.used.note(over) end
+  if #over > 0 then token.note_used(over) end
   lock.begin()
 end

@@ -7,12 +7,12 @@ function claim.begin() C = false end
 
 -- Begins the claim of a pool for wants. names and scores are the first queues of pool open,
 -- from the position at on; whole says that these are all.
-function claim.new(pool_name, wants, fields)
+function claim.new(pool_name, wants)
   local room = 0
   for _, w in ipairs(wants) do room = room + w.max end
   C = {
     pool = pool_name, open = key.pool_open(pool_name), wait = key.pool_wait(pool_name), room = room, looks = 0, woken = 0, listed = 0, ready = 0,
-    again = INF, granted = 0, misses = 0, orphaned = 0, dropped = 0, fence = tonumber(fields[4] or 0), picks = tonumber(fields[5] or 0),
+    again = INF, granted = 0, misses = 0, orphaned = 0, dropped = 0, fence = 0, picks = 0,
     picked = false, names = {}, scores = {}, at = 1, whole = false, loaded = 0, bands = {}, one_band = false, many_bands = false, raws = {}, leases = {},
     stopped = false, left = false, out = reply.new(), answers = {},
   }
@@ -23,11 +23,11 @@ local function band_of(score) return floor(score / BAND) end
 
 local function read_heads()
   pool.flush()
-  local n = min(C.looks > 0 and 100 or FIRST_QUEUES, max(C.room - C.granted, 1))
-  local found = call('ZRANGE', C.open, '0', decimal(n - 1), 'WITHSCORES')
+  local n = min(C.looks > 0 and 100 or FIRST_QUEUES, max(C.room - C.granted, 1)) -- and one more, which tells whether there are more
+  local found = call('ZRANGE', C.open, '0', decimal(n), 'WITHSCORES')
   local names, scores = {}, {}
   for i = 1, #found, 2 do names[#names + 1], scores[#scores + 1] = found[i], tonumber(found[i + 1]) end
-  C.names, C.scores, C.at, C.whole, C.loaded = names, scores, 1, #names < n, 0
+  C.names, C.scores, C.at, C.whole, C.loaded = names, scores, 1, #names <= n, 0
 end
 
 -- Reads the next queues with the first tasks of their lanes, which most turns take.
@@ -49,13 +49,19 @@ local function load_ahead()
     local n = gate.delay(q) > 0 and 1 or min(share, rule.settings(q).in_flight - q.in_flight)
     if n > 0 and n <= min(lane.HEAD, READ_RECORDS - #keys) then -- for more than the head a turn reads by itself
       for _, suffix in ipairs(lane.alike(l, n, source.get(l.n))) do
-        keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix
+        if C.raws[suffix] == nil then keys[#keys + 1], suffixes[#suffixes + 1] = key.task(q.slot .. '-' .. suffix), suffix end
       end
     end
   end
   if #keys == 0 then return end
   local found = call('MGET', unpack(keys))
   for i = 1, #keys do C.raws[suffixes[i]] = found[i] end
+end
+
+-- The first queues of the pool, as many as a claim may read at once.
+function claim.first_names()
+  claim.heads()
+  return { unpack(C.names, 1, min(READ_QUEUES, C.room, #C.names)) }
 end
 
 -- Brings the names of the first queues of the pool; says whether there are any.
@@ -68,18 +74,23 @@ end
 -- takes it that they stay so.
 local function is_one_band(band)
   if not C.many_bands and C.one_band ~= band then
-    pool.flush()
-    local last = tonumber(call('ZRANGE', C.open, '-1', '-1', 'WITHSCORES')[2] or nil)
+    local last = C.whole and C.scores[#C.scores]
+    if not last then
+      pool.flush()
+      last = tonumber(call('ZRANGE', C.open, '-1', '-1', 'WITHSCORES')[2] or nil)
+    end
     C.one_band, C.many_bands = band, not last or band_of(last) ~= band
   end
   return not C.many_bands
 end
 
--- The first queues of the pool, at most so many, whose values were not read yet. No pick of
--- these goes to another queue than the first: all of pool open are in one band.
-function claim.first_names(C, room)
-  if not claim.heads() or C.at <= C.loaded or not is_one_band(band_of(C.scores[C.at])) then return {} end
+-- The next queues of the pool, at most so many, whose values were not laid out. No pick of
+-- these goes to another queue than the first: there is no eighth, or all of pool open are in
+-- one band.
+function claim.next_names(C, room)
+  if not claim.heads() or C.at <= C.loaded then return {} end
   local n = min(READ_QUEUES, room, 100 - C.granted, claim.MOST_TURNS - C.looks, #C.names - C.at + 1)
+  if C.picks % 8 + n >= 8 and not is_one_band(band_of(C.scores[C.at])) then return {} end
   return { unpack(C.names, C.at, C.at + n - 1) }
 end
 
@@ -175,10 +186,12 @@ function claim.pick()
   return q
 end
 
--- Places the queues that can be granted from by now, the first of them.
-function claim.promote()
-  local MOST = 100 -- dispatch.MaxClaimTurns
-  local due = call('ZRANGEBYSCORE', C.wait, '-inf', decimal(now), 'LIMIT', '0', MOST + 1, 'WITHSCORES')
+-- The queues that can be granted from by now, the first of them, each with its instant.
+local MOST = 100 -- dispatch.MaxClaimTurns
+function claim.due() return call('ZRANGEBYSCORE', C.wait, '-inf', decimal(now), 'LIMIT', '0', MOST + 1, 'WITHSCORES') end
+
+-- Places these.
+function claim.promote(due)
   if #due == 0 then return end
   local names = {}
   C.stopped = #due > 2 * MOST

@@ -67,7 +67,7 @@ end
 -- Gives turns to the first queues of the pool as long as they are such; h is the line of
 -- wants. Each takes one task. Says whether it gave any.
 function polite.serve(C, h)
-  local names = claim.first_names(C, h.room)
+  local names = claim.next_names(C, h.room)
   if not names[1] then return false end
   local values, keys = queue.values(names)
   local n, numbers, tasks, suffixes, prefix = 0, {}, {}, {}, key.task('')
@@ -77,8 +77,7 @@ function polite.serve(C, h)
     local slot, number, suffix = parse(FIRST, packed, AT_SLOT)
     n, numbers[i], suffixes[i], tasks[i] = i, number, suffix, prefix .. text_of(slot) .. '-' .. suffix
   end
-  source.read_all(numbers)
-  local records, given = n > 0 and call('MGET', unpack(tasks)), 0
+  local records, given = source.read_all(numbers, tasks), 0
   for i = 1, n do
     if not turn(C, h, names[i], keys[i], values[i], tasks[i], suffixes[i], records[i]) then break end
     claim.took_head(C)

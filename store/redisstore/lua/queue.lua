@@ -169,12 +169,14 @@ end
 -- gives back need not be read again.
 function queue.values(names)
   flush_written()
-  local keys, prefix = {}, key.queue('')
-  for i = 1, #names do keys[i] = prefix .. names[i] end
-  local values = call('MGET', unpack(keys))
+  local keys, prefix, values, asked, places = {}, key.queue(''), {}, {}, {}
   for i = 1, #names do
-    if queues[names[i]] then values[i] = false end
+    local name, k = names[i], #asked + 1
+    keys[i], values[i] = prefix .. name, known[name] or false
+    if not values[i] and not queues[name] then asked[k], places[k] = keys[i], i end
   end
+  local found = asked[1] and call('MGET', unpack(asked))
+  for k = 1, #asked do values[places[k]] = found[k] end
   return values, keys
 end
 function queue.offer(name, packed) known[name] = packed end

@@ -69,7 +69,7 @@ function scripts.replace()
   local limit, version, last = tonumber(ARGV[1]), ARGV[2], ARGV[3]
   local current = decimal(shard.settings_version())
   if version == '' then
-    if call('HGET', SHARD, 'placed') == current then return { '', '' } end
+    if call('HGET', key.keeper, 'placed') == current then return { '', '' } end
     version = current
   end
   local found, names = call('ZRANGEBYLEX', key.queues, last == '' and '-' or '(' .. last, '+', 'LIMIT', 0, limit), {}
@@ -79,7 +79,7 @@ function scripts.replace()
     local q = queue.get(name)
     if q.exists and q.waiting > 0 then q.touched = true end
   end
-  if #found < limit and version == current then call('HSET', SHARD, 'placed', version) end
+  if #found < limit and version == current then call('HSET', key.keeper, 'placed', version) end
   finish(true)
   if #found < limit then return { '', '' } end
   return { version, found[#found] }

@@ -42,8 +42,12 @@ end
 function rule.filed_under(name)
   local s = settings[name]
   if s then return s end
-  local packed = look_up('settings', { name })[name]
-  if not packed then return nil end
+  local packed = shard.filed(name)
+  if not packed then
+    packed = look_up('settings', { name })[name]
+    if not packed then return nil end
+    shard.note_filed(name, packed)
+  end
   local delay, in_flight, factor, max_delay, max_block = match(packed, '^(%S+) (%S+) (%S+) (%S+) (%S+)')
   s = {
     delay = tonumber(delay), in_flight = tonumber(in_flight), factor = tonumber(factor),
@@ -96,7 +100,7 @@ end
 function scripts.rule()
   local pattern, from, limit, name, packed, text = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
   local rules, hash, changes = P .. 'rules', P .. 'settings', {}
-  local old, version = call('HGET', rules, pattern), tonumber(call('HGET', SHARD, 'rules') or '0')
+  local old, version = call('HGET', rules, pattern), tonumber(call('GET', key.version('rules')) or '0')
   if version ~= from then
     -- As this very call left them?
     if version == from + 1 and old == (name and name .. '\n' .. text or false) then return { version, 1 } end
@@ -121,5 +125,5 @@ function scripts.rule()
   else
     call('HDEL', rules, pattern)
   end
-  return { call('HINCRBY', SHARD, 'rules', 1), 0, unpack(changes) }
+  return { call('INCR', key.version('rules')), 0, unpack(changes) }
 end

@@ -19,12 +19,19 @@ function settled.unlist(n, queue_name) unlisted[#unlisted + 1], unlisted[#unlist
 -- Writes what was listed. A lane with dead or canceled tasks stays listed.
 function settled.save()
   if unlisted[1] then
-    local names, gone = {}, {}
-    for i = 1, #unlisted, 2 do names[#names + 1] = text_of(unlisted[i]) .. ':' .. unlisted[i + 1] end
+    local lanes, names, gone = {}, {}, {}
+    for i = 1, #unlisted, 2 do
+      local n, queue_name = unlisted[i], unlisted[i + 1]
+      if source.kept(n) == 0 then -- none of its lanes has such tasks
+        add_to(gone, n, queue_name)
+      else
+        lanes[#lanes + 1], names[#names + 1] = i, text_of(n) .. ':' .. queue_name
+      end
+    end
     for i = 1, #names, 1000 do
       local kept = call('SMISMEMBER', key.kept, unpack(names, i, min(i + 999, #names)))
       for k = 1, #kept do
-        local at = 2 * (i + k) - 3
+        local at = lanes[i + k - 1]
         if kept[k] == 0 then add_to(gone, unlisted[at], unlisted[at + 1]) end
       end
     end
@@ -53,6 +60,7 @@ function settled.enter(s, id, r, remember)
   local set = r.state == record.DEAD and key.dead(name) or key.canceled(name)
   call('ZADD', set, gone, id)
   if call('SADD', key.kept, name) == 1 then
+    source.tally(s, 'kept', 1)
     call('SADD', key.ends(r.queue), r.source)
     call('SADD', key.lanes(r.source), r.queue)
   end
@@ -73,7 +81,7 @@ end
 function settled.trim(n, queue_name)
   local name = n .. ':' .. queue_name
   if call('EXISTS', key.dead(name), key.canceled(name)) > 0 then return end
-  call('SREM', key.kept, name)
+  source.tally(source.get(n), 'kept', -call('SREM', key.kept, name))
   local q = queue.get(queue_name)
   local l = queue.lane(q, n)
   local empty = not l or lane.is_empty(l)

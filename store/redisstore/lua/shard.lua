@@ -1,25 +1,37 @@
--- What the shard counts, and the versions of rules and holds that it has: fields of the
--- shard key, changed while a script runs and written once at its end.
+-- What the shard counts, and the versions of rules and holds that it has: strings, so that
+-- one command reads them with what else a script begins with, and one writes all at its end.
 
--- Counts by state; of events; and the number of the last source.
-local COUNTS = '>i6i6i6i6i6i6i6i6i6i6i6i6'
+-- Counts by state; of events; the number of the last source; the last fence; and the last step
+-- of time in which client tokens were used (token.lua).
+local COUNTS = '>i6i6i6i6i6i6i6i6i6i6i6i6I8i6'
+-- Behind the counts the settings that a call needed last: the version of settings at which
+-- they were read, their name, and what is filed under it.
+local SETTINGS = '>I6Bc0I2c0'
 
-local counts, fields -- false = not read; what else is written, flat
+local counts -- false = not read
 
-function shard.begin() counts, fields, shard.rules, shard.holds = false, {}, nil, nil end
+function shard.begin() counts, shard.rules, shard.holds = false, nil, nil end
 
 local function read_counts(packed)
-  local scheduled, ready, leased, done, dead, canceled, granted, settled_, expired, orphaned, dropped, sources = parse(COUNTS, packed or ZEROS)
-  return {
+  local scheduled, ready, leased, done, dead, canceled, granted, settled_, expired, orphaned, dropped, sources, fence, used, at =
+    parse(COUNTS, packed or ZEROS)
+  counts = {
     scheduled = scheduled, ready = ready, leased = leased, done = done, dead = dead, canceled = canceled, granted = granted,
-    settled = settled_, expired = expired, orphaned = orphaned, dropped = dropped, sources = sources, changed = false,
+    settled = settled_, expired = expired, orphaned = orphaned, dropped = dropped, sources = sources, fence = fence, used = used,
+    changed = false, version = -1, name = '', filed = '',
   }
+  if packed and #packed >= at then counts.version, counts.name, counts.filed = parse(SETTINGS, packed, at) end
 end
 
--- Reads counts and versions, and other fields, whose values are returned from the fourth on.
-function shard.read(...)
-  local found = call('HMGET', SHARD, 'rules', 'holds', 'counts', ...)
-  shard.rules, shard.holds, counts = tonumber(found[1] or 0), tonumber(found[2] or 0), read_counts(found[3])
+-- Reads counts and versions, and other keys of strings, if given, whose values are returned,
+-- the first of them at the first place.
+function shard.read(others)
+  local keys = others or {}
+  local n = #keys
+  keys[n + 1], keys[n + 2], keys[n + 3] = key.version('rules'), key.version('holds'), SHARD
+  local found = call('MGET', unpack(keys))
+  shard.rules, shard.holds = tonumber(found[n + 1] or 0), tonumber(found[n + 2] or 0)
+  read_counts(found[n + 3])
   return found
 end
 
@@ -39,19 +51,23 @@ function shard.tally(field, n)
   if n ~= 0 then c[field], c.changed = c[field] + n, true end
 end
 
--- Notes a field to be written.
-function shard.set(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
+-- The settings filed under a name, if those were needed last and are still as they were; and
+-- notes that these are needed, which is written with the counts.
+function shard.filed(name)
+  local c = counts or shard.counts()
+  return c.name == name and c.version == shard.settings_version() and c.filed
+end
+function shard.note_filed(name, filed)
+  local c = counts or shard.counts()
+  c.version, c.name, c.filed = shard.settings_version(), name, filed
+end
 
 function shard.save()
   local c = counts
   if c and c.changed then
-    shard.set('counts', pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.granted, c.settled, c.expired,
-      c.orphaned, c.dropped, c.sources))
+    write(SHARD, pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.granted, c.settled, c.expired,
+      c.orphaned, c.dropped, c.sources, c.fence, c.used) .. (c.version >= 0 and pack(SETTINGS, c.version, #c.name, c.name, #c.filed, c.filed) or ''))
     c.changed = false
-  end
-  if fields[1] then
-    call('HSET', SHARD, unpack(fields))
-    fields = {}
   end
 end
 
@@ -65,8 +81,8 @@ end
 -- flags: no-writes
 function scripts.stats()
   local GONE_AFTER = 45000 -- dispatch.GoneAfter
-  local f = shard.read('grace')
-  local c, seen = counts, call('ZCOUNT', P .. 'seen', decimal(now - GONE_AFTER), '+inf')
+  local grace = tonumber(call('HGET', key.keeper, 'grace') or 0)
+  local c, seen = shard.counts(), call('ZCOUNT', P .. 'seen', decimal(now - GONE_AFTER), '+inf')
   return { c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.granted, c.settled, c.expired, c.orphaned, c.dropped,
-    call('ZCARD', key.queues) - call('ZCOUNT', key.idle, '-inf', now), lease.overdue(), seen, max(0, (tonumber(f[4] or nil) or 0) - now) }
+    call('ZCARD', key.queues) - call('ZCOUNT', key.idle, '-inf', now), lease.overdue(), seen, max(0, grace - now) }
 end

@@ -8,8 +8,8 @@
 local GATE, MORE, AT_MORE = '>BI6I6I4I4I4BBc0', '>Bc0I2c0I7I6', 28
 -- Counts by state; one-shot tasks that wait or are leased, and those that were limited;
 -- failures in a row, and when it last succeeded and failed; until when its lanes are listed
--- for claims that name it.
-local COUNTS, AT_NAMED = '>i6i6i6i6i6i6i6i6i6i6i6i6', 67
+-- for claims that name it; lanes with dead or canceled tasks.
+local COUNTS, AT_NAMED, AT_KEPT = '>i6i6i6i6i6i6i6i6i6i6i6i6i6', 67, 73
 
 local sources, numbers, changed -- by number; numbers by uid; those whose counts changed
 
@@ -56,32 +56,39 @@ local function lay(n, packed, counted)
 end
 
 function source.get(n)
-  return sources[n] or lay(n, call('GET', key.source(n)), call('HGET', key.counts, text_of(n)))
+  local s = sources[n]
+  if s then return s end
+  local found = call('MGET', key.source(text_of(n)), key.counts(text_of(n)))
+  return lay(n, found[1], found[2])
 end
 
--- Reads the sources of a list that were not read yet, all at once.
-function source.read_all(list)
-  local last, new = nil, {}
+-- Reads the sources of a list that were not read yet, all at once, and with them other keys
+-- of strings, if given, whose values are returned, the first of them at the first place.
+function source.read_all(list, others)
+  local last, new, keys = nil, {}, others or {}
+  local k = #keys
   for i = 1, #list do
     local n = list[i]
     if n and n ~= last and sources[n] == nil then new[#new + 1], sources[n] = n, false end
     last = n
   end
-  if not new[1] then return end
-  local keys, fields = {}, {}
   for i = 1, #new do
     local text = text_of(new[i])
-    keys[i], fields[i] = key.source(text), text
+    keys[k + 2 * i - 1], keys[k + 2 * i] = key.source(text), key.counts(text)
   end
-  local gates, counted = call('MGET', unpack(keys)), call('HMGET', key.counts, unpack(fields))
-  for i = 1, #new do lay(new[i], gates[i], counted[i]) end
+  if not keys[1] then return {} end
+  local found = call('MGET', unpack(keys))
+  for i = 1, #new do lay(new[i], found[k + 2 * i - 1], found[k + 2 * i]) end
+  return found
 end
 
 local function totals(s)
-  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = parse(COUNTS, s.packed or ZEROS)
+  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure, _, kept =
+    parse(COUNTS, s.packed or ZEROS)
   local taken, ended = s.taken, s.ended
   if ended > 0 then row, success = 0, now end
-  return scheduled, ready - taken, leased + taken - ended, done + ended, dead, canceled, out - ended, limited, row, success, failure
+  return scheduled, ready - taken, leased + taken - ended, done + ended, dead, canceled, out - ended, limited, row, success, failure,
+    s.named, kept
 end
 
 -- What is counted of a source, to be changed.
@@ -89,13 +96,20 @@ function source.counts(s)
   local c = s.counts
   if c then return c end
   if s.taken + s.ended == 0 then changed[#changed + 1] = s end
-  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = totals(s)
+  local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure, _, kept = totals(s)
   c = {
     scheduled = scheduled, ready = ready, leased = leased, done = done, dead = dead, canceled = canceled, out = out,
-    limited = limited, row = row, success = success, failure = failure,
+    limited = limited, row = row, success = success, failure = failure, kept = kept,
   }
   s.counts, s.taken, s.ended = c, 0, 0
   return c
+end
+
+-- How many lanes of a source have dead or canceled tasks.
+function source.kept(n)
+  local s = source.get(n)
+  if s.counts then return s.counts.kept end
+  return s.packed and parse('>i6', s.packed, AT_KEPT) or 0
 end
 
 -- Counts a lease that is granted.
@@ -148,25 +162,21 @@ end
 
 -- Writes what was counted of sources. One that was forgotten keeps no counts.
 function source.save()
-  local values, k = {}, 0
   for i = 1, #changed do
     local s = changed[i]
     local c = s.counts
     if s.gate then
-      local packed
       if c then
-        packed = pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.out, c.limited, c.row, c.success, c.failure,
-          s.named)
+        s.packed = pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.out, c.limited, c.row, c.success, c.failure,
+          s.named, c.kept)
       else
-        local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = totals(s)
-        packed = pack(COUNTS, scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure, s.named)
+        s.packed = pack(COUNTS, totals(s))
       end
-      values[k + 1], values[k + 2], k = text_of(s.n), packed, k + 2
-      s.packed, s.counts, s.taken, s.ended = packed, false, 0, 0
+      write(key.counts(text_of(s.n)), s.packed)
+      s.counts, s.taken, s.ended = false, 0, 0
     end
   end
   changed = {}
-  call_for_all('HSET', key.counts, values)
 end
 
 -- The number of a source, nil if the shard does not know it.
@@ -226,11 +236,12 @@ function source.forget_in(s, ms)
   call('PEXPIRE', key.source(s.n), ms)
   call('PEXPIRE', key.uid(s.uid), ms)
   call('PEXPIRE', key.drop(s.n), ms)
-  call('ZADD', key.forget, now + ms + 1, key.source(s.n)) -- then its fields of hashes go, too
+  call('ZADD', key.forget, now + ms + 1, key.source(s.n)) -- then its counts and fields of hashes go, too
 end
 
--- Forgets the fields of a source whose gate is gone.
+-- Forgets what is kept of a source whose gate is gone.
 function source.forget_fields(n)
   if call('EXISTS', key.source(n)) == 1 then return end
-  for _, hash in ipairs({ key.counts, key.filtered, key.named }) do call('HDEL', hash, n) end
+  delete(key.counts(n))
+  for _, hash in ipairs({ key.filtered, key.named }) do call('HDEL', hash, n) end
 end

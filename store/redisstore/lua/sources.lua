@@ -97,7 +97,7 @@ function scripts.statuses()
   for i, uid in ipairs(ARGV) do
     local n = source.number(uid)
     if n and not source.get(n).gate then n = nil end
-    out[2 * i - 1], out[2 * i] = n and call('HGET', key.counts, n) or '', n and call('HGET', key.filtered, n) or ''
+    out[2 * i - 1], out[2 * i] = n and call('GET', key.counts(n)) or '', n and call('HGET', key.filtered, n) or ''
   end
   return out
 end

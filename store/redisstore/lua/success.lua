@@ -70,7 +70,7 @@ local READ, AT_READ = '>BxI2xxBI4', 38
 local settled_end, first_end
 
 -- Settles a task that is leased under the digest; false if it needs the policy.
-local function settle(id, name, raw, s, core, queue_name, digest, extra)
+local function settle(id, name, raw, s, core, queue_name, digest, extra, locked)
   local cancel, holder_size, flags, revision = parse(READ, raw, AT_READ)
   if flags % 4 > 0 or cancel > 0 or s.deleted or s.remember <= 0 then return false end
   s.gone = s.gone or decimal(now + s.remember - 1)
@@ -85,7 +85,7 @@ local function settle(id, name, raw, s, core, queue_name, digest, extra)
   writes[n + 1] = name
   writes[n + 2] = pack('>BBBI4', 1, record.DONE, record.ENDED + (details and DETAILS or 0), (revision + 2) % 4294967296)
     .. sub(raw, LEASE + 8, LEASE + HEADER + core) .. last .. digest
-  lease.leave(id, s.n, queue_name, holder, digest, false)
+  lease.leave(id, s.n, queue_name, holder, digest, false, locked)
   return true
 end
 
@@ -111,15 +111,18 @@ function scripts.succeed()
   local n = #ARGV[2] / BYTES
   local said = { parse('>' .. string.rep(SUCCESS, n), ARGV[2]) }
   local ids, extras, names, out, codes = ids_of(said, ARGV[3]), read_extras(ARGV[4]), {}, { '' }, {}
-  local prefix = key.task('')
-  for i = 1, n do names[i] = prefix .. ids[i] end
-  shard.read()
+  local task_prefix, lock_prefix, asked = key.task(''), key.lock(''), {}
+  for i = 1, n do
+    names[i] = task_prefix .. ids[i]
+    asked[i], asked[n + i] = names[i], lock_prefix .. ids[i]
+  end
   settled_end = '\0\0\0\0' .. record.NO_COUNTERS .. pack('>I6', now)
   first_end = pack('>BI4', R_SUCCEEDED, 1) .. settled_end
-  local records, met = call('MGET', unpack(names)), ARGV[1] == '1' and {}
+  local records, met = shard.read(asked), ARGV[1] == '1' and {} -- and their locks behind them
   -- Of each record that is leased under its digest: the source, false for none, the bytes of
-  -- its core, and its queue. And the first of each queue, false where it occurs again.
-  local numbers, cores, queues, firsts, order = {}, {}, {}, {}, {}
+  -- its core, and its queue. And where a queue stands among all of them, and those that occur
+  -- again.
+  local numbers, cores, queues, places, keys, again, queue_prefix = {}, {}, {}, {}, {}, {}, key.queue('')
   for i = 1, n do
     local raw = records[i]
     numbers[i] = false
@@ -128,26 +131,21 @@ function scripts.succeed()
       at = LEASE + HEADER + at
       local name = sub(raw, at + 1, at + size)
       numbers[i], cores[i], queues[i] = number, core, name
-      if firsts[name] == nil then firsts[name], order[#order + 1] = i, name else firsts[name] = false end
+      local place = places[name]
+      if place then
+        again[name] = place
+      else
+        place = #keys + 1
+        places[name], keys[place] = place, queue_prefix .. name
+      end
     end
   end
-  source.read_all(numbers)
-  local several, once = {}, {}
-  for i = 1, #order do
-    local name = order[i]
-    if firsts[name] then once[#once + 1] = name else several[#several + 1] = name end
+  local values, done, gone = source.read_all(numbers, keys), 0, {}
+  for name, place in pairs(again) do
+    if values[place] then queue.offer(name, values[place]) end
   end
-  queue.read_all(several)
-  local values, keys = {}, {}
-  if once[1] then values, keys = queue.values(once) end
-  local k, done, gone = 0, 0, {}
   for i = 1, n do
     local raw, name, digest, number = records[i], names[i], said[VALUES * i - 2], numbers[i]
-    local place = number and firsts[queues[i]] or nil
-    if place then
-      k = k + 1
-      place = k
-    end
     if met and met[name] then -- what was settled just now is answered as it is now
       flush_writes()
       raw, number = call('GET', name), false
@@ -155,10 +153,11 @@ function scripts.succeed()
     if not number then
       codes[i] = refuse(out, nil, raw, digest)
     else
-      local s, extra = source.get(number), extras[i]
-      if settle(ids[i], name, raw, s, cores[i], queues[i], digest, extra) then
+      local s, extra, queue_name = source.get(number), extras[i], queues[i]
+      if settle(ids[i], name, raw, s, cores[i], queue_name, digest, extra, records[n + i]) then
+        local place = places[queue_name]
         source.succeeded(s)
-        end_lease(queues[i], keys[place], values[place], said[VALUES * i - 1], extra)
+        end_lease(queue_name, keys[place], not again[queue_name] and values[place], said[VALUES * i - 1], extra)
         codes[i], done = APPLIED, done + 1
         gone[2 * done - 1], gone[2 * done] = name, s.gone
         if met then met[name] = true end

@@ -85,16 +85,16 @@ end
 -- Cost     O(log n) an entry; at most 500 entries, 200 leases and about 4 MiB of them, and
 --          100 of each kind to forget
 function scripts.expired()
-  local f = shard.read('swept', 'grace')
-  local swept, grace = tonumber(f[4] or '0'), tonumber(f[5] or '0')
+  local f = call('HMGET', key.keeper, 'swept', 'grace')
+  local swept, grace = tonumber(f[1] or '0'), tonumber(f[2] or '0')
   local anything = call('EXISTS', key.leases, key.forget, key.idle) > 0
   local late = swept > 0 and now - swept > OUTAGE_AFTER
   local first = (late or grace > now) and tonumber(call('ZRANGE', key.leases, 0, 0, 'WITHSCORES')[2] or nil)
   if late and first or grace > now + OUTAGE_GRACE then -- further ahead, the clock was stepped back
     grace = now + OUTAGE_GRACE
-    call('HSET', SHARD, 'grace', decimal(grace))
+    call('HSET', key.keeper, 'grace', decimal(grace))
   end
-  call('HSET', SHARD, 'swept', decimal(now))
+  call('HSET', key.keeper, 'swept', decimal(now))
   token.forget(swept)
   if grace > now and first then return { now, max(grace, first), 1, {}, {} } end
   if not anything then return { now, 0, 0, {}, {} } end

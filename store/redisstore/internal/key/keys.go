@@ -28,12 +28,23 @@ type Shard string
 
 func (s Shard) key(name string) string { return string(s) + name }
 
-// Shard is a HASH: the last "fence", the versions of the "rules" and of the "holds", the sum of
-// these by which its queues were "placed", in shard 0 the call that has changed the holds last
-// ("holdsby"), when leases were last "swept" and until when the "grace" after an outage lasts,
-// "counts" by state and of events with the last number of a source (packed, lua/shard.lua), and
-// "picks:<pool>". It is KEYS[1] of every script.
+// Shard is a STRING: counts by state and of events, the last number of a source, the last fence, the last step of time in
+// which client tokens were used, and the settings that a call needed last (packed, lua/shard.lua). It is KEYS[1] of every
+// script.
 func (s Shard) Shard() string { return s.key("shard") }
+
+// Keeper is a HASH: the sum of the versions of rules and holds by which queues were "placed", when leases were last
+// "swept" and until when the "grace" after an outage lasts.
+func (s Shard) Keeper() string { return s.key("keeper") }
+
+// Version is a STRING: the version of the "rules" or of the "holds".
+func (s Shard) Version(of string) string { return s.key("version:" + of) }
+
+// Picks is a STRING: how many picks of queues of a pool there were.
+func (s Shard) Picks(pool string) string { return s.key("picks:" + pool) }
+
+// HoldsBy is a STRING in shard 0: the call that has changed the holds last.
+func (s Shard) HoldsBy() string { return s.key("holdsby") }
 
 // Absent is never there. In a Cluster it is KEYS[2] of every script (internal/script).
 func (s Shard) Absent() string { return s.key("absent") }
@@ -84,11 +95,10 @@ func (s Shard) SourceNumber(uid string) string { return s.key("uid:" + uid) }
 // SourceGate is a STRING: what scripts need of a source (packed, lua/source.lua).
 func (s Shard) SourceGate(n int64) string { return s.key("src:" + number(n)) }
 
-// SourceCounts is a HASH by number of the counts of sources (packed, lua/source.lua), Filtered one of the links that
-// were not followed, by reason.
-func (s Shard) SourceCounts() string { return s.key("counts") }
+// SourceCounts is a STRING: the counts of a source (packed, lua/source.lua).
+func (s Shard) SourceCounts(n int64) string { return s.key("counts:" + number(n)) }
 
-// Filtered is a HASH by number: see SourceCounts.
+// Filtered is a HASH by number of the links of sources that were not followed, by reason.
 func (s Shard) Filtered() string { return s.key("filtered") }
 
 // SourceLanes is a SET of the queues where a source has tasks that wait, are dead or canceled.
