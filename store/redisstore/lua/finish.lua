@@ -116,7 +116,6 @@ function queue.save()
   call_for_all('ZADD', key.queues, new_names)
   call_for_all('ZADD', key.idle, idle)
   call_for_all('ZREM', key.idle, busy)
-  queue.begin_save()
 end
 
 -- Ends a script that changed something. publish: what became grantable is told.
