@@ -85,41 +85,34 @@ func ReadSources(r *pack.Reply) Sources {
 	return sources
 }
 
-// readGate reads of a gate (lua/source.lua) what its tasks have in common; of none, for a source that the shard does not
-// know any more, nothing.
+// readGate reads of a gate (lua/source.lua) what its tasks have in common; nothing of an empty one, which is that of a
+// source that the shard does not know any more.
 func readGate(gate string) (s Source, ok bool) {
+	// Deleted, held until, remembered, joined, lease, hold, priority.
+	const numbersFirst, versionSize = 1 + 6 + 6 + 4 + 4 + 4 + 1, 7
 	if gate == "" {
 		return s, true
 	}
-	const fixed = 1 + 6 + 6 + 4 + 4 + 4 + 1 // deleted, held until, remembered, joined, lease, hold, priority
-	rest := []byte(gate)
-	text := func(size int) string {
-		if len(rest) < size {
-			rest = nil
-			return ""
+	for _, part := range [...]struct {
+		before, size int
+		text         *string
+	}{{numbersFirst, 1, &s.pool}, {0, 1, &s.uid}, {0, 2, &s.id}} {
+		begin := part.before + part.size
+		if len(gate) < begin {
+			return s, false
 		}
-		n, begin := 0, size
-		for _, b := range rest[:size] {
-			n = n<<8 | int(b)
+		h := numbers{[]byte(gate[part.before:begin])}
+		end := begin + int(h.uint(part.size)) //nolint:gosec // two bytes fit
+		if len(gate) < end {
+			return s, false
 		}
-		if len(rest) < begin+n {
-			rest = nil
-			return ""
-		}
-		value := string(rest[begin : begin+n])
-		rest = rest[begin+n:]
-		return value
+		*part.text, gate = gate[begin:end], gate[end:]
 	}
-	if len(rest) < fixed {
+	if len(gate) < versionSize {
 		return s, false
 	}
-	rest = rest[fixed:]
-	s.pool, s.uid, s.id = text(1), text(1), text(2)
-	if len(rest) < 7 {
-		return s, false
-	}
-	h := numbers{rest}
-	s.version = int64(h.uint(7)) //nolint:gosec // 56 bits fit
+	h := numbers{[]byte(gate)}
+	s.version = int64(h.uint(versionSize)) //nolint:gosec // 56 bits fit
 	return s, true
 }
 

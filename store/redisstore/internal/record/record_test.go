@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -230,4 +231,16 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("the record has changed the id: %+v", task)
 		}
 	})
+}
+
+func TestReadSources_damagedGate(t *testing.T) {
+	t.Parallel()
+	gate := strings.Repeat("\x00", 26) + "\x02eu" + "\x01u" + "\x00\x02id" + "\x00\x00\x00\x00\x00\x00\x07" + strings.Repeat("\x00", 6)
+	for size := range len(gate) + 1 {
+		r := pack.Read([]any{[]any{int64(1), gate[:size]}})
+		record.ReadSources(r)
+		if whole := size == 0 || size >= len(gate)-6; (r.Err == nil) != whole {
+			t.Errorf("%d bytes of a gate of %d: error %v", size, len(gate), r.Err)
+		}
+	}
 }
