@@ -49,7 +49,7 @@ func TestStore_Claim_TooLong(t *testing.T) {
 // makes few commands, and as many with two thousand queues as with a hundred.
 func TestStore_Claim_CommandsATurn(t *testing.T) {
 	t.Parallel()
-	const turns, most = 24, 1.7 // so that each claim has as many eighth picks
+	const turns, most = 24, 2.0 // so that each claim has as many eighth picks
 	server := redistest.Start(t)
 	client := redisClient(t, server.URL())
 	s := open(t, redisstore.Config{URL: server.URL(), Shards: 1})
