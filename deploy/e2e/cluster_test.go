@@ -88,11 +88,14 @@ func startCluster(t *testing.T) []*redistest.Server {
 	if out, err := exec.CommandContext(t.Context(), "redis-cli", args...).CombinedOutput(); err != nil {
 		t.Fatalf("redis-cli %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	for _, n := range nodes {
+	for i, n := range nodes {
 		until(t, startLimit, "each node knows the others, and each replica has what its primary has", func() bool {
 			info, role := redisCLI(t, n, "CLUSTER", "INFO"), redisCLI(t, n, "ROLE")
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:6") &&
-				(strings.HasPrefix(role, "master") || strings.Contains(role, "connected"))
+			ready := strings.Contains(role, "connected") // a node is a primary until it becomes a replica
+			if i < clusterPrimaries {
+				ready = strings.HasPrefix(role, "master")
+			}
+			return ready && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:6")
 		})
 	}
 	if n := primaries(t, nodes[:clusterPrimaries]); n != clusterPrimaries {
