@@ -59,28 +59,30 @@ function lane.find_set(l)
   read_later(l)
 end
 
--- Brings tasks of the set to the head, so that it has n of them; to an empty one all that
--- stand there.
-function lane.load(l, n)
-  lane.flush(l)
-  local missing = max(n, HEAD) - head_size(l)
-  if n <= head_size(l) or l.more <= 0 then return end
-  local found, entries, last = call('ZPOPMIN', key.set(l.name), missing), {}, 0
+-- Takes the n first tasks of a set that has so many (more): those as a head has them, how
+-- many are left, and the last score.
+local function pop(name, n, more)
+  local found, entries, last = call('ZPOPMIN', key.set(name), n), {}, 0
   for i = 1, #found, 2 do
     last = tonumber(found[i + 1])
     entries[#entries + 1] = pack(ENTRY_FORMAT, last, found[i])
   end
-  if #found < 2 * missing then l.more = 0 else l.more = max(l.more - missing, 0) end
-  l.list, l.at, l.dirty, l.q.dirty = sub(l.list, l.at) .. concat(entries), 1, true, true
-  if l.more == 0 then l.later = 0 elseif last >= LATER then read_later(l) end
+  return concat(entries), #found < 2 * n and 0 or max(more - n, 0), last
 end
 
 -- Takes the first tasks of a set, all of which are ready, for a head: that, and how many are
 -- left.
-function lane.next_head(name, more)
-  local found, entries = call('ZPOPMIN', key.set(name), HEAD), {}
-  for i = 1, #found, 2 do entries[#entries + 1] = pack(ENTRY_FORMAT, tonumber(found[i + 1]), found[i]) end
-  return concat(entries), #found < 2 * HEAD and 0 or max(more - HEAD, 0)
+function lane.next_head(name, more) return pop(name, HEAD, more) end
+
+-- Brings tasks of the set to the head, so that it has n of them; to an empty one as many as
+-- a head has.
+function lane.load(l, n)
+  lane.flush(l)
+  local missing = max(n, HEAD) - head_size(l)
+  if n <= head_size(l) or l.more <= 0 then return end
+  local came, left, last = pop(l.name, missing, l.more)
+  l.list, l.at, l.more, l.dirty, l.q.dirty = sub(l.list, l.at) .. came, 1, left, true, true
+  if l.more == 0 then l.later = 0 elseif last >= LATER then read_later(l) end
 end
 
 -- The i-th task of the head, from 0: its score and the end of its id.

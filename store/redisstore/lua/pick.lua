@@ -190,7 +190,7 @@ end
 local MOST = 100 -- dispatch.MaxClaimTurns
 function claim.due() return call('ZRANGEBYSCORE', C.wait, '-inf', decimal(now), 'LIMIT', '0', MOST + 1, 'WITHSCORES') end
 
--- Places these.
+-- Places the queues that due has found.
 function claim.promote(due)
   if #due == 0 then return end
   local names = {}
