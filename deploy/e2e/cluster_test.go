@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -22,21 +23,64 @@ import (
 const (
 	clusterShards    = 64 // the default of a Cluster
 	clusterPrimaries = 3
-	// failoverLimit is how long the grants of a shard may be missing once its replica is promoted, on a machine that is
-	// busy with other things too. The map of a client that reads it once a minute is older than that.
-	failoverLimit = 20 * time.Second
+	// peerIP and victimIP are the addresses from which nodes call each other: the victim's and those of all others.
+	peerIP, victimIP = "127.0.0.2", "127.0.0.3"
 	// mostReloads bounds how often a second a dispatcher may read the map of the Cluster while a node is away.
 	mostReloads = 10
 )
 
-// TestCluster_PrimaryDies kills a primary of a Cluster of three primaries and three replicas, and leaves it dead. Tasks of
-// its shards are granted again once its replica is promoted, and meanwhile the dispatcher does not flood the others with
-// questions about the map.
-func TestCluster_PrimaryDies(t *testing.T) {
-	nodes := startCluster(t)
+// clusterNode is a node that clients and the other nodes reach by proxies.
+type clusterNode struct {
+	*redistest.Server
+	data, bus *redistest.Proxy
+}
+
+// TestCluster_NodeAway takes the first primary of a Cluster away, in each way that it can be: tasks of the other shards
+// are granted all the while, and those of its own once its replica is promoted. Meanwhile the dispatcher does not flood
+// the Cluster with questions about its map.
+func TestCluster_NodeAway(t *testing.T) {
+	rounds := 1
+	if text := os.Getenv("WAGGLE_E2E_ROUNDS"); text != "" {
+		rounds, _ = strconv.Atoi(text)
+	}
+	for _, c := range []struct {
+		name     string
+		promoted bool // whether the replica takes over
+		begin    func([]clusterNode)
+	}{
+		{"killed", true, func(n []clusterNode) { n[0].Kill() }},
+		{"left dead", false, func(n []clusterNode) { n[0].Kill() }},
+		{"frozen", true, func(n []clusterNode) { n[0].Pause() }},
+		{"parted", true, part},
+	} {
+		for range rounds {
+			t.Run(c.name, func(t *testing.T) { takeNodeAway(t, c.promoted, c.begin) })
+		}
+	}
+}
+
+// part cuts the first node off from all others, though not from dispatchers.
+func part(nodes []clusterNode) {
+	for i, n := range nodes {
+		from := victimIP
+		if i == 0 {
+			from = peerIP
+		}
+		n.bus.CutFrom(from)
+		n.data.CutFrom(from)
+	}
+}
+
+func takeNodeAway(t *testing.T, promoted bool, begin func([]clusterNode)) {
+	failover := "no"
+	if !promoted {
+		failover = "yes"
+	}
+	nodes := startCluster(t, redistest.WithConfig("cluster-require-full-coverage", "no"),
+		redistest.WithConfig("cluster-replica-no-failover", failover))
 	addrs := make([]string, len(nodes))
 	for i, n := range nodes {
-		addrs[i] = n.Addr()
+		addrs[i] = n.data.Addr()
 	}
 	victim, others := nodes[0], nodes[1:]
 	d := serve(t, "dispatcher", "redis+cluster://"+strings.Join(addrs, ","), "waggle")
@@ -50,39 +94,55 @@ func TestCluster_PrimaryDies(t *testing.T) {
 		}
 		c.submit(t, items...)
 	}
-	hit := shardsOf(t, victim)
-	t.Logf("%d of %d shards are at the primary that will die", len(hit), clusterShards)
-
+	own, rest := shardsOf(t, victim.Server), make(map[int]bool)
+	for shard := range clusterShards {
+		if !own[shard] {
+			rest[shard] = true
+		}
+	}
 	g := watchGrants(t, c)
-	until(t, startLimit, "tasks of the primary's shards are granted", func() bool { return g.since(time.Time{}, hit) > 0 })
-	before := reloads(t, others)
-	killed := time.Now()
-	victim.Kill()
-	until(t, time.Minute, "a replica is promoted", func() bool { return primaries(t, others) == clusterPrimaries })
-	promoted := time.Now()
-	until(t, failoverLimit, "tasks of the dead primary's shards are granted again", func() bool { return g.since(killed, hit) > 0 })
-	first := time.Now()
-	until(t, failoverLimit, "tasks of each of its shards are granted again", func() bool { return g.since(killed, hit) == len(hit) })
-	took := time.Since(killed)
-	t.Logf("the replica was promoted after %v; tasks of the dead primary's shards were granted again after %v, of each of them after %v",
-		promoted.Sub(killed).Round(10*time.Millisecond), first.Sub(killed).Round(10*time.Millisecond), took.Round(10*time.Millisecond))
-	n := reloads(t, others) - before
-	t.Logf("the map of the Cluster was read %d times in that", n)
-	if n > mostReloads*(1+int(took.Seconds())) {
+	until(t, startLimit, "tasks of the primary's shards are granted", func() bool { return g.since(time.Time{}, own) > 0 })
+	before, began := reloads(t, others), time.Now()
+	begin(nodes)
+	var wait time.Duration
+	if promoted {
+		until(t, time.Minute, "a replica is promoted", func() bool { return primaries(t, others) == clusterPrimaries })
+		wait = time.Since(began)
+		until(t, failoverLimit, "tasks of each of its shards are granted again", func() bool { return g.since(began.Add(wait), own) == len(own) })
+	} else {
+		time.Sleep(5 * time.Second)
+	}
+	until(t, startLimit, "tasks of each other shard are granted", func() bool { return g.since(began.Add(wait), rest) == len(rest) })
+	took := time.Since(began)
+	t.Logf("replica promoted after %.2f s; longest time without grants: %.2f s of its %d shards, %.2f s of the other %d; of each shard after %.2f s",
+		wait.Seconds(), g.longest(began, own).Seconds(), len(own), g.longest(began, rest).Seconds(), len(rest), took.Seconds())
+	if gap := g.longest(began, rest); gap > otherShardsLimit {
+		t.Errorf("no task of the other shards was granted for %v, want at most %v", gap, otherShardsLimit)
+	}
+	if gap := g.longest(began, own); promoted && gap > wait+failoverLimit {
+		t.Errorf("no task of its shards was granted for %v, %v of which without a primary", gap, wait)
+	}
+	if n := reloads(t, others) - before; n > mostReloads*(1+int(took.Seconds())) {
 		t.Errorf("the map of the Cluster was read %d times in %v, want at most %d a second", n, took, mostReloads)
 	}
 	d.stop(20 * time.Second)
 }
 
+const (
+	// otherShardsLimit is how long the shards of living nodes may be without grants, and failoverLimit those of a dead one
+	// after its replica is promoted, on a machine that is busy with other things too.
+	otherShardsLimit = 2 * time.Second
+	failoverLimit    = 10 * time.Second
+)
+
 // startCluster makes a Cluster of three primaries, which come first, and a replica of each.
-func startCluster(t *testing.T) []*redistest.Server {
+func startCluster(t *testing.T, opts ...redistest.Option) []clusterNode {
 	t.Helper()
-	nodes := make([]*redistest.Server, 2*clusterPrimaries)
+	nodes := make([]clusterNode, 2*clusterPrimaries)
 	args := []string{"--cluster", "create"}
 	for i := range nodes {
-		nodes[i] = redistest.Start(t, redistest.WithCluster(), redistest.WithConfig("cluster-node-timeout", "2000"),
-			redistest.WithConfig("repl-diskless-sync-delay", "0"))
-		args = append(args, nodes[i].Addr())
+		nodes[i] = startNode(t, i == 0, opts...)
+		args = append(args, nodes[i].data.Addr())
 	}
 	args = append(args, "--cluster-replicas", "1", "--cluster-yes")
 	if out, err := exec.CommandContext(t.Context(), "redis-cli", args...).CombinedOutput(); err != nil {
@@ -90,7 +150,7 @@ func startCluster(t *testing.T) []*redistest.Server {
 	}
 	for i, n := range nodes {
 		until(t, startLimit, "each node knows the others, and each replica has what its primary has", func() bool {
-			info, role := redisCLI(t, n, "CLUSTER", "INFO"), redisCLI(t, n, "ROLE")
+			info, role := redisCLI(t, n.Server, "CLUSTER", "INFO"), redisCLI(t, n.Server, "ROLE")
 			ready := strings.Contains(role, "connected") // a node is a primary until it becomes a replica
 			if i < clusterPrimaries {
 				ready = strings.HasPrefix(role, "master")
@@ -104,12 +164,38 @@ func startCluster(t *testing.T) []*redistest.Server {
 	return nodes
 }
 
+// startNode starts a node behind its proxies, whose ports it announces.
+func startNode(t *testing.T, victim bool, opts ...redistest.Option) clusterNode {
+	t.Helper()
+	port, bus, source := freeAddr(t), freeAddr(t), peerIP
+	if victim {
+		source = victimIP
+	}
+	n := clusterNode{data: redistest.NewProxy(t, port), bus: redistest.NewProxy(t, bus)}
+	number, err := strconv.Atoi(portOf(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Server = redistest.Start(t, append([]redistest.Option{
+		redistest.WithCluster(), redistest.WithPort(number), redistest.WithConfig("cluster-port", portOf(bus)),
+		redistest.WithConfig("cluster-announce-ip", "127.0.0.1"), redistest.WithConfig("cluster-announce-port", portOf(n.data.Addr())),
+		redistest.WithConfig("cluster-announce-bus-port", portOf(n.bus.Addr())), redistest.WithConfig("bind-source-addr", source),
+		redistest.WithConfig("cluster-node-timeout", "2000"), redistest.WithConfig("repl-diskless-sync-delay", "0"),
+	}, opts...)...)
+	return n
+}
+
+func portOf(addr string) string {
+	_, port, _ := strings.Cut(addr, ":")
+	return port
+}
+
 // primaries is how many of the nodes are primaries.
-func primaries(t *testing.T, nodes []*redistest.Server) int {
+func primaries(t *testing.T, nodes []clusterNode) int {
 	t.Helper()
 	n := 0
 	for _, node := range nodes {
-		if strings.HasPrefix(redisCLI(t, node, "ROLE"), "master") {
+		if strings.HasPrefix(redisCLI(t, node.Server, "ROLE"), "master") {
 			n++
 		}
 	}
@@ -117,11 +203,11 @@ func primaries(t *testing.T, nodes []*redistest.Server) int {
 }
 
 // reloads is how often the nodes were asked for the map of the Cluster.
-func reloads(t *testing.T, nodes []*redistest.Server) int {
+func reloads(t *testing.T, nodes []clusterNode) int {
 	t.Helper()
 	total := 0
 	for _, node := range nodes {
-		_, line, found := strings.Cut(redisCLI(t, node, "INFO", "commandstats"), "cmdstat_cluster|slots:calls=")
+		_, line, found := strings.Cut(redisCLI(t, node.Server, "INFO", "commandstats"), "cmdstat_cluster|slots:calls=")
 		if !found {
 			continue
 		}
@@ -151,6 +237,26 @@ func shardsOf(t *testing.T, node *redistest.Server) map[int]bool {
 type grants struct {
 	mu   sync.Mutex // guards what follows
 	last map[int]time.Time
+	all  []grant // in order
+}
+
+type grant struct {
+	at    time.Time
+	shard int
+}
+
+// longest is the longest time without a grant of any of the shards, from an instant until now.
+func (g *grants) longest(from time.Time, shards map[int]bool) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var longest time.Duration
+	last := from
+	for _, one := range g.all {
+		if shards[one.shard] && one.at.After(last) {
+			longest, last = max(longest, one.at.Sub(last)), one.at
+		}
+	}
+	return max(longest, time.Since(last))
 }
 
 // since is how many of the shards had a grant to a fetch that began after that.
@@ -204,6 +310,7 @@ func (g *grants) note(began time.Time, tasks []*pb.LeasedTask) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, task := range tasks {
-		g.last[f.shard(task.GetTask().GetId())] = began
+		shard := f.shard(task.GetTask().GetId())
+		g.last[shard], g.all = began, append(g.all, grant{time.Now(), shard})
 	}
 }

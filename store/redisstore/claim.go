@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -49,7 +50,7 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	return states, s.replay(ctx, polls, states, repeated)
 }
 
-// replay reads the grants of repeated polls in every shard.
+// replay reads the grants of repeated polls in every shard that answers.
 func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []dispatch.PollState, repeated []int) error {
 	if len(repeated) == 0 {
 		return nil
@@ -59,11 +60,16 @@ func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []disp
 		p := &polls[n]
 		args = append(args, p.Collector, p.ClientToken, pack.Holder(p.Collector, p.ClientToken), p.Call)
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.patience())
+	defer cancel()
 	replies, err := s.scripts.RunAll(ctx, "repeat grants", script.Replay, s.scripts.EveryShard(args...))
-	if err != nil {
+	if err = unanswered(ctx, err); err != nil && (!errors.Is(err, dispatch.ErrStoreUnavailable) || !slices.ContainsFunc(replies, isAnswer)) {
 		return err
 	}
 	for _, r := range replies {
+		if !isAnswer(r) { // its leases of the grant, if any, expire
+			continue
+		}
 		now, sources, answers := r.Time(), record.ReadSources(r), r.Array()
 		for _, n := range repeated {
 			held, ok := answers.Any().([]any)
@@ -84,8 +90,31 @@ func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []disp
 	return nil
 }
 
-// claimTimeout limits a claim, which continues after its caller is gone.
-const claimTimeout = 5 * time.Second
+// unanswered is the error of a call within ctx, whose deadline is the store's own.
+func unanswered(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		return fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err)
+	}
+	return err
+}
+
+func isAnswer(r *pack.Reply) bool { return r != nil }
+
+const (
+	// claimTimeout limits a claim, which continues after its caller is gone.
+	claimTimeout = 5 * time.Second
+	// shardPatience limits it where there are other shards, which may have tasks for the same fetches while the node of
+	// this one is frozen.
+	shardPatience = time.Second
+)
+
+// patience is how long a fetch waits for the answer of one shard.
+func (s *Store) patience() time.Duration {
+	if s.scripts.Shards > 1 {
+		return shardPatience
+	}
+	return claimTimeout
+}
 
 // Claim implements [dispatch.Claims]. It has its own deadline: if its caller goes, the grant of a claim in flight must
 // still become known.
@@ -94,7 +123,7 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, 
 	if err := ctx.Err(); err != nil {
 		return none, script.Wrap(ctx, "claim tasks", err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience())
 	defer cancel()
 	args := []any{pool, holds, len(wants)}
 	for i := range wants {
@@ -105,7 +134,7 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, 
 	}
 	r, err := s.scripts.Run(ctx, "claim tasks", script.Claim, script.Call{Shard: shard, Args: args})
 	if err != nil {
-		return none, err
+		return none, unanswered(ctx, err)
 	}
 	if r.Len() == 1 { // the answer of a shard that knows later holds
 		return none, fmt.Errorf("%w: shard %d knows later ones than version %d", dispatch.ErrStaleHolds, shard, holds)

@@ -20,6 +20,7 @@ type Proxy struct {
 
 	mu      sync.Mutex // guards what follows
 	mode    mode
+	cutFrom string        // clients of that IP address are cut; empty: none
 	changed chan struct{} // closed when the mode changes, which ends a delay
 	links   map[*link]struct{}
 	faults  int
@@ -78,35 +79,45 @@ func (p *Proxy) Faults() int {
 
 // Pass lets everything through. Connections whose replies were swallowed are reset, since their next reply would answer
 // an older request.
-func (p *Proxy) Pass() { p.set(mode{}) }
+func (p *Proxy) Pass() { p.set(mode{}, "") }
 
 // Cut resets every connection and each new one, as when the server's host is gone.
-func (p *Proxy) Cut() { p.set(mode{cut: true}) }
+func (p *Proxy) Cut() { p.set(mode{cut: true}, "") }
+
+// CutFrom does what Cut does, to clients of one IP address alone: a network that is parted.
+func (p *Proxy) CutFrom(ip string) { p.set(mode{}, ip) }
 
 // Blackhole swallows replies: requests reach the server and take effect, and the client hears nothing.
-func (p *Proxy) Blackhole() { p.set(mode{blackhole: true}) }
+func (p *Proxy) Blackhole() { p.set(mode{blackhole: true}, "") }
 
 // Delay holds each reply back by d.
-func (p *Proxy) Delay(d time.Duration) { p.set(mode{delay: d}) }
+func (p *Proxy) Delay(d time.Duration) { p.set(mode{delay: d}, "") }
 
 // ResetAfter passes n more bytes of reply, over all connections, then resets the connection that carries the next byte,
 // once: afterwards everything passes again. With 0, the next request takes effect and its reply is lost.
-func (p *Proxy) ResetAfter(n int) { p.set(mode{reset: true, left: n}) }
+func (p *Proxy) ResetAfter(n int) { p.set(mode{reset: true, left: n}, "") }
 
-func (p *Proxy) set(m mode) {
+func (p *Proxy) set(m mode, cutFrom string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mode = m
+	p.mode, p.cutFrom = m, cutFrom
 	close(p.changed)
 	p.changed = make(chan struct{})
 	for l := range p.links {
-		if m.cut || l.swallowed {
+		cut := p.cuts(l)
+		if cut || l.swallowed {
 			p.drop(l)
 		}
-		if m.cut {
+		if cut {
 			p.faults++
 		}
 	}
+}
+
+// cuts reports whether a client is to be cut off. It is called with the mutex held.
+func (p *Proxy) cuts(l *link) bool {
+	from, _ := l.client.RemoteAddr().(*net.TCPAddr)
+	return p.mode.cut || p.cutFrom != "" && from != nil && from.IP.String() == p.cutFrom
 }
 
 // accept serves connections until the listener closes.
@@ -169,7 +180,7 @@ func (p *Proxy) add(ctx context.Context, l *link) bool {
 	l.server = server.(*net.TCPConn)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mode.cut || p.closed {
+	if p.cuts(l) || p.closed {
 		p.faults++
 		reset(l.server)
 		return false

@@ -80,6 +80,39 @@ func TestProxy_Cut(t *testing.T) {
 	wantValue(t, c, prefix, "v")
 }
 
+func TestProxy_CutFrom(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Start(t).Addr())
+	ask := func(from string) error {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		conn, err := dialer.DialContext(t.Context(), "tcp", p.Addr())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+			return err
+		}
+		_, err = io.ReadFull(conn, make([]byte, len("+PONG\r\n")))
+		return err
+	}
+	const one, other = "127.0.0.1", "127.0.0.2"
+	for _, c := range []struct {
+		set  func()
+		cuts string
+	}{{set: p.Pass}, {func() { p.CutFrom(other) }, other}, {func() { p.CutFrom(one) }, one}, {set: p.Pass}} {
+		c.set()
+		for _, from := range []string{one, other} {
+			if err := ask(from); (err != nil) != (from == c.cuts) {
+				t.Errorf("cut from %q: a client of %s gets %v", c.cuts, from, err)
+			}
+		}
+	}
+	if p.Faults() < 2 {
+		t.Errorf("Faults = %d, want at least 2", p.Faults())
+	}
+}
+
 func TestProxy_Blackhole(t *testing.T) {
 	t.Parallel()
 	s, prefix := shared.Server(t)

@@ -19,6 +19,7 @@ func claimCases() []testCase {
 		{"Attempt_CountsGrants", claimAttempts},
 		{"Pools_AreApart", claimPools},
 		{"Wants_FirstWantFirst", claimWants},
+		{"Wants_None_ChangesNothing", claimNoWants},
 		{"Filter_Sources", claimSourceFilter},
 		{"Filter_Queues", claimQueueFilter},
 		{"Filter_Both", claimBothFilters},
@@ -61,6 +62,16 @@ func claimGrant(e *env) {
 	value, ttl := e.LockValue(s.ID)
 	is(e, "lock", value, grant.Token.String())
 	is(e, "time left of the lock", ttl, dispatch.DefaultLeaseDuration)
+}
+
+// A claim for nobody is how a shard that was away is tried.
+func claimNoWants(e *env) {
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	reply := e.claim()
+	is(e, "grants", len(reply.Grants), 0)
+	is(e, "now", reply.Now, start)
+	is(e, "tasks to grant", len(e.claim(e.want(5)).Grants[0]), 1)
 }
 
 func claimNothing(e *env) {

@@ -141,6 +141,11 @@ func (l *line) claimed() bool {
 	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight })
 }
 
+// works reports whether an outlet of the line works, as far as is known.
+func (l *line) works() bool {
+	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.err == nil })
+}
+
 // pick adds to picked the first waiters of the line without a claim in flight, as many as fit in one claim. Their
 // number follows the last claim: if one task is new and 10,000 fetches wait, the claim is for one of them.
 func (l *line) pick(picked []*waiter, limit int) []*waiter {

@@ -27,7 +27,8 @@
 //   - fetches come at about the same time: a claim waits for as many as the last one served,
 //     but no longer than a moment.
 //   - a claim fails: its effect is unknown. Its fetches get the error, and their grants when
-//     they repeat their client tokens. The outlet backs off; the others are not affected.
+//     they repeat their client tokens. The outlet backs off. While another outlet of the line
+//     works, it is tried again by claims for no fetch, so that a shard that is away delays none.
 //   - a claim grants nothing to a fetch although work is left for anybody: the fetch's
 //     session may be replaced. It is answered [Refused].
 //   - a caller goes during a claim for it: its grant is given back.
@@ -223,6 +224,7 @@ func (p *Pump) step(l *line) {
 		l.timer.Reset(never)
 		return
 	}
+	works := l.works()
 	for i := range l.outlets {
 		o := &l.outlets[(l.first+i)%len(l.outlets)]
 		if o.inFlight {
@@ -235,6 +237,10 @@ func (p *Pump) step(l *line) {
 		if !o.fallback.After(now) {
 			o.fallback = now.Add(p.nextFallback())
 			o.until = earlier(o.until, now)
+		}
+		if o.err != nil && works {
+			p.launch(o, nil)
+			continue
 		}
 		open := !o.until.After(now) || len(l.once) > 0 && o.asked < l.lastOnce
 		if waiters := l.pick(nil, o.limit); open && len(waiters) > 0 {
@@ -314,12 +320,16 @@ func (p *Pump) forget(l *line) {
 	}
 }
 
-// launch begins a claim for waiters, and for others that arrive at once. The store call has its own deadline: it must
-// not end because one of its callers is gone.
+// launch begins a claim for waiters, and for others that arrive at once; without waiters it only tries the outlet. The
+// store call has its own deadline: it must not end because one of its callers is gone.
 func (p *Pump) launch(o *outlet, waiters []*waiter) {
 	o.inFlight, o.hinted = true, time.Time{}
 	markClaimed(waiters)
 	p.spawn(func(ctx context.Context) {
+		if len(waiters) == 0 {
+			p.claim(context.WithoutCancel(ctx), o, nil, p.cfg.Holds().Version, 0)
+			return
+		}
 		batch.Gather(func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -378,7 +388,9 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 	for _, g := range reply.Grants {
 		granted += len(g)
 	}
-	p.cfg.Observer.Claimed(len(wants), granted, time.Since(began), err)
+	if len(wants) > 0 {
+		p.cfg.Observer.Claimed(len(wants), granted, time.Since(began), err)
+	}
 	p.mu.Lock()
 	var gone []*waiter
 	if err != nil {
@@ -387,7 +399,7 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 		gone = p.landed(o, waiters, reply, began)
 	}
 	if o.until.After(began) || err != nil {
-		o.asked = last
+		o.asked = max(o.asked, last)
 	}
 	o.fallback = time.Now().Add(p.nextFallback())
 	if !o.hinted.IsZero() {
@@ -457,6 +469,10 @@ func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, b
 		p.cfg.Log.Info("claims work again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
 	}
 	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
+	if len(waiters) == 0 { // it only tried
+		o.until = began
+		return nil
+	}
 	served, granted := 0, 0
 	for i, w := range waiters {
 		n := len(reply.Grants[i])
@@ -533,7 +549,8 @@ func (p *Pump) answerOnce(l *line) {
 // Outlets of held pools do not count.
 func (p *Pump) askedEverywhere(w *waiter) bool {
 	for _, at := range w.places {
-		unasked := func(o outlet) bool { return o.asked < w.arrival }
+		works := at.line.works()
+		unasked := func(o outlet) bool { return o.asked < w.arrival && (o.err == nil || !works) }
 		if !p.cfg.Holds().StopsPool(at.line.pool) && slices.ContainsFunc(at.line.outlets, unasked) {
 			return false
 		}

@@ -315,3 +315,98 @@ func TestPump_narrowedAgain(t *testing.T) {
 		running.Wait()
 	})
 }
+
+// halfStore has a task in its first shard each few milliseconds. Its second shard is away, which it finds out after a
+// while.
+type halfStore struct {
+	emptyStore
+	mu     sync.Mutex // guards what follows
+	last   time.Time  // when the first shard granted last
+	failed int        // fetches of claims of the second shard
+	tried  int        // claims of it
+	back   bool
+}
+
+const (
+	halfTask = 10 * time.Millisecond
+	halfAway = 300 * time.Millisecond
+)
+
+func (*halfStore) Shards() int { return 2 }
+
+func (s *halfStore) Claim(_ context.Context, shard int, _ string, _ int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	if shard == 1 && !s.returned(wants) {
+		time.Sleep(halfAway)
+		return dispatch.ClaimReply{}, dispatch.ErrStoreUnavailable
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reply := dispatch.ClaimReply{Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)), Now: time.Now()}
+	if len(wants) > 0 && time.Since(s.last) >= halfTask {
+		s.last = time.Now()
+		reply.Grants[0] = make([]dispatch.Grant, 1)
+	}
+	reply.Next = s.last.Add(halfTask)
+	return reply, nil
+}
+
+func (s *halfStore) returned(wants []dispatch.Want) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.back {
+		s.tried++
+		s.failed += len(wants)
+	}
+	return s.back
+}
+
+// A shard that is away delays no fetch but those of its first claim, is tried again, and serves once it is back.
+func TestPump_shardAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &halfStore{}
+		p := newPump(store, nothingHeld)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { p.Run(ctx) })
+		synctest.Wait()
+		fetch := func(n int) Outcome {
+			want := dispatch.Want{Poll: dispatch.Poll{Collector: fmt.Sprint("c", n%4), ClientToken: fmt.Sprint(n)}, Max: 1}
+			return p.Wait(t.Context(), &Request{Want: want, Pools: []string{"p"}, Until: time.Now().Add(time.Minute)})
+		}
+		errs := 0
+		began := time.Now()
+		var longest time.Duration
+		for n := range 1000 {
+			asked := time.Now()
+			if out := fetch(n); out.End == Failed {
+				errs++
+			} else if out.End != Granted {
+				t.Fatalf("fetch %d: end %v", n, out.End)
+			}
+			longest = max(longest, time.Since(asked))
+		}
+		if errs > 1 || store.failed > 1 {
+			t.Errorf("%d fetches of 1000 failed, and %d were part of a claim that failed; want at most one", errs, store.failed)
+		}
+		if took := time.Since(began); longest > halfAway || took > 1000*halfTask+2*halfAway {
+			t.Errorf("1000 fetches took %v, one of them %v", took, longest)
+		}
+		if store.tried < 5 {
+			t.Errorf("the shard that is away was tried %d times in %v", store.tried, time.Since(began))
+		}
+		store.mu.Lock()
+		store.back = true
+		store.mu.Unlock()
+		time.Sleep(2 * longestBackoff)
+		fetch(1000)
+		synctest.Wait()
+		p.mu.Lock()
+		if err := p.lines["p"].outlets[1].err; err != nil {
+			t.Errorf("the shard is back, and not used: %v", err)
+		}
+		p.mu.Unlock()
+		cancel()
+		running.Wait()
+	})
+}

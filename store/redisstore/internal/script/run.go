@@ -160,11 +160,13 @@ func (r *Runner) RunAll(ctx context.Context, op string, name Name, calls []Call)
 	var shards errgroup.Group
 	shards.SetLimit(shardsAtOnce)
 	for _, of := range byShard {
-		shards.Go(func() (err error) {
+		shards.Go(func() error {
 			for _, i := range of {
-				if replies[i], err = r.attempt(ctx, name, calls[i]); err != nil {
+				reply, err := r.attempt(ctx, name, calls[i])
+				if err != nil {
 					return err
 				}
+				replies[i] = reply
 			}
 			return nil
 		})
