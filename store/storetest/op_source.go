@@ -79,7 +79,7 @@ func (m *model) genPush() step {
 	if m.chance(8) && s.before.UID == s.gate.UID {
 		return m.pushStep(m.rand.IntN(m.world.shards), s.before)
 	}
-	s.before = s.gate
+	s.before, s.until = s.gate, time.Time{}
 	g := &s.gate
 	g.Version++
 	switch m.rand.IntN(8) {
@@ -117,7 +117,7 @@ func (m *model) genDeleteSource() step {
 	gone := s.gate
 	gone.Version++
 	gone.Deleted = true
-	s.before = gone
+	s.before, s.until = gone, m.world.now().Add(dispatch.CanceledMemory)
 	m.world.gone[gone.UID] = true
 	steps := m.pushSteps(gone)
 	var why *dispatch.Gate

@@ -59,6 +59,7 @@ func modelPools() []string { return []string{pool, pool, pool, "browser"} }
 type modelSource struct {
 	gate   dispatch.SourceGate
 	before dispatch.SourceGate // an older version, or one of a deleted uid
+	until  time.Time           // of a deleted one: each store forgets it when it likes from then on; else zero
 	scope  string
 	number int // of its uid
 }
