@@ -51,6 +51,18 @@ var (
 	ErrPageToken = errors.New("page token does not belong to this list")
 )
 
+// ShardsAwayError is an [ErrStoreUnavailable] of a shard that was not answered. It wraps the cause.
+type ShardsAwayError struct {
+	// Shards are those of the same node, which are probably away, too.
+	Shards []int
+	Err    error
+}
+
+func (e *ShardsAwayError) Error() string { return e.Err.Error() }
+
+// Unwrap is the cause.
+func (e *ShardsAwayError) Unwrap() error { return e.Err }
+
 // FieldError is one field outside its limits. It wraps [ErrInvalid].
 type FieldError struct {
 	// Field is the path of the field as the API names it, such as

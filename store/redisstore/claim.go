@@ -132,7 +132,11 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, 
 			return none, err
 		}
 	}
-	r, err := s.scripts.Run(ctx, "claim tasks", script.Claim, script.Call{Shard: shard, Args: args})
+	run := s.scripts.Run
+	if s.scripts.Shards > 1 {
+		run = s.scripts.RunOnce
+	}
+	r, err := run(ctx, "claim tasks", script.Claim, script.Call{Shard: shard, Args: args})
 	if err != nil {
 		return none, unanswered(ctx, err)
 	}

@@ -74,6 +74,7 @@ type place struct {
 const (
 	firstBackoff   = 50 * time.Millisecond
 	longestBackoff = time.Second
+	longestTry     = 500 * time.Millisecond // between two tries of a shard that is away, for no fetch
 	stallsAllowed  = 3
 	boundsAllowed  = 1_000_000 / bounds.MaxClaimTurns
 )

@@ -451,7 +451,11 @@ func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) 
 		p.cfg.Log.Warn("claim failed; waiting fetches get a retryable error", zap.String("pool", o.line.pool), zap.Int("shard", o.shard), zap.Error(err))
 	}
 	o.err, o.until, o.limit = err, time.Now(), 1
-	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
+	longest := longestBackoff
+	if o.line.works() {
+		longest = longestTry
+	}
+	o.backoff = min(max(2*o.backoff, firstBackoff), longest)
 	o.retryAt = time.Now().Add(p.jittered(o.backoff)) // dispatchers must not come back in step
 	for _, w := range waiters {
 		if w.finished {
@@ -459,7 +463,23 @@ func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) 
 		}
 		p.finish(w, Outcome{End: Failed, Err: err})
 	}
+	if away := new(dispatch.ShardsAwayError); errors.As(err, &away) {
+		p.away(away)
+	}
 	return gone
+}
+
+// away records for all lines that shards are away, before their fetches find out one by one.
+func (p *Pump) away(err *dispatch.ShardsAwayError) {
+	for _, l := range p.lines {
+		for _, shard := range err.Shards {
+			if o := &l.outlets[shard]; o.err == nil && !o.inFlight {
+				o.err, o.limit, o.backoff = err, 1, firstBackoff
+				o.retryAt = time.Now().Add(p.jittered(firstBackoff))
+			}
+		}
+		p.answerOnce(l)
+	}
 }
 
 // landed answers the waiters with a grant, and records when to claim next. It returns the waiters that have a grant and
@@ -467,6 +487,11 @@ func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) 
 func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, began time.Time) (gone []*waiter) {
 	if o.err != nil {
 		p.cfg.Log.Info("claims work again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
+		for i := range o.line.outlets { // the others of its node may, too
+			if other := &o.line.outlets[i]; other.err != nil {
+				other.retryAt = time.Time{}
+			}
+		}
 	}
 	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
 	if len(waiters) == 0 { // it only tried

@@ -28,10 +28,12 @@ const (
 	redisPort    = "6379"
 	sentinelPort = "26379"
 	// reloadInterval is the age at which the map of a Cluster is read again, and
-	// dialReloadInterval the least time between reads for nodes that cannot be dialed.
+	// failedReloadInterval the least time between reads for nodes that do not answer.
 	// Shorter finds a promoted replica sooner, and costs the Cluster more reads.
-	reloadInterval     = time.Second
-	dialReloadInterval = 200 * time.Millisecond
+	reloadInterval       = time.Second
+	failedReloadInterval = 200 * time.Millisecond
+	// mapTimeout is how long one node may take to give the map.
+	mapTimeout = 300 * time.Millisecond
 )
 
 // urlForms is what the error about a wrong URL offers.
@@ -163,24 +165,65 @@ func (noPrimary) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 // newCluster makes a client that soon knows of a failover. go-redis reads the map of the
-// Cluster again each minute, and when a node redirects a command; a primary that died
-// redirects nothing. So its map is read again when a node cannot be dialed, at most once each
-// dialReloadInterval whatever number of calls fail, and each reloadInterval while there are calls.
-// One read is under way at a time.
+// Cluster again each minute, and when a node redirects a command; a primary that died or froze
+// redirects nothing. So its map is read again when a node cannot be dialed or does not answer, at
+// most once each failedReloadInterval whatever number of calls fail, and each reloadInterval while
+// there are calls. One read is under way at a time.
 func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	var client *redis.ClusterClient
-	reload := rate.Sometimes{Interval: dialReloadInterval}
+	sometimes := rate.Sometimes{Interval: failedReloadInterval}
+	reload := func(ctx context.Context) {
+		sometimes.Do(func() { client.ReloadState(ctx) }) // it does not wait for the map
+	}
 	dial := redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 	o.ClusterStateReloadInterval = reloadInterval
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
-			reload.Do(func() { client.ReloadState(ctx) }) // it does not wait for the map
+			reload(ctx)
 		}
 		return conn, err
 	}
+	o.NewClient = func(o *redis.Options) *redis.Client {
+		node := redis.NewClient(o)
+		node.AddHook(nodeWatch{reload})
+		return node
+	}
 	client = redis.NewClusterClient(o)
 	return client
+}
+
+// nodeWatch is a hook of each node of a Cluster. A node that does not answer may be a primary no more. It
+// must not delay the read of the map either, which go-redis asks a random node for.
+type nodeWatch struct{ reload func(context.Context) }
+
+// DialHook implements [redis.Hook].
+func (nodeWatch) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements [redis.Hook].
+func (h nodeWatch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "cluster" {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, mapTimeout)
+			defer cancel()
+		}
+		err := next(ctx, cmd)
+		if isTimeout(err) && cmd.Name() != "cluster" {
+			h.reload(ctx)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook implements [redis.Hook].
+func (nodeWatch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
 // tune sets what Waggle needs, over any option of the URL. The client must not repeat scripts by itself: it would

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -138,8 +139,40 @@ func group(n, limit int, shardOf func(int) (int, bool)) []Call {
 // Run runs a script on one shard, again where the error leaves open whether it ran. The error is
 // one of dispatch, with the operation.
 func (r *Runner) Run(ctx context.Context, op string, name Name, c Call) (*pack.Reply, error) {
-	reply, err := r.attempt(ctx, name, c)
+	reply, err := r.attempt(ctx, name, c, true)
 	return reply, Wrap(ctx, op, err)
+}
+
+// RunOnce is Run for a script whose caller does better elsewhere where the shard does not answer: it
+// is not sent again then, and the error is a [dispatch.ShardsAwayError].
+func (r *Runner) RunOnce(ctx context.Context, op string, name Name, c Call) (*pack.Reply, error) {
+	reply, err := r.attempt(ctx, name, c, false)
+	if err != nil && isNetwork(err) {
+		return nil, &dispatch.ShardsAwayError{Shards: r.besides(ctx, c.Shard), Err: fmt.Errorf("%w: %s: %w", dispatch.ErrStoreUnavailable, op, err)}
+	}
+	return reply, Wrap(ctx, op, err)
+}
+
+// besides are the shards of the same node, with the shard itself.
+func (r *Runner) besides(ctx context.Context, shard int) (shards []int) {
+	cluster, many := r.client.(*redis.ClusterClient)
+	node := func(shard int) string {
+		if !many {
+			return ""
+		}
+		n, err := cluster.MasterForKey(context.WithoutCancel(ctx), r.keys[shard][0])
+		if err != nil {
+			return strconv.Itoa(shard) // not known: it is besides none
+		}
+		return n.Options().Addr
+	}
+	its := node(shard)
+	for i := range r.Shards {
+		if i == shard || node(i) == its {
+			shards = append(shards, i)
+		}
+	}
+	return shards
 }
 
 // RunAll runs a script several times, and gives the replies in order. Calls of several shards are
@@ -162,7 +195,7 @@ func (r *Runner) RunAll(ctx context.Context, op string, name Name, calls []Call)
 	for _, of := range byShard {
 		shards.Go(func() error {
 			for _, i := range of {
-				reply, err := r.attempt(ctx, name, calls[i])
+				reply, err := r.attempt(ctx, name, calls[i], true)
 				if err != nil {
 					return err
 				}
@@ -174,13 +207,14 @@ func (r *Runner) RunAll(ctx context.Context, op string, name Name, calls []Call)
 	return replies, Wrap(ctx, op, shards.Wait())
 }
 
-// attempt sends a script until it is answered, at most so often and so long.
-func (r *Runner) attempt(ctx context.Context, name Name, c Call) (*pack.Reply, error) {
+// attempt sends a script until it is answered, at most so often and so long; unless patient, only
+// until the node does not answer.
+func (r *Runner) attempt(ctx context.Context, name Name, c Call, patient bool) (*pack.Reply, error) {
 	if c.Shard < 0 || c.Shard >= r.Shards {
 		return nil, fmt.Errorf("%w: shard %d is not 0 to %d", dispatch.ErrInvalid, c.Shard, r.Shards-1)
 	}
 	keys := r.keys[c.Shard]
-	return again(ctx, func(last error) (*pack.Reply, error) {
+	return again(ctx, patient, func(last error) (*pack.Reply, error) {
 		if last != nil && faultOf(ctx, last) == faultNoFunction {
 			if err := r.library.load(ctx, r.client, keys[0]); err != nil {
 				return nil, err
@@ -226,7 +260,7 @@ func (l *Library) load(ctx context.Context, client redis.UniversalClient, key st
 // Retry runs a command that may be repeated, again where it was not answered. What is not there
 // is empty, and no error.
 func Retry[T any](ctx context.Context, op string, do func() (T, error)) (T, error) {
-	v, err := again(ctx, func(error) (T, error) {
+	v, err := again(ctx, true, func(error) (T, error) {
 		v, err := do()
 		if errors.Is(err, redis.Nil) {
 			err = nil
@@ -257,7 +291,7 @@ func Pipeline[C redis.Cmder](ctx context.Context, op string, client redis.Univer
 
 // again does something until it is answered, at most so often and so long. do gets the error of
 // the attempt before.
-func again[T any](ctx context.Context, do func(last error) (T, error)) (v T, err error) {
+func again[T any](ctx context.Context, patient bool, do func(last error) (T, error)) (v T, err error) {
 	begin, delay := time.Now(), firstDelay
 	for range attempts {
 		if ctx.Err() != nil {
@@ -270,6 +304,9 @@ func again[T any](ctx context.Context, do func(last error) (T, error)) (v T, err
 		case faultNoFunction:
 			continue
 		case faultUnavailable, faultReadOnly:
+			if !patient && isNetwork(err) {
+				return v, err
+			}
 		case faultOther, faultFull, faultCaller:
 			return v, err
 		}
