@@ -45,7 +45,7 @@ off in WAGGLE_STORE, where other users of the machine do not see them.`,
   waggle serve --store redis://127.0.0.1:6379/0 --listen 0.0.0.0:7070`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.RefuseZero(cmd.Flags(), "shards"); err != nil {
+			if err := cli.RefuseZero(cmd.Flags(), "shards", "ack-replicas"); err != nil {
 				return err
 			}
 			return cli.WithHeapFloor(c.Env, func() error { return serve(cmd.Context(), o, cmd.ErrOrStderr()) })

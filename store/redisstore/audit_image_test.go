@@ -37,7 +37,7 @@ var keyKinds = map[string]string{
 	"t": "string", "h": "string", "lock": "string", "keep": "string", "uid": "string", "src": "string", "q": "string", "l": "string",
 	"cause": "string", "source": "string", "coll": "string", "duty": "string", "mark": "string",
 	"version": "string", "shard": "string", "picks": "string", "holdsby": "string", "counts": "string",
-	"keeper": "hash", "d": "hash", "held": "hash", "filtered": "hash", "named": "hash", "drop": "hash", "closed": "hash",
+	"keeper": "hash", "acked": "hash", "d": "hash", "held": "hash", "filtered": "hash", "named": "hash", "drop": "hash", "closed": "hash",
 	"settings": "hash", "heldqueues": "hash", "holds": "hash", "rules": "hash",
 	"used": "set", "polled": "set", "lanes": "set", "kept": "set", "ends": "set", "qa": "set", "pools": "set",
 	"leases": "zset", "s": "zset", "so": "zset", "sw": "zset", "ld": "zset", "lc": "zset", "forget": "zset", "queues": "zset", "idle": "zset",

@@ -23,6 +23,8 @@ const (
 	DefaultClusterShards = 64
 	// maxPrefix bounds the prefix, which stands in every key.
 	maxPrefix = 64
+	// maxReplicas bounds Config.AckReplicas.
+	maxReplicas = 100
 )
 
 // Config of a [Store].
@@ -38,6 +40,10 @@ type Config struct {
 	// Shards is fixed when the store is first used. 0: the number that the store has; for a new store 1, in a Cluster
 	// 64.
 	Shards int
+	// AckReplicas is how many replicas must have a submit, a report or a change of a source before it is acknowledged,
+	// so that a failover loses none (WAIT). Fewer within a second: ErrStoreUnavailable, and a repeat finds what was
+	// written. Grants and beats do not wait. 0 to 100; default 0.
+	AckReplicas int
 	// AllowEviction accepts an eviction policy that may evict locks and tasks when memory is full.
 	AllowEviction bool
 	// Logger gets warnings about settings that may lose writes. Default: none.
@@ -52,6 +58,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Shards < 0 || c.Shards > dispatch.Slots {
 		return fmt.Errorf("%w: shards %d is not 0 to %d", dispatch.ErrInvalid, c.Shards, dispatch.Slots)
+	}
+	if c.AckReplicas < 0 || c.AckReplicas > maxReplicas {
+		return fmt.Errorf("%w: ack replicas %d is not 0 to %d", dispatch.ErrInvalid, c.AckReplicas, maxReplicas)
 	}
 	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 	return nil
@@ -92,7 +101,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		closeClient()
 		return nil, target.OpenError(ctx, err)
 	}
-	s.scripts = script.NewRunner(s.client, library, s.keys, s.meta.Shards())
+	s.scripts = script.NewRunner(s.client, library, s.keys, s.meta.Shards(), config.AckReplicas, s.log)
 	return s, nil
 }
 

@@ -275,7 +275,11 @@ type StoreCounters struct {
 	// Tasks found READY while a lock still existed, as after a failover that lost writes.
 	Orphaned int64 `protobuf:"varint,4,opt,name=orphaned,proto3" json:"orphaned,omitempty"`
 	// Index entries without a task, which were dropped.
-	Dropped       int64 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Dropped int64 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	// Submits, reports and changes of sources that were acknowledged and lost since, as
+	// by a failover of Redis. The dispatcher that has acknowledged a call finds its loss by its next
+	// such call. With `serve --ack-replicas` none are lost while that many replicas survive.
+	LostCalls     int64 `protobuf:"varint,6,opt,name=lost_calls,json=lostCalls,proto3" json:"lost_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -341,6 +345,13 @@ func (x *StoreCounters) GetOrphaned() int64 {
 func (x *StoreCounters) GetDropped() int64 {
 	if x != nil {
 		return x.Dropped
+	}
+	return 0
+}
+
+func (x *StoreCounters) GetLostCalls() int64 {
+	if x != nil {
+		return x.LostCalls
 	}
 	return 0
 }
@@ -1294,13 +1305,15 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"dispatcher\x12/\n" +
 	"\x05grace\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
-	"\x05holds\x18\v \x01(\x03R\x05holds\"\x93\x01\n" +
+	"\x05holds\x18\v \x01(\x03R\x05holds\"\xb2\x01\n" +
 	"\rStoreCounters\x12\x18\n" +
 	"\agranted\x18\x01 \x01(\x03R\agranted\x12\x18\n" +
 	"\asettled\x18\x02 \x01(\x03R\asettled\x12\x18\n" +
 	"\aexpired\x18\x03 \x01(\x03R\aexpired\x12\x1a\n" +
 	"\borphaned\x18\x04 \x01(\x03R\borphaned\x12\x18\n" +
-	"\adropped\x18\x05 \x01(\x03R\adropped\"{\n" +
+	"\adropped\x18\x05 \x01(\x03R\adropped\x12\x1d\n" +
+	"\n" +
+	"lost_calls\x18\x06 \x01(\x03R\tlostCalls\"{\n" +
 	"\tStoreInfo\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\x05R\x06shards\x12.\n" +

@@ -128,6 +128,7 @@ end
 -- ARGV     all transitions, packed one after the other (apply.go)
 -- Returns  flat, for each transition: code, prior result, state, due
 -- Cost     O(log n) a transition; lanes and queues are placed once; at most 100
+-- acknowledged
 function scripts.apply()
   local packed, at, out, met = ARGV[1], 1, {}, {}
   while at <= #packed do

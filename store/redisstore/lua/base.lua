@@ -16,7 +16,7 @@ local ZEROS -- what is packed of nothing: all numbers are 0
 -- The functions that Redis calls, by name; and what each file gives to the others.
 local scripts = {}
 local key, record, shard, source, rule, gate, lane, queue, pool, place, named = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
-local begin, finish
+local begin, finish, acknowledge
 local task, lease, lock, token, grant, claim, polite, reply, settled, collector, hints = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
 
 local INF = 1 / 0

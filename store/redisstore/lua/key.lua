@@ -34,5 +34,5 @@ function key.pool_wait(name) return P .. 'pw:' .. name end
 function key.begin()
   key.leases, key.pools, key.queues, key.idle = P .. 'leases', P .. 'pools', P .. 'queues', P .. 'idle'
   key.forget, key.kept, key.closed = P .. 'forget', P .. 'kept', P .. 'closed'
-  key.named, key.filtered, key.keeper = P .. 'named', P .. 'filtered', P .. 'keeper'
+  key.named, key.filtered, key.keeper, key.acked = P .. 'named', P .. 'filtered', P .. 'keeper', P .. 'acked'
 end

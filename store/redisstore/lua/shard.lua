@@ -76,7 +76,8 @@ end
 -- ARGV     none
 -- Returns  scheduled, ready, leased, done, dead, canceled, granted, settled, expired,
 --          orphaned, dropped, queues, time since the deadline of the most overdue lease in
---          ms, collectors that are present, rest of the grace after an outage in ms
+--          ms, collectors that are present, rest of the grace after an outage in ms, lost
+--          calls (acknowledge.lua)
 -- Cost     O(log n); at most 100 leases are read
 -- flags: no-writes
 function scripts.stats()
@@ -84,5 +85,6 @@ function scripts.stats()
   local grace = tonumber(call('HGET', key.keeper, 'grace') or 0)
   local c, seen = shard.counts(), call('ZCOUNT', P .. 'seen', decimal(now - GONE_AFTER), '+inf')
   return { c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.granted, c.settled, c.expired, c.orphaned, c.dropped,
-    call('ZCARD', key.queues) - call('ZCOUNT', key.idle, '-inf', now), lease.overdue(), seen, max(0, grace - now) }
+    call('ZCARD', key.queues) - call('ZCOUNT', key.idle, '-inf', now), lease.overdue(), seen, max(0, grace - now),
+    tonumber(call('HGET', key.acked, 'lost') or 0) }
 end

@@ -13,6 +13,7 @@ end
 -- Returns  1, or 0 if the id is taken
 -- Cost     O(log n)
 -- flags: none
+-- acknowledged
 function scripts.create()
   local id = ARGV[1]
   if not call('SET', P .. 'source:' .. id, ARGV[2], 'NX') then return 0 end
@@ -28,6 +29,7 @@ end
 --          whether a version is pending, and whether it has holds (0, 1)
 -- Returns  1, or 0 if another source is stored
 -- Cost     O(log n)
+-- acknowledged
 function scripts.source()
   local id, old, new = ARGV[1], ARGV[2], match(ARGV[3], '^=(.*)')
   local name = P .. 'source:' .. id

@@ -124,6 +124,7 @@ end
 -- Returns  code and state of each item, a byte each
 -- Cost     O(log n) an item; at most 100 items
 -- flags: none
+-- acknowledged
 function scripts.submit()
   local gates, at, out, met, fresh, twice = {}, 6, {}, {}, {}, ARGV[5] == '1'
   shard.read()

@@ -107,6 +107,7 @@ end
 -- Returns  the codes, a byte each; then flat, per success that is not settled: prior
 --          result, state and due
 -- Cost     O(log n) a success; queues are placed once; at most 100
+-- acknowledged
 function scripts.succeed()
   local n = #ARGV[2] / BYTES
   local said = { parse('>' .. string.rep(SUCCESS, n), ARGV[2]) }

@@ -115,6 +115,7 @@ type StoreOptions struct {
 	URL, prefix   string
 	shards        int
 	allowEviction bool
+	ackReplicas   int
 }
 
 // Register adds the flags.
@@ -122,6 +123,7 @@ func (s *StoreOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.URL, "store", MemoryStore, "`URL`: memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
 	flags.StringVar(&s.prefix, "prefix", "waggle", "`begin` of all keys in Redis; two prefixes are two Waggles")
 	flags.IntVar(&s.shards, "shards", 0, "`number` of parts that the store is cut into, fixed when it is first used; 0: as it was made, else 1, of a Cluster 64")
+	flags.IntVar(&s.ackReplicas, "ack-replicas", 0, "`number` of Redis replicas that have a submit or report before it is acknowledged")
 	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
 }
 
@@ -129,6 +131,9 @@ func (s *StoreOptions) Register(flags *pflag.FlagSet) {
 func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
 	if err := (&redisstore.Config{Prefix: s.prefix}).Validate(); err != nil { // with the store memory, too
 		return nil, cli.Usagef("--prefix: %s", invalidText(err))
+	}
+	if err := (&redisstore.Config{AckReplicas: s.ackReplicas}).Validate(); err != nil || s.ackReplicas > 0 && s.URL == MemoryStore {
+		return nil, cli.Usagef("--ack-replicas %d is not 0 to 100, or the store is memory, which has no replicas", s.ackReplicas)
 	}
 	if s.URL == MemoryStore {
 		store, err := memstore.New(memstore.Config{Shards: s.shards})
@@ -140,7 +145,7 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	// The client logs for its whole process, not per connection.
 	redis.SetLogger(redisLog{log})
 	store, err := redisstore.Open(ctx, redisstore.Config{
-		URL: s.URL, Prefix: s.prefix, Shards: s.shards, Logger: log, AllowEviction: s.allowEviction,
+		URL: s.URL, Prefix: s.prefix, Shards: s.shards, Logger: log, AllowEviction: s.allowEviction, AckReplicas: s.ackReplicas,
 	})
 	switch {
 	case err == nil:

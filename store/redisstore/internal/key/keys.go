@@ -46,6 +46,10 @@ func (s Shard) Picks(pool string) string { return s.key("picks:" + pool) }
 // HoldsBy is a STRING in shard 0: the call that has changed the holds last.
 func (s Shard) HoldsBy() string { return s.key("holdsby") }
 
+// Acked is a HASH: of each dispatcher the number of its last call that was acknowledged, and how many such calls were
+// "lost" (lua/acknowledge.lua).
+func (s Shard) Acked() string { return s.key("acked") }
+
 // Absent is never there. In a Cluster it is KEYS[2] of every script (internal/script).
 func (s Shard) Absent() string { return s.key("absent") }
 

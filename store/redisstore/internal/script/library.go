@@ -17,13 +17,15 @@ const (
 	// that is not to run when Redis is full ("none"), or that only reads.
 	flagsMark    = "-- flags: "
 	defaultFlags = "allow-oom"
+	// acknowledgedMark is the line before it of a script that lua/acknowledge.lua counts.
+	acknowledgedMark = "-- acknowledged"
 )
 
 // files are those of lua/, in their order: what one uses while it is loaded stands before it.
 var files = []string{
 	"base", "key", "record", "shard", "source", "rule", "gate", "lane", "queue", "lanes", "pool", "place", "named", "settled", "history",
 	"task", "lock", "lease", "token", "grant", "pick", "turn", "polite", "narrow", "claim", "apply", "success", "renew", "sweep", "submit", "again",
-	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "finish",
+	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "acknowledge", "finish",
 }
 
 // functionPrefix begins the names of all functions that a store loads, and of the
@@ -79,6 +81,7 @@ const (
 // its content: programs of several versions work side by side.
 type Library struct {
 	name, code, version string
+	acknowledged        map[Name]bool
 }
 
 // function is the name of the Redis function that a script is.
@@ -87,12 +90,13 @@ func (l *Library) function(name Name) string { return functionPrefix + string(na
 // Assemble puts the scripts together. It fails only when the files built in do not fit together.
 func Assemble() (*Library, error) {
 	var code, register strings.Builder
+	acknowledged := make(map[Name]bool)
 	for i, file := range files {
 		text, err := lua.Files.ReadFile(file + ".lua")
 		if err != nil {
 			return nil, fmt.Errorf("scripts: %w", err)
 		}
-		registerScripts(&register, string(text))
+		registerScripts(&register, string(text), acknowledged)
 		if i == 0 {
 			code.Write(text) // what it defines is there for all
 		} else {
@@ -102,34 +106,39 @@ func Assemble() (*Library, error) {
 	text := stripComments(code.String()) + register.String()
 	sum := sha256.Sum256([]byte(text))
 	version := hex.EncodeToString(sum[:6])
-	lib := &Library{name: functionPrefix + version, version: "_" + version}
+	lib := &Library{name: functionPrefix + version, version: "_" + version, acknowledged: acknowledged}
 	lib.code = fmt.Sprintf("#!lua name=%s\nlocal version = '%s'\n%s", lib.name, lib.version, text)
 	return lib, nil
 }
 
-// registerScripts appends what tells Redis of the scripts in a file.
-func registerScripts(b *strings.Builder, text string) {
-	flags := defaultFlags
+// registerScripts appends the registration of the scripts in a file, and notes those that are acknowledged. Those return
+// how many calls were lost before what they return otherwise.
+func registerScripts(b *strings.Builder, text string, acknowledged map[Name]bool) {
+	flags, result := defaultFlags, "scripts.%s()"
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if given, ok := strings.CutPrefix(line, flagsMark); ok {
 			flags = given
+		}
+		if line == acknowledgedMark {
+			result = "{ acknowledge(), scripts.%s() }"
 		}
 		rest, ok := strings.CutPrefix(line, beginMark)
 		if !ok {
 			continue
 		}
 		name, _, _ := strings.Cut(rest, "(")
+		acknowledged[Name(name)] = result[0] == '{'
 		quoted := ""
 		if flags != "none" {
 			quoted = "'" + strings.Join(strings.Fields(flags), "', '") + "'"
 		}
 		fmt.Fprintf(b, `redis.register_function{ function_name = '%s%s' .. version, flags = { %s }, callback = function(keys, args)
 begin(keys, args)
-return scripts.%s()
+return %s
 end }
-`, functionPrefix, name, quoted, name)
-		flags = defaultFlags
+`, functionPrefix, name, quoted, fmt.Sprintf(result, name))
+		flags, result = defaultFlags, "scripts.%s()"
 	}
 }
 

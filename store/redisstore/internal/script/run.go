@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -45,11 +46,12 @@ type Runner struct {
 	client  redis.UniversalClient
 	library *Library
 	keys    [][]string // of each shard, what a script declares
+	acks    *acks
 }
 
-// NewRunner makes one for a store of so many shards.
-func NewRunner(client redis.UniversalClient, library *Library, prefix key.Prefix, shards int) *Runner {
-	r := &Runner{Shards: shards, client: client, library: library, keys: make([][]string, shards)}
+// NewRunner makes one for a store of so many shards. Acknowledged scripts wait for so many replicas.
+func NewRunner(client redis.UniversalClient, library *Library, prefix key.Prefix, shards, replicas int, log *zap.Logger) *Runner {
+	r := &Runner{Shards: shards, client: client, library: library, keys: make([][]string, shards), acks: newAcks(shards, replicas, log)}
 	_, cluster := client.(*redis.ClusterClient)
 	for i := range r.keys {
 		names := prefix.Shard(i)
@@ -220,12 +222,19 @@ func (r *Runner) attempt(ctx context.Context, name Name, c Call, patient bool) (
 				return nil, err
 			}
 		}
-		v, err := r.client.FCall(ctx, r.library.function(name), keys, c.Args...).Result()
+		v, err := r.call(ctx, name, c)
 		if errors.Is(err, redis.Nil) {
 			err = nil // nil is an answer of a script
 		}
 		return pack.Read(v), err
 	})
+}
+
+func (r *Runner) call(ctx context.Context, name Name, c Call) (any, error) {
+	if r.library.acknowledged[name] {
+		return r.acknowledged(ctx, name, c)
+	}
+	return r.client.FCall(ctx, r.library.function(name), r.keys[c.Shard], c.Args...).Result()
 }
 
 // OnConnect makes sure that the server of a new connection knows all scripts. What may not be
@@ -357,7 +366,7 @@ func faultOf(ctx context.Context, err error) fault {
 		return faultNoFunction
 	case redis.IsReadOnlyError(err) || beginsAny(text, readOnlyPrefixes[:]):
 		return faultReadOnly
-	case isNetwork(err) || beginsAny(text, laterPrefixes[:]):
+	case isNetwork(err) || errors.Is(err, errFewReplicas) || beginsAny(text, laterPrefixes[:]):
 		return faultUnavailable
 	}
 	return faultOther
