@@ -109,3 +109,32 @@ func TestKeeper_refused(t *testing.T) {
 		}
 	})
 }
+
+// The shard of the election is away, and others are not: each dispatcher is a keeper, so that leases of those
+// are requeued (P5), until somebody can be elected again.
+func TestKeeper_electionAway(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{dispatchers: 2, shards: 4}, func(t *testing.T, w *world) {
+		time.Sleep(5 * time.Second)
+		if leads := w.keepers(); len(leads) != 1 {
+			t.Fatalf("keepers %v, want one", leads)
+		}
+		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 10 * time.Second })
+		w.submit("s", "", 1, 0)
+		w.mustFetch(ask("dead", "", 0))
+		w.inject(fail(dispatch.ErrStoreUnavailable, calls("Campaign")))
+		time.Sleep(9 * time.Second)
+		if leads := w.keepers(); len(leads) != 2 {
+			t.Errorf("keepers %v while nobody can be elected, want both", leads)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if n := len(w.mustFetch(ask("next", "", 0)).Tasks); n != 1 {
+			t.Errorf("%d tasks half a second after the lease has run out, want 1", n)
+		}
+		w.heal()
+		time.Sleep(10 * time.Second)
+		if leads := w.keepers(); len(leads) != 1 {
+			t.Errorf("keepers %v once one can be elected, want one", leads)
+		}
+	})
+}

@@ -42,7 +42,7 @@ type Store interface {
 	Shards() int
 	// Kind names the implementation, such as "memory" or "redis".
 	Kind() string
-	// Ping returns nil if the store is usable now, else why not. ErrStoreMismatch: it is no longer the store that was
+	// Ping returns nil if the store, or a part of it, is usable now, else why not. ErrStoreMismatch: it is no longer the store that was
 	// opened. Called about once a second.
 	Ping(ctx context.Context) error
 	// Now is the store's clock, in whole milliseconds.
@@ -59,6 +59,12 @@ type Local interface {
 	Store
 	// Local does nothing; it only marks the type.
 	Local()
+}
+
+// ShardWatcher is a store whose shards can be away one by one.
+type ShardWatcher interface {
+	// Away are the shards that did not answer the last Ping, ascending.
+	Away() []int
 }
 
 // LossCounter is a store with data that others can delete.

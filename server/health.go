@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type healthLoop struct {
 
 	mu      sync.Mutex // guards the rest
 	problem string     // why the server does not serve; empty when it does
+	away    []int      // shards that are not served
 	stopped bool
 }
 
@@ -68,6 +70,15 @@ func (h *healthLoop) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	if away := h.o.Away(); err == nil {
+		h.mu.Lock()
+		before := h.away
+		h.away = away
+		h.mu.Unlock()
+		if !slices.Equal(before, away) {
+			h.log.Warn("shards of the store that do not answer", zap.Ints("shards", away))
+		}
+	}
 	switch {
 	case err != nil && h.set(fmt.Sprintf("the store cannot be worked with: %v", err)):
 		h.log.Warn("not serving", zap.Error(err))
@@ -104,12 +115,12 @@ func (h *healthLoop) stop() {
 	h.server.Shutdown()
 }
 
-// ready is nil when the server serves, else why it does not.
-func (h *healthLoop) ready() error {
+// ready is nil when the server serves, if only some shards, else why it does not; and the shards that are away.
+func (h *healthLoop) ready() (away []int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.problem != "" {
-		return errors.New(h.problem)
+		return nil, errors.New(h.problem)
 	}
-	return nil
+	return h.away, nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -15,13 +16,17 @@ func (s *Server) newHTTP() *http.Server {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	// The process lives: it is not to be killed, whatever the store does.
 	mux.HandleFunc("GET /healthz", answerOK)
-	// It can be sent calls.
+	// It can be sent calls, if only those of some shards.
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.health.ready(); err != nil {
+		away, err := s.health.ready()
+		switch {
+		case err != nil:
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+		case len(away) > 0:
+			fmt.Fprintf(w, "ok, but for %d shards of the store that do not answer: %v\n", len(away), away)
+		default:
+			answerOK(w, r)
 		}
-		answerOK(w, r)
 	})
 	errorLog, _ := zap.NewStdLogAt(s.log, zap.WarnLevel) // it fails for levels that do not exist
 	return &http.Server{

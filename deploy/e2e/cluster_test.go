@@ -5,6 +5,8 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -111,6 +113,9 @@ func takeNodeAway(t *testing.T, promoted bool, begin func([]clusterNode)) {
 		until(t, failoverLimit, "tasks of each of its shards are granted again", func() bool { return g.since(began.Add(wait), own) == len(own) })
 	} else {
 		time.Sleep(5 * time.Second)
+		if code, body := d.ready(t); code != http.StatusOK || !strings.Contains(body, fmt.Sprintf("%d shards of the store that do not answer", len(own))) {
+			t.Errorf("/readyz while %d shards are away: %d %s", len(own), code, body)
+		}
 	}
 	until(t, startLimit, "tasks of each other shard are granted", func() bool { return g.since(began.Add(wait), rest) == len(rest) })
 	took := time.Since(began)
@@ -134,6 +139,26 @@ const (
 	otherShardsLimit = 2 * time.Second
 	failoverLimit    = 10 * time.Second
 )
+
+// ready is what /readyz answers.
+func (d *dispatcher) ready(t *testing.T) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.http+"/readyz", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	return reply.StatusCode, string(body)
+}
 
 // startCluster makes a Cluster of three primaries, which come first, and a replica of each.
 func startCluster(t *testing.T, opts ...redistest.Option) []clusterNode {

@@ -55,17 +55,22 @@ const unheardAllowed = 1
 // that hangs, this dispatcher would win again and again and do nothing. So it pauses long enough for others to win. It
 // does not pause if the store refuses at once, as during a restart: if all dispatchers paused, nobody would sweep, and
 // a short restart would count as an outage.
+//
+// The shard of the election may be away while others are not. Then nobody is elected, so every dispatcher is a keeper.
 func (k *keeper) run(ctx context.Context) error {
 	failing, unheard := false, 0
+	heard := time.Now() // when a campaign was answered last
 	for ctx.Err() == nil {
 		asked := time.Now()
 		leads, err := k.campaign(ctx)
 		if (err != nil) != failing && ctx.Err() == nil {
 			k.logCampaign(err)
 		}
-		failing = err != nil
+		if failing = err != nil; !failing {
+			heard = time.Now()
+		}
 		switch {
-		case leads:
+		case leads, failing && k.store.Shards() > 1 && time.Since(heard) > keeperTTL:
 			if unheard = 0; k.lead(ctx, asked) != nil {
 				failing, unheard = true, 1
 			}
@@ -137,7 +142,8 @@ func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
 
 var errOtherKeeper = errors.New("another dispatcher is the keeper")
 
-// watch renews the leadership until it is lost, and returns the cause.
+// watch renews the leadership until it is lost, and returns the cause. Where there are other shards than that of the
+// election, it is lost only to another keeper.
 func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
 	for pause(ctx, k.interval()) {
 		asked := time.Now()
@@ -147,7 +153,7 @@ func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
 			renewed = asked
 		case err == nil:
 			return errOtherKeeper
-		case time.Since(renewed) > keeperTTL:
+		case time.Since(renewed) > keeperTTL && k.store.Shards() == 1:
 			return fmt.Errorf("leadership not renewed for %v: %w", keeperTTL, err)
 		}
 	}

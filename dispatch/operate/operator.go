@@ -48,6 +48,14 @@ func (o *Operator) Now(ctx context.Context) (time.Time, error) {
 // Ping answers whether the store can be worked with now.
 func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
 
+// Away are the shards of the store that did not answer the last Ping.
+func (o *Operator) Away() []int {
+	if watcher, ok := o.store.(dispatch.ShardWatcher); ok {
+		return watcher.Away()
+	}
+	return nil
+}
+
 // StoreLosses is that of a [dispatch.LossCounter], else 0.
 func (o *Operator) StoreLosses() int64 {
 	if counter, ok := o.store.(dispatch.LossCounter); ok {

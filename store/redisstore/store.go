@@ -14,6 +14,9 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,6 +38,7 @@ type Store struct {
 	scripts *script.Runner
 	meta    *meta.Meta
 	log     *zap.Logger
+	away    atomic.Pointer[[]int] // what the last Ping found; nil before the first
 }
 
 var _ dispatch.Store = (*Store)(nil)
@@ -55,22 +59,65 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping checks that the first shard takes writes, and that Redis still has the store that was opened. If the data is
-// lost, Ping logs an error and stores the number of shards again; another number is [dispatch.ErrStoreMismatch].
-// Another Cluster node that does not answer delays Ping by less than a second, and is no error.
+// Ping checks that a node takes writes, and that Redis still has the store that was opened. If the data is lost, Ping
+// logs an error and stores the number of shards again; another number is [dispatch.ErrStoreMismatch]. A Cluster node
+// that does not answer delays Ping by less than a second; while another one does, it is no error: [Store.Away] names
+// its shards.
 func (s *Store) Ping(ctx context.Context) error {
-	if _, err := s.Now(ctx); err != nil {
-		return err
+	nodes := s.scripts.Nodes(ctx)
+	failed := make([]error, len(nodes))
+	asked := ctx
+	if len(nodes) > 1 {
+		var cancel context.CancelFunc
+		asked, cancel = context.WithTimeout(ctx, nodePatience)
+		defer cancel()
+	}
+	var asking sync.WaitGroup
+	for i, shards := range nodes {
+		asking.Go(func() { _, failed[i] = s.now(asked, shards[0]) })
+	}
+	asking.Wait()
+	away := []int{}
+	for i, shards := range nodes {
+		if failed[i] != nil {
+			away = append(away, shards...)
+		}
+	}
+	slices.Sort(away)
+	s.away.Store(&away)
+	if len(away) == s.scripts.Shards {
+		return failed[0]
 	}
 	return s.meta.Check(ctx)
+}
+
+// nodePatience is how long Ping waits for one of several nodes.
+const nodePatience = 300 * time.Millisecond
+
+// Away implements [dispatch.ShardWatcher].
+func (s *Store) Away() []int {
+	if away := s.away.Load(); away != nil {
+		return *away
+	}
+	return nil
 }
 
 // Losses implements [dispatch.LossCounter].
 func (s *Store) Losses() int64 { return s.meta.Losses() }
 
-// Now is the clock of the Redis that has shard 0.
+// Now is the clock of the Redis that has shard 0, or of another one while that is away.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	r, err := s.scripts.Run(ctx, "read time", script.Ping, script.Call{})
+	away := s.Away()
+	for shard := range s.scripts.Shards {
+		if !slices.Contains(away, shard) {
+			return s.now(ctx, shard)
+		}
+	}
+	return s.now(ctx, 0)
+}
+
+func (s *Store) now(ctx context.Context, shard int) (time.Time, error) {
+	r, err := s.scripts.Run(ctx, "read time", script.Ping, script.Call{Shard: shard})
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -29,6 +29,9 @@ func Check(ctx context.Context, client redis.UniversalClient, allowEviction bool
 		if err != nil {
 			return err
 		}
+		if strings.Contains(text, "cluster_enabled:1") {
+			checkCoverage(ctx, server, log)
+		}
 		return CheckServer(text, allowEviction, log)
 	}
 	err := eachPrimary(ctx, client, look)
@@ -38,6 +41,18 @@ func Check(ctx context.Context, client redis.UniversalClient, allowEviction bool
 		return nil
 	}
 	return err
+}
+
+// checkCoverage warns of a node that takes no commands while another one is away.
+func checkCoverage(ctx context.Context, node *redis.Client, log *zap.Logger) {
+	found, err := node.ConfigGet(ctx, "cluster-require-full-coverage").Result()
+	switch {
+	case err != nil:
+		log.Warn("cannot read whether redis requires full coverage of the Cluster; make sure that cluster-require-full-coverage is no", zap.Error(err))
+	case found["cluster-require-full-coverage"] == "yes":
+		log.Warn("a redis node takes no commands while another one is away, so a dead primary stops all shards (set cluster-require-full-coverage no)",
+			zap.String("node", node.Options().Addr))
+	}
 }
 
 // Denied reports whether a managed Redis hides a command.

@@ -156,25 +156,34 @@ func (r *Runner) RunOnce(ctx context.Context, op string, name Name, c Call) (*pa
 }
 
 // besides are the shards of the same node, with the shard itself.
-func (r *Runner) besides(ctx context.Context, shard int) (shards []int) {
-	cluster, many := r.client.(*redis.ClusterClient)
-	node := func(shard int) string {
-		if !many {
-			return ""
-		}
-		n, err := cluster.MasterForKey(context.WithoutCancel(ctx), r.keys[shard][0])
-		if err != nil {
-			return strconv.Itoa(shard) // not known: it is besides none
-		}
-		return n.Options().Addr
-	}
-	its := node(shard)
-	for i := range r.Shards {
-		if i == shard || node(i) == its {
-			shards = append(shards, i)
+func (r *Runner) besides(ctx context.Context, shard int) []int {
+	for _, shards := range r.Nodes(ctx) {
+		if slices.Contains(shards, shard) {
+			return shards
 		}
 	}
-	return shards
+	return []int{shard}
+}
+
+// Nodes are the shards of each node, as far as is known.
+func (r *Runner) Nodes(ctx context.Context) (nodes [][]int) {
+	at := make(map[string]int, 1)
+	for shard := range r.Shards {
+		addr := ""
+		if cluster, ok := r.client.(*redis.ClusterClient); ok {
+			addr = strconv.Itoa(shard) // of a node of its own, where it is not known
+			if node, err := cluster.MasterForKey(context.WithoutCancel(ctx), r.keys[shard][0]); err == nil {
+				addr = node.Options().Addr
+			}
+		}
+		n, ok := at[addr]
+		if !ok {
+			n, nodes = len(nodes), append(nodes, nil)
+			at[addr] = n
+		}
+		nodes[n] = append(nodes[n], shard)
+	}
+	return nodes
 }
 
 // RunAll runs a script several times, and gives the replies in order. Calls of several shards are
