@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/netresearch/go-cron"
-
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
@@ -101,33 +99,20 @@ func (s Schedule) validateJitter() error {
 }
 
 // parseCron reads Cron by the rules of crontab(5): five fields, or a descriptor; day of month and day of week are
-// alternatives when both are restricted. At the start of daylight saving time, a skipped time is due later by the
-// length of the gap. At its end, a time that occurs twice is due twice.
-func (s Schedule) parseCron() (cron.Schedule, error) {
+// alternatives when both are restricted. The doc comment of waggle.v1.Schedule has the rules for changes of the clock.
+func (s Schedule) parseCron() (cronLine, error) {
 	if len(s.Cron) > maxCronLength {
-		return nil, Invalid("schedule.cron", s.Cron, fmt.Sprintf("must be at most %d bytes", maxCronLength))
+		return cronLine{}, Invalid("schedule.cron", s.Cron, fmt.Sprintf("must be at most %d bytes", maxCronLength))
 	}
 	location, err := time.LoadLocation(s.zone())
 	if err != nil || strings.EqualFold(s.TimeZone, "local") {
-		return nil, Invalid("schedule.time_zone", s.TimeZone, "must be an IANA time zone, such as \"Europe/Berlin\"")
+		return cronLine{}, Invalid("schedule.time_zone", s.TimeZone, "must be an IANA time zone, such as \"Europe/Berlin\"")
 	}
-	// The parser would take a zone or an interval inside the line; both have
-	// fields of their own here.
-	if strings.Contains(s.Cron, "TZ=") || strings.HasPrefix(strings.TrimSpace(s.Cron), "@every") {
-		return nil, Invalid("schedule.cron", s.Cron, "must hold neither a zone nor @every: use time_zone and every")
-	}
-	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
+	line, err := parseCronLine(s.Cron, location)
 	if err != nil {
-		return nil, fmt.Errorf("make cron parser: %w", err)
+		return cronLine{}, Invalid("schedule.cron", s.Cron, err.Error())
 	}
-	parsed, err := parser.Parse("CRON_TZ=" + location.String() + " " + s.Cron)
-	if err != nil {
-		return nil, Invalid("schedule.cron", s.Cron, "does not parse as five cron fields or a descriptor: "+err.Error())
-	}
-	if parsed.Next(time.Unix(0, 0)).IsZero() {
-		return nil, Invalid("schedule.cron", s.Cron, "must name a date that comes")
-	}
-	return parsed, nil
+	return line, nil
 }
 
 func (s Schedule) zone() string {
