@@ -673,8 +673,16 @@ type Schedule_Every struct {
 }
 
 type Schedule_Cron struct {
-	// Five fields of cron (minute, hour, day of month, month, day of week), or a descriptor like
-	// "@daily". At most 256 bytes. In the zone of time_zone.
+	// Five fields of crontab(5): minute, hour, day of month, month, day of week. A field is a list of values, ranges
+	// and steps ("1,15", "9-17", "*/10", "5/10", "mon-fri"); 0 and 7 are Sunday. If neither day field contains a "*",
+	// a day that matches one of them is enough. Or "@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly",
+	// "@annually". At most 256 bytes. In the zone of time_zone.
+	//
+	// If the minute or the hour contains a "*", the line is due whenever the local clock shows a time that matches. In
+	// an hour that clocks repeat, it is due in both passes; in an hour that they skip, it is not due.
+	//
+	// Otherwise, as in "0 2 * * *" or "@daily", each time is due once. A time that clocks repeat is due in the first
+	// pass. Times that clocks skip are due together, right after the gap.
 	Cron string `protobuf:"bytes,2,opt,name=cron,proto3,oneof"`
 }
 
