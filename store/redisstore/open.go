@@ -101,6 +101,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		closeClient()
 		return nil, target.OpenError(ctx, err)
 	}
+	s.library = library
+	s.tidy(ctx)
 	s.scripts = script.NewRunner(s.client, library, s.keys, s.meta.Shards(), config.AckReplicas, s.log)
 	return s, nil
 }

@@ -39,6 +39,8 @@ type Store struct {
 	meta    *meta.Meta
 	log     *zap.Logger
 	away    atomic.Pointer[[]int] // what the last Ping found; nil before the first
+	library *script.Library
+	tidied  atomic.Pointer[time.Time]
 }
 
 var _ dispatch.Store = (*Store)(nil)
@@ -88,7 +90,19 @@ func (s *Store) Ping(ctx context.Context) error {
 	if len(away) == s.scripts.Shards {
 		return failed[0]
 	}
+	if tidied := s.tidied.Load(); time.Since(*tidied) > script.TidyInterval {
+		s.tidy(ctx)
+	}
 	return s.meta.Check(ctx)
+}
+
+// tidy deletes the scripts of builds that are used no more. What fails is done another time.
+func (s *Store) tidy(ctx context.Context) {
+	now := time.Now()
+	s.tidied.Store(&now)
+	if err := s.library.Tidy(ctx, s.client, s.keys); err != nil && ctx.Err() == nil {
+		s.log.Info("old function libraries are left in redis for another hour", zap.Error(err))
+	}
 }
 
 // nodePatience is how long Ping waits for one of several nodes.

@@ -34,7 +34,7 @@ func Check(ctx context.Context, client redis.UniversalClient, allowEviction bool
 		}
 		return CheckServer(text, allowEviction, log)
 	}
-	err := eachPrimary(ctx, client, look)
+	err := EachPrimary(ctx, client, look)
 	if err != nil && Denied(err) {
 		log.Warn("cannot read the redis configuration; make sure that maxmemory-policy is noeviction and appendonly is yes",
 			zap.Error(err))
@@ -77,12 +77,12 @@ func Full(ctx context.Context, client redis.UniversalClient) (bool, error) {
 		}
 		return nil
 	}
-	err := eachPrimary(ctx, client, look)
+	err := EachPrimary(ctx, client, look)
 	return full.Load(), err
 }
 
-// eachPrimary calls look for each server that takes writes.
-func eachPrimary(ctx context.Context, client redis.UniversalClient, look func(context.Context, *redis.Client) error) error {
+// EachPrimary calls look for each server that takes writes.
+func EachPrimary(ctx context.Context, client redis.UniversalClient, look func(context.Context, *redis.Client) error) error {
 	switch client := client.(type) {
 	case *redis.ClusterClient:
 		return client.ForEachMaster(ctx, look)

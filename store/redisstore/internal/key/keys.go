@@ -15,6 +15,10 @@ type Prefix string
 // first used. It belongs to no shard.
 func (p Prefix) Meta() string { return string(p) + ":meta" }
 
+// Library is a STRING with a TTL: a dispatcher that uses the function library of that version runs (internal/script). It
+// belongs to no shard.
+func (p Prefix) Library(version string) string { return string(p) + ":library:" + version }
+
 // Hints is the channel for hints of scripts: what can be granted earlier.
 func (p Prefix) Hints() string { return string(p) + ":hints" }
 
