@@ -58,6 +58,7 @@ type ShardsAwayError struct {
 	Err    error
 }
 
+// Error is the cause.
 func (e *ShardsAwayError) Error() string { return e.Err.Error() }
 
 // Unwrap is the cause.

@@ -112,7 +112,7 @@ func takeNodeAway(t *testing.T, promoted bool, begin func([]clusterNode)) {
 		wait = time.Since(began)
 		until(t, failoverLimit, "tasks of each of its shards are granted again", func() bool { return g.since(began.Add(wait), own) == len(own) })
 	} else {
-		time.Sleep(5 * time.Second)
+		lasts(t.Context(), 5*time.Second)
 		if code, body := d.ready(t); code != http.StatusOK || !strings.Contains(body, fmt.Sprintf("%d shards of the store that do not answer", len(own))) {
 			t.Errorf("/readyz while %d shards are away: %d %s", len(own), code, body)
 		}

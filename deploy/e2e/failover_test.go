@@ -87,14 +87,14 @@ func failOver(t *testing.T, g guard, f failoverFault) {
 		working.Go(func() { w.work(ctx, n) })
 	}
 	t.Cleanup(func() { stop(); working.Wait(); submitting.Wait() })
-	time.Sleep(2 * time.Second)
+	until(t, startLimit, "tasks are acknowledged", func() bool { return w.acknowledged() > 300 })
 	began := time.Now()
 	f.begin(group)
 	until(t, time.Minute, "a replica is promoted", func() bool { return group.promoted(t) })
 	promoted := time.Since(began)
-	time.Sleep(2 * time.Second)
+	lasts(ctx, 2*time.Second)
 	f.end(group)
-	time.Sleep(3 * time.Second)
+	lasts(ctx, 3*time.Second)
 	close(enough)
 	submitting.Wait()
 	until(t, time.Minute, "no task waits or is leased", func() bool {
@@ -117,6 +117,14 @@ func failOver(t *testing.T, g guard, f failoverFault) {
 	}
 	if calls > 0 && !strings.Contains(d.out.tail(1<<20), "redis lost acknowledged calls") {
 		t.Error("the dispatcher found a loss, and logged none")
+	}
+}
+
+// lasts returns after a while, or when ctx ends.
+func lasts(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }
 
@@ -149,7 +157,7 @@ func (w *failoverLoad) submit(ctx context.Context, by int, enough <-chan struct{
 				w.mu.Unlock()
 				break
 			}
-			time.Sleep(20 * time.Millisecond)
+			lasts(ctx, 20*time.Millisecond)
 		}
 		select {
 		case <-enough:
@@ -204,9 +212,15 @@ func (w *failoverLoad) answered(ctx context.Context, do func(context.Context) er
 		if err == nil {
 			return true
 		}
-		time.Sleep(20 * time.Millisecond)
+		lasts(ctx, 20*time.Millisecond)
 	}
 	return false
+}
+
+func (w *failoverLoad) acknowledged() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.ids)
 }
 
 // longestGap is the longest time without a grant since an instant.
@@ -332,4 +346,54 @@ func (g *sentinelGroup) promoted(t *testing.T) bool {
 		out, err := exec.CommandContext(t.Context(), "redis-cli", "-s", s.Socket(), "ROLE").Output()
 		return err == nil && strings.HasPrefix(string(out), "master") // while it loads it refuses to answer
 	})
+}
+
+// TestAckReplicas_cost prints how many tasks a second are submitted with and without --ack-replicas, in turns. It asserts
+// no speed.
+func TestAckReplicas_cost(t *testing.T) {
+	const producers, items, span = 8, 100, 1500 * time.Millisecond
+	group := startSentinelGroup(t, nil)
+	rates := make([][]float64, replicasOfGroup+1)
+	var servers []*client
+	for n := range rates {
+		d := serve(t, fmt.Sprintf("dispatcher-%d", n), group.url(), "waggle", "--http", "127.0.0.1:0", "--ack-replicas", strconv.Itoa(n))
+		servers = append(servers, dial(t, d.addr))
+	}
+	servers[0].createSource(t, &pb.SourceSpec{Id: "s"})
+	calls := 0
+	for range 5 {
+		for n, c := range servers {
+			var submitting sync.WaitGroup
+			began := time.Now()
+			done := make([]int, producers)
+			for p := range producers {
+				first := calls + p*1_000_000
+				submitting.Go(func() {
+					for time.Since(began) < span {
+						batch := make([]*pb.SubmitItem, items)
+						for i := range batch {
+							batch[i] = &pb.SubmitItem{SourceId: "s", Url: fmt.Sprintf("https://h%d.example/%d", i, first+done[p])}
+						}
+						if _, err := c.tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: batch}); err != nil {
+							t.Error(err)
+							return
+						}
+						done[p]++
+					}
+				})
+			}
+			submitting.Wait()
+			total := 0
+			for _, n := range done {
+				total += n
+			}
+			calls += 1000
+			rates[n] = append(rates[n], float64(total*items)/time.Since(began).Seconds())
+		}
+	}
+	for n, of := range rates {
+		slices.Sort(of)
+		base := rates[0][len(rates[0])/2]
+		t.Logf("--ack-replicas %d: %.0f submits a second, %.2f of those without", n, of[len(of)/2], of[len(of)/2]/base)
+	}
 }
