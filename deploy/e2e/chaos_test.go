@@ -93,11 +93,11 @@ func newChaos(t *testing.T, shards int) *chaos {
 	t.Helper()
 	t.Logf("shards: %d", shards)
 	w := &chaos{fleet: fleet{
-		server: redistest.Start(t, redistest.WithAOF(redistest.FsyncEverySecond)), shards: shards, killed: map[string]bool{},
+		servers: []*redistest.Server{redistest.Start(t, redistest.WithAOF(redistest.FsyncEverySecond))}, shards: shards, killed: map[string]bool{},
 	}}
 	var servers []string
 	for i := range 3 {
-		d := serve(t, fmt.Sprintf("dispatcher-%d", i), w.server.URL(), "waggle", "--shards", strconv.Itoa(shards))
+		d := serve(t, fmt.Sprintf("dispatcher-%d", i), w.servers[0].URL(), "waggle", "--shards", strconv.Itoa(shards))
 		w.dispatchers, servers = append(w.dispatchers, d), append(servers, d.addr)
 	}
 	w.client = dial(t, servers[2])

@@ -17,12 +17,12 @@ import (
 
 // fleet is dispatchers and collectors on one Redis, as far as what they did is checked.
 type fleet struct {
-	server *redistest.Server
-	shards int
-	logs   []string        // of the collectors
-	ids    []string        // of all tasks that were acknowledged
-	client *client         // of a dispatcher that serves when that is checked
-	killed map[string]bool // collectors that may have missed answers
+	servers []*redistest.Server
+	shards  int
+	logs    []string        // of the collectors
+	ids     []string        // of all tasks that were acknowledged
+	client  *client         // of a dispatcher that serves when that is checked
+	killed  map[string]bool // collectors that may have missed answers
 }
 
 // checkStore looks at what the store has in the end.
@@ -32,7 +32,11 @@ func (f *fleet) checkStore(t *testing.T) {
 	if n := stats.GetLeases(); n != 0 {
 		t.Errorf("%d leases stand", n)
 	}
-	if left := locks(t, f.server, "waggle"); len(left) > 0 {
+	var left []string
+	for _, server := range f.servers {
+		left = append(left, locks(t, server, "waggle")...)
+	}
+	if len(left) > 0 {
 		t.Errorf("%d locks are left: %v", len(left), left[:min(5, len(left))])
 	}
 	t.Logf("leases: %d granted, %d ended by a report, %d ran out", stats.GetCounters().GetGranted(),

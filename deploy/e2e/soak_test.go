@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,10 +47,59 @@ const (
 // and the store has must break no promise. The seed decides what fails, though not what that meets.
 func TestSoak(t *testing.T) {
 	random, long := seeded(t), soakFor(t)
-	w := newSoak(t, 1+3*random.IntN(2))
+	server := redistest.Start(t, redistest.WithAOF(redistest.FsyncAlways))
+	w := newSoak(t, 1+3*random.IntN(2), server)
+	for range soakDispatchers {
+		link := redistest.NewProxy(t, server.Addr())
+		w.links, w.stores = append(w.links, link), append(w.stores, link.URL())
+	}
+	w.start(t)
+	w.run(t, random, long, w.lanes(random, w.redisFaults()))
+}
+
+// TestSoak_Cluster is TestSoak on a Cluster whose replicas take over again and again, about each 3 minutes of a long run.
+// The connections that fail are those of a node, to dispatchers and to its replica.
+func TestSoak_Cluster(t *testing.T) {
+	random, long := seeded(t), soakFor(t)
+	nodes := startCluster(t, redistest.WithAOF(redistest.FsyncAlways), redistest.WithConfig("cluster-require-full-coverage", "no"))
+	w := newSoak(t, clusterShards)
+	addrs := make([]string, len(nodes))
+	for i, n := range nodes {
+		addrs[i] = n.data.Addr()
+		w.servers, w.links = append(w.servers, n.Server), append(w.links, n.data)
+	}
+	for range soakDispatchers {
+		w.stores = append(w.stores, "redis+cluster://"+strings.Join(addrs, ","))
+	}
+	w.start(t)
+	lanes := w.lanes(random, w.failovers(t))
+	for _, l := range lanes {
+		if l.name == "Redis" {
+			l.pause = min(6*time.Minute, long/2)
+		}
+	}
+	w.run(t, random, long, lanes)
+}
+
+// failovers are replicas that take over from their primaries. Nothing is lost by that: the primary waits until its replica has
+// all writes.
+func (w *soak) failovers(t *testing.T) []func(*rand.Rand) fault {
+	return []func(*rand.Rand) fault{func(r *rand.Rand) fault {
+		for _, i := range r.Perm(len(w.servers)) {
+			if strings.HasPrefix(redisCLI(t, w.servers[i], "ROLE"), "slave") {
+				return fault{fmt.Sprintf("node %d takes over: %s", i, redisCLI(t, w.servers[i], "CLUSTER", "FAILOVER")), func() {}, time.Second}
+			}
+		}
+		return fault{"no replica takes over", func() {}, time.Second}
+	}}
+}
+
+// run lets things fail for a while, and then checks everything.
+func (w *soak) run(t *testing.T, random *rand.Rand, long time.Duration, lanes []*lane) {
+	t.Helper()
 	enough, submitted := make(chan struct{}), make(chan error, 1)
 	go func() { submitted <- w.submit(t.Context(), enough) }()
-	w.suffer(t, random, long)
+	w.suffer(t, lanes, long)
 	close(enough)
 	if err := <-submitted; err != nil {
 		t.Fatal(err)
@@ -88,7 +138,8 @@ func soakFor(t *testing.T) time.Duration {
 type soak struct {
 	fleet
 
-	links       []*redistest.Proxy // of each dispatcher to Redis
+	links       []*redistest.Proxy // connections to Redis that fail
+	stores      []string           // the URL of Redis of each dispatcher
 	addrs       []string           // of each dispatcher
 	clients     []*client          // to each dispatcher
 	dispatchers []*post
@@ -126,19 +177,21 @@ func (w *soak) keepUp() {
 	}
 }
 
-// newSoak starts everything.
-func newSoak(t *testing.T, shards int) *soak {
+func newSoak(t *testing.T, shards int, servers ...*redistest.Server) *soak {
 	t.Helper()
 	t.Logf("shards: %d", shards)
-	w := &soak{fleet: fleet{
-		server: redistest.Start(t, redistest.WithAOF(redistest.FsyncAlways)), shards: shards, killed: map[string]bool{},
-	}}
+	return &soak{fleet: fleet{servers: servers, shards: shards, killed: map[string]bool{}}}
+}
+
+// start starts dispatchers and collectors.
+func (w *soak) start(t *testing.T) {
+	t.Helper()
 	for i := range soakDispatchers {
-		link, addr := redistest.NewProxy(t, w.server.Addr()), freeAddr(t)
-		w.links, w.addrs, w.clients = append(w.links, link), append(w.addrs, addr), append(w.clients, dial(t, addr))
+		addr := freeAddr(t)
+		w.addrs, w.clients = append(w.addrs, addr), append(w.clients, dial(t, addr))
 		w.dispatchers = append(w.dispatchers, newPost(func() *process {
 			return launch(t, fmt.Sprintf("dispatcher-%d", i), programs.path("waggle"), "serve", "--listen", addr, "--http", "off",
-				"--store", link.URL(), "--prefix", "waggle", "--shards", strconv.Itoa(shards))
+				"--store", w.stores[i], "--prefix", "waggle", "--shards", strconv.Itoa(w.shards))
 		}))
 		w.dispatchers[i].line("serving", startLimit)
 	}
@@ -156,7 +209,6 @@ func newSoak(t *testing.T, shards int) *soak {
 		}))
 		w.logs, w.killed[id] = append(w.logs, log), true
 	}
-	return w
 }
 
 // submit submits tasks until enough is closed.
@@ -218,9 +270,8 @@ func (w *soak) done(ctx context.Context) int {
 }
 
 // suffer lets things fail for a while. Then nothing does any more.
-func (w *soak) suffer(t *testing.T, random *rand.Rand, d time.Duration) {
+func (w *soak) suffer(t *testing.T, lanes []*lane, d time.Duration) {
 	t.Helper()
-	lanes := w.lanes(random)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); time.Since(began) < d; <-tick.C {

@@ -63,12 +63,12 @@ func (l *lane) calm() {
 
 // lanes are what can fail at once: a dispatcher, a collector, the connections of a dispatcher to Redis, and Redis. Each
 // has its own random source, so that when one of them ends changes nothing of the others.
-func (w *soak) lanes(random *rand.Rand) []*lane {
+func (w *soak) lanes(random *rand.Rand, redis []func(*rand.Rand) fault) []*lane {
 	lanes := []*lane{
 		{name: "dispatchers", pause: time.Second, begin: processFaults(w.dispatchers)},
 		{name: "collectors", pause: time.Second, begin: processFaults(w.collectors)},
 		{name: "connections", pause: time.Second, begin: w.linkFaults()},
-		{name: "Redis", pause: 6 * time.Second, begin: w.redisFaults()},
+		{name: "Redis", pause: 6 * time.Second, begin: redis},
 	}
 	for _, l := range lanes {
 		l.random = rand.New(rand.NewPCG(random.Uint64(), 0))
@@ -106,14 +106,15 @@ func freezes(p *post) fault {
 
 // redisFaults are what can happen to Redis. What it has answered is on the disk.
 func (w *soak) redisFaults() []func(*rand.Rand) fault {
+	server := w.servers[0]
 	return []func(*rand.Rand) fault{
 		func(*rand.Rand) fault {
-			w.server.Kill()
-			return fault{"Redis is killed", w.server.Restart, time.Second}
+			server.Kill()
+			return fault{"Redis is killed", server.Restart, time.Second}
 		},
 		func(*rand.Rand) fault {
-			w.server.Pause()
-			return fault{"Redis is frozen", w.server.Resume, soakLease}
+			server.Pause()
+			return fault{"Redis is frozen", server.Resume, soakLease}
 		},
 	}
 }
@@ -124,7 +125,7 @@ func (w *soak) linkFaults() []func(*rand.Rand) fault {
 		return func(r *rand.Rand) fault {
 			i := r.IntN(len(w.links))
 			set(r, w.links[i])
-			return fault{fmt.Sprintf("dispatcher-%d to Redis: %s", i, what), w.links[i].Pass, 2 * soakLease}
+			return fault{fmt.Sprintf("connections to Redis, %d: %s", i, what), w.links[i].Pass, 2 * soakLease}
 		}
 	}
 	return []func(*rand.Rand) fault{
