@@ -16,7 +16,7 @@ const (
 	// healthySilence is how long no dispatcher may answer before Health says so: three idle heartbeats.
 	healthySilence = 3 * idleBeat
 
-	// handlerGrace is how long a handler may take to return once its context has ended because the collector stops.
+	// handlerGrace is how long a handler may take to return once its context has ended. One that takes longer is stuck.
 	handlerGrace = 5 * time.Second
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -17,6 +18,7 @@ import (
 // handle works on one task from its grant to its report. A panic of the handler becomes an error, and so does a
 // runtime.Goexit.
 func (r *run) handle(l *lease) {
+	returned := r.watch(l)
 	var done Succeeded
 	var err error = &Failed{Reason: ReasonHandler, Message: "handler ended its goroutine"}
 	defer func() {
@@ -24,11 +26,40 @@ func (r *run) handle(l *lease) {
 			r.log.Error("handler panicked", zap.String("task_id", l.task.ID), zap.Any("panic", thrown), zap.ByteString("stack", debug.Stack()))
 			err = &Failed{Reason: ReasonHandler, Message: fmt.Sprintf("panic: %v", thrown)}
 		}
+		wasStuck := returned()
 		r.conclude(l, done, err)
 		r.leases.returned()
+		if wasStuck {
+			signal(r.beatNow)
+		}
 		signal(r.slotFree) // after the report is queued, so that the next fetch can carry it
 	}()
 	done, err = r.handler.Handle(l.ctx, l.task)
+}
+
+// watch makes a handler stuck that goes on for handlerGrace after the end of its context: that is logged, and the next
+// heartbeat comes at once to report it. returned stops watching, logs the return of one that was stuck, and reports
+// whether it was.
+func (r *run) watch(l *lease) (returned func() (wasStuck bool)) {
+	done := make(chan struct{})
+	unwatch := context.AfterFunc(l.ctx, func() {
+		ended := time.Now()
+		if waitFor(done, r.calling.ctx.Done(), handlerGrace) || r.calling.ctx.Err() != nil || !l.setStuck() {
+			return
+		}
+		r.log.Warn("handler goes on although its context has ended; its slot takes no other task until it returns",
+			zap.String("task_id", l.task.ID), zap.NamedError("cause", context.Cause(l.ctx)), zap.Duration("past", time.Since(ended)))
+		signal(r.beatNow)
+	})
+	return func() bool {
+		unwatch()
+		close(done)
+		if !l.isStuck() {
+			return false
+		}
+		r.log.Info("stuck handler returned; its slot is free again", zap.String("task_id", l.task.ID))
+		return true
+	}
 }
 
 // conclude reports what became of a task.

@@ -29,6 +29,7 @@ type lease struct {
 	stopAt   time.Time  // deadline less the margin
 	timer    *time.Timer
 	working  bool // the handler has not returned
+	stuck    bool // nor had it handlerGrace after the end of its context
 	lost     bool // a dispatcher said so
 	lapsed   bool // stopAt passed while the handler worked
 	cursor   []byte
@@ -117,11 +118,19 @@ func (l *lease) isLost() bool {
 	return l.lost
 }
 
-// isStuck reports whether the handler goes on although its context has ended.
+// setStuck notes that the handler goes on although its context ended handlerGrace ago. It returns false if it has returned.
+func (l *lease) setStuck() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stuck = l.working
+	return l.stuck
+}
+
+// isStuck reports whether the handler is stuck, and has not returned since.
 func (l *lease) isStuck() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.working && l.ctx.Err() != nil
+	return l.working && l.stuck
 }
 
 func (l *lease) workDeadline() time.Time {

@@ -71,7 +71,7 @@ func (t *leaseTable) beatInterval() time.Duration {
 	return interval
 }
 
-// running counts the handlers that have not returned, and those of them whose context has ended.
+// running counts the handlers that have not returned, and those of them that are stuck.
 func (t *leaseTable) running() (working, stuck int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

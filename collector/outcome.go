@@ -14,7 +14,8 @@ import (
 // error, it failed with ReasonHandler. An error returned after ctx has ended gives the task back, unless the lease is
 // lost: then what was returned does not count. A panic counts as an error.
 //
-// A Handler must return soon after ctx has ended. One that does not keeps its slot; Stats counts it as stuck.
+// A Handler must return soon after ctx has ended. One that has not 5 s later is stuck: it keeps its slot, which takes no
+// other task. That is logged, counted by Stats, and shown by `waggle collector list` and `waggle status`.
 type Handler interface {
 	// Handle works on one task, until it is done or ctx has ended.
 	Handle(ctx context.Context, t *Task) (Succeeded, error)

@@ -138,9 +138,10 @@ func (r *run) goodbye() {
 
 // info describes this collector.
 func (r *run) info() *wagglev1.CollectorInfo {
+	_, stuck := r.leases.running()
 	return &wagglev1.CollectorInfo{
 		Id: r.cfg.ID, Session: r.session, Version: r.cfg.Version, Hostname: r.cfg.Hostname, Labels: r.cfg.Labels,
 		Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues, Slots: int32(r.cfg.Slots),
-		Stopping: r.fetching.ctx.Err() != nil,
+		Stopping: r.fetching.ctx.Err() != nil, StuckSlots: int32(stuck),
 	}
 }

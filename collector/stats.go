@@ -9,8 +9,8 @@ import (
 
 // Stats is what a Collector has done since Run began, and does now.
 type Stats struct {
-	// Slots is how many tasks may be worked on at once, Running how many are. Stuck counts those of them whose context has
-	// ended and whose handler has not returned: each holds a slot.
+	// Slots is how many tasks may be worked on at once, Running how many are. Stuck counts those of them whose handler has
+	// not returned 5 s after the end of its context, as when the lease was lost: each holds a slot.
 	Slots, Running, Stuck int
 
 	// Reports counts outcomes that no dispatcher has answered yet.

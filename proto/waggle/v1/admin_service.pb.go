@@ -137,7 +137,7 @@ type GetStatsResponse struct {
 	Leases int64 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
 	// How long the most overdue lease has been past its deadline; zero or absent: none is.
 	OldestOverdueLease *durationpb.Duration `protobuf:"bytes,4,opt,name=oldest_overdue_lease,json=oldestOverdueLease,proto3" json:"oldest_overdue_lease,omitempty"`
-	// Collectors that are present: heard from in the last 45 s, and not ended. Held and stopping ones count.
+	// Collectors that are present: heard from in the last 45 s, and not ended. Held, stopping and stuck ones count.
 	Collectors int64 `protobuf:"varint,5,opt,name=collectors,proto3" json:"collectors,omitempty"`
 	// Counters since the store was created.
 	Counters *StoreCounters `protobuf:"bytes,6,opt,name=counters,proto3" json:"counters,omitempty"`
@@ -728,7 +728,7 @@ type ListCollectorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only collectors that match: collector_id, pool and labels. Absent: all.
 	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Only collectors in one of these states. At most 5. Empty: all.
+	// Only collectors in one of these states. At most 6. Empty: all.
 	States []CollectorState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=waggle.v1.CollectorState" json:"states,omitempty"`
 	// Most collectors in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds
 	// collectors of at most 3 MiB together, or one that is larger.

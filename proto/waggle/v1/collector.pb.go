@@ -40,6 +40,9 @@ const (
 	CollectorState_COLLECTOR_STATE_GONE CollectorState = 4
 	// It sent `ended` with its last beat. A lease that it still holds expires by itself.
 	CollectorState_COLLECTOR_STATE_ENDED CollectorState = 5
+	// Beats arrive in time, no hold stops it, and all its slots are stuck (`stuck_slots`): it takes no task until a handler
+	// returns or it is restarted.
+	CollectorState_COLLECTOR_STATE_STUCK CollectorState = 6
 )
 
 // Enum value maps for CollectorState.
@@ -51,6 +54,7 @@ var (
 		3: "COLLECTOR_STATE_HELD",
 		4: "COLLECTOR_STATE_GONE",
 		5: "COLLECTOR_STATE_ENDED",
+		6: "COLLECTOR_STATE_STUCK",
 	}
 	CollectorState_value = map[string]int32{
 		"COLLECTOR_STATE_UNSPECIFIED": 0,
@@ -59,6 +63,7 @@ var (
 		"COLLECTOR_STATE_HELD":        3,
 		"COLLECTOR_STATE_GONE":        4,
 		"COLLECTOR_STATE_ENDED":       5,
+		"COLLECTOR_STATE_STUCK":       6,
 	}
 )
 
@@ -120,7 +125,10 @@ type CollectorInfo struct {
 	// True in its last beat: this session has ended. With leases named: INVALID_ARGUMENT. A later beat of the session
 	// does not undo it. If another session is the collector's current one, it changes nothing. Default false: the
 	// collector counts as present until it has been silent for 45 s.
-	Ended         bool `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`
+	Ended bool `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`
+	// How many of its slots are stuck: the handler goes on 5 s after its lease was lost or its task canceled, and the slot
+	// takes no other task. 0 to 100000. For information; if all `slots` are stuck, the collector is STUCK. Default 0.
+	StuckSlots    int32 `protobuf:"varint,12,opt,name=stuck_slots,json=stuckSlots,proto3" json:"stuck_slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,6 +240,13 @@ func (x *CollectorInfo) GetEnded() bool {
 	return false
 }
 
+func (x *CollectorInfo) GetStuckSlots() int32 {
+	if x != nil {
+		return x.StuckSlots
+	}
+	return 0
+}
+
 // Collector is a collector as Waggle knows it.
 type Collector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -327,7 +342,7 @@ var File_waggle_v1_collector_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\n" +
-	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\"\xf8\x02\n" +
+	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\"\x99\x03\n" +
 	"\rCollectorInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -340,7 +355,9 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\asources\x18\t \x03(\tR\asources\x12\x16\n" +
 	"\x06queues\x18\n" +
 	" \x03(\tR\x06queues\x12\x14\n" +
-	"\x05ended\x18\v \x01(\bR\x05ended\x1a9\n" +
+	"\x05ended\x18\v \x01(\bR\x05ended\x12\x1f\n" +
+	"\vstuck_slots\x18\f \x01(\x05R\n" +
+	"stuckSlots\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa4\x02\n" +
@@ -351,14 +368,15 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\rheartbeat_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fheartbeatAge\x129\n" +
 	"\n" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12%\n" +
-	"\x05holds\x18\x06 \x03(\v2\x0f.waggle.v1.HoldR\x05holds*\xba\x01\n" +
+	"\x05holds\x18\x06 \x03(\v2\x0f.waggle.v1.HoldR\x05holds*\xd5\x01\n" +
 	"\x0eCollectorState\x12\x1f\n" +
 	"\x1bCOLLECTOR_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16COLLECTOR_STATE_ACTIVE\x10\x01\x12\x1c\n" +
 	"\x18COLLECTOR_STATE_STOPPING\x10\x02\x12\x18\n" +
 	"\x14COLLECTOR_STATE_HELD\x10\x03\x12\x18\n" +
 	"\x14COLLECTOR_STATE_GONE\x10\x04\x12\x19\n" +
-	"\x15COLLECTOR_STATE_ENDED\x10\x05B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x15COLLECTOR_STATE_ENDED\x10\x05\x12\x19\n" +
+	"\x15COLLECTOR_STATE_STUCK\x10\x06B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_collector_proto_rawDescOnce sync.Once

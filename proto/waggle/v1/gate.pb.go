@@ -58,7 +58,8 @@ const (
 	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 12
 	// No active collector lists the source's pool in its heartbeats. A collector that lists no pools counts for "default"
 	// only; for any other pool `reason` names it, because its fetches may ask for that pool. A collector that lists
-	// `sources` or `queues` counts only for those; then `reason` names one such collector.
+	// `sources` or `queues` counts only for those; then `reason` names one such collector. One that is STUCK does not
+	// count; `reason` names it too.
 	GateKind_GATE_KIND_NO_COLLECTOR GateKind = 13
 	// The task is LEASED: `by` is the collector, `time` when the task was handed out, `until` the deadline of the lease.
 	// Renewals move `until`. Only in Explain.

@@ -121,7 +121,7 @@ func (p *progress) line(message string, s sample, more ...zap.Field) {
 		zap.Int64("bytes", s.totals.bytes), zap.Float64("bytes_per_second", perSecond(float64(s.totals.bytes-last.totals.bytes))),
 		zap.Uint64("failed", s.stats.Failed), zap.Uint64("lost", s.stats.Lost),
 		zap.Any("answers", s.totals.answers), zap.Any("reasons", s.totals.reasons),
-		zap.Int("running", s.stats.Running), zap.Int("slots", s.stats.Slots), zap.Float64("lag_seconds", float64(lag.Milliseconds())/1000),
+		zap.Int("running", s.stats.Running), zap.Int("stuck", s.stats.Stuck), zap.Int("slots", s.stats.Slots), zap.Float64("lag_seconds", float64(lag.Milliseconds())/1000),
 	}, more...)...)
 	p.logged = s
 }
