@@ -30,9 +30,14 @@ type CollectorInfo struct {
 	Queues   []string `json:"queues,omitempty"`
 	Slots    int      `json:"slots,omitempty"`
 	Stopping bool     `json:"stopping,omitempty"`
+	// StuckSlots are those of its slots whose handler goes on after its lease: they take no other task.
+	StuckSlots int `json:"stuck_slots,omitempty"`
 	// Ended: this is the last beat of its session.
 	Ended bool `json:"ended,omitempty"`
 }
+
+// Stuck reports whether all slots of the collector are stuck: it takes no task.
+func (c *CollectorInfo) Stuck() bool { return c.Slots > 0 && c.StuckSlots >= c.Slots }
 
 // CollectorRecord is a collector as a store knows it.
 type CollectorRecord struct {

@@ -212,3 +212,61 @@ func TestDispatcher_Explain_heldNarrowed(t *testing.T) {
 		}
 	})
 }
+
+// A collector whose slots are all held by handlers that go on after their leases takes nothing, and is named.
+func TestDispatcher_Explain_stuckCollector(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		beats := func(id string, stuck int, sources ...string) {
+			t.Helper()
+			info := dispatch.CollectorInfo{ID: id, Session: "s", Slots: 2, StuckSlots: stuck, Sources: sources}
+			if _, err := w.Beat(ctx, info, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(of operate.HeldKind, reason string) {
+			t.Helper()
+			e, err := w.ExplainSource(ctx, "s")
+			if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
+				t.Fatalf("held by %v", got)
+			}
+			if h := e.Holds[0]; h.Of != of || h.Reason != reason {
+				t.Errorf("held by %v: %s", h.Of, h.Reason)
+			}
+		}
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		beats("c1", 2)
+		const none = `no active collector takes tasks of pool "default"`
+		want(operate.HeldPool, none+`: "c1" has 2 stuck slots of 2`)
+		beats("c2", 2, "s")
+		want(operate.HeldPool, none+`: "c1" has 2 stuck slots of 2, and 1 more collector is stuck`)
+		beats("c3", 0, "other")
+		e, err := w.ExplainSource(ctx, "s")
+		if holds(t, e, err); len(e.Holds) != 1 || !strings.Contains(e.Holds[0].Reason, `"c3" takes only tasks of 1 source; "c1" has 2 stuck slots of 2, and 1 more`) {
+			t.Errorf("held by %+v", e.Holds)
+		}
+		beats("c1", 1)
+		e, err = w.ExplainSource(ctx, "s")
+		if got := holds(t, e, err); len(got) != 0 {
+			t.Errorf("with a slot that is not stuck: %v", got)
+		}
+	})
+}
+
+// What holds a leased task names the stuck slots of its holder.
+func TestDispatcher_ExplainTask_stuckHolder(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		w.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		g := w.takeOne()
+		info := dispatch.CollectorInfo{ID: g.Token.Collector, Session: "s1", Slots: 2, StuckSlots: 1}
+		if _, err := w.Beat(t.Context(), info, nil); err != nil {
+			t.Fatal(err)
+		}
+		e, err := w.ExplainTask(t.Context(), g.Task.ID)
+		if holds(t, e, err); len(e.Holds) != 1 || !strings.HasSuffix(e.Holds[0].Reason, "; it has 1 stuck slot of 2") {
+			t.Errorf("held by %+v", e.Holds)
+		}
+	})
+}

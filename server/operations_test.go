@@ -293,4 +293,16 @@ func TestAdminService(t *testing.T) {
 	if got := list(pb.CollectorState_COLLECTOR_STATE_ACTIVE); len(got) != 1 || got[0].GetInfo().GetSession() != "s2" {
 		t.Errorf("started again: %v", list())
 	}
+	for stuck, state := range []pb.CollectorState{1: pb.CollectorState_COLLECTOR_STATE_ACTIVE, 2: pb.CollectorState_COLLECTOR_STATE_STUCK} {
+		if stuck == 0 {
+			continue
+		}
+		info := &pb.CollectorInfo{Id: "c1", Session: "s2", Slots: 2, StuckSlots: int32(stuck)}
+		if _, err = b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: info}); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(state); len(got) != 1 || got[0].GetInfo().GetStuckSlots() != int32(stuck) {
+			t.Errorf("with %d of 2 slots stuck: %v", stuck, list())
+		}
+	}
 }

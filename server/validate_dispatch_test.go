@@ -125,6 +125,7 @@ func badReports() []badRequest {
 			Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Ended: true}, Leases: []*pb.LeaseBeat{{TaskId: aTask, LeaseToken: "c1/t/7"}},
 		})},
 		{"renew: slots", "collector.slots", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Slots: -1}})},
+		{"renew: stuck slots", "collector.stuck_slots", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", StuckSlots: 100_001}})},
 		{"renew: sources", "collector.sources[1]", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Sources: []string{"a", "A"}}})},
 		{"renew: queues", "collector.queues", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Queues: make([]string, 17)}})},
 		{"discovered: none", "items", func(ctx context.Context, b *bed) error {

@@ -74,8 +74,8 @@ TASK                             SOURCE  QUEUE         HOLDER   HELD FOR  ENDS  
 		}
 	}
 	wantOutput(t, command(t, env, "collector", "list"), `
-COLLECTOR  STATE   LEASES  SLOTS  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            HELD
-paris-1    ACTIVE       1      4  default  -       AGO  AGO      paris  v1       region=eu tier=1  -
+COLLECTOR  STATE   LEASES  SLOTS  STUCK  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            HELD
+paris-1    ACTIVE       1      4      0  default  -       AGO  AGO      paris  v1       region=eu tier=1  -
 `)
 	got := command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/")
 	for _, part := range []string{

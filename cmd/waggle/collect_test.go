@@ -36,7 +36,7 @@ func TestCollect_Crawl(t *testing.T) {
 	dir := t.TempDir()
 	k := start(t, env, "collect", "--id", "paris-1", "--out", dir, "--contact", "me@example.com", "--allow-private", "--status", "10ms")
 	k.err.line(t, `"msg":"collector takes tasks","id":"paris-1","servers":\["127\.0\.0\.1:\d+"\],"pools":\["default"\],"slots":8`)
-	k.err.line(t, `"msg":"progress","pages":3,.*"failed":1,"lost":0,"answers":{"200":3,"404":1},"reasons":{"NOT_FOUND":1},"running":0,"slots":8,"lag_seconds":`)
+	k.err.line(t, `"msg":"progress","pages":3,.*"failed":1,"lost":0,"answers":{"200":3,"404":1},"reasons":{"NOT_FOUND":1},"running":0,"stuck":0,"slots":8,"lag_seconds":`)
 	if got := command(t, env, "collector", "list"); !strings.Contains(got.out, "paris-1    ACTIVE") {
 		t.Errorf("printed\n%s", got.out)
 	}

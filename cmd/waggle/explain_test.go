@@ -77,8 +77,8 @@ func TestExplain_narrowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantOutput(t, command(t, env, "collector", "list"), `
-COLLECTOR  STATE   LEASES  SLOTS  POOLS    ONLY                                     LAST BEAT  STARTED  HOST  VERSION  LABELS  HELD
-c1         ACTIVE       0      0  default  source other, queue b.example c.example    AGO  AGO      -     -        -       -
+COLLECTOR  STATE   LEASES  SLOTS  STUCK  POOLS    ONLY                                     LAST BEAT  STARTED  HOST  VERSION  LABELS  HELD
+c1         ACTIVE       0      0      0  default  source other, queue b.example c.example    AGO  AGO      -     -        -       -
 `)
 	command(t, env, "source", "create", "s", "--seed", "https://a.example/")
 	wantOutput(t, command(t, env, "explain", "source", "s"), `

@@ -124,3 +124,32 @@ func TestStatus_stuckHandler(t *testing.T) {
 	}()
 	wantStatus(t, env, "waggle lease list --collector paris-1", "HANDLER", "paris-1, last beat ", " ago, works ", " of at most 8s on ")
 }
+
+// A collector with handlers that go on after their leases is named, one without a slot left is STUCK, and then nothing is well.
+func TestStatus_stuckCollector(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	conn := pb.NewDispatchServiceClient(connect(t, env))
+	beat := func(stuck int32) {
+		t.Helper()
+		info := &pb.CollectorInfo{Id: "paris-1", Session: "s", Slots: 2, StuckSlots: stuck}
+		if _, err := conn.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: info}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command(t, env, "source", "create", "news.a", "--seed", "https://a.example/", "--every", "1h")
+	beat(1)
+	wantStatus(t, env, "waggle collector list --collector paris-1", "HANDLER", "collector paris-1: 1 stuck slot of 2: handlers go on after their leases")
+	if got := command(t, env, "collector", "list"); !strings.Contains(settle(got.out), "paris-1  ACTIVE  0  2  1  ") {
+		t.Errorf("collector list:\n%s", got.out)
+	}
+	beat(2)
+	wantStatus(t, env, "waggle collector list --collector paris-1", "HANDLER", "collector paris-1: 2 stuck slots of 2, so it takes no task: handlers go on after their leases")
+	wantStatus(t, env, "waggle explain source news.a", "STUCK", "source news.a: ", "NO_COLLECTOR", "\"paris-1\" has 2 stuck slots of 2")
+	if got := command(t, env, "collector", "list", "--state", "stuck"); !strings.Contains(settle(got.out), "paris-1  STUCK  0  2  2  ") {
+		t.Errorf("collector list:\n%s", got.out)
+	}
+	if got := command(t, env, "status"); strings.HasPrefix(got.out, "all is well") || !strings.Contains(got.out, "of 1 source OK; 1 collector") {
+		t.Errorf("status:\n%s", got.out)
+	}
+}

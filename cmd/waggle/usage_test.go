@@ -100,7 +100,7 @@ func TestUsage(t *testing.T) {
 		"explain queue":                               "the queue's name is missing",
 		"pool":                                        "which one? waggle pool list",
 		"collector":                                   "which one? waggle collector list",
-		"collector list --state dead":                 `--state: "dead" is unknown; say active, stopping, held, gone, ended`,
+		"collector list --state dead":                 `--state: "dead" is unknown; say active, stopping, held, gone, ended, stuck`,
 		"serve --log-level loud":                      `--log-level: "loud" is unknown; say debug, info, warn, error`,
 		"serve --log-format xml":                      `--log-format: "xml" is unknown; say auto, console, json`,
 		"serve --store mysql://x":                     "--store: store URL scheme \"mysql\" is unknown; it is one of redis://",

@@ -68,7 +68,7 @@ func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explan
 	if ok {
 		if t.Lease != nil {
 			noteOverdue(&gate, s.now)
-			if err := s.noteSilence(ctx, &gate); err != nil {
+			if err := s.noteHolder(ctx, &gate); err != nil {
 				return nil, err
 			}
 		}
@@ -85,15 +85,22 @@ func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explan
 	return e, err
 }
 
-// noteSilence adds to the gate of a lease how long its holder has been silent, if it has missed a
-// beat: it may hang.
-func (s *snapshot) noteSilence(ctx context.Context, g *dispatch.Gate) error {
+// noteHolder adds to the gate of a lease what may be wrong with its holder: how long it has been silent, if it has
+// missed a beat, and how many of its slots are stuck.
+func (s *snapshot) noteHolder(ctx context.Context, g *dispatch.Gate) error {
 	records, err := s.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{g.By}}, "", 0)
 	if err != nil {
 		return fmt.Errorf("read collector %q: %w", g.By, err)
 	}
-	if r := records[0]; r != nil && s.now.Sub(r.Seen) > dispatch.IdleBeat {
+	r := records[0]
+	if r == nil {
+		return nil
+	}
+	if s.now.Sub(r.Seen) > dispatch.IdleBeat {
 		g.Reason += fmt.Sprintf("; its last heartbeat came %v ago", s.now.Sub(r.Seen).Truncate(time.Second))
+	}
+	if r.Info.StuckSlots > 0 {
+		g.Reason += "; it has " + stuckSlots(&r.Info)
 	}
 	return nil
 }

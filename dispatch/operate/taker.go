@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -131,6 +132,7 @@ type search struct {
 	// first is the hold whose end lets the first of these collectors go on.
 	first        *dispatch.Hold
 	some, others []*dispatch.CollectorInfo // narrowed ones
+	stuck        []*dispatch.CollectorInfo // that would take it
 }
 
 // meet examines an active collector and the holds on it. It reports whether the collector takes all
@@ -144,6 +146,10 @@ func (s *search) meet(c *dispatch.CollectorInfo, w wanted, holds []*dispatch.Hol
 			s.addHolds(holds)
 		}
 	case c.Stopping:
+	case c.Stuck():
+		if much != takesOthers {
+			s.stuck = append(s.stuck, c)
+		}
 	case much == takesOthers:
 		s.others = append(s.others, c)
 	case much == takesSome:
@@ -189,9 +195,16 @@ func (s *search) result(w wanted) takers {
 		}
 		return who
 	}
-	reason := fmt.Sprintf("no active collector takes %s", what)
+	var why []string
 	if who.narrowed {
-		reason += ": " + narrows(s.others)
+		why = append(why, narrows(s.others))
+	}
+	if len(s.stuck) > 0 {
+		why = append(why, stuck(s.stuck))
+	}
+	reason := fmt.Sprintf("no active collector takes %s", what)
+	if len(why) > 0 {
+		reason += ": " + strings.Join(why, "; ")
 	}
 	who.gates = []dispatch.Gate{{Kind: dispatch.GateNoCollector, Reason: reason}}
 	return who
@@ -211,4 +224,23 @@ func narrows(collectors []*dispatch.CollectorInfo) string {
 		text += ", and " + counted(int64(more), "more collector") + " only some"
 	}
 	return text
+}
+
+// stuck names the first of some collectors whose slots are all stuck, and counts the others.
+func stuck(collectors []*dispatch.CollectorInfo) string {
+	c := collectors[0]
+	text := fmt.Sprintf("%q has %s", c.ID, stuckSlots(c))
+	switch more := len(collectors) - 1; more {
+	case 0:
+	case 1:
+		text += ", and 1 more collector is stuck"
+	default:
+		text += fmt.Sprintf(", and %d more collectors are stuck", more)
+	}
+	return text
+}
+
+// stuckSlots counts the stuck slots of a collector, and all of its slots.
+func stuckSlots(c *dispatch.CollectorInfo) string {
+	return fmt.Sprintf("%s of %d", counted(int64(c.StuckSlots), "stuck slot"), c.Slots)
 }

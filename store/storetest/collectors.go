@@ -43,11 +43,11 @@ func (e *env) collectors(after string, limit int) []*dispatch.CollectorRecord {
 func collectorBeat(e *env) {
 	info := dispatch.CollectorInfo{
 		ID: "c1", Session: "s1", Version: "1.2", Hostname: "h", Labels: map[string]string{"region": "eu"},
-		Pools: []string{pool, "browser"}, Sources: []string{"a", "b"}, Queues: []string{"a.example"}, Slots: 8, Stopping: true,
+		Pools: []string{pool, "browser"}, Sources: []string{"a", "b"}, Queues: []string{"a.example"}, Slots: 8, Stopping: true, StuckSlots: 3,
 	}
 	e.beat(info)
 	e.advance(time.Minute)
-	info.Slots, info.Ended = 4, true
+	info.Slots, info.StuckSlots, info.Ended = 4, 0, true
 	e.beat(info)
 	records := e.collectors("", 10)
 	is(e, "collectors", len(records), 1)

@@ -43,6 +43,7 @@ func ReadBeat(req beatRequest) (*Beat, error) {
 		Queues:   list(&c, "collector.queues", info.GetQueues(), 0, engine.MaxNarrow, c.queue),
 		Slots:    int(c.number("collector.slots", int64(info.GetSlots()), 0, maxSlots)),
 		Stopping: info.GetStopping(), Ended: info.GetEnded(),
+		StuckSlots: int(c.number("collector.stuck_slots", int64(info.GetStuckSlots()), 0, maxSlots)),
 	}}
 	if info.GetEnded() && len(req.GetLeases()) > 0 {
 		c.fail("collector.ended", true, "must be false in a beat that names leases")

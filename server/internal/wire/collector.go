@@ -25,7 +25,7 @@ func ListCollectors(req *pb.ListCollectorsRequest) (CollectorFilter, error) {
 	var c checks
 	c.conditions(req)
 	f := CollectorFilter{
-		states: list(&c, "states", req.GetStates(), 0, 5, func(field string, state pb.CollectorState) pb.CollectorState {
+		states: list(&c, "states", req.GetStates(), 0, 6, func(field string, state pb.CollectorState) pb.CollectorState {
 			return named(&c, field, state, "must name a state")
 		}),
 		id:     optional(c.id, "filter.collector_id", req.GetFilter().GetCollectorId()),
@@ -63,7 +63,7 @@ func Collector(v *operate.CollectorView, now time.Time) *pb.Collector {
 		Info: &pb.CollectorInfo{
 			Id: c.ID, Session: c.Session, Version: c.Version, Hostname: c.Hostname,
 			Labels: c.Labels, Pools: c.Pools, Slots: int32(c.Slots), Stopping: c.Stopping,
-			Sources: c.Sources, Queues: c.Queues, Ended: c.Ended,
+			Sources: c.Sources, Queues: c.Queues, Ended: c.Ended, StuckSlots: int32(c.StuckSlots),
 		},
 		State: toCollectorState(v, now), Leases: int32(min(v.Held, math.MaxInt32)),
 		HeartbeatAge: durationpb.New(max(0, now.Sub(v.Seen))), StartTime: toTime(v.First), Holds: each(v.Holds, toHold),
@@ -80,6 +80,8 @@ func toCollectorState(v *operate.CollectorView, now time.Time) pb.CollectorState
 		return pb.CollectorState_COLLECTOR_STATE_STOPPING
 	case len(v.Holds) > 0:
 		return pb.CollectorState_COLLECTOR_STATE_HELD
+	case v.Info.Stuck():
+		return pb.CollectorState_COLLECTOR_STATE_STUCK
 	default:
 		return pb.CollectorState_COLLECTOR_STATE_ACTIVE
 	}

@@ -30,8 +30,10 @@ func newCollectorList(o *client.Options) *cobra.Command {
 		Long: `List the collectors heard from in the last 24 h. One that stopped in good order is ENDED,
 and one that only finishes what it holds is STOPPING. One that was not heard from for 45 s
 is GONE; its leases end each at its own deadline. HELD collectors get nothing until
-waggle hold lift. POOLS are those that its heartbeats name, ONLY the sources and queues
-that it narrows them to.`,
+waggle hold lift. STUCK counts slots whose handler goes on 5 s after its lease was lost or
+its task canceled: they take no other task, and a collector with no other slots is STUCK.
+POOLS are those that its heartbeats name, ONLY the sources and queues that it narrows
+them to.`,
 	}
 	flags, filter := cmd.Flags(), request.GetFilter()
 	cli.EnumsVar(flags, &request.States, "state", "only collectors in this `state`", "COLLECTOR_STATE_", pb.CollectorState_value)
@@ -51,13 +53,13 @@ that it narrows them to.`,
 }
 
 func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, none string) {
-	t := human.NewTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS/5", "POOLS/6~10", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2~10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16")
+	t := human.NewTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS/5", ">STUCK/9=0", "POOLS/6~10", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2~10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		var only human.Phrases
 		only.AddIf(len(info.GetSources()) > 0, "source %s", strings.Join(info.GetSources(), " "))
 		only.AddIf(len(info.GetQueues()) > 0, "queue %s", strings.Join(info.GetQueues(), " "))
-		t.Row(info.GetId(), human.Word(k.GetState(), "COLLECTOR_STATE_"), human.Count(k.GetLeases()), human.Count(info.GetSlots()), strings.Join(info.GetPools(), " "),
+		t.Row(info.GetId(), human.Word(k.GetState(), "COLLECTOR_STATE_"), human.Count(k.GetLeases()), human.Count(info.GetSlots()), human.Count(info.GetStuckSlots()), strings.Join(info.GetPools(), " "),
 			only.Text(), human.Span(k.GetHeartbeatAge().AsDuration())+" ago", human.Since(now, k.GetStartTime()), info.GetHostname(), info.GetVersion(),
 			human.Pairs(info.GetLabels()), describe.Holds(now, k.GetHolds()))
 	}

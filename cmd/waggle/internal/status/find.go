@@ -213,6 +213,35 @@ func (l *look) findCollectors() {
 	}
 }
 
+// findStuck finds collectors with handlers that go on after their leases, those without another slot first.
+func (l *look) findStuck() {
+	var found []*pb.Collector
+	for _, k := range l.workers {
+		if state := k.GetState(); k.GetInfo().GetStuckSlots() > 0 && state != pb.CollectorState_COLLECTOR_STATE_ENDED && state != pb.CollectorState_COLLECTOR_STATE_GONE {
+			found = append(found, k)
+		}
+	}
+	if len(found) == 0 {
+		return
+	}
+	working := func(k *pb.Collector) int32 { return max(k.GetInfo().GetSlots()-k.GetInfo().GetStuckSlots(), 0) }
+	slices.SortStableFunc(found, func(a, b *pb.Collector) int { return cmp.Compare(working(a), working(b)) })
+	var names []string
+	for _, k := range found {
+		names = append(names, k.GetInfo().GetId())
+	}
+	worst := found[0]
+	text := "collector " + names[0]
+	if len(names) > 1 {
+		text = human.Plural(len(names), "collector") + ", " + names[0] + " first"
+	}
+	text += fmt.Sprintf(": %s of %s", human.Plural(worst.GetInfo().GetStuckSlots(), "stuck slot"), human.Count(worst.GetInfo().GetSlots()))
+	if working(worst) == 0 {
+		text += ", so it takes no task"
+	}
+	l.add(kindHandler, len(names), names, "waggle collector list --collector "+names[0], text+": handlers go on after their leases")
+}
+
 // findLeases finds leases past their deadline, and handlers that take most of the time that their source allows.
 func (l *look) findLeases(ctx context.Context) {
 	beats := map[string]time.Duration{}
