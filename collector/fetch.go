@@ -31,6 +31,7 @@ const (
 // that wait; while it is under way outcomes and free slots gather for the next one.
 func (r *run) fetchLoop() {
 	defer r.outbox.awaitFetch(false)
+	drains := false // as the last answer said
 	for {
 		free := r.awaitFree()
 		if free == 0 {
@@ -53,8 +54,12 @@ func (r *run) fetchLoop() {
 			time.AfterFunc(wait, func() { signal(r.beatNow) })
 			continue
 		}
-		if answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING {
+		drained := drains
+		if drains = answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING; drains {
 			r.troubles.stopping()
+			if !drained {
+				continue // the next fetch goes to another dispatcher, if there is one
+			}
 		}
 		r.awaitFetch(wait == 0 && !answer.parking)
 		if !sleep(r.fetching.ctx, wait) {

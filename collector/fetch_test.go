@@ -289,3 +289,36 @@ func TestCollector_FetchRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestCollector_FetchElsewhere holds that a fetch that a draining dispatcher answers is followed at once by another one, which
+// another dispatcher may get, and that a second such answer is followed by the wait that it asks for.
+func TestCollector_FetchElsewhere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		draining := map[int]bool{0: true, 2: true, 3: true}
+		d.onFetch = func(_ context.Context, n int, _ *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+			if !draining[n] {
+				return nil, nil
+			}
+			return &wagglev1.FetchTaskResponse{
+				EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING, RetryAfter: durationpb.New(2 * time.Second),
+			}, nil
+		}
+		d.put("1-a")
+		r := start(t, d, collector.HandlerFunc(succeed), nil)
+		pass(10 * time.Second)
+		calls := d.fetchCalls()
+		if len(calls) < 5 {
+			t.Fatalf("%d fetches, want 5", len(calls))
+		}
+		for n, want := range []time.Duration{0, 0, 0, 2 * time.Second} {
+			if waited := calls[n+1].at.Sub(calls[n].at); waited < want || waited > want+want/5+100*time.Millisecond {
+				t.Errorf("%v from fetch %d to the next, want %v", waited, n, want)
+			}
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

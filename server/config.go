@@ -71,8 +71,8 @@ type Config struct {
 	// DrainTimeout is how long calls may go on once the server is to stop.
 	// Default 20 s: below the 30 s after which Kubernetes kills.
 	DrainTimeout time.Duration
-	// ReconnectGrace is how long heartbeat streams are still answered after
-	// they were asked to reconnect. Default a quarter of DrainTimeout.
+	// ReconnectGrace is how long heartbeat streams are still answered after they were asked to reconnect, and for how
+	// long a drain takes new calls while tasks are leased. Default a quarter of DrainTimeout.
 	ReconnectGrace time.Duration
 	// HealthInterval between looks at the store. Default 2 s; a store that does not answer within it counts as away.
 	HealthInterval time.Duration

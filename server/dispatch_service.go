@@ -32,9 +32,10 @@ type dispatchService struct {
 	limits  *admit.Limits
 	metrics *Metrics
 
-	heartbeats *atomic.Int64 // streams that are open
-	draining   <-chan struct{}
-	grace      time.Duration // for how long a stream is answered once it was asked to reconnect
+	heartbeats *atomic.Int64   // streams that are open
+	draining   <-chan struct{} // closed when the dispatcher drains
+	closing    <-chan struct{} // closed when no more calls are taken
+	grace      time.Duration   // for how long a stream is answered once it was asked to reconnect
 }
 
 // FetchTask fetches, and has the reports settled that it carries. They are settled also where the fetch is refused for

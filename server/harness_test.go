@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"sync"
@@ -180,6 +181,7 @@ func newBedOn(t *testing.T, store *faults, id string, cfg server.Config) *bed {
 	b.logs = logs
 	b.shown = server.NewMetrics()
 	cfg.Metrics = b.shown
+	cfg.ReconnectGrace = cmp.Or(cfg.ReconnectGrace, 200*time.Millisecond) // tests leave leases behind
 	d, err := engine.New(engine.Config{Store: b.store, ID: id, Observer: b.shown})
 	if err != nil {
 		t.Fatal(err)
@@ -289,6 +291,27 @@ func (b *bed) leased(t *testing.T) *pb.LeasedTask {
 		t.Fatalf("fetched %d tasks, want 1", len(leased))
 	}
 	return leased[0]
+}
+
+// succeed reports that tasks are done, as collector c1.
+func (b *bed) succeed(t *testing.T, tasks ...*pb.LeasedTask) {
+	t.Helper()
+	req := &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1"}
+	for _, task := range tasks {
+		req.Reports = append(req.Reports, succeeded(task))
+	}
+	if len(tasks) == 0 {
+		return
+	}
+	resp, err := b.dispatch.ReportTask(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range resp.GetResults() {
+		if result.GetCode() != pb.ReportCode_REPORT_CODE_OK {
+			t.Fatalf("report: %v", result)
+		}
+	}
 }
 
 // fault is what a status tells.

@@ -52,7 +52,8 @@ type received struct {
 }
 
 // Heartbeat answers each beat with one message, in order, and sends what is pushed between them. When the dispatcher
-// drains, the collector is asked to reconnect, and still answered for a while.
+// drains, the collector is asked to reconnect, and still answered for a while. A stream that is opened then is asked when
+// no more calls are taken: its collector may know no other dispatcher, and would else come back at once.
 func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) error {
 	s.heartbeats.Add(1)
 	defer s.heartbeats.Add(-1)
@@ -62,6 +63,11 @@ func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) e
 
 func (h *heartbeat) run(ctx context.Context) error {
 	messages, draining := h.receive(ctx), h.service.draining
+	select {
+	case <-draining:
+		draining = h.service.closing
+	default:
+	}
 	silent := time.NewTimer(h.silence)
 	defer silent.Stop()
 	var grace <-chan time.Time // nil until the dispatcher drains

@@ -38,7 +38,7 @@ func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Liste
 	s.log.Info("listening", zap.Stringer("grpc", grpcListener.Addr()), zap.String("http", s.HTTPAddress()))
 
 	<-ended.Done()
-	s.drain()
+	s.drain(loops)
 	stopLoops()
 	err := s.http.Close()
 	return errors.Join(serving.Wait(), err)
@@ -71,13 +71,46 @@ func (s *Server) drainDispatcher() {
 	close(s.draining)
 }
 
-// drain ends the server in the order in which nothing is lost: new calls are sent elsewhere, parked fetches are
-// answered, streams are asked to reconnect, and reports are taken until no call is left or the time is up. Metrics and
-// probes are served until then.
-func (s *Server) drain() {
+// leasedLook is the time between two looks whether tasks are leased.
+const leasedLook = 100 * time.Millisecond
+
+// awaitReports takes calls as long as tasks are leased, at most for the grace.
+func (s *Server) awaitReports(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReconnectGrace)
+	defer cancel()
+	for s.tasksAreLeased(ctx) {
+		select {
+		case <-time.After(leasedLook):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tasksAreLeased reports whether some collector may have a report for us. With a store that is away none could be taken.
+func (s *Server) tasksAreLeased(ctx context.Context) bool {
+	s.mu.Lock()
+	o := s.backend.o
+	s.mu.Unlock()
+	if o == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.HealthInterval)
+	defer cancel()
+	overview, err := o.Overview(ctx)
+	return err == nil && overview.Store.Counts.Leased > 0
+}
+
+// drain ends the server in the order in which nothing is lost. Fetches, parked and new ones, are answered that it
+// drains, and streams are asked to reconnect. Other calls are taken while tasks are leased: gRPC's GracefulStop refuses
+// new ones, on open connections too, and a collector may know no other dispatcher. Then calls in flight end, or the
+// time is up. Metrics and probes are served until then.
+func (s *Server) drain(ctx context.Context) {
 	began := time.Now()
 	s.health.stop()
 	s.drainDispatcher()
+	s.awaitReports(ctx)
+	close(s.closing)
 	graceful := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -85,7 +118,7 @@ func (s *Server) drain() {
 	}()
 	select {
 	case <-graceful:
-	case <-time.After(s.cfg.DrainTimeout):
+	case <-time.After(s.cfg.DrainTimeout - time.Since(began)):
 		s.log.Warn("calls had not ended when the drain timeout was up; ending them", zap.Duration("timeout", s.cfg.DrainTimeout))
 		s.grpc.Stop()
 		<-graceful

@@ -36,8 +36,8 @@ import (
 	"github.com/waggle-crawl/waggle/server"
 )
 
-// A drain answers parked fetches, takes reports to the last, and ends at once
-// when nobody has a call open.
+// A drain answers parked fetches, takes reports to the last, and ends once
+// nothing is left to report and nobody has a call open.
 func TestServer_Run_drain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,6 +64,7 @@ func TestServer_Run_drain(t *testing.T) {
 		if resp, err := stream.Recv(); err != nil || !resp.GetReconnect() {
 			t.Fatalf("stream: %v, %v", resp, err)
 		}
+		b.succeed(t, leased)
 		if err := stream.CloseSend(); err != nil {
 			t.Fatal(err)
 		}
@@ -73,10 +74,67 @@ func TestServer_Run_drain(t *testing.T) {
 		if err := <-b.stopped; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		if took := time.Since(began); took > 100*time.Millisecond {
+		if took := time.Since(began); took > 200*time.Millisecond {
 			t.Errorf("the drain took %v", took)
 		}
 	})
+}
+
+// While tasks are leased a drain takes new calls, on connections old and new: their collectors may know no other
+// dispatcher. It lasts for the grace at most.
+func TestServer_Run_drainTakesReports(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reports int // of the two tasks
+		took    time.Duration
+	}{
+		"all are reported": {2, 2100 * time.Millisecond},
+		"one is not":       {1, 5 * time.Second},
+		"none is":          {0, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, server.Config{DrainTimeout: 10 * time.Second, ReconnectGrace: 5 * time.Second})
+				b.source(t, "news")
+				b.submit(t, "news", "https://a.example/", "https://b.example/")
+				leased := b.fetch(t, 2)
+				began := time.Now()
+				b.stop()
+				time.Sleep(time.Second) // virtual
+				answer, err := b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{
+					Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: []*pb.LeaseBeat{held(leased[0]), held(leased[1])},
+				})
+				if err != nil || answer.GetStatus().GetLeaseDuration().AsDuration() != 30*time.Second {
+					t.Errorf("a beat in the drain: %v, %v", answer, err)
+				}
+				fetched, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1"})
+				if err != nil || fetched.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING {
+					t.Errorf("a fetch in the drain: %v, %v", fetched, err)
+				}
+				closeConn(t, b.conn)
+				b.connect(t)
+				stream := open(t, b)
+				if got := exchange(t, stream, beatOf(held(leased[0]))); got.GetReconnect() || got.GetStatus().GetLeaseDuration() == nil {
+					t.Errorf("the first beat of a stream of a new connection: %v", got)
+				}
+				time.Sleep(time.Second) // virtual
+				b.succeed(t, leased[:test.reports]...)
+				if got, err := stream.Recv(); err != nil || !got.GetReconnect() {
+					t.Errorf("the stream in the end: %v, %v", got, err)
+				}
+				if err := stream.CloseSend(); err != nil {
+					t.Error(err)
+				}
+				if err := <-b.stopped; err != nil {
+					t.Errorf("Run: %v", err)
+				}
+				if took := time.Since(began); took < test.took-100*time.Millisecond || took > test.took+100*time.Millisecond {
+					t.Errorf("the drain took %v, want %v", took, test.took)
+				}
+			})
+		})
+	}
 }
 
 // A call that does not end holds the drain no longer than its timeout.

@@ -41,6 +41,7 @@ type Server struct {
 
 	heartbeats atomic.Int64
 	draining   chan struct{} // closed when streams are to end
+	closing    chan struct{} // closed when no more calls are taken
 	store      *storeCollector
 	backend    backend
 
@@ -56,7 +57,8 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	}
 	log = cmp.Or(log, zap.NewNop())
 	s := &Server{
-		cfg: cfg, log: log, metrics: cfg.Metrics, limits: cfg.limits(), draining: make(chan struct{}),
+		cfg: cfg, log: log, metrics: cfg.Metrics, limits: cfg.limits(),
+		draining: make(chan struct{}), closing: make(chan struct{}),
 	}
 	s.chain = newChain(s.limits, s.draining, log, cfg.LogBurst, cfg.LogCalls)
 	if s.metrics == nil {
@@ -152,7 +154,7 @@ func (s *Server) register() {
 	b := &s.backend
 	dispatching := &dispatchService{
 		backend: b, limits: s.limits, metrics: s.metrics,
-		heartbeats: &s.heartbeats, draining: s.draining, grace: s.cfg.ReconnectGrace,
+		heartbeats: &s.heartbeats, draining: s.draining, closing: s.closing, grace: s.cfg.ReconnectGrace,
 	}
 	tasks, sources := &taskService{backend: b}, &sourceService{backend: b}
 	queues, holds := &queueService{backend: b}, &holdService{backend: b}

@@ -36,8 +36,9 @@ func newServe(c cli.Console) *cobra.Command {
 A Redis that is away or loads its files is waited for. Until it is there, /readyz
 is 503 and calls answer UNAVAILABLE.
 
-SIGTERM or SIGINT drains: parked fetches are answered, reports taken to the last.
-A second signal ends the process at once; no lease is lost by that.
+SIGTERM or SIGINT drains: fetches go to other dispatchers. Reports and heartbeats are
+taken while tasks are leased, for at most a quarter of --drain-timeout. A second
+signal ends the process at once; no lease is lost by that.
 
 Each flag can be set by the variable behind it. Passwords in --store are better
 off in WAGGLE_STORE, where other users of the machine do not see them.`,

@@ -15,8 +15,9 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// drainLimit is how long a dispatcher with nothing but parked fetches may take to end.
-const drainLimit = 5 * time.Second
+// drainLimit is how long a dispatcher may take to end with nothing but parked fetches and leases that nobody reports: it
+// takes reports for 5 s.
+const drainLimit = 7 * time.Second
 
 // TestServe_Drains ends a dispatcher by SIGTERM under parked fetches and a lease: the fetches are answered
 // DISPATCHER_DRAINING at once, and the lease goes on at another dispatcher.
@@ -72,6 +73,36 @@ func TestServe_Drains(t *testing.T) {
 	}
 	if r := to.report(t, "a", session, held.GetLease()); r.GetCode() != pb.ReportCode_REPORT_CODE_OK {
 		t.Errorf("reporting at the other dispatcher: %v", r)
+	}
+}
+
+// TestServe_DrainsAlone ends the only dispatcher by SIGTERM while a collector works: its beats and its report are taken,
+// and then the dispatcher ends at once.
+func TestServe_DrainsAlone(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Server(t)
+	d := serve(t, "dispatcher", server.URL(), prefix)
+	c := dial(t, d.addr)
+	c.createSource(t, &pb.SourceSpec{Id: "drain", LeaseDuration: durationpb.New(time.Second)}) // a beat is due all the time
+	item := page("drain", 1)
+	item.Metadata = map[string]string{"work": "2s"}
+	id := c.submit(t, item)[0]
+	p, log := logCollector(t, "working", t.TempDir(), 1, []string{d.addr})
+	started(t, log)
+	began := time.Now()
+	d.signal(syscall.SIGTERM)
+	if code := d.exit(drainLimit); code != 0 {
+		t.Errorf("the dispatcher ended with code %d", code)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("the dispatcher ended %v after SIGTERM, want about 2s", took)
+	}
+	p.stop(10 * time.Second)
+
+	next := serve(t, "next", server.URL(), prefix)
+	task := dial(t, next.addr).task(t, id)
+	if task.GetState() != pb.TaskState_TASK_STATE_DONE || task.GetExpirations() != 0 || task.GetFailures() != 0 {
+		t.Errorf("the task is %v", task)
 	}
 }
 
