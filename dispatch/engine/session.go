@@ -60,9 +60,12 @@ func (d *Dispatcher) giveBackPolled(poll dispatch.Poll) {
 	d.pump.Background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		if states, err := d.batches.polls.Do(ctx, []dispatch.Poll{poll}); err == nil {
-			d.giveBack(ctx, poll, states[0].Replay)
+		states, err := d.batches.polls.Do(ctx, []dispatch.Poll{poll})
+		if err != nil {
+			d.pump.GiveBackFailed(poll, zap.Error(err))
+			return
 		}
+		d.giveBack(ctx, poll, states[0].Replay)
 	})
 }
 

@@ -110,6 +110,8 @@ type Pump struct {
 	byPool   map[string][]*line
 	waiting  map[token]*waiter
 	sessions map[string][]*waiter // by collector
+
+	giveBacks giveBackFailures
 }
 
 // Background runs f under the ctx of Run, which waits for it. It returns false, and f does not
@@ -204,9 +206,6 @@ func (p *Pump) nothing(w *waiter) Outcome {
 	}
 	return out
 }
-
-// giveBackTries limits the tries of a give-back. If none succeeds, the lease expires.
-const giveBackTries = 3
 
 // step begins the due claims of a line, at most one for each outlet, and sets the timer for the next.
 func (p *Pump) step(l *line) {
@@ -581,39 +580,6 @@ func (p *Pump) askedEverywhere(w *waiter) bool {
 		}
 	}
 	return true
-}
-
-// GiveBack undoes the effect of a call on its grant in a shard, since its caller did not get the answer. It works in
-// the background while Run runs.
-func (p *Pump) GiveBack(ctx context.Context, shard int, poll dispatch.Poll) {
-	back := func(ctx context.Context) { p.giveBack(ctx, shard, poll) }
-	if !p.Background(back) {
-		back(ctx)
-	}
-}
-
-func (p *Pump) giveBack(ctx context.Context, shard int, poll dispatch.Poll) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
-	defer cancel()
-	for try := 1; ; try++ {
-		n, err := p.cfg.Store.GiveBack(ctx, shard, poll.Collector, poll.ClientToken, poll.Call)
-		if err == nil {
-			if n > 0 {
-				p.cfg.Observer.GaveBack(n)
-			}
-			return
-		}
-		select {
-		case <-time.After(p.jittered(firstBackoff << try)):
-		case <-ctx.Done():
-			try = giveBackTries
-		}
-		if try == giveBackTries {
-			p.cfg.Log.Debug("could not give back the tasks of a fetch that has gone; their leases run out",
-				zap.String("collector", poll.Collector), zap.Int("shard", shard), zap.Error(err))
-			return
-		}
-	}
 }
 
 // jittered is half of d to all of it.

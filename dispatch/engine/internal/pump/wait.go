@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
@@ -16,6 +18,7 @@ func New(cfg Config) *Pump {
 	return &Pump{
 		cfg: cfg, lines: make(map[string]*line), byPool: make(map[string][]*line),
 		waiting: make(map[token]*waiter), sessions: make(map[string][]*waiter),
+		giveBacks: giveBackFailures{warn: rate.Sometimes{Interval: giveBackWarnings}},
 	}
 }
 
