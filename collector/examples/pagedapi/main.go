@@ -42,6 +42,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer zap.RedirectStdLog(log)() // net/http reports what happens to connections there
 	cfg.Targets, cfg.Logger = []string{*server}, log
 	log.Info("fetching tasks until ^C", zap.String("server", *server), zap.String("id", cfg.ID))
 	c, err := collector.New(cfg)

@@ -110,7 +110,8 @@ func (l *LogOptions) Register(flags *pflag.FlagSet) {
 	ChoiceVar(flags, &l.Format, "log-format", "", "auto", "`format`: console for people, json for programs; auto: console on a terminal", "auto", "console", "json")
 }
 
-// Logger writes to out.
+// Logger writes to out. From now on it also gets what the process's standard logger gets, as warnings: net/http reports
+// by that what happens to connections.
 func (l *LogOptions) Logger(out io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(l.level)
 	if err != nil {
@@ -124,5 +125,7 @@ func (l *LogOptions) Logger(out io.Writer) (*zap.Logger, error) {
 		config.EncodeTime, config.EncodeDuration = zapcore.TimeEncoderOfLayout("15:04:05.000"), zapcore.StringDurationEncoder
 		encoder = zapcore.NewConsoleEncoder(config)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), level)), nil
+	log := zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), level))
+	_, err = zap.RedirectStdLogAt(log, zap.WarnLevel)
+	return log, err
 }

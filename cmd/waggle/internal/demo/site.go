@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 const (
@@ -64,7 +66,7 @@ func newSite(ctx context.Context, pages int) (*site, error) {
 			}
 		}
 		s.hosts = append(s.hosts, &host{listener.Addr().String(), time.Duration(100+50*i) * time.Millisecond})
-		web := &http.Server{Handler: s.handler(i), ReadHeaderTimeout: 5 * time.Second}
+		web := &http.Server{Handler: s.handler(i), ErrorLog: zap.NewStdLog(zap.NewNop()), ReadHeaderTimeout: 5 * time.Second}
 		s.servers = append(s.servers, web)
 		go func() {
 			if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
