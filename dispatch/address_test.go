@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -46,7 +47,9 @@ func TestTrimURL_whereURLsComeIn(t *testing.T) {
 // addresses are URLs as they come in, each with what is fetched by rules 1, and by
 // rules 2 if that is another. Keys are in canonicalForms.
 var addresses = []struct{ raw, plain, sorted string }{
-	{raw: "HTTP://Example.COM:80/a/../%7eb?b=2&a=1#c", plain: "HTTP://Example.COM:80/a/../%7eb?b=2&a=1#c"}, // as it was found
+	{raw: "HTTP://Example.COM:80/a/../%7eb?b=2&a=1#c", plain: "http://example.com/a/../%7eb?b=2&a=1#c"}, // but for the host as it was found
+	{raw: "http://127.1?a", plain: "http://127.0.0.1?a"},
+	{raw: "https://①②⑦。1:8443/%7ea", plain: "https://127.0.0.1:8443/%7ea"},
 	{raw: "http://example.com", plain: "http://example.com"},
 	{raw: "http://example.com?", plain: "http://example.com?"},
 	// WHATWG's percent-encode sets.
@@ -121,4 +124,41 @@ func (w *world) addressOf(source, raw string) string {
 		w.t.Errorf("submitted %q is fetched as %q, discovered as %q", raw, grant.Task.URL, again.Task.URL)
 	}
 	return grant.Task.URL
+}
+
+// All spellings of a host are one host with one queue and one task for each page, wherever a URL comes in.
+func TestDispatcher_hostSpellings(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.Follow = []dispatch.Seed{{URL: "http://127.0.0.1/"}}, &dispatch.Follow{}
+		})
+		var items []engine.NewTask
+		var found []dispatch.DiscoveredItem
+		for _, host := range []string{"127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "①②⑦.0.0.1", "%31%32%37.0.0.1", "127.0.0.1.:80", "[::ffff:7f00:1]"} {
+			items = append(items, engine.NewTask{SourceID: "s", URL: "http://" + host + "/a"})
+			found = append(found, dispatch.DiscoveredItem{URL: "http://" + host + "/b"})
+		}
+		results, err := w.d[0].SubmitTasks(t.Context(), items)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range results {
+			if r.ID != results[0].ID {
+				t.Errorf("%s is the task %s, %s is %s", items[0].URL, results[0].ID, items[i].URL, r.ID)
+			}
+		}
+		seen := map[string]bool{}
+		for range 3 {
+			w.keys++
+			grant := w.mustFetch(ask("c1", fmt.Sprintf("t%d", w.keys), 0)).Tasks[0]
+			if seen[grant.Task.URL] = true; grant.Task.Queue != "127.0.0.1" {
+				t.Errorf("%s is in the queue %s", grant.Task.URL, grant.Task.Queue)
+			}
+			w.settle(dispatch.Report{ID: grant.Task.ID, Token: grant.Token, Succeeded: &dispatch.Succeeded{Discovered: found}})
+		}
+		if want := []string{"http://127.0.0.1/", "http://127.0.0.1/a", "http://127.0.0.1/b"}; !slices.Equal(slices.Sorted(maps.Keys(seen)), want) {
+			t.Errorf("handed out %v, want %q", seen, want)
+		}
+	})
 }

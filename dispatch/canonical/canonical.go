@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,8 +27,9 @@ const MaxLength = 2 << 10
 
 // URL is a URL in its forms.
 type URL struct {
-	// Address is what is fetched: the URL as it came in, escaped (see [Escape]), less
-	// the session ids and what else the rules leave out of its query.
+	// Address is what is fetched: the URL with the scheme and the host of Canonical, so that
+	// all resolvers and proxies take it for one host; the rest as it came in, escaped (see
+	// [Escape]), less the session ids and what else the rules leave out of its query.
 	Address string
 	// Canonical identifies the page: it is the key of its task, and what follow
 	// patterns are matched with.
@@ -44,11 +44,11 @@ type URL struct {
 // Rules 1 ([Plain]), after RFC 3986 section 6.2.2 and 6.2.3, and after
 // what crawlers do:
 //   - the URL is escaped (see [Escape]); only http and https are taken;
-//   - the scheme and the host are in lower case, the host in punycode (IDNA 2008
-//     as UTS 46 looks names up), without a trailing dot; IP addresses are in
-//     their shortest form;
+//   - the scheme is in lower case; the host is what WHATWG's host parser makes of it
+//     (percent-decoded, in lower case and punycode by UTS 46, an IPv4 address if it ends
+//     in a number), without a trailing dot; IP addresses are in their shortest form;
 //   - no port that is the scheme's, no leading zeros in another, no ":" without
-//     a port, no user information that is empty;
+//     a port, no user information that is empty; any other is an error;
 //   - percent-encodings are in upper case, those of unreserved characters are
 //     decoded, and bytes that may not stand in a URL are encoded; "+" stays, and
 //     so does an encoded "/";
@@ -56,8 +56,8 @@ type URL struct {
 //   - no fragment, no query that is empty;
 //   - no session ids (see withoutSessions).
 //
-// Everything else is kept: user information, letter case and trailing slash of
-// the path, the order of the query.
+// Everything else is kept: letter case and trailing slash of the path, the order of the
+// query.
 //
 // Rules 2 ([Sorted]) are rules 1, then:
 //   - parameters of the query that only follow visitors are left out (see
@@ -76,7 +76,7 @@ func Parse(rules int, raw string) (URL, error) {
 	if host, ok := plainHost(raw); ok {
 		return URL{Address: raw, Canonical: raw, Host: host}, nil
 	}
-	u, parts, err := parseURL(raw)
+	head, parts, err := parseURL(raw)
 	if err != nil {
 		return URL{}, err
 	}
@@ -91,7 +91,7 @@ func Parse(rules int, raw string) (URL, error) {
 		}
 		parts.query = query
 	}
-	t := URL{Address: parts.head + parts.path + parts.query + parts.fragment, Host: u.Host}
+	t := URL{Address: head.String() + parts.path + parts.query + parts.fragment, Host: head.host}
 	path, query := removeDotSegments(normalizeEscapes(parts.path)), normalizeEscapes(strings.TrimPrefix(parts.query, "?"))
 	if rules == Sorted {
 		query = sortedQuery(query)
@@ -99,7 +99,7 @@ func Parse(rules int, raw string) (URL, error) {
 	if query != "" {
 		query = "?" + query
 	}
-	t.Canonical = u.Scheme + "://" + userInfo(u) + u.Host + path + query
+	t.Canonical = head.String() + path + query
 	return t, nil
 }
 
@@ -116,19 +116,6 @@ func CheckRules(rules int) error {
 		return fmt.Errorf("must be %d or %d", Plain, Sorted)
 	}
 	return nil
-}
-
-// userInfo is what stands before the host, with its "@"; empty when it says
-// nothing.
-func userInfo(u *url.URL) string {
-	password, _ := u.User.Password()
-	switch {
-	case u.User.Username() == "" && password == "":
-		return ""
-	case password == "":
-		return url.User(u.User.Username()).String() + "@"
-	}
-	return u.User.String() + "@"
 }
 
 // removeDotSegments is RFC 3986 section 5.2.4 for an absolute path whose
@@ -168,7 +155,7 @@ func Host(raw string) (string, error) {
 
 // QueueName is the name of the queue that people mean by text: of a URL its [Host]; of a
 // host in whatever case and script that host, with its port. What is neither is returned
-// as it is, for others to refuse.
+// as it is, for others to refuse; so is a number, which is no address outside of a URL.
 func QueueName(text string) string {
 	if strings.Contains(text, "://") {
 		if queue, err := Host(text); err == nil {
@@ -178,49 +165,44 @@ func QueueName(text string) string {
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		host, port = strings.Trim(text, "[]"), ""
+		host, port = text, ""
+	}
+	if strings.Contains(host, ":") { // IPv6
+		host = "[" + strings.Trim(host, "[]") + "]"
 	}
 	name, err := canonicalHost(host)
-	if err != nil {
+	if err != nil || plainAddress(name) && !strings.HasPrefix(host, "[") && !plainAddress(host) {
 		return text
 	}
 	if port == "" {
 		return name
 	}
-	return net.JoinHostPort(strings.Trim(name, "[]"), port)
+	return name + ":" + port
 }
+
+// urlHead is what stands before the path of a URL, in canonical form.
+type urlHead struct{ scheme, host string }
+
+func (h urlHead) String() string { return h.scheme + "://" + h.host }
 
 // parseURL takes an absolute http or https URL apart, and brings scheme and host
 // into canonical form.
-func parseURL(raw string) (u *url.URL, parts urlParts, err error) {
+func parseURL(raw string) (head urlHead, parts urlParts, err error) {
 	if !utf8.ValidString(raw) {
-		return nil, parts, errors.New("must be UTF-8")
+		return head, parts, errors.New("must be UTF-8")
 	}
 	trimmed := trimURL(raw)
 	if i := strings.IndexFunc(trimmed, isControl); i >= 0 {
-		return nil, parts, fmt.Errorf("must have no control character in it, such as %q", trimmed[i])
+		return head, parts, fmt.Errorf("must have no control character in it, such as %q", trimmed[i])
 	}
 	parts = splitURL(trimmed)
-	if u, err = url.Parse(parts.head); err != nil {
-		return nil, parts, errors.New("does not parse as a URL")
+	scheme, authority, found := strings.Cut(parts.head, "://")
+	head.scheme = strings.ToLower(scheme)
+	if !found || head.scheme != "http" && head.scheme != "https" {
+		return head, parts, errors.New("must begin with http:// or https://")
 	}
-	u.Scheme = strings.ToLower(u.Scheme)
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return nil, parts, errors.New("must begin with http:// or https://")
-	}
-	host, err := canonicalHost(u.Hostname())
-	if err != nil {
-		return nil, parts, err
-	}
-	port, err := canonicalPort(u)
-	if err != nil {
-		return nil, parts, err
-	}
-	if port != "" {
-		host = net.JoinHostPort(strings.Trim(host, "[]"), port)
-	}
-	u.Host = host
-	return u, parts, nil
+	head.host, err = Authority(head.scheme, authority)
+	return head, parts, err
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }

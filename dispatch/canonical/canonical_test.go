@@ -35,7 +35,7 @@ var canonicalForms = []struct{ raw, plain, sorted string }{
 	{raw: "http://[2001:DB8::0:1]:80/", plain: "http://[2001:db8::1]/"},
 	{raw: "http://[2001:db8:0:0:0:0:0:1]:8080/", plain: "http://[2001:db8::1]:8080/"},
 	{raw: "http://[::FFFF:192.0.2.1]/", plain: "http://192.0.2.1/"},
-	{raw: "http://2130706433/", plain: "http://2130706433/"}, // a name, whatever some resolvers make of it
+	{raw: "http://2130706433/", plain: "http://127.0.0.1/"},
 	// Names in other scripts.
 	{raw: "http://bücher.example/", plain: "http://xn--bcher-kva.example/"},
 	{raw: "http://BÜCHER.example/", plain: "http://xn--bcher-kva.example/"},
@@ -45,11 +45,8 @@ var canonicalForms = []struct{ raw, plain, sorted string }{
 	{raw: "http://faß.example/", plain: "http://xn--fa-hia.example/"},
 	{raw: "http://例え。テスト/", plain: "http://xn--r8jz45g.xn--zckzah/"},
 	// User information.
-	{raw: "http://user:pw@example.com/", plain: "http://user:pw@example.com/"},
-	{raw: "http://User:@example.com/", plain: "http://User@example.com/"},
 	{raw: "http://@example.com/", plain: "http://example.com/"},
 	{raw: "http://:@example.com/", plain: "http://example.com/"},
-	{raw: "http://us%65r%40home@example.com/", plain: "http://user%40home@example.com/"},
 	// Dot segments and slashes.
 	{raw: "http://example.com/a/./b/../c", plain: "http://example.com/a/c"},
 	{raw: "http://example.com/../../a", plain: "http://example.com/a"},
@@ -149,7 +146,7 @@ func TestForm_refuses(t *testing.T) {
 		"http://", "http:///path", "http://:80/", "http://exa mple.com/", "http://a{b}.example/",
 		"http://example.com:port/", "http://example.com:0/", "http://example.com:65536/", "http://example.com:-1/", "http://[::1/",
 		"http://[::1]x/", "http://[fe80::1%25eth0]/", "http://::1/", "javascript:alert(1)", "http://../", "http://./", "http://a..b/", "http://.a/",
-		"http://ex%61mple.com/", "http://example%.com/", "http://example.com/a\nb", "http://example.com/\xff",
+		"http://example%.com/", "http://user:pw@example.com/", "http://User:@example.com/", "http://:pw@example.com/", "http://us%65r%40home@example.com/", "http://example.com/a\nb", "http://example.com/\xff",
 		"http://example.com/" + strings.Repeat("a", canonical.MaxLength), "http://" + strings.Repeat("a.", 127) + "example/",
 	} {
 		if form, err := canonical.Form(1, raw); err == nil {

@@ -44,22 +44,22 @@ func plainAddress(host string) bool {
 }
 
 // plainName reports whether a host is a name that IDNA leaves as it is, and no
-// address.
+// address: its last label begins with a letter.
 func plainName(host string) bool {
-	letters := false
-	last := byte('.')
+	last, label := byte('.'), byte(0)
 	for _, c := range []byte(host) {
 		switch {
-		case 'a' <= c && c <= 'z':
-			letters = true
-		case '0' <= c && c <= '9' || c == '-':
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-':
+			if last == '.' {
+				label = c
+			}
 		case c == '.' && last != '.':
 		default:
 			return false
 		}
 		last = c
 	}
-	return letters && last != '.' && len(host) <= maxHostLength && !strings.Contains(host, "xn--")
+	return 'a' <= label && label <= 'z' && last != '.' && len(host) <= maxHostLength && !strings.Contains(host, "xn--")
 }
 
 // plainPath reports whether a path has no byte that is ever changed, left out,

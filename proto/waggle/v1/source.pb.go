@@ -480,7 +480,8 @@ func (x *SourceSpec) GetCanonicalRules() int32 {
 // Seed is where crawling of a source begins.
 type Seed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to fetch: an absolute URL, kept percent-encoded. May be empty if key and queue are given. At most 2 KiB.
+	// What to fetch: an absolute URL without user name and password, kept percent-encoded. May be empty if key and queue are
+	// given. At most 2 KiB.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it; empty: the canonical URL. Two seeds of a source must differ in queue or key. At
 	// most 2 KiB.

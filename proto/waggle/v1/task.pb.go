@@ -531,8 +531,9 @@ type Task struct {
 	Queue string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The pool whose collectors may take it; the source's.
 	Pool string `protobuf:"bytes,6,opt,name=pool,proto3" json:"pool,omitempty"`
-	// What to fetch: the URL as submitted or discovered, percent-encoded, without the parts that canonical_rules remove
-	// (the manual, "Keys of URLs"). May be empty if key and queue were given. At most 2 KiB.
+	// What to fetch: the URL as submitted or discovered, percent-encoded, with the scheme and the host of the canonical URL,
+	// without the parts that canonical_rules remove (the manual, "Keys of URLs"). May be empty if key and queue were given.
+	// At most 2 KiB.
 	Url string `protobuf:"bytes,7,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it within scope and queue; by default the canonical URL. At most 2 KiB.
 	Key string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
@@ -1748,7 +1749,7 @@ func (x *Released) GetDelay() *durationpb.Duration {
 // inherits the depth (the parent's plus 1, except for a REDIRECT), the run and the parent's metadata.
 type DiscoveredItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to fetch: an absolute URL. May be empty if key and queue are given. At most 2 KiB.
+	// What to fetch: an absolute URL without user name and password. May be empty if key and queue are given. At most 2 KiB.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it; empty: the canonical URL. At most 2 KiB.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`

@@ -294,7 +294,8 @@ type SubmitItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The source it belongs to. Required.
 	SourceId string `protobuf:"bytes,1,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// What to fetch: an absolute URL with a host. May be empty if key and queue are given. At most 2 KiB.
+	// What to fetch: an absolute URL with a host, without user name and password. May be empty if key and queue are given. At
+	// most 2 KiB.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it; empty: the canonical URL. At most 2 KiB.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
