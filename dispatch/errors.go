@@ -3,6 +3,8 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // Errors that callers can distinguish with errors.Is. Adapters wrap them with the operation and its subject.
@@ -69,7 +71,7 @@ type FieldError struct {
 	// Field is the path of the field as the API names it, such as
 	// "schedule.cron".
 	Field string
-	// Value as given, shortened.
+	// Value as given, shortened, without credentials if it is a URL.
 	Value string
 	// Limit that it breaks, as the end of "it ...", such as "must be 1s to 1h".
 	Limit string
@@ -85,7 +87,7 @@ func (e *FieldError) Unwrap() error { return ErrInvalid }
 
 // Invalid makes a [FieldError].
 func Invalid(field string, value any, limit string) error {
-	return &FieldError{Field: field, Value: fmt.Sprint(value), Limit: limit}
+	return &FieldError{Field: field, Value: canonical.RedactedURL(fmt.Sprint(value)), Limit: limit}
 }
 
 // prefixField puts the path of the enclosing field before a [FieldError]'s.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -185,10 +186,14 @@ func discovered(items []*pb.DiscoveredItem) (out []dispatch.DiscoveredItem, refu
 	return out, refused
 }
 
-// identity checks what makes the identity of a task. It does not look at the URL: the domain does, for each item.
+// identity checks what makes the identity of a task. It does not look at the URL: the domain does, for each item. A key
+// may be a URL, too, and is shown like one.
 func (c *checks) identity(url, key, queue string) {
 	if url == "" && (key == "" || queue == "") {
 		c.fail("url", url, "must be set, unless key and queue are")
+	}
+	if canonical.HasCredentials(key) {
+		c.fail("key", key, "must be no URL with a user name or password, since keys are kept and shown")
 	}
 	c.text("key", key, bounds.MaxURLLength)
 	optional(c.queue, "queue", queue)

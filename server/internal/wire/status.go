@@ -18,6 +18,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -206,7 +207,7 @@ const maxShown = 80
 
 // shorten cuts a value for an error, and shows that it did.
 func shorten(value string) string {
-	value = strings.ToValidUTF8(value, "\uFFFD")
+	value = strings.ToValidUTF8(canonical.RedactedURL(value), "\uFFFD")
 	if len(value) <= maxShown {
 		return value
 	}
@@ -253,7 +254,7 @@ func (c *checks) fail(field string, value any, limit string, args ...any) {
 	if len(args) > 0 {
 		limit = fmt.Sprintf(limit, args...)
 	}
-	c.broken = append(c.broken, &dispatch.FieldError{Field: field, Value: fmt.Sprint(value), Limit: limit})
+	c.broken = append(c.broken, &dispatch.FieldError{Field: field, Value: canonical.RedactedURL(fmt.Sprint(value)), Limit: limit})
 }
 
 func (c *checks) err() error {

@@ -13,6 +13,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // None stands where there is nothing to show.
@@ -65,14 +67,14 @@ func Word(value fmt.Stringer, prefix string) string {
 	return strings.TrimPrefix(text, prefix)
 }
 
-// Plain makes text of others safe to print: no control characters, no bytes that are not text.
+// Plain makes text of others safe to print: no control characters, no bytes that are not text, no credentials in URLs.
 func Plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
 			return utf8.RuneError
 		}
 		return r
-	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+	}, strings.ToValidUTF8(canonical.Redacted(text), string(utf8.RuneError)))
 }
 
 // Brief is plain text that is cut to width, visibly.

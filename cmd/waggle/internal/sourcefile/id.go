@@ -29,6 +29,8 @@ const Rules = canonical.Sorted
 func ID(prefix, rawURL string) string {
 	if form, err := canonical.Form(Rules, rawURL); err == nil {
 		rawURL = form
+	} else {
+		rawURL = canonical.RedactedURL(rawURL)
 	}
 	_, rest, found := strings.Cut(rawURL, "://")
 	if !found {

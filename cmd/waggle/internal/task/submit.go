@@ -17,6 +17,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -316,7 +317,7 @@ func (s *submission) settle(e *entry, r *pb.SubmitResult) {
 	}
 	if s.client.JSON || !refused && s.taken <= client.ShownResults {
 		s.results = append(s.results, result{
-			Line: e.line, SourceID: e.item.GetSourceId(), URL: e.item.GetUrl(), Key: e.item.GetKey(), Code: r.GetCode().String(),
+			Line: e.line, SourceID: e.item.GetSourceId(), URL: canonical.RedactedURL(e.item.GetUrl()), Key: canonical.RedactedURL(e.item.GetKey()), Code: r.GetCode().String(),
 			TaskID: r.GetTaskId(), State: r.GetState().String(), ErrorReason: r.GetErrorReason().String(), Message: r.GetMessage(),
 		})
 	}
@@ -325,7 +326,7 @@ func (s *submission) settle(e *entry, r *pb.SubmitResult) {
 func (s *submission) noteRefused(e *entry, r *pb.SubmitResult) {
 	text := r.GetMessage()
 	if name := cmp.Or(e.item.GetUrl(), e.item.GetKey()); name != "" {
-		text = human.Brief(name, urlWidth) + ": " + text
+		text = human.Brief(canonical.RedactedURL(name), urlWidth) + ": " + text
 	}
 	if r.GetCode() == pb.SubmitCode_SUBMIT_CODE_LIMITED {
 		text = "LIMITED: " + text
