@@ -129,6 +129,7 @@ var layers = []layer{
 	},
 	{
 		path: "collector/web/extract", core: true,
+		ours:   []string{"dispatch/canonical"}, // a leaf: hosts must be spelled as their queues are
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
@@ -137,7 +138,7 @@ var layers = []layer{
 	},
 	{
 		path: "collector/web/...", core: true,
-		ours:   []string{"collector", "proto/..."},
+		ours:   []string{"collector", "dispatch/canonical", "proto/..."},
 		avoids: []string{redisLibrary, cobraLibrary},
 	},
 	{

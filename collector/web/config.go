@@ -92,13 +92,13 @@ type Config struct {
 	Sink Sink
 
 	// AllowPrivate lets pages be on private, loopback, link-local, shared, multicast and reserved addresses: for sites of
-	// your own. Without it they are refused, as they are written, after DNS and in each hop of a redirect, so that no page
-	// leads the crawler to what only its own network can reach. A proxy may be on any address; what names mean to it, it
-	// has to check itself.
+	// your own. Without it they are refused, as they are written, in any spelling, as names of the host itself such as
+	// localhost, after DNS and in each hop of a redirect, so that no page leads the crawler to what only its own network
+	// can reach. A proxy may be on any address; what other names mean to it, it has to check itself.
 	AllowPrivate bool
 
 	// Proxy takes the requests: http, https, socks5 or socks5h, with user and password if it wants them. It is what
-	// resolves names, with either socks, so AllowPrivate holds for addresses as they are written only: the proxy has to
+	// resolves names, with either socks, so AllowPrivate holds for what is written in URLs only: the proxy has to
 	// refuse the private networks that it can reach. Default: that of the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY).
 	Proxy *url.URL
 

@@ -105,7 +105,7 @@ func statusFailure(answer *fetched, recurring bool, took time.Duration, now time
 // parked domain may point to a loopback address too, and must not keep collectors busy.
 func refusal(t *collector.Task, target *url.URL, err error, took time.Duration) *collector.Failed {
 	failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), FetchDuration: took}
-	if t.Recurring && saysPrivate(target) {
+	if t.Recurring && checkHost(target) != nil {
 		failed.Reason = collector.ReasonInternal
 	}
 	return failed

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/collector/web/extract"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // maxRetryAfter bounds what a host can ask for; the queue's own limit is the dispatcher's to apply.
@@ -87,7 +88,7 @@ func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
 		next := answer.location
 		seen[target.String()] = true
 		if err := f.checkAddress(next); err != nil {
-			return nil, fmt.Errorf("%w to %q: %w", errBadRedirect, next, err)
+			return nil, fmt.Errorf("%w to %q: %w", errBadRedirect, canonical.RedactedURL(next.String()), err)
 		}
 		if req.leaves != nil && req.leaves(next) {
 			return answer, nil
@@ -106,11 +107,11 @@ func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
 func (f *fetcher) checkAddress(u *url.URL) error {
 	switch {
 	case !isWeb(u):
-		return fmt.Errorf("%q: %w", u, errInvalidAddress)
+		return fmt.Errorf("%q: %w", canonical.RedactedURL(u.String()), errInvalidAddress)
 	case f.allowPrivate:
 		return nil
 	}
-	return checkLiteral(u)
+	return checkHost(u)
 }
 
 func isWeb(u *url.URL) bool { return (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" }
@@ -179,7 +180,6 @@ func redirectTarget(from *url.URL, location string) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: %w", errBadRedirect, err)
 	}
 	u = from.ResolveReference(u)
-	u.User = nil
 	u.Path = cmp.Or(u.Path, "/")
 	return u, nil
 }

@@ -61,7 +61,7 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 		if t.Depth == 0 {
 			h.refused.Do(func() {
 				h.cfg.Logger.Warn("address of a private network refused; if the site is yours, use --allow-private (AllowPrivate)",
-					zap.String("url", t.URL), zap.String("source_id", t.SourceID), zap.Error(err))
+					zap.String("url", v.url.String()), zap.String("source_id", t.SourceID), zap.Error(err))
 			})
 		}
 		err = refusal(t, v.url, err, v.took)

@@ -77,17 +77,21 @@ func RefusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// checkLiteral refuses a URL whose host is an IP address of a private network. It needs no DNS, so it also works with a proxy or a
-// Config.Transport.
-func checkLiteral(u *url.URL) error {
-	ip, err := netip.ParseAddr(u.Hostname())
-	if err == nil && !isPublic(ip) {
+// loopbackNames are the names that resolvers take for the host itself, whatever DNS says: by RFC 6761, by the hosts files
+// of Linux distributions, and by systemd. Of the first two, names below them are too.
+var loopbackNames = []string{
+	"localhost", "localhost.localdomain",
+	"localhost4", "localhost4.localdomain4", "localhost6", "localhost6.localdomain6", "ip6-localhost", "ip6-loopback",
+}
+
+// checkHost refuses a URL whose host is, as it is written, an IP address of a private network or a name of the host itself.
+// It needs no DNS, so it also works with a proxy or a Config.Transport. The host is in the form of extract.ParseReference.
+func checkHost(u *url.URL) error {
+	host := u.Hostname()
+	ip, err := netip.ParseAddr(host)
+	private := err == nil && !isPublic(ip) || slices.Contains(loopbackNames, host)
+	if private || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".localhost.localdomain") {
 		return fmt.Errorf("%w: %s", errPrivate, u.Host)
 	}
 	return nil
-}
-
-// saysPrivate reports whether a URL says by itself that it is of a private network.
-func saysPrivate(u *url.URL) bool {
-	return checkLiteral(u) != nil || strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "localhost")
 }

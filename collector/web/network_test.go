@@ -55,15 +55,11 @@ func TestHandler_PrivateNetwork(t *testing.T) {
 		h := strictHandler(t, cfg)
 		for _, host := range []string{
 			"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "169.254.169.254", "localhost",
+			"127.1", "2130706433", "0x7f.1", "0177.0.0.1", "①②⑦.0.0.1", "%31%32%37.1", "0", "0xA9FEA9FE",
 		} {
 			_, err := handle(t, h, &collector.Task{URL: "http://" + host + ":" + port + "/"})
 			if got := failedOf(t, err); got.Reason != collector.ReasonBadRequest || got.Permanent {
 				t.Errorf("%s: %+v", host, got)
-			}
-		}
-		for _, host := range []string{"127.1", "2130706433", "0x7f.1", "0177.0.0.1"} { // some resolvers know them
-			if _, err := handle(t, h, &collector.Task{URL: "http://" + host + ":" + port + "/"}); err == nil {
-				t.Errorf("%s was fetched", host)
 			}
 		}
 	}
@@ -71,8 +67,10 @@ func TestHandler_PrivateNetwork(t *testing.T) {
 		t.Errorf("%d requests went out", len(s.seen))
 	}
 	allowed := strictHandler(t, web.Config{AllowPrivate: true})
-	if done, err := handle(t, allowed, &collector.Task{URL: "http://localhost:" + port + "/"}); err != nil || done.Bytes != 6 {
-		t.Errorf("allowed: %+v, %v", done, err)
+	for _, host := range []string{"localhost", "127.1", "①②⑦.0.0.1"} {
+		if done, err := handle(t, allowed, &collector.Task{URL: "http://" + host + ":" + port + "/"}); err != nil || done.Bytes != 6 {
+			t.Errorf("allowed: %s: %+v, %v", host, done, err)
+		}
 	}
 }
 
@@ -98,6 +96,8 @@ func TestHandler_PrivateSeed(t *testing.T) {
 			{"[::1]", collector.ReasonInternal},
 			{"localhost", collector.ReasonInternal},
 			{"LocalHost.", collector.ReasonInternal},
+			{"127.1", collector.ReasonInternal},
+			{"www.localhost", collector.ReasonInternal},
 		} {
 			_, err := handle(t, h, &collector.Task{URL: "http://" + seed.host + ":1/", Depth: 1})
 			if got := failedOf(t, err); got.Reason != collector.ReasonBadRequest {
@@ -126,6 +126,8 @@ func TestHandler_RedirectToPrivate(t *testing.T) {
 	s.page("/metadata", map[string]string{"Location": "http://169.254.169.254/latest/"}, 302, "")
 	s.page("/loopback", map[string]string{"Location": s.URL + "/secret"}, 307, "")
 	s.page("/six", map[string]string{"Location": "https://[::ffff:10.0.0.1]/"}, 308, "")
+	s.page("/short", map[string]string{"Location": "//0xA9FEA9FE/latest/"}, 302, "")
+	s.page("/name", map[string]string{"Location": "http://LOCALHOST.:81/"}, 302, "")
 	s.page("/secret", nil, 200, "secret")
 	var rebound atomic.Bool // once a redirect was sent
 	for path, location := range map[string]string{"/again": "/secret", "/tls": "https://rebound.example/secret"} {
@@ -149,6 +151,8 @@ func TestHandler_RedirectToPrivate(t *testing.T) {
 			"http://public.example/metadata": collector.ReasonRedirect,
 			"http://public.example/loopback": collector.ReasonRedirect,
 			"http://public.example/six":      collector.ReasonRedirect,
+			"http://public.example/short":    collector.ReasonRedirect,
+			"http://public.example/name":     collector.ReasonRedirect,
 			"http://rebound.example/again":   collector.ReasonRedirect,
 			"http://rebound.example/tls":     collector.ReasonRedirect,
 			"http://private.example/":        collector.ReasonBadRequest,

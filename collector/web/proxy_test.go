@@ -213,6 +213,16 @@ func proxied(t *testing.T) (plain, secure *counted, routes map[string]string) {
 	}
 }
 
+// refusedByProxies are URLs of private networks, as they are written: no proxy may be asked for them.
+var refusedByProxies = []string{
+	"http://127.0.0.1/", "https://10.0.0.1/", "http://[::1]/", "http://169.254.169.254/", "http://[fe80::1]/",
+	"http://127.1/", "http://2130706433/", "https://0x7f.1/", "http://0177.0.0.1/", "http://①②⑦.0.0.1/", "http://%31%32%37.0.0.1/", "http://127.0.0.1.:80/",
+	"http://0xA9FEA9FE/", "http://[::ffff:a9fe:a9fe]/", "http://[64:ff9b::7f00:1]/",
+	"http://localhost/", "https://LOCALHOST./", "http://a.localhost/", "http://localhost.localdomain/", "http://a.localhost.localdomain/",
+	"http://localhost4/", "http://localhost4.localdomain4/", "http://localhost6/", "http://localhost6.localdomain6/",
+	"http://ip6-localhost/", "http://ip6-loopback/", "http://ｌｏｃａｌｈｏｓｔ/", "http://l%6fcalhost:80/",
+}
+
 // TestHandler_ThroughProxy fetches through proxies of each kind. They resolve the names, and may be on private addresses;
 // addresses that are private as they are written are refused before they are asked.
 func TestHandler_ThroughProxy(t *testing.T) {
@@ -244,7 +254,7 @@ func TestHandler_ThroughProxy(t *testing.T) {
 						t.Errorf("%s: %+v, %v", u, done, err)
 					}
 				}
-				for _, u := range []string{"http://127.0.0.1/", "https://10.0.0.1/", "http://[::1]/"} {
+				for _, u := range refusedByProxies {
 					if _, err := handle(t, h, &collector.Task{URL: u}); failedOf(t, err).Reason != collector.ReasonBadRequest {
 						t.Errorf("%s: %v", u, err)
 					}

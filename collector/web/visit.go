@@ -9,17 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/idna"
 
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web/extract"
@@ -93,7 +90,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		url: v.url, accept: accept, maxBytes: v.cfg.MaxBytes,
 		conditions: conditions, conditionsFor: v.before.URL,
 		maxRedirects: max(v.cfg.MaxRedirects, 0), record: v.record,
-		leaves: func(next *url.URL) bool { return hostQueue(next) != hostQueue(v.url) },
+		leaves: func(next *url.URL) bool { return next.Host != v.url.Host },
 	}
 	v.start = time.Now()
 	first := true
@@ -341,21 +338,6 @@ func (v *visit) queueDelay() *time.Duration {
 		return new(min(delay, v.cfg.MaxCrawlDelay))
 	}
 	return nil
-}
-
-// hostQueue is the queue that a URL belongs to when no rule maps its host: the host in lower case and punycode, with the
-// port when it is not the scheme's, so that http and https share it.
-func hostQueue(u *url.URL) string {
-	host := strings.TrimSuffix(u.Hostname(), ".")
-	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
-		host = ascii
-	}
-	host = strings.ToLower(host)
-	port := u.Port()
-	if port == "" || (u.Scheme == "http" && port == "80") || (u.Scheme == "https" && port == "443") {
-		return host
-	}
-	return net.JoinHostPort(host, port)
 }
 
 func (v *visit) page(changed bool) Page {

@@ -64,7 +64,7 @@ func TestFind_page(t *testing.T) {
 		},
 		"schemes": {
 			html:    `<a href="mailto:a@example.com">m</a><a href="javascript:void(0)">j</a><a href="ftp://example.com/">f</a><a href="HTTPS://Example.com/s">s</a>`,
-			want:    []string{"https://Example.com/s"},
+			want:    []string{"https://example.com/s"},
 			skipped: 3,
 		},
 		"base": {

@@ -2,8 +2,12 @@ package extract
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // MaxURLBytes is the longest URL that Waggle takes, in bytes. A longer link is counted as skipped.
@@ -13,7 +17,8 @@ const MaxURLBytes = 2048
 // WHATWG's URL standard; without a scheme the reference has to be absolute. White space and control characters around it
 // and line breaks within are left out, "\" is "/", `http:name` is relative in a document of http, a colon in the first
 // segment of a path is no scheme's unless what stands before it could be one, and what may not stand in a URL is
-// percent-encoded, with each "%" that encodes nothing.
+// percent-encoded, with each "%" that encodes nothing. Of http and https, the host is in the form that names its queue,
+// an IP address also if it is spelled otherwise, without the scheme's port. User information is left out.
 func ParseReference(ref, scheme string) (*url.URL, error) {
 	ref = strings.TrimFunc(ref, func(r rune) bool { return r <= ' ' })
 	if strings.ContainsAny(ref, "\t\r\n") {
@@ -23,27 +28,28 @@ func ParseReference(ref, scheme string) (*url.URL, error) {
 	before, query, hasQuery := strings.Cut(ref, "?")
 	own, rest := cutScheme(before)
 	if own != "" && own != "http" && own != "https" {
-		return url.Parse(ref)
+		return parse(ref)
 	}
 	rest = strings.ReplaceAll(rest, `\`, "/")
 	authority := ""
 	switch {
 	case strings.HasPrefix(rest, "//"):
-		end := strings.IndexByte(rest[2:], '/')
-		if end < 0 {
-			end = len(rest) - 2
-		}
-		authority, rest = rest[:2+end], rest[2+end:]
-	case own == scheme:
+		authority, rest = cutAuthority(rest[2:])
+	case own == "" || own == scheme:
 		own = ""
+	default: // https:name
+		authority, rest = cutAuthority(strings.TrimLeft(rest, "/"))
+	}
+	if authority != "" {
+		host, err := canonical.Authority(cmp.Or(own, scheme), authority[strings.LastIndexByte(authority, '@')+1:])
+		if err != nil {
+			return nil, fmt.Errorf("URL %w", err)
+		}
+		authority = "//" + host
 	}
 	rest = escape(rest, pathEscapes)
 	if own != "" {
 		own += ":"
-		if authority == "" {
-			authority = "//"
-			rest = strings.TrimLeft(rest, "/")
-		}
 	}
 	if first, _, _ := strings.Cut(rest, "/"); authority == "" && strings.Contains(first, ":") {
 		rest = "./" + rest // for the parser not to look for a scheme
@@ -51,7 +57,24 @@ func ParseReference(ref, scheme string) (*url.URL, error) {
 	if hasQuery {
 		rest += "?" + escape(query, queryEscapes)
 	}
-	return url.Parse(own + authority + rest)
+	return parse(own + authority + rest)
+}
+
+// parse parses a URL without its user information. Its error does not show the URL, which may have a password.
+func parse(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, errors.New("URL does not parse")
+	}
+	u.User = nil
+	return u, nil
+}
+
+func cutAuthority(text string) (authority, path string) {
+	if i := strings.IndexByte(text, '/'); i >= 0 {
+		return text[:i], text[i:]
+	}
+	return text, ""
 }
 
 // cutScheme cuts the scheme that a reference begins with, in lower case; empty when there is none.
@@ -116,7 +139,7 @@ func resolve(base *url.URL, ref string) (absolute string, ok bool) {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return "", false
 	}
-	u.Fragment, u.RawFragment, u.User = "", "", nil
+	u.Fragment, u.RawFragment = "", ""
 	u.Path = cmp.Or(u.Path, "/")
 	absolute = u.String()
 	return absolute, len(absolute) <= MaxURLBytes

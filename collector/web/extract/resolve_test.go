@@ -32,7 +32,14 @@ func TestResolve_asBrowsersDo(t *testing.T) {
 		{"http://a.example/x/y", "a\x01b\x7f", "http://a.example/x/a%01b%7F"},
 		{"http://a.example/x/y", "\x01 z \x1f", "http://a.example/x/z"},
 		{"http://a.example/x/y", "100%#100%", "http://a.example/x/100%25"},
-		{"http://a.example/x/y", "//é.example/", "http://%C3%A9.example/"},
+		{"http://a.example/x/y", "//é.example/", "http://xn--9ca.example/"},
+		{"http://a.example/x/y", "//127.1:080/z", "http://127.0.0.1/z"},
+		{"https://a.example/x/y", "http:①②⑦.1:443", "http://127.0.0.1:443/"},
+		{"http://a.example/x/y", "https:B.%65xample:443/z", "https://b.example/z"},
+		{"http://a.example/x/y", "//ada:secret@B.example./z", "http://b.example/z"},
+		{"http://a.example/x/y", "//b.1/", ""},
+		{"http://a.example/x/y", "//a b/", ""},
+		{"http://a.example/x/y", "///b/", "http://a.example/b/"},
 	} {
 		if got := extract.Resolve(parse(t, test.base), test.ref); got != test.want {
 			t.Errorf("%q from %q is %q, want %q", test.ref, test.base, got, test.want)
