@@ -20,9 +20,14 @@ func TestURLs_withCredentials(t *testing.T) {
 	specs := write(t, "a.yaml", "seeds:\n- url: "+url+"\n")
 	report := filepath.Join(t.TempDir(), "report.jsonl")
 	calls := [][]string{
-		{"source", "create", "a", "--seed", url}, {"apply", "-f", specs}, {"apply", "-f", specs, "--dry-run"},
-		{"task", "submit", "--source", "news", url}, {"task", "submit", "--source", "news", "--file", lists[0]},
-		{"task", "get", "--source", "news", "--url", url}, {"explain", "queue", url}, {"queue", "get", url},
+		{"source", "create", "a", "--seed", url},
+		{"apply", "-f", specs},
+		{"apply", "-f", specs, "--dry-run"},
+		{"task", "submit", "--source", "news", url},
+		{"task", "submit", "--source", "news", "--file", lists[0]},
+		{"task", "get", "--source", "news", "--url", url},
+		{"explain", "queue", url},
+		{"queue", "get", url},
 	}
 	for _, list := range lists {
 		calls = append(calls, []string{"source", "import", list, "--every", "1h", "--report", report})

@@ -66,8 +66,8 @@ func TestCache_Check(t *testing.T) {
 			robots: "User-agent: wag\nDisallow: /\nUser-agent: waggler\nDisallow: /\n", paths: map[string]bool{"/": true},
 		},
 		"longest wins, allow at a tie": {
-			robots: "User-agent: *\nDisallow: /a\nAllow: /a/b\nDisallow: /a/b/c\nDisallow: /tie\nAllow: /tie",
-			paths:  map[string]bool{"/a": false, "/a/b": true, "/a/b/c/d": false, "/tie": true},
+			robots: "User-agent: *\nDisallow: /a\nAllow: /a/b\nDisallow: /a/b/c\nDisallow: /tie\nAllow: /tie\nDisallow: /**w\nAllow: /w",
+			paths:  map[string]bool{"/a": false, "/a/b": true, "/a/b/c/d": false, "/tie": true, "/w": false},
 		},
 		"wildcards": {
 			robots: "User-agent: *\nDisallow: /*.php$\nDisallow: /x*y\nDisallow: *secret\nDisallow: /price$\nDisallow: /a$b",

@@ -120,13 +120,11 @@ func parseDelay(value string) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// newPathRule brings a rule's path into its pattern: "$" is special only at the end, and wildcards in a row are one.
+// newPathRule brings a rule's path into its pattern: "$" is special only at the end. Wildcards in a row stay, since the
+// length of the pattern decides between rules.
 func newPathRule(value string, allow bool) pathRule {
 	path, atEnd := strings.CutSuffix(normalize(value), "$")
 	path = strings.ReplaceAll(path, "$", "%24")
-	for strings.Contains(path, "**") {
-		path = strings.ReplaceAll(path, "**", "*")
-	}
 	if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "*") {
 		path = "/" + path
 	}
