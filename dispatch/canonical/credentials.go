@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	// credentials stand before the host of a URL: what is before the last "@" of its authority.
-	credentials = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*:[/\\]{2,}|https?:)[^\s/\\?#]*@`)
+	// credentials stand before the host of a URL: what is before the last "@" of its authority, but for a user name.
+	credentials = regexp.MustCompile(`(?i)((?:[a-z][a-z0-9+.-]*:[/\\]{2,}|https?:)(?:[^\s/\\?#@:]*:)?)[^\s/\\?#]*@`)
 
 	// likelyCredentials are before the "@", too, or what stands for one, of what is no valid URL. If a ":" is followed by
 	// no port, they go to the last of all, since passwords have characters in them such as "/".
@@ -16,7 +16,8 @@ var (
 		`(?:[^/\\?#]*|[^/\\?#@:\[]*:[0-9]*[^0-9/\\?#].*)(?:@|＠|%40)`)
 )
 
-// Redacted is a text with xxxxx in place of the user names and passwords of URLs in it, for people.
+// Redacted is a text with xxxxx in place of the passwords of URLs in it, and of user names without one, which may be
+// tokens; for people.
 func Redacted(text string) string {
 	if !strings.Contains(text, "@") {
 		return text

@@ -61,8 +61,8 @@ func TestRedactedURL(t *testing.T) {
 func TestRedacted(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"https://ada:secret@example.com/a@b":                                                 "https://xxxxx@example.com/a@b",
-		"get https://a.example/ of redis://:secret@b.example:6379, https://secret@c.example": "get https://a.example/ of redis://xxxxx@b.example:6379, https://xxxxx@c.example",
+		"https://ada:secret@example.com/a@b":                                                 "https://ada:xxxxx@example.com/a@b",
+		"get https://a.example/ of redis://:secret@b.example:6379, https://secret@c.example": "get https://a.example/ of redis://:xxxxx@b.example:6379, https://xxxxx@c.example",
 		"fetch https://example.com: see https://example.com/@ada, ada@example.com":           "fetch https://example.com: see https://example.com/@ada, ada@example.com",
 		"sso:ada@example.com": "sso:ada@example.com",
 	} {
