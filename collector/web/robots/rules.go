@@ -87,11 +87,9 @@ func readSitemaps(body []byte) []string {
 		if field != "sitemap" || len(value) > maxURLBytes || len(found) == maxSitemaps {
 			continue
 		}
-		switch scheme, _, _ := strings.Cut(value, "://"); strings.ToLower(scheme) {
-		case "http", "https":
-			if !slices.Contains(found, value) {
-				found = append(found, strings.Clone(value))
-			}
+		scheme, _, isURL := strings.Cut(strings.ToLower(value), "://")
+		if isURL && (scheme == "http" || scheme == "https") && !slices.Contains(found, value) {
+			found = append(found, strings.Clone(value))
 		}
 	}
 	return found
