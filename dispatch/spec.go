@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
@@ -116,7 +115,7 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 // Validate returns a [FieldError] for the first invalid part of a spec with defaults filled in: a cron line or an
-// expression that does not parse, two seeds that are the same task, bounds that contradict each other. The transport
+// expression that does not parse, patterns over their limits, two seeds that are the same task, bounds that contradict each other. The transport
 // checks the sizes and formats of plain fields.
 func (s *SourceSpec) Validate() error {
 	if err := s.Schedule.validate(); err != nil {
@@ -125,7 +124,7 @@ func (s *SourceSpec) Validate() error {
 	if err := canonical.CheckRules(s.CanonicalRules); err != nil {
 		return Invalid("canonical_rules", s.CanonicalRules, err.Error())
 	}
-	if err := s.Follow.validate(); err != nil {
+	if _, err := s.Follow.Compile(); err != nil {
 		return err
 	}
 	switch {
@@ -157,26 +156,6 @@ func (s *SourceSpec) validateSeeds() error {
 			return Invalid(field, seed.URL, fmt.Sprintf("is the same task as seeds[%d]", j))
 		}
 		seen[n] = i
-	}
-	return nil
-}
-
-// validate reports, as a [FieldError], the first pattern that is none.
-func (f *Follow) validate() error {
-	if f == nil {
-		return nil
-	}
-	if err := validatePatterns("follow.include", f.Include); err != nil {
-		return err
-	}
-	return validatePatterns("follow.exclude", f.Exclude)
-}
-
-func validatePatterns(field string, patterns []string) error {
-	for i, pattern := range patterns {
-		if _, err := regexp.Compile(pattern); err != nil {
-			return Invalid(fmt.Sprintf("%s[%d]", field, i), pattern, "does not compile as an RE2 expression: "+err.Error())
-		}
 	}
 	return nil
 }

@@ -13,10 +13,10 @@ import (
 
 // Follower is a compiled [dispatch.Follow] of a source.
 type Follower struct {
-	maxDepth         int
-	hosts            []string
-	named            bool // the rule names the hosts; else they are the seeds'
-	include, exclude []*regexp.Regexp
+	maxDepth int
+	hosts    []string
+	named    bool // the rule names the hosts; else they are the seeds'
+	patterns dispatch.Patterns
 }
 
 // newFollower compiles the source's follow rule; nil if it has none. The error is a [dispatch.FieldError].
@@ -37,23 +37,8 @@ func newFollower(spec *dispatch.SourceSpec) (*Follower, error) {
 		}
 	}
 	var err error
-	if f.include, err = compilePatterns("follow.include", rule.Include); err != nil {
-		return nil, err
-	}
-	f.exclude, err = compilePatterns("follow.exclude", rule.Exclude)
+	f.patterns, err = rule.Compile()
 	return f, err
-}
-
-func compilePatterns(field string, patterns []string) ([]*regexp.Regexp, error) {
-	var out []*regexp.Regexp
-	for i, pattern := range patterns {
-		re, err := regexp.Compile(pattern)
-		if err != nil {
-			return nil, dispatch.Invalid(fmt.Sprintf("%s[%d]", field, i), pattern, "does not compile as an RE2 expression: "+err.Error())
-		}
-		out = append(out, re)
-	}
-	return out, nil
 }
 
 // passesHost reports whether an item from a page of t may have any host if the rule names none. That is true for the
@@ -65,8 +50,8 @@ func passesHost(t *dispatch.Task, relation dispatch.Relation) bool {
 	return relation == dispatch.RelationFeedItem && t.Relation != dispatch.RelationFeedItem
 }
 
-// refuses returns why an item is not followed; dispatch.FilterNone: it is. anyHost is from [passesHost]. An item
-// without a URL has no host to check.
+// refuses returns why an item is not followed, by its depth and host; dispatch.FilterNone: it is, unless its URL is
+// refused. anyHost is from [passesHost]. An item without a URL has no host to check.
 func (f *Follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatch.FilterReason, string) {
 	switch {
 	case f == nil && anyHost:
@@ -75,28 +60,33 @@ func (f *Follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatc
 		return dispatch.FilterNoRule, "the source has no follow rule"
 	case depth > f.maxDepth:
 		return dispatch.FilterDepth, fmt.Sprintf("depth %d is over follow.max_depth %d", depth, f.maxDepth)
-	case to.Canonical == "":
-		return dispatch.FilterNone, ""
-	case (f.named || !anyHost) && !f.allows(to.Host):
+	case to.Canonical != "" && (f.named || !anyHost) && !f.allows(to.Host):
 		return f.refusesHost(to)
 	}
-	matches := func(re *regexp.Regexp) bool { return re.MatchString(to.Canonical) }
-	if len(f.include) > 0 && !slices.ContainsFunc(f.include, matches) {
-		return dispatch.FilterInclude, "no follow.include matches"
-	}
-	return f.excludes(to.Canonical)
+	return dispatch.FilterNone, ""
 }
 
-// refusesMove returns why the target of a seed's redirect is not crawled; dispatch.FilterNone: it is. Only named hosts
-// and exclude apply, since a seed needs no rule.
-func (f *Follower) refusesMove(to dispatch.Target) (dispatch.FilterReason, string) {
-	if f == nil || to.Canonical == "" {
+// refusesURL returns why an item is not followed, by the patterns for its URL; dispatch.FilterNone: it is. Only exclude
+// applies to the target of a seed's redirect, since a seed needs no rule.
+func (f *Follower) refusesURL(to dispatch.Target, move bool) (dispatch.FilterReason, string) {
+	matches := func(re *regexp.Regexp) bool { return re.MatchString(to.Canonical) }
+	if include := f.patterns.Include; !move && len(include) > 0 && !slices.ContainsFunc(include, matches) {
+		return dispatch.FilterInclude, "no follow.include matches"
+	}
+	i := slices.IndexFunc(f.patterns.Exclude, matches)
+	if i < 0 {
 		return dispatch.FilterNone, ""
 	}
-	if f.named && !f.allows(to.Host) {
+	return dispatch.FilterExclude, fmt.Sprintf("follow.exclude[%d] matches", i)
+}
+
+// refusesMove returns why the target of a seed's redirect is not crawled, by its host; dispatch.FilterNone: it is,
+// unless its URL is refused. Only named hosts apply.
+func (f *Follower) refusesMove(to dispatch.Target) (dispatch.FilterReason, string) {
+	if f != nil && to.Canonical != "" && f.named && !f.allows(to.Host) {
 		return f.refusesHost(to)
 	}
-	return f.excludes(to.Canonical)
+	return dispatch.FilterNone, ""
 }
 
 func (f *Follower) refusesHost(to dispatch.Target) (dispatch.FilterReason, string) {
@@ -104,15 +94,6 @@ func (f *Follower) refusesHost(to dispatch.Target) (dispatch.FilterReason, strin
 		return dispatch.FilterHost, fmt.Sprintf("host %q is not among follow.allow_hosts", to.Host)
 	}
 	return dispatch.FilterHost, fmt.Sprintf("host %q is not a seed's, and follow.allow_hosts is empty", to.Host)
-}
-
-// excludes returns the exclude pattern that matches; dispatch.FilterNone: none.
-func (f *Follower) excludes(canonical string) (dispatch.FilterReason, string) {
-	i := slices.IndexFunc(f.exclude, func(re *regexp.Regexp) bool { return re.MatchString(canonical) })
-	if i < 0 {
-		return dispatch.FilterNone, ""
-	}
-	return dispatch.FilterExclude, fmt.Sprintf("follow.exclude[%d] matches", i)
 }
 
 // allows reports whether a host is followed. A host of [canonical.URL] has a port only if it is not the scheme's, so a

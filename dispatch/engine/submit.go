@@ -108,6 +108,9 @@ type Known struct {
 	id     string
 	found  *dispatch.Source
 	follow *Follower
+	// steps are those that the patterns could take for the items of task so far, see bounds.MaxPatternSteps.
+	task  *dispatch.Task
+	steps int
 }
 
 // source finds a source; most items of a submit have the same one.
@@ -367,13 +370,22 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 	}
 	var reason dispatch.FilterReason
 	var why string
-	if found.Relation == dispatch.RelationRedirect && t.Recurring {
+	move := found.Relation == dispatch.RelationRedirect && t.Recurring
+	if move {
 		// The seed's content is there, so each cycle of the seed crawls it. For other tasks, two pages that redirect to
 		// each other would be crawled for ever.
 		ifExists = dispatch.IfExistsAgain
 		reason, why = f.refusesMove(to)
 	} else {
 		reason, why = f.refuses(to, depth, passesHost(t, found.Relation))
+	}
+	if reason == dispatch.FilterNone && f != nil && to.Canonical != "" {
+		if k.spend(t, f.patterns.Cost*len(to.Canonical)); k.steps > bounds.MaxPatternSteps {
+			return &DiscoverResult{Code: DiscoverInvalid, Message: fmt.Sprintf(
+				"the source's patterns take up to %d steps a character of a URL, and those of the items so far over %d; report fewer or simplify follow",
+				f.patterns.Cost, bounds.MaxPatternSteps)}
+		}
+		reason, why = f.refusesURL(to, move)
 	}
 	if reason != dispatch.FilterNone {
 		return &DiscoverResult{Code: DiscoverFiltered, Message: why, Filter: reason}
@@ -393,6 +405,14 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 	item.Depth, item.Run, item.Metadata, item.Payload, item.IfExists = depth, t.Run, metadata, found.Payload, ifExists
 	item.Relation = relation
 	return nil
+}
+
+// spend counts steps for an item of t. The items of a task come one after another.
+func (k *Known) spend(t *dispatch.Task, steps int) {
+	if k.task != t {
+		k.task, k.steps = t, 0
+	}
+	k.steps += steps
 }
 
 // discovered converts a store's answer for a discovered item.

@@ -853,9 +853,12 @@ type Follow struct {
 	// each with its port, and any host for the items of feeds.
 	AllowHosts []string `protobuf:"bytes,2,rep,name=allow_hosts,json=allowHosts,proto3" json:"allow_hosts,omitempty"`
 	// Regular expressions (RE2): at least one must match somewhere in the canonical URL. At most 256 of at most 1 KiB.
-	// Empty: every URL.
+	// All patterns of a source together compile to at most 10,000 instructions, of which one character of a URL may reach
+	// 500 at once: some 100 usual patterns, or 200 alternatives. INVALID_ARGUMENT names the one that is over it. Empty: every
+	// URL.
 	Include []string `protobuf:"bytes,3,rep,name=include,proto3" json:"include,omitempty"`
-	// Regular expressions (RE2): none may match anywhere in the canonical URL. At most 256 of at most 1 KiB.
+	// Regular expressions (RE2): none may match anywhere in the canonical URL. At most 256 of at most 1 KiB, within the
+	// limits that include has.
 	Exclude       []string `protobuf:"bytes,4,rep,name=exclude,proto3" json:"exclude,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
