@@ -158,7 +158,7 @@ type bed struct {
 	stopped <-chan error
 }
 
-func newStore(t *testing.T) *faults {
+func newStore(t testing.TB) *faults {
 	t.Helper()
 	memory, err := memstore.New(memstore.Config{})
 	if err != nil {
@@ -168,13 +168,13 @@ func newStore(t *testing.T) *faults {
 }
 
 // newBed serves with cfg until the test ends.
-func newBed(t *testing.T, cfg server.Config) *bed {
+func newBed(t testing.TB, cfg server.Config) *bed {
 	t.Helper()
 	return newBedOn(t, newStore(t), "d1", cfg)
 }
 
 // newBedOn serves a dispatcher of this id on a store, which it closes when the test ends.
-func newBedOn(t *testing.T, store *faults, id string, cfg server.Config) *bed {
+func newBedOn(t testing.TB, store *faults, id string, cfg server.Config) *bed {
 	t.Helper()
 	b := &bed{store: store}
 	core, logs := observer.New(zapcore.DebugLevel)
@@ -193,7 +193,7 @@ func newBedOn(t *testing.T, store *faults, id string, cfg server.Config) *bed {
 	return b
 }
 
-func (b *bed) run(t *testing.T, d *engine.Dispatcher) {
+func (b *bed) run(t testing.TB, d *engine.Dispatcher) {
 	t.Helper()
 	// Order of the end: the server drains, then the dispatcher's loops stop,
 	// then the store closes.
@@ -225,7 +225,7 @@ func (b *bed) run(t *testing.T, d *engine.Dispatcher) {
 	})
 }
 
-func (b *bed) connect(t *testing.T) {
+func (b *bed) connect(t testing.TB) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithContextDialer(b.dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -239,7 +239,7 @@ func (b *bed) connect(t *testing.T) {
 }
 
 // source creates a source without seeds.
-func (b *bed) source(t *testing.T, id string) *pb.Source {
+func (b *bed) source(t testing.TB, id string) *pb.Source {
 	t.Helper()
 	resp, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: id}})
 	if err != nil {
@@ -249,7 +249,7 @@ func (b *bed) source(t *testing.T, id string) *pb.Source {
 }
 
 // submit submits URLs to a source, and wants all of them created.
-func (b *bed) submit(t *testing.T, source string, urls ...string) []string {
+func (b *bed) submit(t testing.TB, source string, urls ...string) []string {
 	t.Helper()
 	req := &pb.SubmitTasksRequest{}
 	for _, url := range urls {
@@ -270,7 +270,7 @@ func (b *bed) submit(t *testing.T, source string, urls ...string) []string {
 }
 
 // fetch asks for up to n tasks as collector c1, without waiting.
-func (b *bed) fetch(t *testing.T, n int32) []*pb.LeasedTask {
+func (b *bed) fetch(t testing.TB, n int32) []*pb.LeasedTask {
 	t.Helper()
 	resp, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{
 		CollectorId: "c1", Session: "s1", MaxTasks: n, Wait: durationpb.New(0),

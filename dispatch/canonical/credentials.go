@@ -13,7 +13,7 @@ var (
 	// likelyCredentials are before the "@", too, or what stands for one, of what is no valid URL. If a ":" is followed by
 	// no port, they go to the last of all, since passwords have characters in them such as "/".
 	likelyCredentials = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*:[/\\]{2,}|https?:[/\\]*|^\s*[/\\]{2,})` +
-		`(?:[^/\\?#]*|[^/\\?#@:\[]*:[0-9]*[^0-9/\\?#].*)(?:@|＠|%40)`)
+		`(?:[^/\\?#]+|[^/\\?#@:\[]*:[0-9]*[^0-9/\\?#].*)(?:@|＠|%40)`)
 )
 
 // Redacted is a text with xxxxx in place of the passwords of URLs in it, and of user names without one, which may be

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -74,7 +75,10 @@ func readOutline(x *xmlText, around []outline) (e Entry, folder string) {
 				path = append(path, o.name)
 			}
 		}
-		if category := cmp.Or(strings.Join(path, "/"), strings.TrimPrefix(attributes["category"], "/")); category != "" {
+		switch category := cmp.Or(strings.Join(path, "/"), strings.TrimPrefix(attributes["category"], "/")); {
+		case len(category) > bounds.MaxIDLength: // the names of folders would be held for each feed in them
+			e.Err = fmt.Errorf("the label %s %.80q is %d bytes long; the limit is %d", CategoryLabel, category, len(category), bounds.MaxIDLength)
+		case category != "":
 			e.Spec.Labels = map[string]string{CategoryLabel: category}
 		}
 	case attributes["type"] == "rss" || attributes["type"] == "atom":

@@ -18,7 +18,7 @@ func readSitemap(text []byte, add func(Entry) error) error {
 		case entry && !ends:
 			line, location = x.line, ""
 		case x.name == "loc" && ends:
-			location = strings.TrimSpace(x.text)
+			location = strings.TrimSpace(string(x.text))
 		case entry && location == "":
 			return add(Entry{Line: line, Err: fmt.Errorf("the <%s> has no <loc>", x.name)})
 		case entry:

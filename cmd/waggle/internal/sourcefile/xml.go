@@ -22,7 +22,7 @@ type xmlText struct {
 	tags       *html.Tokenizer
 	line, next int    // where the tag begins, and the one after it
 	name       string // in lower case, without the prefix of the outermost element
-	text       string // before it, from the tag before
+	text       []byte // before it, from the tag before
 	mended     []Mend // not yet given with an entry
 }
 
@@ -43,7 +43,10 @@ func newXMLText(text []byte) (*xmlText, error) {
 		}
 	}
 	x := &xmlText{next: 1}
-	text, x.mended = mend(text)
+	var err error
+	if text, x.mended, err = mend(text); err != nil {
+		return nil, err
+	}
 	x.tags = html.NewTokenizer(bytes.NewReader(text))
 	x.tags.SetMaxBuf(textfile.MaxRecord)
 	return x, nil
@@ -65,7 +68,7 @@ func eachTag(text []byte, f func(*xmlText, html.TokenType) error, roots ...strin
 			}
 			err = textfile.Fatal(x.line, err)
 		case html.TextToken:
-			x.text += string(x.tags.Text())
+			x.text = append(x.text, x.tags.Text()...)
 		case html.StartTagToken, html.SelfClosingTagToken, html.EndTagToken:
 			name, _ := x.tags.TagName()
 			if root == "" {
@@ -77,7 +80,7 @@ func eachTag(text []byte, f func(*xmlText, html.TokenType) error, roots ...strin
 			x.name = strings.TrimPrefix(string(name), prefix)
 			ended = ended || x.name == root && tag == html.EndTagToken
 			err = f(x, tag)
-			x.text = ""
+			x.text = x.text[:0]
 		}
 	}
 	switch {
@@ -127,37 +130,62 @@ func (x *xmlText) takeMended() (taken []Mend) {
 	return taken
 }
 
-// reference finds references such as &amp; and what looks like one, beside comments and CDATA, where there are none.
-var reference = regexp.MustCompile(`(?s)<!--.*?-->|<!\[CDATA\[.*?\]\]>|&(?:#[0-9]+;|#[xX][0-9a-fA-F]+;|[A-Za-z][A-Za-z0-9]*;)?`)
+// reference is a reference such as &amp; or what looks like one.
+var reference = regexp.MustCompile(`^&(?:#[0-9]+;|#[xX][0-9a-fA-F]+;|[A-Za-z][A-Za-z0-9]*;)?`)
 
-// mend writes the references that XML does not know as the text that they stand for: names of HTML, and & by itself.
-func mend(text []byte) (mended []byte, mends []Mend) {
+// mend writes the references that XML does not know as the text that they stand for: names of HTML, and & by itself. In
+// comments and CDATA there are none.
+func mend(text []byte) (mended []byte, mends []Mend, err error) {
 	var out bytes.Buffer
-	line, done := 1, 0
-	for _, at := range reference.FindAllIndex(text, -1) {
-		line += bytes.Count(text[done:at[0]], []byte("\n"))
-		out.Write(text[done:at[0]])
-		found := string(text[at[0]:at[1]])
-		done = at[1]
+	comments, sections := bytes.LastIndex(text, []byte("-->")), bytes.LastIndex(text, []byte("]]>")) // where the last of each ends
+	line := 1
+	for done := 0; done < len(text); {
+		rest := text[done:]
+		size, instead, what := bytes.IndexAny(rest, "&<"), "", ""
 		switch {
-		case strings.HasPrefix(found, "<!--"):
-			out.WriteString(found)
-		case strings.HasPrefix(found, "<!"):
-			out.WriteString(html.EscapeString(found[len("<![CDATA[") : len(found)-len("]]>")]))
-		case strings.HasPrefix(found, "&#"), found == "&amp;", found == "&lt;", found == "&gt;", found == "&quot;", found == "&apos;":
-			out.WriteString(found)
+		case size < 0:
+			size = len(rest)
+		case size > 0:
+		case rest[0] == '&':
+			found := string(reference.Find(rest))
+			size = len(found)
+			instead, what = mendReference(found)
+		case bytes.HasPrefix(rest, []byte("<!--")) && done+len("<!--") <= comments:
+			size = len("<!--") + bytes.Index(rest[len("<!--"):], []byte("-->")) + len("-->")
+		case bytes.HasPrefix(rest, []byte("<![CDATA[")) && done+len("<![CDATA[") <= sections:
+			inside := rest[len("<![CDATA["):]
+			inside = inside[:bytes.Index(inside, []byte("]]>"))]
+			size, instead = len("<![CDATA[")+len(inside)+len("]]>"), html.EscapeString(string(inside))
 		default:
-			// A no-break space in a name would be taken for another than the one that people type.
-			if plain := strings.ReplaceAll(html.UnescapeString(found), "\u00a0", " "); plain != found {
-				out.WriteString(html.EscapeString(plain))
-				mends = append(mends, Mend{line, fmt.Sprintf("%q read as %q", found, plain)})
-			} else {
-				out.WriteString("&amp;" + found[1:])
-				mends = append(mends, Mend{line, `raw "&" read as "&amp;"`})
+			size = 1
+		}
+		switch {
+		case instead != "":
+			out.WriteString(instead)
+		case !bytes.HasPrefix(rest, []byte("<![CDATA[]]>")):
+			out.Write(rest[:size])
+		}
+		if what != "" {
+			if mends = append(mends, Mend{line, what}); len(mends) > maxEntries {
+				return nil, nil, fmt.Errorf("line %d: the file has more than %d references that XML does not know, the limit", line, maxEntries)
 			}
 		}
-		line += strings.Count(found, "\n")
+		line += bytes.Count(rest[:size], []byte("\n"))
+		done += size
 	}
-	out.Write(text[done:])
-	return out.Bytes(), mends
+	return out.Bytes(), mends, nil
+}
+
+// mendReference is a reference as XML knows it, and what was mended, if anything was.
+func mendReference(found string) (instead, what string) {
+	if strings.HasPrefix(found, "&#") || slices.Contains([]string{"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"}, found) {
+		return found, ""
+	}
+	// A no-break space in a name would be taken for another than the one that people type.
+	plain := strings.ReplaceAll(html.UnescapeString(found), "\u00a0", " ")
+	if plain == found {
+		return "&amp;" + found[1:], `raw "&" read as "&amp;"`
+	}
+	// A line break that is written out would move the lines after it.
+	return strings.ReplaceAll(html.EscapeString(plain), "\n", "&#10;"), fmt.Sprintf("%q read as %q", found, plain)
 }
