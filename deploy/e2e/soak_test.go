@@ -105,9 +105,16 @@ func (w *soak) run(t *testing.T, random *rand.Rand, long time.Duration, lanes []
 		t.Fatal(err)
 	}
 	began := time.Now()
+	done := 0
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%d of %d tasks are DONE", done, len(w.ids))
+		}
+	})
 	until(t, soakSettle, fmt.Sprintf("all %d tasks are DONE", len(w.ids)), func() bool {
 		w.keepUp()
-		return w.done(t.Context()) == len(w.ids)
+		done = w.done(t.Context())
+		return done == len(w.ids)
 	})
 	t.Logf("%d tasks; the last was DONE %v after the last fault", len(w.ids), time.Since(began).Round(time.Millisecond))
 	for _, c := range w.collectors {

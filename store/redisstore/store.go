@@ -106,7 +106,7 @@ func (s *Store) tidy(ctx context.Context) {
 }
 
 // nodePatience is how long Ping waits for one of several nodes.
-const nodePatience = 300 * time.Millisecond
+const nodePatience = 800 * time.Millisecond
 
 // Away implements [dispatch.ShardWatcher].
 func (s *Store) Away() []int {
