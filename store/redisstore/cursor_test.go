@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -47,6 +48,13 @@ func FuzzCursors(f *testing.F) {
 	}
 	f.Add(uint8(0), "0:0:0:NaN:x:")
 	f.Add(uint8(3), "0/nan/x")
+	f.Add(uint8(0), "0:1.2:0:::")
+	f.Add(uint8(1), "0:1.2.3:0:::")
+	for shard := range 2 { // lanes of another source or queue, and a set that the queue does not have
+		f.Add(uint8(0), fmt.Sprintf("%d::0:::2 b.example", shard))
+		f.Add(uint8(1), fmt.Sprintf("%d::0:::1 b.example", shard))
+		f.Add(uint8(1), fmt.Sprintf("%d:99.0:0:::", shard))
+	}
 	f.Fuzz(func(t *testing.T, which uint8, cursor string) {
 		var tasks []*dispatch.Task
 		var err error

@@ -128,10 +128,16 @@ func parseLeasePosition(cursor string) (p leasePosition, err error) {
 		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
 	}
 	p.score, p.member = parts[1], parts[2]
-	if _, err = strconv.ParseFloat(p.score, 64); p.score != "" && err != nil {
+	if !isScore(p.score) {
 		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
 	}
 	return p, nil
+}
+
+// isScore reports whether a part of a cursor is the score of an entry as Redis wrote it, or empty.
+func isScore(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return text == "" || err == nil && strings.Trim(text, "0123456789.e+-") == "" // no NaN, no hexadecimal digits
 }
 
 // ListLeases implements [dispatch.Leases]: shard after shard, by deadline.

@@ -106,7 +106,7 @@ func parsePosition(cursor string) (p position, err error) {
 			return p, bad
 		}
 	}
-	if _, err := strconv.ParseFloat(p.score, 64); p.score != "" && err != nil {
+	if !isScore(p.score) {
 		return p, bad
 	}
 	p.lanes = strings.Fields(parts[5])
@@ -143,6 +143,10 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 	if err != nil {
 		return page, err
 	}
+	// Lanes of a source are scanned in one set, those of a queue in several, by their number.
+	if dots := strings.Count(p.scan, "."); dots > 1 || dots == 1 && filter.SourceUID != "" {
+		return page, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+	}
 	only := -1
 	if filter.Queue != "" {
 		only = s.scripts.ShardOf(filter.Queue)
@@ -167,7 +171,9 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 			break // what was found is too much, and begins the next page
 		}
 		for _, t := range found.tasks {
-			if slices.Contains(filter.States, t.State) {
+			// A cursor names lanes: one that no page returned may name those of others.
+			if slices.Contains(filter.States, t.State) && (filter.SourceUID == "" || t.SourceUID == filter.SourceUID) &&
+				(filter.Queue == "" || t.Queue == filter.Queue) {
 				page.Tasks = append(page.Tasks, t)
 			}
 		}

@@ -15,7 +15,7 @@ end
 local function scan_queue(name, cursor)
   local q, out = queue.get(name), {}
   local sets, i, at = sets_of(q), match(cursor, '^(%d+)%.?(%d*)$')
-  i = max(tonumber(i), 1)
+  i = min(max(tonumber(i), 1), #sets) -- a queue that has become narrow has fewer
   if q.lane and cursor == '0' then out = { 'w' .. q.lane.n, name } end
   local last = i == #sets
   local step = call(last and 'SSCAN' or 'ZSCAN', sets[i], at ~= '' and at or '0', 'COUNT', 50)
