@@ -144,6 +144,7 @@ func (r *reached) from(pc uint32) {
 			open = append(open, in.Out, in.Arg)
 		case syntax.InstCapture, syntax.InstEmptyWidth, syntax.InstNop:
 			open = append(open, in.Out)
+		case syntax.InstMatch, syntax.InstFail, syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
 		}
 	}
 }

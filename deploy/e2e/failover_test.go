@@ -361,7 +361,8 @@ func TestAckReplicas_cost(t *testing.T) {
 	}
 	servers[0].createSource(t, &pb.SourceSpec{Id: "s"})
 	calls := 0
-	for range 5 {
+	rounds, _ := strconv.Atoi(os.Getenv("WAGGLE_E2E_ROUNDS"))
+	for range max(rounds, 1) {
 		for n, c := range servers {
 			var submitting sync.WaitGroup
 			began := time.Now()

@@ -42,7 +42,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer zap.RedirectStdLog(log)() // net/http reports what happens to connections there
+	restore := zap.RedirectStdLog(log) // net/http reports what happens to connections there
+	defer restore()
 	cfg.Targets, cfg.Logger = []string{*server}, log
 	log.Info("fetching tasks until ^C", zap.String("server", *server), zap.String("id", cfg.ID))
 	c, err := collector.New(cfg)

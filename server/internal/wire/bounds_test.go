@@ -162,7 +162,7 @@ func (b bound) faults(field protoreflect.FieldDescriptor, value protoreflect.Val
 
 // fault is what is wrong with a single value; empty if nothing is.
 func (b bound) fault(field protoreflect.FieldDescriptor, value protoreflect.Value) string {
-	n := 0.0
+	var n float64
 	switch field.Kind() {
 	case protoreflect.StringKind:
 		if s := value.String(); len(s) > b.size || b.text != nil && s != "" && !b.text.MatchString(s) {

@@ -153,8 +153,7 @@ func mend(text []byte) (mended []byte, mends []Mend, err error) {
 		case bytes.HasPrefix(rest, []byte("<!--")) && done+len("<!--") <= comments:
 			size = len("<!--") + bytes.Index(rest[len("<!--"):], []byte("-->")) + len("-->")
 		case bytes.HasPrefix(rest, []byte("<![CDATA[")) && done+len("<![CDATA[") <= sections:
-			inside := rest[len("<![CDATA["):]
-			inside = inside[:bytes.Index(inside, []byte("]]>"))]
+			inside, _, _ := bytes.Cut(rest[len("<![CDATA["):], []byte("]]>"))
 			size, instead = len("<![CDATA[")+len(inside)+len("]]>"), html.EscapeString(string(inside))
 		default:
 			size = 1
