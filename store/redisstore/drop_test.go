@@ -127,7 +127,7 @@ func TestStore_DropTasks_NothingLeft(t *testing.T) {
 	k := key.Prefix("waggle").Shard(0)
 	for _, name := range left {
 		if !slices.Contains([]string{
-			k.Shard(), k.Keeper(), k.Version("rules"), k.Picks(dispatch.DefaultPool), k.Pools(), k.Settings(), k.Closed(), string(k) + "rules",
+			k.Shard(), k.Keeper(), k.Version("rules"), k.Picks(dispatch.DefaultPool), k.Pools(), k.Settings(), k.Closed(), k.Acked(), string(k) + "rules",
 		}, name) {
 			t.Errorf("key %s is left", name)
 		}

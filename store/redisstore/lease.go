@@ -137,7 +137,7 @@ func parseLeasePosition(cursor string) (p leasePosition, err error) {
 // isScore reports whether a part of a cursor is the score of an entry as Redis wrote it, or empty.
 func isScore(text string) bool {
 	_, err := strconv.ParseFloat(text, 64)
-	return text == "" || err == nil && strings.Trim(text, "0123456789.e+-") == "" // no NaN, no hexadecimal digits
+	return text == "" || text == "inf" || err == nil && strings.Trim(text, "0123456789.e+-") == "" // no NaN, no hexadecimal digits
 }
 
 // ListLeases implements [dispatch.Leases]: shard after shard, by deadline.
