@@ -6,7 +6,7 @@ local AT_DEADLINE, AT_LOCK_DELETED = 24, 39
 local function end_by_hand(name, member_of)
   call('SETRANGE', name, AT_DEADLINE - 1, pack('>I6', now))
   call('SETRANGE', name, AT_LOCK_DELETED - 1, '\1')
-  call('ZADD', key.leases, 'XX', 'LT', now, member_of)
+  call('ZADD', key.leases, 'XX', now, member_of)
 end
 
 -- What is lost: 0 nothing, 1 unknown task, 2 not leased, 3 taken, 4 max hold, 5 lock
