@@ -29,6 +29,7 @@ const (
 // the same host every 2 s. The pages that fail must hold up neither. The test prints how long the good pages take, and
 // the longest wait of the second source.
 func TestBrokenPages(t *testing.T) {
+	t.Parallel()
 	site := newBrokenSite(t)
 	d := serve(t, "dispatcher", "memory", "")
 	command(t, d.addr, "queue", "rule", "set", site.host(), "--min-delay", brokenDelay.String())

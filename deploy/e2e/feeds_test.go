@@ -21,6 +21,7 @@ import (
 // list is fetched once, on whichever host it is, and nothing that an article links to. `source get` and `source list` count
 // what was left out, and why.
 func TestFeeds(t *testing.T) {
+	t.Parallel()
 	t.Run("memory", func(t *testing.T) { collectFeeds(t, "memory", "feeds") })
 	t.Run("redis", func(t *testing.T) {
 		server, prefix := shared.Server(t)

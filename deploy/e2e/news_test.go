@@ -40,6 +40,7 @@ const (
 // fetched once, by one of two collectors, and is on disk; the three feeds that are broken are named. The test prints how
 // long after its publication an article is fetched.
 func TestNews(t *testing.T) {
+	t.Parallel()
 	site := newNewsSites(t)
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)

@@ -56,6 +56,7 @@ func wantStatus(t *testing.T, server string, code int, next string, parts ...str
 
 // TestStatus_HungCollector stops a collector's process: it is named with the age of its last beat while its leases stand.
 func TestStatus_HungCollector(t *testing.T) {
+	t.Parallel()
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)
 	c := dial(t, d.addr)

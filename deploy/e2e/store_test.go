@@ -85,6 +85,7 @@ func TestServe_StoreStartsLater(t *testing.T) {
 // TestServe_StoreRestarts takes Redis away from a dispatcher and gives it back: calls answer UNAVAILABLE meanwhile and
 // then go on, with the leases that stood, without a restart of the dispatcher.
 func TestServe_StoreRestarts(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.WithAOF(redistest.FsyncAlways))
 	d := serve(t, "dispatcher", server.URL(), "waggle")
 	c := dial(t, d.addr)
