@@ -16,6 +16,8 @@ type Request struct {
 	Labels map[string]string // of the collector
 	// Once: the fetch does not wait for tasks; it takes only what is available now.
 	Once bool
+	// Told, with Once: what claims and hints have told of an outlet is enough. Otherwise each is claimed from.
+	Told bool
 	// Until is the end of the wait. If a claim is in flight then, the fetch waits for it while ctx lasts.
 	Until time.Time
 }
@@ -98,7 +100,7 @@ type line struct {
 
 	waiters  list.List // of *waiter, in order of arrival
 	once     []*waiter // those of them that do not wait for tasks
-	lastOnce uint64    // arrival of the last of those
+	lastOnce uint64    // arrival of the last of those that are to be claimed for everywhere
 
 	outlets []outlet // by shard
 	first   int      // outlet that the next step begins with

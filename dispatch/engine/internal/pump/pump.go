@@ -36,7 +36,8 @@
 //     is the fetch's. Otherwise a store slower than the waits would grant and take back the
 //     same tasks forever.
 //   - a fetch does not wait: it is answered when each of its outlets was claimed from after
-//     its arrival, and had nothing.
+//     its arrival, and had nothing. Those are as many claims as shards, one after another. A
+//     fetch that is [Request].Told is not claimed for where there is nothing as far as is known.
 //
 // A fetch is in at most one claim at a time, so that no two shards grant to one client token.
 package pump
@@ -570,11 +571,15 @@ func (p *Pump) answerOnce(l *line) {
 }
 
 // askedEverywhere reports whether each outlet of a waiter was claimed from after its arrival, and had nothing more.
-// Outlets of held pools do not count.
+// Outlets of held pools do not count, nor those that are closed if that is enough for the waiter.
 func (p *Pump) askedEverywhere(w *waiter) bool {
+	now := time.Now()
 	for _, at := range w.places {
 		works := at.line.works()
-		unasked := func(o outlet) bool { return o.asked < w.arrival && (o.err == nil || !works) }
+		unasked := func(o outlet) bool {
+			told := w.Told && !o.inFlight && o.until.After(now)
+			return o.asked < w.arrival && !told && (o.err == nil || !works)
+		}
 		if !p.cfg.Holds().StopsPool(at.line.pool) && slices.ContainsFunc(at.line.outlets, unasked) {
 			return false
 		}

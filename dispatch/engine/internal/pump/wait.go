@@ -82,13 +82,16 @@ func (p *Pump) enter(w *waiter) {
 		l := p.lineOf(pool, w.Want.SourceUIDs, w.Want.Queues)
 		w.places = append(w.places, place{l, l.waiters.PushBack(w)})
 		if w.Once {
-			l.once, l.lastOnce = append(l.once, w), w.arrival
+			l.once = append(l.once, w)
+		}
+		if w.Once && !w.Told {
+			l.lastOnce = w.arrival
 		}
 	}
 	for _, at := range w.places {
 		p.step(at.line)
 	}
-	if w.Once && !w.claiming && p.askedEverywhere(w) { // all of its pools are held
+	if w.Once && !w.claiming && p.askedEverywhere(w) { // all of its pools are held, or it is told so
 		p.finish(w, p.nothing(w))
 	}
 }
