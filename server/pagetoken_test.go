@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +110,13 @@ func (p *pagedCall) forged(t testing.TB, cursor string) string {
 	return base64.RawURLEncoding.EncodeToString(append(sum[:8:8], cursor...))
 }
 
+// isForged reports whether a token is one that forged makes. What a page of another store has returned is one too.
+func (p *pagedCall) isForged(t testing.TB, token string) bool {
+	t.Helper()
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	return err == nil && len(raw) > 8 && token == p.forged(t, string(raw[8:]))
+}
+
 // pagedBed is a bed that has more of everything than the conditions of its paged calls select.
 type pagedBed struct {
 	*bed
@@ -178,10 +184,9 @@ func (p *pagedCall) walk(t testing.TB) (tokens []string, all int) {
 func FuzzPageTokens(f *testing.F) {
 	b := newPagedBed(f)
 	calls := b.calls()
-	returned := make([][]string, len(calls))
 	for i := range calls {
 		tokens, all := calls[i].walk(f)
-		if returned[i] = tokens; all == 0 {
+		if all == 0 {
 			f.Fatalf("%T lists nothing", calls[i].req)
 		}
 		for _, token := range tokens[:min(len(tokens), 2)] {
@@ -205,6 +210,7 @@ func FuzzPageTokens(f *testing.F) {
 		if token = strings.ToValidUTF8(token, ""); token == "" {
 			return // the first page
 		}
+		forge = call.isForged(t, token)
 		_, page, err := call.page(t.Context(), token)
 		if err != nil {
 			fault := wantFault(t, err, codes.InvalidArgument, "PAGE_TOKEN_INVALID")
@@ -213,7 +219,7 @@ func FuzzPageTokens(f *testing.F) {
 			}
 			return
 		}
-		if !forge && !slices.Contains(returned[i], token) {
+		if !forge {
 			t.Errorf("%T took the token %q, which no page returned", call.req, token)
 		}
 		for _, name := range page {
