@@ -102,10 +102,15 @@ func TestCreate_OPML(t *testing.T) {
 	if lost, err := w.Write(&pb.SourceSpec{Id: "empty"}); err != nil || !slices.Equal(lost, []string{sourcefile.Everything}) {
 		t.Errorf("lost %v, %v", lost, err)
 	}
+	controls := &pb.SourceSpec{Id: "c.example", DisplayName: "C\x01", Seeds: []*pb.Seed{{Url: "\x02https://c.example"}}}
+	if lost, err := w.Write(controls); err != nil || !slices.Equal(lost, []string{"display_name", "seeds"}) {
+		t.Errorf("lost %v of characters that XML does not have, %v", lost, err)
+	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	read(&file, "-", "").want(t, `5 feed:https://f.example/rss in News/World named "F" & <f>`, "6 :https://p.example/?a=1&b=2 named plain")
+	read(&file, "-", "").want(t, `5 feed:https://f.example/rss in News/World named "F" & <f>`, "6 :https://p.example/?a=1&b=2 named plain",
+		"7 :\uFFFDhttps://c.example named C\uFFFD")
 }
 
 func TestCreate_URLs(t *testing.T) {

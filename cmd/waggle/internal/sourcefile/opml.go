@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 
@@ -105,14 +106,15 @@ func newOPMLWriter(out io.Writer) (*seedWriter, error) {
 	w := &seedWriter{out: out, end: "</body>\n</opml>\n"}
 	w.line = func(spec *pb.SourceSpec, seed *pb.Seed) (string, *pb.SourceSpec) {
 		kind, name := "link", "url"
-		held := urlSpec(seed.GetUrl(), "")
+		url := inXML(seed.GetUrl())
+		held := urlSpec(url, "")
 		if seed.GetKind() == kindFeed {
 			kind, name = "rss", "xmlUrl"
 			held.Seeds[0].Kind = kindFeed
 		}
-		held.DisplayName = cmp.Or(spec.GetDisplayName(), spec.GetId())
-		line := fmt.Sprintf("<outline type=%q text=%s %s=%s", kind, quoted(held.GetDisplayName()), name, quoted(seed.GetUrl()))
-		if category := spec.GetLabels()[CategoryLabel]; category != "" {
+		held.DisplayName = inXML(cmp.Or(spec.GetDisplayName(), spec.GetId()))
+		line := fmt.Sprintf("<outline type=%q text=%s %s=%s", kind, quoted(held.GetDisplayName()), name, quoted(url))
+		if category := inXML(spec.GetLabels()[CategoryLabel]); category != "" {
 			line += " category=" + quoted("/"+category)
 			held.Labels = map[string]string{CategoryLabel: category}
 		}
@@ -120,6 +122,16 @@ func newOPMLWriter(out io.Writer) (*seedWriter, error) {
 	}
 	_, err := io.WriteString(out, opmlHead)
 	return w, err
+}
+
+// inXML replaces the characters of a text that XML does not have (https://www.w3.org/TR/xml/#charsets), such as controls.
+func inXML(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == '\uFFFE' || r == '\uFFFF' {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }
 
 // quoted is the value of an attribute.
