@@ -23,7 +23,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build vet lint buf-lint generate-check unit examples bench-test e2e ## Everything that must pass
+test: setup build vet lint buf-lint generate-check unit fuzz-test examples bench-test e2e ## Everything that must pass
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
@@ -95,6 +95,22 @@ model: ## Make STEPS=1000000 random steps on Redis and in memory, and compare ea
 .PHONY: integration
 integration: ## Run only the server, the collector and the command against each other
 	$(GO_TEST) ./server/... ./collector/... ./cmd/...
+
+# Found by their names, so that a new one is not forgotten. The first failure ends it; the input is then in testdata/fuzz.
+.PHONY: fuzz
+fuzz: ## Run each fuzz test for TIME=10m, one after another
+	@grep -roE --include='*_test.go' '^func Fuzz\w+' . | sort | while IFS=: read -r file func; do \
+		echo "$${func#func } of $${file%/*}"; \
+		(cd "$${file%/*}" && go test -vet=off -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(or $(TIME),10m) -fuzzminimizetime 10x . </dev/null); \
+	done
+
+.PHONY: fuzz-test
+fuzz-test: TIME = 1s
+fuzz-test: fuzz ## Run each fuzz test for a second
+
+.PHONY: mutants
+mutants: ## Put each fault of deploy/mutants/mutants.txt into the code, and fail when the tests do not find it
+	go run ./deploy/mutants
 
 .PHONY: examples
 examples: ## Run the tests of the examples and tools that are modules of their own
