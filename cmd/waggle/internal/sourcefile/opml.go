@@ -6,7 +6,9 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
@@ -61,9 +63,9 @@ func readOutline(x *xmlText, around []outline) (e Entry, folder string) {
 	e.Line = x.line
 	attributes, err := x.attributes()
 	name := cmp.Or(attributes["text"], attributes["title"])
-	seed := &pb.Seed{Url: unspaced.Replace(attributes["xmlurl"]), Kind: kindFeed}
+	seed := &pb.Seed{Url: unspaced(attributes["xmlurl"]), Kind: kindFeed}
 	if seed.GetUrl() == "" {
-		seed = &pb.Seed{Url: unspaced.Replace(attributes["url"])}
+		seed = &pb.Seed{Url: unspaced(attributes["url"])}
 	}
 	switch {
 	case err != nil:
@@ -91,8 +93,21 @@ func readOutline(x *xmlText, around []outline) (e Entry, folder string) {
 	return e, ""
 }
 
-// unspaced writes a URL without spaces, as a browser does (https://url.spec.whatwg.org/#concept-basic-url-parser).
-var unspaced = strings.NewReplacer("\t", "", "\n", "", "\r", "", " ", "%20")
+// unspaced writes a URL without spaces and control characters, as a browser does
+// (https://url.spec.whatwg.org/#concept-basic-url-parser).
+func unspaced(text string) string {
+	var b strings.Builder
+	for _, r := range strings.TrimFunc(text, func(r rune) bool { return r <= ' ' }) {
+		switch {
+		case r == '\t' || r == '\n' || r == '\r':
+		case unicode.IsSpace(r) || unicode.IsControl(r):
+			b.WriteString(url.PathEscape(string(r)))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
 
 const opmlHead = `<?xml version="1.0" encoding="UTF-8"?>
 <opml version="2.0">
@@ -106,14 +121,14 @@ func newOPMLWriter(out io.Writer) (*seedWriter, error) {
 	w := &seedWriter{out: out, end: "</body>\n</opml>\n"}
 	w.line = func(spec *pb.SourceSpec, seed *pb.Seed) (string, *pb.SourceSpec) {
 		kind, name := "link", "url"
-		url := inXML(seed.GetUrl())
-		held := urlSpec(url, "")
+		address := inXML(seed.GetUrl())
+		held := urlSpec(address, "")
 		if seed.GetKind() == kindFeed {
 			kind, name = "rss", "xmlUrl"
 			held.Seeds[0].Kind = kindFeed
 		}
 		held.DisplayName = inXML(cmp.Or(spec.GetDisplayName(), spec.GetId()))
-		line := fmt.Sprintf("<outline type=%q text=%s %s=%s", kind, quoted(held.GetDisplayName()), name, quoted(url))
+		line := fmt.Sprintf("<outline type=%q text=%s %s=%s", kind, quoted(held.GetDisplayName()), name, quoted(address))
 		if category := inXML(spec.GetLabels()[CategoryLabel]); category != "" {
 			line += " category=" + quoted("/"+category)
 			held.Labels = map[string]string{CategoryLabel: category}

@@ -66,13 +66,13 @@ func TestRead_OPML(t *testing.T) {
 <opml version="2.0"><head><title>x</title></head><body>
 <outline text="News"><outline text="World">
 <outline type="rss" text="A &amp; ` + "\xe9" + `" xmlUrl="https://a.example/rss?x=1&amp;y=2" htmlUrl="https://a.example/"/>
-</outline><outline title="B" xmlUrl="https://b.example/two words"/></outline>
+</outline><outline title="B" xmlUrl=" https://b.example/two words&#xA0;x&#12;"/></outline>
 <outline type="rss" text="lost"/>
 <outline type="link" text="C" url="https://c.example/" category="/Top/Sub"/>
 <outline text="holder" xmlUrl="https://d.example/"><outline text="inner" xmlUrl="https://e.example/"/></outline>
 </body></opml>`
 	read(strings.NewReader(file), "feeds.xml", "").want(t,
-		"5 feed:https://a.example/rss?x=1&y=2 in News/World named A & é", "6 feed:https://b.example/two%20words in News named B",
+		"5 feed:https://a.example/rss?x=1&y=2 in News/World named A & é", "6 feed:https://b.example/two%20words%C2%A0x in News named B",
 		`7 !outline "lost" is a feed without xmlUrl`, "8 :https://c.example/ in Top/Sub named C",
 		"9 feed:https://d.example/ named holder", "9 feed:https://e.example/ named inner")
 }
