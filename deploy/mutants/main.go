@@ -115,7 +115,7 @@ func (m *mutant) try(ctx context.Context, dir string) (killer string, err error)
 // test runs tests of a package, and returns the first one that failed; empty if none did. It is an error if they do not
 // compile, or there are none.
 func test(ctx context.Context, dir, pkg, pattern string, flags ...string) (failed string, err error) {
-	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout=5m", "-run", pattern}, flags...)
+	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout=1m", "-run", pattern}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
 	cmd.Dir = dir
 	var stderr bytes.Buffer
@@ -137,7 +137,7 @@ func test(ctx context.Context, dir, pkg, pattern string, flags ...string) (faile
 		}
 	}
 	if ended != nil || !ran {
-		return "", fmt.Errorf("go test -run '%s' ./%s runs no test to its end: %w\n%s%s", pattern, pkg, ended, output.String(), stderr.String())
+		return "", fmt.Errorf("go test -run '%s' ./%s runs no test to its end: %w\n%.1000s%s", pattern, pkg, ended, output.String(), stderr.String())
 	}
 	return "", nil
 }
