@@ -44,6 +44,8 @@ type Config struct {
 	// so that a failover loses none (WAIT). Fewer within a second: ErrStoreUnavailable, and a repeat finds what was
 	// written. Grants and beats do not wait. 0 to 100; default 0.
 	AckReplicas int
+	// Existing refuses to make a store: one must be there.
+	Existing bool
 	// AllowEviction accepts an eviction policy that may evict locks and tasks when memory is full.
 	AllowEviction bool
 	// Logger gets warnings about settings that may lose writes. Default: none.
@@ -115,6 +117,9 @@ func (s *Store) check(ctx context.Context, config Config, target *conn.Target) (
 	}
 	if err := conn.Check(ctx, s.client, config.AllowEviction, s.log); err != nil {
 		return script.Wrap(ctx, "connect to redis", err)
+	}
+	if config.Existing && !s.meta.Exists() {
+		return fmt.Errorf("%w: there is no store in redis under %q", dispatch.ErrStoreMismatch, s.keys)
 	}
 	initial := 1
 	if target.Cluster {

@@ -142,6 +142,19 @@ func TestOpen_ShardsAreFixed(t *testing.T) {
 	}
 }
 
+func TestOpen_Existing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config := redisstore.Config{URL: server.URL(), Existing: true}
+	if _, err := redisstore.Open(t.Context(), config); !errors.Is(err, dispatch.ErrStoreMismatch) {
+		t.Errorf("Open of a store that nobody has made: %v, want %v", err, dispatch.ErrStoreMismatch)
+	}
+	open(t, redisstore.Config{URL: server.URL(), Shards: 3})
+	if s := open(t, config); s.Shards() != 3 {
+		t.Errorf("the store has %d shards, want 3", s.Shards())
+	}
+}
+
 func TestOpen_OtherFormat(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Server(t)

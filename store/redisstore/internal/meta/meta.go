@@ -71,6 +71,9 @@ func Read(ctx context.Context, client redis.UniversalClient, keys key.Prefix, lo
 	return m, err
 }
 
+// Exists reports whether a store was made, by what Read has read.
+func (m *Meta) Exists() bool { return m.kept.format != "" }
+
 // Fix fixes the number of shards of a new store as initial, and compares that of one that exists
 // with the one that is wanted; 0 is any.
 func (m *Meta) Fix(ctx context.Context, want, initial int) (err error) {
