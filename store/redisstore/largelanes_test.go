@@ -61,7 +61,7 @@ func TestModel_LargeLanes(t *testing.T) {
 		what, do := laneOps[w.IntN(len(laneOps))](w)
 		w.both(fmt.Sprintf("step %d of seed %d: %s", step, seed, what), do)
 		if step%auditEvery == 0 {
-			audited(t, s, w.client)
+			sound(t, s)
 		}
 		if t.Failed() {
 			return

@@ -246,5 +246,5 @@ func TestStore_Claim_LockOfAnotherType(t *testing.T) {
 	if err := client.Del(t.Context(), lock).Err(); err != nil {
 		t.Fatal(err)
 	}
-	audited(t, s, client)
+	sound(t, s)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -168,4 +169,9 @@ func recordsRead(t *testing.T, client redis.Cmdable) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// packNote makes the note of a grant (lua/grant.lua).
+func packNote(session, ids string) string {
+	return string([]byte{byte(len(session))}) + session + strings.Repeat("\x00", 2+8+1) + string([]byte{byte(len(ids))}) + ids + "\x00\x00"
 }

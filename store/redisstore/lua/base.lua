@@ -17,7 +17,7 @@ local ZEROS -- what is packed of nothing: all numbers are 0
 local scripts = {}
 local key, record, shard, source, rule, gate, lane, queue, pool, place, named = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
 local begin, finish, acknowledge
-local task, lease, lock, token, grant, claim, polite, reply, settled, collector, hints = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+local task, lease, lock, token, grant, claim, polite, reply, settled, collector, hints, check = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
 
 local INF = 1 / 0
 local FOREVER = 8796093022207 -- dispatch.Forever in ms: a gate or hold without an end

@@ -126,4 +126,4 @@ function scripts.forget()
   return tonumber(ARGV[2]) - left
 end
 
-collector.see, collector.key, collector.was_replaced, collector.session_ended = see, collector_key, was_replaced, session_ended
+collector.see, collector.key, collector.unpack, collector.was_replaced, collector.session_ended = see, collector_key, unpack_collector, was_replaced, session_ended

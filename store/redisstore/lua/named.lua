@@ -50,6 +50,8 @@ local function forget(s)
   call('UNLINK', key.source_open(s.n), key.source_wait(s.n))
 end
 
+named.forget = forget
+
 -- Puts a lane where it stands in its queue, by its scores there, if its source is named. One
 -- that was open there before (stays) may be aside, and is left so.
 function named.place(s, l, open, wait, stays)

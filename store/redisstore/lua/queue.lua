@@ -234,3 +234,9 @@ end
 
 -- Takes a queue out of those of this call: its record is gone.
 function queue.forget(q) queues[q.name] = nil end
+
+-- Begins a queue anew whose value cannot be read.
+function queue.lost(name)
+  known[name] = nil
+  return lay(name, false)
+end

@@ -196,6 +196,29 @@ local function read_gate(i)
   }
 end
 
+-- Whether a gate is as Go and the scripts read it.
+function source.is_whole(packed)
+  local ok, pool_size = pcall(parse, '>B', packed, AT_MORE - 1)
+  if not ok then return false end
+  local read, _, _, _, _, at = pcall(parse, MORE, packed, AT_MORE + pool_size)
+  return read and at == #packed + 1
+end
+
+-- Writes the gate at position i of ARGV under a number: what was there was lost.
+function source.restore(n, i)
+  local g = read_gate(i)
+  local packed = pack_gate(g)
+  call('SET', key.source(n), packed)
+  call('SET', key.uid(g.uid), n)
+  local old = sources[n]
+  local fresh = lay(n, packed, old and old.packed or call('GET', key.counts(n)))
+  numbers[g.uid] = n
+  return fresh
+end
+
+-- Reads the counts that a source has, which must be whole.
+source.COUNTS_SIZE = 78
+
 local function has_tasks(s)
   local c = source.counts(s)
   return c.ready > 0 or c.leased > 0 or c.done > 0
@@ -209,7 +232,10 @@ function source.take_gate(i)
   local s = n and source.get(n)
   if s and s.gate and s.version >= version then return s, version end
   if not (s and s.gate) then
-    shard.tally('sources', 1)
+    repeat -- where the count was lost, numbers are in use that it has not reached
+      shard.tally('sources', 1)
+      n = text_of(shard.counts().sources)
+    until call('EXISTS', key.source(n), key.counts(n), key.lanes(n)) == 0
     n = shard.counts().sources
     numbers[uid] = n
     call('SET', key.uid(uid), n)

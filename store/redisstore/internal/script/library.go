@@ -25,7 +25,7 @@ const (
 var files = []string{
 	"base", "key", "record", "shard", "source", "rule", "gate", "lane", "queue", "lanes", "pool", "place", "named", "settled", "history",
 	"task", "lock", "lease", "token", "grant", "pick", "turn", "polite", "narrow", "claim", "apply", "success", "renew", "sweep", "submit", "again",
-	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "acknowledge", "finish",
+	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "acknowledge", "check", "checktask", "checkqueue", "checksource", "finish",
 }
 
 // functionPrefix begins the names of all functions that a store loads, and of the
@@ -75,6 +75,25 @@ const (
 	Submit     Name = "submit"
 	Succeed    Name = "succeed"
 	Unblock    Name = "unblock"
+)
+
+// The scripts of a check.
+const (
+	CheckBeside     Name = "checkbeside"
+	CheckCollectors Name = "checkcollectors"
+	CheckCounts     Name = "checkcounts"
+	CheckEntries    Name = "checkentries"
+	CheckGrants     Name = "checkgrants"
+	CheckHome       Name = "checkhome"
+	CheckLanes      Name = "checklanes"
+	CheckLeased     Name = "checkleased"
+	CheckLeases     Name = "checkleases"
+	CheckNamed      Name = "checknamed"
+	CheckQueues     Name = "checkqueues"
+	CheckSettled    Name = "checksettled"
+	CheckShard      Name = "checkshard"
+	CheckSources    Name = "checksources"
+	CheckTasks      Name = "checktasks"
 )
 
 // Library is all scripts with their prelude as one library of Redis functions. It is named by
