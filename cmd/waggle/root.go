@@ -23,6 +23,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/source"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/stats"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/status"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/store"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/task"
 )
 
@@ -60,6 +61,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	o := client.NewOptions(root, c)
 	o.Refuse(run...)
 	root.AddCommand(
+		store.New(c, o),
 		status.New(o), apply.New(o), source.New(o), task.New(o), queue.New(o), pool.New(o), hold.New(o),
 		collector.New(o), task.NewLease(o), explain.New(o), stats.New(o), newVersion(o),
 	)

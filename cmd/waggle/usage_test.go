@@ -14,6 +14,11 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	for args, part := range map[string]string{
 		"surce":                                       `there is no command "waggle surce"; did you mean serve or source?`,
+		"store":                                       "which one? waggle store check",
+		"store check now":                             `unexpected argument "now"`,
+		"store check --store mysql://x":               "--store: store URL scheme \"mysql\" is unknown; it is one of redis://",
+		"store check --shards 2":                      "unknown flag: --shards",
+		"store check --timeout 5s":                    "--timeout is for commands that ask a dispatcher; waggle store check does not",
 		"source":                                      "which one? waggle source create|delete|export|get",
 		"queue rule":                                  "which one? waggle queue rule delete|list|set",
 		"source lst":                                  `there is no command "waggle source lst"; did you mean get or list?`,
@@ -63,9 +68,9 @@ func TestUsage(t *testing.T) {
 		"task submit --source a u1 --priority 11":     "--priority 11: want 0 to 9",
 		"task submit --source a u1 --priority -1":     "--priority -1: want 0 to 9",
 		"help nosuch":                                 `there is no command "waggle nosuch"`,
-		"help sorce":                                  "did you mean serve or source?",
+		"help sorce":                                  "did you mean serve or source or store?",
 		"rule --help":                                 `there is no command "waggle rule"; did you mean queue rule?`,
-		"--help sorce":                                "did you mean serve or source?",
+		"--help sorce":                                "did you mean serve or source or store?",
 		"source craete -h":                            "did you mean create?",
 		"completion tcsh --help":                      `there is no command "waggle completion tcsh"`,
 		"help source nosuch":                          `there is no command "waggle source nosuch"`,

@@ -114,14 +114,25 @@ const MemoryStore = "memory"
 type StoreOptions struct {
 	URL, prefix   string
 	shards        int
+	existing      bool
 	allowEviction bool
 	ackReplicas   int
 }
 
-// Register adds the flags.
-func (s *StoreOptions) Register(flags *pflag.FlagSet) {
+// RegisterExisting adds the flags for a store that is there, whatever Redis it is in.
+func (s *StoreOptions) RegisterExisting(flags *pflag.FlagSet) {
+	s.existing, s.allowEviction = true, true
+	s.registerURL(flags)
+}
+
+func (s *StoreOptions) registerURL(flags *pflag.FlagSet) {
 	flags.StringVar(&s.URL, "store", MemoryStore, "`URL`: memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
 	flags.StringVar(&s.prefix, "prefix", "waggle", "`begin` of all keys in Redis; two prefixes are two Waggles")
+}
+
+// Register adds the flags.
+func (s *StoreOptions) Register(flags *pflag.FlagSet) {
+	s.registerURL(flags)
 	flags.IntVar(&s.shards, "shards", 0, "`number` of parts that the store is cut into, fixed when it is first used; 0: as it was made, else 1, of a Cluster 64")
 	flags.IntVar(&s.ackReplicas, "ack-replicas", 0, "`number` of Redis replicas that have a submit or report before it is acknowledged")
 	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
@@ -146,6 +157,7 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	redis.SetLogger(redisLog{log})
 	store, err := redisstore.Open(ctx, redisstore.Config{
 		URL: s.URL, Prefix: s.prefix, Shards: s.shards, Logger: log, AllowEviction: s.allowEviction, AckReplicas: s.ackReplicas,
+		Existing: s.existing,
 	})
 	switch {
 	case err == nil:
@@ -202,6 +214,8 @@ func mismatchAdvice(err error) string {
 		return "`redis-cli config set maxmemory-policy noeviction` sets it; --allow-eviction takes it as it is, and may lose tasks"
 	case strings.Contains(text, "shards"):
 		return "leave --shards out; or make another Waggle under another --prefix"
+	case strings.Contains(text, "there is no store"):
+		return "--store and --prefix are those that the dispatchers have"
 	case strings.Contains(text, "replica"):
 		return "redis+sentinel:// finds the primary by itself"
 	default:
