@@ -118,6 +118,10 @@ var layers = []layer{
 		avoids: []string{redisLibrary, cobraLibrary},
 	},
 	{
+		path: "server/internal/peers", core: true,
+		avoids: []string{redisLibrary, cobraLibrary},
+	},
+	{
 		path: "server/internal/admit", core: true,
 		ours:   []string{"server/internal/wire", "dispatch/...", "proto/..."},
 		avoids: []string{redisLibrary, cobraLibrary},

@@ -28,11 +28,13 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
+	"github.com/waggle-crawl/waggle/server/internal/peers"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
 // chain is what every call goes through, in this order, and why:
 //
+//  0. A stream is let in, or refused, by what its address has open and holds (enter): nothing of it is kept before.
 //  1. The request is admitted by its size, and then decoded (decoded): what load or rate refuse costs no decoding. What
 //     is refused here, or does not decode, ends where the handler would be called, so that all that follows sees it.
 //     Only a request over MaxReceiveBytes, which is not read, comes to none of these.
@@ -48,6 +50,7 @@ import (
 // 3 to 6 are one interceptor: of several, gRPC makes an object for each in each call.
 type chain struct {
 	limits   *admit.Limits
+	peers    *peers.Peers
 	draining <-chan struct{}
 
 	log *zap.Logger
@@ -69,7 +72,8 @@ const (
 
 // newChain logs no more than burst lines in a second and level before only each hundredth is kept: a store that is away
 // fails every call, and the log should show that without filling the disk.
-func newChain(limits *admit.Limits, draining <-chan struct{}, log *zap.Logger, burst int, success bool) *chain {
+func newChain(cfg *Config, limits *admit.Limits, from *peers.Peers, draining <-chan struct{}, log *zap.Logger) *chain {
+	burst := cfg.LogBurst
 	log = log.WithOptions(zap.WithCaller(false))
 	sampled := func(each time.Duration, first, then int) *zap.Logger {
 		return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
@@ -80,8 +84,8 @@ func newChain(limits *admit.Limits, draining <-chan struct{}, log *zap.Logger, b
 		return &panicError{value: value, stack: string(debug.Stack())}
 	})
 	return &chain{
-		limits: limits, draining: draining, log: sampled(time.Second, burst, 100), whole: log,
-		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: success,
+		limits: limits, peers: from, draining: draining, log: sampled(time.Second, burst, 100), whole: log,
+		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: cfg.LogCalls,
 		recoverUnary: recovery.UnaryServerInterceptor(onPanic), recoverStream: recovery.StreamServerInterceptor(onPanic),
 	}
 }
@@ -89,6 +93,7 @@ func newChain(limits *admit.Limits, draining <-chan struct{}, log *zap.Logger, b
 // options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them.
 func (c *chain) options(metrics *Metrics) []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.InTapHandle(c.enter),
 		grpc.ForceServerCodecV2(envelopeCodec{encoding.GetCodecV2(grpcproto.Name)}),
 		grpc.ChainUnaryInterceptor(metrics.calls.UnaryServerInterceptor(), c.unary),
 		grpc.ChainStreamInterceptor(metrics.calls.StreamServerInterceptor(), c.stream),
@@ -100,12 +105,15 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	ctx = context.WithValue(ctx, callNotesKey{}, notes)
 	resp, err := c.admitted(ctx, req, info, handler)
 	if err != nil {
-		resp, err = nil, statusOf(ctx, err)
+		err = statusOf(ctx, err)
 	} else {
 		noteOperator(ctx, req)
 	}
 	c.ended(ctx, notes, info.FullMethod, began, err)
-	return resp, err
+	if err != nil {
+		return nil, err
+	}
+	return answerTo(ctx, resp), nil
 }
 
 func (c *chain) admitted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -337,6 +345,14 @@ type envelope struct {
 // envelopeCodec is gRPC's codec for protobuf, but for envelopes.
 type envelopeCodec struct{ encoding.CodecV2 }
 
+// Marshal encodes a message, or an answer.
+func (c envelopeCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if a, ok := v.(*answer); ok {
+		return a.marshal(c.CodecV2)
+	}
+	return c.CodecV2.Marshal(v)
+}
+
 // Unmarshal decodes into a message, or into the message of an envelope.
 func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	e, ok := v.(*envelope)
@@ -366,7 +382,7 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	for i, method := range desc.Methods {
 		handler, name := method.Handler, "/"+desc.ServiceName+"/"+method.MethodName
 		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			e := &envelope{admit: func(bytes int) (func(), error) { return c.limits.Decode(ctx, name, bytes) }}
+			e := &envelope{admit: func(bytes int) (func(), error) { return c.decode(ctx, name, bytes) }}
 			defer func() {
 				if e.leave != nil {
 					e.leave()

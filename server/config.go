@@ -65,8 +65,16 @@ type Config struct {
 	// than the longest poll (30 s), or polls would fail. Default 45 s.
 	MaxConnectionAgeGrace time.Duration
 	// MaxConcurrentStreams of one connection. Heartbeats share a connection with polls, so it must be higher than the
-	// polls of a client. Default 10,000.
+	// polls of a client, or of all clients behind a proxy. Default 4,000.
 	MaxConcurrentStreams uint32
+	// MaxConnections at once, and MaxAddressConnections of them from one address (of IPv6: from one /64). A new one above
+	// it is closed. Each costs some 70 KiB. Defaults 20,000 and 2,000.
+	MaxConnections, MaxAddressConnections int
+	// MaxAddressStreams are how many calls and heartbeat streams the connections of one address may have open, and
+	// MaxAddressBytes how many bytes they may hold by requests without an answer and by unread answers. A new stream above
+	// it is refused with RATE_LIMITED, one that does not keep or settle leases at four fifths. Above MaxAddressBytes the
+	// connection of the address that holds the most is closed. Defaults 10,000, and 64 MiB; 16 MiB to 64 GiB.
+	MaxAddressStreams, MaxAddressBytes int
 
 	// DrainTimeout is how long calls may go on once the server is to stop.
 	// Default 20 s: below the 30 s after which Kubernetes kills.
@@ -133,7 +141,11 @@ func (c *Config) numbers() error {
 		number("SubmitsPerSecond", &c.SubmitsPerSecond, 0, 0, most),
 		number("FetchesPerSecond", &c.FetchesPerSecond, 0, 0, most),
 		number("ReadsPerSecond", &c.ReadsPerSecond, 0, 0, most),
-		number("MaxConcurrentStreams", &c.MaxConcurrentStreams, 10_000, 1, most),
+		number("MaxConcurrentStreams", &c.MaxConcurrentStreams, 4000, 1, most),
+		number("MaxConnections", &c.MaxConnections, 20_000, 1, most),
+		number("MaxAddressConnections", &c.MaxAddressConnections, 2000, 1, most),
+		number("MaxAddressStreams", &c.MaxAddressStreams, 10_000, 1, most),
+		number("MaxAddressBytes", &c.MaxAddressBytes, 64<<20, 16<<20, 64<<30),
 		number("KeepaliveMinTime", &c.KeepaliveMinTime, 5*time.Second, time.Second, time.Hour),
 		number("KeepaliveTime", &c.KeepaliveTime, 30*time.Second, time.Second, 24*time.Hour),
 		number("KeepaliveTimeout", &c.KeepaliveTimeout, 10*time.Second, time.Second, time.Hour),

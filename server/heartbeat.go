@@ -12,6 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/peers"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
@@ -108,9 +109,25 @@ func (h *heartbeat) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx) // the end may have been received and not passed on
 		}
-		if err := h.stream.Send(message); err != nil {
+		if err := h.send(message); err != nil {
 			return err
 		}
+	}
+}
+
+// sendTimeout is how long a message may wait for its collector to read those before it.
+const sendTimeout = 10 * time.Second
+
+// send sends a message. The end of the stream ends a send for which this does not wait any more.
+func (h *heartbeat) send(message *pb.HeartbeatResponse) error {
+	sent, late := make(chan error, 1), time.NewTimer(sendTimeout)
+	defer late.Stop()
+	go func() { sent <- h.stream.Send(message) }()
+	select {
+	case err := <-sent:
+		return err
+	case <-late.C:
+		return fmt.Errorf("the collector did not read its heartbeat stream for %v: %w", sendTimeout, context.DeadlineExceeded)
 	}
 }
 
@@ -134,7 +151,13 @@ func (h *heartbeat) receive(ctx context.Context) <-chan received {
 }
 
 func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
-	leave, err := h.service.limits.Beat(proto.Size(req))
+	size := proto.Size(req)
+	done, err := peers.Turn(ctx, size, true)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	leave, err := h.service.limits.Beat(size)
 	if err != nil {
 		return nil, err
 	}

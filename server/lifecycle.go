@@ -45,7 +45,7 @@ func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Liste
 }
 
 func (s *Server) serveGRPC(listener net.Listener) error {
-	if err := s.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(s.peers.Listen(listener, s.cfg.TLSCertFile == "")); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("server: serve gRPC: %w", err)
 	}
 	return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
+	"github.com/waggle-crawl/waggle/server/internal/peers"
 )
 
 // Server serves one [engine.Dispatcher] and its operator over gRPC. It is made by [New] and run
@@ -34,6 +35,7 @@ type Server struct {
 	log     *zap.Logger
 	metrics *Metrics
 	limits  *admit.Limits
+	peers   *peers.Peers
 	chain   *chain
 	health  *healthLoop
 	grpc    *grpc.Server
@@ -60,12 +62,15 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 		cfg: cfg, log: log, metrics: cfg.Metrics, limits: cfg.limits(),
 		draining: make(chan struct{}), closing: make(chan struct{}),
 	}
-	s.chain = newChain(s.limits, s.draining, log, cfg.LogBurst, cfg.LogCalls)
+	s.peers = peers.New(peers.Config{
+		Connections: cfg.MaxConnections, AddressConnections: cfg.MaxAddressConnections, AddressStreams: cfg.MaxAddressStreams, AddressBytes: cfg.MaxAddressBytes,
+	}, log)
+	s.chain = newChain(&cfg, s.limits, s.peers, s.draining, log)
 	if s.metrics == nil {
 		s.metrics = NewMetrics()
 	}
 	s.store = newStoreCollector(cfg.StatsInterval, s.heartbeats.Load)
-	for _, c := range []prometheus.Collector{s.limits.Shed, s.store} {
+	for _, c := range []prometheus.Collector{s.limits.Shed, s.peers.Refused, s.store} {
 		if err := s.metrics.registry.Register(c); err != nil {
 			return nil, fmt.Errorf("server: Config.Metrics serve another server already: %w", err)
 		}
@@ -104,12 +109,13 @@ func (s *Server) Attach(o *operate.Operator) {
 // goroutines of their own.
 const streamWorkers = 64
 
-// How much of one call, and of all calls of a connection, a client may send ahead. Fixed,
+// How much of one call, and of all calls of a connection, a client may send ahead. A stream that nobody reads holds no more
+// than its window; one that is read gets room for the message that has begun. Fixed,
 // since what grpc-go does otherwise is to estimate them by a ping for about each message
 // that it receives: with a connection for each collector, as on machines of their own,
 // that is a fifth of what a fetch costs the dispatcher, and a third of what it costs them.
 const (
-	streamWindow = 1 << 20
+	streamWindow = 64 << 10
 	connWindow   = 4 << 20
 )
 
@@ -144,7 +150,8 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 		if err != nil {
 			return nil, err
 		}
-		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keys.certificate})))
+		options = append(options, grpc.Creds(peers.Credentials(
+			credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keys.certificate}))))
 	}
 	return append(options, s.chain.options(s.metrics)...), nil
 }

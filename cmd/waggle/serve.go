@@ -63,6 +63,11 @@ off in WAGGLE_STORE, where other users of the machine do not see them.`,
 	flags.IntVar(&o.server.MaxFetches, "max-fetches", 0, "`number` of FetchTask calls that may be parked at once (default 100,000)")
 	flags.IntVar(&o.server.MaxFetchesPerCollector, "max-fetches-per-collector", 0, "`number` of them for one collector (default 100)")
 	flags.DurationVar(&o.server.MaxConnectionAge, "max-connection-age", 0, "age at which clients are asked to connect anew, and find new dispatchers (default 30m)")
+	flags.IntVar(&o.server.MaxConnections, "max-connections", 0, "`number` of connections at once (default 20,000)")
+	flags.IntVar(&o.server.MaxAddressConnections, "max-connections-per-address", 0, "`number` of them from one address (default 2,000)")
+	flags.Uint32Var(&o.server.MaxConcurrentStreams, "max-streams-per-connection", 0, "`number` of calls and heartbeat streams at once on one connection (default 4,000)")
+	flags.IntVar(&o.server.MaxAddressStreams, "max-streams-per-address", 0, "`number` of them for one address (default 10,000)")
+	flags.IntVar(&o.server.MaxAddressBytes, "max-bytes-per-address", 0, "`bytes` that unanswered requests and unread answers of one address may hold (default 64 MiB)")
 	flags.BoolVar(&o.server.LogCalls, "log-calls", false, "log calls that succeed, too")
 	o.log.Register(flags)
 	cli.FromEnv(cmd, c, flags)
@@ -104,7 +109,10 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 func flagNames(err error) error {
 	return cli.Rename(err, "server: ", "", "Config.Listen", "--listen", "Config.HTTP", "--http",
 		"Config.TLSCertFile", "--tls-cert", "TLSKeyFile", "--tls-key", "Config.DrainTimeout", "--drain-timeout",
-		"Config.MaxFetchesPerCollector", "--max-fetches-per-collector", "Config.MaxFetches", "--max-fetches", "Config.MaxConnectionAge ", "--max-connection-age ")
+		"Config.MaxFetchesPerCollector", "--max-fetches-per-collector", "Config.MaxFetches", "--max-fetches", "Config.MaxConnectionAge ", "--max-connection-age ",
+		"Config.MaxConnections", "--max-connections", "Config.MaxAddressConnections", "--max-connections-per-address",
+		"Config.MaxConcurrentStreams", "--max-streams-per-connection", "Config.MaxAddressStreams", "--max-streams-per-address",
+		"Config.MaxAddressBytes", "--max-bytes-per-address")
 }
 
 // listenAdvice adds what to do about a port that cannot be had.

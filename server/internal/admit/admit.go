@@ -109,6 +109,23 @@ func Methods() []string { return slices.Collect(maps.Keys(policies)) }
 // IsProbe reports whether a method only watches the server: health and reflection.
 func IsProbe(method string) bool { return policies[method] == classProbe }
 
+// Keeps reports whether a method keeps or settles leases.
+func Keeps(method string) bool {
+	c, known := policies[method]
+	return known && c == classHold
+}
+
+// Lines reports whether the calls of a method wait behind others of their address. Fetches park and probes are cheap;
+// large submits wait in a line of their own.
+func Lines(method string) bool {
+	switch policies[method] {
+	case classHold, classRead, classSteer:
+		return true
+	default:
+		return false
+	}
+}
+
 // Stream lets a stream in, or refuses it. It does not count as a call at work: streams are open for hours, and each of
 // their messages is counted.
 func (l *Limits) Stream(method string) error {

@@ -76,6 +76,10 @@ func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Sto
 	defer stopLoops()
 	var g errgroup.Group
 	g.Go(func() error {
+		collectGarbage(serving)
+		return nil
+	})
+	g.Go(func() error {
 		defer stopServing()
 		if n.store == nil {
 			store, err := open(serving)

@@ -1,0 +1,220 @@
+// Package peers bounds what one peer can take of a server, beside the calls that package admit bounds.
+//
+// A peer is an address of IPv4, or a /64 of IPv6. Connections are counted where they are accepted, of
+// each address and of all; one too many is closed. Open streams and the bytes that an address holds are counted by the
+// HTTP/2 frames of its connections, because grpc-go shows neither a request before it is complete nor when a stream is
+// sent to its end. The bytes are those of requests without an answer, also incomplete ones, and of answers that are
+// not sent. A new stream of an address that has too many is refused, last of all one that keeps or settles leases. If
+// an address has too many bytes, its connection with most of them is closed. Of the requests of an address, only a part
+// is worked on at once (Turn): the rest waits, so that others get the processor.
+package peers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// bytesAtWork of the requests of one address are at work at once. The others wait, so that calls of other addresses
+	// wait behind no more.
+	bytesAtWork = 256 << 10
+	// leastAtWork is what a small request counts for.
+	leastAtWork = 4 << 10
+)
+
+// Config bounds all peers.
+type Config struct {
+	// Connections at once, and of them those of one address.
+	Connections, AddressConnections int
+	// AddressStreams are how many streams the connections of one address may have open, and AddressBytes how many bytes
+	// they may hold.
+	AddressStreams, AddressBytes int
+}
+
+// Peers are the connections of a server.
+type Peers struct {
+	// Refused counts connections that were closed and streams that were refused, by the limit.
+	Refused *prometheus.CounterVec
+
+	cfg Config
+	log *zap.Logger
+	// logged keeps the log short while connections are closed.
+	logged rate.Sometimes
+
+	mu        sync.Mutex // guards the rest
+	count     int
+	addresses map[string]*address
+}
+
+// address is where connections come from.
+type address struct {
+	key           string
+	streams, held atomic.Int64        // held: bytes
+	keeping, rest *semaphore.Weighted // bytes at work, of calls that keep or settle leases and of others
+	conns         map[*Conn]struct{}  // guarded by Peers.mu
+}
+
+// New makes peers without a connection.
+func New(cfg Config, log *zap.Logger) *Peers {
+	p := &Peers{
+		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "waggle_refused_peers_total",
+			Help: "Connections that were closed and streams that were refused because of what their address, or all, have taken, by limit.",
+		}, []string{"limit"}),
+		cfg: cfg, log: log, logged: rate.Sometimes{Interval: time.Second}, addresses: make(map[string]*address),
+	}
+	for _, limit := range []string{limitAll, limitAddress, limitStreams, limitBytes} {
+		p.Refused.WithLabelValues(limit)
+	}
+	return p
+}
+
+// The limits that a refusal names.
+const (
+	limitAll     = "connections"
+	limitAddress = "connections_per_address"
+	limitStreams = "streams_per_address"
+	limitBytes   = "bytes_per_address"
+)
+
+// Listen bounds the connections of a listener. plain: they carry HTTP/2 without TLS.
+func (p *Peers) Listen(l net.Listener, plain bool) net.Listener { return &listener{l, p, plain} }
+
+type listener struct {
+	net.Listener
+	peers *Peers
+	plain bool
+}
+
+// Accept returns the next connection that is within the limits. One that has no IP address is not bounded: it comes
+// from this machine.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := raw.RemoteAddr().(*net.TCPAddr); !ok {
+			return raw, nil
+		}
+		c := &Conn{Conn: raw, peers: l.peers, plain: l.plain, streams: make(map[uint32]stream)}
+		limit := l.peers.add(c)
+		if limit == "" {
+			return c, nil
+		}
+		l.peers.Refused.WithLabelValues(limit).Inc()
+		_ = raw.Close() // it was never used
+	}
+}
+
+// add lets a connection in, or returns the limit that it is over.
+func (p *Peers) add(c *Conn) (limit string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := addressOf(c.Conn.RemoteAddr())
+	from := p.addresses[key]
+	switch {
+	case p.count >= p.cfg.Connections:
+		return limitAll
+	case from == nil:
+		from = &address{key: key, conns: make(map[*Conn]struct{}), keeping: semaphore.NewWeighted(bytesAtWork), rest: semaphore.NewWeighted(bytesAtWork)}
+		p.addresses[key] = from
+	case len(from.conns) >= p.cfg.AddressConnections:
+		return limitAddress
+	}
+	c.from = from
+	from.conns[c] = struct{}{}
+	p.count++
+	return ""
+}
+
+// remove forgets a connection.
+func (p *Peers) remove(c *Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(c.from.conns, c)
+	p.count--
+	if len(c.from.conns) == 0 {
+		delete(p.addresses, c.from.key)
+	}
+}
+
+// Full reports whether the address of a new stream has more open than are allowed, and how many are. A fifth of them is
+// kept for streams that keep or settle leases.
+func (p *Peers) Full(ctx context.Context, keeps bool) (most int, full bool) {
+	c := Of(ctx)
+	if c == nil {
+		return 0, false
+	}
+	if most = p.cfg.AddressStreams; !keeps {
+		most -= most / 5
+	}
+	if c.from.streams.Load() <= int64(most) {
+		return most, false
+	}
+	p.Refused.WithLabelValues(limitStreams).Inc()
+	return most, true
+}
+
+// Turn waits until the address of a call may have its request at work, which ends when leave is called.
+func Turn(ctx context.Context, bytes int, keeps bool) (leave func(), err error) {
+	c := Of(ctx)
+	if c == nil {
+		return func() {}, nil
+	}
+	weight, of := int64(min(max(bytes, leastAtWork), bytesAtWork)), c.from.rest
+	if keeps {
+		of = c.from.keeping
+	}
+	if err := of.Acquire(ctx, weight); err != nil {
+		return nil, fmt.Errorf("wait for other calls of the address: %w", err)
+	}
+	return func() { of.Release(weight) }, nil
+}
+
+// overflow closes the connection of an address that holds the most, if the address holds too much.
+func (p *Peers) overflow(from *address) {
+	if from.held.Load() <= int64(p.cfg.AddressBytes) {
+		return
+	}
+	p.mu.Lock()
+	var most *Conn
+	bytes := 0
+	for c := range from.conns {
+		if n := c.holds(); n > bytes {
+			most, bytes = c, n
+		}
+	}
+	p.mu.Unlock()
+	if most == nil || from.held.Load() <= int64(p.cfg.AddressBytes) {
+		return
+	}
+	p.Refused.WithLabelValues(limitBytes).Inc()
+	p.logged.Do(func() {
+		p.log.Warn("closed the connection that holds the most: its address holds too many bytes of requests and unread answers",
+			zap.String("address", from.key), zap.Int("bytes", bytes), zap.Int("limit", p.cfg.AddressBytes))
+	})
+	_ = most.Close() // its reader gets the error
+}
+
+// addressOf is what connections are counted by.
+func addressOf(a net.Addr) string {
+	var ip netip.Addr
+	if a, ok := a.(*net.TCPAddr); ok {
+		ip = a.AddrPort().Addr().Unmap()
+	}
+	if ip.Is6() {
+		return netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
+	}
+	return ip.String()
+}

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/tap"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
+	"github.com/waggle-crawl/waggle/server/internal/peers"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
+)
+
+// enter lets a stream in, or refuses it, before anything of it is kept.
+func (c *chain) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
+	most, full := c.peers.Full(ctx, admit.Keeps(info.FullMethodName))
+	if !full {
+		return ctx, nil
+	}
+	st, _ := wire.Status(nil, &wire.Refusal{
+		Code: codes.ResourceExhausted, Reason: pb.ErrorReason_ERROR_REASON_RATE_LIMITED, Retry: time.Second,
+		Text:  "the connections of this address have more calls and streams open than are allowed",
+		Pairs: []string{"limit", strconv.Itoa(most), "method", info.FullMethodName},
+	}, "")
+	return ctx, st.Err()
+}
+
+// decode lets the request of a call be decoded once it is the turn of its address, or refuses it for load or rate.
+func (c *chain) decode(ctx context.Context, method string, bytes int) (leave func(), err error) {
+	if !admit.Lines(method) {
+		return c.limits.Decode(ctx, method, bytes)
+	}
+	done, err := peers.Turn(ctx, bytes, admit.Keeps(method))
+	if err != nil {
+		return nil, err
+	}
+	end, err := c.limits.Decode(ctx, method, bytes)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return func() { end(); done() }, nil
+}
+
+// answer is a message that its peer holds from its encoding until it is sent.
+type answer struct {
+	message any
+	peer    *peers.Conn
+}
+
+// answerTo makes an answer of a message to the peer of a call.
+func answerTo(ctx context.Context, message any) any {
+	if conn := peers.Of(ctx); conn != nil {
+		return &answer{message, conn}
+	}
+	return message
+}
+
+// marshal encodes the message. An answer so small that grpc-go does not report when it is sent is part of what a stream costs.
+func (a *answer) marshal(codec encoding.CodecV2) (mem.BufferSlice, error) {
+	data, err := codec.Marshal(a.message)
+	if err != nil || len(data) != 1 || mem.IsBelowBufferPoolingThreshold(data.Len()) {
+		return data, err // the codec makes one buffer
+	}
+	bytes := data[0].ReadOnlyData()
+	a.peer.Hold(len(bytes))
+	return mem.BufferSlice{mem.NewBuffer(&bytes, sent{data[0], a.peer})}, nil
+}
+
+// sent is the pool of the one buffer of an answer, which comes back once it is sent.
+type sent struct {
+	data mem.Buffer
+	peer *peers.Conn
+}
+
+// Get is not called: the buffer was made.
+func (sent) Get(length int) *[]byte { b := make([]byte, length); return &b }
+
+// Put frees the answer.
+func (s sent) Put(*[]byte) {
+	s.peer.Hold(-s.data.Len())
+	s.data.Free()
+}
+
+// SendMsg sends an answer.
+func (s *decodedStream) SendMsg(m any) error { return s.ServerStream.SendMsg(answerTo(s.ctx, m)) }

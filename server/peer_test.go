@@ -1,0 +1,215 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+// closed waits until the server has closed a connection.
+func closed(t *testing.T, conn net.Conn) bool {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := io.Copy(io.Discard, conn)
+	return err == nil
+}
+
+// newTCPBed is newBed at a port of this machine: peers are bounded by their IP address.
+func newTCPBed(t *testing.T, cfg server.Config) *bed {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newBedAt(t, listener, newStore(t), "d1", cfg)
+}
+
+// A connection above the limit is closed; those within it stay, and one that ends makes room for another.
+func TestServer_connections(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]server.Config{
+		"of one address": {MaxAddressConnections: 3}, "of all": {MaxConnections: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newTCPBed(t, cfg)
+			if _, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil { // on the first connection
+				t.Fatal(err)
+			}
+			var conns []net.Conn
+			for range 3 {
+				conn, err := b.dial(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				conns = append(conns, conn)
+			}
+			if !closed(t, conns[2]) {
+				t.Error("the fourth connection is open")
+			}
+			if _, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil {
+				t.Errorf("a call on the first connection: %v", err)
+			}
+			if err := conns[0].Close(); err != nil {
+				t.Fatal(err)
+			}
+			other := pb.NewAdminServiceClient(b.client(t))
+			if _, err := other.GetStats(t.Context(), &pb.GetStatsRequest{}, grpc.WaitForReady(true)); err != nil {
+				t.Errorf("a call on another connection once one has ended: %v", err)
+			}
+		})
+	}
+}
+
+// begin begins a call of SubmitTasks with the begin of a request of 4 MB.
+func begin(t *testing.T, framer *http2.Framer, stream uint32) error {
+	t.Helper()
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, field := range []hpack.HeaderField{
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: pb.TaskService_SubmitTasks_FullMethodName},
+		{Name: ":authority", Value: "test"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+	} {
+		if err := encoder.WriteField(field); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+		return err
+	}
+	part := make([]byte, 16<<10)
+	binary.BigEndian.PutUint32(part[1:], 4<<20-1)
+	for range 3 {
+		if err := framer.WriteData(stream, false, part); err != nil {
+			return err
+		}
+		clear(part)
+	}
+	return nil
+}
+
+// Requests that come in part are bounded by address, and the connection that holds the most is closed.
+func TestServer_partialRequests(t *testing.T) {
+	t.Parallel()
+	b := newTCPBed(t, server.Config{MaxAddressBytes: 16 << 20})
+	conn, err := b.dial(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if _, err := framer.ReadFrame(); err != nil {
+				return
+			}
+		}
+	}()
+	for i := range uint32(1000) {
+		if begin(t, framer, 2*i+1) != nil {
+			break
+		}
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("1,000 requests of which 48 KB have come are held")
+	}
+	if _, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil {
+		t.Errorf("a call on another connection: %v", err)
+	}
+}
+
+// Streams are bounded by address, those of heartbeats last.
+func TestServer_streamsOfAddress(t *testing.T) {
+	t.Parallel()
+	b := newTCPBed(t, server.Config{MaxAddressStreams: 50})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	heartbeats := func(n int) (err error) {
+		for range n {
+			stream, err := b.dispatch.Heartbeat(ctx)
+			if err == nil {
+				err = stream.Send(beatOf())
+			}
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := heartbeats(40); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.admin.GetStats(ctx, &pb.GetStatsRequest{})
+	if f := wantFault(t, err, codes.ResourceExhausted, "RATE_LIMITED"); f.metadata["limit"] != "40" {
+		t.Errorf("the refusal has %v, want the limit 40", f.metadata)
+	}
+	if err := heartbeats(9); err != nil {
+		t.Errorf("heartbeats beside 40: %v", err)
+	}
+	if f := wantFault(t, heartbeats(2), codes.ResourceExhausted, "RATE_LIMITED"); f.metadata["limit"] != "50" {
+		t.Errorf("the refusal has %v, want the limit 50", f.metadata)
+	}
+}
+
+// A heartbeat stream that its collector does not read is ended.
+func TestServer_heartbeatUnread(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{})
+		ctx, cancel := withTimeout(t, time.Minute)
+		defer cancel()
+		stream, err := b.dispatch.Heartbeat(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		beat := beatOf()
+		for i := range 1000 {
+			beat.Leases = append(beat.Leases, &pb.LeaseBeat{TaskId: fmt.Sprintf("task-%d", i), LeaseToken: "none"})
+		}
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			for stream.Send(beat) == nil {
+			}
+		}()
+		time.Sleep(11 * time.Second)
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("the stream ended with %v, want DEADLINE_EXCEEDED", err)
+		}
+		<-sent
+	})
+}
