@@ -129,6 +129,10 @@ e2e: ## Run real processes against a real Redis, with kill -9, and print what th
 soak: ## Let processes, Redis and connections fail in every way for TIME=10m, and check what came of it; SEED=n for the same faults
 	$(if $(SEED),WAGGLE_E2E_SEED=$(SEED)) WAGGLE_E2E_SOAK=$(or $(TIME),10m) go test -count=1 -timeout 24h -v -tags e2e -run TestSoak ./deploy/e2e
 
+.PHONY: exhaustion
+exhaustion: ## Attack a dispatcher from one address in each way for TIME=10s, and print what it takes and how long others wait
+	WAGGLE_E2E_EXHAUSTION=$(or $(TIME),10s) go test -count=1 -timeout 25m -v -tags e2e -run TestExhaustion ./deploy/e2e
+
 .PHONY: bench-crawl
 bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 turns each
 	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestCrawlRate ./deploy/e2e

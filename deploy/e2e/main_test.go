@@ -60,7 +60,7 @@ func (b *builds) run() (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	for _, path := range []string{"/cmd/waggle", "/deploy/e2e/logcollector", "/deploy/e2e/plaincrawl"} {
+	for _, path := range []string{"/cmd/waggle", "/deploy/e2e/logcollector", "/deploy/e2e/attacker", "/deploy/e2e/plaincrawl"} {
 		build := exec.Command("go", "build", "-o", b.dir, module+path)
 		if out, err := build.CombinedOutput(); err != nil {
 			return 1, fmt.Errorf("go build %s: %w\n%s", path, err, out)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,10 +38,16 @@ type dispatcher struct {
 // serve starts a dispatcher on a store, on ports of its own choosing, and waits until it is ready.
 func serve(t *testing.T, name, store, prefix string, args ...string) *dispatcher {
 	t.Helper()
-	args = append([]string{
+	return serveBy(t, []string{programs.path("waggle")}, name, store, prefix, args...)
+}
+
+// serveBy is serve by a command, which may be a build of another commit, or run it in another way.
+func serveBy(t *testing.T, command []string, name, store, prefix string, args ...string) *dispatcher {
+	t.Helper()
+	args = append(slices.Concat(command[1:], []string{
 		"serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", store, "--prefix", prefix, "--log-format", "json",
-	}, args...)
-	d := &dispatcher{process: launch(t, name, programs.path("waggle"), args...)}
+	}), args...)
+	d := &dispatcher{process: launch(t, name, command[0], args...)}
 	var listening struct {
 		GRPC string `json:"grpc"`
 		HTTP string `json:"http"`
