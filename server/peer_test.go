@@ -59,7 +59,7 @@ func TestServer_connections(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer conn.Close()
+				t.Cleanup(func() { _ = conn.Close() }) // or the server has
 				conns = append(conns, conn)
 			}
 			if !closed(t, conns[2]) {
@@ -85,8 +85,12 @@ func begin(t *testing.T, framer *http2.Framer, stream uint32) error {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for _, field := range []hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: pb.TaskService_SubmitTasks_FullMethodName},
-		{Name: ":authority", Value: "test"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: pb.TaskService_SubmitTasks_FullMethodName},
+		{Name: ":authority", Value: "test"},
+		{Name: "content-type", Value: "application/grpc"},
+		{Name: "te", Value: "trailers"},
 	} {
 		if err := encoder.WriteField(field); err != nil {
 			t.Fatal(err)
