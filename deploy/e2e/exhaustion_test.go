@@ -247,7 +247,7 @@ func TestServe_ThousandCollectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { _ = conn.Close() }) // all is answered
 		client, id := pb.NewDispatchServiceClient(conn), fmt.Sprintf("c-%d", i)
 		all.Go(func() {
 			stream, err := client.Heartbeat(ctx)

@@ -54,14 +54,14 @@ func names() []string {
 	return out
 }
 
-func (a *attacker) dial() (net.Conn, error) {
+func (a *attacker) dial(ctx context.Context) (net.Conn, error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.from)}, Timeout: 5 * time.Second}
-	return dialer.DialContext(context.Background(), "tcp", a.server)
+	return dialer.DialContext(ctx, "tcp", a.server)
 }
 
 func (a *attacker) client() *grpc.ClientConn {
 	conn, err := grpc.NewClient("passthrough:///"+a.server, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return a.dial() }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return a.dial(ctx) }))
 	if err != nil {
 		panic(err) // the options are wrong
 	}
@@ -101,7 +101,7 @@ func (a *attacker) handshakes() {
 		go func() {
 			for range 100 / a.scale {
 				go forever(func() {
-					if conn, err := a.dial(); err == nil {
+					if conn, err := a.dial(context.Background()); err == nil {
 						_, _ = conn.Read(make([]byte, 1<<10)) // until the dispatcher closes it
 						_, _ = conn.Read(make([]byte, 1<<10))
 						_ = conn.Close()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ type raw struct {
 
 // open makes a connection that gives streams a window of so many bytes.
 func (a *attacker) open(window uint32) *raw {
-	conn, err := a.dial()
+	conn, err := a.dial(context.Background())
 	if err != nil {
 		return nil
 	}

@@ -27,7 +27,7 @@ import (
 const (
 	// bytesAtWork of the requests of one address are at work at once. The others wait, so that calls of other addresses
 	// wait behind no more.
-	bytesAtWork = 256 << 10
+	bytesAtWork = 1 << 20
 	// leastAtWork is what a small request counts for.
 	leastAtWork = 4 << 10
 )
