@@ -175,7 +175,8 @@ type Pool struct {
 type Queues interface {
 	// PutRule stores the rule of a pattern, or removes it if rule is nil, and returns the new version of all rules. It
 	// is one step. It succeeds only if the rules have version ifVersion (0 = none was ever set), else ErrEtagMismatch.
-	// When it returns, all shards have the rule, and later grants obey it. ErrRuleNotFound if there is no rule to
+	// When it returns, all shards have the rule, and later grants obey it. Of several rules with one
+	// [QueueRule.SettingsName] the last that was put holds; without it the first by pattern. ErrRuleNotFound if there is no rule to
 	// remove at ifVersion; ErrInvalid beyond [bounds.MaxQueueRules]. Idempotent: repeated, it returns the same version
 	// while nothing else has changed. After an error some shards may not have the rule until SyncRules.
 	PutRule(ctx context.Context, pattern string, rule *QueueRule, ifVersion int64) (version int64, err error)

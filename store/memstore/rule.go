@@ -46,7 +46,7 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	}
 	s.changeRules(func(sh *shard) {
 		if replaced {
-			sh.unfile(old)
+			sh.unfile(old, b)
 		}
 		if rule != nil {
 			sh.settings[rule.SettingsName()] = *rule
@@ -86,12 +86,21 @@ func (s *Store) changeRules(change func(*shard)) {
 	}
 }
 
-// unfile removes the settings of a rule, if they are what is filed.
-func (s *shard) unfile(rule dispatch.QueueRule) {
+// unfile removes the settings of a rule, if they are what is filed. The first of the other rules that file under that name
+// takes its place.
+func (s *shard) unfile(rule dispatch.QueueRule, b *ruleBook) {
 	name := rule.SettingsName()
-	if filed, ok := s.settings[name]; ok && filed.Pattern == rule.Pattern {
-		delete(s.settings, name)
+	if filed, ok := s.settings[name]; !ok || filed.Pattern != rule.Pattern {
+		return
 	}
+	delete(s.settings, name)
+	b.rules.Scan(func(_ string, other dispatch.QueueRule) bool {
+		if other.SettingsName() != name {
+			return true
+		}
+		s.settings[name] = other
+		return false
+	})
 }
 
 // Rules implements [dispatch.Queues].

@@ -101,6 +101,7 @@ func (s *Store) sharedVersion(ctx context.Context, op string, what shared, shard
 
 // decodeRule reads a rule of shard 0: the name of its settings, and the rule.
 func decodeRule(pattern, kept string) (rule dispatch.QueueRule, err error) {
+	_, kept, _ = strings.Cut(kept, "\n") // the name of its settings
 	_, encoded, _ := strings.Cut(kept, "\n")
 	if err := json.Unmarshal([]byte(encoded), &rule); err != nil {
 		return rule, fmt.Errorf("decode queue rule %q: %w", pattern, err)

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -25,25 +27,35 @@ func newRuleBook() ruleBook {
 
 // set keeps a rule, as SetRule does.
 func (b *ruleBook) set(r dispatch.QueueRule) {
-	b.unfile(r.Pattern, r.SettingsName())
+	old, replaced := b.rules[r.Pattern]
 	b.rules[r.Pattern] = r
+	if replaced && old.SettingsName() != r.SettingsName() {
+		b.unfile(old)
+	}
 	b.filed[r.SettingsName()] = filedSettings{r.Pattern, r.Settings}
 }
 
 // remove removes a rule, as DeleteRule does.
 func (b *ruleBook) remove(pattern string) {
-	b.unfile(pattern, "")
+	old, ok := b.rules[pattern]
 	delete(b.rules, pattern)
+	if ok {
+		b.unfile(old)
+	}
 }
 
-// unfile takes back the settings that a rule has filed, but under keep.
-func (b *ruleBook) unfile(pattern, keep string) {
-	old, ok := b.rules[pattern]
-	if !ok || old.SettingsName() == keep {
+// unfile takes back the settings that a rule has filed, for those of the first other rule by pattern that names them.
+func (b *ruleBook) unfile(old dispatch.QueueRule) {
+	name := old.SettingsName()
+	if b.filed[name].pattern != old.Pattern {
 		return
 	}
-	if b.filed[old.SettingsName()].pattern == pattern {
-		delete(b.filed, old.SettingsName())
+	delete(b.filed, name)
+	for _, pattern := range slices.Sorted(maps.Keys(b.rules)) {
+		if r := b.rules[pattern]; r.SettingsName() == name {
+			b.filed[name] = filedSettings{pattern, r.Settings}
+			return
+		}
 	}
 }
 

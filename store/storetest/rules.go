@@ -10,6 +10,7 @@ func ruleCases() []testCase {
 	return []testCase{
 		{"Set_IsReadBackUnderANewVersion", ruleSet},
 		{"Delete_NotFound", ruleDelete},
+		{"Delete_OneOfSeveralForAQueue", ruleDeleteOfSeveral},
 		{"Change_OnlyOfTheVersionThatWasSeen", ruleStale},
 		{"Change_Repeated", ruleRepeated},
 		{"LongestMatchHolds", ruleLongest},
@@ -101,6 +102,27 @@ func ruleDelete(e *env) {
 	is(e, "rules", e.listRules(), nil)
 	_, err = e.Store.PutRule(e.ctx, "a.test", nil, e.rules)
 	e.fails("delete again", err, dispatch.ErrRuleNotFound)
+}
+
+// ruleDeleteOfSeveral deletes one of the rules that map to one queue: its settings stay while another rule has them.
+func ruleDeleteOfSeveral(e *env) {
+	slow := delayed(time.Minute, 9)
+	for _, pattern := range []string{"b.test", "a.test", "c.test"} {
+		e.setRule(dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: slow, Time: start})
+	}
+	g := source("a")
+	e.create(g, numbered(g, queue, 4)...)
+	for _, pattern := range []string{"c.test", "a.test"} {
+		e.deleteRule(pattern)
+		grant := e.takeOne()
+		e.settle(done(&grant.Task))
+		is(e, "next after the delete of "+pattern, e.takeNone().Next, e.now().Add(time.Minute))
+		e.advance(time.Minute + time.Millisecond)
+	}
+	e.setRule(dispatch.QueueRule{Pattern: "b.test", Queue: "other.test", Settings: slow, Time: start})
+	grant := e.takeOne()
+	e.settle(done(&grant.Task))
+	is(e, "next by no rule", e.takeNone().Next, e.now().Add(dispatch.DefaultQueueSettings().MinDelay))
 }
 
 // ruleStale changes rules that somebody else has changed since they were read, each by

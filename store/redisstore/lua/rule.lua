@@ -88,6 +88,16 @@ function rule.settings(q)
   return s
 end
 
+-- The settings of the first rule by pattern that files under a name; nil for none.
+local function settings_by_rules(rules, name)
+  local all, first, found = call('HGETALL', rules), nil, nil
+  for i = 1, #all, 2 do
+    local its, packed = match(all[i + 1], '^([^\n]*)\n([^\n]*)\n')
+    if its == name and (not first or before(all[i], first)) then first, found = all[i], packed end
+  end
+  return found
+end
+
 -- Stores or removes a queue rule in shard 0, under the next version of all rules, if they
 -- still have the caller's version (dispatch.Queues.PutRule).
 --
@@ -96,34 +106,34 @@ end
 -- Returns  the new version (-1 = no such rule, -2 = too many, -3 = the rules have
 --          another version), whether the call is a repeat (its changes are no longer
 --          known), and the changes of settings, flat: name and settings ('' = removed)
--- Cost     O(1)
+-- Cost     O(1); O(n) of all rules where settings are removed
 function scripts.rule()
   local pattern, from, limit, name, packed, text = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
   local rules, hash, changes = P .. 'rules', P .. 'settings', {}
+  local filed = name and concat({ name, packed, text }, '\n')
   local old, version = call('HGET', rules, pattern), tonumber(call('GET', key.version('rules')) or '0')
   if version ~= from then
     -- As this very call left them?
-    if version == from + 1 and old == (name and name .. '\n' .. text or false) then return { version, 1 } end
+    if version == from + 1 and old == (name and filed or false) then return { version, 1 } end
     return { -3 }
   end
   if not name and not old then return { -1 } end
   if name and not old and call('HLEN', rules) >= limit then return { -2 } end
 
-  -- Of several rules that file settings under one name the last written holds.
+  if name then call('HSET', rules, pattern, filed) else call('HDEL', rules, pattern) end
+  -- Of several rules that file settings under one name the last written holds; without it the first of the others.
   local old_name = old and match(old, '^([^\n]*)\n')
   if old_name and old_name ~= name then
     local kept = call('HGET', hash, old_name)
     if kept and match(kept, '(%S+)$') == pattern then
-      call('HDEL', hash, old_name)
-      changes = { old_name, '' }
+      local other = settings_by_rules(rules, old_name)
+      if other then call('HSET', hash, old_name, other) else call('HDEL', hash, old_name) end
+      changes = { old_name, other or '' }
     end
   end
   if name then
-    call('HSET', rules, pattern, name .. '\n' .. text)
     call('HSET', hash, name, packed)
     changes[#changes + 1], changes[#changes + 2] = name, packed
-  else
-    call('HDEL', rules, pattern)
   end
   return { call('INCR', key.version('rules')), 0, unpack(changes) }
 end

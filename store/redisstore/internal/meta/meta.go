@@ -21,7 +21,7 @@ import (
 )
 
 // format is the version of the data layout.
-const format = "16"
+const format = "17"
 
 const (
 	// checkTime bounds how long Check waits: a node that does not answer takes
