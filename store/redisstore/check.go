@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 
@@ -69,23 +70,19 @@ const (
 func (s *Store) Check(ctx context.Context, repair bool) (*CheckReport, error) {
 	report, kinds := new(CheckReport), make(map[string]*CheckKind)
 	for {
-		pass := &checkPass{Store: s, repair: repair, skipped: []Finding{}}
+		pass := &checkPass{Store: s, repair: repair, kinds: make(map[string]*CheckKind), found: make(map[uint64]bool), skipped: []Finding{}}
 		if err := pass.run(ctx); err != nil {
 			return nil, fmt.Errorf("check the store: %w", err)
 		}
 		report.Passes++
 		report.Tasks, report.Queues, report.Skipped = pass.tasks, pass.queues, pass.skipped
 		last := pass.repaired == 0 || report.Passes == checkPasses
-		for _, f := range pass.findings {
-			if !f.Repaired && !last {
-				continue // it is found again if it is left
+		for _, k := range pass.kinds {
+			if last {
+				addKind(kinds, *k)
+			} else {
+				addKind(kinds, k.repaired()) // what is left is found again
 			}
-			k := kinds[f.Kind]
-			if k == nil {
-				k = &CheckKind{Kind: f.Kind, Examples: []Finding{}}
-				kinds[f.Kind] = k
-			}
-			k.add(f)
 		}
 		if last {
 			break
@@ -98,14 +95,26 @@ func (s *Store) Check(ctx context.Context, repair bool) (*CheckReport, error) {
 	return report, nil
 }
 
-func (k *CheckKind) add(f Finding) {
-	k.Found++
-	if f.Repaired {
-		k.Repaired++
+// repaired is the kind without what is left.
+func (k CheckKind) repaired() CheckKind {
+	k.Found = k.Repaired
+	k.Examples = slices.DeleteFunc(slices.Clone(k.Examples), func(f Finding) bool { return !f.Repaired })
+	return k
+}
+
+// addKind adds findings to those of their kind.
+func addKind(kinds map[string]*CheckKind, more CheckKind) {
+	if more.Found == 0 {
+		return
 	}
-	if len(k.Examples) < checkExamples {
-		k.Examples = append(k.Examples, f)
+	k := kinds[more.Kind]
+	if k == nil {
+		k = &CheckKind{Kind: more.Kind, Examples: []Finding{}}
+		kinds[more.Kind] = k
 	}
+	k.Found += more.Found
+	k.Repaired += more.Repaired
+	k.Examples = append(k.Examples, more.Examples[:min(len(more.Examples), checkExamples-len(k.Examples))]...)
 }
 
 // checkPass is one pass over all shards.
@@ -113,7 +122,9 @@ type checkPass struct {
 	*Store
 	repair                  bool
 	sources                 map[string]*dispatch.Source // by uid
-	findings, skipped       []Finding
+	kinds                   map[string]*CheckKind
+	found                   map[uint64]bool // hashes of the findings: some are found in two ways
+	skipped                 []Finding
 	repaired, tasks, queues int64
 }
 
@@ -138,11 +149,21 @@ func (p *checkPass) find(f Finding) {
 		p.skipped = append(p.skipped, f)
 		return
 	}
+	hash := maphash.Comparable(checkSeed, f)
+	if p.found[hash] {
+		return
+	}
+	p.found[hash] = true
+	one := CheckKind{Kind: f.Kind, Found: 1, Examples: []Finding{f}}
 	if f.Repaired {
 		p.repaired++
+		one.Repaired = 1
 	}
-	p.findings = append(p.findings, f)
+	addKind(p.kinds, one)
 }
+
+// checkSeed is of the hashes that stand for what was seen: two of a billion names have one with a chance of one in 40.
+var checkSeed = maphash.MakeSeed()
 
 // checkItem is what a script of a check looks at: its arguments, and its name for a finding.
 type checkItem struct {
@@ -199,8 +220,7 @@ func (p *checkPass) pages(ctx context.Context, shard int, name script.Name, item
 	return nil
 }
 
-// scan gives the keys of a shard that match, some at a time. It gives each key that is there the whole time, and may
-// give one more than once.
+// scan gives the keys of a shard that match, some at a time. It gives each key that is there the whole time, once.
 func (p *checkPass) scan(ctx context.Context, shard int, match string, each func(names []string) error) error {
 	return p.scanBy(ctx, shard, func(node redis.UniversalClient, cursor uint64) ([]string, uint64, error) {
 		return node.Scan(ctx, cursor, string(p.keys.Shard(shard))+match, checkScan).Result()
@@ -212,6 +232,7 @@ func (p *checkPass) scanBy(ctx context.Context, shard int, step func(redis.Unive
 		names []string
 		next  uint64
 	}
+	seen := make(map[uint64]bool) // hashes of what was given: SCAN may give it again
 	for cursor := uint64(0); ; {
 		found, err := script.Retry(ctx, "scan", func() (page, error) {
 			node, err := p.node(ctx, shard)
@@ -224,7 +245,13 @@ func (p *checkPass) scanBy(ctx context.Context, shard int, step func(redis.Unive
 		if err != nil {
 			return err
 		}
-		for names := range slices.Chunk(found.names, checkItems) {
+		fresh := slices.DeleteFunc(found.names, func(name string) bool {
+			hash := maphash.String(checkSeed, name)
+			again := seen[hash]
+			seen[hash] = true
+			return again
+		})
+		for names := range slices.Chunk(fresh, checkItems) {
 			if err := each(names); err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 // checkShared compares the settings of queues and the ends of holds on them with the rules and holds of shard 0, which
 // they are made of, and the copies of other shards with those.
 func (p *checkPass) checkShared(ctx context.Context) error {
-	rules, _, err := p.Rules(ctx)
+	rules, version, err := p.Rules(ctx)
 	if err != nil {
 		return err
 	}
@@ -22,10 +22,10 @@ func (p *checkPass) checkShared(ctx context.Context) error {
 		name := rules[i].SettingsName()
 		wanted[name] = append(wanted[name], packSettings(&rules[i])) // of several the last written holds
 	}
-	if err := p.checkCopies(ctx, settings, wanted); err != nil {
+	if err := p.checkCopies(ctx, settings, version, 0, wanted); err != nil {
 		return err
 	}
-	holds, _, now, err := p.Holds(ctx, -1)
+	holds, version, now, err := p.Holds(ctx, -1)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (p *checkPass) checkShared(ctx context.Context) error {
 	for queue, end := range ends {
 		wanted[queue] = []string{strconv.FormatInt(end, 10)}
 	}
-	return p.checkCopies(ctx, heldQueues, wanted)
+	return p.checkCopies(ctx, heldQueues, version, pack.Millis(now), wanted)
 }
 
 // sharedHash is what a shard has of shared values.
@@ -59,13 +59,17 @@ func (p *checkPass) readShared(ctx context.Context, what shared, shard int) (h s
 	return h, err
 }
 
-// checkCopies looks at one hash in all shards. Where it is wrong all shards get it anew, under another version. A shard
-// of an older version is left to the keeper.
-func (p *checkPass) checkCopies(ctx context.Context, what shared, wanted map[string][]string) error {
+// checkCopies looks at one hash in all shards, which is to have what is wanted at a version. Where it is wrong all shards
+// get it anew, under another version. What somebody has changed since is not looked at: the old version would come back. A
+// shard of an older version is left to the keeper.
+func (p *checkPass) checkCopies(ctx context.Context, what shared, version, now int64, wanted map[string][]string) error {
 	const op = "repair settings"
 	first, err := p.readShared(ctx, what, 0)
 	if err != nil {
 		return err
+	}
+	if first.version != version {
+		return nil
 	}
 	newest, wrong := first.version, false
 	find := func(shard int, text string, lost bool) {
@@ -82,8 +86,14 @@ func (p *checkPass) checkCopies(ctx context.Context, what shared, wanted map[str
 		}
 	}
 	for name := range first.values {
-		if wanted[name] == nil && what == settings {
+		if wanted[name] != nil {
+			continue
+		}
+		if what == settings {
 			find(0, "the rule of "+name+" is lost", true)
+		} else if ends, err := strconv.ParseInt(first.values[name], 10, 64); err != nil || ends > now {
+			changes = append(changes, name, "")
+			find(0, "no hold stops "+name, false)
 		}
 	}
 	for shard := 1; shard < p.scripts.Shards; shard++ {

@@ -28,6 +28,7 @@ type shardCheck struct {
 	held    []string               // collectors with grants
 	ends    []string               // queues that list sources
 	moves   map[string]string      // numbers of tasks whose source has another one
+	tasks   int64
 }
 
 // queueSeen is what was seen of a queue: which sources may have lanes there, and its entries in the lease index.
@@ -318,12 +319,15 @@ func (c *shardCheck) checkTasks(ctx context.Context) error {
 	for _, s := range c.numbers {
 		s.sums = [6]int64{}
 	}
+	c.checkPass.tasks -= c.tasks // they are read again where numbers of sources have changed
+	c.tasks = 0
 	return c.scan(ctx, c.shard, "t:*", func(names []string) error {
 		ids := make([]string, len(names))
 		for i, name := range names {
 			ids[i] = strings.TrimPrefix(name, string(c.names)+"t:")
 		}
 		c.tasks += int64(len(ids))
+		c.checkPass.tasks += int64(len(ids))
 		return c.page(ctx, c.shard, script.CheckTasks, first, texts("task ", ids), func(r *pack.Reply) {
 			strangers, sums := r.Array(), r.Array()
 			for strangers.More() {

@@ -164,7 +164,7 @@ function scripts.checksettled()
     if not at then return end
     local fits = r and r.source == n and r.queue == queue_name
     if fits and (r.state == record.DEAD) == dead and r.state >= record.DONE then return end
-    if not r and at <= now + 1000 and owned then return end -- a sweep is about to forget it
+    if at <= now + 1000 and owned then return end -- a sweep is about to forget it; the same task may be there anew
     if not check.found('settled', id, (dead and 'ld:' or 'lc:') .. name .. ' has it, and it is not there') then return end
     call('ZREM', set, id)
     if not raw then source.count(s, dead and 'dead' or 'canceled', -1) end

@@ -4,6 +4,7 @@ local LATER, HEAD = lane.LATER, lane.HEAD
 
 -- By queue, how many leases and orphans there are; read once a call.
 local in_flight, orphans
+local MOST_LEASES = 50000 -- that are counted without a repair
 
 local function count_leases()
   in_flight, orphans = {}, {}
@@ -160,6 +161,10 @@ local function queue_fault(q, slot, numbers, pools, seen, waits_for_lock)
   fault = fault or parts_fault(q, pools, opens, waits)
   if fault then return fault end
   if q.in_flight ~= seen or q.waiting ~= size + waits_for_lock then
+    if not in_flight and call('ZCARD', key.leases) > MOST_LEASES then
+      check.skipped('queue ' .. q.name, 'its tasks in flight: the shard has more than ' .. MOST_LEASES .. ' leases')
+      return settings_fault(q)
+    end
     if not in_flight then count_leases() end
     seen, waits_for_lock = in_flight[q.name] or 0, orphans[q.name] or 0
     if q.in_flight ~= seen then return 'it counts ' .. q.in_flight .. ' tasks in flight, there are ' .. seen end
@@ -256,11 +261,9 @@ local function check_queue(name, slot, numbers, pools, seen, waits_for_lock)
   if damaged then
     q, fault = queue.lost(name), 'its value is damaged'
   elseif not q.exists or q.over then
-    local met = {}
     fault = parts_fault({ name = name, part = false }, pools, {}, {})
     for _, n in ipairs(numbers) do
       if call('EXISTS', key.lane(text_of(n) .. ':' .. name), key.set(text_of(n) .. ':' .. name)) > 0 then fault = 'its value is lost, and it has tasks' end
-      met[n] = true
     end
     if not fault and seen + waits_for_lock > 0 then
       if not in_flight then count_leases() end

@@ -93,16 +93,17 @@ local function leases_of(n)
   return leased_by[n] or {}
 end
 
--- The ids of the tasks of a source, those of its lanes with their scores; nil for too many.
+-- The ids of the tasks of a source that wait or are leased, and of its settled ones, with sums by where they stand; nil for
+-- too many. A task that is there anew may stand among the settled ones until a sweep, too.
 local function tasks_of(n)
   if call('SCARD', key.lanes(n)) > MOST_LANES then return nil end
-  local ids, sums, names = {}, { scheduled = 0, ready = 0, leased = 0, dead = 0, canceled = 0, out = 0, kept = 0 }, call('SMEMBERS', key.lanes(n))
-  local function add(id) ids[#ids + 1] = id end
+  local open, settled_ids, sums, names = {}, {}, { scheduled = 0, ready = 0, leased = 0, dead = 0, canceled = 0, out = 0, kept = 0 }, call('SMEMBERS', key.lanes(n))
+  local function add(id) open[#open + 1] = id end
   queue.read_all(names)
   for _, queue_name in ipairs(names) do
     local q = queue.get(queue_name)
     local l, name = queue.lane(q, n), text_of(n) .. ':' .. queue_name
-    if l and lane.size(l) + #ids > MOST_TASKS then return nil end
+    if l and lane.size(l) + #open + #settled_ids > MOST_TASKS then return nil end
     for _, e in ipairs(l and lane.all(l, lane.HEAD) or {}) do
       add(q.slot .. '-' .. e.suffix)
       local field = e.score < lane.LATER and 'ready' or 'scheduled'
@@ -117,10 +118,10 @@ local function tasks_of(n)
       end
     end
     for field, set in pairs({ dead = key.dead(name), canceled = key.canceled(name) }) do
-      local found = call('ZCARD', set) + #ids <= MOST_TASKS and call('ZRANGE', set, 0, -1)
+      local found = call('ZCARD', set) + #open + #settled_ids <= MOST_TASKS and call('ZRANGE', set, 0, -1)
       if not found then return nil end
       sums[field] = sums[field] + #found
-      for i = 1, #found do add(found[i]) end
+      for i = 1, #found do settled_ids[#settled_ids + 1] = found[i] end
     end
     sums.kept = sums.kept + call('SISMEMBER', key.kept, name)
   end
@@ -130,8 +131,8 @@ local function tasks_of(n)
     add(leases[i])
     sums[leases[i + 1]] = sums[leases[i + 1]] + 1
   end
-  if #ids > MOST_TASKS then return nil end
-  return ids, sums
+  if #open + #settled_ids > MOST_TASKS then return nil end
+  return open, settled_ids, sums
 end
 
 -- The parts of a record that are counted: state, whether it is recurring.
@@ -147,11 +148,13 @@ end
 
 -- What is counted of a source, in one step; nil for one with too many tasks.
 local function count_source(n)
-  local ids, sums = tasks_of(n)
-  if not ids then return nil end
-  for _, id in ipairs(ids) do
+  local open, settled_ids, sums = tasks_of(n)
+  if not open then return nil end
+  for _, id in ipairs(settled_ids) do
+    if head_of(id) == record.DONE then sums.canceled = sums.canceled - 1 end -- stands there, and counts as done
+  end
+  for _, id in ipairs(open) do
     local state, recurring = head_of(id)
-    if state == record.DONE then sums.canceled = sums.canceled - 1 end -- stands there, and counts as done
     if (state == record.WAITING or state == record.LEASED) and not recurring then sums.out = sums.out + 1 end
   end
   return sums
