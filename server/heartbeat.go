@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -131,11 +132,21 @@ func (h *heartbeat) send(message *pb.HeartbeatResponse) error {
 	}
 }
 
+// A stream gets answers to beatsAtOnce messages at once, and to beatsEach a second: a collector whose leases last for a second
+// sends three. Further messages wait in the window of the stream, so that thousands of streams cost little.
+const (
+	beatsEach   = 10
+	beatsAtOnce = 30
+)
+
 // receive reads messages until the stream ends, which it does when the handler returns.
 func (h *heartbeat) receive(ctx context.Context) <-chan received {
-	messages := make(chan received)
+	messages, pace := make(chan received), rate.NewLimiter(beatsEach, beatsAtOnce)
 	go func() {
 		for {
+			if pace.Wait(ctx) != nil {
+				return
+			}
 			beat, err := h.stream.Recv()
 			select {
 			case messages <- received{beat, err}:
@@ -152,7 +163,7 @@ func (h *heartbeat) receive(ctx context.Context) <-chan received {
 
 func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
 	size := proto.Size(req)
-	done, err := peers.Turn(ctx, size, true)
+	done, err := peers.Turn(ctx, peers.Beats, size)
 	if err != nil {
 		return nil, err
 	}

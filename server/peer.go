@@ -35,7 +35,11 @@ func (c *chain) decode(ctx context.Context, method string, bytes int) (leave fun
 	if !admit.Lines(method) {
 		return c.limits.Decode(ctx, method, bytes)
 	}
-	done, err := peers.Turn(ctx, bytes, admit.Keeps(method))
+	line := peers.Other
+	if admit.Keeps(method) {
+		line = peers.Settle
+	}
+	done, err := peers.Turn(ctx, line, bytes)
 	if err != nil {
 		return nil, err
 	}

@@ -59,9 +59,9 @@ type Peers struct {
 // address is where connections come from.
 type address struct {
 	key           string
-	streams, held atomic.Int64        // held: bytes
-	keeping, rest *semaphore.Weighted // bytes at work, of calls that keep or settle leases and of others
-	conns         map[*Conn]struct{}  // guarded by Peers.mu
+	streams, held atomic.Int64               // held: bytes
+	work          [lines]*semaphore.Weighted // bytes at work, by line
+	conns         map[*Conn]struct{}         // guarded by Peers.mu
 }
 
 // New makes peers without a connection.
@@ -127,7 +127,7 @@ func (p *Peers) add(c *Conn) (limit string) {
 	case p.count >= p.cfg.Connections:
 		return limitAll
 	case from == nil:
-		from = &address{key: key, conns: make(map[*Conn]struct{}), keeping: semaphore.NewWeighted(bytesAtWork), rest: semaphore.NewWeighted(bytesAtWork)}
+		from = &address{key: key, conns: make(map[*Conn]struct{}), work: newWork()}
 		p.addresses[key] = from
 	case len(from.conns) >= p.cfg.AddressConnections:
 		return limitAddress
@@ -136,6 +136,13 @@ func (p *Peers) add(c *Conn) (limit string) {
 	from.conns[c] = struct{}{}
 	p.count++
 	return ""
+}
+
+func newWork() (work [lines]*semaphore.Weighted) {
+	for line := range work {
+		work[line] = semaphore.NewWeighted(bytesAtWork)
+	}
+	return work
 }
 
 // remove forgets a connection.
@@ -166,16 +173,24 @@ func (p *Peers) Full(ctx context.Context, keeps bool) (most int, full bool) {
 	return most, true
 }
 
+// Line is what requests of an address wait in. Those of one line do not wait for those of another.
+type Line int
+
+// The lines.
+const (
+	Beats  Line = iota // heartbeats
+	Settle             // calls that keep or settle leases
+	Other
+	lines
+)
+
 // Turn waits until the address of a call may have its request at work, which ends when leave is called.
-func Turn(ctx context.Context, bytes int, keeps bool) (leave func(), err error) {
+func Turn(ctx context.Context, line Line, bytes int) (leave func(), err error) {
 	c := Of(ctx)
 	if c == nil {
 		return func() {}, nil
 	}
-	weight, of := int64(min(max(bytes, leastAtWork), bytesAtWork)), c.from.rest
-	if keeps {
-		of = c.from.keeping
-	}
+	weight, of := int64(min(max(bytes, leastAtWork), bytesAtWork)), c.from.work[line]
 	if err := of.Acquire(ctx, weight); err != nil {
 		return nil, fmt.Errorf("wait for other calls of the address: %w", err)
 	}
