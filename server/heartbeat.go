@@ -119,7 +119,7 @@ func (h *heartbeat) run(ctx context.Context) error {
 // sendTimeout is how long a message may wait for its collector to read those before it.
 const sendTimeout = 10 * time.Second
 
-// send sends a message. The end of the stream ends a send for which this does not wait any more.
+// send sends a message. After a timeout, the end of the stream ends the send that is still pending.
 func (h *heartbeat) send(message *pb.HeartbeatResponse) error {
 	sent, late := make(chan error, 1), time.NewTimer(sendTimeout)
 	defer late.Stop()

@@ -70,5 +70,5 @@ func TestStoreCheck(t *testing.T) {
 
 func TestStoreCheck_memory(t *testing.T) {
 	t.Parallel()
-	wantFailure(t, command(t, nil, "store", "check"), waggle.ExitUsage, "--store memory", "no indexes to check", "say --store redis://")
+	wantFailure(t, command(t, nil, "store", "check"), waggle.ExitUsage, "--store memory", "no indexes to check", "use --store redis://")
 }

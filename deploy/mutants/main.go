@@ -71,7 +71,7 @@ func run(ctx context.Context, out io.Writer, dir, only string) error {
 	return nil
 }
 
-// passes runs the tests of all mutants without any: one that fails anyhow kills nothing.
+// passes runs the tests without a mutant: a failing test proves nothing.
 func passes(ctx context.Context, dir string, all []mutant) error {
 	patterns := map[string][]string{} // by package
 	for _, m := range all {

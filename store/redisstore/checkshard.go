@@ -40,11 +40,11 @@ type queueSeen struct {
 // sourceSeen is what was seen of a source: the uids that have its number, tasks whose source is not known, its counts before the tasks were
 // read, and sums of the tasks.
 type sourceSeen struct {
-	uids      []string
-	strangers []string
-	counts    string
-	sums      [6]int64 // waiting, leased, done, dead, canceled, out
-	kept      int64
+	uids    []string
+	unowned []string
+	counts  string
+	sums    [6]int64 // waiting, leased, done, dead, canceled, out
+	kept    int64
 }
 
 // run looks at sources, then at their queues, lanes and tasks, and then at what is counted of these.
@@ -52,7 +52,7 @@ func (c *shardCheck) run(ctx context.Context) error {
 	c.pools, c.lanes, c.moves = make(map[string]bool), make(map[string]bool), make(map[string]string)
 	c.queues, c.numbers = make(map[string]*queueSeen), make(map[string]*sourceSeen)
 	for _, step := range []func(context.Context) error{
-		c.readNames, c.readMembers, c.readUIDs, c.checkSources, c.checkQueues, c.checkEntries, c.readCounts, c.checkTasks, c.checkStrangers,
+		c.readNames, c.readMembers, c.readUIDs, c.checkSources, c.checkQueues, c.checkEntries, c.readCounts, c.checkTasks, c.checkUnowned,
 		c.checkBeside, c.checkLanes, c.checkGrants, c.checkCounts,
 	} {
 		if err := step(ctx); err != nil {
@@ -329,10 +329,10 @@ func (c *shardCheck) checkTasks(ctx context.Context) error {
 		c.tasks += int64(len(ids))
 		c.checkPass.tasks += int64(len(ids))
 		return c.page(ctx, c.shard, script.CheckTasks, first, texts("task ", ids), func(r *pack.Reply) {
-			strangers, sums := r.Array(), r.Array()
-			for strangers.More() {
-				id, s := strangers.Text(), c.source(strangers.Number())
-				s.strangers = append(s.strangers, id)
+			unowned, sums := r.Array(), r.Array()
+			for unowned.More() {
+				id, s := unowned.Text(), c.source(unowned.Number())
+				s.unowned = append(s.unowned, id)
 			}
 			for sums.More() {
 				s := c.source(sums.Number())
@@ -340,7 +340,7 @@ func (c *shardCheck) checkTasks(ctx context.Context) error {
 					s.sums[i] += sums.Integer()
 				}
 			}
-			r.Join(strangers)
+			r.Join(unowned)
 			r.Join(sums)
 		})
 	})

@@ -142,19 +142,19 @@ func (c *shardCheck) checkNumbers(ctx context.Context, numbers []string) error {
 	return nil
 }
 
-// checkStrangers finds out whose the tasks are whose source the shard does not know: an id is computed from the scope of
-// its source.
-func (c *shardCheck) checkStrangers(ctx context.Context) error {
+// checkUnowned finds the source of tasks whose number of a source is unknown: an id is computed from the scope of its
+// source.
+func (c *shardCheck) checkUnowned(ctx context.Context) error {
 	var numbers []string
 	for number, s := range c.numbers {
-		if len(s.strangers) == 0 {
+		if len(s.unowned) == 0 {
 			continue
 		}
 		numbers = append(numbers, number)
 		if len(s.uids) > 0 {
 			continue
 		}
-		for _, id := range s.strangers[:min(len(s.strangers), strangersRead)] {
+		for _, id := range s.unowned[:min(len(s.unowned), unownedRead)] {
 			if err := c.identify(ctx, s, dispatch.TaskID(id)); err != nil {
 				return err
 			}
@@ -167,8 +167,8 @@ func (c *shardCheck) checkStrangers(ctx context.Context) error {
 	return c.checkTasks(ctx)
 }
 
-// strangersRead is of how many tasks the source is looked for, of each number that is not known.
-const strangersRead = 3
+// unownedRead bounds the tasks that are read for each unknown number.
+const unownedRead = 3
 
 // identify notes whose the task is, if that is one source.
 func (c *shardCheck) identify(ctx context.Context, s *sourceSeen, id dispatch.TaskID) error {
@@ -226,7 +226,7 @@ func (c *shardCheck) checkCounts(ctx context.Context) error {
 	var unknown [6]int64
 	for number, s := range c.numbers {
 		named = append(named, checkItem{"source " + number, []any{number}})
-		if len(s.strangers) > 0 {
+		if len(s.unowned) > 0 {
 			for i := range unknown {
 				unknown[i] += s.sums[i]
 			}

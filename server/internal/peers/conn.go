@@ -49,7 +49,7 @@ func Of(ctx context.Context) *Conn {
 // RemoteAddr is the address of the peer.
 func (c *Conn) RemoteAddr() net.Addr { return &remoteAddress{c.Conn.RemoteAddr(), c} }
 
-// Read reads. A peer that sends faster than it is read never lets the reading goroutine wait, so that it lets others run here.
+// Read reads. It yields after a full read, so that a fast sender does not starve others.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n == len(b) {

@@ -1,29 +1,29 @@
--- What a check finds, and mends when it is asked to (redisstore.Store.Check): each script looks
--- at some tasks, entries, queues or sources, and what it finds and mends is one step. The parts
+-- What a check finds, and repairs when it is asked to (redisstore.Store.Check): each script looks
+-- at some tasks, entries, queues or sources, and what it finds and repairs is one step. The parts
 -- are in this order: a source, its queues, the entries of their lanes, the tasks, and then what
 -- is counted.
 
 
--- What a call found, flat: kind, what it is about, what is wrong, 1 if it was mended (else 0).
-local out, mending
+-- What a call found, flat: kind, what it is about, what is wrong, 1 if it was repaired (else 0).
+local out, repairing
 
-function check.begin(mend) out, mending = {}, mend == '1' end
+function check.begin(repair) out, repairing = {}, repair == '1' end
 
--- Notes a finding; says whether it is to be mended.
+-- Notes a finding; says whether it is to be repaired.
 function check.found(kind, what, text, lost)
-  local mend, n = mending and not lost, #out
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = kind, what, text, mend and 1 or 0
-  return mend
+  local repair, n = repairing and not lost, #out
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = kind, what, text, repair and 1 or 0
+  return repair
 end
 
 -- Notes what is not checked, and why.
 function check.skipped(what, why) check.found('skipped', what, why, true) end
 
-function check.mends() return mending end
+function check.repairs() return repairing end
 
--- Ends a call that looked, and may have mended.
+-- Ends a call that looked, and may have repaired.
 function check.finish()
-  if mending then finish(true) end
+  if repairing then finish(true) end
   return out
 end
 
@@ -86,7 +86,7 @@ end
 
 -- Checks in which lists lanes are.
 --
--- ARGV     whether to mend (0, 1); per lane: source, queue
+-- ARGV     whether to repair (0, 1); per lane: source, queue
 -- Returns  findings
 -- Cost     about 10 commands a lane; at most 100
 function scripts.checklanes()
@@ -97,7 +97,7 @@ end
 
 -- Checks entries of a set behind the head of a lane: each is of a task that waits there.
 --
--- ARGV     whether to mend (0, 1); source, queue, slot; ends of ids
+-- ARGV     whether to repair (0, 1); source, queue, slot; ends of ids
 -- Returns  findings
 -- Cost     O(log n) an entry; at most 100
 function scripts.checkentries()
@@ -118,7 +118,7 @@ end
 
 -- Checks entries of the lease index: each is of a lease, or of a task that waits under a lock.
 --
--- ARGV     whether to mend (0, 1); members
+-- ARGV     whether to repair (0, 1); members
 -- Returns  findings
 -- Cost     O(log n) an entry; at most 100
 function scripts.checkleases()
@@ -149,7 +149,7 @@ end
 
 -- Checks entries of a set of dead or canceled tasks.
 --
--- ARGV     whether to mend (0, 1); the set, 'ld' or 'lc'; source, queue; ids
+-- ARGV     whether to repair (0, 1); the set, 'ld' or 'lc'; source, queue; ids
 -- Returns  findings
 -- Cost     O(log n) an entry; at most 100
 function scripts.checksettled()
@@ -169,7 +169,7 @@ function scripts.checksettled()
     call('ZREM', set, id)
     if not raw then source.count(s, dead and 'dead' or 'canceled', -1) end
   end)
-  if mending then
+  if repairing then
     finish(true)
     check.lists(n, queue_name)
   end

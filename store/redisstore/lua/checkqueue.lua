@@ -294,7 +294,7 @@ end
 
 -- Checks queues.
 --
--- ARGV     whether to mend (0, 1); how many pools there are, and they; per queue: name, slot, how
+-- ARGV     whether to repair (0, 1); how many pools there are, and they; per queue: name, slot, how
 --          many leases and orphans of it were seen in the lease index, how many sources may have
 --          lanes there, and their numbers
 -- Returns  findings

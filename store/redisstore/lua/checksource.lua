@@ -22,7 +22,7 @@ local function check_gate(n, tasks, its_uid, known, i, moves)
   if counted > 0 and counted ~= source.COUNTS_SIZE and check.found('count', text, 'the counts of the source are damaged') then
     call('SET', key.counts(n), sub(ZEROS, 1, source.COUNTS_SIZE))
   end
-  if counted > 0 and counted ~= source.COUNTS_SIZE and not check.mends() then return end
+  if counted > 0 and counted ~= source.COUNTS_SIZE and not check.repairs() then return end
   if packed and not source.is_whole(packed) then packed = false end
   if not packed and not known then
     if tasks > 0 then check.found('source', text, 'the shard has lost what it knows of it', true)
@@ -60,7 +60,7 @@ end
 
 -- Checks what the shard knows of sources.
 --
--- ARGV     whether to mend (0, 1); per source: its number, how many of its tasks were seen, the uid
+-- ARGV     whether to repair (0, 1); per source: its number, how many of its tasks were seen, the uid
 --          that has the number ('' = none), and whether the gate of that is known (0, 1): if it
 --          is, then 12 values (source.lua)
 -- Returns  findings; and flat, numbers whose tasks belong to another one, and that
@@ -182,7 +182,7 @@ end
 -- set tells: those that were counted from outside are the least that there are, and others may
 -- have come since.
 --
--- ARGV     whether to mend (0, 1); per source: its number, its counts as they were before ('' =
+-- ARGV     whether to repair (0, 1); per source: its number, its counts as they were before ('' =
 --          not known), and how many tasks wait, are leased, done, dead, canceled; one-shot
 --          tasks that wait or are leased; lanes with dead or canceled tasks
 -- Returns  findings
@@ -249,7 +249,7 @@ end
 -- Checks what the shard counts: tasks in all, in one step where it has at most 10,000 sources,
 -- and closed queues where it has at most 5,000.
 --
--- ARGV     whether to mend (0, 1); per state the tasks of sources that the shard does not know:
+-- ARGV     whether to repair (0, 1); per state the tasks of sources that the shard does not know:
 --          waiting, leased, dead, canceled
 -- Returns  findings
 -- Cost     O(1) a source and a queue
@@ -309,7 +309,7 @@ end
 -- Checks the lanes of sources that claims name. Where they are wrong the next such claim lists
 -- them anew.
 --
--- ARGV     whether to mend (0, 1); numbers of sources
+-- ARGV     whether to repair (0, 1); numbers of sources
 -- Returns  findings
 -- Cost     O(log n) a lane; of a source with more than 1,000 lanes none
 function scripts.checknamed()
@@ -327,7 +327,7 @@ end
 -- Checks in which indexes of their home shard sources are. A source that was changed since it was
 -- read is left out.
 --
--- ARGV     whether to mend (0, 1); per source: its id, the source ('' = none), whether a version
+-- ARGV     whether to repair (0, 1); per source: its id, the source ('' = none), whether a version
 --          is pending, and whether it has holds (0, 1)
 -- Returns  findings
 -- Cost     O(log n) a source; at most 100
@@ -349,7 +349,7 @@ end
 
 -- Checks in which indexes of their home shard collectors are, by their records.
 --
--- ARGV     whether to mend (0, 1); ids
+-- ARGV     whether to repair (0, 1); ids
 -- Returns  findings
 -- Cost     O(log n) a collector; at most 100
 function scripts.checkcollectors()

@@ -100,7 +100,7 @@ end
 
 -- Checks leased tasks: before all else, since queues count what the lease index has.
 --
--- ARGV     whether to mend (0, 1); ids, also of other tasks
+-- ARGV     whether to repair (0, 1); ids, also of other tasks
 -- Returns  findings
 -- Cost     O(log n) a leased task, and a read of the others; at most 100
 function scripts.checkleased()
@@ -118,7 +118,7 @@ end
 
 -- Checks tasks by their records.
 --
--- ARGV     whether to mend (0, 1); how many sources have another number than their tasks, and
+-- ARGV     whether to repair (0, 1); how many sources have another number than their tasks, and
 --          of each the one of the tasks and its own; ids
 -- Returns  findings; flat, of tasks whose source is not known: id, the number of the source; and
 --          flat, by source: its number, how many wait, are leased, done, dead, canceled, and
@@ -126,7 +126,7 @@ end
 -- Cost     O(log n) a task; at most 100
 function scripts.checktasks()
   check.begin(ARGV[1])
-  local moves, at, strangers, sums = {}, 3, {}, {}
+  local moves, at, unowned, sums = {}, 3, {}, {}
   for _ = 1, tonumber(ARGV[2]) do
     moves[tonumber(ARGV[at])], at = tonumber(ARGV[at + 1]), at + 2
   end
@@ -138,7 +138,7 @@ function scripts.checktasks()
       return
     end
     if moves[r.source] and check.found('task', id, 'its source has another number') then move(id, r, moves[r.source]) end
-    if not source.get(r.source).gate then strangers[#strangers + 1], strangers[#strangers + 2] = id, r.source end
+    if not source.get(r.source).gate then unowned[#unowned + 1], unowned[#unowned + 2] = id, r.source end
     tally(sums, r)
     if r.state ~= record.LEASED then check_old_lock(id, r) end
     if r.state == record.WAITING then check_waiting(id, r)
@@ -150,12 +150,12 @@ function scripts.checktasks()
     flat[#flat + 1] = n
     for i = 1, 6 do flat[#flat + 1] = c[i] end
   end
-  return { check.finish(), strangers, flat }
+  return { check.finish(), unowned, flat }
 end
 
 -- Checks details and histories without an end: each is of a task that has a record.
 --
--- ARGV     whether to mend (0, 1); per key its kind, 'd' or 'h', and the id
+-- ARGV     whether to repair (0, 1); per key its kind, 'd' or 'h', and the id
 -- Returns  findings
 -- Cost     O(1) a key; at most 100
 function scripts.checkbeside()

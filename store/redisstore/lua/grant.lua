@@ -165,7 +165,7 @@ end
 
 -- Checks notes of grants: each counts what is still held, of which there is some.
 --
--- ARGV     whether to mend (0, 1); collector; per note the client token and the holder's digest
+-- ARGV     whether to repair (0, 1); collector; per note the client token and the holder's digest
 -- Returns  findings
 -- Cost     O(1) a task of the notes; at most 10 notes, of 100 tasks each
 function scripts.checkgrants()

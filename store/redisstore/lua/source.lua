@@ -216,7 +216,7 @@ function source.restore(n, i)
   return fresh
 end
 
--- Reads the counts that a source has, which must be whole.
+-- Bytes of packed counts.
 source.COUNTS_SIZE = 78
 
 local function has_tasks(s)

@@ -123,7 +123,7 @@ type StoreOptions struct {
 	ackReplicas   int
 }
 
-// RegisterExisting adds the flags for a store that is there, whatever Redis it is in.
+// RegisterExisting adds the flags for a store that must exist, with any eviction policy.
 func (s *StoreOptions) RegisterExisting(flags *pflag.FlagSet) {
 	s.existing, s.allowEviction = true, true
 	s.registerURL(flags)

@@ -42,7 +42,7 @@ func newCheck(c cli.Console) *cobra.Command {
 		GroupID: "run",
 		Long: `Compare the indexes, queues and counts in Redis with the records of tasks, sources,
 rules and holds that they are made of. After keys were lost, tasks may stand in no
-queue, and nobody would ever fetch them; --repair makes what is wrong anew. What was
+queue, and nobody would ever fetch them; --repair rebuilds what is wrong. What was
 lost itself, such as the record of a task, is not brought back.
 
 Dispatchers may run meanwhile. What they change during the check is no disagreement.
@@ -72,7 +72,7 @@ Exit code 1: disagreements are left.`,
 // check opens the store, and closes it again.
 func (o *checkOptions) check(ctx context.Context) (_ *redisstore.CheckReport, err error) {
 	if o.store.URL == dispatcher.MemoryStore {
-		return nil, cli.Usagef("--store memory: it is within one dispatcher and has no indexes to check; say --store redis://...")
+		return nil, cli.Usagef("--store memory: it is within one dispatcher and has no indexes to check; use --store redis://...")
 	}
 	opened, err := o.store.Open(ctx, zap.NewNop())
 	if err != nil {
@@ -116,7 +116,7 @@ func writeReport(out human.Output, report *redisstore.CheckReport) {
 	fmt.Fprintf(out, "checked %s and %s\n", human.Plural(report.Tasks, "task"), human.Plural(report.Queues, "queue"))
 	if n := len(report.Skipped); n > 0 {
 		first := report.Skipped[0]
-		fmt.Fprintf(out, "not checked in whole: %s: %s", first.Name, first.Text)
+		fmt.Fprintf(out, "skipped: %s: %s", first.Name, first.Text)
 		if n > 1 {
 			fmt.Fprintf(out, "; and %s more", human.Count(n-1))
 		}

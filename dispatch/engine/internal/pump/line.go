@@ -16,8 +16,8 @@ type Request struct {
 	Labels map[string]string // of the collector
 	// Once: the fetch does not wait for tasks; it takes only what is available now.
 	Once bool
-	// Told, with Once: what claims and hints have told of an outlet is enough. Otherwise each is claimed from.
-	Told bool
+	// Cached, with Once: use the results of earlier claims and hints. Otherwise each outlet is claimed from.
+	Cached bool
 	// Until is the end of the wait. If a claim is in flight then, the fetch waits for it while ctx lasts.
 	Until time.Time
 }

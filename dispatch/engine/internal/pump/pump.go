@@ -37,7 +37,7 @@
 //     same tasks forever.
 //   - a fetch does not wait: it is answered when each of its outlets was claimed from after
 //     its arrival, and had nothing. Those are as many claims as shards, one after another. A
-//     fetch that is [Request].Told is not claimed for where there is nothing as far as is known.
+//     fetch that is [Request].Cached is claimed for only where something may be.
 //
 // A fetch is in at most one claim at a time, so that no two shards grant to one client token.
 package pump
@@ -577,8 +577,8 @@ func (p *Pump) askedEverywhere(w *waiter) bool {
 	for _, at := range w.places {
 		works := at.line.works()
 		unasked := func(o outlet) bool {
-			told := w.Told && !o.inFlight && o.until.After(now)
-			return o.asked < w.arrival && !told && (o.err == nil || !works)
+			cached := w.Cached && !o.inFlight && o.until.After(now)
+			return o.asked < w.arrival && !cached && (o.err == nil || !works)
 		}
 		if !p.cfg.Holds().StopsPool(at.line.pool) && slices.ContainsFunc(at.line.outlets, unasked) {
 			return false

@@ -183,7 +183,7 @@ func pumpAtRandom(t *testing.T, r *rand.Rand) {
 
 // randomRequest is a fetch of one of few collectors, by one of few client tokens.
 func randomRequest(r *rand.Rand, call int) Request {
-	req := Request{Once: r.IntN(4) == 0, Told: r.IntN(2) == 0, Until: time.Now().Add(time.Duration(r.IntN(3000)) * time.Millisecond)}
+	req := Request{Once: r.IntN(4) == 0, Cached: r.IntN(2) == 0, Until: time.Now().Add(time.Duration(r.IntN(3000)) * time.Millisecond)}
 	req.Want = dispatch.Want{Max: 1 + r.IntN(3), Poll: dispatch.Poll{
 		Collector: fmt.Sprintf("c%d", r.IntN(10)), Session: fmt.Sprintf("s%d", r.IntN(2)),
 		ClientToken: fmt.Sprintf("t%d", r.IntN(20)), Call: fmt.Sprint(call),
@@ -291,14 +291,14 @@ func TestPump_once(t *testing.T) {
 		running.Go(func() { p.Run(ctx) })
 		synctest.Wait()
 		for n, step := range []struct {
-			told, hint bool
-			claims     int
+			cached, hint bool
+			claims       int
 		}{
-			{told: true, claims: 1}, // nothing is known yet
-			{told: true, claims: 0},
-			{told: false, claims: 1},
-			{told: true, hint: true, claims: 1},
-			{told: true, claims: 0},
+			{cached: true, claims: 1}, // nothing is known yet
+			{cached: true, claims: 0},
+			{cached: false, claims: 1},
+			{cached: true, hint: true, claims: 1},
+			{cached: true, claims: 0},
 		} {
 			if step.hint {
 				p.Hint("p", 0, 0)
@@ -306,7 +306,7 @@ func TestPump_once(t *testing.T) {
 			before := store.claims
 			want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", ClientToken: fmt.Sprint(n)}, Max: 1}
 			began := time.Now()
-			out := p.Wait(t.Context(), &Request{Want: want, Pools: []string{"p"}, Once: true, Told: step.told, Until: began.Add(time.Minute)})
+			out := p.Wait(t.Context(), &Request{Want: want, Pools: []string{"p"}, Once: true, Cached: step.cached, Until: began.Add(time.Minute)})
 			if claims := store.claims - before; out.End != Nothing || claims != step.claims || time.Since(began) > 0 {
 				t.Errorf("step %d: end %v, after %v and %d claims, want %d", n, out.End, time.Since(began), claims, step.claims)
 			}

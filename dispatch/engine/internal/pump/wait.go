@@ -84,14 +84,14 @@ func (p *Pump) enter(w *waiter) {
 		if w.Once {
 			l.once = append(l.once, w)
 		}
-		if w.Once && !w.Told {
+		if w.Once && !w.Cached {
 			l.lastOnce = w.arrival
 		}
 	}
 	for _, at := range w.places {
 		p.step(at.line)
 	}
-	if w.Once && !w.claiming && p.askedEverywhere(w) { // all of its pools are held, or it is told so
+	if w.Once && !w.claiming && p.askedEverywhere(w) { // all of its pools are held, or have nothing as far as is known
 		p.finish(w, p.nothing(w))
 	}
 }
