@@ -48,6 +48,7 @@ func failures(t *testing.T) map[string]failing {
 	t.Helper()
 	inTwoHours := time.Now().Add(2 * time.Hour).UTC().Format(http.TimeFormat)
 	hasty := web.Config{Timeout: 300 * time.Millisecond}
+	calm := web.Config{Timeout: 2 * time.Second} // half of it is robots.txt's: a busy machine must not miss both ends
 	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
 	untrusted.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // it logs the handshake that this test wants to fail
 	untrusted.StartTLS()
@@ -62,7 +63,7 @@ func failures(t *testing.T) map[string]failing {
 		"no such name":         {url: "http://does-not-exist.invalid/", reason: collector.ReasonDNS},
 		"refused":              {url: "http://127.0.0.1:1/", reason: collector.ReasonConnect},
 		"untrusted":            {url: untrusted.URL, reason: collector.ReasonTLS},
-		"no TLS":               {url: "https://" + silent.Addr().String() + "/", cfg: hasty, reason: collector.ReasonRobotsUnavailable},
+		"no TLS":               {url: "https://" + silent.Addr().String() + "/", cfg: calm, reason: collector.ReasonRobotsUnavailable},
 		"no answer":            {serve: hangs, cfg: hasty, reason: collector.ReasonTimeout},
 		"hangs up":             {serve: hangsUp, reason: collector.ReasonConnectionLost},
 		"429":                  {serve: answers(429), reason: collector.ReasonThrottled, status: 429},
@@ -77,7 +78,7 @@ func failures(t *testing.T) map[string]failing {
 		"robots.txt 503":       {robots: answers(503, "Retry-After", "9"), reason: collector.ReasonThrottled, status: 503, retryAfter: 9 * time.Second},
 		"robots.txt 500":       {robots: answers(500), reason: collector.ReasonRobotsUnavailable, status: 500},
 		"robots.txt 429":       {robots: answers(429), reason: collector.ReasonThrottled, status: 429},
-		"robots.txt hangs":     {robots: hangs, cfg: hasty, reason: collector.ReasonRobotsUnavailable},
+		"robots.txt hangs":     {robots: hangs, cfg: calm, reason: collector.ReasonRobotsUnavailable},
 		"robots.txt hangs up":  {robots: hangsUp, reason: collector.ReasonRobotsUnavailable},
 		"robots.txt untrusted": {url: untrusted.URL, reason: collector.ReasonTLS},
 
