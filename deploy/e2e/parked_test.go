@@ -33,7 +33,7 @@ const (
 func TestParkedFetch_memory(t *testing.T) {
 	t.Setenv("GOGC", "10")
 	server := redistest.Start(t)
-	d := serve(t, "dispatcher", server.URL(), "waggle")
+	d := serve(t, "dispatcher", server.URL(), "waggle", "--max-streams-per-address", "20000")
 	before := residentMemory(t, d.cmd.Process.Pid)
 
 	var clients []*client

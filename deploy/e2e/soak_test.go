@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +62,26 @@ func TestSoak(t *testing.T) {
 // The connections that fail are those of a node, to dispatchers and to its replica.
 func TestSoak_Cluster(t *testing.T) {
 	random, long := seeded(t), soakFor(t)
+	w := newClusterSoak(t)
+	lanes := w.lanes(random, w.failovers(t))
+	for _, l := range lanes {
+		if l.name == "Redis" {
+			l.pause = min(6*time.Minute, long/2)
+		}
+	}
+	w.run(t, random, long, lanes)
+}
+
+// TestSoak_Reshard moves slots of a Cluster from primary to primary, and nothing else fails.
+func TestSoak_Reshard(t *testing.T) {
+	random, long := seeded(t), soakFor(t)
+	w := newClusterSoak(t)
+	w.run(t, random, long, []*lane{{name: "Redis", random: random, pause: time.Second, begin: []func(*rand.Rand) fault{w.reshard(t)}}})
+}
+
+// newClusterSoak is a world on a Cluster, with dispatchers and collectors.
+func newClusterSoak(t *testing.T) *soak {
+	t.Helper()
 	nodes := startCluster(t, redistest.WithAOF(redistest.FsyncAlways), redistest.WithConfig("cluster-require-full-coverage", "no"))
 	w := newSoak(t, clusterShards)
 	addrs := make([]string, len(nodes))
@@ -72,13 +93,26 @@ func TestSoak_Cluster(t *testing.T) {
 		w.stores = append(w.stores, "redis+cluster://"+strings.Join(addrs, ","))
 	}
 	w.start(t)
-	lanes := w.lanes(random, w.failovers(t))
-	for _, l := range lanes {
-		if l.name == "Redis" {
-			l.pause = min(6*time.Minute, long/2)
+	return w
+}
+
+// reshard moves slots, about two of shards, with their keys.
+func (w *soak) reshard(t *testing.T) func(*rand.Rand) fault {
+	const slots = "500"
+	return func(r *rand.Rand) fault {
+		var primaries []string
+		for _, i := range r.Perm(len(w.servers)) {
+			if strings.HasPrefix(redisCLI(t, w.servers[i], "ROLE"), "master") {
+				primaries = append(primaries, redisCLI(t, w.servers[i], "CLUSTER", "MYID"))
+			}
 		}
+		out, err := exec.CommandContext(t.Context(), "redis-cli", "--cluster", "reshard", w.links[0].Addr(), "--cluster-from", primaries[0],
+			"--cluster-to", primaries[1], "--cluster-slots", slots, "--cluster-yes").CombinedOutput()
+		if err != nil {
+			t.Errorf("redis-cli --cluster reshard: %v\n%.2000s", err, out)
+		}
+		return fault{slots + " slots have moved", func() {}, time.Second}
 	}
-	w.run(t, random, long, lanes)
 }
 
 // failovers are replicas that take over from their primaries. Nothing is lost by that: the primary waits until its replica has
