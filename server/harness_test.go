@@ -138,13 +138,12 @@ func (f *faults) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool)
 
 // bed is a server on a memory store, with clients connected to it.
 type bed struct {
-	listener net.Listener
-	store    *faults
-	server   *server.Server
-	logs     *observer.ObservedLogs
-	shown    *server.Metrics
-	dial     func(context.Context, string) (net.Conn, error)
-	conn     *grpc.ClientConn
+	store  *faults
+	server *server.Server
+	logs   *observer.ObservedLogs
+	shown  *server.Metrics
+	dial   func(context.Context, string) (net.Conn, error)
+	conn   *grpc.ClientConn
 
 	dispatch pb.DispatchServiceClient
 	tasks    pb.TaskServiceClient
@@ -177,13 +176,7 @@ func newBed(t testing.TB, cfg server.Config) *bed {
 // newBedOn serves a dispatcher of this id on a store, which it closes when the test ends.
 func newBedOn(t testing.TB, store *faults, id string, cfg server.Config) *bed {
 	t.Helper()
-	return newBedAt(t, nil, store, id, cfg)
-}
-
-// newBedAt is newBedOn at a listener of TCP, unless it is nil.
-func newBedAt(t testing.TB, listener net.Listener, store *faults, id string, cfg server.Config) *bed {
-	t.Helper()
-	b := &bed{store: store, listener: listener}
+	b := &bed{store: store}
 	core, logs := observer.New(zapcore.DebugLevel)
 	b.logs = logs
 	b.shown = server.NewMetrics()
@@ -208,17 +201,11 @@ func (b *bed) run(t testing.TB, d *engine.Dispatcher) {
 	loops, stopLoops := context.WithCancel(background)
 	serving, stop := context.WithCancel(background)
 	ran, stopped := make(chan error, 1), make(chan error, 1)
-	if b.listener == nil {
-		listener := bufconn.Listen(1 << 20)
-		b.listener, b.dial = listener, func(context.Context, string) (net.Conn, error) { return listener.DialContext(background) }
-	} else {
-		b.dial = func(ctx context.Context, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", b.listener.Addr().String())
-		}
-	}
+	listener := bufconn.Listen(1 << 20)
 	go func() { ran <- d.Run(loops, operate.New(d).Chores()...) }()
-	go func() { stopped <- b.server.RunOn(serving, b.listener, nil); close(stopped) }()
+	go func() { stopped <- b.server.RunOn(serving, listener, nil); close(stopped) }()
 	b.stop, b.stopped = stop, stopped
+	b.dial = func(context.Context, string) (net.Conn, error) { return listener.DialContext(background) }
 	b.connect(t)
 	t.Cleanup(func() {
 		if err := b.conn.Close(); err != nil {

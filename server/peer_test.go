@@ -3,6 +3,8 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -12,9 +14,10 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -31,14 +34,30 @@ func closed(t *testing.T, conn net.Conn) bool {
 	return err == nil
 }
 
-// newTCPBed is newBed at a port of this machine: peers are bounded by their IP address.
-func newTCPBed(t *testing.T, cfg server.Config) *bed {
+// dial connects to a server without TLS.
+func (n *network) dial(t *testing.T) net.Conn {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", n.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newBedAt(t, listener, newStore(t), "d1", cfg)
+	t.Cleanup(func() { _ = conn.Close() }) // or the server has
+	return conn
+}
+
+// client connects to a server that has a certificate of pool; nil: without TLS.
+func (n *network) client(t *testing.T, pool *x509.CertPool) *grpc.ClientConn {
+	t.Helper()
+	creds := insecure.NewCredentials()
+	if pool != nil {
+		creds = credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+	}
+	conn, err := grpc.NewClient(n.Address(), grpc.WithTransportCredentials(creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeConn(t, conn) })
+	return conn
 }
 
 // A connection above the limit is closed; those within it stay, and one that ends makes room for another.
@@ -49,29 +68,26 @@ func TestServer_connections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newTCPBed(t, cfg)
-			if _, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil { // on the first connection
+			cfg.HTTP = server.Off
+			n := onNetwork(t, cfg)
+			admin := pb.NewAdminServiceClient(n.client(t, nil))
+			if _, err := admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil { // on the first connection
 				t.Fatal(err)
 			}
 			var conns []net.Conn
 			for range 3 {
-				conn, err := b.dial(t.Context(), "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = conn.Close() }) // or the server has
-				conns = append(conns, conn)
+				conns = append(conns, n.dial(t))
 			}
 			if !closed(t, conns[2]) {
 				t.Error("the fourth connection is open")
 			}
-			if _, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil {
+			if _, err := admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil {
 				t.Errorf("a call on the first connection: %v", err)
 			}
 			if err := conns[0].Close(); err != nil {
 				t.Fatal(err)
 			}
-			other := pb.NewAdminServiceClient(b.client(t))
+			other := pb.NewAdminServiceClient(n.client(t, nil))
 			if _, err := other.GetStats(t.Context(), &pb.GetStatsRequest{}, grpc.WaitForReady(true)); err != nil {
 				t.Errorf("a call on another connection once one has ended: %v", err)
 			}
@@ -83,19 +99,7 @@ func TestServer_connections(t *testing.T) {
 func begin(t *testing.T, framer *http2.Framer, stream uint32) error {
 	t.Helper()
 	var block bytes.Buffer
-	encoder := hpack.NewEncoder(&block)
-	for _, field := range []hpack.HeaderField{
-		{Name: ":method", Value: "POST"},
-		{Name: ":scheme", Value: "http"},
-		{Name: ":path", Value: pb.TaskService_SubmitTasks_FullMethodName},
-		{Name: ":authority", Value: "test"},
-		{Name: "content-type", Value: "application/grpc"},
-		{Name: "te", Value: "trailers"},
-	} {
-		if err := encoder.WriteField(field); err != nil {
-			t.Fatal(err)
-		}
-	}
+	callHeaders(t, &block, pb.TaskService_SubmitTasks_FullMethodName)
 	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
 		return err
 	}
@@ -110,22 +114,30 @@ func begin(t *testing.T, framer *http2.Framer, stream uint32) error {
 	return nil
 }
 
-// Requests that come in part are bounded by address, and the connection that holds the most is closed.
+// Requests that come in part are bounded by address, and the connection that holds the most is closed; over TLS too.
 func TestServer_partialRequests(t *testing.T) {
 	t.Parallel()
-	b := newTCPBed(t, server.Config{MaxAddressBytes: 16 << 20})
-	conn, err := b.dial(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
-	framer := http2.NewFramer(conn, conn)
-	if err := framer.WriteSettings(); err != nil {
-		t.Fatal(err)
-	}
+	cfg := server.Config{HTTP: server.Off, MaxAddressBytes: 16 << 20}
+	t.Run("plain", func(t *testing.T) {
+		t.Parallel()
+		n := onNetwork(t, cfg)
+		partialRequests(t, n.dial(t), n.client(t, nil))
+	})
+	t.Run("TLS", func(t *testing.T) {
+		t.Parallel()
+		cfg := cfg
+		var pool *x509.CertPool
+		cfg.TLSCertFile, cfg.TLSKeyFile, pool = keyPair(t)
+		n := onNetwork(t, cfg)
+		conn := tls.Client(n.dial(t), &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
+		partialRequests(t, conn, n.client(t, pool))
+	})
+}
+
+// partialRequests begins requests on a connection until it is closed.
+func partialRequests(t *testing.T, conn net.Conn, other *grpc.ClientConn) {
+	t.Helper()
+	framer := newFramer(t, conn)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -145,7 +157,7 @@ func TestServer_partialRequests(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("1,000 requests of which 48 KB have come are held")
 	}
-	if _, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil {
+	if _, err := pb.NewAdminServiceClient(other).GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil {
 		t.Errorf("a call on another connection: %v", err)
 	}
 }
@@ -153,12 +165,13 @@ func TestServer_partialRequests(t *testing.T) {
 // Streams are bounded by address, those of heartbeats last.
 func TestServer_streamsOfAddress(t *testing.T) {
 	t.Parallel()
-	b := newTCPBed(t, server.Config{MaxAddressStreams: 50})
+	conn := onNetwork(t, server.Config{HTTP: server.Off, MaxAddressStreams: 50}).client(t, nil)
+	dispatch := pb.NewDispatchServiceClient(conn)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	heartbeats := func(n int) (err error) {
 		for range n {
-			stream, err := b.dispatch.Heartbeat(ctx)
+			stream, err := dispatch.Heartbeat(ctx)
 			if err == nil {
 				err = stream.Send(beatOf())
 			}
@@ -174,7 +187,7 @@ func TestServer_streamsOfAddress(t *testing.T) {
 	if err := heartbeats(40); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.admin.GetStats(ctx, &pb.GetStatsRequest{})
+	_, err := pb.NewAdminServiceClient(conn).GetStats(ctx, &pb.GetStatsRequest{})
 	if f := wantFault(t, err, codes.ResourceExhausted, "RATE_LIMITED"); f.metadata["limit"] != "40" {
 		t.Errorf("the refusal has %v, want the limit 40", f.metadata)
 	}

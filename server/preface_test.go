@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,38 @@ func TestServer_handshakeTimeout(t *testing.T) {
 	})
 }
 
+// newFramer begins HTTP/2 on a connection.
+func newFramer(t *testing.T, conn net.Conn) *http2.Framer {
+	t.Helper()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	return framer
+}
+
+// callHeaders writes the headers of a call; the encoder takes more.
+func callHeaders(t *testing.T, block *bytes.Buffer, method string) *hpack.Encoder {
+	t.Helper()
+	encoder := hpack.NewEncoder(block)
+	for _, field := range []hpack.HeaderField{
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: method},
+		{Name: ":authority", Value: "test"},
+		{Name: "content-type", Value: "application/grpc"},
+		{Name: "te", Value: "trailers"},
+	} {
+		if err := encoder.WriteField(field); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return encoder
+}
+
 // sendHeaders begins a call with metadata of so many bytes, on a connection of its own that
 // heeds no limit of the server, and answers how the server ended it: by a reset, or by headers.
 func sendHeaders(t *testing.T, b *bed, size int) (reset bool, announced uint32) {
@@ -49,27 +82,9 @@ func sendHeaders(t *testing.T, b *bed, size int) (reset bool, announced uint32) 
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
-	framer := http2.NewFramer(conn, conn)
-	if err := framer.WriteSettings(); err != nil {
-		t.Fatal(err)
-	}
+	framer := newFramer(t, conn)
 	var block bytes.Buffer
-	encoder := hpack.NewEncoder(&block)
-	for _, field := range []hpack.HeaderField{
-		{Name: ":method", Value: "POST"},
-		{Name: ":scheme", Value: "http"},
-		{Name: ":path", Value: pb.AdminService_GetStats_FullMethodName},
-		{Name: ":authority", Value: "test"},
-		{Name: "content-type", Value: "application/grpc"},
-		{Name: "te", Value: "trailers"},
-	} {
-		if err := encoder.WriteField(field); err != nil {
-			t.Fatal(err)
-		}
-	}
+	encoder := callHeaders(t, &block, pb.AdminService_GetStats_FullMethodName)
 	for i := 0; size > 0; i++ {
 		n := min(size, 1<<10)
 		if err := encoder.WriteField(hpack.HeaderField{Name: fmt.Sprintf("x-%d", i), Value: strings.Repeat("v", n)}); err != nil {

@@ -35,23 +35,23 @@ const (
 // keep leases of 3 s and report. It prints what each attack takes. With WAGGLE_E2E_EXHAUSTION, which says for how long,
 // each attack has its full size and a core of its own, and what depends on time is asserted too.
 func TestExhaustion(t *testing.T) {
-	lasts, scale, full := time.Second, 20, false
+	long, scale, full := time.Second, 20, false
 	if text := os.Getenv("WAGGLE_E2E_EXHAUSTION"); text != "" {
 		var err error
-		if lasts, err = time.ParseDuration(text); err != nil {
+		if long, err = time.ParseDuration(text); err != nil {
 			t.Fatalf("WAGGLE_E2E_EXHAUSTION: %v", err)
 		}
 		scale, full = 1, true
 	}
 	table := []string{"| attack | memory before | peak | after | back in | renewals, p99 | reports, p99 | leases lost |", "|---|---|---|---|---|---|---|---|"}
 	for _, attack := range []string{"beats", "handshakes", "partial", "unread", "fetches", "patterns", "submits"} {
-		t.Run(attack, func(t *testing.T) { table = append(table, exhaust(t, attack, lasts, scale, full)) })
+		t.Run(attack, func(t *testing.T) { table = append(table, exhaust(t, attack, long, scale, full)) })
 	}
 	t.Log("\n" + strings.Join(table, "\n"))
 }
 
 // exhaust makes one attack, and returns its row of the table.
-func exhaust(t *testing.T, attack string, lasts time.Duration, scale int, full bool) string {
+func exhaust(t *testing.T, attack string, long time.Duration, scale int, full bool) string {
 	server := redistest.Start(t)
 	program := programs.path("waggle")
 	if other := os.Getenv("WAGGLE_E2E_SERVE"); other != "" {
@@ -66,7 +66,7 @@ func exhaust(t *testing.T, attack string, lasts time.Duration, scale int, full b
 	c.setRule(t, "*", 0, 1000)
 	c.createSource(t, &pb.SourceSpec{Id: "others", LeaseDuration: durationpb.New(3 * time.Second)})
 	others := startOthers(t, c, d.addr, 50)
-	settle(t, min(lasts, 3*time.Second))
+	lasts(t.Context(), min(long, 3*time.Second))
 	pid := d.cmd.Process.Pid
 	before := residentMemory(t, pid)
 	others.forget()
@@ -75,16 +75,16 @@ func exhaust(t *testing.T, attack string, lasts time.Duration, scale int, full b
 	args = append(second, args...)
 	a := launch(t, "attacker", args[0], args[1:]...)
 	peak, began := before, time.Now()
-	until(t, lasts+time.Minute, "the attack lasts", func() bool {
+	until(t, long+time.Minute, "the attack lasts", func() bool {
 		peak = max(peak, residentMemory(t, pid))
-		return time.Since(began) >= lasts
+		return time.Since(began) >= long
 	})
 	a.kill()
 	renewals, reports, lost := others.late()
 	began = time.Now()
 	after := residentMemory(t, pid)
 	for full && time.Since(began) < exhaustionBack && after > before*3/2 {
-		settle(t, time.Second)
+		lasts(t.Context(), time.Second)
 		after = residentMemory(t, pid)
 	}
 	took := time.Since(began)
@@ -104,15 +104,6 @@ func exhaust(t *testing.T, attack string, lasts time.Duration, scale int, full b
 	}
 	return fmt.Sprintf("| %s | %d MB | %d MB | %d MB | %.0f s | %d ms | %d ms | %d |", attack, before>>20, peak>>20, after>>20, took.Seconds(),
 		renewals.Milliseconds(), reports.Milliseconds(), lost)
-}
-
-// settle waits: memory comes back by itself.
-func settle(t *testing.T, d time.Duration) {
-	t.Helper()
-	select {
-	case <-time.After(d):
-	case <-t.Context().Done():
-	}
 }
 
 // others are collectors that work as they should.
@@ -146,7 +137,7 @@ func startOthers(t *testing.T, c *client, addr string, n int) *others {
 	}
 	for i := range n {
 		working.Go(func() {
-			pause(ctx, time.Duration(i)*time.Second/time.Duration(n)) // so that they do not all call at once
+			lasts(ctx, time.Duration(i)*time.Second/time.Duration(n)) // so that they do not all call at once
 			o.work(ctx, clients[i%len(clients)], fmt.Sprintf("other-%d", i))
 		})
 	}
@@ -161,12 +152,12 @@ func (o *others) work(ctx context.Context, c *client, id string) {
 			CollectorId: id, Session: session, ClientToken: uuid.NewString(), Wait: durationpb.New(5 * time.Second),
 		})
 		if err != nil || len(got.GetLeasedTasks()) == 0 {
-			pause(ctx, 100*time.Millisecond)
+			lasts(ctx, 100*time.Millisecond)
 			continue
 		}
 		lease := got.GetLeasedTasks()[0].GetLease()
 		for range 3 {
-			pause(ctx, 900*time.Millisecond)
+			lasts(ctx, 900*time.Millisecond)
 			o.timed(ctx, &o.renewals, func() (bool, error) {
 				reply, err := c.dispatch.RenewLease(ctx, &pb.RenewLeaseRequest{
 					Collector: &pb.CollectorInfo{Id: id, Session: session},
@@ -184,20 +175,13 @@ func (o *others) work(ctx context.Context, c *client, id string) {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
 // timed notes how long a call takes, with its repetitions if it fails.
 func (o *others) timed(ctx context.Context, into *[]time.Duration, call func() (lost bool, err error)) {
 	began := time.Now()
 	for ctx.Err() == nil {
 		lost, err := call()
 		if err != nil {
-			pause(ctx, 50*time.Millisecond)
+			lasts(ctx, 50*time.Millisecond)
 			continue
 		}
 		o.mu.Lock()
