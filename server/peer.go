@@ -32,7 +32,7 @@ func (c *chain) enter(ctx context.Context, info *tap.Info) (context.Context, err
 
 // decode lets the request of a call be decoded once it is the turn of its address, or refuses it for load or rate.
 func (c *chain) decode(ctx context.Context, method string, bytes int) (leave func(), err error) {
-	if !admit.Lines(method) {
+	if !admit.TakesTurn(method) {
 		return c.limits.Decode(ctx, method, bytes)
 	}
 	line := peers.Other

@@ -174,8 +174,8 @@ func (d *Dispatcher) busy(req *FetchRequest) bool {
 }
 
 // claimNow waits only until every outlet was claimed from for the fetch. For one with reports, of a collector at work, what
-// is known of the outlets is enough: its next fetch waits. In a Cluster such collectors did a third of the work, since 64
-// claims came before each empty answer.
+// is known of the outlets is enough: its next fetch waits. Otherwise an empty answer takes a claim from each shard, one
+// after another.
 func (d *Dispatcher) claimNow(ctx context.Context, req *FetchRequest, r *pump.Request, received time.Time) pump.Outcome {
 	r.Once, r.Cached, r.Until = true, len(req.Reports) > 0, received.Add(cmp.Or(req.Wait, storeTimeout))
 	return d.pump.Wait(ctx, r)

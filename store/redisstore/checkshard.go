@@ -37,8 +37,8 @@ type queueSeen struct {
 	leases, orphans int
 }
 
-// sourceSeen is what was seen of a source: the uids that have its number, tasks whose source is not known, its counts before the tasks were
-// read, and sums of the tasks.
+// sourceSeen is what was seen of a source: the uids that have its number, tasks whose source is not known, its counts
+// before the tasks were read, and sums of the tasks.
 type sourceSeen struct {
 	uids    []string
 	unowned []string

@@ -1,4 +1,4 @@
-// Attacker takes as much of a dispatcher as it can get, in one way, until it is killed. It prints a line once all that it
+// Command attacker takes as much of a dispatcher as it can get, in one way, until it is killed. It prints a line once all that it
 // wants to hold has been asked for. See TestExhaustion.
 package main
 

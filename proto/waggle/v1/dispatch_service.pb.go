@@ -329,8 +329,8 @@ type FetchTaskRequest struct {
 	// Most bytes of tasks in the reply, 1 to 3145728 (3 MiB); 0: 3 MiB. Applied before anything is claimed;
 	// the first task always fits.
 	MaxBytes int32 `protobuf:"varint,8,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
-	// How long to wait for a task, 0 to 30 s; absent: 10 s. Zero: do not wait; if the fetch carries reports, what it is
-	// told may be up to a second old. If a store call is in flight at the end, the fetch waits up to 5 s more for its
+	// How long to wait for a task, 0 to 30 s; absent: 10 s. Zero: do not wait; if the fetch carries reports, the
+	// answer may be up to a second old. If a store call is in flight at the end, the fetch waits up to 5 s more for its
 	// answer, within the caller's deadline.
 	Wait *durationpb.Duration `protobuf:"bytes,9,opt,name=wait,proto3" json:"wait,omitempty"`
 	// How long each lease lasts between renewals, 1 s to 1 h. Absent: the source's lease_duration, else 30 s.

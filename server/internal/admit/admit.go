@@ -115,9 +115,9 @@ func Keeps(method string) bool {
 	return known && c == classHold
 }
 
-// Lines reports whether the calls of a method wait behind others of their address. Fetches park and probes are cheap;
+// TakesTurn reports whether the calls of a method wait for others of their address. Fetches park and probes are cheap;
 // large submits wait in a line of their own.
-func Lines(method string) bool {
+func TakesTurn(method string) bool {
 	switch policies[method] {
 	case classHold, classRead, classSteer:
 		return true

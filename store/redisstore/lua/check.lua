@@ -3,7 +3,6 @@
 -- are in this order: a source, its queues, the entries of their lanes, the tasks, and then what
 -- is counted.
 
-
 -- What a call found, flat: kind, what it is about, what is wrong, 1 if it was repaired (else 0).
 local out, repairing
 
@@ -35,6 +34,18 @@ function check.each_record(ids, each)
     for i = from, min(from + AT_ONCE - 1, #ids) do keys[#keys + 1] = key.task(ids[i]) end
     for i, raw in ipairs(call('MGET', unpack(keys))) do each(ids[from + i - 1], raw) end
   end
+end
+
+-- Gives each entry of the lease index: id, source, queue, whether it is an orphan. Of more than a
+-- check reads in one step it gives none, unless a repair needs all, and returns false.
+local MOST_LEASES = 50000
+function check.each_lease(each, needed)
+  if not needed and call('ZCARD', key.leases) > MOST_LEASES then return false end
+  for _, member in ipairs(call('ZRANGE', key.leases, 0, -1)) do
+    local id, n, queue_name, orphan = lease.split(member)
+    if n then each(id, n, queue_name, orphan == 'o') end
+  end
+  return true
 end
 
 -- Whether a record waits in that lane.

@@ -4,15 +4,18 @@ local LATER, HEAD = lane.LATER, lane.HEAD
 
 -- By queue, how many leases and orphans there are; read once a call.
 local in_flight, orphans
-local MOST_LEASES = 50000 -- that are counted without a repair
 
-local function count_leases()
-  in_flight, orphans = {}, {}
-  for _, member in ipairs(call('ZRANGE', key.leases, 0, -1)) do
-    local _, n, name, orphan = lease.split(member)
-    local of = orphan == 'o' and orphans or in_flight
-    if n then of[name] = (of[name] or 0) + 1 end
+-- Counts them for a queue; false if there are too many. A repair needs them.
+local function count_leases(name, needed)
+  if in_flight then return true end
+  local counted = { [true] = {}, [false] = {} }
+  local function add(_, _, its, orphan) counted[orphan][its] = (counted[orphan][its] or 0) + 1 end
+  if check.each_lease(add, needed) then
+    in_flight, orphans = counted[false], counted[true]
+    return true
   end
+  check.skipped('queue ' .. name, 'its tasks in flight: the shard has too many leases')
+  return false
 end
 
 -- What the shard knows of a lane, as far as it can be read; nil where there is none.
@@ -161,11 +164,7 @@ local function queue_fault(q, slot, numbers, pools, seen, waits_for_lock)
   fault = fault or parts_fault(q, pools, opens, waits)
   if fault then return fault end
   if q.in_flight ~= seen or q.waiting ~= size + waits_for_lock then
-    if not in_flight and call('ZCARD', key.leases) > MOST_LEASES then
-      check.skipped('queue ' .. q.name, 'its tasks in flight: the shard has more than ' .. MOST_LEASES .. ' leases')
-      return settings_fault(q)
-    end
-    if not in_flight then count_leases() end
+    if not count_leases(q.name) then return settings_fault(q) end
     seen, waits_for_lock = in_flight[q.name] or 0, orphans[q.name] or 0
     if q.in_flight ~= seen then return 'it counts ' .. q.in_flight .. ' tasks in flight, there are ' .. seen end
     if q.waiting ~= size + waits_for_lock then return 'it counts ' .. q.waiting .. ' tasks that wait, there are ' .. size + waits_for_lock end
@@ -215,7 +214,7 @@ local function rebuild(q, slot, numbers, pools)
     end
     met[n] = true
   end
-  if not in_flight then count_leases() end
+  count_leases(q.name, true)
   q.in_flight, q.waiting = in_flight[q.name] or 0, q.waiting + (orphans[q.name] or 0)
   -- What was lost with its value is when it was asked last.
   if not q.exists and q.in_flight + q.waiting > 0 then q.next_grant = now_end + gate.delay(q) end
@@ -265,8 +264,7 @@ local function check_queue(name, slot, numbers, pools, seen, waits_for_lock)
     for _, n in ipairs(numbers) do
       if call('EXISTS', key.lane(text_of(n) .. ':' .. name), key.set(text_of(n) .. ':' .. name)) > 0 then fault = 'its value is lost, and it has tasks' end
     end
-    if not fault and seen + waits_for_lock > 0 then
-      if not in_flight then count_leases() end
+    if not fault and seen + waits_for_lock > 0 and count_leases(name) then
       if (in_flight[name] or 0) + (orphans[name] or 0) > 0 then fault = 'its value is lost, and it has leases' end
     end
   else

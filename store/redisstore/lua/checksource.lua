@@ -1,5 +1,5 @@
 -- The check of sources, and of what is counted: of a source, and of the shard.
-local MOST_LANES, MOST_NAMED, MOST_TASKS, MOST_LEASES, MOST_SOURCES, MOST_QUEUES = 100, 1000, 1000, 50000, 10000, 5000
+local MOST_LANES, MOST_NAMED, MOST_TASKS, MOST_SOURCES, MOST_QUEUES = 100, 1000, 1000, 10000, 5000
 
 -- A number without a gate keeps nothing once it has no tasks.
 local function forget(n)
@@ -83,12 +83,9 @@ local FIELDS = { 'scheduled', 'ready', 'leased', 'dead', 'canceled', 'out', 'kep
 local leased_by
 local function leases_of(n)
   if not leased_by then
-    if call('ZCARD', key.leases) > MOST_LEASES then return nil end
-    leased_by = {}
-    for _, member in ipairs(call('ZRANGE', key.leases, 0, -1)) do
-      local id, its, _, orphan = lease.split(member)
-      if its then add_to(leased_by, its, id, orphan == 'o' and 'ready' or 'leased') end
-    end
+    local by = {}
+    if not check.each_lease(function(id, its, _, orphan) add_to(by, its, id, orphan and 'ready' or 'leased') end) then return nil end
+    leased_by = by
   end
   return leased_by[n] or {}
 end

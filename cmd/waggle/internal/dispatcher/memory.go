@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"time"
 )
 
@@ -10,16 +11,19 @@ import (
 // load to the system only after that.
 const collectEach = 30 * time.Second
 
-// collectGarbage collects garbage again and again, until ctx ends.
+// collectGarbage collects garbage when that was not done for a while, until ctx ends.
 func collectGarbage(ctx context.Context) {
 	tick := time.NewTicker(collectEach)
 	defer tick.Stop()
+	var last debug.GCStats
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			runtime.GC()
+			if debug.ReadGCStats(&last); time.Since(last.LastGC) >= collectEach {
+				runtime.GC()
+			}
 		}
 	}
 }
