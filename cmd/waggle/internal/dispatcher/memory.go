@@ -13,7 +13,7 @@ const collectEach = 30 * time.Second
 
 // collectGarbage collects garbage when that was not done for a while, until ctx ends.
 func collectGarbage(ctx context.Context) {
-	tick := time.NewTicker(collectEach)
+	tick := time.NewTicker(collectEach / 10)
 	defer tick.Stop()
 	var last debug.GCStats
 	for {
