@@ -70,8 +70,8 @@ var layers = []layer{
 		avoids: []string{redisLibrary, cobraLibrary},
 	},
 	{
-		path: "store/memstore", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
+		path: "store/memstore/...", core: true,
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/memstore/internal/codec"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
@@ -147,7 +147,7 @@ var layers = []layer{
 	},
 	{
 		path: "collector/collectortest", core: true,
-		ours: []string{"collector", "dispatch/...", "proto/...", "server/...", "store/memstore"},
+		ours: []string{"collector", "dispatch/...", "proto/...", "server/...", "store/memstore/..."},
 	},
 	{
 		path:   "collector/examples/...",
@@ -161,7 +161,7 @@ var layers = []layer{
 	},
 	{
 		path: "cmd/waggle/...", core: true,
-		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/memstore", "store/redisstore/..."},
+		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/memstore/...", "store/redisstore/..."},
 	},
 	{
 		path: "deploy/load/...",

@@ -30,10 +30,7 @@ func (s *shard) check() error {
 	s.begin()
 	defer s.end()
 	sum := tallies{map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
-	for _, r := range s.records.values {
-		if r == nil {
-			continue
-		}
+	for r := range s.records.all() {
 		if err := s.checkRecord(r, &sum); err != nil {
 			return fmt.Errorf("task %s in state %s: %w", r.key, r.visibleState(s.now), err)
 		}
@@ -57,7 +54,8 @@ func (s *shard) check() error {
 			return fmt.Errorf("pool %s: %w", name, err)
 		}
 	}
-	for uid, src := range s.sources {
+	for src := range s.sources.all() {
+		uid := src.gate.UID
 		if src.outstanding != sum.outstanding[uid] {
 			return fmt.Errorf("source %s counts %d outstanding, there are %d", uid, src.outstanding, sum.outstanding[uid])
 		}
@@ -67,7 +65,8 @@ func (s *shard) check() error {
 			}
 		}
 	}
-	for name, h := range s.holders {
+	for h := range s.holders.all() {
+		name := h.collector
 		if held := int64(len(h.held)); held != sum.held[name] || held == 0 && h.markedUntil == 0 {
 			return fmt.Errorf("collector %s counts %d held, there are %d", name, held, sum.held[name])
 		}
@@ -221,7 +220,7 @@ func (s *shard) checkPool(p *pool) error {
 
 func (s *shard) checkCounts() error {
 	var counted stateCounts
-	for _, src := range s.sources {
+	for src := range s.sources.all() {
 		for state, n := range src.counts {
 			counted[state] += n
 		}

@@ -7,19 +7,55 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Claim implements [dispatch.Claims].
 func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-	sh, err := s.enter(ctx, shard)
+	sh, err := s.shard(ctx, shard)
 	if err != nil {
 		return dispatch.ClaimReply{}, err
 	}
-	defer sh.end()
-	if holds < sh.holdsVersion {
-		return dispatch.ClaimReply{}, fmt.Errorf("%w: shard %d has version %d, the claim %d", dispatch.ErrStaleHolds, shard, sh.holdsVersion, holds)
+	c := claimCommand{pool: pool, holds: holds, wants: wants}
+	if err := sh.do(ctx, &c); err != nil {
+		return dispatch.ClaimReply{}, err
 	}
-	return sh.claim(pool, wants), nil
+	return c.reply, c.err
+}
+
+// claimCommand is [dispatch.Claims.Claim].
+type claimCommand struct {
+	pool  string
+	holds int64
+	wants []dispatch.Want
+
+	reply dispatch.ClaimReply
+	err   error
+}
+
+func (*claimCommand) op() op { return opClaim }
+
+func (c *claimCommand) inputs(code *codec.Codec) {
+	codec.Text(code, &c.pool)
+	codec.Int(code, &c.holds)
+	codec.List(code, &c.wants, wantFields)
+}
+
+func (c *claimCommand) results(sum *checksum) {
+	for _, grants := range c.reply.Grants {
+		for i := range grants {
+			sum.text(string(grants[i].Task.ID))
+			sum.number(grants[i].Token.Fence)
+		}
+	}
+}
+
+func (c *claimCommand) run(s *shard) {
+	if c.holds < s.holdsVersion {
+		c.err = fmt.Errorf("%w: shard %d has version %d, the claim %d", dispatch.ErrStaleHolds, s.number, s.holdsVersion, c.holds)
+		return
+	}
+	c.reply = s.claim(c.pool, c.wants)
 }
 
 func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimReply {
@@ -114,10 +150,11 @@ func (c *claim) serveAny(n *line) {
 			c.stopped = true
 			return
 		}
-		e, ok := c.pool.pick()
-		if !ok {
+		if c.pool.open.len() == 0 {
 			return
 		}
+		c.s.change(c.pool)
+		e := c.pool.pick()
 		c.turn(n, e.value, nil)
 	}
 }
@@ -155,7 +192,7 @@ func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
 	}
 	at := int64(infinite)
 	for _, uid := range want.SourceUIDs {
-		src := c.s.sources[uid]
+		src := c.s.sources.get(uid)
 		l := c.s.lanes[laneKey{src, qp.queue.name}]
 		if l != nil && l.at == qp && l.stands == wait {
 			at = min(at, l.score)
@@ -212,9 +249,11 @@ const namedMemory = 86_400_000
 // name notes that a claim names the source: lanes that are placed are listed from then on.
 func (s *shard) name(src *source) {
 	if src.named == nil || src.named.until <= s.now {
+		s.change(src)
 		src.named = new(namedLanes)
 	}
 	if src.named.until < s.now+namedMemory/2 {
+		s.change(src)
 		src.named.until = s.now + namedMemory
 	}
 }
@@ -224,6 +263,7 @@ func (s *shard) list(src *source) {
 	if src.named.whole {
 		return
 	}
+	s.change(src)
 	src.named.whole = true
 	for _, l := range src.lanes {
 		switch {
@@ -240,7 +280,7 @@ func (s *shard) list(src *source) {
 func (c *claim) serveSources(n *line) {
 	var of []*source
 	for _, uid := range n.hands[0].want.SourceUIDs {
-		src := c.s.sources[uid]
+		src := c.s.sources.get(uid)
 		switch {
 		case src == nil || src.gate.Deleted || src.pool != c.pool || slices.Contains(of, src):
 		case src.heldUntil > c.s.now:
@@ -276,6 +316,7 @@ func (c *claim) turnsOf(n *line, of []*source) {
 			continue
 		}
 		if c.turn(n, qp, l) {
+			c.s.change(lead)
 			lead.named.picks++
 		}
 		if qp.stands != open && l.at == qp && l.stands == open {

@@ -8,11 +8,12 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// clock is the time of a store and whether it is closed, shared by all its parts. Instants are in milliseconds, 0 = not
+// clock is the time of a store, its journal, and whether it is closed, shared by all its parts. Instants are in milliseconds, 0 = not
 // set.
 type clock struct {
-	now    func() time.Time
-	closed chan struct{} // closed with the store
+	now     func() time.Time
+	journal Journal       // nil: nobody records the commands
+	closed  chan struct{} // closed with the store
 }
 
 var errClosed = fmt.Errorf("%w: the memory store is closed", dispatch.ErrStoreUnavailable)

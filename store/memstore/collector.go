@@ -3,24 +3,23 @@ package memstore
 import (
 	"context"
 	"maps"
-	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // maxReplaced bounds the replaced sessions that are remembered of a collector.
 const maxReplaced = 100
 
-// collectorBook keeps what collectors send about themselves.
+// collectorBook keeps what collectors send about themselves. The journal has each session and its end; it does not have
+// when a collector was seen, or what else it sends with each beat.
 type collectorBook struct {
-	*clock
+	part // its mutex guards what follows
 
-	mu   sync.Mutex // guards what follows
 	byID btree.Map[string, *collector]
 	seen sortedSet[*collector]
 }
@@ -39,83 +38,137 @@ type collector struct {
 
 func (c *collector) member() string { return c.info.ID }
 
-// begin locks the book and forgets collectors that were silent for CollectorMemory.
-func (b *collectorBook) begin() (now int64) {
-	b.mu.Lock()
-	now = b.millis()
-	b.forget(now-span(dispatch.CollectorMemory), math.MaxInt)
-	return now
-}
-
-// forget removes at most limit collectors that were not seen after an instant.
-func (b *collectorBook) forget(seen int64, limit int) (forgotten int) {
-	for c := range b.seen.due(seen, limit) {
-		b.seen.remove(c.seen, c)
-		b.byID.Delete(c.info.ID)
-		forgotten++
-	}
-	return forgotten
+// known finds a collector that was not silent for CollectorMemory.
+func (b *collectorBook) known(id string) (c *collector, ok bool) {
+	c, ok = b.byID.Get(id)
+	return c, ok && c.seen > b.now-span(dispatch.CollectorMemory)
 }
 
 // meet records that a session of a collector was seen, in a beat or in a poll (which has no info), and returns whether
 // it is the current one. After a session's last beat nothing changes its info. The last beat of another session than
 // the current one changes nothing.
-func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState) {
-	now := b.begin()
+func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, last Commit, err error) {
+	b.begin()
 	defer b.mu.Unlock()
-	c, known := b.byID.Get(id)
+	var next collector
+	old, known := b.known(id)
 	switch {
 	case !known:
-		c = &collector{info: dispatch.CollectorInfo{ID: id, Session: session}, first: now}
-		b.byID.Set(id, c)
-	case c.info.Session == session:
-	case slices.Contains(c.replaced, session):
-		return dispatch.PollState{Replaced: true}
+		next = collector{info: dispatch.CollectorInfo{ID: id, Session: session}, first: b.now}
+	case old.info.Session == session:
+		next = *old
+	case slices.Contains(old.replaced, session):
+		return dispatch.PollState{Replaced: true}, b.last, nil
 	case told != nil && told.Ended:
-		return dispatch.PollState{}
+		return dispatch.PollState{}, b.last, nil
 	default:
-		if len(c.replaced) >= maxReplaced {
-			c.replaced = slices.Delete(c.replaced, 0, 1)
+		replaced := old.replaced[max(0, len(old.replaced)-maxReplaced+1):]
+		next = collector{
+			info: dispatch.CollectorInfo{ID: id, Session: session}, first: b.now, seen: old.seen, fresh: true,
+			replaced: append(slices.Clone(replaced), old.info.Session),
 		}
-		c.replaced = append(c.replaced, c.info.Session)
-		c.info = dispatch.CollectorInfo{ID: id, Session: session}
-		c.first, c.told, c.fresh = now, false, true
 	}
-	state.NewSession = c.fresh
-	if told != nil && !c.info.Ended {
-		c.info, c.told = copyInfo(*told), true
+	state.NewSession = next.fresh
+	if told != nil && !next.info.Ended {
+		next.info, next.told = copyInfo(*told), true
 	}
-	noted := told == nil && !c.fresh && now >= c.seen && now < c.seen+span(dispatch.PollNoted)
-	if c.seen != now && !noted {
+	if noted := told == nil && !next.fresh && b.now >= next.seen && b.now < next.seen+span(dispatch.PollNoted); !noted {
+		next.seen = b.now
+	}
+	if known && old.info.Session == session && old.told == next.told && old.info.Ended == next.info.Ended {
+		if next.seen != old.seen {
+			b.seen.remove(old.seen, old)
+			b.seen.insert(next.seen, old)
+		}
+		*old = next // the journal does without
+		return state, b.last, nil
+	}
+	err = b.record(&next)
+	return state, b.last, err
+}
+
+// put replaces what is known of a collector.
+func (b *collectorBook) put(c *collector) {
+	b.remove(c.info.ID)
+	b.byID.Set(c.info.ID, c)
+	b.seen.insert(c.seen, c)
+}
+
+func (b *collectorBook) remove(id string) {
+	if c, ok := b.byID.Delete(id); ok {
 		b.seen.remove(c.seen, c)
-		c.seen = now
-		b.seen.insert(now, c)
 	}
-	return state
+}
+
+// record replaces what is known of a collector, in the journal too.
+func (b *collectorBook) record(next *collector) error {
+	c := putCollectorCommand{next: next}
+	return b.commit(&c, true, func() { c.run(b) })
+}
+
+// putCollectorCommand replaces what is known of a collector.
+type putCollectorCommand struct {
+	noResults
+	next *collector
+}
+
+func (*putCollectorCommand) op() op { return opPutCollector }
+
+func (c *putCollectorCommand) inputs(code *codec.Codec) {
+	if code.Reading() {
+		c.next = new(collector)
+	}
+	collectorFields(code, c.next)
+}
+
+func (c *putCollectorCommand) run(b *collectorBook) {
+	b.changed = true
+	b.put(c.next)
+}
+
+// forgetCommand forgets collectors.
+type forgetCommand struct {
+	noResults
+	ids []string
+}
+
+func (*forgetCommand) op() op { return opForgetCollectors }
+
+func (c *forgetCommand) inputs(code *codec.Codec) { codec.List(code, &c.ids, codec.Text) }
+
+func (c *forgetCommand) run(b *collectorBook) {
+	for _, id := range c.ids {
+		b.changed = true
+		b.remove(id)
+	}
 }
 
 // replaced reports whether the session is no longer the current one of its collector.
 func (b *collectorBook) replaced(id, session string) bool {
 	b.begin()
 	defer b.mu.Unlock()
-	c, known := b.byID.Get(id)
+	c, known := b.known(id)
 	return known && c.info.Session != session && slices.Contains(c.replaced, session)
 }
 
 // sessionEnded notes that all sessions but keep were ended in the home shard.
-func (b *collectorBook) sessionEnded(id, keep string) {
-	b.mu.Lock()
+func (b *collectorBook) sessionEnded(id, keep string) error {
+	b.begin()
 	defer b.mu.Unlock()
-	if c, known := b.byID.Get(id); known && c.info.Session == keep {
-		c.fresh = false
+	c, known := b.known(id)
+	if !known || c.info.Session != keep || !c.fresh {
+		return nil
 	}
+	next := *c
+	next.fresh = false
+	return b.record(&next)
 }
 
 // count counts those that are neither gone nor ended.
 func (b *collectorBook) count() (present int64) {
-	now := b.begin()
+	b.begin()
 	defer b.mu.Unlock()
-	for e := range b.seen.from(now - span(dispatch.GoneAfter)) {
+	for e := range b.seen.from(b.now - span(dispatch.GoneAfter)) {
 		if !e.value.info.Ended {
 			present++
 		}
@@ -125,14 +178,14 @@ func (b *collectorBook) count() (present int64) {
 
 // list returns the collectors of the filter: by id, nil for unknown ones; or at most limit, either the ids of those
 // seen since then and not ended, or all that follow after.
-func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord) {
+func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord, last Commit) {
 	b.begin()
 	defer b.mu.Unlock()
 	switch {
 	case filter.IDs != nil:
 		for _, id := range filter.IDs {
 			var record *dispatch.CollectorRecord
-			if c, known := b.byID.Get(id); known {
+			if c, known := b.known(id); known {
 				record = c.record()
 			}
 			records = append(records, record)
@@ -142,19 +195,19 @@ func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limi
 			if len(records) >= limit {
 				break
 			}
-			if !e.value.info.Ended {
+			if _, known := b.known(e.value.info.ID); known && !e.value.info.Ended {
 				records = append(records, &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: e.value.info.ID}})
 			}
 		}
 	default:
 		b.byID.Ascend(after, func(id string, c *collector) bool {
-			if id > after && len(records) < limit {
+			if _, known := b.known(id); known && id > after && len(records) < limit {
 				records = append(records, c.record())
 			}
 			return len(records) < limit
 		})
 	}
-	return records
+	return records, b.last
 }
 
 func (c *collector) record() *dispatch.CollectorRecord {
@@ -173,21 +226,70 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 		return nil, err
 	}
 	states := make([]dispatch.PollState, len(polls))
+	var current []int // polls of sessions that were not replaced
 	for i := range polls {
-		states[i] = s.meet(polls[i].Collector, polls[i].Session, nil)
-	}
-	err := s.eachShard(ctx, func(sh *shard) {
-		for i := range polls {
-			if states[i].Replaced {
-				continue
-			}
-			if note, _, used := sh.grantOf(&polls[i]); used {
-				states[i].Used = true
-				states[i].Replay = append(states[i].Replay, sh.replay(note, polls[i].Call)...)
-			}
+		var err error
+		if states[i], err = s.meet(ctx, polls[i].Collector, polls[i].Session, nil); err != nil {
+			return nil, err
 		}
-	})
-	return states, err
+		if !states[i].Replaced {
+			current = append(current, i)
+		}
+	}
+	seen := make([]Commit, len(s.shards))
+	for i, sh := range s.shards {
+		c := pollsCommand{polls: pick(polls, current)}
+		var err error
+		if seen[i], err = sh.poll(&c); err != nil {
+			return nil, err
+		}
+		for n, i := range current {
+			states[i].Used = states[i].Used || c.used[n]
+			states[i].Replay = append(states[i].Replay, c.replays[n]...)
+		}
+	}
+	for _, last := range seen {
+		if err := durable(ctx, last); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+// poll makes the change, if there is a grant that it can change: else it only reads.
+func (s *shard) poll(c *pollsCommand) (Commit, error) {
+	s.begin()
+	defer s.end()
+	if slices.ContainsFunc(c.polls, func(p dispatch.Poll) bool {
+		return s.grants.get(grantKey{p.Collector, p.ClientToken}) != nil
+	}) {
+		err := s.performHeld(c)
+		return s.last, err
+	}
+	c.run(s)
+	return s.last, nil
+}
+
+// pollsCommand is [dispatch.Claims.BeginPolls] in one shard.
+type pollsCommand struct {
+	noResults
+	polls []dispatch.Poll
+
+	used    []bool
+	replays [][]dispatch.Grant
+}
+
+func (*pollsCommand) op() op { return opPolls }
+
+func (c *pollsCommand) inputs(code *codec.Codec) { codec.List(code, &c.polls, pollFields) }
+
+func (c *pollsCommand) run(s *shard) {
+	c.used, c.replays = make([]bool, len(c.polls)), make([][]dispatch.Grant, len(c.polls))
+	for i := range c.polls {
+		if note, _, used := s.grantOf(&c.polls[i]); used {
+			c.used[i], c.replays[i] = true, s.replay(note, c.polls[i].Call)
+		}
+	}
 }
 
 // Beats implements [dispatch.Collectors].
@@ -197,50 +299,96 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 	}
 	states := make([]dispatch.PollState, len(beats))
 	for i := range beats {
-		states[i] = s.meet(beats[i].ID, beats[i].Session, &beats[i])
+		var err error
+		if states[i], err = s.meet(ctx, beats[i].ID, beats[i].Session, &beats[i]); err != nil {
+			return nil, err
+		}
 	}
 	return states, nil
 }
 
 // meet records that a session was seen. The home shard of the collector refuses the replaced session at once; the other
 // shards do so after EndSession.
-func (s *Store) meet(collector, session string, told *dispatch.CollectorInfo) dispatch.PollState {
-	state := s.collectors.meet(collector, session, told)
-	if state.NewSession {
-		s.shardOfName(collector).run(func(sh *shard) { sh.mark(collector, session) })
+func (s *Store) meet(ctx context.Context, collector, session string, told *dispatch.CollectorInfo) (dispatch.PollState, error) {
+	state, last, err := s.collectors.meet(collector, session, told)
+	if err == nil && state.NewSession {
+		last, err = s.shardOfName(collector).perform(&markCommand{collector: collector, session: session})
 	}
-	return state
+	if err != nil {
+		return state, err
+	}
+	return state, durable(ctx, last)
 }
+
+// markCommand notes in the home shard of a collector which session is the current one.
+type markCommand struct {
+	noResults
+	collector, session string
+}
+
+func (*markCommand) op() op { return opMark }
+
+func (c *markCommand) inputs(code *codec.Codec) {
+	codec.Text(code, &c.collector)
+	codec.Text(code, &c.session)
+}
+
+func (c *markCommand) run(s *shard) { s.replace(c.collector, c.session) }
 
 // EndSession implements [dispatch.Leases].
 func (s *Store) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
-	sh, err := s.enter(ctx, shard)
+	sh, err := s.shard(ctx, shard)
 	if err != nil {
 		return nil, err
 	}
-	defer sh.end()
-	if s.collectors.replaced(collector, keep) {
-		return nil, nil
+	c := endSessionCommand{markCommand: markCommand{collector: collector, session: keep}, limit: max(limit, 1)}
+	last, err := s.endSession(sh, &c)
+	if err == nil && len(c.held) == 0 && sh == s.shardOfName(collector) {
+		err = s.collectors.sessionEnded(collector, keep)
 	}
-	h := sh.mark(collector, keep)
-	var held []*dispatch.Task
+	if err != nil {
+		return nil, err
+	}
+	return c.held, durable(ctx, last)
+}
+
+// endSession makes the change, unless the session to keep was replaced itself.
+func (s *Store) endSession(sh *shard, c *endSessionCommand) (Commit, error) {
+	sh.begin()
+	defer sh.end()
+	if s.collectors.replaced(c.collector, c.session) {
+		return sh.last, nil
+	}
+	err := sh.performHeld(c)
+	return sh.last, err
+}
+
+// endSessionCommand is [dispatch.Leases.EndSession].
+type endSessionCommand struct {
+	markCommand
+	limit int
+
+	held []*dispatch.Task
+}
+
+func (*endSessionCommand) op() op { return opEndSession }
+
+func (c *endSessionCommand) run(s *shard) {
+	h := s.replace(c.collector, c.session)
 	for _, r := range h.held {
-		if r.lease.session != keep && !r.gone && len(held) < max(limit, 1) {
-			held = append(held, sh.task(r, noDetails))
+		if r.lease.session != c.session && !r.gone && len(c.held) < c.limit {
+			c.held = append(c.held, s.task(r, noDetails))
 		}
 	}
-	if len(held) == 0 && sh == s.shardOfName(collector) {
-		s.collectors.sessionEnded(collector, keep)
-	}
-	return held, nil
 }
 
 // holder finds what the shard knows of a collector, or makes it.
 func (s *shard) holder(collector string) *holder {
-	h := s.holders[collector]
+	h := s.holders.get(collector)
 	if h == nil {
 		h = &holder{collector: collector}
-		s.holders[collector] = h
+		s.born(h)
+		s.holders.add(collector, h)
 	}
 	return h
 }
@@ -248,13 +396,15 @@ func (s *shard) holder(collector string) *holder {
 // dropIdleHolder forgets a collector that holds nothing and has no mark.
 func (s *shard) dropIdleHolder(h *holder) {
 	if len(h.held) == 0 && h.markedUntil == 0 {
-		delete(s.holders, h.collector)
+		s.change(h)
+		s.holders.remove(h.collector)
 	}
 }
 
-// mark notes which session of a collector is the current one.
-func (s *shard) mark(collector, keep string) *holder {
+// replace notes which session of a collector is the current one.
+func (s *shard) replace(collector, keep string) *holder {
 	h := s.holder(collector)
+	s.change(h)
 	s.forgetMarks.remove(h.markedUntil, h)
 	h.keep, h.markedUntil = keep, s.now+span(dispatch.CollectorMemory)
 	s.forgetMarks.insert(h.markedUntil, h)
@@ -263,6 +413,7 @@ func (s *shard) mark(collector, keep string) *holder {
 
 // unmark forgets which session of a collector was kept.
 func (s *shard) unmark(h *holder) {
+	s.change(h)
 	s.forgetMarks.remove(h.markedUntil, h)
 	h.keep, h.markedUntil = "", 0
 	s.dropIdleHolder(h)
@@ -270,7 +421,7 @@ func (s *shard) unmark(h *holder) {
 
 // replaced reports whether the session was replaced, as this shard knows it.
 func (s *shard) replaced(collector, session string) bool {
-	h := s.holders[collector]
+	h := s.holders.get(collector)
 	return h != nil && h.markedUntil > s.now && h.keep != session
 }
 
@@ -279,16 +430,16 @@ func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFil
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	records := s.collectors.list(filter, after, limit)
-	if !filter.Held {
-		return records, nil
+	records, last := s.collectors.list(filter, after, limit)
+	if err := durable(ctx, last); err != nil || !filter.Held {
+		return records, err
 	}
-	return records, s.eachShard(ctx, func(sh *shard) {
+	return records, s.readAll(ctx, func(sh *shard) {
 		for _, r := range records {
 			if r == nil {
 				continue
 			}
-			if h := sh.holders[r.Info.ID]; h != nil {
+			if h := sh.holders.get(r.Info.ID); h != nil {
 				r.Held += int64(len(h.held))
 			}
 		}
@@ -300,7 +451,25 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
-	s.collectors.begin()
-	defer s.collectors.mu.Unlock()
-	return s.collectors.forget(millis(before)-1, limit), nil
+	last, forgotten, err := s.collectors.forget(millis(before), limit)
+	if err != nil {
+		return 0, err
+	}
+	return forgotten, durable(ctx, last)
+}
+
+// forget removes at most limit collectors that were not seen since an instant, or were silent for CollectorMemory.
+func (b *collectorBook) forget(before int64, limit int) (last Commit, forgotten int, err error) {
+	b.begin()
+	defer b.mu.Unlock()
+	before = max(before, b.now-span(dispatch.CollectorMemory)+1)
+	var c forgetCommand
+	for e := range b.seen.from(0) {
+		if e.score >= before || len(c.ids) >= limit {
+			break
+		}
+		c.ids = append(c.ids, e.value.info.ID)
+	}
+	err = b.commit(&c, false, func() { c.run(b) })
+	return b.last, len(c.ids), err
 }

@@ -1,5 +1,16 @@
 package memstore
 
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
+)
+
 // SortedSet is the sorted set for its own test.
 type SortedSet struct{ set openSet[name] }
 
@@ -77,10 +88,10 @@ func (s *Store) Kept() (records, locks, grants, queues, holders int) {
 		locks += len(sh.strays)
 		grants += sh.grants.len()
 		for _, used := range sh.used {
-			grants += len(used)
+			grants += len(used.has)
 		}
 		queues += len(sh.queues)
-		holders += len(sh.holders)
+		holders += sh.holders.len()
 		sh.end()
 	}
 	return records, locks, grants, queues, holders
@@ -109,4 +120,66 @@ func (t *Table) Keys() (keys []string, size int) {
 		}
 	}
 	return keys, t.table.len()
+}
+
+// CutSnapshots makes the pages of snapshots small.
+func (s *Store) CutSnapshots(items, bytes int) { s.pages = pages{items: items, bytes: bytes} }
+
+// Digest is a sum over all that the store keeps but what the journal does without: when a collector was seen, and what
+// else it sends with each beat.
+func (s *Store) Digest(ctx context.Context) (uint64, error) {
+	var sum uint64
+	var left []byte
+	err := s.Snapshot(ctx, func() {}, func(piece []byte) error {
+		left = append(left, piece...)
+		for {
+			kind, shard, fields, rest, ok := cutItem(left)
+			if !ok {
+				return nil
+			}
+			if kind == itemCollector {
+				var c collector
+				collectorFields(codec.Reader(fields), &c)
+				c.seen = 0
+				c.info = dispatch.CollectorInfo{ID: c.info.ID, Session: c.info.Session, Ended: c.info.Ended}
+				w := codec.Writer(nil)
+				collectorFields(w, &c)
+				fields = w.Buffer()
+			}
+			hash := sha256.Sum256(appendItem(nil, kind, shard, fields))
+			sum += binary.LittleEndian.Uint64(hash[:])
+			left = rest
+		}
+	})
+	return sum, err
+}
+
+// Items describes the items of a store, to find what differs.
+func (s *Store) Items(ctx context.Context) (lines []string, err error) {
+	var left []byte
+	err = s.Snapshot(ctx, func() {}, func(piece []byte) error {
+		left = append(left, piece...)
+		for {
+			kind, shard, fields, rest, ok := cutItem(left)
+			if !ok {
+				return nil
+			}
+			lines = append(lines, fmt.Sprintf("%d of %d: %q", kind, shard, fields))
+			left = rest
+		}
+	})
+	slices.Sort(lines)
+	return lines, err
+}
+
+// TakeUnrecorded takes over what no journal has of another store: leaders, when the shards were swept, and when and how
+// collectors were seen.
+func (s *Store) TakeUnrecorded(other *Store) {
+	s.leaders = other.leaders
+	for i, sh := range s.shards {
+		sh.sweptAt = other.shards[i].sweptAt
+	}
+	for c := range other.collectors.seen.from(0) {
+		s.collectors.put(new(*c.value))
+	}
 }

@@ -7,15 +7,18 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // answer notes that a call has answered from the grant.
-func (n *grantNote) answer(call string) {
-	switch {
-	case len(n.calls) == 0 || slices.Contains(n.calls, call):
-	case len(n.calls) < bounds.MaxGrantCalls:
+func (s *shard) answer(n *grantNote, call string) {
+	if len(n.calls) == 0 || slices.Contains(n.calls, call) {
+		return
+	}
+	s.change(n)
+	if len(n.calls) < bounds.MaxGrantCalls {
 		n.calls = append(n.calls, call)
-	default:
+	} else {
 		n.calls = nil
 	}
 }
@@ -30,8 +33,12 @@ func (n *grantNote) giveBack(call string) bool {
 	return len(n.calls) == 0
 }
 
-// stillHeld reports whether the task is leased by that grant.
+// stillHeld reports whether the task is leased by that grant. The record may be nil, where the lease ended before a
+// snapshot was made.
 func (e *grantEntry) stillHeld() bool {
+	if e.record == nil {
+		return false
+	}
 	l := e.record.lease
 	return l != nil && l.fence == e.fence && !e.record.gone
 }
@@ -46,6 +53,7 @@ func (s *shard) endLease(r *record) {
 // detach removes the lease from its collector and its queue, with its lock; a lock that was set by hand stays.
 func (s *shard) detach(r *record) {
 	l := r.lease
+	s.change(r)
 	if l.byHand != "" && l.lockedUntil > s.now {
 		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
 	}
@@ -62,6 +70,7 @@ func (s *shard) detach(r *record) {
 
 // dropGhost removes the index entries of a record that was deleted by hand, and counts them as dropped.
 func (s *shard) dropGhost(r *record) {
+	s.change(r)
 	if r.stands != inNone {
 		s.dropped++
 	}
@@ -70,7 +79,7 @@ func (s *shard) dropGhost(r *record) {
 	delete(s.ghosts, r.id)
 	s.touch(r.lane)
 	s.count(r, dispatch.StateUnknown)
-	r.unlist()
+	s.unlist(r)
 	if r.lease != nil {
 		s.detach(r)
 	}
@@ -79,6 +88,7 @@ func (s *shard) dropGhost(r *record) {
 // leaseEnded records that a lease of a grant has ended. With the last one the note ends, and the client token counts as
 // used unless the grant is given back.
 func (s *shard) leaseEnded(note *grantNote) {
+	s.change(note)
 	note.left--
 	if note.left > 0 || s.grants.get(note.key()) != note {
 		return
@@ -86,15 +96,32 @@ func (s *shard) leaseEnded(note *grantNote) {
 	s.grants.remove(note.key())
 	step := dispatch.TokenStep(instant(s.now))
 	if s.used[step] == nil {
-		s.used[step] = make(map[uint64]struct{})
+		s.used[step] = &usedTokens{has: make(map[uint64]struct{})}
 	}
-	s.used[step][note.digest] = struct{}{}
+	s.used[step].add(note.digest)
+}
+
+// usedTokens are the digests of the client tokens of a step.
+type usedTokens struct {
+	has map[uint64]struct{}
+	// listed has them in the order in which they came: a snapshot has the first of them.
+	listed []uint64
+}
+
+func (u *usedTokens) add(digest uint64) {
+	if _, known := u.has[digest]; !known {
+		u.has[digest] = struct{}{}
+		u.listed = append(u.listed, digest)
+	}
 }
 
 // forgetUsed forgets the client tokens that were used before the last step.
 func (s *shard) forgetUsed() {
 	last := dispatch.TokenStep(instant(s.now)) - 1
-	maps.DeleteFunc(s.used, func(step int64, _ map[uint64]struct{}) bool { return step < last })
+	maps.DeleteFunc(s.used, func(step int64, _ *usedTokens) bool {
+		s.changed = s.changed || step < last
+		return step < last
+	})
 }
 
 // grantOf is what the shard knows about a client token: the digest of its holder, whether it was used, and the note of
@@ -106,7 +133,9 @@ func (s *shard) grantOf(p *dispatch.Poll) (note *grantNote, digest uint64, used 
 	}
 	step := dispatch.TokenStep(instant(s.now))
 	for at := step - 1; at <= step+1 && !used; at++ {
-		_, used = s.used[at][digest]
+		if tokens := s.used[at]; tokens != nil {
+			_, used = tokens.has[digest]
+		}
 	}
 	return nil, digest, used
 }
@@ -117,7 +146,7 @@ func (s *shard) replay(note *grantNote, call string) (grants []dispatch.Grant) {
 	if note == nil {
 		return nil
 	}
-	note.answer(call)
+	s.answer(note, call)
 	for i := range note.entries {
 		if e := &note.entries[i]; e.stillHeld() {
 			l := e.record.lease
@@ -134,17 +163,42 @@ func (s *shard) replay(note *grantNote, call string) (grants []dispatch.Grant) {
 
 // GiveBack implements [dispatch.Claims].
 func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error) {
-	sh, err := s.enter(ctx, shard)
+	sh, err := s.shard(ctx, shard)
 	if err != nil {
 		return 0, err
 	}
-	defer sh.end()
-	note := sh.grants.get(grantKey{collector, clientToken})
-	if note == nil || !note.giveBack(call) {
-		return 0, nil
+	c := giveBackCommand{collector: collector, clientToken: clientToken, call: call}
+	err = sh.do(ctx, &c)
+	return c.given, err
+}
+
+// giveBackCommand is [dispatch.Claims.GiveBack].
+type giveBackCommand struct {
+	collector, clientToken, call string
+
+	given int
+}
+
+func (*giveBackCommand) op() op { return opGiveBack }
+
+func (c *giveBackCommand) inputs(code *codec.Codec) {
+	codec.Text(code, &c.collector)
+	codec.Text(code, &c.clientToken)
+	codec.Text(code, &c.call)
+}
+
+func (c *giveBackCommand) results(sum *checksum) { sum.number(uint64(c.given)) }
+
+func (c *giveBackCommand) run(sh *shard) {
+	note := sh.grants.get(grantKey{c.collector, c.clientToken})
+	if note == nil || !slices.Contains(note.calls, c.call) {
+		return
+	}
+	sh.change(note)
+	if !note.giveBack(c.call) {
+		return
 	}
 	sh.grants.remove(note.key())
-	given := 0
 	for _, m := range note.moved {
 		back := 0
 		for i := range note.entries[m.first : m.first+m.count] {
@@ -155,11 +209,11 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 		}
 		// Where a task of the turn was reported, a request was made.
 		if q := sh.queues[m.queue]; back == m.count && q.nextGrant == m.after {
+			sh.change(q)
 			q.nextGrant = m.before
 		}
-		given += back
+		c.given += back
 	}
-	return given, nil
 }
 
 // giveBack undoes the grant of one task, or ends it if it has a cancel request other than by a hold.

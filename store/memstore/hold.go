@@ -10,13 +10,15 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // holdBook keeps all holds except those on sources. Each shard has their version and the ends of the holds on queues.
 type holdBook struct {
-	mu      sync.Mutex               // guards what follows, and orders changes of the holds
+	mu      sync.Mutex               // orders changes of the holds, and guards what follows together with all shards
 	holds   map[string]dispatch.Hold // by key
 	version int64
+	last    Commit // of the last change
 }
 
 // Holds implements [dispatch.Holds].
@@ -33,7 +35,7 @@ func (s *Store) Holds(ctx context.Context, have int64) (holds []dispatch.Hold, v
 			holds[i].Target.Labels = maps.Clone(holds[i].Target.Labels)
 		}
 	}
-	return holds, b.version, instant(s.millis()), nil
+	return holds, b.version, instant(s.millis()), durable(ctx, b.last)
 }
 
 // PutHolds implements [dispatch.Holds].
@@ -47,6 +49,43 @@ func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVers
 	if b.version != ifVersion {
 		return 0, fmt.Errorf("%w: the holds have version %d, not %d", dispatch.ErrEtagMismatch, b.version, ifVersion)
 	}
+	if n := len(b.changed(&change)); n > bounds.MaxHolds {
+		return 0, fmt.Errorf("%w: %d holds would stand, the limit is %d", dispatch.ErrInvalid, n, bounds.MaxHolds)
+	}
+	c := holdsCommand{change: change, version: max(ifVersion+1, s.millis())}
+	last, err := s.performAll(&c)
+	if err != nil {
+		return 0, err
+	}
+	b.last = last
+	return c.version, durable(ctx, last)
+}
+
+// holdsCommand is [dispatch.Holds.PutHolds], with the new version of the holds.
+type holdsCommand struct {
+	noResults
+	change  dispatch.HoldChange
+	version int64
+}
+
+func (*holdsCommand) op() op { return opPutHolds }
+
+func (c *holdsCommand) inputs(code *codec.Codec) {
+	codec.Int(code, &c.version)
+	codec.List(code, &c.change.Set, holdFields)
+	codec.List(code, &c.change.Lift, codec.Text)
+	codec.Map(code, &c.change.Queues, (*codec.Codec).Time)
+}
+
+func (c *holdsCommand) runAll(s *Store) {
+	s.holds.holds, s.holds.version = s.holds.changed(&c.change), c.version
+	for _, sh := range s.shards {
+		sh.takeHolds(c.version, c.change.Queues)
+	}
+}
+
+// changed are the holds after a change.
+func (b *holdBook) changed(change *dispatch.HoldChange) map[string]dispatch.Hold {
 	holds := maps.Clone(b.holds)
 	for _, key := range change.Lift {
 		delete(holds, key)
@@ -55,14 +94,7 @@ func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVers
 		hold.Target.Labels = maps.Clone(hold.Target.Labels)
 		holds[hold.Key()] = hold
 	}
-	if len(holds) > bounds.MaxHolds {
-		return 0, fmt.Errorf("%w: %d holds would stand, the limit is %d", dispatch.ErrInvalid, len(holds), bounds.MaxHolds)
-	}
-	b.holds, b.version = holds, max(ifVersion+1, s.millis())
-	for _, sh := range s.shards {
-		sh.run(func(sh *shard) { sh.takeHolds(b.version, change.Queues) })
-	}
-	return b.version, nil
+	return holds
 }
 
 // takeHolds stores a version of the holds, with its changes of queues. A claim notices closed queues when it picks
@@ -83,14 +115,33 @@ func (s *Store) Unblock(ctx context.Context, queue string) (blocked bool, err er
 	if err := s.usable(ctx); err != nil {
 		return false, err
 	}
-	s.shardOfName(queue).run(func(sh *shard) {
-		q := sh.existing(queue)
-		if q == nil {
-			return
-		}
-		blocked = q.blocked > sh.now || q.blockStep > 0
-		q.blocked, q.blockStep = 0, 0
-		sh.touchQueue(q)
-	})
-	return blocked, nil
+	c := unblockCommand{queue: queue}
+	err = s.shardOfName(queue).do(ctx, &c)
+	return c.blocked, err
+}
+
+// unblockCommand is [dispatch.Queues.Unblock].
+type unblockCommand struct {
+	queue string
+
+	blocked bool
+}
+
+func (*unblockCommand) op() op { return opUnblock }
+
+func (c *unblockCommand) inputs(code *codec.Codec) { codec.Text(code, &c.queue) }
+
+func (c *unblockCommand) results(sum *checksum) { sum.truth(c.blocked) }
+
+func (c *unblockCommand) run(s *shard) {
+	q := s.existing(c.queue)
+	if q == nil {
+		return
+	}
+	c.blocked = q.blocked > s.now || q.blockStep > 0
+	if q.blocked != 0 || q.blockStep != 0 {
+		s.change(q)
+	}
+	q.blocked, q.blockStep = 0, 0
+	s.touchQueue(q)
 }

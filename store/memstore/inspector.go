@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Inspector is for tests. It does to a [Store] what an operator can do to Redis with redis-cli: read, set and delete
@@ -15,16 +16,13 @@ type Inspector struct {
 // Inspect gives the store's inspector.
 func (s *Store) Inspect() Inspector { return Inspector{store: s} }
 
-// on calls a function with the shard and the record of the task; nil: no record.
-func (i Inspector) on(id dispatch.TaskID, work func(*shard, *record)) {
-	if sh := i.store.shardOfTask(id); sh != nil {
-		sh.run(func(sh *shard) { work(sh, sh.records.get(keyOf(id))) })
-	}
-}
-
 // LockValue is the lease token in the lock of the task, and its TTL, 0 = no end; empty if there is no lock.
 func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Duration) {
-	i.on(id, func(sh *shard, _ *record) {
+	sh := i.store.shardOfTask(id)
+	if sh == nil {
+		return "", 0
+	}
+	sh.look(func(sh *shard) {
 		lock, stands := sh.lockOf(id)
 		if stands {
 			token = lock.value
@@ -37,42 +35,79 @@ func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Durati
 }
 
 // DeleteLock deletes the lock of the task.
-func (i Inspector) DeleteLock(id dispatch.TaskID) {
-	i.on(id, func(sh *shard, r *record) {
-		if r != nil && r.lease != nil {
-			r.lease.lockedUntil = 0
-		}
-		sh.dropStray(id)
-	})
-}
+func (i Inspector) DeleteLock(id dispatch.TaskID) { i.do(&handCommand{id: id, deleteLock: true}) }
 
 // SetLock sets the lock of the task, as a failover might leave it, or somebody by hand; with a ttl of 0 it has no end.
 func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) {
-	i.on(id, func(sh *shard, r *record) {
-		lock := strayLock{value: value, until: infinite}
-		if ttl > 0 {
-			lock.until = sh.now + span(ttl)
-		}
-		if r != nil && r.lease != nil {
-			r.lease.byHand, r.lease.lockedUntil = lock.value, lock.until
-		} else {
-			sh.setStray(id, lock)
-		}
-	})
+	i.do(&handCommand{id: id, setLock: true, value: value, ttl: span(ttl)})
 }
 
 // DeleteRecord deletes the record of the task and nothing else: indexes, locks and counts keep it until they are next
 // read.
-func (i Inspector) DeleteRecord(id dispatch.TaskID) {
-	i.on(id, func(sh *shard, r *record) {
-		if r == nil {
-			return
-		}
-		if lock, stands := sh.lockOf(id); stands && r.lease != nil {
-			sh.setStray(id, lock)
-		}
-		r.gone = true
-		sh.records.remove(keyOf(id))
-		sh.ghosts[id] = r
-	})
+func (i Inspector) DeleteRecord(id dispatch.TaskID) { i.do(&handCommand{id: id, deleteRecord: true}) }
+
+func (i Inspector) do(c *handCommand) {
+	if sh := i.store.shardOfTask(c.id); sh != nil {
+		_, _ = sh.perform(c) // a test that cannot write the journal fails by its next call
+	}
+}
+
+// handCommand is one change of an [Inspector].
+type handCommand struct {
+	noResults
+	id                                dispatch.TaskID
+	deleteLock, setLock, deleteRecord bool
+	value                             string
+	ttl                               int64
+}
+
+func (*handCommand) op() op { return opByHand }
+
+func (c *handCommand) inputs(code *codec.Codec) {
+	codec.Text(code, &c.id)
+	code.Flags(&c.deleteLock, &c.setLock, &c.deleteRecord)
+	codec.Text(code, &c.value)
+	codec.Int(code, &c.ttl)
+}
+
+func (c *handCommand) run(s *shard) {
+	switch r := s.records.get(keyOf(c.id)); {
+	case c.deleteLock:
+		s.deleteLock(c.id, r)
+	case c.setLock:
+		s.setLock(c.id, r, c)
+	case c.deleteRecord && r != nil:
+		s.deleteRecord(r)
+	}
+}
+
+func (s *shard) deleteLock(id dispatch.TaskID, r *record) {
+	if r != nil && r.lease != nil {
+		s.change(r)
+		r.lease.lockedUntil = 0
+	}
+	s.dropStray(id)
+}
+
+func (s *shard) setLock(id dispatch.TaskID, r *record, c *handCommand) {
+	lock := strayLock{value: c.value, until: infinite}
+	if c.ttl > 0 {
+		lock.until = s.now + c.ttl
+	}
+	if r == nil || r.lease == nil {
+		s.setStray(id, lock)
+		return
+	}
+	s.change(r)
+	r.lease.byHand, r.lease.lockedUntil = lock.value, lock.until
+}
+
+func (s *shard) deleteRecord(r *record) {
+	s.change(r)
+	if lock, stands := s.lockOf(r.id); stands && r.lease != nil {
+		s.setStray(r.id, lock)
+	}
+	r.gone = true
+	s.records.remove(keyOf(r.id))
+	s.ghosts[r.id] = r
 }

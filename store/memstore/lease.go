@@ -7,6 +7,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Renew implements [dispatch.Leases].
@@ -16,12 +17,43 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	}
 	results := slices.Repeat([]dispatch.RenewResult{{Lost: dispatch.LostUnknownTask}}, len(renewals))
 	idOf := func(i int) dispatch.TaskID { return renewals[i].ID }
-	s.byShard(len(renewals), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
-		for _, i := range page {
-			results[i] = sh.renew(&renewals[i])
+	var last Commit
+	for sh, page := range s.byShard(len(renewals), bounds.MaxRenewals, idOf) {
+		c := renewCommand{renewals: pick(renewals, page)}
+		var err error
+		if last, err = sh.perform(&c); err != nil {
+			return nil, err
 		}
-	})
-	return results, nil
+		for n, i := range page {
+			results[i] = c.answers[n]
+		}
+	}
+	return results, durable(ctx, last)
+}
+
+// renewCommand is [dispatch.Leases.Renew] of leases of one shard.
+type renewCommand struct {
+	renewals []dispatch.Renewal
+
+	answers []dispatch.RenewResult
+}
+
+func (*renewCommand) op() op { return opRenew }
+
+func (c *renewCommand) inputs(code *codec.Codec) { codec.List(code, &c.renewals, renewalFields) }
+
+func (c *renewCommand) results(sum *checksum) {
+	for i := range c.answers {
+		sum.number(uint64(c.answers[i].Lost))
+		sum.number(uint64(c.answers[i].Remaining))
+	}
+}
+
+func (c *renewCommand) run(s *shard) {
+	c.answers = make([]dispatch.RenewResult, len(c.renewals))
+	for i := range c.renewals {
+		c.answers[i] = s.renew(&c.renewals[i])
+	}
 }
 
 // renew extends one lease.
@@ -52,10 +84,12 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 		return lost(dispatch.LostMaxHold)
 	}
 	if l.lockedUntil < s.now && l.deadline > s.now {
+		s.change(r)
 		l.lockDeleted = true
 		s.moveDeadline(r, s.now)
 		return lost(dispatch.LostLockDeleted)
 	}
+	s.change(r)
 	if r.cancel != dispatch.CancelHeld {
 		// The index is brought up to date when a sweep comes to it.
 		l.deadline = max(l.deadline, end)
@@ -84,13 +118,46 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	results := slices.Repeat([]dispatch.ApplyResult{{Code: dispatch.ApplyNotFound}}, len(transitions))
 	order := unreadFirst(transitions)
 	idOf := func(n int) dispatch.TaskID { return transitions[order[n]].ID }
-	s.byShard(len(order), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
-		for _, n := range page {
-			results[order[n]] = sh.apply(&transitions[order[n]])
+	var last Commit
+	for sh, page := range s.byShard(len(order), bounds.MaxTransitions, idOf) {
+		c := applyCommand{transitions: make([]dispatch.Transition, len(page))}
+		for n, i := range page {
+			c.transitions[n] = transitions[order[i]]
 		}
-		sh.sweep(2 * len(page))
-	})
-	return results, nil
+		var err error
+		if last, err = sh.perform(&c); err != nil {
+			return nil, err
+		}
+		for n, i := range page {
+			results[order[i]] = c.answers[n]
+		}
+	}
+	return results, durable(ctx, last)
+}
+
+// applyCommand is [dispatch.Leases.Apply] of tasks of one shard, in the order in which the transitions apply.
+type applyCommand struct {
+	transitions []dispatch.Transition
+
+	answers []dispatch.ApplyResult
+}
+
+func (*applyCommand) op() op { return opApply }
+
+func (c *applyCommand) inputs(code *codec.Codec) { codec.List(code, &c.transitions, transitionFields) }
+
+func (c *applyCommand) results(sum *checksum) {
+	for i := range c.answers {
+		sum.number(uint64(c.answers[i].Code)<<16 | uint64(c.answers[i].Prior)<<8 | uint64(c.answers[i].State))
+	}
+}
+
+func (c *applyCommand) run(s *shard) {
+	c.answers = make([]dispatch.ApplyResult, len(c.transitions))
+	for i := range c.transitions {
+		c.answers[i] = s.apply(&c.transitions[i])
+	}
+	s.sweep(2 * len(c.transitions))
 }
 
 // unreadFirst is the order in which transitions are applied.
@@ -174,6 +241,9 @@ func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
 // transit makes the transition.
 func (s *shard) transit(r *record, t *dispatch.Transition) {
 	q, src := s.queueOf(r.lane), r.lane.source
+	s.change(r)
+	s.change(q)
+	s.change(src)
 	if r.lease != nil {
 		// The lane changes when the task waits again.
 		s.touchQueue(q)
@@ -298,22 +368,52 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	var told []dispatch.Hint
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
-	s.byShard(len(ids), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
-		for _, i := range page {
-			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason && (r.cancel == dispatch.CancelNone || reason != dispatch.CancelHeld) {
-				r.cancel = reason
-				r.revision++
-				told = append(told, dispatch.Hint{Kind: dispatch.HintCancel, ID: r.lease.token().Collector, Task: ids[i], Reason: reason})
-				if line != nil {
-					r.addHistory(*line)
-				}
-			}
+	var last Commit
+	for sh, page := range s.byShard(len(ids), bounds.MaxTransitions, idOf) {
+		c := cancelCommand{ids: pick(ids, page), reason: reason, line: line}
+		var err error
+		if last, err = sh.perform(&c); err != nil {
+			return err
 		}
-	})
-	for _, hint := range told {
-		s.publish(hint)
+		for _, hint := range c.hints {
+			s.publish(hint)
+		}
 	}
-	return nil
+	return durable(ctx, last)
+}
+
+// cancelCommand is [dispatch.Leases.RequestCancel] of tasks of one shard.
+type cancelCommand struct {
+	ids    []dispatch.TaskID
+	reason dispatch.CancelReason
+	line   *dispatch.Attempt
+
+	hints []dispatch.Hint
+}
+
+func (*cancelCommand) op() op { return opRequestCancel }
+
+func (c *cancelCommand) inputs(code *codec.Codec) {
+	codec.List(code, &c.ids, codec.Text)
+	codec.Uint(code, &c.reason)
+	codec.Optional(code, &c.line, attemptFields)
+}
+
+func (c *cancelCommand) results(sum *checksum) { sum.number(uint64(len(c.hints))) }
+
+func (c *cancelCommand) run(s *shard) {
+	for _, id := range c.ids {
+		r := s.record(id)
+		if r == nil || r.lease == nil || r.cancel == c.reason || r.cancel != dispatch.CancelNone && c.reason == dispatch.CancelHeld {
+			continue
+		}
+		s.change(r)
+		r.cancel = c.reason
+		r.revision++
+		c.hints = append(c.hints, dispatch.Hint{Kind: dispatch.HintCancel, ID: r.lease.token().Collector, Task: id, Reason: c.reason})
+		if c.line != nil {
+			r.addHistory(*c.line)
+		}
+	}
 }

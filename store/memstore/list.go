@@ -19,14 +19,19 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	}
 	tasks = make([]*dispatch.Task, len(ids))
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
-	s.byShard(len(ids), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
-		now = latest(now, instant(sh.now))
-		for _, i := range page {
-			if r := sh.record(ids[i]); r != nil {
-				tasks[i] = sh.wholeTask(r, details)
+	for sh, page := range s.byShard(len(ids), bounds.MaxRenewals, idOf) {
+		err := sh.read(ctx, func(sh *shard) {
+			now = latest(now, instant(sh.now))
+			for _, i := range page {
+				if r := sh.record(ids[i]); r != nil {
+					tasks[i] = sh.wholeTask(r, details)
+				}
 			}
+		})
+		if err != nil {
+			return nil, now, err
 		}
-	})
+	}
 	return tasks, now, nil
 }
 
@@ -83,7 +88,9 @@ func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *shard
 	}
 	for ; at.shard >= 0 && at.shard < int64(len(s.shards)); at = (listCursor{shard: at.shard + 1}) {
 		more := false
-		s.shards[at.shard].run(func(sh *shard) { more = list(sh, &at) })
+		if err := s.shards[at.shard].read(ctx, func(sh *shard) { more = list(sh, &at) }); err != nil {
+			return "", err
+		}
 		if more {
 			return at.String(), nil
 		}
@@ -126,7 +133,7 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 
 // lanesOf are the lanes that a filter selects.
 func (s *shard) lanesOf(filter dispatch.TaskFilter) laneList {
-	src := s.sources[filter.SourceUID]
+	src := s.sources.get(filter.SourceUID)
 	switch {
 	case filter.SourceUID == "":
 		return s.lanesIn[filter.Queue]
@@ -167,7 +174,7 @@ func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit 
 		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
 	}
 	next := int64(infinite)
-	err = s.eachShard(ctx, func(sh *shard) { next = sh.dueLanes(&found, filter, limit, next) })
+	err = s.readAll(ctx, func(sh *shard) { next = sh.dueLanes(&found, filter, limit, next) })
 	return found, err
 }
 

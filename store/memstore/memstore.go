@@ -3,15 +3,15 @@
 // [dispatch.Store] contract: given the same times and the same calls it always
 // answers the same. It keeps nothing over a restart.
 //
-// A store has a fixed number of shards, each with its own mutex, and no goroutines. What ends with time ends at its
-// next read, and each call removes a few of the records to forget.
+// A store has a fixed number of shards, each with its own mutex, and no goroutines. It changes only by commands
+// ([Journal]): what ends with time is not seen by reads, and removed by a later command, a few with each.
 package memstore
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +27,8 @@ type Config struct {
 	// Now is the store's clock; nil is the clock of the machine. Instants are
 	// its whole milliseconds, fences its microseconds.
 	Now func() time.Time
+	// Journal records the commands; nil: nobody does.
+	Journal Journal
 }
 
 // Store is a [dispatch.Store] in memory.
@@ -39,6 +41,10 @@ type Store struct {
 	rules      ruleBook
 	shards     []*shard
 	closing    sync.Once
+
+	snapshots sync.Mutex // one is made at a time
+	snapshot  uint32     // the number of the last one; all mutexes guard it
+	pages     pages
 }
 
 var _ dispatch.Local = (*Store)(nil)
@@ -52,8 +58,10 @@ func New(config Config) (*Store, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	s := &Store{clock: clock{now: config.Now, closed: make(chan struct{})}}
-	s.cluster.clock, s.sourceBook.clock, s.collectors.clock = &s.clock, &s.clock, &s.clock
+	s := &Store{clock: clock{now: config.Now, journal: config.Journal, closed: make(chan struct{})}, pages: defaultPages()}
+	s.cluster.clock = &s.clock
+	s.sourceBook.part = part{clock: &s.clock, number: sourcesPart}
+	s.collectors.part = part{clock: &s.clock, number: collectorsPart}
 	s.leaders = make(map[string]leader)
 	s.holds.holds = make(map[string]dispatch.Hold)
 	for i := range config.Shards {
@@ -89,15 +97,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// enter begins a call on the shard of that number.
-func (s *Store) enter(ctx context.Context, number int) (*shard, error) {
+// shard finds a shard by its number.
+func (s *Store) shard(ctx context.Context, number int) (*shard, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
 	if number < 0 || number >= len(s.shards) {
 		return nil, fmt.Errorf("%w: shard %d is not 0 to %d", dispatch.ErrInvalid, number, len(s.shards)-1)
 	}
-	s.shards[number].begin()
 	return s.shards[number], nil
 }
 
@@ -115,9 +122,9 @@ func (s *Store) shardOfName(name string) *shard {
 	return s.shards[dispatch.ShardOf(dispatch.SlotOf(name), len(s.shards))]
 }
 
-// byShard makes a call on each shard that owns some of n tasks, with the indexes of those tasks in order, at most limit
-// at a time. Ids without a slot are left out.
-func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID, work func(*shard, []int)) {
+// byShard gives, for each shard that owns some of n tasks, the indexes of those tasks in order, at most limit at a time.
+// Ids without a slot are left out.
+func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*shard, []int] {
 	groups := make([][]int, len(s.shards))
 	if len(groups) == 1 {
 		groups[0] = make([]int, 0, n)
@@ -127,56 +134,86 @@ func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID, work func(*s
 			groups[sh.number] = append(groups[sh.number], i)
 		}
 	}
-	for number, group := range groups {
-		for page := range slices.Chunk(group, limit) {
-			s.shards[number].run(func(sh *shard) { work(sh, page) })
+	return func(yield func(*shard, []int) bool) {
+		for number, group := range groups {
+			for page := range slices.Chunk(group, limit) {
+				if !yield(s.shards[number], page) {
+					return
+				}
+			}
 		}
 	}
 }
 
-// eachShard makes a call on each shard, one after the other.
-func (s *Store) eachShard(ctx context.Context, work func(*shard)) error {
+// pick gives the members of a page: all of them, or copies.
+func pick[T any](all []T, page []int) []T {
+	if len(page) == len(all) { // pages are ascending
+		return all
+	}
+	picked := make([]T, len(page))
+	for n, i := range page {
+		picked[n] = all[i]
+	}
+	return picked
+}
+
+// readAll reads all shards, one after the other.
+func (s *Store) readAll(ctx context.Context, work func(*shard)) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	for _, sh := range s.shards {
-		sh.run(work)
+	seen := make([]Commit, len(s.shards))
+	for i, sh := range s.shards {
+		seen[i] = sh.look(work)
+	}
+	for _, commit := range seen {
+		if err := durable(ctx, commit); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// run makes a call on the shard.
-func (s *shard) run(work func(*shard)) {
-	s.begin()
-	defer s.end()
-	work(s)
+// lockAll begins a call on all shards at one instant.
+func (s *Store) lockAll() {
+	for _, sh := range s.shards {
+		sh.mu.Lock()
+	}
+	now := s.now()
+	for _, sh := range s.shards {
+		sh.setInstant(now)
+	}
 }
 
-// begin starts a call on the shard: it takes the mutex and reads the clock.
-func (s *shard) begin() {
-	s.mu.Lock()
-	now := s.clock.now()
-	s.now, s.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
-	s.promoted = 0
+func (s *Store) unlockAll() {
+	for _, sh := range s.shards {
+		sh.end()
+	}
 }
 
-// end ends a call: it places what was touched, and sends hints for what became grantable earlier.
-func (s *shard) end() {
-	s.placeTouched()
-	if len(s.soonest) == 0 {
-		s.mu.Unlock()
-		return
+// performAll makes a change of all shards, as one command. What it returns waits until the journal has it.
+func (s *Store) performAll(c storeCommand) (Commit, error) {
+	s.lockAll()
+	defer s.unlockAll()
+	first := &s.shards[0].part
+	number := first.number
+	first.number = allShards
+	err := first.commit(c, true, func() {
+		s.runAll(c)
+		first.changed = true
+	})
+	first.number = number
+	for _, sh := range s.shards {
+		sh.last = first.last
 	}
-	hints := make([]dispatch.Hint, 0, len(s.soonest))
-	for _, pool := range slices.Sorted(maps.Keys(s.soonest)) {
-		hints = append(hints, dispatch.Hint{
-			Kind: dispatch.HintReady, Shard: s.number, Pool: pool, In: duration(max(s.soonest[pool]-s.now, 0)),
-		})
-	}
-	clear(s.soonest)
-	s.mu.Unlock()
-	for _, hint := range hints {
-		s.publish(hint)
+	return first.last, err
+}
+
+func (s *Store) runAll(c storeCommand) {
+	c.runAll(s)
+	for _, sh := range s.shards {
+		sh.promoted = 0
+		sh.placeTouched()
 	}
 }
 
@@ -185,10 +222,9 @@ const overdueLooks = 100
 
 // Stats counts over all shards.
 func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error) {
-	err = s.eachShard(ctx, func(sh *shard) {
-		sh.closeIdleQueues(len(sh.queues))
+	err = s.readAll(ctx, func(sh *shard) {
 		stats.Counts = stats.Counts.Add(sh.counts.visible())
-		stats.Queues += int64(len(sh.queues))
+		stats.Queues += int64(len(sh.queues) - sh.idleQueues.upTo(sh.now))
 		stats.Granted += sh.granted
 		stats.Settled += sh.settled
 		stats.Expired += sh.expired

@@ -26,6 +26,7 @@ func (s *shard) laneFor(src *source, queueName string) *lane {
 	if l == nil {
 		s.lastLane++
 		l = &lane{number: s.lastLane, source: src, queueName: queueName}
+		s.born(l)
 		s.lanes[key] = l
 		src.lanes = append(src.lanes, l)
 		s.lanesIn[queueName] = append(s.lanesIn[queueName], l)
@@ -57,27 +58,29 @@ func (s *shard) placeLane(l *lane, turnEnded bool) {
 	s.promoteLane(l)
 	t, home := s.laneTime(l), l.source.pool
 	if l.at != nil && (t == absent || l.at.pool != home || l.at.queue.gone) {
-		l.leaveQueue()
+		s.leaveQueue(l)
 	}
 	if t == absent {
 		s.placeNamed(l, place{})
 		return
 	}
 	if l.at == nil {
-		l.at = s.queueOf(l).in(home)
+		s.change(l)
+		l.at = s.partIn(s.queueOf(l), home)
 	}
 	before, to := l.soonest(), place{wait, t}
 	if t <= s.now {
 		head, _ := l.ready.first()
 		to = place{open, l.band(head.value)<<bandShift + l.since(s.now, turnEnded)}
 	}
-	l.moveTo(to)
+	s.moveLane(l, to)
 	if before == 0 && to.stands == open && l.aside() {
 		s.placeNamed(l, l.named)
 	} else {
 		s.placeNamed(l, to)
 	}
-	if after := max(t, s.now); after < before && after != infinite {
+	if after := max(t, s.now); after < before && after < l.at.sooner {
+		s.change(l.at.queue)
 		l.at.sooner = min(l.at.sooner, after)
 	}
 }
@@ -121,18 +124,21 @@ func (l *lane) band(head *record) int64 {
 	return int64(bounds.MaxPriority - lanePriority(l.source.gate.Priority, int(head.priority)))
 }
 
-// moveTo takes the lane to another place in its queue.
-func (l *lane) moveTo(to place) {
+// moveLane takes the lane to another place in its queue.
+func (s *shard) moveLane(l *lane, to place) {
 	if l.place != to {
+		s.change(l)
+		s.change(l.at.queue)
 		l.at.move(l, l.place, to)
 		l.place, l.at.dirty = to, true
 	}
 }
 
 // leaveQueue takes the lane out of its queue.
-func (l *lane) leaveQueue() {
+func (s *shard) leaveQueue(l *lane) {
 	if l.at != nil {
-		l.moveTo(place{})
+		s.change(l)
+		s.moveLane(l, place{})
 		l.at = nil
 	}
 }
@@ -143,10 +149,14 @@ func (s *shard) placeNamed(l *lane, to place) {
 	if l.namedIn != n {
 		was = place{} // it stood in a list that is no longer kept
 	}
+	if l.namedIn != nil || n != nil {
+		s.change(l)
+	}
 	l.named, l.namedIn = place{}, nil
 	switch {
 	case n == nil:
 	case n.until <= s.now:
+		s.change(l.source)
 		l.source.named = nil
 	default:
 		n.move(namedLane{l}, was, to)
@@ -167,6 +177,7 @@ func (s *shard) putAside(l *lane, qp *queuePool) {
 	}
 	if len(qp.aside) < maxAside {
 		if !slices.Contains(qp.aside, l) {
+			s.change(qp.queue)
 			qp.aside = append(qp.aside, l)
 		}
 	} else {
@@ -182,7 +193,10 @@ func (s *shard) bringBack(qp *queuePool) {
 			s.placeNamed(l, l.place)
 		}
 	}
-	qp.aside = nil
+	if len(qp.aside) > 0 {
+		s.change(qp.queue)
+		qp.aside = nil
+	}
 }
 
 // placeQueue places the queue in each of its pools, and deletes it if it is empty and has no gate. turn is the pool
@@ -223,12 +237,16 @@ func (s *shard) placeIn(qp *queuePool, turnEnded bool) {
 		s.placeLane(l, false)
 	}
 	sooner := qp.sooner
+	if qp.dirty || sooner != infinite {
+		s.change(qp.queue)
+	}
 	qp.dirty, qp.sooner = false, infinite
 	if qp.len() == 0 {
-		qp.moveTo(place{})
+		s.moveQueue(qp, place{})
 		s.bringBack(qp)
 		return
 	}
+	s.clampNextGrant(qp.queue)
 	was, to := qp.place, place{wait, s.queueGate(qp.queue)}
 	if first, ok := qp.open.first(); !ok {
 		to.score = max(to.score, qp.wait.firstScore())
@@ -238,7 +256,7 @@ func (s *shard) placeIn(qp *queuePool, turnEnded bool) {
 	if to.score == infinite {
 		to.stands = s.countedAs(qp)
 	}
-	qp.moveTo(to)
+	s.moveQueue(qp, to)
 	t, before := to.soonest(), was.soonest()
 	if was.stands != open && (to.stands == open || t < before) {
 		s.bringBack(qp)

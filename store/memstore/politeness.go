@@ -12,12 +12,23 @@ import (
 // queueGate is the maximum over the queue's gates and holds: when it can be granted from.
 func (s *shard) queueGate(q *queue) int64 {
 	set := s.settingsOf(q)
-	// Further ahead, the clock was stepped back.
-	q.nextGrant = min(q.nextGrant, s.nowEnd()+set.longestDelay)
 	if q.inFlight >= int64(set.MaxInFlight) {
 		return infinite
 	}
-	return max(q.kept(), set.heldUntil)
+	return max(s.nextGrantOf(q), q.blocked, set.heldUntil)
+}
+
+// nextGrantOf is the queue's next grant, unless it is further ahead than it can be: then the clock was stepped back.
+func (s *shard) nextGrantOf(q *queue) int64 {
+	return min(q.nextGrant, s.nowEnd()+s.settingsOf(q).longestDelay)
+}
+
+// clampNextGrant corrects the queue's next grant after a step of the clock.
+func (s *shard) clampNextGrant(q *queue) {
+	if next := s.nextGrantOf(q); next != q.nextGrant {
+		s.change(q)
+		q.nextGrant = next
+	}
 }
 
 // kept is until when the queue's own gates hold it, and keep it if it is empty.
@@ -72,6 +83,7 @@ func (s *shard) openQueue(name string) *queue {
 	q := s.existing(name)
 	if q == nil {
 		q = &queue{name: name, reversed: reverseLabels(name)}
+		s.born(q)
 		q.settings.version = -1
 		s.queues[name] = q
 		s.queueNames.Set(q.reversed, q)
@@ -79,7 +91,16 @@ func (s *shard) openQueue(name string) *queue {
 	return q
 }
 
-// existing finds a queue that holds something or has a gate; nil: there is none.
+// standing finds a queue that holds something or has a gate, for a read; nil: there is none.
+func (s *shard) standing(name string) *queue {
+	q := s.queues[name]
+	if q != nil && q.over(s.now) {
+		return nil
+	}
+	return q
+}
+
+// existing finds a queue that holds something or has a gate, and deletes another; nil: there is none.
 func (s *shard) existing(name string) *queue {
 	q := s.queues[name]
 	if q != nil && q.over(s.now) {
@@ -100,6 +121,7 @@ func reverseLabels(name string) string {
 // with a gate that ends, it is deleted then.
 func (s *shard) closeWhenEmpty(q *queue) {
 	if q.idleUntil != 0 {
+		s.change(q)
 		s.idleQueues.remove(q.idleUntil, q)
 		q.idleUntil = 0
 	}
@@ -108,13 +130,15 @@ func (s *shard) closeWhenEmpty(q *queue) {
 	}
 	switch kept := q.kept(); {
 	case kept <= s.now:
+		s.change(q)
 		for _, qp := range q.pools {
-			qp.moveTo(place{})
+			s.moveQueue(qp, place{})
 		}
 		q.gone = true
 		delete(s.queues, q.name)
 		s.queueNames.Delete(q.reversed)
 	case kept != infinite:
+		s.change(q)
 		q.idleUntil = kept
 		s.idleQueues.insert(kept, q)
 	}
@@ -127,8 +151,10 @@ func (s *shard) closeIdleQueues(limit int) {
 	}
 }
 
-func (qp *queuePool) moveTo(to place) {
+// moveQueue takes the queue to another place in a pool.
+func (s *shard) moveQueue(qp *queuePool, to place) {
 	if qp.place != to {
+		s.change(qp.queue)
 		qp.pool.move(qp, qp.place, to)
 		qp.pool.counts[qp.stands]--
 		qp.pool.counts[to.stands]++
@@ -146,10 +172,11 @@ func (q *queue) part(p *pool) *queuePool {
 	return nil
 }
 
-// in gives the queue's part in a pool.
-func (q *queue) in(p *pool) *queuePool {
+// partIn gives the queue's part in a pool.
+func (s *shard) partIn(q *queue, p *pool) *queuePool {
 	qp := q.part(p)
 	if qp == nil {
+		s.change(q)
 		qp = &queuePool{queue: q, pool: p, sooner: infinite}
 		q.pools = append(q.pools, qp)
 	}

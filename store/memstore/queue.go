@@ -17,11 +17,14 @@ func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Qu
 	}
 	queues := make([]*dispatch.Queue, len(names))
 	for i, name := range names {
-		s.shardOfName(name).run(func(sh *shard) {
-			if q := sh.existing(name); q != nil {
+		err := s.shardOfName(name).read(ctx, func(sh *shard) {
+			if q := sh.standing(name); q != nil {
 				queues[i] = sh.describe(q)
 			}
 		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return queues, nil
 }
@@ -39,20 +42,18 @@ func (s *shard) describe(q *queue) *dispatch.Queue {
 		}
 	}
 	slices.Sort(d.Pools)
-	kept := q.nextGrant // only placing the queue cuts it
 	if gate := s.queueGate(q); gate > s.now && gate != infinite {
 		d.NextGrant = instant(gate)
 	}
 	d.Gates = s.gatesOf(q, set)
-	q.nextGrant = kept
 	return d
 }
 
 // gatesOf lists the gates of its own that hold the queue now.
 func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 	var gates []dispatch.Gate
-	if q.nextGrant > s.now {
-		gates = append(gates, set.MinDelayGate(instant(q.nextGrant), q.asked))
+	if next := s.nextGrantOf(q); next > s.now {
+		gates = append(gates, set.MinDelayGate(instant(next), q.asked))
 	}
 	if q.blocked > s.now {
 		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: instant(q.blocked), By: dispatch.HoldWaggle, Time: instant(q.blockedAt), Cause: clone(q.cause)})
@@ -66,7 +67,7 @@ func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 // ListQueues implements [dispatch.Queues].
 func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int) ([]*dispatch.Queue, error) {
 	var found []*dispatch.Queue
-	err := s.eachShard(ctx, func(sh *shard) { found = append(found, sh.listQueues(suffix, after, limit)...) })
+	err := s.readAll(ctx, func(sh *shard) { found = append(found, sh.listQueues(suffix, after, limit)...) })
 	slices.SortFunc(found, func(a, b *dispatch.Queue) int {
 		return strings.Compare(reverseLabels(a.Name), reverseLabels(b.Name))
 	})
@@ -75,15 +76,17 @@ func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int)
 
 // listQueues lists at most limit queues of the shard.
 func (s *shard) listQueues(suffix, after string, limit int) (found []*dispatch.Queue) {
-	s.closeIdleQueues(len(s.queues))
 	begin := ""
 	if after != "" {
 		begin = reverseLabels(after) + "\x00"
 	}
 	collect := func(prefix string) {
 		s.queueNames.Ascend(max(begin, prefix), func(reversed string, q *queue) bool {
-			if len(found) >= limit || !strings.HasPrefix(reversed, prefix) {
+			switch {
+			case len(found) >= limit || !strings.HasPrefix(reversed, prefix):
 				return false
+			case q.over(s.now):
+				return true
 			}
 			found = append(found, s.describe(q))
 			return true
@@ -95,7 +98,7 @@ func (s *shard) listQueues(suffix, after string, limit int) (found []*dispatch.Q
 	}
 	// The name itself, then all below it: names like example-x.com lie between.
 	exact := reverseLabels(suffix)
-	if q := s.queues[suffix]; q != nil && exact >= begin && limit > 0 {
+	if q := s.standing(suffix); q != nil && exact >= begin && limit > 0 {
 		found = append(found, s.describe(q))
 	}
 	collect(exact + ".")
@@ -105,7 +108,7 @@ func (s *shard) listQueues(suffix, after string, limit int) (found []*dispatch.Q
 // ListPools implements [dispatch.Queues].
 func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
 	var sums btree.Map[string, dispatch.Pool]
-	err := s.eachShard(ctx, func(sh *shard) {
+	err := s.readAll(ctx, func(sh *shard) {
 		for pool, p := range sh.pools {
 			if p.len() > 0 {
 				due := p.wait.upTo(sh.now)

@@ -91,6 +91,8 @@ func (s *shard) count(r *record, state dispatch.State) {
 	if was == state {
 		return
 	}
+	s.change(r)
+	s.change(src)
 	r.counted = state
 	for _, counts := range [...]*stateCounts{&s.counts, &src.counts} {
 		counts[was]--
@@ -131,6 +133,10 @@ func (s *shard) setRecurring(r *record, recurring bool) {
 
 // leave removes the record from its set.
 func (s *shard) leave(r *record) {
+	if r.stands == inNone {
+		return
+	}
+	s.change(r)
 	switch r.stands {
 	case inReady:
 		r.lane.ready.remove(r.score, r)
@@ -153,19 +159,27 @@ func (s *shard) enterWaiting(r *record) {
 // enterLane puts a waiting record, standing nowhere, into lane ready when it is
 // due, else into lane later.
 func (s *shard) enterLane(r *record) {
+	s.change(r)
 	r.state = dispatch.StateScheduled
 	if r.due <= s.now {
-		r.stands, r.score = inReady, r.rank()<<bandShift+max(r.due, 0)
+		r.stands, r.score = inReady, r.readyScore()
 		r.lane.ready.insert(r.score, r)
 	} else {
-		r.stands, r.score = inLater, r.due*32+r.rank()
+		r.stands, r.score = inLater, r.laterScore()
 		r.lane.later.insert(r.score, r)
 	}
 	s.count(r, r.visibleState(s.now))
 }
 
+// readyScore orders tasks that are due: by rank, then by due time.
+func (r *record) readyScore() int64 { return r.rank()<<bandShift + max(r.due, 0) }
+
+// laterScore orders tasks that are not due: by due time, then by rank.
+func (r *record) laterScore() int64 { return r.due*32 + r.rank() }
+
 // enterLeases puts a record, standing nowhere, into the lease index.
 func (s *shard) enterLeases(r *record, deadline int64) {
+	s.change(r)
 	r.stands, r.score = inLeases, deadline
 	s.leases.insert(deadline, r)
 }
@@ -175,6 +189,7 @@ func (s *shard) moveDeadline(r *record, deadline int64) {
 	if r.lease.deadline == deadline && r.score == deadline {
 		return
 	}
+	s.change(r)
 	r.lease.deadline = deadline
 	s.leave(r)
 	s.enterLeases(r, deadline)
@@ -182,6 +197,7 @@ func (s *shard) moveDeadline(r *record, deadline int64) {
 
 // settle makes the record DONE, DEAD or CANCELED. It stands nowhere.
 func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) {
+	s.change(r)
 	r.state = state
 	s.count(r, state)
 	r.forgetAt = 0
@@ -190,23 +206,28 @@ func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) 
 		s.forgetSet(r).insert(r.forgetAt, r)
 		if state == dispatch.StateDone {
 			// One that is kept with its source ends with its source's others.
-			r.unlist()
+			s.unlist(r)
 		}
 	}
 }
 
-// list puts a record among those that its lane lists, if it is not there.
-func (r *record) list() {
+// listRecord puts a record among those that its lane lists, if it is not there.
+func (s *shard) listRecord(r *record) {
 	if r.listedAt == 0 {
+		s.change(r)
+		s.change(r.lane)
 		r.lane.lastListed++
 		r.listedAt = r.lane.lastListed
 		r.lane.listed.Set(r.listedAt, r)
 	}
 }
 
-func (r *record) unlist() {
-	r.lane.listed.Delete(r.listedAt)
-	r.listedAt = 0
+func (s *shard) unlist(r *record) {
+	if r.listedAt != 0 {
+		s.change(r)
+		r.lane.listed.Delete(r.listedAt)
+		r.listedAt = 0
+	}
 }
 
 // forgetSet is the set in which the settled record waits to be forgotten.
@@ -220,6 +241,7 @@ func (s *shard) forgetSet(r *record) *sortedSet[*record] {
 // keep takes a settled record out of what is to be forgotten.
 func (s *shard) keep(r *record) {
 	if r.forgetAt != 0 {
+		s.change(r)
 		s.forgetSet(r).remove(r.forgetAt, r)
 		r.forgetAt = 0
 	}
@@ -229,11 +251,12 @@ func (s *shard) keep(r *record) {
 // over.
 func (s *shard) forget(r *record) {
 	known := s.known(r) != nil
+	s.change(r)
 	s.keep(r)
 	if r.state != dispatch.StateDone || known {
 		s.count(r, dispatch.StateUnknown)
 	}
-	r.unlist()
+	s.unlist(r)
 	if r.gone {
 		delete(s.ghosts, r.id)
 	} else {

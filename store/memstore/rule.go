@@ -9,13 +9,15 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // ruleBook keeps the queue rules. Each shard has the settings they file.
 type ruleBook struct {
-	mu      sync.Mutex // guards what follows, and orders changes of the rules
+	mu      sync.Mutex // orders changes of the rules, and guards what follows together with all shards
 	rules   btree.Map[string, dispatch.QueueRule]
 	version int64
+	last    Commit // of the last change
 }
 
 // PutRule implements [dispatch.Queues].
@@ -31,28 +33,59 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	if rule != nil {
 		asLeft = replaced && sameRule(old, *rule)
 	}
-	if done, err := b.changed(ifVersion, asLeft); done || err != nil {
+	switch done, err := b.changed(ifVersion, asLeft); {
+	case err != nil:
 		return b.version, err
+	case done:
+		return b.version, durable(ctx, b.last)
 	}
 	switch {
 	case rule == nil && !replaced:
 		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
-	case rule == nil:
-		b.rules.Delete(pattern)
-	case !replaced && b.rules.Len() >= bounds.MaxQueueRules:
+	case rule != nil && !replaced && b.rules.Len() >= bounds.MaxQueueRules:
 		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), bounds.MaxQueueRules)
-	default:
-		b.rules.Set(pattern, *rule)
 	}
-	s.changeRules(func(sh *shard) {
+	last, err := s.performAll(&ruleCommand{pattern: pattern, rule: rule})
+	if err != nil {
+		return 0, err
+	}
+	b.last = last
+	return b.version, durable(ctx, last)
+}
+
+// ruleCommand sets or removes a queue rule, under a new version in every shard. A claim notices closed queues when it
+// picks them; SyncRules reschedules opened ones.
+type ruleCommand struct {
+	noResults
+	pattern string
+	rule    *dispatch.QueueRule
+}
+
+func (*ruleCommand) op() op { return opPutRule }
+
+func (c *ruleCommand) inputs(code *codec.Codec) {
+	codec.Text(code, &c.pattern)
+	codec.Optional(code, &c.rule, ruleFields)
+}
+
+func (c *ruleCommand) runAll(s *Store) {
+	b := &s.rules
+	old, replaced := b.rules.Get(c.pattern)
+	if c.rule == nil {
+		b.rules.Delete(c.pattern)
+	} else {
+		b.rules.Set(c.pattern, *c.rule)
+	}
+	b.version++
+	for _, sh := range s.shards {
 		if replaced {
 			sh.unfile(old, b)
 		}
-		if rule != nil {
-			sh.settings[rule.SettingsName()] = *rule
+		if c.rule != nil {
+			sh.settings[c.rule.SettingsName()] = *c.rule
 		}
-	})
-	return b.version, nil
+		sh.rulesVersion = b.version
+	}
 }
 
 // changed reports whether a change of the rules at ifVersion was made earlier: the version is one higher, and the rules
@@ -72,18 +105,6 @@ func sameRule(a, b dispatch.QueueRule) bool {
 	same := a.Time.Equal(b.Time)
 	a.Time = b.Time
 	return same && a == b
-}
-
-// changeRules makes a change under a new version in every shard. A claim notices closed queues when it picks them;
-// SyncRules reschedules opened ones.
-func (s *Store) changeRules(change func(*shard)) {
-	s.rules.version++
-	for _, sh := range s.shards {
-		sh.run(func(sh *shard) {
-			change(sh)
-			sh.rulesVersion = s.rules.version
-		})
-	}
 }
 
 // unfile removes the settings of a rule, if they are what is filed. The first of the other rules that file under that name
@@ -110,38 +131,62 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 	}
 	s.rules.mu.Lock()
 	defer s.rules.mu.Unlock()
-	return s.rules.rules.Values(), s.rules.version, nil
+	return s.rules.rules.Values(), s.rules.version, durable(ctx, s.rules.last)
 }
 
 // SyncRules implements [dispatch.Queues]. All shards always have the same rules and holds here, so it only reschedules
 // queues. A page is the version of rules and holds for which the pass began, and the last queue.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
-	var version int64
-	var after string
-	if page != "" {
+	c := syncCommand{first: page == "", limit: max(limit, 1)}
+	if !c.first {
 		var err error
-		if after, err = parsePage(page, &version); err != nil {
+		if c.after, err = parsePage(page, &c.version); err != nil {
 			return "", err
 		}
 	}
-	sh, err := s.enter(ctx, shard)
+	sh, err := s.shard(ctx, shard)
 	if err != nil {
 		return "", err
 	}
-	defer sh.end()
-	if page == "" {
-		if version = sh.settingsVersion(); sh.placed == version {
-			return "", nil
+	err = sh.do(ctx, &c)
+	return c.next, err
+}
+
+// syncCommand is [dispatch.Queues.SyncRules].
+type syncCommand struct {
+	first   bool
+	version int64
+	after   string
+	limit   int
+
+	next string
+}
+
+func (*syncCommand) op() op { return opSyncRules }
+
+func (c *syncCommand) inputs(code *codec.Codec) {
+	code.Flags(&c.first)
+	codec.Int(code, &c.version)
+	codec.Text(code, &c.after)
+	codec.Int(code, &c.limit)
+}
+
+func (c *syncCommand) results(sum *checksum) { sum.text(c.next) }
+
+func (c *syncCommand) run(s *shard) {
+	version := c.version
+	if c.first {
+		if version = s.settingsVersion(); s.placed == version {
+			return
 		}
 	}
-	last, more := sh.placeAll(after, max(limit, 1))
-	if more {
-		return fmt.Sprintf("%d/%s", version, last), nil
+	last, more := s.placeAll(c.after, c.limit)
+	switch {
+	case more:
+		c.next = fmt.Sprintf("%d/%s", version, last)
+	case version == s.settingsVersion():
+		s.placed, s.changed = version, true
 	}
-	if version == sh.settingsVersion() {
-		sh.placed = version
-	}
-	return "", nil
 }
 
 // placeAll places at most limit queues with waiting tasks anew, by their reversed names from after on. It answers the

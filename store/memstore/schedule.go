@@ -57,15 +57,14 @@ func (s *schedule[V]) move(v V, from, to place) {
 	}
 }
 
-// pick is the first that can be picked; every eighth pick is the one that waits longest.
-func (s *schedule[V]) pick() (picked entry[V], ok bool) {
-	if s.open.len() == 0 {
-		return picked, false
-	}
+// pick is the first that can be picked; every eighth pick is the one that waits longest. There must be one.
+func (s *schedule[V]) pick() (picked entry[V]) {
 	if s.picks++; s.picks%turnsPerOldest == 0 {
-		return s.open.oldest()
+		picked, _ = s.open.oldest()
+	} else {
+		picked, _ = s.open.first()
 	}
-	return s.open.first()
+	return picked
 }
 
 // since is when a member of this place could first be picked, or the end of its last turn if that has just ended.

@@ -2,8 +2,9 @@ package memstore
 
 import (
 	"cmp"
+	"context"
+	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -13,17 +14,9 @@ import (
 
 // shard owns the tasks, queues and lanes of a range of slots. This file has what it keeps.
 type shard struct {
-	number  int
-	clock   *clock
+	part    // its mutex guards everything below, and all that hangs from it
 	publish func(dispatch.Hint)
 
-	// mu guards everything below, and all that hangs from it.
-	mu sync.Mutex
-
-	// now and micros are the instant of the call that holds mu: time is read
-	// once per call.
-	now    int64
-	micros uint64
 	// touched are lanes, and touchedQueues queues, that the call has changed
 	// and that are placed at its end.
 	touched       []*lane
@@ -43,15 +36,15 @@ type shard struct {
 	strays  map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
-	sources map[string]*source
+	sources table[string, *source]
 	queues  map[string]*queue
 	pools   map[string]*pool
 	leases  sortedSet[*record]
-	holders map[string]*holder
+	holders table[string, *holder]
 	grants  table[grantKey, *grantNote]
 	// used has the digests of who has held what a client token was granted, by the step
 	// in which the last lease ended ([dispatch.TokenStep]).
-	used map[int64]map[uint64]struct{}
+	used map[int64]*usedTokens
 
 	// queueNames orders the queues by their reversed labels; lanesIn has the
 	// lanes of each queue name, whether the queue exists now or not.
@@ -78,25 +71,86 @@ type shard struct {
 	sweptAt    int64
 	graceUntil int64
 
+	// saving writes a snapshot; nil: none is being made.
+	saving *saver
+
 	counts                                       stateCounts
 	granted, settled, expired, orphaned, dropped int64
 }
 
 func newShard(number int, clock *clock, publish func(dispatch.Hint)) *shard {
 	return &shard{
-		number: number, clock: clock, publish: publish,
+		part: part{clock: clock, number: number}, publish: publish,
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
-		sources:  make(map[string]*source),
 		queues:   make(map[string]*queue),
 		pools:    make(map[string]*pool),
-		holders:  make(map[string]*holder),
-		used:     make(map[int64]map[uint64]struct{}),
+		used:     make(map[int64]*usedTokens),
 		lanesIn:  make(map[string]laneList),
 		lanes:    make(map[laneKey]*lane),
 		settings: make(map[string]dispatch.QueueRule),
 		held:     make(map[string]int64),
+	}
+}
+
+// do makes a change, and returns when the journal has it.
+func (s *shard) do(ctx context.Context, c shardCommand) error {
+	last, err := s.perform(c)
+	if err != nil {
+		return err
+	}
+	return durable(ctx, last)
+}
+
+// perform makes a change. What it returns waits until the journal has it.
+func (s *shard) perform(c shardCommand) (Commit, error) {
+	s.begin()
+	defer s.end()
+	err := s.performHeld(c)
+	return s.last, err
+}
+
+// performHeld makes a change while the call holds the mutex.
+func (s *shard) performHeld(c shardCommand) error {
+	grows := c.op() == opSubmit || c.op() == opClaim
+	return s.commit(c, grows, func() { s.run(c) })
+}
+
+// run makes a change, and places what it touched.
+func (s *shard) run(c shardCommand) {
+	s.promoted = 0
+	c.run(s)
+	s.placeTouched()
+}
+
+// read reads the shard, and returns when the journal has what was read.
+func (s *shard) read(ctx context.Context, work func(*shard)) error { return durable(ctx, s.look(work)) }
+
+// look reads the shard. What it returns waits until the journal has what was read.
+func (s *shard) look(work func(*shard)) Commit {
+	s.begin()
+	defer s.end()
+	work(s)
+	return s.last
+}
+
+// end ends a call: it sends hints for what became grantable earlier.
+func (s *shard) end() {
+	if len(s.soonest) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	hints := make([]dispatch.Hint, 0, len(s.soonest))
+	for _, pool := range slices.Sorted(maps.Keys(s.soonest)) {
+		hints = append(hints, dispatch.Hint{
+			Kind: dispatch.HintReady, Shard: s.number, Pool: pool, In: duration(max(s.soonest[pool]-s.now, 0)),
+		})
+	}
+	clear(s.soonest)
+	s.mu.Unlock()
+	for _, hint := range hints {
+		s.publish(hint)
 	}
 }
 
@@ -140,6 +194,7 @@ func (c *stateCounts) visible() dispatch.StateCounts {
 // source is the part of a source that a shard keeps, with what the shard knows
 // of it.
 type source struct {
+	mark
 	// name is its number in the shard, in decimal: the member by which the sets of a queue order its lanes.
 	name      string
 	gate      dispatch.SourceGate
@@ -179,6 +234,7 @@ type namedLanes struct {
 
 // lane is the tasks of one source in one queue.
 type lane struct {
+	mark
 	number    int64
 	source    *source
 	queueName string
@@ -238,6 +294,7 @@ func (n laneList) without(l *lane) laneList {
 
 // queue is the politeness domain: what its lanes share.
 type queue struct {
+	mark
 	name     string
 	reversed string // labels from the last to the first
 	waiting  int64
@@ -296,6 +353,7 @@ func (qp *queuePool) member() string { return qp.queue.name }
 
 // pool is the queues that have lanes with waiting tasks of one pool.
 type pool struct {
+	mark
 	name string
 	schedule[*queuePool]
 	// counts has how many queues stand where: those that are counted alone are in no set.
@@ -322,6 +380,7 @@ const (
 // record is a task as the shard keeps it. Small fields stand together, since there are
 // millions of records.
 type record struct {
+	mark
 	id   dispatch.TaskID
 	lane *lane // and by it the source and the queue
 
@@ -412,6 +471,7 @@ func (l *lease) digest() dispatch.LeaseDigest {
 
 // holder is a collector as the shard knows it.
 type holder struct {
+	mark
 	collector string
 	held      []*record // in no order
 	// keep is the session that EndSession kept; all others are replaced until
@@ -429,6 +489,7 @@ type grantKey struct {
 
 // grantNote is the grant of a client token in the shard, while it has leases.
 type grantNote struct {
+	mark
 	holder      *holder
 	clientToken string
 	digest      uint64 // of both

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // lanesPerPage bounds the lanes that one call of PushSource places.
@@ -15,21 +16,24 @@ const lanesPerPage = 500
 
 // takeGate makes the gate the shard's, unless the shard's is newer.
 func (s *shard) takeGate(gate dispatch.SourceGate) *source {
-	src := s.sources[gate.UID]
+	src := s.sources.get(gate.UID)
 	if src == nil {
 		s.lastSource++
 		src = &source{name: strconv.FormatInt(s.lastSource, 10)}
 		src.gate.Version = gate.Version - 1
-		s.sources[gate.UID] = src
+		s.born(src)
+		s.sources.add(gate.UID, src)
 	}
 	if gate.Version <= src.gate.Version {
 		return src
 	}
+	s.change(src)
 	src.gate = gate
 	src.heldUntil = until(gate.HeldUntil)
 	src.pool = s.pools[gate.Pool]
 	if src.pool == nil {
 		src.pool = &pool{name: gate.Pool}
+		s.born(src.pool)
 		s.pools[gate.Pool] = src.pool
 	}
 	if gate.Deleted {
@@ -41,6 +45,7 @@ func (s *shard) takeGate(gate dispatch.SourceGate) *source {
 // forgetLater keeps a deleted source for CanceledMemory from now on, so that
 // what comes late for it is refused.
 func (s *shard) forgetLater(src *source) {
+	s.change(src)
 	if src.forgetAt != 0 {
 		s.forgetSources.remove(src.forgetAt, src)
 	}
@@ -54,15 +59,17 @@ func (s *shard) forgetSource(src *source) {
 		s.forgetLater(src)
 		return
 	}
+	s.change(src)
 	s.forgetSources.remove(src.forgetAt, src)
 	src.forgotten = true
-	delete(s.sources, src.gate.UID)
+	s.sources.remove(src.gate.UID)
 }
 
 // dropLane removes a lane of a deleted source that holds nothing, and so stands
 // in no set of its queue.
 func (s *shard) dropLane(l *lane) {
-	l.leaveQueue()
+	s.change(l)
+	s.leaveQueue(l)
 	s.placeNamed(l, place{})
 	delete(s.lanes, laneKey{l.source, l.queueName})
 	l.source.lanes = l.source.lanes.without(l)
@@ -74,61 +81,105 @@ func (s *shard) dropLane(l *lane) {
 // PushSource implements [dispatch.Sources]. A page is the number of the last
 // lane that was placed.
 func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceGate, page string) (string, error) {
-	var after int64
+	c := pushCommand{gate: gate}
 	if page != "" {
 		var err error
-		if after, err = strconv.ParseInt(page, 10, 64); err != nil || after < 1 {
+		if c.after, err = strconv.ParseInt(page, 10, 64); err != nil || c.after < 1 {
 			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
 		}
 	}
-	sh, err := s.enter(ctx, shard)
+	sh, err := s.shard(ctx, shard)
 	if err != nil {
 		return "", err
 	}
-	defer sh.end()
-	src := sh.takeGate(gate)
-	if gate.Version < src.gate.Version {
-		return "", nil
+	err = sh.do(ctx, &c)
+	return c.next, err
+}
+
+// pushCommand is [dispatch.Sources.PushSource].
+type pushCommand struct {
+	gate  dispatch.SourceGate
+	after int64
+
+	next string
+}
+
+func (*pushCommand) op() op { return opPushSource }
+
+func (c *pushCommand) inputs(code *codec.Codec) {
+	gateFields(code, &c.gate)
+	codec.Int(code, &c.after)
+}
+
+func (c *pushCommand) results(sum *checksum) { sum.text(c.next) }
+
+func (c *pushCommand) run(s *shard) {
+	src := s.takeGate(c.gate)
+	if c.gate.Version < src.gate.Version {
+		return
 	}
-	for n, l := range src.lanes.from(after + 1) {
+	for n, l := range src.lanes.from(c.after + 1) {
 		if n == lanesPerPage {
-			return strconv.FormatInt(l.number-1, 10), nil
+			c.next = strconv.FormatInt(l.number-1, 10)
+			return
 		}
 		if l.ready.len()+l.later.len() > 0 {
-			sh.touch(l)
+			s.touch(l)
 		}
 	}
-	return "", nil
 }
 
 // DropTasks implements [dispatch.Sources].
 func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int, why *dispatch.Gate) (int, []dispatch.TaskID, error) {
-	sh, err := s.enter(ctx, shard)
+	sh, err := s.shard(ctx, shard)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer sh.end()
-	limit = max(min(limit, bounds.MaxTransitions), 1)
-	src := sh.sources[uid]
+	c := dropCommand{uid: uid, limit: max(min(limit, bounds.MaxTransitions), 1), why: why}
+	err = sh.do(ctx, &c)
+	return c.ended, c.leased, err
+}
+
+// dropCommand is [dispatch.Sources.DropTasks].
+type dropCommand struct {
+	uid   string
+	limit int
+	why   *dispatch.Gate
+
+	ended  int
+	leased []dispatch.TaskID
+}
+
+func (*dropCommand) op() op { return opDropTasks }
+
+func (c *dropCommand) inputs(code *codec.Codec) {
+	codec.Text(code, &c.uid)
+	codec.Int(code, &c.limit)
+	codec.Optional(code, &c.why, deletionFields)
+}
+
+func (c *dropCommand) results(sum *checksum) { sum.number(uint64(c.ended)) }
+
+func (c *dropCommand) run(s *shard) {
+	src := s.sources.get(c.uid)
 	if src == nil || !src.gate.Deleted {
-		return 0, nil, nil
+		return
 	}
-	if why != nil {
-		src.deletion = clone(why)
+	if c.why != nil && (src.deletion == nil || *src.deletion != *c.why) {
+		s.change(src)
+		src.deletion = clone(c.why)
 	}
-	ended, leased := 0, []dispatch.TaskID(nil)
 	for _, l := range slices.Clone(src.lanes) {
-		n, met := sh.dropFrom(l, limit-ended, limit-len(leased))
-		ended += n
-		leased = append(leased, met...)
+		n, met := s.dropFrom(l, c.limit-c.ended, c.limit-len(c.leased))
+		c.ended += n
+		c.leased = append(c.leased, met...)
 		if l.listed.Len() == 0 {
-			sh.dropLane(l)
+			s.dropLane(l)
 		}
-		if ended >= limit || len(leased) >= limit {
+		if c.ended >= c.limit || len(c.leased) >= c.limit {
 			break
 		}
 	}
-	return ended, leased, nil
 }
 
 // dropFrom ends at most limit tasks of a lane of a deleted source, and returns at most leasedLimit leased ones that
@@ -156,7 +207,7 @@ func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 		s.forget(r)
 	}
 	for _, r := range kept {
-		r.unlist()
+		s.unlist(r)
 	}
 	for _, r := range drop {
 		if r.gone {
@@ -171,6 +222,7 @@ func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 
 // drop ends a task of a deleted source that waits or has settled.
 func (s *shard) drop(r *record) {
+	s.change(r)
 	if r.waiting() {
 		r.settledAt = s.now
 		s.touch(r.lane)
@@ -180,15 +232,15 @@ func (s *shard) drop(r *record) {
 	s.settle(r, dispatch.StateCanceled, dispatch.CanceledMemory)
 	r.cancel, r.again = dispatch.CancelNone, false
 	r.revision++
-	r.unlist()
+	s.unlist(r)
 }
 
 // SourceStatuses implements [dispatch.Sources].
 func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.SourceStatus, error) {
 	statuses := make([]dispatch.SourceStatus, len(uids))
-	err := s.eachShard(ctx, func(sh *shard) {
+	err := s.readAll(ctx, func(sh *shard) {
 		for i, uid := range uids {
-			src, st := sh.sources[uid], &statuses[i]
+			src, st := sh.sources.get(uid), &statuses[i]
 			if src == nil {
 				continue
 			}
@@ -205,13 +257,30 @@ func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.S
 
 // CountFiltered implements [dispatch.Sources].
 func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filtered dispatch.Filtered) error {
-	sh, err := s.enter(ctx, shard)
+	sh, err := s.shard(ctx, shard)
 	if err != nil {
 		return err
 	}
-	defer sh.end()
-	if src := sh.sources[uid]; src != nil {
-		src.filtered.Add(filtered)
+	return sh.do(ctx, &filteredCommand{uid: uid, filtered: filtered})
+}
+
+// filteredCommand is [dispatch.Sources.CountFiltered].
+type filteredCommand struct {
+	noResults
+	uid      string
+	filtered dispatch.Filtered
+}
+
+func (*filteredCommand) op() op { return opCountFiltered }
+
+func (c *filteredCommand) inputs(code *codec.Codec) {
+	codec.Text(code, &c.uid)
+	filteredFields(code, &c.filtered)
+}
+
+func (c *filteredCommand) run(s *shard) {
+	if src := s.sources.get(c.uid); src != nil {
+		s.change(src)
+		src.filtered.Add(c.filtered)
 	}
-	return nil
 }

@@ -5,19 +5,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // sourceBook keeps the sources as people wrote them.
 type sourceBook struct {
-	*clock
+	part // its mutex guards what follows
 
-	mu      sync.Mutex // guards what follows
 	kept    btree.Map[string, *keptSource]
 	pending btree.Set[string] // ids of sources whose Applied is below Version
 	held    btree.Set[string] // ids of sources that have Holds
@@ -76,62 +76,121 @@ func (b *sourceBook) put(k *keptSource) {
 
 // PutSource implements [dispatch.Sources].
 func (b *sourceBook) PutSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
-	if err := b.usable(ctx); err != nil {
+	if err := b.clock.usable(ctx); err != nil {
 		return err
 	}
 	k, err := keepSource(src)
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
+	last, err := b.putIf(k, ifVersion)
+	if err != nil {
+		return err
+	}
+	return durable(ctx, last)
+}
+
+// putIf stores k, if the source with its id has that version.
+func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
+	b.begin()
 	defer b.mu.Unlock()
 	old, ok := b.kept.Get(k.id)
 	switch {
 	case !ok && ifVersion == 0:
 	case !ok:
-		return fmt.Errorf("%w: %s", dispatch.ErrSourceNotFound, k.id)
+		return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceNotFound, k.id)
 	case ifVersion == 0 && old.uid == k.uid, bytes.Equal(old.encoded, k.encoded) && (old.gone() || !k.gone()):
-		return nil
+		return b.last, nil
 	case ifVersion == 0:
-		return fmt.Errorf("%w: %s", dispatch.ErrSourceExists, k.id)
+		return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceExists, k.id)
 	case old.version != ifVersion || old.uid != k.uid && !old.gone():
-		return fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, k.id, old.version, ifVersion)
+		return nil, fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, k.id, old.version, ifVersion)
 	case old.uid == k.uid && !k.gone():
 		k.applied, k.seeds = old.applied, old.seeds
 	}
-	b.put(k)
-	return nil
+	return b.perform(&putSourceCommand{k: k}, true)
+}
+
+// perform makes a change while the call holds the mutex.
+func (b *sourceBook) perform(c sourceCommand, grows bool) (Commit, error) {
+	err := b.commit(c, grows, func() { c.run(b) })
+	return b.last, err
+}
+
+// putSourceCommand stores a source, whatever there was.
+type putSourceCommand struct {
+	noResults
+	k *keptSource
+}
+
+func (*putSourceCommand) op() op { return opPutSource }
+
+func (c *putSourceCommand) inputs(code *codec.Codec) {
+	if code.Reading() {
+		c.k = new(keptSource)
+	}
+	keptSourceFields(code, c.k)
+}
+
+func (c *putSourceCommand) run(b *sourceBook) {
+	b.changed = true
+	b.put(c.k)
+}
+
+// removeSourceCommand removes a source.
+type removeSourceCommand struct {
+	noResults
+	id string
+}
+
+func (*removeSourceCommand) op() op { return opRemoveSource }
+
+func (c *removeSourceCommand) inputs(code *codec.Codec) { codec.Text(code, &c.id) }
+
+func (c *removeSourceCommand) run(b *sourceBook) {
+	b.changed = true
+	b.kept.Delete(c.id)
+	b.pending.Delete(c.id)
+	b.held.Delete(c.id)
 }
 
 // MarkApplied implements [dispatch.Sources].
 func (b *sourceBook) MarkApplied(ctx context.Context, id, uid string, version int64, seeds []dispatch.TaskID) (bool, error) {
-	if err := b.usable(ctx); err != nil {
+	if err := b.clock.usable(ctx); err != nil {
 		return false, err
 	}
-	b.mu.Lock()
+	marked, last, err := b.markApplied(id, uid, version, seeds)
+	if err != nil {
+		return false, err
+	}
+	return marked, durable(ctx, last)
+}
+
+func (b *sourceBook) markApplied(id, uid string, version int64, seeds []dispatch.TaskID) (marked bool, last Commit, err error) {
+	b.begin()
 	defer b.mu.Unlock()
 	old, ok := b.kept.Get(id)
 	switch {
 	case !ok:
 		// Removed by an earlier call.
-		return true, nil
+		return true, b.last, nil
 	case old.uid != uid || old.version > version:
-		return false, nil
+		return false, b.last, nil
 	case old.deleted:
-		b.kept.Delete(id)
-		b.pending.Delete(id)
-		b.held.Delete(id)
-		return true, nil
+		last, err = b.perform(&removeSourceCommand{id: id}, false)
+		return true, last, err
+	case old.applied == version && slices.Equal(old.seeds, seeds):
+		return true, b.last, nil
 	}
 	k := *old
 	k.applied, k.seeds = version, append([]dispatch.TaskID(nil), seeds...)
-	b.put(&k)
-	return true, nil
+	last, err = b.perform(&putSourceCommand{k: &k}, false)
+	return true, last, err
 }
 
 // SourcesByID implements [dispatch.Sources].
 func (b *sourceBook) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
-	if err := b.usable(ctx); err != nil {
+	if err := b.clock.usable(ctx); err != nil {
 		return nil, err
 	}
 	kept := make([]*keptSource, len(ids))
@@ -139,13 +198,17 @@ func (b *sourceBook) SourcesByID(ctx context.Context, ids []string) ([]*dispatch
 	for i, id := range ids {
 		kept[i], _ = b.kept.Get(id)
 	}
+	last := b.last
 	b.mu.Unlock()
+	if err := durable(ctx, last); err != nil {
+		return nil, err
+	}
 	return decodeSources(kept)
 }
 
 // ListSources implements [dispatch.Sources].
 func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
-	if err := b.usable(ctx); err != nil {
+	if err := b.clock.usable(ctx); err != nil {
 		return nil, false, err
 	}
 	var kept []*keptSource
@@ -178,7 +241,11 @@ func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilt
 	default:
 		b.kept.Ascend(begin, visit)
 	}
+	last := b.last
 	b.mu.Unlock()
+	if err := durable(ctx, last); err != nil {
+		return nil, false, err
+	}
 	sources, err = decodeSources(kept)
 	return sources, more && len(sources) > 0, err
 }

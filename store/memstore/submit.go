@@ -10,6 +10,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Submit implements [dispatch.Tasks].
@@ -17,10 +18,7 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	gateOf := make(map[string]*dispatch.SourceGate, len(gates))
-	for i := range gates {
-		gateOf[gates[i].UID] = &gates[i]
-	}
+	gateOf := gatesByUID(gates)
 	for i := range items {
 		if _, err := dispatch.ParseTaskID(string(items[i].ID)); err != nil {
 			return nil, err
@@ -31,14 +29,59 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 	}
 	results := make([]dispatch.SubmitResult, len(items))
 	idOf := func(i int) dispatch.TaskID { return items[i].ID }
-	s.byShard(len(items), bounds.MaxSubmissions, idOf, func(sh *shard, page []int) {
-		for _, i := range page {
-			src := sh.takeGate(*gateOf[items[i].SourceUID])
-			results[i] = sh.submit(src, gateOf[items[i].SourceUID].Version, rulesVersion, &items[i])
+	var last Commit
+	for sh, page := range s.byShard(len(items), bounds.MaxSubmissions, idOf) {
+		c := submitCommand{rules: rulesVersion, gates: gates, items: pick(items, page)}
+		var err error
+		if last, err = sh.perform(&c); err != nil {
+			return nil, err
 		}
-		sh.sweep(len(page))
-	})
-	return results, nil
+		for n, i := range page {
+			results[i] = c.answers[n]
+		}
+	}
+	return results, durable(ctx, last)
+}
+
+func gatesByUID(gates []dispatch.SourceGate) map[string]*dispatch.SourceGate {
+	gateOf := make(map[string]*dispatch.SourceGate, len(gates))
+	for i := range gates {
+		gateOf[gates[i].UID] = &gates[i]
+	}
+	return gateOf
+}
+
+// submitCommand is [dispatch.Tasks.Submit] of items of one shard.
+type submitCommand struct {
+	rules int64
+	gates []dispatch.SourceGate
+	items []dispatch.Submission
+
+	answers []dispatch.SubmitResult
+}
+
+func (*submitCommand) op() op { return opSubmit }
+
+func (c *submitCommand) inputs(code *codec.Codec) {
+	codec.Int(code, &c.rules)
+	codec.List(code, &c.gates, gateFields)
+	codec.List(code, &c.items, submissionFields)
+}
+
+func (c *submitCommand) results(sum *checksum) {
+	for i := range c.answers {
+		sum.number(uint64(c.answers[i].Code)<<8 | uint64(c.answers[i].State))
+	}
+}
+
+func (c *submitCommand) run(s *shard) {
+	gateOf := gatesByUID(c.gates)
+	c.answers = make([]dispatch.SubmitResult, len(c.items))
+	for i := range c.items {
+		gate := gateOf[c.items[i].SourceUID]
+		c.answers[i] = s.submit(s.takeGate(*gate), gate.Version, c.rules, &c.items[i])
+	}
+	s.sweep(len(c.items))
 }
 
 // submit makes one task, or answers for the one that exists.
@@ -56,13 +99,13 @@ func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.
 	switch {
 	case r == nil || r.state.Settled() && r.lane.source.gate.Deleted:
 		// Where the source was deleted the identity is free.
-		if code = dispatch.SubmitLimited; !src.full(item.Recurring) {
+		if code = dispatch.SubmitLimited; !s.full(src, item.Recurring) {
 			r, code = s.create(src, item, old), dispatch.SubmitCreated
 		}
 	case !r.state.Settled():
 		s.meet(r, item)
 	case !s.wantsRevisit(r, item):
-	case r.lane.source.full(r.recurring || item.Recurring):
+	case s.full(r.lane.source, r.recurring || item.Recurring):
 		code = dispatch.SubmitLimited
 	default:
 		s.revisit(r, item)
@@ -76,9 +119,10 @@ func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.
 
 // full reports whether the source takes no more tasks of that kind, and counts the one
 // that it does not take.
-func (src *source) full(recurring bool) bool {
+func (s *shard) full(src *source, recurring bool) bool {
 	full := !recurring && src.gate.MaxOutstanding > 0 && src.outstanding >= src.gate.MaxOutstanding
 	if full {
+		s.change(src)
 		src.limited++
 	}
 	return full
@@ -99,6 +143,7 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 		priority: int8(item.Priority), run: millis(item.Run), recurring: item.Recurring,
 		due: s.dueOf(item.Due), firstDue: millis(item.FirstDue), created: s.now, revision: 1,
 	}
+	s.born(r)
 	r.takeBody(item)
 	if ghost := s.ghosts[r.id]; ghost != nil {
 		s.dropGhost(ghost)
@@ -107,7 +152,7 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 		s.forget(old)
 	}
 	s.records.add(keyOf(r.id), r)
-	r.list()
+	s.listRecord(r)
 	s.enterWaiting(r)
 	return r
 }
@@ -120,9 +165,8 @@ func (r *record) takeBody(item *dispatch.Submission) {
 
 // meet lets a waiting or leased record take from an item what it may.
 func (s *shard) meet(r *record, item *dispatch.Submission) {
-	before := *r
-	r.run = max(r.run, millis(item.Run))
-	r.depth = min(r.depth, int32(item.Depth))
+	run, depth := max(r.run, millis(item.Run)), min(r.depth, int32(item.Depth))
+	changed := run != r.run || depth != r.depth
 	due, priority, recurring, behind := r.due, r.priority, r.recurring, r.behind
 	switch item.IfExists {
 	case dispatch.IfExistsSooner:
@@ -133,19 +177,23 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 	case dispatch.IfExistsAgain:
 		if r.waiting() {
 			due = min(due, s.dueOf(item.Due))
-		} else {
-			r.again = true
+		} else if !r.again {
+			s.change(r)
+			r.again, changed = true, true
 		}
 	case dispatch.IfExistsReseed:
 		due, priority, recurring, behind = s.dueOf(item.Due), int8(item.Priority), true, false
-		r.takeBody(item)
-		r.firstDue, r.cancel = millis(item.FirstDue), dispatch.CancelNone
+		if s.reseed(r, item) {
+			changed = true
+		}
 	case dispatch.IfExistsKeep, dispatch.IfExistsRetry:
 	}
 	if due != r.due || priority != r.priority {
 		behind = false
 	}
 	if due != r.due || priority != r.priority || recurring != r.recurring || behind != r.behind {
+		changed = true
+		s.change(r)
 		// An orphan stays in the lease index, and a leased record in its.
 		waits := r.stands == inReady || r.stands == inLater
 		if waits {
@@ -157,18 +205,24 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 			s.enterWaiting(r)
 		}
 	}
-	if !r.same(&before) {
+	if changed {
+		s.change(r)
+		r.run, r.depth = run, depth
 		r.revision++
 	}
 }
 
-// same reports whether a submit has left the record as it was before.
-func (r *record) same(before *record) bool {
-	return r.run == before.run && r.depth == before.depth && r.due == before.due && r.firstDue == before.firstDue &&
-		r.priority == before.priority && r.recurring == before.recurring &&
-		r.again == before.again && r.cancel == before.cancel && r.behind == before.behind &&
-		r.kind == before.kind && r.url == before.url && r.relation == before.relation &&
-		maps.Equal(r.metadata, before.metadata) && bytes.Equal(r.payload, before.payload)
+// reseed replaces what a source says of its recurring task, and reports whether that differs.
+func (s *shard) reseed(r *record, item *dispatch.Submission) bool {
+	if firstDue := millis(item.FirstDue); r.firstDue == firstDue && r.cancel == dispatch.CancelNone &&
+		r.kind == item.Kind && r.url == item.URL && r.relation == item.Relation &&
+		maps.Equal(r.metadata, item.Metadata) && bytes.Equal(r.payload, item.Payload) {
+		return false
+	}
+	s.change(r)
+	r.takeBody(item)
+	r.firstDue, r.cancel = millis(item.FirstDue), dispatch.CancelNone
+	return true
 }
 
 // wantsRevisit reports whether a settled record is due again by the item.
@@ -193,8 +247,9 @@ func (s *shard) wantsRevisit(r *record, item *dispatch.Submission) bool {
 // revisit makes a settled record due again: its memo is kept, its counters but
 // the cycle are reset.
 func (s *shard) revisit(r *record, item *dispatch.Submission) {
+	s.change(r)
 	s.keep(r)
-	r.list()
+	s.listRecord(r)
 	r.takeBody(item)
 	r.depth, r.priority = int32(item.Depth), int8(item.Priority)
 	r.run, r.due = max(r.run, millis(item.Run)), s.dueOf(item.Due)

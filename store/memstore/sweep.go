@@ -6,6 +6,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // forgetPerSweep limits what one call of Expired forgets of each kind, and how many deadlines it corrects after a step
@@ -18,37 +19,97 @@ const sweepAhead = 500 * time.Millisecond
 
 // Expired implements [dispatch.Leases].
 func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {
-	sh, err := s.enter(ctx, shard)
+	sh, err := s.shard(ctx, shard)
 	if err != nil {
 		return dispatch.Sweep{}, err
 	}
-	defer sh.end()
-	result := dispatch.Sweep{Now: instant(sh.now)}
-	last := sh.sweptAt
-	sh.sweptAt = sh.now
-	sh.sweep(forgetPerSweep)
-	sh.forgetUsed()
+	c := expiredCommand{limit: min(limit, bounds.MaxExpired)}
+	last, err := sh.expire(&c)
+	if err != nil {
+		return dispatch.Sweep{}, err
+	}
+	return c.result, durable(ctx, last)
+}
+
+// expire makes the change. When it ran last is an input: a sweep that changes nothing is not in the journal.
+func (s *shard) expire(c *expiredCommand) (Commit, error) {
+	s.begin()
+	defer s.end()
+	c.sweptAt = s.sweptAt
+	err := s.performHeld(c)
+	return s.last, err
+}
+
+// expiredCommand is [dispatch.Leases.Expired].
+type expiredCommand struct {
+	limit   int
+	sweptAt int64
+
+	result dispatch.Sweep
+}
+
+func (*expiredCommand) op() op { return opExpired }
+
+func (c *expiredCommand) inputs(code *codec.Codec) {
+	codec.Int(code, &c.limit)
+	codec.Int(code, &c.sweptAt)
+}
+
+func (c *expiredCommand) results(sum *checksum) {
+	for _, t := range c.result.Expired {
+		sum.text(string(t.ID))
+	}
+}
+
+func (c *expiredCommand) run(s *shard) {
+	c.result.Now = instant(s.now)
+	s.sweptAt = s.now
+	s.sweep(forgetPerSweep)
+	s.forgetUsed()
 	// Further ahead, the clock was stepped back.
-	sh.graceUntil = min(sh.graceUntil, sh.now+span(dispatch.OutageGrace))
-	if next := sh.leases.firstScore(); next != infinite {
-		if last != 0 && sh.now-last > span(dispatch.OutageAfter) {
-			sh.graceUntil = sh.now + span(dispatch.OutageGrace)
+	s.setGrace(min(s.graceUntil, s.now+span(dispatch.OutageGrace)))
+	if next := s.leases.firstScore(); next != infinite {
+		if c.sweptAt != 0 && s.now-c.sweptAt > span(dispatch.OutageAfter) {
+			s.setGrace(s.now + span(dispatch.OutageGrace))
 		}
-		if sh.now < sh.graceUntil {
-			result.Grace, result.Next = true, instant(max(next, sh.graceUntil))
-			return result, nil
+		if s.now < s.graceUntil {
+			c.result.Grace, c.result.Next = true, instant(max(next, s.graceUntil))
+			return
 		}
 	}
-	sh.clampDeadlines()
-	expired, more := sh.overdue(min(limit, bounds.MaxExpired))
-	result.Expired = expired
-	sh.forgetFrom(&sh.forgetEnded, forgetPerSweep)
+	s.clampDeadlines()
+	expired, more := s.overdue(c.limit)
+	c.result.Expired = expired
+	s.forgetFrom(&s.forgetEnded, forgetPerSweep)
 	if more {
-		result.Next = result.Now
-	} else if next, ok := sh.leases.firstFrom(sh.now + 1); ok {
-		result.Next = instant(next.score)
+		c.result.Next = c.result.Now
+	} else if next, ok := s.leases.firstFrom(s.now + 1); ok {
+		c.result.Next = instant(next.score)
 	}
-	return result, nil
+}
+
+// setGrace sets until when overdue leases may be renewed before any is swept.
+func (s *shard) setGrace(until int64) {
+	if s.graceUntil != until {
+		s.graceUntil, s.changed = until, true
+	}
+}
+
+// startCommand is the start of a dispatcher with what another one left: collectors have time to renew their leases.
+type startCommand struct {
+	noResults
+}
+
+func (*startCommand) op() op { return opStart }
+
+func (*startCommand) inputs(*codec.Codec) {}
+
+func (*startCommand) runAll(s *Store) {
+	for _, sh := range s.shards {
+		if sh.leases.len() > 0 {
+			sh.setGrace(sh.now + span(dispatch.OutageGrace))
+		}
+	}
 }
 
 // sweep removes at most limit of each kind of what has ended with time. Each
@@ -138,6 +199,7 @@ func (s *shard) clampDeadlines() {
 			return
 		}
 		var until int64
+		s.change(e.value)
 		if r, l := e.value, e.value.lease; l != nil {
 			l.lockedUntil, until = s.clampLock(l.lockedUntil, l.duration)
 			s.moveDeadline(r, until)

@@ -1,5 +1,7 @@
 package memstore
 
+import "iter"
+
 // A table of more than leastSparse places, of which no more than one in sparse is used,
 // gives back what a peak has left of it. A Go map keeps what it ever had.
 const (
@@ -10,10 +12,12 @@ const (
 // table finds values by their keys. Values stand about in the order in which they came:
 // with pointers in the map, at random places of the memory, following them would be most
 // of what a garbage collection costs.
-type table[K comparable, V any] struct {
+type table[K comparable, V comparable] struct {
 	places map[K]uint32
 	values []V
 	free   []uint32 // places that no key has
+	// pinned: no value moves to another place, since somebody goes through them with pauses.
+	pinned bool
 }
 
 // get is the value of the key, the zero value where there is none.
@@ -49,7 +53,7 @@ func (t *table[K, V]) remove(key K) {
 	var none V
 	t.values[place] = none
 	t.free = append(t.free, place)
-	if len(t.values) > leastSparse && len(t.places) < len(t.values)/sparse {
+	if len(t.values) > leastSparse && len(t.places) < len(t.values)/sparse && !t.pinned {
 		left := table[K, V]{places: make(map[K]uint32, len(t.places))}
 		for key, place := range t.places {
 			left.add(key, t.values[place])
@@ -59,3 +63,27 @@ func (t *table[K, V]) remove(key K) {
 }
 
 func (t *table[K, V]) len() int { return len(t.places) }
+
+// all gives the values. The table must not be changed meanwhile.
+func (t *table[K, V]) all() iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for next := 0; ; {
+			value, after, ok := t.from(next)
+			if !ok || !yield(value) {
+				return
+			}
+			next = after
+		}
+	}
+}
+
+// from is the first value from that place on, and the place behind it.
+func (t *table[K, V]) from(place int) (value V, after int, ok bool) {
+	var none V
+	for ; place < len(t.values); place++ {
+		if value = t.values[place]; value != none {
+			return value, place + 1, true
+		}
+	}
+	return none, place, false
+}

@@ -124,6 +124,7 @@ func (c *claim) turn(n *line, qp *queuePool, first *lane) bool {
 	granted := c.granted > before
 	if granted {
 		m := movedGrant{queue: q.name, before: q.nextGrant}
+		c.s.change(q)
 		q.nextGrant = max(q.nextGrant, c.s.now)
 		if set.paced.MinDelay > 0 {
 			q.nextGrant = max(q.nextGrant, c.s.nowEnd()+span(set.paced.MinDelay))
@@ -164,11 +165,12 @@ func (c *claim) takeFromLanes(n *line, qp *queuePool, quota int, first *lane) {
 // the first lane; that is no pick and is not counted.
 func (c *claim) pickLane(want *dispatch.Want, qp *queuePool) *lane {
 	var picked entry[*lane]
-	if len(want.SourceUIDs) == 0 {
-		picked, _ = qp.pick()
+	if len(want.SourceUIDs) == 0 && qp.open.len() > 0 {
+		c.s.change(qp.queue)
+		picked = qp.pick()
 	}
 	for _, uid := range want.SourceUIDs {
-		l := c.s.lanes[laneKey{c.s.sources[uid], qp.queue.name}]
+		l := c.s.lanes[laneKey{c.s.sources.get(uid), qp.queue.name}]
 		if l == nil || l.at != qp || l.stands != open {
 			continue
 		}
@@ -243,6 +245,7 @@ func (c *claim) grant(h *hand, r *record) {
 	length = min(length, maxHold)
 
 	s.leave(r)
+	s.change(r)
 	r.state = dispatch.StateLeased
 	r.counters.Attempt++
 	r.revision++
@@ -277,6 +280,7 @@ func (c *claim) newNote(h *hand) {
 		holder: c.s.holder(h.want.Collector), clientToken: h.want.ClientToken, digest: h.digest,
 		oneCall: [1]string{h.want.Call},
 	}
+	c.s.born(h.note)
 	h.note.calls, h.note.moved = h.note.oneCall[:], h.note.oneMoved[:0]
 	h.note.entries = slices.Grow(h.note.oneEntry[:0], room)
 }

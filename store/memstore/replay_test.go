@@ -1,0 +1,270 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store/storetest"
+)
+
+// ledger is a journal in memory.
+type ledger struct {
+	mu       sync.Mutex
+	entries  [][]byte
+	reserved int
+}
+
+func (j *ledger) Reserve(n int, _ bool) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reserved += n
+	return nil
+}
+
+func (j *ledger) Append(entry []byte, reserved int) memstore.Commit {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.reserved -= reserved; entry != nil {
+		j.entries = append(j.entries, slices.Clone(entry))
+	}
+	return written{}
+}
+
+type written struct{}
+
+func (written) Wait(context.Context) error { return nil }
+
+// reborn is a store that is replaced, each so often when its clock moves, by one that is made of a snapshot and of what
+// the journal has since: it must keep the same.
+type reborn struct {
+	dispatch.Store
+	clock  *clock
+	ctx    context.Context //nolint:containedctx // of its test, until its cleanup has ended
+	t      *testing.T
+	shards int
+	rand   *rand.Rand
+	now    *memstore.Store
+	kept   *ledger
+
+	snapshot *slowSnapshot // that is being made; nil: none
+	restarts int
+}
+
+// slowSnapshot is a snapshot that goes on a little with each move of the clock.
+type slowSnapshot struct {
+	from   int // how many entries the journal had
+	pieces [][]byte
+	next   chan struct{}
+	ended  chan error
+}
+
+func newReborn(t *testing.T, opts storetest.Options, seed uint64) *reborn {
+	t.Helper()
+	r := &reborn{ctx: context.WithoutCancel(t.Context()), t: t, clock: &clock{now: start}, shards: opts.Shards, rand: rand.New(rand.NewPCG(seed, 2)), kept: new(ledger)}
+	s, err := memstore.New(r.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.use(s)
+	t.Cleanup(func() {
+		if r.snapshot != nil {
+			r.finish()
+		}
+		r.check("at the end")
+		if err := r.now.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *reborn) config() memstore.Config {
+	return memstore.Config{Shards: r.shards, Now: r.clock.Now, Journal: r.kept}
+}
+
+func (r *reborn) use(s *memstore.Store) {
+	s.CutSnapshots(3, 1)
+	r.now, r.Store = s, s
+}
+
+// restarting is the clock of a store that is replaced when it moves.
+type restarting struct {
+	*clock
+	of *reborn
+}
+
+func (c restarting) Advance(d time.Duration) {
+	c.of.step()
+	c.clock.Advance(d)
+}
+
+func (c restarting) Set(now time.Time) {
+	c.of.step()
+	c.clock.Set(now)
+}
+
+func (r *reborn) step() {
+	switch {
+	case r.snapshot == nil && r.rand.IntN(4) == 0:
+		r.begin()
+	case r.snapshot != nil && r.rand.IntN(20) == 0:
+		r.restart(r.finish())
+	case r.snapshot != nil:
+		for range r.rand.IntN(10) {
+			select {
+			case r.snapshot.next <- struct{}{}:
+			case err := <-r.snapshot.ended:
+				r.snapshot.ended <- err
+			}
+		}
+	}
+}
+
+// begin begins a snapshot.
+func (r *reborn) begin() {
+	snap := &slowSnapshot{next: make(chan struct{}), ended: make(chan error, 1)}
+	r.snapshot = snap
+	begun := make(chan struct{})
+	go func() {
+		snap.ended <- r.now.Snapshot(r.ctx, func() {
+			snap.from = len(r.kept.entries)
+			close(begun)
+		}, func(piece []byte) error {
+			snap.pieces = append(snap.pieces, slices.Clone(piece))
+			<-snap.next
+			return nil
+		})
+	}()
+	<-begun
+}
+
+// finish ends the snapshot.
+func (r *reborn) finish() *slowSnapshot {
+	snap := r.snapshot
+	r.snapshot = nil
+	for {
+		select {
+		case snap.next <- struct{}{}:
+			continue
+		case err := <-snap.ended:
+			if err != nil {
+				r.t.Fatal("snapshot:", err)
+			}
+		}
+		return snap
+	}
+}
+
+// restart makes the store anew, and uses that.
+func (r *reborn) restart(snap *slowSnapshot) {
+	r.restarts++
+	fresh := r.load(snap)
+	r.same(fresh, "after a restart")
+	fresh.TakeUnrecorded(r.now)
+	if err := r.now.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.use(fresh)
+}
+
+// load makes a store of a snapshot and of what the journal has since.
+func (r *reborn) load(snap *slowSnapshot) *memstore.Store {
+	loader := memstore.NewLoader(r.config())
+	for _, piece := range snap.pieces {
+		if err := loader.Add(piece); err != nil {
+			r.t.Fatal("load:", err)
+		}
+	}
+	fresh, err := loader.Store()
+	if err != nil {
+		r.t.Fatal("load:", err)
+	}
+	r.replay(fresh, snap.from)
+	return fresh
+}
+
+func (r *reborn) replay(s *memstore.Store, from int) {
+	for i, entry := range r.kept.entries[from:] {
+		if err := s.Replay(entry); err != nil {
+			r.t.Fatalf("entry %d of %d: %v", i+from, len(r.kept.entries), err)
+		}
+	}
+}
+
+// check makes a store of the whole journal, and compares.
+func (r *reborn) check(when string) {
+	if r.t.Failed() {
+		return
+	}
+	fresh, err := memstore.New(r.config())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.replay(fresh, 0)
+	r.same(fresh, when)
+}
+
+// same compares what two stores keep.
+func (r *reborn) same(fresh *memstore.Store, when string) {
+	r.t.Helper()
+	want, err := r.now.Digest(r.ctx)
+	got, err2 := fresh.Digest(r.ctx)
+	if err := errors.Join(err, err2); err != nil {
+		r.t.Fatal(err)
+	}
+	if got == want {
+		return
+	}
+	a, _ := r.now.Items(r.ctx)
+	b, _ := fresh.Items(r.ctx)
+	for _, line := range a {
+		if !slices.Contains(b, line) {
+			r.t.Logf("lost  %s", line)
+		}
+	}
+	for _, line := range b {
+		if !slices.Contains(a, line) {
+			r.t.Logf("found %s", line)
+		}
+	}
+	r.t.Fatalf("%s: what is kept differs from what was kept", when)
+}
+
+func (r *reborn) instance() storetest.Instance {
+	return storetest.Instance{
+		Store: r, Clock: restarting{r.clock, r},
+		DeleteLock:   func(id dispatch.TaskID) { r.now.Inspect().DeleteLock(id) },
+		SetLock:      func(id dispatch.TaskID, v string, ttl time.Duration) { r.now.Inspect().SetLock(id, v, ttl) },
+		LockValue:    func(id dispatch.TaskID) (string, time.Duration) { return r.now.Inspect().LockValue(id) },
+		DeleteRecord: func(id dispatch.TaskID) { r.now.Inspect().DeleteRecord(id) },
+	}
+}
+
+// TestStore_Replay runs the conformance suite on stores that are replaced again and again.
+func TestStore_Replay(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		t.Parallel()
+		return newReborn(t, opts, 1).instance()
+	})
+}
+
+// TestStore_ReplayModel makes random operations on a store that is replaced again and again.
+func TestStore_ReplayModel(t *testing.T) {
+	t.Parallel()
+	var r *reborn
+	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		r = newReborn(t, opts, storetest.Seed(t))
+		return r.instance()
+	}, storetest.ModelConfig{Steps: modelSteps})
+	t.Logf("%d restarts, %d entries", r.restarts, len(r.kept.entries))
+}

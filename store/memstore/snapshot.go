@@ -1,0 +1,257 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
+)
+
+// pages is how a snapshot is cut.
+type pages struct {
+	items int // that are taken from a shard at a time; between them other calls run
+	bytes int // about how many are written at once
+}
+
+func defaultPages() pages { return pages{items: 512, bytes: 256 << 10} }
+
+// Snapshot writes all that the store keeps, as of one instant, in pieces. begun is called at that instant, with the
+// store locked: what the journal has by then is in the snapshot, what comes later is not. Calls go on meanwhile. Only
+// one snapshot is made at a time.
+func (s *Store) Snapshot(ctx context.Context, begun func(), write func(piece []byte) error) error {
+	s.snapshots.Lock()
+	defer s.snapshots.Unlock()
+	f := s.freeze(begun)
+	defer s.thaw()
+	out := f.head
+	var err error // of the first write that failed
+	flush := func(least int) error {
+		if err == nil && len(out) >= least {
+			err = write(out)
+			out = out[:0]
+		}
+		return err
+	}
+	f.sources.Scan(func(_ string, k *keptSource) bool {
+		out = appendFields(out, itemKeptSource, func(c *codec.Codec) { keptSourceFields(c, k) })
+		return flush(s.pages.bytes) == nil
+	})
+	for after, more := "", true; more && flush(s.pages.bytes) == nil; {
+		out, after, more = s.collectors.page(out, after, s.pages.items)
+	}
+	tasks := 0
+	for i, sh := range s.shards {
+		for _, used := range f.used[i] {
+			out = appendItem(out, itemUsed, sh.number, used.fields())
+		}
+		for at := (walk{}); !at.done; {
+			out = append(out, sh.savePage(&at, s.pages.items)...)
+			if err := flush(s.pages.bytes); err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		tasks += sh.saved()
+	}
+	out = appendFields(out, itemEnd, func(c *codec.Codec) { codec.Int(c, &tasks) })
+	return flush(0)
+}
+
+// appendFields appends an item that is of no shard.
+func appendFields(out []byte, kind itemKind, fields func(*codec.Codec)) []byte {
+	c := codec.Writer(nil)
+	fields(c)
+	return appendItem(out, kind, 0, c.Buffer())
+}
+
+// frozen is what a snapshot takes when it begins.
+type frozen struct {
+	head    []byte
+	sources *btree.Map[string, *keptSource]
+	used    [][]usedStep // by shard
+}
+
+// usedStep are the used client tokens of a step.
+type usedStep struct {
+	step    int64
+	digests []uint64
+}
+
+func (u *usedStep) fields() []byte {
+	c := codec.Writer(nil)
+	usedFields(c, &u.step, &u.digests)
+	return c.Buffer()
+}
+
+// freeze begins a snapshot.
+func (s *Store) freeze(begun func()) (f frozen) {
+	s.rules.mu.Lock()
+	defer s.rules.mu.Unlock()
+	s.holds.mu.Lock()
+	defer s.holds.mu.Unlock()
+	s.collectors.mu.Lock()
+	defer s.collectors.mu.Unlock()
+	s.sourceBook.mu.Lock()
+	defer s.sourceBook.mu.Unlock()
+	s.lockAll()
+	defer s.unlockAll()
+	begun()
+	s.snapshot++
+	shards := len(s.shards)
+	f.head = appendFields(nil, itemStore, func(c *codec.Codec) { storeFields(c, &shards, s) })
+	s.rules.rules.Scan(func(_ string, rule dispatch.QueueRule) bool {
+		f.head = appendFields(f.head, itemRule, func(c *codec.Codec) { ruleFields(c, &rule) })
+		return true
+	})
+	for _, hold := range s.holds.holds {
+		f.head = appendFields(f.head, itemHold, func(c *codec.Codec) { holdFields(c, &hold) })
+	}
+	f.sources = s.kept.Copy()
+	for _, sh := range s.shards {
+		var used []usedStep
+		for step, tokens := range sh.used {
+			used = append(used, usedStep{step, tokens.listed[:len(tokens.listed):len(tokens.listed)]})
+		}
+		f.used = append(f.used, used)
+		sh.saving = newSaver(sh, s.snapshot)
+		sh.pin(true)
+		sh.saving.write(itemShard, func() { sh.saving.items.shard(sh) })
+		for _, p := range sh.pools {
+			sh.saving.save(p)
+		}
+		for _, ghost := range sh.ghosts {
+			sh.saving.save(ghost)
+		}
+	}
+	return f
+}
+
+// thaw ends a snapshot.
+func (s *Store) thaw() {
+	for _, sh := range s.shards {
+		sh.mu.Lock()
+		sh.saving = nil
+		sh.pin(false)
+		sh.mu.Unlock()
+	}
+}
+
+// pin keeps the places of what a snapshot goes through.
+func (s *shard) pin(pinned bool) {
+	s.records.pinned, s.grants.pinned, s.sources.pinned, s.holders.pinned = pinned, pinned, pinned, pinned
+}
+
+func (s *shard) saved() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saving.tasks
+}
+
+// walk is how far a snapshot has gone through a shard.
+type walk struct {
+	record, grant, source, holder int
+	lane                          int64 // of that source
+	queue                         string
+	done                          bool
+}
+
+// savePage takes the next page of a shard, and what was changed meanwhile.
+func (s *shard) savePage(at *walk, items int) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range items {
+		k := s.next(at)
+		if at.done {
+			break
+		}
+		s.saving.save(k)
+	}
+	return s.saving.take()
+}
+
+// next is the next thing that is kept; it sets done after the last one. Most of them are saved earlier, with a task
+// that names them.
+func (s *shard) next(at *walk) kept {
+	if r, after, ok := s.records.from(at.record); ok {
+		at.record = after
+		return r
+	}
+	if n, after, ok := s.grants.from(at.grant); ok {
+		at.grant = after
+		return n
+	}
+	if src, after, ok := s.sources.from(at.source); ok {
+		if lanes := src.lanes.from(at.lane + 1); len(lanes) > 0 {
+			at.lane = lanes[0].number
+			return lanes[0]
+		}
+		at.source, at.lane = after, 0
+		return src
+	}
+	if h, after, ok := s.holders.from(at.holder); ok {
+		at.holder = after
+		return h
+	}
+	var next *queue
+	s.queueNames.Ascend(at.queue, func(reversed string, q *queue) bool {
+		if reversed != at.queue {
+			next = q
+		}
+		return next == nil
+	})
+	if next == nil {
+		at.done = true
+		return nil
+	}
+	at.queue = next.reversed
+	return next
+}
+
+// page appends the items of collectors, from the first after after: they are as of now, since the journal has a
+// collector as a whole whenever it has one.
+func (b *collectorBook) page(out []byte, after string, items int) (page []byte, last string, more bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	last = after
+	b.byID.Ascend(after, func(id string, c *collector) bool {
+		if id == after && after != "" {
+			return true
+		}
+		if n++; n > items {
+			more = true
+			return false
+		}
+		out = appendFields(out, itemCollector, func(code *codec.Codec) { collectorFields(code, c) })
+		last = id
+		return true
+	})
+	return out, last, more
+}
+
+// Start records that a dispatcher begins to use the store, which another one left: collectors have [dispatch.OutageGrace]
+// to renew their leases before any is swept.
+func (s *Store) Start(ctx context.Context) error {
+	last, err := s.performAll(new(startCommand))
+	if err != nil {
+		return err
+	}
+	return durable(ctx, last)
+}
+
+// LastInstant is the time of the last call or replayed entry; zero: there was none.
+func (s *Store) LastInstant() (last time.Time) {
+	for _, sh := range s.shards {
+		sh.mu.Lock()
+		if at := time.UnixMicro(int64(sh.micros)); sh.micros > 0 && at.After(last) {
+			last = at
+		}
+		sh.mu.Unlock()
+	}
+	return last
+}
