@@ -104,6 +104,10 @@ var layers = []layer{
 		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
+		path:   "store/filestore/internal/...",
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "store/storetest/...", core: true,
 		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/holdbook"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
@@ -174,7 +178,7 @@ var layers = []layer{
 }
 
 // testOnly lists the packages that nothing but tests may import.
-var testOnly = []string{"store/storetest/...", "store/redistest", "collector/collectortest", "deploy/load/loadtest"}
+var testOnly = []string{"store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest", "deploy/load/loadtest"}
 
 // listed is what the go command says of a package.
 type listed struct {

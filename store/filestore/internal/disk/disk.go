@@ -1,0 +1,54 @@
+// Package disk is the part of a file system that the files of a durable store need, behind an interface, so that tests
+// can cut the power of a simulated disk (package disktest).
+package disk
+
+import (
+	"errors"
+	"io"
+)
+
+// FS opens, names and removes files. Creations, renames and removals survive a power cut only after SyncDir.
+type FS interface {
+	// MkdirAll makes a directory and its parents, if they are missing.
+	MkdirAll(dir string) error
+	// Open opens a file for reading only.
+	Open(path string) (File, error)
+	// OpenWrite opens an existing file for reading and writing.
+	OpenWrite(path string) (File, error)
+	// Create makes an empty file for reading and writing. A file that is there already is emptied.
+	Create(path string) (File, error)
+	// Rename gives a file another name, and replaces what has that name.
+	Rename(from, to string) error
+	// Remove removes a file.
+	Remove(path string) error
+	// List returns the sorted names of the files in a directory.
+	List(dir string) ([]string, error)
+	// SyncDir makes the creations, renames and removals in a directory durable.
+	SyncDir(dir string) error
+	// Lock makes this process the only holder of a directory until the lock is closed. The file LockName in the directory
+	// has the holder's process id. If another process holds the directory, the error is ErrLocked and names that process.
+	Lock(dir string) (io.Closer, error)
+}
+
+// File is an open file. After an error of a write or Sync, nobody knows what of the unsynced writes is on the disk, and a
+// later Sync that succeeds does not change that.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Size returns the length of the file in bytes.
+	Size() (int64, error)
+	// Preallocate makes the file at least size bytes long and takes the room for them, so that writes below size find room.
+	// What was not written reads as zeros.
+	Preallocate(size int64) error
+	// Truncate cuts the file to size bytes, or extends it with zeros.
+	Truncate(size int64) error
+	// Sync makes all writes so far durable, with the size of the file but without its times (fdatasync).
+	Sync() error
+}
+
+// LockName is the name of the file that marks a locked directory.
+const LockName = "lock"
+
+// ErrLocked is the error of Lock if another process holds the directory.
+var ErrLocked = errors.New("directory is in use")

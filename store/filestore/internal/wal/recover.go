@@ -1,0 +1,178 @@
+package wal
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
+)
+
+// Report is what Scan found in a log.
+type Report struct {
+	Segments    int      // files that were read
+	Bytes       int64    // of these files
+	StoreID     [16]byte // of their headers; zero without segments
+	First, Last uint64   // sequences of the entries that were read; both 0 without any
+	Torn        *Torn    // what Open would cut off the end; nil if nothing
+}
+
+// Torn is the end of a log that a power cut or a kill left half written. None of its entries was acknowledged as durable.
+type Torn struct {
+	File   string // path of the last segment
+	Offset int64  // of the first byte that is not part of a valid batch
+	Bytes  int64  // from there to the last byte that is not zero
+}
+
+// Scan reads a log without changing anything, checks all of it, and calls each with the entries after a sequence, in
+// order. The entry is only valid during the call. The log may be in use: then the report may show a batch that is being
+// written as torn.
+func Scan(fs disk.FS, dir string, after uint64, each func(seq uint64, entry []byte) error) (Report, error) {
+	s, err := scan(fs, dir, nil, after, each)
+	return s.Report, err
+}
+
+// segment is one file of the log.
+type segment struct {
+	first uint64
+	size  int64
+}
+
+// scanned is what a log holds, with what is needed to go on writing.
+type scanned struct {
+	Report
+	segments []segment // all, also those before the first that was read
+	next     uint64    // the sequence that comes after the last entry; 0 without segments
+	offset   int64     // where the next batch goes in the last segment
+	sum      uint32    // checksum of the header of the last segment
+}
+
+// scan reads all segments with entries after a sequence. A storeID that is not nil must be the one in their headers.
+//
+// Only the last segment can have a torn tail, since a segment is synced before the next one gets its name.
+func scan(fs disk.FS, dir string, storeID *[16]byte, after uint64, each func(uint64, []byte) error) (s scanned, err error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return s, fmt.Errorf("list the log: %w", err)
+	}
+	firsts := segmentFirsts(names)
+	start := 0 // the last segment that begins at or before the first entry that is wanted
+	for i, first := range firsts {
+		if first <= after+1 {
+			start = i
+		}
+		s.segments = append(s.segments, segment{first: first})
+	}
+	if len(firsts) > 0 && firsts[start] > after+1 {
+		return s, fmt.Errorf("%w: entries %d to %d are missing, the first segment is %s: restore the missing files or a backup",
+			ErrCorrupt, after+1, firsts[start]-1, filepath.Join(dir, segmentName(firsts[start])))
+	}
+	var data []byte
+	for i := start; i < len(firsts); i++ {
+		path := filepath.Join(dir, segmentName(firsts[i]))
+		if data, err = readFile(fs, path, data); err != nil {
+			return s, fmt.Errorf("read the log: %w", err)
+		}
+		s.segments[i].size = int64(len(data))
+		s.Segments++
+		s.Bytes += int64(len(data))
+		if err := s.segment(path, data, firsts[i], storeID, after, each); err != nil {
+			return s, err
+		}
+		storeID = &s.StoreID
+		if i+1 < len(firsts) && s.next != firsts[i+1] {
+			return s, damaged(path, s.offset, s.next, fmt.Sprintf("the next segment begins with entry %d", firsts[i+1]))
+		}
+	}
+	if len(firsts) > 0 {
+		s.tail(filepath.Join(dir, segmentName(firsts[len(firsts)-1])), data)
+		if s.Torn != nil && syncedLater(data[s.offset:], s.sum, s.next) {
+			return s, damaged(s.Torn.File, s.offset, s.next, "a later batch shows that it was on the disk")
+		}
+	}
+	return s, nil
+}
+
+// segment reads the header and the batches of one segment.
+func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]byte, after uint64, each func(uint64, []byte) error) error {
+	id, inHeader, sum, err := decodeHeader(data)
+	switch {
+	case err != nil:
+		return fmt.Errorf("segment %s: %w", path, err)
+	case inHeader != first:
+		return fmt.Errorf("segment %s: %w: its header names entry %d as the first", path, ErrCorrupt, inHeader)
+	case storeID != nil && id != *storeID:
+		return fmt.Errorf("segment %s: it belongs to store %x, not to %x", path, id, *storeID)
+	}
+	s.StoreID, s.next, s.sum, s.offset = id, first, sum, segmentHeader
+	for {
+		p, ok := parseBatch(data[s.offset:], sum)
+		if !ok {
+			return nil
+		}
+		if p.first != s.next {
+			return damaged(path, s.offset, s.next, fmt.Sprintf("a batch that begins with entry %d is in its place", p.first))
+		}
+		for range p.count {
+			entry, ok := p.entry()
+			if !ok {
+				return damaged(path, s.offset, s.next, "its length exceeds its batch")
+			}
+			if s.next > after {
+				if s.First == 0 {
+					s.First = s.next
+				}
+				s.Last = s.next
+				if err := each(s.next, entry); err != nil {
+					return err
+				}
+			}
+			s.next++
+		}
+		if len(p.body) > 0 {
+			return damaged(path, s.offset, s.next, "its batch is longer than its entries")
+		}
+		s.offset += p.size
+	}
+}
+
+// tail finds what is behind the last batch of the last segment.
+func (s *scanned) tail(path string, data []byte) {
+	end := len(data)
+	for end > int(s.offset) && data[end-1] == 0 {
+		end--
+	}
+	if end > int(s.offset) {
+		s.Torn = &Torn{File: path, Offset: s.offset, Bytes: int64(end) - s.offset}
+	}
+}
+
+func damaged(path string, offset int64, seq uint64, why string) error {
+	return fmt.Errorf("%w: %s: entry %d at offset %d is damaged or missing: %s; nothing was changed: restore the file or a backup",
+		ErrCorrupt, path, seq, offset, why)
+}
+
+// readFile reads a whole file into buf, or into a larger buffer.
+func readFile(fs disk.FS, path string, buf []byte) (data []byte, err error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if int64(cap(buf)) < size {
+		buf = make([]byte, size)
+	}
+	n, err := io.ReadFull(io.NewSectionReader(f, 0, size), buf[:size])
+	if err != nil {
+		return nil, fmt.Errorf("read %s at offset %d: %w", path, n, err)
+	}
+	return buf[:n], nil
+}

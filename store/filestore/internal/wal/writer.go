@@ -1,0 +1,249 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
+)
+
+// writeBatches is the goroutine that writes. It ends when the log is closed and all is written, or after an error.
+func (l *Log) writeBatches() {
+	defer close(l.drained)
+	for b := l.take(); b != nil; b = l.take() {
+		err := l.write(b)
+		if err == nil && l.opts.SyncEvery == 0 {
+			err = l.sync()
+		}
+		if err != nil {
+			l.fail(err)
+		}
+		l.mu.Lock()
+		b.commit.err = l.err // of a sync in the background, perhaps
+		l.mu.Unlock()
+		close(b.commit.done)
+	}
+}
+
+// take waits for the next batch. It returns nil if there will be no more.
+func (l *Log) take() *batch {
+	for {
+		l.mu.Lock()
+		if len(l.queue) > 0 {
+			b := l.queue[0]
+			l.queue = slices.Delete(l.queue, 0, 1)
+			l.mu.Unlock()
+			return b
+		}
+		ended := l.unusable() != nil
+		l.mu.Unlock()
+		if ended {
+			return nil
+		}
+		<-l.wake
+	}
+}
+
+// fail makes an error of the disk the last word: nothing that is not durable now is ever acknowledged, since nobody knows
+// what of it is on the disk, and a later sync that succeeds does not change that.
+func (l *Log) fail(err error) {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.err = err
+	for _, b := range l.queue {
+		b.commit.err = err
+		close(b.commit.done)
+	}
+	l.queue = nil
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	signal(l.wake)
+	l.opts.Logger.Error("the log failed: nothing is acknowledged until the store is opened anew", zap.Error(err))
+}
+
+// write puts a batch into the current segment, or into a new one.
+func (l *Log) write(b *batch) error {
+	l.mu.Lock()
+	fits := l.offset+int64(len(b.buf)) <= l.segments[len(l.segments)-1].size
+	l.mu.Unlock()
+	if !fits {
+		if err := l.rotate(); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	file, offset, synced := l.file, l.offset, l.synced
+	l.mu.Unlock()
+	sealBatch(b.buf, b.first, synced, b.count, l.sum)
+	if _, err := file.WriteAt(b.buf, offset); err != nil {
+		return fmt.Errorf("write the log: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.offset += int64(len(b.buf))
+	l.written = b.first + uint64(b.count) - 1
+	l.claimed -= b.claimed
+	if cap(b.buf) <= 1<<20 {
+		l.free = b.buf
+	}
+	l.changed.Broadcast()
+	return nil
+}
+
+// sync makes all that was written durable.
+func (l *Log) sync() error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	l.mu.Lock()
+	file, written, synced := l.file, l.written, l.synced
+	l.mu.Unlock()
+	if written == synced {
+		return nil
+	}
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("sync the log: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.synced = written
+	return nil
+}
+
+// syncRegularly is the goroutine that syncs at an interval what was written since.
+func (l *Log) syncRegularly() {
+	tick := time.NewTicker(l.opts.SyncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.closing:
+			return
+		case <-tick.C:
+			if err := l.sync(); err != nil {
+				l.fail(err)
+				return
+			}
+		}
+	}
+}
+
+// rotate makes the spare the current segment. The one before is synced first, so that only the last segment of a log can
+// have a torn tail, and the new header before the file gets its name, so that each segment has one.
+func (l *Log) rotate() error {
+	if err := l.sync(); err != nil {
+		return err
+	}
+	first := l.written + 1
+	header, sum := encodeHeader(l.opts.StoreID, first)
+	spare, err := l.waitForSpare()
+	if err != nil {
+		return err
+	}
+	if _, err := spare.WriteAt(header, 0); err != nil {
+		return fmt.Errorf("write the header of a segment: %w", err)
+	}
+	if err := spare.Sync(); err != nil {
+		return fmt.Errorf("sync the header of a segment: %w", err)
+	}
+	if err := l.opts.FS.Rename(filepath.Join(l.dir, spareName), filepath.Join(l.dir, segmentName(first))); err != nil {
+		return fmt.Errorf("name a segment: %w", err)
+	}
+	if err := l.opts.FS.SyncDir(l.dir); err != nil {
+		return fmt.Errorf("name a segment: %w", err)
+	}
+	old := l.use(spare, segment{first: first, size: l.opts.SegmentBytes}, sum)
+	signal(l.needed)
+	if old == nil {
+		return nil
+	}
+	return old.Close()
+}
+
+// use makes the spare the current file and returns the one before.
+func (l *Log) use(spare disk.File, s segment, sum uint32) (old disk.File) {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, l.file, l.spare = l.file, spare, nil
+	l.offset, l.sum = segmentHeader, sum
+	l.segments = append(l.segments, s)
+	l.changed.Broadcast()
+	return old
+}
+
+// waitForSpare returns the spare. It is there, unless entries were appended that had not been reserved.
+func (l *Log) waitForSpare() (disk.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.spare == nil {
+		if l.spareErr != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFull, l.spareErr)
+		}
+		l.changed.Wait()
+	}
+	return l.spare, nil
+}
+
+// keepSpare is the goroutine that preallocates the next segment. If there is no room, it tries again each second.
+func (l *Log) keepSpare() {
+	for {
+		var retry <-chan time.Time
+		if err := l.makeSpare(); err != nil {
+			retry = time.After(retryAllocation)
+		}
+		select {
+		case <-l.closing:
+			return
+		case <-l.needed:
+		case <-retry:
+		}
+	}
+}
+
+// makeSpare preallocates the next segment if there is none.
+func (l *Log) makeSpare() error {
+	l.mu.Lock()
+	needed, before := l.spare == nil, l.spareErr
+	l.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	spare, err := l.allocate()
+	switch {
+	case err != nil && before == nil:
+		l.opts.Logger.Warn("no room for another segment of the log: what grows the data is refused when this one is nearly full",
+			zap.Int64("bytes", l.opts.SegmentBytes), zap.Error(err))
+	case err == nil && before != nil:
+		l.opts.Logger.Info("there is room for another segment of the log again")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spare, l.spareErr = spare, err
+	l.changed.Broadcast()
+	return err
+}
+
+// allocate makes an empty file for the next segment. What is left of a spare that was not used is replaced.
+func (l *Log) allocate() (disk.File, error) {
+	path := filepath.Join(l.dir, spareName)
+	f, err := l.opts.FS.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err = f.Preallocate(l.opts.SegmentBytes); err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		// What was allocated is given back, so that a snapshot can use the room.
+		return nil, errors.Join(err, f.Close(), l.opts.FS.Remove(path))
+	}
+	return f, nil
+}
