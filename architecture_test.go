@@ -108,6 +108,11 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
+		path: "store/filestore", core: true,
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/filestore/...", "store/memstore/..."},
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "store/storetest/...", core: true,
 		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/holdbook"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
@@ -165,7 +170,7 @@ var layers = []layer{
 	},
 	{
 		path: "cmd/waggle/...", core: true,
-		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/memstore/...", "store/redisstore/..."},
+		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/..."},
 	},
 	{
 		path: "deploy/load/...",

@@ -15,8 +15,11 @@ import (
 // maxReplaced bounds the replaced sessions that are remembered of a collector.
 const maxReplaced = 100
 
-// collectorBook keeps what collectors send about themselves. The journal has each session and its end; it does not have
-// when a collector was seen, or what else it sends with each beat.
+// seenRecorded is how exactly the journal has when a collector was seen, in ms.
+const seenRecorded = 3_600_000
+
+// collectorBook keeps what collectors send about themselves. The journal has each session and its end; when a collector
+// was seen, and what else it sends with each beat, it has only once an hour.
 type collectorBook struct {
 	part // its mutex guards what follows
 
@@ -29,6 +32,7 @@ type collector struct {
 	info     dispatch.CollectorInfo
 	first    int64
 	seen     int64
+	recorded int64    // seen, as the journal has it
 	told     bool     // info came with a beat
 	replaced []string // sessions, the newest last
 	// fresh: the session has replaced another, and EndSession has not ended
@@ -75,7 +79,8 @@ func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (
 	if noted := told == nil && !next.fresh && b.now >= next.seen && b.now < next.seen+span(dispatch.PollNoted); !noted {
 		next.seen = b.now
 	}
-	if known && old.info.Session == session && old.told == next.told && old.info.Ended == next.info.Ended {
+	if known && old.info.Session == session && old.told == next.told && old.info.Ended == next.info.Ended &&
+		next.seen < next.recorded+seenRecorded {
 		if next.seen != old.seen {
 			b.seen.remove(old.seen, old)
 			b.seen.insert(next.seen, old)
@@ -102,6 +107,7 @@ func (b *collectorBook) remove(id string) {
 
 // record replaces what is known of a collector, in the journal too.
 func (b *collectorBook) record(next *collector) error {
+	next.recorded = next.seen
 	c := putCollectorCommand{next: next}
 	return b.commit(&c, true, func() { c.run(b) })
 }
@@ -119,6 +125,7 @@ func (c *putCollectorCommand) inputs(code *codec.Codec) {
 		c.next = new(collector)
 	}
 	collectorFields(code, c.next)
+	c.next.recorded = c.next.seen
 }
 
 func (c *putCollectorCommand) run(b *collectorBook) {

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -127,10 +126,10 @@ func (s *Store) CutSnapshots(items, bytes int) { s.pages = pages{items: items, b
 
 // Digest is a sum over all that the store keeps but what the journal does without: when a collector was seen, and what
 // else it sends with each beat.
-func (s *Store) Digest(ctx context.Context) (uint64, error) {
+func (s *Store) Digest() (uint64, error) {
 	var sum uint64
 	var left []byte
-	err := s.Snapshot(ctx, func() {}, func(piece []byte) error {
+	err := s.Snapshot(func() {}, func(piece []byte) error {
 		left = append(left, piece...)
 		for {
 			kind, shard, fields, rest, ok := cutItem(left)
@@ -155,9 +154,9 @@ func (s *Store) Digest(ctx context.Context) (uint64, error) {
 }
 
 // Items describes the items of a store, to find what differs.
-func (s *Store) Items(ctx context.Context) (lines []string, err error) {
+func (s *Store) Items() (lines []string, err error) {
 	var left []byte
-	err = s.Snapshot(ctx, func() {}, func(piece []byte) error {
+	err = s.Snapshot(func() {}, func(piece []byte) error {
 		left = append(left, piece...)
 		for {
 			kind, shard, fields, rest, ok := cutItem(left)

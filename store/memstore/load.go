@@ -126,6 +126,7 @@ func (l *Loader) ofStore(kind itemKind, c *codec.Codec) {
 	case itemCollector:
 		k := new(collector)
 		collectorFields(c, k)
+		k.recorded = k.seen
 		s.collectors.put(k)
 	default:
 		c.Failf("there is no such kind")

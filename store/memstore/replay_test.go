@@ -46,7 +46,6 @@ func (written) Wait(context.Context) error { return nil }
 type reborn struct {
 	dispatch.Store
 	clock  *clock
-	ctx    context.Context //nolint:containedctx // of its test, until its cleanup has ended
 	t      *testing.T
 	shards int
 	rand   *rand.Rand
@@ -67,7 +66,7 @@ type slowSnapshot struct {
 
 func newReborn(t *testing.T, opts storetest.Options, seed uint64) *reborn {
 	t.Helper()
-	r := &reborn{ctx: context.WithoutCancel(t.Context()), t: t, clock: &clock{now: start}, shards: opts.Shards, rand: rand.New(rand.NewPCG(seed, 2)), kept: new(ledger)}
+	r := &reborn{t: t, clock: &clock{now: start}, shards: opts.Shards, rand: rand.New(rand.NewPCG(seed, 2)), kept: new(ledger)}
 	s, err := memstore.New(r.config())
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +132,7 @@ func (r *reborn) begin() {
 	r.snapshot = snap
 	begun := make(chan struct{})
 	go func() {
-		snap.ended <- r.now.Snapshot(r.ctx, func() {
+		snap.ended <- r.now.Snapshot(func() {
 			snap.from = len(r.kept.entries)
 			close(begun)
 		}, func(piece []byte) error {
@@ -214,16 +213,16 @@ func (r *reborn) check(when string) {
 // same compares what two stores keep.
 func (r *reborn) same(fresh *memstore.Store, when string) {
 	r.t.Helper()
-	want, err := r.now.Digest(r.ctx)
-	got, err2 := fresh.Digest(r.ctx)
+	want, err := r.now.Digest()
+	got, err2 := fresh.Digest()
 	if err := errors.Join(err, err2); err != nil {
 		r.t.Fatal(err)
 	}
 	if got == want {
 		return
 	}
-	a, _ := r.now.Items(r.ctx)
-	b, _ := fresh.Items(r.ctx)
+	a, _ := r.now.Items()
+	b, _ := fresh.Items()
 	for _, line := range a {
 		if !slices.Contains(b, line) {
 			r.t.Logf("lost  %s", line)

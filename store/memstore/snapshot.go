@@ -20,8 +20,8 @@ func defaultPages() pages { return pages{items: 512, bytes: 256 << 10} }
 
 // Snapshot writes all that the store keeps, as of one instant, in pieces. begun is called at that instant, with the
 // store locked: what the journal has by then is in the snapshot, what comes later is not. Calls go on meanwhile. Only
-// one snapshot is made at a time.
-func (s *Store) Snapshot(ctx context.Context, begun func(), write func(piece []byte) error) error {
+// one snapshot is made at a time; an error of write ends it.
+func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 	s.snapshots.Lock()
 	defer s.snapshots.Unlock()
 	f := s.freeze(begun)
@@ -50,9 +50,6 @@ func (s *Store) Snapshot(ctx context.Context, begun func(), write func(piece []b
 		for at := (walk{}); !at.done; {
 			out = append(out, sh.savePage(&at, s.pages.items)...)
 			if err := flush(s.pages.bytes); err != nil {
-				return err
-			}
-			if err := ctx.Err(); err != nil {
 				return err
 			}
 		}

@@ -18,7 +18,7 @@ type Options struct {
 }
 
 // Instance is an empty store under test, and what the tests need to reach
-// around the contract. All fields but MissHolds are required.
+// around the contract. All fields but MissHolds and Restart are required.
 type Instance struct {
 	Store dispatch.Store
 	// Clock is the store's clock, which stands still but for its methods.
@@ -36,6 +36,10 @@ type Instance struct {
 	// MissHolds runs put, which changes the holds, and leaves the shard as if that had not
 	// come to it; nil: this store changes all shards or none.
 	MissHolds func(shard int, put func())
+	// Restart ends the store as the death of its process would, or a shutdown, and opens it again: what was acknowledged
+	// is there, leases have [dispatch.OutageGrace], nobody leads, and collectors were seen up to an hour earlier. nil: the
+	// model test makes no restarts.
+	Restart func() error
 }
 
 // Clock is a clock that stands still unless it is moved.

@@ -243,5 +243,6 @@ func generators() []generator {
 		{3, (*model).genStats},
 		{6, (*model).genLeader},
 		{1, (*model).genForget},
+		{8, (*model).genRestart},
 	}
 }

@@ -52,6 +52,10 @@ func (m *model) genBeats() step {
 		}
 		beats = append(beats, info)
 	}
+	return m.beatStep(beats)
+}
+
+func (m *model) beatStep(beats []dispatch.CollectorInfo) step {
 	return step{
 		name: "beat", text: fmt.Sprint(beats),
 		do:  func(i *Instance) (any, error) { return i.Store.Beats(m.ctx, beats) },

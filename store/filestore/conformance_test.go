@@ -1,0 +1,124 @@
+package filestore_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/filestore"
+	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
+	"github.com/waggle-crawl/waggle/store/storetest"
+)
+
+// clock stands still but for its methods.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func (c *clock) Set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
+var start = time.Date(2026, time.March, 2, 10, 0, 0, 0, time.UTC)
+
+// smallSegments make a test meet many of them.
+const smallSegments = 64 << 10
+
+// instance is a store under test that can be opened again.
+type instance struct {
+	dispatch.Store
+	t      *testing.T
+	config filestore.Config
+	file   *filestore.Store
+}
+
+func open(ctx context.Context, t *testing.T, config filestore.Config) *instance {
+	t.Helper()
+	i := &instance{t: t, config: config}
+	if err := i.open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := i.file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return i
+}
+
+func (i *instance) open(ctx context.Context) (err error) {
+	if i.file, err = filestore.Open(ctx, i.config); err == nil {
+		i.Store = i.file
+	}
+	return err
+}
+
+func (i *instance) forTest(c storetest.Clock) storetest.Instance {
+	return storetest.Instance{
+		Store: i, Clock: c,
+		DeleteLock:   func(id dispatch.TaskID) { i.file.Inspect().DeleteLock(id) },
+		SetLock:      func(id dispatch.TaskID, v string, ttl time.Duration) { i.file.Inspect().SetLock(id, v, ttl) },
+		LockValue:    func(id dispatch.TaskID) (string, time.Duration) { return i.file.Inspect().LockValue(id) },
+		DeleteRecord: func(id dispatch.TaskID) { i.file.Inspect().DeleteRecord(id) },
+	}
+}
+
+func TestStore_Conformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		t.Parallel()
+		c := &clock{now: start}
+		config := filestore.Config{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SyncEvery: filestore.SyncNever}
+		return open(t.Context(), t, config).forTest(c)
+	})
+}
+
+// modelSteps of the model test with restarts; `make crash` makes more.
+const modelSteps = 25_000
+
+// TestStore_Model makes random operations, and restarts in their midst: some are the death of the process, some a
+// shutdown, and snapshots are made in between.
+func TestStore_Model(t *testing.T) {
+	t.Parallel()
+	restarts := 0
+	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		c := &clock{now: start}
+		config := filestore.Config{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SnapshotBytes: smallSegments / 2}
+		i := open(t.Context(), t, config.On(disk.OS{}, smallSegments))
+		random := rand.New(rand.NewPCG(storetest.Seed(t), 3))
+		of := i.forTest(c)
+		of.Restart = func() error {
+			restarts++
+			end := i.file.Close
+			if random.IntN(3) > 0 {
+				end = i.file.Kill
+			}
+			if err := end(); err != nil {
+				return err
+			}
+			return i.open(t.Context())
+		}
+		return of
+	}, storetest.ModelConfig{Steps: modelSteps})
+	t.Logf("%d restarts", restarts)
+}

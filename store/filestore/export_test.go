@@ -1,0 +1,24 @@
+package filestore
+
+import (
+	"errors"
+
+	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
+)
+
+// On has the store's files on another disk, in segments of that many bytes.
+func (c Config) On(fs disk.FS, segmentBytes int64) Config {
+	c.fs, c.segmentBytes = fs, segmentBytes
+	return c
+}
+
+// Kill ends the store without a last snapshot, as the death of its process would: what was not written is lost.
+func (s *Store) Kill() error {
+	var err error
+	s.closing.Do(func() {
+		close(s.stop)
+		<-s.stopped
+		err = errors.Join(s.Store.Close(), s.release())
+	})
+	return err
+}

@@ -1,0 +1,280 @@
+// Package filestore keeps tasks, leases, sources and queues in the memory of one process, and in a directory: it is
+// [memstore] behind a log of commands with group commit, and snapshots.
+//
+// No call answers from what is not durable: each waits until the log has what it has changed or read. What that means is
+// set by [Config.SyncEvery]. After a failed write or sync nothing is acknowledged until the store is opened anew. The
+// file FORMAT.md has the files of the directory to the byte.
+package filestore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
+	"github.com/waggle-crawl/waggle/store/filestore/internal/wal"
+	"github.com/waggle-crawl/waggle/store/memstore"
+)
+
+// SyncNever as [Config.SyncEvery] leaves it to the operating system when what was written reaches the disk.
+const SyncNever = wal.SyncNever
+
+// Config of a [Store]. Only Dir is required.
+type Config struct {
+	// Dir is the directory. One process at a time uses it.
+	Dir string
+	// Existing: the directory must have a store; else Open makes it and the store.
+	Existing bool
+	// Shards from 1 to [dispatch.Slots], fixed when the store is made; 0: as it was made, else 1.
+	Shards int
+	// SyncEvery is how often what was written is synced to the disk. 0, the default: before each answer, so that neither
+	// the death of the process nor a power cut loses what was acknowledged. With an interval, or [SyncNever], an answer
+	// waits only until the operating system has it: the death of the process loses nothing, a power cut loses what was
+	// acknowledged since the last sync.
+	SyncEvery time.Duration
+	// SnapshotBytes is by how much the log grows, at least, before another snapshot is made; 0 is 64 MiB.
+	SnapshotBytes int64
+	// Now is the store's clock; nil is the clock of the machine.
+	Now func() time.Time
+	// Logger logs what is read at the start, and faults; nil: nothing is logged.
+	Logger *zap.Logger
+
+	fs           disk.FS // of tests; nil is the one of the operating system
+	segmentBytes int64   // of tests
+}
+
+// Store is a [dispatch.Store] in memory and a directory.
+type Store struct {
+	*memstore.Store
+	config  Config
+	lock    io.Closer
+	log     *wal.Log
+	journal *journal
+	id      [16]byte
+
+	closing sync.Once
+	ended   error         // what Close has returned
+	stop    chan struct{} // ends the goroutine that makes snapshots
+	stopped chan struct{}
+
+	snapshots snapshots
+}
+
+var _ dispatch.Local = (*Store)(nil)
+
+// Open opens the store in a directory, or makes one. The error wraps [dispatch.ErrStoreMismatch] if the directory has
+// something else, another number of shards or a newer format, [ErrInUse] if another process uses it, and [ErrDamaged] if
+// something that was acknowledged cannot be read; nothing is changed then.
+func Open(ctx context.Context, config Config) (s *Store, err error) {
+	if config.Shards < 0 || config.Shards > dispatch.Slots {
+		return nil, fmt.Errorf("%w: shards %d is not 1 to %d", dispatch.ErrInvalid, config.Shards, dispatch.Slots)
+	}
+	if config.fs == nil {
+		config.fs = disk.OS{}
+	}
+	if config.Logger == nil {
+		config.Logger = zap.NewNop()
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	config.SnapshotBytes = cmp.Or(config.SnapshotBytes, 64<<20)
+	s = &Store{config: config, journal: new(journal), stop: make(chan struct{}), stopped: make(chan struct{})}
+	if err := s.occupy(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+		}
+	}()
+	if err := s.read(ctx); err != nil {
+		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
+	}
+	s.journal.log = s.log
+	if err := s.Store.Start(ctx); err != nil {
+		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
+	}
+	go s.makeSnapshots()
+	return s, nil
+}
+
+// occupy locks the directory, and makes it or checks that it has a store.
+func (s *Store) occupy() (err error) {
+	fs, dir := s.config.fs, s.config.Dir
+	if !s.config.Existing {
+		if err := fs.MkdirAll(dir); err != nil {
+			return fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
+		}
+	}
+	identity, err := readIdentity(fs, dir)
+	if err != nil {
+		return err
+	}
+	if s.lock, err = fs.Lock(dir); err != nil {
+		if errors.Is(err, disk.ErrLocked) {
+			return fmt.Errorf("%w: %w", ErrInUse, err)
+		}
+		return fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
+	}
+	if identity == nil {
+		identity, err = s.found()
+	}
+	if err == nil {
+		err = s.accept(identity)
+	}
+	if err != nil {
+		return errors.Join(err, s.release())
+	}
+	return nil
+}
+
+// release gives up the directory.
+func (s *Store) release() error {
+	var errs []error
+	if s.log != nil {
+		errs = append(errs, s.log.Close())
+		s.log = nil
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+		s.lock = nil
+	}
+	return errors.Join(errs...)
+}
+
+// read makes the memory of the newest snapshot and the log.
+func (s *Store) read(ctx context.Context) error {
+	began := time.Now()
+	snap, err := s.snapshots.load(s, memstore.Config{Shards: s.config.Shards, Now: s.config.Now, Journal: s.journal})
+	if err != nil {
+		return err
+	}
+	s.Store = snap.store
+	entries := 0
+	s.log, err = wal.Open(s.config.Dir, wal.Options{
+		FS: s.config.fs, StoreID: s.id, SegmentBytes: s.config.segmentBytes, SyncEvery: s.config.SyncEvery, Logger: s.config.Logger,
+	}, snap.sequence, func(sequence uint64, entry []byte) error {
+		entries++
+		if err := s.Store.Replay(entry); err != nil {
+			return fmt.Errorf("%w: entry %d of the log: %w", ErrDamaged, sequence, err)
+		}
+		return ctx.Err()
+	})
+	switch {
+	case errors.Is(err, wal.ErrCorrupt):
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	case errors.Is(err, wal.ErrFull):
+		return fmt.Errorf("%w: %w", dispatch.ErrStoreFull, err)
+	case err != nil:
+		return err
+	}
+	s.snapshots.logged = s.log.Bytes()
+	s.config.Logger.Info("read the store", zap.String("dir", s.config.Dir), zap.Uint64("snapshot", snap.sequence),
+		zap.Int64("snapshot_bytes", snap.bytes), zap.Int("entries", entries), zap.Int64("log_bytes", s.log.Bytes()),
+		zap.Duration("took", time.Since(began).Round(time.Millisecond)))
+	if last, now := s.LastInstant(), s.config.Now(); entries > 0 && now.Before(last.Add(-time.Second)) {
+		s.config.Logger.Warn("the clock of this machine is behind the last command in the log: was it stepped back? Leases and delays are cut to their longest",
+			zap.Duration("behind", last.Sub(now)), zap.Time("last_command", last))
+	}
+	return nil
+}
+
+// Kind is "file".
+func (s *Store) Kind() string { return "file" }
+
+// Ping answers nil until the store is closed or its log has failed.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.log.Err(); err != nil {
+		return storeError(err)
+	}
+	return s.Store.Ping(ctx)
+}
+
+// Stats counts over all shards.
+func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
+	stats, err := s.Store.Stats(ctx)
+	if err == nil {
+		full := s.log.Reserve(0, true)
+		if full == nil {
+			s.log.Release(0)
+		}
+		stats.Full = errors.Is(full, wal.ErrFull)
+	}
+	return stats, err
+}
+
+// Close makes a last snapshot, so that the next start is fast, and gives up the directory. Calls after it fail with
+// [dispatch.ErrStoreUnavailable].
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		close(s.stop)
+		<-s.stopped
+		err := s.Store.Close()
+		if s.log.Err() == nil && s.snapshots.last != s.log.Sequence() {
+			if e := s.snapshot(nil); e != nil {
+				s.config.Logger.Warn("made no snapshot at the end: the next start reads the log instead", zap.Error(e))
+			}
+		}
+		s.ended = errors.Join(err, s.release())
+	})
+	return s.ended
+}
+
+// journal hands the commands of the memory to the log.
+type journal struct{ log *wal.Log }
+
+// Reserve implements [memstore.Journal].
+func (j *journal) Reserve(n int, grows bool) error {
+	if err := j.log.Reserve(n, grows); err != nil {
+		return storeError(err)
+	}
+	return nil
+}
+
+// Append implements [memstore.Journal].
+func (j *journal) Append(entry []byte, reserved int) memstore.Commit {
+	if entry == nil {
+		j.log.Release(reserved)
+		return nil
+	}
+	return commit{j.log.Append(entry, reserved)}
+}
+
+// commit waits until the log has a command.
+type commit struct{ *wal.Commit }
+
+// Wait implements [memstore.Commit].
+func (c commit) Wait(ctx context.Context) error {
+	if err := c.Commit.Wait(ctx); err != nil {
+		return storeError(err)
+	}
+	return nil
+}
+
+// Errors of Open.
+var (
+	// ErrInUse: another process uses the directory.
+	ErrInUse = errors.New("the store is in use")
+	// ErrDamaged: something that was acknowledged cannot be read.
+	ErrDamaged = errors.New("the store is damaged")
+)
+
+// storeError is an error of the log in the terms of the contract.
+func storeError(err error) error {
+	switch {
+	case errors.Is(err, wal.ErrFull):
+		return fmt.Errorf("%w: %w", dispatch.ErrStoreFull, err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	default:
+		return fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err)
+	}
+}

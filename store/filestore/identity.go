@@ -1,0 +1,168 @@
+package filestore
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
+)
+
+const (
+	// identityName is the file that makes a directory one of ours.
+	identityName = "store.json"
+	// formatVersion is raised if an older program cannot read the directory.
+	formatVersion = 1
+)
+
+// identity is the content of that file.
+type identity struct {
+	Format int    `json:"waggle_store_format"`
+	ID     string `json:"id"` // 32 hex digits, which the log and the snapshots repeat
+	Shards int    `json:"shards"`
+}
+
+// readIdentity reads whose directory it is; nil: nobody's, and it is empty but for a lock.
+func readIdentity(fs disk.FS, dir string) (*identity, error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
+	}
+	stranger := ""
+	for _, name := range names {
+		switch name {
+		case identityName:
+			return parseIdentity(fs, filepath.Join(dir, name))
+		case disk.LockName, identityName + temporary:
+		default:
+			stranger = name
+		}
+	}
+	if stranger != "" {
+		return nil, fmt.Errorf("%w: the directory is no store: it has the file %s, and no %s", dispatch.ErrStoreMismatch, stranger, identityName)
+	}
+	return nil, nil //nolint:nilnil // an empty directory is no error
+}
+
+func parseIdentity(fs disk.FS, path string) (*identity, error) {
+	content, err := readAll(fs, path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	of := new(identity)
+	if err := json.Unmarshal(content, of); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+	}
+	if of.Format != formatVersion {
+		return nil, fmt.Errorf("%w: %s has format %d, this program reads format %d: use the release that made it, or a newer one",
+			dispatch.ErrStoreMismatch, path, of.Format, formatVersion)
+	}
+	return of, nil
+}
+
+// found makes the directory one of ours.
+func (s *Store) found() (*identity, error) {
+	if s.config.Existing {
+		return nil, fmt.Errorf("%w: there is no store", dispatch.ErrStoreMismatch)
+	}
+	id := uuid.New()
+	of := &identity{Format: formatVersion, ID: hex.EncodeToString(id[:]), Shards: max(s.config.Shards, 1)}
+	content, err := json.Marshal(of)
+	if err != nil {
+		return nil, err
+	}
+	return of, writeFile(s.config.fs, s.config.Dir, identityName, func(w io.Writer) (string, error) {
+		_, err := w.Write(append(content, '\n'))
+		return identityName, err
+	})
+}
+
+// accept takes over what the directory says.
+func (s *Store) accept(of *identity) error {
+	id, err := hex.DecodeString(of.ID)
+	if err != nil || len(id) != len(s.id) || of.Shards < 1 || of.Shards > dispatch.Slots {
+		return fmt.Errorf("%w: %s has the id %q and %d shards", ErrDamaged, identityName, of.ID, of.Shards)
+	}
+	if s.config.Shards != 0 && s.config.Shards != of.Shards {
+		return fmt.Errorf("%w: it has %d shards, not %d", dispatch.ErrStoreMismatch, of.Shards, s.config.Shards)
+	}
+	s.id, s.config.Shards = [16]byte(id), of.Shards
+	return nil
+}
+
+// temporary is the end of the name of a file that is being written.
+const temporary = ".tmp"
+
+// writeFile writes a file under a temporary name, syncs it, and gives it the name that content returns. After a failure
+// there is nothing of it.
+func writeFile(fs disk.FS, dir, name string, content func(io.Writer) (string, error)) (err error) {
+	path := filepath.Join(dir, name+temporary)
+	f, err := fs.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, fs.Remove(path))
+		}
+	}()
+	w := &fileWriter{file: f}
+	name, err = content(w)
+	if err == nil {
+		err = w.sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := fs.Rename(path, filepath.Join(dir, name)); err != nil {
+		return err
+	}
+	return fs.SyncDir(dir)
+}
+
+// syncBytes is after how much a file is synced while it is written: the log on the same disk would wait for all of it.
+const syncBytes = 4 << 20
+
+// fileWriter writes a file from its begin on.
+type fileWriter struct {
+	file             disk.File
+	offset, unsynced int64
+}
+
+func (w *fileWriter) Write(p []byte) (int, error) {
+	n, err := w.file.WriteAt(p, w.offset)
+	w.offset += int64(n)
+	if w.unsynced += int64(n); err == nil && w.unsynced >= syncBytes {
+		err = w.sync()
+	}
+	return n, err
+}
+
+func (w *fileWriter) sync() error {
+	w.unsynced = 0
+	return w.file.Sync()
+}
+
+// readAll reads a small file.
+func readAll(fs disk.FS, path string) (content []byte, err error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	content = make([]byte, size)
+	if _, err := f.ReadAt(content, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return content, nil
+}

@@ -1,0 +1,273 @@
+package filestore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore"
+)
+
+// A snapshot is a header and frames of items. All numbers are little endian; FORMAT.md has it to the byte.
+const (
+	snapshotMagic  = "WAGGSNP\n"
+	snapshotHeader = 64
+	frameHeader    = 8 // length and checksum
+	maxFrame       = 64 << 20
+
+	snapshotPrefix = "snapshot-"
+	snapshotSuffix = ".waggle"
+	// keptSnapshots is how many are kept: if the newest cannot be read, the one before and the log give the same.
+	keptSnapshots = 2
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// snapshots are those of a store.
+type snapshots struct {
+	kept   []uint64 // the sequences of those on the disk, ascending
+	last   uint64   // of the newest
+	logged int64    // the bytes of the log when that was made
+	bytes  int64    // its size
+}
+
+func snapshotName(sequence uint64) string {
+	return fmt.Sprintf("%s%020d%s", snapshotPrefix, sequence, snapshotSuffix)
+}
+
+// snapshotSequence reads what snapshotName wrote.
+func snapshotSequence(name string) (uint64, bool) {
+	n, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(name, snapshotPrefix), snapshotSuffix), 10, 64)
+	return n, err == nil && name == snapshotName(n)
+}
+
+// loaded is the memory as of a snapshot.
+type loaded struct {
+	store    *memstore.Store
+	sequence uint64
+	bytes    int64
+}
+
+// load reads the newest snapshot that can be read; without one the memory is empty. The log has what came after, or
+// opening it fails.
+func (p *snapshots) load(s *Store, config memstore.Config) (snap loaded, err error) {
+	names, err := s.config.fs.List(s.config.Dir)
+	if err != nil {
+		return snap, err
+	}
+	for _, name := range names {
+		if sequence, ok := snapshotSequence(name); ok {
+			p.kept = append(p.kept, sequence)
+		}
+		if strings.HasSuffix(name, temporary) { // it was being written when the process ended
+			if err := s.config.fs.Remove(filepath.Join(s.config.Dir, name)); err != nil {
+				return snap, err
+			}
+		}
+	}
+	slices.Sort(p.kept)
+	for _, sequence := range slices.Backward(p.kept) {
+		snap.store, snap.bytes, err = s.readSnapshot(sequence, config)
+		if err == nil {
+			snap.sequence, p.last, p.bytes = sequence, sequence, snap.bytes
+			return snap, nil
+		}
+		if !errors.Is(err, ErrDamaged) {
+			return snap, err
+		}
+		s.config.Logger.Warn("a snapshot cannot be read: using what is older, and the log", zap.Error(err))
+	}
+	snap.bytes = 0
+	snap.store, err = memstore.New(config)
+	return snap, err
+}
+
+func (s *Store) snapshotHeader(sequence uint64) []byte {
+	h := make([]byte, snapshotHeader)
+	copy(h, snapshotMagic)
+	binary.LittleEndian.PutUint32(h[8:], formatVersion)
+	binary.LittleEndian.PutUint32(h[12:], memstore.MachineVersion)
+	copy(h[16:], s.id[:])
+	binary.LittleEndian.PutUint64(h[32:], sequence)
+	binary.LittleEndian.PutUint32(h[snapshotHeader-4:], crc32.Checksum(h[:snapshotHeader-4], castagnoli))
+	return h
+}
+
+// readSnapshot reads one snapshot.
+func (s *Store) readSnapshot(sequence uint64, config memstore.Config) (store *memstore.Store, size int64, err error) {
+	path := filepath.Join(s.config.Dir, snapshotName(sequence))
+	f, err := s.config.fs.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if size, err = f.Size(); err != nil {
+		return nil, 0, err
+	}
+	r := io.NewSectionReader(f, 0, size)
+	header := make([]byte, snapshotHeader)
+	if _, err := io.ReadFull(r, header); err != nil {
+		return nil, 0, fmt.Errorf("%w: %s: its header is cut off", ErrDamaged, path)
+	}
+	if string(header[:8]) != snapshotMagic || binary.LittleEndian.Uint32(header[snapshotHeader-4:]) != crc32.Checksum(header[:snapshotHeader-4], castagnoli) {
+		return nil, 0, fmt.Errorf("%w: %s: its header is damaged", ErrDamaged, path)
+	}
+	format, machine := binary.LittleEndian.Uint32(header[8:]), binary.LittleEndian.Uint32(header[12:])
+	switch {
+	case format != formatVersion || machine > memstore.MachineVersion:
+		return nil, 0, fmt.Errorf("%w: %s has format %d of version %d, this program reads format %d up to version %d: use the release that wrote it, or a newer one",
+			dispatch.ErrStoreMismatch, path, format, machine, formatVersion, memstore.MachineVersion)
+	case string(header[16:32]) != string(s.id[:]):
+		return nil, 0, fmt.Errorf("%w: %s belongs to store %x, not to %x", dispatch.ErrStoreMismatch, path, header[16:32], s.id)
+	case binary.LittleEndian.Uint64(header[32:]) != sequence:
+		return nil, 0, fmt.Errorf("%w: %s: its header names another sequence", ErrDamaged, path)
+	}
+	loader := memstore.NewLoader(config)
+	if err := readFrames(r, loader.Add); err != nil {
+		return nil, 0, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+	}
+	if store, err = loader.Store(); err != nil {
+		return nil, 0, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+	}
+	return store, size, nil
+}
+
+// readFrames gives the content of each frame.
+func readFrames(r io.Reader, each func([]byte) error) error {
+	var head [frameHeader]byte
+	var buf []byte
+	for {
+		if _, err := io.ReadFull(r, head[:]); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("a frame is cut off: %w", err)
+		}
+		length := binary.LittleEndian.Uint32(head[:])
+		if length > maxFrame {
+			return fmt.Errorf("a frame has %d bytes, the limit is %d", length, maxFrame)
+		}
+		buf = slices.Grow(buf[:0], int(length))[:length]
+		if _, err := io.ReadFull(r, buf); err != nil {
+			return fmt.Errorf("a frame is cut off: %w", err)
+		}
+		if crc32.Checksum(buf, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+			return errors.New("a frame is damaged")
+		}
+		if err := each(buf); err != nil {
+			return err
+		}
+	}
+}
+
+// writeFrame writes one frame.
+func writeFrame(w io.Writer, content []byte) error {
+	var head [frameHeader]byte
+	binary.LittleEndian.PutUint32(head[:], uint32(len(content)))
+	binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(content, castagnoli))
+	if _, err := w.Write(head[:]); err != nil {
+		return err
+	}
+	_, err := w.Write(content)
+	return err
+}
+
+// errStopped ends a snapshot when the store is closed.
+var errStopped = errors.New("the store is closed")
+
+// snapshot makes a snapshot, and drops what is needed no more: older snapshots, and the log before the older of those
+// that are kept. Closing stop ends it.
+func (s *Store) snapshot(stop <-chan struct{}) error {
+	began := time.Now()
+	var sequence uint64
+	var logged, size int64
+	err := writeFile(s.config.fs, s.config.Dir, "snapshot", func(w io.Writer) (string, error) {
+		err := s.Store.Snapshot(func() { sequence, logged = s.log.Sequence(), s.log.Bytes() }, func(piece []byte) error {
+			select {
+			case <-stop:
+				return errStopped
+			default:
+			}
+			if size == 0 {
+				if _, err := w.Write(s.snapshotHeader(sequence)); err != nil {
+					return err
+				}
+			}
+			size += int64(len(piece))
+			return writeFrame(w, piece)
+		})
+		return snapshotName(sequence), err
+	})
+	if err != nil {
+		return fmt.Errorf("write a snapshot: %w", err)
+	}
+	p := &s.snapshots
+	p.last, p.logged, p.bytes = sequence, logged, size
+	if !slices.Contains(p.kept, sequence) {
+		p.kept = append(p.kept, sequence)
+	}
+	s.config.Logger.Info("made a snapshot", zap.Uint64("sequence", sequence), zap.Int64("bytes", size),
+		zap.Duration("took", time.Since(began).Round(time.Millisecond)))
+	return s.drop()
+}
+
+// drop removes what the kept snapshots make needless.
+func (s *Store) drop() error {
+	p := &s.snapshots
+	for len(p.kept) > keptSnapshots {
+		if err := s.config.fs.Remove(filepath.Join(s.config.Dir, snapshotName(p.kept[0]))); err != nil {
+			return fmt.Errorf("remove an old snapshot: %w", err)
+		}
+		p.kept = p.kept[1:]
+	}
+	if len(p.kept) < keptSnapshots {
+		return nil
+	}
+	before := s.log.Bytes()
+	if err := s.log.Drop(p.kept[0]); err != nil {
+		return err
+	}
+	p.logged -= before - s.log.Bytes()
+	return nil
+}
+
+const (
+	// lookEach is how often it is looked whether the log has grown enough for a snapshot.
+	lookEach = 100 * time.Millisecond
+	// retrySnapshot is how long after a failure another snapshot is tried.
+	retrySnapshot = time.Minute
+)
+
+// makeSnapshots makes a snapshot whenever the log has grown by more than the last one has, so that snapshots never write
+// more than the log does, until the store is closed.
+func (s *Store) makeSnapshots() {
+	defer close(s.stopped)
+	tick := time.NewTicker(lookEach)
+	defer tick.Stop()
+	var failed time.Time
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+		}
+		p := &s.snapshots
+		if s.log.Bytes()-p.logged < max(s.config.SnapshotBytes, p.bytes) || !failed.IsZero() && time.Since(failed) < retrySnapshot {
+			continue
+		}
+		failed = time.Time{}
+		if err := s.snapshot(s.stop); err != nil && !errors.Is(err, errStopped) {
+			failed = time.Now()
+			s.config.Logger.Warn("made no snapshot; trying again in a minute", zap.Error(err))
+		}
+	}
+}
