@@ -9,7 +9,7 @@ BUF           := go run github.com/bufbuild/buf/cmd/buf@v1.60.0
 GO_TEST := CGO_ENABLED=1 go test -race -vet=off -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
-NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium
+NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium systemd-analyze:systemd
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -27,7 +27,7 @@ test: setup build vet lint buf-lint generate-check unit fuzz-test examples bench
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
-setup: ## Install redis-server, a C compiler, wget, nginx and Chromium when missing (apt-get, as root)
+setup: ## Install redis-server, a C compiler, wget, nginx, Chromium and systemd when missing (apt-get, as root)
 	@missing=; \
 	for need in $(NEEDS); do \
 		if ! PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null; then \
@@ -37,7 +37,7 @@ setup: ## Install redis-server, a C compiler, wget, nginx and Chromium when miss
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
-			"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium)" >&2; \
+			"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium, systemd-analyze)" >&2; \
 		exit 1; \
 	fi; \
 	apt-get update -q; \
