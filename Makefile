@@ -3,13 +3,14 @@
 # Tools run through `go run`, at these versions, so that nothing has to be installed first and everybody gets the same.
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BUF           := go run github.com/bufbuild/buf/cmd/buf@v1.60.0
+CYCLONEDX     := go run -trimpath github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
 # The race detector needs cgo. Results are never taken from the cache: the tests start servers that Go does not know of.
 # Vet is a step of its own, which looks at the tests too.
 GO_TEST := CGO_ENABLED=1 go test -race -vet=off -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
-NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium
+NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium systemd-analyze:systemd
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -27,7 +28,7 @@ test: setup build vet lint buf-lint generate-check unit fuzz-test examples bench
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
-setup: ## Install redis-server, a C compiler, wget, nginx and Chromium when missing (apt-get, as root)
+setup: ## Install redis-server, a C compiler, wget, nginx, Chromium and systemd when missing (apt-get, as root)
 	@missing=; \
 	for need in $(NEEDS); do \
 		if ! PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null; then \
@@ -37,7 +38,7 @@ setup: ## Install redis-server, a C compiler, wget, nginx and Chromium when miss
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
-			"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium)" >&2; \
+			"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium, systemd-analyze)" >&2; \
 		exit 1; \
 	fi; \
 	apt-get update -q; \
@@ -149,11 +150,36 @@ bench-turns: ## Measure a build of the command, A=PATH, or compare it with B=PAT
 bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
 
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+# What an archive holds beside the command, at the places to which the README links.
+RELEASED := LICENSE README.md CHANGELOG.md deploy/README.md deploy/redis.conf deploy/systemd
+
+# The same commit gives the same bytes: files are in order, all times are that of the commit, and no path of this machine
+# gets in. Go takes the version from git: a tag, or one made of the commit, with +dirty when files differ from it. The tools
+# are GNU's.
+.PHONY: release
+release: ## Write archives, bills of materials and checksums of this commit to dist: PLATFORMS="linux/amd64" for some
+	@rm -rf dist; mkdir dist; epoch=$$(git log -1 --format=%ct); \
+	for platform in $(PLATFORMS); do \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} \
+			go build -trimpath -buildvcs=true -ldflags='-s -w' -o dist/waggle ./cmd/waggle; \
+		version=$$(go version -m dist/waggle | awk '$$1 == "mod" { print $$3 }'); \
+		if [[ $$version != v* ]]; then echo "no version ($$version): release from a git clone" >&2; exit 1; fi; \
+		name=waggle-$$version-$${platform/\//-}; mkdir dist/$$name; \
+		mv dist/waggle dist/$$name; cp -r --parents $(RELEASED) dist/$$name; \
+		$(CYCLONEDX) bin -json -std -noserial -version $$version dist/$$name/waggle | \
+			sed 's/"timestamp": "[^"]*"/"timestamp": "'$$(date -u -d @$$epoch +%FT%TZ)'"/' > dist/$$name.cdx.json; \
+		tar -C dist -c --format=ustar --sort=name --mtime=@$$epoch --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX $$name | \
+			gzip -9n > dist/$$name.tar.gz; \
+		rm -r dist/$$name; \
+	done; \
+	cd dist; sha256sum * > SHA256SUMS; cat SHA256SUMS
+
 .PHONY: fmt
 fmt: ## Format the Go and .proto files
 	$(GOLANGCI_LINT) fmt
 	$(BUF) format --write
 
 .PHONY: clean
-clean: ## Remove what build wrote
-	rm -rf bin
+clean: ## Remove what build and release wrote
+	rm -rf bin dist

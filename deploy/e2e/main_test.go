@@ -61,7 +61,8 @@ func (b *builds) run() (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	for _, path := range []string{"/cmd/waggle", "/deploy/e2e/logcollector", "/deploy/e2e/attacker", "/deploy/e2e/plaincrawl"} {
-		build := exec.Command("go", "build", "-o", b.dir, module+path)
+		build := exec.Command("go", "build", "-trimpath", "-o", b.dir, module+path)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make release` and the Dockerfile do
 		if out, err := build.CombinedOutput(); err != nil {
 			return 1, fmt.Errorf("go build %s: %w\n%s", path, err, out)
 		}

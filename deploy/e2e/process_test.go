@@ -38,7 +38,16 @@ func launch(t *testing.T, name, program string, args ...string) *process {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return launchCommand(t, name, cmd)
+}
+
+// launchCommand starts a program that may have an environment, a user and a root of its own.
+func launchCommand(t *testing.T, name string, cmd *exec.Cmd) *process {
+	t.Helper()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	p := &process{t: t, name: name, cmd: cmd, out: newOutput(), done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.out, p.out
 	started := make(chan error)

@@ -61,7 +61,7 @@ func TestRunbook_Restore(t *testing.T) {
 			"DATA=$(mktemp -d)",
 			"redis-server --port 7079 --save '' --dir $DATA > /dev/null &",
 			"until redis-cli -p 7079 PING; do sleep 0.1; done",
-			"waggle serve --store redis://127.0.0.1:7079",
+			"waggle serve --store redis://127.0.0.1:7079 2> $DATA/serve.log", // what it logs of the FLUSHALL may come late
 			"waggle hold set --source news.example --reason 'they move'",
 		},
 	})

@@ -47,14 +47,20 @@ func serveBy(t *testing.T, command []string, name, store, prefix string, args ..
 	args = append(slices.Concat(command[1:], []string{
 		"serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", store, "--prefix", prefix, "--log-format", "json",
 	}), args...)
-	d := &dispatcher{process: launch(t, name, command[0], args...)}
+	return awaitServing(t, launch(t, name, command[0], args...))
+}
+
+// awaitServing waits until a dispatcher that logs JSON is ready, and reads its addresses from the log.
+func awaitServing(t *testing.T, p *process) *dispatcher {
+	t.Helper()
+	d := &dispatcher{process: p}
 	var listening struct {
 		GRPC string `json:"grpc"`
 		HTTP string `json:"http"`
 	}
 	line := d.line(`"listening"`, startLimit)
 	if err := json.Unmarshal([]byte(line), &listening); err != nil || listening.GRPC == "" || listening.HTTP == "" {
-		t.Fatalf("%s says it listens, and not where: %s", name, line)
+		t.Fatalf("%s says it listens, and not where: %s", p.name, line)
 	}
 	d.addr, d.http = listening.GRPC, listening.HTTP
 	d.line(`"serving"`, startLimit)

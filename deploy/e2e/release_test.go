@@ -1,0 +1,111 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRelease makes the release of one platform twice, in two directories: every file has the same bytes, and the
+// program knows its version.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	first, second := release(t, sourceTree(t)), release(t, sourceTree(t))
+	name := "waggle-" + sourceTag + "-linux-" + runtime.GOARCH
+	want := []string{"SHA256SUMS", name + ".cdx.json", name + ".tar.gz"}
+	if !slices.Equal(first.names, want) || !slices.Equal(second.names, want) {
+		t.Fatalf("the releases have %v and %v, want %v", first.names, second.names, want)
+	}
+	for _, file := range want {
+		if !bytes.Equal(first.read(t, file), second.read(t, file)) {
+			t.Errorf("%s differs from one release to the next", file)
+		}
+	}
+	first.run(t, "sha256sum", "--check", "--strict", "SHA256SUMS")
+	first.run(t, "tar", "-xzf", name+".tar.gz")
+	if got := first.run(t, "./"+name+"/waggle", "version"); !strings.HasPrefix(got, "waggle "+sourceTag+" ") {
+		t.Errorf("waggle version prints %s", got)
+	}
+	for _, file := range []string{"LICENSE", "README.md", "deploy/README.md", "deploy/redis.conf", "deploy/systemd/waggle-serve.service"} {
+		first.read(t, filepath.Join(name, file))
+	}
+	var bom struct {
+		Components []struct{ Name, Version string }
+	}
+	if err := json.Unmarshal(first.read(t, name+".cdx.json"), &bom); err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]string{}
+	for _, c := range bom.Components {
+		listed[c.Name] = c.Version
+	}
+	modules := regexp.MustCompile(`\tdep\t(\S+)\t(\S+)`).FindAllStringSubmatch(first.run(t, "go", "version", "-m", name+"/waggle"), -1)
+	if len(modules) < 10 {
+		t.Errorf("the program has %d modules", len(modules))
+	}
+	for _, m := range modules {
+		if listed[m[1]] != m[2] {
+			t.Errorf("the bill of materials has %s %q, not %s", m[1], listed[m[1]], m[2])
+		}
+	}
+}
+
+// released is the directory that `make release` writes.
+type released struct {
+	dir   string
+	names []string
+}
+
+// release runs `make release` in a tree, for this machine's platform.
+func release(t *testing.T, tree string) released {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "make", "release", "PLATFORMS=linux/"+runtime.GOARCH)
+	cmd.Dir = tree
+	for _, kv := range os.Environ() { // not of the make that runs this test
+		if !strings.HasPrefix(kv, "MAKE") && !strings.HasPrefix(kv, "MFLAGS") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make release: %v\n%s", err, out)
+	}
+	r := released{dir: filepath.Join(tree, "dist")}
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		r.names = append(r.names, e.Name())
+	}
+	return r
+}
+
+func (r released) read(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// run runs a command in the directory and returns what it prints.
+func (r released) run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = r.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
