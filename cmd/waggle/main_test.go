@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -53,8 +54,18 @@ func command(t *testing.T, env map[string]string, args ...string) answer {
 func commandWith(t *testing.T, env map[string]string, in string, args ...string) answer {
 	t.Helper()
 	var out, err bytes.Buffer
-	code := waggle.Run(t.Context(), args, strings.NewReader(in), &out, &err, env)
+	code := waggle.Run(t.Context(), args, strings.NewReader(in), &out, &err, inMemory(env, args))
 	return answer{code: code, out: out.String(), err: err.String()}
+}
+
+// inMemory has the store of serve in memory, unless a test says where it is: by default it is in the working directory.
+func inMemory(env map[string]string, args []string) map[string]string {
+	if len(args) == 0 || args[0] != "serve" || env["WAGGLE_STORE"] != "" {
+		return env
+	}
+	with := map[string]string{"WAGGLE_STORE": dispatcher.MemoryStore}
+	maps.Copy(with, env)
+	return with
 }
 
 // background is a command that runs until it is stopped.
@@ -70,7 +81,7 @@ func start(t *testing.T, env map[string]string, args ...string) *background {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	b := &background{t: t, stop: stop, ended: make(chan int, 1), out: newStream(), err: newStream()}
-	go func() { b.ended <- waggle.Run(ctx, args, strings.NewReader(""), b.out, b.err, env) }()
+	go func() { b.ended <- waggle.Run(ctx, args, strings.NewReader(""), b.out, b.err, inMemory(env, args)) }()
 	t.Cleanup(func() {
 		stop()
 		select {

@@ -31,7 +31,8 @@ func newServe(c cli.Console) *cobra.Command {
 		Use:     "serve",
 		Short:   "Run a dispatcher",
 		GroupID: "run",
-		Long: `Run a dispatcher. Several on one Redis form a group of equals.
+		Long: `Run a dispatcher. It keeps everything in the directory waggle-data, or where --store
+says. Several on one Redis form a group of equals.
 
 A Redis that is away or loads its files is waited for. Until it is there, /readyz
 is 503 and calls answer UNAVAILABLE.
@@ -43,6 +44,7 @@ signal ends the process at once; no lease is lost by that.
 Each flag can be set by the variable behind it. Passwords in --store are better
 off in WAGGLE_STORE, where other users of the machine do not see them.`,
 		Example: `  waggle serve
+  waggle serve --store file:/var/lib/waggle
   waggle serve --store redis://127.0.0.1:6379/0 --listen 0.0.0.0:7070`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -100,7 +102,7 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	}
 	log.Info("waggle "+cli.Version(), zap.String("dispatcher", n.ID), zap.String("store", o.store.Name()), zap.Bool("tls", o.server.TLSCertFile != ""))
 	if o.store.URL == dispatcher.MemoryStore {
-		log.Warn("the store is memory: nothing is kept over a restart, and other dispatchers do not share it; --store redis://... keeps")
+		log.Warn("the store is memory: nothing is kept over a restart, and other dispatchers do not share it; --store file:DIR keeps")
 	}
 	return n.Run(ctx, func(ctx context.Context) (dispatch.Store, error) { return o.store.Await(ctx, log, away) })
 }

@@ -4,6 +4,8 @@ package main_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -70,5 +72,71 @@ func TestStoreCheck(t *testing.T) {
 
 func TestStoreCheck_memory(t *testing.T) {
 	t.Parallel()
-	wantFailure(t, command(t, nil, "store", "check"), waggle.ExitUsage, "--store memory", "no indexes to check", "use --store redis://")
+	wantFailure(t, command(t, nil, "store", "check", "--store", "memory"), waggle.ExitUsage, "--store memory", "no indexes to check", "use --store redis://")
+}
+
+// TestStore_directory keeps what a dispatcher was given over a restart, a backup and a restore.
+func TestStore_directory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--store", "file:" + dir}
+	wantFailure(t, command(t, nil, "store", "check", dir), waggle.ExitFailed, "no such file or directory")
+	d := start(t, nil, args...)
+	env := map[string]string{"WAGGLE_SERVER": address(t, d)}
+	if got := command(t, env, "source", "create", "a", "--seed", "https://a.example/"); got.code != 0 {
+		t.Fatal(got.err)
+	}
+	command(t, env, "task", "submit", "--source", "a", "https://b.example/1", "https://b.example/2")
+	if got := command(t, env, "stats"); !strings.Contains(got.out, "file, 1 shard") {
+		t.Errorf("stats printed\n%s", got.out)
+	}
+	wantFailure(t, command(t, nil, args...), waggle.ExitFailed, dir, "in use by process", "several share one Redis")
+	tasks := "0 scheduled, 3 ready, 0 leased; 0 done, 0 dead, 0 canceled"
+	if got := command(t, nil, "store", "check", dir); got.code != 0 || !strings.Contains(got.out, tasks) {
+		t.Errorf("exit code %d, printed\n%s%s", got.code, got.out, got.err)
+	}
+	file := filepath.Join(t.TempDir(), "waggle.backup")
+	if got := command(t, nil, "store", "backup", dir, file); got.code != 0 || !strings.Contains(got.out, tasks) {
+		t.Errorf("exit code %d, printed\n%s%s", got.code, got.out, got.err)
+	}
+	if code := d.end(); code != 0 {
+		t.Errorf("serve ended with %d:\n%s", code, d.err.text())
+	}
+	wantFailure(t, command(t, nil, "store", "restore", file, dir), waggle.ExitFailed, "has a store already")
+	restored := filepath.Join(t.TempDir(), "restored")
+	if got := command(t, nil, "store", "restore", file, restored, "-o", "json"); got.code != 0 || !strings.Contains(got.out, `"snapshots": 1`) {
+		t.Errorf("exit code %d, printed\n%s%s", got.code, got.out, got.err)
+	}
+	for _, of := range []string{dir, restored} {
+		again := start(t, map[string]string{"WAGGLE_STORE": "file:" + of}, args[:len(args)-2]...)
+		env["WAGGLE_SERVER"] = address(t, again)
+		if got := command(t, env, "task", "list", "--source", "a"); strings.Count(got.out, "READY") != 3 {
+			t.Errorf("after a restart with %s the tasks are\n%s%s", of, got.out, got.err)
+		}
+	}
+}
+
+// TestStore_notOurs refuses directories that are no store, or cannot be read.
+func TestStore_notOurs(t *testing.T) {
+	t.Parallel()
+	stranger, newer := t.TempDir(), t.TempDir()
+	for path, content := range map[string]string{
+		filepath.Join(stranger, "thesis.txt"): "x",
+		filepath.Join(newer, "store.json"):    `{"waggle_store_format":99,"id":"00112233445566778899aabbccddeeff","shards":1}`,
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string][]string{
+		stranger:                 {"the directory is no store", "thesis.txt"},
+		newer:                    {"has format 99", "a newer one"},
+		"/proc/waggle":           {"/proc/waggle"},
+		stranger + "/thesis.txt": {"thesis.txt"},
+	} {
+		wantFailure(t, command(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", "file:"+dir), waggle.ExitFailed, want...)
+	}
+	wantFailure(t, command(t, nil, "serve", "--store", "file:"), waggle.ExitUsage, "names no directory")
+	wantFailure(t, command(t, nil, "serve", "--store", "file:"+newer, "--fsync", "1ms"), waggle.ExitUsage, "--fsync", "10ms to 10s")
+	wantFailure(t, command(t, nil, "serve", "--store", "memory", "--fsync", "never"), waggle.ExitUsage, "--fsync never is for --store file:DIR")
 }

@@ -14,8 +14,12 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	for args, part := range map[string]string{
 		"surce":                                       `there is no command "waggle surce"; did you mean serve or source?`,
-		"store":                                       "which one? waggle store check",
-		"store check now":                             `unexpected argument "now"`,
+		"store":                                       "which one? waggle store backup|check|restore",
+		"store check now then":                        `unexpected argument "then"`,
+		"store check now --store memory":              "DIR and --store are two stores",
+		"store check --repair":                        "--repair is for a Redis",
+		"store backup here":                           "FILE is missing",
+		"store restore":                               "FILE is missing",
 		"store check --store mysql://x":               "--store: store URL scheme \"mysql\" is unknown; it is one of redis://",
 		"store check --shards 2":                      "unknown flag: --shards",
 		"store check --timeout 5s":                    "--timeout is for commands that ask a dispatcher; waggle store check does not",
@@ -109,7 +113,7 @@ func TestUsage(t *testing.T) {
 		"serve --log-level loud":                      `--log-level: "loud" is unknown; say debug, info, warn, error`,
 		"serve --log-format xml":                      `--log-format: "xml" is unknown; say auto, console, json`,
 		"serve --store mysql://x":                     "--store: store URL scheme \"mysql\" is unknown; it is one of redis://",
-		"serve --store foo":                           `; or "memory"`,
+		"serve --store foo":                           `; or "file:DIR", or "memory"`,
 		"serve --store redis://":                      "names no host",
 		"serve --shards 5000":                         "--shards: shards 5000 is not 1 to 4096",
 		"serve --listen x":                            `--listen is "x"; it must be host:port, with a port of 0 to 65535`,

@@ -169,12 +169,10 @@ func (s *Store) read(ctx context.Context) error {
 		return ctx.Err()
 	})
 	switch {
-	case errors.Is(err, wal.ErrCorrupt):
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	case errors.Is(err, wal.ErrFull):
 		return fmt.Errorf("%w: %w", dispatch.ErrStoreFull, err)
 	case err != nil:
-		return err
+		return damaged(err)
 	}
 	s.snapshots.logged = s.log.Bytes()
 	s.config.Logger.Info("read the store", zap.String("dir", s.config.Dir), zap.Uint64("snapshot", snap.sequence),
@@ -266,6 +264,14 @@ var (
 	// ErrDamaged: something that was acknowledged cannot be read.
 	ErrDamaged = errors.New("the store is damaged")
 )
+
+// damaged is an error of reading the log in the terms of Open.
+func damaged(err error) error {
+	if errors.Is(err, wal.ErrCorrupt) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
+}
 
 // storeError is an error of the log in the terms of the contract.
 func storeError(err error) error {

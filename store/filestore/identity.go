@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/google/uuid"
@@ -31,7 +32,10 @@ type identity struct {
 // readIdentity reads whose directory it is; nil: nobody's, and it is empty but for a lock.
 func readIdentity(fs disk.FS, dir string) (*identity, error) {
 	names, err := fs.List(dir)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("%w: there is no store: %w", dispatch.ErrStoreMismatch, err)
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
 	}
 	stranger := ""
@@ -71,13 +75,19 @@ func (s *Store) found() (*identity, error) {
 	if s.config.Existing {
 		return nil, fmt.Errorf("%w: there is no store", dispatch.ErrStoreMismatch)
 	}
-	id := uuid.New()
-	of := &identity{Format: formatVersion, ID: hex.EncodeToString(id[:]), Shards: max(s.config.Shards, 1)}
-	content, err := json.Marshal(of)
-	if err != nil {
+	s.id, s.config.Shards = uuid.New(), max(s.config.Shards, 1)
+	if err := s.writeIdentity(); err != nil {
 		return nil, err
 	}
-	return of, writeFile(s.config.fs, s.config.Dir, identityName, func(w io.Writer) (string, error) {
+	return readIdentity(s.config.fs, s.config.Dir)
+}
+
+func (s *Store) writeIdentity() error {
+	content, err := json.Marshal(identity{Format: formatVersion, ID: hex.EncodeToString(s.id[:]), Shards: s.config.Shards})
+	if err != nil {
+		return err
+	}
+	return writeFile(s.config.fs, s.config.Dir, identityName, func(w io.Writer) (string, error) {
 		_, err := w.Write(append(content, '\n'))
 		return identityName, err
 	})

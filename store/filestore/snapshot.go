@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
 	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
@@ -51,9 +52,20 @@ func snapshotSequence(name string) (uint64, bool) {
 	return n, err == nil && name == snapshotName(n)
 }
 
+func snapshotSequences(names []string) (sequences []uint64) {
+	for _, name := range names {
+		if sequence, ok := snapshotSequence(name); ok {
+			sequences = append(sequences, sequence)
+		}
+	}
+	slices.Sort(sequences)
+	return sequences
+}
+
 // loaded is the memory as of a snapshot.
 type loaded struct {
 	store    *memstore.Store
+	id       [16]byte // of the store
 	sequence uint64
 	bytes    int64
 }
@@ -66,20 +78,17 @@ func (p *snapshots) load(s *Store, config memstore.Config) (snap loaded, err err
 		return snap, err
 	}
 	for _, name := range names {
-		if sequence, ok := snapshotSequence(name); ok {
-			p.kept = append(p.kept, sequence)
-		}
 		if strings.HasSuffix(name, temporary) { // it was being written when the process ended
 			if err := s.config.fs.Remove(filepath.Join(s.config.Dir, name)); err != nil {
 				return snap, err
 			}
 		}
 	}
-	slices.Sort(p.kept)
+	p.kept = snapshotSequences(names)
 	for _, sequence := range slices.Backward(p.kept) {
-		snap.store, snap.bytes, err = s.readSnapshot(sequence, config)
+		snap, err = s.readSnapshot(sequence, config)
 		if err == nil {
-			snap.sequence, p.last, p.bytes = sequence, sequence, snap.bytes
+			p.last, p.bytes = sequence, snap.bytes
 			return snap, nil
 		}
 		if !errors.Is(err, ErrDamaged) {
@@ -87,7 +96,7 @@ func (p *snapshots) load(s *Store, config memstore.Config) (snap loaded, err err
 		}
 		s.config.Logger.Warn("a snapshot cannot be read: using what is older, and the log", zap.Error(err))
 	}
-	snap.bytes = 0
+	snap = loaded{}
 	snap.store, err = memstore.New(config)
 	return snap, err
 }
@@ -103,43 +112,51 @@ func (s *Store) snapshotHeader(sequence uint64) []byte {
 	return h
 }
 
-// readSnapshot reads one snapshot.
-func (s *Store) readSnapshot(sequence uint64, config memstore.Config) (store *memstore.Store, size int64, err error) {
+// readSnapshot reads one snapshot of the directory.
+func (s *Store) readSnapshot(sequence uint64, config memstore.Config) (snap loaded, err error) {
 	path := filepath.Join(s.config.Dir, snapshotName(sequence))
 	f, err := s.config.fs.Open(path)
 	if err != nil {
-		return nil, 0, err
+		return snap, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if size, err = f.Size(); err != nil {
-		return nil, 0, err
+	snap, err = s.readSnapshotFile(f, path, &s.id, config)
+	if err == nil && snap.sequence != sequence {
+		err = fmt.Errorf("%w: %s: its header names the sequence %d", ErrDamaged, path, snap.sequence)
 	}
-	r := io.NewSectionReader(f, 0, size)
+	return snap, err
+}
+
+// readSnapshotFile reads a snapshot. An id that is not nil must be that of its store.
+func (s *Store) readSnapshotFile(f disk.File, path string, id *[16]byte, config memstore.Config) (snap loaded, err error) {
+	if snap.bytes, err = f.Size(); err != nil {
+		return snap, err
+	}
+	r := io.NewSectionReader(f, 0, snap.bytes)
 	header := make([]byte, snapshotHeader)
 	if _, err := io.ReadFull(r, header); err != nil {
-		return nil, 0, fmt.Errorf("%w: %s: its header is cut off", ErrDamaged, path)
+		return snap, fmt.Errorf("%w: %s: its header is cut off", ErrDamaged, path)
 	}
 	if string(header[:8]) != snapshotMagic || binary.LittleEndian.Uint32(header[snapshotHeader-4:]) != crc32.Checksum(header[:snapshotHeader-4], castagnoli) {
-		return nil, 0, fmt.Errorf("%w: %s: its header is damaged", ErrDamaged, path)
+		return snap, fmt.Errorf("%w: %s: its header is damaged", ErrDamaged, path)
 	}
+	snap.id, snap.sequence = [16]byte(header[16:32]), binary.LittleEndian.Uint64(header[32:])
 	format, machine := binary.LittleEndian.Uint32(header[8:]), binary.LittleEndian.Uint32(header[12:])
 	switch {
 	case format != formatVersion || machine > memstore.MachineVersion:
-		return nil, 0, fmt.Errorf("%w: %s has format %d of version %d, this program reads format %d up to version %d: use the release that wrote it, or a newer one",
+		return snap, fmt.Errorf("%w: %s has format %d of version %d, this program reads format %d up to version %d: use the release that wrote it, or a newer one",
 			dispatch.ErrStoreMismatch, path, format, machine, formatVersion, memstore.MachineVersion)
-	case string(header[16:32]) != string(s.id[:]):
-		return nil, 0, fmt.Errorf("%w: %s belongs to store %x, not to %x", dispatch.ErrStoreMismatch, path, header[16:32], s.id)
-	case binary.LittleEndian.Uint64(header[32:]) != sequence:
-		return nil, 0, fmt.Errorf("%w: %s: its header names another sequence", ErrDamaged, path)
+	case id != nil && snap.id != *id:
+		return snap, fmt.Errorf("%w: %s belongs to store %x, not to %x", dispatch.ErrStoreMismatch, path, snap.id, *id)
 	}
 	loader := memstore.NewLoader(config)
 	if err := readFrames(r, loader.Add); err != nil {
-		return nil, 0, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+		return snap, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	}
-	if store, err = loader.Store(); err != nil {
-		return nil, 0, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+	if snap.store, err = loader.Store(); err != nil {
+		return snap, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	}
-	return store, size, nil
+	return snap, nil
 }
 
 // readFrames gives the content of each frame.
@@ -183,6 +200,14 @@ func writeFrame(w io.Writer, content []byte) error {
 
 // errStopped ends a snapshot when the store is closed.
 var errStopped = errors.New("the store is closed")
+
+// writeSnapshot writes a snapshot of a store that nobody changes.
+func (s *Store) writeSnapshot(w io.Writer, sequence uint64) error {
+	if _, err := w.Write(s.snapshotHeader(sequence)); err != nil {
+		return err
+	}
+	return s.Store.Snapshot(func() {}, func(piece []byte) error { return writeFrame(w, piece) })
+}
 
 // snapshot makes a snapshot, and drops what is needed no more: older snapshots, and the log before the older of those
 // that are kept. Closing stop ends it.

@@ -111,13 +111,20 @@ func CloseStore(store dispatch.Store) error {
 	return store.Close()
 }
 
-// MemoryStore is the store that needs nothing and keeps nothing.
-const MemoryStore = "memory"
+const (
+	// MemoryStore is the store that needs nothing and keeps nothing.
+	MemoryStore = "memory"
+	// FileStore begins the URL of a store in a directory.
+	FileStore = "file:"
+	// DefaultStore keeps everything in the working directory.
+	DefaultStore = FileStore + "./waggle-data"
+)
 
 // StoreOptions are where a dispatcher keeps everything.
 type StoreOptions struct {
 	URL, prefix   string
 	shards        int
+	fsync         string
 	existing      bool
 	allowEviction bool
 	ackReplicas   int
@@ -130,7 +137,7 @@ func (s *StoreOptions) RegisterExisting(flags *pflag.FlagSet) {
 }
 
 func (s *StoreOptions) registerURL(flags *pflag.FlagSet) {
-	flags.StringVar(&s.URL, "store", MemoryStore, "`URL`: memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
+	flags.StringVar(&s.URL, "store", DefaultStore, "`URL`: file:DIR, memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
 	flags.StringVar(&s.prefix, "prefix", "waggle", "`begin` of all keys in Redis; two prefixes are two Waggles")
 }
 
@@ -138,6 +145,7 @@ func (s *StoreOptions) registerURL(flags *pflag.FlagSet) {
 func (s *StoreOptions) Register(flags *pflag.FlagSet) {
 	s.registerURL(flags)
 	flags.IntVar(&s.shards, "shards", 0, "`number` of parts that the store is cut into, fixed when it is first used; 0: as it was made, else 1, of a Cluster 64")
+	flags.StringVar(&s.fsync, "fsync", fsyncAlways, "`when` what was written to file:DIR reaches the disk: always, before each answer; after a duration, such as 100ms; never, when the system likes")
 	flags.IntVar(&s.ackReplicas, "ack-replicas", 0, "`number` of Redis replicas that have a submit or report before it is acknowledged")
 	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
 }
@@ -147,8 +155,15 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	if err := (&redisstore.Config{Prefix: s.prefix}).Validate(); err != nil { // with the store memory, too
 		return nil, cli.Usagef("--prefix: %s", invalidText(err))
 	}
-	if err := (&redisstore.Config{AckReplicas: s.ackReplicas}).Validate(); err != nil || s.ackReplicas > 0 && s.URL == MemoryStore {
-		return nil, cli.Usagef("--ack-replicas %d is not 0 to 100, or the store is memory, which has no replicas", s.ackReplicas)
+	dir, isFile := s.Dir()
+	if err := (&redisstore.Config{AckReplicas: s.ackReplicas}).Validate(); err != nil || s.ackReplicas > 0 && (isFile || s.URL == MemoryStore) {
+		return nil, cli.Usagef("--ack-replicas %d is not 0 to 100, or the store is not a Redis, which has replicas", s.ackReplicas)
+	}
+	if s.fsync != fsyncAlways && s.fsync != "" && !isFile {
+		return nil, cli.Usagef("--fsync %s is for --store file:DIR", s.fsync)
+	}
+	if isFile {
+		return s.openFile(ctx, dir, log)
 	}
 	if s.URL == MemoryStore {
 		store, err := memstore.New(memstore.Config{Shards: s.shards})
@@ -169,7 +184,7 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	case IsAway(err):
 		return nil, err
 	case errors.Is(err, dispatch.ErrInvalid) && strings.Contains(err.Error(), "scheme"):
-		return nil, cli.Usagef("--store: %s; or %q", invalidText(err), MemoryStore)
+		return nil, cli.Usagef("--store: %s; or \"file:DIR\", or %q", invalidText(err), MemoryStore)
 	case errors.Is(err, dispatch.ErrInvalid):
 		return nil, cli.Usagef("--store: %s", invalidText(err))
 	default:

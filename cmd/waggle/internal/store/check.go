@@ -14,16 +14,18 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/store/filestore"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
 // New makes the commands.
 func New(c cli.Console, o *client.Options) *cobra.Command {
-	cmd := &cobra.Command{Use: "store", Short: "Check and repair a store", GroupID: "run"}
+	cmd := &cobra.Command{Use: "store", Short: "Check, repair, back up and restore a store", GroupID: "run"}
 	cmd.AddGroup(&cobra.Group{ID: "run", Title: "Run, without a dispatcher:"})
-	check := newCheck(c)
-	o.Refuse(check)
-	cmd.AddCommand(check)
+	for _, child := range []*cobra.Command{newCheck(c), newBackup(c), newRestore(c)} {
+		o.Refuse(child)
+		cmd.AddCommand(child)
+	}
 	return cmd
 }
 
@@ -37,21 +39,25 @@ type checkOptions struct {
 func newCheck(c cli.Console) *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
-		Use:     "check",
-		Short:   "Compare the indexes of Redis with its records",
+		Use:     "check [DIR]",
+		Short:   "Check that a store can be read",
 		GroupID: "run",
-		Long: `Compare the indexes, queues and counts in Redis with the records of tasks, sources,
+		Long: `Read all snapshots and the log of a store in a directory, and check every byte of
+them. Nothing is changed. It takes as much memory as the dispatcher.
+
+Of a Redis, compare the indexes, queues and counts in Redis with the records of tasks, sources,
 rules and holds that they are made of. After keys were lost, tasks may stand in no
 queue, and nobody would ever fetch them; --repair rebuilds what is wrong. What was
 lost itself, such as the record of a task, is not brought back.
 
 Dispatchers may run meanwhile. What they change during the check is no disagreement.
 
-Exit code 1: disagreements are left.`,
-		Example: `  waggle store check --store redis://127.0.0.1:6379/0
+Exit code 1: the store is damaged, or disagreements are left.`,
+		Example: `  waggle store check ./waggle-data
+  waggle store check --store redis://127.0.0.1:6379/0
   waggle store check --store redis://127.0.0.1:6379/0 --repair
   waggle store check --store redis://127.0.0.1:6379/0 --output json`,
-		Args: cli.Exactly(),
+		Args: cli.AtMostOne,
 	}
 	flags := pflag.NewFlagSet("store", pflag.ContinueOnError)
 	o.store.RegisterExisting(flags)
@@ -59,7 +65,20 @@ Exit code 1: disagreements are left.`,
 	cmd.Flags().AddFlagSet(flags)
 	cmd.Flags().BoolVar(&o.repair, "repair", false, "repair what disagrees")
 	client.RegisterOutput(cmd.Flags(), &o.output)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			if cmd.Flags().Changed("store") {
+				return cli.Usagef("DIR and --store are two stores: leave one out")
+			}
+			o.store.URL = dispatcher.FileStore + args[0]
+		}
+		if dir, ok := o.store.Dir(); ok {
+			if o.repair {
+				return cli.Usagef("--repair is for a Redis: a directory has no indexes; `waggle store restore FILE DIR` makes one of a backup")
+			}
+			report, err := filestore.Check(cmd.Context(), dir)
+			return writeFileReport(cmd, c, o.output, report, err)
+		}
 		report, err := o.check(cmd.Context())
 		if err != nil {
 			return err

@@ -1,0 +1,86 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/filestore"
+)
+
+// Dir is the directory of a store file:DIR.
+func (s *StoreOptions) Dir() (dir string, ok bool) {
+	dir, ok = strings.CutPrefix(s.URL, FileStore)
+	return strings.TrimPrefix(dir, "//"), ok
+}
+
+// openFile opens a store in a directory.
+func (s *StoreOptions) openFile(ctx context.Context, dir string, log *zap.Logger) (dispatch.Store, error) {
+	if dir == "" {
+		return nil, cli.Usagef("--store %s names no directory", s.URL)
+	}
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("--store %s: %w", s.URL, err)
+	}
+	syncEvery, err := s.syncEvery()
+	if err != nil {
+		return nil, err
+	}
+	store, err := filestore.Open(ctx, filestore.Config{
+		Dir: path, Shards: s.shards, SyncEvery: syncEvery, Existing: s.existing, Logger: log,
+	})
+	switch {
+	case err == nil:
+		return store, nil
+	case errors.Is(err, dispatch.ErrInvalid):
+		return nil, cli.Usagef("--shards: %s", invalidText(err))
+	default:
+		return nil, cli.Advise(fmt.Errorf("--store %s: %w", s.URL, err), fileAdvice(err))
+	}
+}
+
+// fileAdvice is what to do about a directory that cannot be used; empty when its error says it all.
+func fileAdvice(err error) string {
+	switch {
+	case errors.Is(err, filestore.ErrInUse):
+		return "one dispatcher uses a directory; several share one Redis: --store redis://..."
+	case errors.Is(err, filestore.ErrDamaged):
+		return "`waggle store check DIR` reads all of it; `waggle store restore FILE DIR` makes a new one of a backup"
+	case errors.Is(err, dispatch.ErrStoreFull):
+		return "a store needs 128 MiB for its log, and room for two snapshots"
+	default:
+		return ""
+	}
+}
+
+// The values of --fsync other than a duration.
+const (
+	fsyncAlways = "always"
+	fsyncNever  = "never"
+)
+
+// The limits of an interval of syncs.
+const minFsync, maxFsync = 10 * time.Millisecond, 10 * time.Second
+
+// syncEvery reads --fsync.
+func (s *StoreOptions) syncEvery() (time.Duration, error) {
+	switch s.fsync {
+	case fsyncAlways, "": // it is empty for a command without that flag
+		return 0, nil
+	case fsyncNever:
+		return filestore.SyncNever, nil
+	}
+	each, err := time.ParseDuration(s.fsync)
+	if err != nil || each < minFsync || each > maxFsync {
+		return 0, cli.Usagef("--fsync %q is not %s, %s, or a duration of %v to %v", s.fsync, fsyncAlways, fsyncNever, minFsync, maxFsync)
+	}
+	return each, nil
+}

@@ -1,0 +1,179 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
+	"github.com/waggle-crawl/waggle/store/filestore/internal/wal"
+	"github.com/waggle-crawl/waggle/store/memstore"
+)
+
+// Report is what a directory has.
+type Report struct {
+	Snapshots int `json:"snapshots"`
+	// Snapshot is the sequence of the one that was read, Bytes its size; 0: none.
+	Snapshot uint64 `json:"snapshot"`
+	Bytes    int64  `json:"snapshot_bytes"`
+	// Entries of the log after the snapshot, which were replayed, and the last sequence.
+	Entries  int    `json:"entries"`
+	Last     uint64 `json:"last"`
+	LogBytes int64  `json:"log_bytes"`
+	// Torn is what an end of the process in the middle of a write has left, which the next start cuts; nothing of it was
+	// acknowledged. Empty: nothing. While a dispatcher writes it may be a batch that is being written.
+	Torn  string              `json:"torn,omitempty"`
+	Stats dispatch.StoreStats `json:"-"`
+
+	newest uint64 // snapshot when the reading began
+}
+
+// attempts is how often a directory in use is read anew, if a file was removed meanwhile.
+const attempts = 5
+
+// Check reads the whole store in a directory, all its snapshots and the log, and changes nothing. A dispatcher may use
+// the store meanwhile. It takes as much memory as the store. The error wraps [ErrDamaged] if something that was
+// acknowledged cannot be read.
+func Check(ctx context.Context, dir string) (Report, error) {
+	report, _, err := readOnly(ctx, dir, true)
+	return report, err
+}
+
+// Backup writes what a directory has to a file, as of one instant: a snapshot, as [Restore] takes it. A dispatcher may
+// use the store meanwhile. It takes as much memory as the store.
+func Backup(ctx context.Context, dir, file string) (Report, error) {
+	report, s, err := readOnly(ctx, dir, false)
+	if err != nil {
+		return report, err
+	}
+	err = writeFile(s.config.fs, filepath.Dir(file), filepath.Base(file), func(w io.Writer) (string, error) {
+		return filepath.Base(file), s.writeSnapshot(w, report.Last)
+	})
+	return report, err
+}
+
+// Restore makes a store of what [Backup] wrote, in a directory that is empty or does not exist.
+func Restore(ctx context.Context, file, dir string) (report Report, err error) {
+	s := &Store{config: Config{Dir: dir, fs: disk.OS{}, Logger: zap.NewNop()}}
+	if err := ctx.Err(); err != nil {
+		return report, err
+	}
+	if err := s.config.fs.MkdirAll(dir); err != nil {
+		return report, err
+	}
+	switch of, err := readIdentity(s.config.fs, dir); {
+	case err != nil:
+		return report, err
+	case of != nil:
+		return report, fmt.Errorf("%w: %s has a store already", dispatch.ErrStoreMismatch, dir)
+	}
+	if s.lock, err = s.config.fs.Lock(dir); err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, s.release()) }()
+	source, err := s.config.fs.Open(file)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	snap, err := s.readSnapshotFile(source, file, nil, memstore.Config{})
+	if err != nil {
+		return report, err
+	}
+	report = Report{Snapshots: 1, Snapshot: snap.sequence, Last: snap.sequence, Bytes: snap.bytes}
+	if report.Stats, err = snap.store.Stats(ctx); err != nil {
+		return report, err
+	}
+	// The file that makes it a store comes last: what is cut off before is none.
+	err = writeFile(s.config.fs, dir, snapshotName(snap.sequence), func(w io.Writer) (string, error) {
+		_, err := io.Copy(w, io.NewSectionReader(source, 0, snap.bytes))
+		return snapshotName(snap.sequence), err
+	})
+	if err != nil {
+		return report, err
+	}
+	s.id, s.config.Shards = snap.id, snap.store.Shards()
+	return report, s.writeIdentity()
+}
+
+// readOnly reads a directory that a dispatcher may use. all: also the snapshots that are not needed.
+func readOnly(ctx context.Context, dir string, all bool) (report Report, s *Store, err error) {
+	for range attempts {
+		s = &Store{config: Config{Dir: dir, fs: disk.OS{}, Logger: zap.NewNop()}}
+		report, err = s.readOnly(ctx, all)
+		if err == nil || !s.replaced(report) {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("read %s: %w", dir, err)
+	}
+	return report, s, err
+}
+
+// replaced reports whether a dispatcher has made another snapshot since the report began: then files may be gone that it
+// was about to read.
+func (s *Store) replaced(report Report) bool {
+	names, err := s.config.fs.List(s.config.Dir)
+	kept := snapshotSequences(names)
+	return err == nil && len(kept) > 0 && kept[len(kept)-1] != report.newest
+}
+
+func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err error) {
+	of, err := readIdentity(s.config.fs, s.config.Dir)
+	switch {
+	case err != nil:
+		return report, err
+	case of == nil:
+		return report, fmt.Errorf("%w: there is no store", dispatch.ErrStoreMismatch)
+	}
+	if err := s.accept(of); err != nil {
+		return report, err
+	}
+	names, err := s.config.fs.List(s.config.Dir)
+	if err != nil {
+		return report, err
+	}
+	var snap loaded
+	kept := snapshotSequences(names)
+	if report.Snapshots = len(kept); len(kept) > 0 {
+		report.newest = kept[len(kept)-1]
+	}
+	for i, sequence := range kept {
+		if !all && i+1 < len(kept) {
+			continue
+		}
+		if snap, err = s.readSnapshot(sequence, memstore.Config{}); err != nil {
+			return report, err
+		}
+	}
+	if snap.store == nil {
+		if snap.store, err = memstore.New(memstore.Config{Shards: s.config.Shards}); err != nil {
+			return report, err
+		}
+	}
+	s.Store = snap.store
+	report.Snapshot, report.Bytes, report.Last = snap.sequence, snap.bytes, snap.sequence
+	scanned, err := wal.Scan(s.config.fs, s.config.Dir, snap.sequence, func(sequence uint64, entry []byte) error {
+		report.Entries++
+		report.Last = sequence
+		if err := s.Store.Replay(entry); err != nil {
+			return fmt.Errorf("%w: entry %d of the log: %w", ErrDamaged, sequence, err)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return report, damaged(err)
+	}
+	report.LogBytes = scanned.Bytes
+	if scanned.Torn != nil {
+		report.Torn = fmt.Sprintf("%d bytes of %s from %d on", scanned.Torn.Bytes, scanned.Torn.File, scanned.Torn.Offset)
+	}
+	report.Stats, err = s.Store.Stats(ctx)
+	return report, err
+}
