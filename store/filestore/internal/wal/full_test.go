@@ -2,7 +2,10 @@ package wal_test
 
 import (
 	"errors"
+	"math/rand/v2"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/store/filestore/internal/disk/disktest"
 	"github.com/waggle-crawl/waggle/store/filestore/internal/wal"
@@ -52,8 +56,8 @@ func TestLog_FullDisk(t *testing.T) {
 		if n := len(segmentPaths(t, d)); n != 3 || l.Err() != nil {
 			t.Errorf("%d segments, error %v; want 3, none", n, l.Err())
 		}
-		if d.ReadFile(dir+"/log-spare.waggle") != nil {
-			t.Error("a spare that did not fit is left")
+		if names, err := d.List(dir); err != nil || len(names) != 3 {
+			t.Errorf("files %v, %v; want no spare, which did not fit", names, err)
 		}
 		time.Sleep(10 * time.Second) // it is tried again, and logged once
 		if n := logs.FilterMessageSnippet("no room").Len(); n != 1 {
@@ -71,6 +75,109 @@ func TestLog_FullDisk(t *testing.T) {
 		}
 		closed(t, l)
 	})
+}
+
+// TestLog_FullDiskAtOnce has many goroutines use up the room with entries of all sizes: what was reserved is always written.
+func TestLog_FullDiskAtOnce(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			d := disktest.New(seed)
+			d.SetCapacity(70 << 10) // four segments of 16 KiB
+			l, _ := opened(t, dir, options(d), 0)
+			var group errgroup.Group
+			for g := range uint64(32) {
+				random := rand.New(rand.NewPCG(seed, g))
+				group.Go(func() error {
+					for {
+						n := random.IntN(4<<10 - 40)
+						switch err := l.Reserve(n, g%2 == 0); {
+						case errors.Is(err, wal.ErrFull):
+							return nil
+						case err != nil:
+							return err
+						case random.IntN(4) == 0:
+							l.Release(n)
+							continue
+						}
+						runtime.Gosched()
+						if err := l.Append(make([]byte, n-random.IntN(n+1)), n).Wait(t.Context()); err != nil {
+							return err
+						}
+					}
+				})
+			}
+			if err := group.Wait(); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			closed(t, l)
+		})
+	}
+}
+
+// TestLog_ReservedAhead reserves all that there is before anything is appended: as the largest entries leave the end of a
+// segment unused, fewer fit than the bytes say.
+func TestLog_ReservedAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := disktest.New(1)
+		d.SetCapacity(40 << 10) // two segments of 16 KiB
+		l, _ := opened(t, dir, options(d), 0)
+		const largest = 4<<10 - 40
+		appending := make(chan struct{})
+		var reserved atomic.Int64
+		var group errgroup.Group
+		for range 10 {
+			group.Go(func() error {
+				if err := l.Reserve(largest, false); err != nil {
+					return nil //nolint:nilerr // the disk is full
+				}
+				reserved.Add(1)
+				<-appending
+				return l.Append(make([]byte, largest), largest).Wait(t.Context())
+			})
+		}
+		synctest.Wait()
+		if n := reserved.Load(); n != 6 {
+			t.Errorf("%d entries were reserved, want 6", n)
+		}
+		close(appending)
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+		closed(t, l)
+	})
+}
+
+// TestLog_FailedSyncOfMany has several batches behind a sync that failed: what Open replays after that is on the disk.
+func TestLog_FailedSyncOfMany(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			d := disktest.New(seed)
+			opts := options(d)
+			opts.SyncEvery = wal.SyncNever
+			l, _ := opened(t, dir, opts, 0)
+			for range 5 {
+				fill(t, l, 10)
+			}
+			synctest.Wait() // the spare is there
+			d.Fail(disktest.Sync, 0, syscall.EIO)
+			if err := l.Close(); !errors.Is(err, syscall.EIO) {
+				t.Fatalf("close: %v, want EIO", err)
+			}
+			l, entries := opened(t, dir, opts, 0)
+			opts.FS = d.Restart()
+			if err := l.Close(); err != nil && !errors.Is(err, disktest.ErrPowerCut) {
+				t.Fatal(err)
+			}
+			l, after := opened(t, dir, opts, 0)
+			closed(t, l)
+			if len(entries) != 50 || len(after) != 50 {
+				t.Fatalf("seed %d: %d entries after a failed sync, %d after a power cut; want 50", seed, len(entries), len(after))
+			}
+		})
+	}
 }
 
 // TestLog_Failures makes each operation on the disk fail once: nothing after it is acknowledged, also when the disk works
@@ -129,11 +236,18 @@ func failOnce(t *testing.T, op disktest.Op, n int) bool {
 	if err := l.Close(); !errors.Is(err, syscall.EIO) || logs.Len() != 1 {
 		t.Fatalf("%s %d: close: %v; %d errors were logged", op, n, err, logs.Len())
 	}
-	opts.FS = d.Restart()
+
+	// What the operating system still shows after a sync that failed need not be on the disk, until Open has written it again.
 	l, entries := opened(t, dir, opts, 0)
-	closed(t, l)
 	if uint64(len(entries)) < acknowledged {
 		t.Fatalf("%s %d: %d entries, %d were acknowledged", op, n, len(entries), acknowledged)
+	}
+	opts.FS = d.Restart()
+	closed(t, l)
+	l, after := opened(t, dir, opts, 0)
+	closed(t, l)
+	if len(after) != len(entries) {
+		t.Fatalf("%s %d: %d entries after a power cut, %d had been replayed", op, n, len(after), len(entries))
 	}
 	return true
 }

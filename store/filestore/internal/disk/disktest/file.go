@@ -153,7 +153,11 @@ func (f *file) Preallocate(size int64) error {
 		return err
 	}
 	more := size - int64(len(f.inode.data))
-	if err := f.disk.room(Preallocate, f.path, max(0, more)); err != nil || more <= 0 {
+	if more <= 0 {
+		return nil
+	}
+	if err := f.disk.room(Preallocate, f.path, more); err != nil {
+		f.inode.truncate(size - more/2) // a part was allocated
 		return err
 	}
 	f.inode.truncate(size)
