@@ -45,6 +45,14 @@ type scanned struct {
 	next     uint64    // the sequence that comes after the last entry; 0 without segments
 	offset   int64     // where the next batch goes in the last segment
 	sum      uint32    // checksum of the header of the last segment
+	unproven []mark    // the batches of the last segment that no later one shows to be on the disk
+	tail     []byte    // the bytes of the last segment from the first of them to offset
+}
+
+// mark is where a batch is.
+type mark struct {
+	first  uint64
+	offset int64
 }
 
 // scan reads all segments with entries after a sequence. A storeID that is not nil must be the one in their headers.
@@ -85,9 +93,12 @@ func scan(fs disk.FS, dir string, storeID *[16]byte, after uint64, each func(uin
 		}
 	}
 	if len(firsts) > 0 {
-		s.tail(filepath.Join(dir, segmentName(firsts[len(firsts)-1])), data)
+		s.findTorn(filepath.Join(dir, segmentName(firsts[len(firsts)-1])), data)
 		if s.Torn != nil && syncedLater(data[s.offset:], s.sum, s.next) {
 			return s, damaged(s.Torn.File, s.offset, s.next, "a later batch shows that it was on the disk")
+		}
+		if len(s.unproven) > 0 {
+			s.tail = data[s.unproven[0].offset:s.offset]
 		}
 	}
 	return s, nil
@@ -104,7 +115,7 @@ func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]b
 	case storeID != nil && id != *storeID:
 		return fmt.Errorf("segment %s: it belongs to store %x, not to %x", path, id, *storeID)
 	}
-	s.StoreID, s.next, s.sum, s.offset = id, first, sum, segmentHeader
+	s.StoreID, s.next, s.sum, s.offset, s.unproven = id, first, sum, segmentHeader, nil
 	for {
 		p, ok := parseBatch(data[s.offset:], sum)
 		if !ok {
@@ -113,6 +124,10 @@ func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]b
 		if p.first != s.next {
 			return damaged(path, s.offset, s.next, fmt.Sprintf("a batch that begins with entry %d is in its place", p.first))
 		}
+		for len(s.unproven) > 0 && s.unproven[0].first <= p.synced {
+			s.unproven = s.unproven[1:]
+		}
+		s.unproven = append(s.unproven, mark{first: p.first, offset: s.offset})
 		for range p.count {
 			entry, ok := p.entry()
 			if !ok {
@@ -136,8 +151,8 @@ func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]b
 	}
 }
 
-// tail finds what is behind the last batch of the last segment.
-func (s *scanned) tail(path string, data []byte) {
+// findTorn finds what is behind the last batch of the last segment.
+func (s *scanned) findTorn(path string, data []byte) {
 	end := len(data)
 	for end > int(s.offset) && data[end-1] == 0 {
 		end--

@@ -170,8 +170,9 @@ func (l *Log) begin(found scanned, after uint64) (err error) {
 	return l.rotate()
 }
 
-// resume opens the last segment for writing, zeros a torn tail, so that its bytes are never taken for a batch, and syncs
-// what may have been read from memory only.
+// resume opens the last segment for writing and zeros a torn tail, so that its bytes are never taken for a batch. It writes
+// the batches again that are not known to be on the disk, and syncs: after a sync that failed, the operating system may
+// still show what it has not written and will not write again.
 func (l *Log) resume(found scanned) (err error) {
 	path := filepath.Join(l.dir, segmentName(l.segments[len(l.segments)-1].first))
 	if l.file, err = l.opts.FS.OpenWrite(path); err != nil {
@@ -184,6 +185,9 @@ func (l *Log) resume(found scanned) (err error) {
 		if _, err := l.file.WriteAt(make([]byte, t.Bytes), t.Offset); err != nil {
 			return err
 		}
+	}
+	if _, err := l.file.WriteAt(found.tail, l.offset-int64(len(found.tail))); err != nil {
+		return err
 	}
 	return errors.Join(l.file.Sync(), l.opts.FS.SyncDir(l.dir))
 }
