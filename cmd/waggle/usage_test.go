@@ -165,7 +165,7 @@ func TestUsage(t *testing.T) {
 		"collect --labels a=b,a=c":                    `"a" is given twice`,
 		"bench --repeats 0":                           "--repeats: 0 is not within 1 to 100",
 		"bench --tasks 10":                            "--tasks: 10 is not within 100 to 1000000",
-		"bench --store disk":                          `--store: "disk" is unknown; there are redis, memory`,
+		"bench --store disk":                          `--store: "disk" is unknown; there are redis, memory, file`,
 		"bench --workload queue,disk":                 `--workload: "disk" is unknown; there are polite, queue, queues, sources`,
 		"bench --output svg":                          `--output: "svg" is unknown; say table, json`,
 		"hold set --collector-label a=b,a=c":          `"a" is given twice`,

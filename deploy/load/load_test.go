@@ -34,7 +34,7 @@ func TestRun(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	program := loadtest.Program(t)
 	w := load.Workload{Queues: 10, Sources: 2, InFlight: 1, Batch: 7, Collectors: 5, Pause: time.Millisecond, Lease: time.Second, URLBytes: 90}
-	for _, cfg := range []load.Config{{Memory: true}, {Processors: 1}, {TCP: 1}, {TCP: 3}} {
+	for _, cfg := range []load.Config{{Store: load.StoreMemory}, {Store: load.StoreFile}, {Processors: 1}, {TCP: 1}, {TCP: 3}} {
 		cfg.Program = program
 		err := load.Run(t.Context(), cfg, w, func(_ *load.Node, l *load.Load) error {
 			if _, err := l.Submit(t.Context(), 300, 32); err != nil {
@@ -47,7 +47,7 @@ func TestRun(t *testing.T) {
 			if len(done.Fetches) < 299/7 || len(done.Reports) != len(done.Fetches) || done.Took <= 0 {
 				t.Errorf("299 tasks in fetches of 7: %d fetches, %d reports, in %v", len(done.Fetches), len(done.Reports), done.Took)
 			}
-			if cfg.Memory != (done.Used.Redis == 0) || done.Used.Dispatcher == 0 {
+			if (cfg.Store != "") != (done.Used.Redis == 0) || done.Used.Dispatcher == 0 {
 				t.Errorf("%+v used %+v", cfg, done.Used)
 			}
 			if _, err := l.Work(t.Context(), 1); err != nil {
@@ -82,7 +82,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	failed := errors.New("as told")
-	err := load.Run(t.Context(), load.Config{Program: program, Memory: true}, w, func(*load.Node, *load.Load) error { return failed })
+	err := load.Run(t.Context(), load.Config{Program: program, Store: load.StoreMemory}, w, func(*load.Node, *load.Load) error { return failed })
 	if !errors.Is(err, failed) {
 		t.Errorf("a run that failed gives %v", err)
 	}

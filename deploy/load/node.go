@@ -15,8 +15,8 @@ import (
 type Config struct {
 	// Program is the waggle command. Required.
 	Program string
-	// Memory: the store is the dispatcher's memory instead of a Redis.
-	Memory bool
+	// Store is what the dispatcher keeps everything in; empty: StoreRedis.
+	Store string
 	// Processors is the dispatcher's GOMAXPROCS; 0: all.
 	Processors int
 	// TCP is how many redis-servers on loopback take the place of one on a unix socket; from 2 on they are a Cluster.
@@ -27,7 +27,7 @@ type Config struct {
 type Node struct {
 	// Address is where the dispatcher serves gRPC.
 	Address string
-	// RedisSocket is the unix socket of the first redis-server; empty with Config.Memory.
+	// RedisSocket is the unix socket of the first redis-server; empty with another store.
 	RedisSocket string
 
 	dir, store string // store is the URL for the dispatcher

@@ -16,15 +16,24 @@ import (
 // RedisSettings are the arguments of every redis-server that is measured, beside its directory, socket and ports.
 func RedisSettings() []string { return []string{"--save", "", "--appendonly", "no"} }
 
-// StartRedis starts a node that has no dispatcher, and with Config.Memory no Redis either.
+// Stores of a dispatcher.
+const (
+	StoreRedis  = "redis"
+	StoreMemory = "memory"
+	StoreFile   = "file"
+)
+
+// StartRedis starts a node that has no dispatcher, and with another store than Redis no redis-server either.
 func StartRedis(ctx context.Context, cfg Config) (*Node, error) {
 	dir, err := os.MkdirTemp("", "waggle-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for redis-server: %w", err)
 	}
-	n := &Node{dir: dir, store: "memory"}
+	n := &Node{dir: dir, store: StoreMemory}
 	switch {
-	case cfg.Memory:
+	case cfg.Store == StoreMemory:
+	case cfg.Store == StoreFile:
+		n.store = "file:" + filepath.Join(dir, "data")
 	case cfg.TCP > 0:
 		err = n.startTCP(ctx, cfg.TCP)
 	default:
@@ -34,7 +43,7 @@ func StartRedis(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	if !cfg.Memory {
+	if n.redis != nil {
 		n.RedisSocket = n.socket(0)
 	}
 	return n, nil

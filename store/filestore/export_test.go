@@ -22,3 +22,9 @@ func (s *Store) Kill() error {
 	})
 	return err
 }
+
+// MakeSnapshot makes a snapshot, and returns its size.
+func (s *Store) MakeSnapshot() (int64, error) {
+	err := s.snapshot(nil)
+	return s.snapshots.bytes, err
+}

@@ -30,18 +30,19 @@ func workloads() []workload {
 	paced := alone
 	paced.Pause = 3 * time.Millisecond
 	return []workload{
-		{"polite", 60_000, works(polite, false)},
-		{"polite-sources", 60_000, works(polite.ASourceEach(), false)},
-		{"queue", 60_000, works(queue, false)},
-		{"queues", 60_000, works(queues, false)},
-		{"sources", 60_000, works(sources, false)},
-		{"single", 20_000, works(queues.OneACall(false), false)},
-		{"carried", 20_000, works(queues.OneACall(true), false)},
-		{"narrowed", 20_000, works(queues.OfOneSource(), false)},
-		{"alone", 20_000, works(alone, false)},
-		{"alone-queues", 20_000, works(aloneQueues, false)},
-		{"alone-paced", 5_000, works(paced, false)},
-		{"polite-memory", 60_000, works(polite, true)},
+		{"polite", 60_000, works(polite, load.StoreRedis)},
+		{"polite-sources", 60_000, works(polite.ASourceEach(), load.StoreRedis)},
+		{"queue", 60_000, works(queue, load.StoreRedis)},
+		{"queues", 60_000, works(queues, load.StoreRedis)},
+		{"sources", 60_000, works(sources, load.StoreRedis)},
+		{"single", 20_000, works(queues.OneACall(false), load.StoreRedis)},
+		{"carried", 20_000, works(queues.OneACall(true), load.StoreRedis)},
+		{"narrowed", 20_000, works(queues.OfOneSource(), load.StoreRedis)},
+		{"alone", 20_000, works(alone, load.StoreRedis)},
+		{"alone-queues", 20_000, works(aloneQueues, load.StoreRedis)},
+		{"alone-paced", 5_000, works(paced, load.StoreRedis)},
+		{"polite-memory", 60_000, works(polite, load.StoreMemory)},
+		{"polite-file", 60_000, works(polite, load.StoreFile)},
 		{"claims", 1_000_000, claims},
 		{"bytes", 100_000, memoryOfTasks},
 		{"leases", 100_000, leases},
@@ -93,10 +94,10 @@ func lives(ctx context.Context, cfg load.Config, w load.Workload, tasks int) (r 
 	return r, err
 }
 
-// works measures fetches and reports, and what submits cost, in Redis or in the memory store.
-func works(w load.Workload, memory bool) func(context.Context, string, int) ([]figure, error) {
+// works measures fetches and reports, and what submits cost, in a store.
+func works(w load.Workload, store string) func(context.Context, string, int) ([]figure, error) {
 	return func(ctx context.Context, program string, tasks int) ([]figure, error) {
-		r, err := lives(ctx, load.Config{Program: program, Memory: memory}, w, tasks)
+		r, err := lives(ctx, load.Config{Program: program, Store: store}, w, tasks)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +105,7 @@ func works(w load.Workload, memory bool) func(context.Context, string, int) ([]f
 			{"tasks/s", float64(tasks) / r.work.Took.Seconds()},
 			{"dispatcher µs a task", micros(r.work.Used.Dispatcher, tasks)},
 		}
-		if !memory {
+		if store == load.StoreRedis {
 			figures = append(figures,
 				figure{"Redis µs a task", micros(r.work.Used.Redis, tasks)},
 				figure{"Redis commands a task", float64(r.commands) / float64(tasks)},
@@ -249,7 +250,7 @@ func besideFloor(ctx context.Context, program string, tasks int) ([]figure, erro
 // calls makes gRPC calls that do nothing, one at a time for each of 64 collectors: what nothing with one task a call can beat.
 func calls(ctx context.Context, program string, tasks int) (figures []figure, err error) {
 	w := load.Workload{InFlight: 1, Collectors: 64}
-	err = load.Run(ctx, load.Config{Program: program, Memory: true}, w, func(n *load.Node, l *load.Load) error {
+	err = load.Run(ctx, load.Config{Program: program, Store: load.StoreMemory}, w, func(n *load.Node, l *load.Load) error {
 		var took time.Duration
 		used, err := n.Used(func() (err error) {
 			took, err = l.EmptyCalls(ctx, tasks)

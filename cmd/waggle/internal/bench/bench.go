@@ -24,14 +24,8 @@ import (
 	"github.com/waggle-crawl/waggle/deploy/load"
 )
 
-// Stores that can be measured.
-const (
-	StoreRedis  = "redis"
-	StoreMemory = "memory"
-)
-
-// Stores lists them.
-func Stores() []string { return []string{StoreRedis, StoreMemory} }
+// Stores lists those that can be measured.
+func Stores() []string { return []string{load.StoreRedis, load.StoreMemory, load.StoreFile} }
 
 // Workloads lists the names of the workloads.
 func Workloads() (names []string) {
@@ -138,16 +132,16 @@ func run(cmd *cobra.Command, cfg config, output string) error {
 	return errors.Join(client.WriteJSON(cmd.OutOrStdout(), result), err)
 }
 
-// measure measures all workloads in each repeat, so that they meet the same state of the machine. It writes a line to
+// measure measures all workloads on all stores in each repeat, so that they meet the same state of the machine. It writes a line to
 // progress for each.
 func (c *config) measure(ctx context.Context, program string, result *Result, progress io.Writer) error {
-	for _, store := range c.Stores {
-		node := load.Config{Program: program, Memory: store == StoreMemory, Processors: c.Processors}
-		for i := range c.Repeats {
-			for _, w := range load.Workloads() {
-				if !slices.Contains(c.Workloads, w.Name) {
-					continue
-				}
+	for i := range c.Repeats {
+		for _, w := range load.Workloads() {
+			if !slices.Contains(c.Workloads, w.Name) {
+				continue
+			}
+			for _, store := range c.Stores {
+				node := load.Config{Program: program, Store: store, Processors: c.Processors}
 				f, err := c.repeat(ctx, node, w)
 				if err != nil {
 					return fmt.Errorf("%s, workload %s: %w", store, w.Name, err)

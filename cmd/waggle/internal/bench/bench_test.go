@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/bench"
+	"github.com/waggle-crawl/waggle/deploy/load"
 	"github.com/waggle-crawl/waggle/deploy/load/loadtest"
 )
 
@@ -58,7 +59,7 @@ func testQuick(t *testing.T, path string) {
 			}
 		}
 		bytes, cpu := r.Figures["redis_bytes"].Median, r.Figures["redis_cpu"].Median
-		if redis := r.Store == bench.StoreRedis; redis != (bytes > 0) || !redis && cpu > 0 {
+		if redis := r.Store == load.StoreRedis; redis != (bytes > 0) || !redis && cpu > 0 {
 			t.Errorf("%s, workload %s: %v bytes, %v µs of Redis", r.Store, r.Workload, bytes, cpu)
 		}
 	}
@@ -69,7 +70,7 @@ func testQuick(t *testing.T, path string) {
 			t.Errorf("a line of the table has %d columns: %s", n, line)
 		}
 	}
-	for _, head := range []string{"REDIS ", "MEMORY "} {
+	for _, head := range []string{"REDIS ", "MEMORY ", "FILE "} {
 		if !strings.Contains(table.String(), "\n"+head) {
 			t.Errorf("there is no table of %s:\n%s", head, table.String())
 		}
