@@ -31,7 +31,7 @@ const (
 )
 
 // testedStore is the store that tests put in the place of deployedStore.
-func testedStore(string) string { return "memory" }
+func testedStore(dir string) string { return "file:" + dir }
 
 // TestDockerfile runs the steps of the Dockerfile without a container engine. It puts what they copy into an empty root,
 // and runs the programs of the image there, as its user.
