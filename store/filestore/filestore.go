@@ -178,7 +178,7 @@ func (s *Store) read(ctx context.Context) error {
 	s.config.Logger.Info("read the store", zap.String("dir", s.config.Dir), zap.Uint64("snapshot", snap.sequence),
 		zap.Int64("snapshot_bytes", snap.bytes), zap.Int("entries", entries), zap.Int64("log_bytes", s.log.Bytes()),
 		zap.Duration("took", time.Since(began).Round(time.Millisecond)))
-	if last, now := s.LastInstant(), s.config.Now(); entries > 0 && now.Before(last.Add(-time.Second)) {
+	if last, now := s.LastInstant(), s.config.Now(); now.Before(last.Add(-time.Second)) {
 		s.config.Logger.Warn("the clock of this machine is behind the last command in the log: was it stepped back? Leases and delays are cut to their longest",
 			zap.Duration("behind", last.Sub(now)), zap.Time("last_command", last))
 	}

@@ -372,9 +372,10 @@ func (i *items) lease(r *record) {
 	}
 }
 
-// storeFields are those of the store itself: its shards, and the versions of rules and holds.
-func storeFields(c *codec.Codec, shards *int, s *Store) {
+// storeFields are those of the store itself: its shards, the instant in microseconds, and the versions of rules and holds.
+func storeFields(c *codec.Codec, shards *int, micros *uint64, s *Store) {
 	codec.Int(c, shards)
+	c.Uvarint(micros)
 	codec.Int(c, &s.rules.version)
 	codec.Int(c, &s.holds.version)
 }

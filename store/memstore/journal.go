@@ -100,8 +100,9 @@ func (p *part) setInstant(now time.Time) {
 
 var errBroken = fmt.Errorf("%w: a command failed in its middle; the store must be opened anew", dispatch.ErrStoreUnavailable)
 
-// commit runs a command while the call holds the mutex, and records it if it has changed something.
-func (p *part) commit(c command, grows bool, run func()) error {
+// commit runs a command while the call holds the mutex, and records it if it has changed something. of is the part that
+// it changes: this one, or all shards.
+func (p *part) commit(c command, of int, grows bool, run func()) error {
 	if p.broken {
 		return errBroken
 	}
@@ -110,7 +111,7 @@ func (p *part) commit(c command, grows bool, run func()) error {
 		run()
 		return nil
 	}
-	p.entry = encodeEntry(p.entry[:0], p.number, p.micros, c)
+	p.entry = encodeEntry(p.entry[:0], of, p.micros, c)
 	if err := p.clock.journal.Reserve(len(p.entry), grows); err != nil {
 		return err
 	}

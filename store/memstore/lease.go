@@ -24,6 +24,9 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 		if last, err = sh.perform(&c); err != nil {
 			return nil, err
 		}
+		if len(page) == len(renewals) {
+			return c.answers, durable(ctx, last)
+		}
 		for n, i := range page {
 			results[i] = c.answers[n]
 		}
@@ -117,13 +120,11 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	}
 	results := slices.Repeat([]dispatch.ApplyResult{{Code: dispatch.ApplyNotFound}}, len(transitions))
 	order := unreadFirst(transitions)
-	idOf := func(n int) dispatch.TaskID { return transitions[order[n]].ID }
+	ordered := pick(transitions, order)
+	idOf := func(n int) dispatch.TaskID { return ordered[n].ID }
 	var last Commit
 	for sh, page := range s.byShard(len(order), bounds.MaxTransitions, idOf) {
-		c := applyCommand{transitions: make([]dispatch.Transition, len(page))}
-		for n, i := range page {
-			c.transitions[n] = transitions[order[i]]
-		}
+		c := applyCommand{transitions: pick(ordered, page)}
 		var err error
 		if last, err = sh.perform(&c); err != nil {
 			return nil, err

@@ -86,8 +86,9 @@ func (l *Loader) item(kind itemKind, shard int, fields []byte) error {
 // begin makes the empty store.
 func (l *Loader) begin(c *codec.Codec) error {
 	var shards int
+	var micros uint64
 	var versions Store
-	storeFields(c, &shards, &versions)
+	storeFields(c, &shards, &micros, &versions)
 	if err := c.End(); err != nil {
 		return err
 	}
@@ -101,6 +102,7 @@ func (l *Loader) begin(c *codec.Codec) error {
 	}
 	l.store.rules.version, l.store.holds.version = versions.rules.version, versions.holds.version
 	for _, sh := range l.store.shards {
+		sh.micros = micros
 		l.shards = append(l.shards, items{
 			s: sh, lanes: make(map[int64]*lane), sources: make(map[string]*source), aside: make(map[*queuePool][]int64),
 		})

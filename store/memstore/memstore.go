@@ -145,9 +145,9 @@ func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*s
 	}
 }
 
-// pick gives the members of a page: all of them, or copies.
+// pick gives those members in that order: all of them as they are, or copies.
 func pick[T any](all []T, page []int) []T {
-	if len(page) == len(all) { // pages are ascending
+	if len(page) == len(all) && slices.IsSorted(page) {
 		return all
 	}
 	picked := make([]T, len(page))
@@ -196,13 +196,10 @@ func (s *Store) performAll(c storeCommand) (Commit, error) {
 	s.lockAll()
 	defer s.unlockAll()
 	first := &s.shards[0].part
-	number := first.number
-	first.number = allShards
-	err := first.commit(c, true, func() {
+	err := first.commit(c, allShards, true, func() {
 		s.runAll(c)
 		first.changed = true
 	})
-	first.number = number
 	for _, sh := range s.shards {
 		sh.last = first.last
 	}

@@ -87,20 +87,22 @@ func (u *usedStep) fields() []byte {
 
 // freeze begins a snapshot.
 func (s *Store) freeze(begun func()) (f frozen) {
+	// The order is that of other calls: a change of rules locks them, then the shards; the end of a session locks a shard,
+	// then the collectors.
 	s.rules.mu.Lock()
 	defer s.rules.mu.Unlock()
 	s.holds.mu.Lock()
 	defer s.holds.mu.Unlock()
+	s.lockAll()
+	defer s.unlockAll()
 	s.collectors.mu.Lock()
 	defer s.collectors.mu.Unlock()
 	s.sourceBook.mu.Lock()
 	defer s.sourceBook.mu.Unlock()
-	s.lockAll()
-	defer s.unlockAll()
 	begun()
 	s.snapshot++
 	shards := len(s.shards)
-	f.head = appendFields(nil, itemStore, func(c *codec.Codec) { storeFields(c, &shards, s) })
+	f.head = appendFields(nil, itemStore, func(c *codec.Codec) { storeFields(c, &shards, &s.shards[0].micros, s) })
 	s.rules.rules.Scan(func(_ string, rule dispatch.QueueRule) bool {
 		f.head = appendFields(f.head, itemRule, func(c *codec.Codec) { ruleFields(c, &rule) })
 		return true
@@ -241,7 +243,7 @@ func (s *Store) Start(ctx context.Context) error {
 	return durable(ctx, last)
 }
 
-// LastInstant is the time of the last call or replayed entry; zero: there was none.
+// LastInstant is the time of the last call, replayed entry or loaded snapshot; zero: there was none.
 func (s *Store) LastInstant() (last time.Time) {
 	for _, sh := range s.shards {
 		sh.mu.Lock()

@@ -113,7 +113,7 @@ func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
 
 // perform makes a change while the call holds the mutex.
 func (b *sourceBook) perform(c sourceCommand, grows bool) (Commit, error) {
-	err := b.commit(c, grows, func() { c.run(b) })
+	err := b.commit(c, b.number, grows, func() { c.run(b) })
 	return b.last, err
 }
 
