@@ -169,7 +169,12 @@ func TestLog_After(t *testing.T) {
 	}
 	closed(t, l)
 
-	l, entries := opened(t, dir, options(d), 300)
+	l, entries := opened(t, dir, options(d), 500)
+	if len(entries) != 0 || l.Bytes() < int64(len(segmentPaths(t, d))-1)*16<<10 {
+		t.Errorf("%d entries after 500, %d bytes in %d segments", len(entries), l.Bytes(), len(segmentPaths(t, d)))
+	}
+	closed(t, l)
+	l, entries = opened(t, dir, options(d), 300)
 	if len(entries) != 200 || entries[301] != text(301) || entries[500] != text(500) {
 		t.Errorf("%d entries after 300, want 200", len(entries))
 	}
