@@ -203,8 +203,8 @@ func (l *Log) maxBatch() int64 { return l.opts.SegmentBytes / 4 }
 //
 // An entry that grows the data gets ErrFull as soon as the next segment could not be preallocated and the rest of the
 // current one is kept for the others, and succeeds again when there is room. Reserve waits only while the next segment is
-// being preallocated, or, if there is one, until enough of what others have reserved is written. After a failed write or
-// sync it returns that error until the log is opened anew.
+// being preallocated, or, if there is one, until enough of what others have reserved is written: so call it without a
+// mutex that they need. After a failed write or sync it returns that error until the log is opened anew.
 func (l *Log) Reserve(n int, grows bool) error {
 	need := cost(n)
 	if need > l.maxBatch() {
