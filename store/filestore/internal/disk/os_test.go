@@ -1,12 +1,16 @@
 package disk_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -64,19 +68,50 @@ func TestOS_Files(t *testing.T) {
 	}
 }
 
+// holdVariable makes the test's binary lock a directory and wait for its end, as another process would.
+const holdVariable = "WAGGLE_TEST_HOLD"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(holdVariable)
+	if dir == "" {
+		m.Run()
+		return
+	}
+	lock, err := disk.OS{}.Lock(dir)
+	fmt.Fprintln(os.Stdout, "locked", err)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	runtime.KeepAlive(lock)
+}
+
+// TestOS_Lock has another process hold a directory: the error names it, and the lock ends with a kill of that process.
 func TestOS_Lock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	holder := exec.CommandContext(t.Context(), os.Args[0])
+	holder.Env = append(os.Environ(), holdVariable+"="+dir)
+	_, err := holder.StdinPipe() // it reads until this process ends
+	must(t, err)
+	stdout, err := holder.StdoutPipe()
+	must(t, err)
+	must(t, holder.Start())
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || line != "locked <nil>\n" {
+		t.Fatalf("the holder: %q, %v", line, err)
+	}
+	_, err = disk.OS{}.Lock(dir)
+	if !errors.Is(err, disk.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", holder.Process.Pid)) ||
+		!strings.Contains(err.Error(), dir) {
+		t.Errorf("second lock: %v; want ErrLocked with the directory and process %d", err, holder.Process.Pid)
+	}
+	must(t, holder.Process.Kill())
+	if err := holder.Wait(); err == nil {
+		t.Error("the holder ended well")
+	}
 	lock, err := disk.OS{}.Lock(dir)
 	must(t, err)
-	_, err = disk.OS{}.Lock(dir)
-	if !errors.Is(err, disk.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) ||
-		!strings.Contains(err.Error(), dir) {
-		t.Errorf("second lock: %v; want ErrLocked with the directory and process %d", err, os.Getpid())
+	if _, err := (disk.OS{}).Lock(dir); !errors.Is(err, disk.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
+		t.Errorf("second lock: %v; want ErrLocked and process %d", err, os.Getpid())
 	}
-	must(t, lock.Close())
-	lock, err = disk.OS{}.Lock(dir)
-	must(t, err)
 	must(t, lock.Close())
 }
 

@@ -223,6 +223,9 @@ func TestLog_TornTailWithBatches(t *testing.T) {
 	if len(entries) != 2 || logs.FilterField(zap.String("file", path)).FilterField(zap.Int64("offset", int64(offsets[2]))).Len() != 1 {
 		t.Errorf("%d entries, want 2; log %v", len(entries), logs.All())
 	}
+	if left := bytes.Trim(d.ReadFile(path)[offsets[2]:], "\x00"); len(left) > 0 {
+		t.Errorf("%q is left behind the last batch", left)
+	}
 	fill(t, l, 1) // as long as the one that was damaged
 	closed(t, l)
 	l, entries = opened(t, dir, opts, 0)

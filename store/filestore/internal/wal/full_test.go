@@ -130,7 +130,7 @@ func TestLog_ReservedAhead(t *testing.T) {
 		for range 10 {
 			group.Go(func() error {
 				if err := l.Reserve(largest, false); err != nil {
-					return nil //nolint:nilerr // the disk is full
+					return nil // the disk is full
 				}
 				reserved.Add(1)
 				<-appending

@@ -1,6 +1,8 @@
 package wal
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -24,9 +26,9 @@ type Torn struct {
 	Bytes  int64  // from there to the last byte that is not zero
 }
 
-// Scan reads a log without changing anything, checks all of it, and calls each with the entries after a sequence, in
-// order. The entry is only valid during the call. The log may be in use: then the report may show a batch that is being
-// written as torn.
+// Scan reads a log without changing anything, checks all segments that have entries after a sequence, and calls each with
+// these entries, in order. The entry is only valid during the call. While another process writes the log, the batch that is
+// being written can look torn or damaged.
 func Scan(fs disk.FS, dir string, after uint64, each func(seq uint64, entry []byte) error) (Report, error) {
 	s, err := scan(fs, dir, nil, after, each)
 	return s.Report, err
@@ -45,14 +47,8 @@ type scanned struct {
 	next     uint64    // the sequence that comes after the last entry; 0 without segments
 	offset   int64     // where the next batch goes in the last segment
 	sum      uint32    // checksum of the header of the last segment
-	unproven []mark    // the batches of the last segment that no later one shows to be on the disk
-	tail     []byte    // the bytes of the last segment from the first of them to offset
-}
-
-// mark is where a batch is.
-type mark struct {
-	first  uint64
-	offset int64
+	synced   uint64    // what the last batch of the last segment says was on the disk
+	tail     []byte    // the batches of the last segment that are not known to be on the disk
 }
 
 // scan reads all segments with entries after a sequence. A storeID that is not nil must be the one in their headers.
@@ -75,6 +71,11 @@ func scan(fs disk.FS, dir string, storeID *[16]byte, after uint64, each func(uin
 		return s, fmt.Errorf("%w: entries %d to %d are missing, the first segment is %s: restore the missing files or a backup",
 			ErrCorrupt, after+1, firsts[start]-1, filepath.Join(dir, segmentName(firsts[start])))
 	}
+	for i := range start {
+		if s.segments[i].size, err = fileSize(fs, filepath.Join(dir, segmentName(firsts[i]))); err != nil {
+			return s, fmt.Errorf("read the log: %w", err)
+		}
+	}
 	var data []byte
 	for i := start; i < len(firsts); i++ {
 		path := filepath.Join(dir, segmentName(firsts[i]))
@@ -93,15 +94,9 @@ func scan(fs disk.FS, dir string, storeID *[16]byte, after uint64, each func(uin
 		}
 	}
 	if len(firsts) > 0 {
-		s.findTorn(filepath.Join(dir, segmentName(firsts[len(firsts)-1])), data)
-		if s.Torn != nil && syncedLater(data[s.offset:], s.sum, s.next) {
-			return s, damaged(s.Torn.File, s.offset, s.next, "a later batch shows that it was on the disk")
-		}
-		if len(s.unproven) > 0 {
-			s.tail = data[s.unproven[0].offset:s.offset]
-		}
+		err = s.end(filepath.Join(dir, segmentName(firsts[len(firsts)-1])), data)
 	}
-	return s, nil
+	return s, err
 }
 
 // segment reads the header and the batches of one segment.
@@ -115,7 +110,7 @@ func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]b
 	case storeID != nil && id != *storeID:
 		return fmt.Errorf("segment %s: it belongs to store %x, not to %x", path, id, *storeID)
 	}
-	s.StoreID, s.next, s.sum, s.offset, s.unproven = id, first, sum, segmentHeader, nil
+	s.StoreID, s.next, s.sum, s.offset, s.synced = id, first, sum, segmentHeader, 0
 	for {
 		p, ok := parseBatch(data[s.offset:], sum)
 		if !ok {
@@ -124,10 +119,6 @@ func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]b
 		if p.first != s.next {
 			return damaged(path, s.offset, s.next, fmt.Sprintf("a batch that begins with entry %d is in its place", p.first))
 		}
-		for len(s.unproven) > 0 && s.unproven[0].first <= p.synced {
-			s.unproven = s.unproven[1:]
-		}
-		s.unproven = append(s.unproven, mark{first: p.first, offset: s.offset})
 		for range p.count {
 			entry, ok := p.entry()
 			if !ok {
@@ -147,19 +138,28 @@ func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]b
 		if len(p.body) > 0 {
 			return damaged(path, s.offset, s.next, "its batch is longer than its entries")
 		}
-		s.offset += p.size
+		s.offset, s.synced = s.offset+p.size, p.synced
 	}
 }
 
-// findTorn finds what is behind the last batch of the last segment.
-func (s *scanned) findTorn(path string, data []byte) {
-	end := len(data)
-	for end > int(s.offset) && data[end-1] == 0 {
-		end--
+// end finds out what is behind the last batch of the last segment, and which batches are not known to be on the disk.
+func (s *scanned) end(path string, data []byte) error {
+	if n := len(bytes.TrimRight(data[s.offset:], "\x00")); n > 0 {
+		s.Torn = &Torn{File: path, Offset: s.offset, Bytes: int64(n)}
+		if syncedLater(data[s.offset:], s.sum, s.next) {
+			return damaged(path, s.offset, s.next, "a later batch shows that it was on the disk")
+		}
 	}
-	if end > int(s.offset) {
-		s.Torn = &Torn{File: path, Offset: s.offset, Bytes: int64(end) - s.offset}
+	at := int64(segmentHeader)
+	for at < s.offset {
+		p, _ := parseBatch(data[at:], s.sum)
+		if p.first > s.synced {
+			break
+		}
+		at += p.size
 	}
+	s.tail = data[at:s.offset]
+	return nil
 }
 
 func damaged(path string, offset int64, seq uint64, why string) error {
@@ -173,11 +173,7 @@ func readFile(fs disk.FS, path string, buf []byte) (data []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	size, err := f.Size()
 	if err != nil {
 		return nil, err
@@ -190,4 +186,13 @@ func readFile(fs disk.FS, path string, buf []byte) (data []byte, err error) {
 		return nil, fmt.Errorf("read %s at offset %d: %w", path, n, err)
 	}
 	return buf[:n], nil
+}
+
+func fileSize(fs disk.FS, path string) (size int64, err error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return f.Size()
 }

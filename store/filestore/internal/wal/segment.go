@@ -60,11 +60,11 @@ func encodeHeader(storeID [16]byte, first uint64) ([]byte, uint32) {
 // decodeHeader checks the header of a segment and returns its store, first sequence and checksum.
 func decodeHeader(data []byte) (storeID [16]byte, first uint64, sum uint32, err error) {
 	if len(data) < segmentHeader {
-		return storeID, 0, 0, fmt.Errorf("%w: %d bytes are less than the header of %d", ErrCorrupt, len(data), segmentHeader)
+		return storeID, 0, 0, fmt.Errorf("%w: %d bytes are less than the header of %d: restore the file or a backup", ErrCorrupt, len(data), segmentHeader)
 	}
 	sum = binary.LittleEndian.Uint32(data[segmentHeader-4:])
 	if string(data[:8]) != segmentMagic || sum != crc32.Checksum(data[:segmentHeader-4], castagnoli) {
-		return storeID, 0, 0, fmt.Errorf("%w: the header is damaged", ErrCorrupt)
+		return storeID, 0, 0, fmt.Errorf("%w: the header is damaged: restore the file or a backup", ErrCorrupt)
 	}
 	if v := binary.LittleEndian.Uint32(data[8:]); v != version {
 		return storeID, 0, 0, fmt.Errorf("format version %d is not %d, the only one that this release reads", v, version)

@@ -180,7 +180,7 @@ func (l *Log) resume(found scanned) (err error) {
 	}
 	l.offset, l.sum = found.offset, found.sum
 	if t := found.Torn; t != nil {
-		l.opts.Logger.Warn("cut a torn tail off the log; nothing in it was acknowledged as durable",
+		l.opts.Logger.Warn("cut the end off the log: a crash left it half written, before it was synced",
 			zap.String("file", t.File), zap.Int64("offset", t.Offset), zap.Int64("bytes", t.Bytes))
 		if _, err := l.file.WriteAt(make([]byte, t.Bytes), t.Offset); err != nil {
 			return err
@@ -202,8 +202,9 @@ func (l *Log) maxBatch() int64 { return l.opts.SegmentBytes / 4 }
 // changes its memory, which is ahead of the log. Append or Release follows.
 //
 // An entry that grows the data gets ErrFull as soon as the next segment could not be preallocated and the rest of the
-// current one is kept for the others. Reserve succeeds again when there is room; it waits only while the next segment is
-// being preallocated. After a failed write or sync it returns that error for ever.
+// current one is kept for the others, and succeeds again when there is room. Reserve waits only while the next segment is
+// being preallocated, or, if there is one, until enough of what others have reserved is written: so call it without a
+// mutex that they need. After a failed write or sync it returns that error until the log is opened anew.
 func (l *Log) Reserve(n int, grows bool) error {
 	need := cost(n)
 	if need > l.maxBatch() {
@@ -260,7 +261,7 @@ func (l *Log) Append(entry []byte, reserved int) *Commit {
 	l.last++
 	n := len(l.queue)
 	if n == 0 || int64(len(l.queue[n-1].buf)+entryHeader+len(entry)) > l.maxBatch() {
-		buf := append(l.free[:0], make([]byte, batchHeader)...)
+		buf := slices.Grow(l.free[:0], batchHeader)[:batchHeader]
 		l.free = nil
 		l.queue = append(l.queue, &batch{buf: buf, first: l.last, commit: &Commit{done: make(chan struct{})}})
 		signal(l.wake)
@@ -335,13 +336,12 @@ func (l *Log) Drop(upTo uint64) error {
 	if n == 0 {
 		return nil
 	}
+	var err error
 	for _, s := range dropped {
-		if err := l.opts.FS.Remove(filepath.Join(l.dir, segmentName(s.first))); err != nil {
-			return fmt.Errorf("drop a segment of the log: %w", err)
-		}
+		err = errors.Join(err, l.opts.FS.Remove(filepath.Join(l.dir, segmentName(s.first))))
 	}
-	if err := l.opts.FS.SyncDir(l.dir); err != nil {
-		return fmt.Errorf("drop a segment of the log: %w", err)
+	if err = errors.Join(err, l.opts.FS.SyncDir(l.dir)); err != nil {
+		return fmt.Errorf("drop segments of the log: %w", err)
 	}
 	return nil
 }

@@ -169,7 +169,12 @@ func TestLog_After(t *testing.T) {
 	}
 	closed(t, l)
 
-	l, entries := opened(t, dir, options(d), 300)
+	l, entries := opened(t, dir, options(d), 500)
+	if len(entries) != 0 || l.Bytes() < int64(len(segmentPaths(t, d))-1)*16<<10 {
+		t.Errorf("%d entries after 500, %d bytes in %d segments", len(entries), l.Bytes(), len(segmentPaths(t, d)))
+	}
+	closed(t, l)
+	l, entries = opened(t, dir, options(d), 300)
 	if len(entries) != 200 || entries[301] != text(301) || entries[500] != text(500) {
 		t.Errorf("%d entries after 300, want 200", len(entries))
 	}
@@ -293,16 +298,24 @@ func TestLog_Interval(t *testing.T) {
 			if n := syncs.Load(); n != c.want {
 				t.Errorf("interval %v: %d syncs in a second, want %d", c.every, n, c.want)
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute + 50*time.Millisecond) // between two ticks
 			if n := syncs.Load(); n > c.want+1 {
 				t.Errorf("interval %v: %d syncs without anything new", c.every, n-c.want)
 			}
 			add(t, l, "last")
-			closed(t, l)
+			if c.every > 0 {
+				synctest.Wait() // written, not synced
+				opts.FS = d.Restart()
+				if err := l.Close(); !errors.Is(err, disktest.ErrPowerCut) {
+					t.Errorf("close after the power cut: %v", err)
+				}
+			} else {
+				closed(t, l)
+			}
 			l, entries := opened(t, dir, opts, 0)
 			closed(t, l)
-			if len(entries) != 101 {
-				t.Errorf("%d entries after Close, want 101", len(entries))
+			if n := len(entries); n != 101 && (c.every < 0 || n != 100) {
+				t.Errorf("interval %v: %d entries of 101", c.every, n)
 			}
 		})
 	}

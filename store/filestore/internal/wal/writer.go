@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -27,6 +28,7 @@ func (l *Log) writeBatches() {
 		b.commit.err = l.err // of a sync in the background, perhaps
 		l.mu.Unlock()
 		close(b.commit.done)
+		runtime.Gosched() // those who waited append again first, so that the next batch has them all
 	}
 }
 
@@ -140,23 +142,24 @@ func (l *Log) rotate() error {
 	if err := l.sync(); err != nil {
 		return err
 	}
-	first := l.written + 1
-	header, sum := encodeHeader(l.opts.StoreID, first)
 	spare, err := l.waitForSpare()
 	if err != nil {
 		return err
 	}
-	if _, err := spare.WriteAt(header, 0); err != nil {
-		return fmt.Errorf("write the header of a segment: %w", err)
+	first := l.written + 1
+	header, sum := encodeHeader(l.opts.StoreID, first)
+	_, err = spare.WriteAt(header, 0)
+	if err == nil {
+		err = spare.Sync()
 	}
-	if err := spare.Sync(); err != nil {
-		return fmt.Errorf("sync the header of a segment: %w", err)
+	if err == nil {
+		err = l.opts.FS.Rename(filepath.Join(l.dir, spareName), filepath.Join(l.dir, segmentName(first)))
 	}
-	if err := l.opts.FS.Rename(filepath.Join(l.dir, spareName), filepath.Join(l.dir, segmentName(first))); err != nil {
-		return fmt.Errorf("name a segment: %w", err)
+	if err == nil {
+		err = l.opts.FS.SyncDir(l.dir)
 	}
-	if err := l.opts.FS.SyncDir(l.dir); err != nil {
-		return fmt.Errorf("name a segment: %w", err)
+	if err != nil {
+		return fmt.Errorf("begin a segment of the log: %w", err)
 	}
 	old := l.use(spare, segment{first: first, size: l.opts.SegmentBytes}, sum)
 	signal(l.needed)

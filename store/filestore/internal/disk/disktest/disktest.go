@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -175,15 +176,16 @@ func (d *Disk) begin(op Op, path string) error {
 	return nil
 }
 
-// room checks whether n more bytes fit. d.mu is held.
-func (d *Disk) room(op Op, path string, n int64) error {
+// room returns how many more bytes files can have. d.mu is held.
+func (d *Disk) room() int64 {
+	if d.capacity == 0 {
+		return math.MaxInt64
+	}
+	room := d.capacity
 	for _, f := range d.names {
-		n += int64(len(f.data))
+		room -= int64(len(f.data))
 	}
-	if d.capacity > 0 && n > d.capacity {
-		return &fs.PathError{Op: string(op), Path: path, Err: syscall.ENOSPC}
-	}
-	return nil
+	return max(0, room)
 }
 
 // MkdirAll implements disk.FS.

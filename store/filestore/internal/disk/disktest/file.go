@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 )
 
 // sectorBytes is what a disk writes at once; also within it a write can tear, since not all disks promise otherwise.
@@ -123,14 +124,14 @@ func (f *file) WriteAt(p []byte, at int64) (int, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	err := f.begin(Write)
-	if err == nil {
-		err = f.disk.room(Write, f.path, max(0, at+int64(len(p))-int64(len(f.inode.data))))
-	}
 	if err != nil {
 		if f.readOnly || f.closed || f.disk.readOnly || f.disk.cutIn == 0 {
 			return 0, err
 		}
 		p = p[:f.disk.random.IntN(len(p)+1)] // a part was written
+	}
+	if beyond := at + int64(len(p)) - int64(len(f.inode.data)); beyond > 0 && beyond > f.disk.room() {
+		p, err = p[:max(0, int64(len(f.inode.data))-at)], f.full(Write) // what needs no more room was written
 	}
 	if len(p) > 0 {
 		f.inode.change(change{at: at, data: slices.Clone(p)})
@@ -153,15 +154,18 @@ func (f *file) Preallocate(size int64) error {
 		return err
 	}
 	more := size - int64(len(f.inode.data))
-	if more <= 0 {
-		return nil
+	if room := f.disk.room(); more > room {
+		f.inode.truncate(size - more + room) // a part was allocated
+		return f.full(Preallocate)
 	}
-	if err := f.disk.room(Preallocate, f.path, more); err != nil {
-		f.inode.truncate(size - more/2) // a part was allocated
-		return err
+	if more > 0 {
+		f.inode.truncate(size)
 	}
-	f.inode.truncate(size)
 	return nil
+}
+
+func (f *file) full(op Op) error {
+	return &fs.PathError{Op: string(op), Path: f.path, Err: syscall.ENOSPC}
 }
 
 // Truncate implements disk.File.
