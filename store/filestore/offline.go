@@ -29,12 +29,11 @@ type Report struct {
 	// acknowledged. Empty: nothing. While a dispatcher writes it may be a batch that is being written.
 	Torn  string              `json:"torn,omitempty"`
 	Stats dispatch.StoreStats `json:"-"`
-
-	newest uint64 // snapshot when the reading began
 }
 
-// attempts is how often a directory in use is read anew, if a file was removed meanwhile.
-const attempts = 5
+// attempts is how often a directory is read until it is damaged: a dispatcher that uses it may have removed a file that was
+// about to be read, or have written batches of which the reader saw the later one only.
+const attempts = 3
 
 // Check reads the whole store in a directory, all its snapshots and the log, and changes nothing. A dispatcher may use
 // the store meanwhile. It takes as much memory as the store. The error wraps [ErrDamaged] if something that was
@@ -106,7 +105,7 @@ func readOnly(ctx context.Context, dir string, all bool) (report Report, s *Stor
 	for range attempts {
 		s = &Store{config: Config{Dir: dir, fs: disk.OS{}, Logger: zap.NewNop()}}
 		report, err = s.readOnly(ctx, all)
-		if err == nil || !s.replaced(report) {
+		if err == nil || ctx.Err() != nil {
 			break
 		}
 	}
@@ -114,14 +113,6 @@ func readOnly(ctx context.Context, dir string, all bool) (report Report, s *Stor
 		err = fmt.Errorf("read %s: %w", dir, err)
 	}
 	return report, s, err
-}
-
-// replaced reports whether a dispatcher has made another snapshot since the report began: then files may be gone that it
-// was about to read.
-func (s *Store) replaced(report Report) bool {
-	names, err := s.config.fs.List(s.config.Dir)
-	kept := snapshotSequences(names)
-	return err == nil && len(kept) > 0 && kept[len(kept)-1] != report.newest
 }
 
 func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err error) {
@@ -141,9 +132,7 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	}
 	var snap loaded
 	kept := snapshotSequences(names)
-	if report.Snapshots = len(kept); len(kept) > 0 {
-		report.newest = kept[len(kept)-1]
-	}
+	report.Snapshots = len(kept)
 	for i, sequence := range kept {
 		if !all && i+1 < len(kept) {
 			continue

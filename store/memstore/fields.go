@@ -148,10 +148,11 @@ func submissionFields(c *codec.Codec, s *dispatch.Submission) {
 	codec.Text(c, &s.URL)
 	sameKey := s.Key == s.URL
 	c.Flags(&sameKey, &s.Recurring)
-	if sameKey {
-		s.Key = s.URL
-	} else {
+	switch {
+	case !sameKey:
 		codec.Text(c, &s.Key)
+	case c.Reading():
+		s.Key = s.URL
 	}
 	codec.Text(c, &s.Kind)
 	codec.Uint(c, &s.Relation)
@@ -174,8 +175,9 @@ func ruleFields(c *codec.Codec, r *dispatch.QueueRule) {
 	codec.Int(c, &r.Settings.MinDelay)
 	codec.Int(c, &r.Settings.MaxInFlight)
 	factor := math.Float64bits(r.Settings.DelayFactor)
-	c.Fixed64(&factor)
-	r.Settings.DelayFactor = math.Float64frombits(factor)
+	if c.Fixed64(&factor); c.Reading() {
+		r.Settings.DelayFactor = math.Float64frombits(factor)
+	}
 	codec.Int(c, &r.Settings.MaxDelay)
 	codec.Int(c, &r.Settings.MaxBlock)
 	codec.Text(c, &r.By)

@@ -1,6 +1,6 @@
 // Package codec writes values as bytes and reads them again. A type has one function that goes through its fields, for
-// both directions: so what is written and what is read cannot differ. The file FORMAT.md of store/filestore has the
-// forms.
+// both directions: so what is written and what is read cannot differ. A Writer does not change the values, which others
+// may read meanwhile. The file FORMAT.md of store/filestore has the forms.
 //
 // Equal values give equal bytes: maps are written in the order of their keys.
 package codec
@@ -79,7 +79,9 @@ func (c *Codec) Uvarint(v *uint64) {
 // Uint is an unsigned number of any width, as [Codec.Uvarint] has it.
 func Uint[T ~uint8 | ~uint16 | ~uint32 | ~uint64](c *Codec, v *T) {
 	wide := uint64(*v)
-	c.Uvarint(&wide)
+	if c.Uvarint(&wide); !c.reading {
+		return
+	}
 	if *v = T(wide); uint64(*v) != wide {
 		c.Failf("the number %d is too large", wide)
 	}
@@ -89,7 +91,9 @@ func Uint[T ~uint8 | ~uint16 | ~uint32 | ~uint64](c *Codec, v *T) {
 func Int[T ~int | ~int8 | ~int32 | ~int64](c *Codec, v *T) {
 	wide := int64(*v)
 	folded := uint64(wide)<<1 ^ uint64(wide>>63)
-	c.Uvarint(&folded)
+	if c.Uvarint(&folded); !c.reading {
+		return
+	}
 	wide = int64(folded>>1) ^ -int64(folded&1)
 	if *v = T(wide); int64(*v) != wide {
 		c.Failf("the number %d is too large", wide)
@@ -187,15 +191,14 @@ func (c *Codec) Time(v *time.Time) {
 		}
 	}
 	c.Uvarint(&coded)
-	if coded == 0 {
-		*v = time.Time{}
-		return
-	}
-	exact := coded&1 == 0
-	if exact {
+	if coded != 0 && coded&1 == 0 {
 		c.Uvarint(&nanos)
 	}
-	if c.reading {
+	switch {
+	case !c.reading:
+	case coded == 0:
+		*v = time.Time{}
+	default:
 		folded := (coded - 1) >> 1
 		ms := int64(folded>>1) ^ -int64(folded&1)
 		*v = time.UnixMilli(ms).Add(time.Duration(nanos)).UTC()
@@ -244,13 +247,13 @@ func Map[V any](c *Codec, v *map[string]V, each func(*Codec, *V)) {
 func Optional[T any](c *Codec, v **T, each func(*Codec, *T)) {
 	there := *v != nil
 	c.Flags(&there)
-	switch {
-	case !there:
+	if c.reading {
 		*v = nil
-	case c.reading:
-		*v = new(T)
-		each(c, *v)
-	default:
+		if there {
+			*v = new(T)
+		}
+	}
+	if there {
 		each(c, *v)
 	}
 }
