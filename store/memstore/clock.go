@@ -16,7 +16,7 @@ type clock struct {
 	closed  chan struct{} // closed with the store
 }
 
-var errClosed = fmt.Errorf("%w: the memory store is closed", dispatch.ErrStoreUnavailable)
+var errClosed = fmt.Errorf("%w: the store is closed", dispatch.ErrStoreUnavailable)
 
 // usable is nil while calls can be answered.
 func (c *clock) usable(ctx context.Context) error {

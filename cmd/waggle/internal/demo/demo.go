@@ -121,7 +121,7 @@ func run(ctx context.Context, out io.Writer, pages int) (err error) {
 	return errors.Join(stopErr, result.verdict())
 }
 
-// startDispatcher runs a dispatcher on the memory store, as `waggle serve` does, and connects to it. stop ends it.
+// startDispatcher runs a dispatcher on the memory store, as `waggle serve --store memory` does, and connects to it. stop ends it.
 func (d *demo) startDispatcher(ctx context.Context) (stop func() error, err error) {
 	store, err := memstore.New(memstore.Config{})
 	if err != nil {
