@@ -109,7 +109,7 @@ func (b *collectorBook) remove(id string) {
 func (b *collectorBook) record(next *collector) error {
 	next.recorded = next.seen
 	c := putCollectorCommand{next: next}
-	return b.commit(&c, b.number, true, func() { c.run(b) })
+	return b.commit(&c, b.number, func() { c.run(b) })
 }
 
 // putCollectorCommand replaces what is known of a collector.
@@ -477,6 +477,6 @@ func (b *collectorBook) forget(before int64, limit int) (last Commit, forgotten 
 		}
 		c.ids = append(c.ids, e.value.info.ID)
 	}
-	err = b.commit(&c, b.number, false, func() { c.run(b) })
+	err = b.commit(&c, b.number, func() { c.run(b) })
 	return b.last, len(c.ids), err
 }

@@ -86,6 +86,18 @@ func decodeCommand(o op, inputs []byte) (command, error) {
 	return c, nil
 }
 
+// grows reports whether a command adds data.
+func grows(c command) bool {
+	switch c := c.(type) {
+	case *claimCommand, *submitCommand, *ruleCommand, *putCollectorCommand:
+		return true
+	case *putSourceCommand:
+		return !c.k.deleted
+	default:
+		return false
+	}
+}
+
 // shardCommand changes one shard.
 type shardCommand interface {
 	command

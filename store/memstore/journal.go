@@ -17,7 +17,8 @@ import (
 // ([Store.Replay]). Every change of a store is a command; a command that changes nothing is not recorded.
 type Journal interface {
 	// Reserve makes room for an entry of at most n bytes. It is called before the command takes effect; an error
-	// refuses the command. grows: the command adds data, and must leave room for those that remove some.
+	// refuses the command. grows: the command adds data, and must leave room for those that end work, remove data or
+	// stop something.
 	Reserve(n int, grows bool) error
 	// Append records an entry in the reserved room, and returns what waits until the entry is durable. Entries are
 	// appended in the order in which the commands take effect. A nil entry only gives the room back.
@@ -102,7 +103,7 @@ var errBroken = fmt.Errorf("%w: a command failed in its middle; the store must b
 
 // commit runs a command while the call holds the mutex, and records it if it has changed something. of is the part that
 // it changes: this one, or all shards.
-func (p *part) commit(c command, of int, grows bool, run func()) error {
+func (p *part) commit(c command, of int, run func()) error {
 	if p.broken {
 		return errBroken
 	}
@@ -112,7 +113,7 @@ func (p *part) commit(c command, of int, grows bool, run func()) error {
 		return nil
 	}
 	p.entry = encodeEntry(p.entry[:0], of, p.micros, c)
-	if err := p.clock.journal.Reserve(len(p.entry), grows); err != nil {
+	if err := p.clock.journal.Reserve(len(p.entry), grows(c)); err != nil {
 		return err
 	}
 	p.broken = true

@@ -196,7 +196,7 @@ func (s *Store) performAll(c storeCommand) (Commit, error) {
 	s.lockAll()
 	defer s.unlockAll()
 	first := &s.shards[0].part
-	err := first.commit(c, allShards, true, func() {
+	err := first.commit(c, allShards, func() {
 		s.runAll(c)
 		first.changed = true
 	})

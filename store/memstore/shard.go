@@ -113,8 +113,7 @@ func (s *shard) perform(c shardCommand) (Commit, error) {
 
 // performHeld makes a change while the call holds the mutex.
 func (s *shard) performHeld(c shardCommand) error {
-	grows := c.op() == opSubmit || c.op() == opClaim
-	return s.commit(c, s.number, grows, func() { s.run(c) })
+	return s.commit(c, s.number, func() { s.run(c) })
 }
 
 // run makes a change, and places what it touched.

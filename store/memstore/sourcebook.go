@@ -108,12 +108,12 @@ func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
 	case old.uid == k.uid && !k.gone():
 		k.applied, k.seeds = old.applied, old.seeds
 	}
-	return b.perform(&putSourceCommand{k: k}, true)
+	return b.perform(&putSourceCommand{k: k})
 }
 
 // perform makes a change while the call holds the mutex.
-func (b *sourceBook) perform(c sourceCommand, grows bool) (Commit, error) {
-	err := b.commit(c, b.number, grows, func() { c.run(b) })
+func (b *sourceBook) perform(c sourceCommand) (Commit, error) {
+	err := b.commit(c, b.number, func() { c.run(b) })
 	return b.last, err
 }
 
@@ -177,14 +177,14 @@ func (b *sourceBook) markApplied(id, uid string, version int64, seeds []dispatch
 	case old.uid != uid || old.version > version:
 		return false, b.last, nil
 	case old.deleted:
-		last, err = b.perform(&removeSourceCommand{id: id}, false)
+		last, err = b.perform(&removeSourceCommand{id: id})
 		return true, last, err
 	case old.applied == version && slices.Equal(old.seeds, seeds):
 		return true, b.last, nil
 	}
 	k := *old
 	k.applied, k.seeds = version, append([]dispatch.TaskID(nil), seeds...)
-	last, err = b.perform(&putSourceCommand{k: &k}, false)
+	last, err = b.perform(&putSourceCommand{k: &k})
 	return true, last, err
 }
 
