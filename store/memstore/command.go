@@ -89,7 +89,7 @@ func decodeCommand(o op, inputs []byte) (command, error) {
 // grows reports whether a command adds data.
 func grows(c command) bool {
 	switch c := c.(type) {
-	case *claimCommand, *submitCommand, *ruleCommand, *putCollectorCommand:
+	case *claimCommand, *submitCommand, *ruleCommand:
 		return true
 	case *putSourceCommand:
 		return !c.k.deleted
