@@ -3,6 +3,8 @@ package filestore_test
 import (
 	"context"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -92,8 +94,8 @@ func TestStore_Conformance(t *testing.T) {
 	})
 }
 
-// modelSteps of the model test with restarts; `make crash` makes more.
-const modelSteps = 25_000
+// modelSteps are how many the model test with restarts makes; `make crash` makes more.
+const modelSteps = 10_000
 
 // TestStore_Model makes random operations, and restarts in their midst: some are the death of the process, some a
 // shutdown, and snapshots are made in between.
@@ -119,6 +121,20 @@ func TestStore_Model(t *testing.T) {
 			return i.open(t.Context())
 		}
 		return of
-	}, storetest.ModelConfig{Steps: modelSteps})
+	}, storetest.ModelConfig{Steps: steps(t)})
 	t.Logf("%d restarts", restarts)
+}
+
+// steps are those of the environment's WAGGLE_STEPS, or modelSteps.
+func steps(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("WAGGLE_STEPS")
+	if text == "" {
+		return modelSteps
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

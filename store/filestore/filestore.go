@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -72,7 +73,7 @@ var _ dispatch.Local = (*Store)(nil)
 // Open opens the store in a directory, or makes one. The error wraps [dispatch.ErrStoreMismatch] if the directory has
 // something else, another number of shards or a newer format, [ErrInUse] if another process uses it, and [ErrDamaged] if
 // something that was acknowledged cannot be read; nothing is changed then.
-func Open(ctx context.Context, config Config) (s *Store, err error) {
+func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	if config.Shards < 0 || config.Shards > dispatch.Slots {
 		return nil, fmt.Errorf("%w: shards %d is not 1 to %d", dispatch.ErrInvalid, config.Shards, dispatch.Slots)
 	}
@@ -86,7 +87,7 @@ func Open(ctx context.Context, config Config) (s *Store, err error) {
 		config.Now = time.Now
 	}
 	config.SnapshotBytes = cmp.Or(config.SnapshotBytes, 64<<20)
-	s = &Store{config: config, journal: new(journal), stop: make(chan struct{}), stopped: make(chan struct{})}
+	s := &Store{config: config, journal: newJournal(), stop: make(chan struct{}), stopped: make(chan struct{})}
 	if err := s.occupy(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
 	}
@@ -158,11 +159,13 @@ func (s *Store) read(ctx context.Context) error {
 		return err
 	}
 	s.Store = snap.store
+	s.journal.due.Store(max(s.config.SnapshotBytes, snap.bytes))
 	entries := 0
 	s.log, err = wal.Open(s.config.Dir, wal.Options{
 		FS: s.config.fs, StoreID: s.id, SegmentBytes: s.config.segmentBytes, SyncEvery: s.config.SyncEvery, Logger: s.config.Logger,
 	}, snap.sequence, func(sequence uint64, entry []byte) error {
 		entries++
+		s.journal.grow(len(entry))
 		if err := s.Store.Replay(entry); err != nil {
 			return fmt.Errorf("%w: entry %d of the log: %w", ErrDamaged, sequence, err)
 		}
@@ -174,7 +177,6 @@ func (s *Store) read(ctx context.Context) error {
 	case err != nil:
 		return damaged(err)
 	}
-	s.snapshots.logged = s.log.Bytes()
 	s.config.Logger.Info("read the store", zap.String("dir", s.config.Dir), zap.Uint64("snapshot", snap.sequence),
 		zap.Int64("snapshot_bytes", snap.bytes), zap.Int("entries", entries), zap.Int64("log_bytes", s.log.Bytes()),
 		zap.Duration("took", time.Since(began).Round(time.Millisecond)))
@@ -227,7 +229,25 @@ func (s *Store) Close() error {
 }
 
 // journal hands the commands of the memory to the log.
-type journal struct{ log *wal.Log }
+type journal struct {
+	log *wal.Log
+	// since are the bytes that the log has got since the last snapshot; when they reach due, grown has a value.
+	since, due atomic.Int64
+	grown      chan struct{}
+}
+
+func newJournal() *journal { return &journal{grown: make(chan struct{}, 1)} }
+
+// grow counts bytes of the log.
+func (j *journal) grow(n int) {
+	if j.since.Add(int64(n)) < j.due.Load() {
+		return
+	}
+	select {
+	case j.grown <- struct{}{}:
+	default: // it has one
+	}
+}
 
 // Reserve implements [memstore.Journal].
 func (j *journal) Reserve(n int, grows bool) error {
@@ -243,6 +263,7 @@ func (j *journal) Append(entry []byte, reserved int) memstore.Commit {
 		j.log.Release(reserved)
 		return nil
 	}
+	j.grow(len(entry))
 	return commit{j.log.Append(entry, reserved)}
 }
 

@@ -29,7 +29,7 @@ func TestBackup_UnderLoad(t *testing.T) {
 	for worker := range 4 {
 		load.Go(func() error {
 			for n := 0; ctx.Err() == nil; n++ {
-				if err := submit(t.Context(), s, "q"+strconv.Itoa(worker), strconv.Itoa(n)); err != nil {
+				if err := submit(context.WithoutCancel(ctx), s, "q"+strconv.Itoa(worker), strconv.Itoa(n)); err != nil {
 					return err
 				}
 				acknowledged.Add(1)

@@ -36,10 +36,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // snapshots are those of a store.
 type snapshots struct {
-	kept   []uint64 // the sequences of those on the disk, ascending
-	last   uint64   // of the newest
-	logged int64    // the bytes of the log when that was made
-	bytes  int64    // its size
+	kept  []uint64 // the sequences of those on the disk, ascending
+	last  uint64   // of the newest
+	bytes int64    // its size
 }
 
 func snapshotName(sequence uint64) string {
@@ -214,9 +213,13 @@ func (s *Store) writeSnapshot(w io.Writer, sequence uint64) error {
 func (s *Store) snapshot(stop <-chan struct{}) error {
 	began := time.Now()
 	var sequence uint64
-	var logged, size int64
+	var size int64
 	err := writeFile(s.config.fs, s.config.Dir, "snapshot", func(w io.Writer) (string, error) {
-		err := s.Store.Snapshot(func() { sequence, logged = s.log.Sequence(), s.log.Bytes() }, func(piece []byte) error {
+		begun := func() {
+			sequence = s.log.Sequence()
+			s.journal.since.Store(0)
+		}
+		err := s.Store.Snapshot(begun, func(piece []byte) error {
 			select {
 			case <-stop:
 				return errStopped
@@ -236,7 +239,8 @@ func (s *Store) snapshot(stop <-chan struct{}) error {
 		return fmt.Errorf("write a snapshot: %w", err)
 	}
 	p := &s.snapshots
-	p.last, p.logged, p.bytes = sequence, logged, size
+	p.last, p.bytes = sequence, size
+	s.journal.due.Store(max(s.config.SnapshotBytes, size))
 	if !slices.Contains(p.kept, sequence) {
 		p.kept = append(p.kept, sequence)
 	}
@@ -257,42 +261,32 @@ func (s *Store) drop() error {
 	if len(p.kept) < keptSnapshots {
 		return nil
 	}
-	before := s.log.Bytes()
-	if err := s.log.Drop(p.kept[0]); err != nil {
-		return err
-	}
-	p.logged -= before - s.log.Bytes()
-	return nil
+	return s.log.Drop(p.kept[0])
 }
 
-const (
-	// lookEach is how often it is looked whether the log has grown enough for a snapshot.
-	lookEach = 100 * time.Millisecond
-	// retrySnapshot is how long after a failure another snapshot is tried.
-	retrySnapshot = time.Minute
-)
+// retrySnapshot is how long after a failure another snapshot is tried.
+const retrySnapshot = time.Minute
 
-// makeSnapshots makes a snapshot whenever the log has grown by more than the last one has, so that snapshots never write
+// makeSnapshots makes a snapshot whenever the log has grown by as much as the last one has, so that snapshots never write
 // more than the log does, until the store is closed.
 func (s *Store) makeSnapshots() {
 	defer close(s.stopped)
-	tick := time.NewTicker(lookEach)
-	defer tick.Stop()
-	var failed time.Time
 	for {
 		select {
 		case <-s.stop:
 			return
-		case <-tick.C:
+		case <-s.journal.grown:
 		}
-		p := &s.snapshots
-		if s.log.Bytes()-p.logged < max(s.config.SnapshotBytes, p.bytes) || !failed.IsZero() && time.Since(failed) < retrySnapshot {
-			continue
-		}
-		failed = time.Time{}
-		if err := s.snapshot(s.stop); err != nil && !errors.Is(err, errStopped) {
-			failed = time.Now()
+		for err := s.snapshot(s.stop); err != nil; err = s.snapshot(s.stop) {
+			if errors.Is(err, errStopped) {
+				return
+			}
 			s.config.Logger.Warn("made no snapshot; trying again in a minute", zap.Error(err))
+			select {
+			case <-s.stop:
+				return
+			case <-time.After(retrySnapshot):
+			}
 		}
 	}
 }
