@@ -87,16 +87,12 @@ func (s *Store) exportTasks(ctx context.Context, each func(*dispatch.PortableBat
 					ids = append(ids, id)
 				}
 			}
-			for some := range slices.Chunk(ids, maxReads) {
-				tasks, err := s.exportSome(ctx, some)
-				if err == nil && len(tasks) > 0 {
-					one.Lock()
-					err = each(&dispatch.PortableBatch{Tasks: tasks})
-					one.Unlock()
-				}
-				if err != nil {
-					return err
-				}
+			if err := s.exportPage(ctx, ids, func(batch *dispatch.PortableBatch) error {
+				one.Lock()
+				defer one.Unlock()
+				return each(batch)
+			}); err != nil {
+				return err
 			}
 			if cursor = found.next; cursor == 0 {
 				return nil
@@ -104,6 +100,35 @@ func (s *Store) exportTasks(ctx context.Context, each func(*dispatch.PortableBat
 		}
 	})
 }
+
+// exportPage gives the tasks with those ids.
+func (s *Store) exportPage(ctx context.Context, ids []dispatch.TaskID, each func(*dispatch.PortableBatch) error) error {
+	batch, bytes := new(dispatch.PortableBatch), 0
+	for some := range slices.Chunk(ids, maxReads) {
+		tasks, err := s.exportSome(ctx, some)
+		if err != nil {
+			return err
+		}
+		for i := range tasks {
+			t := &tasks[i].Task
+			bytes += listedSize + len(t.URL) + len(t.Payload) + len(t.Cursor) + len(t.Memo)
+		}
+		batch.Tasks = append(batch.Tasks, tasks...)
+		if bytes > dispatch.MaxPortableBytes {
+			if err := each(batch); err != nil {
+				return err
+			}
+			batch, bytes = new(dispatch.PortableBatch), 0
+		}
+	}
+	if len(batch.Tasks) == 0 {
+		return nil
+	}
+	return each(batch)
+}
+
+// listedSize is about what a task takes beside its long texts.
+const listedSize = 512
 
 // taskOf is the task whose record has that key.
 func (s *Store) taskOf(name string) (dispatch.TaskID, bool) {

@@ -180,21 +180,37 @@ func (c *copier) holds(ctx context.Context) error {
 	return nil
 }
 
-// parts copies what the store exports.
+// parts copies what the store exports. The next batch is read while one is written.
 func (c *copier) parts(ctx context.Context) error {
-	return c.from.Export(ctx, func(batch *dispatch.PortableBatch) error {
-		if batch.Totals != nil {
-			c.last, batch.Totals = batch.Totals, nil // when all is counted
+	batches := make(chan *dispatch.PortableBatch, 1)
+	copying, ctx := errgroup.WithContext(ctx)
+	copying.Go(func() error {
+		defer close(batches)
+		return c.from.Export(ctx, func(batch *dispatch.PortableBatch) error {
+			select {
+			case batches <- batch:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	})
+	copying.Go(func() error {
+		for batch := range batches {
+			if batch.Totals != nil {
+				c.last, batch.Totals = batch.Totals, nil // when all is counted
+			}
+			for _, gate := range batch.Gates {
+				c.uids[gate.UID] = true
+			}
+			if err := c.to.Import(ctx, batch); err != nil {
+				return err
+			}
+			c.did(parts(batch))
 		}
-		for _, gate := range batch.Gates {
-			c.uids[gate.UID] = true
-		}
-		if err := c.to.Import(ctx, batch); err != nil {
-			return err
-		}
-		c.did(parts(batch))
 		return nil
 	})
+	return copying.Wait()
 }
 
 // parts is how many a batch has.
