@@ -11,6 +11,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store/storecopy"
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
@@ -267,3 +268,37 @@ func TestStore_ReplayModel(t *testing.T) {
 	}, storetest.ModelConfig{Steps: modelSteps})
 	t.Logf("%d restarts, %d entries", r.restarts, len(r.kept.entries))
 }
+
+// copied replaces the store by a copy of it, whose journal begins with that.
+func (r *reborn) copied() error {
+	if r.snapshot != nil {
+		r.finish()
+	}
+	before := r.now
+	r.kept = new(ledger)
+	fresh, err := memstore.New(r.config())
+	if err != nil {
+		return err
+	}
+	if _, err := storecopy.Copy(r.t.Context(), before, fresh, func(storecopy.Step, int64) {}, nil); err != nil {
+		return err
+	}
+	r.use(fresh)
+	r.check("after a copy")
+	return before.Close()
+}
+
+// TestStore_ReplayCopies makes random operations on a store that is replaced by its copies, too: the journal has them.
+func TestStore_ReplayCopies(t *testing.T) {
+	t.Parallel()
+	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		r := newReborn(t, opts, storetest.Seed(t))
+		of := r.instance()
+		of.Restart, of.Copied = r.copied, true
+		return of
+	}, storetest.ModelConfig{Steps: copySteps, KeepRecords: true})
+}
+
+// copySteps of the model test with copies.
+const copySteps = 5_000
