@@ -138,19 +138,3 @@ function scripts.importcollectors()
   end
   return 1
 end
-
--- Notes used client tokens of a step. Of several shards one is the home of their collectors,
--- where polls look for them.
---
--- ARGV     step, whether the store has several shards (0, 1); digests of holders
--- Returns  1
--- Cost     O(1) a token
--- flags: none
-function scripts.importtokens()
-  local step, digests = tonumber(ARGV[1]), args_from(3)
-  token.used.add(step, digests)
-  if ARGV[2] == '1' then token.polled.note_for(digests, 2 * 600000) end
-  shard.tally('used', max(step - shard.counts().used, 0))
-  finish(false)
-  return 1
-end
