@@ -113,6 +113,11 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
+		path: "store/storecopy", core: true,
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "store/storetest/...", core: true,
 		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/holdbook"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
@@ -170,7 +175,7 @@ var layers = []layer{
 	},
 	{
 		path: "cmd/waggle/...", core: true,
-		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/..."},
+		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
 	},
 	{
 		path: "deploy/load/...",

@@ -20,9 +20,9 @@ const (
 // LeaseToken is the proof of holding a lease, "<collector_id>/<client
 // token>/<fence>": the value of the lock key in Redis.
 type LeaseToken struct {
-	Collector   string
-	ClientToken string
-	Fence       uint64
+	Collector   string `json:"collector,omitzero"`
+	ClientToken string `json:"client_token,omitzero"`
+	Fence       uint64 `json:"fence,omitzero"`
 }
 
 // String gives the token as it is sent and as it stands in the lock.
@@ -51,8 +51,8 @@ func ParseLeaseToken(s string) (LeaseToken, error) {
 // SHA-256 of who holds it. The record of a task keeps it instead of the token,
 // which may be 280 bytes long.
 type LeaseDigest struct {
-	Fence  uint64
-	Holder uint64
+	Fence  uint64 `json:"fence,omitzero"`
+	Holder uint64 `json:"holder,omitzero"`
 }
 
 // Digest names the token.
@@ -71,13 +71,13 @@ func HolderDigest(collector, clientToken string) uint64 {
 
 // Lease is the right to work on a task until a deadline.
 type Lease struct {
-	Digest LeaseDigest
+	Digest LeaseDigest `json:"digest,omitzero"`
 	// Token is known while the lock exists, and right after a grant.
-	Token    LeaseToken
-	Granted  time.Time
-	Deadline time.Time
-	Duration time.Duration // what a renewal gives
-	MaxHold  time.Duration // from Granted; renewals end there
+	Token    LeaseToken    `json:"token,omitzero"`
+	Granted  time.Time     `json:"granted,omitzero"`
+	Deadline time.Time     `json:"deadline,omitzero"`
+	Duration time.Duration `json:"duration,omitzero"` // what a renewal gives
+	MaxHold  time.Duration `json:"max_hold,omitzero"` // from Granted; renewals end there
 }
 
 // OrphanLook is how often a store checks a task with a lock but without a lease. The lock may have no end, or be
@@ -89,9 +89,9 @@ const OrphanLook = 30 * time.Second
 type StrayLock struct {
 	// Value of the lock, at most bounds.MaxLockValue bytes. Empty if the lock was deleted and the store has not
 	// noticed.
-	Value string
+	Value string `json:"value,omitzero"`
 	// Ends is when the lock ends; zero = never. If the lock was deleted: when the store checks next.
-	Ends time.Time
+	Ends time.Time `json:"ends,omitzero"`
 }
 
 // TokenMemory is the minimum time that a client token is remembered as used after the last lease of its grant; the

@@ -54,66 +54,66 @@ const DefaultPriority = 5
 
 // Task is one record, as a store gives it back.
 type Task struct {
-	ID        TaskID
-	SourceUID string
-	SourceID  string // empty when the source was deleted long ago
+	ID        TaskID `json:"id"`
+	SourceUID string `json:"source_uid,omitzero"`
+	SourceID  string `json:"source_id,omitzero"` // empty when the source was deleted long ago
 	// Scope is the space where Key is unique: the shared scope of its source, else the source's uid. Stores leave it
 	// empty; the dispatcher fills it in.
-	Scope string
-	Pool  string // of the source
-	Queue string
-	URL   string // may be empty when key and queue were given
-	Key   string
+	Scope string `json:"scope,omitzero"`
+	Pool  string `json:"pool,omitzero"` // of the source
+	Queue string `json:"queue,omitzero"`
+	URL   string `json:"url,omitzero"` // may be empty when key and queue were given
+	Key   string `json:"key,omitzero"`
 	// Kind is a word of the submitter's for its collectors, such as "feed".
-	Kind string
+	Kind string `json:"kind,omitzero"`
 	// Recurring tasks are the seeds of sources: they are scheduled again when
 	// they settle.
-	Recurring bool
+	Recurring bool `json:"recurring,omitzero"`
 	// Relation is how it was discovered; for the target of a redirect, the relation of the redirected task.
 	// RelationNone: it was not discovered.
-	Relation Relation
-	Depth    int       // links from the seed it was found from
-	Run      time.Time // the pass it belongs to; zero outside passes
-	Priority int       // 0 to bounds.MaxPriority, DefaultPriority is neutral
-	State    State
-	Counters Counters
-	Due      time.Time
+	Relation Relation  `json:"relation,omitzero"`
+	Depth    int       `json:"depth,omitzero"`    // links from the seed it was found from
+	Run      time.Time `json:"run,omitzero"`      // the pass it belongs to; zero outside passes
+	Priority int       `json:"priority,omitzero"` // 0 to bounds.MaxPriority, DefaultPriority is neutral
+	State    State     `json:"state,omitzero"`
+	Counters Counters  `json:"counters,omitzero"`
+	Due      time.Time `json:"due,omitzero"`
 	// FirstDue, of recurring tasks only, is the phase of "every" schedules; of
 	// adaptive ones, when the last settlement planned the next crawl.
-	FirstDue  time.Time
-	Created   time.Time
-	SettledAt time.Time // of the last settlement; zero before the first
-	Metadata  map[string]string
-	Payload   []byte
+	FirstDue  time.Time         `json:"first_due,omitzero"`
+	Created   time.Time         `json:"created,omitzero"`
+	SettledAt time.Time         `json:"settled_at,omitzero"` // of the last settlement; zero before the first
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	Payload   []byte            `json:"payload,omitempty"`
 
 	// Lease is set while the task is LEASED.
-	Lease *Lease
+	Lease *Lease `json:"lease,omitzero"`
 	// LastLease names the lease that settled last, and Result how: what a
 	// repeated report is answered from (P7).
-	LastLease LeaseDigest
-	Result    Result
+	LastLease LeaseDigest `json:"last_lease,omitzero"`
+	Result    Result      `json:"result,omitzero"`
 
 	// CancelRequested: however the lease ends, the task ends CANCELED; with CancelHeld
 	// it waits again. CancelNone when nobody asked.
-	CancelRequested CancelReason
+	CancelRequested CancelReason `json:"cancel_requested,omitzero"`
 	// AgainRequested: due again at once after the lease settles, once.
-	AgainRequested bool
+	AgainRequested bool `json:"again_requested,omitzero"`
 	// Behind: while it waits, every other ready task of its queue goes first, since its URL failed ([Transition]).
-	Behind bool
+	Behind bool `json:"behind,omitzero"`
 
 	// Revision rises whenever something other than a renewal changes the
 	// record. A [Transition] computed from an older revision is refused.
-	Revision uint32
+	Revision uint32 `json:"revision,omitzero"`
 
 	// Details, read only when asked for.
-	Cursor    []byte
-	Memo      []byte
-	LastError *Failure
-	History   []Attempt
+	Cursor    []byte    `json:"cursor,omitempty"`
+	Memo      []byte    `json:"memo,omitempty"`
+	LastError *Failure  `json:"last_error,omitzero"`
+	History   []Attempt `json:"history,omitempty"`
 	// SourceDeleted is who deleted its source and why; nil if the source exists, or if it is no longer known.
-	SourceDeleted *Gate
+	SourceDeleted *Gate `json:"source_deleted,omitzero"`
 	// Lock keeps a waiting task from being granted; nil = there is none.
-	Lock *StrayLock
+	Lock *StrayLock `json:"lock,omitzero"`
 }
 
 // Counters are the numbers of a task that policy moves. They are applied as a
@@ -121,16 +121,20 @@ type Task struct {
 type Counters struct {
 	// Cycle is how often the task has settled. A sink keeps one record per
 	// task and cycle.
-	Cycle uint32
+	Cycle uint32 `json:"cycle,omitzero"`
 	// Attempt counts the grants of this cycle, without those given back or
 	// released.
-	Attempt uint32
+	Attempt uint32 `json:"attempt,omitzero"`
 	// Failures, Expirations and Throttled count against the budgets of the
 	// source, in this cycle.
-	Failures, Expirations, Throttled uint16
+	Failures    uint16 `json:"failures,omitzero"`
+	Expirations uint16 `json:"expirations,omitzero"`
+	Throttled   uint16 `json:"throttled,omitzero"`
 	// GivenUp, ExpiredCycles and PermanentCycles count consecutive cycles of a recurring task without success: all of
 	// them, those given up for expirations, and those with a permanent failure.
-	GivenUp, ExpiredCycles, PermanentCycles uint8
+	GivenUp         uint8 `json:"given_up,omitzero"`
+	ExpiredCycles   uint8 `json:"expired_cycles,omitzero"`
+	PermanentCycles uint8 `json:"permanent_cycles,omitzero"`
 }
 
 // CancelReason is why the holder of a lease is asked to stop.

@@ -116,6 +116,59 @@ func TestStore_directory(t *testing.T) {
 	}
 }
 
+// TestStoreCopy moves what a dispatcher was given from a directory to Redis and back.
+func TestStoreCopy(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t).URL()
+	begin, end := "file:"+filepath.Join(t.TempDir(), "data"), "file:"+filepath.Join(t.TempDir(), "back")
+	serve := func(store string) (*background, map[string]string) {
+		d := start(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--store", store)
+		return d, map[string]string{"WAGGLE_SERVER": address(t, d)}
+	}
+	wantFailure(t, command(t, nil, "store", "copy", begin, redis), waggle.ExitFailed, "no such file or directory")
+	d, env := serve(begin)
+	if got := command(t, env, "source", "create", "a", "--seed", "https://a.example/"); got.code != 0 {
+		t.Fatal(got.err)
+	}
+	command(t, env, "task", "submit", "--source", "a", "https://b.example/1", "https://b.example/2")
+	wantFailure(t, command(t, nil, "store", "copy", begin, redis), waggle.ExitFailed, "in use by process")
+	if code := d.end(); code != 0 {
+		t.Fatalf("serve ended with %d:\n%s", code, d.err.text())
+	}
+	for _, move := range [][2]string{{begin, redis}, {redis, end}} {
+		if got := command(t, nil, "store", "copy", move[0], move[1]); got.code != 0 || !strings.Contains(got.out, "both are equal") {
+			t.Fatalf("exit code %d, printed\n%s%s", got.code, got.out, got.err)
+		}
+		wantFailure(t, command(t, nil, "store", "copy", move[0], move[1]), waggle.ExitFailed, "already")
+	}
+	wantOutput(t, command(t, nil, "store", "check", "--store", redis), "no disagreements\nchecked 3 tasks and 2 queues\n")
+	for _, store := range []string{redis, end} {
+		d, env := serve(store)
+		if got := command(t, env, "task", "list", "--source", "a"); strings.Count(got.out, "READY") != 3 {
+			t.Errorf("in %s the tasks are\n%s%s", store, got.out, got.err)
+		}
+		if store == redis {
+			other := "file:" + filepath.Join(t.TempDir(), "other")
+			wantFailure(t, command(t, nil, "store", "copy", redis, other), waggle.ExitFailed, "uses the store", "stop all dispatchers")
+		}
+		d.end()
+	}
+	dir := strings.TrimPrefix(end, "file:")
+	identity, err := os.ReadFile(filepath.Join(dir, "store.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity = []byte(strings.Replace(string(identity), "{", `{"unfinished_copy_of":"elsewhere",`, 1))
+	if err := os.WriteFile(filepath.Join(dir, "store.json"), identity, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", end}, {"store", "copy", begin, end}, {"store", "backup", dir, dir + ".backup"},
+	} {
+		wantFailure(t, command(t, nil, args...), waggle.ExitFailed, "unfinished copy of elsewhere")
+	}
+}
+
 // TestStore_notOurs refuses directories that are no store, or cannot be read.
 func TestStore_notOurs(t *testing.T) {
 	t.Parallel()

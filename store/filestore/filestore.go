@@ -33,6 +33,9 @@ type Config struct {
 	Dir string
 	// Existing: the directory must have a store; else Open makes it and the store.
 	Existing bool
+	// CopyOf names the store that is to be copied into this one ([dispatch.Portable]), which must be new, or an unfinished
+	// copy of that one. Empty: it must be no unfinished copy.
+	CopyOf string
 	// Shards from 1 to [dispatch.Slots], fixed when the store is made; 0: as it was made, else 1.
 	Shards int
 	// SyncEvery is how often what was written is synced to the disk. 0, the default: before each answer, so that neither
@@ -68,7 +71,10 @@ type Store struct {
 	snapshots snapshots
 }
 
-var _ dispatch.Local = (*Store)(nil)
+var (
+	_ dispatch.Local    = (*Store)(nil)
+	_ dispatch.Portable = (*Store)(nil)
+)
 
 // Open opens the store in a directory, or makes one. The error wraps [dispatch.ErrStoreMismatch] if the directory has
 // something else, another number of shards or a newer format, [ErrInUse] if another process uses it, and [ErrDamaged] if
@@ -125,8 +131,11 @@ func (s *Store) occupy() (err error) {
 		}
 		return fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
 	}
-	if identity == nil {
+	switch {
+	case identity == nil:
 		identity, err = s.found()
+	case identity.CopyOf != s.config.CopyOf:
+		err = identity.otherCopy()
 	}
 	if err == nil {
 		err = s.accept(identity)

@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,22 @@ type identity struct {
 	Format int    `json:"waggle_store_format"`
 	ID     string `json:"id"` // 32 hex digits, which the log and the snapshots repeat
 	Shards int    `json:"shards"`
+	// CopyOf names the store that is being copied into this one.
+	CopyOf string `json:"unfinished_copy_of,omitempty"`
+}
+
+// otherCopy is why the directory cannot be used, or be copied into.
+func (i *identity) otherCopy() error {
+	if i.CopyOf == "" {
+		return fmt.Errorf("%w: it has a store already", dispatch.ErrStoreMismatch)
+	}
+	return fmt.Errorf("%w: it is an unfinished copy of %s", dispatch.ErrStoreMismatch, i.CopyOf)
+}
+
+// EndCopy implements [dispatch.Portable].
+func (s *Store) EndCopy(context.Context) error {
+	s.config.CopyOf = ""
+	return s.writeIdentity()
 }
 
 // readIdentity reads whose directory it is; nil: nobody's, and it is empty but for a lock.
@@ -83,7 +100,7 @@ func (s *Store) found() (*identity, error) {
 }
 
 func (s *Store) writeIdentity() error {
-	content, err := json.Marshal(identity{Format: formatVersion, ID: hex.EncodeToString(s.id[:]), Shards: s.config.Shards})
+	content, err := json.Marshal(identity{Format: formatVersion, ID: hex.EncodeToString(s.id[:]), Shards: s.config.Shards, CopyOf: s.config.CopyOf})
 	if err != nil {
 		return err
 	}

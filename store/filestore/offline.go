@@ -125,6 +125,8 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 		return report, err
 	case of == nil:
 		return report, fmt.Errorf("%w: there is no store", dispatch.ErrStoreMismatch)
+	case of.CopyOf != "":
+		return report, of.otherCopy()
 	}
 	if err := s.accept(of); err != nil {
 		return report, err

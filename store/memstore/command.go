@@ -33,6 +33,7 @@ const (
 	opPutCollector
 	opForgetCollectors
 	opByHand
+	opImport
 )
 
 // kinds have the name of each kind of command, and make an empty one to read.
@@ -63,6 +64,7 @@ var kinds = [...]struct {
 	opPutCollector:     {"put collector", func() command { return new(putCollectorCommand) }},
 	opForgetCollectors: {"forget collectors", func() command { return new(forgetCommand) }},
 	opByHand:           {"by hand", func() command { return new(handCommand) }},
+	opImport:           {"import", func() command { return new(importCommand) }},
 }
 
 func (o op) String() string {
@@ -89,7 +91,7 @@ func decodeCommand(o op, inputs []byte) (command, error) {
 // grows reports whether a command adds data.
 func grows(c command) bool {
 	switch c := c.(type) {
-	case *claimCommand, *submitCommand, *ruleCommand:
+	case *claimCommand, *submitCommand, *ruleCommand, *importCommand:
 		return true
 	case *putSourceCommand:
 		return !c.k.deleted

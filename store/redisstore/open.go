@@ -46,6 +46,9 @@ type Config struct {
 	AckReplicas int
 	// Existing refuses to make a store: one must be there.
 	Existing bool
+	// CopyOf names the store that is to be copied into this one ([dispatch.Portable]), which must be new, or an unfinished
+	// copy of that one. Empty: it must be no unfinished copy.
+	CopyOf string
 	// AllowEviction accepts an eviction policy that may evict locks and tasks when memory is full.
 	AllowEviction bool
 	// Logger gets warnings about settings that may lose writes. Default: none.
@@ -120,6 +123,9 @@ func (s *Store) check(ctx context.Context, config Config, target *conn.Target) (
 	}
 	if config.Existing && !s.meta.Exists() {
 		return fmt.Errorf("%w: there is no store in redis under %q", dispatch.ErrStoreMismatch, s.keys)
+	}
+	if err := s.meta.Copy(ctx, config.CopyOf); err != nil {
+		return err
 	}
 	initial := 1
 	if target.Cluster {

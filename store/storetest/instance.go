@@ -40,6 +40,8 @@ type Instance struct {
 	// is there, leases have [dispatch.OutageGrace], nobody leads, and collectors were seen up to an hour earlier. nil: the
 	// model test makes no restarts.
 	Restart func() error
+	// Copied: Restart copies the store into another one ([dispatch.Portable]) with as many shards.
+	Copied bool
 }
 
 // Clock is a clock that stands still unless it is moved.

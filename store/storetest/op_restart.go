@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"maps"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
@@ -15,6 +18,9 @@ func (m *model) genRestart() step {
 		do:   func(i *Instance) (any, error) { return nil, i.Restart() },
 		see: func(any) error {
 			m.world.restarted()
+			if m.instances[0].Copied {
+				m.world.copied()
+			}
 			return nil
 		},
 	}
@@ -44,6 +50,50 @@ func (w *world) restarted() {
 			p.graceUntil = longest
 		} else if !sure {
 			p.vagueGrace = longest
+		}
+	}
+}
+
+// copied is the world after a copy of the store. What one shard knew of a source or of client tokens all know. No grant is
+// given back. Only the home shards of collectors refuse sessions that were replaced. A lock that was deleted is there
+// again, unless a renewal has met that; of those that were set by hand only waiting tasks keep theirs.
+func (w *world) copied() {
+	newest, used := make(map[string]dispatch.SourceGate), make(map[usedToken]bool)
+	fence := uint64(0)
+	for _, p := range w.parts {
+		fence = max(fence, p.lastFence)
+		maps.Copy(used, p.used)
+		for uid, gate := range p.gates {
+			if gate.Version >= newest[uid].Version {
+				newest[uid] = gate
+			}
+		}
+	}
+	for shard, p := range w.parts {
+		p.lastFence, p.unsynced = fence, true
+		p.gates, p.used = maps.Clone(newest), maps.Clone(used)
+		clear(p.deletions)
+		for _, note := range p.notes {
+			note.calls = nil
+		}
+		if stands, _ := w.standing(shard); !stands {
+			p.graceUntil = time.Time{}
+		}
+	}
+	for _, p := range w.parts {
+		clear(p.keeps)
+	}
+	for id, session := range w.sessions {
+		if len(session.replaced) > 0 {
+			w.parts[dispatch.ShardOf(dispatch.SlotOf(id), w.shards)].keeps[id] = keptSession{session.current, w.now().Add(dispatch.CollectorMemory)}
+		}
+	}
+	for _, t := range w.order {
+		if t.State == dispatch.StateLeased && !t.ended {
+			t.lockGone = false
+		}
+		if t.foreignUntil = (time.Time{}); !t.State.Waiting() {
+			t.orphanUntil = time.Time{}
 		}
 	}
 }

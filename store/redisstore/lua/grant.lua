@@ -141,17 +141,23 @@ local function read_note(collector_id, token_)
   return ok and note or nil
 end
 
--- Checks that a leased task is in the note of its grant.
-function grant.check(id, r)
+-- Whether a leased task is in the note of its grant, the note, and what it is found by.
+local function look_up(id, r)
   local at = find(r.holder, '/', 1, true)
-  if not at then return end
-  local collector_id, token_, fence, digest = sub(r.holder, 1, at - 1), sub(r.holder, at + 1), parse('>I8', r.digest, 2), sub(r.digest, 10)
+  if not at then return true end
+  local collector_id, token_, fence = sub(r.holder, 1, at - 1), sub(r.holder, at + 1), parse('>I8', r.digest, 2)
   local note = read_note(collector_id, token_)
   local ids = note and grant.ids(note.ids) or {}
-  if note and ids[fence - note.fence + 1] == id then return end
-  if not check.found('grant', id, 'it is leased, and not in the note of its grant') then return end
+  return note and ids[fence - note.fence + 1] == id, note, ids, collector_id, token_, fence
+end
+
+-- Adds a leased task to the note of its grant, which is made if there is none. That is not
+-- given back: its calls are not known.
+function grant.join(id, r, session)
+  local has, note, ids, collector_id, token_, fence = look_up(id, r)
+  if has then return end
   if not note or fence < note.fence - MOST or fence > note.fence + MOST then
-    note, ids = { session = '', calls = '', fence = fence, turns = '' }, {}
+    note, ids = { session = session, calls = '', fence = fence, turns = '' }, {}
   end
   while fence < note.fence do
     table.insert(ids, 1, GAP)
@@ -160,7 +166,13 @@ function grant.check(id, r)
   for i = #ids + 1, fence - note.fence do ids[i] = GAP end
   ids[fence - note.fence + 1] = id
   note.ids = concat(ids, ' ')
-  rewrite(collector_id, token_, digest, note)
+  rewrite(collector_id, token_, sub(r.digest, 10), note)
+end
+
+-- Checks that a leased task is in the note of its grant.
+function grant.check(id, r)
+  if look_up(id, r) then return end
+  if check.found('grant', id, 'it is leased, and not in the note of its grant') then grant.join(id, r, '') end
 end
 
 -- Checks notes of grants: each counts what is still held, of which there is some.

@@ -22,19 +22,19 @@ local function by_step(name, length)
 
   -- Sweeps remove the set, without holding up Redis as the end of a large one does; its end
   -- is for what they do not know of: when they were last was lost, or the clock was ahead.
-  local function add(at, digests, has_end)
+  function sets.add(at, digests, has_end)
     call('SADD', sets.key(at), unpack(digests))
     if not has_end then call('PEXPIREAT', sets.key(at), decimal((at + 2) * length + DAY), 'NX') end
   end
 
   -- Notes digests for the rest of this step and the next one, in a set that may have its end.
-  function sets.note(digests, has_end) add(sets.step(now), digests, has_end) end
+  function sets.note(digests, has_end) sets.add(sets.step(now), digests, has_end) end
 
   -- Notes digests for so many ms at least. Each second step has them, so that a step back
   -- finds them in the one before or the one after it.
   function sets.note_for(digests, lasting)
     sets.note(digests)
-    for at = sets.step(now) + 2, sets.step(now + lasting), 2 do add(at, digests) end
+    for at = sets.step(now) + 2, sets.step(now + lasting), 2 do sets.add(at, digests) end
   end
 
   return sets

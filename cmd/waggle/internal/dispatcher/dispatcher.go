@@ -126,6 +126,7 @@ type StoreOptions struct {
 	shards        int
 	fsync         string
 	existing      bool
+	copyOf        string
 	allowEviction bool
 	ackReplicas   int
 }
@@ -176,7 +177,7 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	redis.SetLogger(redisLog{log})
 	store, err := redisstore.Open(ctx, redisstore.Config{
 		URL: s.URL, Prefix: s.prefix, Shards: s.shards, Logger: log, AllowEviction: s.allowEviction, AckReplicas: s.ackReplicas,
-		Existing: s.existing,
+		Existing: s.existing, CopyOf: s.copyOf,
 	})
 	switch {
 	case err == nil:
@@ -229,6 +230,8 @@ func mismatchAdvice(err error) string {
 	switch text := err.Error(); {
 	case !errors.Is(err, dispatch.ErrStoreMismatch):
 		return ""
+	case strings.Contains(text, unfinishedCopy):
+		return unfinishedAdvice
 	case strings.Contains(text, "maxmemory-policy"):
 		return "`redis-cli config set maxmemory-policy noeviction` sets it; --allow-eviction takes it as it is, and may lose tasks"
 	case strings.Contains(text, "shards"):

@@ -35,7 +35,7 @@ func (s *StoreOptions) openFile(ctx context.Context, dir string, log *zap.Logger
 		return nil, err
 	}
 	store, err := filestore.Open(ctx, filestore.Config{
-		Dir: path, Shards: s.shards, SyncEvery: syncEvery, Existing: s.existing, Logger: log,
+		Dir: path, Shards: s.shards, SyncEvery: syncEvery, Existing: s.existing, CopyOf: s.copyOf, Logger: log,
 	})
 	switch {
 	case err == nil:
@@ -50,6 +50,8 @@ func (s *StoreOptions) openFile(ctx context.Context, dir string, log *zap.Logger
 // fileAdvice is what to do about a directory that cannot be used; empty when its error says it all.
 func fileAdvice(err error) string {
 	switch {
+	case strings.Contains(err.Error(), unfinishedCopy):
+		return unfinishedAdvice
 	case errors.Is(err, filestore.ErrInUse):
 		return "one dispatcher uses a directory; several share one Redis: --store redis://..."
 	case errors.Is(err, filestore.ErrDamaged):

@@ -20,9 +20,9 @@ import (
 
 // New makes the commands.
 func New(c cli.Console, o *client.Options) *cobra.Command {
-	cmd := &cobra.Command{Use: "store", Short: "Check, repair, back up and restore a store", GroupID: "run"}
+	cmd := &cobra.Command{Use: "store", Short: "Check, repair, copy, back up and restore", GroupID: "run"}
 	cmd.AddGroup(&cobra.Group{ID: "run", Title: "Run, without a dispatcher:"})
-	for _, child := range []*cobra.Command{newCheck(c), newBackup(c), newRestore(c)} {
+	for _, child := range []*cobra.Command{newCheck(c), newCopy(c), newBackup(c), newRestore(c)} {
 		o.Refuse(child)
 		cmd.AddCommand(child)
 	}

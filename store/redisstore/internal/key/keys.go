@@ -12,7 +12,7 @@ import (
 type Prefix string
 
 // Meta is a HASH: "shards", "format" and "made", a mark, all fixed when the store is
-// first used. It belongs to no shard.
+// first used; and "copying" while another store is copied into it. It belongs to no shard.
 func (p Prefix) Meta() string { return string(p) + ":meta" }
 
 // Library is a STRING with a TTL: a dispatcher that uses the function library of that version runs (internal/script). It

@@ -54,8 +54,9 @@ type Meta struct {
 	latest *comparison // under way or ended; nil: none yet
 }
 
-// fields are those of [key.Prefix.Meta], empty where there is none; mark is "made".
-type fields struct{ shards, format, mark string }
+// fields are those of [key.Prefix.Meta], empty where there is none; mark is "made", copying what is being copied into the
+// store.
+type fields struct{ shards, format, mark, copying string }
 
 // unfinished reports whether some of it is still to be fixed: a build of before there
 // was a mark has written none. Of a store of another format nothing is.
@@ -73,6 +74,34 @@ func Read(ctx context.Context, client redis.UniversalClient, keys key.Prefix, lo
 
 // Exists reports whether a store was made, by what Read has read.
 func (m *Meta) Exists() bool { return m.kept.format != "" }
+
+// copying is the field of a store that is an unfinished copy: of which one.
+const copying = "copying"
+
+// Copy fixes of which store a new one is a copy; "" is none. The error says why it cannot be one, or, of an unfinished
+// copy, why it cannot be used as a store.
+func (m *Meta) Copy(ctx context.Context, from string) error {
+	switch {
+	case from != "" && m.kept == fields{}:
+		if err := m.client.HSetNX(ctx, m.keys.Meta(), copying, from).Err(); err != nil {
+			return script.Wrap(ctx, opRead, err)
+		}
+		var err error
+		if m.kept, err = m.read(ctx, opRead); err != nil || m.kept.copying == from {
+			return err
+		}
+	case m.kept.copying == from:
+		return nil
+	case m.kept.copying == "":
+		return fmt.Errorf("%w: redis has a store under %q already", dispatch.ErrStoreMismatch, m.keys)
+	}
+	return fmt.Errorf("%w: the store in redis under %q is an unfinished copy of %s", dispatch.ErrStoreMismatch, m.keys, m.kept.copying)
+}
+
+// EndCopy makes a copy a store.
+func (m *Meta) EndCopy(ctx context.Context) error {
+	return script.Wrap(ctx, "end the copy", m.client.HDel(ctx, m.keys.Meta(), copying).Err())
+}
 
 // Fix fixes the number of shards of a new store as initial, and compares that of one that exists
 // with the one that is wanted; 0 is any.
@@ -106,12 +135,13 @@ const opRead = "read the store's number of shards"
 
 func (m *Meta) read(ctx context.Context, op string) (f fields, err error) {
 	kept, err := script.Retry(ctx, op, func() ([]any, error) {
-		return m.client.HMGet(ctx, m.keys.Meta(), "shards", "format", "made").Result()
+		return m.client.HMGet(ctx, m.keys.Meta(), "shards", "format", "made", copying).Result()
 	})
 	if err == nil {
 		f.shards, _ = kept[0].(string) // nil where there is none
 		f.format, _ = kept[1].(string)
 		f.mark, _ = kept[2].(string)
+		f.copying, _ = kept[3].(string)
 	}
 	return f, err
 }

@@ -25,7 +25,7 @@ const (
 var files = []string{
 	"base", "key", "record", "shard", "source", "rule", "gate", "lane", "queue", "lanes", "pool", "place", "named", "settled", "history",
 	"task", "lock", "lease", "token", "grant", "pick", "turn", "polite", "narrow", "claim", "apply", "success", "renew", "sweep", "submit", "again",
-	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "acknowledge", "check", "checktask", "checkqueue", "checksource", "finish",
+	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "acknowledge", "check", "checktask", "checkqueue", "checksource", "portable", "portabletotals", "finish",
 }
 
 // functionPrefix begins the names of all functions that a store loads, and of the
@@ -94,6 +94,21 @@ const (
 	CheckShard      Name = "checkshard"
 	CheckSources    Name = "checksources"
 	CheckTasks      Name = "checktasks"
+)
+
+// The scripts of a copy.
+const (
+	ExportCollectors Name = "exportcollectors"
+	ExportGates      Name = "exportgates"
+	ExportQueues     Name = "exportqueues"
+	ExportTotals     Name = "exporttotals"
+	ImportCollectors Name = "importcollectors"
+	ImportGates      Name = "importgates"
+	ImportQueues     Name = "importqueues"
+	ImportStatuses   Name = "importstatuses"
+	ImportTasks      Name = "importtasks"
+	ImportTokens     Name = "importtokens"
+	ImportTotals     Name = "importtotals"
 )
 
 // Library is all scripts with their prelude as one library of Redis functions. It is named by

@@ -1,0 +1,84 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+)
+
+const (
+	// unfinishedCopy is in the error of a store that is one.
+	unfinishedCopy   = "unfinished copy"
+	unfinishedAdvice = "`waggle store copy FROM TO` with the same FROM finishes it"
+)
+
+// CopyOptions are the stores of a copy.
+type CopyOptions struct {
+	// From and To are URLs of stores.
+	From, To string
+	// FromPrefix and ToPrefix begin the names of keys in Redis.
+	FromPrefix, ToPrefix string
+	// Shards of the copy; 0: 1, of a Cluster 64.
+	Shards int
+}
+
+// Open opens both stores, which no dispatcher may use. The caller closes them.
+func (o *CopyOptions) Open(ctx context.Context, log *zap.Logger) (from, to dispatch.Portable, err error) {
+	source := StoreOptions{URL: o.From, prefix: o.FromPrefix, existing: true, allowEviction: true}
+	if from, err = source.openPortable(ctx, log); err != nil {
+		return nil, nil, err
+	}
+	name, err := source.copyName()
+	if err == nil {
+		target := StoreOptions{URL: o.To, prefix: o.ToPrefix, shards: o.Shards, copyOf: name}
+		to, err = target.openPortable(ctx, log)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, from.Close())
+	}
+	return from, to, nil
+}
+
+// openPortable opens a store that no dispatcher uses.
+func (s *StoreOptions) openPortable(ctx context.Context, log *zap.Logger) (dispatch.Portable, error) {
+	if s.URL == MemoryStore {
+		return nil, cli.Usagef("a store %s is within one dispatcher, and cannot be copied", MemoryStore)
+	}
+	store, err := s.Open(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	portable, ok := store.(dispatch.Portable)
+	if !ok {
+		return nil, errors.Join(cli.Usagef("a store of kind %s cannot be copied", store.Kind()), store.Close())
+	}
+	if err := AtRest(ctx, portable, s.Name()); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return portable, nil
+}
+
+// AtRest is an error if a dispatcher uses the store.
+func AtRest(ctx context.Context, store dispatch.Store, name string) error {
+	keeper, err := store.Campaign(ctx, engine.DutyKeeper, "", 0)
+	if err != nil || keeper == "" {
+		return err
+	}
+	return cli.Advise(fmt.Errorf("%s: dispatcher %s uses the store", name, keeper), "stop all dispatchers of both stores, and copy then")
+}
+
+// copyName is how a copy of the store names it.
+func (s *StoreOptions) copyName() (string, error) {
+	if dir, ok := s.Dir(); ok {
+		path, err := filepath.Abs(dir)
+		return FileStore + path, err
+	}
+	return fmt.Sprintf("%s with the prefix %s", s.Name(), s.prefix), nil
+}

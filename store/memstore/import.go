@@ -1,0 +1,304 @@
+package memstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
+)
+
+// Import implements [dispatch.Portable].
+func (s *Store) Import(ctx context.Context, batch *dispatch.PortableBatch) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	last, err := s.importCollectors(batch.Collectors)
+	if err == nil {
+		err = durable(ctx, last)
+	}
+	if err != nil {
+		return err
+	}
+	rest := *batch
+	rest.Collectors = nil
+	encoded, err := json.Marshal(&rest)
+	if err != nil {
+		return fmt.Errorf("%w: import a batch: %w", dispatch.ErrInvalid, err)
+	}
+	c := importCommand{encoded: encoded}
+	if err := c.decode(); err != nil {
+		return err
+	}
+	s.rules.mu.Lock()
+	defer s.rules.mu.Unlock()
+	s.holds.mu.Lock()
+	defer s.holds.mu.Unlock()
+	if last, err = s.performAll(&c); err != nil {
+		return err
+	}
+	return durable(ctx, last)
+}
+
+// EndCopy implements [dispatch.Portable]: a store in memory is not opened for a copy.
+func (s *Store) EndCopy(context.Context) error { return nil }
+
+// importCollectors replaces what is known of collectors. Their home shards refuse the sessions that were replaced.
+func (s *Store) importCollectors(all []dispatch.PortableCollector) (last Commit, err error) {
+	b := &s.collectors
+	for i := range all {
+		p := &all[i]
+		c := collector{
+			info: copyInfo(p.Info), first: millis(p.First), seen: millis(p.Seen), told: !p.OnlyPolls, fresh: p.Fresh,
+			replaced: slices.Clone(p.Replaced),
+		}
+		b.begin()
+		err = b.record(&c)
+		last = b.last
+		b.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		if len(c.replaced) == 0 {
+			continue
+		}
+		home := s.shardOfName(c.info.ID)
+		if last, err = home.perform(&markCommand{collector: c.info.ID, session: c.info.Session}); err != nil {
+			return nil, err
+		}
+	}
+	return last, nil
+}
+
+// importCommand is [dispatch.Portable.Import] of all but the collectors. Its inputs are the batch as JSON: a copy is rare,
+// and the next snapshot replaces it.
+type importCommand struct {
+	encoded []byte
+	batch   dispatch.PortableBatch
+
+	taken int // tasks
+}
+
+func (*importCommand) op() op { return opImport }
+
+func (c *importCommand) inputs(code *codec.Codec) {
+	code.Bytes(&c.encoded)
+	if code.Reading() && code.Err() == nil {
+		if err := c.decode(); err != nil {
+			code.Failf("%v", err)
+		}
+	}
+}
+
+func (c *importCommand) results(sum *checksum) { sum.number(uint64(c.taken)) }
+
+// decode reads and checks the batch.
+func (c *importCommand) decode() error {
+	if err := json.Unmarshal(c.encoded, &c.batch); err != nil {
+		return fmt.Errorf("%w: import a batch: %w", dispatch.ErrInvalid, err)
+	}
+	for i := range c.batch.Tasks {
+		t := &c.batch.Tasks[i].Task
+		if _, err := dispatch.ParseTaskID(string(t.ID)); err != nil {
+			return err
+		}
+		if (t.State == dispatch.StateLeased) != (t.Lease != nil) {
+			return fmt.Errorf("%w: task %s is %s; a lease belongs to tasks that are LEASED", dispatch.ErrInvalid, t.ID, t.State)
+		}
+	}
+	return nil
+}
+
+func (c *importCommand) runAll(s *Store) {
+	if len(c.batch.Holds) > 0 {
+		s.holds.holds = s.holds.changed(&dispatch.HoldChange{Set: c.batch.Holds})
+		for _, sh := range s.shards {
+			sh.takeHolds(sh.holdsVersion, dispatch.HeldQueues(c.batch.Holds))
+		}
+	}
+	for i := range c.batch.Gates {
+		for _, sh := range s.shards {
+			sh.takeGate(c.batch.Gates[i])
+		}
+	}
+	for i := range c.batch.Tasks {
+		t := &c.batch.Tasks[i]
+		if s.shardOfTask(t.Task.ID).importTask(t) {
+			c.taken++
+		}
+	}
+	for i := range c.batch.Queues {
+		q := &c.batch.Queues[i]
+		s.shardOfName(q.Name).importQueue(q)
+	}
+	for i := range c.batch.Tokens {
+		for _, sh := range s.shards {
+			sh.importTokens(&c.batch.Tokens[i])
+		}
+	}
+	for i := range c.batch.Statuses {
+		s.importStatus(&c.batch.Statuses[i])
+	}
+	if c.batch.Totals != nil {
+		s.importTotals(c.batch.Totals)
+	}
+}
+
+// importTask takes in a task, unless there is one with its id, its source is unknown, or it is to be forgotten by now.
+func (s *shard) importTask(t *dispatch.PortableTask) bool {
+	src, forgetAt := s.sources.get(t.Task.SourceUID), millis(t.ForgetAt)
+	if src == nil || s.records.get(keyOf(t.Task.ID)) != nil || forgetAt != 0 && forgetAt <= s.now {
+		return false
+	}
+	r := s.recordOf(s.laneFor(src, t.Task.Queue), &t.Task)
+	s.born(r)
+	s.records.add(keyOf(r.id), r)
+	switch {
+	case t.Task.Lease != nil:
+		s.listRecord(r)
+		s.importLease(r, t)
+	case t.Task.State.Settled():
+		r.state = t.Task.State
+		s.count(r, r.state)
+		if r.forgetAt = forgetAt; forgetAt != 0 {
+			s.forgetSet(r).insert(forgetAt, r)
+		}
+		if r.state != dispatch.StateDone || forgetAt == 0 {
+			s.listRecord(r)
+		}
+	default:
+		if lock := t.Task.Lock; lock != nil && lock.Value != "" {
+			stray := strayLock{value: lock.Value, until: infinite}
+			if !lock.Ends.IsZero() {
+				stray.until = millis(lock.Ends)
+			}
+			s.setStray(r.id, stray)
+		}
+		s.listRecord(r)
+		s.enterWaiting(r)
+	}
+	return true
+}
+
+// recordOf makes the record of a task, which stands nowhere yet.
+func (s *shard) recordOf(l *lane, t *dispatch.Task) *record {
+	r := &record{
+		id: t.ID, lane: l, url: t.URL, key: t.Key, kind: t.Kind, metadata: maps.Clone(t.Metadata), payload: slices.Clone(t.Payload),
+		run: millis(t.Run), depth: int32(t.Depth), priority: int8(t.Priority), recurring: t.Recurring, relation: t.Relation,
+		counters: t.Counters, revision: t.Revision, result: t.Result, cancel: t.CancelRequested, again: t.AgainRequested,
+		behind: t.Behind, due: millis(t.Due), firstDue: millis(t.FirstDue), created: millis(t.Created), settledAt: millis(t.SettledAt),
+		lastLease: t.LastLease,
+	}
+	if t.Cursor != nil || t.Memo != nil || t.LastError != nil || t.History != nil {
+		r.details = &details{cursor: slices.Clone(t.Cursor), memo: slices.Clone(t.Memo), lastError: clone(t.LastError), history: slices.Clone(t.History)}
+	}
+	return r
+}
+
+// importLease leases a record to the holder that it had. Its grant has no calls, and so is not given back.
+func (s *shard) importLease(r *record, t *dispatch.PortableTask) {
+	was := t.Task.Lease
+	holder := s.holder(was.Token.Collector)
+	key := grantKey{was.Token.Collector, was.Token.ClientToken}
+	note := s.grants.get(key)
+	if note == nil {
+		note = &grantNote{holder: holder, clientToken: key.clientToken, digest: was.Digest.Holder}
+		s.born(note)
+		s.grants.add(key, note)
+	}
+	s.change(note)
+	l := &lease{
+		note: note, fence: was.Digest.Fence, heldAt: len(holder.held), session: t.Session, granted: millis(was.Granted),
+		deadline: millis(was.Deadline), duration: span(was.Duration), maxHold: span(was.MaxHold), lockDeleted: t.LockDeleted,
+	}
+	if !l.lockDeleted {
+		l.lockedUntil = l.deadline
+	}
+	r.state, r.lease = dispatch.StateLeased, l
+	s.enterLeases(r, l.deadline)
+	s.count(r, dispatch.StateLeased)
+	q := s.queueOf(r.lane)
+	s.change(q)
+	q.inFlight++
+	s.touchQueue(q)
+	holder.held = append(holder.held, r)
+	note.entries = append(note.entries, grantEntry{record: r, fence: l.fence})
+	slices.SortFunc(note.entries, func(a, b grantEntry) int {
+		if a.fence < b.fence {
+			return -1
+		}
+		return 1
+	})
+	note.left++
+}
+
+// importQueue sets what a queue knows beside its tasks, if it has tasks or a gate.
+func (s *shard) importQueue(p *dispatch.PortableQueue) {
+	q := s.existing(p.Name)
+	if q == nil {
+		if millis(p.Kept()) <= s.now {
+			return
+		}
+		q = s.openQueue(p.Name)
+	}
+	s.change(q)
+	q.nextGrant, q.blocked, q.blockedAt, q.blockStep = millis(p.NextGrant), millis(p.Blocked), millis(p.BlockedAt), p.BlockStep
+	q.cause, q.asked, q.failedURLs = clone(p.Cause), p.Asked, slices.Clone(p.FailedURLs)
+	q.settings.version = -1
+	s.touchQueue(q)
+}
+
+// importTokens notes used client tokens.
+func (s *shard) importTokens(tokens *dispatch.PortableTokens) {
+	if s.used[tokens.Step] == nil {
+		s.used[tokens.Step] = &usedTokens{has: make(map[uint64]struct{})}
+	}
+	for _, digest := range tokens.Digests {
+		s.used[tokens.Step].add(digest)
+	}
+}
+
+// importStatus sets what a source counts, in the shard of its seed or of its uid; the tasks are counted by themselves.
+func (s *Store) importStatus(p *dispatch.PortableStatus) {
+	home := s.shardOfTask(p.Seed)
+	if home == nil {
+		home = s.shardOfName(p.UID)
+	}
+	src, st := home.sources.get(p.UID), &p.Status
+	if src == nil {
+		return
+	}
+	home.change(src)
+	src.limited, src.failures = st.Limited, st.FailuresInARow
+	src.lastSuccess, src.lastFailure = millis(st.LastSuccess), millis(st.LastFailure)
+	done := st.Counts.Done
+	for _, sh := range s.shards {
+		if of := sh.sources.get(p.UID); of != nil {
+			done -= of.counts[dispatch.StateDone]
+		}
+	}
+	src.counts[dispatch.StateDone] += done
+	home.counts[dispatch.StateDone] += done
+}
+
+// importTotals sets the counters of the store, in its first shard, and what only rises, in all.
+func (s *Store) importTotals(want *dispatch.PortableTotals) {
+	var have dispatch.PortableTotals
+	s.rules.version, s.holds.version = max(s.rules.version, want.RulesVersion), max(s.holds.version, want.HoldsVersion)
+	for _, sh := range s.shards {
+		sh.lastFence = max(sh.lastFence, want.Fence)
+		sh.rulesVersion, sh.holdsVersion = s.rules.version, s.holds.version
+		sh.addTo(&have)
+	}
+	new(startCommand).runAll(s) // collectors have time to renew their leases
+	first := s.shards[0]
+	first.granted += want.Granted - have.Granted
+	first.settled += want.Settled - have.Settled
+	first.expired += want.Expired - have.Expired
+	first.orphaned += want.Orphaned - have.Orphaned
+	first.dropped += want.Dropped - have.Dropped
+	first.counts[dispatch.StateDone] += want.Done - have.Done
+}

@@ -1,0 +1,172 @@
+package storecopy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/filestore"
+	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redistest"
+	"github.com/waggle-crawl/waggle/store/storecopy"
+	"github.com/waggle-crawl/waggle/store/storetest"
+)
+
+// moving is a store that is copied into another one, again and again, and goes on as its copy.
+type moving struct {
+	dispatch.Store
+	t      *testing.T
+	clock  storetest.Clock
+	server *redistest.Server
+	client *redis.Client
+	shards int
+
+	now    dispatch.Portable
+	prefix string // of the store in Redis
+	moves  int
+}
+
+func (m *moving) use(s dispatch.Portable) { m.now, m.Store = s, s }
+
+func (m *moving) openMemory() (dispatch.Portable, error) {
+	return memstore.New(memstore.Config{Shards: m.shards, Now: m.clock.Now})
+}
+
+func (m *moving) openFile() (dispatch.Portable, error) {
+	return filestore.Open(m.t.Context(), filestore.Config{
+		Dir: m.t.TempDir(), Shards: m.shards, Now: m.clock.Now, SyncEvery: filestore.SyncNever, CopyOf: "the one before",
+	})
+}
+
+func (m *moving) openRedis() (dispatch.Portable, error) {
+	if err := m.client.FlushAll(m.t.Context()).Err(); err != nil { // the store before is none in Redis
+		return nil, err
+	}
+	m.prefix = "m" + strconv.Itoa(m.moves)
+	return redisstore.Open(m.t.Context(), redisstore.Config{
+		URL: m.server.URL(), Prefix: m.prefix, Shards: m.shards, CopyOf: "the one before",
+	})
+}
+
+// move copies the store into the next one. That of Redis has no disagreements.
+func (m *moving) move() error {
+	open := [...]func() (dispatch.Portable, error){m.openRedis, m.openFile, m.openRedis, m.openMemory}[m.moves%4]
+	m.moves++
+	next, err := open()
+	if err != nil {
+		return err
+	}
+	if _, err = storecopy.Copy(m.t.Context(), m.now, next, func(storecopy.Step, int64) {}, nil); err != nil {
+		return errors.Join(fmt.Errorf("copy %s to %s: %w", m.now.Kind(), next.Kind(), err), next.Close())
+	}
+	if s, ok := next.(*redisstore.Store); ok {
+		report, err := s.Check(m.t.Context(), false)
+		if err != nil || report.Left() > 0 {
+			return errors.Join(fmt.Errorf("the copy in redis has the disagreements %+v: %w", report, err), next.Close())
+		}
+	}
+	before := m.now
+	m.use(next)
+	return before.Close()
+}
+
+func (m *moving) inspector() (memstore.Inspector, bool) {
+	switch s := m.now.(type) {
+	case *memstore.Store:
+		return s.Inspect(), true
+	case *filestore.Store:
+		return s.Inspect(), true
+	}
+	return memstore.Inspector{}, false
+}
+
+func (m *moving) lock(id dispatch.TaskID) string {
+	return fmt.Sprintf("%s:{%d}:lock:%s", m.prefix, dispatch.ShardOf(id.Slot(), m.shards), id)
+}
+
+func (m *moving) must(err error) {
+	if err != nil {
+		m.t.Errorf("reach into redis: %v", err)
+	}
+}
+
+func (m *moving) forTest() storetest.Instance {
+	ctx := context.WithoutCancel(m.t.Context())
+	return storetest.Instance{
+		Store: m, Clock: m.clock,
+		DeleteLock: func(id dispatch.TaskID) {
+			if i, ok := m.inspector(); ok {
+				i.DeleteLock(id)
+				return
+			}
+			m.must(m.client.Del(ctx, m.lock(id)).Err())
+		},
+		SetLock: func(id dispatch.TaskID, value string, ttl time.Duration) {
+			if i, ok := m.inspector(); ok {
+				i.SetLock(id, value, ttl)
+				return
+			}
+			if ttl == 0 {
+				m.must(m.client.Set(ctx, m.lock(id), value, 0).Err())
+				return
+			}
+			m.must(m.client.Do(ctx, "set", m.lock(id), value, "pxat", m.clock.Now().Add(ttl).UnixMilli()).Err())
+		},
+		LockValue: func(id dispatch.TaskID) (string, time.Duration) {
+			if i, ok := m.inspector(); ok {
+				return i.LockValue(id)
+			}
+			value, err := m.client.Get(ctx, m.lock(id)).Result()
+			if errors.Is(err, redis.Nil) {
+				return "", 0
+			}
+			m.must(err)
+			ttl, err := m.client.PTTL(ctx, m.lock(id)).Result()
+			m.must(err)
+			if ttl == 0 {
+				return "", 0
+			}
+			return value, max(ttl, 0)
+		},
+		Restart: m.move, Copied: true,
+	}
+}
+
+// TestCopy_model makes random operations on a store that is copied in their midst, from memory to Redis, to a directory,
+// to Redis and back: each copy is equal to its original, and keeps the contract where that has left off.
+func TestCopy_model(t *testing.T) {
+	t.Parallel()
+	moves := 0
+	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		server := redistest.Start(t, redistest.WithClock())
+		options, err := redis.ParseURL(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &moving{t: t, clock: server.Clock(), server: server, client: redis.NewClient(options), shards: opts.Shards}
+		first, err := m.openMemory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.use(first)
+		t.Cleanup(func() {
+			moves = m.moves
+			if err := errors.Join(m.now.Close(), m.client.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		return m.forTest()
+	}, storetest.ModelConfig{Steps: modelSteps, KeepRecords: true})
+	t.Logf("%d copies", moves)
+}
+
+// modelSteps of the model test.
+const modelSteps = 10_000
