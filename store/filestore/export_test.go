@@ -1,7 +1,9 @@
 package filestore
 
 import (
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 
 	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
 )
@@ -27,4 +29,9 @@ func (s *Store) Kill() error {
 func (s *Store) MakeSnapshot() (int64, error) {
 	err := s.snapshot(nil)
 	return s.snapshots.bytes, err
+}
+
+// SealSnapshot gives the header of a snapshot the checksum that it must have.
+func SealSnapshot(content []byte) {
+	binary.LittleEndian.PutUint32(content[snapshotHeader-4:], crc32.Checksum(content[:snapshotHeader-4], castagnoli))
 }

@@ -170,9 +170,7 @@ func (s *Store) read(ctx context.Context) error {
 	s.Store = snap.store
 	s.journal.due.Store(max(s.config.SnapshotBytes, snap.bytes))
 	entries := 0
-	s.log, err = wal.Open(s.config.Dir, wal.Options{
-		FS: s.config.fs, StoreID: s.id, SegmentBytes: s.config.segmentBytes, SyncEvery: s.config.SyncEvery, Logger: s.config.Logger,
-	}, snap.sequence, func(sequence uint64, entry []byte) error {
+	s.log, err = wal.Open(s.config.Dir, s.logOptions(), snap.sequence, func(sequence uint64, entry []byte) error {
 		entries++
 		s.journal.grow(len(entry))
 		if err := s.Store.Replay(entry); err != nil {
@@ -196,6 +194,12 @@ func (s *Store) read(ctx context.Context) error {
 	return nil
 }
 
+func (s *Store) logOptions() wal.Options {
+	return wal.Options{
+		FS: s.config.fs, StoreID: s.id, SegmentBytes: s.config.segmentBytes, SyncEvery: s.config.SyncEvery, Logger: s.config.Logger,
+	}
+}
+
 // Kind is "file".
 func (s *Store) Kind() string { return "file" }
 
@@ -207,13 +211,16 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.Store.Ping(ctx)
 }
 
+// fullBytes is the command that a store must have room for, or it is full.
+const fullBytes = 1 << 10
+
 // Stats counts over all shards.
 func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 	stats, err := s.Store.Stats(ctx)
 	if err == nil {
-		full := s.log.Reserve(0, true)
+		full := s.log.Reserve(fullBytes, true)
 		if full == nil {
-			s.log.Release(0)
+			s.log.Release(fullBytes)
 		}
 		stats.Full = errors.Is(full, wal.ErrFull)
 	}

@@ -97,6 +97,9 @@ func Restore(ctx context.Context, file, dir string) (report Report, err error) {
 		return report, err
 	}
 	s.id, s.config.Shards = snap.id, snap.store.Shards()
+	if s.log, err = wal.Open(dir, s.logOptions(), snap.sequence, nil); err != nil {
+		return report, err
+	}
 	return report, s.writeIdentity()
 }
 

@@ -28,6 +28,7 @@ const (
 
 	snapshotPrefix = "snapshot-"
 	snapshotSuffix = ".waggle"
+	logPrefix      = "log-0" // of a segment
 	// keptSnapshots is how many are kept: if the newest cannot be read, the one before and the log give the same.
 	keptSnapshots = 2
 )
@@ -84,6 +85,9 @@ func (p *snapshots) load(s *Store, config memstore.Config) (snap loaded, err err
 		}
 	}
 	p.kept = snapshotSequences(names)
+	if len(p.kept) > 0 && !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, logPrefix) }) {
+		return snap, fmt.Errorf("%w: %s has a snapshot and no log: restore the missing files or a backup", ErrDamaged, s.config.Dir)
+	}
 	for _, sequence := range slices.Backward(p.kept) {
 		snap, err = s.readSnapshot(sequence, config)
 		if err == nil {

@@ -1,0 +1,64 @@
+"""Reads a store by FORMAT.md: python3 readstore.py DIR prints its tasks and commands as JSON, or fails if it is damaged."""
+import json, os, struct, sys
+
+TABLE = list(range(256))  # of CRC-32C, which zlib does not have
+for _ in range(8):
+    TABLE = [n >> 1 ^ (0x82F63B78 if n & 1 else 0) for n in TABLE]
+
+def crc(data, start=0):
+    c = start ^ 0xFFFFFFFF
+    for b in data:
+        c = TABLE[(c ^ b) & 255] ^ c >> 8
+    return c ^ 0xFFFFFFFF
+
+class Reader:
+    def __init__(self, data): self.data, self.at = data, 0
+    def take(self, n):
+        self.at += n
+        assert self.at <= len(self.data), "something is cut off"
+        return self.data[self.at - n:self.at]
+    def uvarint(self):
+        n = shift = 0
+        while True:
+            b = self.take(1)[0]
+            n, shift = n | (b & 127) << shift, shift + 7
+            if b < 128: return n
+    def text(self): return self.take(self.uvarint()).decode()
+
+def header(data, magic, store):  # checks it, and returns its checksum and sequence
+    check, sequence = struct.unpack("<I", data[60:64])[0], struct.unpack("<Q", data[32:40])[0]
+    assert data[:8] == magic and crc(data[:60]) == check and data[16:32] == store, "a header is damaged"
+    return check, sequence
+
+def snapshot(data, store, tasks, items):
+    _, sequence = header(data, b"WAGGSNP\n", store)
+    frames, content = Reader(data[64:]), b""
+    while frames.at < len(frames.data):
+        size, check = struct.unpack("<II", frames.take(8))
+        content += frames.take(size)
+        assert crc(content[len(content) - size:]) == check, "a frame is damaged"
+    r = Reader(content)
+    while r.at < len(content):
+        kind, shard, fields = r.take(1)[0], r.uvarint(), Reader(r.take(r.uvarint()))
+        items[kind] = items.get(kind, 0) + 1
+        if kind == 14:
+            task, lane, flags = fields.text(), fields.uvarint(), fields.take(1)
+            tasks[task] = fields.text()  # its URL
+    assert kind == 15, "the end is missing"
+    return sequence
+
+def segment(data, store, after, commands):
+    start, at = header(data, b"WAGGLOG\n", store)[0], 64
+    while data[at:at + 4] == b"WBAT":
+        size, first, _, count, body, head = struct.unpack("<IQQIII", data[at + 4:at + 36])
+        assert crc(data[at:at + 32], start) == head and crc(data[at + 36:at + 36 + size], start) == body, "a batch is damaged"
+        entries, at = Reader(data[at + 36:at + 36 + size]), at + 36 + size
+        for sequence in range(first, first + count):
+            entry = entries.take(struct.unpack("<I", entries.take(4))[0])
+            if sequence > after: commands[entry[2]] = commands.get(entry[2], 0) + 1
+
+files = {name: open(os.path.join(sys.argv[1], name), "rb").read() for name in sorted(os.listdir(sys.argv[1]))}
+store, after, tasks, items, commands = bytes.fromhex(json.loads(files["store.json"])["id"]), 0, {}, {}, {}
+for name in [n for n in files if n.startswith("snapshot-")][-1:]: after = snapshot(files[name], store, tasks, items)
+for name in [n for n in files if n.startswith("log-0")]: segment(files[name], store, after, commands)
+print(json.dumps({"sequence": after, "tasks": tasks, "items": items, "commands": commands}))
