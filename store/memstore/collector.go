@@ -469,14 +469,16 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 func (b *collectorBook) forget(before int64, limit int) (last Commit, forgotten int, err error) {
 	b.begin()
 	defer b.mu.Unlock()
-	before = max(before, b.now-span(dispatch.CollectorMemory)+1)
+	silent := b.now - span(dispatch.CollectorMemory)
 	var c forgetCommand
 	for e := range b.seen.from(0) {
-		if e.score >= before || len(c.ids) >= limit {
+		if e.score >= before && e.score > silent || forgotten >= limit {
 			break
 		}
-		c.ids = append(c.ids, e.value.info.ID)
+		if c.ids = append(c.ids, e.value.info.ID); e.score > silent { // else nobody knew it any more
+			forgotten++
+		}
 	}
 	err = b.commit(&c, b.number, func() { c.run(b) })
-	return b.last, len(c.ids), err
+	return b.last, forgotten, err
 }

@@ -195,12 +195,16 @@ func (m *model) pick() step {
 	if m.chance(18) {
 		return m.genAdvance()
 	}
+	all := generators()
+	if m.instances[0].Restart != nil {
+		all = append(all, generator{8, (*model).genRestart})
+	}
 	total := 0
-	for _, g := range generators() {
+	for _, g := range all {
 		total += g.weight
 	}
 	n := m.rand.IntN(total)
-	for _, g := range generators() {
+	for _, g := range all {
 		if n -= g.weight; n < 0 {
 			return g.make(m)
 		}
@@ -243,6 +247,5 @@ func generators() []generator {
 		{3, (*model).genStats},
 		{6, (*model).genLeader},
 		{1, (*model).genForget},
-		{8, (*model).genRestart},
 	}
 }

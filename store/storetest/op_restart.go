@@ -7,12 +7,9 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// genRestart ends the first store and opens it again. Collectors beat before and after, since a store may keep less
+// genRestart ends the store and opens it again, if it can be restarted. Collectors beat before and after, since a store may keep less
 // exactly when it saw them; a sweep follows, so that what came before is no outage.
 func (m *model) genRestart() step {
-	if m.instances[0].Restart == nil || len(m.instances) > 1 {
-		return m.genAdvance()
-	}
 	restart := step{
 		name: "restart",
 		do:   func(i *Instance) (any, error) { return nil, i.Restart() },
