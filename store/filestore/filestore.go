@@ -94,14 +94,14 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	}
 	config.SnapshotBytes = cmp.Or(config.SnapshotBytes, 64<<20)
 	s := &Store{config: config, journal: newJournal(), stop: make(chan struct{}), stopped: make(chan struct{})}
-	if err := s.occupy(); err != nil {
-		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.release())
 		}
 	}()
+	if err := s.occupy(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
+	}
 	if err := s.read(ctx); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
 	}
@@ -114,36 +114,38 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 }
 
 // occupy locks the directory, and makes it or checks that it has a store.
-func (s *Store) occupy() (err error) {
+func (s *Store) occupy() error {
+	identity, err := s.lockDir()
+	switch {
+	case err != nil:
+		return err
+	case identity == nil:
+		return s.create()
+	case identity.CopyOf != s.config.CopyOf:
+		return identity.otherCopy()
+	}
+	return s.accept(identity)
+}
+
+// lockDir locks the directory, and reads whose it is; nil: nobody's. A directory of somebody else gets no lock.
+func (s *Store) lockDir() (*identity, error) {
 	fs, dir := s.config.fs, s.config.Dir
 	if !s.config.Existing {
 		if err := fs.MkdirAll(dir); err != nil {
-			return fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
+			return nil, fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
 		}
 	}
-	identity, err := readIdentity(fs, dir)
+	_, err := readIdentity(fs, dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.lock, err = fs.Lock(dir); err != nil {
 		if errors.Is(err, disk.ErrLocked) {
-			return fmt.Errorf("%w: %w", ErrInUse, err)
+			return nil, fmt.Errorf("%w: %w", ErrInUse, err)
 		}
-		return fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
+		return nil, fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
 	}
-	switch {
-	case identity == nil:
-		identity, err = s.found()
-	case identity.CopyOf != s.config.CopyOf:
-		err = identity.otherCopy()
-	}
-	if err == nil {
-		err = s.accept(identity)
-	}
-	if err != nil {
-		return errors.Join(err, s.release())
-	}
-	return nil
+	return readIdentity(fs, dir) // another process may have made it until then
 }
 
 // release gives up the directory.
@@ -151,11 +153,9 @@ func (s *Store) release() error {
 	var errs []error
 	if s.log != nil {
 		errs = append(errs, s.log.Close())
-		s.log = nil
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
-		s.lock = nil
 	}
 	return errors.Join(errs...)
 }
@@ -173,10 +173,7 @@ func (s *Store) read(ctx context.Context) error {
 	s.log, err = wal.Open(s.config.Dir, s.logOptions(), snap.sequence, func(sequence uint64, entry []byte) error {
 		entries++
 		s.journal.grow(len(entry))
-		if err := s.Store.Replay(entry); err != nil {
-			return fmt.Errorf("%w: entry %d of the log: %w", ErrDamaged, sequence, err)
-		}
-		return ctx.Err()
+		return s.replay(ctx, sequence, entry)
 	})
 	switch {
 	case errors.Is(err, wal.ErrFull):
@@ -192,6 +189,14 @@ func (s *Store) read(ctx context.Context) error {
 			zap.Duration("behind", last.Sub(now)), zap.Time("last_command", last))
 	}
 	return nil
+}
+
+// replay makes the change of an entry of the log.
+func (s *Store) replay(ctx context.Context, sequence uint64, entry []byte) error {
+	if err := s.Store.Replay(entry); err != nil {
+		return fmt.Errorf("%w: entry %d of the log: %w", ErrDamaged, sequence, err)
+	}
+	return ctx.Err()
 }
 
 func (s *Store) logOptions() wal.Options {
@@ -256,7 +261,7 @@ func newJournal() *journal { return &journal{grown: make(chan struct{}, 1)} }
 
 // grow counts bytes of the log.
 func (j *journal) grow(n int) {
-	if j.since.Add(int64(n)) < j.due.Load() {
+	if j.since.Add(int64(n)); !j.isDue() {
 		return
 	}
 	select {
@@ -264,6 +269,9 @@ func (j *journal) grow(n int) {
 	default: // it has one
 	}
 }
+
+// isDue reports whether the log has grown enough for another snapshot.
+func (j *journal) isDue() bool { return j.since.Load() >= j.due.Load() }
 
 // Reserve implements [memstore.Journal].
 func (j *journal) Reserve(n int, grows bool) error {

@@ -51,7 +51,7 @@ func readIdentity(fs disk.FS, dir string) (*identity, error) {
 	names, err := fs.List(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("%w: there is no store: %w", dispatch.ErrStoreMismatch, err)
+		return nil, fmt.Errorf("%w: %w", errNoStore, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
 	}
@@ -72,7 +72,7 @@ func readIdentity(fs disk.FS, dir string) (*identity, error) {
 }
 
 func parseIdentity(fs disk.FS, path string) (*identity, error) {
-	content, err := readAll(fs, path)
+	content, err := disk.ReadFile(fs, path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
@@ -87,17 +87,16 @@ func parseIdentity(fs disk.FS, path string) (*identity, error) {
 	return of, nil
 }
 
-// found makes the directory one of ours.
-func (s *Store) found() (*identity, error) {
+// create makes the directory one of ours.
+func (s *Store) create() error {
 	if s.config.Existing {
-		return nil, fmt.Errorf("%w: there is no store", dispatch.ErrStoreMismatch)
+		return errNoStore
 	}
 	s.id, s.config.Shards = uuid.New(), max(s.config.Shards, 1)
-	if err := s.writeIdentity(); err != nil {
-		return nil, err
-	}
-	return readIdentity(s.config.fs, s.config.Dir)
+	return s.writeIdentity()
 }
+
+var errNoStore = fmt.Errorf("%w: there is no store", dispatch.ErrStoreMismatch)
 
 func (s *Store) writeIdentity() error {
 	content, err := json.Marshal(identity{Format: formatVersion, ID: hex.EncodeToString(s.id[:]), Shards: s.config.Shards, CopyOf: s.config.CopyOf})
@@ -174,22 +173,4 @@ func (w *fileWriter) Write(p []byte) (int, error) {
 func (w *fileWriter) sync() error {
 	w.unsynced = 0
 	return w.file.Sync()
-}
-
-// readAll reads a small file.
-func readAll(fs disk.FS, path string) (content []byte, err error) {
-	f, err := fs.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	content = make([]byte, size)
-	if _, err := f.ReadAt(content, 0); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return content, nil
 }

@@ -51,7 +51,8 @@ func Backup(ctx context.Context, dir, file string) (Report, error) {
 		return report, err
 	}
 	err = writeFile(s.config.fs, filepath.Dir(file), filepath.Base(file), func(w io.Writer) (string, error) {
-		return filepath.Base(file), s.writeSnapshot(w, report.Last)
+		_, _, err := s.writeSnapshot(w, nil, func() uint64 { return report.Last })
+		return filepath.Base(file), err
 	})
 	return report, err
 }
@@ -62,19 +63,13 @@ func Restore(ctx context.Context, file, dir string) (report Report, err error) {
 	if err := ctx.Err(); err != nil {
 		return report, err
 	}
-	if err := s.config.fs.MkdirAll(dir); err != nil {
-		return report, err
-	}
-	switch of, err := readIdentity(s.config.fs, dir); {
-	case err != nil:
-		return report, err
-	case of != nil:
-		return report, fmt.Errorf("%w: %s has a store already", dispatch.ErrStoreMismatch, dir)
-	}
-	if s.lock, err = s.config.fs.Lock(dir); err != nil {
-		return report, err
-	}
 	defer func() { err = errors.Join(err, s.release()) }()
+	switch of, err := s.lockDir(); {
+	case err != nil:
+		return report, fmt.Errorf("restore into %s: %w", dir, err)
+	case of != nil:
+		return report, fmt.Errorf("restore into %s: %w", dir, of.otherCopy())
+	}
 	source, err := s.config.fs.Open(file)
 	if err != nil {
 		return report, err
@@ -124,7 +119,7 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	case err != nil:
 		return report, err
 	case of == nil:
-		return report, fmt.Errorf("%w: there is no store", dispatch.ErrStoreMismatch)
+		return report, errNoStore
 	case of.CopyOf != "":
 		return report, of.otherCopy()
 	}
@@ -156,10 +151,7 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	scanned, err := wal.Scan(s.config.fs, s.config.Dir, snap.sequence, func(sequence uint64, entry []byte) error {
 		report.Entries++
 		report.Last = sequence
-		if err := s.Store.Replay(entry); err != nil {
-			return fmt.Errorf("%w: entry %d of the log: %w", ErrDamaged, sequence, err)
-		}
-		return ctx.Err()
+		return s.replay(ctx, sequence, entry)
 	})
 	if err != nil {
 		return report, damaged(err)

@@ -204,12 +204,24 @@ func writeFrame(w io.Writer, content []byte) error {
 // errStopped ends a snapshot when the store is closed.
 var errStopped = errors.New("the store is closed")
 
-// writeSnapshot writes a snapshot of a store that nobody changes.
-func (s *Store) writeSnapshot(w io.Writer, sequence uint64) error {
-	if _, err := w.Write(s.snapshotHeader(sequence)); err != nil {
-		return err
-	}
-	return s.Store.Snapshot(func() {}, func(piece []byte) error { return writeFrame(w, piece) })
+// writeSnapshot writes a snapshot. begun is called at its instant, with the store locked, and returns the sequence of the last
+// entry that it has. Closing stop ends it.
+func (s *Store) writeSnapshot(w io.Writer, stop <-chan struct{}, begun func() uint64) (sequence uint64, size int64, err error) {
+	err = s.Store.Snapshot(func() { sequence = begun() }, func(piece []byte) error {
+		select {
+		case <-stop:
+			return errStopped
+		default:
+		}
+		if size == 0 {
+			if _, err := w.Write(s.snapshotHeader(sequence)); err != nil {
+				return err
+			}
+		}
+		size += int64(len(piece))
+		return writeFrame(w, piece)
+	})
+	return sequence, size, err
 }
 
 // snapshot makes a snapshot, and drops what is needed no more: older snapshots, and the log before the older of those
@@ -218,24 +230,10 @@ func (s *Store) snapshot(stop <-chan struct{}) error {
 	began := time.Now()
 	var sequence uint64
 	var size int64
-	err := writeFile(s.config.fs, s.config.Dir, "snapshot", func(w io.Writer) (string, error) {
-		begun := func() {
-			sequence = s.log.Sequence()
+	err := writeFile(s.config.fs, s.config.Dir, "snapshot", func(w io.Writer) (_ string, err error) {
+		sequence, size, err = s.writeSnapshot(w, stop, func() uint64 {
 			s.journal.since.Store(0)
-		}
-		err := s.Store.Snapshot(begun, func(piece []byte) error {
-			select {
-			case <-stop:
-				return errStopped
-			default:
-			}
-			if size == 0 {
-				if _, err := w.Write(s.snapshotHeader(sequence)); err != nil {
-					return err
-				}
-			}
-			size += int64(len(piece))
-			return writeFrame(w, piece)
+			return s.log.Sequence()
 		})
 		return snapshotName(sequence), err
 	})
@@ -280,6 +278,9 @@ func (s *Store) makeSnapshots() {
 		case <-s.stop:
 			return
 		case <-s.journal.grown:
+		}
+		if !s.journal.isDue() { // it was before the last snapshot
+			continue
 		}
 		for err := s.snapshot(s.stop); err != nil; err = s.snapshot(s.stop) {
 			if errors.Is(err, errStopped) {

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -13,8 +14,11 @@ import (
 type clock struct {
 	now     func() time.Time
 	journal Journal       // nil: nobody records the commands
+	broken  atomic.Bool   // a command panicked in its middle
 	closed  chan struct{} // closed with the store
 }
+
+var errBroken = fmt.Errorf("%w: a command failed in its middle; the store must be opened anew", dispatch.ErrStoreUnavailable)
 
 var errClosed = fmt.Errorf("%w: the store is closed", dispatch.ErrStoreUnavailable)
 
@@ -24,6 +28,9 @@ func (c *clock) usable(ctx context.Context) error {
 	case <-c.closed:
 		return errClosed
 	default:
+	}
+	if c.broken.Load() {
+		return errBroken
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memory store: %w", err)

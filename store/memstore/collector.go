@@ -2,230 +2,12 @@ package memstore
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
-
-	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
-
-// maxReplaced bounds the replaced sessions that are remembered of a collector.
-const maxReplaced = 100
-
-// seenRecorded is how exactly the journal has when a collector was seen, in ms.
-const seenRecorded = 3_600_000
-
-// collectorBook keeps what collectors send about themselves. The journal has each session and its end; when a collector
-// was seen, and what else it sends with each beat, it has only once an hour.
-type collectorBook struct {
-	part // its mutex guards what follows
-
-	byID btree.Map[string, *collector]
-	seen sortedSet[*collector]
-}
-
-// collector is one of them.
-type collector struct {
-	info     dispatch.CollectorInfo
-	first    int64
-	seen     int64
-	recorded int64    // seen, as the journal has it
-	told     bool     // info came with a beat
-	replaced []string // sessions, the newest last
-	// fresh: the session has replaced another, and EndSession has not ended
-	// that one in the collector's home shard.
-	fresh bool
-}
-
-func (c *collector) member() string { return c.info.ID }
-
-// known finds a collector that was not silent for CollectorMemory.
-func (b *collectorBook) known(id string) (c *collector, ok bool) {
-	c, ok = b.byID.Get(id)
-	return c, ok && c.seen > b.now-span(dispatch.CollectorMemory)
-}
-
-// meet records that a session of a collector was seen, in a beat or in a poll (which has no info), and returns whether
-// it is the current one. After a session's last beat nothing changes its info. The last beat of another session than
-// the current one changes nothing.
-func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, last Commit, err error) {
-	b.begin()
-	defer b.mu.Unlock()
-	var next collector
-	old, known := b.known(id)
-	switch {
-	case !known:
-		next = collector{info: dispatch.CollectorInfo{ID: id, Session: session}, first: b.now}
-	case old.info.Session == session:
-		next = *old
-	case slices.Contains(old.replaced, session):
-		return dispatch.PollState{Replaced: true}, b.last, nil
-	case told != nil && told.Ended:
-		return dispatch.PollState{}, b.last, nil
-	default:
-		replaced := old.replaced[max(0, len(old.replaced)-maxReplaced+1):]
-		next = collector{
-			info: dispatch.CollectorInfo{ID: id, Session: session}, first: b.now, seen: old.seen, fresh: true,
-			replaced: append(slices.Clone(replaced), old.info.Session),
-		}
-	}
-	state.NewSession = next.fresh
-	if told != nil && !next.info.Ended {
-		next.info, next.told = copyInfo(*told), true
-	}
-	if noted := told == nil && !next.fresh && b.now >= next.seen && b.now < next.seen+span(dispatch.PollNoted); !noted {
-		next.seen = b.now
-	}
-	if known && old.info.Session == session && old.told == next.told && old.info.Ended == next.info.Ended &&
-		next.seen < next.recorded+seenRecorded {
-		if next.seen != old.seen {
-			b.seen.remove(old.seen, old)
-			b.seen.insert(next.seen, old)
-		}
-		*old = next // the journal does without
-		return state, b.last, nil
-	}
-	err = b.record(&next)
-	return state, b.last, err
-}
-
-// put replaces what is known of a collector.
-func (b *collectorBook) put(c *collector) {
-	b.remove(c.info.ID)
-	b.byID.Set(c.info.ID, c)
-	b.seen.insert(c.seen, c)
-}
-
-func (b *collectorBook) remove(id string) {
-	if c, ok := b.byID.Delete(id); ok {
-		b.seen.remove(c.seen, c)
-	}
-}
-
-// record replaces what is known of a collector, in the journal too.
-func (b *collectorBook) record(next *collector) error {
-	next.recorded = next.seen
-	c := putCollectorCommand{next: next}
-	return b.commit(&c, b.number, func() { c.run(b) })
-}
-
-// putCollectorCommand replaces what is known of a collector.
-type putCollectorCommand struct {
-	noResults
-	next *collector
-}
-
-func (*putCollectorCommand) op() op { return opPutCollector }
-
-func (c *putCollectorCommand) inputs(code *codec.Codec) {
-	if code.Reading() {
-		c.next = new(collector)
-	}
-	collectorFields(code, c.next)
-	c.next.recorded = c.next.seen
-}
-
-func (c *putCollectorCommand) run(b *collectorBook) {
-	b.changed = true
-	b.put(c.next)
-}
-
-// forgetCommand forgets collectors.
-type forgetCommand struct {
-	noResults
-	ids []string
-}
-
-func (*forgetCommand) op() op { return opForgetCollectors }
-
-func (c *forgetCommand) inputs(code *codec.Codec) { codec.List(code, &c.ids, codec.Text) }
-
-func (c *forgetCommand) run(b *collectorBook) {
-	for _, id := range c.ids {
-		b.changed = true
-		b.remove(id)
-	}
-}
-
-// replaced reports whether the session is no longer the current one of its collector.
-func (b *collectorBook) replaced(id, session string) bool {
-	b.begin()
-	defer b.mu.Unlock()
-	c, known := b.known(id)
-	return known && c.info.Session != session && slices.Contains(c.replaced, session)
-}
-
-// sessionEnded notes that all sessions but keep were ended in the home shard.
-func (b *collectorBook) sessionEnded(id, keep string) error {
-	b.begin()
-	defer b.mu.Unlock()
-	c, known := b.known(id)
-	if !known || c.info.Session != keep || !c.fresh {
-		return nil
-	}
-	next := *c
-	next.fresh = false
-	return b.record(&next)
-}
-
-// count counts those that are neither gone nor ended.
-func (b *collectorBook) count() (present int64) {
-	b.begin()
-	defer b.mu.Unlock()
-	for e := range b.seen.from(b.now - span(dispatch.GoneAfter)) {
-		if !e.value.info.Ended {
-			present++
-		}
-	}
-	return present
-}
-
-// list returns the collectors of the filter: by id, nil for unknown ones; or at most limit, either the ids of those
-// seen since then and not ended, or all that follow after.
-func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord, last Commit) {
-	b.begin()
-	defer b.mu.Unlock()
-	switch {
-	case filter.IDs != nil:
-		for _, id := range filter.IDs {
-			var record *dispatch.CollectorRecord
-			if c, known := b.known(id); known {
-				record = c.record()
-			}
-			records = append(records, record)
-		}
-	case !filter.Since.IsZero():
-		for e := range b.seen.from(millis(filter.Since)) {
-			if len(records) >= limit {
-				break
-			}
-			if _, known := b.known(e.value.info.ID); known && !e.value.info.Ended {
-				records = append(records, &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: e.value.info.ID}})
-			}
-		}
-	default:
-		b.byID.Ascend(after, func(id string, c *collector) bool {
-			if _, known := b.known(id); known && id > after && len(records) < limit {
-				records = append(records, c.record())
-			}
-			return len(records) < limit
-		})
-	}
-	return records, b.last
-}
-
-func (c *collector) record() *dispatch.CollectorRecord {
-	return &dispatch.CollectorRecord{Info: copyInfo(c.info), First: instant(c.first), Seen: instant(c.seen), OnlyPolls: !c.told}
-}
-
-func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
-	info.Labels, info.Pools = maps.Clone(info.Labels), slices.Clone(info.Pools)
-	info.Sources, info.Queues = slices.Clone(info.Sources), slices.Clone(info.Queues)
-	return info
-}
 
 // BeginPolls implements [dispatch.Claims].
 func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
@@ -255,10 +37,8 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 			states[i].Replay = append(states[i].Replay, c.replays[n]...)
 		}
 	}
-	for _, last := range seen {
-		if err := durable(ctx, last); err != nil {
-			return nil, err
-		}
+	if err := allDurable(ctx, seen); err != nil {
+		return nil, err
 	}
 	return states, nil
 }
@@ -350,13 +130,15 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	}
 	c := endSessionCommand{markCommand: markCommand{collector: collector, session: keep}, limit: max(limit, 1)}
 	last, err := s.endSession(sh, &c)
+	seen := []Commit{last}
 	if err == nil && len(c.held) == 0 && sh == s.shardOfName(collector) {
-		err = s.collectors.sessionEnded(collector, keep)
+		last, err = s.collectors.sessionEnded(collector, keep)
+		seen = append(seen, last)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = allDurable(ctx, seen)
 	}
-	return c.held, durable(ctx, last)
+	return c.held, err
 }
 
 // endSession makes the change, unless the session to keep was replaced itself.
@@ -394,7 +176,7 @@ func (s *shard) holder(collector string) *holder {
 	h := s.holders.get(collector)
 	if h == nil {
 		h = &holder{collector: collector}
-		s.born(h)
+		s.added(h)
 		s.holders.add(collector, h)
 	}
 	return h
@@ -463,22 +245,4 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 		return 0, err
 	}
 	return forgotten, durable(ctx, last)
-}
-
-// forget removes at most limit collectors that were not seen since an instant, or were silent for CollectorMemory.
-func (b *collectorBook) forget(before int64, limit int) (last Commit, forgotten int, err error) {
-	b.begin()
-	defer b.mu.Unlock()
-	silent := b.now - span(dispatch.CollectorMemory)
-	var c forgetCommand
-	for e := range b.seen.from(0) {
-		if e.score >= before && e.score > silent || forgotten >= limit {
-			break
-		}
-		if c.ids = append(c.ids, e.value.info.ID); e.score > silent { // else nobody knew it any more
-			forgotten++
-		}
-	}
-	err = b.commit(&c, b.number, func() { c.run(b) })
-	return b.last, forgotten, err
 }

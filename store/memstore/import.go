@@ -154,7 +154,7 @@ func (s *shard) importTask(t *dispatch.PortableTask) bool {
 		return false
 	}
 	r := s.recordOf(s.laneFor(src, t.Task.Queue), &t.Task)
-	s.born(r)
+	s.added(r)
 	s.records.add(keyOf(r.id), r)
 	switch {
 	case t.Task.Lease != nil:
@@ -206,7 +206,7 @@ func (s *shard) importLease(r *record, t *dispatch.PortableTask) {
 	note := s.grants.get(key)
 	if note == nil {
 		note = &grantNote{holder: holder, clientToken: key.clientToken, digest: was.Digest.Holder}
-		s.born(note)
+		s.added(note)
 		s.grants.add(key, note)
 	}
 	s.change(note)

@@ -1,7 +1,7 @@
 package memstore
 
 import (
-	"fmt"
+	"errors"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
@@ -387,4 +387,4 @@ func usedFields(c *codec.Codec, step *int64, digests *[]uint64) {
 }
 
 // ErrSnapshot is wrapped by errors about the items of a snapshot.
-var ErrSnapshot = fmt.Errorf("the snapshot cannot be read")
+var ErrSnapshot = errors.New("the snapshot cannot be read")

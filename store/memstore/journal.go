@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"sync"
 	"time"
 
-	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
@@ -70,69 +68,6 @@ type command interface {
 	// results adds to the check what came of it.
 	results(sum *checksum)
 }
-
-// part is what one mutex guards: a shard, the sources or the collectors.
-type part struct {
-	clock  *clock
-	number int
-
-	mu sync.Mutex
-	// now and micros are the instant of the call that holds mu: time is read once per call.
-	now    int64
-	micros uint64
-	// changed: the command under way has changed something.
-	changed bool
-	// broken: a command panicked. What it left is not what the journal would come to.
-	broken bool
-	entry  []byte // room for the next entry
-	// last is the entry of the last command.
-	last Commit
-}
-
-// begin starts a call: it takes the mutex and reads the clock.
-func (p *part) begin() {
-	p.mu.Lock()
-	p.setInstant(p.clock.now())
-}
-
-func (p *part) setInstant(now time.Time) {
-	p.now, p.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
-}
-
-var errBroken = fmt.Errorf("%w: a command failed in its middle; the store must be opened anew", dispatch.ErrStoreUnavailable)
-
-// commit runs a command while the call holds the mutex, and records it if it has changed something. of is the part that
-// it changes: this one, or all shards.
-func (p *part) commit(c command, of int, run func()) error {
-	if p.broken {
-		return errBroken
-	}
-	p.changed = false
-	if p.clock.journal == nil {
-		run()
-		return nil
-	}
-	p.entry = encodeEntry(p.entry[:0], of, p.micros, c)
-	if err := p.clock.journal.Reserve(len(p.entry), grows(c)); err != nil {
-		return err
-	}
-	p.broken = true
-	run()
-	p.broken = false
-	if !p.changed {
-		p.clock.journal.Append(nil, len(p.entry))
-		return nil
-	}
-	binary.LittleEndian.PutUint32(p.entry[checkAt:], checkOf(c))
-	p.last = p.clock.journal.Append(p.entry, len(p.entry))
-	if cap(p.entry) > maxEntryRoom {
-		p.entry = nil
-	}
-	return nil
-}
-
-// maxEntryRoom bounds the room that a part keeps for its next entry.
-const maxEntryRoom = 1 << 20
 
 func encodeEntry(buf []byte, number int, micros uint64, c command) []byte {
 	buf = binary.LittleEndian.AppendUint16(buf, MachineVersion)

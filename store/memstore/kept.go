@@ -26,8 +26,8 @@ func (s *shard) change(k kept) {
 	}
 }
 
-// born is called for something new, which a snapshot that is being written does not have.
-func (s *shard) born(k kept) {
+// added is called for something new, which a snapshot that is being written does not have.
+func (s *shard) added(k kept) {
 	s.changed = true
 	if s.saving != nil {
 		k.marked().snapshot = s.saving.snapshot

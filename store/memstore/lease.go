@@ -15,23 +15,17 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	results := slices.Repeat([]dispatch.RenewResult{{Lost: dispatch.LostUnknownTask}}, len(renewals))
-	idOf := func(i int) dispatch.TaskID { return renewals[i].ID }
-	var last Commit
-	for sh, page := range s.byShard(len(renewals), bounds.MaxRenewals, idOf) {
-		c := renewCommand{renewals: pick(renewals, page)}
-		var err error
-		if last, err = sh.perform(&c); err != nil {
-			return nil, err
-		}
-		if len(page) == len(renewals) {
-			return c.answers, durable(ctx, last)
-		}
-		for n, i := range page {
-			results[i] = c.answers[n]
-		}
+	results := make([]dispatch.RenewResult, len(renewals))
+	for i := range results {
+		results[i].Lost = dispatch.LostUnknownTask // of an id without a slot
 	}
-	return results, durable(ctx, last)
+	err := byPage(ctx, s, len(renewals), bounds.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID },
+		func(page []int) *renewCommand { return &renewCommand{renewals: pick(renewals, page)} },
+		func(c *renewCommand, page []int) { spread(results, page, c.answers) })
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
 }
 
 // renewCommand is [dispatch.Leases.Renew] of leases of one shard.
@@ -118,22 +112,20 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	results := slices.Repeat([]dispatch.ApplyResult{{Code: dispatch.ApplyNotFound}}, len(transitions))
 	order := unreadFirst(transitions)
 	ordered := pick(transitions, order)
-	idOf := func(n int) dispatch.TaskID { return ordered[n].ID }
-	var last Commit
-	for sh, page := range s.byShard(len(order), bounds.MaxTransitions, idOf) {
-		c := applyCommand{transitions: pick(ordered, page)}
-		var err error
-		if last, err = sh.perform(&c); err != nil {
-			return nil, err
-		}
-		for n, i := range page {
-			results[order[i]] = c.answers[n]
-		}
+	results := slices.Repeat([]dispatch.ApplyResult{{Code: dispatch.ApplyNotFound}}, len(transitions))
+	err := byPage(ctx, s, len(ordered), bounds.MaxTransitions, func(n int) dispatch.TaskID { return ordered[n].ID },
+		func(page []int) *applyCommand { return &applyCommand{transitions: pick(ordered, page)} },
+		func(c *applyCommand, page []int) {
+			for n, i := range page {
+				results[order[i]] = c.answers[n]
+			}
+		})
+	if err != nil {
+		return nil, err
 	}
-	return results, durable(ctx, last)
+	return results, nil
 }
 
 // applyCommand is [dispatch.Leases.Apply] of tasks of one shard, in the order in which the transitions apply.
@@ -369,19 +361,15 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	idOf := func(i int) dispatch.TaskID { return ids[i] }
-	var last Commit
-	for sh, page := range s.byShard(len(ids), bounds.MaxTransitions, idOf) {
-		c := cancelCommand{ids: pick(ids, page), reason: reason, line: line}
-		var err error
-		if last, err = sh.perform(&c); err != nil {
-			return err
-		}
-		for _, hint := range c.hints {
-			s.publish(hint)
-		}
-	}
-	return durable(ctx, last)
+	return byPage(ctx, s, len(ids), bounds.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] },
+		func(page []int) *cancelCommand {
+			return &cancelCommand{ids: pick(ids, page), reason: reason, line: line}
+		},
+		func(c *cancelCommand, _ []int) {
+			for _, hint := range c.hints {
+				s.publish(hint)
+			}
+		})
 }
 
 // cancelCommand is [dispatch.Leases.RequestCancel] of tasks of one shard.

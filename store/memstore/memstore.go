@@ -1,7 +1,6 @@
-// Package memstore keeps tasks, leases, sources and queues in the memory of one
-// process. It is the default of an embedded Waggle, and the reference for the
-// [dispatch.Store] contract: given the same times and the same calls it always
-// answers the same. It keeps nothing over a restart.
+// Package memstore keeps tasks, leases, sources and queues in the memory of one process. It is the reference for the
+// [dispatch.Store] contract: given the same times and the same calls it always answers the same. By itself it keeps
+// nothing over a restart; store/filestore records its commands and snapshots.
 //
 // A store has a fixed number of shards, each with its own mutex, and no goroutines. It changes only by commands
 // ([Journal]): what ends with time is not seen by reads, and removed by a later command, a few with each.
@@ -11,8 +10,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
-	"slices"
 	"sync"
 	"time"
 
@@ -97,17 +94,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// shard finds a shard by its number.
-func (s *Store) shard(ctx context.Context, number int) (*shard, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	if number < 0 || number >= len(s.shards) {
-		return nil, fmt.Errorf("%w: shard %d is not 0 to %d", dispatch.ErrInvalid, number, len(s.shards)-1)
-	}
-	return s.shards[number], nil
-}
-
 // shardOfTask is the shard that owns the task; nil when the id has no slot.
 func (s *Store) shardOfTask(id dispatch.TaskID) *shard {
 	slot := id.Slot()
@@ -120,98 +106,6 @@ func (s *Store) shardOfTask(id dispatch.TaskID) *shard {
 // shardOfName is the shard that owns a queue.
 func (s *Store) shardOfName(name string) *shard {
 	return s.shards[dispatch.ShardOf(dispatch.SlotOf(name), len(s.shards))]
-}
-
-// byShard gives, for each shard that owns some of n tasks, the indexes of those tasks in order, at most limit at a time.
-// Ids without a slot are left out.
-func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*shard, []int] {
-	groups := make([][]int, len(s.shards))
-	if len(groups) == 1 {
-		groups[0] = make([]int, 0, n)
-	}
-	for i := range n {
-		if sh := s.shardOfTask(id(i)); sh != nil {
-			groups[sh.number] = append(groups[sh.number], i)
-		}
-	}
-	return func(yield func(*shard, []int) bool) {
-		for number, group := range groups {
-			for page := range slices.Chunk(group, limit) {
-				if !yield(s.shards[number], page) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// pick gives those members in that order: all of them as they are, or copies.
-func pick[T any](all []T, page []int) []T {
-	if len(page) == len(all) && slices.IsSorted(page) {
-		return all
-	}
-	picked := make([]T, len(page))
-	for n, i := range page {
-		picked[n] = all[i]
-	}
-	return picked
-}
-
-// readAll reads all shards, one after the other.
-func (s *Store) readAll(ctx context.Context, work func(*shard)) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	seen := make([]Commit, len(s.shards))
-	for i, sh := range s.shards {
-		seen[i] = sh.look(work)
-	}
-	for _, commit := range seen {
-		if err := durable(ctx, commit); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lockAll begins a call on all shards at one instant.
-func (s *Store) lockAll() {
-	for _, sh := range s.shards {
-		sh.mu.Lock()
-	}
-	now := s.now()
-	for _, sh := range s.shards {
-		sh.setInstant(now)
-	}
-}
-
-func (s *Store) unlockAll() {
-	for _, sh := range s.shards {
-		sh.end()
-	}
-}
-
-// performAll makes a change of all shards, as one command. What it returns waits until the journal has it.
-func (s *Store) performAll(c storeCommand) (Commit, error) {
-	s.lockAll()
-	defer s.unlockAll()
-	first := &s.shards[0].part
-	err := first.commit(c, allShards, func() {
-		s.runAll(c)
-		first.changed = true
-	})
-	for _, sh := range s.shards {
-		sh.last = first.last
-	}
-	return first.last, err
-}
-
-func (s *Store) runAll(c storeCommand) {
-	c.runAll(s)
-	for _, sh := range s.shards {
-		sh.promoted = 0
-		sh.placeTouched()
-	}
 }
 
 // overdueLooks limits how many leases are read to find the most overdue one.

@@ -26,7 +26,7 @@ func (s *shard) laneFor(src *source, queueName string) *lane {
 	if l == nil {
 		s.lastLane++
 		l = &lane{number: s.lastLane, source: src, queueName: queueName}
-		s.born(l)
+		s.added(l)
 		s.lanes[key] = l
 		src.lanes = append(src.lanes, l)
 		s.lanesIn[queueName] = append(s.lanesIn[queueName], l)

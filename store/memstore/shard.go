@@ -2,8 +2,6 @@ package memstore
 
 import (
 	"cmp"
-	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -91,65 +89,6 @@ func newShard(number int, clock *clock, publish func(dispatch.Hint)) *shard {
 		lanes:    make(map[laneKey]*lane),
 		settings: make(map[string]dispatch.QueueRule),
 		held:     make(map[string]int64),
-	}
-}
-
-// do makes a change, and returns when the journal has it.
-func (s *shard) do(ctx context.Context, c shardCommand) error {
-	last, err := s.perform(c)
-	if err != nil {
-		return err
-	}
-	return durable(ctx, last)
-}
-
-// perform makes a change. What it returns waits until the journal has it.
-func (s *shard) perform(c shardCommand) (Commit, error) {
-	s.begin()
-	defer s.end()
-	err := s.performHeld(c)
-	return s.last, err
-}
-
-// performHeld makes a change while the call holds the mutex.
-func (s *shard) performHeld(c shardCommand) error {
-	return s.commit(c, s.number, func() { s.run(c) })
-}
-
-// run makes a change, and places what it touched.
-func (s *shard) run(c shardCommand) {
-	s.promoted = 0
-	c.run(s)
-	s.placeTouched()
-}
-
-// read reads the shard, and returns when the journal has what was read.
-func (s *shard) read(ctx context.Context, work func(*shard)) error { return durable(ctx, s.look(work)) }
-
-// look reads the shard. What it returns waits until the journal has what was read.
-func (s *shard) look(work func(*shard)) Commit {
-	s.begin()
-	defer s.end()
-	work(s)
-	return s.last
-}
-
-// end ends a call: it sends hints for what became grantable earlier.
-func (s *shard) end() {
-	if len(s.soonest) == 0 {
-		s.mu.Unlock()
-		return
-	}
-	hints := make([]dispatch.Hint, 0, len(s.soonest))
-	for _, pool := range slices.Sorted(maps.Keys(s.soonest)) {
-		hints = append(hints, dispatch.Hint{
-			Kind: dispatch.HintReady, Shard: s.number, Pool: pool, In: duration(max(s.soonest[pool]-s.now, 0)),
-		})
-	}
-	clear(s.soonest)
-	s.mu.Unlock()
-	for _, hint := range hints {
-		s.publish(hint)
 	}
 }
 

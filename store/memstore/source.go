@@ -21,7 +21,7 @@ func (s *shard) takeGate(gate dispatch.SourceGate) *source {
 		s.lastSource++
 		src = &source{name: strconv.FormatInt(s.lastSource, 10)}
 		src.gate.Version = gate.Version - 1
-		s.born(src)
+		s.added(src)
 		s.sources.add(gate.UID, src)
 	}
 	if gate.Version <= src.gate.Version {
@@ -33,7 +33,7 @@ func (s *shard) takeGate(gate dispatch.SourceGate) *source {
 	src.pool = s.pools[gate.Pool]
 	if src.pool == nil {
 		src.pool = &pool{name: gate.Pool}
-		s.born(src.pool)
+		s.added(src.pool)
 		s.pools[gate.Pool] = src.pool
 	}
 	if gate.Deleted {

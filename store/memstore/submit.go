@@ -28,19 +28,15 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 		}
 	}
 	results := make([]dispatch.SubmitResult, len(items))
-	idOf := func(i int) dispatch.TaskID { return items[i].ID }
-	var last Commit
-	for sh, page := range s.byShard(len(items), bounds.MaxSubmissions, idOf) {
-		c := submitCommand{rules: rulesVersion, gates: gates, items: pick(items, page)}
-		var err error
-		if last, err = sh.perform(&c); err != nil {
-			return nil, err
-		}
-		for n, i := range page {
-			results[i] = c.answers[n]
-		}
+	err := byPage(ctx, s, len(items), bounds.MaxSubmissions, func(i int) dispatch.TaskID { return items[i].ID },
+		func(page []int) *submitCommand {
+			return &submitCommand{rules: rulesVersion, gates: gates, items: pick(items, page)}
+		},
+		func(c *submitCommand, page []int) { spread(results, page, c.answers) })
+	if err != nil {
+		return nil, err
 	}
-	return results, durable(ctx, last)
+	return results, nil
 }
 
 func gatesByUID(gates []dispatch.SourceGate) map[string]*dispatch.SourceGate {
@@ -143,7 +139,7 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 		priority: int8(item.Priority), run: millis(item.Run), recurring: item.Recurring,
 		due: s.dueOf(item.Due), firstDue: millis(item.FirstDue), created: s.now, revision: 1,
 	}
-	s.born(r)
+	s.added(r)
 	r.takeBody(item)
 	if ghost := s.ghosts[r.id]; ghost != nil {
 		s.dropGhost(ghost)

@@ -280,7 +280,7 @@ func (c *claim) newNote(h *hand) {
 		holder: c.s.holder(h.want.Collector), clientToken: h.want.ClientToken, digest: h.digest,
 		oneCall: [1]string{h.want.Call},
 	}
-	c.s.born(h.note)
+	c.s.added(h.note)
 	h.note.calls, h.note.moved = h.note.oneCall[:], h.note.oneMoved[:0]
 	h.note.entries = slices.Grow(h.note.oneEntry[:0], room)
 }

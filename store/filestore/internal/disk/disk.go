@@ -4,6 +4,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -52,3 +53,24 @@ const LockName = "lock"
 
 // ErrLocked is the error of Lock if another process holds the directory.
 var ErrLocked = errors.New("directory is in use")
+
+// ReadFile reads a whole file into buf, or into a larger buffer.
+func ReadFile(fs FS, path string, buf []byte) (data []byte, err error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if int64(cap(buf)) < size {
+		buf = make([]byte, size)
+	}
+	n, err := io.ReadFull(io.NewSectionReader(f, 0, size), buf[:size])
+	if err != nil {
+		return nil, fmt.Errorf("read %s at offset %d: %w", path, n, err)
+	}
+	return buf[:n], nil
+}

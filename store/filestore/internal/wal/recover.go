@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
@@ -79,7 +78,7 @@ func scan(fs disk.FS, dir string, storeID *[16]byte, after uint64, each func(uin
 	var data []byte
 	for i := start; i < len(firsts); i++ {
 		path := filepath.Join(dir, segmentName(firsts[i]))
-		if data, err = readFile(fs, path, data); err != nil {
+		if data, err = disk.ReadFile(fs, path, data); err != nil {
 			return s, fmt.Errorf("read the log: %w", err)
 		}
 		s.segments[i].size = int64(len(data))
@@ -165,27 +164,6 @@ func (s *scanned) end(path string, data []byte) error {
 func damaged(path string, offset int64, seq uint64, why string) error {
 	return fmt.Errorf("%w: %s: entry %d at offset %d is damaged or missing: %s; nothing was changed: restore the file or a backup",
 		ErrCorrupt, path, seq, offset, why)
-}
-
-// readFile reads a whole file into buf, or into a larger buffer.
-func readFile(fs disk.FS, path string, buf []byte) (data []byte, err error) {
-	f, err := fs.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	if int64(cap(buf)) < size {
-		buf = make([]byte, size)
-	}
-	n, err := io.ReadFull(io.NewSectionReader(f, 0, size), buf[:size])
-	if err != nil {
-		return nil, fmt.Errorf("read %s at offset %d: %w", path, n, err)
-	}
-	return buf[:n], nil
 }
 
 func fileSize(fs disk.FS, path string) (size int64, err error) {

@@ -1,0 +1,282 @@
+package memstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// This file has how calls go: a call that changes something makes commands, one that reads looks, and both return when
+// the journal has what they changed or saw.
+
+// part is what one mutex guards: a shard, the sources or the collectors.
+type part struct {
+	clock  *clock
+	number int
+
+	mu sync.Mutex
+	// now and micros are the instant of the call that holds mu: time is read once per call.
+	now    int64
+	micros uint64
+	// changed: the command under way has changed something.
+	changed bool
+	entry   []byte // room for the next entry
+	// last is the entry of the last command.
+	last Commit
+}
+
+// begin starts a call: it takes the mutex and reads the clock.
+func (p *part) begin() {
+	p.mu.Lock()
+	p.setInstant(p.clock.now())
+}
+
+func (p *part) setInstant(now time.Time) {
+	p.now, p.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
+}
+
+// commit runs a command while the call holds the mutex, and records it if it has changed something. of is the part that
+// it changes: this one, or all shards.
+func (p *part) commit(c command, of int, run func()) error {
+	p.changed = false
+	if p.clock.journal == nil {
+		run()
+		return nil
+	}
+	if p.clock.broken.Load() {
+		return errBroken
+	}
+	p.entry = encodeEntry(p.entry[:0], of, p.micros, c)
+	if err := p.clock.journal.Reserve(len(p.entry), grows(c)); err != nil {
+		return err
+	}
+	p.runWhole(run)
+	if !p.changed {
+		p.clock.journal.Append(nil, len(p.entry))
+		return nil
+	}
+	binary.LittleEndian.PutUint32(p.entry[checkAt:], checkOf(c))
+	p.last = p.clock.journal.Append(p.entry, len(p.entry))
+	if cap(p.entry) > maxEntryRoom {
+		p.entry = nil
+	}
+	return nil
+}
+
+// runWhole runs a command. If it panics, the store is not used any more: what it has is not what its journal gives.
+func (p *part) runWhole(run func()) {
+	whole := false
+	defer func() {
+		if !whole {
+			p.clock.broken.Store(true)
+		}
+	}()
+	run()
+	whole = true
+}
+
+// maxEntryRoom bounds the room that a part keeps for its next entry.
+const maxEntryRoom = 1 << 20
+
+// shard finds a shard by its number.
+func (s *Store) shard(ctx context.Context, number int) (*shard, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if number < 0 || number >= len(s.shards) {
+		return nil, fmt.Errorf("%w: shard %d is not 0 to %d", dispatch.ErrInvalid, number, len(s.shards)-1)
+	}
+	return s.shards[number], nil
+}
+
+// do makes a change, and returns when the journal has it.
+func (s *shard) do(ctx context.Context, c shardCommand) error {
+	last, err := s.perform(c)
+	if err != nil {
+		return err
+	}
+	return durable(ctx, last)
+}
+
+// perform makes a change. What it returns waits until the journal has it.
+func (s *shard) perform(c shardCommand) (Commit, error) {
+	s.begin()
+	defer s.end()
+	err := s.performHeld(c)
+	return s.last, err
+}
+
+// performHeld makes a change while the call holds the mutex.
+func (s *shard) performHeld(c shardCommand) error {
+	return s.commit(c, s.number, func() { s.run(c) })
+}
+
+// run makes a change, and places what it touched.
+func (s *shard) run(c shardCommand) {
+	s.promoted = 0
+	c.run(s)
+	s.placeTouched()
+}
+
+// read reads the shard, and returns when the journal has what was read.
+func (s *shard) read(ctx context.Context, work func(*shard)) error { return durable(ctx, s.look(work)) }
+
+// look reads the shard. What it returns waits until the journal has what was read.
+func (s *shard) look(work func(*shard)) Commit {
+	s.begin()
+	defer s.end()
+	work(s)
+	return s.last
+}
+
+// end ends a call: it sends hints for what became grantable earlier.
+func (s *shard) end() {
+	if len(s.soonest) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	hints := make([]dispatch.Hint, 0, len(s.soonest))
+	for _, pool := range slices.Sorted(maps.Keys(s.soonest)) {
+		hints = append(hints, dispatch.Hint{
+			Kind: dispatch.HintReady, Shard: s.number, Pool: pool, In: duration(max(s.soonest[pool]-s.now, 0)),
+		})
+	}
+	clear(s.soonest)
+	s.mu.Unlock()
+	for _, hint := range hints {
+		s.publish(hint)
+	}
+}
+
+// byShard gives, for each shard that owns some of n tasks, the indexes of those tasks in order, at most limit at a time.
+// Ids without a slot are left out.
+func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*shard, []int] {
+	groups := make([][]int, len(s.shards))
+	if len(groups) == 1 {
+		groups[0] = make([]int, 0, n)
+	}
+	for i := range n {
+		if sh := s.shardOfTask(id(i)); sh != nil {
+			groups[sh.number] = append(groups[sh.number], i)
+		}
+	}
+	return func(yield func(*shard, []int) bool) {
+		for number, group := range groups {
+			for page := range slices.Chunk(group, limit) {
+				if !yield(s.shards[number], page) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// byPage makes a change of n tasks: a command for each page of those of a shard, which done takes the answers of. It returns when
+// the journal has all of them.
+func byPage[C shardCommand](
+	ctx context.Context, s *Store, n, limit int, id func(int) dispatch.TaskID, of func(page []int) C, done func(c C, page []int),
+) error {
+	var seen []Commit
+	for sh, page := range s.byShard(n, limit, id) {
+		c := of(page)
+		last, err := sh.perform(c)
+		if err != nil {
+			return err
+		}
+		done(c, page)
+		seen = append(seen, last)
+	}
+	return allDurable(ctx, seen)
+}
+
+// allDurable returns when all that a call has seen is durable. A shard's last commit says nothing of the others: it may be
+// old, if the call changed nothing there.
+func allDurable(ctx context.Context, seen []Commit) error {
+	for _, commit := range seen {
+		if err := durable(ctx, commit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spread puts the answers for a page to their places among all.
+func spread[R any](all []R, page []int, answers []R) {
+	for n, i := range page {
+		all[i] = answers[n]
+	}
+}
+
+// pick gives those members in that order: all of them as they are, or copies.
+func pick[T any](all []T, page []int) []T {
+	if len(page) == len(all) && slices.IsSorted(page) {
+		return all
+	}
+	picked := make([]T, len(page))
+	for n, i := range page {
+		picked[n] = all[i]
+	}
+	return picked
+}
+
+// readAll reads all shards, one after the other.
+func (s *Store) readAll(ctx context.Context, work func(*shard)) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	seen := make([]Commit, len(s.shards))
+	for i, sh := range s.shards {
+		seen[i] = sh.look(work)
+	}
+	return allDurable(ctx, seen)
+}
+
+// lockAll begins a call on all shards at one instant.
+func (s *Store) lockAll() {
+	for _, sh := range s.shards {
+		sh.mu.Lock()
+	}
+	now := s.now()
+	for _, sh := range s.shards {
+		sh.setInstant(now)
+	}
+}
+
+func (s *Store) unlockAll() {
+	for _, sh := range s.shards {
+		sh.end()
+	}
+}
+
+// performAll makes a change of all shards, as one command. What it returns waits until the journal has it.
+func (s *Store) performAll(c storeCommand) (Commit, error) {
+	s.lockAll()
+	defer s.unlockAll()
+	first := &s.shards[0].part
+	err := first.commit(c, allShards, func() {
+		s.runAll(c)
+		first.changed = true
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, sh := range s.shards {
+		sh.last = first.last
+	}
+	return first.last, nil
+}
+
+func (s *Store) runAll(c storeCommand) {
+	c.runAll(s)
+	for _, sh := range s.shards {
+		sh.promoted = 0
+		sh.placeTouched()
+	}
+}
