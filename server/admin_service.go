@@ -11,6 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
@@ -19,6 +20,7 @@ type adminService struct {
 	pb.UnsafeAdminServiceServer
 
 	*backend
+	guard      *auth.Guard // nil: whoever connects may do everything
 	version    string
 	started    time.Time
 	heartbeats *atomic.Int64 // streams that are open
@@ -117,4 +119,42 @@ func (s *adminService) ListPools(ctx context.Context, req *pb.ListPoolsRequest) 
 		return nil, err
 	}
 	return &pb.ListPoolsResponse{Pools: pools, NextPageToken: next}, nil
+}
+
+// ListAuditEntries lists what operators changed, newest first.
+func (s *adminService) ListAuditEntries(ctx context.Context, req *pb.ListAuditEntriesRequest) (*pb.ListAuditEntriesResponse, error) {
+	if err := wire.ListAuditEntries(req); err != nil {
+		return nil, err
+	}
+	entries, next, err := wire.List(req, func(after string, limit int) ([]dispatch.AuditEntry, string, error) {
+		return s.o.AuditEntries(ctx, req.GetBy(), after, limit)
+	}, wire.AuditEntry)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListAuditEntriesResponse{Entries: entries, NextPageToken: next}, nil
+}
+
+// ReleaseCollector makes a collector id nobody's.
+func (s *adminService) ReleaseCollector(ctx context.Context, req *pb.ReleaseCollectorRequest) (*pb.ReleaseCollectorResponse, error) {
+	if err := wire.ReleaseCollector(req); err != nil {
+		return nil, err
+	}
+	owner, err := s.o.ReleaseCollector(ctx, req.GetCollectorId())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ReleaseCollectorResponse{Identity: owner}, nil
+}
+
+// ExplainAccess returns whether an identity may call a method.
+func (s *adminService) ExplainAccess(_ context.Context, req *pb.ExplainAccessRequest) (*pb.ExplainAccessResponse, error) {
+	if err := wire.ExplainAccess(req); err != nil {
+		return nil, err
+	}
+	allowed, text, err := s.guard.Explain(req.GetMethod(), req.GetIdentity())
+	if err != nil {
+		return nil, dispatch.Invalid("method", req.GetMethod(), "must be the name of a method")
+	}
+	return &pb.ExplainAccessResponse{Allowed: allowed, Text: text}, nil
 }
