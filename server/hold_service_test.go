@@ -368,7 +368,7 @@ func TestHoldService_filter(t *testing.T) {
 }
 
 // deaf is a store that another one closes, and that delivers no hints.
-type deaf struct{ dispatch.Store }
+type deaf struct{ Store }
 
 func (deaf) Close() error { return nil }
 
