@@ -52,16 +52,29 @@ func replace(t *testing.T, path, content string) string {
 // dialAs connects as a collector does.
 func dialAs(t *testing.T, config collector.Config) *grpc.ClientConn {
 	t.Helper()
+	conn := dialer(t, config)()
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}
+
+// dialer makes connections as a collector does.
+func dialer(t *testing.T, config collector.Config) func() *grpc.ClientConn {
+	t.Helper()
 	options, err := config.SecurityOptions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(config.Targets[0], options...)
-	if err != nil {
-		t.Fatal(err)
+	return func() *grpc.ClientConn {
+		conn, err := grpc.NewClient(config.Targets[0], options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
 	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
 }
 
 // TestRevoked takes a token from a collector that holds tasks: on two dispatchers its streams end and its calls are
@@ -321,7 +334,7 @@ func TestRotated(t *testing.T) {
 	var calls, connections atomic.Int64
 	for kind, config := range kinds {
 		config.Targets = []string{d.addr}
-		kept := dialAs(t, config)
+		kept, fresh := dialAs(t, config), dialer(t, config)
 		calling.Go(func() {
 			for ctx.Err() == nil {
 				if err := getStats(t.Context(), kept); err != nil {
@@ -332,11 +345,11 @@ func TestRotated(t *testing.T) {
 		})
 		calling.Go(func() {
 			for ctx.Err() == nil {
-				fresh := dialAs(t, config)
-				if err := getStats(t.Context(), fresh); err != nil {
+				conn := fresh()
+				if err := getStats(t.Context(), conn); err != nil {
 					t.Errorf("%s, on a new connection: %v", kind, err)
 				}
-				if err := fresh.Close(); err != nil {
+				if err := conn.Close(); err != nil {
 					t.Error(err)
 				}
 				calls.Add(1)
