@@ -37,6 +37,14 @@ func TestFormat(t *testing.T) {
 	for n := range 300 {
 		put(n)
 	}
+	if _, err := s.BindCollector(t.Context(), "c", "token:a"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.AppendAudit(t.Context(), dispatch.AuditEntry{By: "token:ada"}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := s.file.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +80,9 @@ func TestFormat(t *testing.T) {
 	}
 	if len(found.Tasks) != inSnapshot || found.Items["14"] != inSnapshot || found.Items["15"] != 1 || found.Sequence < uint64(inSnapshot) {
 		t.Errorf("%d tasks, items %v, sequence %d; want %d tasks", len(found.Tasks), found.Items, found.Sequence, inSnapshot)
+	}
+	if found.Items["16"] != 1 || found.Items["17"] != 2 {
+		t.Errorf("items %v; want a binding and two audit entries", found.Items)
 	}
 	if c := found.Commands; c["10"] != 7 || c["1"] != 1 || c["18"] != 1 || len(c) != 3 {
 		t.Errorf("the log has commands %v; want 7 submits, a claim and a start", c)

@@ -249,7 +249,7 @@ func kindOf(name string) string {
 }
 
 // origins are the kinds of keys that are derived from no other: what is lost there is lost.
-var origins = []string{"t", "d", "h", "source", "rules", "holds", "coll", "used", "polled", "lock"}
+var origins = []string{"t", "d", "h", "source", "rules", "holds", "coll", "used", "polled", "lock", "bind", "audit"}
 
 func isDerived(kind string) bool { return !slices.Contains(origins, kind) }
 

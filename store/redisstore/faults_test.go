@@ -120,6 +120,15 @@ func TestStore_Full(t *testing.T) {
 	if version, err := s.PutHolds(t.Context(), hold("other.example"), 0); err != nil {
 		t.Errorf("PutHolds: version %d, %v", version, err)
 	}
+	if owner, err := s.BindCollector(t.Context(), "c1", "token:a"); owner != "token:a" || err != nil {
+		t.Errorf("BindCollector: %q, %v", owner, err)
+	}
+	if owner, err := s.ReleaseCollector(t.Context(), "c1"); owner != "token:a" || err != nil {
+		t.Errorf("ReleaseCollector: %q, %v", owner, err)
+	}
+	if err := s.AppendAudit(t.Context(), dispatch.AuditEntry{Target: "a"}); err != nil {
+		t.Errorf("AppendAudit: %v", err)
+	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
