@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/grpc"
 )
 
 const (
@@ -24,7 +23,7 @@ const (
 // Collector pulls tasks and runs a Handler on each. Make one with New.
 type Collector struct {
 	cfg      Config
-	security []grpc.DialOption
+	security security
 	session  string
 	current  atomic.Pointer[run] // nil before the first Run
 	running  atomic.Bool
@@ -37,7 +36,7 @@ func New(cfg Config) (*Collector, error) {
 		return nil, fmt.Errorf("collector config: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	security, err := cfg.SecurityOptions()
+	security, err := cfg.security()
 	if err != nil {
 		return nil, fmt.Errorf("collector config: %w", err)
 	}

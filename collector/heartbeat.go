@@ -36,6 +36,7 @@ const (
 type heartbeat struct {
 	run     *run
 	stream  *beatStream // nil while there is none
+	conn    *sharedConn // of the stream
 	retry   retryDelay  // of opening a stream
 	reopen  time.Time   // when to open a stream again
 	sooner  time.Time   // when to beat for another stream, in place of one that ended; zero: when a beat is due
@@ -159,6 +160,9 @@ type beatPart struct {
 // beat names all leases, and returns nil once all parts are answered.
 func (h *heartbeat) beat() error {
 	parts := h.parts()
+	if h.stream != nil && h.conn != h.run.controlConn.latest() {
+		h.closeStream() // the next one shows the new certificate
+	}
 	if h.stream == nil && !time.Now().Before(h.reopen) {
 		h.openStream()
 	}
@@ -285,6 +289,7 @@ func (h *heartbeat) act(message *wagglev1.HeartbeatResponse) {
 func (h *heartbeat) openStream() {
 	life := newLife(h.run.calling.ctx)
 	stop := h.impatient(life.end)
+	h.conn = h.run.controlConn.latest()
 	stream, err := openBeatStream(life, h.run.control)
 	stop()
 	if err != nil {

@@ -26,8 +26,8 @@ type run struct {
 	handler Handler
 	log     *zap.Logger
 
-	fetchConn   *grpc.ClientConn
-	controlConn *grpc.ClientConn // its own, so that parked fetches never hold up a heartbeat
+	fetchConn   *reconnecting
+	controlConn *reconnecting // its own, so that parked fetches never hold up a heartbeat
 	fetches     wagglev1.DispatchServiceClient
 	control     wagglev1.DispatchServiceClient
 
@@ -50,13 +50,14 @@ type run struct {
 
 func newRun(ctx context.Context, c *Collector, handler Handler) (*run, error) {
 	cfg := c.cfg
-	fetchConn, err := dial(cfg, c.security)
+	dial := func() (*grpc.ClientConn, error) { return dial(cfg, c.security.options) }
+	fetchConn, err := newReconnecting(c.security.certificate, dial)
 	if err != nil {
 		return nil, err
 	}
-	controlConn, err := dial(cfg, c.security)
+	controlConn, err := newReconnecting(c.security.certificate, dial)
 	if err != nil {
-		return nil, errors.Join(err, fetchConn.Close())
+		return nil, errors.Join(err, fetchConn.close())
 	}
 	log := cfg.Logger.With(zap.String("collector_id", cfg.ID))
 	r := &run{
@@ -97,7 +98,7 @@ func (r *run) failed(call string, err error, wait time.Duration, repeated bool) 
 	}
 }
 
-func (r *run) close() error { return errors.Join(r.fetchConn.Close(), r.controlConn.Close()) }
+func (r *run) close() error { return errors.Join(r.fetchConn.close(), r.controlConn.close()) }
 
 // stop ends fetching for good with an error for Run to return; the first one counts. When the collector was replaced,
 // its leases are gone, and so is any use in finishing.

@@ -66,7 +66,7 @@ type tlsTransport struct {
 }
 
 // newTLSTransport reads the files for the first time.
-func newTLSTransport(t TLS, log *zap.Logger) (credentials.TransportCredentials, error) {
+func newTLSTransport(t TLS, log *zap.Logger) (*tlsTransport, error) {
 	config, err := newReloaded("a file of TLS", 0, log, t.read)
 	if err != nil {
 		return nil, err
@@ -77,6 +77,14 @@ func newTLSTransport(t TLS, log *zap.Logger) (credentials.TransportCredentials, 
 // ClientHandshake implements [credentials.TransportCredentials].
 func (t *tlsTransport) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return credentials.NewTLS(t.config.latest()).ClientHandshake(ctx, authority, conn)
+}
+
+// certificate is what this program shows now; nil: nothing.
+func (t *tlsTransport) certificate() []byte {
+	if certificates := t.config.latest().Certificates; len(certificates) > 0 {
+		return certificates[0].Certificate[0]
+	}
+	return nil
 }
 
 // Clone implements [credentials.TransportCredentials].

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -216,6 +217,68 @@ func TestTLS_rotated(t *testing.T) {
 	g.rotate(t, renewed, renewed)
 	c.call()
 	want("second")
+}
+
+// TestTLS_renewed holds that a collector connects anew once its certificate was renewed, as dispatchers stop accepting the old one
+// on connections too, and that no call fails by that.
+func TestTLS_renewed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files := collector.TLS{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+	by := newAuthority(t)
+	renew := func(name string) {
+		t.Helper()
+		cert, key := by.issue(t, name)
+		put(t, files.CertFile, cert)
+		put(t, files.KeyFile, key)
+	}
+	put(t, files.CAFile, by.pem)
+	renew("first")
+	g := serveGuarded(t, "tcp", "127.0.0.1:0", by)
+	core, logs := observer.New(zap.WarnLevel)
+	done := make(chan string, 1)
+	c, err := collector.New(collector.Config{
+		Targets: []string{g.address}, ID: "c-1", Wait: 20 * time.Millisecond, LeaseDuration: time.Second, TLS: &files, Logger: zap.New(core),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Run(ctx, collector.HandlerFunc(func(_ context.Context, task *collector.Task) (collector.Succeeded, error) {
+			done <- task.ID
+			return collector.Succeeded{}, nil
+		}))
+	}()
+	g.put("1-a")
+	<-done
+	if name, _ := g.last(); name != "first" {
+		t.Errorf("the certificate is of %q", name)
+	}
+	renew("second")
+	for limit := time.Now().Add(callLimit); ; {
+		g.put("1-b")
+		<-done
+		if name, _ := g.last(); name == "second" {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatal("the collector never shows its new certificate")
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if logs.Len() > 0 {
+		t.Errorf("logged %v", logs.All())
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.conns) < 3 || len(g.conns) > 4 { // one of fetches and one of the rest, each replaced when it is used
+		t.Errorf("%d connections, want 3 or 4", len(g.conns))
+	}
 }
 
 func TestTLS_ServerName(t *testing.T) {

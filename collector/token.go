@@ -59,8 +59,19 @@ func (c *Config) isPlain() bool {
 // token or without. They serve for connections of your own to the other services. It reads the files, and fails when one cannot
 // be read; its errors name the field.
 func (c *Config) SecurityOptions() ([]grpc.DialOption, error) {
+	security, err := c.security()
+	return security.options, err
+}
+
+// security is how connections are made.
+type security struct {
+	options     []grpc.DialOption
+	certificate func() []byte // that this program shows now; nil: none
+}
+
+func (c *Config) security() (s security, err error) {
 	if err := c.validateSecurity(); err != nil {
-		return nil, err
+		return s, err
 	}
 	log := c.Logger
 	if log == nil {
@@ -69,24 +80,28 @@ func (c *Config) SecurityOptions() ([]grpc.DialOption, error) {
 	transport := c.Credentials
 	switch {
 	case c.TLS != nil:
-		var err error
-		if transport, err = newTLSTransport(*c.TLS, log); err != nil {
-			return nil, err
+		files, err := newTLSTransport(*c.TLS, log)
+		if err != nil {
+			return s, err
+		}
+		if transport = files; c.TLS.CertFile != "" {
+			s.certificate = files.certificate
 		}
 	case c.isPlain() && c.hasToken():
 		transport = localTransport{insecure.NewCredentials()}
 	case transport == nil:
 		transport = insecure.NewCredentials()
 	}
-	options := []grpc.DialOption{grpc.WithTransportCredentials(transport)}
+	s.options = []grpc.DialOption{grpc.WithTransportCredentials(transport)}
 	if !c.hasToken() {
-		return options, nil
+		return s, nil
 	}
 	latest, err := c.token(log)
 	if err != nil {
-		return nil, err
+		return security{}, err
 	}
-	return append(options, grpc.WithPerRPCCredentials(bearer{latest: latest, overTLS: !c.isPlain()})), nil
+	s.options = append(s.options, grpc.WithPerRPCCredentials(bearer{latest: latest, overTLS: !c.isPlain()}))
+	return s, nil
 }
 
 // token gives what returns the token of the time.

@@ -2,8 +2,10 @@ package main_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -237,7 +239,7 @@ func TestErrors_refused(t *testing.T) {
 			refused(t, codes.PermissionDenied, "PERMISSION_DENIED", map[string]string{"method": "GetStats", "identity": "token:ada"}), "wgl_x",
 			"`waggle auth explain GetStats --as token:ada` shows the rules",
 		},
-		"id of another": {refused(t, codes.PermissionDenied, "COLLECTOR_BOUND", nil), "wgl_x", "free it by `waggle auth release COLLECTOR`"},
+		"id of another": {refused(t, codes.PermissionDenied, "COLLECTOR_BOUND", map[string]string{"collector_id": "paris-1"}), "wgl_x", "free this one by `waggle auth release paris-1`"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -269,6 +271,41 @@ func TestCollect_refused(t *testing.T) {
 	for _, one := range []*background{k, waiting} {
 		if strings.Contains(one.err.text(), "wgl_secret") {
 			t.Errorf("shows the token:\n%s", one.err.text())
+		}
+	}
+}
+
+// TestServe_access has a dispatcher that knows a viewer and an operator by their tokens.
+func TestServe_access(t *testing.T) {
+	t.Parallel()
+	pki := authorityIn(t)
+	mustRun(t, "cert", "server", pki, "127.0.0.1")
+	var policy strings.Builder
+	for _, role := range []string{"viewer", "operator"} {
+		fmt.Fprintf(&policy, "- name: %s\n  sha256: %x\n", role, sha256.Sum256([]byte("wgl_"+role)))
+	}
+	rules := "tokens:\n" + policy.String() + "grants:\n- {identity: 'token:viewer', role: viewer}\n- {identity: 'token:operator', role: operator}\n"
+	d := start(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--drain-timeout", "5s", "--auth", write(t, "auth.yaml", rules),
+		"--tls-cert", filepath.Join(pki, "server.pem"), "--tls-key", filepath.Join(pki, "server-key.pem"))
+	env := map[string]string{"WAGGLE_SERVER": address(t, d), "WAGGLE_TLS_CA": filepath.Join(pki, "ca.pem")}
+	wantFailure(t, command(t, env, "stats"), waggle.ExitFailed, "no credential was given: give --token-file or --tls-cert")
+	wantFailure(t, command(t, with(env, "WAGGLE_TOKEN", "wgl_other"), "stats"), waggle.ExitFailed, "the credential is unknown here, expired or revoked")
+	viewer := with(env, "WAGGLE_TOKEN", "wgl_viewer")
+	if got := command(t, viewer, "stats"); got.code != waggle.ExitOK {
+		t.Errorf("exit code %d, %s", got.code, got.err)
+	}
+	wantFailure(t, command(t, viewer, "source", "create", "a"), waggle.ExitFailed, "`waggle auth explain CreateSource --as token:viewer` shows the rules")
+	if got := command(t, with(env, "WAGGLE_TOKEN", "wgl_operator"), "source", "create", "a"); got.code != waggle.ExitOK {
+		t.Errorf("exit code %d, %s", got.code, got.err)
+	}
+	no := start(t, viewer, "collect", "--id", "paris-1", "--status", "0")
+	if code := no.wait(); code != waggle.ExitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	no.err.line(t, "`waggle auth explain FetchTask --as token:viewer` shows the rules")
+	for _, one := range []*background{d, no} {
+		if strings.Contains(one.err.text(), "wgl_") {
+			t.Errorf("shows a token:\n%s", one.err.text())
 		}
 	}
 }

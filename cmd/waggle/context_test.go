@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
 )
@@ -137,11 +138,7 @@ func TestContext_collect(t *testing.T) {
 	}
 	k := start(t, env, "collect", "--id", "paris-1")
 	k.err.line(t, `"servers":\["`+address(t, d)+`"\]`)
-	for !strings.Contains(command(t, env, "collector", "list").out, "ACTIVE") {
-		if t.Context().Err() != nil {
-			t.Fatal("it is never heard of")
-		}
-	}
+	heardOf(t, env, k)
 	if code := k.end(); code != waggle.ExitOK {
 		t.Errorf("exit code %d:\n%s", code, k.err.text())
 	}
@@ -185,4 +182,18 @@ func TestContext_errors(t *testing.T) {
 	}
 	wantFailure(t, command(t, nil, "context", "list"), waggle.ExitFailed, "WAGGLE_CONFIG names a file for contexts")
 	wantFailure(t, command(t, nil, "stats", "--context", "a"), waggle.ExitFailed, "--context a: ")
+}
+
+// heardOf waits until a dispatcher lists a collector.
+func heardOf(t *testing.T, env map[string]string, k *background) {
+	t.Helper()
+	for limit := time.Now().Add(waitLimit); ; {
+		got := command(t, env, "collector", "list")
+		if strings.Contains(got.out, "ACTIVE") {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("the collector is never heard of: %s%s; it wrote\n%s", got.out, got.err, k.err.text())
+		}
+	}
 }

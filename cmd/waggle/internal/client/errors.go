@@ -46,7 +46,6 @@ var advice = map[string]string{
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store (Redis) does not answer",
 	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",
 	"STORE_FULL":           "the store's memory is used up; what is in it still gets done",
-	"COLLECTOR_BOUND":      "another identity uses this id: choose another one, or free it by `waggle auth release COLLECTOR`",
 	"DISPATCHER_DRAINING":  "this dispatcher is about to stop; ask another one with --server",
 }
 
@@ -96,6 +95,8 @@ func (e *Error) accessAdvice(st *status.Status, info *errdetails.ErrorInfo) stri
 		return "no credential was given: give --token-file or --tls-cert, or --context that has one"
 	case st.Code() == codes.Unauthenticated:
 		return "the credential is unknown here, expired or revoked: is it one of this dispatcher?"
+	case info.GetReason() == "COLLECTOR_BOUND":
+		return fmt.Sprintf("choose another id, or free this one by `waggle auth release %s`", cmp.Or(info.GetMetadata()["collector_id"], "COLLECTOR"))
 	case st.Code() == codes.PermissionDenied:
 		return fmt.Sprintf("`waggle auth explain %s --as %s` shows the rules",
 			cmp.Or(info.GetMetadata()["method"], "METHOD"), cmp.Or(info.GetMetadata()["identity"], "IDENTITY"))
