@@ -12,8 +12,8 @@ import (
 // certificateCheck is the least time between two looks at the file of the certificate.
 const certificateCheck = time.Second
 
-// reconnecting is a connection that another one replaces when this program's certificate was renewed: dispatchers check at each
-// call the certificate with which a connection was made. Calls under way end on the old connection.
+// reconnecting is a connection that another one replaces when the certificate of this program was renewed: dispatchers refuse calls
+// on a connection whose certificate has expired. Calls under way end on the old connection.
 type reconnecting struct {
 	dial        func() (*grpc.ClientConn, error)
 	certificate func() []byte // nil: there is none
