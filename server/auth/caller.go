@@ -1,0 +1,165 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jellydator/ttlcache/v3"
+)
+
+// Caller is who makes a call. A nil Caller is anybody, where no guard is.
+type Caller struct {
+	// Identity is what the caller has proved; empty if anyone may make the call.
+	Identity string
+
+	guard   *Guard
+	method  string
+	proof   proof
+	expires time.Time // of the proof; zero: never
+	grants  []*Grant  // those that allow the method
+}
+
+// Admit finds who makes the call of ctx, and whether the method may be called. The error is a [*Refused]. A nil guard
+// lets everybody in.
+func (g *Guard) Admit(ctx context.Context, method string) (c *Caller, err error) {
+	if g == nil || rules[method].anyone {
+		return nil, nil
+	}
+	c = &Caller{guard: g, method: method}
+	if c.proof, err = proofOf(ctx); err != nil {
+		return nil, &Refused{Method: shortName(method), Rule: err.Error()}
+	}
+	if err := c.decide(g.state.Load()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// decide finds whose the proof is, and the grants that allow the method.
+func (c *Caller) decide(s *state) error {
+	identity, expires, err := c.proof.identify(c.guard, s)
+	if err == nil && !expires.IsZero() && !time.Now().Before(expires) {
+		err = fmt.Errorf("the credential of %s expired at %s", identity, expires.UTC().Format(time.RFC3339))
+	}
+	if err != nil {
+		return &Refused{Method: shortName(c.method), Rule: err.Error()}
+	}
+	grants, err := may(c.method, identity, s.grantsTo(identity))
+	if err != nil {
+		return &Refused{Identity: identity, Method: shortName(c.method), Rule: err.Error()}
+	}
+	if c.Identity == "" {
+		c.Identity, c.expires, c.grants = identity, expires, grants
+	}
+	return nil
+}
+
+// Check reports by a [*Refused] that the call is not allowed any more: its credential has expired or was revoked, or its
+// role was taken.
+func (c *Caller) Check() error {
+	if c == nil {
+		return nil
+	}
+	again := &Caller{guard: c.guard, method: c.method, proof: c.proof}
+	if err := again.decide(c.guard.state.Load()); err != nil {
+		return err
+	}
+	if again.Identity != c.Identity {
+		return c.refused("the credential is now that of " + again.Identity)
+	}
+	return nil
+}
+
+// Watch gives a context that ends with a [*Refused] as its cause as soon as the call is not allowed any more. It is for
+// calls that last.
+func (c *Caller) Watch(ctx context.Context) (context.Context, func()) {
+	if c == nil {
+		return ctx, func() {}
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	c.guard.mu.Lock()
+	c.guard.open[c] = end
+	c.guard.mu.Unlock()
+	if err := c.Check(); err != nil { // the policy may have changed since the call was let in
+		end(err)
+	}
+	var expiry *time.Timer
+	if !c.expires.IsZero() {
+		expiry = time.AfterFunc(time.Until(c.expires), func() {
+			end(&Refused{Method: shortName(c.method), Rule: fmt.Sprintf("the credential of %s has expired", c.Identity)})
+		})
+	}
+	return ctx, func() {
+		c.guard.mu.Lock()
+		delete(c.guard.open, c)
+		c.guard.mu.Unlock()
+		if expiry != nil {
+			expiry.Stop()
+		}
+		end(nil)
+	}
+}
+
+// Backend is what a guard asks about a request.
+type Backend interface {
+	// SourcesOf finds the sources of tasks; tasks that do not exist have none.
+	SourcesOf(ctx context.Context, tasks []string) ([]string, error)
+	// BindCollector gives a collector id to an identity if it is nobody's, and returns whose it is then.
+	BindCollector(ctx context.Context, collector, identity string) (owner string, err error)
+}
+
+// Within reports by a [*Refused] that a request is outside of all grants that allow its method, or of a collector id that
+// belongs to another identity.
+func (c *Caller) Within(ctx context.Context, req any, backend Backend) error {
+	if c == nil {
+		return nil
+	}
+	s := rules[c.method].scope
+	var refused error
+	for _, g := range c.grants {
+		if refused = g.within(ctx, s, c.method, req, backend.SourcesOf); refused == nil {
+			break
+		}
+		if _, ok := errors.AsType[*outside](refused); !ok {
+			return refused
+		}
+	}
+	if refused != nil {
+		return c.refused(fmt.Sprintf("%s: %v", c.Identity, refused))
+	}
+	if s == ofCollector {
+		return c.bind(ctx, req, backend)
+	}
+	return nil
+}
+
+// bind checks that the collector id of a request is that of the identity, and those of all its leases.
+func (c *Caller) bind(ctx context.Context, req any, backend Backend) error {
+	id := collectorOf(req)
+	if id == "" {
+		return nil // no collector has it: the request is invalid
+	}
+	if holder := foreignLease(req); holder != "" {
+		return c.refused(fmt.Sprintf("a lease of collector %.80q is not one of collector %.80q", holder, id))
+	}
+	if known := c.guard.bound.Get(id); known != nil && known.Value() == c.Identity {
+		return nil
+	}
+	owner, err := backend.BindCollector(ctx, id, c.Identity)
+	if err != nil {
+		return err
+	}
+	if owner != c.Identity {
+		refused := c.refused(fmt.Sprintf("collector_id %.80q belongs to another identity than %s; `waggle auth release` frees it", id, c.Identity))
+		refused.Collector = id
+		return refused
+	}
+	c.guard.bound.Set(id, c.Identity, ttlcache.DefaultTTL)
+	return nil
+}
+
+func (c *Caller) refused(rule string) *Refused {
+	return &Refused{Identity: c.Identity, Method: shortName(c.method), Rule: rule}
+}

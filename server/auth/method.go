@@ -1,0 +1,193 @@
+package auth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// Role is what an identity may do.
+type Role string
+
+// The roles.
+const (
+	Collector Role = "collector" // fetches tasks, keeps and reports them
+	Producer  Role = "producer"  // submits tasks, and looks at them and their sources
+	Operator  Role = "operator"  // sees everything, and changes sources, tasks, holds and rules
+	Viewer    Role = "viewer"    // sees everything
+	Admin     Role = "admin"     // makes every call
+)
+
+// Roles are all roles.
+func Roles() []Role { return []Role{Collector, Producer, Operator, Viewer, Admin} }
+
+// scope is how a grant that is narrowed bounds a method.
+type scope int
+
+const (
+	// ofAll: what the call shows or changes belongs to no source, so that only a grant that is not narrowed allows it.
+	ofAll scope = iota
+	// ofShared: what the call shows is shared by all sources, such as queues and counts.
+	ofShared
+	// ofSources: each source that the call names, and that its filter can match, is in the grant.
+	ofSources
+	// ofCollector: the collector id and the pools are in the grant.
+	ofCollector
+)
+
+// rule is who may call a method.
+type rule struct {
+	anyone bool
+	roles  []Role // an Admin may call every method
+	scope  scope
+}
+
+// Of most methods one of these is the rule.
+var (
+	collecting = rule{roles: []Role{Collector}, scope: ofCollector}
+	producing  = rule{roles: []Role{Producer, Operator}, scope: ofSources}
+	looking    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofSources}
+	watching   = rule{roles: []Role{Operator, Viewer}, scope: ofSources}
+	counting   = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofShared}
+	operating  = rule{roles: []Role{Operator}, scope: ofSources}
+	ruling     = rule{roles: []Role{Operator}, scope: ofAll}
+	governing  = rule{scope: ofAll}
+	probing    = rule{anyone: true}
+)
+
+// rules are who may call each method. A method without a row is refused.
+var rules = map[string]rule{
+	pb.DispatchService_FetchTask_FullMethodName:        collecting,
+	pb.DispatchService_Heartbeat_FullMethodName:        collecting,
+	pb.DispatchService_RenewLease_FullMethodName:       collecting,
+	pb.DispatchService_ReportTask_FullMethodName:       collecting,
+	pb.DispatchService_SubmitDiscovered_FullMethodName: collecting,
+
+	pb.TaskService_SubmitTasks_FullMethodName:  producing,
+	pb.TaskService_GetTask_FullMethodName:      looking,
+	pb.TaskService_ListTasks_FullMethodName:    looking,
+	pb.TaskService_CancelTasks_FullMethodName:  operating,
+	pb.TaskService_RetryTasks_FullMethodName:   operating,
+	pb.TaskService_RevokeLeases_FullMethodName: operating,
+
+	pb.SourceService_CreateSource_FullMethodName:   operating,
+	pb.SourceService_GetSource_FullMethodName:      looking,
+	pb.SourceService_ListSources_FullMethodName:    looking,
+	pb.SourceService_UpdateSource_FullMethodName:   operating,
+	pb.SourceService_ApplySources_FullMethodName:   operating,
+	pb.SourceService_DeleteSources_FullMethodName:  operating,
+	pb.SourceService_TriggerSources_FullMethodName: operating,
+
+	pb.QueueService_GetQueue_FullMethodName:        counting,
+	pb.QueueService_ListQueues_FullMethodName:      counting,
+	pb.QueueService_SetQueueRule_FullMethodName:    ruling,
+	pb.QueueService_ListQueueRules_FullMethodName:  counting,
+	pb.QueueService_DeleteQueueRule_FullMethodName: ruling,
+
+	pb.HoldService_SetHolds_FullMethodName:  operating,
+	pb.HoldService_LiftHolds_FullMethodName: operating,
+	pb.HoldService_ListHolds_FullMethodName: counting,
+
+	pb.AdminService_GetStats_FullMethodName:       counting,
+	pb.AdminService_ListLeases_FullMethodName:     watching,
+	pb.AdminService_ListCollectors_FullMethodName: counting,
+	pb.AdminService_Explain_FullMethodName:        looking,
+	pb.AdminService_ListPools_FullMethodName:      counting,
+
+	grpc_health_v1.Health_Check_FullMethodName: probing,
+	grpc_health_v1.Health_List_FullMethodName:  probing,
+	grpc_health_v1.Health_Watch_FullMethodName: probing,
+
+	// What reflection shows is published with the .proto files.
+	grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName:      probing,
+	grpc_reflection_v1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: probing,
+}
+
+// Methods are the full names of all methods that have a row.
+func Methods() []string {
+	names := make([]string, 0, len(rules))
+	for name := range rules {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// fullName finds a method by its full name, or by the last part of it.
+func fullName(method string) (string, bool) {
+	if _, known := rules[method]; known {
+		return method, true
+	}
+	for _, name := range Methods() {
+		if strings.HasSuffix(name, "/"+method) || strings.TrimPrefix(name, "/") == method {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// shortName is the last part of a method's name.
+func shortName(method string) string { return method[strings.LastIndexByte(method, '/')+1:] }
+
+// may are those of the grants that allow a method by their role, or the error of their lack.
+func may(method, identity string, grants []*Grant) ([]*Grant, error) {
+	r, known := rules[method]
+	var allowing []*Grant
+	for _, g := range grants {
+		if known && (g.Role == Admin || slices.Contains(r.roles, g.Role)) {
+			allowing = append(allowing, g)
+		}
+	}
+	switch {
+	case !known:
+		return nil, fmt.Errorf("no rule lets %s be called", shortName(method))
+	case len(allowing) > 0:
+		return allowing, nil
+	case len(grants) == 0:
+		return nil, fmt.Errorf("no grant is to %s; %s is for the role %s", identity, shortName(method), r.needed())
+	}
+	has := make([]string, len(grants))
+	for i, g := range grants {
+		has[i] = string(g.Role)
+	}
+	return nil, fmt.Errorf("%s has the role %s; %s is for the role %s", identity, strings.Join(has, ", "), shortName(method), r.needed())
+}
+
+// needed names the roles of a rule.
+func (r *rule) needed() string {
+	names := make([]string, 0, len(r.roles)+1)
+	for _, role := range append(slices.Clone(r.roles), Admin) {
+		names = append(names, string(role))
+	}
+	return strings.Join(names[:len(names)-1], ", ") + map[bool]string{true: " or ", false: ""}[len(names) > 1] + names[len(names)-1]
+}
+
+// Explain reports whether an identity may call a method, named in full or by its last part, and which rule allows or
+// refuses it. Of a grant that is narrowed it names the bounds; whether a call is within them depends on its request.
+func (p *Policy) Explain(method, identity string) (allowed bool, text string, err error) {
+	name, known := fullName(method)
+	if !known {
+		return false, "", fmt.Errorf("method %q is none of this server", method)
+	}
+	if rules[name].anyone {
+		return true, shortName(name) + " is for anyone", nil
+	}
+	grants, refused := may(name, identity, p.GrantsTo(identity))
+	if refused != nil {
+		return false, refused.Error(), nil
+	}
+	for _, g := range grants {
+		if rules[name].scope == ofAll && g.isNarrow() {
+			text = fmt.Sprintf("%s needs a grant for all sources; there is a %v", shortName(name), g)
+			continue
+		}
+		return true, "allowed by the " + g.String(), nil
+	}
+	return false, text, nil
+}

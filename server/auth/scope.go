@@ -1,0 +1,213 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// isNarrow reports whether a grant is for some sources only.
+func (g *Grant) isNarrow() bool { return len(g.Sources) > 0 }
+
+// outside is the error of a request that a grant does not cover.
+type outside struct{ text string }
+
+func (o *outside) Error() string { return o.text }
+
+func outsidef(format string, args ...any) error { return &outside{fmt.Sprintf(format, args...)} }
+
+// within reports by an [*outside] that a grant does not cover a request. sources finds the sources of tasks.
+func (g *Grant) within(ctx context.Context, s scope, method string, req any, sources func(context.Context, []string) ([]string, error)) error {
+	switch {
+	case g.Role == Admin:
+		return nil
+	case s == ofCollector:
+		return g.holdsCollector(req)
+	case s == ofShared || !g.isNarrow():
+		return nil
+	case s == ofAll:
+		return outsidef("%s needs a grant for all sources", shortName(method))
+	}
+	return g.holdsSources(ctx, req, sources)
+}
+
+// holdsSources checks the sources of a request.
+func (g *Grant) holdsSources(ctx context.Context, req any, sources func(context.Context, []string) ([]string, error)) error {
+	named, err := sourcesOf(req)
+	if err != nil {
+		return err
+	}
+	if tasks := tasksOf(req); len(tasks) > 0 {
+		found, err := sources(ctx, tasks)
+		if err != nil {
+			return err
+		}
+		named.ids = append(named.ids, found...)
+		named.some = true
+	}
+	if named.filter != nil {
+		if err := g.holdsFilter(named.filter); err != nil {
+			return err
+		}
+	} else if !named.some {
+		return outsidef("the request must name a source that begins with %s", strings.Join(g.Sources, " or "))
+	}
+	for _, id := range named.ids {
+		if !g.holdsSource(id) {
+			return outsidef("source %.80q does not begin with %s", id, strings.Join(g.Sources, " or "))
+		}
+	}
+	return nil
+}
+
+func (g *Grant) holdsSource(id string) bool {
+	return slices.ContainsFunc(g.Sources, func(prefix string) bool { return strings.HasPrefix(id, prefix) })
+}
+
+func (g *Grant) holdsFilter(f *pb.Filter) error {
+	if id := f.GetSourceId(); id != "" && g.holdsSource(id) {
+		return nil
+	}
+	if prefix := f.GetSourceIdPrefix(); prefix != "" && g.holdsSource(prefix) {
+		return nil
+	}
+	return outsidef("the filter must have a source_id or source_id_prefix that begins with %s", strings.Join(g.Sources, " or "))
+}
+
+// sourceNames are the sources that a request is about.
+type sourceNames struct {
+	ids    []string
+	some   bool // the request names sources, though the list may be empty
+	filter *pb.Filter
+}
+
+// sourcesOf finds the sources of a request.
+func sourcesOf(req any) (sourceNames, error) {
+	var n sourceNames
+	add := func(ids ...string) { n.ids, n.some = append(n.ids, ids...), true }
+	switch r := req.(type) {
+	case *pb.SubmitTasksRequest:
+		for _, item := range r.GetItems() {
+			add(item.GetSourceId())
+		}
+	case *pb.ApplySourcesRequest:
+		for _, spec := range r.GetSpecs() {
+			add(spec.GetId())
+		}
+	case *pb.GetSourceRequest:
+		add(r.GetId())
+	case *pb.ExplainRequest:
+		if r.GetQueue() != "" || r.GetPool() != "" {
+			n.some = true // shared by all sources
+		}
+	}
+	if r, ok := req.(interface{ GetSpec() *pb.SourceSpec }); ok {
+		add(r.GetSpec().GetId())
+	}
+	if r, ok := req.(interface{ GetSourceId() string }); ok && r.GetSourceId() != "" {
+		add(r.GetSourceId())
+	}
+	if r, ok := req.(interface{ GetIds() []string }); ok && len(r.GetIds()) > 0 {
+		add(r.GetIds()...)
+	}
+	if r, ok := req.(interface{ GetTargets() []*pb.HoldTarget }); ok {
+		for _, target := range r.GetTargets() {
+			if target.GetSourceId() == "" {
+				return n, outsidef("a hold of anything but a source needs a grant for all sources")
+			}
+			add(target.GetSourceId())
+		}
+	}
+	if r, ok := req.(interface{ GetFilter() *pb.Filter }); ok {
+		n.filter = r.GetFilter()
+	}
+	return n, nil
+}
+
+// tasksOf are the tasks that a request names by their ids.
+func tasksOf(req any) []string {
+	switch r := req.(type) {
+	case interface{ GetTaskIds() []string }:
+		return r.GetTaskIds()
+	case interface{ GetTaskId() string }:
+		if r.GetTaskId() != "" {
+			return []string{r.GetTaskId()}
+		}
+	}
+	return nil
+}
+
+// collectorOf is the id of the collector that makes a call.
+func collectorOf(req any) string {
+	switch r := req.(type) {
+	case interface{ GetCollectorId() string }:
+		return r.GetCollectorId()
+	case interface{ GetCollector() *pb.CollectorInfo }:
+		return r.GetCollector().GetId()
+	case *pb.SubmitDiscoveredRequest:
+		return holderOf(r.GetLeaseToken())
+	}
+	return ""
+}
+
+// holderOf is the collector that a lease token names; "" of one that names none, which no lease has.
+func holderOf(token string) string {
+	parsed, err := dispatch.ParseLeaseToken(token)
+	if err != nil {
+		return ""
+	}
+	return parsed.Collector
+}
+
+// holdsCollector checks the collector of a request, and its pools.
+func (g *Grant) holdsCollector(req any) error {
+	id := collectorOf(req)
+	if len(g.Collectors) > 0 && !slices.ContainsFunc(g.Collectors, func(pattern string) bool { return matches(pattern, id) }) {
+		return outsidef("collector_id %.80q is not of %s", id, strings.Join(g.Collectors, " or "))
+	}
+	fetch, ok := req.(*pb.FetchTaskRequest)
+	if !ok || len(g.Pools) == 0 {
+		return nil
+	}
+	pools := fetch.GetPools()
+	if len(pools) == 0 {
+		pools = []string{dispatch.DefaultPool}
+	}
+	for _, pool := range pools {
+		if !slices.Contains(g.Pools, pool) {
+			return outsidef("pool %.80q is not of %s", pool, strings.Join(g.Pools, ", "))
+		}
+	}
+	return nil
+}
+
+// foreignLease is the holder in a lease token of the request, if that is another collector than the one that makes the
+// call.
+func foreignLease(req any) string {
+	id := collectorOf(req)
+	foreign := func(token string) string {
+		if holder := holderOf(token); holder != id {
+			return holder
+		}
+		return ""
+	}
+	switch r := req.(type) {
+	case interface{ GetReports() []*pb.TaskReport }:
+		for _, report := range r.GetReports() {
+			if holder := foreign(report.GetLeaseToken()); holder != "" {
+				return holder
+			}
+		}
+	case interface{ GetLeases() []*pb.LeaseBeat }:
+		for _, lease := range r.GetLeases() {
+			if holder := foreign(lease.GetLeaseToken()); holder != "" {
+				return holder
+			}
+		}
+	}
+	return ""
+}
