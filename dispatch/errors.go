@@ -34,6 +34,8 @@ var (
 	// ErrCollectorReplaced is a call of a collector's session after a newer
 	// session of the same collector has begun.
 	ErrCollectorReplaced = errors.New("collector replaced by a newer session")
+	// ErrCollectorBound is a collector id that belongs to another identity.
+	ErrCollectorBound = errors.New("collector belongs to another identity")
 	// ErrStoreUnavailable is a store that cannot be reached, or did not
 	// answer in time. Whether the call took effect is unknown: repeat it with
 	// the same token or key.

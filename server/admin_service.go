@@ -118,3 +118,37 @@ func (s *adminService) ListPools(ctx context.Context, req *pb.ListPoolsRequest) 
 	}
 	return &pb.ListPoolsResponse{Pools: pools, NextPageToken: next}, nil
 }
+
+// ListAuditEntries lists what operators changed, newest first.
+func (s *adminService) ListAuditEntries(ctx context.Context, req *pb.ListAuditEntriesRequest) (*pb.ListAuditEntriesResponse, error) {
+	if err := wire.ListAuditEntries(req); err != nil {
+		return nil, err
+	}
+	entries, next, err := wire.List(req, func(after string, limit int) ([]dispatch.AuditEntry, string, error) {
+		return s.o.AuditEntries(ctx, req.GetBy(), after, limit)
+	}, wire.AuditEntry)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListAuditEntriesResponse{Entries: entries, NextPageToken: next}, nil
+}
+
+// ReleaseCollector makes a collector id nobody's.
+func (s *adminService) ReleaseCollector(ctx context.Context, req *pb.ReleaseCollectorRequest) (*pb.ReleaseCollectorResponse, error) {
+	if err := wire.ReleaseCollector(req); err != nil {
+		return nil, err
+	}
+	owner, err := s.o.ReleaseCollector(ctx, req.GetCollectorId())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ReleaseCollectorResponse{Identity: owner}, nil
+}
+
+// ExplainAccess returns whether an identity may call a method.
+func (s *adminService) ExplainAccess(_ context.Context, req *pb.ExplainAccessRequest) (*pb.ExplainAccessResponse, error) {
+	if err := wire.ExplainAccess(req); err != nil {
+		return nil, err
+	}
+	return nil, dispatch.Invalid("identity", req.GetIdentity(), "cannot be explained, since authentication is not configured")
+}

@@ -40,6 +40,7 @@ func sentinels() map[string]struct {
 		"ErrHoldExists":        {dispatch.ErrHoldExists, codes.FailedPrecondition, "HOLD_EXISTS"},
 		"ErrLeaseLost":         {dispatch.ErrLeaseLost, codes.FailedPrecondition, "LEASE_LOST"},
 		"ErrCollectorReplaced": {dispatch.ErrCollectorReplaced, codes.FailedPrecondition, "COLLECTOR_REPLACED"},
+		"ErrCollectorBound":    {dispatch.ErrCollectorBound, codes.PermissionDenied, "COLLECTOR_BOUND"},
 		"ErrStoreUnavailable":  {dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},
 		"ErrStoreFull":         {dispatch.ErrStoreFull, codes.ResourceExhausted, "STORE_FULL"},
 		"ErrStoreReadOnly":     {dispatch.ErrStoreReadOnly, codes.Unavailable, "STORE_READ_ONLY"},

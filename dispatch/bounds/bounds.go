@@ -11,6 +11,7 @@ import (
 
 // Limits on what people and collectors send.
 const (
+	MaxIdentityLength = 256                 // who calls, as the credentials name it
 	MaxIDLength       = 128                 // ids and names of people: sources, collectors, pools, queues, kinds
 	MaxURLLength      = canonical.MaxLength // URLs and keys
 	MaxMetadataLength = 8 << 10             // sum of the keys and values of a metadata map
@@ -61,6 +62,12 @@ const (
 	MaxHolds       = 10_000
 	MaxSourceHolds = 16
 	MaxHoldLabels  = 16
+)
+
+// Limits of the audit log.
+const (
+	MaxAuditEntries = 10_000 // that are kept, the newest ones
+	MaxAuditText    = 2_000  // of the value before a change, and of that after it
 )
 
 // Limits of one call of a store. Calls with more items run as several.

@@ -1283,6 +1283,466 @@ func (x *ListPoolsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// AuditEntry is one change that an operator made.
+type AuditEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When, by the store's clock. No entry is earlier than an older one.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The identity of the caller. Without configured authentication: what the caller wrote into `by` of the request, or
+	// else its address.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// What the caller wrote into `by` of the request; may be empty.
+	Said string `protobuf:"bytes,3,opt,name=said,proto3" json:"said,omitempty"`
+	// The address of the caller.
+	From string `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
+	// The method, without its service, such as "UpdateSource".
+	Method string `protobuf:"bytes,5,opt,name=method,proto3" json:"method,omitempty"`
+	// What was changed, such as the id of a source.
+	Target string `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`
+	// The value before the change, as text of at most 2,000 bytes; empty: there was none, or it is not recorded.
+	Before string `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`
+	// The value after the change, as text of at most 2,000 bytes; empty: there is none, or it is not recorded.
+	After string `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
+	// Why, in the words of the caller; may be empty.
+	Reason        string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditEntry) Reset() {
+	*x = AuditEntry{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditEntry) ProtoMessage() {}
+
+func (x *AuditEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
+func (*AuditEntry) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AuditEntry) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *AuditEntry) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetSaid() string {
+	if x != nil {
+		return x.Said
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ListAuditEntriesRequest chooses entries of the audit log.
+type ListAuditEntriesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only changes by exactly this identity. At most 256 bytes. Empty: all.
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// Most entries in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds
+	// entries of at most 3 MiB together.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the previous page, with the same `by`; empty: the first page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditEntriesRequest) Reset() {
+	*x = ListAuditEntriesRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditEntriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditEntriesRequest) ProtoMessage() {}
+
+func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListAuditEntriesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ListAuditEntriesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditEntriesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListAuditEntriesResponse is a page of the audit log.
+type ListAuditEntriesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries, newest first.
+	Entries []*AuditEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// For the next page; empty: this was the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditEntriesResponse) Reset() {
+	*x = ListAuditEntriesResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditEntriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditEntriesResponse) ProtoMessage() {}
+
+func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListAuditEntriesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ReleaseCollectorRequest names a collector whose binding ends.
+type ReleaseCollectorRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the collector. Required.
+	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseCollectorRequest) Reset() {
+	*x = ReleaseCollectorRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseCollectorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseCollectorRequest) ProtoMessage() {}
+
+func (x *ReleaseCollectorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseCollectorRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseCollectorRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ReleaseCollectorRequest) GetCollectorId() string {
+	if x != nil {
+		return x.CollectorId
+	}
+	return ""
+}
+
+func (x *ReleaseCollectorRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ReleaseCollectorRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ReleaseCollectorResponse has the owner that the collector_id had.
+type ReleaseCollectorResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identity that owned it; empty: nobody did.
+	Identity      string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseCollectorResponse) Reset() {
+	*x = ReleaseCollectorResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseCollectorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseCollectorResponse) ProtoMessage() {}
+
+func (x *ReleaseCollectorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseCollectorResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseCollectorResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ReleaseCollectorResponse) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+// ExplainAccessRequest asks whether an identity may call a method.
+type ExplainAccessRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The method: its name, such as "CancelTasks", or its full name, such as "/waggle.v1.TaskService/CancelTasks". At
+	// most 256 bytes. Required.
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// The identity, such as "token:eu-1". At most 256 bytes; empty: a caller without a credential.
+	Identity      string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainAccessRequest) Reset() {
+	*x = ExplainAccessRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainAccessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainAccessRequest) ProtoMessage() {}
+
+func (x *ExplainAccessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainAccessRequest.ProtoReflect.Descriptor instead.
+func (*ExplainAccessRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ExplainAccessRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *ExplainAccessRequest) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+// ExplainAccessResponse is the decision, and its rule.
+type ExplainAccessResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True if the identity may call the method, perhaps only with some arguments; `text` names these.
+	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// Which rule allows or refuses the call, in words for people.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainAccessResponse) Reset() {
+	*x = ExplainAccessResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainAccessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainAccessResponse) ProtoMessage() {}
+
+func (x *ExplainAccessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainAccessResponse.ProtoReflect.Descriptor instead.
+func (*ExplainAccessResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ExplainAccessResponse) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *ExplainAccessResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
@@ -1379,21 +1839,55 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"b\n" +
 	"\x11ListPoolsResponse\x12%\n" +
 	"\x05pools\x18\x01 \x03(\v2\x0f.waggle.v1.PoolR\x05pools\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\x92\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xea\x01\n" +
+	"\n" +
+	"AuditEntry\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x12\n" +
+	"\x04said\x18\x03 \x01(\tR\x04said\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\tR\x04from\x12\x16\n" +
+	"\x06method\x18\x05 \x01(\tR\x06method\x12\x16\n" +
+	"\x06target\x18\x06 \x01(\tR\x06target\x12\x16\n" +
+	"\x06before\x18\a \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\b \x01(\tR\x05after\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\"e\n" +
+	"\x17ListAuditEntriesRequest\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"s\n" +
+	"\x18ListAuditEntriesResponse\x12/\n" +
+	"\aentries\x18\x01 \x03(\v2\x15.waggle.v1.AuditEntryR\aentries\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"d\n" +
+	"\x17ReleaseCollectorRequest\x12!\n" +
+	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"6\n" +
+	"\x18ReleaseCollectorResponse\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\tR\bidentity\"J\n" +
+	"\x14ExplainAccessRequest\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1a\n" +
+	"\bidentity\x18\x02 \x01(\tR\bidentity\"E\n" +
+	"\x15ExplainAccessResponse\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text*\x92\x01\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +
 	"\x10HELD_KIND_SOURCE\x10\x02\x12\x13\n" +
 	"\x0fHELD_KIND_QUEUE\x10\x03\x12\x12\n" +
 	"\x0eHELD_KIND_POOL\x10\x04\x12\x18\n" +
-	"\x14HELD_KIND_EVERYTHING\x10\x052\xff\x02\n" +
+	"\x14HELD_KIND_EVERYTHING\x10\x052\x8d\x05\n" +
 	"\fAdminService\x12C\n" +
 	"\bGetStats\x12\x1a.waggle.v1.GetStatsRequest\x1a\x1b.waggle.v1.GetStatsResponse\x12I\n" +
 	"\n" +
 	"ListLeases\x12\x1c.waggle.v1.ListLeasesRequest\x1a\x1d.waggle.v1.ListLeasesResponse\x12U\n" +
 	"\x0eListCollectors\x12 .waggle.v1.ListCollectorsRequest\x1a!.waggle.v1.ListCollectorsResponse\x12@\n" +
 	"\aExplain\x12\x19.waggle.v1.ExplainRequest\x1a\x1a.waggle.v1.ExplainResponse\x12F\n" +
-	"\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponse\x12[\n" +
+	"\x10ListAuditEntries\x12\".waggle.v1.ListAuditEntriesRequest\x1a#.waggle.v1.ListAuditEntriesResponse\x12[\n" +
+	"\x10ReleaseCollector\x12\".waggle.v1.ReleaseCollectorRequest\x1a#.waggle.v1.ReleaseCollectorResponse\x12R\n" +
+	"\rExplainAccess\x12\x1f.waggle.v1.ExplainAccessRequest\x1a .waggle.v1.ExplainAccessResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_admin_service_proto_rawDescOnce sync.Once
@@ -1408,71 +1902,86 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
-	(HeldKind)(0),                  // 0: waggle.v1.HeldKind
-	(*GetStatsRequest)(nil),        // 1: waggle.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),       // 2: waggle.v1.GetStatsResponse
-	(*StoreCounters)(nil),          // 3: waggle.v1.StoreCounters
-	(*StoreInfo)(nil),              // 4: waggle.v1.StoreInfo
-	(*DispatcherInfo)(nil),         // 5: waggle.v1.DispatcherInfo
-	(*ListLeasesRequest)(nil),      // 6: waggle.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),     // 7: waggle.v1.ListLeasesResponse
-	(*HeldLease)(nil),              // 8: waggle.v1.HeldLease
-	(*ListCollectorsRequest)(nil),  // 9: waggle.v1.ListCollectorsRequest
-	(*ListCollectorsResponse)(nil), // 10: waggle.v1.ListCollectorsResponse
-	(*ExplainRequest)(nil),         // 11: waggle.v1.ExplainRequest
-	(*ExplainResponse)(nil),        // 12: waggle.v1.ExplainResponse
-	(*ExplainedGate)(nil),          // 13: waggle.v1.ExplainedGate
-	(*Pool)(nil),                   // 14: waggle.v1.Pool
-	(*ListPoolsRequest)(nil),       // 15: waggle.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),      // 16: waggle.v1.ListPoolsResponse
-	(*TaskCounts)(nil),             // 17: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),    // 18: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
-	(*Filter)(nil),                 // 20: waggle.v1.Filter
-	(*LeaseHolder)(nil),            // 21: waggle.v1.LeaseHolder
-	(CollectorState)(0),            // 22: waggle.v1.CollectorState
-	(*Collector)(nil),              // 23: waggle.v1.Collector
-	(*Gate)(nil),                   // 24: waggle.v1.Gate
-	(*Hold)(nil),                   // 25: waggle.v1.Hold
+	(HeldKind)(0),                    // 0: waggle.v1.HeldKind
+	(*GetStatsRequest)(nil),          // 1: waggle.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),         // 2: waggle.v1.GetStatsResponse
+	(*StoreCounters)(nil),            // 3: waggle.v1.StoreCounters
+	(*StoreInfo)(nil),                // 4: waggle.v1.StoreInfo
+	(*DispatcherInfo)(nil),           // 5: waggle.v1.DispatcherInfo
+	(*ListLeasesRequest)(nil),        // 6: waggle.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),       // 7: waggle.v1.ListLeasesResponse
+	(*HeldLease)(nil),                // 8: waggle.v1.HeldLease
+	(*ListCollectorsRequest)(nil),    // 9: waggle.v1.ListCollectorsRequest
+	(*ListCollectorsResponse)(nil),   // 10: waggle.v1.ListCollectorsResponse
+	(*ExplainRequest)(nil),           // 11: waggle.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 12: waggle.v1.ExplainResponse
+	(*ExplainedGate)(nil),            // 13: waggle.v1.ExplainedGate
+	(*Pool)(nil),                     // 14: waggle.v1.Pool
+	(*ListPoolsRequest)(nil),         // 15: waggle.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),        // 16: waggle.v1.ListPoolsResponse
+	(*AuditEntry)(nil),               // 17: waggle.v1.AuditEntry
+	(*ListAuditEntriesRequest)(nil),  // 18: waggle.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 19: waggle.v1.ListAuditEntriesResponse
+	(*ReleaseCollectorRequest)(nil),  // 20: waggle.v1.ReleaseCollectorRequest
+	(*ReleaseCollectorResponse)(nil), // 21: waggle.v1.ReleaseCollectorResponse
+	(*ExplainAccessRequest)(nil),     // 22: waggle.v1.ExplainAccessRequest
+	(*ExplainAccessResponse)(nil),    // 23: waggle.v1.ExplainAccessResponse
+	(*TaskCounts)(nil),               // 24: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),      // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 26: google.protobuf.Timestamp
+	(*Filter)(nil),                   // 27: waggle.v1.Filter
+	(*LeaseHolder)(nil),              // 28: waggle.v1.LeaseHolder
+	(CollectorState)(0),              // 29: waggle.v1.CollectorState
+	(*Collector)(nil),                // 30: waggle.v1.Collector
+	(*Gate)(nil),                     // 31: waggle.v1.Gate
+	(*Hold)(nil),                     // 32: waggle.v1.Hold
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	17, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	18, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	24, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	25, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
 	3,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
 	4,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
 	5,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	18, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
-	19, // 6: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	18, // 7: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
-	20, // 8: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
+	25, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
+	26, // 6: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	25, // 7: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	27, // 8: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
 	8,  // 9: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	21, // 10: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	20, // 11: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
-	22, // 12: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	23, // 13: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	28, // 10: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	27, // 11: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
+	29, // 12: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	30, // 13: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
 	13, // 14: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
-	18, // 15: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	24, // 16: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
+	25, // 15: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	31, // 16: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
 	0,  // 17: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
-	25, // 18: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
+	32, // 18: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
 	14, // 19: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
-	1,  // 20: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	6,  // 21: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	9,  // 22: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	11, // 23: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	15, // 24: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	2,  // 25: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	7,  // 26: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	10, // 27: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	12, // 28: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	16, // 29: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	25, // [25:30] is the sub-list for method output_type
-	20, // [20:25] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	26, // 20: waggle.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	17, // 21: waggle.v1.ListAuditEntriesResponse.entries:type_name -> waggle.v1.AuditEntry
+	1,  // 22: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	6,  // 23: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	9,  // 24: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	11, // 25: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	15, // 26: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	18, // 27: waggle.v1.AdminService.ListAuditEntries:input_type -> waggle.v1.ListAuditEntriesRequest
+	20, // 28: waggle.v1.AdminService.ReleaseCollector:input_type -> waggle.v1.ReleaseCollectorRequest
+	22, // 29: waggle.v1.AdminService.ExplainAccess:input_type -> waggle.v1.ExplainAccessRequest
+	2,  // 30: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	7,  // 31: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	10, // 32: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	12, // 33: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	16, // 34: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	19, // 35: waggle.v1.AdminService.ListAuditEntries:output_type -> waggle.v1.ListAuditEntriesResponse
+	21, // 36: waggle.v1.AdminService.ReleaseCollector:output_type -> waggle.v1.ReleaseCollectorResponse
+	23, // 37: waggle.v1.AdminService.ExplainAccess:output_type -> waggle.v1.ExplainAccessResponse
+	30, // [30:38] is the sub-list for method output_type
+	22, // [22:30] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -1491,7 +2000,7 @@ func file_waggle_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

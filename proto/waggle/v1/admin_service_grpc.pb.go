@@ -19,11 +19,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_GetStats_FullMethodName       = "/waggle.v1.AdminService/GetStats"
-	AdminService_ListLeases_FullMethodName     = "/waggle.v1.AdminService/ListLeases"
-	AdminService_ListCollectors_FullMethodName = "/waggle.v1.AdminService/ListCollectors"
-	AdminService_Explain_FullMethodName        = "/waggle.v1.AdminService/Explain"
-	AdminService_ListPools_FullMethodName      = "/waggle.v1.AdminService/ListPools"
+	AdminService_GetStats_FullMethodName         = "/waggle.v1.AdminService/GetStats"
+	AdminService_ListLeases_FullMethodName       = "/waggle.v1.AdminService/ListLeases"
+	AdminService_ListCollectors_FullMethodName   = "/waggle.v1.AdminService/ListCollectors"
+	AdminService_Explain_FullMethodName          = "/waggle.v1.AdminService/Explain"
+	AdminService_ListPools_FullMethodName        = "/waggle.v1.AdminService/ListPools"
+	AdminService_ListAuditEntries_FullMethodName = "/waggle.v1.AdminService/ListAuditEntries"
+	AdminService_ReleaseCollector_FullMethodName = "/waggle.v1.AdminService/ReleaseCollector"
+	AdminService_ExplainAccess_FullMethodName    = "/waggle.v1.AdminService/ExplainAccess"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -58,6 +61,20 @@ type AdminServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
+	// ListAuditEntries lists the changes that operators made, newest first. The store keeps the newest 10,000. Changes
+	// nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
+	ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error)
+	// ReleaseCollector ends the binding of a collector_id, so that the next identity that uses it owns it. Leases of the
+	// collector continue. Repeated: the answer has no identity, unless somebody has used the id meanwhile.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ReleaseCollector(ctx context.Context, in *ReleaseCollectorRequest, opts ...grpc.CallOption) (*ReleaseCollectorResponse, error)
+	// ExplainAccess returns whether an identity may call a method, and which rule decides. Changes nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD).
+	ExplainAccess(ctx context.Context, in *ExplainAccessRequest, opts ...grpc.CallOption) (*ExplainAccessResponse, error)
 }
 
 type adminServiceClient struct {
@@ -118,6 +135,36 @@ func (c *adminServiceClient) ListPools(ctx context.Context, in *ListPoolsRequest
 	return out, nil
 }
 
+func (c *adminServiceClient) ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditEntriesResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListAuditEntries_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ReleaseCollector(ctx context.Context, in *ReleaseCollectorRequest, opts ...grpc.CallOption) (*ReleaseCollectorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseCollectorResponse)
+	err := c.cc.Invoke(ctx, AdminService_ReleaseCollector_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ExplainAccess(ctx context.Context, in *ExplainAccessRequest, opts ...grpc.CallOption) (*ExplainAccessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainAccessResponse)
+	err := c.cc.Invoke(ctx, AdminService_ExplainAccess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -150,6 +197,20 @@ type AdminServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
+	// ListAuditEntries lists the changes that operators made, newest first. The store keeps the newest 10,000. Changes
+	// nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
+	ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error)
+	// ReleaseCollector ends the binding of a collector_id, so that the next identity that uses it owns it. Leases of the
+	// collector continue. Repeated: the answer has no identity, unless somebody has used the id meanwhile.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ReleaseCollector(context.Context, *ReleaseCollectorRequest) (*ReleaseCollectorResponse, error)
+	// ExplainAccess returns whether an identity may call a method, and which rule decides. Changes nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD).
+	ExplainAccess(context.Context, *ExplainAccessRequest) (*ExplainAccessResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -174,6 +235,15 @@ func (UnimplementedAdminServiceServer) Explain(context.Context, *ExplainRequest)
 }
 func (UnimplementedAdminServiceServer) ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPools not implemented")
+}
+func (UnimplementedAdminServiceServer) ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAuditEntries not implemented")
+}
+func (UnimplementedAdminServiceServer) ReleaseCollector(context.Context, *ReleaseCollectorRequest) (*ReleaseCollectorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseCollector not implemented")
+}
+func (UnimplementedAdminServiceServer) ExplainAccess(context.Context, *ExplainAccessRequest) (*ExplainAccessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainAccess not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -286,6 +356,60 @@ func _AdminService_ListPools_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ListAuditEntries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditEntriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListAuditEntries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListAuditEntries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListAuditEntries(ctx, req.(*ListAuditEntriesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ReleaseCollector_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseCollectorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ReleaseCollector(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ReleaseCollector_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ReleaseCollector(ctx, req.(*ReleaseCollectorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ExplainAccess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainAccessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ExplainAccess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ExplainAccess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ExplainAccess(ctx, req.(*ExplainAccessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -312,6 +436,18 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPools",
 			Handler:    _AdminService_ListPools_Handler,
+		},
+		{
+			MethodName: "ListAuditEntries",
+			Handler:    _AdminService_ListAuditEntries_Handler,
+		},
+		{
+			MethodName: "ReleaseCollector",
+			Handler:    _AdminService_ReleaseCollector_Handler,
+		},
+		{
+			MethodName: "ExplainAccess",
+			Handler:    _AdminService_ExplainAccess_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

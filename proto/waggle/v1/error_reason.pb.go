@@ -84,6 +84,15 @@ const (
 	// INTERNAL. A bug in Waggle; its log has the details under error_id. Repeat with the same tokens, a few times.
 	// Metadata: error_id.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 70
+	// UNAUTHENTICATED. The call has no credential, or one that is unknown, expired or revoked. Do not repeat with the same
+	// credential. Metadata: none.
+	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 80
+	// PERMISSION_DENIED. The identity may not make this call, or not with these arguments. Do not repeat. Metadata:
+	// identity, method, rule.
+	ErrorReason_ERROR_REASON_PERMISSION_DENIED ErrorReason = 81
+	// PERMISSION_DENIED. The collector_id belongs to another identity. Do not repeat; use another collector_id, or ask an
+	// operator for ReleaseCollector. Metadata: collector_id, identity (the caller's).
+	ErrorReason_ERROR_REASON_COLLECTOR_BOUND ErrorReason = 82
 )
 
 // Enum value maps for ErrorReason.
@@ -108,6 +117,9 @@ var (
 		61: "ERROR_REASON_RATE_LIMITED",
 		62: "ERROR_REASON_DISPATCHER_DRAINING",
 		70: "ERROR_REASON_INTERNAL",
+		80: "ERROR_REASON_UNAUTHENTICATED",
+		81: "ERROR_REASON_PERMISSION_DENIED",
+		82: "ERROR_REASON_COLLECTOR_BOUND",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":          0,
@@ -129,6 +141,9 @@ var (
 		"ERROR_REASON_RATE_LIMITED":         61,
 		"ERROR_REASON_DISPATCHER_DRAINING":  62,
 		"ERROR_REASON_INTERNAL":             70,
+		"ERROR_REASON_UNAUTHENTICATED":      80,
+		"ERROR_REASON_PERMISSION_DENIED":    81,
+		"ERROR_REASON_COLLECTOR_BOUND":      82,
 	}
 )
 
@@ -163,7 +178,7 @@ var File_waggle_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\x83\x05\n" +
+	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\xeb\x05\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12#\n" +
@@ -184,7 +199,10 @@ const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\x1dERROR_REASON_TOO_MANY_WAITERS\x10<\x12\x1d\n" +
 	"\x19ERROR_REASON_RATE_LIMITED\x10=\x12$\n" +
 	" ERROR_REASON_DISPATCHER_DRAINING\x10>\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10FB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x15ERROR_REASON_INTERNAL\x10F\x12 \n" +
+	"\x1cERROR_REASON_UNAUTHENTICATED\x10P\x12\"\n" +
+	"\x1eERROR_REASON_PERMISSION_DENIED\x10Q\x12 \n" +
+	"\x1cERROR_REASON_COLLECTOR_BOUND\x10RB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_error_reason_proto_rawDescOnce sync.Once

@@ -127,6 +127,9 @@ func readers() []reader {
 		lists(func(req *pb.ListCollectorsRequest) error { _, err := wire.ListCollectors(req); return err }),
 		reads(wire.Explain),
 		lists(func(*pb.ListPoolsRequest) error { return nil }),
+		lists(wire.ListAuditEntries),
+		reads(wire.ReleaseCollector),
+		reads(wire.ExplainAccess),
 	}
 }
 
