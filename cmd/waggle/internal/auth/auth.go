@@ -23,7 +23,7 @@ dispatcher why a call is allowed or refused.`,
   waggle auth explain FetchTask --as token:eu-1`,
 	}
 	cmd.AddGroup(&cobra.Group{ID: local, Title: "Change the policy file:"}, &cobra.Group{ID: remote, Title: "Ask a dispatcher:"})
-	return o.Group(cmd, newToken(o))
+	return o.Group(cmd, newToken(o), newExplain(o), newRelease(o))
 }
 
 // newToken makes the commands that work on the policy file.
