@@ -11,6 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
@@ -19,6 +20,7 @@ type adminService struct {
 	pb.UnsafeAdminServiceServer
 
 	*backend
+	guard      *auth.Guard // nil: whoever connects may do everything
 	version    string
 	started    time.Time
 	heartbeats *atomic.Int64 // streams that are open
@@ -150,5 +152,9 @@ func (s *adminService) ExplainAccess(_ context.Context, req *pb.ExplainAccessReq
 	if err := wire.ExplainAccess(req); err != nil {
 		return nil, err
 	}
-	return nil, dispatch.Invalid("identity", req.GetIdentity(), "cannot be explained, since authentication is not configured")
+	allowed, text, err := s.guard.Explain(req.GetMethod(), req.GetIdentity())
+	if err != nil {
+		return nil, dispatch.Invalid("method", req.GetMethod(), "must be the name of a method")
+	}
+	return &pb.ExplainAccessResponse{Allowed: allowed, Text: text}, nil
 }

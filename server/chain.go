@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -21,12 +20,9 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/prototext"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/peers"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
@@ -35,22 +31,27 @@ import (
 // chain is what every call goes through, in this order, and why:
 //
 //  0. A stream is let in, or refused, by what its address has open and holds (enter): nothing of it is kept before.
-//  1. The request is admitted by its size, and then decoded (decoded): what load or rate refuse costs no decoding. What
+//  1. Its caller's identity and role let it in, or not (package auth). Streams are checked again at each message.
+//  2. The request is admitted by its size, and then decoded (decoded): what load or rate refuse costs no decoding. What
 //     is refused here, or does not decode, ends where the handler would be called, so that all that follows sees it.
 //     Only a request over MaxReceiveBytes, which is not read, comes to none of these.
-//  2. Metrics count every call with the code that its caller sees, refused ones included.
-//  3. The log likewise, with what is noted of a fault, and of operators who made which change (ended).
-//  4. Each error below becomes a status with its details, at one place (statusOf). One that is not known there is a fault of
+//  3. Metrics count every call with the code that its caller sees, refused ones included.
+//  4. The log likewise, with what is noted of a fault, and of operators who made which change (ended).
+//  5. Each error below becomes a status with its details, at one place (statusOf). One that is not known there is a fault of
 //     ours: it is logged once, and the caller gets an id.
-//  5. Admission refuses a method that has no policy, and more calls at once than may run.
-//  6. A panic of the handler becomes an error, last, so that none of the above is skipped.
+//  6. Admission refuses a method that has no policy, and more calls at once than may run.
+//  7. A panic of the handler becomes an error, so that none of the above is skipped.
+//  8. The sources, pools and collector id of the request are within the caller's grants (within).
+//  9. What an operator changes is recorded (audited).
 //
 // The handler's context ends a little ahead of the caller's deadline, so that its answer is there in time (inTime).
 //
-// 3 to 6 are one interceptor: of several, gRPC makes an object for each in each call.
+// 4 to 7 are one interceptor: of several, gRPC makes an object for each in each call.
 type chain struct {
 	limits   *admit.Limits
 	peers    *peers.Peers
+	guard    *auth.Guard
+	backend  *backend
 	draining <-chan struct{}
 
 	log *zap.Logger
@@ -72,7 +73,7 @@ const (
 
 // newChain logs no more than burst lines in a second and level before only each hundredth is kept: a store that is away
 // fails every call, and the log should show that without filling the disk.
-func newChain(cfg *Config, limits *admit.Limits, from *peers.Peers, draining <-chan struct{}, log *zap.Logger) *chain {
+func newChain(cfg *Config, limits *admit.Limits, from *peers.Peers, guard *auth.Guard, b *backend, draining <-chan struct{}, log *zap.Logger) *chain {
 	burst := cfg.LogBurst
 	log = log.WithOptions(zap.WithCaller(false))
 	sampled := func(each time.Duration, first, then int) *zap.Logger {
@@ -84,7 +85,7 @@ func newChain(cfg *Config, limits *admit.Limits, from *peers.Peers, draining <-c
 		return &panicError{value: value, stack: string(debug.Stack())}
 	})
 	return &chain{
-		limits: limits, peers: from, draining: draining, log: sampled(time.Second, burst, 100), whole: log,
+		limits: limits, peers: from, guard: guard, backend: b, draining: draining, log: sampled(time.Second, burst, 100), whole: log,
 		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: cfg.LogCalls,
 		recoverUnary: recovery.UnaryServerInterceptor(onPanic), recoverStream: recovery.StreamServerInterceptor(onPanic),
 	}
@@ -106,8 +107,6 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	resp, err := c.admitted(ctx, req, info, handler)
 	if err != nil {
 		err = statusOf(ctx, err)
-	} else {
-		noteOperator(ctx, req)
 	}
 	c.ended(ctx, notes, info.FullMethod, began, err)
 	if err != nil {
@@ -149,7 +148,13 @@ func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	began, notes := time.Now(), new(callNotes)
 	ctx := context.WithValue(stream.Context(), callNotesKey{}, notes)
-	err := c.admittedStream(srv, &decodedStream{stream, ctx}, info, handler)
+	caller, err := c.guard.Admit(ctx, info.FullMethod)
+	if err == nil {
+		watched, end := caller.Watch(withCaller(ctx, caller))
+		err = c.admittedStream(srv, &decodedStream{stream, watched, caller, c.backend}, info, handler)
+		err = refusedMeanwhile(watched, err)
+		end()
+	}
 	if err != nil {
 		err = statusOf(ctx, err)
 	}
@@ -188,6 +193,9 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 // the store cannot be worked with.
 func statusOf(ctx context.Context, err error) error {
 	errorID := uuid.NewString()
+	if refused, ok := errors.AsType[*auth.Refused](err); ok {
+		err = refusal(refused)
+	}
 	st, known := wire.Status(ctx.Err(), err, errorID)
 	switch {
 	case !known:
@@ -227,53 +235,6 @@ func addFields(ctx context.Context, fields ...zap.Field) {
 	note(ctx, func(notes *callNotes) { notes.fields = append(notes.fields, fields...) })
 }
 
-// who made a change: whom the caller names, or else its address.
-func who(ctx context.Context, by string) string {
-	if by != "" {
-		return by
-	}
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		address := p.Addr.String()
-		if host, _, err := net.SplitHostPort(address); err == nil {
-			address = host // the port is another one after a reconnect, and a call that is repeated then must name the same
-		}
-		return address[:min(len(address), bounds.MaxIDLength)]
-	}
-	return "unknown"
-}
-
-// maxLoggedRequest is how many bytes of an operator's request go into the log.
-const maxLoggedRequest = 500
-
-// noteOperator logs who changed what by a call, and why: much of it is kept nowhere else, and what is kept
-// goes with what it is about. Of specs it leaves out what is handed to collectors and may be a secret, of many specs all
-// but their ids.
-func noteOperator(ctx context.Context, req any) {
-	r, ok := req.(interface {
-		proto.Message
-		GetBy() string
-		GetReason() string
-	})
-	if only, can := req.(interface{ GetValidateOnly() bool }); !ok || can && only.GetValidateOnly() {
-		return
-	}
-	logged := proto.CloneOf(r)
-	switch l := proto.Message(logged).(type) {
-	case interface{ GetSpec() *pb.SourceSpec }:
-		l.GetSpec().Metadata, l.GetSpec().Payload = nil, nil
-	case *pb.ApplySourcesRequest:
-		for i, spec := range l.GetSpecs() {
-			l.Specs[i] = &pb.SourceSpec{Id: spec.GetId()}
-		}
-	}
-	text := prototext.MarshalOptions{}.Format(logged)
-	if len(text) > maxLoggedRequest {
-		text = strings.ToValidUTF8(text[:maxLoggedRequest], "") + "..."
-	}
-	addFields(ctx, zap.String("by", who(ctx, r.GetBy())), zap.String("reason", r.GetReason()), zap.String("request", text))
-	note(ctx, func(notes *callNotes) { notes.operator = true })
-}
-
 // ended logs a call once: at level error what is a fault of ours, as a warning what an operator may have to act on, as
 // info what a client did wrong, and what succeeded as debug or info. What no one reads costs nothing: the fields of a
 // line are made when it is known to be written.
@@ -304,6 +265,9 @@ func (c *chain) ended(ctx context.Context, notes *callNotes, fullMethod string, 
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		fields = append(fields, zap.String("grpc.request.deadline", deadline.Format(time.RFC3339)))
+	}
+	if identity := identityOf(ctx); identity != "" {
+		fields = append(fields, zap.String("identity", identity))
 	}
 	fields = append(fields, notes.fields...)
 	fields = append(fields, zap.Stringer("grpc.code", code))
@@ -382,7 +346,14 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	for i, method := range desc.Methods {
 		handler, name := method.Handler, "/"+desc.ServiceName+"/"+method.MethodName
 		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			e := &envelope{admit: func(bytes int) (func(), error) { return c.decode(ctx, name, bytes) }}
+			caller, refused := c.guard.Admit(ctx, name)
+			ctx = withCaller(ctx, caller)
+			e := &envelope{admit: func(bytes int) (func(), error) {
+				if refused != nil {
+					return nil, refused
+				}
+				return c.decode(ctx, name, bytes)
+			}}
 			defer func() {
 				if e.leave != nil {
 					e.leave()
@@ -395,6 +366,8 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 			intercept := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 				if e.err != nil {
 					handler = func(context.Context, any) (any, error) { return nil, e.err }
+				} else {
+					handler = c.within(caller, name, c.audited(name, handler))
 				}
 				return interceptor(ctx, req, info, handler)
 			}
@@ -408,7 +381,9 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 // decodedStream receives its messages in envelopes.
 type decodedStream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // of the stream, with the notes of its call
+	ctx     context.Context //nolint:containedctx // of the stream, with the notes of its call
+	caller  *auth.Caller
+	backend *backend
 }
 
 // Context is the stream's, with the notes of its call.
@@ -420,5 +395,11 @@ func (s *decodedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(&e); err != nil {
 		return err
 	}
-	return e.err
+	if e.err != nil || s.caller == nil {
+		return e.err
+	}
+	if err := s.caller.Check(); err != nil {
+		return err
+	}
+	return s.caller.Within(s.ctx, m, s.backend)
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 )
 
@@ -16,14 +18,25 @@ const Off = "off"
 
 // Config of a [Server]. The zero value of a field is its default, which [Config.Validate] fills in.
 type Config struct {
-	// Listen is the address for gRPC. Default "127.0.0.1:7070": reachable from this machine only, until someone decides
-	// otherwise. Port 0 takes a free one; see [Server.Address].
+	// Listen is the address for gRPC: host:port, or unix:PATH. Default "127.0.0.1:7070". Port 0 takes a free one; see
+	// [Server.Address]. Beyond the loopback it needs PolicyFile and TLS, or Insecure.
 	Listen string
 	// HTTP is the address for /metrics, /healthz and /readyz. Default "127.0.0.1:7080"; [Off] for none.
 	HTTP string
-	// TLSCertFile and TLSKeyFile are PEM files; with both, gRPC is served over TLS only. Both are read again when they
-	// have changed, at a handshake and at most each 10 s. Default: no TLS.
+	// TLSCertFile and TLSKeyFile are PEM files; with both, gRPC is served over TLS only, but on a Unix socket. They are read
+	// again within a second of a change. Default: no TLS.
 	TLSCertFile, TLSKeyFile string
+	// TLSClientCAFile has the PEM certificates of the authorities that sign certificates of clients. It is read again likewise.
+	// Default: clients are not asked for certificates.
+	TLSClientCAFile string
+	// PolicyFile says who may do what; see package auth. It is read again within a second of a change. Default: whoever
+	// connects may do everything.
+	PolicyFile string
+	// Insecure lets Listen be any address without PolicyFile or TLS. Default false.
+	Insecure bool
+	// MetricsToken lets only those read /metrics who send a token of the policy with the role viewer, operator or admin.
+	// Default false.
+	MetricsToken bool
 	// Version is what GetStats and the metrics show of the program. Default "unknown".
 	Version string
 	// Reflection lets grpcurl work without .proto files. It lists all methods to whoever can connect, which the
@@ -107,13 +120,42 @@ func (c *Config) Validate() error {
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		return fmt.Errorf("server: Config.TLSCertFile is %q and TLSKeyFile %q; both or neither must be set", c.TLSCertFile, c.TLSKeyFile)
 	}
-	if !isAddress(c.Listen) {
-		return fmt.Errorf("server: Config.Listen is %q; it must be host:port, with a port of 0 to 65535", c.Listen)
+	if path, socket := socketPath(c.Listen); socket && path == "" || !socket && !isAddress(c.Listen) {
+		return fmt.Errorf("server: Config.Listen is %q; it must be host:port, with a port of 0 to 65535, or unix:PATH", c.Listen)
+	}
+	if err := c.identity(); err != nil {
+		return err
 	}
 	if c.HTTP != Off && !isAddress(c.HTTP) {
 		return fmt.Errorf("server: Config.HTTP is %q; it must be host:port, with a port of 0 to 65535, or %q", c.HTTP, Off)
 	}
 	return c.numbers()
+}
+
+// identity checks that nobody is let in unseen.
+func (c *Config) identity() error {
+	switch {
+	case c.TLSClientCAFile != "" && c.TLSCertFile == "":
+		return fmt.Errorf("server: Config.TLSClientCAFile is %q without TLSCertFile; certificates of clients need TLS", c.TLSClientCAFile)
+	case c.TLSClientCAFile != "" && c.PolicyFile == "":
+		return fmt.Errorf("server: Config.TLSClientCAFile is %q without PolicyFile, which says who may do what", c.TLSClientCAFile)
+	case c.MetricsToken && c.PolicyFile == "":
+		return fmt.Errorf("server: Config.MetricsToken is set without PolicyFile, which has the tokens")
+	case c.Insecure || auth.IsLocal(c.Listen):
+		return nil
+	case c.PolicyFile == "":
+		return fmt.Errorf("server: Config.Listen is %q, which others than this machine reach, and anyone who connects may do everything; "+
+			"set PolicyFile with TLSCertFile and TLSKeyFile, or Insecure if the network keeps everybody else out", c.Listen)
+	case c.TLSCertFile == "":
+		return fmt.Errorf("server: Config.Listen is %q, which others than this machine reach, and tokens would be sent in plain text; "+
+			"set TLSCertFile and TLSKeyFile, or Insecure if the network keeps everybody else out", c.Listen)
+	}
+	return nil
+}
+
+// socketPath is the path of an address that is a Unix socket's.
+func socketPath(address string) (path string, socket bool) {
+	return strings.CutPrefix(address, "unix:")
 }
 
 // isAddress reports whether an address has the form of one to listen on.

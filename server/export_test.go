@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
@@ -58,15 +56,6 @@ func (s *Server) HoldCalls(n int) (release func()) {
 			leave()
 		}
 	}
-}
-
-// NewKeyPair is the certificate of a server that is serving from these files.
-func NewKeyPair(certFile, keyFile string, log *zap.Logger) (func() (*tls.Certificate, error), error) {
-	k, err := newKeyPair(certFile, keyFile, log)
-	if err != nil {
-		return nil, err
-	}
-	return func() (*tls.Certificate, error) { return k.certificate(nil) }, nil
 }
 
 // Services are the handlers of collectors and producers, without gRPC, for benchmarks.

@@ -8,12 +8,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/metadata"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // newHTTP serves metrics and probes, and nothing else.
 func (s *Server) newHTTP() *http.Server {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	metrics := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.admitReader(r); err != nil {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		metrics.ServeHTTP(w, r)
+	})
 	// The process lives: it is not to be killed, whatever the store does.
 	mux.HandleFunc("GET /healthz", answerOK)
 	// It can be sent calls, if only those of some shards.
@@ -34,6 +45,16 @@ func (s *Server) newHTTP() *http.Server {
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 	}
+}
+
+// admitReader lets those read the metrics who may call GetStats, if that is wanted.
+func (s *Server) admitReader(r *http.Request) error {
+	if !s.cfg.MetricsToken {
+		return nil
+	}
+	ctx := metadata.NewIncomingContext(r.Context(), metadata.Pairs("authorization", r.Header.Get("Authorization")))
+	_, err := s.guard.Admit(ctx, pb.AdminService_GetStats_FullMethodName)
+	return err
 }
 
 func answerOK(w http.ResponseWriter, _ *http.Request) {

@@ -31,6 +31,12 @@ func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Liste
 	defer stopLoops()
 	serving, ended := errgroup.WithContext(ctx)
 	serving.Go(func() error { return s.health.run(loops) })
+	if s.certs != nil {
+		serving.Go(func() error { s.certs.Run(loops); return nil })
+	}
+	if s.guard != nil {
+		serving.Go(func() error { s.guard.Run(loops); return nil })
+	}
 	serving.Go(func() error { return s.serveGRPC(grpcListener) })
 	if httpListener != nil {
 		serving.Go(func() error { return s.serveHTTP(httpListener) })
@@ -45,7 +51,7 @@ func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Liste
 }
 
 func (s *Server) serveGRPC(listener net.Listener) error {
-	if err := s.grpc.Serve(s.peers.Listen(listener, s.cfg.TLSCertFile == "")); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(s.peers.Listen(listener, s.plain())); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("server: serve gRPC: %w", err)
 	}
 	return nil

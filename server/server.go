@@ -3,11 +3,11 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,12 +18,14 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/peers"
 )
@@ -37,6 +39,8 @@ type Server struct {
 	limits  *admit.Limits
 	peers   *peers.Peers
 	chain   *chain
+	guard   *auth.Guard        // nil: whoever connects may do everything
+	certs   *auth.Certificates // nil: no TLS
 	health  *healthLoop
 	grpc    *grpc.Server
 	http    *http.Server
@@ -65,7 +69,10 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	s.peers = peers.New(peers.Config{
 		Connections: cfg.MaxConnections, AddressConnections: cfg.MaxAddressConnections, AddressStreams: cfg.MaxAddressStreams, AddressBytes: cfg.MaxAddressBytes,
 	}, log)
-	s.chain = newChain(&cfg, s.limits, s.peers, s.draining, log)
+	if err := s.identify(); err != nil {
+		return nil, err
+	}
+	s.chain = newChain(&cfg, s.limits, s.peers, s.guard, &s.backend, s.draining, log)
 	if s.metrics == nil {
 		s.metrics = NewMetrics()
 	}
@@ -75,11 +82,7 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 			return nil, fmt.Errorf("server: Config.Metrics serve another server already: %w", err)
 		}
 	}
-	options, err := s.options()
-	if err != nil {
-		return nil, err
-	}
-	s.grpc = grpc.NewServer(options...)
+	s.grpc = grpc.NewServer(s.options()...)
 	s.register()
 	s.http = s.newHTTP()
 	if o != nil {
@@ -128,7 +131,7 @@ const (
 
 // options of the gRPC server. The keepalive settings let clients keep idle connections open through proxies, and parked
 // polls outlive the age of a connection.
-func (s *Server) options() ([]grpc.ServerOption, error) {
+func (s *Server) options() []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(s.cfg.MaxReceiveBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
@@ -145,15 +148,36 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 	}
-	if s.cfg.TLSCertFile != "" {
-		keys, err := newKeyPair(s.cfg.TLSCertFile, s.cfg.TLSKeyFile, s.log)
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, grpc.Creds(peers.Credentials(
-			credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keys.certificate}))))
+	creds := insecure.NewCredentials()
+	if s.plain() {
+		creds = auth.Credentials(creds)
+	} else {
+		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config())))
 	}
-	return append(options, s.chain.options(s.metrics)...), nil
+	options = append(options, grpc.Creds(creds))
+	return append(options, s.chain.options(s.metrics)...)
+}
+
+// plain reports whether gRPC is served without TLS.
+func (s *Server) plain() bool {
+	_, socket := socketPath(s.cfg.Listen)
+	return s.certs == nil || socket
+}
+
+// identify reads what tells who calls, and what they may do.
+func (s *Server) identify() (err error) {
+	if s.cfg.TLSCertFile != "" {
+		if s.certs, err = auth.LoadCertificates(s.cfg.TLSCertFile, s.cfg.TLSKeyFile, s.cfg.TLSClientCAFile, s.log); err != nil {
+			return fmt.Errorf("server: Config.TLSCertFile: %w", err)
+		}
+	}
+	if s.cfg.PolicyFile == "" {
+		return nil
+	}
+	if s.guard, err = auth.NewGuard(s.cfg.PolicyFile, s.certs, s.log); err != nil {
+		return fmt.Errorf("server: Config.PolicyFile: %w", err)
+	}
+	return nil
 }
 
 // register registers every service, and health for each.
@@ -165,7 +189,7 @@ func (s *Server) register() {
 	}
 	tasks, sources := &taskService{backend: b}, &sourceService{backend: b}
 	queues, holds := &queueService{backend: b}, &holdService{backend: b}
-	admin := &adminService{backend: b, version: s.cfg.Version, started: time.Now(), heartbeats: &s.heartbeats}
+	admin := &adminService{backend: b, guard: s.guard, version: s.cfg.Version, started: time.Now(), heartbeats: &s.heartbeats}
 	s.grpc.RegisterService(s.chain.decoded(&pb.DispatchService_ServiceDesc), dispatching)
 	s.grpc.RegisterService(s.chain.decoded(&pb.TaskService_ServiceDesc), tasks)
 	s.grpc.RegisterService(s.chain.decoded(&pb.SourceService_ServiceDesc), sources)
@@ -209,7 +233,12 @@ func (s *Server) Listen(ctx context.Context) error {
 }
 
 func listen(ctx context.Context, field, address string) (net.Listener, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	network := "tcp"
+	if path, socket := socketPath(address); socket {
+		network, address = "unix", path
+		removeStale(ctx, path)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, network, address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("server: Config.%s: %s is in use by another program; stop it, or choose another port: %w", field, address, err)
 	}
@@ -217,6 +246,18 @@ func listen(ctx context.Context, field, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("server: Config.%s: listen on %q: %w", field, address, err)
 	}
 	return listener, nil
+}
+
+// removeStale removes a Unix socket that a server has left behind that did not end in order: nobody accepts on it.
+func removeStale(ctx context.Context, path string) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close() // nothing was sent
+		return
+	}
+	if info, statErr := os.Lstat(path); errors.Is(err, syscall.ECONNREFUSED) && statErr == nil && info.Mode().Type() == os.ModeSocket {
+		_ = os.Remove(path) // what stays is in use, which Listen reports
+	}
 }
 
 // Address is where gRPC is served; empty before [Server.Listen].

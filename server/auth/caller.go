@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jellydator/ttlcache/v3"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 )
 
 // Caller is who makes a call. A nil Caller is anybody, where no guard is.
@@ -106,8 +108,9 @@ func (c *Caller) Watch(ctx context.Context) (context.Context, func()) {
 type Backend interface {
 	// SourcesOf finds the sources of tasks; tasks that do not exist have none.
 	SourcesOf(ctx context.Context, tasks []string) ([]string, error)
-	// BindCollector gives a collector id to an identity if it is nobody's, and returns whose it is then.
-	BindCollector(ctx context.Context, collector, identity string) (owner string, err error)
+	// BindCollector gives a collector id to an identity if it is nobody's. The error wraps [dispatch.ErrCollectorBound] if it
+	// belongs to another.
+	BindCollector(ctx context.Context, collector, identity string) error
 }
 
 // Within reports by a [*Refused] that a request is outside of all grants that allow its method, or of a collector id that
@@ -147,14 +150,14 @@ func (c *Caller) bind(ctx context.Context, req any, backend Backend) error {
 	if known := c.guard.bound.Get(id); known != nil && known.Value() == c.Identity {
 		return nil
 	}
-	owner, err := backend.BindCollector(ctx, id, c.Identity)
-	if err != nil {
-		return err
-	}
-	if owner != c.Identity {
+	err := backend.BindCollector(ctx, id, c.Identity)
+	if errors.Is(err, dispatch.ErrCollectorBound) {
 		refused := c.refused(fmt.Sprintf("collector_id %.80q belongs to another identity than %s; `waggle auth release` frees it", id, c.Identity))
 		refused.Collector = id
 		return refused
+	}
+	if err != nil {
+		return err
 	}
 	c.guard.bound.Set(id, c.Identity, ttlcache.DefaultTTL)
 	return nil

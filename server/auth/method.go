@@ -100,6 +100,10 @@ var rules = map[string]rule{
 	pb.AdminService_Explain_FullMethodName:        looking,
 	pb.AdminService_ListPools_FullMethodName:      counting,
 
+	pb.AdminService_ListAuditEntries_FullMethodName: governing,
+	pb.AdminService_ExplainAccess_FullMethodName:    ruling,
+	pb.AdminService_ReleaseCollector_FullMethodName: ruling,
+
 	grpc_health_v1.Health_Check_FullMethodName: probing,
 	grpc_health_v1.Health_List_FullMethodName:  probing,
 	grpc_health_v1.Health_Watch_FullMethodName: probing,
@@ -160,7 +164,7 @@ func may(method, identity string, grants []*Grant) ([]*Grant, error) {
 }
 
 // needed names the roles of a rule.
-func (r *rule) needed() string {
+func (r rule) needed() string {
 	names := make([]string, 0, len(r.roles)+1)
 	for _, role := range append(slices.Clone(r.roles), Admin) {
 		names = append(names, string(role))
@@ -169,14 +173,18 @@ func (r *rule) needed() string {
 }
 
 // Explain reports whether an identity may call a method, named in full or by its last part, and which rule allows or
-// refuses it. Of a grant that is narrowed it names the bounds; whether a call is within them depends on its request.
+// refuses it. Without an identity it is explained for a caller without a credential; a nil policy lets everybody in. Of a grant that is narrowed it names the bounds; whether a call is within them depends on its request.
 func (p *Policy) Explain(method, identity string) (allowed bool, text string, err error) {
 	name, known := fullName(method)
-	if !known {
+	switch {
+	case !known:
 		return false, "", fmt.Errorf("method %q is none of this server", method)
-	}
-	if rules[name].anyone {
+	case rules[name].anyone:
 		return true, shortName(name) + " is for anyone", nil
+	case p == nil:
+		return true, "the dispatcher has no policy: whoever connects may do everything", nil
+	case identity == "":
+		return false, shortName(name) + " needs a credential, and is for the role " + rules[name].needed(), nil
 	}
 	grants, refused := may(name, identity, p.GrantsTo(identity))
 	if refused != nil {

@@ -35,13 +35,18 @@ func (g *Grant) within(ctx context.Context, s scope, method string, req any, sou
 	return g.holdsSources(ctx, req, sources)
 }
 
+// maxTasks is how many tasks a request may name.
+const maxTasks = 1000
+
 // holdsSources checks the sources of a request.
 func (g *Grant) holdsSources(ctx context.Context, req any, sources func(context.Context, []string) ([]string, error)) error {
 	named, err := sourcesOf(req)
 	if err != nil {
 		return err
 	}
-	if tasks := tasksOf(req); len(tasks) > 0 {
+	if tasks := tasksOf(req); len(tasks) > maxTasks {
+		return outsidef("the request names %d tasks; the limit is %d", len(tasks), maxTasks)
+	} else if len(tasks) > 0 {
 		found, err := sources(ctx, tasks)
 		if err != nil {
 			return err

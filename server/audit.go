@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
+)
+
+const (
+	// maxLoggedRequest is how many bytes of an operator's request are recorded.
+	maxLoggedRequest = 500
+	// maxChange is how many bytes are recorded of what was there before a change, and of what is there since.
+	maxChange = 2000
+)
+
+// operatorRequest is a request by which an operator changes something.
+type operatorRequest interface {
+	proto.Message
+	GetBy() string
+	GetReason() string
+}
+
+// audited is a handler whose changes are recorded: who, from where, what, before, after, why. The line in the log has
+// each of them. The store keeps the last ones; if it does not take one, the change stands, and the line has the error.
+func (c *chain) audited(method string, handler grpc.UnaryHandler) grpc.UnaryHandler {
+	return func(ctx context.Context, req any) (any, error) {
+		asked, ok := req.(operatorRequest)
+		if only, can := req.(interface{ GetValidateOnly() bool }); !ok || can && only.GetValidateOnly() {
+			return handler(ctx, req)
+		}
+		before := c.backend.before(ctx, asked)
+		resp, err := handler(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		entry := dispatch.AuditEntry{
+			By: who(ctx, asked.GetBy()), Said: asked.GetBy(), From: addressOf(ctx), Reason: asked.GetReason(),
+			Method: method[strings.LastIndexByte(method, '/')+1:], Target: targetOf(asked),
+		}
+		if identity := identityOf(ctx); identity != "" {
+			entry.By = identity
+		}
+		entry.Before, entry.After = changeOf(before, resp.(proto.Message)) //nolint:forcetypeassert // handlers answer with messages
+		c.record(ctx, entry, textOf(withoutSecrets(asked), maxLoggedRequest))
+		return resp, nil
+	}
+}
+
+// record writes an entry to the log, with the line of the call, and to the store.
+func (c *chain) record(ctx context.Context, entry dispatch.AuditEntry, request string) {
+	addFields(ctx, zap.String("by", who(ctx, entry.Said)), zap.String("reason", entry.Reason), zap.String("request", request),
+		zap.String("before", entry.Before), zap.String("after", entry.After))
+	note(ctx, func(notes *callNotes) { notes.operator = true })
+	// The change is made: that its caller goes away keeps nobody from recording it.
+	if err := c.backend.o.Audit(context.WithoutCancel(ctx), entry); err != nil {
+		addFields(ctx, zap.NamedError("not_in_audit_list", err))
+	}
+}
+
+// before is what a request is about to change, if that is one thing; nil if it cannot be read.
+func (b *backend) before(ctx context.Context, req operatorRequest) proto.Message {
+	switch r := req.(type) {
+	case *pb.UpdateSourceRequest:
+		return b.specOf(ctx, r.GetSpec().GetId())
+	case *pb.DeleteSourcesRequest:
+		if len(r.GetIds()) == 1 {
+			return b.specOf(ctx, r.GetIds()[0])
+		}
+	case *pb.SetQueueRuleRequest:
+		all, err := b.o.QueueRules(ctx, "", wire.MaxBatch)
+		if i := slices.IndexFunc(all.Rules, func(rule dispatch.QueueRule) bool { return rule.Pattern == r.GetRule().GetPattern() }); err == nil && i >= 0 {
+			return wire.QueueRule(all.Rules[i])
+		}
+	}
+	return nil
+}
+
+func (b *backend) specOf(ctx context.Context, id string) proto.Message {
+	view, err := b.o.Source(ctx, id)
+	if err != nil {
+		return nil
+	}
+	return wire.Source(view).GetSpec()
+}
+
+// targetOf is what a request changes: one thing by its name, more by the request.
+func targetOf(req operatorRequest) string {
+	switch r := req.(type) {
+	case interface{ GetSpec() *pb.SourceSpec }:
+		return r.GetSpec().GetId()
+	case *pb.SetQueueRuleRequest:
+		return r.GetRule().GetPattern()
+	case *pb.DeleteQueueRuleRequest:
+		return r.GetPattern()
+	case *pb.ReleaseCollectorRequest:
+		return r.GetCollectorId()
+	case *pb.DeleteSourcesRequest:
+		if len(r.GetIds()) == 1 {
+			return r.GetIds()[0]
+		}
+	}
+	rest := withoutSecrets(req)
+	for _, name := range []protoreflect.Name{"by", "reason", "page_token"} {
+		if field := rest.ProtoReflect().Descriptor().Fields().ByName(name); field != nil {
+			rest.ProtoReflect().Clear(field)
+		}
+	}
+	return textOf(rest, maxLoggedRequest)
+}
+
+// changeOf is what was there before, and what is there since. Of something that was changed, it is what differs.
+func changeOf(before, resp proto.Message) (was, is string) {
+	switch r := resp.(type) {
+	case *pb.CreateSourceResponse:
+		return "", textOf(withoutSecrets(r.GetSource().GetSpec()), maxChange)
+	case *pb.UpdateSourceResponse:
+		return differences(before, r.GetSource().GetSpec())
+	case *pb.SetQueueRuleResponse:
+		return differences(before, r.GetRule())
+	case *pb.DeleteQueueRuleResponse:
+		return textOf(r.GetRule(), maxChange), ""
+	case *pb.SetHoldsResponse:
+		return textOf(&pb.SetHoldsResponse{Holds: r.GetReplaced()}, maxChange), textOf(&pb.SetHoldsResponse{Holds: r.GetHolds()}, maxChange)
+	case *pb.LiftHoldsResponse:
+		return textOf(&pb.LiftHoldsResponse{Lifted: r.GetLifted()}, maxChange), textOf(&pb.LiftHoldsResponse{Remaining: r.GetRemaining()}, maxChange)
+	case *pb.ReleaseCollectorResponse:
+		return r.GetIdentity(), ""
+	case *pb.ApplySourcesResponse:
+		return "", applied(r)
+	case interface {
+		GetMatched() int32
+		GetChanged() int32
+	}:
+		if before != nil {
+			was = textOf(withoutSecrets(before), maxChange)
+		}
+		return was, fmt.Sprintf("matched %d, changed %d", r.GetMatched(), r.GetChanged())
+	}
+	return "", ""
+}
+
+// applied says what became of each source that was changed.
+func applied(r *pb.ApplySourcesResponse) string {
+	var done []string
+	for _, result := range r.GetResults() {
+		switch result.GetCode() {
+		case pb.ApplyCode_APPLY_CODE_CREATED:
+			done = append(done, result.GetSourceId()+" created")
+		case pb.ApplyCode_APPLY_CODE_UPDATED:
+			done = append(done, result.GetSourceId()+" updated: "+strings.Join(append(result.GetChangedFields(), result.GetLostFields()...), " "))
+		default:
+		}
+	}
+	return cut(strings.Join(done, ", "), maxChange)
+}
+
+// differences are the fields of two messages of one kind that differ. before may be nil.
+func differences(before, after proto.Message) (was, is string) {
+	b := after.ProtoReflect().New().Interface()
+	if before != nil {
+		b = withoutSecrets(before)
+	}
+	a := withoutSecrets(after)
+	fields := a.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		field, x, y := fields.Get(i), b.ProtoReflect(), a.ProtoReflect()
+		if x.Has(field) == y.Has(field) && x.Get(field).Equal(y.Get(field)) {
+			x.Clear(field)
+			y.Clear(field)
+		}
+	}
+	return textOf(b, maxChange), textOf(a, maxChange)
+}
+
+// withoutSecrets is a copy without what is handed to collectors and may be a secret; of many specs it has the ids only.
+func withoutSecrets(m proto.Message) proto.Message {
+	clean := proto.CloneOf(m)
+	switch c := clean.(type) {
+	case *pb.SourceSpec:
+		c.Metadata, c.Payload = nil, nil
+	case interface{ GetSpec() *pb.SourceSpec }:
+		if spec := c.GetSpec(); spec != nil {
+			spec.Metadata, spec.Payload = nil, nil
+		}
+	case *pb.ApplySourcesRequest:
+		for i, spec := range c.GetSpecs() {
+			c.Specs[i] = &pb.SourceSpec{Id: spec.GetId()}
+		}
+	}
+	return clean
+}
+
+// textOf is a message in one line.
+func textOf(m proto.Message, most int) string { return cut(prototext.MarshalOptions{}.Format(m), most) }
+
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
+}
