@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 )
 
 const (
@@ -22,18 +23,25 @@ const (
 
 // Collector pulls tasks and runs a Handler on each. Make one with New.
 type Collector struct {
-	cfg     Config
-	session string
-	current atomic.Pointer[run] // nil before the first Run
-	running atomic.Bool
+	cfg      Config
+	security []grpc.DialOption
+	session  string
+	current  atomic.Pointer[run] // nil before the first Run
+	running  atomic.Bool
 }
 
-// New checks the configuration and makes a Collector with a new session. It connects to nothing; Run does.
+// New checks the configuration, reads the files that it names, and makes a Collector with a new session. It connects to
+// nothing; Run does.
 func New(cfg Config) (*Collector, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("collector config: %w", err)
 	}
-	return &Collector{cfg: cfg.withDefaults(), session: uuid.NewString()}, nil
+	cfg = cfg.withDefaults()
+	security, err := cfg.SecurityOptions()
+	if err != nil {
+		return nil, fmt.Errorf("collector config: %w", err)
+	}
+	return &Collector{cfg: cfg, security: security, session: uuid.NewString()}, nil
 }
 
 // Session is the UUID by which dispatchers tell this Collector from an earlier one with the same ID.
@@ -41,8 +49,8 @@ func (c *Collector) Session() string { return c.session }
 
 // Run works until ctx ends, then finishes what runs and returns nil, or an error that wraps ErrUnclean when something had to be left
 // behind. It returns before that, having finished too, when going on is of no use: ErrReplaced when a newer session took
-// the ID, or the dispatcher's error when it refuses this collector for good. That no dispatcher can be reached is no
-// such reason: Run goes on trying.
+// the ID, ErrRefused when this collector may not fetch, or the dispatcher's error when it refuses this collector for good. That
+// no dispatcher can be reached, or that none accepts the credentials, is no such reason: Run goes on trying.
 func (c *Collector) Run(ctx context.Context, handler Handler) error {
 	if handler == nil {
 		return errors.New("run collector: no handler")
@@ -51,7 +59,7 @@ func (c *Collector) Run(ctx context.Context, handler Handler) error {
 		return ErrRunning
 	}
 	defer c.running.Store(false)
-	r, err := newRun(ctx, c.cfg, c.session, handler)
+	r, err := newRun(ctx, c, handler)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 )
 
@@ -78,7 +77,17 @@ type Config struct {
 	// ReportTimeout is how long a collector that stops waits for its last reports to be answered. Default 20 s.
 	ReportTimeout time.Duration
 
-	// Credentials of the connection. Default: plain text.
+	// TLS encrypts connections, and shows dispatchers a certificate if it names one. An empty TLS trusts the authorities of the
+	// system. Default: plain text.
+	TLS *TLS
+
+	// Token is sent with each call, as "authorization: Bearer TOKEN". TokenFile is a file that holds it: it is read again when it
+	// has changed, within half a second, and the last good token is used while it cannot be read. Set at most one of the two. A
+	// token needs TLS unless each target is a Unix socket or a loopback address. Default: none.
+	Token     string
+	TokenFile string
+
+	// Credentials of the connection, in place of TLS, for those who bring their own.
 	Credentials credentials.TransportCredentials
 
 	// DialOptions are added to those of the collector, for interceptors and per-call credentials.
@@ -102,7 +111,7 @@ func (c *Config) Validate() error {
 	case c.ReportTimeout < 0:
 		return fmt.Errorf("field ReportTimeout: %s: want more than 0", c.ReportTimeout)
 	}
-	return cmp.Or(c.validateTargets(), c.validateTexts(),
+	return cmp.Or(c.validateTargets(), c.validateSecurity(), c.validateTexts(),
 		validNames("Pools", c.Pools, idBytes, maxName),
 		validNames("Sources", c.Sources, idBytes, maxName),
 		validNames("Queues", c.Queues, idBytes+":[]", maxQueue),
@@ -186,9 +195,6 @@ func (c Config) withDefaults() Config {
 	c.ReportTimeout = cmp.Or(c.ReportTimeout, 20*time.Second)
 	if c.Hostname == "" {
 		c.Hostname, _ = os.Hostname() // it is only shown
-	}
-	if c.Credentials == nil {
-		c.Credentials = insecure.NewCredentials()
 	}
 	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 	return c

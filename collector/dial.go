@@ -3,6 +3,7 @@ package collector
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,9 +35,8 @@ const (
 )
 
 // dial makes a connection to all targets. Nothing is sent before its first call.
-func dial(cfg Config) (*grpc.ClientConn, error) {
+func dial(cfg Config, security []grpc.DialOption) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(cfg.Credentials),
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
@@ -54,7 +54,7 @@ func dial(cfg Config) (*grpc.ClientConn, error) {
 		target = staticScheme + ":///" + cfg.Targets[0]
 		options = append(options, grpc.WithResolvers(staticResolver(cfg.Targets)))
 	}
-	conn, err := grpc.NewClient(target, append(options, cfg.DialOptions...)...)
+	conn, err := grpc.NewClient(target, slices.Concat(options, security, cfg.DialOptions)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", strings.Join(cfg.Targets, ", "), err)
 	}

@@ -16,6 +16,10 @@
 // context.Cause says which. A report is repeated until a dispatcher has answered it. When the context given to Run ends,
 // the collector stops: it fetches no more, lets what runs finish, gives back the rest, and returns.
 //
+// Config.TLS and Config.TokenFile name files that may be replaced at any time: each connection is made with what the files of
+// TLS hold then, and a new token is sent within half a second. A collector whose credentials are not accepted goes on trying,
+// and warns once a minute. One that may not fetch ends with ErrRefused.
+//
 // Time is counted on the local monotonic clock from when a request was sent, so that a lease never seems to last longer
 // here than it does in the store.
 package collector

@@ -41,6 +41,10 @@ var (
 	// ErrRunning is returned by a Run that begins while another one of the same Collector goes on.
 	ErrRunning = errors.New("collector is running already")
 
+	// ErrRefused is wrapped by what Run returns when dispatchers know this collector, and it may not fetch: its role or its
+	// pools do not allow that, or its id belongs to another identity.
+	ErrRefused = errors.New("dispatchers refuse this collector")
+
 	// ErrUnclean is wrapped by what Run returns when it had to leave something behind: a handler that did not return
 	// after its context had ended, or a report that no dispatcher answered in time. The leases concerned run out by
 	// themselves.
@@ -94,10 +98,16 @@ func isReplaced(err error) bool {
 	return reasonOf(err) == wagglev1.ErrorReason_ERROR_REASON_COLLECTOR_REPLACED
 }
 
-// isRefusal reports whether an error says that this collector, as it is set up, will never be served.
+// isRefusal reports whether an error says that this collector, as it is set up, will never be served. A credential that is not
+// accepted is no such error: another one may be in its file soon.
 func isRefusal(err error) bool {
 	code := status.Code(err)
-	return code == codes.Unimplemented || code == codes.PermissionDenied || code == codes.Unauthenticated
+	return code == codes.Unimplemented || code == codes.PermissionDenied
+}
+
+// isDenied reports whether a dispatcher knows who calls, and does not permit the call. Proxies answer with the same code.
+func isDenied(err error) bool {
+	return status.Code(err) == codes.PermissionDenied && detailOf[*errdetails.ErrorInfo](err).GetDomain() == errorDomain
 }
 
 // isOutage reports whether an error says that nobody could answer, and nothing of what was asked.

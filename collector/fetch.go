@@ -189,6 +189,8 @@ func (r *run) judgeFetchError(err error, request *wagglev1.FetchTaskRequest, rep
 		r.outbox.sendDirectly(*reports)
 		request.Reports, *reports = nil, nil
 		return nil
+	case isDenied(err):
+		return fmt.Errorf("%w: fetch task: %w", ErrRefused, err)
 	case status.Code(err) == codes.InvalidArgument, isRefusal(err) && r.stats.snapshot().LastAnswer.IsZero():
 		return fmt.Errorf("fetch task: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/collector"
@@ -264,10 +265,11 @@ func TestCollector_FetchRefused(t *testing.T) {
 		err  error
 		want error
 	}{
-		"replaced":          {replaced(), collector.ErrReplaced},
-		"invalid":           {failure(codes.InvalidArgument, "INVALID_FIELD", 0), nil},
-		"unauthenticated":   {failure(codes.Unauthenticated, "", 0), nil},
-		"permission denied": {failure(codes.PermissionDenied, "", 0), nil},
+		"replaced":           {replaced(), collector.ErrReplaced},
+		"invalid":            {failure(codes.InvalidArgument, "INVALID_FIELD", 0), nil},
+		"not served":         {failure(codes.Unimplemented, "", 0), nil},
+		"permission denied":  {failure(codes.PermissionDenied, "PERMISSION_DENIED", 0), collector.ErrRefused},
+		"refused by a proxy": {status.Error(codes.PermissionDenied, "no"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

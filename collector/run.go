@@ -48,18 +48,19 @@ type run struct {
 	slotFree      chan struct{} // there may be more to fetch
 }
 
-func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*run, error) {
-	fetchConn, err := dial(cfg)
+func newRun(ctx context.Context, c *Collector, handler Handler) (*run, error) {
+	cfg := c.cfg
+	fetchConn, err := dial(cfg, c.security)
 	if err != nil {
 		return nil, err
 	}
-	controlConn, err := dial(cfg)
+	controlConn, err := dial(cfg, c.security)
 	if err != nil {
 		return nil, errors.Join(err, fetchConn.Close())
 	}
 	log := cfg.Logger.With(zap.String("collector_id", cfg.ID))
 	r := &run{
-		cfg: cfg, session: session, handler: handler, log: log,
+		cfg: cfg, session: c.session, handler: handler, log: log,
 		fetchConn: fetchConn, controlConn: controlConn,
 		fetches: wagglev1.NewDispatchServiceClient(fetchConn),
 		control: wagglev1.NewDispatchServiceClient(controlConn),

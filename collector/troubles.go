@@ -34,8 +34,8 @@ const (
 )
 
 // troubles logs calls that fail and are repeated. When dispatchers or their store are away, every call of every loop fails.
-// Such an outage gets one line when a repeated call fails, and one when it is over. Any other failure is logged once a minute.
-// At level debug all failures are logged.
+// Such an outage gets one line when a repeated call fails, and one when it is over. Any other failure is logged once a minute;
+// credentials that are not accepted are one failure of all calls. At level debug all failures are logged.
 type troubles struct {
 	log *zap.Logger
 
@@ -68,6 +68,8 @@ func (t *troubles) failed(call string, err error, wait time.Duration, repeated b
 		message = "a source to take tasks of (--sources, Config.Sources) does not exist; fetches are repeated until it does"
 	case isOutage(err):
 		message = "no answer from a dispatcher, or from its store; calls are repeated until there is one"
+	case status.Code(err) == codes.Unauthenticated:
+		message = "dispatchers do not accept the credentials (--token-file, --tls-cert; Config.TokenFile, Config.TLS); calls are repeated until they do"
 	}
 	if !t.isNews(call, err, repeated, time.Now()) {
 		level, message = zap.DebugLevel, call+" failed, will be repeated"
@@ -80,6 +82,9 @@ func (t *troubles) isNews(call string, err error, repeated bool, now time.Time) 
 	defer t.mu.Unlock()
 	if !isOutage(err) {
 		what := failedCall{call, status.Code(err)}
+		if what.code == codes.Unauthenticated {
+			what.call = "" // every call fails by that
+		}
 		if last, ok := t.last[what]; ok && now.Sub(last) < sameTrouble {
 			return false
 		}

@@ -18,7 +18,7 @@ func main() {
 	// The first signal ends the context, so that what runs can finish; the second one then ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, cli.Console{Env: os.LookupEnv})
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, cli.Console{Env: os.LookupEnv, ConfigDir: os.UserConfigDir})
 	stop()
 	os.Exit(code)
 }

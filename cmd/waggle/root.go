@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/collect"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/collector"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/contexts"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/demo"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/explain"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/hold"
@@ -64,7 +64,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	o := client.NewOptions(root, c)
 	o.Refuse(run...)
 	root.AddCommand(
-		store.New(c, o), cert.New(o), auth.New(o), audit.New(o),
+		store.New(c, o), cert.New(o), contexts.New(c, o), auth.New(o), audit.New(o),
 		status.New(o), apply.New(o), source.New(o), task.New(o), queue.New(o), pool.New(o), hold.New(o),
 		collector.New(o), task.NewLease(o), explain.New(o), stats.New(o), newVersion(o),
 	)
@@ -97,7 +97,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 
 func newVersion(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Show the version of this program", Args: cli.Exactly()}
-	cmd.RunE = o.Call(func(_ context.Context, c *client.Client, _ []string) error {
+	cmd.RunE = o.Local(func(c *client.Client, _ []string) error {
 		version := map[string]string{"version": cli.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
 		return c.Show(version, nil, func() { fmt.Fprintln(c.Out, cli.VersionLine()) })
 	})

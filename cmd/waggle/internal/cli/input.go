@@ -21,6 +21,9 @@ type Input struct {
 // reading of what comes, and leaves that read behind.
 func OpenInput(ctx context.Context, name string, stdin io.Reader) (*Input, error) {
 	reader, writer := io.Pipe()
+	if used, ok := stdin.(usedInput); ok && name == "-" {
+		return nil, used.err()
+	}
 	in := &Input{Reader: reader, Path: name, pipe: reader}
 	from := stdin
 	if name != "-" {
@@ -36,6 +39,19 @@ func OpenInput(ctx context.Context, name string, stdin io.Reader) (*Input, error
 		writer.CloseWithError(err)
 	}()
 	return in, nil
+}
+
+// usedInput is standard input of which something was read to the end.
+type usedInput string
+
+// UsedInput stands for standard input that was read for something, as "--token-file -". It cannot be read for anything else.
+func UsedInput(by string) io.Reader { return usedInput(by) }
+
+// Read implements [io.Reader].
+func (u usedInput) Read([]byte) (int, error) { return 0, u.err() }
+
+func (u usedInput) err() error {
+	return Usagef("standard input cannot be read twice: %s has read it", string(u))
 }
 
 // Name is what people call it.

@@ -95,6 +95,9 @@ func envName(flag string) string {
 type Console struct {
 	// Env looks up a variable of the environment.
 	Env func(name string) (value string, ok bool)
+
+	// ConfigDir is the user's directory of configurations; nil: there is none.
+	ConfigDir func() (string, error)
 }
 
 // LogOptions are how a long-running command logs.

@@ -17,31 +17,23 @@
 package client
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/collector"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -50,21 +42,19 @@ const maxReply = 64 << 20
 
 // Options are the flags that all client commands share: they stand before the command or behind it.
 type Options struct {
-	Console cli.Console
-	flags   *pflag.FlagSet
-	servers []string
-	output  string
-	timeout time.Duration
-	tls     TLSOptions
+	Console    cli.Console
+	flags      *pflag.FlagSet
+	connection Connection
+	output     string
+	timeout    time.Duration
 }
 
 // NewOptions gives root the flags.
 func NewOptions(root *cobra.Command, c cli.Console) *Options {
 	o := &Options{Console: c, flags: pflag.NewFlagSet("client", pflag.ContinueOnError)}
-	o.flags.StringSliceVar(&o.servers, "server", []string{DefaultServer}, "dispatcher to ask, `host:port`; several: the first that answers")
+	o.connection.Register(o.flags, "dispatcher to ask, `host:port`; several: the first that answers")
 	RegisterOutput(o.flags, &o.output)
 	o.flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for an answer")
-	o.tls.Register(o.flags)
 	root.PersistentFlags().AddFlagSet(o.flags)
 	cli.FromEnv(root, c, o.flags)
 	fromEnv := root.PersistentPreRunE
@@ -137,18 +127,31 @@ func (o *Options) Call(f func(ctx context.Context, c *Client, args []string) err
 		if err := cli.CheckBy(cmd); err != nil {
 			return err
 		}
-		conn, err := o.dial()
+		conn, err := o.dial(cmd)
 		if err != nil {
 			return err
 		}
 		c := o.client(conn)
-		c.Out, c.Err = human.NewOutput(cmd.OutOrStdout(), o.Console.Env), cmd.ErrOrStderr()
+		o.writeTo(c, cmd)
 		err = f(cmd.Context(), c, args)
 		if err != nil && !errors.Is(err, cli.ErrReported) {
 			err = o.explained(err)
 		}
 		return errors.Join(err, conn.Close())
 	}
+}
+
+// Local makes the RunE of a command that asks no dispatcher, and writes as client commands do. Its Client has no services.
+func (o *Options) Local(f func(c *Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c := &Client{JSON: o.output == "json", Now: time.Now()}
+		o.writeTo(c, cmd)
+		return f(c, args)
+	}
+}
+
+func (o *Options) writeTo(c *Client, cmd *cobra.Command) {
+	c.Out, c.Err = human.NewOutput(cmd.OutOrStdout(), o.Console.Env), cmd.ErrOrStderr()
 }
 
 func (o *Options) client(conn *grpc.ClientConn) *Client {
@@ -161,37 +164,41 @@ func (o *Options) client(conn *grpc.ClientConn) *Client {
 }
 
 func (o *Options) explained(err error) *Error {
-	return &Error{Err: err, Servers: o.servers, timeout: o.timeout, TLS: o.tls.Wanted()}
+	explained := o.connection.Explained(err)
+	explained.timeout = o.timeout
+	return explained
 }
 
 // dial makes a connection that tries the servers in turn. Nothing is sent before its first call.
-func (o *Options) dial() (*grpc.ClientConn, error) {
-	creds, err := o.tls.Credentials()
-	if err != nil {
+func (o *Options) dial(cmd *cobra.Command) (*grpc.ClientConn, error) {
+	if err := o.connection.Resolve(cmd, o.Console); err != nil {
 		return nil, err
 	}
-	if err := CheckServers(o.servers); err != nil {
-		return nil, err
+	var cfg collector.Config
+	o.connection.Fill(&cfg)
+	security, err := cfg.SecurityOptions()
+	if err != nil {
+		return nil, o.connection.FlagNames(err)
 	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
 		grpc.WithUnaryInterceptor(o.limit),
 		grpc.WithUserAgent("waggle-command/" + cli.Version()),
 	}
-	target := o.servers[0]
-	if len(o.servers) > 1 {
+	servers := cfg.Targets
+	target := servers[0]
+	if len(servers) > 1 {
 		list := manual.NewBuilderWithScheme("waggle-list")
 		var state resolver.State
-		for _, server := range o.servers {
+		for _, server := range servers {
 			state.Addresses = append(state.Addresses, resolver.Address{Addr: server})
 		}
 		list.InitialState(state)
 		options, target = append(options, grpc.WithResolvers(list)), "waggle-list:///servers"
 	}
-	conn, err := grpc.NewClient(target, options...)
+	conn, err := grpc.NewClient(target, append(options, security...)...)
 	if err != nil {
-		return nil, cli.Usagef("--server %s: %w", strings.Join(o.servers, ","), err)
+		return nil, cli.Usagef("--server %s: %w", strings.Join(servers, ","), err)
 	}
 	return conn, nil
 }
@@ -229,62 +236,4 @@ func WriteSample(out io.Writer, text string, sample []string, all int) {
 	if more := all - len(sample); more > 0 && len(sample) > 0 {
 		fmt.Fprintf(out, "  and %s more\n", human.Count(more))
 	}
-}
-
-// DefaultServer is the dispatcher to ask if no other is named.
-const DefaultServer = "127.0.0.1:7070"
-
-// CheckServers refuses what can be no dispatcher's address, before anything waits for an answer from it. One alone may
-// also be a name that gRPC resolves, such as unix:/path or dns:///host:port.
-func CheckServers(servers []string) error {
-	if len(servers) == 0 {
-		return cli.Usagef("--server is empty; want host:port")
-	}
-	for i, server := range servers {
-		server = strings.TrimSpace(server)
-		servers[i] = server
-		scheme, _, found := strings.Cut(server, ":")
-		if len(servers) == 1 && found && slices.Contains([]string{"unix", "unix-abstract", "dns", "passthrough", "ipv4", "ipv6"}, scheme) {
-			continue
-		}
-		host, port, err := net.SplitHostPort(server)
-		if number, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || number == 0 || strings.Contains(host, "/") {
-			return cli.Usagef("--server %s: want host:port, as %s", cmp.Or(server, `""`), DefaultServer)
-		}
-	}
-	return nil
-}
-
-// TLSOptions are how a dispatcher proves who it is.
-type TLSOptions struct {
-	on bool
-	ca string
-}
-
-// Register adds the flags.
-func (t *TLSOptions) Register(flags *pflag.FlagSet) {
-	flags.BoolVar(&t.on, "tls", false, "connect by TLS")
-	flags.StringVar(&t.ca, "tls-ca", "", "PEM `file` with the authorities to trust, instead of the system's; turns --tls on")
-}
-
-// Wanted reports whether to connect by TLS.
-func (t *TLSOptions) Wanted() bool { return t.on || t.ca != "" }
-
-// Credentials are those of a connection.
-func (t *TLSOptions) Credentials() (credentials.TransportCredentials, error) {
-	if !t.Wanted() {
-		return insecure.NewCredentials(), nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.ca != "" {
-		pem, err := os.ReadFile(t.ca)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--tls-ca: %s holds no PEM certificate", t.ca)
-		}
-	}
-	return credentials.NewTLS(config), nil
 }

@@ -101,10 +101,10 @@ func (o *Options) offer(list lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) (found []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
-		err := cmd.Root().PersistentPreRunE(cmd, nil) // the environment sets flags
-		if err == nil {
+		err := cmd.Root().PersistentPreRunE(cmd, nil)    // the environment sets flags
+		if err == nil && o.connection.tokenFile != "-" { // standard input is the shell's
 			var conn *grpc.ClientConn
-			if conn, err = o.dial(); err == nil {
+			if conn, err = o.dial(cmd); err == nil {
 				found, err = list(ctx, o.client(conn), prefix)
 				err = errors.Join(err, conn.Close())
 			}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +21,11 @@ import (
 
 // Error is a call that failed, with what its explanation needs.
 type Error struct {
-	Err     error
-	Servers []string
-	timeout time.Duration
-	TLS     bool
+	Err           error
+	servers       []string
+	timeout       time.Duration
+	tls           bool
+	hasCredential bool
 }
 
 // Error implements error.
@@ -44,6 +46,7 @@ var advice = map[string]string{
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store (Redis) does not answer",
 	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",
 	"STORE_FULL":           "the store's memory is used up; what is in it still gets done",
+	"COLLECTOR_BOUND":      "another identity uses this id: choose another one, or free it by `waggle auth release COLLECTOR`",
 	"DISPATCHER_DRAINING":  "this dispatcher is about to stop; ask another one with --server",
 }
 
@@ -69,7 +72,7 @@ func (e *Error) Words() (problem string, todo []string) {
 		}
 		return "invalid request:", todo
 	}
-	todo = []string{advice[info.GetReason()]}
+	todo = []string{cmp.Or(advice[info.GetReason()], e.accessAdvice(st, info))}
 	if retry := detail[*errdetails.RetryInfo](st); retry != nil {
 		todo = append(todo, "try again in "+human.Span(retry.GetRetryDelay().AsDuration()))
 	}
@@ -86,9 +89,23 @@ func detail[D proto.Message](st *status.Status) (d D) {
 	return d
 }
 
+// accessAdvice is what to do if the caller is not known, or may not make the call; empty if it is another failure.
+func (e *Error) accessAdvice(st *status.Status, info *errdetails.ErrorInfo) string {
+	switch {
+	case st.Code() == codes.Unauthenticated && !e.hasCredential:
+		return "no credential was given: give --token-file or --tls-cert, or --context that has one"
+	case st.Code() == codes.Unauthenticated:
+		return "the credential is unknown here, expired or revoked: is it one of this dispatcher?"
+	case st.Code() == codes.PermissionDenied:
+		return fmt.Sprintf("`waggle auth explain %s --as %s` shows the rules",
+			cmp.Or(info.GetMetadata()["method"], "METHOD"), cmp.Or(info.GetMetadata()["identity"], "IDENTITY"))
+	}
+	return ""
+}
+
 // transportWords are those of failures that no dispatcher reported.
 func (e *Error) transportWords(st *status.Status) (problem string, todo []string) {
-	at := strings.Join(e.Servers, ", ")
+	at := strings.Join(e.servers, ", ")
 	message := st.Message()
 	switch {
 	case st.Code() == codes.DeadlineExceeded:
@@ -98,14 +115,16 @@ func (e *Error) transportWords(st *status.Status) (problem string, todo []string
 	case st.Code() == codes.Unimplemented:
 		return fmt.Sprintf("%s does not know this call: %s", at, message), []string{"is it Waggle, and of this version? `waggle stats` shows its version"}
 	case st.Code() != codes.Unavailable:
-		return fmt.Sprintf("%s: %s", at, message), nil
+		return fmt.Sprintf("%s: %s", at, message), []string{e.accessAdvice(st, nil)}
+	case strings.Contains(message, "remote error: tls:") && e.tls:
+		return fmt.Sprintf("%s does not accept the connection: %s", at, message), []string{"does it want a client certificate? --tls-cert and --tls-key name one"}
 	case strings.Contains(message, "connection refused"):
 		return "nobody listens at " + at, []string{"is `waggle serve` running there? --server or WAGGLE_SERVER names another dispatcher"}
 	case strings.Contains(message, "no such host"), strings.Contains(message, "produced zero addresses"):
 		return fmt.Sprintf("the name of %s is not known", at), []string{"--server or WAGGLE_SERVER names another dispatcher"}
-	case strings.Contains(message, "authentication handshake failed") && e.TLS:
+	case strings.Contains(message, "authentication handshake failed") && e.tls:
 		return fmt.Sprintf("no TLS with %s: %s", at, message), []string{"does it serve TLS, under this name? --tls-ca names the authority to trust"}
-	case strings.Contains(message, "error reading server preface") && !e.TLS:
+	case strings.Contains(message, "error reading server preface") && !e.tls:
 		return at + " does not speak gRPC in plain text", []string{"if it serves TLS, add --tls; if it is the --http address, ask the --listen address"}
 	default:
 		return fmt.Sprintf("cannot reach %s: %s", at, message), nil

@@ -49,7 +49,7 @@ Each flag can be set by the variable behind it.`,
   waggle collect --warc archive --proxy socks5://127.0.0.1:1080 --max-depth 3`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.WithHeapFloor(c.Env, func() error { return o.run(cmd) })
+			return cli.WithHeapFloor(c.Env, func() error { return o.run(cmd, c) })
 		},
 	}
 	o.register(cmd, c)
@@ -57,16 +57,17 @@ Each flag can be set by the variable behind it.`,
 }
 
 // complete checks what the libraries do not, and gives them what no flag is for.
-func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err error) {
+func (o *collectOptions) complete(cmd *cobra.Command, c cli.Console, log *zap.Logger) error {
 	for i, queue := range o.collector.Queues {
 		o.collector.Queues[i] = canonical.QueueName(queue)
 	}
-	if err := client.CheckServers(o.collector.Targets); err != nil {
+	if o.untilEOF && cmd.Flag("token-file").Value.String() == "-" {
+		return cli.Usagef("--token-file - and --until-eof: standard input cannot be read twice")
+	}
+	if err := o.connection.Resolve(cmd, c); err != nil {
 		return err
 	}
-	if o.collector.Credentials, err = o.tls.Credentials(); err != nil {
-		return err
-	}
+	o.connection.Fill(&o.collector)
 	o.collector.Version = cli.Version()
 	o.collector.Logger, o.web.Logger = log, log
 	for _, name := range []string{"pools", "sources", "queues"} {
@@ -86,17 +87,20 @@ func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err erro
 	return nil
 }
 
-func (o *collectOptions) run(cmd *cobra.Command) (err error) {
+func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 	log, err := o.log.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	if err := o.complete(cmd, log); err != nil {
+	if err := o.complete(cmd, c, log); err != nil {
 		return err
+	}
+	if err := o.collector.Validate(); err != nil {
+		return cli.Usagef("%w", fieldsAsFlags(err))
 	}
 	k, err := collector.New(o.collector)
 	if err != nil {
-		return cli.Usagef("%w", fieldsAsFlags(err))
+		return fieldsAsFlags(o.connection.FlagNames(err))
 	}
 	sink, err := o.sink.open(o.collector.ID, &o.web)
 	if err != nil {
@@ -124,7 +128,7 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 	}
 	now := time.Now()
 	p := &progress{
-		collector: k, cfg: &o.collector, tls: o.tls.Wanted(), log: log, tally: newTally(), every: o.status,
+		collector: k, cfg: &o.collector, connection: &o.connection, log: log, tally: newTally(), every: o.status,
 		began: now, logged: sample{at: now},
 	}
 	log.Info("collector takes tasks", zap.String("id", o.collector.ID), zap.Strings("servers", o.collector.Targets),
@@ -137,13 +141,13 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 
 // collectOptions are the flags of a web collector.
 type collectOptions struct {
-	collector collector.Config
-	web       web.Config
-	tls       client.TLSOptions
-	log       cli.LogOptions
-	sink      sinkOptions
-	status    time.Duration
-	untilEOF  bool
+	connection client.Connection
+	collector  collector.Config
+	web        web.Config
+	log        cli.LogOptions
+	sink       sinkOptions
+	status     time.Duration
+	untilEOF   bool
 }
 
 // register gives the command its flags, by what they are about.
@@ -153,9 +157,10 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 		groups = append(groups, pflag.NewFlagSet(title, pflag.ContinueOnError))
 		return groups[len(groups)-1]
 	}
-	flags := group("Tasks")
-	flags.StringSliceVar(&o.collector.Targets, "server", []string{client.DefaultServer}, "dispatchers, each `host:port`")
-	o.tls.Register(flags)
+	flags := group("Dispatchers")
+	o.connection.Register(flags, "dispatchers, each `host:port`")
+
+	flags = group("Tasks")
 	flags.StringVar(&o.collector.ID, "id", cli.Hostname(), "its `name`, the same over restarts, another one for each process")
 	cli.PairsVar(flags, &o.collector.Labels, "labels", "labels by which operators can hold it, with others, as region=eu,disk=ssd")
 	flags.StringSliceVar(&o.collector.Pools, "pools", []string{"default"}, "`pools` to take tasks from")

@@ -26,12 +26,12 @@ const (
 
 // progress logs how a collector does.
 type progress struct {
-	collector *collector.Collector
-	cfg       *collector.Config
-	tls       bool
-	log       *zap.Logger
-	tally     *tally
-	every     time.Duration // 0: never
+	collector  *collector.Collector
+	cfg        *collector.Config
+	connection *client.Connection
+	log        *zap.Logger
+	tally      *tally
+	every      time.Duration // 0: never
 
 	began    time.Time
 	logged   sample // what the last line reported
@@ -84,9 +84,10 @@ func (p *progress) watch(ctx context.Context, run func(context.Context) error) e
 
 // trouble is why the collector gets no tasks; empty if nothing keeps it from that.
 func (p *progress) trouble(stats collector.Stats) string {
+	code := status.Code(stats.LastError)
 	switch {
-	case stats.LastAnswer.IsZero() && status.Code(stats.LastError) == codes.Unavailable:
-		problem, todo := p.failed(stats.LastError).Words()
+	case code == codes.Unauthenticated, stats.LastAnswer.IsZero() && code == codes.Unavailable:
+		problem, todo := p.connection.Explained(stats.LastError).Words()
 		return strings.Join(append([]string{problem}, todo...), "; ")
 	case stats.LastAnswer.IsZero():
 		return "no dispatcher has answered yet at " + strings.Join(p.cfg.Targets, ", ") + "; is `waggle serve` running there, and its store?"
@@ -136,11 +137,6 @@ func (p *progress) explain(err error) error {
 	case errors.Is(err, collector.ErrUnclean):
 		return cli.Advise(err, "its leases expire, and the tasks go to others")
 	default:
-		return p.failed(err)
+		return p.connection.Explained(err)
 	}
-}
-
-// failed adds to an error of a call what its explanation needs.
-func (p *progress) failed(err error) *client.Error {
-	return &client.Error{Err: err, Servers: p.cfg.Targets, TLS: p.tls}
 }
