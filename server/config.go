@@ -144,11 +144,11 @@ func (c *Config) identity() error {
 	case c.Insecure || auth.IsLocal(c.Listen):
 		return nil
 	case c.PolicyFile == "":
-		return fmt.Errorf("server: Config.Listen is %q, which others than this machine reach, and anyone who connects may do everything; "+
-			"set PolicyFile with TLSCertFile and TLSKeyFile, or Insecure if the network keeps everybody else out", c.Listen)
+		return fmt.Errorf("server: Config.Listen is %q, which other machines reach, and without PolicyFile anyone there may do everything; "+
+			"set PolicyFile with TLSCertFile and TLSKeyFile, or set Insecure if the network keeps all others out", c.Listen)
 	case c.TLSCertFile == "":
-		return fmt.Errorf("server: Config.Listen is %q, which others than this machine reach, and tokens would be sent in plain text; "+
-			"set TLSCertFile and TLSKeyFile, or Insecure if the network keeps everybody else out", c.Listen)
+		return fmt.Errorf("server: Config.Listen is %q, which other machines reach, and without TLS tokens are sent in plain text; "+
+			"set TLSCertFile and TLSKeyFile, or set Insecure if the network keeps all others out", c.Listen)
 	}
 	return nil
 }

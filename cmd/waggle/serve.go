@@ -16,6 +16,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server"
+	"github.com/waggle-crawl/waggle/server/auth"
 )
 
 // serveOptions are the flags of a dispatcher.
@@ -45,7 +46,8 @@ Each flag can be set by the variable behind it. Passwords in --store are better
 off in WAGGLE_STORE, where other users of the machine do not see them.`,
 		Example: `  waggle serve
   waggle serve --store file:/var/lib/waggle
-  waggle serve --store redis://127.0.0.1:6379/0 --listen 0.0.0.0:7070`,
+  waggle serve --store redis://127.0.0.1:6379/0 --listen 0.0.0.0:7070 \
+    --auth auth.yaml --tls-cert server.pem --tls-key server-key.pem`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.RefuseZero(cmd.Flags(), "shards", "ack-replicas"); err != nil {
@@ -55,11 +57,15 @@ off in WAGGLE_STORE, where other users of the machine do not see them.`,
 		},
 	}
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	flags.StringVar(&o.server.Listen, "listen", client.DefaultServer, "`address` for gRPC; there is no authentication, so beware of 0.0.0.0")
+	flags.StringVar(&o.server.Listen, "listen", client.DefaultServer, "`address` for gRPC, host:port or unix:PATH; beyond this machine it needs --auth and --tls-cert")
 	flags.StringVar(&o.server.HTTP, "http", "127.0.0.1:7080", "`address` for /metrics, /healthz and /readyz; off: none")
 	o.store.Register(flags)
 	flags.StringVar(&o.server.TLSCertFile, "tls-cert", "", "PEM `file` with the certificate to serve TLS with")
 	flags.StringVar(&o.server.TLSKeyFile, "tls-key", "", "PEM `file` with its key")
+	flags.StringVar(&o.server.TLSClientCAFile, "tls-client-ca", "", "PEM `file` with the authorities whose client certificates count")
+	flags.StringVar(&o.server.PolicyFile, "auth", "", "YAML `file` with tokens and grants: who may do what (default: whoever connects may do everything)")
+	flags.BoolVar(&o.server.Insecure, "insecure", false, "listen beyond this machine without --auth or TLS")
+	flags.BoolVar(&o.server.MetricsToken, "metrics-token", false, "show /metrics only to tokens that may see everything")
 	flags.BoolVar(&o.server.Reflection, "reflection", true, "let grpcurl work without .proto files")
 	flags.DurationVar(&o.server.DrainTimeout, "drain-timeout", 0, "how long calls may go on once it is to stop (default 20s)")
 	flags.IntVar(&o.server.MaxFetches, "max-fetches", 0, "`number` of FetchTask calls that may be parked at once (default 100,000)")
@@ -100,7 +106,10 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	if err := n.Server.Listen(ctx); err != nil {
 		return errors.Join(listenAdvice(err), dispatcher.CloseStore(store))
 	}
-	log.Info("waggle "+cli.Version(), zap.String("dispatcher", n.ID), zap.String("store", o.store.Name()), zap.Bool("tls", o.server.TLSCertFile != ""))
+	log.Info("waggle "+cli.Version(), zap.String("dispatcher", n.ID), zap.String("store", o.store.Name()), zap.Bool("tls", o.server.TLSCertFile != ""), zap.Bool("auth", o.server.PolicyFile != ""))
+	if o.server.Insecure && !auth.IsLocal(o.server.Listen) && (o.server.PolicyFile == "" || o.server.TLSCertFile == "") {
+		log.Warn("anyone who reaches the address can use it, or read tokens on their way: --insecure", zap.String("listen", o.server.Listen))
+	}
 	if o.store.URL == dispatcher.MemoryStore {
 		log.Warn("the store is memory: nothing is kept over a restart, and other dispatchers do not share it; --store file:DIR keeps")
 	}
@@ -110,7 +119,8 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 // flagNames writes flags where an error names fields of a Config.
 func flagNames(err error) error {
 	return cli.Rename(err, "server: ", "", "Config.Listen", "--listen", "Config.HTTP", "--http",
-		"Config.TLSCertFile", "--tls-cert", "TLSKeyFile", "--tls-key", "Config.DrainTimeout", "--drain-timeout",
+		"Config.TLSCertFile", "--tls-cert", "Config.TLSClientCAFile", "--tls-client-ca", "Config.PolicyFile", "--auth", "Config.MetricsToken", "--metrics-token",
+		"TLSCertFile", "--tls-cert", "TLSKeyFile", "--tls-key", "PolicyFile", "--auth", "Insecure", "--insecure", "Config.DrainTimeout", "--drain-timeout",
 		"Config.MaxFetchesPerCollector", "--max-fetches-per-collector", "Config.MaxFetches", "--max-fetches", "Config.MaxConnectionAge ", "--max-connection-age ",
 		"Config.MaxConnections", "--max-connections", "Config.MaxAddressConnections", "--max-connections-per-address",
 		"Config.MaxConcurrentStreams", "--max-streams-per-connection", "Config.MaxAddressStreams", "--max-streams-per-address",
