@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -21,6 +23,11 @@ func (s *Server) Methods() []string {
 		}
 	}
 	return out
+}
+
+// ServiceNames are the names of all services that the server serves.
+func (s *Server) ServiceNames() []string {
+	return slices.Sorted(maps.Keys(s.grpc.GetServiceInfo()))
 }
 
 // Policies are the methods that have a policy.

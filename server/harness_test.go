@@ -32,6 +32,8 @@ import (
 // faults is a store of which a test can break single calls.
 type faults struct {
 	dispatch.Store
+	dispatch.Bindings
+	dispatch.AuditLog
 
 	mu     sync.Mutex // guards what follows
 	broken map[string]func() error
@@ -164,7 +166,9 @@ func newStore(t testing.TB) *faults {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &faults{Store: memory, broken: make(map[string]func() error)}
+	bindings, _ := any(memory).(dispatch.Bindings)
+	log, _ := any(memory).(dispatch.AuditLog)
+	return &faults{Store: memory, Bindings: bindings, AuditLog: log, broken: make(map[string]func() error)}
 }
 
 // newBed serves with cfg until the test ends.

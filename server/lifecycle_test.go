@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -234,10 +235,10 @@ type network struct {
 	stopped chan error
 }
 
-func onNetwork(t *testing.T, cfg server.Config) *network {
+func onNetwork(t testing.TB, cfg server.Config) *network {
 	t.Helper()
 	n := &network{store: newStore(t), stopped: make(chan error, 1)}
-	cfg.Listen, cfg.Metrics = "127.0.0.1:0", server.NewMetrics()
+	cfg.Listen, cfg.Metrics = cmp.Or(cfg.Listen, "127.0.0.1:0"), server.NewMetrics()
 	d, err := engine.New(engine.Config{Store: n.store, ID: "d1", Observer: cfg.Metrics})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,10 @@ proto/README.md is the manual of the protocol. Install what this file imports, a
     python -m grpc_tools.protoc -I proto --python_out=out --grpc_python_out=out proto/waggle/v1/*.proto
     PYTHONPATH=out python collector/python/collector.py --server localhost:7070 --id py-1 --out pages
 
+With --tls-ca, --tls-cert and --tls-key it connects by TLS, with --token-file it sends a token. The variables WAGGLE_TLS_CA,
+WAGGLE_TLS_CERT, WAGGLE_TLS_KEY and WAGGLE_TOKEN_FILE do the same. A new token is sent from the next call on; new certificates
+need a restart.
+
 Two processes need two ids. For a crawl of sites that are not yours, add robots.txt and a contact in USER_AGENT.
 """
 
@@ -41,8 +45,8 @@ MAX_LINKS = 1000            # items of a report; more go by SubmitDiscovered
 FETCH_WAIT = 10             # seconds that a fetch waits for a task
 REPORT_GRACE = 30           # seconds after the deadline in which a report is repeated
 
-# The call may or may not have had its effect: repeat it with the same tokens.
-RETRY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED,
+# The call may or may not have had its effect: repeat it with the same tokens. UNAUTHENTICATED: the file may get a new token.
+RETRY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAUTHENTICATED,
          grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL}
 
 
@@ -173,7 +177,9 @@ class Collector:
                 return
             except grpc.RpcError as e:
                 if not repeatable(e):
-                    raise                   # COLLECTOR_REPLACED, or a request that can never succeed
+                    raise                   # COLLECTOR_REPLACED, PERMISSION_DENIED, or a request that can never succeed
+                if e.code() == grpc.StatusCode.UNAUTHENTICATED:
+                    print("credentials refused, will try again:", e.details(), flush=True)
                 self.stopping.wait(backoff.next(e))
                 continue
             backoff = Backoff()
@@ -445,6 +451,43 @@ def refused(error, url, took):
                   retry_after=duration(min(int(after), 366 * 86400)) if after.isdigit() else None)
 
 
+class Token(grpc.AuthMetadataPlugin):
+    """Sends the token that a file holds; the last good one while the file cannot be read."""
+
+    def __init__(self, path):
+        self.path, self.token = path, ""
+        self.read()
+
+    def read(self):
+        with open(self.path) as file:
+            self.token = file.read().strip() or self.token
+
+    def __call__(self, context, callback):
+        try:
+            self.read()
+        except OSError:
+            pass
+        callback((("authorization", "Bearer " + self.token),), None)
+
+
+def credentials(args):
+    """The credentials of the channel, or None for plain text. A token is sent over TLS only."""
+    def content(path):
+        if not path:
+            return None
+        with open(path, "rb") as file:
+            return file.read()
+
+    if not (args.tls or args.tls_ca or args.tls_cert):
+        if args.token_file:
+            raise SystemExit("--token-file needs --tls or --tls-ca")
+        return None
+    channel = grpc.ssl_channel_credentials(content(args.tls_ca), content(args.tls_key), content(args.tls_cert))
+    if args.token_file:
+        channel = grpc.composite_channel_credentials(channel, grpc.metadata_call_credentials(Token(args.token_file)))
+    return channel
+
+
 def main():
     flags = argparse.ArgumentParser(description="Fetch tasks from Waggle, store pages, report their links.")
     flags.add_argument("--server", default="localhost:7070",
@@ -452,13 +495,20 @@ def main():
     flags.add_argument("--id", required=True, help="the name of this collector, the same after a restart")
     flags.add_argument("--slots", type=int, default=4, help="tasks at the same time")
     flags.add_argument("--out", default="pages", help="the folder for pages")
+    flags.add_argument("--tls", action="store_true", help="connect by TLS; --tls-ca and --tls-cert turn it on")
+    for name, text in (("tls-ca", "authorities to trust, instead of the usual ones"), ("tls-cert", "certificate to show"),
+                       ("tls-key", "key of the certificate"), ("token-file", "token to send")):
+        variable = "WAGGLE_" + name.upper().replace("-", "_")
+        flags.add_argument("--" + name, default=os.environ.get(variable), help="a file: %s [%s]" % (text, variable))
     args = flags.parse_args()
-    channel = grpc.insecure_channel(args.server, options=[
+    options = [
         ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}'),
         # To notice a frozen dispatcher: no ping may wait 60 s for its answer, as gRPC's own pings do by default.
         ("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000), ("grpc.http2.ping_timeout_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.max_receive_message_length", 16 << 20)])
+        ("grpc.max_receive_message_length", 16 << 20)]
+    by = credentials(args)
+    channel = grpc.secure_channel(args.server, by, options) if by else grpc.insecure_channel(args.server, options)
     collector = Collector(channel, args.id, args.slots, Crawler(args.out))
     signal.signal(signal.SIGTERM, collector.stop)
     signal.signal(signal.SIGINT, collector.stop)

@@ -42,6 +42,12 @@ func grpcPython(t *testing.T) string {
 // pythonCollector starts collector/python/collector.py on some dispatchers. Its pages go to the folder that is returned.
 func pythonCollector(t *testing.T, id string, servers ...string) (p *process, out string) {
 	t.Helper()
+	return pythonCollectorWith(t, nil, id, servers...)
+}
+
+// pythonCollectorWith is pythonCollector with variables of its environment.
+func pythonCollectorWith(t *testing.T, variables []string, id string, servers ...string) (p *process, out string) {
+	t.Helper()
 	python, modules, out := grpcPython(t), t.TempDir(), t.TempDir()
 	protos, err := filepath.Glob(filepath.Join(repository, "proto", "waggle", "v1", "*.proto"))
 	if err != nil || len(protos) == 0 {
@@ -51,8 +57,9 @@ func pythonCollector(t *testing.T, id string, servers ...string) (p *process, ou
 	if text, err := exec.CommandContext(t.Context(), python, args...).CombinedOutput(); err != nil {
 		t.Fatalf("protoc: %v\n%s", err, text)
 	}
-	return launch(t, id, "env", "PYTHONPATH="+modules, python, filepath.Join(repository, "collector", "python", "collector.py"),
-		"--server", "ipv4:"+strings.Join(servers, ","), "--id", id, "--slots", "4", "--out", out), out
+	args = append(slices.Concat([]string{"PYTHONPATH=" + modules}, variables), python, filepath.Join(repository, "collector", "python", "collector.py"),
+		"--server", "ipv4:"+strings.Join(servers, ","), "--id", id, "--slots", "4", "--out", out)
+	return launch(t, id, "env", args...), out
 }
 
 // smallSite is a site with a few links, a page that takes as long as the test wants, and a redirect to another host.
@@ -336,19 +343,10 @@ func (f *forgetful) Heartbeat(s grpc.BidiStreamingServer[pb.HeartbeatRequest, pb
 	}
 }
 
-// TestPythonCollector_LostReplies loses the reply to a fetch and to a report: the collector repeats the fetch with its client
-// token and gets the same lease, and repeats the report, which counts once.
-func TestPythonCollector_LostReplies(t *testing.T) {
-	t.Parallel()
-	server, prefix := shared.Server(t)
-	c := dial(t, serve(t, "dispatcher", server.URL(), prefix).addr)
-	c.setRule(t, "*", 0, 4)
-	site := newSmallSite(t)
-	c.createSource(t, &pb.SourceSpec{Id: "python", LeaseDuration: durationpb.New(time.Minute)})
-	id := c.submit(t, &pb.SubmitItem{SourceId: "python", Url: site.url + "/a"})[0]
-
-	f := &forgetful{to: c.dispatch}
-	between := grpc.NewServer()
+// serveBetween serves it to collectors.
+func serveBetween(t *testing.T, f *forgetful, options ...grpc.ServerOption) (address string) {
+	t.Helper()
+	between := grpc.NewServer(options...)
 	pb.RegisterDispatchServiceServer(between, f)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -362,7 +360,22 @@ func TestPythonCollector_LostReplies(t *testing.T) {
 			t.Logf("the server between ended: %v", err)
 		}
 	})
-	collector, _ := pythonCollector(t, "py-1", listener.Addr().String())
+	return listener.Addr().String()
+}
+
+// TestPythonCollector_LostReplies loses the reply to a fetch and to a report: the collector repeats the fetch with its client
+// token and gets the same lease, and repeats the report, which counts once.
+func TestPythonCollector_LostReplies(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Server(t)
+	c := dial(t, serve(t, "dispatcher", server.URL(), prefix).addr)
+	c.setRule(t, "*", 0, 4)
+	site := newSmallSite(t)
+	c.createSource(t, &pb.SourceSpec{Id: "python", LeaseDuration: durationpb.New(time.Minute)})
+	id := c.submit(t, &pb.SubmitItem{SourceId: "python", Url: site.url + "/a"})[0]
+
+	f := &forgetful{to: c.dispatch}
+	collector, _ := pythonCollector(t, "py-1", serveBetween(t, f))
 	until(t, startLimit, "the report is repeated", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()

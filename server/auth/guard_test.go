@@ -61,7 +61,7 @@ func newGuard(t *testing.T, policy string) *guarded {
 }
 
 // write replaces a file as a whole.
-func (g *guarded) write(t *testing.T, path, content string) {
+func (g *guarded) write(t testing.TB, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ type signer struct {
 	id  string
 }
 
-func newSigner(t *testing.T, id string) *signer {
+func newSigner(t testing.TB, id string) *signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -237,7 +237,7 @@ func newSigner(t *testing.T, id string) *signer {
 	return &signer{key, id}
 }
 
-func (s *signer) token(t *testing.T, claims any) string {
+func (s *signer) token(t testing.TB, claims any) string {
 	t.Helper()
 	with, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, nil)
 	if err != nil {
@@ -251,7 +251,7 @@ func (s *signer) token(t *testing.T, claims any) string {
 }
 
 // keySet is what an issuer publishes of its keys.
-func keySet(t *testing.T, signers ...*signer) string {
+func keySet(t testing.TB, signers ...*signer) string {
 	t.Helper()
 	var set jose.JSONWebKeySet
 	for _, s := range signers {
