@@ -39,11 +39,11 @@ refusal names it. What a grant narrows, such as the sources, depends on each cal
 		request.Method = args[0]
 		reply, err := c.Admin.ExplainAccess(ctx, request)
 		return c.Show(reply, err, func() {
-			decision := "refused"
+			decision, text := "refused", reply.GetText()
 			if reply.GetAllowed() {
-				decision = "allowed"
+				decision, text = "allowed", strings.TrimPrefix(text, "allowed ")
 			}
-			fmt.Fprintf(c.Out, "%s: %s\n", decision, human.Plain(reply.GetText()))
+			fmt.Fprintf(c.Out, "%s: %s\n", decision, human.Plain(text))
 		})
 	})
 	return o.Group(cmd)
