@@ -174,7 +174,7 @@ func (s *Server) identify() (err error) {
 	if s.cfg.PolicyFile == "" {
 		return nil
 	}
-	if s.guard, err = auth.NewGuard(s.cfg.PolicyFile, s.certs, s.log); err != nil {
+	if s.guard, err = auth.NewGuard(s.cfg.PolicyFile, s.log); err != nil {
 		return fmt.Errorf("server: Config.PolicyFile: %w", err)
 	}
 	return nil

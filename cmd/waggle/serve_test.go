@@ -43,7 +43,7 @@ func TestServe_Memory(t *testing.T) {
 		"--listen: "+addr+" is in use by another program", "needs both addresses of its own: say --listen 127.0.0.1:7071 --http 127.0.0.1:7081")
 	wantFailure(t, command(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", metrics), waggle.ExitFailed,
 		"--http: "+metrics+" is in use", "needs both addresses of its own")
-	wantFailure(t, command(t, nil, "serve", "--listen", "256.0.0.1:1", "--http", "off"), waggle.ExitFailed, "cannot listen", "256.0.0.1")
+	wantFailure(t, command(t, nil, "serve", "--listen", "256.0.0.1:1", "--insecure", "--http", "off"), waggle.ExitFailed, "cannot listen", "256.0.0.1")
 	if code := d.end(); code != waggle.ExitOK {
 		t.Errorf("exit code %d after a drain:\n%s", code, d.err.text())
 	}

@@ -41,7 +41,7 @@ func (g *Guard) Admit(ctx context.Context, method string) (c *Caller, err error)
 
 // decide finds whose the proof is, and the grants that allow the method.
 func (c *Caller) decide(s *state) error {
-	identity, expires, err := c.proof.identify(c.guard, s)
+	identity, expires, err := c.proof.identify(s)
 	if err == nil && !expires.IsZero() && !time.Now().Before(expires) {
 		err = fmt.Errorf("the credential of %s expired at %s", identity, expires.UTC().Format(time.RFC3339))
 	}

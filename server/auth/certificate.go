@@ -50,9 +50,6 @@ func (c *Certificates) use(contents [][]byte) error {
 		if !next.authorities.AppendCertsFromPEM(contents[2]) {
 			return fmt.Errorf("%s has no PEM certificate", c.files.paths[2])
 		}
-		if old := c.current.Load(); old != nil && old.authorities.Equal(next.authorities) {
-			next.authorities = old.authorities // so that what was verified stays so
-		}
 	}
 	c.current.Store(next)
 	return nil
@@ -73,14 +70,6 @@ func (c *Certificates) Config() *tls.Config {
 	}}
 }
 
-// authorities are those of clients' certificates; nil for a server without.
-func (c *Certificates) authorities() *x509.CertPool {
-	if c == nil {
-		return nil
-	}
-	return c.current.Load().authorities
-}
-
 // Credentials prove who calls by what a connection has: its certificate, or its user on a Unix socket.
 func Credentials(c credentials.TransportCredentials) credentials.TransportCredentials {
 	return &proving{c}
@@ -99,7 +88,7 @@ func (p *proving) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	switch of := info.(type) {
 	case credentials.TLSInfo:
 		if len(of.State.PeerCertificates) > 0 {
-			return conn, &certified{TLSInfo: of}, nil
+			return conn, &certified{of}, nil
 		}
 	default:
 		if socket, ok := raw.(*net.UnixConn); ok {
@@ -125,50 +114,19 @@ type local struct {
 }
 
 // identify implements proof.
-func (l *local) identify(*Guard, *state) (string, time.Time, error) { //nolint:unparam // of other proofs there is an end
+func (l *local) identify(*state) (string, time.Time, error) { //nolint:unparam // of other proofs there is an end
 	return fmt.Sprintf("uid:%d", l.user), time.Time{}, nil
 }
 
-// certified is a connection with a certificate of its client.
-type certified struct {
-	credentials.TLSInfo
-	last atomic.Pointer[verdict]
-}
+// certified is a connection with a certificate of its client, which the handshake has verified. It stays so if the authority
+// is removed later: a connection lives no longer than MaxConnectionAge, and who must go at once loses the grant.
+type certified struct{ credentials.TLSInfo }
 
-// verdict is whether a certificate is one of the authorities.
-type verdict struct {
-	by  *x509.CertPool
-	err error
-}
-
-// identify implements proof. The certificate is verified again when the authorities have changed.
-func (c *certified) identify(g *Guard, _ *state) (string, time.Time, error) {
-	chain, by := c.State.PeerCertificates, g.certificates.authorities()
-	leaf := chain[0]
-	last := c.last.Load()
-	if last == nil || last.by != by {
-		last = &verdict{by: by, err: verify(leaf, chain[1:], by)}
-		c.last.Store(last)
-	}
-	if last.err != nil {
-		return "", time.Time{}, last.err
-	}
+// identify implements proof.
+func (c *certified) identify(*state) (string, time.Time, error) {
+	leaf := c.State.PeerCertificates[0]
 	identity, err := nameOf(leaf)
 	return identity, leaf.NotAfter, err
-}
-
-func verify(leaf *x509.Certificate, others []*x509.Certificate, by *x509.CertPool) error {
-	if by == nil {
-		return errors.New("client certificates are not accepted")
-	}
-	between := x509.NewCertPool()
-	for _, cert := range others {
-		between.AddCert(cert)
-	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: by, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
-		return errors.New("no authority that is trusted has signed the client certificate, or it has expired")
-	}
-	return nil
 }
 
 // nameOf is the identity of a certificate: its SPIFFE id, which is its only URI, or else its first DNS name.

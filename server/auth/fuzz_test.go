@@ -21,7 +21,7 @@ func FuzzGuard_Admit(f *testing.F) {
 	new(guarded).write(f, keys, keySet(f, one))
 	new(guarded).write(f, policy, "tokens: [{name: a, sha256: "+auth.HashToken("wgl_secret")+"}]\n"+
 		"jwt: [{issuer: 'https://login.example.org', audience: waggle, keys_file: keys.json}]\ngrants: [{identity: '*', role: collector}]")
-	g, err := auth.NewGuard(policy, nil, zap.NewNop())
+	g, err := auth.NewGuard(policy, zap.NewNop())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -30,13 +30,11 @@ func (r *Refused) Error() string {
 	return "not allowed: " + r.Rule
 }
 
-// Guard lets calls in by a policy. It follows the policy's file, the keys of its issuers, and the authorities of client
-// certificates.
+// Guard lets calls in by a policy. It follows the policy's file, and the keys of its issuers.
 type Guard struct {
-	log          *zap.Logger
-	certificates *Certificates // nil: no TLS
-	file         files
-	state        atomic.Pointer[state]
+	log   *zap.Logger
+	file  files
+	state atomic.Pointer[state]
 
 	mu   sync.Mutex // guards open
 	open map[*Caller]context.CancelCauseFunc
@@ -70,11 +68,11 @@ func (s *state) grantsTo(identity string) []*Grant {
 	return grants
 }
 
-// NewGuard makes a guard of the policy in a file. certificates may be nil. The error wraps [ErrInvalid] if the policy
+// NewGuard makes a guard of the policy in a file. The error wraps [ErrInvalid] if the policy
 // cannot be used.
-func NewGuard(policyFile string, certificates *Certificates, log *zap.Logger) (*Guard, error) {
+func NewGuard(policyFile string, log *zap.Logger) (*Guard, error) {
 	g := &Guard{
-		log: log, certificates: certificates, open: make(map[*Caller]context.CancelCauseFunc),
+		log: log, open: make(map[*Caller]context.CancelCauseFunc),
 		bound: ttlcache.New(ttlcache.WithTTL[string, string](bindingFor), ttlcache.WithCapacity[string, string](maxBound), ttlcache.WithDisableTouchOnHit[string, string]()),
 	}
 	g.file = files{paths: []string{policyFile}, what: "the policy", log: log, read: g.use}
@@ -134,7 +132,6 @@ func (g *Guard) Explain(method, identity string) (allowed bool, text string, err
 
 // Run follows the files until ctx ends.
 func (g *Guard) Run(ctx context.Context) {
-	authorities := g.certificates.authorities()
 	look := func(now time.Time) {
 		before := g.state.Load()
 		g.file.look(now)
@@ -142,9 +139,6 @@ func (g *Guard) Run(ctx context.Context) {
 		changed := before != after
 		for _, i := range after.issuers {
 			changed = i.look(ctx, now) || changed
-		}
-		if by := g.certificates.authorities(); by != authorities {
-			authorities, changed = by, true
 		}
 		if changed {
 			g.checkOpen()

@@ -44,7 +44,7 @@ func newGuard(t *testing.T, policy string) *guarded {
 	g := &guarded{path: filepath.Join(t.TempDir(), "auth.yaml")}
 	g.write(t, g.path, policy)
 	var err error
-	if g.Guard, err = auth.NewGuard(g.path, nil, zap.NewNop()); err != nil {
+	if g.Guard, err = auth.NewGuard(g.path, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -197,7 +197,7 @@ func TestGuard_unusable(t *testing.T) {
 		_, err := g.Admit(bearer(t.Context(), "wgl_new"), fetch)
 		return err == nil
 	})
-	if _, err := auth.NewGuard(filepath.Join(t.TempDir(), "none"), nil, zap.NewNop()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := auth.NewGuard(filepath.Join(t.TempDir(), "none"), zap.NewNop()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a guard without a file: %v", err)
 	}
 }

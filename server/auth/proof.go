@@ -15,7 +15,7 @@ import (
 // proof is a credential, which can be checked again.
 type proof interface {
 	// identify finds whose it is, and when it expires; zero: never.
-	identify(g *Guard, s *state) (identity string, expires time.Time, err error)
+	identify(s *state) (identity string, expires time.Time, err error)
 }
 
 // proofOf finds the credential of a call: a bearer token, or else what its connection has.
@@ -61,7 +61,7 @@ func bearerOf(header string) (*bearer, error) {
 }
 
 // identify implements proof. The hash is looked up: how long that takes tells nothing of other tokens.
-func (b *bearer) identify(_ *Guard, s *state) (identity string, expires time.Time, err error) {
+func (b *bearer) identify(s *state) (identity string, expires time.Time, err error) {
 	if known := s.tokens[b.hash]; known != nil {
 		return "token:" + known.Name, known.Expires, nil
 	}
