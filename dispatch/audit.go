@@ -31,7 +31,7 @@ type AuditEntry struct {
 // AuditLog is a [Store] that keeps what operators changed.
 type AuditLog interface {
 	// AppendAudit adds an entry, and removes the oldest ones beyond [bounds.MaxAuditEntries]. ID and Time of the entry
-	// are ignored. Repeated, it adds another entry. ErrStoreFull if the store takes no more data.
+	// are ignored. A repeat by the caller adds another entry.
 	AppendAudit(ctx context.Context, entry AuditEntry) error
 	// AuditEntries lists entries, newest first, from the first one that is older than the one with the ID before; ""
 	// begins at the newest. by selects the entries with exactly this By; "" selects all. It reads at most

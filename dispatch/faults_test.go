@@ -10,9 +10,16 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
+// Store is a store with what it may have beside.
+type Store interface {
+	dispatch.Store
+	dispatch.Bindings
+	dispatch.AuditLog
+}
+
 // faultyStore is a store that counts the calls that it gets, and does to them what a test wants.
 type faultyStore struct {
-	dispatch.Store
+	Store
 	deaf atomic.Bool // hints do not arrive
 
 	mu     sync.Mutex // guards what follows
@@ -161,7 +168,7 @@ func (n *inFlight) count(when ...match) *fault {
 	}, when...)
 }
 
-func newFaultyStore(store dispatch.Store) *faultyStore {
+func newFaultyStore(store Store) *faultyStore {
 	return &faultyStore{Store: store, counts: make(map[string]int)}
 }
 
@@ -289,7 +296,9 @@ func (s *faultyStore) ListCollectors(ctx context.Context, filter dispatch.Collec
 			c.shards = append(c.shards, shard)
 		}
 	}
-	return through(ctx, s, c, func() ([]*dispatch.CollectorRecord, error) { return s.Store.ListCollectors(ctx, filter, after, limit) })
+	return through(ctx, s, c, func() ([]*dispatch.CollectorRecord, error) {
+		return s.Store.ListCollectors(ctx, filter, after, limit)
+	})
 }
 
 func (s *faultyStore) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
@@ -406,4 +415,28 @@ func (s *faultyStore) Subscribe(ctx context.Context, deliver func(dispatch.Hint)
 			}
 		})
 	})
+}
+
+func (s *faultyStore) BindCollector(ctx context.Context, collectorID, identity string) (string, error) {
+	return through(ctx, s, call{name: "BindCollector", ids: []string{collectorID}}, func() (string, error) {
+		return s.Store.BindCollector(ctx, collectorID, identity)
+	})
+}
+
+func (s *faultyStore) ReleaseCollector(ctx context.Context, collectorID string) (string, error) {
+	return through(ctx, s, call{name: "ReleaseCollector", ids: []string{collectorID}}, func() (string, error) {
+		return s.Store.ReleaseCollector(ctx, collectorID)
+	})
+}
+
+func (s *faultyStore) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) error {
+	return s.do(ctx, call{name: "AppendAudit"}, func() error { return s.Store.AppendAudit(ctx, entry) })
+}
+
+func (s *faultyStore) AuditEntries(ctx context.Context, by, before string, limit int) (entries []dispatch.AuditEntry, next string, err error) {
+	_, err = through(ctx, s, call{name: "AuditEntries", limit: limit}, func() ([]dispatch.AuditEntry, error) {
+		entries, next, err = s.Store.AuditEntries(ctx, by, before, limit)
+		return entries, err
+	})
+	return entries, next, err
 }

@@ -29,11 +29,16 @@ import (
 	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
-// faults is a store of which a test can break single calls.
-type faults struct {
+// Store is a store with what it may have beside.
+type Store interface {
 	dispatch.Store
 	dispatch.Bindings
 	dispatch.AuditLog
+}
+
+// faults is a store of which a test can break single calls.
+type faults struct {
+	Store
 
 	mu     sync.Mutex // guards what follows
 	broken map[string]func() error
@@ -124,6 +129,34 @@ func (f *faults) ListCollectors(ctx context.Context, filter dispatch.CollectorFi
 	return f.Store.ListCollectors(ctx, filter, after, limit)
 }
 
+func (f *faults) BindCollector(ctx context.Context, collectorID, identity string) (string, error) {
+	if err := f.fault("BindCollector"); err != nil {
+		return "", err
+	}
+	return f.Store.BindCollector(ctx, collectorID, identity)
+}
+
+func (f *faults) ReleaseCollector(ctx context.Context, collectorID string) (string, error) {
+	if err := f.fault("ReleaseCollector"); err != nil {
+		return "", err
+	}
+	return f.Store.ReleaseCollector(ctx, collectorID)
+}
+
+func (f *faults) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) error {
+	if err := f.fault("AppendAudit"); err != nil {
+		return err
+	}
+	return f.Store.AppendAudit(ctx, entry)
+}
+
+func (f *faults) AuditEntries(ctx context.Context, by, before string, limit int) ([]dispatch.AuditEntry, string, error) {
+	if err := f.fault("AuditEntries"); err != nil {
+		return nil, "", err
+	}
+	return f.Store.AuditEntries(ctx, by, before, limit)
+}
+
 func (f *faults) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
 	if err := f.fault("ListLeases"); err != nil {
 		return nil, "", err
@@ -166,9 +199,7 @@ func newStore(t testing.TB) *faults {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bindings, _ := any(memory).(dispatch.Bindings)
-	log, _ := any(memory).(dispatch.AuditLog)
-	return &faults{Store: memory, Bindings: bindings, AuditLog: log, broken: make(map[string]func() error)}
+	return &faults{Store: memory, broken: make(map[string]func() error)}
 }
 
 // newBed serves with cfg until the test ends.

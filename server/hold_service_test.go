@@ -368,7 +368,7 @@ func TestHoldService_filter(t *testing.T) {
 }
 
 // deaf is a store that another one closes, and that delivers no hints.
-type deaf struct{ dispatch.Store }
+type deaf struct{ Store }
 
 func (deaf) Close() error { return nil }
 
@@ -382,7 +382,7 @@ func TestHoldService_everyDispatcher(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	one := newBedOn(t, store, "d1", server.Config{})
-	two := newBedOn(t, &faults{Store: deaf{store}, Bindings: store, AuditLog: store, broken: make(map[string]func() error)}, "d2", server.Config{})
+	two := newBedOn(t, &faults{Store: deaf{store}, broken: make(map[string]func() error)}, "d2", server.Config{})
 	one.source(t, "news")
 	urls := make([]string, 50)
 	for i := range urls {

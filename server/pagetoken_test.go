@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -41,6 +42,7 @@ func (b *pagedBed) calls() []pagedCall {
 	leases := &pb.ListLeasesRequest{Filter: news, PageSize: 2}
 	collectors := &pb.ListCollectorsRequest{Filter: &pb.Filter{CollectorId: "c1"}, PageSize: 2}
 	pools := &pb.ListPoolsRequest{PageSize: 2}
+	audit := &pb.ListAuditEntriesRequest{By: "ada", PageSize: 2}
 	cancel := &pb.CancelTasksRequest{Filter: news, ValidateOnly: true}
 	remove := &pb.DeleteSourcesRequest{Filter: prefix, ValidateOnly: true}
 	hold := &pb.SetHoldsRequest{Filter: prefix, ValidateOnly: true, Name: "fuzz"}
@@ -60,6 +62,7 @@ func (b *pagedBed) calls() []pagedCall {
 			return names(r.GetCollectors(), func(c *pb.Collector) string { return c.GetInfo().GetId() })
 		}),
 		paged(pools, nil, b.admin.ListPools, "", func(r *pb.ListPoolsResponse) []string { return names(r.GetPools(), (*pb.Pool).GetName) }),
+		paged(audit, nil, b.admin.ListAuditEntries, "ada", func(r *pb.ListAuditEntriesResponse) []string { return names(r.GetEntries(), (*pb.AuditEntry).GetBy) }),
 		paged(cancel, news, b.tasks.CancelTasks, "news.a", func(r *pb.CancelTasksResponse) []string {
 			return names(r.GetResults(), func(change *pb.TaskChange) string { return b.sourceOf[change.GetTaskId()] })
 		}),
@@ -128,6 +131,11 @@ func newPagedBed(t testing.TB) *pagedBed {
 	t.Helper()
 	b := &pagedBed{bed: newBed(t, server.Config{}), sourceOf: make(map[string]string)}
 	ctx := t.Context()
+	for i := range 9 {
+		if err := b.store.AppendAudit(ctx, dispatch.AuditEntry{By: []string{"ada", "bob"}[i%2]}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	done := func(_ proto.Message, err error) {
 		t.Helper()
 		if err != nil {

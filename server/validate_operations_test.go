@@ -39,6 +39,26 @@ func badOperations() []badRequest {
 		return func(ctx context.Context, b *bed) error { _, err := b.sources.UpdateSource(ctx, req); return err }
 	}
 	return []badRequest{
+		{"list audit entries: by", "by", func(ctx context.Context, b *bed) error {
+			_, err := b.admin.ListAuditEntries(ctx, &pb.ListAuditEntriesRequest{By: strings.Repeat("a", 257)})
+			return err
+		}},
+		{"list audit entries: page_size", "page_size", func(ctx context.Context, b *bed) error {
+			_, err := b.admin.ListAuditEntries(ctx, &pb.ListAuditEntriesRequest{PageSize: 1001})
+			return err
+		}},
+		{"release collector: collector_id", "collector_id", func(ctx context.Context, b *bed) error {
+			_, err := b.admin.ReleaseCollector(ctx, &pb.ReleaseCollectorRequest{})
+			return err
+		}},
+		{"release collector: reason", "reason", func(ctx context.Context, b *bed) error {
+			_, err := b.admin.ReleaseCollector(ctx, &pb.ReleaseCollectorRequest{CollectorId: "c1", Reason: strings.Repeat("a", 1025)})
+			return err
+		}},
+		{"explain access: method", "method", func(ctx context.Context, b *bed) error {
+			_, err := b.admin.ExplainAccess(ctx, &pb.ExplainAccessRequest{Identity: "token:a"})
+			return err
+		}},
 		{"get source: id", "id", func(ctx context.Context, b *bed) error {
 			_, err := b.sources.GetSource(ctx, &pb.GetSourceRequest{Id: "a b"})
 			return err

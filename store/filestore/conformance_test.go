@@ -46,7 +46,7 @@ const smallSegments = 64 << 10
 
 // instance is a store under test that can be opened again.
 type instance struct {
-	dispatch.Store
+	storetest.Store
 	t      *testing.T
 	config filestore.Config
 	file   *filestore.Store
@@ -90,7 +90,15 @@ func TestStore_Conformance(t *testing.T) {
 		t.Parallel()
 		c := &clock{now: start}
 		config := filestore.Config{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SyncEvery: filestore.SyncNever}
-		return open(t.Context(), t, config).forTest(c)
+		i := open(t.Context(), t, config)
+		of := i.forTest(c)
+		of.Restart = func() error {
+			if err := i.file.Kill(); err != nil {
+				return err
+			}
+			return i.open(t.Context())
+		}
+		return of
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 // This file has how calls go: a call that changes something makes commands, one that reads looks, and both return when
 // the journal has what they changed or saw.
 
-// part is what one mutex guards: a shard, the sources or the collectors.
+// part is what one mutex guards: a shard, the sources, the collectors, or bindings and the audit log.
 type part struct {
 	clock  *clock
 	number int

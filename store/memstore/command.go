@@ -34,6 +34,9 @@ const (
 	opForgetCollectors
 	opByHand
 	opImport
+	opBind
+	opRelease
+	opAudit
 )
 
 // kinds have the name of each kind of command, and make an empty one to read.
@@ -65,6 +68,9 @@ var kinds = [...]struct {
 	opForgetCollectors: {"forget collectors", func() command { return new(forgetCommand) }},
 	opByHand:           {"by hand", func() command { return new(handCommand) }},
 	opImport:           {"import", func() command { return new(importCommand) }},
+	opBind:             {"bind", func() command { return new(bindCommand) }},
+	opRelease:          {"release", func() command { return new(releaseCommand) }},
+	opAudit:            {"audit", func() command { return new(auditCommand) }},
 }
 
 func (o op) String() string {

@@ -26,6 +26,8 @@ const (
 	itemUsed
 	itemTask
 	itemEnd
+	itemBinding
+	itemAudit
 )
 
 // items goes through the fields of the items of one shard: to write them, or to read them into the shard. An item comes

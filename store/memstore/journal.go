@@ -53,6 +53,7 @@ const (
 
 // The parts of a store other than its shards, which are numbered from 0.
 const (
+	accessPart     = math.MaxUint16 - 3
 	sourcesPart    = math.MaxUint16 - 2
 	collectorsPart = math.MaxUint16 - 1
 	allShards      = math.MaxUint16
@@ -161,6 +162,10 @@ func (s *Store) replay(number int, at time.Time, c command) error {
 		s.collectors.mu.Lock()
 		defer s.collectors.mu.Unlock()
 		c.run(&s.collectors)
+	case accessCommand:
+		s.access.mu.Lock()
+		defer s.access.mu.Unlock()
+		c.run(&s.access)
 	default:
 		return fmt.Errorf("command %s is of no part", c.op())
 	}

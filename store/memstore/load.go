@@ -71,7 +71,7 @@ func (l *Loader) item(kind itemKind, shard int, fields []byte) error {
 			c.Failf("there are %d tasks, and must be %d", l.tasks, tasks)
 		}
 		l.ended = true
-	case kind < itemShard:
+	case kind < itemShard || kind > itemEnd:
 		l.ofStore(kind, c)
 	case shard >= len(l.shards):
 		return fmt.Errorf("there are %d shards", len(l.shards))
@@ -130,6 +130,14 @@ func (l *Loader) ofStore(kind itemKind, c *codec.Codec) {
 		collectorFields(c, k)
 		k.recorded = k.seen
 		s.collectors.put(k)
+	case itemBinding:
+		b := new(binding)
+		bindingFields(c, b)
+		s.access.put(b)
+	case itemAudit:
+		a := new(auditEntry)
+		auditFields(c, a)
+		s.access.add(a)
 	default:
 		c.Failf("there is no such kind")
 	}

@@ -34,6 +34,7 @@ type Store struct {
 	cluster
 	sourceBook
 	collectors collectorBook
+	access     accessBook
 	holds      holdBook
 	rules      ruleBook
 	shards     []*shard
@@ -44,7 +45,11 @@ type Store struct {
 	pages     pages
 }
 
-var _ dispatch.Local = (*Store)(nil)
+var (
+	_ dispatch.Local    = (*Store)(nil)
+	_ dispatch.Bindings = (*Store)(nil)
+	_ dispatch.AuditLog = (*Store)(nil)
+)
 
 // New makes an empty store. The error wraps [dispatch.ErrInvalid].
 func New(config Config) (*Store, error) {
@@ -59,6 +64,7 @@ func New(config Config) (*Store, error) {
 	s.cluster.clock = &s.clock
 	s.sourceBook.part = part{clock: &s.clock, number: sourcesPart}
 	s.collectors.part = part{clock: &s.clock, number: collectorsPart}
+	s.access.part = part{clock: &s.clock, number: accessPart}
 	s.leaders = make(map[string]leader)
 	s.holds.holds = make(map[string]dispatch.Hold)
 	for i := range config.Shards {

@@ -45,7 +45,7 @@ func (written) Wait(context.Context) error { return nil }
 // reborn is a store that is replaced, each so often when its clock moves, by one that is made of a snapshot and of what
 // the journal has since: it must keep the same.
 type reborn struct {
-	dispatch.Store
+	storetest.Store
 	clock  *clock
 	t      *testing.T
 	shards int

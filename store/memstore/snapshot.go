@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -39,6 +40,16 @@ func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 		out = appendFields(out, itemKeptSource, func(c *codec.Codec) { keptSourceFields(c, k) })
 		return flush(s.pages.bytes) == nil
 	})
+	f.bindings.Scan(func(_ string, b *binding) bool {
+		out = appendFields(out, itemBinding, func(c *codec.Codec) { bindingFields(c, b) })
+		return flush(s.pages.bytes) == nil
+	})
+	for _, a := range f.audit {
+		out = appendFields(out, itemAudit, func(c *codec.Codec) { auditFields(c, a) })
+		if err := flush(s.pages.bytes); err != nil {
+			return err
+		}
+	}
 	for after, more := "", true; more && flush(s.pages.bytes) == nil; {
 		out, after, more = s.collectors.page(out, after, s.pages.items)
 	}
@@ -68,9 +79,11 @@ func appendFields(out []byte, kind itemKind, fields func(*codec.Codec)) []byte {
 
 // frozen is what a snapshot takes when it begins.
 type frozen struct {
-	head    []byte
-	sources *btree.Map[string, *keptSource]
-	used    [][]usedStep // by shard
+	head     []byte
+	sources  *btree.Map[string, *keptSource]
+	bindings *btree.Map[string, *binding]
+	audit    []*auditEntry
+	used     [][]usedStep // by shard
 }
 
 // usedStep are the used client tokens of a step.
@@ -99,6 +112,8 @@ func (s *Store) freeze(begun func()) (f frozen) {
 	defer s.collectors.mu.Unlock()
 	s.sourceBook.mu.Lock()
 	defer s.sourceBook.mu.Unlock()
+	s.access.mu.Lock()
+	defer s.access.mu.Unlock()
 	begun()
 	s.snapshot++
 	shards := len(s.shards)
@@ -110,7 +125,7 @@ func (s *Store) freeze(begun func()) (f frozen) {
 	for _, hold := range s.holds.holds {
 		f.head = appendFields(f.head, itemHold, func(c *codec.Codec) { holdFields(c, &hold) })
 	}
-	f.sources = s.kept.Copy()
+	f.sources, f.bindings, f.audit = s.kept.Copy(), s.access.bindings.Copy(), slices.Clone(s.access.audit)
 	for _, sh := range s.shards {
 		var used []usedStep
 		for step, tokens := range sh.used {

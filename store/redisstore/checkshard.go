@@ -98,7 +98,7 @@ var otherKinds = map[string]bool{
 	"mark": true, "version": true, "shard": true, "picks": true, "holdsby": true, "keeper": true, "acked": true, "filtered": true,
 	"named": true, "closed": true, "settings": true, "heldqueues": true, "holds": true, "rules": true, "used": true, "polled": true,
 	"kept": true, "pools": true, "leases": true, "forget": true, "queues": true, "idle": true, "sources": true, "pending": true,
-	"heldsources": true, "old": true, "colls": true, "seen": true, "ended": true, "absent": true,
+	"heldsources": true, "old": true, "colls": true, "seen": true, "ended": true, "absent": true, "bind": true, "audit": true,
 }
 
 // readNames reads which queues, lanes, sources and pools there are keys of, and looks at leased tasks.

@@ -21,31 +21,37 @@ import (
 
 // moving is a store that is copied into another one, again and again, and goes on as its copy.
 type moving struct {
-	dispatch.Store
+	storetest.Store
 	t      *testing.T
 	clock  storetest.Clock
 	server *redistest.Server
 	client *redis.Client
 	shards int
 
-	now    dispatch.Portable
+	now    copyable
 	prefix string // of the store in Redis
 	moves  int
 }
 
-func (m *moving) use(s dispatch.Portable) { m.now, m.Store = s, s }
+// copyable is a store that can be copied, and all that the model uses.
+type copyable interface {
+	storetest.Store
+	dispatch.Portable
+}
 
-func (m *moving) openMemory() (dispatch.Portable, error) {
+func (m *moving) use(s copyable) { m.now, m.Store = s, s }
+
+func (m *moving) openMemory() (copyable, error) {
 	return memstore.New(memstore.Config{Shards: m.shards, Now: m.clock.Now})
 }
 
-func (m *moving) openFile() (dispatch.Portable, error) {
+func (m *moving) openFile() (copyable, error) {
 	return filestore.Open(m.t.Context(), filestore.Config{
 		Dir: m.t.TempDir(), Shards: m.shards, Now: m.clock.Now, SyncEvery: filestore.SyncNever, CopyOf: "the one before",
 	})
 }
 
-func (m *moving) openRedis() (dispatch.Portable, error) {
+func (m *moving) openRedis() (copyable, error) {
 	if err := m.client.FlushAll(m.t.Context()).Err(); err != nil { // the store before is none in Redis
 		return nil, err
 	}
@@ -57,7 +63,7 @@ func (m *moving) openRedis() (dispatch.Portable, error) {
 
 // move copies the store into the next one. That of Redis has no disagreements.
 func (m *moving) move() error {
-	open := [...]func() (dispatch.Portable, error){m.openRedis, m.openFile, m.openRedis, m.openMemory}[m.moves%4]
+	open := [...]func() (copyable, error){m.openRedis, m.openFile, m.openRedis, m.openMemory}[m.moves%4]
 	m.moves++
 	next, err := open()
 	if err != nil {

@@ -30,6 +30,9 @@ const historyLength = 30
 // checkEvery so many steps everything in the store is read and compared.
 const checkEvery = 400
 
+// accessEvery so many steps a collector id or the audit log is used.
+const accessEvery = 40
+
 // ModelConfig says what a model test does.
 type ModelConfig struct {
 	// Reference, when set, makes a second store that gets the same operations
@@ -129,7 +132,7 @@ func environment(t *testing.T, name string, other uint64) uint64 {
 func newModel(ctx context.Context, instances []Instance, config ModelConfig) *model {
 	m := &model{
 		ctx: ctx, instances: instances, config: config,
-		rand: rand.New(rand.NewPCG(config.Seed, 1)),
+		rand: rand.New(rand.NewPCG(config.Seed, 1)), access: rand.New(rand.NewPCG(config.Seed, 6)),
 	}
 	for _, i := range instances {
 		i.Clock.Set(start)
@@ -146,6 +149,11 @@ func (m *model) run() error {
 		next := m.pick()
 		if err := m.apply(next); err != nil {
 			return err
+		}
+		if m.steps%accessEvery == 0 {
+			if err := m.apply(m.genAccess()); err != nil {
+				return err
+			}
 		}
 		if m.steps%checkEvery == 0 {
 			if err := m.checkAll(); err != nil {

@@ -288,7 +288,7 @@ func TestExplore_CatchesMutants(t *testing.T) {
 	t.Parallel()
 	for name, m := range mutants(t.Context()) {
 		t.Run(name, func(t *testing.T) {
-			instance := newInstance(t, func(s dispatch.Store) dispatch.Store {
+			instance := newInstance(t, func(s storetest.Store) storetest.Store {
 				m.Store = s
 				return m
 			})
@@ -304,7 +304,7 @@ func TestExplore_CatchesMutants(t *testing.T) {
 // TestExplore_PassesASoundStore shows that it is the mutation that is found.
 func TestExplore_PassesASoundStore(t *testing.T) {
 	t.Parallel()
-	instance := newInstance(t, func(s dispatch.Store) dispatch.Store { return &mutant{Store: s} })
+	instance := newInstance(t, func(s storetest.Store) storetest.Store { return &mutant{Store: s} })
 	run, err := storetest.Explore(t.Context(), []storetest.Instance{instance}, storetest.ModelConfig{Seed: 7, Steps: 20_000})
 	if err != nil {
 		t.Fatalf("step %d: %v", run.Steps, err)
@@ -314,8 +314,8 @@ func TestExplore_PassesASoundStore(t *testing.T) {
 // TestExplore_ComparesWithTheReference gives the reference another answer.
 func TestExplore_ComparesWithTheReference(t *testing.T) {
 	t.Parallel()
-	instance := newInstance(t, func(s dispatch.Store) dispatch.Store { return s })
-	reference := newInstance(t, func(s dispatch.Store) dispatch.Store {
+	instance := newInstance(t, func(s storetest.Store) storetest.Store { return s })
+	reference := newInstance(t, func(s storetest.Store) storetest.Store {
 		return &mutant{Store: s, claim: func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 			reply, err := s.Claim(t.Context(), shard, pool, holds, wants)
 			reply.More = len(reply.Grants[0]) > 1

@@ -53,8 +53,11 @@ func (w *world) restarted() {
 
 // copied is the world after a copy of the store. What one shard knew of a source or of client tokens all know. No grant is
 // given back. Only the home shards of collectors refuse sessions that were replaced. A lock that was deleted is there
-// again, unless a renewal has met that; of those that were set by hand only waiting tasks keep theirs.
+// again, unless a renewal has met that; of those that were set by hand only waiting tasks keep theirs. Bindings and the audit log
+// are not copied.
 func (w *world) copied() {
+	clear(w.bindings)
+	w.audit = nil
 	newest, used := make(map[string]dispatch.SourceGate), make(map[usedToken]bool)
 	fence := uint64(0)
 	for _, p := range w.parts {

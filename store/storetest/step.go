@@ -28,6 +28,7 @@ type model struct {
 	instances []Instance
 	config    ModelConfig
 	rand      *rand.Rand
+	access    *rand.Rand // of genAccess alone: the other operations of a seed do not depend on it
 	world     *world
 	steps     int
 	history   []string

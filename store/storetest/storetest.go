@@ -56,6 +56,8 @@ func topics() []topic {
 		{"Tasks", taskCases()},
 		{"PageBytes", pageBytesCases()},
 		{"Collectors", collectorCases()},
+		{"Bindings", bindingCases()},
+		{"Audit", auditCases()},
 		{"Cluster", clusterCases()},
 		{"Stats", statsCases()},
 	}

@@ -40,7 +40,7 @@ func (c *clock) Set(now time.Time) {
 }
 
 // newInstance makes a memory store, and puts mutate around it.
-func newInstance(t *testing.T, mutate func(dispatch.Store) dispatch.Store) storetest.Instance {
+func newInstance(t *testing.T, mutate func(storetest.Store) storetest.Store) storetest.Instance {
 	t.Helper()
 	c := &clock{}
 	s, err := memstore.New(memstore.Config{Shards: 2, Now: c.Now})
@@ -62,7 +62,7 @@ func newInstance(t *testing.T, mutate func(dispatch.Store) dispatch.Store) store
 // mutant is a store with a guard taken out. Fields that are set replace a
 // method; each gets the sound store.
 type mutant struct {
-	dispatch.Store
+	storetest.Store
 	submit  func(s dispatch.Store, rules int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error)
 	claim   func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error)
 	renew   func(s dispatch.Store, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error)

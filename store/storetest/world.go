@@ -32,6 +32,8 @@ type world struct {
 	sources  map[string]*dispatch.Source
 	gone     map[string]bool // uids of sources that were deleted
 	holds    heldBook
+	bindings map[string]modelBinding // by collector
+	audit    []dispatch.AuditEntry   // the oldest first
 
 	highest time.Time // the latest time that the clock has shown
 }
@@ -192,7 +194,7 @@ func newWorld(shards int, clock Clock) *world {
 		shards: shards, clock: clock, counts: map[string]int{},
 		tasks: map[dispatch.TaskID]*modelTask{}, rules: newRuleBook(),
 		sessions: map[string]*modelSession{}, polls: map[string]time.Time{}, leaders: map[string]leadership{}, sources: map[string]*dispatch.Source{},
-		gone: map[string]bool{}, holds: newHeldBook(),
+		bindings: map[string]modelBinding{}, gone: map[string]bool{}, holds: newHeldBook(),
 		highest: start,
 	}
 	for range shards {

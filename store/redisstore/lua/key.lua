@@ -5,6 +5,7 @@ function key.history(id) return P .. 'h:' .. id end
 function key.lock(id) return P .. 'lock:' .. id end
 function key.held(collector) return P .. 'held:' .. collector end
 function key.keep(collector) return P .. 'keep:' .. collector end
+function key.binding(collector) return P .. 'bind:' .. collector end
 function key.version(of) return P .. 'version:' .. of end
 function key.picks(pool_name) return P .. 'picks:' .. pool_name end
 function key.uid(uid) return P .. 'uid:' .. uid end

@@ -234,3 +234,9 @@ func (s Shard) Ended() string { return s.key("ended") }
 
 // Duty is a STRING with a TTL in shard 0: who leads a duty.
 func (s Shard) Duty(duty string) string { return s.key("duty:" + duty) }
+
+// Binding is a STRING with a TTL in the home shard of a collector id: the identity that it belongs to.
+func (s Shard) Binding(collector string) string { return s.key("bind:" + collector) }
+
+// Audit is a STREAM in shard 0: what operators changed ("entry", JSON), and the call that added it ("call").
+func (s Shard) Audit() string { return s.key("audit") }

@@ -25,7 +25,8 @@ const (
 var files = []string{
 	"base", "key", "record", "shard", "source", "rule", "gate", "lane", "queue", "lanes", "pool", "place", "named", "settled", "history",
 	"task", "lock", "lease", "token", "grant", "pick", "turn", "polite", "narrow", "claim", "apply", "success", "renew", "sweep", "submit", "again",
-	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "acknowledge", "check", "checktask", "checkqueue", "checksource", "portable", "portabletotals", "finish",
+	"sources", "drop", "queues", "list", "hold", "collector", "session", "duty", "binding", "audit", "acknowledge",
+	"check", "checktask", "checkqueue", "checksource", "portable", "portabletotals", "finish",
 }
 
 // functionPrefix begins the names of all functions that a store loads, and of the
@@ -38,7 +39,9 @@ type Name string
 // The scripts.
 const (
 	Apply      Name = "apply"
+	Audit      Name = "audit"
 	Beats      Name = "beats"
+	Bind       Name = "bind"
 	Cancel     Name = "cancel"
 	Claim      Name = "claim"
 	Collectors Name = "collectors"
@@ -63,6 +66,7 @@ const (
 	Push       Name = "push"
 	Queues     Name = "queues"
 	Read       Name = "read"
+	Release    Name = "release"
 	Renew      Name = "renew"
 	Replace    Name = "replace"
 	Replay     Name = "replay"

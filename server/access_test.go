@@ -1,0 +1,326 @@
+package server_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+	"github.com/waggle-crawl/waggle/server/auth"
+)
+
+// access is what the six callers of a method get: who is right for it, and what becomes of the others.
+type access struct {
+	right   string // the token that may call it
+	wrong   string // a token of a role that may not
+	narrow  string // a token of the right role for other sources or collectors
+	shared  bool   // the narrow one may call it, too
+	request proto.Message
+}
+
+// Of most methods one of these has the callers.
+var (
+	forAnyone    = access{}
+	forCollector = access{right: "collector", wrong: "operator", narrow: "narrow-collector"}
+	forProducer  = access{right: "producer", wrong: "viewer", narrow: "narrow-producer"}
+	forReader    = access{right: "producer", wrong: "collector", narrow: "narrow-producer"}
+	forViewer    = access{right: "viewer", wrong: "producer", narrow: "narrow-viewer"}
+	forCounter   = access{right: "producer", wrong: "collector", narrow: "narrow-producer", shared: true}
+	forOperator  = access{right: "operator", wrong: "viewer", narrow: "narrow-operator"}
+	forWhole     = access{right: "whole", wrong: "viewer", narrow: "narrow-operator"}
+	forAdmin     = access{right: "admin", wrong: "whole", narrow: "narrow-operator"}
+)
+
+func (a access) with(request proto.Message) access {
+	a.request = request
+	return a
+}
+
+// accesses are the rows of the table of all methods. It is apart from that of package auth: the two must agree.
+func accesses(leased *pb.LeasedTask) map[string]access {
+	task, token := leased.GetTask().GetId(), leased.GetLease().GetLeaseToken()
+	news := &pb.Filter{SourceId: "news.a"}
+	collector := &pb.CollectorInfo{Id: "c1", Session: "s1"}
+	return map[string]access{
+		"FetchTask":        forCollector.with(&pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", ClientToken: uuid.NewString(), Wait: durationpb.New(10 * time.Millisecond)}),
+		"Heartbeat":        forCollector.with(&pb.HeartbeatRequest{Collector: collector}),
+		"RenewLease":       forCollector.with(&pb.RenewLeaseRequest{Collector: collector, Leases: []*pb.LeaseBeat{{TaskId: task, LeaseToken: token}}}),
+		"SubmitDiscovered": forCollector.with(&pb.SubmitDiscoveredRequest{TaskId: task, LeaseToken: token, Items: []*pb.DiscoveredItem{{Url: "https://a.example/b"}}}),
+		"ReportTask": forCollector.with(&pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{
+			{TaskId: task, LeaseToken: token, Outcome: &pb.Outcome{Result: &pb.Outcome_Succeeded{Succeeded: &pb.Succeeded{}}}},
+		}}),
+
+		"SubmitTasks":  forProducer.with(&pb.SubmitTasksRequest{Items: []*pb.SubmitItem{{SourceId: "news.a", Url: "https://a.example/2"}}}),
+		"GetTask":      forReader.with(&pb.GetTaskRequest{TaskId: task}),
+		"ListTasks":    forReader.with(&pb.ListTasksRequest{Filter: news}),
+		"CancelTasks":  forOperator.with(&pb.CancelTasksRequest{Filter: news}),
+		"RetryTasks":   forOperator.with(&pb.RetryTasksRequest{TaskIds: []string{task}}),
+		"RevokeLeases": forOperator.with(&pb.RevokeLeasesRequest{TaskIds: []string{task}}),
+
+		"CreateSource":   forOperator.with(&pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news.b"}}),
+		"GetSource":      forReader.with(&pb.GetSourceRequest{Id: "news.a"}),
+		"ListSources":    forReader.with(&pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}}),
+		"UpdateSource":   forOperator.with(&pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: "news.a", DisplayName: "A"}}),
+		"ApplySources":   forOperator.with(&pb.ApplySourcesRequest{Specs: []*pb.SourceSpec{{Id: "news.a"}}}),
+		"DeleteSources":  forOperator.with(&pb.DeleteSourcesRequest{Ids: []string{"news.gone"}}),
+		"TriggerSources": forOperator.with(&pb.TriggerSourcesRequest{Ids: []string{"news.a"}}),
+
+		"GetQueue":        forCounter.with(&pb.GetQueueRequest{Name: "a.example"}),
+		"ListQueues":      forCounter.with(&pb.ListQueuesRequest{}),
+		"SetQueueRule":    forWhole.with(&pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "a.example", MaxInFlight: proto.Int32(2)}}),
+		"ListQueueRules":  forCounter.with(&pb.ListQueueRulesRequest{}),
+		"DeleteQueueRule": forWhole.with(&pb.DeleteQueueRuleRequest{Pattern: "none.example"}),
+
+		"SetHolds":  forOperator.with(&pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{SourceId: "news.a"}}, Name: "n", Effect: pb.HoldEffect_HOLD_EFFECT_STOP_GRANTS}),
+		"LiftHolds": forOperator.with(&pb.LiftHoldsRequest{Targets: []*pb.HoldTarget{{SourceId: "news.a"}}, Name: "n"}),
+		"ListHolds": forCounter.with(&pb.ListHoldsRequest{}),
+
+		"GetStats":         forCounter.with(&pb.GetStatsRequest{}),
+		"ListLeases":       forViewer.with(&pb.ListLeasesRequest{Filter: news}),
+		"ListCollectors":   forCounter.with(&pb.ListCollectorsRequest{}),
+		"Explain":          forReader.with(&pb.ExplainRequest{SourceId: "news.a"}),
+		"ListPools":        forCounter.with(&pb.ListPoolsRequest{}),
+		"ListAuditEntries": forAdmin.with(&pb.ListAuditEntriesRequest{}),
+		"ExplainAccess":    forWhole.with(&pb.ExplainAccessRequest{Method: "GetStats"}),
+		"ReleaseCollector": forWhole.with(&pb.ReleaseCollectorRequest{CollectorId: "other"}),
+
+		"Check":                forAnyone.with(&grpc_health_v1.HealthCheckRequest{}),
+		"List":                 forAnyone.with(&grpc_health_v1.HealthListRequest{}),
+		"Watch":                forAnyone.with(&grpc_health_v1.HealthCheckRequest{}),
+		"ServerReflectionInfo": forAnyone.with(&grpc_reflection_v1.ServerReflectionRequest{}),
+	}
+}
+
+// accessPolicy has the tokens of accesses; soon is when the tokens that begin with "expiring-" end.
+func accessPolicy(soon time.Time) string {
+	grants := map[string]string{
+		"collector": "role: collector, collectors: [c*], pools: [default]", "narrow-collector": "role: collector, collectors: [d*]",
+		"other-collector": "role: collector", "producer": "role: producer, sources: [news.]", "narrow-producer": "role: producer, sources: [blogs.]",
+		"viewer": "role: viewer, sources: [news.]", "narrow-viewer": "role: viewer, sources: [blogs.]",
+		"operator": "role: operator, sources: [news.]", "narrow-operator": "role: operator, sources: [blogs.]",
+		"whole": "role: operator", "admin": "role: admin",
+	}
+	var tokens, given strings.Builder
+	for name, grant := range grants {
+		fmt.Fprintf(&tokens, "- {name: %s, sha256: %s}\n", name, auth.HashToken("wgl_"+name))
+		fmt.Fprintf(&tokens, "- {name: expiring-%s, sha256: %s, expires: %s}\n", name, auth.HashToken("wgl_expiring-"+name), soon.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&given, "- {identity: 'token:%s', %s}\n- {identity: 'token:expiring-%[1]s', %[2]s}\n", name, grant)
+	}
+	return "tokens:\n" + tokens.String() + fmt.Sprintf("- {name: nobody, sha256: %s}\n", auth.HashToken("wgl_nobody")) + "grants:\n" + given.String()
+}
+
+// withPolicy serves with a policy.
+func withPolicy(t *testing.T, policy string) *bed {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	if err := os.WriteFile(path, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return newBed(t, server.Config{PolicyFile: path, Reflection: true})
+}
+
+// as is a context of calls with a token; "" has none.
+func as(ctx context.Context, name string) context.Context {
+	if name == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer wgl_"+name)
+}
+
+// served are the methods of the services that a server registers, by their descriptors.
+func served(t *testing.T, b *bed) []protoreflect.MethodDescriptor {
+	t.Helper()
+	var methods []protoreflect.MethodDescriptor
+	for _, name := range b.server.ServiceNames() {
+		descriptor, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := descriptor.(protoreflect.ServiceDescriptor).Methods() //nolint:forcetypeassert // it names a service
+		for i := range of.Len() {
+			methods = append(methods, of.Get(i))
+		}
+	}
+	return methods
+}
+
+// TestAccess calls each method as six callers: with no credential, of a wrong role, for other sources or collectors, as
+// another identity, with a credential that has expired (of a stream: in its middle), and as who may.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	soon := time.Now().Add(3 * time.Second).Truncate(time.Second)
+	b := withPolicy(t, accessPolicy(soon))
+	if _, err := b.sources.CreateSource(as(t.Context(), "whole"), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news.a", LeaseDuration: durationpb.New(time.Minute)}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.tasks.SubmitTasks(as(t.Context(), "producer"), &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{{SourceId: "news.a", Url: "https://a.example/"}}}); err != nil {
+		t.Fatal(err)
+	}
+	fetched, err := b.dispatch.FetchTask(as(t.Context(), "collector"), &pb.FetchTaskRequest{
+		CollectorId: "c1", Session: "s1", ClientToken: uuid.NewString(), Wait: durationpb.New(5 * time.Second),
+	})
+	if err != nil || len(fetched.GetLeasedTasks()) != 1 {
+		t.Fatal(err, fetched)
+	}
+	rows, cells := accesses(fetched.GetLeasedTasks()[0]), 0
+	// The right callers come last: they change things.
+	callers := []string{"none", "wrong role", "wrong scope", "other identity", "right"}
+	for _, caller := range callers {
+		for _, method := range served(t, b) {
+			row, ok := rows[string(method.Name())]
+			if !ok {
+				t.Fatalf("%s has no row", method.FullName())
+			}
+			err := b.call(as(t.Context(), row.token(caller)), method, row.request)
+			if want := row.wants(caller); !want.fits(err) {
+				t.Errorf("%s as %s (%q): %v, want %v", method.Name(), caller, row.token(caller), err, want)
+			}
+			cells++
+		}
+	}
+	b.expires(t, rows, soon)
+	t.Logf("%d methods, %d cells", len(served(t, b)), cells+len(served(t, b)))
+}
+
+// token is the token of a caller.
+func (a access) token(caller string) string {
+	switch {
+	case caller == "none" || a.right == "":
+		return ""
+	case caller == "wrong role":
+		return a.wrong
+	case caller == "wrong scope":
+		return a.narrow
+	case caller == "other identity" && a.right == "collector":
+		return "other-collector"
+	case caller == "other identity":
+		return "nobody"
+	}
+	return a.right
+}
+
+// outcome is a code with its reason; OK: anything but a refusal.
+type outcome struct {
+	code   codes.Code
+	reason pb.ErrorReason
+}
+
+func (a access) wants(caller string) outcome {
+	switch {
+	case caller == "right" || a.right == "" || caller == "wrong scope" && a.shared:
+		return outcome{}
+	case caller == "none":
+		return outcome{codes.Unauthenticated, pb.ErrorReason_ERROR_REASON_UNAUTHENTICATED}
+	case caller == "other identity" && a.right == "collector":
+		return outcome{codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_COLLECTOR_BOUND}
+	}
+	return outcome{codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_PERMISSION_DENIED}
+}
+
+func (o outcome) fits(err error) bool {
+	code := status.Code(err)
+	if o.code == codes.OK {
+		return code != codes.Unauthenticated && code != codes.PermissionDenied && code != codes.Internal && code != codes.Unimplemented
+	}
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && "ERROR_REASON_"+info.GetReason() == o.reason.String() {
+			return code == o.code
+		}
+	}
+	return false
+}
+
+// call makes a call; of a stream it sends one message and receives one.
+func (b *bed) call(ctx context.Context, method protoreflect.MethodDescriptor, request proto.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	name := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
+	reply, err := protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName())
+	if err != nil {
+		return err
+	}
+	if !method.IsStreamingServer() {
+		return b.conn.Invoke(ctx, name, request, reply.New().Interface())
+	}
+	stream, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, name)
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !method.IsStreamingClient() {
+		if err := stream.CloseSend(); err != nil {
+			return err
+		}
+	}
+	return stream.RecvMsg(reply.New().Interface())
+}
+
+// expires opens streams with tokens that end soon, which end within a second of that, and calls methods with them then.
+func (b *bed) expires(t *testing.T, rows map[string]access, soon time.Time) {
+	t.Helper()
+	gone := outcome{codes.Unauthenticated, pb.ErrorReason_ERROR_REASON_UNAUTHENTICATED}
+	if _, err := b.admin.ReleaseCollector(as(t.Context(), "admin"), &pb.ReleaseCollectorRequest{CollectorId: "c2"}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := b.dispatch.Heartbeat(as(t.Context(), "expiring-other-collector"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&pb.HeartbeatRequest{Collector: &pb.CollectorInfo{Id: "c2", Session: "s2"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatalf("before it expired: %v", err)
+	}
+	if _, err := stream.Recv(); !gone.fits(err) || time.Since(soon) > time.Second || time.Now().Before(soon) {
+		t.Errorf("Heartbeat ended %v after its token: %v", time.Since(soon), err)
+	}
+	for _, method := range served(t, b) {
+		row := rows[string(method.Name())]
+		want := gone
+		if row.right == "" {
+			want = outcome{}
+		}
+		if err := b.call(as(t.Context(), "expiring-"+cmp.Or(row.right, "viewer")), method, row.request); !want.fits(err) {
+			t.Errorf("%s with an expired token: %v", method.Name(), err)
+		}
+	}
+}
+
+// TestAccess_methods holds that the table has a row for each method that is served, and none for others.
+func TestAccess_methods(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{Reflection: true})
+	var names []string
+	for _, method := range served(t, b) {
+		names = append(names, fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name()))
+	}
+	slices.Sort(names)
+	if got := auth.Methods(); !slices.Equal(got, names) {
+		t.Errorf("rows for\n%s\nserved are\n%s", strings.Join(got, "\n"), strings.Join(names, "\n"))
+	}
+}

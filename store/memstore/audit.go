@@ -1,0 +1,123 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
+)
+
+// auditEntry is an entry of the audit log. Its number is its ID.
+type auditEntry struct {
+	number uint64
+	time   int64
+	entry  dispatch.AuditEntry
+}
+
+func auditFields(c *codec.Codec, a *auditEntry) {
+	c.Uvarint(&a.number)
+	codec.Int(c, &a.time)
+	e := &a.entry
+	for _, text := range [...]*string{&e.By, &e.Said, &e.From, &e.Method, &e.Target, &e.Before, &e.After, &e.Reason} {
+		codec.Text(c, text)
+	}
+}
+
+// AppendAudit implements [dispatch.AuditLog].
+func (s *Store) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	last, err := s.access.note(entry)
+	if err != nil {
+		return err
+	}
+	return durable(ctx, last)
+}
+
+// note adds an entry to the audit log.
+func (b *accessBook) note(entry dispatch.AuditEntry) (Commit, error) {
+	b.begin()
+	defer b.mu.Unlock()
+	next := &auditEntry{number: 1, time: b.now, entry: entry}
+	if n := len(b.audit); n > 0 {
+		newest := b.audit[n-1]
+		next.number, next.time = newest.number+1, max(b.now, newest.time)
+	}
+	c := auditCommand{entry: next}
+	err := b.commit(&c, b.number, func() { c.run(b) })
+	return b.last, err
+}
+
+// AuditEntries implements [dispatch.AuditLog].
+func (s *Store) AuditEntries(ctx context.Context, by, before string, limit int) ([]dispatch.AuditEntry, string, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, "", err
+	}
+	end := uint64(0)
+	if before != "" {
+		var err error
+		if end, err = strconv.ParseUint(before, 10, 64); err != nil || end == 0 {
+			return nil, "", fmt.Errorf("%w: %.64q is no id of an audit entry", dispatch.ErrPageToken, before)
+		}
+	}
+	entries, next, last := s.access.entries(by, end, max(limit, 1))
+	return entries, next, durable(ctx, last)
+}
+
+// entries lists entries from the newest one before that number on; 0: from the newest of all.
+func (b *accessBook) entries(by string, before uint64, limit int) (entries []dispatch.AuditEntry, next string, last Commit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := len(b.audit)
+	if before != 0 {
+		at, _ = slices.BinarySearchFunc(b.audit, before, func(a *auditEntry, n uint64) int { return cmp.Compare(a.number, n) })
+	}
+	for looks := 0; at > 0; looks++ {
+		if len(entries) == limit || looks == bounds.MaxLooks {
+			return entries, strconv.FormatUint(b.audit[at].number, 10), b.last
+		}
+		at--
+		a := b.audit[at]
+		if by != "" && a.entry.By != by {
+			continue
+		}
+		e := a.entry
+		e.ID, e.Time = strconv.FormatUint(a.number, 10), instant(a.time)
+		entries = append(entries, e)
+	}
+	return entries, "", b.last
+}
+
+// add adds the newest entry, and removes the oldest one beyond the limit.
+func (b *accessBook) add(a *auditEntry) {
+	b.audit = append(b.audit, a)
+	if len(b.audit) > bounds.MaxAuditEntries {
+		b.audit = slices.Delete(b.audit, 0, 1)
+	}
+}
+
+// auditCommand adds an entry to the audit log.
+type auditCommand struct {
+	noResults
+	entry *auditEntry
+}
+
+func (*auditCommand) op() op { return opAudit }
+
+func (c *auditCommand) inputs(code *codec.Codec) {
+	if code.Reading() {
+		c.entry = new(auditEntry)
+	}
+	auditFields(code, c.entry)
+}
+
+func (c *auditCommand) run(b *accessBook) {
+	b.changed = true
+	b.add(c.entry)
+}
