@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/apply"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/audit"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/auth"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/bench"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cert"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
@@ -62,7 +64,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	o := client.NewOptions(root, c)
 	o.Refuse(run...)
 	root.AddCommand(
-		store.New(c, o), cert.New(o), contexts.New(c, o),
+		store.New(c, o), cert.New(o), contexts.New(c, o), auth.New(o), audit.New(o),
 		status.New(o), apply.New(o), source.New(o), task.New(o), queue.New(o), pool.New(o), hold.New(o),
 		collector.New(o), task.NewLease(o), explain.New(o), stats.New(o), newVersion(o),
 	)

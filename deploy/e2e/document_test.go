@@ -311,9 +311,15 @@ func background(command string) string {
 	wait := map[string]string{
 		"waggle serve": "waggle stats", "waggle collect": "true", "redis-server": "redis-cli PING",
 	}[m[1]]
+	if at := listens.FindStringSubmatch(command); at != nil { // waggle stats may ask another one, or not be let in
+		wait = fmt.Sprintf("(exec 3<> /dev/tcp/%s/%s)", at[1], at[2])
+	}
 	return fmt.Sprintf("LOG=$(mktemp); { exec env %s\n} > $LOG &\n"+
 		"until %s > /dev/null 2>&1; do sleep 0.1; kill -0 $! 2> /dev/null || break; done; kill -0 $! || { cat $LOG; false; }", command, wait)
 }
+
+// listens is the address of a dispatcher that has its own.
+var listens = regexp.MustCompile(`--listen ([0-9.]+):([0-9]+)`)
 
 // downloading is what go says of modules that a machine does not have yet.
 var downloading = regexp.MustCompile(`(?m)^go: downloading .*\n`)

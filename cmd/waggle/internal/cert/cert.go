@@ -137,7 +137,7 @@ are those by which clients reach it: what stands in their --server.`,
 			return err
 		}
 		certFile, keyFile := wants.files(dir)
-		next(cmd.OutOrStdout(), "`waggle serve --tls-cert %s --tls-key %s --tls-client-ca %s`; clients need `--tls-ca %[3]s`",
+		next(cmd.OutOrStdout(), "`waggle auth token new NAME --role admin --out NAME.token`, then `waggle serve --auth auth.yaml --tls-cert %s --tls-key %s --tls-client-ca %s`; clients need `--tls-ca %[3]s`",
 			certFile, keyFile, authorityFile(dir))
 		return nil
 	}

@@ -1,0 +1,187 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/server/auth"
+)
+
+// tokenMode is that of a file with a token.
+const tokenMode = 0o600
+
+// identityOf is what grants call the holder of a token.
+func identityOf(name string) string { return "token:" + name }
+
+// request is a token to be made.
+type request struct {
+	file, out string
+	grant     auth.Grant
+	expires   *timestamppb.Timestamp // nil: never
+	replace   bool
+}
+
+func newTokenNew(c cli.Console) *cobra.Command {
+	var r request
+	var role string
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Make a token, and grant it a role",
+		Long: `Make a random token, and write its name, its SHA-256 and a grant to the policy file. The
+token itself is printed on standard output, or written to the file of --out, and is kept
+nowhere else.
+
+--replace makes another token for a name: it has the grants of the old one, which is
+refused from then on.`,
+		Example: `  waggle auth token new ada --role operator --out ada.token
+  waggle auth token new eu-1 --role collector --collectors 'eu-*' --pools news --expires 90d
+  waggle auth token new feeds --role producer --sources news.,blogs.
+  waggle auth token new eu-1 --replace --out eu-1.token`,
+		Args: cli.Exactly("NAME"),
+	}
+	flags := cmd.Flags()
+	registerFile(cmd, c, &r.file)
+	var roles []string
+	for _, known := range auth.Roles() {
+		roles = append(roles, string(known))
+	}
+	cli.ChoiceVar(flags, &role, "role", "", "", "what it may do: collector, producer, operator, viewer, admin", roles...)
+	flags.StringSliceVar(&r.grant.Collectors, "collectors", nil, "collector ids that a collector may use, as `patterns` with *")
+	flags.StringSliceVar(&r.grant.Pools, "pools", nil, "`pools` that a collector may fetch from")
+	flags.StringSliceVar(&r.grant.Sources, "sources", nil, "what the ids of its sources begin with, as `prefixes`; for producers, operators and viewers")
+	cli.TimeVar(flags, &r.expires, "expires", "when it ends")
+	flags.StringVar(&r.out, "out", "", "write the token to this `file`, which only its owner can read")
+	flags.BoolVar(&r.replace, "replace", false, "make another token for a name that has one")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, name := range []string{"collectors", "pools", "sources"} {
+			if f := flags.Lookup(name); f.Changed && f.Value.String() == "[]" { // an empty variable of a script must not grant everything
+				return cli.Usagef("--%s is empty; leave it out for all", name)
+			}
+		}
+		r.grant.Identity, r.grant.Role = identityOf(args[0]), auth.Role(role)
+		narrowed := len(r.grant.Collectors)+len(r.grant.Pools)+len(r.grant.Sources) > 0
+		switch {
+		case role == "" && !r.replace:
+			return cli.Usagef("--role is missing; say %s", strings.Join(roles, ", "))
+		case r.replace && (role != "" || narrowed):
+			return cli.Usagef("--replace keeps the grants of %s; change them in %s", args[0], r.file)
+		case r.expires != nil && !r.expires.AsTime().After(time.Now()):
+			return cli.Usagef("--expires: %s is over", human.Instant(r.expires))
+		}
+		token, err := r.make(args[0])
+		if err != nil {
+			return err
+		}
+		if r.out == "" {
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), token); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "waggle: this is the token, shown only now; its holder is %s\n", r.grant.Identity)
+			return nil
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "waggle: the token is in %s; its holder is %s and gives it by --token-file %[1]s\n", r.out, r.grant.Identity)
+		return nil
+	}
+	return cmd
+}
+
+// make makes the token, and writes it to its file if it has one.
+func (r *request) make(name string) (token string, err error) {
+	token, hash := auth.NewToken()
+	return token, edit(r.file, func(policy *auth.Policy, doc *document) error {
+		at := slices.IndexFunc(policy.Tokens, func(t auth.Token) bool { return t.Name == name })
+		switch {
+		case at < 0 && r.replace:
+			return unknownToken(name, r.file)
+		case at >= 0 && r.replace:
+			return r.renew(doc, at, hash)
+		case at >= 0:
+			return cli.Advise(fmt.Errorf("%s has a token %s", r.file, name), "--replace makes another one for it, `waggle auth token revoke "+name+"` ends it")
+		}
+		made := auth.Token{Name: name, SHA256: hash}
+		if r.expires != nil {
+			made.Expires = expiry(r.expires)
+		}
+		return errors.Join(doc.add("tokens", made), doc.add("grants", r.grant))
+	}, func() error { return r.write(token) })
+}
+
+// renew gives a token of the policy another secret, and another end if one is given.
+func (r *request) renew(doc *document, at int, hash string) error {
+	if err := doc.set("tokens", at, "sha256", hash); err != nil || r.expires == nil {
+		return err
+	}
+	return doc.set("tokens", at, "expires", expiry(r.expires))
+}
+
+// expiry is a moment as the policy file has it: in whole seconds.
+func expiry(t *timestamppb.Timestamp) time.Time { return t.AsTime().UTC().Truncate(time.Second) }
+
+// write writes the token to the file of --out.
+func (r *request) write(token string) error {
+	switch {
+	case r.out == "":
+		return nil
+	case r.replace:
+		return cli.ReplaceFile(r.out, []byte(token+"\n"), tokenMode)
+	}
+	err := cli.CreateFile(r.out, []byte(token+"\n"), tokenMode)
+	if errors.Is(err, fs.ErrExist) {
+		return cli.Usagef("--out: %s exists", r.out)
+	}
+	return err
+}
+
+func unknownToken(name, file string) error {
+	return cli.Advise(fmt.Errorf("%s has no token %s", file, name), "`waggle auth token list` shows those that it has")
+}
+
+func newTokenRevoke(c cli.Console) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "End a token, and take its grants",
+		Long: `Take a token out of the policy file, and the grants to it alone. Grants to a pattern stay.
+Dispatchers that have the file refuse the token within a second, and end its streams. The
+tasks of a collector go to others when its leases expire.`,
+		Example: `  waggle auth token revoke eu-1`,
+		Args:    cli.Exactly("NAME"),
+	}
+	registerFile(cmd, c, &file)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, taken := args[0], 0
+		if _, err := os.Stat(file); err != nil {
+			return err
+		}
+		err := edit(file, func(policy *auth.Policy, doc *document) error {
+			at := slices.IndexFunc(policy.Tokens, func(t auth.Token) bool { return t.Name == name })
+			if at < 0 {
+				return unknownToken(name, file)
+			}
+			doc.removeAt("tokens", at)
+			for i, grant := range slices.Backward(policy.Grants) {
+				if grant.Identity == identityOf(name) {
+					doc.removeAt("grants", i)
+					taken++
+				}
+			}
+			return nil
+		}, func() error { return nil })
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "token %s revoked, and %s\n", name, human.Plural(taken, "grant"))
+		return nil
+	}
+	return cmd
+}
