@@ -69,7 +69,7 @@ func (t *troubles) failed(call string, err error, wait time.Duration, repeated b
 	case isOutage(err):
 		message = "no answer from a dispatcher, or from its store; calls are repeated until there is one"
 	case status.Code(err) == codes.Unauthenticated:
-		message = "dispatchers do not accept the credentials (--token-file, --tls-cert; Config.TokenFile, Config.TLS); calls are repeated until they do"
+		message = "dispatchers do not accept the credentials (--token-file, --client-cert; Config.TokenFile, Config.TLS); calls are repeated until they do"
 	}
 	if !t.isNews(call, err, repeated, time.Now()) {
 		level, message = zap.DebugLevel, call+" failed, will be repeated"

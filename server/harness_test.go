@@ -3,7 +3,9 @@ package server_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -256,6 +258,11 @@ func (b *bed) run(t testing.TB, d *engine.Dispatcher) {
 		}
 		if err := b.store.Close(); err != nil {
 			t.Error(err)
+		}
+		for _, line := range b.logs.All() {
+			if text := fmt.Sprint(line.Message, line.ContextMap()); strings.Contains(text, "wgl_") {
+				t.Errorf("the log shows a token: %s", text)
+			}
 		}
 	})
 }

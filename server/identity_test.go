@@ -210,7 +210,7 @@ func TestServer_clientCertificates(t *testing.T) {
 
 func TestServer_unixSocket(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "waggle") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "waggle") //nolint:usetesting // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func TestToken_certificate(t *testing.T) {
 	t.Parallel()
 	d := openDoor(t, nil)
 	mustRun(t, "cert", "client", d.pki, "ada.example")
-	got := command(t, d.env(), "stats", "--tls-cert", filepath.Join(d.pki, "ada.example.pem"), "--tls-key", filepath.Join(d.pki, "ada.example-key.pem"))
+	got := command(t, d.env(), "stats", "--client-cert", filepath.Join(d.pki, "ada.example.pem"), "--client-key", filepath.Join(d.pki, "ada.example-key.pem"))
 	if got.code != waggle.ExitOK {
 		t.Fatalf("exit code %d, %s", got.code, got.err)
 	}
@@ -231,8 +231,8 @@ func TestErrors_refused(t *testing.T) {
 		token   string
 		want    string
 	}{
-		"no credential":    {refused(t, codes.Unauthenticated, "UNAUTHENTICATED", nil), "", "no credential was given: give --token-file or --tls-cert"},
-		"by a proxy":       {status.Error(codes.Unauthenticated, "who?"), "", "no credential was given: give --token-file or --tls-cert"},
+		"no credential":    {refused(t, codes.Unauthenticated, "UNAUTHENTICATED", nil), "", "no credential was given: give --token-file or --client-cert"},
+		"by a proxy":       {status.Error(codes.Unauthenticated, "who?"), "", "no credential was given: give --token-file or --client-cert"},
 		"wrong credential": {refused(t, codes.Unauthenticated, "UNAUTHENTICATED", nil), "wgl_x", "the credential is unknown here, expired or revoked"},
 		"wrong role":       {refused(t, codes.PermissionDenied, "PERMISSION_DENIED", nil), "wgl_x", "`waggle auth explain METHOD --as IDENTITY` shows the rules"},
 		"wrong role, named": {
@@ -288,7 +288,7 @@ func TestServe_access(t *testing.T) {
 	d := start(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--drain-timeout", "5s", "--auth", write(t, "auth.yaml", rules),
 		"--tls-cert", filepath.Join(pki, "server.pem"), "--tls-key", filepath.Join(pki, "server-key.pem"))
 	env := map[string]string{"WAGGLE_SERVER": address(t, d), "WAGGLE_TLS_CA": filepath.Join(pki, "ca.pem")}
-	wantFailure(t, command(t, env, "stats"), waggle.ExitFailed, "no credential was given: give --token-file or --tls-cert")
+	wantFailure(t, command(t, env, "stats"), waggle.ExitFailed, "no credential was given: give --token-file or --client-cert")
 	wantFailure(t, command(t, with(env, "WAGGLE_TOKEN", "wgl_other"), "stats"), waggle.ExitFailed, "the credential is unknown here, expired or revoked")
 	viewer := with(env, "WAGGLE_TOKEN", "wgl_viewer")
 	if got := command(t, viewer, "stats"); got.code != waggle.ExitOK {

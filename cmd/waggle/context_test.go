@@ -26,7 +26,7 @@ func TestContext_list(t *testing.T) {
 	// What the environment sets is not kept, and relative paths are.
 	wantOutput(t, command(t, with(with(env, "WAGGLE_SERVER", "x:1"), "WAGGLE_TOKEN", "wgl_secret"), "context", "add", "prod",
 		"--server", "a.example:7070,b.example:7070", "--tls-ca", "/pki/ca.pem", "--token-file", "/run/token"), "added prod\n")
-	wantOutput(t, command(t, env, "context", "add", "lab", "--server", "c.example:1", "--tls-cert", "/me.pem", "--tls-key", "/me-key.pem"), "added lab\n")
+	wantOutput(t, command(t, env, "context", "add", "lab", "--server", "c.example:1", "--client-cert", "/me.pem", "--client-key", "/me-key.pem"), "added lab\n")
 	wantOutput(t, command(t, env, "context", "use", "prod"), "prod is the current one\n")
 	wantOutput(t, command(t, env, "context", "list"), `
 CURRENT  NAME  SERVER                           TLS  CERTIFICATE  TOKEN FILE
@@ -76,8 +76,8 @@ CURRENT  NAME  SERVER                           TLS  CERTIFICATE  TOKEN FILE
 	}
 }
 
-// TestContext_order holds that a flag counts before its variable, and that before the context; and that the current context is not
-// used where another server is named.
+// TestContext_order holds that a flag counts before a context that is named, that before variables, and those before the current
+// context, which is not used where another server is named.
 func TestContext_order(t *testing.T) {
 	t.Parallel()
 	first, second := openDoor(t, nil), openDoor(t, nil)
@@ -105,7 +105,10 @@ func TestContext_order(t *testing.T) {
 		"no token":             {nil, "--token-file=", first, ""},
 		"other server":         {map[string]string{"WAGGLE_SERVER": second.address, "WAGGLE_TLS_CA": second.ca()}, "", second, ""},
 		"both":                 {nil, "--context first --server " + second.address + " --tls-ca " + second.ca(), second, "Bearer wgl_first"},
-		"not the context's":    {nil, "--server " + plain["WAGGLE_SERVER"], nil, ""},
+		"a named one before variables": {
+			map[string]string{"WAGGLE_SERVER": first.address, "WAGGLE_TLS_CA": first.ca(), "WAGGLE_TOKEN": "wgl_mine"}, "--context second", second, "Bearer wgl_second",
+		},
+		"not the context's": {nil, "--server " + plain["WAGGLE_SERVER"], nil, ""},
 	} {
 		all := env
 		for variable, value := range test.variables {
@@ -159,7 +162,7 @@ func TestContext_errors(t *testing.T) {
 		"context add a/b":                               {waggle.ExitUsage, `NAME "a/b": want 1 to 128 of [A-Za-z0-9._-]`},
 		"context add home":                              {waggle.ExitFailed, `there is a context "home" already`},
 		"context add a --server localhost":              {waggle.ExitUsage, "--server localhost: want host:port"},
-		"context add a --tls-cert x.pem":                {waggle.ExitUsage, `--tls-cert: "x.pem" and --tls-key: "": want both or neither`},
+		"context add a --client-cert x.pem":             {waggle.ExitUsage, `--client-cert: "x.pem" and --client-key: "": want both or neither`},
 		"context add a --token-file -":                  {waggle.ExitUsage, "--token-file -: a context keeps the path of a token, not a token"},
 		"context add a --server b:1 --token-file token": {waggle.ExitUsage, "want --tls or --tls-ca"},
 		"context add a --timeout 1s":                    {waggle.ExitUsage, "--timeout is for commands that ask a dispatcher"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
 	"github.com/waggle-crawl/waggle/server/auth"
@@ -51,6 +52,18 @@ func TestToken_new(t *testing.T) {
 	if after := policyOf(t, file); len(after.Tokens) != 1 || after.Tokens[0].SHA256 != auth.HashToken(strings.TrimSpace(other.out)) || other.out == got.out || len(after.Grants) != 1 ||
 		!after.Tokens[0].Expires.Equal(policy.Tokens[0].Expires) {
 		t.Errorf("replaced: %+v", after)
+	}
+
+	// With an overlap both count, and a revoked name loses both.
+	third := command(t, env, "auth", "token", "new", "eu-1", "--replace", "--overlap", "1h")
+	after := policyOf(t, file)
+	if len(after.Tokens) != 2 || after.Tokens[0].SHA256 != auth.HashToken(strings.TrimSpace(other.out)) || time.Until(after.Tokens[0].Expires) > time.Hour ||
+		after.Tokens[1].SHA256 != auth.HashToken(strings.TrimSpace(third.out)) || !after.Tokens[1].Expires.Equal(policy.Tokens[0].Expires) {
+		t.Errorf("replaced with an overlap: %+v", after)
+	}
+	mustRun(t, "auth", "token", "revoke", "eu-1", "--file", file)
+	if after := policyOf(t, file); len(after.Tokens)+len(after.Grants) > 0 {
+		t.Errorf("revoked: %+v", after)
 	}
 }
 

@@ -328,7 +328,8 @@ func TestRotated(t *testing.T) {
 	kinds := map[string]collector.Config{
 		"token": {TLS: &trust, TokenFile: r.path("token")}, "jwt": {TLS: &trust, TokenFile: r.path("jwt")}, "certificate": {TLS: &both},
 	}
-	ctx, stop := context.WithTimeout(t.Context(), length)
+	whole := t.Context() // no call is cut off by the end
+	ctx, stop := context.WithTimeout(whole, length)
 	defer stop()
 	var calling sync.WaitGroup
 	var calls, connections atomic.Int64
@@ -337,7 +338,7 @@ func TestRotated(t *testing.T) {
 		kept, fresh := dialAs(t, config), dialer(t, config)
 		calling.Go(func() {
 			for ctx.Err() == nil {
-				if err := getStats(t.Context(), kept); err != nil {
+				if err := getStats(whole, kept); err != nil {
 					t.Errorf("%s, on a kept connection: %v", kind, err)
 				}
 				calls.Add(1)
@@ -346,7 +347,7 @@ func TestRotated(t *testing.T) {
 		calling.Go(func() {
 			for ctx.Err() == nil {
 				conn := fresh()
-				if err := getStats(t.Context(), conn); err != nil {
+				if err := getStats(whole, conn); err != nil {
 					t.Errorf("%s, on a new connection: %v", kind, err)
 				}
 				if err := conn.Close(); err != nil {

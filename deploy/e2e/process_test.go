@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -67,12 +68,18 @@ func launchCommand(t *testing.T, name string, cmd *exec.Cmd) *process {
 	}
 	t.Cleanup(func() {
 		p.kill()
+		if text, _ := p.out.text(); secret.MatchString(text) {
+			t.Errorf("%s wrote a secret to its log", name)
+		}
 		if t.Failed() {
 			t.Logf("the last that %s wrote:\n%s", name, p.out.tail(logTail))
 		}
 	})
 	return p
 }
+
+// secret is what no log may have: a token, a JWT or a private key.
+var secret = regexp.MustCompile(`wgl_[0-9A-Za-z_-]{8}|eyJ[0-9A-Za-z_-]+\.[0-9A-Za-z_-]+\.[0-9A-Za-z_-]+|PRIVATE KEY`)
 
 // kill ends the process by SIGKILL and waits until it is gone. A process that is gone already stays so.
 func (p *process) kill() {

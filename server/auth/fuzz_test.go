@@ -1,7 +1,6 @@
 package auth_test
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,7 +31,7 @@ func FuzzGuard_Admit(f *testing.F) {
 	f.Add("Bearer eyJhbGciOiJub25lIn0.e30.")
 	f.Add("Bearer a.b.c")
 	f.Fuzz(func(t *testing.T, header string) {
-		ctx := metadata.NewIncomingContext(context.Background(), metadata.MD{"authorization": {header}})
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.MD{"authorization": {header}})
 		caller, err := g.Admit(ctx, fetch)
 		scheme, token, _ := strings.Cut(header, " ")
 		right := strings.EqualFold(scheme, "bearer") && (token == "wgl_secret" || token == valid)

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/auth"
@@ -113,7 +115,7 @@ grants: [{identity: token:*, role: collector}]`, auth.HashToken(good), auth.Hash
 		t.Fatalf("%+v, %v", caller, err)
 	}
 	for _, c := range []struct {
-		ctx          context.Context
+		ctx          context.Context //nolint:containedctx // of a call
 		method, rule string
 	}{
 		{t.Context(), fetch, "the call has no credential"},
@@ -162,7 +164,7 @@ func TestGuard_revoked(t *testing.T) {
 					t.Fatal(err)
 				}
 				ctx, end := caller.Watch(t.Context())
-				defer end()
+				t.Cleanup(end)
 				contexts[token] = ctx
 			}
 			began := time.Now()
@@ -355,5 +357,33 @@ func TestGuard_jwtDiscovered(t *testing.T) {
 			return err == nil && caller.Identity == "sso:crawl-1"
 		})
 		published.Store(keySet(t, two))
+	}
+}
+
+// BenchmarkGuard_Admit is what a guard adds to a call, by what proves the caller.
+func BenchmarkGuard_Admit(b *testing.B) {
+	dir, one := b.TempDir(), newSigner(b, "one")
+	new(guarded).write(b, filepath.Join(dir, "keys.json"), keySet(b, one))
+	policy := filepath.Join(dir, "auth.yaml")
+	new(guarded).write(b, policy, "tokens: [{name: a, sha256: "+auth.HashToken("wgl_a")+"}]\n"+
+		"jwt: [{issuer: 'https://login.example.org', audience: waggle, keys_file: keys.json}]\ngrants: [{identity: '*', role: collector}]")
+	g, err := auth.NewGuard(policy, zap.NewNop())
+	if err != nil {
+		b.Fatal(err)
+	}
+	jwt := one.token(b, claimsOf("crawl-1", nil))
+	certified := peer.NewContext(b.Context(), &peer.Peer{AuthInfo: auth.NewCertified(&x509.Certificate{DNSNames: []string{"a.example"}, NotAfter: time.Now().Add(time.Hour)})})
+	for _, c := range []struct {
+		name string
+		ctx  context.Context //nolint:containedctx // of a call
+	}{{"token", bearer(b.Context(), "wgl_a")}, {"jwt", bearer(b.Context(), jwt)}, {"certificate", certified}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := g.Admit(c.ctx, fetch); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

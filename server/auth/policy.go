@@ -35,7 +35,7 @@ type Policy struct {
 
 // Token is a bearer token. The policy keeps its hash only.
 type Token struct {
-	// Name is 1 to 64 of a-z, 0-9, '.', '_' and '-', and unique.
+	// Name is 1 to 64 of a-z, 0-9, '.', '_' and '-'. Several tokens may have it: so an old one counts beside a new one.
 	Name string `yaml:"name"`
 	// SHA256 is the hash of the token in hexadecimal digits: 64 of them.
 	SHA256 string `yaml:"sha256"`
@@ -45,7 +45,7 @@ type Token struct {
 
 // Issuer signs JWTs (RFC 7519). The identity of one is the issuer's name, a colon, and the token's subject.
 type Issuer struct {
-	// Name is as that of a [Token]. Default "jwt".
+	// Name is as that of a [Token], and unique. Default "jwt".
 	Name string `yaml:"name,omitempty"`
 	// Issuer and Audience are what the claims "iss" and "aud" must have.
 	Issuer   string `yaml:"issuer"`
@@ -85,10 +85,10 @@ func Parse(content []byte) (*Policy, error) {
 }
 
 func (p *Policy) check() error {
-	names, hashes := make(map[string]bool), make(map[string]bool)
+	hashes := make(map[string]bool)
 	for i := range p.Tokens {
 		t := &p.Tokens[i]
-		if err := checkName(t.Name, names); err != nil {
+		if err := checkName(t.Name, map[string]bool{}); err != nil {
 			return fmt.Errorf("tokens[%d].name %w", i, err)
 		}
 		if hash, err := hex.DecodeString(t.SHA256); err != nil || len(hash) != sha256.Size {
@@ -99,7 +99,7 @@ func (p *Policy) check() error {
 		}
 		hashes[t.SHA256] = true
 	}
-	names = map[string]bool{"token": true, "dns": true, "spiffe": true, "uid": true}
+	names := map[string]bool{"token": true, "dns": true, "spiffe": true, "uid": true}
 	for i := range p.JWT {
 		if err := p.JWT[i].check(names); err != nil {
 			return fmt.Errorf("jwt[%d].%w", i, err)

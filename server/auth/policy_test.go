@@ -69,7 +69,6 @@ func TestParse_invalid(t *testing.T) {
 	for content, want := range map[string]string{
 		"tokens: [{name: a, sha256: xyz}]":                                           `tokens[0].sha256 of "a" must be 64 hexadecimal digits`,
 		"tokens: [{name: A, sha256: " + hash + "}]":                                  `tokens[0].name is "A"; it must be 1 to 64 of`,
-		"tokens: [{name: a, sha256: " + hash + "}, {name: a, sha256: " + hash + "}]": `tokens[1].name "a" is taken`,
 		"tokens: [{name: a, sha256: " + hash + "}, {name: b, sha256: " + hash + "}]": `tokens[1].sha256 of "b" is that of another token, too`,
 		"tokens: [{name: a, sha256: " + hash + ", expires: soon}]":                   "soon",
 		"grants: [{identity: a, role: boss}]":                                        `grants[0].role is "boss"; it must be one of [collector producer operator viewer admin]`,

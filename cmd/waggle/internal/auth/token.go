@@ -29,6 +29,7 @@ type request struct {
 	grant     auth.Grant
 	expires   *timestamppb.Timestamp // nil: never
 	replace   bool
+	overlap   time.Duration // for which a replaced token still counts
 }
 
 func newTokenNew(c cli.Console) *cobra.Command {
@@ -42,11 +43,11 @@ token itself is printed on standard output, or written to the file of --out, and
 nowhere else.
 
 --replace makes another token for a name: it has the grants of the old one, which is
-refused from then on.`,
+refused from then on, or after --overlap.`,
 		Example: `  waggle auth token new ada --role operator --out ada.token
   waggle auth token new eu-1 --role collector --collectors 'eu-*' --pools news --expires 90d
   waggle auth token new feeds --role producer --sources news.,blogs.
-  waggle auth token new eu-1 --replace --out eu-1.token`,
+  waggle auth token new eu-1 --replace --overlap 1h --out eu-1.token`,
 		Args: cli.Exactly("NAME"),
 	}
 	flags := cmd.Flags()
@@ -62,6 +63,7 @@ refused from then on.`,
 	cli.TimeVar(flags, &r.expires, "expires", "when it ends")
 	flags.StringVar(&r.out, "out", "", "write the token to this `file`, which only its owner can read")
 	flags.BoolVar(&r.replace, "replace", false, "make another token for a name that has one")
+	cli.SpanVar(flags, &r.overlap, "overlap", "how long the old token still counts, with --replace")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, name := range []string{"collectors", "pools", "sources"} {
 			if f := flags.Lookup(name); f.Changed && f.Value.String() == "[]" { // an empty variable of a script must not grant everything
@@ -75,6 +77,8 @@ refused from then on.`,
 			return cli.Usagef("--role is missing; say %s", strings.Join(roles, ", "))
 		case r.replace && (role != "" || narrowed):
 			return cli.Usagef("--replace keeps the grants of %s; change them in %s", args[0], r.file)
+		case r.overlap > 0 && !r.replace:
+			return cli.Usagef("--overlap is for --replace")
 		case r.expires != nil && !r.expires.AsTime().After(time.Now()):
 			return cli.Usagef("--expires: %s is over", human.Instant(r.expires))
 		}
@@ -104,7 +108,7 @@ func (r *request) make(name string) (token string, err error) {
 		case at < 0 && r.replace:
 			return unknownToken(name, r.file)
 		case at >= 0 && r.replace:
-			return r.renew(doc, at, hash)
+			return r.renew(policy, doc, hash, name)
 		case at >= 0:
 			return cli.Advise(fmt.Errorf("%s has a token %s", r.file, name), "--replace makes another one for it, `waggle auth token revoke "+name+"` ends it")
 		}
@@ -116,12 +120,29 @@ func (r *request) make(name string) (token string, err error) {
 	}, func() error { return r.write(token) })
 }
 
-// renew gives a token of the policy another secret, and another end if one is given.
-func (r *request) renew(doc *document, at int, hash string) error {
-	if err := doc.set("tokens", at, "sha256", hash); err != nil || r.expires == nil {
-		return err
+// renew adds another token of a name, with the end that is given, or that of the others. These end with the overlap.
+func (r *request) renew(policy *auth.Policy, doc *document, hash, name string) error {
+	made, end := auth.Token{Name: name, SHA256: hash}, time.Now().Add(r.overlap).UTC().Truncate(time.Second)
+	for i, old := range slices.Backward(policy.Tokens) {
+		if old.Name != name {
+			continue
+		}
+		if made.Expires.Before(old.Expires) {
+			made.Expires = old.Expires
+		}
+		switch {
+		case r.overlap == 0:
+			doc.removeAt("tokens", i)
+		case old.Expires.IsZero() || old.Expires.After(end):
+			if err := doc.set("tokens", i, "expires", end); err != nil {
+				return err
+			}
+		}
 	}
-	return doc.set("tokens", at, "expires", expiry(r.expires))
+	if r.expires != nil {
+		made.Expires = expiry(r.expires)
+	}
+	return doc.add("tokens", made)
 }
 
 // expiry is a moment as the policy file has it: in whole seconds.
@@ -168,7 +189,11 @@ tasks of a collector go to others when its leases expire.`,
 			if at < 0 {
 				return unknownToken(name, file)
 			}
-			doc.removeAt("tokens", at)
+			for i, token := range slices.Backward(policy.Tokens) {
+				if token.Name == name {
+					doc.removeAt("tokens", i)
+				}
+			}
 			for i, grant := range slices.Backward(policy.Grants) {
 				if grant.Identity == identityOf(name) {
 					doc.removeAt("grants", i)

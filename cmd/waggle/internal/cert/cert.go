@@ -167,7 +167,7 @@ DNS name as dns:NAME. The files are DIR/NAME.pem and DIR/NAME-key.pem; of a SPIF
 			return err
 		}
 		certFile, keyFile := wants.files(dir)
-		next(cmd.OutOrStdout(), "grant %s a role in auth.yaml; the client needs `--tls-ca %s --tls-cert %s --tls-key %s`",
+		next(cmd.OutOrStdout(), "grant %s a role in auth.yaml; the client needs `--tls-ca %s --client-cert %s --client-key %s`",
 			wants.identity, authorityFile(dir), certFile, keyFile)
 		return nil
 	}

@@ -82,9 +82,21 @@ func FromEnv(cmd *cobra.Command, c Console, flags *pflag.FlagSet) {
 			if err := cmd.Flags().Set(name, value); err != nil {
 				return FlagError(err, envName(name))
 			}
+			if err := cmd.Flags().SetAnnotation(name, fromEnv, nil); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
+}
+
+// fromEnv is the annotation of flags that a variable has set.
+const fromEnv = "waggle_from_env"
+
+// IsFromEnv reports whether a variable has set a flag.
+func IsFromEnv(flags *pflag.FlagSet, name string) bool {
+	_, set := flags.Lookup(name).Annotations[fromEnv]
+	return set
 }
 
 func envName(flag string) string {

@@ -29,8 +29,8 @@ const (
 	maxTokenInput = 64 << 10
 )
 
-// Connection is how a command reaches dispatchers, and proves who it is. A flag counts before its variable, and that before
-// the context.
+// Connection is how a command reaches dispatchers, and proves who it is. A flag counts before a context that --context names,
+// that before variables, and those before the current context.
 type Connection struct {
 	servers   []string
 	context   string
@@ -51,10 +51,10 @@ func (n *Connection) Register(flags *pflag.FlagSet, serverUsage string) {
 // RegisterSettings adds the flags that a context can keep.
 func (n *Connection) RegisterSettings(flags *pflag.FlagSet, serverUsage string) {
 	flags.StringSliceVar(&n.servers, "server", []string{DefaultServer}, serverUsage)
-	flags.BoolVar(&n.tls, "tls", false, "connect by TLS; each other --tls flag turns it on")
+	flags.BoolVar(&n.tls, "tls", false, "connect by TLS; each flag below turns it on but --token-file")
 	flags.StringVar(&n.files.CAFile, "tls-ca", "", "PEM `file` with the authorities to trust, instead of the system's")
-	flags.StringVar(&n.files.CertFile, "tls-cert", "", "PEM `file` with the certificate to show")
-	flags.StringVar(&n.files.KeyFile, "tls-key", "", "PEM `file` with its key")
+	flags.StringVar(&n.files.CertFile, "client-cert", "", "PEM `file` with the certificate to show")
+	flags.StringVar(&n.files.KeyFile, "client-key", "", "PEM `file` with its key")
 	flags.StringVar(&n.files.ServerName, "tls-server-name", "", "`name` that the dispatcher's certificate must have, instead of the host's")
 	flags.StringVar(&n.tokenFile, "token-file", "", "`file` with the token to send")
 }
@@ -112,23 +112,26 @@ func (n *Connection) takeContext(flags *pflag.FlagSet, c cli.Console) error {
 	if err != nil {
 		return err
 	}
-	if !flags.Changed("server") && len(from.Server) > 0 {
+	// A context that a flag names counts before variables: its credentials are for its server.
+	named := flags.Changed("context") && !cli.IsFromEnv(flags, "context")
+	given := func(flag string) bool { return flags.Changed(flag) && !(named && cli.IsFromEnv(flags, flag)) }
+	if !given("server") && len(from.Server) > 0 {
 		n.servers = from.Server
 	}
-	if !flags.Changed("tls") {
+	if !given("tls") {
 		n.tls = from.TLS
 	}
-	if !flags.Changed("token-file") && n.token == "" {
-		n.tokenFile = from.TokenFile
+	if !given("token-file") && (n.token == "" || named && from.TokenFile != "") {
+		n.tokenFile, n.token = from.TokenFile, ""
 	}
 	for flag, setting := range map[string]struct {
 		into  *string
 		value string
 	}{
-		"tls-ca": {&n.files.CAFile, from.TLSCA}, "tls-cert": {&n.files.CertFile, from.TLSCert},
-		"tls-key": {&n.files.KeyFile, from.TLSKey}, "tls-server-name": {&n.files.ServerName, from.TLSServerName},
+		"tls-ca": {&n.files.CAFile, from.TLSCA}, "client-cert": {&n.files.CertFile, from.ClientCert},
+		"client-key": {&n.files.KeyFile, from.ClientKey}, "tls-server-name": {&n.files.ServerName, from.TLSServerName},
 	} {
-		if !flags.Changed(flag) {
+		if !given(flag) {
 			*setting.into = setting.value
 		}
 	}
@@ -188,7 +191,7 @@ func (n *Connection) Explained(err error) *Error {
 // FlagNames writes flags where an error names fields of the configuration.
 func (n *Connection) FlagNames(err error) error {
 	return cli.Rename(err, "want TLS", "want --tls or --tls-ca", "field Targets: ", "--server ",
-		"field TLS.CAFile", "--tls-ca", "field TLS.CertFile", "--tls-cert", "TLS.KeyFile", "--tls-key",
+		"field TLS.CAFile", "--tls-ca", "field TLS.CertFile", "--client-cert", "TLS.KeyFile", "--client-key",
 		"field TokenFile", "--token-file", "field Token", n.tokenFrom)
 }
 
@@ -201,10 +204,10 @@ func (n *Connection) Context(absolute func(path string) (string, error)) (contex
 		return contextfile.Context{}, err
 	}
 	kept := contextfile.Context{
-		Server: n.servers, TLS: n.tls, TLSCA: n.files.CAFile, TLSCert: n.files.CertFile, TLSKey: n.files.KeyFile,
+		Server: n.servers, TLS: n.tls, TLSCA: n.files.CAFile, ClientCert: n.files.CertFile, ClientKey: n.files.KeyFile,
 		TLSServerName: n.files.ServerName, TokenFile: n.tokenFile,
 	}
-	for _, path := range []*string{&kept.TLSCA, &kept.TLSCert, &kept.TLSKey, &kept.TokenFile} {
+	for _, path := range []*string{&kept.TLSCA, &kept.ClientCert, &kept.ClientKey, &kept.TokenFile} {
 		if *path == "" {
 			continue
 		}

@@ -92,7 +92,7 @@ func detail[D proto.Message](st *status.Status) (d D) {
 func (e *Error) accessAdvice(st *status.Status, info *errdetails.ErrorInfo) string {
 	switch {
 	case st.Code() == codes.Unauthenticated && !e.hasCredential:
-		return "no credential was given: give --token-file or --tls-cert, or --context that has one"
+		return "no credential was given: give --token-file or --client-cert, or --context that has one"
 	case st.Code() == codes.Unauthenticated:
 		return "the credential is unknown here, expired or revoked: is it one of this dispatcher?"
 	case info.GetReason() == "COLLECTOR_BOUND":
@@ -118,7 +118,7 @@ func (e *Error) transportWords(st *status.Status) (problem string, todo []string
 	case st.Code() != codes.Unavailable:
 		return fmt.Sprintf("%s: %s", at, message), []string{e.accessAdvice(st, nil)}
 	case strings.Contains(message, "remote error: tls:") && e.tls:
-		return fmt.Sprintf("%s does not accept the connection: %s", at, message), []string{"does it want a client certificate? --tls-cert and --tls-key name one"}
+		return fmt.Sprintf("%s does not accept the connection: %s", at, message), []string{"does it want a client certificate? --client-cert and --client-key name one"}
 	case strings.Contains(message, "connection refused"):
 		return "nobody listens at " + at, []string{"is `waggle serve` running there? --server or WAGGLE_SERVER names another dispatcher"}
 	case strings.Contains(message, "no such host"), strings.Contains(message, "produced zero addresses"):

@@ -25,8 +25,8 @@ type Context struct {
 	Server        []string `yaml:"server" json:"server"`
 	TLS           bool     `yaml:"tls,omitempty" json:"tls"`
 	TLSCA         string   `yaml:"tls_ca,omitempty" json:"tls_ca"`
-	TLSCert       string   `yaml:"tls_cert,omitempty" json:"tls_cert"`
-	TLSKey        string   `yaml:"tls_key,omitempty" json:"tls_key"`
+	ClientCert    string   `yaml:"client_cert,omitempty" json:"client_cert"`
+	ClientKey     string   `yaml:"client_key,omitempty" json:"client_key"`
 	TLSServerName string   `yaml:"tls_server_name,omitempty" json:"tls_server_name"`
 	TokenFile     string   `yaml:"token_file,omitempty" json:"token_file"`
 }

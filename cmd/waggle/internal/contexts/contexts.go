@@ -78,7 +78,7 @@ func newAdd(c cli.Console) *cobra.Command {
 kept as absolute ones; the files are read when the context is used.`,
 		Example: `  waggle context add home
   waggle context add prod --server a:7070,b:7070 --tls-ca ca.pem --token-file token
-  waggle context add lab --server c:7070 --tls-cert me.pem --tls-key me.key`,
+  waggle context add lab --server c:7070 --client-cert me.pem --client-key me.key`,
 		Args: cli.Exactly("the context's NAME"),
 	}
 	n.RegisterSettings(cmd.Flags(), "dispatchers, each `host:port`")
@@ -202,10 +202,10 @@ func writeList(out human.Output, all []listed) {
 		if one.Current {
 			mark = "*"
 		}
-		if one.TLS || one.TLSCA+one.TLSCert+one.TLSServerName != "" {
+		if one.TLS || one.TLSCA+one.ClientCert+one.TLSServerName != "" {
 			tls = "yes"
 		}
-		t.Row(mark, one.Name, strings.Join(one.Server, ","), tls, one.TLSCert, one.TokenFile)
+		t.Row(mark, one.Name, strings.Join(one.Server, ","), tls, one.ClientCert, one.TokenFile)
 	}
 	t.Write(out, "no contexts: `waggle context add NAME` adds one")
 }
