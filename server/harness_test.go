@@ -259,6 +259,9 @@ func (b *bed) run(t testing.TB, d *engine.Dispatcher) {
 		if err := b.store.Close(); err != nil {
 			t.Error(err)
 		}
+		if b.logs == nil {
+			return
+		}
 		for _, line := range b.logs.All() {
 			if text := fmt.Sprint(line.Message, line.ContextMap()); strings.Contains(text, "wgl_") {
 				t.Errorf("the log shows a token: %s", text)

@@ -114,7 +114,7 @@ func (n *Connection) takeContext(flags *pflag.FlagSet, c cli.Console) error {
 	}
 	// A context that a flag names counts before variables: its credentials are for its server.
 	named := flags.Changed("context") && !cli.IsFromEnv(flags, "context")
-	given := func(flag string) bool { return flags.Changed(flag) && !(named && cli.IsFromEnv(flags, flag)) }
+	given := func(flag string) bool { return flags.Changed(flag) && (!named || !cli.IsFromEnv(flags, flag)) }
 	if !given("server") && len(from.Server) > 0 {
 		n.servers = from.Server
 	}
