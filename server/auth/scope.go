@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -101,7 +104,7 @@ func sourcesOf(req any) (sourceNames, error) {
 		}
 	case *pb.ApplySourcesRequest:
 		for _, spec := range r.GetSpecs() {
-			add(spec.GetId())
+			add(specNames(spec)...)
 		}
 	case *pb.GetSourceRequest:
 		add(r.GetId())
@@ -111,7 +114,7 @@ func sourcesOf(req any) (sourceNames, error) {
 		}
 	}
 	if r, ok := req.(interface{ GetSpec() *pb.SourceSpec }); ok {
-		add(r.GetSpec().GetId())
+		add(specNames(r.GetSpec())...)
 	}
 	if r, ok := req.(interface{ GetSourceId() string }); ok && r.GetSourceId() != "" {
 		add(r.GetSourceId())
@@ -121,7 +124,7 @@ func sourcesOf(req any) (sourceNames, error) {
 	}
 	if r, ok := req.(interface{ GetTargets() []*pb.HoldTarget }); ok {
 		for _, target := range r.GetTargets() {
-			if target.GetSourceId() == "" {
+			if !proto.Equal(target, &pb.HoldTarget{SourceId: target.GetSourceId()}) || target.GetSourceId() == "" {
 				return n, outsidef("a hold of anything but a source needs a grant for all sources")
 			}
 			add(target.GetSourceId())
@@ -131,6 +134,14 @@ func sourcesOf(req any) (sourceNames, error) {
 		n.filter = r.GetFilter()
 	}
 	return n, nil
+}
+
+// specNames are the source of a spec and its scope: sources of one scope share their tasks.
+func specNames(spec *pb.SourceSpec) []string {
+	if spec.GetScope() == "" {
+		return []string{spec.GetId()}
+	}
+	return []string{spec.GetId(), spec.GetScope()}
 }
 
 // tasksOf are the tasks that a request names by their ids.
@@ -157,6 +168,12 @@ func collectorOf(req any) string {
 		return holderOf(r.GetLeaseToken())
 	}
 	return ""
+}
+
+// isCollectorID reports whether a collector can have an id.
+func isCollectorID(id string) bool {
+	other := func(r rune) bool { return !isNameRune(r) }
+	return id != "" && len(id) <= bounds.MaxIDLength && !strings.ContainsFunc(id, other)
 }
 
 // holderOf is the collector that a lease token names; "" of one that names none, which no lease has.
