@@ -158,7 +158,7 @@ func applied(r *pb.ApplySourcesResponse) string {
 		case pb.ApplyCode_APPLY_CODE_CREATED:
 			done = append(done, result.GetSourceId()+" created")
 		case pb.ApplyCode_APPLY_CODE_UPDATED:
-			done = append(done, result.GetSourceId()+" updated: "+strings.Join(append(result.GetChangedFields(), result.GetLostFields()...), " "))
+			done = append(done, result.GetSourceId()+" updated: "+strings.Join(result.GetChangedFields(), " "))
 		default:
 		}
 	}
