@@ -1,19 +1,25 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
@@ -41,7 +47,7 @@ func (c *chain) audited(method string, handler grpc.UnaryHandler) grpc.UnaryHand
 		}
 		before := c.backend.before(ctx, asked)
 		resp, err := handler(ctx, req)
-		if err != nil {
+		if err != nil && !mayHaveChanged(ctx, err) {
 			return nil, err
 		}
 		entry := dispatch.AuditEntry{
@@ -51,19 +57,52 @@ func (c *chain) audited(method string, handler grpc.UnaryHandler) grpc.UnaryHand
 		if identity := identityOf(ctx); identity != "" {
 			entry.By = identity
 		}
-		entry.Before, entry.After = changeOf(before, resp.(proto.Message)) //nolint:forcetypeassert // handlers answer with messages
-		c.record(ctx, entry, textOf(withoutSecrets(asked), maxLoggedRequest))
-		return resp, nil
+		if err != nil {
+			entry.After = "the call failed, perhaps when a part of it was done"
+		} else {
+			entry.Before, entry.After = changeOf(before, resp.(proto.Message)) //nolint:forcetypeassert // handlers answer with messages
+		}
+		c.record(ctx, entry, textOf(withoutSecrets(asked), maxLoggedRequest), changes(resp) || err != nil)
+		return resp, err
 	}
 }
 
-// record writes an entry to the log, with the line of the call, and to the store.
-func (c *chain) record(ctx context.Context, entry dispatch.AuditEntry, request string) {
+// mayHaveChanged reports whether a call that failed may have done a part of its work: it was not refused.
+func mayHaveChanged(ctx context.Context, err error) bool {
+	if _, refused := errors.AsType[*auth.Refused](err); refused {
+		return false
+	}
+	st, known := wire.Status(ctx.Err(), err, "")
+	switch st.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return true
+	default:
+		return !known
+	}
+}
+
+// changes reports whether an answer says that something was changed.
+func changes(resp any) bool {
+	counted, ok := resp.(interface{ GetChanged() int32 })
+	return !ok || counted.GetChanged() > 0
+}
+
+// auditTimeout is how long the store may take for an entry.
+const auditTimeout = 5 * time.Second
+
+// record writes an entry to the log, with the line of the call, and to the store if something was changed: who may change little
+// could else drive the entries of others out.
+func (c *chain) record(ctx context.Context, entry dispatch.AuditEntry, request string, changed bool) {
 	addFields(ctx, zap.String("by", who(ctx, entry.Said)), zap.String("reason", entry.Reason), zap.String("request", request),
 		zap.String("before", entry.Before), zap.String("after", entry.After))
 	note(ctx, func(notes *callNotes) { notes.operator = true })
+	if !changed {
+		return
+	}
 	// The change is made: that its caller goes away keeps nobody from recording it.
-	if err := c.backend.o.Audit(context.WithoutCancel(ctx), entry); err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
+	defer cancel()
+	if err := c.backend.o.Audit(ctx, entry); err != nil {
 		addFields(ctx, zap.NamedError("not_in_audit_list", err))
 	}
 }
@@ -180,7 +219,14 @@ func differences(before, after proto.Message) (was, is string) {
 			y.Clear(field)
 		}
 	}
-	return textOf(b, maxChange), textOf(a, maxChange)
+	was, is = textOf(b, maxChange), textOf(a, maxChange)
+	if x, ok := before.(*pb.SourceSpec); ok {
+		y := after.(*pb.SourceSpec) //nolint:forcetypeassert // the messages are of one kind
+		if !bytes.Equal(x.GetPayload(), y.GetPayload()) || !maps.Equal(x.GetMetadata(), y.GetMetadata()) {
+			is = strings.TrimSpace(is + " (payload or metadata changed)")
+		}
+	}
+	return was, is
 }
 
 // withoutSecrets is a copy without what is handed to collectors and may be a secret; of many specs it has the ids only.

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -17,9 +18,9 @@ import (
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	b := withPolicy(t, accessPolicy(time.Now().Add(time.Hour)))
-	ctx := as(t.Context(), "admin")
+	ctx, collecting := as(t.Context(), "admin"), as(t.Context(), "collector")
 	spec := &pb.SourceSpec{Id: "news.a", DisplayName: "old", Metadata: map[string]string{"key": "hidden-1"}, Payload: []byte("hidden-2")}
-	hold := []*pb.HoldTarget{{SourceId: "news.a"}}
+	hold, news := []*pb.HoldTarget{{SourceId: "news.a"}}, &pb.Filter{SourceId: "news.a"}
 	for _, c := range []struct {
 		call                          func() error
 		method, target, before, after string
@@ -36,10 +37,6 @@ func TestAudit(t *testing.T) {
 			_, err := b.sources.ApplySources(ctx, &pb.ApplySourcesRequest{Specs: []*pb.SourceSpec{{Id: "news.b"}, {Id: "news.a", DisplayName: "third"}}, By: "ada", Reason: "why"})
 			return err
 		}, "ApplySources", `specs:{id:"news.b"} specs:{id:"news.a"}`, "", "news.b created, news.a updated: display_name metadata payload pool"},
-		{func() error {
-			_, err := b.sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{Ids: []string{"news.a"}, By: "ada", Reason: "why"})
-			return err
-		}, "TriggerSources", `ids:"news.a"`, "", "matched 1, changed 0"},
 		{func() error {
 			_, err := b.holds.SetHolds(ctx, &pb.SetHoldsRequest{Targets: hold, Name: "n", Effect: pb.HoldEffect_HOLD_EFFECT_STOP_GRANTS, By: "ada", Reason: "why"})
 			return err
@@ -61,19 +58,25 @@ func TestAudit(t *testing.T) {
 			return err
 		}, "DeleteQueueRule", "a.example", "max_in_flight:3", ""},
 		{func() error {
-			_, err := b.tasks.CancelTasks(ctx, &pb.CancelTasksRequest{Filter: &pb.Filter{SourceId: "news.a"}, By: "ada", Reason: "why"})
+			_, err := b.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{{SourceId: "news.a", Url: "https://b.example/"}}})
+			if err == nil {
+				_, err = b.tasks.CancelTasks(ctx, &pb.CancelTasksRequest{Filter: news, By: "ada", Reason: "why"})
+			}
 			return err
-		}, "CancelTasks", `filter:{source_id:"news.a"}`, "", "matched 0, changed 0"},
+		}, "CancelTasks", `filter:{source_id:"news.a"}`, "", "matched 1, changed 1"},
 		{func() error {
-			_, err := b.tasks.RetryTasks(ctx, &pb.RetryTasksRequest{Filter: &pb.Filter{SourceId: "news.a", States: []pb.TaskState{pb.TaskState_TASK_STATE_DEAD}}, By: "ada", Reason: "why"})
+			_, err := b.tasks.RetryTasks(ctx, &pb.RetryTasksRequest{Filter: &pb.Filter{SourceId: "news.a", States: []pb.TaskState{pb.TaskState_TASK_STATE_CANCELED}}, By: "ada", Reason: "why"})
 			return err
-		}, "RetryTasks", `source_id:"news.a"`, "", "matched 0, changed 0"},
+		}, "RetryTasks", `source_id:"news.a"`, "", "matched 1, changed 1"},
 		{func() error {
-			_, err := b.tasks.RevokeLeases(ctx, &pb.RevokeLeasesRequest{Filter: &pb.Filter{SourceId: "news.a"}, By: "ada", Reason: "why"})
+			_, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "mine", Session: "s", ClientToken: "t", Wait: durationpb.New(10 * time.Second)})
+			if err == nil {
+				_, err = b.tasks.RevokeLeases(ctx, &pb.RevokeLeasesRequest{Filter: news, By: "ada", Reason: "why"})
+			}
 			return err
-		}, "RevokeLeases", `filter:{source_id:"news.a"}`, "", "matched 0, changed 0"},
+		}, "RevokeLeases", `filter:{source_id:"news.a"}`, "", "matched 1, changed 1"},
 		{func() error {
-			_, err := b.dispatch.RenewLease(as(t.Context(), "collector"), &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s"}})
+			_, err := b.dispatch.RenewLease(collecting, &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s"}})
 			if err == nil {
 				_, err = b.admin.ReleaseCollector(ctx, &pb.ReleaseCollectorRequest{CollectorId: "c1", By: "ada", Reason: "why"})
 			}
@@ -116,6 +119,9 @@ func TestAudit(t *testing.T) {
 	if _, err := b.sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{Ids: []string{"news.b"}, ValidateOnly: true}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := b.holds.LiftHolds(ctx, &pb.LiftHoldsRequest{Targets: hold, Name: "none"}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := b.sources.CreateSource(ctx, &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news.b"}}); err == nil {
 		t.Error("a source is created twice")
 	}
@@ -147,10 +153,19 @@ func TestAudit_storeAway(t *testing.T) {
 		t.Errorf("the log has %v", lines)
 	}
 	b.store.breakCall("AppendAudit", nil)
+	b.store.breakCall("ListLeases", func() error { return dispatch.ErrStoreUnavailable })
+	if _, err := b.holds.SetHolds(t.Context(), &pb.SetHoldsRequest{
+		Targets: []*pb.HoldTarget{{Everything: true}}, Name: "n", Effect: pb.HoldEffect_HOLD_EFFECT_END_LEASES,
+	}); err == nil {
+		t.Error("leases end that cannot be listed")
+	}
+	if got := audit(t, b); len(got) != 1 || got[0].GetMethod() != "SetHolds" || !strings.Contains(got[0].GetAfter(), "failed") {
+		t.Errorf("of a call that has set a hold, and then failed: %v", got)
+	}
 	if _, err := b.sources.DeleteSources(t.Context(), &pb.DeleteSourcesRequest{Ids: []string{"a"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := audit(t, b); len(got) != 1 || got[0].GetBy() == "" || got[0].GetMethod() != "DeleteSources" {
+	if got := audit(t, b); len(got) != 2 || got[0].GetBy() == "" || got[0].GetMethod() != "DeleteSources" {
 		t.Errorf("without authentication: %v", got)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime/debug"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -46,7 +48,7 @@ func who(ctx context.Context, by string) string {
 	case by == "":
 		by = addressOf(ctx)
 	}
-	return by[:min(len(by), bounds.MaxIDLength)]
+	return strings.ToValidUTF8(by[:min(len(by), bounds.MaxIDLength)], "")
 }
 
 // addressOf is where a call comes from.
@@ -65,6 +67,24 @@ func addressOf(ctx context.Context) string {
 	return address
 }
 
+// admit lets a caller make a call, or not; see [auth.Guard.Admit].
+func (c *chain) admit(ctx context.Context, method string) (caller *auth.Caller, err error) {
+	return caller, recovered(func() (err error) {
+		caller, err = c.guard.Admit(ctx, method)
+		return err
+	})
+}
+
+// recovered makes an error of a panic, where none of gRPC's interceptors does.
+func recovered(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicError{value: value, stack: string(debug.Stack())}
+		}
+	}()
+	return f()
+}
+
 // within is a handler for requests that are within the caller's grants. A parked fetch ends when the caller is not
 // allowed it any more.
 func (c *chain) within(caller *auth.Caller, method string, handler grpc.UnaryHandler) grpc.UnaryHandler {
@@ -76,7 +96,11 @@ func (c *chain) within(caller *auth.Caller, method string, handler grpc.UnaryHan
 			return nil, err
 		}
 		if method != pb.DispatchService_FetchTask_FullMethodName {
-			return handler(ctx, req)
+			resp, err := handler(ctx, req)
+			if shown, ok := resp.(*pb.GetTaskResponse); ok && err == nil {
+				err = caller.Shows(shown.GetTask().GetSourceId())
+			}
+			return resp, err
 		}
 		ctx, end := caller.Watch(ctx)
 		defer end()

@@ -148,7 +148,7 @@ func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	began, notes := time.Now(), new(callNotes)
 	ctx := context.WithValue(stream.Context(), callNotesKey{}, notes)
-	caller, err := c.guard.Admit(ctx, info.FullMethod)
+	caller, err := c.admit(ctx, info.FullMethod)
 	if err == nil {
 		watched, end := caller.Watch(withCaller(ctx, caller))
 		err = c.admittedStream(srv, &decodedStream{stream, watched, caller, c.backend}, info, handler)
@@ -346,7 +346,7 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	for i, method := range desc.Methods {
 		handler, name := method.Handler, "/"+desc.ServiceName+"/"+method.MethodName
 		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			caller, refused := c.guard.Admit(ctx, name)
+			caller, refused := c.admit(ctx, name)
 			ctx = withCaller(ctx, caller)
 			e := &envelope{admit: func(bytes int) (func(), error) {
 				if refused != nil {
@@ -398,8 +398,6 @@ func (s *decodedStream) RecvMsg(m any) error {
 	if e.err != nil || s.caller == nil {
 		return e.err
 	}
-	if err := s.caller.Check(); err != nil {
-		return err
-	}
-	return s.caller.Within(s.ctx, m, s.backend)
+	// Handlers receive in goroutines of their own.
+	return recovered(func() error { return s.caller.Within(s.ctx, m, s.backend) })
 }

@@ -217,13 +217,13 @@ func (s *Server) Listen(ctx context.Context) error {
 	if s.grpcListener != nil {
 		return nil
 	}
-	grpcListener, err := listen(ctx, "Listen", s.cfg.Listen)
+	grpcListener, err := listen(ctx, "Listen", s.cfg.Listen, s.socketMode())
 	if err != nil {
 		s.grpc.Stop() // a server that never serves gives its goroutines back, too
 		return err
 	}
 	if s.cfg.HTTP != Off {
-		if s.httpListener, err = listen(ctx, "HTTP", s.cfg.HTTP); err != nil {
+		if s.httpListener, err = listen(ctx, "HTTP", s.cfg.HTTP, 0); err != nil {
 			s.grpc.Stop()
 			return errors.Join(err, grpcListener.Close())
 		}
@@ -232,7 +232,15 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-func listen(ctx context.Context, field, address string) (net.Listener, error) {
+// socketMode is who may connect to a Unix socket: without a policy, the user of the dispatcher only.
+func (s *Server) socketMode() os.FileMode {
+	if s.guard == nil {
+		return 0o600
+	}
+	return 0o666
+}
+
+func listen(ctx context.Context, field, address string, mode os.FileMode) (net.Listener, error) {
 	network := "tcp"
 	if path, socket := socketPath(address); socket {
 		network, address = "unix", path
@@ -241,6 +249,12 @@ func listen(ctx context.Context, field, address string) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, network, address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("server: Config.%s: %s is in use by another program; stop it, or choose another port: %w", field, address, err)
+	}
+	if err == nil && network == "unix" {
+		// With a policy any user may connect, and the policy has those who may call.
+		if err = os.Chmod(address, mode); err != nil {
+			err = errors.Join(err, listener.Close())
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server: Config.%s: listen on %q: %w", field, address, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jellydator/ttlcache/v3"
@@ -11,9 +12,9 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Caller is who makes a call. A nil Caller is anybody, where no guard is.
+// Caller is who makes a call. A nil Caller is anybody: there is no guard, or anyone may make the call.
 type Caller struct {
-	// Identity is what the caller has proved; empty if anyone may make the call.
+	// Identity is what the caller has proved.
 	Identity string
 
 	guard   *Guard
@@ -21,6 +22,8 @@ type Caller struct {
 	proof   proof
 	expires time.Time // of the proof; zero: never
 	grants  []*Grant  // those that allow the method
+
+	use atomic.Pointer[use] // of a collector, in its last request
 }
 
 // Admit finds who makes the call of ctx, and whether the method may be called. The error is a [*Refused]. A nil guard
@@ -64,14 +67,46 @@ func (c *Caller) Check() error {
 	if c == nil {
 		return nil
 	}
+	_, err := c.again()
+	return err
+}
+
+// again decides the call as it is now.
+func (c *Caller) again() (*Caller, error) {
 	again := &Caller{guard: c.guard, method: c.method, proof: c.proof}
 	if err := again.decide(c.guard.state.Load()); err != nil {
-		return err
+		return nil, err
 	}
 	if again.Identity != c.Identity {
-		return c.refused("the credential is now that of " + again.Identity)
+		return nil, c.refused("the credential is now that of " + again.Identity)
 	}
-	return nil
+	return again, nil
+}
+
+// watch is a call that lasts.
+type watch struct {
+	end    context.CancelCauseFunc
+	expiry *time.Timer
+}
+
+// never is a time that a call does not last for.
+const never = 100 * 365 * 24 * time.Hour
+
+// check ends the call if it is not allowed any more, or when its credential expires.
+func (w *watch) check(c *Caller) {
+	again, err := c.again()
+	if use := c.use.Load(); err == nil && use != nil {
+		err = again.covers(use)
+	}
+	if err != nil {
+		w.end(err)
+		return
+	}
+	left := never
+	if !again.expires.IsZero() {
+		left = time.Until(again.expires)
+	}
+	w.expiry.Reset(left)
 }
 
 // Watch gives a context that ends with a [*Refused] as its cause as soon as the call is not allowed any more. It is for
@@ -81,25 +116,18 @@ func (c *Caller) Watch(ctx context.Context) (context.Context, func()) {
 		return ctx, func() {}
 	}
 	ctx, end := context.WithCancelCause(ctx)
+	w := &watch{end: end, expiry: time.AfterFunc(never, func() {
+		end(&Refused{Method: shortName(c.method), Rule: fmt.Sprintf("the credential of %s has expired", c.Identity)})
+	})}
 	c.guard.mu.Lock()
-	c.guard.open[c] = end
+	c.guard.open[c] = w
+	w.check(c) // the policy may have changed since the call was let in
 	c.guard.mu.Unlock()
-	if err := c.Check(); err != nil { // the policy may have changed since the call was let in
-		end(err)
-	}
-	var expiry *time.Timer
-	if !c.expires.IsZero() {
-		expiry = time.AfterFunc(time.Until(c.expires), func() {
-			end(&Refused{Method: shortName(c.method), Rule: fmt.Sprintf("the credential of %s has expired", c.Identity)})
-		})
-	}
 	return ctx, func() {
 		c.guard.mu.Lock()
 		delete(c.guard.open, c)
 		c.guard.mu.Unlock()
-		if expiry != nil {
-			expiry.Stop()
-		}
+		w.expiry.Stop()
 		end(nil)
 	}
 }
@@ -119,28 +147,56 @@ func (c *Caller) Within(ctx context.Context, req any, backend Backend) error {
 	if c == nil {
 		return nil
 	}
+	now, err := c.again()
+	if err != nil {
+		return err
+	}
 	s := rules[c.method].scope
+	if s == ofCollector {
+		use := useOf(req)
+		c.use.Store(use)
+		if err := now.covers(use); err != nil {
+			return err
+		}
+		return c.bind(ctx, req, use.collector, backend)
+	}
+	return now.anyGrant(func(g *Grant) error { return g.within(ctx, s, c.method, req, backend.SourcesOf) })
+}
+
+// Shows reports by a [*Refused] that a task is of a source outside of all grants: sources may share tasks.
+func (c *Caller) Shows(source string) error {
+	if c == nil {
+		return nil
+	}
+	return c.anyGrant(func(g *Grant) error {
+		if g.isNarrow() && !g.holdsSource(source) {
+			return outsidef("the task is of another source")
+		}
+		return nil
+	})
+}
+
+// covers reports by a [*Refused] that the use of a collector id is outside of all grants.
+func (c *Caller) covers(use *use) error {
+	return c.anyGrant(func(g *Grant) error { return g.holdsCollector(use) })
+}
+
+// anyGrant reports by a [*Refused] that a request is outside of all grants.
+func (c *Caller) anyGrant(within func(*Grant) error) error {
 	var refused error
 	for _, g := range c.grants {
-		if refused = g.within(ctx, s, c.method, req, backend.SourcesOf); refused == nil {
-			break
+		if refused = within(g); refused == nil {
+			return nil
 		}
 		if _, ok := errors.AsType[*outside](refused); !ok {
 			return refused
 		}
 	}
-	if refused != nil {
-		return c.refused(fmt.Sprintf("%s: %v", c.Identity, refused))
-	}
-	if s == ofCollector {
-		return c.bind(ctx, req, backend)
-	}
-	return nil
+	return c.refused(fmt.Sprintf("%s: %v", c.Identity, refused))
 }
 
 // bind checks that the collector id of a request is that of the identity, and those of all its leases.
-func (c *Caller) bind(ctx context.Context, req any, backend Backend) error {
-	id := collectorOf(req)
+func (c *Caller) bind(ctx context.Context, req any, id string, backend Backend) error {
 	if !isCollectorID(id) {
 		return nil // no collector has it, and the call is refused for that
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,7 +14,7 @@ const (
 	// lookEach is the time between two looks at files: what they revoke is refused well within a second.
 	lookEach = 200 * time.Millisecond
 	// failsFor is how long a file may be unusable before that is logged: half-written files are met while they are
-	// replaced. Then it is logged once each repeatEach.
+	// replaced. Then each new error is logged, and one that stays each repeatEach.
 	failsFor   = 2 * time.Second
 	repeatEach = time.Hour
 )
@@ -25,23 +26,24 @@ type files struct {
 	log   *zap.Logger
 	what  string // what is in them, for the log
 
-	seen   []os.FileInfo
-	since  time.Time // since when they cannot be used
-	logged time.Time
+	seen    []os.FileInfo // as they were read last
+	settled []os.FileInfo // as they were at the last look
+	since   time.Time     // since when they cannot be used
+	logged  string        // the error that was logged last
+	at      time.Time     // when
 }
 
 // load reads the files, and uses them.
 func (f *files) load() error {
-	seen, contents := make([]os.FileInfo, len(f.paths)), make([][]byte, len(f.paths))
+	seen, err := f.stat() // before the content, so that what changes meanwhile is read again
+	if err != nil {
+		return err
+	}
+	contents := make([][]byte, len(f.paths))
 	for i, path := range f.paths {
-		info, err := os.Stat(path) // before the content, so that what changes meanwhile is read again
-		if err != nil {
-			return fmt.Errorf("read %s: %w", f.what, err)
-		}
 		if contents[i], err = os.ReadFile(path); err != nil {
 			return fmt.Errorf("read %s: %w", f.what, err)
 		}
-		seen[i] = info
 	}
 	if err := f.read(contents); err != nil {
 		return fmt.Errorf("read %s: %s: %w", f.what, f.paths[0], err)
@@ -50,37 +52,46 @@ func (f *files) load() error {
 	return nil
 }
 
-// look reads the files again if one has changed. What was read last stays in use while they cannot be used.
+// look reads the files again if one has changed, and did not change since the last look: a file that is being written may
+// mean something else than it will. What was read last stays in use while they cannot be used.
 func (f *files) look(now time.Time) {
-	if !f.changed() {
-		f.since = time.Time{}
-		return
+	current, err := f.stat()
+	if err == nil {
+		changing := !same(current, f.settled)
+		f.settled = current
+		if same(current, f.seen) || changing {
+			return
+		}
+		err = f.load()
 	}
-	err := f.load()
 	switch {
 	case err == nil:
 		f.log.Info("read again: " + f.what)
-		f.since = time.Time{}
+		f.since, f.logged = time.Time{}, ""
 	case f.since.IsZero():
 		f.since = now
-	case now.Sub(f.since) >= failsFor && now.Sub(f.logged) >= repeatEach:
-		f.logged = now
+	case now.Sub(f.since) >= failsFor && (err.Error() != f.logged || now.Sub(f.at) >= repeatEach):
+		f.logged, f.at = err.Error(), now
 		f.log.Warn("cannot read it again; what was read last stays in use: "+f.what, zap.Error(err))
 	}
 }
 
-// changed reports whether a file is another than the one that was read.
-func (f *files) changed() bool {
+func (f *files) stat() ([]os.FileInfo, error) {
+	infos := make([]os.FileInfo, len(f.paths))
 	for i, path := range f.paths {
-		info, err := os.Stat(path)
-		if err != nil || f.seen == nil {
-			return true
-		}
-		if old := f.seen[i]; !os.SameFile(info, old) || info.Size() != old.Size() || !info.ModTime().Equal(old.ModTime()) {
-			return true
+		var err error
+		if infos[i], err = os.Stat(path); err != nil {
+			return nil, fmt.Errorf("read %s: %w", f.what, err)
 		}
 	}
-	return false
+	return infos, nil
+}
+
+// same reports whether files are as they were.
+func same(a, b []os.FileInfo) bool {
+	return slices.EqualFunc(a, b, func(a, b os.FileInfo) bool {
+		return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	})
 }
 
 // follow looks at the files until ctx ends.

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -37,7 +38,7 @@ type Guard struct {
 	state atomic.Pointer[state]
 
 	mu   sync.Mutex // guards open
-	open map[*Caller]context.CancelCauseFunc
+	open map[*Caller]*watch
 
 	// bound has collector ids that were found to be an identity's, for bindingFor.
 	bound *ttlcache.Cache[string, string]
@@ -64,7 +65,9 @@ func (s *state) grantsTo(identity string) []*Grant {
 		return found.([]*Grant)
 	}
 	grants := s.policy.GrantsTo(identity)
-	s.grants.Store(identity, grants)
+	if len(grants) > 0 { // else anybody with a JWT could fill the memory
+		s.grants.Store(identity, grants)
+	}
 	return grants
 }
 
@@ -72,7 +75,7 @@ func (s *state) grantsTo(identity string) []*Grant {
 // cannot be used.
 func NewGuard(policyFile string, log *zap.Logger) (*Guard, error) {
 	g := &Guard{
-		log: log, open: make(map[*Caller]context.CancelCauseFunc),
+		log: log, open: make(map[*Caller]*watch),
 		bound: ttlcache.New(ttlcache.WithTTL[string, string](bindingFor), ttlcache.WithCapacity[string, string](maxBound), ttlcache.WithDisableTouchOnHit[string, string]()),
 	}
 	g.file = files{paths: []string{policyFile}, what: "the policy", log: log, read: g.use}
@@ -84,6 +87,9 @@ func NewGuard(policyFile string, log *zap.Logger) (*Guard, error) {
 
 // use makes the content of the policy's file the policy.
 func (g *Guard) use(contents [][]byte) error {
+	if len(bytes.TrimSpace(contents[0])) == 0 {
+		return fmt.Errorf("%w: it is empty", ErrInvalid)
+	}
 	policy, err := Parse(contents[0])
 	if err != nil {
 		return err
@@ -111,10 +117,10 @@ func (g *Guard) use(contents [][]byte) error {
 	return nil
 }
 
-// issuer finds an issuer that is the same.
+// issuer finds an issuer whose keys come from the same place.
 func (s *state) issuer(of *Issuer) *issuer {
 	for _, i := range s.issuers {
-		if i.Issuer == *of {
+		if i.Issuer.Issuer == of.Issuer && i.KeysURL == of.KeysURL && i.KeysFile == of.KeysFile {
 			return i
 		}
 	}
@@ -152,9 +158,7 @@ func (g *Guard) Run(ctx context.Context) {
 func (g *Guard) checkOpen() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for c, end := range g.open {
-		if err := c.Check(); err != nil {
-			end(err)
-		}
+	for c, w := range g.open {
+		w.check(c)
 	}
 }

@@ -387,3 +387,65 @@ func BenchmarkGuard_Admit(b *testing.B) {
 		})
 	}
 }
+
+// TestGuard_narrowed ends what lasts if its collector or pool is taken out of the grant, and moves its end with that of the token.
+func TestGuard_narrowed(t *testing.T) {
+	t.Parallel()
+	const format = "tokens: [{name: a, sha256: %s%s}]\ngrants: [{identity: token:a, role: collector, collectors: [%s], pools: [%s]}]"
+	policy := func(end, collectors, pools string) string {
+		return fmt.Sprintf(format, auth.HashToken("wgl_a"), end, collectors, pools)
+	}
+	soon := ", expires: " + time.Now().Add(2*time.Second).UTC().Format(time.RFC3339)
+	for what, c := range map[string]struct{ policy, rule string }{
+		"collector": {policy("", "us-*", "news"), `collector_id "eu-1" is not of us-*`},
+		"pool":      {policy("", "eu-*", "blogs"), `pool "news" is not of blogs`},
+		"end":       {policy(soon, "eu-*", "news"), "the credential of token:a has expired"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			g := newGuard(t, policy("", "eu-*", "news"))
+			caller, err := g.Admit(bearer(t.Context(), "wgl_a"), fetch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, end := caller.Watch(t.Context())
+			defer end()
+			if err := caller.Within(ctx, &pb.FetchTaskRequest{CollectorId: "eu-1", Pools: []string{"news"}}, kept{}); err != nil {
+				t.Fatal(err)
+			}
+			g.write(t, g.path, c.policy)
+			<-ctx.Done()
+			refusedBy(t, context.Cause(ctx), c.rule)
+		})
+	}
+}
+
+// TestGuard_halfWritten never goes by a file that is being written, nor by an empty one.
+func TestGuard_halfWritten(t *testing.T) {
+	t.Parallel()
+	policy := fmt.Sprintf("tokens: [{name: a, sha256: %s}]\ngrants:\n- identity: token:a\n  role: operator\n", auth.HashToken("wgl_a"))
+	const narrow = "  sources: [news.]\n"
+	g := newGuard(t, policy+narrow)
+	caller, err := g.Admit(bearer(t.Context(), "wgl_a"), pb.TaskService_CancelTasks_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // in place, as an editor or a shell does
+		for _, content := range []string{"", policy, policy + narrow} {
+			if err := os.WriteFile(g.path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				if err := caller.Within(t.Context(), &pb.CancelTasksRequest{Filter: &pb.Filter{All: true}}, kept{}); err == nil {
+					t.Fatal("a half-written policy counts")
+				}
+				<-time.After(5 * time.Millisecond)
+			}
+		}
+	}
+	if err := os.WriteFile(g.path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(time.Second)
+	refusedBy(t, caller.Within(t.Context(), &pb.CancelTasksRequest{}, kept{}), "must name a source")
+}

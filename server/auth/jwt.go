@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ const (
 	// fetchTimeout bounds one read, and maxKeys its answer in bytes.
 	fetchTimeout = 5 * time.Second
 	maxKeys      = 1 << 20
+	maxRedirects = 5
 	// leeway is how far the clocks of an issuer and of this machine may differ.
 	leeway = 10 * time.Second
 	// maxVerified bounds the tokens that are known to be valid.
@@ -68,14 +70,18 @@ type verified struct {
 	expires  time.Time
 }
 
-// newIssuer takes the keys over from an issuer that is the same, if there is one. Files are named from the policy's folder.
+// newIssuer takes the keys over from an issuer with the same ones, if there is one. Files are named from the policy's folder.
 func newIssuer(of *Issuer, old *issuer, policyFile string, log *zap.Logger) (*issuer, error) {
-	if old != nil {
+	if old != nil && old.Issuer == *of {
 		return old, nil
 	}
 	i := &issuer{Issuer: *of, log: log}
 	if of.KeysFile == "" {
-		i.setKeys(jose.JSONWebKeySet{})
+		var keys jose.JSONWebKeySet
+		if old != nil {
+			keys, i.read = old.keys.Load().keys, old.read
+		}
+		i.setKeys(keys)
 		return i, nil
 	}
 	path := of.KeysFile
@@ -106,7 +112,7 @@ func parseKeys(content []byte) (keys jose.JSONWebKeySet, err error) {
 	if err := json.Unmarshal(content, &keys); err != nil {
 		return keys, errors.New("it is no JSON Web Key Set")
 	}
-	keys.Keys = slices.DeleteFunc(keys.Keys, func(k jose.JSONWebKey) bool { return !k.IsPublic() || !k.Valid() })
+	keys.Keys = slices.DeleteFunc(keys.Keys, func(k jose.JSONWebKey) bool { return !k.IsPublic() || !k.Valid() || k.Use == "enc" })
 	if len(keys.Keys) == 0 {
 		return keys, errors.New("it has no public key")
 	}
@@ -235,13 +241,22 @@ func get(ctx context.Context, from string) (content []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	reply, err := http.DefaultClient.Do(request)
+	client := http.Client{CheckRedirect: func(to *http.Request, via []*http.Request) error {
+		if !isURL(to.URL.String()) || len(via) >= maxRedirects {
+			return errors.New("redirected to where keys are not read from")
+		}
+		return nil
+	}}
+	reply, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // without the URL, which may have a password
+		}
+		return nil, fmt.Errorf("GET from %s: %w", request.URL.Host, err)
 	}
 	defer func() { err = errors.Join(err, reply.Body.Close()) }()
 	if reply.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %s", from, reply.Status)
+		return nil, fmt.Errorf("GET from %s: %s", request.URL.Host, reply.Status)
 	}
 	return io.ReadAll(io.LimitReader(reply.Body, maxKeys))
 }

@@ -50,6 +50,8 @@ type Issuer struct {
 	// Issuer and Audience are what the claims "iss" and "aud" must have.
 	Issuer   string `yaml:"issuer"`
 	Audience string `yaml:"audience"`
+	// The header of a token must name its key by "kid".
+	//
 	// KeysFile and KeysURL are where the issuer's keys are, as a JSON Web Key Set (RFC 7517). At most one is set; without
 	// any, the issuer's discovery document (OpenID Connect Discovery 1.0) names the URL.
 	KeysFile string `yaml:"keys_file,omitempty"`
@@ -106,7 +108,7 @@ func (p *Policy) check() error {
 		}
 	}
 	for i := range p.Grants {
-		if err := p.Grants[i].check(); err != nil {
+		if err := p.Grants[i].check(names); err != nil {
 			return fmt.Errorf("grants[%d].%w", i, err)
 		}
 	}
@@ -159,7 +161,8 @@ func isURL(s string) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
 }
 
-func (g *Grant) check() error {
+func (g *Grant) check(kinds map[string]bool) error {
+	kind, _, _ := strings.Cut(g.Identity, ":")
 	switch {
 	case g.Identity == "":
 		return errors.New("identity is empty; it must be a pattern, as token:NAME or spiffe://example.org/*")
@@ -169,6 +172,8 @@ func (g *Grant) check() error {
 		return fmt.Errorf("collectors and pools are for the role %s, not for %s", Collector, g.Role)
 	case (g.Role == Collector || g.Role == Admin) && len(g.Sources) > 0:
 		return fmt.Errorf("sources is for producers, operators and viewers, not for the role %s", g.Role)
+	case !kinds[kind] && !strings.Contains(kind, "*"):
+		return fmt.Errorf("identity is %q; it must begin with token:, spiffe://, dns:, uid:, or the name of an issuer and a colon", g.Identity)
 	}
 	for _, list := range [][]string{g.Collectors, g.Pools, g.Sources} {
 		if slices.Contains(list, "") {

@@ -26,10 +26,6 @@ func outsidef(format string, args ...any) error { return &outside{fmt.Sprintf(fo
 // within reports by an [*outside] that a grant does not cover a request. sources finds the sources of tasks.
 func (g *Grant) within(ctx context.Context, s scope, method string, req any, sources func(context.Context, []string) ([]string, error)) error {
 	switch {
-	case g.Role == Admin:
-		return nil
-	case s == ofCollector:
-		return g.holdsCollector(req)
 	case s == ofShared || !g.isNarrow():
 		return nil
 	case s == ofAll:
@@ -54,7 +50,9 @@ func (g *Grant) holdsSources(ctx context.Context, req any, sources func(context.
 		if err != nil {
 			return err
 		}
-		named.ids = append(named.ids, found...)
+		if slices.ContainsFunc(found, func(id string) bool { return !g.holdsSource(id) }) {
+			return outsidef("a task of the request is of another source")
+		}
 		named.some = true
 	}
 	if named.filter != nil {
@@ -185,22 +183,29 @@ func holderOf(token string) string {
 	return parsed.Collector
 }
 
+// use is how a request uses a collector id.
+type use struct {
+	collector string
+	pools     []string // that a fetch is from
+}
+
+func useOf(req any) *use {
+	u := &use{collector: collectorOf(req)}
+	if fetch, ok := req.(*pb.FetchTaskRequest); ok {
+		if u.pools = fetch.GetPools(); len(u.pools) == 0 {
+			u.pools = []string{dispatch.DefaultPool}
+		}
+	}
+	return u
+}
+
 // holdsCollector checks the collector of a request, and its pools.
-func (g *Grant) holdsCollector(req any) error {
-	id := collectorOf(req)
-	if len(g.Collectors) > 0 && !slices.ContainsFunc(g.Collectors, func(pattern string) bool { return matches(pattern, id) }) {
-		return outsidef("collector_id %.80q is not of %s", id, strings.Join(g.Collectors, " or "))
+func (g *Grant) holdsCollector(u *use) error {
+	if len(g.Collectors) > 0 && !slices.ContainsFunc(g.Collectors, func(pattern string) bool { return matches(pattern, u.collector) }) {
+		return outsidef("collector_id %.80q is not of %s", u.collector, strings.Join(g.Collectors, " or "))
 	}
-	fetch, ok := req.(*pb.FetchTaskRequest)
-	if !ok || len(g.Pools) == 0 {
-		return nil
-	}
-	pools := fetch.GetPools()
-	if len(pools) == 0 {
-		pools = []string{dispatch.DefaultPool}
-	}
-	for _, pool := range pools {
-		if !slices.Contains(g.Pools, pool) {
+	for _, pool := range u.pools {
+		if len(g.Pools) > 0 && !slices.Contains(g.Pools, pool) {
 			return outsidef("pool %.80q is not of %s", pool, strings.Join(g.Pools, ", "))
 		}
 	}
