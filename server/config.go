@@ -34,7 +34,7 @@ type Config struct {
 	PolicyFile string
 	// Insecure lets Listen be any address without PolicyFile or TLS. Default false.
 	Insecure bool
-	// MetricsToken lets only those read /metrics who send a token of the policy with the role viewer, operator or admin.
+	// MetricsToken lets only those read /metrics who send a token that may call GetStats.
 	// Default false.
 	MetricsToken bool
 	// Version is what GetStats and the metrics show of the program. Default "unknown".

@@ -65,7 +65,7 @@ off in WAGGLE_STORE, where other users of the machine do not see them.`,
 	flags.StringVar(&o.server.TLSClientCAFile, "tls-client-ca", "", "PEM `file` with the authorities whose client certificates count")
 	flags.StringVar(&o.server.PolicyFile, "auth", "", "YAML `file` with tokens and grants: who may do what (default: whoever connects may do everything)")
 	flags.BoolVar(&o.server.Insecure, "insecure", false, "listen beyond this machine without --auth or TLS")
-	flags.BoolVar(&o.server.MetricsToken, "metrics-token", false, "show /metrics only to tokens that may see everything")
+	flags.BoolVar(&o.server.MetricsToken, "metrics-token", false, "show /metrics only to tokens that may call GetStats")
 	flags.BoolVar(&o.server.Reflection, "reflection", true, "let grpcurl work without .proto files")
 	flags.DurationVar(&o.server.DrainTimeout, "drain-timeout", 0, "how long calls may go on once it is to stop (default 20s)")
 	flags.IntVar(&o.server.MaxFetches, "max-fetches", 0, "`number` of FetchTask calls that may be parked at once (default 100,000)")

@@ -61,6 +61,10 @@ func TestToken_new(t *testing.T) {
 		after.Tokens[1].SHA256 != auth.HashToken(strings.TrimSpace(third.out)) || !after.Tokens[1].Expires.Equal(policy.Tokens[0].Expires) {
 		t.Errorf("replaced with an overlap: %+v", after)
 	}
+	fourth := command(t, env, "auth", "token", "new", "eu-1", "--replace")
+	if after := policyOf(t, file); len(after.Tokens) != 1 || after.Tokens[0].SHA256 != auth.HashToken(strings.TrimSpace(fourth.out)) || !after.Tokens[0].Expires.Equal(policy.Tokens[0].Expires) {
+		t.Errorf("replaced after an overlap: %+v", after)
+	}
 	mustRun(t, "auth", "token", "revoke", "eu-1", "--file", file)
 	if after := policyOf(t, file); len(after.Tokens)+len(after.Grants) > 0 {
 		t.Errorf("revoked: %+v", after)

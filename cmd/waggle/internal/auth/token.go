@@ -120,15 +120,16 @@ func (r *request) make(name string) (token string, err error) {
 	}, func() error { return r.write(token) })
 }
 
-// renew adds another token of a name, with the end that is given, or that of the others. These end with the overlap.
+// renew adds another token of a name, with the end that is given, or that of the newest. All others end with the overlap.
 func (r *request) renew(policy *auth.Policy, doc *document, hash, name string) error {
+	found := false
 	made, end := auth.Token{Name: name, SHA256: hash}, time.Now().Add(r.overlap).UTC().Truncate(time.Second)
 	for i, old := range slices.Backward(policy.Tokens) {
 		if old.Name != name {
 			continue
 		}
-		if made.Expires.Before(old.Expires) {
-			made.Expires = old.Expires
+		if !found { // the newest
+			found, made.Expires = true, old.Expires
 		}
 		switch {
 		case r.overlap == 0:
@@ -141,6 +142,9 @@ func (r *request) renew(policy *auth.Policy, doc *document, hash, name string) e
 	}
 	if r.expires != nil {
 		made.Expires = expiry(r.expires)
+	}
+	if !made.Expires.IsZero() && made.Expires.Before(time.Now()) {
+		return cli.Usagef("the token of %s has expired; say when the new one ends by --expires", name)
 	}
 	return doc.add("tokens", made)
 }

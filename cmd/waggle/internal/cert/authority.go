@@ -167,7 +167,7 @@ func writePair(certFile, keyFile string, certs []byte, key *ecdsa.PrivateKey, re
 	}
 	for _, path := range []string{certFile, keyFile} {
 		if _, err := os.Stat(path); err == nil {
-			return cli.Advise(fmt.Errorf("%s exists", path), "--renew makes a new certificate and a new key in its place")
+			return cli.Advise(fmt.Errorf("%s exists", path), "--renew makes a new certificate and a new key")
 		}
 	}
 	if err := cli.CreateFile(keyFile, secret, secretMode); err != nil {

@@ -115,13 +115,13 @@ func newServer() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "server DIR NAME|IP...", Short: "Make the certificate of a dispatcher", GroupID: "run",
 		Long: `Make the certificate of a dispatcher: DIR/server.pem and DIR/server-key.pem. NAME and IP
-are those by which clients reach it: what stands in their --server.`,
+are those by which clients reach it: what stands in their --server. With --renew and without
+names it keeps those that it has.`,
 		Example: `  waggle cert server pki dispatcher.example.org 10.0.0.5
-  waggle cert server pki localhost 127.0.0.1 --renew`,
+  waggle cert server pki --renew`,
 		Args: func(_ *cobra.Command, args []string) error {
-			names := []string{"DIR", "NAME or IP"}
-			if len(args) < len(names) {
-				return cli.Usagef("%s is missing", names[len(args)])
+			if len(args) == 0 {
+				return cli.Usagef("DIR is missing")
 			}
 			return nil
 		},
@@ -129,7 +129,14 @@ are those by which clients reach it: what stands in their --server.`,
 	o.register(cmd, leafDays, "replace the certificate and its key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dir := args[0]
-		wants, err := serverLeaf(args[1:])
+		names := args[1:]
+		if len(names) == 0 {
+			var err error
+			if names, err = renewedNames(dir, o.renew); err != nil {
+				return err
+			}
+		}
+		wants, err := serverLeaf(names)
 		if err != nil {
 			return cli.Usagef("%w", err)
 		}

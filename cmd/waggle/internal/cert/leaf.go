@@ -141,6 +141,20 @@ func commonName(name string) string {
 	return name[:min(len(name), most)]
 }
 
+// renewedNames are the names and addresses of the certificate that is renewed.
+func renewedNames(dir string, renew bool) ([]string, error) {
+	if !renew {
+		return nil, cli.Usagef("NAME or IP is missing")
+	}
+	certFile, _ := (&leaf{file: "server"}).files(dir)
+	old, err := readCertificates(certFile)
+	if err != nil {
+		return nil, fmt.Errorf("--renew: %w", err)
+	}
+	was := leaf{dns: old[0].DNSNames, ips: old[0].IPAddresses}
+	return strings.Split(was.String(), ", "), nil
+}
+
 // mayReplace refuses to replace another one's certificate.
 func (l *leaf) mayReplace(path string) error {
 	old, err := readCertificates(path)

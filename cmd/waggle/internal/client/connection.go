@@ -121,7 +121,8 @@ func (n *Connection) takeContext(flags *pflag.FlagSet, c cli.Console) error {
 	if !given("tls") {
 		n.tls = from.TLS
 	}
-	if !given("token-file") && (n.token == "" || named && from.TokenFile != "") {
+	other := given("client-cert") // a certificate that is given counts, not the token of the context
+	if !given("token-file") && !other && (n.token == "" || named && from.TokenFile != "") {
 		n.tokenFile, n.token = from.TokenFile, ""
 	}
 	for flag, setting := range map[string]struct {
@@ -206,6 +207,17 @@ func (n *Connection) Context(absolute func(path string) (string, error)) (contex
 	kept := contextfile.Context{
 		Server: n.servers, TLS: n.tls, TLSCA: n.files.CAFile, ClientCert: n.files.CertFile, ClientKey: n.files.KeyFile,
 		TLSServerName: n.files.ServerName, TokenFile: n.tokenFile,
+	}
+	for i, server := range kept.Server {
+		path, socket := strings.CutPrefix(server, "unix:")
+		if !socket || strings.HasPrefix(path, "/") {
+			continue
+		}
+		path, err := absolute(path)
+		if err != nil {
+			return contextfile.Context{}, err
+		}
+		kept.Server[i] = "unix:" + path
 	}
 	for _, path := range []*string{&kept.TLSCA, &kept.ClientCert, &kept.ClientKey, &kept.TokenFile} {
 		if *path == "" {

@@ -98,7 +98,7 @@ func (e *Error) accessAdvice(st *status.Status, info *errdetails.ErrorInfo) stri
 	case info.GetReason() == "COLLECTOR_BOUND":
 		return fmt.Sprintf("choose another id, or free this one by `waggle auth release %s`", cmp.Or(info.GetMetadata()["collector_id"], "COLLECTOR"))
 	case st.Code() == codes.PermissionDenied:
-		return fmt.Sprintf("`waggle auth explain %s --as %s` shows the rules",
+		return fmt.Sprintf("for operators, `waggle auth explain %s --as %s` shows the rules",
 			cmp.Or(info.GetMetadata()["method"], "METHOD"), cmp.Or(info.GetMetadata()["identity"], "IDENTITY"))
 	}
 	return ""
