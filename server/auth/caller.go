@@ -61,17 +61,8 @@ func (c *Caller) decide(s *state) error {
 	return nil
 }
 
-// Check reports by a [*Refused] that the call is not allowed any more: its credential has expired or was revoked, or its
-// role was taken.
-func (c *Caller) Check() error {
-	if c == nil {
-		return nil
-	}
-	_, err := c.again()
-	return err
-}
-
-// again decides the call as it is now.
+// again decides the call as it is now. The error is a [*Refused]: the credential has expired or was revoked, or its role was
+// taken.
 func (c *Caller) again() (*Caller, error) {
 	again := &Caller{guard: c.guard, method: c.method, proof: c.proof}
 	if err := again.decide(c.guard.state.Load()); err != nil {

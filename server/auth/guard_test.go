@@ -221,7 +221,7 @@ func TestCaller_expires(t *testing.T) {
 	if late := time.Since(end); late < 0 || late > time.Second {
 		t.Errorf("it ended %v after its time", late)
 	}
-	refusedBy(t, caller.Check(), "expired at")
+	refusedBy(t, caller.Within(t.Context(), new(pb.HeartbeatRequest), kept{}), "expired at")
 }
 
 // signer signs tokens by a key that it has made.
