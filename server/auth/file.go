@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// lookEach is the time between two looks at files: what they revoke is refused well within a second.
-	lookEach = 200 * time.Millisecond
+	// lookEach is the time between two looks at files. A change counts at the second look after it: well within a second.
+	lookEach = 100 * time.Millisecond
 	// failsFor is how long a file may be unusable before that is logged: half-written files are met while they are
 	// replaced. Then each new error is logged, and one that stays each repeatEach.
 	failsFor   = 2 * time.Second

@@ -96,6 +96,16 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// ends waits until a context ends.
+func ends(t *testing.T, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on")
+	}
+}
+
 // refusedBy checks that an error is a refusal by a rule.
 func refusedBy(t *testing.T, err error, rule string) {
 	t.Helper()
@@ -169,7 +179,7 @@ func TestGuard_revoked(t *testing.T) {
 			}
 			began := time.Now()
 			g.write(t, g.path, c.policy)
-			<-contexts["wgl_a"].Done()
+			ends(t, contexts["wgl_a"].Done())
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("it took %v", took)
 			}
@@ -216,7 +226,7 @@ func TestCaller_expires(t *testing.T) {
 	}
 	ctx, stop := caller.Watch(t.Context())
 	defer stop()
-	<-ctx.Done()
+	ends(t, ctx.Done())
 	refusedBy(t, context.Cause(ctx), "the credential of token:a has expired")
 	if late := time.Since(end); late < 0 || late > time.Second {
 		t.Errorf("it ended %v after its time", late)
@@ -332,7 +342,7 @@ func TestGuard_jwt(t *testing.T) {
 	ctx, end := caller.Watch(t.Context())
 	defer end()
 	g.write(t, keys, keySet(t, two))
-	<-ctx.Done()
+	ends(t, ctx.Done())
 	refusedBy(t, context.Cause(ctx), "no key of")
 }
 
@@ -414,7 +424,7 @@ func TestGuard_narrowed(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.write(t, g.path, c.policy)
-			<-ctx.Done()
+			ends(t, ctx.Done())
 			refusedBy(t, context.Cause(ctx), c.rule)
 		})
 	}
