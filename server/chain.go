@@ -367,7 +367,10 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 				if e.err != nil {
 					handler = func(context.Context, any) (any, error) { return nil, e.err }
 				} else {
-					handler = c.within(caller, name, c.audited(name, handler))
+					if _, changes := req.(operatorRequest); changes { // a parked fetch keeps no stack for it
+						handler = c.audited(name, handler)
+					}
+					handler = c.within(caller, name, handler)
 				}
 				return interceptor(ctx, req, info, handler)
 			}
