@@ -61,8 +61,8 @@ type AdminServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
-	// ListAuditEntries lists the changes that operators made, newest first. The store keeps the newest 10,000. Changes
-	// nothing.
+	// ListAuditEntries lists the changes that operators made, newest first. The store keeps the newest 10,000. Calls that
+	// changed nothing are in the log of the dispatcher only. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error)
@@ -197,8 +197,8 @@ type AdminServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
-	// ListAuditEntries lists the changes that operators made, newest first. The store keeps the newest 10,000. Changes
-	// nothing.
+	// ListAuditEntries lists the changes that operators made, newest first. The store keeps the newest 10,000. Calls that
+	// changed nothing are in the log of the dispatcher only. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error)

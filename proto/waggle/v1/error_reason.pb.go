@@ -87,8 +87,8 @@ const (
 	// UNAUTHENTICATED. The call has no credential, or one that is unknown, expired or revoked. Do not repeat with the same
 	// credential. Metadata: none.
 	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 80
-	// PERMISSION_DENIED. The identity may not make this call, or not with these arguments. Do not repeat. Metadata:
-	// identity, method, rule.
+	// PERMISSION_DENIED. The identity may not make this call, or not with these arguments. Do not repeat. The
+	// message has the rule. Metadata: identity, method.
 	ErrorReason_ERROR_REASON_PERMISSION_DENIED ErrorReason = 81
 	// PERMISSION_DENIED. The collector_id belongs to another identity. Do not repeat; use another collector_id, or ask an
 	// operator for ReleaseCollector. Metadata: collector_id, identity (the caller's).
