@@ -2,10 +2,11 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -18,17 +19,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
-	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-const (
-	// maxLoggedRequest is how many bytes of an operator's request are recorded.
-	maxLoggedRequest = 500
-	// maxChange is how many bytes are recorded of what was there before a change, and of what is there since.
-	maxChange = 2000
-)
+// maxLoggedRequest is how many bytes of an operator's request are recorded.
+const maxLoggedRequest = 500
 
 // operatorRequest is a request by which an operator changes something.
 type operatorRequest interface {
@@ -37,41 +34,40 @@ type operatorRequest interface {
 	GetReason() string
 }
 
+// changing is a request by which an operator changes something, unless it only asks what would be.
+func changing(req any) (change operatorRequest, ok bool) {
+	if only, can := req.(interface{ GetValidateOnly() bool }); can && only.GetValidateOnly() {
+		return nil, false
+	}
+	change, ok = req.(operatorRequest)
+	return change, ok
+}
+
 // audited is a handler whose changes are recorded: who, from where, what, before, after, why. The line in the log has
 // each of them. The store keeps the last ones; if it does not take one, the change stands, and the line has the error.
-func (c *chain) audited(method string, handler grpc.UnaryHandler) grpc.UnaryHandler {
-	return func(ctx context.Context, req any) (any, error) {
-		asked, ok := req.(operatorRequest)
-		if only, can := req.(interface{ GetValidateOnly() bool }); !ok || can && only.GetValidateOnly() {
-			return handler(ctx, req)
-		}
-		before := c.backend.before(ctx, asked)
+func (c *chain) audited(method string, req operatorRequest, handler grpc.UnaryHandler) grpc.UnaryHandler {
+	return func(ctx context.Context, _ any) (any, error) {
+		before := c.backend.before(ctx, req)
 		resp, err := handler(ctx, req)
 		if err != nil && !mayHaveChanged(ctx, err) {
 			return nil, err
 		}
 		entry := dispatch.AuditEntry{
-			By: who(ctx, asked.GetBy()), Said: asked.GetBy(), From: addressOf(ctx), Reason: asked.GetReason(),
-			Method: method[strings.LastIndexByte(method, '/')+1:], Target: targetOf(asked),
-		}
-		if identity := identityOf(ctx); identity != "" {
-			entry.By = identity
+			By: cmp.Or(identityOf(ctx), who(ctx, req.GetBy())), Said: req.GetBy(), From: addressOf(ctx), Reason: req.GetReason(),
+			Method: method[strings.LastIndexByte(method, '/')+1:], Target: targetOf(req),
 		}
 		if err != nil {
 			entry.After = "the call failed, perhaps when a part of it was done"
 		} else {
 			entry.Before, entry.After = changeOf(before, resp.(proto.Message)) //nolint:forcetypeassert // handlers answer with messages
 		}
-		c.record(ctx, entry, textOf(withoutSecrets(asked), maxLoggedRequest), changes(resp) || err != nil)
+		c.record(ctx, entry, textOf(withoutSecrets(req), maxLoggedRequest), changes(resp) || err != nil)
 		return resp, err
 	}
 }
 
 // mayHaveChanged reports whether a call that failed may have done a part of its work: it was not refused.
 func mayHaveChanged(ctx context.Context, err error) bool {
-	if _, refused := errors.AsType[*auth.Refused](err); refused {
-		return false
-	}
 	st, known := wire.Status(ctx.Err(), err, "")
 	switch st.Code() {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
@@ -117,7 +113,7 @@ func (b *backend) before(ctx context.Context, req operatorRequest) proto.Message
 			return b.specOf(ctx, r.GetIds()[0])
 		}
 	case *pb.SetQueueRuleRequest:
-		all, err := b.o.QueueRules(ctx, "", wire.MaxBatch)
+		all, err := b.o.QueueRules(ctx, "", math.MaxInt)
 		if i := slices.IndexFunc(all.Rules, func(rule dispatch.QueueRule) bool { return rule.Pattern == r.GetRule().GetPattern() }); err == nil && i >= 0 {
 			return wire.QueueRule(all.Rules[i])
 		}
@@ -162,17 +158,17 @@ func targetOf(req operatorRequest) string {
 func changeOf(before, resp proto.Message) (was, is string) {
 	switch r := resp.(type) {
 	case *pb.CreateSourceResponse:
-		return "", textOf(withoutSecrets(r.GetSource().GetSpec()), maxChange)
+		return "", textOf(withoutSecrets(r.GetSource().GetSpec()), bounds.MaxAuditText)
 	case *pb.UpdateSourceResponse:
 		return differences(before, r.GetSource().GetSpec())
 	case *pb.SetQueueRuleResponse:
 		return differences(before, r.GetRule())
 	case *pb.DeleteQueueRuleResponse:
-		return textOf(r.GetRule(), maxChange), ""
+		return textOf(r.GetRule(), bounds.MaxAuditText), ""
 	case *pb.SetHoldsResponse:
-		return textOf(&pb.SetHoldsResponse{Holds: r.GetReplaced()}, maxChange), textOf(&pb.SetHoldsResponse{Holds: r.GetHolds()}, maxChange)
+		return textOf(&pb.SetHoldsResponse{Holds: r.GetReplaced()}, bounds.MaxAuditText), textOf(&pb.SetHoldsResponse{Holds: r.GetHolds()}, bounds.MaxAuditText)
 	case *pb.LiftHoldsResponse:
-		return textOf(&pb.LiftHoldsResponse{Lifted: r.GetLifted()}, maxChange), textOf(&pb.LiftHoldsResponse{Remaining: r.GetRemaining()}, maxChange)
+		return textOf(&pb.LiftHoldsResponse{Lifted: r.GetLifted()}, bounds.MaxAuditText), textOf(&pb.LiftHoldsResponse{Remaining: r.GetRemaining()}, bounds.MaxAuditText)
 	case *pb.ReleaseCollectorResponse:
 		return r.GetIdentity(), ""
 	case *pb.ApplySourcesResponse:
@@ -182,7 +178,7 @@ func changeOf(before, resp proto.Message) (was, is string) {
 		GetChanged() int32
 	}:
 		if before != nil {
-			was = textOf(withoutSecrets(before), maxChange)
+			was = textOf(withoutSecrets(before), bounds.MaxAuditText)
 		}
 		return was, fmt.Sprintf("matched %d, changed %d", r.GetMatched(), r.GetChanged())
 	}
@@ -201,7 +197,7 @@ func applied(r *pb.ApplySourcesResponse) string {
 		default:
 		}
 	}
-	return cut(strings.Join(done, ", "), maxChange)
+	return cut(strings.Join(done, ", "), bounds.MaxAuditText)
 }
 
 // differences are the fields of two messages of one kind that differ. before may be nil.
@@ -219,7 +215,7 @@ func differences(before, after proto.Message) (was, is string) {
 			y.Clear(field)
 		}
 	}
-	was, is = textOf(b, maxChange), textOf(a, maxChange)
+	was, is = textOf(b, bounds.MaxAuditText), textOf(a, bounds.MaxAuditText)
 	if x, ok := before.(*pb.SourceSpec); ok {
 		y := after.(*pb.SourceSpec) //nolint:forcetypeassert // the messages are of one kind
 		if !bytes.Equal(x.GetPayload(), y.GetPayload()) || !maps.Equal(x.GetMetadata(), y.GetMetadata()) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"runtime/debug"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -79,7 +78,7 @@ func (c *chain) admit(ctx context.Context, method string) (caller *auth.Caller, 
 func recovered(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &panicError{value: value, stack: string(debug.Stack())}
+			err = newPanicError(value)
 		}
 	}()
 	return f()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
@@ -47,7 +46,7 @@ type Config struct {
 	// call. Default 4 MiB, which is also what the .proto files name; 64 KiB to 64 MiB.
 	MaxReceiveBytes int
 	// MaxFetches that are parked here at once, above which fetches answer TOO_MANY_WAITERS. Each costs some 16 KiB with
-	// its connection's share. Default 100,000.
+	// its connection's share, and with PolicyFile up to 30 KiB. Default 100,000.
 	MaxFetches int
 	// MaxFetchesPerCollector that one collector_id may have parked at once, so that one collector that loses its
 	// replies and asks again cannot take all places. Default 100.
@@ -151,11 +150,6 @@ func (c *Config) identity() error {
 			"set TLSCertFile and TLSKeyFile, or set Insecure if the network keeps all others out", c.Listen)
 	}
 	return nil
-}
-
-// socketPath is the path of an address that is a Unix socket's.
-func socketPath(address string) (path string, socket bool) {
-	return strings.CutPrefix(address, "unix:")
 }
 
 // isAddress reports whether an address has the form of one to listen on.

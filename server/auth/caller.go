@@ -20,8 +20,8 @@ type Caller struct {
 	guard   *Guard
 	method  string
 	proof   proof
-	expires time.Time // of the proof; zero: never
-	grants  []*Grant  // those that allow the method
+	expires time.Time // of the proof, when the call was admitted; zero: never
+	grants  []*Grant  // those that allow the method; of the goroutine that makes the call
 
 	use atomic.Pointer[use] // of a collector, in its last request
 }
@@ -55,23 +55,33 @@ func (c *Caller) decide(s *state) error {
 	if err != nil {
 		return &Refused{Identity: identity, Method: shortName(c.method), Rule: err.Error()}
 	}
-	if c.Identity == "" {
-		c.Identity, c.expires, c.grants = identity, expires, grants
-	}
+	c.Identity, c.expires, c.grants = identity, expires, grants
 	return nil
 }
 
-// again decides the call as it is now. The error is a [*Refused]: the credential has expired or was revoked, or its role was
-// taken.
+// Check decides the call again, before each message of a stream. The error is a [*Refused]: the credential has expired or was
+// revoked, or its role was taken. [Caller.Within] goes by the grants of the last decision.
+func (c *Caller) Check() error {
+	if c == nil {
+		return nil
+	}
+	now, err := c.again()
+	if err == nil {
+		c.grants = now.grants
+	}
+	return err
+}
+
+// again is the caller as the policy has it now.
 func (c *Caller) again() (*Caller, error) {
-	again := &Caller{guard: c.guard, method: c.method, proof: c.proof}
-	if err := again.decide(c.guard.state.Load()); err != nil {
+	now := &Caller{guard: c.guard, method: c.method, proof: c.proof}
+	if err := now.decide(c.guard.state.Load()); err != nil {
 		return nil, err
 	}
-	if again.Identity != c.Identity {
-		return nil, c.refused("the credential is now that of " + again.Identity)
+	if now.Identity != c.Identity {
+		return nil, c.refused("the credential is now that of " + now.Identity)
 	}
-	return again, nil
+	return now, nil
 }
 
 // watch is a call that lasts.
@@ -85,17 +95,17 @@ const never = 100 * 365 * 24 * time.Hour
 
 // check ends the call if it is not allowed any more, or when its credential expires.
 func (w *watch) check(c *Caller) {
-	again, err := c.again()
+	now, err := c.again()
 	if use := c.use.Load(); err == nil && use != nil {
-		err = again.covers(use)
+		err = now.covers(use)
 	}
 	if err != nil {
 		w.end(err)
 		return
 	}
 	left := never
-	if !again.expires.IsZero() {
-		left = time.Until(again.expires)
+	if !now.expires.IsZero() {
+		left = time.Until(now.expires)
 	}
 	w.expiry.Reset(left)
 }
@@ -138,20 +148,16 @@ func (c *Caller) Within(ctx context.Context, req any, backend Backend) error {
 	if c == nil {
 		return nil
 	}
-	now, err := c.again()
-	if err != nil {
-		return err
-	}
 	s := rules[c.method].scope
 	if s == ofCollector {
 		use := useOf(req)
 		c.use.Store(use)
-		if err := now.covers(use); err != nil {
+		if err := c.covers(use); err != nil {
 			return err
 		}
 		return c.bind(ctx, req, use.collector, backend)
 	}
-	return now.anyGrant(func(g *Grant) error { return g.within(ctx, s, c.method, req, backend.SourcesOf) })
+	return c.anyGrant(func(g *Grant) error { return g.within(ctx, s, c.method, req, backend.SourcesOf) })
 }
 
 // Shows reports by a [*Refused] that a task is of a source outside of all grants: sources may share tasks.

@@ -231,7 +231,7 @@ func TestCaller_expires(t *testing.T) {
 	if late := time.Since(end); late < 0 || late > time.Second {
 		t.Errorf("it ended %v after its time", late)
 	}
-	refusedBy(t, caller.Within(t.Context(), new(pb.HeartbeatRequest), kept{}), "expired at")
+	refusedBy(t, caller.Check(), "expired at")
 }
 
 // signer signs tokens by a key that it has made.
@@ -446,6 +446,9 @@ func TestGuard_halfWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 5 {
+				if err := caller.Check(); err != nil {
+					t.Fatal(err)
+				}
 				if err := caller.Within(t.Context(), &pb.CancelTasksRequest{Filter: &pb.Filter{All: true}}, kept{}); err == nil {
 					t.Fatal("a half-written policy counts")
 				}
@@ -457,5 +460,8 @@ func TestGuard_halfWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-time.After(time.Second)
+	if err := caller.Check(); err != nil {
+		t.Fatal(err)
+	}
 	refusedBy(t, caller.Within(t.Context(), &pb.CancelTasksRequest{}, kept{}), "must name a source")
 }

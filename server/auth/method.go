@@ -48,69 +48,69 @@ type rule struct {
 	scope  scope
 }
 
-// Of most methods one of these is the rule.
+// The rules that methods have.
 var (
-	collecting = rule{roles: []Role{Collector}, scope: ofCollector}
-	producing  = rule{roles: []Role{Producer, Operator}, scope: ofSources}
-	looking    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofSources}
-	watching   = rule{roles: []Role{Operator, Viewer}, scope: ofSources}
-	counting   = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofShared}
-	operating  = rule{roles: []Role{Operator}, scope: ofSources}
-	ruling     = rule{roles: []Role{Operator}, scope: ofAll}
-	governing  = rule{scope: ofAll}
-	probing    = rule{anyone: true}
+	collectorCalls = rule{roles: []Role{Collector}, scope: ofCollector}
+	taskSubmits    = rule{roles: []Role{Producer, Operator}, scope: ofSources}
+	sourceReads    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofSources}
+	leaseReads     = rule{roles: []Role{Operator, Viewer}, scope: ofSources}
+	sharedReads    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofShared}
+	sourceChanges  = rule{roles: []Role{Operator}, scope: ofSources}
+	sharedChanges  = rule{roles: []Role{Operator}, scope: ofAll}
+	adminReads     = rule{scope: ofAll}
+	probes         = rule{anyone: true}
 )
 
 // rules are who may call each method. A method without a row is refused.
 var rules = map[string]rule{
-	pb.DispatchService_FetchTask_FullMethodName:        collecting,
-	pb.DispatchService_Heartbeat_FullMethodName:        collecting,
-	pb.DispatchService_RenewLease_FullMethodName:       collecting,
-	pb.DispatchService_ReportTask_FullMethodName:       collecting,
-	pb.DispatchService_SubmitDiscovered_FullMethodName: collecting,
+	pb.DispatchService_FetchTask_FullMethodName:        collectorCalls,
+	pb.DispatchService_Heartbeat_FullMethodName:        collectorCalls,
+	pb.DispatchService_RenewLease_FullMethodName:       collectorCalls,
+	pb.DispatchService_ReportTask_FullMethodName:       collectorCalls,
+	pb.DispatchService_SubmitDiscovered_FullMethodName: collectorCalls,
 
-	pb.TaskService_SubmitTasks_FullMethodName:  producing,
-	pb.TaskService_GetTask_FullMethodName:      looking,
-	pb.TaskService_ListTasks_FullMethodName:    looking,
-	pb.TaskService_CancelTasks_FullMethodName:  operating,
-	pb.TaskService_RetryTasks_FullMethodName:   operating,
-	pb.TaskService_RevokeLeases_FullMethodName: operating,
+	pb.TaskService_SubmitTasks_FullMethodName:  taskSubmits,
+	pb.TaskService_GetTask_FullMethodName:      sourceReads,
+	pb.TaskService_ListTasks_FullMethodName:    sourceReads,
+	pb.TaskService_CancelTasks_FullMethodName:  sourceChanges,
+	pb.TaskService_RetryTasks_FullMethodName:   sourceChanges,
+	pb.TaskService_RevokeLeases_FullMethodName: sourceChanges,
 
-	pb.SourceService_CreateSource_FullMethodName:   operating,
-	pb.SourceService_GetSource_FullMethodName:      looking,
-	pb.SourceService_ListSources_FullMethodName:    looking,
-	pb.SourceService_UpdateSource_FullMethodName:   operating,
-	pb.SourceService_ApplySources_FullMethodName:   operating,
-	pb.SourceService_DeleteSources_FullMethodName:  operating,
-	pb.SourceService_TriggerSources_FullMethodName: operating,
+	pb.SourceService_CreateSource_FullMethodName:   sourceChanges,
+	pb.SourceService_GetSource_FullMethodName:      sourceReads,
+	pb.SourceService_ListSources_FullMethodName:    sourceReads,
+	pb.SourceService_UpdateSource_FullMethodName:   sourceChanges,
+	pb.SourceService_ApplySources_FullMethodName:   sourceChanges,
+	pb.SourceService_DeleteSources_FullMethodName:  sourceChanges,
+	pb.SourceService_TriggerSources_FullMethodName: sourceChanges,
 
-	pb.QueueService_GetQueue_FullMethodName:        counting,
-	pb.QueueService_ListQueues_FullMethodName:      counting,
-	pb.QueueService_SetQueueRule_FullMethodName:    ruling,
-	pb.QueueService_ListQueueRules_FullMethodName:  counting,
-	pb.QueueService_DeleteQueueRule_FullMethodName: ruling,
+	pb.QueueService_GetQueue_FullMethodName:        sharedReads,
+	pb.QueueService_ListQueues_FullMethodName:      sharedReads,
+	pb.QueueService_SetQueueRule_FullMethodName:    sharedChanges,
+	pb.QueueService_ListQueueRules_FullMethodName:  sharedReads,
+	pb.QueueService_DeleteQueueRule_FullMethodName: sharedChanges,
 
-	pb.HoldService_SetHolds_FullMethodName:  operating,
-	pb.HoldService_LiftHolds_FullMethodName: operating,
-	pb.HoldService_ListHolds_FullMethodName: counting,
+	pb.HoldService_SetHolds_FullMethodName:  sourceChanges,
+	pb.HoldService_LiftHolds_FullMethodName: sourceChanges,
+	pb.HoldService_ListHolds_FullMethodName: sharedReads,
 
-	pb.AdminService_GetStats_FullMethodName:       counting,
-	pb.AdminService_ListLeases_FullMethodName:     watching,
-	pb.AdminService_ListCollectors_FullMethodName: counting,
-	pb.AdminService_Explain_FullMethodName:        looking,
-	pb.AdminService_ListPools_FullMethodName:      counting,
+	pb.AdminService_GetStats_FullMethodName:       sharedReads,
+	pb.AdminService_ListLeases_FullMethodName:     leaseReads,
+	pb.AdminService_ListCollectors_FullMethodName: sharedReads,
+	pb.AdminService_Explain_FullMethodName:        sourceReads,
+	pb.AdminService_ListPools_FullMethodName:      sharedReads,
 
-	pb.AdminService_ListAuditEntries_FullMethodName: governing,
-	pb.AdminService_ExplainAccess_FullMethodName:    ruling,
-	pb.AdminService_ReleaseCollector_FullMethodName: ruling,
+	pb.AdminService_ListAuditEntries_FullMethodName: adminReads,
+	pb.AdminService_ExplainAccess_FullMethodName:    sharedChanges,
+	pb.AdminService_ReleaseCollector_FullMethodName: sharedChanges,
 
-	grpc_health_v1.Health_Check_FullMethodName: probing,
-	grpc_health_v1.Health_List_FullMethodName:  probing,
-	grpc_health_v1.Health_Watch_FullMethodName: probing,
+	grpc_health_v1.Health_Check_FullMethodName: probes,
+	grpc_health_v1.Health_List_FullMethodName:  probes,
+	grpc_health_v1.Health_Watch_FullMethodName: probes,
 
 	// What reflection shows is published with the .proto files.
-	grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName:      probing,
-	grpc_reflection_v1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: probing,
+	grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName:      probes,
+	grpc_reflection_v1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: probes,
 }
 
 // Methods are the full names of all methods that have a row.
@@ -165,11 +165,14 @@ func may(method, identity string, grants []*Grant) ([]*Grant, error) {
 
 // needed names the roles of a rule.
 func (r rule) needed() string {
-	names := make([]string, 0, len(r.roles)+1)
-	for _, role := range append(slices.Clone(r.roles), Admin) {
+	var names []string
+	for _, role := range r.roles {
 		names = append(names, string(role))
 	}
-	return strings.Join(names[:len(names)-1], ", ") + map[bool]string{true: " or ", false: ""}[len(names) > 1] + names[len(names)-1]
+	if len(names) == 0 {
+		return string(Admin)
+	}
+	return strings.Join(names, ", ") + " or " + string(Admin)
 }
 
 // Explain reports whether an identity may call a method, named in full or by its last part, and which rule allows or

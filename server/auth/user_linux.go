@@ -1,21 +1,9 @@
 package auth
 
-import (
-	"net"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// userOf is the user of the process at the other end of a Unix socket, as it was when that connected.
-func userOf(socket *net.UnixConn) (user uint32, err error) {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var found *unix.Ucred
-	if controlErr := raw.Control(func(fd uintptr) { found, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); controlErr != nil {
-		return 0, controlErr
-	}
+func peerUser(fd int) (uint32, error) {
+	found, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
 		return 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
@@ -52,11 +53,7 @@ refused from then on, or after --overlap.`,
 	}
 	flags := cmd.Flags()
 	registerFile(cmd, c, &r.file)
-	var roles []string
-	for _, known := range auth.Roles() {
-		roles = append(roles, string(known))
-	}
-	cli.ChoiceVar(flags, &role, "role", "", "", "what it may do: collector, producer, operator, viewer, admin", roles...)
+	cli.ChoiceVar(flags, &role, "role", "", "", "what it may do: collector, producer, operator, viewer, admin", roleNames()...)
 	flags.StringSliceVar(&r.grant.Collectors, "collectors", nil, "collector ids that a collector may use, as `patterns` with *")
 	flags.StringSliceVar(&r.grant.Pools, "pools", nil, "`pools` that a collector may fetch from")
 	flags.StringSliceVar(&r.grant.Sources, "sources", nil, "what the ids of its sources begin with, as `prefixes`; for producers, operators and viewers")
@@ -65,22 +62,9 @@ refused from then on, or after --overlap.`,
 	flags.BoolVar(&r.replace, "replace", false, "make another token for a name that has one")
 	cli.SpanVar(flags, &r.overlap, "overlap", "how long the old token still counts, with --replace")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, name := range []string{"collectors", "pools", "sources"} {
-			if f := flags.Lookup(name); f.Changed && f.Value.String() == "[]" { // an empty variable of a script must not grant everything
-				return cli.Usagef("--%s is empty; leave it out for all", name)
-			}
-		}
 		r.grant.Identity, r.grant.Role = identityOf(args[0]), auth.Role(role)
-		narrowed := len(r.grant.Collectors)+len(r.grant.Pools)+len(r.grant.Sources) > 0
-		switch {
-		case role == "" && !r.replace:
-			return cli.Usagef("--role is missing; say %s", strings.Join(roles, ", "))
-		case r.replace && (role != "" || narrowed):
-			return cli.Usagef("--replace keeps the grants of %s; change them in %s", args[0], r.file)
-		case r.overlap > 0 && !r.replace:
-			return cli.Usagef("--overlap is for --replace")
-		case r.expires != nil && !r.expires.AsTime().After(time.Now()):
-			return cli.Usagef("--expires: %s is over", human.Instant(r.expires))
+		if err := r.check(args[0], flags); err != nil {
+			return err
 		}
 		token, err := r.make(args[0])
 		if err != nil {
@@ -97,6 +81,35 @@ refused from then on, or after --overlap.`,
 		return nil
 	}
 	return cmd
+}
+
+// check refuses flags that make no sense together.
+func (r *request) check(name string, flags *pflag.FlagSet) error {
+	for _, flag := range []string{"collectors", "pools", "sources"} {
+		if f := flags.Lookup(flag); f.Changed && f.Value.String() == "[]" { // an empty variable of a script must not grant everything
+			return cli.Usagef("--%s is empty; leave it out for all", flag)
+		}
+	}
+	narrowed := len(r.grant.Collectors)+len(r.grant.Pools)+len(r.grant.Sources) > 0
+	switch {
+	case r.grant.Role == "" && !r.replace:
+		return cli.Usagef("--role is missing; say %s", strings.Join(roleNames(), ", "))
+	case r.replace && (r.grant.Role != "" || narrowed):
+		return cli.Usagef("--replace keeps the grants of %s; change them in %s", name, r.file)
+	case r.overlap > 0 && !r.replace:
+		return cli.Usagef("--overlap is for --replace")
+	case r.expires != nil && !r.expires.AsTime().After(time.Now()):
+		return cli.Usagef("--expires: %s is over", human.Instant(r.expires))
+	}
+	return nil
+}
+
+func roleNames() []string {
+	var names []string
+	for _, role := range auth.Roles() {
+		names = append(names, string(role))
+	}
+	return names
 }
 
 // make makes the token, and writes it to its file if it has one.
