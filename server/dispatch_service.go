@@ -15,6 +15,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
+	"github.com/waggle-crawl/waggle/server/internal/peers"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
@@ -63,6 +64,9 @@ func (s *dispatchService) FetchTask(ctx context.Context, req *pb.FetchTaskReques
 	}
 	if err != nil {
 		return nil, aboutCollector(err, req)
+	}
+	if len(result.Tasks) > 0 {
+		peers.OnLost(ctx, result.GiveBack)
 	}
 	s.metrics.granted.Add(float64(len(result.Tasks)))
 	s.metrics.fetchWait.WithLabelValues(strconv.FormatBool(len(result.Tasks) > 0)).Observe(result.Waited.Seconds())

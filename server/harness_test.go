@@ -411,7 +411,13 @@ func wantFault(t *testing.T, err error, code codes.Code, reason string) fault {
 // eventually waits for a condition that others bring about.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	within(t, 10*time.Second, what, condition)
+}
+
+// within is eventually with a limit of its own.
+func within(t *testing.T, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -419,7 +425,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("never: %s", what)
+			t.Fatalf("not within %v: %s", limit, what)
 		}
 	}
 }

@@ -20,6 +20,9 @@ import (
 func (c *chain) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
 	most, full := c.peers.Full(ctx, admit.Keeps(info.FullMethodName))
 	if !full {
+		if info.FullMethodName == pb.DispatchService_FetchTask_FullMethodName {
+			ctx = peers.Enter(ctx)
+		}
 		return ctx, nil
 	}
 	st, _ := wire.Status(nil, &wire.Refusal{

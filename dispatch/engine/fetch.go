@@ -65,6 +65,9 @@ type FetchResult struct {
 	Waited     time.Duration
 	Empty      EmptyReason
 	RetryAfter time.Duration
+	// GiveBack undoes what the call was granted, for a caller that canceled it before it got the answer. It does not
+	// wait for the store; nil if there are no Tasks.
+	GiveBack func()
 	// Reports answers those of the request, in their order.
 	Reports []ReportResult
 }
@@ -100,9 +103,15 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	if err == nil && len(out.Grants) > 0 {
 		err = context.Cause(ctx)
 	}
+	poll, shards := dispatch.Poll{Collector: req.Collector, ClientToken: req.ClientToken, Call: out.Call}, d.shardsOf(out.Grants)
 	if err != nil {
-		d.giveBack(ctx, dispatch.Poll{Collector: req.Collector, ClientToken: req.ClientToken, Call: out.Call}, out.Grants)
+		d.giveBack(ctx, poll, shards)
 		return nil, fmt.Errorf("fetch for collector %q: %w", req.Collector, err)
+	}
+	if len(shards) > 0 {
+		result.GiveBack = func() {
+			d.pump.Background(func(ctx context.Context) { d.giveBack(ctx, poll, shards) })
+		}
 	}
 	if narrowed := len(req.Sources)+len(req.Queues) > 0; narrowed && slices.Contains([]EmptyReason{EmptyNoTasks, EmptyThrottled, EmptyHeld}, result.Empty) {
 		// On an error, keep the reason of the claim.

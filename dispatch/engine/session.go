@@ -65,7 +65,7 @@ func (d *Dispatcher) giveBackPolled(poll dispatch.Poll) {
 			d.pump.GiveBackFailed(poll, zap.Error(err))
 			return
 		}
-		d.giveBack(ctx, poll, states[0].Replay)
+		d.giveBack(ctx, poll, d.shardsOf(states[0].Replay))
 	})
 }
 
@@ -160,13 +160,19 @@ func (d *Dispatcher) endSessionIn(ctx context.Context, shard int, collector, kee
 	}
 }
 
-// giveBack undoes the effect of a call on the grants that it got, in each shard that has some of them.
-func (d *Dispatcher) giveBack(ctx context.Context, poll dispatch.Poll, grants []dispatch.Grant) {
-	var shards []int
+// giveBack undoes the effect of a call on the grants that it got, in the shards that have them.
+func (d *Dispatcher) giveBack(ctx context.Context, poll dispatch.Poll, shards []int) {
+	for _, shard := range shards {
+		d.pump.GiveBack(ctx, shard, poll)
+	}
+}
+
+// shardsOf are the shards of grants.
+func (d *Dispatcher) shardsOf(grants []dispatch.Grant) (shards []int) {
 	for i := range grants {
 		if shard := d.shardOf(grants[i].Task.ID); !slices.Contains(shards, shard) {
 			shards = append(shards, shard)
-			d.pump.GiveBack(ctx, shard, poll)
 		}
 	}
+	return shards
 }

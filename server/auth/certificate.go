@@ -91,6 +91,9 @@ func (p *proving) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 			return conn, &certified{of}, nil
 		}
 	default:
+		if wrapper, ok := raw.(interface{ NetConn() net.Conn }); ok {
+			raw = wrapper.NetConn()
+		}
 		if socket, ok := raw.(*net.UnixConn); ok {
 			user, err := userOf(socket)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,17 +19,31 @@ const writeTimeout = 20 * time.Second
 type Conn struct {
 	net.Conn
 	peers *Peers
-	from  *address
-	plain bool // HTTP/2 without TLS
+	from  *address // nil: the connection is not bounded
+	plain bool     // HTTP/2 without TLS
 
-	preface int // bytes of the client's preface that came
-	in, out frames
+	preface  int // bytes of the client's preface that came
+	in, out  frames
+	code     uint32 // of the frame of a reset that comes
+	entering uint32 // the stream whose headers came last
+	rest     []byte // what was read behind them
 
-	mu      sync.Mutex // guards the rest
-	streams map[uint32]stream
-	held    int
-	closed  bool
+	mu       sync.Mutex // guards the rest
+	streams  map[uint32]stream
+	answered []answered // the last of those calls that have a lost
+	held     int
+	closed   bool
 }
+
+// answered is a call that was answered.
+type answered struct {
+	stream uint32
+	lost   func()
+}
+
+// keptAnswers is how many answered calls of a connection can be found to be lost: more than are answered on it before
+// the client's cancel of one comes.
+const keptAnswers = 32
 
 // remoteAddress is the address of a peer; by it, a call's connection is found.
 type remoteAddress struct {
@@ -36,8 +51,15 @@ type remoteAddress struct {
 	conn *Conn
 }
 
-// Of is the connection of a call's context; nil if it came through no listener of [Peers].
+// Of is the connection of a call's context; nil if it is not bounded.
 func Of(ctx context.Context) *Conn {
+	if c := remoteOf(ctx); c != nil && c.from != nil {
+		return c
+	}
+	return nil
+}
+
+func remoteOf(ctx context.Context) *Conn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if remote, ok := p.Addr.(*remoteAddress); ok {
 			return remote.conn
@@ -46,19 +68,76 @@ func Of(ctx context.Context) *Conn {
 	return nil
 }
 
+// NetConn is the connection that it wraps.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
 // RemoteAddr is the address of the peer.
 func (c *Conn) RemoteAddr() net.Addr { return &remoteAddress{c.Conn.RemoteAddr(), c} }
 
+// entered is a call as a stream of its connection.
+type entered struct {
+	conn   *Conn
+	stream uint32
+}
+
+type enteredKey struct{}
+
+// Enter gives the context of a call its stream. It is called where gRPC lets a call in, before it reads more.
+func Enter(ctx context.Context) context.Context {
+	if remote := remoteOf(ctx); remote != nil {
+		return context.WithValue(ctx, enteredKey{}, entered{remote, remote.entering})
+	}
+	return ctx
+}
+
+// OnLost calls lost, once, if the caller of an entered unary call does not get its answer: the client cancels the call,
+// also after the answer was sent, or the connection ends before that.
+func OnLost(ctx context.Context, lost func()) {
+	e, ok := ctx.Value(enteredKey{}).(entered)
+	if !ok {
+		return
+	}
+	e.conn.mu.Lock()
+	defer e.conn.mu.Unlock()
+	s, open := e.conn.streams[e.stream]
+	if !open {
+		go lost()
+		return
+	}
+	s.lost = lost
+	e.conn.streams[e.stream] = s
+}
+
 // Read reads. It yields after a full read, so that a fast sender does not starve others.
 func (c *Conn) Read(b []byte) (int, error) {
+	if c.plain {
+		return c.read(b, c.Conn)
+	}
 	n, err := c.Conn.Read(b)
 	if n == len(b) {
 		runtime.Gosched()
 	}
-	if c.plain {
-		c.received(b[:n])
-	}
 	return n, err
+}
+
+// read reads HTTP/2, at most to the end of a frame of headers: gRPC enters the stream of these before it reads on.
+func (c *Conn) read(b []byte, from net.Conn) (n int, err error) {
+	ahead := len(c.rest) > 0
+	if ahead {
+		n = copy(b, c.rest)
+	} else if n, err = from.Read(b); n == len(b) {
+		runtime.Gosched()
+	}
+	end := c.received(b[:n])
+	switch {
+	case ahead:
+		if c.rest = c.rest[end:]; len(c.rest) == 0 {
+			c.rest = nil
+		}
+	case end < n:
+		c.rest, err = slices.Clone(b[end:n]), nil // the error comes again
+	}
+	return end, err
 }
 
 // Write writes, and fails if the peer reads nothing for a while.
@@ -75,15 +154,22 @@ func (c *Conn) Write(b []byte) (int, error) {
 // Close closes the connection, once; what it held is free then.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	held, streams, closed := c.held, len(c.streams), c.closed
-	c.held, c.streams, c.closed = 0, nil, true
+	held, streams, closed := c.held, c.streams, c.closed
+	c.held, c.streams, c.answered, c.closed = 0, nil, nil, true
 	c.mu.Unlock()
 	if closed {
 		return nil
 	}
-	c.from.held.Add(-int64(held))
-	c.from.streams.Add(-int64(streams))
-	c.peers.remove(c)
+	for _, s := range streams {
+		if s.lost != nil {
+			go s.lost()
+		}
+	}
+	if c.from != nil {
+		c.from.held.Add(-int64(held))
+		c.from.streams.Add(-int64(len(streams)))
+		c.peers.remove(c)
+	}
 	return c.Conn.Close()
 }
 
@@ -97,7 +183,7 @@ func (c *Conn) Hold(bytes int) {
 
 // hold is Hold by one who holds the lock.
 func (c *Conn) hold(bytes int) {
-	if bytes != 0 && !c.closed {
+	if bytes != 0 && !c.closed && c.from != nil {
 		c.held += bytes
 		c.from.held.Add(int64(bytes))
 	}
@@ -115,18 +201,47 @@ func (c *Conn) open(id uint32) {
 	defer c.mu.Unlock()
 	if _, known := c.streams[id]; !known && !c.closed {
 		c.streams[id] = stream{}
-		c.from.streams.Add(1)
+		c.count(1)
 	}
 }
 
-// end forgets a stream.
-func (c *Conn) end(id uint32) {
+// count counts open streams, by one who holds the lock.
+func (c *Conn) count(streams int64) {
+	if c.from != nil {
+		c.from.streams.Add(streams)
+	}
+}
+
+// end forgets a stream, by its end or by a reset.
+func (c *Conn) end(id uint32, reset bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s, known := c.streams[id]; known {
-		delete(c.streams, id)
-		c.from.streams.Add(-1)
-		c.hold(-s.part - s.whole)
+	s, known := c.streams[id]
+	if !known {
+		return
+	}
+	delete(c.streams, id)
+	c.count(-1)
+	c.hold(-s.part - s.whole)
+	switch {
+	case s.lost == nil:
+	case reset:
+		go s.lost()
+	default:
+		if len(c.answered) == keptAnswers {
+			c.answered = slices.Delete(c.answered, 0, 1)
+		}
+		c.answered = append(c.answered, answered{id, s.lost})
+	}
+}
+
+// canceled finds a call that was answered and that the client canceled before it got the answer.
+func (c *Conn) canceled(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.IndexFunc(c.answered, func(a answered) bool { return a.stream == id }); i >= 0 {
+		go c.answered[i].lost()
+		c.answered = slices.Delete(c.answered, i, i+1)
 	}
 }
 
@@ -140,7 +255,9 @@ func (c *Conn) change(id uint32, by func(*stream)) {
 		c.hold(s.part + s.whole - before)
 	}
 	c.mu.Unlock()
-	c.peers.overflow(c.from)
+	if c.from != nil {
+		c.peers.overflow(c.from)
+	}
 }
 
 // Credentials are those of a server with TLS, with the HTTP/2 inside of its connections followed.
@@ -174,9 +291,7 @@ type inner struct {
 
 // Read is Read of [Conn].
 func (i *inner) Read(b []byte) (int, error) {
-	n, err := i.Conn.Read(b)
-	i.outer.received(b[:n])
-	return n, err
+	return i.outer.read(b, i.Conn)
 }
 
 // Write is Write of [Conn].

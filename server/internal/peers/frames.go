@@ -42,8 +42,9 @@ func (f *frames) halfCloses() bool {
 	return (f.is(http2.FrameData) || f.is(http2.FrameHeaders)) && f.has(http2.FlagDataEndStream) // the same bit in both
 }
 
-// received follows what the peer sends.
-func (c *Conn) received(p []byte) {
+// received follows what the peer sends, at most to the end of a frame of headers, and returns how much that is.
+func (c *Conn) received(p []byte) int {
+	size := len(p)
 	if n := min(len(http2.ClientPreface)-c.preface, len(p)); n > 0 {
 		c.preface, p = c.preface+n, p[n:]
 	}
@@ -52,19 +53,32 @@ func (c *Conn) received(p []byte) {
 		var begins bool
 		payload, p, begins = c.in.next(p)
 		if begins && c.in.is(http2.FrameHeaders) {
-			c.open(c.in.stream())
+			c.entering = c.in.stream()
+			c.open(c.entering)
 		}
 		if c.in.is(http2.FrameData) && len(payload) > 0 {
 			padded := c.in.has(http2.FlagDataPadded)
 			c.change(c.in.stream(), func(s *stream) { s.add(payload, padded) })
 		}
+		if c.in.is(http2.FrameRSTStream) {
+			for _, b := range payload {
+				c.code = c.code<<8 | uint32(b)
+			}
+		}
 		if !begins && len(payload) == 0 || c.in.left > 0 {
 			continue // the frame is not complete
 		}
-		if c.in.is(http2.FrameRSTStream) {
-			c.end(c.in.stream())
+		switch {
+		case c.in.is(http2.FrameHeaders) || c.in.is(http2.FrameContinuation):
+			return size - len(p)
+		case c.in.is(http2.FrameRSTStream):
+			c.end(c.in.stream(), true)
+			if http2.ErrCode(c.code) == http2.ErrCodeCancel {
+				c.canceled(c.in.stream())
+			}
 		}
 	}
+	return size
 }
 
 // sent follows what the server sends.
@@ -75,7 +89,7 @@ func (c *Conn) sent(p []byte) {
 		switch {
 		case !begins:
 		case c.out.is(http2.FrameRSTStream) || c.out.halfCloses():
-			c.end(c.out.stream())
+			c.end(c.out.stream(), c.out.is(http2.FrameRSTStream))
 		case c.out.is(http2.FrameData): // an answer
 			c.change(c.out.stream(), func(s *stream) { s.whole = 0 })
 		}
@@ -88,6 +102,7 @@ type stream struct {
 	part   int                 // of a message that is not complete, with its header
 	whole  int                 // of complete messages without an answer
 	padded bool                // messages are not followed any more: no client of gRPC pads
+	lost   func()              // of [OnLost]; nil: there is none
 }
 
 func (s *stream) add(payload []byte, padded bool) {

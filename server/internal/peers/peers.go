@@ -104,10 +104,10 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := raw.RemoteAddr().(*net.TCPAddr); !ok {
-			return raw, nil
-		}
 		c := &Conn{Conn: raw, peers: l.peers, plain: l.plain, streams: make(map[uint32]stream)}
+		if _, ok := raw.RemoteAddr().(*net.TCPAddr); !ok {
+			return c, nil
+		}
 		limit := l.peers.add(c)
 		if limit == "" {
 			return c, nil
