@@ -564,6 +564,14 @@ func TestHoldService_ListHolds(t *testing.T) {
 		"a collector":           {&pb.ListHoldsRequest{Filter: &pb.Filter{CollectorId: "c1"}}, []string{"false c1", "false eu", "true "}},
 		"blocks of a queue":     {&pb.ListHoldsRequest{Filter: &pb.Filter{Queue: "example.com"}, Blocks: true}, []string{"false example.com", "true "}},
 		"blocks, page by page":  {&pb.ListHoldsRequest{Filter: &pb.Filter{QueueSuffix: "com"}, Blocks: true, PageSize: 1}, []string{"false example.com", "true "}},
+		"a source and a pool":   {&pb.ListHoldsRequest{Filter: &pb.Filter{SourceId: "news", Pool: "eu"}, Blocks: true}, []string{"true "}},
+		"a pool and a queue":    {&pb.ListHoldsRequest{Filter: &pb.Filter{Pool: "eu", Queue: "example.com"}, Blocks: true}, []string{"true "}},
+		"a queue and a source":  {&pb.ListHoldsRequest{Filter: &pb.Filter{Queue: "example.com", SourceIdPrefix: "n"}, Blocks: true}, []string{"true "}},
+		"a source and a prefix": {&pb.ListHoldsRequest{Filter: &pb.Filter{SourceId: "news.2", SourceIdPrefix: "news."}}, []string{"false news.2", "true "}},
+		"another prefix":        {&pb.ListHoldsRequest{Filter: &pb.Filter{SourceId: "news", SourceIdPrefix: "news."}}, []string{"true "}},
+		"a queue and a suffix":  {&pb.ListHoldsRequest{Filter: &pb.Filter{Queue: "a.b.example", QueueSuffix: "b.example"}}, []string{"false *.b.example", "true "}},
+		"a block and a suffix":  {&pb.ListHoldsRequest{Filter: &pb.Filter{Queue: "example.com", QueueSuffix: "org"}, Blocks: true}, []string{"true "}},
+		"a collector and pool":  {&pb.ListHoldsRequest{Filter: &pb.Filter{CollectorId: "c1", Pool: "eu"}}, []string{"true "}},
 		"blocks of other hosts": {&pb.ListHoldsRequest{Filter: &pb.Filter{QueueSuffix: "org"}, Blocks: true}, []string{"true "}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,15 +10,27 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
-// HoldQuery selects holds: those that stop what any of its fields names, and those on
-// everything. Without one set it selects all.
+// HoldQuery selects holds that match each of its conditions. A hold on everything matches all conditions, any other
+// only those of its kind of target. Without a condition it selects all.
 type HoldQuery struct {
 	SourceID, SourcePrefix string
 	Pool                   string
-	Queue, QueueSuffix     string
-	Collector              string
+	// Queue selects also patterns that match it, and Collector labels that it has.
+	Queue, QueueSuffix string
+	Collector          string
 	// Blocks lists also those that Waggle made itself.
 	Blocks bool
+}
+
+// selects reports whether a hold matches; labels are those of the query's collector.
+func (q *HoldQuery) selects(t *dispatch.HoldTarget, labels map[string]string) bool {
+	return t.Everything ||
+		(q.SourceID == "" || t.Source == q.SourceID) &&
+			(q.SourcePrefix == "" || t.Source != "" && strings.HasPrefix(t.Source, q.SourcePrefix)) &&
+			(q.Pool == "" || t.Pool == q.Pool) &&
+			(q.Queue == "" || t.Queue != "" && slices.Contains(dispatch.SettingsNames(q.Queue), t.Queue)) &&
+			(q.QueueSuffix == "" || t.Queue != "" && below(strings.TrimPrefix(t.Queue, "*."), q.QueueSuffix)) &&
+			(q.Collector == "" || holdbook.Has(t, q.Collector, labels))
 }
 
 // Where a list of holds is: the holds that are not on sources, those on sources, and blocks.
@@ -48,8 +59,10 @@ func (o *Operator) ListHolds(ctx context.Context, q HoldQuery, after string, lim
 	return nil, "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, after)
 }
 
-func (q *HoldQuery) all() bool {
-	return q.SourceID+q.SourcePrefix+q.Pool+q.Queue+q.QueueSuffix+q.Collector == ""
+// lists reports whether holds on sources can match, and blocks of queues.
+func (q *HoldQuery) lists() (sources, blocks bool) {
+	ofSources, ofQueues := q.SourceID+q.SourcePrefix != "", q.Queue+q.QueueSuffix != ""
+	return !ofQueues && q.Pool+q.Collector == "", q.Blocks && !ofSources && q.Pool+q.Collector == ""
 }
 
 func (o *Operator) listBook(ctx context.Context, q *HoldQuery, after string, limit int) (holds []dispatch.Hold, next string, err error) {
@@ -58,13 +71,19 @@ func (o *Operator) listBook(ctx context.Context, q *HoldQuery, after string, lim
 		return nil, "", fmt.Errorf("read holds: %w", err)
 	}
 	book := holdbook.New(all, version, now)
-	selected, err := o.selectHolds(ctx, q, book)
-	if err != nil {
-		return nil, "", err
+	var labels map[string]string
+	if q.Collector != "" {
+		record, err := o.collector(ctx, q.Collector)
+		if err != nil {
+			return nil, "", err
+		}
+		if record != nil {
+			labels = record.Info.Labels
+		}
 	}
 	for i := range book.All {
 		h := &book.All[i]
-		if h.Key() <= after || !h.Target.Everything && !selected(h) {
+		if h.Key() <= after || !q.selects(&h.Target, labels) {
 			continue
 		}
 		if len(holds) == limit {
@@ -72,10 +91,10 @@ func (o *Operator) listBook(ctx context.Context, q *HoldQuery, after string, lim
 		}
 		holds = append(holds, *h)
 	}
-	switch {
-	case q.all() || q.SourceID+q.SourcePrefix != "":
+	switch sources, blocks := q.lists(); {
+	case sources:
 		next = listSources
-	case q.Blocks:
+	case blocks:
 		next = listBlocks
 	}
 	if next == "" || len(holds) >= limit {
@@ -83,27 +102,6 @@ func (o *Operator) listBook(ctx context.Context, q *HoldQuery, after string, lim
 	}
 	rest, next, err := o.ListHolds(ctx, *q, next, limit-len(holds))
 	return append(holds, rest...), next, err
-}
-
-// selectHolds is the condition of a query on holds that are not on everything.
-func (o *Operator) selectHolds(ctx context.Context, q *HoldQuery, book *holdbook.Book) (func(*dispatch.Hold) bool, error) {
-	if q.all() {
-		return func(*dispatch.Hold) bool { return true }, nil
-	}
-	stopping := slices.Concat(book.Pool(q.Pool), book.Queue(q.Queue))
-	if q.Collector != "" {
-		holds, err := o.collectorHolds(ctx, book, q.Collector)
-		if err != nil {
-			return nil, err
-		}
-		stopping = append(stopping, holds...)
-	}
-	return func(h *dispatch.Hold) bool {
-		if q.QueueSuffix != "" && h.Target.Queue != "" && below(strings.TrimPrefix(h.Target.Queue, "*."), q.QueueSuffix) {
-			return true
-		}
-		return slices.Contains(stopping, h)
-	}, nil
 }
 
 // below reports whether the name of a queue is suffix, or ends in it after a dot.
@@ -129,7 +127,10 @@ func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after stri
 			sources = append(sources, kept)
 		}
 	}
-	filter := dispatch.SourceFilter{Prefix: cmp.Or(q.SourceID, q.SourcePrefix), Held: true}
+	filter := dispatch.SourceFilter{Prefix: q.SourcePrefix, Held: true}
+	if strings.HasPrefix(q.SourceID, q.SourcePrefix) {
+		filter.Prefix = q.SourceID
+	}
 	page, more, err := o.store.ListSources(ctx, filter, id, min(limit, sourcesPerLook))
 	if err != nil {
 		return nil, "", fmt.Errorf("list held sources: %w", err)
@@ -137,7 +138,7 @@ func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after stri
 	last := id
 	for _, source := range append(sources, page...) {
 		for _, hold := range withoutHold(source.Holds, "", now) {
-			if q.SourceID != "" && source.ID != q.SourceID || source.ID == id && hold.Key() <= key {
+			if !q.selects(&hold.Target, nil) || source.ID == id && hold.Key() <= key {
 				continue
 			}
 			if len(holds) == limit {
@@ -147,10 +148,10 @@ func (o *Operator) listHeldSources(ctx context.Context, q *HoldQuery, after stri
 		}
 		last = source.ID
 	}
-	switch {
+	switch _, blocks := q.lists(); {
 	case more:
 		next = listSources + last
-	case q.Blocks:
+	case blocks:
 		next = listBlocks
 	}
 	return holds, next, nil
@@ -187,13 +188,10 @@ func (o *Operator) listBlocks(ctx context.Context, q *HoldQuery, after string, l
 		if err != nil || queue == nil {
 			return nil, "", err
 		}
-		if hold := blockOf(queue); hold != nil {
+		if hold := blockOf(queue); hold != nil && q.selects(&hold.Target, nil) {
 			holds = append(holds, *hold)
 		}
 		return holds, "", nil
-	}
-	if !q.all() && q.QueueSuffix == "" {
-		return nil, "", nil
 	}
 	queues, err := o.store.ListQueues(ctx, q.QueueSuffix, after, sourcesPerLook)
 	if err != nil {
