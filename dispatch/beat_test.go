@@ -7,6 +7,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 func leaseBeats(grants []dispatch.Grant) []engine.LeaseBeat {
@@ -103,7 +104,7 @@ func TestDispatcher_Beat(t *testing.T) {
 		})
 	})
 
-	t.Run("a lease that its longest hold cuts does not shorten the others", func(t *testing.T) {
+	t.Run("a lease that its longest hold or a hold cuts does not shorten the others, and beats follow it", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.source("cut", func(s *dispatch.SourceSpec) { s.LeaseDuration, s.MaxHold = 10*time.Second, 12*time.Second })
@@ -115,11 +116,17 @@ func TestDispatcher_Beat(t *testing.T) {
 			held := w.mustFetch(req).Tasks
 			time.Sleep(5 * time.Second)
 			res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held))
-			if err != nil || res.LeaseDuration != 9*time.Second || res.Next != 3*time.Second {
+			if err != nil || res.LeaseDuration != 9*time.Second || res.Next != 2333*time.Millisecond {
 				t.Fatalf("Beat: %+v, %v", res, err)
 			}
 			if len(res.Limited) != 1 || res.Limited[0] != (engine.LimitedLease{ID: cut, Remaining: 7 * time.Second}) {
 				t.Errorf("limited: %+v, want %s to 7s", res.Limited, cut)
+			}
+			w.setHolds(0, operate.HoldOrder{Effect: dispatch.EndLeases}, dispatch.HoldTarget{Source: "free"})
+			time.Sleep(3 * time.Second)
+			res, err = w.d[0].Beat(t.Context(), info, leaseBeats(held))
+			if err != nil || res.LeaseDuration != 0 || len(res.Limited) != 2 || res.Next != 1333*time.Millisecond { // 4 s and 6 s are left
+				t.Errorf("Beat under a hold: %+v, %v", res, err)
 			}
 		})
 	})

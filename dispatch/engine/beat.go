@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// minBeat is the shortest beat interval: a third of the shortest lease.
+	// minBeat is the shortest beat interval: a third of the shortest lease that there can be.
 	minBeat = bounds.MinLeaseDuration / 3
 	// heldBeat is the longest beat interval of a held collector: if the push of the end is lost, the answer to a beat
 	// has it.
@@ -180,9 +180,6 @@ func (d *Dispatcher) renew(ctx context.Context, renewals []dispatch.Renewal, tok
 	if failed != nil && !answered {
 		return failed
 	}
-	if result.LeaseDuration > 0 {
-		result.Next = min(result.Next, max(result.LeaseDuration/3, minBeat).Truncate(time.Millisecond))
-	}
 	if failed != nil {
 		result.Next = min(result.Next, retryBeat)
 	}
@@ -200,6 +197,7 @@ func (r *BeatResult) take(part batch.Part[dispatch.RenewResult], renewals []disp
 		if res.Cancel != dispatch.CancelNone {
 			r.Cancel = append(r.Cancel, CancelNotice{ID: id, Reason: res.Cancel})
 		}
+		r.Next = min(r.Next, max(res.Remaining/3, minBeat).Truncate(time.Millisecond))
 		switch {
 		case res.Remaining < res.Duration:
 			r.Limited = append(r.Limited, LimitedLease{ID: id, Remaining: res.Remaining})
