@@ -411,8 +411,11 @@ func (o *Operator) changeSourceHolds(ctx context.Context, id string, create bool
 		if errors.Is(err, dispatch.ErrEtagMismatch) || errors.Is(err, dispatch.ErrSourceExists) || errors.Is(err, dispatch.ErrSourceNotFound) {
 			continue
 		}
-		if err != nil || before.Gone() {
+		switch {
+		case err != nil || before.Gone():
 			return err
+		case before.Applied == before.Version:
+			return o.applyHolds(ctx, &after)
 		}
 		return o.applySource(ctx, &after)
 	}

@@ -22,7 +22,20 @@ const (
 // that nothing is granted by the old one, then seeds. Every step is
 // idempotent; what is interrupted, finishSources does again.
 func (o *Operator) applySource(ctx context.Context, source *dispatch.Source) error {
-	err := o.applySteps(ctx, source)
+	return o.applyWith(ctx, source, o.applySeeds)
+}
+
+// applyHolds is applySource of a version with other holds and nothing else. It submits nothing, so a full store takes
+// it.
+func (o *Operator) applyHolds(ctx context.Context, source *dispatch.Source) error {
+	return o.applyWith(ctx, source, func(context.Context, *dispatch.Source) ([]dispatch.TaskID, error) { return source.AppliedSeeds, nil })
+}
+
+// seedStep brings the seeds to a source's version, and returns those that exist.
+type seedStep func(context.Context, *dispatch.Source) ([]dispatch.TaskID, error)
+
+func (o *Operator) applyWith(ctx context.Context, source *dispatch.Source, applySeeds seedStep) error {
+	err := o.applySteps(ctx, source, applySeeds)
 	if errors.Is(err, errStaleSource) {
 		return nil // a newer version is on its way, by another call
 	}
@@ -36,7 +49,7 @@ func (o *Operator) applySource(ctx context.Context, source *dispatch.Source) err
 	return nil
 }
 
-func (o *Operator) applySteps(ctx context.Context, source *dispatch.Source) error {
+func (o *Operator) applySteps(ctx context.Context, source *dispatch.Source, applySeeds seedStep) error {
 	if source.Version > 1 {
 		if err := o.eachShard("push the source", func(shard int, page string) (string, error) {
 			return o.store.PushSource(ctx, shard, source.Gate(), page)
@@ -59,7 +72,7 @@ func (o *Operator) applySteps(ctx context.Context, source *dispatch.Source) erro
 		}
 		return err
 	}
-	seeds, err := o.applySeeds(ctx, source)
+	seeds, err := applySeeds(ctx, source)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/store/filestore"
 	"github.com/waggle-crawl/waggle/store/filestore/internal/disk/disktest"
 )
@@ -59,6 +61,24 @@ func claimOne(ctx context.Context, s dispatch.Store, token string) ([]dispatch.G
 	return reply.Grants[0], nil
 }
 
+// operated is an operator of a store, with what to hold: first a source that has a seed, which is held.
+func operated(t *testing.T, s dispatch.Store) (*operate.Operator, []dispatch.HoldTarget) {
+	t.Helper()
+	d, err := engine.New(engine.Config{Store: s, ID: "d1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := operate.New(d)
+	if _, err := o.CreateSource(t.Context(), "held", dispatch.SourceSpec{Seeds: []dispatch.Seed{{URL: "https://held.test/"}}}); err != nil {
+		t.Fatal(err)
+	}
+	targets := []dispatch.HoldTarget{{Source: "held"}, {Pool: "held"}, {Queue: "*.held.test"}, {Queue: "held.test"}, {Collector: "held"}}
+	if _, err := o.SetHolds(t.Context(), targets[:1], operate.HoldOrder{Name: dispatch.HoldDefault}); err != nil {
+		t.Fatal(err)
+	}
+	return o, targets
+}
+
 // TestStore_DiskFull fills the disk: submits and grants are refused before they take effect, leases go on and end, and
 // when there is room again all goes on.
 func TestStore_DiskFull(t *testing.T) {
@@ -66,6 +86,7 @@ func TestStore_DiskFull(t *testing.T) {
 	d := disktest.New(1)
 	config, _ := onDisk(d)
 	s := startOn(t, config)
+	o, targets := operated(t, s)
 	d.SetCapacity(3 * smallSegments)
 	var held []dispatch.Grant
 	submitted := 0
@@ -96,8 +117,11 @@ func TestStore_DiskFull(t *testing.T) {
 	if _, err := s.Apply(t.Context(), []dispatch.Transition{done(held[0])}); err != nil {
 		t.Errorf("report on a full disk: %v", err)
 	}
-	if _, err := s.PutHolds(t.Context(), dispatch.HoldChange{}, 0); err != nil {
-		t.Errorf("hold on a full disk: %v", err)
+	if did, err := o.SetHolds(t.Context(), targets, operate.HoldOrder{Name: dispatch.HoldDefault}); err != nil || len(did.Changed) != len(targets)-1 {
+		t.Errorf("SetHolds on a full disk: %+v, %v", did, err)
+	}
+	if did, err := o.LiftHolds(t.Context(), targets, dispatch.HoldDefault, false); err != nil || len(did.Changed) != len(targets) {
+		t.Errorf("LiftHolds on a full disk: %+v, %v", did, err)
 	}
 	d.SetCapacity(0)
 	for limit := time.Now().Add(10 * time.Second); ; {

@@ -108,7 +108,7 @@ func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
 	case old.uid == k.uid && !k.gone():
 		k.applied, k.seeds = old.applied, old.seeds
 	}
-	return b.perform(&putSourceCommand{k: k})
+	return b.perform(&putSourceCommand{k: k, creates: !ok})
 }
 
 // perform makes a change while the call holds the mutex.
@@ -120,7 +120,8 @@ func (b *sourceBook) perform(c sourceCommand) (Commit, error) {
 // putSourceCommand stores a source, whatever there was.
 type putSourceCommand struct {
 	noResults
-	k *keptSource
+	k       *keptSource
+	creates bool // not an input: only whether there is room depends on it
 }
 
 func (*putSourceCommand) op() op { return opPutSource }

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -76,11 +78,23 @@ func TestStore_Full(t *testing.T) {
 	gate := sourceGate("source")
 	items := submissions(&gate, "host.example", 40)
 	submit(t, s, gate, items[:20]...)
+	d, err := engine.New(engine.Config{Store: s, ID: "d1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, order := operate.New(d), operate.HoldOrder{Name: dispatch.HoldDefault}
+	targets := []dispatch.HoldTarget{{Source: "held"}, {Pool: "held"}, {Queue: "*.held.test"}, {Collector: "held"}}
+	if _, err := o.CreateSource(t.Context(), "held", dispatch.SourceSpec{Seeds: []dispatch.Seed{{URL: "https://held.test/"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.SetHolds(t.Context(), targets[:1], order); err != nil {
+		t.Fatal(err)
+	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
 		t.Fatal(err)
 	}
 
-	_, err := s.Submit(t.Context(), 1, []dispatch.SourceGate{gate}, items[20:])
+	_, err = s.Submit(t.Context(), 1, []dispatch.SourceGate{gate}, items[20:])
 	if !errors.Is(err, dispatch.ErrStoreFull) {
 		t.Errorf("Submit: %v, want ErrStoreFull", err)
 	}
@@ -117,8 +131,11 @@ func TestStore_Full(t *testing.T) {
 	if leader, err := s.Campaign(t.Context(), "keeper", "me", time.Second); leader != "me" || err != nil {
 		t.Errorf("Campaign: %q, %v", leader, err)
 	}
-	if version, err := s.PutHolds(t.Context(), hold("other.example"), 0); err != nil {
-		t.Errorf("PutHolds: version %d, %v", version, err)
+	if did, err := o.SetHolds(t.Context(), targets, order); err != nil || len(did.Changed) != len(targets)-1 {
+		t.Errorf("SetHolds: %+v, %v", did, err)
+	}
+	if did, err := o.LiftHolds(t.Context(), targets, dispatch.HoldDefault, false); err != nil || len(did.Changed) != len(targets) {
+		t.Errorf("LiftHolds: %+v, %v", did, err)
 	}
 	if owner, err := s.BindCollector(t.Context(), "c1", "token:a"); owner != "token:a" || err != nil {
 		t.Errorf("BindCollector: %q, %v", owner, err)
