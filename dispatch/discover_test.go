@@ -140,23 +140,47 @@ func TestDispatcher_discover_hostsHavePorts(t *testing.T) {
 	}
 }
 
-// A page inherits the metadata of the one that led to it, under its own and within
-// the limit.
-func TestDispatcher_discover_metadata(t *testing.T) {
+// A page inherits the metadata of the one that led to it, under its own. With the source's it is within the limit, at
+// submit and hand-out.
+func TestDispatcher_metadata(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
 		w.unhurried()
-		w.create("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
-		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/", Metadata: map[string]string{"lang": "en", "team": "x"}})
+		w.create("s", func(s *dispatch.SourceSpec) {
+			s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}}
+			s.Metadata = map[string]string{"of": strings.Repeat("s", 998)} // 1000 bytes
+		})
+		long := func(n int) map[string]string { return map[string]string{"k": strings.Repeat("v", n-1)} }
+		results := w.submitTasks(
+			engine.NewTask{SourceID: "s", URL: "http://a.example/", Metadata: map[string]string{"lang": "en", "team": "x"}},
+			engine.NewTask{SourceID: "s", URL: "http://a.example/full", Metadata: long(bounds.MaxMetadataLength - 1000), Due: time.Now().Add(time.Minute)},
+			engine.NewTask{SourceID: "s", URL: "http://a.example/over", Metadata: long(bounds.MaxMetadataLength - 999)},
+		)
+		const over = `metadata is "8193 bytes with what is inherited"; it must be at most 8192 bytes`
+		if err := results[2].Err; err == nil || err.Error() != over || !errors.Is(err, dispatch.ErrInvalid) || results[1].Err != nil {
+			t.Errorf("over the limit with the source's: %v; at the limit: %v", err, results[1].Err)
+		}
 		r := w.succeed(w.takeOne(),
 			dispatch.DiscoveredItem{URL: "http://a.example/1", Metadata: map[string]string{"lang": "de"}},
-			dispatch.DiscoveredItem{URL: "http://a.example/2", Metadata: map[string]string{"k": strings.Repeat("v", bounds.MaxMetadataLength-10)}},
+			dispatch.DiscoveredItem{URL: "http://a.example/2", Metadata: long(bounds.MaxMetadataLength - 1000 - 11 + 1)}, // beside lang and team
 		)
-		if got := r.Discovered[1]; got.Code != engine.DiscoverInvalid || !strings.Contains(got.Message, "the limit is 8192") {
+		if got := r.Discovered[1]; got.Code != engine.DiscoverInvalid || got.Message != over {
 			t.Errorf("over the limit with what is inherited: %+v", got)
 		}
-		if got := w.task(r.Discovered[0].ID).Metadata; !maps.Equal(got, map[string]string{"lang": "de", "team": "x"}) {
-			t.Errorf("metadata %v", got)
+		page := w.takeOne()
+		w.succeed(page)
+		if got := page.Task; got.ID != r.Discovered[0].ID || got.Metadata["lang"]+got.Metadata["team"] != "dex" || len(got.Metadata["of"]) != 998 {
+			t.Errorf("metadata %v", got.Metadata)
+		}
+		if _, err := w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+			s.Metadata = map[string]string{"of": strings.Repeat("s", 999)}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := w.takeOne().Task; !maps.Equal(got.Metadata, long(bounds.MaxMetadataLength-1000)) {
+			t.Errorf("there is no room beside the task's own metadata, and it is handed out with %d bytes of it and %d of the source", len(got.Metadata["k"]), len(got.Metadata["of"]))
 		}
 	})
 }

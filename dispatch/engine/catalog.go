@@ -363,7 +363,7 @@ func (c *Catalog) Rules(ctx context.Context) (*RuleBook, error) {
 }
 
 // JoinSource adds the source's metadata to a task, where the task's own values win, and the source's payload if it has
-// none.
+// none. If the source got more metadata than there is room for beside the task's own, the task has only its own.
 func JoinSource(t *dispatch.Task, source *dispatch.Source) {
 	if t.SourceUID != source.UID {
 		return
@@ -372,7 +372,7 @@ func JoinSource(t *dispatch.Task, source *dispatch.Source) {
 	if t.Scope = source.Spec.Scope; t.Scope == "" {
 		t.Scope = source.UID
 	}
-	if len(source.Spec.Metadata) > 0 {
+	if len(source.Spec.Metadata) > 0 && metadataFits(source, t.Metadata) == nil {
 		joined := maps.Clone(source.Spec.Metadata)
 		maps.Copy(joined, t.Metadata)
 		t.Metadata = joined
@@ -380,6 +380,20 @@ func JoinSource(t *dispatch.Task, source *dispatch.Source) {
 	if len(t.Payload) == 0 {
 		t.Payload = source.Spec.Payload
 	}
+}
+
+// metadataFits checks the metadata that a task of the source with metadata of its own is handed out with.
+func metadataFits(source *dispatch.Source, own map[string]string) error {
+	n := mapBytes(own)
+	for k, v := range source.Spec.Metadata {
+		if _, has := own[k]; !has {
+			n += len(k) + len(v)
+		}
+	}
+	if n <= bounds.MaxMetadataLength {
+		return nil
+	}
+	return dispatch.Invalid("metadata", fmt.Sprintf("%d bytes with what is inherited", n), fmt.Sprintf("must be at most %d bytes", bounds.MaxMetadataLength))
 }
 
 // mapBytes is the size of the keys and values of m.

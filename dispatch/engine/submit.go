@@ -128,6 +128,9 @@ func (k *Known) source(ctx context.Context, id string) (*dispatch.Source, *Follo
 // submission makes the item of a producer's task.
 func (k *Known) submission(source *dispatch.Source, t *NewTask, now time.Time, item *dispatch.Submission) error {
 	to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, t.URL, t.Key, t.Queue, k.Rules.QueueOf)
+	if err == nil {
+		err = metadataFits(source, t.Metadata)
+	}
 	if err != nil {
 		return err
 	}
@@ -395,10 +398,9 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 		metadata = make(map[string]string, len(t.Metadata)+len(found.Metadata))
 		maps.Copy(metadata, t.Metadata)
 		maps.Copy(metadata, found.Metadata)
-		if n := mapBytes(metadata); n > bounds.MaxMetadataLength {
-			why := fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, bounds.MaxMetadataLength)
-			return &DiscoverResult{Code: DiscoverInvalid, Message: why}
-		}
+	}
+	if err := metadataFits(source, metadata); err != nil {
+		return &DiscoverResult{Code: DiscoverInvalid, Message: err.Error()}
 	}
 	k.aim(item, source, to)
 	item.URL, item.Kind, item.Priority, item.Modified = to.Address, found.Kind, found.Priority, found.Modified

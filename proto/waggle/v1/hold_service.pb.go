@@ -448,8 +448,9 @@ func (x *LiftHoldsResponse) GetRemaining() []*Hold {
 // ListHoldsRequest chooses holds.
 type ListHoldsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only holds that match; holds on everything always match. Allowed: source_id, source_id_prefix, pool, queue (also
-	// holds on patterns that match it), queue_suffix (queues and patterns), collector_id (also holds on its labels).
+	// Only holds that match every condition. Allowed: source_id, source_id_prefix, pool, queue (also holds on patterns
+	// that match it), queue_suffix (queues and patterns), collector_id (also holds on its labels). Each matches holds
+	// whose target is of its kind, and holds on everything; so a pool and a queue together match only the latter.
 	// Absent: all.
 	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// List also the blocks of queues that Waggle made itself after failures of their hosts, with the name "waggle".

@@ -301,7 +301,8 @@ type SourceSpec struct {
 	// Most one-shot tasks of the source that wait or are leased in a shard, 1 to 1000000000; absent: no limit. An item
 	// over the limit gets LIMITED, and is counted in the status.
 	MaxOutstanding *int64 `protobuf:"varint,16,opt,name=max_outstanding,json=maxOutstanding,proto3,oneof" json:"max_outstanding,omitempty"`
-	// Handed out with every task; the task's own values win. At most 8 KiB, keys and values counted.
+	// Handed out with every task; the task's own values win. At most 8 KiB, keys and values counted. A later change may
+	// leave no room beside the own metadata of a task: then that task is handed out without the source's.
 	Metadata map[string]string `protobuf:"bytes,17,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Handed out with every task that has no payload of its own. At most 256 KiB.
 	Payload []byte `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`

@@ -571,7 +571,8 @@ type Task struct {
 	// What the last success stored for later crawls (ETag, Last-Modified, a digest); handed out with each of them. At
 	// most 4 KiB.
 	Memo []byte `protobuf:"bytes,22,opt,name=memo,proto3" json:"memo,omitempty"`
-	// Metadata of the source and of the task; the task's own values win. At most 8 KiB, keys and values counted.
+	// Metadata of the source and of the task; the task's own values win. At most 8 KiB together, keys and values counted;
+	// what is longer is refused at submit.
 	Metadata map[string]string `protobuf:"bytes,23,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The task's own payload, else the source's. At most 256 KiB. Not in lists.
 	Payload []byte `protobuf:"bytes,24,opt,name=payload,proto3" json:"payload,omitempty"`
@@ -1759,7 +1760,7 @@ type DiscoveredItem struct {
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Priority within the source, 0 to 9; absent: 5, neutral.
 	Priority *int32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
-	// Added to the inherited metadata; the item's own values win. At most 8 KiB together.
+	// Added to the inherited metadata; the item's own values win. At most 8 KiB together, with the source's.
 	Metadata map[string]string `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Handed out with the task. At most 256 KiB.
 	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
