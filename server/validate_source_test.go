@@ -86,6 +86,10 @@ func badSpecs() []badRequest {
 		spec("expression", "follow.include[0]", func(s *pb.SourceSpec) { s.Follow = &pb.Follow{Include: []string{"("}} }),
 		spec("max_depth", "follow.max_depth", func(s *pb.SourceSpec) { s.Follow = &pb.Follow{MaxDepth: proto.Int32(10_001)} }),
 		spec("host", "follow.allow_hosts[0]", func(s *pb.SourceSpec) { s.Follow = &pb.Follow{AllowHosts: []string{"*."}} }),
+		spec("long host", "follow.allow_hosts[1]", func(s *pb.SourceSpec) {
+			s.Follow = &pb.Follow{AllowHosts: []string{"*." + strings.Repeat("a", 259), "*." + strings.Repeat("a", 260)}}
+		}),
+		spec("hosts", "follow.allow_hosts", func(s *pb.SourceSpec) { s.Follow = &pb.Follow{AllowHosts: make([]string, 1001)} }),
 		spec("metadata", "metadata", func(s *pb.SourceSpec) { s.Metadata = map[string]string{"k": strings.Repeat("v", 8<<10)} }),
 		spec("payload", "payload", func(s *pb.SourceSpec) { s.Payload = make([]byte, 256<<10+1) }),
 	}

@@ -850,8 +850,8 @@ type Follow struct {
 	MaxDepth *int32 `protobuf:"varint,1,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
 	// Hosts that are followed: exact ("example.com", "example.com:8080"), a suffix ("*.example.com": every name below
 	// example.com, not itself), or "*" for all. A host without a port means only the default port of the URL's scheme,
-	// unlike in a queue rule. "*" means every port. At most 1000 of at most 253 bytes. Empty: the hosts of the seeds,
-	// each with its port, and any host for the items of feeds.
+	// unlike in a queue rule. "*" means every port. At most 1000 of at most 261 bytes, lower case and punycode. Empty: the
+	// hosts of the seeds, each with its port, and any host for the items of feeds.
 	AllowHosts []string `protobuf:"bytes,2,rep,name=allow_hosts,json=allowHosts,proto3" json:"allow_hosts,omitempty"`
 	// Regular expressions (RE2): at least one must match somewhere in the canonical URL. At most 256 of at most 1 KiB.
 	// All patterns of a source together compile to at most 10,000 instructions, of which one character of a URL may reach

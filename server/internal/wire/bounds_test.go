@@ -33,6 +33,7 @@ func within(least, limit time.Duration) bound {
 	return bound{least: least.Seconds(), limit: limit.Seconds()}
 }
 func (b bound) times(most int) bound { b.most = most; return b }
+func (b bound) sized(size int) bound { b.size = size; return b }
 
 const (
 	idForm    = `[a-z0-9._-]{1,128}`
@@ -48,8 +49,9 @@ var fieldBounds = map[string]bound{
 	"pool": form(idForm), "pools": form(idForm).times(16), "sources": form(idForm).times(16), "ids": form(idForm).times(1000),
 	"session": form(tokenForm), "client_token": form(tokenForm),
 	"queue": form(queueForm), "queues": form(queueForm).times(16), "queue_suffix": form(queueForm), "GetQueueRequest.name": form(queueForm),
-	"HoldTarget.queue": form(`(\*\.)?` + queueForm), "pattern": form(`\*|(\*\.)?` + queueForm), "allow_hosts": form(`\*|(\*\.)?` + queueForm).times(1000),
-	"task_id": form(taskForm), "task_ids": form(taskForm).times(1000), "lease_token": form(`[^/]*/[^/]*/[0-9]+`),
+	"HoldTarget.queue": form(`(\*\.)?` + queueForm).sized(261), "pattern": form(`\*|(\*\.)?` + queueForm).sized(261),
+	"allow_hosts": form(`\*|(\*\.)?` + queueForm).sized(261).times(1000),
+	"task_id":     form(taskForm), "task_ids": form(taskForm).times(1000), "lease_token": form(`[^/]*/[^/]*/[0-9]+`),
 	"LeaseBeat.task_id": text(4 << 20), "LeaseBeat.lease_token": text(4 << 20), // those that are none are answered as lost
 	"url": text(2 << 10), "key": text(2 << 10), "kind": text(128), "display_name": text(256), "name": form(`[a-z0-9._-]{0,64}`),
 	"version": text(128), "hostname": text(253), "by": text(128), "reason": text(1 << 10), "message": text(1 << 10),

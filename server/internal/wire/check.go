@@ -133,13 +133,14 @@ func (c *checks) suffix(field, value string) string {
 
 // pattern reads what a queue rule matches: a name, "*." and a suffix, or "*".
 func (c *checks) pattern(field, value string) string {
-	if value == "*" {
-		return value
-	}
 	name, suffix := strings.CutPrefix(value, "*.")
-	if suffix && name == "" || strings.Contains(name, "*") || strings.HasPrefix(name, ".") {
+	switch {
+	case value == "*":
+	case suffix && name == "" || strings.Contains(name, "*") || strings.HasPrefix(name, "."):
 		c.fail(field, value, "must be a name, \"*.\" and a suffix, or \"*\"")
-	} else {
+	case suffix && len(value) > bounds.MaxQueueLength:
+		c.tooLong(field, value, bounds.MaxQueueLength)
+	default:
 		c.queue(field, name)
 	}
 	return value

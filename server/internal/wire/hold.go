@@ -106,15 +106,10 @@ func (c *checks) holdTarget(_ string, t *pb.HoldTarget) dispatch.HoldTarget {
 
 // heldQueue reads the name of a queue, or "*." and a suffix.
 func (c *checks) heldQueue(field, value string) string {
-	switch {
-	case value == "*":
+	if value == "*" {
 		c.fail(field, value, "must be a name, or \"*.\" and a suffix; to hold all queues, set everything")
-	case len(value) > bounds.MaxQueueLength:
-		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), bounds.MaxQueueLength)
-	default:
-		c.pattern(field, value)
 	}
-	return value
+	return c.pattern(field, value)
 }
 
 // ListHolds reads the filter of a ListHoldsRequest.

@@ -316,11 +316,15 @@ func (c *checks) name(field, value string, longest int, of func(rune) bool, lett
 	case value == "":
 		c.fail(field, value, "must be set")
 	case len(value) > longest:
-		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), longest)
+		c.tooLong(field, value, longest)
 	case strings.ContainsFunc(value, func(r rune) bool { return !of(r) }):
 		c.fail(field, value, letters)
 	}
 	return value
+}
+
+func (c *checks) tooLong(field, value string, limit int) {
+	c.fail(field, value, "is %d bytes long; the limit is %d", len(value), limit)
 }
 
 func isIDRune(r rune) bool {
