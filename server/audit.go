@@ -56,12 +56,15 @@ func (c *chain) audited(method string, req operatorRequest, handler grpc.UnaryHa
 			By: cmp.Or(identityOf(ctx), who(ctx, req.GetBy())), Said: req.GetBy(), From: addressOf(ctx), Reason: req.GetReason(),
 			Method: method[strings.LastIndexByte(method, '/')+1:], Target: targetOf(req),
 		}
+		changed := true
 		if err != nil {
 			entry.After = "the call failed, perhaps when a part of it was done"
 		} else {
-			entry.Before, entry.After = changeOf(before, resp.(proto.Message)) //nolint:forcetypeassert // handlers answer with messages
+			answer := resp.(proto.Message) //nolint:forcetypeassert // handlers answer with messages
+			changed = changes(before, answer)
+			entry.Before, entry.After = changeOf(before, answer)
 		}
-		c.record(ctx, entry, textOf(withoutSecrets(req), maxLoggedRequest), changes(resp) || err != nil)
+		c.record(ctx, entry, textOf(withoutSecrets(req), maxLoggedRequest), changed)
 		return resp, err
 	}
 }
@@ -77,10 +80,23 @@ func mayHaveChanged(ctx context.Context, err error) bool {
 	}
 }
 
-// changes reports whether an answer says that something was changed.
-func changes(resp any) bool {
-	counted, ok := resp.(interface{ GetChanged() int32 })
-	return !ok || counted.GetChanged() > 0
+// changes reports whether an answer says that something was changed, compared with what was there before.
+func changes(before, resp proto.Message) bool {
+	switch r := resp.(type) {
+	case *pb.UpdateSourceResponse:
+		return !proto.Equal(before, r.GetSource().GetSpec())
+	case *pb.SetQueueRuleResponse:
+		return !proto.Equal(before, r.GetRule())
+	case *pb.ApplySourcesResponse:
+		return applied(r) != ""
+	case *pb.ReleaseCollectorResponse:
+		return r.GetIdentity() != ""
+	case *pb.SetHoldsResponse:
+		return r.GetChanged() > 0 || r.GetEndedLeases() > 0
+	case interface{ GetChanged() int32 }:
+		return r.GetChanged() > 0
+	}
+	return true
 }
 
 // auditTimeout is how long the store may take for an entry.

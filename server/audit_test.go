@@ -128,6 +128,39 @@ func TestAudit(t *testing.T) {
 	if got := len(audit(t, b)); got != n {
 		t.Errorf("calls that change nothing make %d entries", got-n)
 	}
+	for name, call := range map[string]func() error{
+		"UpdateSource": func() error {
+			_, err := b.sources.UpdateSource(ctx, &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: "news.b", DisplayName: "same"}, By: "ada", Reason: "again"})
+			return err
+		},
+		"ApplySources": func() error {
+			_, err := b.sources.ApplySources(ctx, &pb.ApplySourcesRequest{Specs: []*pb.SourceSpec{{Id: "news.b", DisplayName: "same"}}})
+			return err
+		},
+		"SetQueueRule": func() error {
+			_, err := b.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "same.example", MaxInFlight: proto.Int32(2)}, By: "ada"})
+			return err
+		},
+		"SetHolds": func() error {
+			_, err := b.holds.SetHolds(ctx, &pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{Pool: "same"}}, Effect: pb.HoldEffect_HOLD_EFFECT_END_LEASES})
+			return err
+		},
+		"ReleaseCollector": func() error {
+			_, err := b.admin.ReleaseCollector(ctx, &pb.ReleaseCollectorRequest{CollectorId: "nobodys"})
+			return err
+		},
+	} {
+		if err := call(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		n := len(audit(t, b))
+		if err := call(); err != nil {
+			t.Errorf("%s again: %v", name, err)
+		}
+		if got := len(audit(t, b)); got != n {
+			t.Errorf("%s with the same arguments makes another entry", name)
+		}
+	}
 }
 
 // audit is all that is listed.

@@ -47,6 +47,9 @@ func (o *Operator) SetQueueRule(
 		if err := rule.Validate(); err != nil {
 			return err
 		}
+		if rule.Time = old.Time; ok && rule == old {
+			return nil
+		}
 		if err := o.checkRule(ctx, c.book, rule); err != nil {
 			return err
 		}

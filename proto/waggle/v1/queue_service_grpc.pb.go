@@ -42,8 +42,8 @@ type QueueServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
 	// SetQueueRule creates the rule of a pattern, replaces it, or changes only the settings in update_mask. Every
-	// dispatcher applies it to new grants within 1 s. Idempotent. With an etag it changes nothing if any rule was changed
-	// since the etag was read.
+	// dispatcher applies it to new grants within 1 s. An equal rule changes nothing. With an etag it changes nothing if any
+	// rule was changed since the etag was read.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
@@ -133,8 +133,8 @@ type QueueServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
 	// SetQueueRule creates the rule of a pattern, replaces it, or changes only the settings in update_mask. Every
-	// dispatcher applies it to new grants within 1 s. Idempotent. With an etag it changes nothing if any rule was changed
-	// since the etag was read.
+	// dispatcher applies it to new grants within 1 s. An equal rule changes nothing. With an etag it changes nothing if any
+	// rule was changed since the etag was read.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
