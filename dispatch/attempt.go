@@ -21,11 +21,13 @@ const (
 	// ResultCanceled is of no lease, but of a line of the history: an operator has
 	// canceled the task, or has asked for it.
 	ResultCanceled
+	// ResultHeld is of no lease, but of a line of the history: a hold has asked its holder to stop ([CancelHeld]).
+	ResultHeld
 )
 
 // String gives the result in lower case, such as "succeeded".
 func (r Result) String() string {
-	names := [...]string{"none", "succeeded", "failed", "released", "expired", "given back", "revoked", "held too long", "replaced", "canceled"}
+	names := [...]string{"none", "succeeded", "failed", "released", "expired", "given back", "revoked", "held too long", "replaced", "canceled", "held"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -91,7 +93,7 @@ type Note struct {
 	Reason string `json:"w,omitempty"`
 }
 
-// Attempt is one line of a task's history: an attempt, or, with ResultCanceled, what an
+// Attempt is one line of a task's history: an attempt, or, with ResultCanceled and ResultHeld, what an
 // operator did to it, which has neither collector nor fence.
 type Attempt struct {
 	Collector string    `json:"c,omitempty"`
@@ -101,7 +103,7 @@ type Attempt struct {
 	Ended     time.Time `json:"e"`
 	Result    Result    `json:"r"`
 	Failure   *Failure  `json:"x,omitempty"`
-	// Note is of the operator who ended it, with ResultRevoked and ResultCanceled.
+	// Note is of the operator who ended it, with ResultRevoked, ResultCanceled and ResultHeld.
 	Note
 }
 

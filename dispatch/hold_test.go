@@ -130,7 +130,7 @@ func TestDispatcher_SetHolds_endLeases(t *testing.T) {
 					grants = append(grants, a.res.Tasks...)
 				}
 				w.beat(0, "c", european)
-				order := operate.HoldOrder{Name: dispatch.HoldDefault, By: "ada", Effect: dispatch.EndLeases}
+				order := operate.HoldOrder{Name: dispatch.HoldDefault, By: "ada", Reason: "they asked", Effect: dispatch.EndLeases}
 				would := order
 				would.DryRun = true
 				if did := w.setHolds(0, would, target); did.Ended != 3 || len(w.listed(operate.HoldQuery{})) != 0 {
@@ -151,8 +151,16 @@ func TestDispatcher_SetHolds_endLeases(t *testing.T) {
 					t.Errorf("a failure: %+v", back)
 				}
 				time.Sleep(time.Minute) // it is not renewed; its deadline was in 30 s
-				for _, g := range grants[1:] {
+				for i, g := range grants[1:] {
 					task := w.task(g.Task.ID)
+					var history []string
+					for _, line := range task.History {
+						history = append(history, fmt.Sprintf("%v %s by %s: %s", line.Result, line.Collector, line.By, line.Reason))
+					}
+					// The lease that was reported, and the one that ran out.
+					if want := []string{"held  by ada: they asked", "revoked c by ada: they asked"}[:i+1]; !slices.Equal(history, want) {
+						t.Errorf("history of task %s: %q, want %q", g.Task.ID, history, want)
+					}
 					if task.State != dispatch.StateReady || task.Counters != (dispatch.Counters{}) || task.CancelRequested != dispatch.CancelNone {
 						t.Errorf("task %s is %v, %+v, cancel %v; want READY with nothing spent", g.Task.ID, task.State, task.Counters, task.CancelRequested)
 					}

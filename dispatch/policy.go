@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 )
 
@@ -165,10 +166,10 @@ func (p Policy) released(t *Task, spec *SourceSpec, delay time.Duration, now tim
 	return tr
 }
 
-// Expire is the transition of a task with an expired lease.
+// Expire is the transition of a task with an expired lease. If a hold ended it, the task has its history.
 func (p Policy) Expire(t *Task, spec *SourceSpec, now time.Time) Transition {
 	if t.CancelRequested == CancelHeld {
-		tr := p.Revoke(t, spec, Note{By: HoldWaggle, Reason: "a hold ended the lease"}, now)
+		tr := p.Revoke(t, spec, heldBy(t), now)
 		tr.Queue.Kind, tr.Expired = QueueExpired, true
 		return tr
 	}
@@ -185,9 +186,19 @@ func (p Policy) Expire(t *Task, spec *SourceSpec, now time.Time) Transition {
 // lease.
 func (p Policy) Replace(t *Task, spec *SourceSpec, now time.Time) Transition {
 	if t.CancelRequested == CancelHeld {
-		return p.Revoke(t, spec, Note{By: HoldWaggle, Reason: "a hold ended the lease"}, now)
+		return p.Revoke(t, spec, heldBy(t), now)
 	}
 	return p.expire(t, spec, now, ResultReplaced, "a newer session of the collector ended the lease")
+}
+
+// heldBy is who set the hold that asked for the end of a lease, and why.
+func heldBy(t *Task) Note {
+	for _, line := range slices.Backward(t.History) {
+		if line.Result == ResultHeld {
+			return line.Note
+		}
+	}
+	return Note{By: HoldWaggle, Reason: "a hold ended the lease"}
 }
 
 func (p Policy) expire(t *Task, spec *SourceSpec, now time.Time, result Result, why string) Transition {

@@ -131,7 +131,7 @@ func LostBy(result Result) LostReason {
 		return LostRevoked
 	case ResultReplaced:
 		return LostReplaced
-	case ResultNone, ResultCanceled:
+	case ResultNone, ResultCanceled, ResultHeld:
 	}
 	return LostNotLeased
 }

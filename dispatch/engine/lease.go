@@ -23,6 +23,9 @@ type become = func(*dispatch.Task, *dispatch.SourceSpec, time.Time) dispatch.Tra
 // budgets. It is handed out only when the source can be read again, and the end of that lease checks them.
 func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now time.Time, what become) ([]dispatch.ApplyResult, error) {
 	specs, err := d.specsToEnd(ctx, tasks)
+	if err == nil {
+		err = d.readHolds(ctx, tasks)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -31,6 +34,30 @@ func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now 
 		transitions[i] = what(t, specs[i], now)
 	}
 	return d.batches.applied.Do(ctx, transitions)
+}
+
+// readHolds reads the histories of those tasks that a hold has asked to end: they have who set it, and why.
+func (d *Dispatcher) readHolds(ctx context.Context, tasks []*dispatch.Task) error {
+	var ids []dispatch.TaskID
+	var held []*dispatch.Task
+	for _, t := range tasks {
+		if t.CancelRequested == dispatch.CancelHeld {
+			ids, held = append(ids, t.ID), append(held, t)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	read, _, err := d.store.Tasks(ctx, ids, true)
+	if err != nil {
+		return fmt.Errorf("read the histories of held tasks: %w", err)
+	}
+	for i, t := range read {
+		if t != nil {
+			held[i].History = t.History
+		}
+	}
+	return nil
 }
 
 // specsToEnd reads the specs for the end of leases, in the order of the tasks.

@@ -109,7 +109,8 @@ func (o *Operator) SetHolds(ctx context.Context, targets []dispatch.HoldTarget, 
 		}
 	}
 	if order.Effect == dispatch.EndLeases {
-		if did.Ended, err = o.endHeldLeases(ctx, targets, order.DryRun); err != nil {
+		line := &dispatch.Attempt{Ended: now, Result: dispatch.ResultHeld, Note: dispatch.Note{By: order.By, Reason: order.Reason}}
+		if did.Ended, err = o.endHeldLeases(ctx, targets, line, order.DryRun); err != nil {
 			return did, err
 		}
 	}
@@ -668,9 +669,9 @@ func (o *Operator) collectorHolds(ctx context.Context, book *holdbook.Book, id s
 }
 
 // endHeldLeases asks the holders of the leases of targets to stop, and returns how many they
-// are that were not asked before. Nothing is granted against the targets any more, so one
-// look at all leases finds them.
-func (o *Operator) endHeldLeases(ctx context.Context, targets []dispatch.HoldTarget, dryRun bool) (ended int64, err error) {
+// are that were not asked before. The histories of their tasks get the line. Nothing is granted against the targets any
+// more, so one look at all leases finds them.
+func (o *Operator) endHeldLeases(ctx context.Context, targets []dispatch.HoldTarget, line *dispatch.Attempt, dryRun bool) (ended int64, err error) {
 	book := make([]dispatch.Hold, 0, len(targets))
 	sources := make(map[string]bool)
 	for _, t := range targets {
@@ -698,7 +699,7 @@ func (o *Operator) endHeldLeases(ctx context.Context, targets []dispatch.HoldTar
 			}
 		}
 		if ended += int64(len(ids)); len(ids) > 0 && !dryRun {
-			if err := o.store.RequestCancel(ctx, ids, dispatch.CancelHeld, nil); err != nil {
+			if err := o.store.RequestCancel(ctx, ids, dispatch.CancelHeld, line); err != nil {
 				return ended, fmt.Errorf("end leases: %w", err)
 			}
 		}

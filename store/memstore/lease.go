@@ -285,7 +285,7 @@ func (s *shard) tally(result dispatch.Result) {
 	switch result {
 	case dispatch.ResultExpired, dispatch.ResultMaxHold, dispatch.ResultReplaced:
 		s.expired++
-	case dispatch.ResultGivenBack, dispatch.ResultRevoked, dispatch.ResultCanceled:
+	case dispatch.ResultGivenBack, dispatch.ResultRevoked, dispatch.ResultCanceled, dispatch.ResultHeld:
 	case dispatch.ResultNone, dispatch.ResultSucceeded, dispatch.ResultFailed, dispatch.ResultReleased:
 		s.settled++
 	}

@@ -28,14 +28,19 @@ func (e *env) heldGrant(changes ...func(*dispatch.Want)) dispatch.Grant {
 	e.create(g, item(g, queue, "k"))
 	grant := e.takeOne(changes...)
 	e.advance(time.Second)
-	e.requestCancel(dispatch.CancelHeld, grant.Task.ID)
+	e.ok("request cancel", e.Store.RequestCancel(e.ctx, []dispatch.TaskID{grant.Task.ID}, dispatch.CancelHeld, heldLine()))
 	return grant
+}
+
+// heldLine is what the hold leaves in the history.
+func heldLine() *dispatch.Attempt {
+	return &dispatch.Attempt{Ended: start, Result: dispatch.ResultHeld, Note: dispatch.Note{By: "ada", Reason: "they asked"}}
 }
 
 // policy has no jitter.
 func policy() dispatch.Policy { return dispatch.Policy{Rand: func() float64 { return 0 }} }
 
-// waitsAgain checks that the task of a held lease is due, as if it had not been granted,
+// waitsAgain checks that the task of a held lease is due, as if it had not been granted but for who set the hold,
 // and is granted once more.
 func (e *env) waitsAgain(grant *dispatch.Grant) {
 	e.Helper()
@@ -43,6 +48,7 @@ func (e *env) waitsAgain(grant *dispatch.Grant) {
 	is(e, "state", task.State, dispatch.StateReady)
 	is(e, "mark", task.CancelRequested, dispatch.CancelNone)
 	is(e, "counters", task.Counters, dispatch.Counters{})
+	is(e, "first line of the history", task.History[0], *heldLine())
 	is(e, "leased", e.info(queue).Leased, 0)
 	is(e, "granted again", e.takeOne().Task.ID, task.ID)
 }

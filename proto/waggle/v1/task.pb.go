@@ -110,6 +110,9 @@ const (
 	AttemptResult_ATTEMPT_RESULT_REVOKED AttemptResult = 5
 	// No attempt: somebody canceled the task, or requested its cancel while it was leased.
 	AttemptResult_ATTEMPT_RESULT_CANCELED AttemptResult = 6
+	// No attempt: a hold with END_LEASES asked the holder of the lease to stop. If the lease then ran out, a line with
+	// REVOKED follows.
+	AttemptResult_ATTEMPT_RESULT_HELD AttemptResult = 7
 )
 
 // Enum value maps for AttemptResult.
@@ -122,6 +125,7 @@ var (
 		4: "ATTEMPT_RESULT_EXPIRED",
 		5: "ATTEMPT_RESULT_REVOKED",
 		6: "ATTEMPT_RESULT_CANCELED",
+		7: "ATTEMPT_RESULT_HELD",
 	}
 	AttemptResult_value = map[string]int32{
 		"ATTEMPT_RESULT_UNSPECIFIED": 0,
@@ -131,6 +135,7 @@ var (
 		"ATTEMPT_RESULT_EXPIRED":     4,
 		"ATTEMPT_RESULT_REVOKED":     5,
 		"ATTEMPT_RESULT_CANCELED":    6,
+		"ATTEMPT_RESULT_HELD":        7,
 	}
 )
 
@@ -1113,13 +1118,13 @@ func (x *TaskError) GetPermanent() bool {
 // Attempt is one grant of a task and how it ended. With CANCELED, it is a cancel of the task.
 type Attempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who had it; empty with CANCELED.
+	// Who had it; empty with CANCELED and HELD.
 	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// The task's cycle at the time; 0 with CANCELED.
+	// The task's cycle at the time; 0 with CANCELED and HELD.
 	Cycle int64 `protobuf:"varint,2,opt,name=cycle,proto3" json:"cycle,omitempty"`
-	// The fence of its lease; 0 with CANCELED.
+	// The fence of its lease; 0 with CANCELED and HELD.
 	Fence int64 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`
-	// When it was granted; absent with CANCELED.
+	// When it was granted; absent with CANCELED and HELD.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it ended; absent while it runs.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
@@ -1127,7 +1132,7 @@ type Attempt struct {
 	Result AttemptResult `protobuf:"varint,6,opt,name=result,proto3,enum=waggle.v1.AttemptResult" json:"result,omitempty"`
 	// Why it failed; set with FAILED.
 	Reason FailureReason `protobuf:"varint,7,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
-	// The collector's message, at most 1 KiB. With CANCELED, and with REVOKED by RevokeLeases or a hold with END_LEASES:
+	// The collector's message, at most 1 KiB. With CANCELED, HELD and REVOKED: who did it, or set the hold, and why:
 	// "<by>: <reason>", or "<by>" without a reason; at most 1200 bytes.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// The HTTP status, 100 to 599; 0: none.
@@ -2198,7 +2203,7 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x11TASK_STATE_LEASED\x10\x03\x12\x13\n" +
 	"\x0fTASK_STATE_DONE\x10\x04\x12\x13\n" +
 	"\x0fTASK_STATE_DEAD\x10\x05\x12\x17\n" +
-	"\x13TASK_STATE_CANCELED\x10\x06*\xda\x01\n" +
+	"\x13TASK_STATE_CANCELED\x10\x06*\xf3\x01\n" +
 	"\rAttemptResult\x12\x1e\n" +
 	"\x1aATTEMPT_RESULT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ATTEMPT_RESULT_SUCCEEDED\x10\x01\x12\x19\n" +
@@ -2206,7 +2211,8 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x17ATTEMPT_RESULT_RELEASED\x10\x03\x12\x1a\n" +
 	"\x16ATTEMPT_RESULT_EXPIRED\x10\x04\x12\x1a\n" +
 	"\x16ATTEMPT_RESULT_REVOKED\x10\x05\x12\x1b\n" +
-	"\x17ATTEMPT_RESULT_CANCELED\x10\x06*\x9c\x06\n" +
+	"\x17ATTEMPT_RESULT_CANCELED\x10\x06\x12\x17\n" +
+	"\x13ATTEMPT_RESULT_HELD\x10\a*\x9c\x06\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FAILURE_REASON_NOT_FOUND\x10\x01\x12\x1c\n" +

@@ -234,6 +234,7 @@ var attemptResults = map[dispatch.Result]pb.AttemptResult{
 	dispatch.ResultGivenBack: pb.AttemptResult_ATTEMPT_RESULT_RELEASED,
 	dispatch.ResultRevoked:   pb.AttemptResult_ATTEMPT_RESULT_REVOKED,
 	dispatch.ResultCanceled:  pb.AttemptResult_ATTEMPT_RESULT_CANCELED,
+	dispatch.ResultHeld:      pb.AttemptResult_ATTEMPT_RESULT_HELD,
 	// All of these count as expirations.
 	dispatch.ResultExpired:  pb.AttemptResult_ATTEMPT_RESULT_EXPIRED,
 	dispatch.ResultMaxHold:  pb.AttemptResult_ATTEMPT_RESULT_EXPIRED,

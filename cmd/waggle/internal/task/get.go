@@ -181,7 +181,7 @@ func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
 	t := human.NewTable(">CYCLE", "COLLECTOR/1~8", "STARTED", ">TOOK/2", "RESULT", "DETAIL~20")
 	for _, a := range attempts {
 		cycle, started, took, result := human.Count(a.GetCycle()), human.Since(now, a.GetStartTime()), human.None, "under way"
-		if a.GetResult() == pb.AttemptResult_ATTEMPT_RESULT_CANCELED { // no attempt
+		if result := a.GetResult(); result == pb.AttemptResult_ATTEMPT_RESULT_CANCELED || result == pb.AttemptResult_ATTEMPT_RESULT_HELD { // no attempt
 			cycle, started = human.None, human.Since(now, a.GetEndTime())
 		} else if a.GetEndTime() != nil {
 			took = human.Span(a.GetEndTime().AsTime().Sub(a.GetStartTime().AsTime()))
