@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // The breaker: a recurring task is dead after so many cycles in a row.
@@ -18,7 +21,8 @@ const (
 	maxGap          = 24 * time.Hour
 	// collectorFailureDelay keeps a task from going straight back to the
 	// collector that could not work. It doubles with each such failure of the
-	// cycle, which no budget ends: perhaps no collector can do the task.
+	// cycle, which no budget ends: perhaps no collector can do the task. Releases
+	// beyond [bounds.FreeReleases] have the same delays.
 	collectorFailureDelay    = time.Second
 	maxCollectorFailureDelay = time.Minute
 )
@@ -117,6 +121,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	}
 	tr.LastError = failure
 	tr.Attempt = attempt(t, ResultFailed, failure, now)
+	tr.Counters.Released = 0
 	tr.SourceFailure = t.Recurring
 	tr.Queue = QueueEffect{FetchDuration: f.FetchDuration, QueueDelay: f.QueueDelay}
 	tr.State = StateScheduled
@@ -139,8 +144,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	case ScopeCollector:
 		tr.Queue.Kind = QueueUntouched
 		tr.SourceFailure = false
-		backoff := min(collectorFailureDelay<<min(unspent(t.Counters), 6), maxCollectorFailureDelay)
-		tr.Delay = untilDue(t, spec, now, p.jitter(backoff))
+		tr.Delay = p.unspentDelay(t, spec, unspent(t.Counters), now)
 		p.override(&tr, t, spec, now)
 		return tr
 	}
@@ -162,8 +166,29 @@ func (p Policy) released(t *Task, spec *SourceSpec, delay time.Duration, now tim
 	tr.State = StateScheduled
 	tr.Delay = delay
 	tr.Counters.Attempt = spare(t.Counters.Attempt)
+	if t.CancelRequested != CancelHeld {
+		p.countRelease(&tr, t, spec, now)
+	}
 	p.override(&tr, t, spec, now)
 	return tr
+}
+
+// countRelease counts a release. No budget ends a task that is only released, since nobody failed; so one that always is
+// becomes slower, and shows it.
+func (p Policy) countRelease(tr *Transition, t *Task, spec *SourceSpec, now time.Time) {
+	n := min(t.Counters.Released, math.MaxUint8-1) + 1
+	tr.Counters.Released = n
+	if n < bounds.FreeReleases {
+		return
+	}
+	tr.Delay = max(tr.Delay, p.unspentDelay(t, spec, int(n)-bounds.FreeReleases, now))
+	tr.LastError = &Failure{Result: ResultReleased, Message: fmt.Sprintf("released %d times in a row", n), Time: now}
+	tr.Attempt = attempt(t, ResultReleased, tr.LastError, now)
+}
+
+// unspentDelay is how long a task waits after so many grants that no budget paid for.
+func (p Policy) unspentDelay(t *Task, spec *SourceSpec, grants int, now time.Time) time.Duration {
+	return untilDue(t, spec, now, p.jitter(min(collectorFailureDelay<<min(grants, 6), maxCollectorFailureDelay)))
 }
 
 // Expire is the transition of a task with an expired lease. If a hold ended it, the task has its history.
@@ -207,6 +232,7 @@ func (p Policy) expire(t *Task, spec *SourceSpec, now time.Time, result Result, 
 	tr.LastError = failure
 	tr.Attempt = attempt(t, result, failure, now)
 	tr.SourceFailure = t.Recurring
+	tr.Counters.Released = 0
 	tr.Queue.Kind = QueueExpired
 	tr.State = StateScheduled
 	tr.Counters.Expirations++

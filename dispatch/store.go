@@ -210,6 +210,8 @@ const (
 	HintCancel
 	// HintResync: hints may have been lost; read everything again.
 	HintResync
+	// HintReleased: Task of source ID was released, and [bounds.FreeReleases] times in a row or more.
+	HintReleased
 )
 
 // Hint is a message to all dispatchers, so that they react before their next poll.

@@ -135,6 +135,8 @@ type Counters struct {
 	GivenUp         uint8 `json:"given_up,omitzero"`
 	ExpiredCycles   uint8 `json:"expired_cycles,omitzero"`
 	PermanentCycles uint8 `json:"permanent_cycles,omitzero"`
+	// Released counts releases since a lease last ended in another way, up to 255. Ends by operators do not count.
+	Released uint8 `json:"released,omitzero"`
 }
 
 // CancelReason is why the holder of a lease is asked to stop.

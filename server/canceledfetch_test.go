@@ -28,8 +28,8 @@ import (
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
-// hundredTasks submits 100 tasks that can be leased at once.
-func hundredTasks(t *testing.T, conn grpc.ClientConnInterface) {
+// hundredTasks submits 100 tasks that can be leased at once, and returns the request to submit them again.
+func hundredTasks(t *testing.T, conn grpc.ClientConnInterface) *pb.SubmitTasksRequest {
 	t.Helper()
 	rule := &pb.QueueRule{Pattern: "*", MinDelay: durationpb.New(0), MaxInFlight: proto.Int32(100)}
 	if _, err := pb.NewQueueServiceClient(conn).SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{Rule: rule}); err != nil {
@@ -40,11 +40,12 @@ func hundredTasks(t *testing.T, conn grpc.ClientConnInterface) {
 	}
 	submit := &pb.SubmitTasksRequest{}
 	for i := range 100 {
-		submit.Items = append(submit.Items, &pb.SubmitItem{SourceId: "news", Url: fmt.Sprintf("https://h%d.example/%d", i%7, i)})
+		submit.Items = append(submit.Items, &pb.SubmitItem{SourceId: "news", Url: fmt.Sprintf("https://h%d.example/%d", i%7, i), IfExists: pb.IfExists_IF_EXISTS_AGAIN})
 	}
 	if _, err := pb.NewTaskServiceClient(conn).SubmitTasks(t.Context(), submit); err != nil {
 		t.Fatal(err)
 	}
+	return submit
 }
 
 // Tasks that a canceled FetchTask was granted are back within a second, whenever it is canceled.
@@ -64,7 +65,7 @@ func TestDispatchService_FetchTask_canceled(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := newBedOn(t, &faults{Store: store, broken: map[string]func() error{}}, "d1", server.Config{})
-			hundredTasks(t, b.conn)
+			submit := hundredTasks(t, b.conn)
 			random := rand.New(rand.NewPCG(1, 2))
 			canceled, usual := 0, 5*time.Millisecond // the time of a fetch
 			for round := range 40 {
@@ -78,7 +79,10 @@ func TestDispatchService_FetchTask_canceled(t *testing.T) {
 					canceled++
 				} else {
 					usual = (3*usual + time.Since(began)) / 4
-					b.succeedNot(t, answer.GetLeasedTasks())
+					b.succeed(t, answer.GetLeasedTasks()...)
+					if _, err := b.tasks.SubmitTasks(t.Context(), submit); err != nil {
+						t.Fatal(err)
+					}
 				}
 				leased := func() int64 {
 					stats, err := store.Stats(t.Context())
@@ -93,22 +97,6 @@ func TestDispatchService_FetchTask_canceled(t *testing.T) {
 				t.Error("no fetch was canceled")
 			}
 		})
-	}
-}
-
-// succeedNot gives tasks back, by releases.
-func (b *bed) succeedNot(t *testing.T, tasks []*pb.LeasedTask) {
-	t.Helper()
-	req := &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1"}
-	for _, task := range tasks {
-		released := &pb.Outcome{Result: &pb.Outcome_Released{Released: &pb.Released{}}}
-		req.Reports = append(req.Reports, &pb.TaskReport{TaskId: task.GetTask().GetId(), LeaseToken: task.GetLease().GetLeaseToken(), Outcome: released})
-	}
-	if len(req.GetReports()) == 0 {
-		return
-	}
-	if _, err := b.dispatch.ReportTask(t.Context(), req); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -277,3 +277,41 @@ func TestDispatchService_ReportTask_storeFull(t *testing.T) {
 		t.Errorf("repeated: %v", got)
 	}
 }
+
+// A task that was released 20 times in a row has that in its history, and its source lists it.
+func TestDispatchService_ReportTask_releasedAgain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	task := b.leased(t)
+	released := func() *pb.TaskReport {
+		return &pb.TaskReport{
+			TaskId: task.GetTask().GetId(), LeaseToken: task.GetLease().GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Released{Released: &pb.Released{}}},
+		}
+	}
+	if _, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "*", MinDelay: durationpb.New(0)}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 19 {
+		b.report(t, released())
+		resp, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1"})
+		if err != nil || len(resp.GetLeasedTasks()) != 1 {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		task = resp.GetLeasedTasks()[0]
+	}
+	b.report(t, released())
+	const text = "released 20 times in a row"
+	got, err := b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: task.GetTask().GetId()})
+	if h := got.GetTask().GetHistory(); err != nil || got.GetTask().GetReleases() != 20 || len(h) != 1 || h[0].GetCollectorId() != "c1" || h[0].GetMessage() != text ||
+		h[0].GetResult() != pb.AttemptResult_ATTEMPT_RESULT_RELEASED || got.GetTask().GetLastError().GetMessage() != text || got.GetTask().GetAttempt() != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	listed, err := b.sources.ListSources(t.Context(), &pb.ListSourcesRequest{})
+	if err != nil || len(listed.GetSources()) != 1 || len(listed.GetSources()[0].GetStatus().GetReleasedTasks()) != 1 {
+		t.Fatalf("%v, %v", listed, err)
+	}
+	if r := listed.GetSources()[0].GetStatus().GetReleasedTasks()[0]; r.GetTaskId() != task.GetTask().GetId() || r.GetUrl() != "https://example.com/a" || r.GetReleases() != 20 ||
+		r.GetCollectorId() != "c1" || r.GetReleaseTime() == nil {
+		t.Errorf("%v", r)
+	}
+}

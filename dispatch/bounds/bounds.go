@@ -38,6 +38,8 @@ const (
 	MaxDepth        = 10_000 // links from a seed
 	MaxPriority     = 9      // higher goes first
 	MaxHistory      = 10     // attempts remembered with a task
+	// FreeReleases in a row cost a task nothing: from this one on each is in its history, and delays its next grant.
+	FreeReleases = 20
 	// MinEvery and MaxEvery bound the intervals of schedules.
 	MinEvery = time.Second
 	MaxEvery = 366 * 24 * time.Hour

@@ -86,6 +86,7 @@ type Dispatcher struct {
 	batches   *batches
 	catalog   *Catalog
 	slowed    *slowdown
+	released  *releasedTasks
 	holds     *holdWatch
 	pushes    *pushes
 	noted     *ttlcache.Cache[string, string] // the current session of each collector, as lately noted
@@ -108,6 +109,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.batches = newBatches(cfg.Store)
 	d.catalog = newCatalog(cfg.Store)
 	d.slowed = newSlowdown()
+	d.released = &releasedTasks{tasks: make(map[dispatch.TaskID]releasedTask)}
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
 	d.noted = ttlcache.New(ttlcache.WithCapacity[string, string](maxNoted), ttlcache.WithDisableTouchOnHit[string, string]())
 	d.drained = make(chan struct{})
@@ -240,6 +242,8 @@ func (d *Dispatcher) heed(h dispatch.Hint) {
 		d.sessionEnded(h.ID, h.Session)
 	case dispatch.HintCancel:
 		d.pushes.cancel(h.ID, CancelNotice{ID: h.Task, Reason: h.Reason})
+	case dispatch.HintReleased:
+		d.released.note(h.ID, h.Task)
 	case dispatch.HintResync:
 		d.catalog.dropAll()
 		d.noted.DeleteAll()

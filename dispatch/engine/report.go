@@ -199,6 +199,9 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 			continue
 		}
 		d.answer(s, transitions[n].Result, applied[n])
+		if applied[n].Code == dispatch.Applied {
+			d.noteReleased(ctx, s.task, transitions[n].Counters.Released)
+		}
 	}
 	return again, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
@@ -46,6 +47,8 @@ type SourceStatus struct {
 	// ShortestInterval and LongestInterval of the seeds, of an adaptive
 	// schedule.
 	ShortestInterval, LongestInterval time.Duration
+	// Released are tasks that were released again and again, those with most releases first, with their details.
+	Released []*dispatch.Task
 }
 
 // SourceHealth sums a source's status up.
@@ -119,11 +122,16 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 		}
 		tasks = append(tasks, read...)
 	}
+	released, err := o.releasedTasks(ctx, sources)
+	if err != nil {
+		return nil, err
+	}
 	views := make([]*SourceView, len(sources))
 	for i, source := range sources {
 		n := len(source.AppliedSeeds)
 		views[i] = newSourceView(source, statuses[i], tasks[:n], at.now)
 		views[i].next = nextSeed(tasks[:n])
+		views[i].Status.Released = released[source.UID]
 		if details {
 			if err := at.addSeedGates(ctx, views[i]); err != nil {
 				return nil, err
@@ -132,6 +140,37 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 		tasks = tasks[n:]
 	}
 	return views, nil
+}
+
+// releasedTasks reads the tasks of sources that were released [bounds.FreeReleases] times in a row or more, by the uids
+// of their sources.
+func (o *Operator) releasedTasks(ctx context.Context, sources []*dispatch.Source) (map[string][]*dispatch.Task, error) {
+	of := make(map[string]bool, len(sources))
+	for _, source := range sources {
+		of[source.ID] = true
+	}
+	ids := o.d.Released(of)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	tasks, _, err := o.store.Tasks(ctx, ids, true)
+	if err != nil {
+		return nil, fmt.Errorf("read released tasks: %w", err)
+	}
+	released := make(map[string][]*dispatch.Task)
+	for i, t := range tasks {
+		if t == nil || t.State.Settled() || t.Counters.Released < bounds.FreeReleases {
+			o.d.ForgetReleased(ids[i])
+			continue
+		}
+		released[t.SourceUID] = append(released[t.SourceUID], t)
+	}
+	for _, tasks := range released {
+		slices.SortFunc(tasks, func(a, b *dispatch.Task) int {
+			return cmp.Or(cmp.Compare(b.Counters.Released, a.Counters.Released), strings.Compare(string(a.ID), string(b.ID)))
+		})
+	}
+	return released, nil
 }
 
 func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds []*dispatch.Task, now time.Time) *SourceView {

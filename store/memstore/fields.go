@@ -50,7 +50,9 @@ func countersFields(c *codec.Codec, n *dispatch.Counters) {
 	codec.Uint(c, &n.Cycle)
 	codec.Uint(c, &n.Attempt)
 	codec.Uint(c, &n.Failures)
-	codec.Uint(c, &n.Expirations)
+	both := uint32(n.Expirations) | uint32(n.Released)<<16
+	codec.Uint(c, &both)
+	n.Expirations, n.Released = uint16(both), uint8(both>>16) //nolint:gosec // the halves
 	codec.Uint(c, &n.Throttled)
 	codec.Uint(c, &n.GivenUp)
 	codec.Uint(c, &n.ExpiredCycles)

@@ -119,6 +119,8 @@ func encodeHint(h *dispatch.Hint) (string, error) {
 		return "session " + h.ID + " " + h.Session, nil
 	case dispatch.HintCancel:
 		return fmt.Sprintf("cancel %s %s %d", h.ID, h.Task, h.Reason), nil
+	case dispatch.HintReleased:
+		return "released " + h.ID + " " + string(h.Task), nil
 	case dispatch.HintResync:
 		return "resync", nil
 	}
@@ -153,6 +155,8 @@ func decodeHint(words []string) (h dispatch.Hint, ok bool) {
 	case words[0] == "cancel" && len(words) == 4:
 		reason, err := strconv.ParseUint(words[3], 10, 8)
 		return dispatch.Hint{Kind: dispatch.HintCancel, ID: words[1], Task: dispatch.TaskID(words[2]), Reason: dispatch.CancelReason(reason)}, err == nil
+	case words[0] == "released" && len(words) == 3:
+		return dispatch.Hint{Kind: dispatch.HintReleased, ID: words[1], Task: dispatch.TaskID(words[2])}, true
 	case words[0] == "session" && len(words) == 3:
 		return dispatch.Hint{Kind: dispatch.HintSession, ID: words[1], Session: words[2]}, true
 	}

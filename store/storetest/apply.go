@@ -241,7 +241,7 @@ func applyCounters(e *env) {
 	grant := e.takeOne()
 	tr := retry(&grant.Task, 0)
 	tr.Counters = dispatch.Counters{
-		Cycle: 70_000, Attempt: 3, Failures: 300, Expirations: 4, Throttled: 500, GivenUp: 250, ExpiredCycles: 7, PermanentCycles: 8,
+		Cycle: 70_000, Attempt: 3, Failures: 300, Expirations: 4, Throttled: 500, GivenUp: 250, ExpiredCycles: 7, PermanentCycles: 8, Released: 255,
 	}
 	tr.Run, tr.FirstDue = start.Add(time.Hour), start.Add(time.Minute)
 	e.settle(tr)

@@ -972,7 +972,10 @@ type SourceStatus struct {
 	// Links that `follow` has rejected since the source was created, by reason, ascending; reasons without links are left
 	// out. A link counts with each report that has it. The Go library and `waggle collect` report a link of several pages
 	// only once within 30 s.
-	Filtered      []*FilteredLinks `protobuf:"bytes,19,rep,name=filtered,proto3" json:"filtered,omitempty"`
+	Filtered []*FilteredLinks `protobuf:"bytes,19,rep,name=filtered,proto3" json:"filtered,omitempty"`
+	// Tasks that were released 20 times in a row or more, those with most releases first. Each dispatcher knows 100 of all
+	// sources, those that were released last since it began.
+	ReleasedTasks []*ReleasedTask `protobuf:"bytes,20,rep,name=released_tasks,json=releasedTasks,proto3" json:"released_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1140,6 +1143,96 @@ func (x *SourceStatus) GetFiltered() []*FilteredLinks {
 	return nil
 }
 
+func (x *SourceStatus) GetReleasedTasks() []*ReleasedTask {
+	if x != nil {
+		return x.ReleasedTasks
+	}
+	return nil
+}
+
+// ReleasedTask is a task that collectors give back again and again. No budget ends it: correct the collector, or cancel
+// the task.
+type ReleasedTask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Its URL; may be empty.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// Releases in a row, up to 255.
+	Releases int32 `protobuf:"varint,3,opt,name=releases,proto3" json:"releases,omitempty"`
+	// The collector that released it last.
+	CollectorId string `protobuf:"bytes,4,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
+	// When that was.
+	ReleaseTime   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=release_time,json=releaseTime,proto3" json:"release_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleasedTask) Reset() {
+	*x = ReleasedTask{}
+	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleasedTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleasedTask) ProtoMessage() {}
+
+func (x *ReleasedTask) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleasedTask.ProtoReflect.Descriptor instead.
+func (*ReleasedTask) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReleasedTask) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ReleasedTask) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *ReleasedTask) GetReleases() int32 {
+	if x != nil {
+		return x.Releases
+	}
+	return 0
+}
+
+func (x *ReleasedTask) GetCollectorId() string {
+	if x != nil {
+		return x.CollectorId
+	}
+	return ""
+}
+
+func (x *ReleasedTask) GetReleaseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReleaseTime
+	}
+	return nil
+}
+
 // FilteredLinks counts links that were rejected for one reason.
 type FilteredLinks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1153,7 +1246,7 @@ type FilteredLinks struct {
 
 func (x *FilteredLinks) Reset() {
 	*x = FilteredLinks{}
-	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1258,7 @@ func (x *FilteredLinks) String() string {
 func (*FilteredLinks) ProtoMessage() {}
 
 func (x *FilteredLinks) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1271,7 @@ func (x *FilteredLinks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilteredLinks.ProtoReflect.Descriptor instead.
 func (*FilteredLinks) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FilteredLinks) GetReason() FilterReason {
@@ -1209,7 +1302,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_waggle_v1_source_proto_msgTypes[9]
+	mi := &file_waggle_v1_source_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1314,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[9]
+	mi := &file_waggle_v1_source_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1327,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Breaker) GetGivenUpCycles() int32 {
@@ -1332,7 +1425,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\xcc\a\n" +
+	"_max_depth\"\x8c\b\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12%\n" +
 	"\x05holds\x18\x02 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x12,\n" +
@@ -1354,7 +1447,14 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x10longest_interval\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0flongestInterval\x12%\n" +
 	"\x0ecanceled_seeds\x18\x11 \x01(\x03R\rcanceledSeeds\x12+\n" +
 	"\x11collector_unknown\x18\x12 \x01(\bR\x10collectorUnknown\x124\n" +
-	"\bfiltered\x18\x13 \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\"V\n" +
+	"\bfiltered\x18\x13 \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\x12>\n" +
+	"\x0ereleased_tasks\x18\x14 \x03(\v2\x17.waggle.v1.ReleasedTaskR\rreleasedTasks\"\xb7\x01\n" +
+	"\fReleasedTask\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x1a\n" +
+	"\breleases\x18\x03 \x01(\x05R\breleases\x12!\n" +
+	"\fcollector_id\x18\x04 \x01(\tR\vcollectorId\x12=\n" +
+	"\frelease_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vreleaseTime\"V\n" +
 	"\rFilteredLinks\x12/\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x17.waggle.v1.FilterReasonR\x06reason\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\"P\n" +
@@ -1389,7 +1489,7 @@ func file_waggle_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_waggle_v1_source_proto_goTypes = []any{
 	(FirstCrawl)(0),               // 0: waggle.v1.FirstCrawl
 	(SourceHealth)(0),             // 1: waggle.v1.SourceHealth
@@ -1401,60 +1501,63 @@ var file_waggle_v1_source_proto_goTypes = []any{
 	(*RetryPolicy)(nil),           // 7: waggle.v1.RetryPolicy
 	(*Follow)(nil),                // 8: waggle.v1.Follow
 	(*SourceStatus)(nil),          // 9: waggle.v1.SourceStatus
-	(*FilteredLinks)(nil),         // 10: waggle.v1.FilteredLinks
-	(*Breaker)(nil),               // 11: waggle.v1.Breaker
-	nil,                           // 12: waggle.v1.SourceSpec.LabelsEntry
-	nil,                           // 13: waggle.v1.SourceSpec.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*Hold)(nil),                  // 16: waggle.v1.Hold
-	(*TaskCounts)(nil),            // 17: waggle.v1.TaskCounts
-	(*TaskError)(nil),             // 18: waggle.v1.TaskError
-	(*Gate)(nil),                  // 19: waggle.v1.Gate
-	(FilterReason)(0),             // 20: waggle.v1.FilterReason
+	(*ReleasedTask)(nil),          // 10: waggle.v1.ReleasedTask
+	(*FilteredLinks)(nil),         // 11: waggle.v1.FilteredLinks
+	(*Breaker)(nil),               // 12: waggle.v1.Breaker
+	nil,                           // 13: waggle.v1.SourceSpec.LabelsEntry
+	nil,                           // 14: waggle.v1.SourceSpec.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*Hold)(nil),                  // 17: waggle.v1.Hold
+	(*TaskCounts)(nil),            // 18: waggle.v1.TaskCounts
+	(*TaskError)(nil),             // 19: waggle.v1.TaskError
+	(*Gate)(nil),                  // 20: waggle.v1.Gate
+	(FilterReason)(0),             // 21: waggle.v1.FilterReason
 }
 var file_waggle_v1_source_proto_depIdxs = []int32{
 	3,  // 0: waggle.v1.Source.spec:type_name -> waggle.v1.SourceSpec
 	9,  // 1: waggle.v1.Source.status:type_name -> waggle.v1.SourceStatus
-	14, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
-	14, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
-	12, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
+	15, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
+	15, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
+	13, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
 	4,  // 5: waggle.v1.SourceSpec.seeds:type_name -> waggle.v1.Seed
 	5,  // 6: waggle.v1.SourceSpec.schedule:type_name -> waggle.v1.Schedule
 	0,  // 7: waggle.v1.SourceSpec.first_crawl:type_name -> waggle.v1.FirstCrawl
-	15, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
-	15, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
+	16, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
+	16, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
 	7,  // 10: waggle.v1.SourceSpec.retry:type_name -> waggle.v1.RetryPolicy
-	15, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
-	15, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
+	16, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
+	16, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
 	8,  // 13: waggle.v1.SourceSpec.follow:type_name -> waggle.v1.Follow
-	13, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
-	15, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
+	14, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
+	16, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
 	6,  // 16: waggle.v1.Schedule.adaptive:type_name -> waggle.v1.Adaptive
-	15, // 17: waggle.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	15, // 18: waggle.v1.Adaptive.min_interval:type_name -> google.protobuf.Duration
-	15, // 19: waggle.v1.Adaptive.max_interval:type_name -> google.protobuf.Duration
-	15, // 20: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
-	15, // 21: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
+	16, // 17: waggle.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	16, // 18: waggle.v1.Adaptive.min_interval:type_name -> google.protobuf.Duration
+	16, // 19: waggle.v1.Adaptive.max_interval:type_name -> google.protobuf.Duration
+	16, // 20: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
+	16, // 21: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
 	1,  // 22: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
-	16, // 23: waggle.v1.SourceStatus.holds:type_name -> waggle.v1.Hold
-	11, // 24: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
-	17, // 25: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
-	14, // 26: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
-	14, // 27: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	15, // 28: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
-	18, // 29: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
-	14, // 30: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
-	19, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
-	15, // 32: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
-	15, // 33: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
-	10, // 34: waggle.v1.SourceStatus.filtered:type_name -> waggle.v1.FilteredLinks
-	20, // 35: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	17, // 23: waggle.v1.SourceStatus.holds:type_name -> waggle.v1.Hold
+	12, // 24: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
+	18, // 25: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
+	15, // 26: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
+	15, // 27: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	16, // 28: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
+	19, // 29: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
+	15, // 30: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
+	20, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
+	16, // 32: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
+	16, // 33: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
+	11, // 34: waggle.v1.SourceStatus.filtered:type_name -> waggle.v1.FilteredLinks
+	10, // 35: waggle.v1.SourceStatus.released_tasks:type_name -> waggle.v1.ReleasedTask
+	15, // 36: waggle.v1.ReleasedTask.release_time:type_name -> google.protobuf.Timestamp
+	21, // 37: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_proto_init() }
@@ -1479,7 +1582,7 @@ func file_waggle_v1_source_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_source_proto_rawDesc), len(file_waggle_v1_source_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

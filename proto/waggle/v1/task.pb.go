@@ -568,6 +568,10 @@ type Task struct {
 	Expirations int32 `protobuf:"varint,18,opt,name=expirations,proto3" json:"expirations,omitempty"`
 	// Failures of HOST and URL scope in this cycle, against max_throttled.
 	Throttled int32 `protobuf:"varint,19,opt,name=throttled,proto3" json:"throttled,omitempty"`
+	// Releases since its last lease that ended in another way, up to 255. Leases that operators ended do not count. From
+	// 20 on each release is in the history and in last_error, and the task waits before its next grant: 1 s, doubling with
+	// each further release, at most 1 min.
+	Releases int32 `protobuf:"varint,33,opt,name=releases,proto3" json:"releases,omitempty"`
 	// When it is or was due.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	// The progress of the last attempt, as sent by its heartbeats. The next attempt gets it; it is cleared when the cycle
@@ -763,6 +767,13 @@ func (x *Task) GetExpirations() int32 {
 func (x *Task) GetThrottled() int32 {
 	if x != nil {
 		return x.Throttled
+	}
+	return 0
+}
+
+func (x *Task) GetReleases() int32 {
+	if x != nil {
+		return x.Releases
 	}
 	return 0
 }
@@ -2049,7 +2060,7 @@ var File_waggle_v1_task_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\b\n" +
+	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\t\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x1d\n" +
@@ -2071,7 +2082,8 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\aattempt\x18\x10 \x01(\x05R\aattempt\x12\x1a\n" +
 	"\bfailures\x18\x11 \x01(\x05R\bfailures\x12 \n" +
 	"\vexpirations\x18\x12 \x01(\x05R\vexpirations\x12\x1c\n" +
-	"\tthrottled\x18\x13 \x01(\x05R\tthrottled\x125\n" +
+	"\tthrottled\x18\x13 \x01(\x05R\tthrottled\x12\x1a\n" +
+	"\breleases\x18! \x01(\x05R\breleases\x125\n" +
 	"\bdue_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12\x16\n" +
 	"\x06cursor\x18\x15 \x01(\fR\x06cursor\x12\x12\n" +
 	"\x04memo\x18\x16 \x01(\fR\x04memo\x129\n" +

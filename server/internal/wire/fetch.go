@@ -61,7 +61,7 @@ func toTask(t *dispatch.Task) *pb.Task {
 		Url: t.URL, Key: t.Key, Kind: t.Kind, Relation: pb.Relation(t.Relation), Depth: int32(t.Depth), Priority: int32(t.Priority),
 		State: pb.TaskState(t.State), Recurring: t.Recurring, CancelRequested: t.CancelRequested != dispatch.CancelNone,
 		Cycle: int64(t.Counters.Cycle), Attempt: int32(t.Counters.Attempt), Failures: int32(t.Counters.Failures),
-		Expirations: int32(t.Counters.Expirations), Throttled: int32(t.Counters.Throttled),
+		Expirations: int32(t.Counters.Expirations), Throttled: int32(t.Counters.Throttled), Releases: int32(t.Counters.Released),
 		DueTime: toTime(t.Due), Metadata: t.Metadata, LastError: toTaskError(t.LastError),
 		CreateTime: toTime(t.Created), SettleTime: toTime(t.SettledAt),
 	}

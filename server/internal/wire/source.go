@@ -218,6 +218,15 @@ func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 			out.Filtered = append(out.Filtered, &pb.FilteredLinks{Reason: pb.FilterReason(reason), Count: n}) //nolint:gosec // of few
 		}
 	}
+	for _, t := range s.Released {
+		task := &pb.ReleasedTask{TaskId: string(t.ID), Url: t.URL, Releases: int32(t.Counters.Released)}
+		for _, line := range t.History {
+			if line.Result == dispatch.ResultReleased {
+				task.CollectorId, task.ReleaseTime = line.Collector, toTime(line.Ended)
+			}
+		}
+		out.ReleasedTasks = append(out.ReleasedTasks, task)
+	}
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}
 	}

@@ -301,6 +301,26 @@ func (l *look) findLeases(ctx context.Context) {
 	}
 }
 
+// findReleased finds tasks that collectors give back again and again.
+func (l *look) findReleased() {
+	tasks := l.sources.released
+	if len(tasks) == 0 {
+		return
+	}
+	slices.SortStableFunc(tasks, func(a, b *pb.ReleasedTask) int { return cmp.Compare(b.GetReleases(), a.GetReleases()) })
+	var names []string
+	for _, t := range tasks {
+		names = append(names, t.GetTaskId())
+	}
+	worst := tasks[0]
+	text := fmt.Sprintf("%s was released %s times in a row, last by %s %s", cmp.Or(worst.GetUrl(), worst.GetTaskId()), human.Count(worst.GetReleases()),
+		worst.GetCollectorId(), human.Since(l.now, worst.GetReleaseTime()))
+	if len(tasks) > 1 {
+		text = human.Plural(len(tasks), "task") + ": " + text
+	}
+	l.add(kindReleased, len(names), names, "waggle task get "+names[0], text)
+}
+
 // findIdle finds that nothing is due for a while.
 func (l *look) findIdle() {
 	s := l.sources

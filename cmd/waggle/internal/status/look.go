@@ -29,6 +29,7 @@ const (
 	kindNoCollector = "NO_COLLECTOR"
 	kindHung        = "HUNG"
 	kindHandler     = "HANDLER"
+	kindReleased    = "RELEASED"
 	kindBlocked     = "BLOCKED"
 	kindFailing     = "FAILING"
 	kindBackedOff   = "BACKED_OFF"
@@ -40,7 +41,7 @@ const (
 
 func kinds() []string {
 	return []string{
-		kindDispatcher, kindStore, kindHeld, kindStuck, kindNoCollector, kindHung, kindHandler, kindBlocked, kindFailing, kindBackedOff,
+		kindDispatcher, kindStore, kindHeld, kindStuck, kindNoCollector, kindHung, kindHandler, kindReleased, kindBlocked, kindFailing, kindBackedOff,
 		kindLate, kindGone, kindIdle, kindUnread,
 	}
 }
@@ -73,10 +74,11 @@ type look struct {
 
 // sources is what was seen of them.
 type sources struct {
-	seen  int
-	whole bool // all were seen
-	next  *pb.Source
-	by    map[pb.SourceHealth]*healthCount
+	seen     int
+	whole    bool // all were seen
+	next     *pb.Source
+	released []*pb.ReleasedTask
+	by       map[pb.SourceHealth]*healthCount
 }
 
 // healthCount is how many sources have a health, and those that are worst.

@@ -87,6 +87,7 @@ func pages[Q proto.Message, P client.Page](
 func (s *sources) take(source *pb.Source) {
 	s.seen++
 	status := source.GetStatus()
+	s.released = append(s.released, status.GetReleasedTasks()...)
 	health := status.GetHealth()
 	if health == pb.SourceHealth_SOURCE_HEALTH_HELD && len(status.GetHolds()) == 0 && status.GetCanceledSeeds() == 0 {
 		health = pb.SourceHealth_SOURCE_HEALTH_UNSPECIFIED // the hold is not its own, and has a finding of its own

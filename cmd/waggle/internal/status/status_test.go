@@ -146,6 +146,10 @@ func TestStatus_dozen(t *testing.T) {
 			source("news.fine", pb.SourceHealth_SOURCE_HEALTH_OK), source("news.a-long-name.failing-source", pb.SourceHealth_SOURCE_HEALTH_FAILING),
 			source("news.a-long-name.backed-off-source", pb.SourceHealth_SOURCE_HEALTH_BACKED_OFF), source("news.a-long-name.late-source", pb.SourceHealth_SOURCE_HEALTH_LATE),
 			source("news.a-long-name.stuck-source", pb.SourceHealth_SOURCE_HEALTH_STUCK),
+			{Id: "news.released", Status: &pb.SourceStatus{Health: pb.SourceHealth_SOURCE_HEALTH_OK, ReleasedTasks: []*pb.ReleasedTask{
+				{TaskId: "17-bbbbbbbbbbbbbbbbbbbbbbbbbb", Url: "https://slow.example/first", Releases: 20, CollectorId: "paris-1", ReleaseTime: ago(time.Minute)},
+				{TaskId: "17-cccccccccccccccccccccccccc", Url: "https://slow.example/worst", Releases: 31, CollectorId: "paris-2", ReleaseTime: ago(2 * time.Minute)},
+			}}},
 		},
 		holds: []*pb.Hold{
 			{Target: &pb.HoldTarget{Everything: true}, Name: "default", By: "ada", Reason: "emergency: the proxies burn", CreateTime: ago(time.Hour)},
@@ -178,7 +182,8 @@ func TestStatus_dozen(t *testing.T) {
 	for _, want := range []string{
 		"DISPATCHER ", "no keeper", "STORE ", "full: submits are refused", "HELD ", "everything by ada, 1h ago: emergency", "waggle hold lift --everything",
 		"waggle hold lift --pool browser --name deploy", "STUCK ", "NO_COLLECTOR ", "pool browser", "HUNG ", "collector paris-1: last beat 1m30s ago",
-		"HANDLER ", "paris-3, last beat 2s ago, works 25m of at most 30m on ", "waggle lease list --collector paris-3", "BLOCKED ", "THROTTLED (HTTP 429), opens in 1h",
+		"HANDLER ", "paris-3, last beat 2s ago, works 25m of at most 30m on ", "waggle lease list --collector paris-3",
+		"RELEASED ", "2 tasks: https://slow.example/worst was released 31 times in a row, last by paris-2 2m ago", "waggle task get 17-cccccccccccccccccccccccccc", "BLOCKED ", "THROTTLED (HTTP 429), opens in 1h",
 		"waggle queue get shop.example", "FAILING ", "BACKED_OFF ", "LATE ", "GONE ", "paris-2",
 	} {
 		next := strings.Index(got[at:], want)

@@ -112,8 +112,9 @@ func writeTask(out io.Writer, now time.Time, task *pb.Task) {
 	sh.Line("State", stateText(task))
 	sh.Line("Due", human.SinceAt(now, task.GetDueTime()))
 	sh.Line("Place", placeText(task))
-	sh.Linef("Cycle", "%d, attempt %d: %s, %s, %s", task.GetCycle(), task.GetAttempt(),
-		human.Plural(task.GetFailures(), "failure"), human.Plural(task.GetExpirations(), "expiration"), human.Count(task.GetThrottled())+" throttled")
+	budgets := human.Phrases{human.Plural(task.GetFailures(), "failure"), human.Plural(task.GetExpirations(), "expiration"), human.Count(task.GetThrottled()) + " throttled"}
+	budgets.AddIf(task.GetReleases() > 0, "%s in a row", human.Plural(task.GetReleases(), "release"))
+	sh.Linef("Cycle", "%d, attempt %d: %s", task.GetCycle(), task.GetAttempt(), budgets.Text())
 	sh.Line("Created", human.SinceAt(now, task.GetCreateTime()))
 	sh.LineIf(task.GetSettleTime() != nil, "Settled", "%s", human.SinceAt(now, task.GetSettleTime()))
 	sh.LineIf(task.GetCancellation() != nil, "Canceled", "%s", cancellationText(now, task))

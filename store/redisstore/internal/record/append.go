@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
@@ -64,16 +65,21 @@ func appendLease(b []byte, l *dispatch.Lease, cancel dispatch.CancelReason, lock
 	return append(b, byte(cancel), deleted)
 }
 
+// AppendCounters appends counters as records keep them; scripts read only cycle and attempt.
+func AppendCounters(b []byte, c *dispatch.Counters, attempt uint32) []byte {
+	b = binary.BigEndian.AppendUint32(b, c.Cycle)
+	b = binary.BigEndian.AppendUint32(b, attempt)
+	b = binary.BigEndian.AppendUint16(b, c.Failures)
+	b = append(b, c.Released, byte(min(c.Expirations, math.MaxUint8))) // no budget has more
+	b = binary.BigEndian.AppendUint16(b, c.Throttled)
+	return append(b, c.GivenUp, c.ExpiredCycles, c.PermanentCycles)
+}
+
 // appendEnd appends what decodeEnd reads.
 func appendEnd(b []byte, t *dispatch.Task, attempt uint32) []byte {
 	c := &t.Counters
 	b = append(b, byte(t.Result))
-	b = binary.BigEndian.AppendUint32(b, c.Cycle)
-	b = binary.BigEndian.AppendUint32(b, attempt)
-	b = binary.BigEndian.AppendUint16(b, c.Failures)
-	b = binary.BigEndian.AppendUint16(b, c.Expirations)
-	b = binary.BigEndian.AppendUint16(b, c.Throttled)
-	b = append(b, c.GivenUp, c.ExpiredCycles, c.PermanentCycles)
+	b = AppendCounters(b, c, attempt)
 	b = pack.Append48(b, pack.Millis(t.SettledAt))
 	return AppendDigest(b, t.LastLease)
 }

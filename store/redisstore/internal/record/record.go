@@ -304,7 +304,7 @@ func decodeEnd(b []byte, t *dispatch.Task) {
 	h, c := numbers{b}, &t.Counters
 	t.Result = dispatch.Result(h.byte())
 	c.Cycle, c.Attempt = uint32(h.uint(4)), uint32(h.uint(4))
-	c.Failures, c.Expirations, c.Throttled = uint16(h.uint(2)), uint16(h.uint(2)), uint16(h.uint(2))
+	c.Failures, c.Released, c.Expirations, c.Throttled = uint16(h.uint(2)), h.byte(), uint16(h.byte()), uint16(h.uint(2))
 	c.GivenUp, c.ExpiredCycles, c.PermanentCycles = h.byte(), h.byte(), h.byte()
 	t.SettledAt, t.LastLease = h.time(), h.digest()
 }
