@@ -149,9 +149,10 @@ bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 tu
 house: ## Print how much a reader has to know: names, arrows between files, files opened on the road of a call, lines
 	cd deploy/house && go run . ../..
 
-.PHONY: bench-turns
-bench-turns: ## Measure a build of the command, A=PATH, or compare it with B=PATH: ROUNDS=5 turns each, WORKLOAD=queue,polite for some
-	cd deploy/bench && go run ./turns -a $(abspath $(A)) $(if $(B),-b $(abspath $(B))) -rounds $(or $(ROUNDS),5) $(if $(WORKLOAD),-workload $(WORKLOAD))
+.PHONY: bench
+bench: build ## Measure a build, A=bin/waggle, or compare it with B=PATH: ROUNDS=5, STORE=memory,file, WORKLOAD=queue,polite
+	cd deploy/bench && go run . -a $(abspath $(or $(A),bin/waggle)) $(if $(B),-b $(abspath $(B))) -rounds $(or $(ROUNDS),5) \
+		$(if $(STORE),-store $(STORE)) $(if $(WORKLOAD),-workload $(WORKLOAD))
 
 .PHONY: bench-peers
 bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each

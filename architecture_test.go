@@ -175,11 +175,7 @@ var layers = []layer{
 	},
 	{
 		path: "cmd/waggle/...", core: true,
-		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
-	},
-	{
-		path: "deploy/load/...",
-		ours: []string{"proto/..."},
+		ours: []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
 	},
 	{
 		path: "deploy/...",
@@ -188,7 +184,7 @@ var layers = []layer{
 }
 
 // testOnly lists the packages that nothing but tests may import.
-var testOnly = []string{"store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest", "deploy/load/loadtest"}
+var testOnly = []string{"store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest"}
 
 // listed is what the go command says of a package.
 type listed struct {
