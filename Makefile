@@ -163,8 +163,9 @@ bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns 
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
 
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
-# What an archive holds beside the command, at the places to which the README links.
-RELEASED := LICENSE README.md CHANGELOG.md deploy/README.md deploy/redis.conf deploy/systemd
+# What an archive holds beside the command: the documents and all that they link to.
+RELEASED := LICENSE '*.md' '*.proto' collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
+	deploy/redis.conf deploy/systemd ':!*_test.go'
 
 # The same commit gives the same bytes: files are in order, all times are that of the commit, and no path of this machine
 # gets in. Go takes the version from git: a tag, or one made of the commit, with +dirty when files differ from it. The tools
@@ -178,7 +179,7 @@ release: ## Write archives, bills of materials and checksums of this commit to d
 		version=$$(go version -m dist/waggle | awk '$$1 == "mod" { print $$3 }'); \
 		if [[ $$version != v* ]]; then echo "no version ($$version): release from a git clone" >&2; exit 1; fi; \
 		name=waggle-$$version-$${platform/\//-}; mkdir dist/$$name; \
-		mv dist/waggle dist/$$name; cp -r --parents $(RELEASED) dist/$$name; \
+		mv dist/waggle dist/$$name; git ls-files -z -- $(RELEASED) | xargs -0 cp --parents -t dist/$$name; \
 		$(CYCLONEDX) bin -json -std -noserial -version $$version dist/$$name/waggle | \
 			sed 's/"timestamp": "[^"]*"/"timestamp": "'$$(date -u -d @$$epoch +%FT%TZ)'"/' > dist/$$name.cdx.json; \
 		tar -C dist -c --format=ustar --sort=name --mtime=@$$epoch --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX $$name | \
