@@ -56,6 +56,11 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
+		path: "dispatch/dispatchtest", core: true,
+		ours:   []string{"dispatch/...", "store/memstore/..."},
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "dispatch/bounds", core: true,
 		ours:   []string{"dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
@@ -188,7 +193,7 @@ var layers = []layer{
 }
 
 // testOnly lists the packages that nothing but tests may import.
-var testOnly = []string{"store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest", "deploy/load/loadtest"}
+var testOnly = []string{"dispatch/dispatchtest", "store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest", "deploy/load/loadtest"}
 
 // listed is what the go command says of a package.
 type listed struct {
