@@ -17,8 +17,8 @@ type counted struct {
 	lines      int
 }
 
-// kit are the directories of what only tests, benchmarks and checks run.
-var kit = regexp.MustCompile(`(^|/)(storetest|redistest|collectortest|backendtest)/|^deploy/(e2e|bench|conformance)/`)
+// kit are the directories of what only tests and benchmarks run.
+var kit = regexp.MustCompile(`(^|/)[a-z]+test/|^deploy/(e2e|bench|conformance)/`)
 
 // count counts the lines of the files of Go and Lua in a directory, except generated ones.
 func count(dir string) (files []counted, err error) {

@@ -43,9 +43,9 @@ func waggle() []road {
 	}
 }
 
-// hidden are directories that no road leads to: the Store is the one in Redis, and kits, tools and collectors are no part
-// of the dispatcher. The command is, since it puts the parts together.
-var hidden = []string{"store/memstore/", "store/storetest/", "store/redistest/", "collector/", "deploy/"}
+// hidden are directories that no road leads to, as none leads to a kit: the Store is the one in Redis, and tools and collectors
+// are no part of the dispatcher. The command is, since it puts the parts together.
+var hidden = []string{"store/memstore/", "collector/", "deploy/"}
 
 // walk returns the files of a road, in the order in which a reader meets them who follows it depth first.
 func (c *calls) walk(r road) (files []string, err error) {
