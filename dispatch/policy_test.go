@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -316,6 +317,53 @@ func TestPolicy_Report_releasedSpendsNoAttempt(t *testing.T) {
 	tr := middle.Report(leased(false, dispatch.Counters{Attempt: 2}), spec(nil), &dispatch.Report{Released: &dispatch.Released{Delay: time.Minute}}, epoch)
 	if tr.Counters.Attempt != 2 || tr.Delay != time.Minute || tr.State != dispatch.StateScheduled || tr.Attempt != nil {
 		t.Errorf("%+v", tr)
+	}
+}
+
+// A task that is released again and again is slowed down from the 20th time on, and shows it; only ends that are no
+// release begin the count anew.
+func TestPolicy_Report_releasedAgain(t *testing.T) {
+	t.Parallel()
+	release := func(task *dispatch.Task, delay time.Duration) dispatch.Transition {
+		return middle.Report(task, spec(nil), &dispatch.Report{Released: &dispatch.Released{Delay: delay}}, epoch)
+	}
+	for released, ms := range map[uint8]int{0: 0, 18: 0, 19: 750, 20: 1500, 22: 6000, 25: 45_000, 254: 45_000, 255: 45_000} {
+		tr := release(leased(false, dispatch.Counters{Released: released}), 0)
+		n := min(int(released)+1, 255)
+		if tr.Delay != time.Duration(ms)*time.Millisecond || tr.Counters != (dispatch.Counters{Released: uint8(n)}) {
+			t.Errorf("release %d: again in %v with %+v, want %dms", n, tr.Delay, tr.Counters, ms)
+		}
+		if n < 20 {
+			if tr.Attempt != nil || tr.LastError != nil {
+				t.Errorf("release %d: %+v, %+v", n, tr.Attempt, tr.LastError)
+			}
+		} else if a := tr.Attempt; a == nil || a.Result != dispatch.ResultReleased || a.Fence != 42 || a.Failure != tr.LastError ||
+			tr.LastError.Message != fmt.Sprintf("released %d times in a row", n) {
+			t.Errorf("release %d: %+v, %+v", n, tr.Attempt, tr.LastError)
+		}
+	}
+	many := dispatch.Counters{Released: 30}
+	if tr := release(leased(false, many), time.Hour); tr.Delay != time.Hour {
+		t.Errorf("a longer delay that was asked for: %v", tr.Delay)
+	}
+	held := leased(false, many)
+	held.CancelRequested = dispatch.CancelHeld
+	for end, tr := range map[string]dispatch.Transition{
+		"held": release(held, 0), "revoked": middle.Revoke(leased(false, many), spec(nil), dispatch.Note{By: "ada"}, epoch),
+	} {
+		if tr.Counters != many || tr.Delay != 0 || tr.LastError != nil {
+			t.Errorf("%s: %+v", end, tr)
+		}
+	}
+	for end, tr := range map[string]dispatch.Transition{
+		"success":   middle.Report(leased(true, many), spec(nil), succeeded(), epoch),
+		"failure":   middle.Report(leased(true, many), spec(nil), failed(urlReason), epoch),
+		"collector": middle.Report(leased(true, many), spec(nil), failed(collectorReason), epoch),
+		"expired":   middle.Expire(leased(true, many), spec(nil), epoch),
+	} {
+		if tr.Counters.Released != 0 {
+			t.Errorf("%s: %d releases in a row", end, tr.Counters.Released)
+		}
 	}
 }
 
