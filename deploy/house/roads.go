@@ -36,7 +36,9 @@ func waggle() []road {
 			engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
 			watch + "refresh": changed, watch + "catchUp": changed, engine + "narrowedEmpty": empty,
 		}},
-		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", nil},
+		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", map[string]string{
+			engine + "noteReleased": "only for a task that was released 20 times in a row",
+		}},
 		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", map[string]string{
 			engine + "beginSession": begun,
 		}},

@@ -86,7 +86,7 @@ type Dispatcher struct {
 	batches   *batches
 	catalog   *Catalog
 	slowed    *slowdown
-	released  *releasedTasks
+	released  *ttlcache.Cache[dispatch.TaskID, string] // source ids of tasks, see noteReleased
 	holds     *holdWatch
 	pushes    *pushes
 	noted     *ttlcache.Cache[string, string] // the current session of each collector, as lately noted
@@ -109,7 +109,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.batches = newBatches(cfg.Store)
 	d.catalog = newCatalog(cfg.Store)
 	d.slowed = newSlowdown()
-	d.released = &releasedTasks{tasks: make(map[dispatch.TaskID]releasedTask)}
+	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
 	d.noted = ttlcache.New(ttlcache.WithCapacity[string, string](maxNoted), ttlcache.WithDisableTouchOnHit[string, string]())
 	d.drained = make(chan struct{})
@@ -243,7 +243,7 @@ func (d *Dispatcher) heed(h dispatch.Hint) {
 	case dispatch.HintCancel:
 		d.pushes.cancel(h.ID, CancelNotice{ID: h.Task, Reason: h.Reason})
 	case dispatch.HintReleased:
-		d.released.note(h.ID, h.Task)
+		d.released.Set(h.Task, h.ID, releasedMemory)
 	case dispatch.HintResync:
 		d.catalog.dropAll()
 		d.noted.DeleteAll()

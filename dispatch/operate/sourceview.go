@@ -47,7 +47,7 @@ type SourceStatus struct {
 	// ShortestInterval and LongestInterval of the seeds, of an adaptive
 	// schedule.
 	ShortestInterval, LongestInterval time.Duration
-	// Released are tasks that were released again and again, those with most releases first, with their details.
+	// Released are tasks that were released again and again, with their details.
 	Released []*dispatch.Task
 }
 
@@ -145,11 +145,7 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 // releasedTasks reads the tasks of sources that were released [bounds.FreeReleases] times in a row or more, by the uids
 // of their sources.
 func (o *Operator) releasedTasks(ctx context.Context, sources []*dispatch.Source) (map[string][]*dispatch.Task, error) {
-	of := make(map[string]bool, len(sources))
-	for _, source := range sources {
-		of[source.ID] = true
-	}
-	ids := o.d.Released(of)
+	ids := o.d.Released(func(id string) bool { return slices.ContainsFunc(sources, func(s *dispatch.Source) bool { return s.ID == id }) })
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -164,11 +160,6 @@ func (o *Operator) releasedTasks(ctx context.Context, sources []*dispatch.Source
 			continue
 		}
 		released[t.SourceUID] = append(released[t.SourceUID], t)
-	}
-	for _, tasks := range released {
-		slices.SortFunc(tasks, func(a, b *dispatch.Task) int {
-			return cmp.Or(cmp.Compare(b.Counters.Released, a.Counters.Released), strings.Compare(string(a.ID), string(b.ID)))
-		})
 	}
 	return released, nil
 }

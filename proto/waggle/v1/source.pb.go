@@ -973,8 +973,8 @@ type SourceStatus struct {
 	// out. A link counts with each report that has it. The Go library and `waggle collect` report a link of several pages
 	// only once within 30 s.
 	Filtered []*FilteredLinks `protobuf:"bytes,19,rep,name=filtered,proto3" json:"filtered,omitempty"`
-	// Tasks that were released 20 times in a row or more, those with most releases first. Each dispatcher knows 100 of all
-	// sources, those that were released last since it began.
+	// Tasks that were released 20 times in a row or more. Each dispatcher knows 100 of all sources, those that were
+	// released last since it began.
 	ReleasedTasks []*ReleasedTask `protobuf:"bytes,20,rep,name=released_tasks,json=releasedTasks,proto3" json:"released_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
