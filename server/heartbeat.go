@@ -47,15 +47,48 @@ type heartbeat struct {
 	silence time.Duration
 }
 
-// received is one message of a stream, or its end.
+// received is a beat that waits for its turn, with those that it has taken in, or the end of a stream.
 type received struct {
-	beat *pb.HeartbeatRequest
-	err  error
+	beat  *pb.HeartbeatRequest
+	beats int // that its answer is for
+	bytes int // of all of them
+	err   error
 }
 
-// Heartbeat answers each beat with one message, in order, and sends what is pushed between them. When the dispatcher
-// drains, the collector is asked to reconnect, and still answered for a while. A stream that is opened then is asked when
-// no more calls are taken: its collector may know no other dispatcher, and would else come back at once.
+// takesIn makes a beat one that has the effect of an earlier one too, and reports whether it could. What the two say of their
+// collector is that of the later one. Cursors and leases that only the earlier one has stay: one beat need not name all leases.
+func (r *received) takesIn(earlier received) bool {
+	was, is := earlier.beat.GetCollector(), r.beat.GetCollector()
+	if r.err != nil || earlier.bytes >= streamWindow || was.GetEnded() || is.GetEnded() || was.GetId() != is.GetId() || was.GetSession() != is.GetSession() {
+		return false
+	}
+	type lease struct{ task, token string }
+	named := make(map[lease]*pb.LeaseBeat)
+	for _, l := range r.beat.GetLeases() {
+		if key := (lease{l.GetTaskId(), l.GetLeaseToken()}); named[key] == nil || l.Cursor != nil {
+			named[key] = l
+		}
+	}
+	var more []*pb.LeaseBeat
+	for _, l := range earlier.beat.GetLeases() {
+		if again := named[lease{l.GetTaskId(), l.GetLeaseToken()}]; again == nil {
+			more = append(more, l)
+		} else if again.Cursor == nil {
+			again.Cursor = l.Cursor
+		}
+	}
+	if len(more)+len(r.beat.GetLeases()) > wire.MaxBatch {
+		return false
+	}
+	r.beat.Leases = append(r.beat.Leases, more...)
+	r.beats, r.bytes = r.beats+earlier.beats, r.bytes+earlier.bytes
+	return true
+}
+
+// Heartbeat answers each beat with one message, in order, and sends what is pushed between them. Beats that wait are acted on
+// together, and get the same answer. When the dispatcher drains, the collector is asked to reconnect, and still answered for a
+// while. A stream that is opened then is asked when no more calls are taken: its collector may know no other dispatcher, and
+// would else come back at once.
 func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) error {
 	s.heartbeats.Add(1)
 	defer s.heartbeats.Add(-1)
@@ -64,7 +97,9 @@ func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) e
 }
 
 func (h *heartbeat) run(ctx context.Context) error {
-	messages, draining := h.receive(ctx), h.service.draining
+	waiting, draining := h.receive(ctx), h.service.draining
+	beats, pace := waiting, rate.NewLimiter(beatsEach, beatsAtOnce)
+	var resume <-chan time.Time // nil while beats are taken
 	select {
 	case <-draining:
 		draining = h.service.closing
@@ -77,8 +112,9 @@ func (h *heartbeat) run(ctx context.Context) error {
 	defer func() { h.pushes.Close() }()
 	for {
 		var message *pb.HeartbeatResponse
+		times := 1
 		select {
-		case m := <-messages:
+		case m := <-beats:
 			if errors.Is(m.err, io.EOF) {
 				return nil
 			}
@@ -89,8 +125,15 @@ func (h *heartbeat) run(ctx context.Context) error {
 			if message, err = h.answer(ctx, m.beat); err != nil {
 				return err
 			}
+			times = m.beats
 			silent.Reset(h.silence)
 			pushed = h.pushes.Ready()
+			if wait := pace.Reserve().Delay(); wait > 0 {
+				beats, resume = nil, time.After(wait)
+			}
+		case <-resume:
+			beats, resume = waiting, nil
+			continue
 		case <-pushed:
 			push := h.pushes.Take()
 			if push.Replaced { // or that is old news, of a session which this one has replaced
@@ -110,7 +153,7 @@ func (h *heartbeat) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx) // the end may have been received and not passed on
 		}
-		if err := h.send(message); err != nil {
+		if err := h.send(message, times); err != nil {
 			return err
 		}
 	}
@@ -119,11 +162,17 @@ func (h *heartbeat) run(ctx context.Context) error {
 // sendTimeout is how long a message may wait for its collector to read those before it.
 const sendTimeout = 10 * time.Second
 
-// send sends a message. After a timeout, the end of the stream ends the send that is still pending.
-func (h *heartbeat) send(message *pb.HeartbeatResponse) error {
+// send sends a message so many times. After a timeout, the end of the stream ends the send that is still pending.
+func (h *heartbeat) send(message *pb.HeartbeatResponse, times int) error {
 	sent, late := make(chan error, 1), time.NewTimer(sendTimeout)
 	defer late.Stop()
-	go func() { sent <- h.stream.Send(message) }()
+	go func() {
+		var err error
+		for ; times > 0 && err == nil; times-- {
+			err = h.stream.Send(message)
+		}
+		sent <- err
+	}()
 	select {
 	case err := <-sent:
 		return err
@@ -132,24 +181,30 @@ func (h *heartbeat) send(message *pb.HeartbeatResponse) error {
 	}
 }
 
-// A stream gets answers to beatsAtOnce messages at once, and to beatsEach a second: a collector whose leases last for a second
-// sends three. Further messages wait in the window of the stream, so that thousands of streams cost little.
+// The beats of a stream are acted on beatsAtOnce times at once, and beatsEach times a second: a collector whose leases last for
+// a second sends three. Those that come meanwhile are taken together, as many bytes as fit into the window of a stream. The
+// rest stays in that, so that thousands of streams cost little.
 const (
 	beatsEach   = 10
 	beatsAtOnce = 30
 )
 
-// receive reads messages until the stream ends, which it does when the handler returns.
+// receive reads beats until the stream ends, which it does when the handler returns. The channel holds those that wait, as one.
 func (h *heartbeat) receive(ctx context.Context) <-chan received {
-	messages, pace := make(chan received), rate.NewLimiter(beatsEach, beatsAtOnce)
+	waiting := make(chan received, 1)
 	go func() {
 		for {
-			if pace.Wait(ctx) != nil {
-				return
-			}
 			beat, err := h.stream.Recv()
+			next := received{beat, 1, proto.Size(beat), err}
 			select {
-			case messages <- received{beat, err}:
+			case earlier := <-waiting:
+				if !next.takesIn(earlier) {
+					waiting <- earlier // its turn comes first
+				}
+			default:
+			}
+			select {
+			case waiting <- next:
 			case <-ctx.Done():
 				return
 			}
@@ -158,7 +213,7 @@ func (h *heartbeat) receive(ctx context.Context) <-chan received {
 			}
 		}
 	}()
-	return messages
+	return waiting
 }
 
 func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
