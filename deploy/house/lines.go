@@ -12,7 +12,7 @@ import (
 
 // counted are git's patterns of code that is neither test, test kit nor generated.
 var counted = strings.Fields(`*.go *.lua :!*_test.go :!*.pb.go :!*storetest/* :!*redistest/* :!*collectortest/*
-	:!*loadtest/* :!deploy/e2e/* :!deploy/mutants/*`)
+	:!*loadtest/* :!*dispatchtest/* :!*clitest/* :!deploy/e2e/* :!deploy/mutants/*`)
 
 // lines prints how many lines of code git knows, by top-level directory.
 func (s *sheet) lines(ctx context.Context, m *module) error {
