@@ -50,6 +50,9 @@ REPORT_GRACE = 30           # seconds after the deadline in which a report is re
 RETRY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAUTHENTICATED,
          grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL}
 
+# No other heartbeat stream is taken: a newer session has the id, another identity has it, or the beat is invalid.
+REFUSED = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED}
+
 
 class Stopped(Exception):
     """The lease has ended, or its task is to end: the handler stops."""
@@ -260,11 +263,11 @@ class Collector:
                 self.stream()
                 backoff = Backoff()
             except grpc.RpcError as e:
-                if e.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
+                if e.code() in REFUSED:
                     print("heartbeat refused:", e.details(), flush=True)
                     with self.lock:
                         for h in self.leases.values():
-                            h.lost = True           # a newer session of this id has replaced this one
+                            h.lost = True
                     self.stop()
                     return
                 time.sleep(min(1, backoff.next(e))) # the leases run on; be back before they end
