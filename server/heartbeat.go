@@ -47,41 +47,56 @@ type heartbeat struct {
 	silence time.Duration
 }
 
-// received is a beat that waits for its turn, with those that it has taken in, or the end of a stream.
+// received is a beat that waits for its turn, with those that came after it, or the end of a stream.
 type received struct {
 	beat  *pb.HeartbeatRequest
 	beats int // that its answer is for
 	bytes int // of all of them
 	err   error
+	named map[leaseKey]int // leases of the beat, by place; nil until another one comes
 }
 
-// takesIn makes a beat one that has the effect of an earlier one too, and reports whether it could. What the two say of their
-// collector is that of the later one. Cursors and leases that only the earlier one has stay: one beat need not name all leases.
-func (r *received) takesIn(earlier received) bool {
-	was, is := earlier.beat.GetCollector(), r.beat.GetCollector()
-	if r.err != nil || earlier.bytes >= streamWindow || was.GetEnded() || is.GetEnded() || was.GetId() != is.GetId() || was.GetSession() != is.GetSession() {
+// leaseKey is how a beat names a lease.
+type leaseKey struct{ task, token string }
+
+func keyOf(l *pb.LeaseBeat) leaseKey { return leaseKey{l.GetTaskId(), l.GetLeaseToken()} }
+
+// takes gives a beat the effect of a later one too, and reports whether it could. What it says of its collector is what the
+// later one says. Leases that only one of them names stay, since one beat need not name all, and so do cursors.
+func (r *received) takes(later *received) bool {
+	was, is := r.beat.GetCollector(), later.beat.GetCollector()
+	if later.err != nil || r.bytes >= streamWindow || was.GetEnded() || is.GetEnded() || was.GetId() != is.GetId() || was.GetSession() != is.GetSession() {
 		return false
 	}
-	type lease struct{ task, token string }
-	named := make(map[lease]*pb.LeaseBeat)
-	for _, l := range r.beat.GetLeases() {
-		if key := (lease{l.GetTaskId(), l.GetLeaseToken()}); named[key] == nil || l.Cursor != nil {
-			named[key] = l
+	if r.named == nil {
+		r.named = make(map[leaseKey]int)
+		for i, l := range r.beat.GetLeases() {
+			r.named[keyOf(l)] = i
 		}
 	}
-	var more []*pb.LeaseBeat
-	for _, l := range earlier.beat.GetLeases() {
-		if again := named[lease{l.GetTaskId(), l.GetLeaseToken()}]; again == nil {
-			more = append(more, l)
-		} else if again.Cursor == nil {
-			again.Cursor = l.Cursor
+	more := 0
+	for _, l := range later.beat.GetLeases() {
+		if _, known := r.named[keyOf(l)]; !known {
+			more++
 		}
 	}
-	if len(more)+len(r.beat.GetLeases()) > wire.MaxBatch {
+	if len(r.beat.GetLeases())+more > wire.MaxBatch {
 		return false
 	}
-	r.beat.Leases = append(r.beat.Leases, more...)
-	r.beats, r.bytes = r.beats+earlier.beats, r.bytes+earlier.bytes
+	for _, l := range later.beat.GetLeases() {
+		i, known := r.named[keyOf(l)]
+		if !known {
+			r.named[keyOf(l)] = len(r.beat.GetLeases())
+			r.beat.Leases = append(r.beat.Leases, l)
+			continue
+		}
+		if l.Cursor == nil {
+			l.Cursor = r.beat.GetLeases()[i].Cursor
+		}
+		r.beat.Leases[i] = l
+	}
+	r.beat.Collector = is
+	r.beats, r.bytes = r.beats+later.beats, r.bytes+later.bytes
 	return true
 }
 
@@ -167,8 +182,8 @@ func (h *heartbeat) send(message *pb.HeartbeatResponse, times int) error {
 	sent, late := make(chan error, 1), time.NewTimer(sendTimeout)
 	defer late.Stop()
 	go func() {
-		var err error
-		for ; times > 0 && err == nil; times-- {
+		err := h.stream.Send(message)
+		for i := 1; i < times && err == nil; i++ {
 			err = h.stream.Send(message)
 		}
 		sent <- err
@@ -182,8 +197,8 @@ func (h *heartbeat) send(message *pb.HeartbeatResponse, times int) error {
 }
 
 // The beats of a stream are acted on beatsAtOnce times at once, and beatsEach times a second: a collector whose leases last for
-// a second sends three. Those that come meanwhile are taken together, as many bytes as fit into the window of a stream. The
-// rest stays in that, so that thousands of streams cost little.
+// a second sends three. Those that come meanwhile are taken together, as many bytes as fit into the window of a stream, and as
+// many as an address may send ahead. The rest stays in the window, so that thousands of streams cost little.
 const (
 	beatsEach   = 10
 	beatsAtOnce = 30
@@ -195,10 +210,13 @@ func (h *heartbeat) receive(ctx context.Context) <-chan received {
 	go func() {
 		for {
 			beat, err := h.stream.Recv()
-			next := received{beat, 1, proto.Size(beat), err}
+			next := received{beat: beat, beats: 1, bytes: proto.Size(beat), err: err}
+			ahead := false
 			select {
 			case earlier := <-waiting:
-				if !next.takesIn(earlier) {
+				if ahead = true; earlier.takes(&next) {
+					next = earlier
+				} else {
 					waiting <- earlier // its turn comes first
 				}
 			default:
@@ -208,7 +226,7 @@ func (h *heartbeat) receive(ctx context.Context) <-chan received {
 			case <-ctx.Done():
 				return
 			}
-			if err != nil {
+			if err != nil || ahead && peers.Ahead(ctx) != nil {
 				return
 			}
 		}
