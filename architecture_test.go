@@ -180,15 +180,11 @@ var layers = []layer{
 	},
 	{
 		path: "cmd/waggle/internal/clitest", core: true,
-		ours: []string{"cmd/waggle/...", "collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
+		ours: []string{"cmd/waggle/...", "collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
 	},
 	{
 		path: "cmd/waggle/...", core: true,
-		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
-	},
-	{
-		path: "deploy/load/...",
-		ours: []string{"proto/..."},
+		ours: []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
 	},
 	{
 		path: "deploy/...",
@@ -197,7 +193,7 @@ var layers = []layer{
 }
 
 // testOnly lists the packages that nothing but tests may import.
-var testOnly = []string{"dispatch/dispatchtest", "cmd/waggle/internal/clitest", "store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest", "deploy/load/loadtest"}
+var testOnly = []string{"dispatch/dispatchtest", "cmd/waggle/internal/clitest", "store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest"}
 
 // listed is what the go command says of a package.
 type listed struct {

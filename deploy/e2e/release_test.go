@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,9 +36,13 @@ func TestRelease(t *testing.T) {
 	if got := first.run(t, "./"+name+"/waggle", "version"); !strings.HasPrefix(got, "waggle "+sourceTag+" ") {
 		t.Errorf("waggle version prints %s", got)
 	}
-	for _, file := range []string{"LICENSE", "README.md", "deploy/README.md", "deploy/redis.conf", "deploy/systemd/waggle-serve.service"} {
+	for _, file := range []string{
+		"LICENSE", "README.md", "proto/waggle/v1/dispatch_service.proto", "proto/waggle/v1/task.proto", "collector/python/collector.py",
+		"deploy/redis.conf", "deploy/systemd/waggle-serve.service",
+	} {
 		first.read(t, filepath.Join(name, file))
 	}
+	deadLinks(t, filepath.Join(first.dir, name))
 	var bom struct {
 		Components []struct{ Name, Version string }
 	}
@@ -56,6 +61,28 @@ func TestRelease(t *testing.T) {
 		if listed[m[1]] != m[2] {
 			t.Errorf("the bill of materials has %s %q, not %s", m[1], listed[m[1]], m[2])
 		}
+	}
+}
+
+// deadLinks fails for each relative link of a Markdown file that leads to nothing in the directory.
+func deadLinks(t *testing.T, dir string) {
+	t.Helper()
+	links := 0
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".md") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)[)#]`).FindAllSubmatch(text, -1) {
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), string(m[1]))); err != nil {
+				t.Errorf("%s links to %s, which is not in the archive", path, m[1])
+			}
+		}
+		return err
+	})
+	if err != nil || links < 30 {
+		t.Errorf("%d links: %v", links, err)
 	}
 }
 

@@ -23,10 +23,11 @@ type calls struct {
 	named   map[string]*ssa.Function
 }
 
-// newCalls leaves out the packages in the hidden directories, so that interfaces stand for other implementations.
+// newCalls leaves out kits and the packages in the hidden directories, so that interfaces stand for other implementations.
 func newCalls(m *module, hidden []string) *calls {
 	isHidden := func(p *packages.Package) bool {
-		return slices.ContainsFunc(hidden, func(dir string) bool { return strings.HasPrefix(m.short(p.PkgPath)+"/", dir) })
+		path := m.short(p.PkgPath) + "/"
+		return kit.MatchString(path) || slices.ContainsFunc(hidden, func(dir string) bool { return strings.HasPrefix(path, dir) })
 	}
 	prog, _ := ssautil.Packages(slices.DeleteFunc(slices.Clone(m.packages), isHidden), ssa.InstantiateGenerics)
 	prog.Build()

@@ -11,7 +11,6 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/apply"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/audit"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/auth"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/bench"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cert"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -42,7 +41,6 @@ when a collector dies.
   waggle demo      see it work, in a quarter of a minute
   waggle serve     run a dispatcher
   waggle collect   run a web collector
-  waggle bench     measure it on this machine
 
 Shells complete commands, ids and values of flags: waggle completion bash|zsh|fish --help
 shows how to turn that on. A table leaves out columns and shortens texts to fit the
@@ -59,7 +57,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a running dispatcher:"},
 	)
-	run := []*cobra.Command{demo.New(), newServe(c), collect.New(c), bench.New()}
+	run := []*cobra.Command{demo.New(), newServe(c), collect.New(c)}
 	root.AddCommand(run...)
 	o := client.NewOptions(root, c)
 	o.Refuse(run...)

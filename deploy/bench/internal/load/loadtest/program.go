@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Program builds the waggle command, also for tests of a module that only requires Waggle's, and returns its path.
+// Program builds the waggle command, by the go.sum of its own module, and returns its path.
 func Program(t testing.TB) string {
 	t.Helper()
 	root, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/waggle-crawl/waggle").Output()

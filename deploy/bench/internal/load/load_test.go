@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waggle-crawl/waggle/deploy/load"
-	"github.com/waggle-crawl/waggle/deploy/load/loadtest"
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load/loadtest"
 )
 
 // testHeld holds tasks for longer than their leases last, and reports them.

@@ -1,30 +1,34 @@
-// Command turns measures one build of the waggle command, or compares two. In each round each build works through each
-// workload once, on a Redis and a dispatcher of its own, so that a machine that gets slower meets both.
+// Command bench measures one build of the waggle command, or compares two. In each round each build works through each
+// workload in each store once, on an empty store and with a dispatcher of its own, so that a machine that gets slower meets both.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
 	"github.com/waggle-crawl/waggle/deploy/bench/internal/program"
-	"github.com/waggle-crawl/waggle/deploy/load"
 )
 
-func main() { program.Main("turns", run) }
+func main() { program.Main("bench", run) }
 
 // run measures as the flags say. What was measured before an error is written, too.
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
-	var a, b, names string
-	flags := flag.NewFlagSet("turns", flag.ContinueOnError)
+	var a, b, stores, names string
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
-	flags.StringVar(&a, "a", "", "path of the waggle command to compare with")
+	flags.StringVar(&a, "a", "../../bin/waggle", "path of the waggle command to measure, or to compare with")
 	flags.StringVar(&b, "b", "", "path of the waggle command to compare; empty: only measure the other one")
+	flags.StringVar(&stores, "store", load.StoreRedis, "stores, separated by commas: "+strings.Join(load.Stores(), ", "))
 	flags.StringVar(&names, "workload", strings.Join(workloadNames(), ","), "workloads, separated by commas")
 	rounds := flags.Int("rounds", 5, "rounds; in each, each build runs each workload once")
 	tasks := flags.Int("tasks", 0, "tasks of each run, at least 100; 0: so many as the workload has by default")
@@ -32,35 +36,59 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return err
 	}
 	if a == "" || *rounds < 1 || *tasks < 0 || 0 < *tasks && *tasks < 100 || flags.NArg() > 0 {
-		return errors.New("usage: turns -a PATH [-b PATH] [-rounds N] [-tasks N] [-workload NAME,...]")
+		return errors.New("usage: bench [-a PATH] [-b PATH] [-rounds N] [-tasks N] [-store NAME,...] [-workload NAME,...]")
 	}
-	chosen, err := choose(strings.Split(names, ","), *tasks)
+	chosen, err := choose(strings.Split(names, ","), strings.Split(stores, ","), *tasks)
 	if err != nil {
 		return err
 	}
-	c := comparison{programs: []string{a}, workloads: chosen, runs: make([][]turn, len(chosen))}
+	c := comparison{programs: []string{a}, cases: chosen, runs: make([][]turn, len(chosen))}
 	if b != "" {
 		c.programs = append(c.programs, b)
 	}
+	machine := thisMachine()
 	err = c.measure(ctx, *rounds, progress)
+	fmt.Fprintln(out, machine)
 	c.write(out)
 	return err
 }
 
-// choose finds workloads by name. tasks replaces how many they have, unless it is 0.
-func choose(names []string, tasks int) ([]workload, error) {
+// thisMachine is what figures depend on, beside the build.
+func thisMachine() string {
+	average, _ := os.ReadFile("/proc/loadavg") // without it the line says less
+	before, _, _ := strings.Cut(string(average), " ")
+	return fmt.Sprintf("%s/%s, %d cores, %s; load average before: %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), before)
+}
+
+// one is a workload in a store.
+type one struct {
+	workload
+	store string
+}
+
+// choose finds workloads by name, each in the stores in which it is measured. tasks replaces how many they have, unless it is 0.
+func choose(names, stores []string, tasks int) (chosen []one, err error) {
+	for _, store := range stores {
+		if !slices.Contains(load.Stores(), store) {
+			return nil, fmt.Errorf("there is no store %q, only %s", store, strings.Join(load.Stores(), ", "))
+		}
+	}
 	all := workloads()
-	var chosen []workload
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(w workload) bool { return w.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("there is no workload %q, only %s", name, strings.Join(workloadNames(), ", "))
 		}
 		w := all[i]
-		if tasks > 0 {
-			w.tasks = tasks
+		w.tasks = cmp.Or(tasks, w.tasks)
+		for _, store := range stores {
+			if !w.ofRedis || store == load.StoreRedis {
+				chosen = append(chosen, one{w, store})
+			}
 		}
-		chosen = append(chosen, w)
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("%s: only -store redis has it", strings.Join(names, ", "))
 	}
 	return chosen, nil
 }
@@ -70,24 +98,24 @@ type turn [][]figure
 
 // comparison is builds and what they did.
 type comparison struct {
-	programs  []string
-	workloads []workload
-	runs      [][]turn // by workload, then by round
+	programs []string
+	cases    []one
+	runs     [][]turn // by case, then by round
 }
 
 // measure runs all rounds. The build that begins alternates.
 func (c *comparison) measure(ctx context.Context, rounds int, progress io.Writer) error {
 	for round := range rounds {
-		for i, w := range c.workloads {
+		for i, w := range c.cases {
 			t := make(turn, len(c.programs))
 			for k := range t {
 				build := (round + k) % len(t)
-				figures, err := w.measure(ctx, c.programs[build], w.tasks)
+				figures, err := w.measure(ctx, load.Config{Program: c.programs[build], Store: w.store}, w.tasks)
 				if err != nil {
-					return fmt.Errorf("round %d, workload %s, %s: %w", round+1, w.name, c.programs[build], err)
+					return fmt.Errorf("round %d, workload %s, store %s, %s: %w", round+1, w.name, w.store, c.programs[build], err)
 				}
 				t[build] = figures
-				fmt.Fprintf(progress, "round %d  %-14s %c", round+1, w.name, 'a'+rune(build))
+				fmt.Fprintf(progress, "round %d  %-14s  %-6s %c", round+1, w.name, w.store, 'a'+rune(build))
 				for _, f := range figures {
 					fmt.Fprintf(progress, "  %s: %s", f.name, text(f.value))
 				}
@@ -101,7 +129,7 @@ func (c *comparison) measure(ctx context.Context, rounds int, progress io.Writer
 
 // write writes medians over the rounds. A ratio is the median of the rounds' ratios, with the least and the most.
 func (c *comparison) write(out io.Writer) {
-	head := []string{"workload", "figure", "tasks", "rounds"}
+	head := []string{"workload", "store", "figure", "tasks", "rounds"}
 	for build, path := range c.programs {
 		name := string('a' + rune(build))
 		fmt.Fprintf(out, "%s: %s\n", name, path)
@@ -117,7 +145,7 @@ func (c *comparison) write(out io.Writer) {
 			continue
 		}
 		for k, f := range turns[0][0] {
-			row := []string{c.workloads[i].name, f.name, fmt.Sprint(c.workloads[i].tasks), fmt.Sprint(len(turns))}
+			row := []string{c.cases[i].name, c.cases[i].store, f.name, fmt.Sprint(c.cases[i].tasks), fmt.Sprint(len(turns))}
 			for build := range c.programs {
 				row = append(row, text(load.SpreadOf(turns, func(t turn) float64 { return t[build][k].value }).Median))
 			}

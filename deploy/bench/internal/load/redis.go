@@ -23,6 +23,9 @@ const (
 	StoreFile   = "file"
 )
 
+// Stores are all of them.
+func Stores() []string { return []string{StoreRedis, StoreMemory, StoreFile} }
+
 // StartRedis starts a node that has no dispatcher, and with another store than Redis no redis-server either.
 func StartRedis(ctx context.Context, cfg Config) (*Node, error) {
 	dir, err := os.MkdirTemp("", "waggle-bench-")

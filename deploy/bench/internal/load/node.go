@@ -80,7 +80,7 @@ type CPU struct {
 // Total is that of dispatcher and Redis together.
 func (c CPU) Total() time.Duration { return c.Dispatcher + c.Redis }
 
-// Used returns the processor time that dispatcher and Redis use while f runs; 0 if the system does not report it.
+// Used returns the processor time that dispatcher and Redis use while f runs.
 func (n *Node) Used(f func() error) (CPU, error) {
 	before, err := n.cpu()
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/waggle-crawl/waggle/deploy/load"
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
 )
 
 // connections send pipelines at once.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waggle-crawl/waggle/deploy/load"
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
 )
 
 // figure is one thing that was measured.
@@ -16,10 +16,11 @@ type figure struct {
 
 // workload is what builds are measured by, with the number of tasks that it has by default.
 type workload struct {
-	name  string
-	tasks int
+	name    string
+	tasks   int
+	ofRedis bool // it is not measured in another store
 	// measure returns the same figures in each run.
-	measure func(ctx context.Context, program string, tasks int) ([]figure, error)
+	measure func(ctx context.Context, cfg load.Config, tasks int) ([]figure, error)
 }
 
 func workloads() []workload {
@@ -30,25 +31,24 @@ func workloads() []workload {
 	paced := alone
 	paced.Pause = 3 * time.Millisecond
 	return []workload{
-		{"polite", 60_000, works(polite, load.StoreRedis)},
-		{"polite-sources", 60_000, works(polite.ASourceEach(), load.StoreRedis)},
-		{"queue", 60_000, works(queue, load.StoreRedis)},
-		{"queues", 60_000, works(queues, load.StoreRedis)},
-		{"sources", 60_000, works(sources, load.StoreRedis)},
-		{"single", 20_000, works(queues.OneACall(false), load.StoreRedis)},
-		{"carried", 20_000, works(queues.OneACall(true), load.StoreRedis)},
-		{"narrowed", 20_000, works(queues.OfOneSource(), load.StoreRedis)},
-		{"alone", 20_000, works(alone, load.StoreRedis)},
-		{"alone-queues", 20_000, works(aloneQueues, load.StoreRedis)},
-		{"alone-paced", 5_000, works(paced, load.StoreRedis)},
-		{"polite-memory", 60_000, works(polite, load.StoreMemory)},
-		{"polite-file", 60_000, works(polite, load.StoreFile)},
-		{"claims", 1_000_000, claims},
-		{"bytes", 100_000, memoryOfTasks},
-		{"leases", 100_000, leases},
-		{"cluster", 60_000, cluster},
-		{"floor", 60_000, besideFloor},
-		{"calls", 20_000, calls},
+		{"polite", 60_000, false, works(polite)},
+		{"polite-sources", 60_000, false, works(polite.ASourceEach())},
+		{"queue", 60_000, false, works(queue)},
+		{"queues", 60_000, false, works(queues)},
+		{"sources", 60_000, false, works(sources)},
+		{"single", 20_000, false, works(queues.OneACall(false))},
+		{"carried", 20_000, false, works(queues.OneACall(true))},
+		{"narrowed", 20_000, false, works(queues.OfOneSource())},
+		{"alone", 20_000, false, works(alone)},
+		{"alone-queues", 20_000, false, works(aloneQueues)},
+		{"alone-paced", 5_000, false, works(paced)},
+		{"wake", 500, false, wakeUps},
+		{"leases", 100_000, false, leases},
+		{"calls", 20_000, false, calls},
+		{"claims", 1_000_000, true, claims},
+		{"bytes", 100_000, true, memoryOfTasks},
+		{"cluster", 60_000, true, cluster},
+		{"floor", 60_000, true, besideFloor},
 	}
 }
 
@@ -94,34 +94,60 @@ func lives(ctx context.Context, cfg load.Config, w load.Workload, tasks int) (r 
 	return r, err
 }
 
-// works measures fetches and reports, and what submits cost, in a store.
-func works(w load.Workload, store string) func(context.Context, string, int) ([]figure, error) {
-	return func(ctx context.Context, program string, tasks int) ([]figure, error) {
-		r, err := lives(ctx, load.Config{Program: program, Store: store}, w, tasks)
+// works measures submits, and fetches and reports.
+func works(w load.Workload) func(context.Context, load.Config, int) ([]figure, error) {
+	return func(ctx context.Context, cfg load.Config, tasks int) ([]figure, error) {
+		r, err := lives(ctx, cfg, w, tasks)
 		if err != nil {
 			return nil, err
 		}
 		figures := []figure{
 			{"tasks/s", float64(tasks) / r.work.Took.Seconds()},
 			{"dispatcher µs a task", micros(r.work.Used.Dispatcher, tasks)},
+			{"submit: tasks/s", float64(tasks) / r.submit.Took.Seconds()},
 		}
-		if store == load.StoreRedis {
+		if cfg.Store == load.StoreRedis {
 			figures = append(figures,
 				figure{"Redis µs a task", micros(r.work.Used.Redis, tasks)},
 				figure{"Redis commands a task", float64(r.commands) / float64(tasks)},
 				figure{"submit: Redis µs a task", micros(r.submit.Used.Redis, tasks)})
 		}
+		figures = append(figures, times("fetch", r.work.Fetches)...)
+		if !w.Carried {
+			figures = append(figures, times("report", r.work.Reports)...)
+		}
 		return figures, nil
 	}
 }
 
+// times are the median and the 99th percentile of what calls took.
+func times(call string, all []time.Duration) []figure {
+	ms := func(q float64) float64 { return load.Quantile(all, q).Seconds() * 1e3 }
+	return []figure{{call + ": p50 ms", ms(0.5)}, {call + ": p99 ms", ms(0.99)}}
+}
+
+// wakeUps submits one task each 5 ms while 16 collectors wait.
+func wakeUps(ctx context.Context, cfg load.Config, tasks int) (figures []figure, err error) {
+	w := load.Workloads()[1]
+	w.Batch = 1
+	err = load.Run(ctx, cfg, w, func(_ *load.Node, l *load.Load) error {
+		lags, err := l.Wake(ctx, tasks, 5*time.Millisecond)
+		if err != nil {
+			return err
+		}
+		figures = times("submit to fetch", lags)
+		return l.CheckDone(ctx)
+	})
+	return figures, err
+}
+
 // claims has one collector fetch 100 tasks a call over a hundredth, a tenth and all of the queues, each with one task.
-func claims(ctx context.Context, program string, tasks int) (figures []figure, err error) {
+func claims(ctx context.Context, cfg load.Config, tasks int) (figures []figure, err error) {
 	const most = 5000 // fetched tasks, so that most queues still wait
 	var first float64
 	for size := tasks / 100; size <= tasks; size *= 10 {
 		w := load.Workload{Queues: size, Sources: 1, InFlight: 1, Batch: 100, Collectors: 1}
-		err := load.Run(ctx, load.Config{Program: program}, w, func(_ *load.Node, l *load.Load) error {
+		err := load.Run(ctx, cfg, w, func(_ *load.Node, l *load.Load) error {
 			if _, err := l.Submit(ctx, size, 1000); err != nil {
 				return err
 			}
@@ -151,13 +177,13 @@ func claims(ctx context.Context, program string, tasks int) (figures []figure, e
 }
 
 // memoryOfTasks measures the memory of Redis for waiting tasks.
-func memoryOfTasks(ctx context.Context, program string, tasks int) (figures []figure, err error) {
+func memoryOfTasks(ctx context.Context, cfg load.Config, tasks int) (figures []figure, err error) {
 	for _, shape := range []struct {
 		name   string
 		queues int
 	}{{"1,000 queues", 1000}, {"a queue each", tasks}} {
 		w := load.Workload{Queues: shape.queues, Sources: 1, InFlight: 1, Collectors: 1, URLBytes: 90}
-		err := load.Run(ctx, load.Config{Program: program}, w, func(n *load.Node, l *load.Load) error {
+		err := load.Run(ctx, cfg, w, func(n *load.Node, l *load.Load) error {
 			empty, err := n.Memory(ctx)
 			if err != nil {
 				return err
@@ -177,9 +203,9 @@ func memoryOfTasks(ctx context.Context, program string, tasks int) (figures []fi
 }
 
 // leases holds all tasks and renews their leases of 30 s three times, 10,000 of them a second.
-func leases(ctx context.Context, program string, tasks int) (figures []figure, err error) {
+func leases(ctx context.Context, cfg load.Config, tasks int) (figures []figure, err error) {
 	w := load.Workload{Queues: 1000, Sources: 1, InFlight: 1000, Batch: 1000, Collectors: 100, Lease: 30 * time.Second}
-	err = load.Run(ctx, load.Config{Program: program}, w.Within(tasks), func(_ *load.Node, l *load.Load) error {
+	err = load.Run(ctx, cfg, w.Within(tasks), func(_ *load.Node, l *load.Load) error {
 		if _, err := l.Submit(ctx, tasks, 1000); err != nil {
 			return err
 		}
@@ -191,7 +217,10 @@ func leases(ctx context.Context, program string, tasks int) (figures []figure, e
 			return err
 		}
 		percent := func(d time.Duration) float64 { return 100 * d.Seconds() / o.Took.Seconds() }
-		figures = []figure{{"Redis % of a core", percent(o.Used.Redis)}, {"dispatcher % of a core", percent(o.Used.Dispatcher)}}
+		figures = []figure{{"dispatcher % of a core", percent(o.Used.Dispatcher)}}
+		if cfg.Store == load.StoreRedis {
+			figures = append(figures, figure{"Redis % of a core", percent(o.Used.Redis)})
+		}
 		if _, err := l.Report(ctx); err != nil { // fails if a lease was lost
 			return err
 		}
@@ -201,11 +230,11 @@ func leases(ctx context.Context, program string, tasks int) (figures []figure, e
 }
 
 // cluster puts three nodes of a Cluster, with as many shards as it has by default, beside one Redis, all over TCP.
-func cluster(ctx context.Context, program string, tasks int) ([]figure, error) {
+func cluster(ctx context.Context, cfg load.Config, tasks int) ([]figure, error) {
 	var results [2]result
 	for i, servers := range [...]int{1, 3} {
 		var err error
-		if results[i], err = lives(ctx, load.Config{Program: program, TCP: servers}, load.Workloads()[0], tasks); err != nil {
+		if results[i], err = lives(ctx, load.Config{Program: cfg.Program, TCP: servers}, load.Workloads()[0], tasks); err != nil {
 			return nil, fmt.Errorf("%d redis-servers: %w", servers, err)
 		}
 	}
@@ -225,13 +254,13 @@ func cluster(ctx context.Context, program string, tasks int) ([]figure, error) {
 }
 
 // besideFloor puts one queue beside the commands that its tasks need.
-func besideFloor(ctx context.Context, program string, tasks int) ([]figure, error) {
+func besideFloor(ctx context.Context, cfg load.Config, tasks int) ([]figure, error) {
 	w := load.Workloads()[1]
 	submit, work, err := floor(ctx, tasks, w.Batch)
 	if err != nil {
 		return nil, err
 	}
-	r, err := lives(ctx, load.Config{Program: program}, w, tasks)
+	r, err := lives(ctx, cfg, w, tasks)
 	if err != nil {
 		return nil, err
 	}
@@ -248,9 +277,9 @@ func besideFloor(ctx context.Context, program string, tasks int) ([]figure, erro
 }
 
 // calls makes gRPC calls that do nothing, one at a time for each of 64 collectors: what nothing with one task a call can beat.
-func calls(ctx context.Context, program string, tasks int) (figures []figure, err error) {
+func calls(ctx context.Context, cfg load.Config, tasks int) (figures []figure, err error) {
 	w := load.Workload{InFlight: 1, Collectors: 64}
-	err = load.Run(ctx, load.Config{Program: program, Store: load.StoreMemory}, w, func(n *load.Node, l *load.Load) error {
+	err = load.Run(ctx, cfg, w, func(n *load.Node, l *load.Load) error {
 		var took time.Duration
 		used, err := n.Used(func() (err error) {
 			took, err = l.EmptyCalls(ctx, tasks)

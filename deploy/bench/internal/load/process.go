@@ -13,7 +13,7 @@ import (
 // startLimit is how long a process has until it is ready.
 const startLimit = 20 * time.Second
 
-// process is a child process. It is killed with ctx; on Linux also when this process dies.
+// process is a child process. It is killed with ctx, and when this process dies.
 type process struct {
 	cmd   *exec.Cmd
 	log   string        // the file that it writes to
