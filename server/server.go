@@ -153,7 +153,7 @@ func (s *Server) options() []grpc.ServerOption {
 		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config())))
 	}
 	options = append(options, grpc.Creds(creds))
-	return append(options, s.chain.options(s.metrics)...)
+	return append(options, s.chain.options(s.metrics, s.cfg.MaxReceiveBytes)...)
 }
 
 // plain reports whether gRPC is served without TLS.

@@ -359,7 +359,7 @@ func (x *StoreCounters) GetLostCalls() int64 {
 // StoreInfo describes the store.
 type StoreInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The kind: "memory" or "redis".
+	// The kind: "memory", "file" or "redis".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Its shards, fixed when it was first used.
 	Shards int32 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`
