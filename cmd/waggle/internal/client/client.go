@@ -21,15 +21,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
@@ -169,36 +166,21 @@ func (o *Options) explained(err error) *Error {
 	return explained
 }
 
-// dial makes a connection that tries the servers in turn. Nothing is sent before its first call.
+// dial makes a connection to the first of the servers that answers. Nothing is sent before its first call.
 func (o *Options) dial(cmd *cobra.Command) (*grpc.ClientConn, error) {
 	if err := o.connection.Resolve(cmd, o.Console); err != nil {
 		return nil, err
 	}
 	var cfg collector.Config
 	o.connection.Fill(&cfg)
-	security, err := cfg.SecurityOptions()
-	if err != nil {
-		return nil, o.connection.FlagNames(err)
-	}
-	options := []grpc.DialOption{
+	conn, err := cfg.Dial(
+		grpc.WithDefaultServiceConfig("{}"), // the first that answers
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
 		grpc.WithUnaryInterceptor(o.limit),
-		grpc.WithUserAgent("waggle-command/" + cli.Version()),
-	}
-	servers := cfg.Targets
-	target := servers[0]
-	if len(servers) > 1 {
-		list := manual.NewBuilderWithScheme("waggle-list")
-		var state resolver.State
-		for _, server := range servers {
-			state.Addresses = append(state.Addresses, resolver.Address{Addr: server})
-		}
-		list.InitialState(state)
-		options, target = append(options, grpc.WithResolvers(list)), "waggle-list:///servers"
-	}
-	conn, err := grpc.NewClient(target, append(options, security...)...)
+		grpc.WithUserAgent("waggle-command/"+cli.Version()),
+	)
 	if err != nil {
-		return nil, cli.Usagef("--server %s: %w", strings.Join(servers, ","), err)
+		return nil, o.connection.FlagNames(err)
 	}
 	return conn, nil
 }
