@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -35,18 +37,17 @@ func newRoot(c cli.Console, out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "waggle",
 		Short: "A dispatch center for distributed crawling",
-		Long: `A dispatch center for distributed crawling: sources are registered, their tasks
-handed out to collectors under leases, renewed, reported, and handed out again
-when a collector dies.
+		Long: `A dispatch center for distributed crawling: sources are registered, their tasks handed out to collectors under
+leases, renewed, reported, and handed out again when a collector dies.
 
   waggle demo      see it work, in a quarter of a minute
   waggle serve     run a dispatcher
   waggle collect   run a web collector
   waggle bench     measure it on this machine
 
-Shells complete commands, ids and values of flags: waggle completion bash|zsh|fish --help
-shows how to turn that on. A table leaves out columns and shortens texts to fit the
-terminal; a pipe and --output json get all of it. NO_COLOR=1 turns colors off.
+waggle completion bash|zsh|fish --help shows how shells complete commands, ids and values of flags. To fit the terminal, a table
+shortens ids in the middle and texts at their end, and writes some columns below each row; a pipe and --output json get all of
+it. NO_COLOR=1 turns colors off.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Version:       cli.VersionLine(),
@@ -79,10 +80,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		}
 	}
 	finishUsage(root)
-	show := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		if unknownCommand(cmd) == nil {
-			show(cmd, args)
+			writeHelp(cmd.OutOrStdout(), paragraph.ReplaceAllString(cmp.Or(cmd.Long, cmd.Short), "$1 $2")+"\n\n"+cmd.UsageString())
 		}
 	})
 	o.Complete(root)
@@ -125,6 +125,46 @@ func help(cmd *cobra.Command, args []string) error {
 	}
 	about.InitDefaultHelpFlag()
 	return about.Help()
+}
+
+const (
+	helpWidth  = 80 // in columns
+	flagColumn = 28 // where the texts of flags begin
+)
+
+var (
+	// flagLine is a flag in help, with its text, and termLine another word with one.
+	flagLine = regexp.MustCompile(`^( {6}--.+?|  -\w, --.+?) {3,}(.*)$`)
+	termLine = regexp.MustCompile(`^  \w+ {2,}`)
+
+	// paragraph is a line that goes on in the next one.
+	paragraph = regexp.MustCompile(`(\S)\n(\S)`)
+)
+
+// writeHelp writes a text within helpWidth. The texts of flags have a column, and begin below names that reach into it. What is
+// indented otherwise, such as examples, stays as it is.
+func writeHelp(out io.Writer, text string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \n")
+		indent := len(termLine.FindString(line))
+		if flag := flagLine.FindStringSubmatch(line); flag != nil {
+			indent = flagColumn
+			line = fmt.Sprintf("%-*s%s", flagColumn, flag[1], flag[2])
+			if len(flag[1]) > flagColumn-2 {
+				fmt.Fprintln(out, flag[1])
+				line = strings.Repeat(" ", indent) + flag[2]
+			}
+		}
+		for len(line) > helpWidth && (indent > 0 || line[0] != ' ') {
+			at := strings.LastIndexByte(line[:helpWidth+1], ' ')
+			if at <= indent {
+				break
+			}
+			fmt.Fprintln(out, line[:at])
+			line = strings.Repeat(" ", indent) + line[at+1:]
+		}
+		fmt.Fprintln(out, line)
+	}
 }
 
 // unknownCommand is what is wrong if a group was given a word that is none of its commands.

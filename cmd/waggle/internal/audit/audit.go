@@ -25,9 +25,8 @@ func newList(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what operators changed, newest first",
-		Long: `List what operators changed, newest first: when, who, which call on what, and why. The
-store keeps the newest 10,000 changes. --verbose shows from where, and what was there
-before and after.`,
+		Long: `List what operators changed, newest first: when, who, which call on what, and why. The store keeps the newest
+10,000 changes. --verbose shows from where, and what was there before and after.`,
 		Example: `  waggle audit list --limit 20
   waggle audit list --by token:ada --verbose`,
 	}
@@ -50,7 +49,7 @@ before and after.`,
 }
 
 func writeTable(out io.Writer, entries []*pb.AuditEntry, none string) {
-	t := human.NewTable("TIME", "BY~10", "WHAT~20", "REASON/1~10")
+	t := human.NewTable("TIME", "BY^10", "WHAT~20", "REASON/1~10")
 	for _, e := range entries {
 		t.Row(human.Instant(e.GetTime()), e.GetBy(), what(e), e.GetReason())
 	}

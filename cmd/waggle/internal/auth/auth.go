@@ -17,9 +17,9 @@ const (
 func New(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "auth", Short: "Make tokens, and explain who may what",
-		Long: `Make and revoke the tokens of a policy file, which waggle serve --auth reads, and ask a
-dispatcher why a call is allowed or refused.`,
-		Example: `  waggle auth token new eu-1 --role collector --collectors 'eu-*' --out eu-1.token
+		Long: `Make and revoke the tokens of a policy file, which waggle serve --auth reads, and ask a dispatcher why a call is
+allowed or refused.`,
+		Example: `  waggle auth token new eu-1 --role collector --out eu-1.token
   waggle auth explain FetchTask --as token:eu-1`,
 	}
 	cmd.AddGroup(&cobra.Group{ID: local, Title: "Change the policy file:"}, &cobra.Group{ID: remote, Title: "Ask a dispatcher:"})
@@ -30,8 +30,8 @@ dispatcher why a call is allowed or refused.`,
 func newToken(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Short: "Make, list and revoke tokens", GroupID: local,
-		Long: `Make, list and revoke the tokens of a policy file. Dispatchers that have the file follow a
-change within a second. The file keeps the SHA-256 of each token, never the token.`,
+		Long: `Make, list and revoke the tokens of a policy file. Dispatchers that have the file follow a change within a
+second. The file keeps the SHA-256 of each token, never the token.`,
 		// The variables of commands that ask a dispatcher are none of these commands'.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
 	}

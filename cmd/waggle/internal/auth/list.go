@@ -37,8 +37,8 @@ func newTokenList(c cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens of a policy file",
-		Long: `List the tokens of a policy file, with the roles that its grants give them, grants to
-patterns too. SCOPE is what narrows the role.`,
+		Long: `List the tokens of a policy file, with the roles that its grants give them, grants to patterns too. SCOPE is what
+narrows the role.`,
 		Args: cli.Exactly(),
 	}
 	registerFile(cmd, c, &file)
@@ -78,7 +78,7 @@ func tokensOf(policy *auth.Policy, now time.Time) []listed {
 }
 
 func writeTokens(out io.Writer, now time.Time, tokens []listed, file string) {
-	table := human.NewTable("NAME", "ROLE~8", "SCOPE~16", "EXPIRES")
+	table := human.NewTable("NAME^10", "ROLE~8", "SCOPE~16", "EXPIRES")
 	for _, t := range tokens {
 		var roles, scopes []string
 		for _, g := range t.Grants {

@@ -27,13 +27,11 @@ func newCollectorList(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List collectors of the last 24 h",
-		Long: `List the collectors heard from in the last 24 h. One that stopped in good order is ENDED,
-and one that only finishes what it holds is STOPPING. One that was not heard from for 45 s
-is GONE; its leases end each at its own deadline. HELD collectors get nothing until
-waggle hold lift. STUCK counts slots whose handler goes on 5 s after its lease was lost or
-its task canceled: they take no other task, and a collector with no other slots is STUCK.
-POOLS are those that its heartbeats name, ONLY the sources and queues that it narrows
-them to.`,
+		Long: `List the collectors heard from in the last 24 h. One that stopped in good order is ENDED, and one that only
+finishes what it holds is STOPPING. One that was not heard from for 45 s is GONE; its leases end each at its own deadline. HELD
+collectors get nothing until waggle hold lift. STUCK counts slots whose handler goes on 5 s after its lease was lost or its task
+canceled: they take no other task, and a collector with no other slots is STUCK. POOLS are those that its heartbeats name, ONLY
+the sources and queues that it narrows them to.`,
 	}
 	flags, filter := cmd.Flags(), request.GetFilter()
 	cli.EnumsVar(flags, &request.States, "state", "only collectors in this `state`", "COLLECTOR_STATE_", pb.CollectorState_value)
@@ -53,7 +51,7 @@ them to.`,
 }
 
 func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, none string) {
-	t := human.NewTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS/5", ">STUCK/9=0", "POOLS/6~10", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2~10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16")
+	t := human.NewTable("COLLECTOR^10", "STATE", ">LEASES", ">SLOTS/5", ">STUCK/9=0", "POOLS/6~8", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2^10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		var only human.Phrases

@@ -21,12 +21,11 @@ import (
 func New(c cli.Console, o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "context", Short: "Keep servers and credentials by name", GroupID: "run",
-		Long: `Keep servers and credentials by name. Client commands and waggle collect use the
-current context unless --server names a dispatcher, or the one that --context
-names. A flag counts before its variable, and that before the context.
+		Long: `Keep servers and credentials by name. Client commands and waggle collect use the current context unless --server
+names a dispatcher, or the one that --context names. A flag counts before its variable, and that before the context.
 
-Contexts are in contexts.yaml in the user's directory of configurations, or in
-the file that WAGGLE_CONFIG names. They keep paths of secrets, and no secret.`,
+Contexts are in contexts.yaml in the user's directory of configurations, or in the file that WAGGLE_CONFIG names. They keep
+paths of secrets, and no secret.`,
 		Example: `  waggle context add prod --server a:7070 --tls-ca ca.pem --token-file token
   waggle context list
   waggle stats --context prod`,
@@ -74,11 +73,11 @@ func newAdd(c cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a context",
-		Long: `Add a context. It becomes the current one if there is none. Paths of files are
-kept as absolute ones; the files are read when the context is used.`,
+		Long: `Add a context. It becomes the current one if there is none. Paths of files are kept as absolute ones; the files
+are read when the context is used.`,
 		Example: `  waggle context add home
-  waggle context add prod --server a:7070,b:7070 --tls-ca ca.pem --token-file token
-  waggle context add lab --server c:7070 --client-cert me.pem --client-key me.key`,
+  waggle context add prod --server a:7070,b:7070 --tls-ca ca.pem --token-file t
+  waggle context add lab --server c:7070 --client-cert me.pem --client-key me.k`,
 		Args: cli.Exactly("the context's NAME"),
 	}
 	n.RegisterSettings(cmd.Flags(), "dispatchers, each `host:port`")
@@ -131,9 +130,8 @@ func newRemove(c cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a context",
-		Long: `Remove a context. The files that it names stay. If it is the current one, there
-is none then.`,
-		Args: cli.Exactly("the context's NAME"),
+		Long:  `Remove a context. The files that it names stay. If it is the current one, there is none then.`,
+		Args:  cli.Exactly("the context's NAME"),
 
 		ValidArgsFunction: offer(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -164,9 +162,8 @@ func newList(c cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List contexts",
-		Long: `List contexts. The star marks the current one. Tokens are not shown, only their
-files.`,
-		Args: cli.Exactly(),
+		Long:  `List contexts. The star marks the current one. Tokens are not shown, only their files.`,
+		Args:  cli.Exactly(),
 	}
 	flags := pflag.NewFlagSet("list", pflag.ContinueOnError)
 	client.RegisterOutput(flags, &output)
@@ -196,7 +193,7 @@ files.`,
 }
 
 func writeList(out human.Output, all []listed) {
-	t := human.NewTable("CURRENT", "NAME", "SERVER~24", "TLS", "CERTIFICATE/1~16", "TOKEN FILE/2~16")
+	t := human.NewTable("CURRENT", "NAME^10", "SERVER^16", "TLS", "CERTIFICATE/1^12", "TOKEN FILE/2^12")
 	for _, one := range all {
 		mark, tls := "", "no"
 		if one.Current {

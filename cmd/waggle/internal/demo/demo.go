@@ -34,14 +34,12 @@ func New() *cobra.Command {
 		Use:     "demo",
 		Short:   "Show Waggle at work on a small site",
 		GroupID: "run",
-		Long: `See it work. The demo serves a small web site on several hosts of loopback, runs a
-dispatcher on the memory store, and three collectors as processes of their own.
-Half-way one of them gets a kill -9 while it fetches a page. At the end it counts,
-page by page, what the web server and the dispatcher saw.
+		Long: `See it work. The demo serves a small web site on several hosts of loopback, runs a dispatcher on the memory
+store, and three collectors as processes of their own. Half-way one of them gets a kill -9 while it fetches a page. At the end
+it counts, page by page, what the web server and the dispatcher saw.
 
-It needs nothing but this program, listens on free ports of loopback only, and
-leaves nothing behind. It exits 0 only if every page was crawled exactly once and
-no host was asked more often than its delay allows.`,
+It needs nothing but this program, listens on free ports of loopback only, and leaves nothing behind. It exits 0 only if every
+page was crawled exactly once and no host was asked more often than its delay allows.`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if pages < 2 || pages > 1000 {

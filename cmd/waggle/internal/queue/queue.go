@@ -44,7 +44,7 @@ func newQueueList(o *client.Options) *cobra.Command {
 }
 
 func writeQueues(out io.Writer, queues []*pb.Queue, none string) {
-	t := human.NewTable("QUEUE", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">NEXT/4", "HELD BY/5~16", "RULE/1~8")
+	t := human.NewTable("QUEUE^14", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">NEXT/4", "HELD BY/5~16", "RULE/1^8")
 	for _, q := range queues {
 		t.Row(q.GetName(), human.Count(q.GetWaiting()), human.Count(q.GetLeased()), human.Count(q.GetSettings().GetMaxInFlight()),
 			human.Duration(q.GetSettings().GetMinDelay().AsDuration()), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
@@ -67,8 +67,8 @@ func newQueueGet(o *client.Options) *cobra.Command {
 	return o.Look(&cobra.Command{
 		Use:   "get QUEUE",
 		Short: "Show a queue, its settings and its holds",
-		Long: `Show a queue, its settings and its holds. A queue that was never seen is shown with the
-rule that applies to it. A host in any spelling, or a URL, means the queue of that host.`,
+		Long: `Show a queue, its settings and its holds. A queue that was never seen is shown with the rule that applies to it.
+A host in any spelling, or a URL, means the queue of that host.`,
 		Example:           "  waggle queue get example.com\n  waggle queue get https://Example.com/news",
 		Args:              oneQueue,
 		ValidArgsFunction: o.Offer("queue"),

@@ -29,10 +29,9 @@ func New(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rule",
 		Short: "Set politeness by pattern",
-		Long: `Set politeness by pattern: an exact name (example.com, example.com:8080), a
-suffix (*.example.com: every name below it, not itself), or * for everything. The
-longest pattern that matches applies, and applies whole. To stop a queue, use waggle hold.
-waggle apply keeps rules in a file.`,
+		Long: `Set politeness by pattern: an exact name (example.com, example.com:8080), a suffix (*.example.com: every name
+below it, not itself), or * for everything. The longest pattern that matches applies, and applies whole. To stop a queue, use
+waggle hold. waggle apply keeps rules in a file.`,
 	}
 	cmd.AddCommand(newSet(o), newList(o), newDelete(o))
 	return cmd
@@ -44,8 +43,8 @@ func newSet(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set PATTERN",
 		Short: "Create a rule, or change it",
-		Long: `Create a rule, or change what is given of it: the rest stays, and of a new one has its
-default. With --replace the rest goes back to its default. It reports what it changed.`,
+		Long: `Create a rule, or change what is given of it: the rest stays, and of a new one has its default. With --replace
+the rest goes back to its default. It reports what it changed.`,
 		Example: "  waggle queue rule set '*.example.com' --min-delay 200ms --max-in-flight 4",
 		Args:    onePattern,
 	}
@@ -142,7 +141,7 @@ func Read(ctx context.Context, c *client.Client) (rules map[string]*pb.QueueRule
 }
 
 func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
-	t := human.NewTable("PATTERN", "SETTINGS~24", "BY/1~6", "SET/2", "REASON/3~10")
+	t := human.NewTable("PATTERN^14", "SETTINGS~24", "BY/1^6", "SET/2", "REASON/3~10")
 	for _, r := range rules {
 		t.Row(r.GetPattern(), Text(r), r.GetBy(), human.Since(now, r.GetUpdateTime()), r.GetReason())
 	}

@@ -76,7 +76,7 @@ func newSourceCreate(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "create ID",
 		Short:   "Register a source",
-		Example: "  waggle source create news.example --seed https://example.com/news --every 10m --follow --max-depth 1",
+		Example: "  waggle source create news --seed https://news.example/ --every 10m --follow",
 		Args:    cli.Exactly("the source's ID"),
 	}
 	f.register(cmd)

@@ -17,9 +17,8 @@ func newBackup(c cli.Console) *cobra.Command {
 		Use:     "backup DIR FILE",
 		Short:   "Write a store to a file",
 		GroupID: "run",
-		Long: `Write what a store in a directory has, as of one instant, to one file. The dispatcher
-may run meanwhile. It takes as much memory as the dispatcher. A file that exists is
-replaced when the backup is complete.
+		Long: `Write what a store in a directory has, as of one instant, to one file. The dispatcher may run meanwhile. It takes
+as much memory as the dispatcher. A file that exists is replaced when the backup is complete.
 
 A Redis is backed up by its own means.`,
 		Example: `  waggle store backup ./waggle-data waggle.backup`,
@@ -39,11 +38,9 @@ func newRestore(c cli.Console) *cobra.Command {
 		Use:     "restore FILE DIR",
 		Short:   "Make a store of a backup",
 		GroupID: "run",
-		Long: `Make a store of what backup wrote, in a directory that is empty or does not exist.
-The file is checked first.
+		Long: `Make a store of what backup wrote, in a directory that is empty or does not exist. The file is checked first.
 
-What the store acknowledged after the backup is not in it. Tasks that were fetched
-since are fetched once more.`,
+What the store acknowledged after the backup is not in it. Tasks that were fetched since are fetched once more.`,
 		Example: `  waggle store restore waggle.backup ./waggle-data`,
 		Args:    cli.Exactly("FILE", "DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {

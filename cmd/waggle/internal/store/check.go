@@ -42,13 +42,12 @@ func newCheck(c cli.Console) *cobra.Command {
 		Use:     "check [DIR]",
 		Short:   "Check that a store can be read",
 		GroupID: "run",
-		Long: `Read all snapshots and the log of a store in a directory, and check every byte of
-them. Nothing is changed. It takes as much memory as the dispatcher.
+		Long: `Read all snapshots and the log of a store in a directory, and check every byte of them. Nothing is changed. It
+takes as much memory as the dispatcher.
 
-Of a Redis, compare the indexes, queues and counts in Redis with the records of tasks, sources,
-rules and holds that they are made of. After keys were lost, tasks may stand in no
-queue, and nobody would ever fetch them; --repair rebuilds what is wrong. What was
-lost itself, such as the record of a task, is not brought back.
+Of a Redis, compare the indexes, queues and counts in Redis with the records of tasks, sources, rules and holds that they are
+made of. After keys were lost, tasks may stand in no queue, and nobody would ever fetch them; --repair rebuilds what is wrong.
+What was lost itself, such as the record of a task, is not brought back.
 
 Dispatchers may run meanwhile. What they change during the check is no disagreement.
 

@@ -25,20 +25,19 @@ func newCopy(c cli.Console) *cobra.Command {
 		Use:     "copy FROM TO",
 		Short:   "Copy a store into another one",
 		GroupID: "run",
-		Long: `Copy everything from one store into another one, as from a directory to Redis or back.
-FROM and TO are URLs as of serve --store. Stop all dispatchers before; FROM stays as it is.
+		Long: `Copy everything from one store into another one, as from a directory to Redis or back. FROM and TO are URLs as of
+serve --store. Stop all dispatchers before; FROM stays as it is.
 
-Collectors may run on. They keep their leases: they renew and report them once a dispatcher
-runs on TO. Its fences are above those of FROM.
+Collectors may run on. They keep their leases: they renew and report them once a dispatcher runs on TO. Its fences are above
+those of FROM.
 
-TO must be new. After an interruption the same command again finishes the copy; until
-then no dispatcher starts on TO. At the end both are read and compared: how many there
-are of each kind, and a hash over all.
+TO must be new. After an interruption the same command again finishes the copy; until then no dispatcher starts on TO. At the
+end both are read and compared: how many there are of each kind, and a hash over all.
 
 Exit code 1: the copy is not finished, or differs from FROM.`,
 		Example: `  waggle store copy file:./waggle-data redis://127.0.0.1:6379/0
   waggle store copy redis://127.0.0.1:6379/0 file:./waggle-data
-  waggle store copy redis://127.0.0.1:6379/0 redis+cluster://10.0.0.1:6379 --shards 64`,
+  waggle store copy file:./waggle-data redis+cluster://10.0.0.1:6379 --shards 64`,
 		Args: cli.Exactly("FROM", "TO"),
 	}
 	cmd.Flags().StringVar(&o.FromPrefix, "from-prefix", "waggle", "`begin` of all keys in Redis of FROM")
@@ -78,7 +77,7 @@ func writeCopyReport(out human.Output, output string, report *storecopy.Report) 
 	if output == "json" {
 		return client.WriteJSON(out, map[string]any{"from": report.From, "to": report.To, "seconds": seconds})
 	}
-	t := human.NewTable("", ">SOURCES", ">RULES", ">HOLDS", ">TASKS", ">LEASED", ">QUEUES", ">COLLECTORS", ">TOKENS", "HASH~16")
+	t := human.NewTable("", ">SOURCES", ">RULES", ">HOLDS", ">TASKS", ">LEASED", ">QUEUES", ">COLLECTORS", ">TOKENS", "HASH^16")
 	for _, row := range []struct {
 		name string
 		sum  storecopy.Sum

@@ -22,9 +22,8 @@ func newLeaseRevoke(o *client.Options) *cobra.Command {
 	return changeCommand(o, &taskChoice{}, &cobra.Command{
 		Use:   "revoke [TASK[@FENCE]...]",
 		Short: "Take tasks from their holders",
-		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
-holder learns of it with its next heartbeat, and works on until then; what it reports
-changes nothing. To end the work for good, use waggle task cancel.
+		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The holder learns of it with
+its next heartbeat, and works on until then; what it reports changes nothing. To end the work for good, use waggle task cancel.
 
 With the fence that waggle lease list shows, only that lease is revoked.`,
 		Example: `  waggle lease revoke 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'it hangs'
@@ -70,7 +69,7 @@ func newLeaseList(o *client.Options) *cobra.Command {
 }
 
 func writeLeases(out io.Writer, leases []*pb.HeldLease) {
-	t := human.NewTable("TASK", "SOURCE/3~12", "QUEUE/4~12", "HOLDER~12", ">HELD FOR", "ENDS", ">FENCE/1", "URL/2~18")
+	t := human.NewTable("TASK^11", "SOURCE/3^10", "QUEUE/4^10", "HOLDER^8", ">HELD FOR", "ENDS", ">FENCE/1", "URL/2^14")
 	for _, l := range leases {
 		h := l.GetHolder()
 		left := h.GetRemaining().AsDuration()

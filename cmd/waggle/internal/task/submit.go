@@ -44,18 +44,15 @@ func newTaskSubmit(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit --source ID URL...",
 		Short: "Submit tasks",
-		Long: `Submit tasks. A task that is known already answers EXISTS; --if-exists decides what
-else happens.
+		Long: `Submit tasks. A task that is known already answers EXISTS; --if-exists decides what else happens.
 
---file reads one task a line: a URL, or a SubmitItem in JSON; empty lines and those
-that begin with # are skipped. Flags hold for lines that leave a field out, as --source
-for URLs. Lines are sent a thousand at a time, those of a slow producer once a second.
-If a dispatcher is away, or takes no more now, submit waits for it until an interrupt.
-A line that is wrong is reported with its number and makes the exit code 1; the others
-are submitted. The same file can be submitted again once it is mended.`,
+--file reads one task a line: a URL, or a SubmitItem in JSON; empty lines and those that begin with # are skipped. Flags hold
+for lines that leave a field out, as --source for URLs. Lines are sent a thousand at a time, those of a slow producer once a
+second. If a dispatcher is away, or takes no more now, submit waits for it until an interrupt. A line that is wrong is reported
+with its number and makes the exit code 1; the others are submitted. The same file can be submitted again once it is mended.`,
 		Example: `  waggle task submit --source news.example https://example.com/a --priority 7
   waggle task submit --source news.example --file urls.txt.gz
-  waggle task submit --source api.example --key item-17 --queue api.example.com --payload-file item.json`,
+  waggle task submit --source api --key i7 --queue api.example --payload-file f`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -365,7 +362,7 @@ func (s *submission) end(err error) error {
 func (s *submission) write() {
 	total := s.taken + s.refused
 	if total <= client.ShownResults {
-		rows := human.NewTable("RESULT", "TASK", "STATE/1", "URL~12")
+		rows := human.NewTable("RESULT", "TASK^11", "STATE/1", "URL^12")
 		for _, r := range s.results {
 			rows.Row(strings.TrimPrefix(r.Code, "SUBMIT_CODE_"), r.TaskID, strings.TrimPrefix(r.State, "TASK_STATE_"), cmp.Or(r.URL, r.Key))
 		}
