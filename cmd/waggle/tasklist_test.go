@@ -3,6 +3,7 @@ package main_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -70,6 +71,76 @@ func TestTask_listOfMany(t *testing.T) {
 	} {
 		wantFailure(t, command(t, env, append([]string{"task", "list"}, strings.Fields(test.args)...)...), waggle.ExitUsage, test.problem)
 	}
+}
+
+// For programs a list is whole, with seeds, or ends with the token of the rest, from which the next one goes on.
+func TestList_pages(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	var want []string
+	for i := range 205 {
+		want = append(want, fmt.Sprintf("s%03d", i))
+	}
+	const specs = `{"id": "%s", "canonical_rules": 1, "seeds": [{"url": "https://%[1]s.example/"}]}` + "\n"
+	var file strings.Builder
+	for _, id := range want {
+		fmt.Fprintf(&file, specs, id)
+	}
+	if got := command(t, env, "source", "import", write(t, "a.jsonl", file.String()), "--every", "1d", "--now"); got.code != waggle.ExitOK {
+		t.Fatal(got.err)
+	}
+	type page struct {
+		Sources []struct {
+			ID   string
+			Spec struct{ Seeds []struct{ URL string } }
+		}
+		Tasks []struct {
+			SourceID string `json:"source_id"`
+		}
+		Next string `json:"next_page_token"`
+	}
+	read := func(args ...string) (found page) {
+		t.Helper()
+		got := command(t, env, append(args, "-o", "json")...)
+		if err := json.Unmarshal([]byte(got.out), &found); err != nil || got.code != waggle.ExitOK || (found.Next == "") != (got.err == "") {
+			t.Fatalf("%v: %v, exit code %d: %q", args, err, got.code, got.err)
+		}
+		return found
+	}
+	for limit, pages := range map[int]int{0: 1, 100: 3, 205: 1} {
+		var sources, tasks []string
+		for _, list := range []string{"source list", "task list --all"} {
+			token, n := "", 0
+			for n = 1; ; n++ {
+				args := strings.Fields(list)
+				if limit > 0 {
+					args = append(args, "--limit", fmt.Sprint(limit), "--page-token", token)
+				}
+				found := read(args...)
+				for _, s := range found.Sources {
+					if sources = append(sources, s.ID); len(s.Spec.Seeds) != 1 {
+						t.Errorf("%s has seeds %v", s.ID, s.Spec.Seeds)
+					}
+				}
+				for _, task := range found.Tasks {
+					tasks = append(tasks, task.SourceID)
+				}
+				if token = found.Next; token == "" {
+					break
+				}
+			}
+			if n != pages {
+				t.Errorf("%s --limit %d: %d pages, want %d", list, limit, n, pages)
+			}
+		}
+		if !slices.Equal(sources, want) || !slices.Equal(tasks, want) {
+			t.Errorf("--limit %d: sources %q, tasks of %q", limit, sources, tasks)
+		}
+	}
+	if got := command(t, env, "source", "list"); strings.Count(got.out, "\n") != 201 || got.err != "more follow after these 200; --limit 0 lists all\n" {
+		t.Errorf("a table has %d lines; %s", strings.Count(got.out, "\n"), got.err)
+	}
+	wantFailure(t, command(t, env, "source", "list", "--page-token", "x"), waggle.ExitUsage, "page_token")
 }
 
 // oneOfEach has a source for each state, with one task in it, and notes which sources are

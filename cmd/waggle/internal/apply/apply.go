@@ -61,7 +61,7 @@ func New(o *client.Options) *cobra.Command {
 JSON lines or CSV, also through gzip; of a directory all files with such a name are read. The field "kind" is source, queue_rule
 or hold; an object without it, and a row of a CSV, is a source. The other fields are those of SourceSpec, QueueRule and Hold.
 Durations may be written 30m or 7d, values of enums stop-grants. What source export, and queue rule list and hold list with
---output json --limit 0, write can be applied, too.
+--output json, write can be applied, too.
 
 Each entry is whole: what it leaves out has its default. All entries are checked before anything is changed; one that is wrong
 is named by file and line, and nothing is changed. That a rule would leave tasks behind (QUEUE_NOT_EMPTY) is only found when it

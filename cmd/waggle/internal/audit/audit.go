@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
@@ -32,9 +31,10 @@ func newList(o *client.Options) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&request.By, "by", "", "only changes by this `identity`, as token:ada")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "show each with what it changed")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		entries, more, err := client.ReadPages(ctx, limit, c.Admin.ListAuditEntries, request, (*pb.ListAuditEntriesResponse).GetEntries)
-		return &pb.ListAuditEntriesResponse{Entries: entries}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Admin.ListAuditEntries, request)
+		return c.ShowList(part, reply, err, func() {
+			entries := reply.GetEntries()
 			none := "no changes by operators"
 			if request.GetBy() != "" {
 				none = "no changes by " + human.Plain(request.GetBy())
@@ -44,7 +44,7 @@ func newList(o *client.Options) *cobra.Command {
 				return
 			}
 			writeTable(c.Out, entries, none)
-		}, err
+		})
 	})
 }
 

@@ -38,15 +38,15 @@ the sources and queues that it narrows them to.`,
 	flags.StringVar(&filter.CollectorId, "collector", "", "only the collector with this `ID`")
 	flags.StringVar(&filter.Pool, "pool", "", "only collectors that take this `pool`")
 	cli.PairsVar(flags, &filter.Labels, "label", "only collectors with this label; of several, with all of them")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		all, more, err := client.ReadPages(ctx, limit, c.Admin.ListCollectors, request, (*pb.ListCollectorsResponse).GetCollectors)
-		return &pb.ListCollectorsResponse{Collectors: all}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Admin.ListCollectors, request)
+		return c.ShowList(part, reply, err, func() {
 			none := "no collectors; `waggle collect` starts one"
 			if proto.Size(filter)+len(request.GetStates()) > 0 {
 				none = "no such collectors"
 			}
-			writeCollectors(c.Out, c.Now, all, none)
-		}, err
+			writeCollectors(c.Out, c.Now, reply.GetCollectors(), none)
+		})
 	})
 }
 

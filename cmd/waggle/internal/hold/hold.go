@@ -142,15 +142,15 @@ operator. Flags choose the holds that stop what they name; holds on everything a
 	cli.QueueVar(flags, &filter.Queue, "queue", "only what stops the queue of this `name`")
 	cli.QueueVar(flags, &filter.QueueSuffix, "queue-suffix", "only holds on the queue of this `name` and on those below it")
 	flags.StringVar(&filter.CollectorId, "collector", "", "only what stops the collector with this `ID`")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		holds, more, err := client.ReadPages(ctx, limit, c.Holds.ListHolds, request, (*pb.ListHoldsResponse).GetHolds)
-		return &pb.ListHoldsResponse{Holds: holds}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Holds.ListHolds, request)
+		return c.ShowList(part, reply, err, func() {
 			none := "no holds: no operator stops anything"
 			if proto.Size(filter) > 0 {
 				none = "no hold stops that"
 			}
-			Write(c.Out, c.Now, holds, none)
-		}, err
+			Write(c.Out, c.Now, reply.GetHolds(), none)
+		})
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -31,15 +30,15 @@ func newQueueList(o *client.Options) *cobra.Command {
 	request := &pb.ListQueuesRequest{Filter: &pb.Filter{}}
 	cmd := &cobra.Command{Use: "list", Short: "List queues with tasks or holds"}
 	cli.QueueVar(cmd.Flags(), &request.Filter.QueueSuffix, "suffix", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		queues, more, err := client.ReadPages(ctx, limit, c.Queues.ListQueues, request, (*pb.ListQueuesResponse).GetQueues)
-		return &pb.ListQueuesResponse{Queues: queues}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Queues.ListQueues, request)
+		return c.ShowList(part, reply, err, func() {
 			none := "no queues: nothing waits, and nothing is blocked"
 			if request.GetFilter().GetQueueSuffix() != "" {
 				none = fmt.Sprintf("no queue %s, nor one below it, holds a task or is held", human.Plain(request.GetFilter().GetQueueSuffix()))
 			}
-			writeQueues(c.Out, queues, none)
-		}, err
+			writeQueues(c.Out, reply.GetQueues(), none)
+		})
 	})
 }
 

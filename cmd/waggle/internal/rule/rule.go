@@ -90,13 +90,9 @@ the rest goes back to its default. It reports what it changed.`,
 }
 
 func newList(o *client.Options) *cobra.Command {
-	return o.List(&cobra.Command{Use: "list", Short: "List the rules"}, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		etag := ""
-		rules, more, err := client.ReadPages(ctx, limit, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{}, func(p *pb.ListQueueRulesResponse) []*pb.QueueRule {
-			etag = cmp.Or(etag, p.GetEtag())
-			return p.GetRules()
-		})
-		return &pb.ListQueueRulesResponse{Rules: rules, Etag: etag}, more, func() { writeRules(c.Out, c.Now, rules) }, err
+	return o.List(&cobra.Command{Use: "list", Short: "List the rules"}, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{})
+		return c.ShowList(part, reply, err, func() { writeRules(c.Out, c.Now, reply.GetRules()) })
 	})
 }
 
@@ -129,15 +125,12 @@ func onePattern(_ *cobra.Command, args []string) error {
 
 // Read reads the rules by pattern, with the etag that they all have.
 func Read(ctx context.Context, c *client.Client) (rules map[string]*pb.QueueRule, etag string, err error) {
+	reply, err := client.ReadPart(ctx, client.Part{}, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{})
 	rules = map[string]*pb.QueueRule{}
-	err = client.EachPage(ctx, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{}, func(p *pb.ListQueueRulesResponse) (bool, error) {
-		etag = cmp.Or(etag, p.GetEtag())
-		for _, rule := range p.GetRules() {
-			rules[rule.GetPattern()] = rule
-		}
-		return true, nil
-	})
-	return rules, etag, err
+	for _, rule := range reply.GetRules() {
+		rules[rule.GetPattern()] = rule
+	}
+	return rules, reply.GetEtag(), err
 }
 
 func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {

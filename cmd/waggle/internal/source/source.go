@@ -61,15 +61,16 @@ how many links were not followed, and why (FILTERED): NO_RULE (the source follow
 	flags := cmd.Flags()
 	client.FilterVars(flags, filter, "sources", "prefix", "pool", "label")
 	cli.EnumsVar(flags, &request.Health, "health", "only this `health`", "SOURCE_HEALTH_", pb.SourceHealth_value)
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		all, more, err := client.ReadPages(ctx, limit, c.Sources.ListSources, request, (*pb.ListSourcesResponse).GetSources)
-		return &pb.ListSourcesResponse{Sources: all}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		request.WholeSpecs = c.JSON
+		reply, err := client.ReadPart(ctx, part, c.Sources.ListSources, request)
+		return c.ShowList(part, reply, err, func() {
 			none := "no sources; `waggle source create` makes one"
 			if proto.Size(filter)+len(request.GetHealth()) > 0 {
 				none = "no such sources"
 			}
-			writeSources(c.Out, c.Now, all, none)
-		}, err
+			writeSources(c.Out, c.Now, reply.GetSources(), none)
+		})
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -59,12 +58,12 @@ func newLeaseList(o *client.Options) *cobra.Command {
 	request := &pb.ListLeasesRequest{Filter: &pb.Filter{}}
 	cmd := &cobra.Command{Use: "list", Short: "List leases, the nearest deadline first"}
 	client.FilterVars(cmd.Flags(), request.GetFilter(), "leases", "source", "queue", "suffix", "prefix", "pool", "label", "collector")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, (*pb.ListLeasesResponse).GetLeases)
-		slices.SortStableFunc(leases, func(a, b *pb.HeldLease) int {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Admin.ListLeases, request)
+		slices.SortStableFunc(reply.GetLeases(), func(a, b *pb.HeldLease) int {
 			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
 		})
-		return &pb.ListLeasesResponse{Leases: leases}, more, func() { writeLeases(c.Out, leases) }, err
+		return c.ShowList(part, reply, err, func() { writeLeases(c.Out, reply.GetLeases()) })
 	})
 }
 
