@@ -38,10 +38,10 @@ func TestDispatcher_UpdateSource_whileALeaseEnds(t *testing.T) {
 		})
 		g := w.takeOne()
 		second := w.second(before(func() { w.succeed(g) }, calls("RequestCancel")).once())
-		_, err := second.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+		_, _, err := second.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = seeds("http://a.example/new")
 			return nil
-		})
+		}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,10 +61,10 @@ func TestDispatcher_UpdateSource_replacesAPendingOne(t *testing.T) {
 		})
 		away := w.second(fail(dispatch.ErrStoreUnavailable, calls("MarkApplied")).once())
 		update := func(o *operate.Operator, urls ...string) error {
-			_, err := o.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+			_, _, err := o.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
 				s.Seeds = seeds(urls...)
 				return nil
-			})
+			}, false)
 			return err
 		}
 		if err := update(away, "http://a.example/kept", "http://a.example/typo"); !errors.Is(err, dispatch.ErrStoreUnavailable) {
@@ -115,12 +115,12 @@ func TestDispatcher_SharedScope_oneSeedOneSource(t *testing.T) {
 		if _, err := w.CreateSource(ctx, "second", spec("http://b.example/")); err != nil {
 			t.Fatalf("another seed: %v", err)
 		}
-		_, err = w.UpdateSource(ctx, "second", 0, func(s *dispatch.SourceSpec) error {
+		_, _, err = w.UpdateSource(ctx, "second", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = seeds("http://b.example/", "http://a.example/")
 			return nil
-		})
+		}, false)
 		refused("update", err)
-		if _, err := w.UpdateSource(ctx, "first", 0, func(s *dispatch.SourceSpec) error { s.Priority = 7; return nil }); err != nil {
+		if _, _, err := w.UpdateSource(ctx, "first", 0, func(s *dispatch.SourceSpec) error { s.Priority = 7; return nil }, false); err != nil {
 			t.Errorf("an update of the source that has the seed: %v", err)
 		}
 		w.create("elsewhere", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })

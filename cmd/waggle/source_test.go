@@ -126,9 +126,10 @@ func TestSource_Update(t *testing.T) {
 	env, _ := served(t)
 	taken(t, env, "eu")
 	command(t, env, "source", "create", "a", "--seed", "https://a.example/", "--every", "1h", "--revisit-after", "30d", "--follow", "--exclude", "x")
-	wantOutput(t, command(t, env, "source", "update", "a", "--cron", "@daily", "--max-depth", "3", "--unset", "revisit_after"), `
-source a is at version 2
-`)
+	update := []string{"source", "update", "a", "--cron", "@daily", "--max-depth", "3", "--unset", "revisit_after"}
+	wantOutput(t, command(t, env, append(update, "--dry-run")...), "1 source would be updated\n  a\n")
+	wantOutput(t, command(t, env, update...), "1 source updated\n")
+	wantOutput(t, command(t, env, update...), "0 sources updated; 1 unchanged\n")
 	got := command(t, env, "source", "get", "a")
 	for _, line := range []string{"Schedule      cron @daily\n", "Follow        hosts of the seeds, to depth 3, not x\n"} {
 		if !strings.Contains(got.out, line) {
@@ -138,6 +139,33 @@ source a is at version 2
 	if strings.Contains(got.out, "Revisit") {
 		t.Errorf("revisit_after is still there:\n%s", got.out)
 	}
+}
+
+// Many sources are updated by how their ids begin or by their labels, and a dry run shows which ones.
+func TestSource_UpdateMany(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	taken(t, env, "eu")
+	for _, id := range []string{"news.a", "news.b", "shop.c"} {
+		command(t, env, "source", "create", id, "--label", "team="+id[:4])
+	}
+	command(t, env, "source", "update", "news.b", "--pool", "eu")
+	for _, step := range []struct{ args, want string }{
+		{"--prefix news. --pool eu --dry-run", "1 source would be updated; 1 would stay as now\n  news.a\n"},
+		{"--prefix news. --pool eu --yes", "1 source updated; 1 unchanged\n"},
+		{"--label team=shop --set-label team=web,kind=shop --yes", "1 source updated\n"},
+		{"--label team=web --priority 0 --unset pool --yes", "1 source updated\n"},
+		{"--label team=shop --priority 0 --yes", "no sources match\n"},
+		{"--all --priority 0 --yes", "2 sources updated; 1 unchanged\n"},
+	} {
+		wantOutput(t, command(t, env, append([]string{"source", "update"}, strings.Fields(step.args)...)...), step.want)
+	}
+	if got := command(t, env, "source", "get", "shop.c"); !strings.Contains(got.out, "Labels        kind=shop team=web\n") || !strings.Contains(got.out, "Priority      0\n") {
+		t.Errorf("after the updates:\n%s", got.out)
+	}
+	wantFailure(t, command(t, env, "source", "update", "news.a", "none", "--priority", "1"), waggle.ExitFailed, "source not found: none")
+	wantFailure(t, command(t, env, "source", "update", "--prefix", "news.", "--priority", "1"), waggle.ExitUsage, "look with --dry-run, then say --yes")
+	wantFailure(t, command(t, env, "source", "update", "--all", "--yes", "--priority", "11"), waggle.ExitUsage, "spec.priority")
 }
 
 func TestSource_Bulk(t *testing.T) {
