@@ -177,13 +177,13 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 		}
 		w.setHold(dispatch.HoldTarget{Queue: "*.held.example"}, time.Time{})
 		want("a.example", true)
-		want("a.held.example", true, dispatch.GateQueueHeld)
+		want("a.held.example", false, dispatch.GateQueueHeld)
 		want("shops", false)
 		if q := find("mapped.example"); q.MapsTo != "shops" || !q.Unknown {
 			t.Errorf("of a host that is mapped: %+v", q)
 		}
 		w.setHold(dispatch.HoldTarget{Queue: "a.held.example"}, time.Time{})
-		want("a.held.example", true, dispatch.GateQueueHeld, dispatch.GateQueueHeld)
+		want("a.held.example", false, dispatch.GateQueueHeld, dispatch.GateQueueHeld)
 		w.create("s", nil)
 		made := w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		want("a.example", false)

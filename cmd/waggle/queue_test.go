@@ -52,7 +52,7 @@ func TestQueueRule_set(t *testing.T) {
 }
 
 // unknownA is what is said of a queue that was never seen.
-const unknownA = "nothing is known of a queue a.example: no task is in it, and no rule names it"
+const unknownA = "nothing is known of a queue a.example: no task is in it, and no rule or hold is for it"
 
 func TestQueue_Show(t *testing.T) {
 	t.Parallel()

@@ -13,10 +13,14 @@ func TestUnknownName_knownQueues(t *testing.T) {
 	command(t, env, "queue", "rule", "set", "*.c.example", "--min-delay", "2s")
 	command(t, env, "source", "create", "s", "--seed", "https://a.example/")
 	command(t, env, "task", "cancel", "--source", "s", "--yes")
-	for queue, known := range map[string]bool{"shops": true, "b.example": true, "a.example": true, "x.c.example": false} {
+	command(t, env, "hold", "set", "--queue", "*.idle.example")
+	for queue, known := range map[string]bool{"shops": true, "b.example": true, "a.example": true, "x.c.example": false, "x.idle.example": true} {
 		got := command(t, env, "queue", "get", queue)
 		if noted := strings.Contains(got.err, "nothing is known of a queue "+queue); noted == known {
 			t.Errorf("%s, known %v: noted %q", queue, known, got.err)
+		}
+		if got := command(t, env, "explain", "queue", queue); strings.Contains(got.out, "nothing is known") == known {
+			t.Errorf("%s, known %v: explained\n%s", queue, known, got.out)
 		}
 	}
 }
@@ -70,7 +74,6 @@ new tasks of this host go to the queue shops, by a rule: `+"`"+`waggle explain q
 nothing would hold it
 `)
 	wantOutput(t, command(t, env, "explain", "queue", "x.c.example"), `
-nothing is known of a queue x.c.example: no task is in it, and no rule names it
 queue x.c.example: QUEUE_HELD (queue *.c.example) by ada, now: they move
     opened by: `+"`waggle hold lift --queue '*.c.example'`"+`
 `)
