@@ -275,6 +275,21 @@ func TestCollect_refused(t *testing.T) {
 	}
 }
 
+// TestSourceImport_narrow imports with a token for the sources below one prefix: under that prefix, and under others, of which the
+// refusal names which one it was.
+func TestSourceImport_narrow(t *testing.T) {
+	t.Parallel()
+	rules := fmt.Sprintf("tokens: [{name: feeds, sha256: %x}]\ngrants: [{identity: 'token:feeds', role: operator, sources: [news.]}]\n", sha256.Sum256([]byte("wgl_feeds")))
+	d := start(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--drain-timeout", "5s", "--auth", write(t, "auth.yaml", rules))
+	env := map[string]string{"WAGGLE_SERVER": address(t, d), "WAGGLE_TOKEN": "wgl_feeds"}
+	imported := func(prefix string) answer {
+		return commandWith(t, env, "https://a.example/1\nhttps://a.example/2\n", "source", "import", "-", "--every", "1h", "--prefix", prefix)
+	}
+	wantOutput(t, imported("news."), "2 sources: 2 created, 0 updated, 0 unchanged, 0 duplicates, 0 refused\n")
+	wantFailure(t, imported("blogs."), waggle.ExitFailed, `under --prefix "blogs."`, `"blogs.a.example_1" does not begin with news.`)
+	wantFailure(t, imported(""), waggle.ExitFailed, `under --prefix ""`, `"a.example_1" does not begin with news.`)
+}
+
 // TestServe_access has a dispatcher that knows a viewer and an operator by their tokens.
 func TestServe_access(t *testing.T) {
 	t.Parallel()

@@ -57,10 +57,10 @@ for each spelling of the URL. First crawls are spread over the first interval un
 Import the same file again at any time, also after a failed import. A source that exists is changed to what the file and the
 flags set; the rest of it stays, labels and metadata are added. With --replace the rest goes back to its defaults.
 
-Sources of one host share a scope, named after the host, so that two feeds of one site never crawl one article twice. A scope in
-the file wins; --scope-per-source gives each source its own. New sources ignore utm_ and other tracking parameters (canonical
-rules 2). Both are fixed when a source is created: a later import does not change them. A source for which the file sets
-canonical_rules, as exports do, gets the scope of the file, or its own.
+Sources of one host share a scope, named after the host with --prefix before it, so that two feeds of one site never crawl one
+article twice. A scope in the file wins; --scope-per-source gives each source its own. New sources ignore utm_ and other
+tracking parameters (canonical rules 2). Both are fixed when a source is created: a later import does not change them. A source
+for which the file sets canonical_rules, as exports do, gets the scope of the file, or its own.
 
 The items of a feed are fetched on any host, one step far. --follow-host fetches only those on the feed's own host; --follow
 also follows links on that host.

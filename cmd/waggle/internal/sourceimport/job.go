@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
@@ -242,7 +244,11 @@ func (j *job) finish(in *cli.Input, report *cli.Report, err error) error {
 	reportName := human.Plain(cmp.Or(j.flags.report, "--report FILE"))
 	t.details(j.client, reportName)
 	if err != nil {
-		j.client.Note("stopped after %s; the same command again finishes it", human.Plural(t.entries(), "source"))
+		next := "the same command again finishes it"
+		if status.Code(cli.UnwrapStatus(err)) == codes.PermissionDenied {
+			next = fmt.Sprintf("it was made under --prefix %q, with which new ids and scopes begin", j.flags.prefix)
+		}
+		j.client.Note("stopped after %s; %s", human.Plural(t.entries(), "source"), next)
 		return err
 	}
 	if !j.client.JSON {
