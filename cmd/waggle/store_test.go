@@ -83,6 +83,7 @@ func TestStore_directory(t *testing.T) {
 	wantFailure(t, command(t, nil, "store", "check", dir), waggle.ExitFailed, "no such file or directory")
 	d := start(t, nil, args...)
 	env := map[string]string{"WAGGLE_SERVER": address(t, d)}
+	d.err.line(t, `it begins empty","dir":"`+dir+`"`)
 	if got := command(t, env, "source", "create", "a", "--seed", "https://a.example/"); got.code != 0 {
 		t.Fatal(got.err)
 	}
@@ -112,6 +113,9 @@ func TestStore_directory(t *testing.T) {
 		env["WAGGLE_SERVER"] = address(t, again)
 		if got := command(t, env, "task", "list", "--source", "a"); strings.Count(got.out, "READY") != 3 {
 			t.Errorf("after a restart with %s the tasks are\n%s%s", of, got.out, got.err)
+		}
+		if strings.Contains(again.err.text(), "begins empty") {
+			t.Errorf("%s has a store:\n%s", of, again.err.text())
 		}
 	}
 }
