@@ -24,7 +24,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build vet lint buf-lint generate-check unit fuzz-test examples bench-test e2e ## Everything that must pass
+test: setup build vet house-check lint buf-lint generate-check unit fuzz-test examples bench-test e2e ## Everything that must pass
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
@@ -146,12 +146,17 @@ bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 tu
 	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestCrawlRate ./deploy/e2e
 
 .PHONY: house
-house: ## Print how much a reader has to know: names, arrows between files, files opened on the road of a call, lines
+house: ## Print what deploy/house/budgets.txt counts: lines, exported names, files opened on the road of a call, words
 	cd deploy/house && go run . ../..
 
-.PHONY: bench-turns
-bench-turns: ## Measure a build of the command, A=PATH, or compare it with B=PATH: ROUNDS=5 turns each, WORKLOAD=queue,polite for some
-	cd deploy/bench && go run ./turns -a $(abspath $(A)) $(if $(B),-b $(abspath $(B))) -rounds $(or $(ROUNDS),5) $(if $(WORKLOAD),-workload $(WORKLOAD))
+.PHONY: house-check
+house-check: ## Fail when a figure of deploy/house/budgets.txt is over its budget
+	cd deploy/house && go run . -check ../..
+
+.PHONY: bench
+bench: build ## Measure a build, A=bin/waggle, or compare it with B=PATH: ROUNDS=5, STORE=memory,file, WORKLOAD=queue,polite
+	cd deploy/bench && go run . -a $(abspath $(or $(A),bin/waggle)) $(if $(B),-b $(abspath $(B))) -rounds $(or $(ROUNDS),5) \
+		$(if $(STORE),-store $(STORE)) $(if $(WORKLOAD),-workload $(WORKLOAD))
 
 .PHONY: bench-peers
 bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each

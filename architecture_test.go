@@ -56,6 +56,11 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
+		path: "dispatch/dispatchtest", core: true,
+		ours:   []string{"dispatch/...", "store/memstore/..."},
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "dispatch/bounds", core: true,
 		ours:   []string{"dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
@@ -174,12 +179,12 @@ var layers = []layer{
 		avoids: []string{redisLibrary, htmlLibrary, cobraLibrary},
 	},
 	{
-		path: "cmd/waggle/...", core: true,
-		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
+		path: "cmd/waggle/internal/clitest", core: true,
+		ours: []string{"cmd/waggle/...", "collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
 	},
 	{
-		path: "deploy/load/...",
-		ours: []string{"proto/..."},
+		path: "cmd/waggle/...", core: true,
+		ours: []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
 	},
 	{
 		path: "deploy/...",
@@ -188,7 +193,7 @@ var layers = []layer{
 }
 
 // testOnly lists the packages that nothing but tests may import.
-var testOnly = []string{"store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest", "deploy/load/loadtest"}
+var testOnly = []string{"dispatch/dispatchtest", "cmd/waggle/internal/clitest", "store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest"}
 
 // listed is what the go command says of a package.
 type listed struct {

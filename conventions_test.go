@@ -327,8 +327,8 @@ func luaScripts(text string) map[string]string {
 // wastes or races, and skip, which reads like success.
 func TestConventions_Tests(t *testing.T) {
 	t.Parallel()
-	bubbles := map[string]bool{} // folders whose tests run in bubbles, by a helper of one file or another
-	for _, path := range files(t, "_test.go") {
+	bubbles := map[string]bool{} // folders whose tests run in bubbles, by a helper of one file or another; of kits too
+	for _, path := range files(t, ".go") {
 		_, file, _ := parse(t, path)
 		if slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` }) {
 			bubbles[filepath.Dir(path)] = true
@@ -340,7 +340,7 @@ func TestConventions_Tests(t *testing.T) {
 			continue
 		}
 		inTest := strings.HasSuffix(path, "_test.go")
-		bubble := inTest && bubbles[filepath.Dir(path)]
+		bubble := bubbles[filepath.Dir(path)] && (inTest || strings.HasSuffix(filepath.Dir(path), "test"))
 		// In a property test, Skip discards a draw and the run goes on.
 		property := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"pgregory.net/rapid"` })
 		ast.Inspect(file, func(n ast.Node) bool {

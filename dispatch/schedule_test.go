@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 func TestSchedule_After_everyKeepsItsPhase(t *testing.T) {
@@ -211,49 +209,4 @@ func TestPolicy_jitter_everyKeepsItsPhase(t *testing.T) {
 			t.Errorf("quarter %d of the jitter has %d of 200 seeds: %v", i, n, quarters)
 		}
 	}
-}
-
-// Sources made together, to be crawled now, are not due together.
-func TestDispatcher_jitter_firstCrawl(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
-		w.unhurried()
-		for i, schedule := range []dispatch.Schedule{
-			{Every: time.Hour, Jitter: 30 * time.Minute},
-			{Adaptive: dispatch.Adaptive{Min: time.Hour, Max: time.Hour}, Jitter: 30 * time.Minute},
-		} {
-			var batch []operate.NamedSpec // one call that creates several, beside calls for each
-			for n := range 10 {
-				made := wanted(fmt.Sprintf("s%d-%d", i, n), fmt.Sprintf("http://%d-%d.example/", i, n))
-				made.Spec.Schedule = schedule
-				if n%2 == 0 {
-					batch = append(batch, made)
-					continue
-				}
-				w.create(made.ID, func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule = made.Spec.Seeds, schedule })
-			}
-			for _, result := range w.apply(false, batch...) {
-				if result.Code != operate.SpecCreated {
-					t.Errorf("a source of a batch: %+v", result)
-				}
-			}
-		}
-		total := 0
-		for minute := range 31 {
-			count := 0
-			for due := w.take(30); len(due) > 0; due = w.take(30) { // each is of one shard
-				count += len(due)
-				for _, g := range due {
-					w.succeed(g)
-				}
-			}
-			if total += count; count > 8 {
-				t.Errorf("%d of 20 seeds are due in minute %d", count, minute)
-			}
-			time.Sleep(time.Minute)
-		}
-		if total != 20 {
-			t.Errorf("%d seeds due within the jitter, want 20", total)
-		}
-	})
 }

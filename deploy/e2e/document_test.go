@@ -426,7 +426,7 @@ func TestDocument_Rules(t *testing.T) {
 		"here":        {fence + "console\n$ cat <<EOF\na\nEOF\na\n" + fence, ""},
 		"fails":       {fence + "console\n$ (exit 3) # exits with 3\n" + fence, ""},
 		"marked":      {"<!-- not run: no such program -->\n" + fence + "sh\nnosuch\n" + fence, ""},
-		"good span":   {"| `waggle task get ID \\| less` | `waggle bench --processors` |", ""},
+		"good span":   {"| `waggle task get ID \\| less` | `waggle serve --log-calls` |", ""},
 		"other":       {fence + "json\n{\n" + fence, ""},
 
 		"wrong output":   {fence + "console\n$ echo 1\n2\n" + fence, "prints\n1\n"},

@@ -1,41 +1,69 @@
 package main
 
 import (
-	"context"
+	"bytes"
 	"fmt"
-	"maps"
-	"os/exec"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// counted are git's patterns of code that is neither test, test kit nor generated.
-var counted = strings.Fields(`*.go *.lua :!*_test.go :!*.pb.go :!*storetest/* :!*redistest/* :!*collectortest/*
-	:!*loadtest/* :!deploy/e2e/* :!deploy/mutants/*`)
+// counted is a file of Go or Lua.
+type counted struct {
+	path, kind string // code or tests
+	lines      int
+}
 
-// lines prints how many lines of code git knows, by top-level directory.
-func (s *sheet) lines(ctx context.Context, m *module) error {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"grep", "--count", "-e", "", "--"}, counted...)...)
-	cmd.Dir = m.dir
-	found, err := cmd.Output()
-	if err != nil {
-		return fmt.Errorf("git grep: %w", err)
-	}
-	lines, all := make(map[string]int), 0
-	for line := range strings.Lines(string(found)) {
-		file, count, _ := strings.Cut(strings.TrimSpace(line), ":")
-		top, _, _ := strings.Cut(file, "/")
-		n, err := strconv.Atoi(count)
-		if err != nil {
-			return fmt.Errorf("git grep: %w", err)
+// kit are the directories of what only tests, benchmarks and checks run.
+var kit = regexp.MustCompile(`(^|/)(storetest|redistest|collectortest|backendtest|dispatchtest|clitest)/|^deploy/(e2e|bench|conformance)/`)
+
+// count counts the lines of the files of Go and Lua in a directory, except generated ones.
+func count(dir string) (files []counted, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		name := d.Name()
+		isOurs := path == dir || !strings.HasPrefix(name, ".") && !slices.Contains([]string{"bin", "dist", "out", "node_modules"}, name)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && !isOurs:
+			return filepath.SkipDir
+		case d.IsDir() || strings.HasSuffix(name, ".pb.go") || !strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, ".lua"):
+			return nil
 		}
-		lines[top], all = lines[top]+n, all+n
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		short, err := filepath.Rel(dir, path)
+		file := counted{filepath.ToSlash(short), "code", bytes.Count(text, []byte("\n"))}
+		if strings.HasSuffix(name, "_test.go") || kit.MatchString(file.path) {
+			file.kind = "tests"
+		}
+		files = append(files, file)
+		return err
+	})
+	return files, err
+}
+
+// lines is how many lines of a kind are in a directory ("." is all) or file.
+func lines(files []counted, kind, of string) (n int, err error) {
+	for _, f := range files {
+		isKind := f.kind == kind || kind == "lua" && f.kind == "code" && strings.HasSuffix(f.path, ".lua")
+		if isKind && (of == "." || strings.HasPrefix(f.path+"/", of+"/")) {
+			n += f.lines
+		}
 	}
-	fmt.Fprintf(s.out, "\nLines of Go and Lua that are neither test, test kit nor generated\n")
-	for _, top := range slices.Sorted(maps.Keys(lines)) {
-		s.row(top, lines[top])
+	if n == 0 {
+		err = fmt.Errorf("row %s %s: there are none", kind, of)
 	}
-	s.budget("all", all, maxLines)
-	return nil
+	return n, err
+}
+
+// words is how many words a file has, as wc counts them.
+func words(dir, file string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(file)))
+	return len(strings.Fields(string(text))), err
 }

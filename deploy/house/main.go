@@ -1,103 +1,100 @@
-// Command house prints how much of a repository its reader has to know: the names that its domain exports, the arrows
-// between the files of each package, the files opened to follow a call, and the lines of code. `make house` runs it.
+// Command house holds a repository to the budgets of a table: lines of code and of tests, exported names, methods of the
+// store's contract, files opened to follow a call, words of documents. `make house` prints the figures, and `make test` fails
+// when one is over its budget.
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"go/ast"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
-
-	"golang.org/x/tools/go/packages"
-)
-
-// Budgets of the house. Those of the roads are in roads.go.
-const (
-	maxNames   = 180    // exported by package dispatch
-	maxMethods = 42     // of dispatch.Store, with all that it embeds
-	maxBack    = 10     // percent of a package's arrows that run back: fewer than this
-	maxLines   = 56_900 // of Go and Lua
 )
 
 func main() {
-	check := flag.Bool("check", false, "exit with 1 if a budget is exceeded")
+	file := flag.String("table", "budgets.txt", "the file of the budgets")
+	check := flag.Bool("check", false, "fail if a figure is over its budget, and print only that")
+	write := flag.Bool("write", false, "write the figures of today to the table, with budgets at most 1 % above them")
 	flag.Parse()
-	over, err := run(context.Background(), os.Stdout, flag.Arg(0)) //nolint:forbidigo // main begins the context
-	if err != nil {
+	if err := run(os.Stdout, *file, flag.Arg(0), waggle(), *check, *write); err != nil {
 		fmt.Fprintln(os.Stderr, "house:", err)
-		os.Exit(2) //nolint:forbidigo // main ends the process
-	}
-	if *check && over > 0 {
 		os.Exit(1) //nolint:forbidigo // main ends the process
 	}
 }
 
-// run prints the figures of the module in dir, and returns how many exceed their budgets.
-func run(ctx context.Context, out io.Writer, dir string) (over int, err error) {
-	m, err := load(dir)
+// run measures the module in dir by the rows of a table, and prints, checks or writes it.
+func run(out io.Writer, file, dir string, roads []road, check, write bool) error {
+	t, err := readTable(file)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	s := &sheet{out: out}
-	if err := s.names(m, "dispatch", "Store"); err != nil {
-		return 0, err
+	h, err := measure(dir, roads)
+	if err != nil {
+		return err
 	}
-	s.arrows(m)
-	s.roads(m, waggle())
-	return s.over, s.lines(ctx, m)
+	var failed []error
+	for _, r := range t.rows {
+		r.today, err = h.figure(r.kind, r.of)
+		failed = append(failed, err)
+	}
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	switch {
+	case check:
+		return t.check()
+	case write:
+		t.renew()
+		return os.WriteFile(file, []byte(t.String()), 0o644)
+	default:
+		fmt.Fprint(out, t)
+		h.printRoads(out)
+		return nil
+	}
 }
 
-// module is the Go module that is measured.
-type module struct {
-	path, dir string
-	packages  []*packages.Package
-	files     map[string]string // paths in the module by full paths; without generated files
+// house is what is counted of a module.
+type house struct {
+	module *module
+	files  []counted
+	roads  map[string]walked
 }
 
-// load reads the module in dir without its tests. Of packages of other modules it reads only the types.
-func load(dir string) (*module, error) {
-	mode := packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedModule |
-		packages.NeedTypes | packages.NeedTypesSizes | packages.NeedTypesInfo | packages.NeedSyntax
-	found, err := packages.Load(&packages.Config{Mode: mode, Dir: dir}, "./...")
+// measure counts what rows ask for.
+func measure(dir string, roads []road) (*house, error) {
+	m, err := load(dir)
 	if err != nil {
 		return nil, err
 	}
-	if packages.PrintErrors(found) > 0 || len(found) == 0 || found[0].Module == nil {
-		return nil, errors.New("there is no module that compiles")
+	h := &house{module: m, roads: make(map[string]walked)}
+	if h.files, err = count(m.dir); err != nil {
+		return nil, err
 	}
-	m := &module{found[0].Module.Path, found[0].Module.Dir, found, make(map[string]string)}
-	for _, p := range found {
-		for _, f := range p.Syntax {
-			path := p.Fset.Position(f.Pos()).Filename
-			if short, err := filepath.Rel(m.dir, path); err == nil && !ast.IsGenerated(f) {
-				m.files[path] = filepath.ToSlash(short)
-			}
+	calls := newCalls(m, hidden)
+	for _, r := range roads {
+		files, err := calls.walk(r)
+		if err != nil {
+			return nil, fmt.Errorf("the road of %s: %w", r.name, err)
 		}
+		h.roads[r.name] = walked{r, files}
 	}
-	return m, nil
+	return h, nil
 }
 
-// short is the name of a package or function without the path of the module.
-func (m *module) short(name string) string { return strings.ReplaceAll(name, m.path+"/", "") }
-
-// sheet is what the figures are printed on, for 80 columns.
-type sheet struct {
-	out  io.Writer
-	over int // figures that exceed their budgets
-}
-
-func (s *sheet) row(label string, figure int) { fmt.Fprintf(s.out, "  %-48s %7d\n", label, figure) }
-
-func (s *sheet) budget(label string, figure, most int) {
-	verdict := ""
-	if figure > most {
-		s.over++
-		verdict = "  OVER"
+// figure is the number of a row, by its kind.
+func (h *house) figure(kind, of string) (int, error) {
+	switch kind {
+	case "code", "lua", "tests":
+		return lines(h.files, kind, of)
+	case "names", "methods":
+		return h.module.names(kind, of)
+	case "files":
+		if r, ok := h.roads[of]; ok {
+			return len(r.files), nil
+		}
+		return 0, fmt.Errorf("row %s %s: there is no such call", kind, of)
+	case "words":
+		return words(h.module.dir, of)
 	}
-	fmt.Fprintf(s.out, "  %-48s %7d  of %6d%s\n", label, figure, most, verdict)
+	return 0, fmt.Errorf("row %s %s: there is no such kind", kind, of)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"go/types"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -20,7 +21,6 @@ type road struct {
 	handler string            // the type of what they call; those of others are not followed
 	begin   string            // the handler
 	end     string            // what the road must get to
-	most    int               // files
 	cut     map[string]string // functions that are not followed, and why
 }
 
@@ -32,12 +32,12 @@ func waggle() []road {
 	const empty = "only if a narrowed fetch got nothing: to say why"
 	const watch, changed = "(*dispatch/engine.holdWatch).", "once a second, and when a shard knows of newer holds"
 	return []road{
-		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", 14, map[string]string{
+		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", map[string]string{
 			engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
 			watch + "refresh": changed, watch + "catchUp": changed, engine + "narrowedEmpty": empty,
 		}},
-		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", 12, nil},
-		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", 8, map[string]string{
+		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", nil},
+		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", map[string]string{
 			engine + "beginSession": begun,
 		}},
 	}
@@ -45,7 +45,7 @@ func waggle() []road {
 
 // hidden are directories that no road leads to: the Store is the one in Redis, and kits, tools and collectors are no part
 // of the dispatcher. The command is, since it puts the parts together.
-var hidden = []string{"store/memstore/", "store/storetest/", "store/redistest/", "collector/", "deploy/"}
+var hidden = []string{"dispatch/dispatchtest/", "store/memstore/", "store/storetest/", "store/redistest/", "collector/", "deploy/"}
 
 // walk returns the files of a road, in the order in which a reader meets them who follows it depth first.
 func (c *calls) walk(r road) (files []string, err error) {
@@ -122,23 +122,22 @@ func isContext(t types.Type) bool {
 	return t.String() == context || method != nil && method.Type().String() == "func() "+context
 }
 
-// roads prints the files of each road.
-func (s *sheet) roads(m *module, roads []road) {
-	c := newCalls(m, hidden)
-	for _, r := range roads {
-		fmt.Fprintf(s.out, "\nRoad of %s, to %s\n", r.name, r.end)
-		files, err := c.walk(r)
-		if err != nil {
-			s.over++
-			fmt.Fprintf(s.out, "  FAULT: %v\n", err)
-			continue
+// walked is a road and its files.
+type walked struct {
+	road
+	files []string
+}
+
+// printRoads prints the files of each road, and what it leaves out.
+func (h *house) printRoads(out io.Writer) {
+	for _, name := range slices.Sorted(maps.Keys(h.roads)) {
+		r := h.roads[name]
+		fmt.Fprintf(out, "\nFiles of %s, to %s\n", name, r.end)
+		for i, file := range r.files {
+			fmt.Fprintf(out, "  %3d %s\n", i+1, file)
 		}
-		for i, file := range files {
-			fmt.Fprintf(s.out, "  %3d %s\n", i+1, file)
+		for _, cut := range slices.Sorted(maps.Keys(r.cut)) {
+			fmt.Fprintf(out, "  without %s\n      (%s)\n", cut, r.cut[cut])
 		}
-		for _, name := range slices.Sorted(maps.Keys(r.cut)) {
-			fmt.Fprintf(s.out, "  cut %s\n      (%s)\n", name, r.cut[name])
-		}
-		s.budget("files of the road", len(files), r.most)
 	}
 }

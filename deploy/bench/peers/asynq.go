@@ -10,7 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/waggle-crawl/waggle/deploy/load"
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
 )
 
 // producers enqueue at once; more of them do not make asynq faster.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/waggle-crawl/waggle/deploy/load"
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
 )
 
 // bullmq is BullMQ in a node process (bullmq/bench.js): one queue, 16 calls at once that add jobs, removeOnComplete. Its

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
 	"github.com/waggle-crawl/waggle/deploy/bench/internal/program"
-	"github.com/waggle-crawl/waggle/deploy/load"
 )
 
 func main() { program.Main("peers", run) }

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/waggle-crawl/waggle/deploy/load/loadtest"
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load/loadtest"
 )
 
 // TestRun puts Waggle and asynq through a little work; BullMQ would need what npm installs.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/waggle-crawl/waggle/deploy/load"
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
 )
 
 // waggle is a dispatcher in a process of its own; the collectors are in this one, gRPC between them. Redis has a

@@ -1,0 +1,200 @@
+//go:build linux
+
+package store_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/clitest"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+// A store whose index was deleted is checked and repaired while a dispatcher works on it.
+func TestStoreCheck(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	storeEnv := map[string]string{"WAGGLE_STORE": server.URL()}
+	clitest.WantFailure(t, clitest.Command(t, storeEnv, "store", "check"), cli.ExitFailed, `there is no store in redis under "waggle"`, "--store and --prefix")
+	d := clitest.Start(t, storeEnv, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json")
+	env := map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
+	clitest.Command(t, env, "source", "create", "a", "--seed", "https://a.example/")
+	clitest.Command(t, env, "task", "submit", "--source", "a", "https://b.example/1", "https://b.example/2")
+	clitest.WantOutput(t, clitest.Command(t, storeEnv, "store", "check"), "no disagreements\nchecked 3 tasks and 2 queues\n")
+
+	options, err := redis.ParseURL(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := client.Del(t.Context(), "waggle:{0}:q:b.example", "waggle:{0}:sources").Val(); n != 2 {
+		t.Fatalf("deleted %d keys", n)
+	}
+	got := clitest.Command(t, storeEnv, "store", "check")
+	clitest.WantFailure(t, got, cli.ExitFailed, "disagreements are left", "`waggle store check --repair` repairs them")
+	if !strings.Contains(got.Out, "task       2         0  ") || !strings.Contains(got.Out, "it waits, and stands nowhere\n") {
+		t.Errorf("printed\n%s", got.Out)
+	}
+	got = clitest.Command(t, storeEnv, "store", "check", "-o", "json")
+	var report struct {
+		Kinds []struct {
+			Kind            string
+			Found, Repaired int
+		}
+	}
+	if err := json.Unmarshal([]byte(got.Out), &report); err != nil || got.Code != cli.ExitFailed || len(report.Kinds) < 2 {
+		t.Errorf("exit code %d, %v, printed\n%s%s", got.Code, err, got.Out, got.Err)
+	}
+	shown := clitest.OnTerminal(t, 80, storeEnv, "store", "check", "--repair")
+	if !strings.Contains(shown, "task       2         2  ") {
+		t.Errorf("printed\n%s", shown)
+	}
+	for line := range strings.Lines(shown) {
+		if len([]rune(line)) > 81 {
+			t.Errorf("on a terminal of 80 columns: %s", line)
+		}
+	}
+	clitest.WantOutput(t, clitest.Command(t, storeEnv, "store", "check"), "no disagreements\nchecked 3 tasks and 2 queues\n")
+	if got := clitest.Command(t, env, "queue", "get", "b.example", "-o", "json"); !strings.Contains(got.Out, `"waiting": 2`) {
+		t.Errorf("the dispatcher shows of the queue\n%s%s", got.Out, got.Err)
+	}
+}
+
+func TestStoreCheck_memory(t *testing.T) {
+	t.Parallel()
+	clitest.WantFailure(t, clitest.Command(t, nil, "store", "check", "--store", "memory"), cli.ExitUsage, "--store memory", "no indexes to check", "use --store redis://")
+}
+
+// TestStore_directory keeps what a dispatcher was given over a restart, a backup and a restore.
+func TestStore_directory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--store", "file:" + dir}
+	clitest.WantFailure(t, clitest.Command(t, nil, "store", "check", dir), cli.ExitFailed, "no such file or directory")
+	d := clitest.Start(t, nil, args...)
+	env := map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
+	d.Err.Line(t, `it begins empty","dir":"`+dir+`"`)
+	if got := clitest.Command(t, env, "source", "create", "a", "--seed", "https://a.example/"); got.Code != 0 {
+		t.Fatal(got.Err)
+	}
+	clitest.Command(t, env, "task", "submit", "--source", "a", "https://b.example/1", "https://b.example/2")
+	if got := clitest.Command(t, env, "stats"); !strings.Contains(got.Out, "file, 1 shard") {
+		t.Errorf("stats printed\n%s", got.Out)
+	}
+	clitest.WantFailure(t, clitest.Command(t, nil, args...), cli.ExitFailed, dir, "in use by process", "several share one Redis")
+	tasks := "0 scheduled, 3 ready, 0 leased; 0 done, 0 dead, 0 canceled"
+	if got := clitest.Command(t, nil, "store", "check", dir); got.Code != 0 || !strings.Contains(got.Out, tasks) {
+		t.Errorf("exit code %d, printed\n%s%s", got.Code, got.Out, got.Err)
+	}
+	file := filepath.Join(t.TempDir(), "waggle.backup")
+	if got := clitest.Command(t, nil, "store", "backup", dir, file); got.Code != 0 || !strings.Contains(got.Out, tasks) {
+		t.Errorf("exit code %d, printed\n%s%s", got.Code, got.Out, got.Err)
+	}
+	if code := d.End(); code != 0 {
+		t.Errorf("serve ended with %d:\n%s", code, d.Err.Text())
+	}
+	clitest.WantFailure(t, clitest.Command(t, nil, "store", "restore", file, dir), cli.ExitFailed, "has a store already")
+	restored := filepath.Join(t.TempDir(), "restored")
+	if got := clitest.Command(t, nil, "store", "restore", file, restored, "-o", "json"); got.Code != 0 || !strings.Contains(got.Out, `"snapshots": 1`) {
+		t.Errorf("exit code %d, printed\n%s%s", got.Code, got.Out, got.Err)
+	}
+	for _, of := range []string{dir, restored} {
+		again := clitest.Start(t, map[string]string{"WAGGLE_STORE": "file:" + of}, args[:len(args)-2]...)
+		env["WAGGLE_SERVER"] = clitest.Address(t, again)
+		if got := clitest.Command(t, env, "task", "list", "--source", "a"); strings.Count(got.Out, "READY") != 3 {
+			t.Errorf("after a restart with %s the tasks are\n%s%s", of, got.Out, got.Err)
+		}
+		if strings.Contains(again.Err.Text(), "begins empty") {
+			t.Errorf("%s has a store:\n%s", of, again.Err.Text())
+		}
+	}
+}
+
+// TestStoreCopy moves what a dispatcher was given from a directory to Redis and back.
+func TestStoreCopy(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t).URL()
+	begin, end := "file:"+filepath.Join(t.TempDir(), "data"), "file:"+filepath.Join(t.TempDir(), "back")
+	serve := func(store string) (*clitest.Background, map[string]string) {
+		d := clitest.Start(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--store", store)
+		return d, map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
+	}
+	clitest.WantFailure(t, clitest.Command(t, nil, "store", "copy", begin, redis), cli.ExitFailed, "no such file or directory")
+	d, env := serve(begin)
+	if got := clitest.Command(t, env, "source", "create", "a", "--seed", "https://a.example/"); got.Code != 0 {
+		t.Fatal(got.Err)
+	}
+	clitest.Command(t, env, "task", "submit", "--source", "a", "https://b.example/1", "https://b.example/2")
+	clitest.WantFailure(t, clitest.Command(t, nil, "store", "copy", begin, redis), cli.ExitFailed, "in use by process")
+	if code := d.End(); code != 0 {
+		t.Fatalf("serve ended with %d:\n%s", code, d.Err.Text())
+	}
+	for _, move := range [][2]string{{begin, redis}, {redis, end}} {
+		if got := clitest.Command(t, nil, "store", "copy", move[0], move[1]); got.Code != 0 || !strings.Contains(got.Out, "both are equal") {
+			t.Fatalf("exit code %d, printed\n%s%s", got.Code, got.Out, got.Err)
+		}
+		clitest.WantFailure(t, clitest.Command(t, nil, "store", "copy", move[0], move[1]), cli.ExitFailed, "already")
+	}
+	clitest.WantOutput(t, clitest.Command(t, nil, "store", "check", "--store", redis), "no disagreements\nchecked 3 tasks and 2 queues\n")
+	for _, store := range []string{redis, end} {
+		d, env := serve(store)
+		if got := clitest.Command(t, env, "task", "list", "--source", "a"); strings.Count(got.Out, "READY") != 3 {
+			t.Errorf("in %s the tasks are\n%s%s", store, got.Out, got.Err)
+		}
+		if store == redis {
+			other := "file:" + filepath.Join(t.TempDir(), "other")
+			clitest.WantFailure(t, clitest.Command(t, nil, "store", "copy", redis, other), cli.ExitFailed, "uses the store", "stop all dispatchers")
+		}
+		d.End()
+	}
+	dir := strings.TrimPrefix(end, "file:")
+	identity, err := os.ReadFile(filepath.Join(dir, "store.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity = []byte(strings.Replace(string(identity), "{", `{"unfinished_copy_of":"elsewhere",`, 1))
+	if err := os.WriteFile(filepath.Join(dir, "store.json"), identity, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", end}, {"store", "copy", begin, end}, {"store", "backup", dir, dir + ".backup"},
+	} {
+		clitest.WantFailure(t, clitest.Command(t, nil, args...), cli.ExitFailed, "unfinished copy of elsewhere")
+	}
+}
+
+// TestStore_notOurs refuses directories that are no store, or cannot be read.
+func TestStore_notOurs(t *testing.T) {
+	t.Parallel()
+	stranger, newer := t.TempDir(), t.TempDir()
+	for path, content := range map[string]string{
+		filepath.Join(stranger, "thesis.txt"): "x",
+		filepath.Join(newer, "store.json"):    `{"waggle_store_format":99,"id":"00112233445566778899aabbccddeeff","shards":1}`,
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string][]string{
+		stranger:                 {"the directory is no store", "thesis.txt"},
+		newer:                    {"has format 99", "a newer one"},
+		"/proc/waggle":           {"/proc/waggle"},
+		stranger + "/thesis.txt": {"thesis.txt"},
+	} {
+		clitest.WantFailure(t, clitest.Command(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", "file:"+dir), cli.ExitFailed, want...)
+	}
+	clitest.WantFailure(t, clitest.Command(t, nil, "serve", "--store", "file:"), cli.ExitUsage, "names no directory")
+	clitest.WantFailure(t, clitest.Command(t, nil, "serve", "--store", "file:"+newer, "--fsync", "1ms"), cli.ExitUsage, "--fsync", "10ms to 10s")
+	clitest.WantFailure(t, clitest.Command(t, nil, "serve", "--store", "memory", "--fsync", "never"), cli.ExitUsage, "--fsync never is for --store file:DIR")
+}
