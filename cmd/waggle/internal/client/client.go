@@ -209,6 +209,13 @@ func (c *Client) Note(format string, args ...any) {
 	fmt.Fprintf(c.Err, "waggle: "+format+"\n", args...)
 }
 
+// Progress shows on a terminal how many things are done, above which Note writes from now on.
+func (c *Client) Progress(thing string) *human.Progress {
+	p := human.NewProgress(c.Err, func(n int64) string { return human.Plural(n, thing) })
+	c.Err = p
+	return p
+}
+
 // WriteSample writes what a call does or would do, and the first ids of all that it concerns.
 func WriteSample(out io.Writer, text string, sample []string, all int) {
 	fmt.Fprintln(out, text)

@@ -67,7 +67,7 @@ type demo struct {
 func run(ctx context.Context, out io.Writer, pages int) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, crawlLimit, fmt.Errorf("the crawl did not end within %s", human.Duration(crawlLimit)))
 	defer cancel()
-	d := &demo{screen: human.NewScreen(out, false), began: time.Now(), collectors: map[string]*process{}}
+	d := &demo{screen: human.NewScreen(out), began: time.Now(), collectors: map[string]*process{}}
 	if d.dir, err = os.MkdirTemp("", "waggle-demo-"); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -204,6 +206,31 @@ func TestTerminal_status(t *testing.T) {
 	}
 	if got := clitest.Command(t, env, "status"); strings.Contains(got.Out, "…") || strings.Count(got.Out, reason) != 30 {
 		t.Errorf("a pipe gets\n%s", got.Out)
+	}
+}
+
+// Commands that can take long show on a terminal how far they are, and erase that at their end.
+func TestTerminal_progress(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, file, restored := filepath.Join(dir, "data"), filepath.Join(dir, "backup"), filepath.Join(dir, "restored")
+	d := clitest.Start(t, map[string]string{"WAGGLE_STORE": "file:" + data}, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json")
+	env := map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
+	urls := clitest.WriteFile(t, "urls.txt", "https://a.example/1\nhttps://a.example/2\n")
+	for _, step := range []struct{ args, shows string }{
+		{"source import " + urls + " --every 1h", `^2 sources, [\d,]+ sources/s, 100%\n`},
+		{"task submit --source a.example_1 --file " + urls, `^2 tasks, [\d,]+ tasks/s, 100%\n`},
+		{"store backup " + data + " " + file, `^[\d.]+ [KM]?i?B, [\d.]+ [KMG]?i?B/s, \d+%\n`},
+		{"store check " + data, `^[\d.]+ [KM]?i?B, [\d.]+ [KMG]?i?B/s, \d+%\n`},
+		{"store restore " + file + " " + restored, `^[\d.]+ [KM]?i?B, [\d.]+ [KMG]?i?B/s, \d+%\n`},
+		{"store copy file:" + restored + " file:" + filepath.Join(dir, "copy"), `^copying, [\d,]+ parts?, \d+%\n(.*\n)*.*comparing, [\d,]+ parts?`},
+	} {
+		term := clitest.OpenTerminal(t, 100)
+		code := clitest.Run(t.Context(), strings.Fields(step.args), strings.NewReader(""), io.Discard, term.TTY, env)
+		got := strings.ReplaceAll(term.All(t), "\r\x1b", "\x1b")
+		if code != cli.ExitOK || !regexp.MustCompile(step.shows).MatchString(got) || !strings.HasSuffix(got, "\x1b[J") {
+			t.Errorf("%s: exit code %d, the terminal shows\n%q", step.args, code, got)
+		}
 	}
 }
 

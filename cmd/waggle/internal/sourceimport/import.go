@@ -12,7 +12,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
 )
 
@@ -103,8 +102,8 @@ func run(ctx context.Context, c *client.Client, f *importFlags, name string, std
 	if openErr != nil {
 		return openErr
 	}
-	j := &job{client: c, flags: f, screen: human.NewScreen(c.Err, false), byID: map[string]*entry{}, broken: err}
-	j.patience = &client.Patience{For: client.RestartPatience, Note: j.note}
+	j := &job{client: c, flags: f, progress: c.Progress("source"), byID: map[string]*entry{}, broken: err}
+	j.patience = &client.Patience{For: client.RestartPatience, Note: c.Note}
 	j.take(entries)
 	if err = j.apply(ctx); err == nil && f.prune != "" {
 		err = j.prune(ctx)

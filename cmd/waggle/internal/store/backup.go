@@ -2,6 +2,10 @@ package store
 
 import (
 	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +28,9 @@ A Redis is backed up by its own means.`,
 		Example: `  waggle store backup ./waggle-data waggle.backup`,
 		Args:    cli.Exactly("DIR", "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := filestore.Backup(cmd.Context(), args[0], args[1])
+			progress, did := watch(cmd, 2, args[0], false) // to write is about what is to read
+			report, err := filestore.Backup(cmd.Context(), args[0], args[1], did)
+			progress.Show()
 			return writeFileReport(cmd, c, output, report, err)
 		},
 	}
@@ -44,12 +50,42 @@ What the store acknowledged after the backup is not in it. Tasks that were fetch
 		Example: `  waggle store restore waggle.backup ./waggle-data`,
 		Args:    cli.Exactly("FILE", "DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := filestore.Restore(cmd.Context(), args[0], args[1])
+			progress, did := watch(cmd, 3, args[0], true) // it is read twice
+			report, err := filestore.Restore(cmd.Context(), args[0], args[1], did)
+			progress.Show()
 			return writeFileReport(cmd, c, output, report, err)
 		},
 	}
 	client.RegisterOutput(cmd.Flags(), &output)
 	return cmd
+}
+
+// watch makes a progress on a terminal, and what adds to it: in all come so many times the bytes of the files. Of snapshots in a
+// directory only the newest counts, unless all are read.
+func watch(cmd *cobra.Command, times int64, path string, all bool) (p *human.Progress, did func(bytes int)) {
+	p = human.NewProgress(cmd.ErrOrStderr(), human.Bytes[int64])
+	if !p.Live {
+		return p, nil
+	}
+	var done atomic.Int64
+	var size, snapshot int64
+	_ = filepath.WalkDir(path, func(_ string, file fs.DirEntry, err error) error { // by name
+		if err != nil {
+			return err // which the command finds, too
+		}
+		switch info, err := file.Info(); {
+		case err != nil || !info.Mode().IsRegular():
+		case !all && strings.HasPrefix(file.Name(), "snapshot-"):
+			snapshot = info.Size()
+		default:
+			size += info.Size()
+		}
+		return nil
+	})
+	return p, func(bytes int) {
+		n := done.Add(int64(bytes))
+		p.At("", n, n, times*(size+snapshot))
+	}
 }
 
 // writeFileReport writes what was read of a directory or a backup.

@@ -75,7 +75,9 @@ Exit code 1: the store is damaged, or disagreements are left.`,
 			if o.repair {
 				return cli.Usagef("--repair is for a Redis: a directory has no indexes; `waggle store restore FILE DIR` makes one of a backup")
 			}
-			report, err := filestore.Check(cmd.Context(), dir)
+			progress, did := watch(cmd, 1, dir, true)
+			report, err := filestore.Check(cmd.Context(), dir, did)
+			progress.Show()
 			return writeFileReport(cmd, c, o.output, report, err)
 		}
 		report, err := o.check(cmd.Context())

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"time"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -46,7 +44,9 @@ Exit code 1: the copy is not finished, or differs from FROM.`,
 	client.RegisterOutput(cmd.Flags(), &output)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.From, o.To = args[0], args[1]
-		report, err := copyStore(cmd.Context(), &o, cmd.ErrOrStderr())
+		progress := human.NewProgress(cmd.ErrOrStderr(), func(n int64) string { return human.Plural(n, "part") })
+		report, err := copyStore(cmd.Context(), &o, progress)
+		progress.Show()
 		if err != nil {
 			return err
 		}
@@ -55,16 +55,26 @@ Exit code 1: the copy is not finished, or differs from FROM.`,
 	return cmd
 }
 
-// copyStore copies, with a line about its progress each second.
-func copyStore(ctx context.Context, o *dispatcher.CopyOptions, progress io.Writer) (report storecopy.Report, err error) {
+// copyStore copies. How much there is to copy is known about: the tasks and queues that are counted, and then what was copied, twice.
+func copyStore(ctx context.Context, o *dispatcher.CopyOptions, progress *human.Progress) (report storecopy.Report, err error) {
 	from, to, err := o.Open(ctx, zap.NewNop())
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, from.Close(), to.Close()) }()
-	lines := rate.Sometimes{Interval: time.Second}
+	stats, err := from.Stats(ctx)
+	if err != nil {
+		return report, err
+	}
+	n, copied := stats.Counts, atomic.Int64{}
+	all := n.Scheduled + n.Ready + n.Leased + n.Done + n.Dead + n.Canceled + stats.Queues
 	report, err = storecopy.Copy(ctx, from, to, func(step storecopy.Step, parts int64) {
-		lines.Do(func() { fmt.Fprintf(progress, "%s: %s\n", step, human.Count(parts)) })
+		if step == storecopy.Copying {
+			copied.Store(parts)
+			progress.At(string(step), parts, parts, all)
+		} else {
+			progress.At(string(step), parts, parts, 2*copied.Load())
+		}
 	}, func(ctx context.Context) error { return dispatcher.AtRest(ctx, from, "FROM") })
 	if errors.Is(err, storecopy.ErrDiffer) {
 		err = cli.Advise(err, "FROM has changed since the copy began, or something else writes to TO: remove TO, and copy again")

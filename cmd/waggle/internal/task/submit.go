@@ -88,7 +88,7 @@ with its number and makes the exit code 1; the others are submitted. The same fi
 			return fmt.Errorf("--file: %w", err)
 		}
 		defer file.Close()
-		s.file, s.patience.Note = file, c.Note
+		s.file, s.patience.Note, s.progress = file, c.Note, c.Progress("task")
 		return s.end(s.submit(ctx, f.complete))
 	})
 	return cmd
@@ -134,6 +134,7 @@ type submission struct {
 	client   *client.Client
 	file     *cli.Input // nil: arguments name the tasks
 	patience client.Patience
+	progress *human.Progress
 
 	batch []*entry // those with an error are only reported, in their turn
 	bytes int
@@ -295,6 +296,10 @@ func (s *submission) send(ctx context.Context) error {
 		s.settle(e, r)
 	}
 	s.batch, s.bytes = nil, 0
+	if s.file != nil {
+		read, size := s.file.Done()
+		s.progress.At("", int64(s.taken+s.refused), read, size)
+	}
 	return nil
 }
 
@@ -337,6 +342,9 @@ func (s *submission) noteRefused(e *entry, r *pb.SubmitResult) {
 // end shows what became of the tasks; err is why not all were sent. If some were refused it fails, though the others are in.
 func (s *submission) end(err error) error {
 	total := s.taken + s.refused
+	if s.progress != nil {
+		s.progress.Show()
+	}
 	switch {
 	case err == nil && total == 0:
 		return s.file.ErrNothing()
