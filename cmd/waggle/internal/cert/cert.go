@@ -21,8 +21,8 @@ const (
 
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "cert", Short: "Make certificates for TLS", GroupID: "run",
+	return o.AddOffline(&cobra.Command{
+		Use: "cert", Short: "Make certificates for TLS",
 		Long: `Make certificates for TLS, by an authority of your own in a directory. It is for a first setup: where there is an
 authority already (SPIRE, cert-manager, step-ca), use that one.
 
@@ -31,13 +31,7 @@ everybody: keep it on no machine that serves.`,
 		Example: `  waggle cert ca pki
   waggle cert server pki dispatcher.example.org 10.0.0.5
   waggle cert client pki spiffe://example.org/collector/eu-1`,
-	}
-	cmd.AddGroup(&cobra.Group{ID: "run", Title: "Make certificates:"})
-	for _, child := range []*cobra.Command{newAuthority(), newServer(), newClient()} {
-		o.Refuse(child)
-		cmd.AddCommand(child)
-	}
-	return cmd
+	}, "Make certificates:", newAuthority(), newServer(), newClient())
 }
 
 // options are the flags of every certificate.
@@ -63,7 +57,7 @@ func newAuthority() *cobra.Command {
 	var o options
 	var dropOld bool
 	cmd := &cobra.Command{
-		Use: "ca DIR", Short: "Make a certificate authority", GroupID: "run",
+		Use: "ca DIR", Short: "Make a certificate authority",
 		Long: `Make a certificate authority: DIR/ca.pem, which everybody gets, and DIR/ca-key.pem, which stays here.
 
 --renew makes another one beside it: ca.pem then has both, and whoever has it trusts the certificates of both. Copy ca.pem to
@@ -112,7 +106,7 @@ themselves.`,
 func newServer() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use: "server DIR NAME|IP...", Short: "Make the certificate of a dispatcher", GroupID: "run",
+		Use: "server DIR NAME|IP...", Short: "Make the certificate of a dispatcher",
 		Long: `Make the certificate of a dispatcher: DIR/server.pem and DIR/server-key.pem. NAME and IP are those by which
 clients reach it: what stands in their --server. With --renew and without names it keeps those that it has.`,
 		Example: `  waggle cert server pki dispatcher.example.org 10.0.0.5
@@ -152,7 +146,7 @@ clients reach it: what stands in their --server. With --renew and without names 
 func newClient() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use: "client DIR NAME", Short: "Make the certificate of a client", GroupID: "run",
+		Use: "client DIR NAME", Short: "Make the certificate of a client",
 		Long: `Make the certificate of a client: a collector, a program or an operator. NAME is a SPIFFE id or a DNS name. It is
 the identity for the grants of auth.yaml: a SPIFFE id as it is, a DNS name as dns:NAME. The files are DIR/NAME.pem and
 DIR/NAME-key.pem; of a SPIFFE id each "/" becomes "_".`,

@@ -17,6 +17,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ type Options struct {
 func NewOptions(root *cobra.Command, c cli.Console) *Options {
 	o := &Options{Console: c, flags: pflag.NewFlagSet("client", pflag.ContinueOnError)}
 	o.connection.Register(o.flags, "dispatcher to ask, `host:port`; several: the first that answers")
-	RegisterOutput(o.flags, &o.output)
+	registerOutput(o.flags, &o.output)
 	o.flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for an answer")
 	root.PersistentFlags().AddFlagSet(o.flags)
 	cli.FromEnv(root, c, o.flags)
@@ -66,9 +67,21 @@ func NewOptions(root *cobra.Command, c cli.Console) *Options {
 	return o
 }
 
-// RegisterOutput adds the flag for the format of what is written.
-func RegisterOutput(flags *pflag.FlagSet, into *string) {
+// registerOutput adds the flag for the format of what is written.
+func registerOutput(flags *pflag.FlagSet, into *string) {
 	cli.ChoiceVar(flags, into, "output", "o", "table", "`format`: table for people, json for programs", "table", "json")
+}
+
+// AddOffline adds commands that ask no dispatcher to a group, below a title of their own.
+func (o *Options) AddOffline(group *cobra.Command, title string, commands ...*cobra.Command) *cobra.Command {
+	group.AddGroup(&cobra.Group{ID: offline, Title: title})
+	o.Refuse(commands...)
+	for _, cmd := range commands {
+		cmd.GroupID = offline
+	}
+	group.GroupID = cmp.Or(group.GroupID, offline)
+	group.AddCommand(commands...)
+	return group
 }
 
 // Refuse makes commands that ask no dispatcher refuse the shared flags, but for those that they have themselves.
@@ -89,8 +102,10 @@ func (o *Options) Refuse(commands ...*cobra.Command) {
 	}
 }
 
-// operate is the group of commands that ask a dispatcher.
-const operate = "operate"
+const (
+	offline = "run"     // the group of commands that ask no dispatcher
+	operate = "operate" // and of those that do
+)
 
 // Group completes a command that asks a dispatcher, or the group of such commands.
 func (o *Options) Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
@@ -138,13 +153,18 @@ func (o *Options) Call(f func(ctx context.Context, c *Client, args []string) err
 	}
 }
 
-// Local makes the RunE of a command that asks no dispatcher, and writes as client commands do. Its Client has no services.
-func (o *Options) Local(f func(c *Client, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		c := &Client{JSON: o.output == "json", Now: time.Now()}
+// Local completes a command that asks no dispatcher, and writes as client commands do. Its Client has no services.
+func (o *Options) Local(cmd *cobra.Command, f func(ctx context.Context, c *Client, args []string) error) *cobra.Command {
+	output, flags := "", pflag.NewFlagSet("local", pflag.ContinueOnError)
+	registerOutput(flags, &output)
+	cli.FromEnv(cmd, o.Console, flags)
+	cmd.Flags().AddFlagSet(flags)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := &Client{JSON: output == "json", Now: time.Now()}
 		o.writeTo(c, cmd)
-		return f(c, args)
+		return f(cmd.Context(), c, args)
 	}
+	return cmd
 }
 
 func (o *Options) writeTo(c *Client, cmd *cobra.Command) {

@@ -2,6 +2,7 @@
 package contexts
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -9,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -18,9 +18,10 @@ import (
 )
 
 // New makes the commands.
-func New(c cli.Console, o *client.Options) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "context", Short: "Keep servers and credentials by name", GroupID: "run",
+func New(o *client.Options) *cobra.Command {
+	c := o.Console
+	return o.AddOffline(&cobra.Command{
+		Use: "context", Short: "Keep servers and credentials by name",
 		Long: `Keep servers and credentials by name. Client commands and waggle collect use the current context unless --server
 names a dispatcher, or the one that --context names. A flag counts before its variable, and that before the context.
 
@@ -29,14 +30,7 @@ paths of secrets, and no secret.`,
 		Example: `  waggle context add prod --server a:7070 --tls-ca ca.pem --token-file token
   waggle context list
   waggle stats --context prod`,
-	}
-	cmd.AddGroup(&cobra.Group{ID: "run", Title: "Run, without a dispatcher:"})
-	for _, child := range []*cobra.Command{newAdd(c), newUse(c), newList(c), newRemove(c)} {
-		child.GroupID = "run"
-		o.Refuse(child)
-		cmd.AddCommand(child)
-	}
-	return cmd
+	}, "Run, without a dispatcher:", newAdd(c), newUse(c), newList(o), newRemove(c))
 }
 
 // offer completes the names of contexts.
@@ -157,20 +151,14 @@ type listed struct {
 	contextfile.Context
 }
 
-func newList(c cli.Console) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+func newList(o *client.Options) *cobra.Command {
+	return o.Local(&cobra.Command{
 		Use:   "list",
 		Short: "List contexts",
 		Long:  `List contexts. The star marks the current one. Tokens are not shown, only their files.`,
 		Args:  cli.Exactly(),
-	}
-	flags := pflag.NewFlagSet("list", pflag.ContinueOnError)
-	client.RegisterOutput(flags, &output)
-	cli.FromEnv(cmd, c, flags)
-	cmd.Flags().AddFlagSet(flags)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		path, err := contextfile.Path(c)
+	}, func(_ context.Context, c *client.Client, _ []string) error {
+		path, err := contextfile.Path(o.Console)
 		if err != nil {
 			return cli.Advise(err, contextfile.Variable+" names a file for contexts")
 		}
@@ -182,14 +170,8 @@ func newList(c cli.Console) *cobra.Command {
 		for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
 			all = append(all, listed{Name: name, Current: name == f.Current, Context: f.Contexts[name]})
 		}
-		out := human.NewOutput(cmd.OutOrStdout(), c.Env)
-		if output == "json" {
-			return client.WriteJSON(out, map[string]any{"contexts": all})
-		}
-		writeList(out, all)
-		return nil
-	}
-	return cmd
+		return c.Show(map[string]any{"contexts": all}, nil, func() { writeList(c.Out, all) })
+	})
 }
 
 func writeList(out human.Output, all []listed) {

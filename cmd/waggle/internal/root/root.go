@@ -2,6 +2,7 @@ package root
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"regexp"
@@ -63,7 +64,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	o := client.NewOptions(root, c)
 	o.Refuse(run...)
 	root.AddCommand(
-		store.New(c, o), cert.New(o), contexts.New(c, o), auth.New(o), audit.New(o),
+		store.New(o), cert.New(o), contexts.New(o), auth.New(o), audit.New(o),
 		status.New(o), apply.New(o), source.New(o), task.New(o), queue.New(o), pool.New(o), hold.New(o),
 		collector.New(o), task.NewLease(o), explain.New(o), stats.New(o), newVersion(o),
 	)
@@ -95,11 +96,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 
 func newVersion(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Show the version of this program", Args: cli.Exactly()}
-	cmd.RunE = o.Local(func(c *client.Client, _ []string) error {
+	return o.Group(o.Local(cmd, func(_ context.Context, c *client.Client, _ []string) error {
 		version := map[string]string{"version": cli.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
 		return c.Show(version, nil, func() { fmt.Fprintln(c.Out, cli.VersionLine()) })
-	})
-	return o.Group(cmd)
+	}))
 }
 
 // finishUsage makes wrong flags and calls of groups usage errors, in every command of the tree.

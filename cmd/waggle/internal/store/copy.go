@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -16,13 +17,11 @@ import (
 	"github.com/waggle-crawl/waggle/store/storecopy"
 )
 
-func newCopy(c cli.Console) *cobra.Command {
+func newCopy(of *client.Options) *cobra.Command {
 	var o dispatcher.CopyOptions
-	var output string
 	cmd := &cobra.Command{
 		Use:     "copy FROM TO",
 		Short:   "Copy a store into another one",
-		GroupID: "run",
 		Long: `Copy everything from one store into another one, as from a directory to Redis or back. FROM and TO are URLs as of
 serve --store. Stop all dispatchers before; FROM stays as it is.
 
@@ -41,18 +40,14 @@ Exit code 1: the copy is not finished, or differs from FROM.`,
 	cmd.Flags().StringVar(&o.FromPrefix, "from-prefix", "waggle", "`begin` of all keys in Redis of FROM")
 	cmd.Flags().StringVar(&o.ToPrefix, "prefix", "waggle", "`begin` of all keys in Redis of TO")
 	cmd.Flags().IntVar(&o.Shards, "shards", 0, "`number` of parts that TO is cut into; 0: 1, of a Cluster 64")
-	client.RegisterOutput(cmd.Flags(), &output)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return of.Local(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		o.From, o.To = args[0], args[1]
-		progress := human.NewProgress(cmd.ErrOrStderr(), func(n int64) string { return human.Plural(n, "part") })
-		report, err := copyStore(cmd.Context(), &o, progress)
+		progress := c.Progress("part")
+		report, err := copyStore(ctx, &o, progress)
 		progress.Show()
-		if err != nil {
-			return err
-		}
-		return writeCopyReport(human.NewOutput(cmd.OutOrStdout(), c.Env), output, &report)
-	}
-	return cmd
+		all := map[string]any{"from": report.From, "to": report.To, "seconds": report.Took.Seconds()}
+		return c.Show(all, err, func() { writeCopyReport(c.Out, &report) })
+	})
 }
 
 // copyStore copies. How much there is to copy is known about: the tasks and queues that are counted, and then what was copied, twice.
@@ -82,11 +77,7 @@ func copyStore(ctx context.Context, o *dispatcher.CopyOptions, progress *human.P
 	return report, err
 }
 
-func writeCopyReport(out human.Output, output string, report *storecopy.Report) error {
-	seconds := report.Took.Seconds()
-	if output == "json" {
-		return client.WriteJSON(out, map[string]any{"from": report.From, "to": report.To, "seconds": seconds})
-	}
+func writeCopyReport(out io.Writer, report *storecopy.Report) {
 	t := human.NewTable("", ">SOURCES", ">RULES", ">HOLDS", ">TASKS", ">LEASED", ">QUEUES", ">COLLECTORS", ">TOKENS", "HASH^16")
 	for _, row := range []struct {
 		name string
@@ -97,6 +88,5 @@ func writeCopyReport(out human.Output, output string, report *storecopy.Report) 
 			human.Count(s.Queues), human.Count(s.Collectors), human.Count(s.Tokens), s.Hash.String())
 	}
 	t.Write(out, "")
-	_, err := fmt.Fprintf(out, "copied and compared in %.1f s: both are equal\n", seconds)
-	return err
+	fmt.Fprintf(out, "copied and compared in %.1f s: both are equal\n", report.Took.Seconds())
 }
