@@ -64,12 +64,8 @@ func dialAs(t *testing.T, config collector.Config) *grpc.ClientConn {
 // dialer makes connections as a collector does.
 func dialer(t *testing.T, config collector.Config) func() *grpc.ClientConn {
 	t.Helper()
-	options, err := config.SecurityOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
 	return func() *grpc.ClientConn {
-		conn, err := grpc.NewClient(config.Targets[0], options...)
+		conn, err := config.Dial()
 		if err != nil {
 			t.Fatal(err)
 		}

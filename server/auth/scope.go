@@ -64,7 +64,7 @@ func (g *Grant) holdsSources(ctx context.Context, req any, sources func(context.
 	}
 	for _, id := range named.ids {
 		if !g.holdsSource(id) {
-			return outsidef("source %.80q does not begin with %s", id, strings.Join(g.Sources, " or "))
+			return outsidef("the source or scope %.80q does not begin with %s", id, strings.Join(g.Sources, " or "))
 		}
 	}
 	return nil

@@ -22,13 +22,12 @@ import (
 func New(o *client.Options) *cobra.Command {
 	return o.Group(o.Look(&cobra.Command{
 		Use: "status", Short: "Show what stands still, and why",
-		Long: `Show what stands still and why, the worst first, each with the command to go on with:
-the dispatcher and its store, holds, sources that are not OK, pools without collectors,
-blocked hosts, collectors that are gone, hang or are stuck, handlers that do not end,
-tasks that are released again and again.
+		Long: `Show what stands still and why, the worst first, each with the command to go on with: the dispatcher and its
+store, holds, sources that are not OK, pools without collectors, blocked hosts, collectors that are gone, hang or are stuck,
+handlers that do not end, tasks that are released again and again.
 
-It answers within 3s. Of very many sources it looks at as many as it can in that time, and
-says how many. --output json has all findings.`,
+It answers within 3s. Of very many sources it looks at as many as it can in that time, and says how many. --output json has all
+findings.`,
 		Args: cli.Exactly(),
 	}, func(ctx context.Context, c *client.Client, _ []string) error {
 		ctx, cancel := context.WithTimeout(ctx, lookLimit)

@@ -1,7 +1,12 @@
 package store
 
 import (
+	"context"
 	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -11,69 +16,80 @@ import (
 	"github.com/waggle-crawl/waggle/store/filestore"
 )
 
-func newBackup(c cli.Console) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+func newBackup(o *client.Options) *cobra.Command {
+	return o.Local(&cobra.Command{
 		Use:     "backup DIR FILE",
 		Short:   "Write a store to a file",
-		GroupID: "run",
-		Long: `Write what a store in a directory has, as of one instant, to one file. The dispatcher
-may run meanwhile. It takes as much memory as the dispatcher. A file that exists is
-replaced when the backup is complete.
+		Long: `Write what a store in a directory has, as of one instant, to one file. The dispatcher may run meanwhile. It takes
+as much memory as the dispatcher. A file that exists is replaced when the backup is complete.
 
 A Redis is backed up by its own means.`,
 		Example: `  waggle store backup ./waggle-data waggle.backup`,
 		Args:    cli.Exactly("DIR", "FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := filestore.Backup(cmd.Context(), args[0], args[1])
-			return writeFileReport(cmd, c, output, report, err)
-		},
-	}
-	client.RegisterOutput(cmd.Flags(), &output)
-	return cmd
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		progress, did := watch(c, 2, args[0], false) // to write is about what is to read
+		report, err := filestore.Backup(ctx, args[0], args[1], did)
+		progress.Show()
+		return showFile(c, report, err)
+	})
 }
 
-func newRestore(c cli.Console) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+func newRestore(o *client.Options) *cobra.Command {
+	return o.Local(&cobra.Command{
 		Use:     "restore FILE DIR",
 		Short:   "Make a store of a backup",
-		GroupID: "run",
-		Long: `Make a store of what backup wrote, in a directory that is empty or does not exist.
-The file is checked first.
+		Long: `Make a store of what backup wrote, in a directory that is empty or does not exist. The file is checked first.
 
-What the store acknowledged after the backup is not in it. Tasks that were fetched
-since are fetched once more.`,
+What the store acknowledged after the backup is not in it. Tasks that were fetched since are fetched once more.`,
 		Example: `  waggle store restore waggle.backup ./waggle-data`,
 		Args:    cli.Exactly("FILE", "DIR"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := filestore.Restore(cmd.Context(), args[0], args[1])
-			return writeFileReport(cmd, c, output, report, err)
-		},
-	}
-	client.RegisterOutput(cmd.Flags(), &output)
-	return cmd
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		progress, did := watch(c, 3, args[0], true) // it is read twice
+		report, err := filestore.Restore(ctx, args[0], args[1], did)
+		progress.Show()
+		return showFile(c, report, err)
+	})
 }
 
-// writeFileReport writes what was read of a directory or a backup.
-func writeFileReport(cmd *cobra.Command, c cli.Console, output string, report filestore.Report, err error) error {
-	if err != nil {
-		return err
+// watch makes a progress on a terminal, and what adds to it: in all come so many times the bytes of the files. Of snapshots in a
+// directory only the newest counts, unless all are read.
+func watch(c *client.Client, times int64, path string, all bool) (p *human.Progress, did func(bytes int)) {
+	p = human.NewProgress(c.Err, human.Bytes[int64])
+	if !p.Live {
+		return p, nil
 	}
-	out := human.NewOutput(cmd.OutOrStdout(), c.Env)
-	if output == "json" {
-		return client.WriteJSON(out, report)
+	var done atomic.Int64
+	var size, snapshot int64
+	_ = filepath.WalkDir(path, func(_ string, file fs.DirEntry, err error) error { // by name
+		if err != nil {
+			return err // which the command finds, too
+		}
+		switch info, err := file.Info(); {
+		case err != nil || !info.Mode().IsRegular():
+		case !all && strings.HasPrefix(file.Name(), "snapshot-"):
+			snapshot = info.Size()
+		default:
+			size += info.Size()
+		}
+		return nil
+	})
+	return p, func(bytes int) {
+		n := done.Add(int64(bytes))
+		p.At("", n, n, times*(size+snapshot))
 	}
-	n := report.Stats.Counts
-	var sh human.Sheet
-	sh.Linef("Tasks", "%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
-		human.Count(n.Scheduled), human.Count(n.Ready), human.Count(n.Leased), human.Count(n.Done), human.Count(n.Dead), human.Count(n.Canceled))
-	sh.Linef("Snapshot", "%s at entry %d", human.Bytes(report.Bytes), report.Snapshot)
-	sh.Linef("Log", "%s entries after it, the last is %d", human.Count(report.Entries), report.Last)
-	if report.Torn != "" {
-		sh.Linef("Torn", "%s: being written, or cut at the next start", report.Torn)
-	}
-	sh.Write(out)
-	fmt.Fprintln(out, "everything can be read")
-	return nil
+}
+
+// showFile shows what was read of a directory or a backup.
+func showFile(c *client.Client, report filestore.Report, err error) error {
+	return c.Show(report, err, func() {
+		n := report.Stats.Counts
+		var sh human.Sheet
+		sh.Linef("Tasks", "%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
+			human.Count(n.Scheduled), human.Count(n.Ready), human.Count(n.Leased), human.Count(n.Done), human.Count(n.Dead), human.Count(n.Canceled))
+		sh.Linef("Snapshot", "%s at entry %d", human.Bytes(report.Bytes), report.Snapshot)
+		sh.Linef("Log", "%s entries after it, the last is %d", human.Count(report.Entries), report.Last)
+		sh.LineIf(report.Torn != "", "Torn", "%s: being written, or cut at the next start", report.Torn)
+		sh.Write(c.Out)
+		fmt.Fprintln(c.Out, "everything can be read")
+	})
 }

@@ -84,6 +84,7 @@ func TestStore_directory(t *testing.T) {
 	clitest.WantFailure(t, clitest.Command(t, nil, "store", "check", dir), cli.ExitFailed, "no such file or directory")
 	d := clitest.Start(t, nil, args...)
 	env := map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
+	d.Err.Line(t, `it begins empty","dir":"`+dir+`"`)
 	if got := clitest.Command(t, env, "source", "create", "a", "--seed", "https://a.example/"); got.Code != 0 {
 		t.Fatal(got.Err)
 	}
@@ -113,6 +114,9 @@ func TestStore_directory(t *testing.T) {
 		env["WAGGLE_SERVER"] = clitest.Address(t, again)
 		if got := clitest.Command(t, env, "task", "list", "--source", "a"); strings.Count(got.Out, "READY") != 3 {
 			t.Errorf("after a restart with %s the tasks are\n%s%s", of, got.Out, got.Err)
+		}
+		if strings.Contains(again.Err.Text(), "begins empty") {
+			t.Errorf("%s has a store:\n%s", of, again.Err.Text())
 		}
 	}
 }
