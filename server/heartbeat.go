@@ -37,11 +37,12 @@ func (s *dispatchService) beat(ctx context.Context, beat *wire.Beat) (*engine.Be
 
 // heartbeat is one open stream.
 type heartbeat struct {
-	service *dispatchService
-	stream  pb.DispatchService_HeartbeatServer
-	who     *wire.Beat     // the first beat, without leases; all others are of its collector and session
-	held    bool           // as in the last message
-	pushes  *engine.Stream // from the first beat on
+	service  *dispatchService
+	stream   pb.DispatchService_HeartbeatServer
+	who      *wire.Beat     // the first beat, without leases; all others are of its collector and session
+	held     bool           // as in the last message
+	pushes   *engine.Stream // from the first beat on
+	stopping bool           // the collector stops
 	// silence after which the stream ends: its collector is as good as gone, and comes back with a stream of its own if it
 	// is not.
 	silence time.Duration
@@ -112,19 +113,19 @@ func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) e
 }
 
 func (h *heartbeat) run(ctx context.Context) error {
-	waiting, draining := h.receive(ctx), h.service.draining
+	waiting, closing := h.receive(ctx), h.service.closing
 	beats, pace := waiting, rate.NewLimiter(beatsEach, beatsAtOnce)
 	var resume <-chan time.Time // nil while beats are taken
-	select {
-	case <-draining:
-		draining = h.service.closing
-	default:
-	}
 	silent := time.NewTimer(h.silence)
 	defer silent.Stop()
-	var grace <-chan time.Time // nil until the dispatcher drains
+	var grace <-chan time.Time // nil until the dispatcher closes
 	var pushed <-chan struct{} // nil until the first beat
-	defer func() { h.pushes.Close() }()
+	defer func() {
+		h.pushes.Close()
+		if h.stopping {
+			h.service.stopping.Add(-1)
+		}
+	}()
 	for {
 		var message *pb.HeartbeatResponse
 		times := 1
@@ -158,9 +159,9 @@ func (h *heartbeat) run(ctx context.Context) error {
 			}
 			h.held = push.Held
 			message = wire.Push(push)
-		case <-draining:
+		case <-closing:
 			message = &pb.HeartbeatResponse{Reconnect: true, Status: &pb.LeaseStatus{Held: h.held}}
-			draining, grace = nil, time.After(h.service.grace)
+			closing, grace = nil, time.After(h.service.grace)
 		case <-grace:
 			return wire.ErrDraining
 		case <-silent.C:
@@ -256,6 +257,10 @@ func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.H
 	}
 	if err := beat.IsOf(h.who.Collector.ID, h.who.Collector.Session); err != nil {
 		return nil, err
+	}
+	if beat.Collector.Stopping && !h.stopping {
+		h.stopping = true
+		h.service.stopping.Add(1)
 	}
 	result, err := h.service.beat(ctx, beat)
 	if err != nil {
