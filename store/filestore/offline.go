@@ -29,6 +29,9 @@ type Report struct {
 	// acknowledged. Empty: nothing. While a dispatcher writes it may be a batch that is being written.
 	Torn  string              `json:"torn,omitempty"`
 	Stats dispatch.StoreStats `json:"-"`
+	// Damage is what Repair has found, Aside the directory to which it has moved the files as they were. Empty: nothing.
+	Damage string `json:"damage,omitempty"`
+	Aside  string `json:"aside,omitempty"`
 }
 
 // attempts is how often a directory is read until it is damaged: a dispatcher that uses it may have removed a file that was
@@ -127,7 +130,11 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	if err := s.accept(of); err != nil {
 		return report, err
 	}
+	known := s.readMark().synced
 	names, err := s.config.fs.List(s.config.Dir)
+	if err == nil {
+		err = s.checkLog(names)
+	}
 	if err != nil {
 		return report, err
 	}
@@ -149,7 +156,7 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	}
 	s.Store = snap.store
 	report.Snapshot, report.Bytes, report.Last = snap.sequence, snap.bytes, snap.sequence
-	scanned, err := wal.Scan(s.config.fs, s.config.Dir, snap.sequence, func(sequence uint64, entry []byte) error {
+	scanned, err := wal.Scan(s.config.fs, s.config.Dir, snap.sequence, known, func(sequence uint64, entry []byte) error {
 		report.Entries++
 		report.Last = sequence
 		return s.replay(ctx, sequence, entry)

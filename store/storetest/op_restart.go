@@ -37,24 +37,18 @@ func (m *model) beatAll() step {
 	return m.beatStep(beats)
 }
 
-// restarted is the world after a restart of the store.
+// restarted is the world after a restart of the store, which took no time.
 func (w *world) restarted() {
 	clear(w.leaders)
-	longest := w.now().Add(dispatch.OutageGrace)
-	for shard, p := range w.parts {
-		stands, sure := w.standing(shard)
-		if stands {
-			p.graceUntil = longest
-		} else if !sure {
-			p.vagueGrace = longest
-		}
+	for _, p := range w.parts {
+		p.lastSweep = time.Time{}
 	}
 }
 
 // copied is the world after a copy of the store. What one shard knew of a source or of client tokens all know. No grant is
 // given back. Only the home shards of collectors refuse sessions that were replaced. A lock that was deleted is there
 // again, unless a renewal has met that; of those that were set by hand only waiting tasks keep theirs. Bindings and the audit log
-// are not copied.
+// are not copied. Leases have the longest grace.
 func (w *world) copied() {
 	clear(w.bindings)
 	w.audit = nil
@@ -76,8 +70,12 @@ func (w *world) copied() {
 		for _, note := range p.notes {
 			note.calls = nil
 		}
-		if stands, _ := w.standing(shard); !stands {
-			p.graceUntil = time.Time{}
+		p.graceUntil = time.Time{}
+		longest := w.now().Add(dispatch.OutageGrace)
+		if stands, sure := w.standing(shard); stands {
+			p.graceUntil = longest
+		} else if !sure {
+			p.vagueGrace = longest
 		}
 	}
 	for _, p := range w.parts {

@@ -20,9 +20,12 @@ func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
 		w.count("grace cut after a step back")
 		p.graceUntil = longest
 	}
-	if outage := !p.lastSweep.IsZero() && now.Sub(p.lastSweep) > dispatch.OutageAfter; outage && stands {
+	away := now.Sub(p.lastSweep)
+	if outage := !p.lastSweep.IsZero() && away > dispatch.OutageAfter; outage && stands {
 		w.count("sweep after an outage")
-		p.graceUntil = longest
+		if until := now.Add(min(away, dispatch.OutageGrace)); until.After(p.graceUntil) {
+			p.graceUntil = until
+		}
 	} else if outage && !sure {
 		p.vagueGrace = longest
 	}

@@ -74,7 +74,7 @@ func (l *look) readStats(ctx context.Context) (err error) {
 	case err == nil:
 	case client.Reason(err) == "STORE_UNAVAILABLE":
 		l.add(kindStore, 1, nil, "waggle status --watch",
-			"Redis does not answer; leases get 30s of grace when it is back")
+			"Redis does not answer; leases get as much grace as it is away, at most 30s")
 		return err
 	case grpcstatus.Code(err) == codes.DeadlineExceeded:
 		alive, cancel := context.WithTimeout(ctx, aliveLimit)
@@ -96,7 +96,11 @@ func (l *look) readStats(ctx context.Context) (err error) {
 		l.add(kindDispatcher, 1, nil, "waggle stats", "no keeper: nobody requeues expired leases")
 	}
 	if s.GetStore().GetFull() {
-		l.add(kindStore, 1, nil, "waggle stats", "full: submits are refused, work in hand goes on. Raise maxmemory")
+		full := "full: submits are refused, work in hand goes on. Raise maxmemory"
+		if s.GetStore().GetKind() == "file" {
+			full = "the disk is full: submits are refused, work in hand goes on. Make room"
+		}
+		l.add(kindStore, 1, nil, "waggle stats", full)
 	}
 	if took > slowStore {
 		l.add(kindStore, 1, nil, "waggle stats", "slow: counts took "+human.Span(took))

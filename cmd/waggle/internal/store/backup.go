@@ -12,6 +12,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/store/filestore"
 )
@@ -30,7 +31,7 @@ A Redis is backed up by its own means.`,
 		progress, did := watch(c, 2, args[0], false) // to write is about what is to read
 		report, err := filestore.Backup(ctx, args[0], args[1], did)
 		progress.Show()
-		return showFile(c, report, err)
+		return showFile(c, args[0], report, err)
 	})
 }
 
@@ -47,7 +48,36 @@ What the store acknowledged after the backup is not in it. Tasks that were fetch
 		progress, did := watch(c, 3, args[0], true) // it is read twice
 		report, err := filestore.Restore(ctx, args[0], args[1], did)
 		progress.Show()
-		return showFile(c, report, err)
+		if err != nil {
+			return err // of the file, not of the directory
+		}
+		return showFile(c, args[1], report, nil)
+	})
+}
+
+func newRepair(o *client.Options) *cobra.Command {
+	accept := false
+	cmd := &cobra.Command{
+		Use:   "repair DIR --accept-loss",
+		Short: "Give up what a damaged store lost",
+		Long: `Make a store in a directory that is damaged one that dispatchers start on. It keeps all up to the first entry of
+its log that cannot be read. That entry and all after it are given up, also what was acknowledged: tasks, reports, grants.
+Collectors may hold tasks that the store hands out again.
+
+The files of before are moved to a directory in DIR. A backup may have more: compare what ` + "`waggle store check`" + ` shows of
+both. A store that can be read stays as it is.`,
+		Example: `  waggle store repair ./waggle-data --accept-loss`,
+		Args:    cli.Exactly("DIR"),
+	}
+	cmd.Flags().BoolVar(&accept, "accept-loss", false, "give up what cannot be read, and all after it")
+	return o.Local(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		if !accept {
+			return cli.Usagef("repair gives up what was acknowledged and cannot be read: --accept-loss accepts that; `waggle store check %s` shows the damage", args[0])
+		}
+		progress, did := watch(c, 4, args[0], true) // see filestore.Repair
+		report, err := filestore.Repair(ctx, args[0], did)
+		progress.Show()
+		return showFile(c, args[0], report, err)
 	})
 }
 
@@ -79,9 +109,9 @@ func watch(c *client.Client, times int64, path string, all bool) (p *human.Progr
 	}
 }
 
-// showFile shows what was read of a directory or a backup.
-func showFile(c *client.Client, report filestore.Report, err error) error {
-	return c.Show(report, err, func() {
+// showFile shows what was read of a directory or a backup, or advises what to do about the directory.
+func showFile(c *client.Client, dir string, report filestore.Report, err error) error {
+	return c.Show(report, dispatcher.AdviseFile(err, dir), func() {
 		n := report.Stats.Counts
 		var sh human.Sheet
 		sh.Linef("Tasks", "%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
@@ -89,6 +119,10 @@ func showFile(c *client.Client, report filestore.Report, err error) error {
 		sh.Linef("Snapshot", "%s at entry %d", human.Bytes(report.Bytes), report.Snapshot)
 		sh.Linef("Log", "%s entries after it, the last is %d", human.Count(report.Entries), report.Last)
 		sh.LineIf(report.Torn != "", "Torn", "%s: being written, or cut at the next start", report.Torn)
+		if report.Damage != "" {
+			sh.Linef("Given up", "%s", report.Damage)
+			sh.Linef("Files", "those of before are in %s", report.Aside)
+		}
 		sh.Write(c.Out)
 		fmt.Fprintln(c.Out, "everything can be read")
 	})

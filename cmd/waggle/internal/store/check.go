@@ -21,7 +21,7 @@ import (
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.AddOffline(&cobra.Command{Use: "store", Short: "Check, repair, copy, back up and restore"}, "Run, without a dispatcher:",
-		newCheck(o), newCopy(o), newBackup(o), newRestore(o))
+		newCheck(o), newCopy(o), newBackup(o), newRestore(o), newRepair(o))
 }
 
 // checkOptions are the flags of a check.
@@ -65,12 +65,12 @@ Exit code 1: the store is damaged, or disagreements are left.`,
 		}
 		if dir, ok := o.store.Dir(); ok {
 			if o.repair {
-				return cli.Usagef("--repair is for a Redis: a directory has no indexes; `waggle store restore FILE DIR` makes one of a backup")
+				return cli.Usagef("--repair is for a Redis: a directory has no indexes; `waggle store repair DIR` repairs a damaged one")
 			}
 			progress, did := watch(c, 1, dir, true)
 			report, err := filestore.Check(ctx, dir, did)
 			progress.Show()
-			return showFile(c, report, err)
+			return showFile(c, dir, report, err)
 		}
 		report, err := o.check(ctx)
 		if err = c.Show(report, err, func() { writeReport(c.Out, report) }); err != nil {
