@@ -90,9 +90,9 @@ type StoreStats struct {
 	Granted, Settled, Expired, Orphaned, Dropped int64
 	// Collectors that are neither gone nor ended.
 	Collectors int64
-	// LostCalls are submits, reports and changes of sources that were acknowledged and that the store has lost since, as
-	// by a failover. Each dispatcher finds those that it has acknowledged, by its next such call.
-	LostCalls int64
+	// LostTasks are tasks of submits and reports that were acknowledged and that the store has lost since, as by a
+	// failover; a change of a source counts as one. Each dispatcher finds those that it has acknowledged, by its next such call.
+	LostTasks int64
 	// Full: the store takes no more data now.
 	Full bool
 }

@@ -106,16 +106,16 @@ func failOver(t *testing.T, g guard, f failoverFault) {
 	stop()
 	working.Wait()
 	lost, twice := w.missing(t), w.acceptedTwice()
-	calls := w.stats(t).GetCounters().GetLostCalls()
-	t.Logf("guard %-22s %s: promoted after %.2f s; %d tasks acknowledged, %d of them lost, %d accepted twice; %.2f s without grants; %d lost calls found",
-		g.name, f.name, promoted.Seconds(), len(w.ids), lost, twice, gap.Seconds(), calls)
+	found := w.stats(t).GetCounters().GetLostTasks()
+	t.Logf("guard %-22s %s: promoted after %.2f s; %d tasks acknowledged, %d of them lost, %d accepted twice; %.2f s without grants; %d lost tasks found",
+		g.name, f.name, promoted.Seconds(), len(w.ids), lost, twice, gap.Seconds(), found)
 	if g.replicas == 2 && lost+twice > 0 {
 		t.Errorf("with --ack-replicas 2 a failover lost %d acknowledged tasks and %d reports", lost, twice)
 	}
-	if lost+twice > 0 && calls == 0 {
+	if lost+twice > 0 && found == 0 {
 		t.Errorf("%d tasks and %d reports were lost, and no dispatcher knows", lost, twice)
 	}
-	if calls > 0 && !strings.Contains(d.out.tail(1<<20), "redis lost acknowledged calls") {
+	if found > 0 && !strings.Contains(d.out.tail(1<<20), "redis lost acknowledged tasks") {
 		t.Error("the dispatcher found a loss, and logged none")
 	}
 }

@@ -13,26 +13,26 @@ import (
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
-// TestStore_LostCalls puts an older append-only file in the place of the present one: the store finds how many of the
-// calls that it had an answer to are gone, once.
-func TestStore_LostCalls(t *testing.T) {
+// TestStore_LostTasks puts an older append-only file in the place of the present one: the store finds how many of the
+// tasks that it had an answer for are gone, once.
+func TestStore_LostTasks(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithAOF(redistest.FsyncAlways))
 	s := openWatched(t, redisstore.Config{URL: server.URL()})
 	gate := sourceGate("source")
+	const tasks, lost = 4, 3 * 4
 	calls := 0
 	call := func() {
 		t.Helper()
 		calls++
-		submit(t, s.Store, gate, submissions(&gate, fmt.Sprintf("h%d.example", calls), 1)...)
+		submit(t, s.Store, gate, submissions(&gate, fmt.Sprintf("h%d.example", calls), tasks)...)
 	}
 	call()
 	files, older := filepath.Join(server.Dir(), "appendonlydir"), filepath.Join(t.TempDir(), "older")
 	if err := os.CopyFS(older, os.DirFS(files)); err != nil {
 		t.Fatal(err)
 	}
-	const lost = 3
-	for range lost {
+	for range lost / tasks {
 		call()
 	}
 	s.lost(t, 0)
@@ -48,19 +48,19 @@ func TestStore_LostCalls(t *testing.T) {
 	}
 }
 
-// lost checks how many lost calls were counted and logged.
+// lost checks how many lost tasks were counted and logged.
 func (s watched) lost(t *testing.T, want int64) {
 	t.Helper()
 	stats, err := s.Store.Stats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := s.logs.FilterMessageSnippet("redis lost acknowledged calls").All()
-	if stats.LostCalls != want || (want > 0) != (len(told) == 1) {
-		t.Fatalf("%d lost calls, and %d lines in the log, want %d: %v", stats.LostCalls, len(told), want, told)
+	told := s.logs.FilterMessageSnippet("redis lost acknowledged tasks").All()
+	if stats.LostTasks != want || (want > 0) != (len(told) == 1) {
+		t.Fatalf("%d lost tasks, and %d lines in the log, want %d: %v", stats.LostTasks, len(told), want, told)
 	}
-	if want > 0 && told[0].ContextMap()["calls"] != want {
-		t.Errorf("the log says %v, want %d calls", told[0].ContextMap(), want)
+	if want > 0 && told[0].ContextMap()["tasks"] != want {
+		t.Errorf("the log says %v, want %d tasks", told[0].ContextMap(), want)
 	}
 }
 

@@ -160,7 +160,7 @@ func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 		total.OldestOverdue = max(total.OldestOverdue, r.Duration())
 		total.Collectors += r.Integer()
 		total.Grace = max(total.Grace, r.Duration())
-		total.LostCalls += r.Integer()
+		total.LostTasks += r.Integer()
 		if r.Err != nil {
 			return total, r.Err
 		}

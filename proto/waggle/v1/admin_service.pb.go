@@ -276,10 +276,10 @@ type StoreCounters struct {
 	Orphaned int64 `protobuf:"varint,4,opt,name=orphaned,proto3" json:"orphaned,omitempty"`
 	// Index entries without a task, which were dropped.
 	Dropped int64 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`
-	// Submits, reports and changes of sources that were acknowledged and lost since, as
-	// by a failover of Redis. The dispatcher that has acknowledged a call finds its loss by its next
-	// such call. With `serve --ack-replicas` none are lost while that many replicas survive.
-	LostCalls     int64 `protobuf:"varint,6,opt,name=lost_calls,json=lostCalls,proto3" json:"lost_calls,omitempty"`
+	// Tasks of submits and reports that were acknowledged and lost since, as by a failover of Redis; a change of a source
+	// counts as one. The dispatcher that has acknowledged a call finds its loss by its next such call. With
+	// `serve --ack-replicas` none are lost while that many replicas survive.
+	LostTasks     int64 `protobuf:"varint,6,opt,name=lost_tasks,json=lostTasks,proto3" json:"lost_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,9 +349,9 @@ func (x *StoreCounters) GetDropped() int64 {
 	return 0
 }
 
-func (x *StoreCounters) GetLostCalls() int64 {
+func (x *StoreCounters) GetLostTasks() int64 {
 	if x != nil {
-		return x.LostCalls
+		return x.LostTasks
 	}
 	return 0
 }
@@ -1773,7 +1773,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\borphaned\x18\x04 \x01(\x03R\borphaned\x12\x18\n" +
 	"\adropped\x18\x05 \x01(\x03R\adropped\x12\x1d\n" +
 	"\n" +
-	"lost_calls\x18\x06 \x01(\x03R\tlostCalls\"{\n" +
+	"lost_tasks\x18\x06 \x01(\x03R\tlostTasks\"{\n" +
 	"\tStoreInfo\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\x05R\x06shards\x12.\n" +

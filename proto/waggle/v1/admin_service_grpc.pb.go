@@ -45,7 +45,8 @@ type AdminServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
-	// ListCollectors lists the known collectors, by id. A collector that has been GONE for more than 24 h is forgotten.
+	// ListCollectors lists the known collectors, by id. A collector that has been GONE for more than 24 h is forgotten; one
+	// that was granted nothing, 5 minutes after its last call.
 	// Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
@@ -181,7 +182,8 @@ type AdminServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)
-	// ListCollectors lists the known collectors, by id. A collector that has been GONE for more than 24 h is forgotten.
+	// ListCollectors lists the known collectors, by id. A collector that has been GONE for more than 24 h is forgotten; one
+	// that was granted nothing, 5 minutes after its last call.
 	// Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).

@@ -21,8 +21,8 @@ const replicaTimeout = time.Second
 // errFewReplicas says that a call took effect, and that too few replicas have it.
 var errFewReplicas = errors.New("too few replicas have the write")
 
-// acks numbers the acknowledged calls of this dispatcher, and compares the numbers that were answered with what the
-// shards have kept of them (lua/acknowledge.lua).
+// acks numbers the tasks of this dispatcher's acknowledged calls, and compares the numbers that were answered with what the
+// shards have kept of them (lua/acknowledge.lua). A call without tasks counts as one.
 type acks struct {
 	by       string // of this dispatcher, 8 bytes
 	replicas int    // that must have a call before it is answered
@@ -36,15 +36,15 @@ func newAcks(shards, replicas int, log *zap.Logger) *acks {
 	return &acks{by: rand.Text()[:8], replicas: replicas, shards: make([]ackShard, shards), log: log}
 }
 
-// next is the number of a call of a shard, and what tells the script of it: >c8I6I6.
-func (a *acks) next(shard int) (number int64, arg []byte) {
+// next is the number of the last of so many tasks of a call of a shard, and its argument of the script: >c8I6I6.
+func (a *acks) next(shard, tasks int) (number int64, arg []byte) {
 	s := &a.shards[shard]
-	number = s.sent.Add(1)
+	number = s.sent.Add(int64(max(tasks, 1)))
 	arg = append(make([]byte, 0, len(a.by)+12), a.by...)
 	return number, pack.Append48(pack.Append48(arg, number), s.answered.Load())
 }
 
-// take takes the number of lost calls from an answer, logs it, and gives what else was answered.
+// take takes the number of lost tasks from an answer, logs it, and gives what else was answered.
 func (a *acks) take(shard int, number int64, v any) any {
 	s := &a.shards[shard]
 	for last := s.answered.Load(); last < number && !s.answered.CompareAndSwap(last, number); last = s.answered.Load() {
@@ -54,8 +54,8 @@ func (a *acks) take(shard int, number int64, v any) any {
 		return nil
 	}
 	if lost, _ := list[0].(int64); lost > 0 {
-		a.log.Error("redis lost acknowledged calls, as a failover does: tasks that were submitted or reported in the last seconds before it may be gone; "+
-			"submit them again: deploy/README.md, \"When a failover has lost calls\"", zap.Int("shard", shard), zap.Int64("calls", lost))
+		a.log.Error("redis lost acknowledged tasks, as a failover does: what was submitted or reported in the last seconds before it may be gone; "+
+			"submit it again: deploy/README.md, \"When a failover has lost tasks\"", zap.Int("shard", shard), zap.Int64("tasks", lost))
 	}
 	if len(list) < 2 {
 		return nil
@@ -65,7 +65,7 @@ func (a *acks) take(shard int, number int64, v any) any {
 
 // acknowledged runs a script that acknowledge.lua counts, and waits until its replicas have what it wrote.
 func (r *Runner) acknowledged(ctx context.Context, name Name, c Call) (any, error) {
-	number, arg := r.acks.next(c.Shard)
+	number, arg := r.acks.next(c.Shard, len(c.Items))
 	args := append(append(make([]any, 0, len(c.Args)+1), c.Args...), arg)
 	function, keys := r.library.function(name), r.keys[c.Shard]
 	if r.acks.replicas == 0 {
