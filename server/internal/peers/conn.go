@@ -68,6 +68,9 @@ func remoteOf(ctx context.Context) *Conn {
 	return nil
 }
 
+// Address is what the connections of the peer are counted by: an address, or a /64 of IPv6.
+func (c *Conn) Address() string { return c.from.key }
+
 // NetConn is the connection that it wraps.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
@@ -120,10 +123,12 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// read reads HTTP/2, at most to the end of a frame of headers: gRPC enters the stream of these before it reads on.
+// read reads HTTP/2, at most to the end of a frame of headers: gRPC enters the stream of these before it reads on. Between two
+// of them it yields, so that the calls that one connection begins at once do not all come before those of others.
 func (c *Conn) read(b []byte, from net.Conn) (n int, err error) {
 	ahead := len(c.rest) > 0
 	if ahead {
+		runtime.Gosched()
 		n = copy(b, c.rest)
 	} else if n, err = from.Read(b); n == len(b) {
 		runtime.Gosched()

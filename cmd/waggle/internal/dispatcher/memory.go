@@ -8,8 +8,8 @@ import (
 )
 
 // collectEach is how often garbage is collected at least. Go waits for two minutes, and returns the memory of a peak of
-// load to the system only after that.
-const collectEach = 30 * time.Second
+// load to the system only after that. Buffers in pools take two collections.
+const collectEach = 10 * time.Second
 
 // collectGarbage collects garbage when that was not done for a while, until ctx ends.
 func collectGarbage(ctx context.Context) {
