@@ -34,8 +34,8 @@ const (
 	// ofAll: what the call shows or changes belongs to no source, such as queues and collectors, so that only a grant that is
 	// not narrowed allows it.
 	ofAll scope = iota
-	// ofCounts: the call shows counts, which name nothing.
-	ofCounts
+	// ofNone: what the call shows names no source, such as counts.
+	ofNone
 	// ofSources: each source that the call names, and that its filter can match, is in the grant.
 	ofSources
 	// ofCollector: the collector id and the pools are in the grant.
@@ -56,10 +56,11 @@ var (
 	sourceReads    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofSources}
 	leaseReads     = rule{roles: []Role{Operator, Viewer}, scope: ofSources}
 	sharedReads    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofAll}
-	countReads     = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofCounts}
+	countReads     = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofNone}
 	sourceChanges  = rule{roles: []Role{Operator}, scope: ofSources}
 	sharedChanges  = rule{roles: []Role{Operator}, scope: ofAll}
 	adminReads     = rule{scope: ofAll}
+	anyRole        = rule{roles: []Role{Collector, Producer, Operator, Viewer}, scope: ofNone}
 	probes         = rule{anyone: true}
 )
 
@@ -110,9 +111,9 @@ var rules = map[string]rule{
 	grpc_health_v1.Health_List_FullMethodName:  probes,
 	grpc_health_v1.Health_Watch_FullMethodName: probes,
 
-	// What reflection shows is published with the .proto files.
-	grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName:      probes,
-	grpc_reflection_v1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: probes,
+	// What reflection shows is published with the .proto files, but a stranger need not have it made.
+	grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName:      anyRole,
+	grpc_reflection_v1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: anyRole,
 }
 
 // Methods are the full names of all methods that have a row.

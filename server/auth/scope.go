@@ -26,7 +26,7 @@ func outsidef(format string, args ...any) error { return &outside{fmt.Sprintf(fo
 // within reports by an [*outside] that a grant does not cover a request. sources finds the sources of tasks.
 func (g *Grant) within(ctx context.Context, s scope, method string, req any, sources func(context.Context, []string) ([]string, error)) error {
 	switch {
-	case s == ofCounts || !g.isNarrow():
+	case s == ofNone || !g.isNarrow():
 		return nil
 	case s == ofAll:
 		return outsidef("%s needs a grant for all sources", shortName(method))
@@ -160,6 +160,17 @@ func collectorOf(req any) string {
 		return r.GetCollector().GetId()
 	case *pb.SubmitDiscoveredRequest:
 		return holderOf(r.GetLeaseToken())
+	}
+	return ""
+}
+
+// CollectorOf is the id of the collector that makes a call; "" if no collector makes it, or none can have the id.
+func CollectorOf(req any) string {
+	if release, ok := req.(*pb.ReleaseCollectorRequest); ok && release != nil {
+		return "" // an operator's
+	}
+	if id := collectorOf(req); isCollectorID(id) {
+		return id
 	}
 	return ""
 }
