@@ -58,9 +58,9 @@ type Collectors interface {
 	Beats(ctx context.Context, beats []CollectorInfo) ([]PollState, error)
 	// ListCollectors lists the collectors that match filter. Collectors silent for CollectorMemory are forgotten.
 	ListCollectors(ctx context.Context, filter CollectorFilter, after string, limit int) ([]*CollectorRecord, error)
-	// Forget removes up to limit collectors not seen since before, and returns how many. Each is removed in one step; a
-	// repeat continues.
-	Forget(ctx context.Context, before time.Time, limit int) (int, error)
+	// Forget removes up to limit collectors not seen since before, and returns how many; unless ids is nil, only those of
+	// ids. Each is removed in one step; a repeat continues.
+	Forget(ctx context.Context, ids []string, before time.Time, limit int) (int, error)
 }
 
 // CollectorFilter selects collectors to list, and the fields to read. Without IDs and Since they are listed by id,

@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/server/internal/peers"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
@@ -85,13 +90,19 @@ func recovered(f func() error) (err error) {
 	return f()
 }
 
-// within is a handler for requests that are within the caller's grants. A parked fetch ends when the caller is not
-// allowed it any more.
+// within is a handler for requests that are within the caller's grants, of collectors that may call. A parked fetch ends
+// when the caller is not allowed it any more.
 func (c *chain) within(caller *auth.Caller, method string, handler grpc.UnaryHandler) grpc.UnaryHandler {
-	if caller == nil {
+	if caller == nil && !strings.HasPrefix(method, collectorMethods) {
 		return handler
 	}
 	return func(ctx context.Context, req any) (any, error) {
+		if err := c.meet(ctx, caller, req); err != nil {
+			return nil, err
+		}
+		if caller == nil {
+			return handler(ctx, req)
+		}
 		if err := caller.Within(ctx, req, c.backend); err != nil {
 			return nil, err
 		}
@@ -113,6 +124,71 @@ func (c *chain) within(caller *auth.Caller, method string, handler grpc.UnaryHan
 		return resp, refusedMeanwhile(ctx, err)
 	}
 }
+
+// collectorMethods begins the names of the methods that collectors call.
+const collectorMethods = "/waggle.v1.DispatchService/"
+
+// meet lets the request of a collector in, unless its identity, or its address without identities, has brought too many
+// collector ids that were granted nothing.
+func (c *chain) meet(ctx context.Context, caller *auth.Caller, req any) error {
+	id := auth.CollectorOf(req)
+	if id == "" {
+		return nil
+	}
+	peer := addressOf(ctx)
+	if caller != nil {
+		peer = caller.Identity
+	} else if conn := peers.Of(ctx); conn != nil {
+		peer = conn.Address()
+	}
+	if c.backend.d.Meet(ctx, newcomer(req, peer, id), c.newcomers) {
+		return nil
+	}
+	c.peers.Refused.WithLabelValues(peers.LimitNewcomers).Inc()
+	return &wire.Refusal{
+		Code: codes.ResourceExhausted, Reason: pb.ErrorReason_ERROR_REASON_RATE_LIMITED, Retry: newcomerRetry,
+		Text:  "more collector ids of this caller than are allowed were granted nothing yet",
+		Pairs: []string{"limit", strconv.Itoa(c.newcomers), "collector_id", id},
+	}
+}
+
+// newcomer is the collector of a call by a peer, with some of the leases that the call names.
+func newcomer(req any, peer, id string) engine.Newcomer {
+	n := engine.Newcomer{Peer: peer, Collector: id}
+	add := func(lease interface {
+		GetTaskId() string
+		GetLeaseToken() string
+	},
+	) {
+		if len(n.Leases) < leasesShown {
+			n.Leases = append(n.Leases, engine.LeaseBeat{ID: dispatch.TaskID(lease.GetTaskId()), Token: lease.GetLeaseToken()})
+		}
+	}
+	switch r := req.(type) {
+	case interface {
+		GetCollector() *pb.CollectorInfo
+		GetLeases() []*pb.LeaseBeat
+	}:
+		n.Size = proto.Size(r.GetCollector())
+		for _, lease := range r.GetLeases() {
+			add(lease)
+		}
+	case interface{ GetReports() []*pb.TaskReport }:
+		for _, report := range r.GetReports() {
+			add(report)
+		}
+	case *pb.SubmitDiscoveredRequest:
+		add(r)
+	}
+	return n
+}
+
+// leasesShown are how many of the leases of a call show whether its collector is a newcomer.
+const leasesShown = 3
+
+// newcomerRetry is how long a collector that was refused as a newcomer is asked to wait: until others were granted tasks, or
+// are forgotten.
+const newcomerRetry = 5 * time.Second
 
 // refusedMeanwhile is the error of a call that has failed because its caller is not allowed it any more.
 func refusedMeanwhile(ctx context.Context, err error) error {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -48,11 +49,12 @@ import (
 //
 // 4 to 7 are one interceptor: of several, gRPC makes an object for each in each call.
 type chain struct {
-	limits   *admit.Limits
-	peers    *peers.Peers
-	guard    *auth.Guard
-	backend  *backend
-	draining <-chan struct{}
+	limits    *admit.Limits
+	peers     *peers.Peers
+	newcomers int // that one identity or address may have
+	guard     *auth.Guard
+	backend   *backend
+	draining  <-chan struct{}
 
 	log *zap.Logger
 	// whole is for calls by which operators change something: none is left out, since nothing else records them.
@@ -85,7 +87,7 @@ func newChain(cfg *Config, limits *admit.Limits, from *peers.Peers, guard *auth.
 		return newPanicError(value)
 	})
 	return &chain{
-		limits: limits, peers: from, guard: guard, backend: b, draining: draining, log: sampled(time.Second, burst, 100), whole: log,
+		limits: limits, peers: from, newcomers: cfg.MaxNewCollectors, guard: guard, backend: b, draining: draining, log: sampled(time.Second, burst, 100), whole: log,
 		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: cfg.LogCalls,
 		recoverUnary: recovery.UnaryServerInterceptor(onPanic), recoverStream: recovery.StreamServerInterceptor(onPanic),
 	}
@@ -157,7 +159,7 @@ func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 		if admit.Keeps(info.FullMethod) {
 			line = peers.Beats
 		}
-		err = c.admittedStream(srv, &decodedStream{stream, watched, caller, c.backend, line}, info, handler)
+		err = c.admittedStream(srv, &decodedStream{stream, watched, caller, c, line}, info, handler)
 		err = refusedMeanwhile(watched, err)
 		end()
 	}
@@ -176,6 +178,13 @@ func (c *chain) admittedStream(srv any, stream grpc.ServerStream, info *grpc.Str
 	}
 	if !admit.IsProbe(info.FullMethod) {
 		return c.recoverStream(srv, stream, info, handler)
+	}
+	if info.FullMethod != grpc_health_v1.Health_Watch_FullMethodName {
+		leave, full := c.peers.Reflect(stream.Context())
+		defer leave()
+		if full {
+			return tooMany("this address has more streams of server reflection open than are allowed", peers.MaxReflections, info.FullMethod)
+		}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.recoverStream(srv, stream, info, handler) }()

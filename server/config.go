@@ -38,8 +38,7 @@ type Config struct {
 	MetricsToken bool
 	// Version is what GetStats and the metrics show of the program. Default "unknown".
 	Version string
-	// Reflection lets grpcurl work without .proto files. It lists all methods to whoever can connect, which the
-	// published .proto files do as well. Default false.
+	// Reflection lets grpcurl work without .proto files. With PolicyFile it needs a credential of any role. Default false.
 	Reflection bool
 
 	// MaxReceiveBytes of one request. Larger batches of submits and reports cost fewer round trips and more memory per
@@ -87,6 +86,11 @@ type Config struct {
 	// it is refused with RATE_LIMITED, one that does not keep or settle leases at four fifths. Above MaxAddressBytes the
 	// connection of the address that holds the most is closed. Defaults 10,000, and 64 MiB; 16 MiB to 64 GiB.
 	MaxAddressStreams, MaxAddressBytes int
+
+	// MaxNewCollectors are how many collector ids that were granted nothing yet one identity may use, or without PolicyFile
+	// one address. An id with more than 2 KiB of labels and the like counts for more. Those above it are refused with
+	// RATE_LIMITED, unless they hold a lease. One that is silent is forgotten after five minutes. Default 2,000.
+	MaxNewCollectors int
 
 	// DrainTimeout is how long calls may go on once the server is to stop. The only dispatcher of a store takes new calls
 	// until a twentieth of it has passed without a report, or collectors that stop as well have reported, at most for a
@@ -180,6 +184,7 @@ func (c *Config) numbers() error {
 		number("MaxAddressConnections", &c.MaxAddressConnections, 2000, 1, most),
 		number("MaxAddressStreams", &c.MaxAddressStreams, 10_000, 1, most),
 		number("MaxAddressBytes", &c.MaxAddressBytes, 64<<20, 16<<20, 64<<30),
+		number("MaxNewCollectors", &c.MaxNewCollectors, 2000, 1, most),
 		number("KeepaliveMinTime", &c.KeepaliveMinTime, 5*time.Second, time.Second, time.Hour),
 		number("KeepaliveTime", &c.KeepaliveTime, 30*time.Second, time.Second, 24*time.Hour),
 		number("KeepaliveTimeout", &c.KeepaliveTimeout, 10*time.Second, time.Second, time.Hour),

@@ -159,10 +159,10 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 // decodedStream receives its messages in envelopes.
 type decodedStream struct {
 	grpc.ServerStream
-	ctx     context.Context //nolint:containedctx // of the stream, with the notes of its call
-	caller  *auth.Caller
-	backend *backend
-	line    peers.Line // in which its messages wait to be decoded
+	ctx    context.Context //nolint:containedctx // of the stream, with the notes of its call
+	caller *auth.Caller
+	chain  *chain
+	line   peers.Line // in which its messages wait to be decoded
 }
 
 // Context is the stream's, with the notes of its call.
@@ -177,7 +177,7 @@ func (s *decodedStream) RecvMsg(m any) error {
 	if e.leave != nil {
 		e.leave()
 	}
-	if e.err != nil || s.caller == nil {
+	if e.err != nil {
 		return e.err
 	}
 	// Handlers receive in goroutines of their own.
@@ -185,6 +185,9 @@ func (s *decodedStream) RecvMsg(m any) error {
 		if err := s.caller.Check(); err != nil {
 			return err
 		}
-		return s.caller.Within(s.ctx, m, s.backend)
+		if err := s.chain.meet(s.ctx, s.caller, m); err != nil {
+			return err
+		}
+		return s.caller.Within(s.ctx, m, s.chain.backend)
 	})
 }

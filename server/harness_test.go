@@ -131,11 +131,11 @@ func (f *faults) ListCollectors(ctx context.Context, filter dispatch.CollectorFi
 	return f.Store.ListCollectors(ctx, filter, after, limit)
 }
 
-func (f *faults) BindCollector(ctx context.Context, collectorID, identity string) (string, error) {
+func (f *faults) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {
 	if err := f.fault("BindCollector"); err != nil {
 		return "", err
 	}
-	return f.Store.BindCollector(ctx, collectorID, identity)
+	return f.Store.BindCollector(ctx, collectorID, identity, ttl)
 }
 
 func (f *faults) ReleaseCollector(ctx context.Context, collectorID string) (string, error) {

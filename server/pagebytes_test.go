@@ -89,7 +89,7 @@ func TestTaskService_ListTasks_bytes(t *testing.T) {
 // A page of collectors that tell much of themselves is bounded, and none is left out.
 func TestAdminService_ListCollectors_bytes(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, server.Config{})
+	b := newBed(t, server.Config{MaxNewCollectors: 10_000})
 	labels := make(map[string]string)
 	for i := range bounds.MaxLabels {
 		labels[fmt.Sprintf("%03d", i)+strings.Repeat("k", bounds.MaxIDLength-3)] = strings.Repeat("v", bounds.MaxIDLength)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,12 +26,16 @@ func (c *chain) enter(ctx context.Context, info *tap.Info) (context.Context, err
 		}
 		return ctx, nil
 	}
+	return ctx, tooMany("the connections of this address have more calls and streams open than are allowed", most, info.FullMethodName)
+}
+
+// tooMany refuses a stream because of what its address has open.
+func tooMany(text string, limit int, method string) error {
 	st, _ := wire.Status(nil, &wire.Refusal{
 		Code: codes.ResourceExhausted, Reason: pb.ErrorReason_ERROR_REASON_RATE_LIMITED, Retry: time.Second,
-		Text:  "the connections of this address have more calls and streams open than are allowed",
-		Pairs: []string{"limit", strconv.Itoa(most), "method", info.FullMethodName},
+		Text: text, Pairs: []string{"limit", strconv.Itoa(limit), "method", method},
 	}, "")
-	return ctx, st.Err()
+	return st.Err()
 }
 
 // decode lets the request of a call be decoded once it is the turn of its address, or refuses it for load or rate.
@@ -75,14 +80,24 @@ func (a *answer) marshal(codec encoding.CodecV2) (mem.BufferSlice, error) {
 		return data, err // the codec makes one buffer
 	}
 	bytes := data[0].ReadOnlyData()
-	a.peer.Hold(len(bytes))
-	return mem.BufferSlice{mem.NewBuffer(&bytes, sent{data[0], a.peer})}, nil
+	if cap(bytes)-len(bytes) > mostUnused {
+		bytes = slices.Clone(bytes)
+		data[0].Free()
+		data[0] = mem.SliceBuffer(bytes)
+	}
+	a.peer.Hold(cap(bytes))
+	return mem.BufferSlice{mem.NewBuffer(&bytes, sent{data[0], a.peer, cap(bytes)})}, nil
 }
+
+// mostUnused is how much of a buffer an answer may leave unused while it waits for its peer to read: grpc-go takes 1 MB for
+// all that is longer than 32 KB.
+const mostUnused = 64 << 10
 
 // sent is the pool of the one buffer of an answer, which comes back once it is sent.
 type sent struct {
 	data mem.Buffer
 	peer *peers.Conn
+	held int
 }
 
 // Get is not called: the buffer was made.
@@ -90,7 +105,7 @@ func (sent) Get(length int) *[]byte { b := make([]byte, length); return &b }
 
 // Put frees the answer.
 func (s sent) Put(*[]byte) {
-	s.peer.Hold(-s.data.Len())
+	s.peer.Hold(-s.held)
 	s.data.Free()
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -197,6 +200,36 @@ func TestServer_streamsOfAddress(t *testing.T) {
 	if f := wantFault(t, heartbeats(2), codes.ResourceExhausted, "RATE_LIMITED"); f.metadata["limit"] != "50" {
 		t.Errorf("the refusal has %v, want the limit 50", f.metadata)
 	}
+}
+
+// Of server reflection an address may have 64 streams open, beside its other calls; one that ends makes room.
+func TestServer_reflections(t *testing.T) {
+	t.Parallel()
+	conn := onNetwork(t, server.Config{HTTP: server.Off, Reflection: true}).client(t, nil)
+	reflect := func(ctx context.Context) error {
+		stream, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+		if err == nil {
+			err = stream.Send(&grpc_reflection_v1.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}})
+		}
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	one, end := context.WithCancel(t.Context())
+	for i, ctx := range append(slices.Repeat([]context.Context{t.Context()}, 63), one) {
+		if err := reflect(ctx); err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+	}
+	if f := wantFault(t, reflect(t.Context()), codes.ResourceExhausted, "RATE_LIMITED"); f.metadata["limit"] != "64" {
+		t.Errorf("the refusal has %v, want the limit 64", f.metadata)
+	}
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Error(err)
+	}
+	end()
+	eventually(t, "one has ended", func() bool { return reflect(t.Context()) == nil })
 }
 
 // Beats that an address sends ahead are read at a bounded rate, over all its streams.

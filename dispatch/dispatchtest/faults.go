@@ -448,9 +448,9 @@ func (s *faultyStore) Subscribe(ctx context.Context, deliver func(dispatch.Hint)
 }
 
 // BindCollector calls the store through the faults.
-func (s *faultyStore) BindCollector(ctx context.Context, collectorID, identity string) (string, error) {
+func (s *faultyStore) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {
 	return through(ctx, s, Call{name: "BindCollector", ids: []string{collectorID}}, func() (string, error) {
-		return s.Store.BindCollector(ctx, collectorID, identity)
+		return s.Store.BindCollector(ctx, collectorID, identity, ttl)
 	})
 }
 

@@ -86,6 +86,9 @@ func (d *Dispatcher) Beat(ctx context.Context, info dispatch.CollectorInfo, leas
 	if err := d.renew(ctx, renewals, tokens, result); err != nil {
 		return nil, err
 	}
+	if result.LeaseDuration > 0 {
+		d.newcomers.granted(info.ID)
+	}
 	if !known {
 		if _, err := recordedWithin(ctx, recorded, true, result.LeaseDuration/patience); errors.Is(err, dispatch.ErrCollectorReplaced) {
 			return nil, err

@@ -89,6 +89,7 @@ type Dispatcher struct {
 	released  *ttlcache.Cache[dispatch.TaskID, string] // source ids of tasks, see noteReleased
 	holds     *holdWatch
 	pushes    *pushes
+	newcomers *newcomers
 	noted     *ttlcache.Cache[string, string] // the current session of each collector, as lately noted
 	beginning singleflight.Group              // of sessions
 	endings   atomic.Int64                    // of older sessions, under way
@@ -111,6 +112,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.slowed = newSlowdown()
 	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
+	d.newcomers = &newcomers{met: make(map[string]*newcomer), taken: make(map[string]int)}
 	d.noted = ttlcache.New(ttlcache.WithCapacity[string, string](maxNoted), ttlcache.WithDisableTouchOnHit[string, string]())
 	d.drained = make(chan struct{})
 	d.callPrefix = uuid.NewString() + "-"
@@ -126,8 +128,8 @@ func New(cfg Config) (*Dispatcher, error) {
 	return d, nil
 }
 
-// Run runs the loops of the dispatcher until ctx ends: the pump, the keeper with its chores, the cache of holds, and
-// the hint subscription. It returns nil if ctx ended, else the error that stopped a loop.
+// Run runs the loops of the dispatcher until ctx ends: the pump, the keeper with its chores, the cache of holds, the hint
+// subscription, and what forgets newcomers. It returns nil if ctx ended, else the error that stopped a loop.
 func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 	d.keeper.chores = chores
 	g, ctx := errgroup.WithContext(ctx)
@@ -151,6 +153,7 @@ func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 	g.Go(func() error { return d.keeper.run(keeping) })
 	g.Go(func() error { return d.holds.run(ctx) })
 	g.Go(func() error { return d.listen(ctx) })
+	g.Go(func() error { d.forgetNewcomers(ctx); return nil })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}

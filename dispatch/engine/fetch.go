@@ -96,6 +96,9 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 		return nil, err
 	}
 	out, err := d.obtain(ctx, &req, received)
+	if len(out.Grants) > 0 {
+		d.newcomers.granted(req.Collector)
+	}
 	var result *FetchResult
 	if err == nil {
 		result, err = d.handOut(ctx, received, out)

@@ -293,6 +293,6 @@ func (k *keeper) forget(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	n, err := k.store.Forget(ctx, now.Add(-dispatch.CollectorMemory), forgetPage)
+	n, err := k.store.Forget(ctx, nil, now.Add(-dispatch.CollectorMemory), forgetPage)
 	return n == forgetPage, err
 }

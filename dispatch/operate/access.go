@@ -8,16 +8,21 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
-// BindCollector gives a collector id to an identity, or keeps it for that: see [dispatch.Bindings]. The error wraps
-// [dispatch.ErrCollectorBound] if the id belongs to another identity.
+// BindCollector gives a collector id to an identity, or keeps it for that: see [dispatch.Bindings]. A newcomer
+// ([engine.Newcomer]) has it for a few minutes only. The error wraps [dispatch.ErrCollectorBound] if the id belongs to another identity.
 func (o *Operator) BindCollector(ctx context.Context, collectorID, identity string) error {
 	bindings, err := capability[dispatch.Bindings](o.store, "bindings of collectors")
 	if err != nil {
 		return err
 	}
-	owner, err := bindings.BindCollector(ctx, collectorID, identity)
+	ttl := dispatch.BindingTTL
+	if o.d.IsNewcomer(collectorID) {
+		ttl = 2 * engine.NewcomerMemory
+	}
+	owner, err := bindings.BindCollector(ctx, collectorID, identity, ttl)
 	if err != nil {
 		return fmt.Errorf("bind collector %s: %w", collectorID, err)
 	}

@@ -37,7 +37,7 @@ func TestFormat(t *testing.T) {
 	for n := range 300 {
 		put(n)
 	}
-	if _, err := s.BindCollector(t.Context(), "c", "token:a"); err != nil {
+	if _, err := s.BindCollector(t.Context(), "c", "token:a", dispatch.BindingTTL); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

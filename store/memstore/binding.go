@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tidwall/btree"
 
@@ -44,14 +45,14 @@ type accessCommand interface {
 }
 
 // BindCollector implements [dispatch.Bindings].
-func (s *Store) BindCollector(ctx context.Context, collectorID, identity string) (string, error) {
+func (s *Store) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {
 	if collectorID == "" || identity == "" {
 		return "", fmt.Errorf("%w: collector %q cannot belong to identity %q: both must be set", dispatch.ErrInvalid, collectorID, identity)
 	}
 	if err := s.usable(ctx); err != nil {
 		return "", err
 	}
-	owner, last, err := s.access.bind(collectorID, identity)
+	owner, last, err := s.access.bind(collectorID, identity, ttl)
 	if err != nil {
 		return "", err
 	}
@@ -78,14 +79,14 @@ func (b *accessBook) bound(collector string) *binding {
 	return nil
 }
 
-func (b *accessBook) bind(collector, identity string) (owner string, last Commit, err error) {
+func (b *accessBook) bind(collector, identity string, ttl time.Duration) (owner string, last Commit, err error) {
 	b.begin()
 	defer b.mu.Unlock()
-	until, old := b.now+span(dispatch.BindingTTL), b.bound(collector)
+	until, old := b.now+span(ttl), b.bound(collector)
 	switch {
 	case old != nil && old.identity != identity:
 		return old.identity, b.last, nil
-	case old != nil && until < old.until+span(dispatch.BindingStep):
+	case old != nil && until < old.until+span(min(dispatch.BindingStep, ttl/2)):
 		return identity, b.last, nil
 	}
 	c := bindCommand{binding: &binding{collector, identity, until}}

@@ -236,11 +236,11 @@ func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFil
 }
 
 // Forget implements [dispatch.Collectors].
-func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
+func (s *Store) Forget(ctx context.Context, ids []string, before time.Time, limit int) (int, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
-	last, forgotten, err := s.collectors.forget(millis(before), limit)
+	last, forgotten, err := s.collectors.forget(ids, millis(before), limit)
 	if err != nil {
 		return 0, err
 	}

@@ -226,19 +226,28 @@ func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
 	return info
 }
 
-// forget removes at most limit collectors that were not seen since an instant, or were silent for CollectorMemory.
-func (b *collectorBook) forget(before int64, limit int) (last Commit, forgotten int, err error) {
+// forget removes at most limit collectors that were not seen since an instant, or were silent for CollectorMemory; unless
+// ids is nil, only those of ids.
+func (b *collectorBook) forget(ids []string, before int64, limit int) (last Commit, forgotten int, err error) {
 	b.begin()
 	defer b.mu.Unlock()
 	silent := b.now - span(dispatch.CollectorMemory)
 	var c forgetCommand
-	for e := range b.seen.from(0) {
-		if e.score >= before && e.score > silent || forgotten >= limit {
-			break
-		}
-		if c.ids = append(c.ids, e.value.info.ID); e.score > silent { // else nobody knew it any more
+	add := func(known *collector) {
+		if c.ids = append(c.ids, known.info.ID); known.seen > silent { // else nobody knew it any more
 			forgotten++
 		}
+	}
+	for _, id := range ids {
+		if known, ok := b.byID.Get(id); ok && known.seen < before && forgotten < limit {
+			add(known)
+		}
+	}
+	for e := range b.seen.from(0) {
+		if ids != nil || e.score >= before && e.score > silent || forgotten >= limit {
+			break
+		}
+		add(e.value)
 	}
 	err = b.commit(&c, b.number, func() { c.run(b) })
 	return b.last, forgotten, err

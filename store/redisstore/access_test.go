@@ -15,7 +15,7 @@ func TestStore_Access_RepliesLost(t *testing.T) {
 	s, proxy, _ := behindProxy(t)
 	for range 2 {
 		proxy.ResetAfter(0)
-		if owner, err := s.BindCollector(t.Context(), "c1", "token:a"); owner != "token:a" || err != nil {
+		if owner, err := s.BindCollector(t.Context(), "c1", "token:a", dispatch.BindingTTL); owner != "token:a" || err != nil {
 			t.Errorf("BindCollector: %q, %v", owner, err)
 		}
 	}
@@ -43,7 +43,7 @@ func TestStore_Access_keys(t *testing.T) {
 	s := open(t, redisstore.Config{URL: "redis+cluster://" + server.Addr(), Prefix: "p", Shards: 4})
 	collectors := []string{"c1", "c2", "c3", "c4", "c5"}
 	for _, collector := range collectors {
-		if owner, err := s.BindCollector(t.Context(), collector, "token:a"); owner != "token:a" || err != nil {
+		if owner, err := s.BindCollector(t.Context(), collector, "token:a", dispatch.BindingTTL); owner != "token:a" || err != nil {
 			t.Fatal(owner, err)
 		}
 		home := key.Prefix("p").Shard(dispatch.ShardOf(dispatch.SlotOf(collector), 4))

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
@@ -12,11 +13,11 @@ import (
 var _ dispatch.Bindings = (*Store)(nil)
 
 // BindCollector implements [dispatch.Bindings].
-func (s *Store) BindCollector(ctx context.Context, collectorID, identity string) (string, error) {
+func (s *Store) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {
 	if collectorID == "" || identity == "" {
 		return "", fmt.Errorf("%w: collector %q cannot belong to identity %q: both must be set", dispatch.ErrInvalid, collectorID, identity)
 	}
-	args := []any{collectorID, identity, pack.Span(dispatch.BindingTTL), pack.Span(dispatch.BindingStep)}
+	args := []any{collectorID, identity, pack.Span(ttl), pack.Span(min(dispatch.BindingStep, ttl/2))}
 	return s.ownerOf(ctx, "bind collector", script.Bind, collectorID, args)
 }
 

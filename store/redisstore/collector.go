@@ -175,7 +175,10 @@ func (s *Store) score(ctx context.Context, key, member string) (score float64, f
 }
 
 // Forget implements [dispatch.Collectors].
-func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
+func (s *Store) Forget(ctx context.Context, ids []string, before time.Time, limit int) (int, error) {
+	if ids != nil {
+		return s.forgetNamed(ctx, ids[:min(len(ids), limit)], before)
+	}
 	forgotten := 0
 	for shard := range s.scripts.Shards {
 		left := min(limit-forgotten, maxReads)
@@ -192,6 +195,17 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 		}
 	}
 	return forgotten, nil
+}
+
+// forgetNamed forgets some of these collectors.
+func (s *Store) forgetNamed(ctx context.Context, ids []string, before time.Time) (forgotten int, err error) {
+	calls := s.scripts.ByName(len(ids), []any{pack.Millis(before), 0}, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
+	replies, err := s.scripts.RunAll(ctx, "forget collectors", script.Forget, calls)
+	for _, r := range replies {
+		forgotten += int(r.Integer())
+		err = cmp.Or(err, r.Err)
+	}
+	return forgotten, err
 }
 
 // heldFields is about how many fields one HSCAN of a collector's leases reads: a collector may hold any number.

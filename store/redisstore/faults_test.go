@@ -137,7 +137,7 @@ func TestStore_Full(t *testing.T) {
 	if did, err := o.LiftHolds(t.Context(), targets, dispatch.HoldDefault, false); err != nil || len(did.Changed) != len(targets) {
 		t.Errorf("LiftHolds: %+v, %v", did, err)
 	}
-	if owner, err := s.BindCollector(t.Context(), "c1", "token:a"); owner != "token:a" || err != nil {
+	if owner, err := s.BindCollector(t.Context(), "c1", "token:a", dispatch.BindingTTL); owner != "token:a" || err != nil {
 		t.Errorf("BindCollector: %q, %v", owner, err)
 	}
 	if owner, err := s.ReleaseCollector(t.Context(), "c1"); owner != "token:a" || err != nil {

@@ -14,6 +14,7 @@ func bindingCases() []testCase {
 		{"Bind_AtOnce_OneOwner", bindAtOnce},
 		{"Bind_EndsWithoutUse", bindEnds},
 		{"Bind_UseExtends", bindExtends},
+		{"Bind_ForAWhile", bindForAWhile},
 		{"Bind_ManyThatEnd", bindMany},
 		{"Bind_EmptyIsRefused", bindEmpty},
 		{"Release_MakesNobodys", releaseBinding},
@@ -23,7 +24,7 @@ func bindingCases() []testCase {
 
 func (e *env) bind(collector, identity string) string {
 	e.Helper()
-	owner, err := e.Store.BindCollector(e.ctx, collector, identity)
+	owner, err := e.Store.BindCollector(e.ctx, collector, identity, dispatch.BindingTTL)
 	e.ok("bind", err)
 	return owner
 }
@@ -56,7 +57,7 @@ func bindAtOnce(e *env) {
 	for i := range owners {
 		all.Go(func() {
 			var err error
-			if owners[i], err = e.Store.BindCollector(e.ctx, "c1", fmt.Sprint("token:", i)); err != nil {
+			if owners[i], err = e.Store.BindCollector(e.ctx, "c1", fmt.Sprint("token:", i), dispatch.BindingTTL); err != nil {
 				e.Errorf("bind: %v", err)
 			}
 		})
@@ -90,6 +91,29 @@ func bindExtends(e *env) {
 	is(e, "owner of c2 later", e.bind("c2", "token:b"), "token:a")
 }
 
+// bindForAWhile: a binding for a shorter time is extended by half of it and more, and shortens none.
+func bindForAWhile(e *env) {
+	bind := func(collector, identity string) string {
+		e.Helper()
+		owner, err := e.Store.BindCollector(e.ctx, collector, identity, 10*time.Minute)
+		e.ok("bind", err)
+		return owner
+	}
+	bind("c1", "token:a")
+	bind("c2", "token:a")
+	bind("c3", "token:a")
+	e.bind("c3", "token:a")
+	bind("c3", "token:a")
+	e.advance(5 * time.Minute)
+	bind("c1", "token:a")
+	e.advance(5 * time.Minute)
+	is(e, "owner of c1", bind("c1", "token:b"), "token:a")
+	is(e, "owner of c2", bind("c2", "token:b"), "token:b")
+	e.advance(5 * time.Minute)
+	is(e, "owner of c1 later", bind("c1", "token:b"), "token:b")
+	is(e, "owner of c3", bind("c3", "token:b"), "token:a")
+}
+
 func bindMany(e *env) {
 	name := func(i int) string { return fmt.Sprint("c", i) }
 	for i := range 10 {
@@ -105,9 +129,9 @@ func bindMany(e *env) {
 }
 
 func bindEmpty(e *env) {
-	_, err := e.Store.BindCollector(e.ctx, "", "token:a")
+	_, err := e.Store.BindCollector(e.ctx, "", "token:a", time.Minute)
 	e.fails("bind of no collector", err, dispatch.ErrInvalid)
-	_, err = e.Store.BindCollector(e.ctx, "c1", "")
+	_, err = e.Store.BindCollector(e.ctx, "c1", "", time.Minute)
 	e.fails("bind to no identity", err, dispatch.ErrInvalid)
 	is(e, "whose it was", e.release("c1"), "")
 }

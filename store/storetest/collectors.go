@@ -19,6 +19,7 @@ func collectorCases() []testCase {
 		{"Present_SinceAnInstant", collectorsPresent},
 		{"List_ByIDInPages", collectorList},
 		{"Forget_TheSilent", collectorForget},
+		{"Forget_Named", collectorForgetNamed},
 		{"Silent_IsForgotten", collectorSilent},
 	}
 }
@@ -214,11 +215,11 @@ func collectorsPresent(e *env) {
 	infos[7].Ended = true
 	e.beat(infos[7])
 	e.advance(dispatch.CollectorMemory - time.Minute)
-	_, err := e.Store.Forget(e.ctx, e.now().Add(-dispatch.CollectorMemory), 100)
+	_, err := e.Store.Forget(e.ctx, nil, e.now().Add(-dispatch.CollectorMemory), 100)
 	e.ok("forget", err)
 	is(e, "of those not forgotten", present(first, 100), []string{"c4", "p"})
 	e.advance(time.Second)
-	forgotten, err := e.Store.Forget(e.ctx, e.now(), 100)
+	forgotten, err := e.Store.Forget(e.ctx, nil, e.now(), 100)
 	e.ok("forget", err)
 	is(e, "forgotten, the ended one too", forgotten, 3)
 	is(e, "known", len(e.collectors("", 100)), 0)
@@ -245,18 +246,41 @@ func collectorList(e *env) {
 	is(e, "collectors", seen, 25)
 }
 
+// collectorForgetNamed: of those that are named, the silent ones are forgotten; in all shards.
+func collectorForgetNamed(e *env) {
+	var ids []string
+	for i := range 12 {
+		ids = append(ids, fmt.Sprint("c", i))
+		e.beat(dispatch.CollectorInfo{ID: ids[i], Session: "s1", Labels: map[string]string{"region": "eu"}})
+	}
+	e.advance(time.Minute)
+	e.poll("c3", "s1", "t", "1")
+	n, err := e.Store.Forget(e.ctx, append(ids[:8:8], "nobody"), e.now(), 100)
+	e.ok("forget", err)
+	is(e, "forgotten", n, 7)
+	left := []string{}
+	for _, r := range e.collectors("", 100) {
+		left = append(left, r.Info.ID)
+	}
+	is(e, "left", left, []string{"c10", "c11", "c3", "c8", "c9"})
+	n, err = e.Store.Forget(e.ctx, []string{}, e.now(), 100)
+	e.ok("forget", err)
+	is(e, "forgotten of none", n, 0)
+	is(e, "as new", e.beat(dispatch.CollectorInfo{ID: "c0", Session: "s2"})[0], dispatch.PollState{})
+}
+
 func collectorForget(e *env) {
 	e.beat(dispatch.CollectorInfo{ID: "c1", Session: "s"}, dispatch.CollectorInfo{ID: "c2", Session: "s"})
 	e.advance(time.Minute)
 	e.beat(dispatch.CollectorInfo{ID: "c2", Session: "s"}, dispatch.CollectorInfo{ID: "c3", Session: "s"})
-	n, err := e.Store.Forget(e.ctx, e.now(), 10)
+	n, err := e.Store.Forget(e.ctx, nil, e.now(), 10)
 	e.ok("forget", err)
 	is(e, "forgotten", n, 1)
 	records := e.collectors("", 10)
 	is(e, "collectors", len(records), 2)
 	is(e, "first", records[0].Info.ID, "c2")
 	e.advance(time.Minute)
-	n, err = e.Store.Forget(e.ctx, e.now(), 1)
+	n, err = e.Store.Forget(e.ctx, nil, e.now(), 1)
 	e.ok("forget", err)
 	is(e, "forgotten by a limit of one", n, 1)
 	is(e, "collectors then", len(e.collectors("", 10)), 1)

@@ -23,7 +23,9 @@ func (m *model) genAccess() step {
 	case 0, 1:
 		return step{
 			name: "bind collector", text: collector + " " + identity,
-			do:  func(i *Instance) (any, error) { return i.Store.BindCollector(m.ctx, collector, identity) },
+			do: func(i *Instance) (any, error) {
+				return i.Store.BindCollector(m.ctx, collector, identity, dispatch.BindingTTL)
+			},
 			see: func(answer any) error { return m.world.bound(collector, identity, as[string](answer)) },
 		}
 	case 2:

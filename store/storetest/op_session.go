@@ -108,7 +108,7 @@ func (m *model) genForget() step {
 	before := m.world.now().Add(-time.Hour)
 	return step{
 		name: "forget collectors",
-		do:   func(i *Instance) (any, error) { return i.Store.Forget(m.ctx, before, 100) },
+		do:   func(i *Instance) (any, error) { return i.Store.Forget(m.ctx, nil, before, 100) },
 		see: func(any) error {
 			for id, s := range m.world.sessions {
 				if s.seen.Before(before) {

@@ -30,6 +30,9 @@ const (
 	bytesAtWork = 1 << 20
 	// leastAtWork is what a small request counts for.
 	leastAtWork = 4 << 10
+	// MaxReflections are the streams of server reflection that one address may have open: a tool has one for a moment, and each
+	// request takes a millisecond of the processor.
+	MaxReflections = 64
 	// aheadEach is how many messages of one address are read a second while earlier ones of their streams wait, and
 	// aheadAtOnce how many at once.
 	aheadEach   = 5000
@@ -47,7 +50,7 @@ type Config struct {
 
 // Peers are the connections of a server.
 type Peers struct {
-	// Refused counts connections that were closed and streams that were refused, by the limit.
+	// Refused counts connections that were closed, and streams and calls that were refused, by the limit.
 	Refused *prometheus.CounterVec
 
 	cfg Config
@@ -64,6 +67,7 @@ type Peers struct {
 type address struct {
 	key           string
 	streams, held atomic.Int64               // held: bytes
+	reflections   atomic.Int64               // open streams of server reflection
 	work          [lines]*semaphore.Weighted // bytes at work, by line
 	ahead         *rate.Limiter              // messages that are read ahead
 	conns         map[*Conn]struct{}         // guarded by Peers.mu
@@ -78,7 +82,7 @@ func New(cfg Config, log *zap.Logger) *Peers {
 		}, []string{"limit"}),
 		cfg: cfg, log: log, logged: rate.Sometimes{Interval: time.Second}, addresses: make(map[string]*address),
 	}
-	for _, limit := range []string{limitAll, limitAddress, limitStreams, limitBytes} {
+	for _, limit := range []string{limitAll, limitAddress, limitStreams, limitReflections, limitBytes, LimitNewcomers} {
 		p.Refused.WithLabelValues(limit)
 	}
 	return p
@@ -86,10 +90,13 @@ func New(cfg Config, log *zap.Logger) *Peers {
 
 // The limits that a refusal names.
 const (
-	limitAll     = "connections"
-	limitAddress = "connections_per_address"
-	limitStreams = "streams_per_address"
-	limitBytes   = "bytes_per_address"
+	limitAll         = "connections"
+	limitAddress     = "connections_per_address"
+	limitStreams     = "streams_per_address"
+	limitReflections = "reflections_per_address"
+	limitBytes       = "bytes_per_address"
+	// LimitNewcomers is that of collectors that were granted nothing, whose calls its caller counts.
+	LimitNewcomers = "new_collectors"
 )
 
 // Listen bounds the connections of a listener. plain: they carry HTTP/2 without TLS.
@@ -176,6 +183,18 @@ func (p *Peers) Full(ctx context.Context, keeps bool) (most int, full bool) {
 	}
 	p.Refused.WithLabelValues(limitStreams).Inc()
 	return most, true
+}
+
+// Reflect counts a stream of server reflection until leave is called. full: its address has more than [MaxReflections].
+func (p *Peers) Reflect(ctx context.Context) (leave func(), full bool) {
+	c := Of(ctx)
+	if c == nil {
+		return func() {}, false
+	}
+	if full = c.from.reflections.Add(1) > MaxReflections; full {
+		p.Refused.WithLabelValues(limitReflections).Inc()
+	}
+	return func() { c.from.reflections.Add(-1) }, full
 }
 
 // Line is what requests of an address wait in. Those of one line do not wait for those of another.

@@ -110,10 +110,19 @@ end
 -- Removes collectors of this home shard that were not seen since an instant
 -- (dispatch.Collectors.Forget). Those that were silent for a day count as gone already.
 --
--- ARGV     instant in ms, limit
+-- ARGV     instant in ms, limit; or instant, 0, and the only ones to remove
 -- Returns  how many were removed
 -- Cost     O(log n) a collector
 function scripts.forget()
+  local named = 0
+  for _, id in ipairs(args_from(3)) do
+    local c = unpack_collector(call('GET', collector_key(id)))
+    if c and c[3] < tonumber(ARGV[1]) then
+      forget_collector(id)
+      if c[3] + DAY > now then named = named + 1 end
+    end
+  end
+  if ARGV[3] then return named end
   local gone, sets, left = decimal(now - DAY), { P .. 'seen', P .. 'ended' }, tonumber(ARGV[2])
   for _, set in ipairs(sets) do
     for _, id in ipairs(call('ZRANGEBYSCORE', set, '-inf', gone, 'LIMIT', 0, 1000)) do forget_collector(id) end

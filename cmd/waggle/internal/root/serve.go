@@ -74,6 +74,7 @@ machine do not see them.`,
 	flags.Uint32Var(&o.server.MaxConcurrentStreams, "max-streams-per-connection", 0, "`number` of calls and heartbeat streams at once on one connection (default 4,000)")
 	flags.IntVar(&o.server.MaxAddressStreams, "max-streams-per-address", 0, "`number` of them for one address (default 10,000)")
 	flags.IntVar(&o.server.MaxAddressBytes, "max-bytes-per-address", 0, "`bytes` that unanswered requests and unread answers of one address may hold (default 64 MiB)")
+	flags.IntVar(&o.server.MaxNewCollectors, "max-new-collectors", 0, "`number` of collector ids that were granted nothing yet, of one identity or else address (default 2,000)")
 	flags.BoolVar(&o.server.LogCalls, "log-calls", false, "log calls that succeed, too")
 	o.log.Register(flags)
 	cli.FromEnv(cmd, c, flags)
@@ -122,7 +123,7 @@ func flagNames(err error) error {
 		"Config.MaxFetchesPerCollector", "--max-fetches-per-collector", "Config.MaxFetches", "--max-fetches", "Config.MaxConnectionAge ", "--max-connection-age ",
 		"Config.MaxConnections", "--max-connections", "Config.MaxAddressConnections", "--max-connections-per-address",
 		"Config.MaxConcurrentStreams", "--max-streams-per-connection", "Config.MaxAddressStreams", "--max-streams-per-address",
-		"Config.MaxAddressBytes", "--max-bytes-per-address")
+		"Config.MaxAddressBytes", "--max-bytes-per-address", "Config.MaxNewCollectors", "--max-new-collectors")
 }
 
 // listenAdvice adds what to do about a port that cannot be had.
