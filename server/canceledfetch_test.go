@@ -100,7 +100,7 @@ func TestDispatchService_FetchTask_canceled(t *testing.T) {
 	}
 }
 
-// gated is a connection that delivers nothing while its gate is locked.
+// gated is a connection that delivers no answers with tasks while its gate is locked. What is smaller passes: it may come ahead.
 type gated struct {
 	net.Conn
 	gate *sync.RWMutex
@@ -110,8 +110,10 @@ type gated struct {
 func (g *gated) Read(b []byte) (int, error) {
 	n, err := g.Conn.Read(b)
 	g.came.Add(int64(n))
-	g.gate.RLock()
-	defer g.gate.RUnlock()
+	if n > 1000 {
+		g.gate.RLock()
+		defer g.gate.RUnlock()
+	}
 	return n, err
 }
 
