@@ -24,7 +24,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build vet house-check lint buf-lint generate-check unit fuzz-test examples bench-test e2e ## Everything that must pass
+test: setup build vet house-check lint buf-lint generate-check unit examples bench-test e2e ## Everything that must pass
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
@@ -99,16 +99,13 @@ integration: ## Run only the server, the collector and the command against each 
 	$(GO_TEST) ./server/... ./collector/... ./cmd/...
 
 # Found by their names, so that a new one is not forgotten. The first failure ends it; the input is then in testdata/fuzz.
+# Not a part of test: it compiles an instrumented binary for each, and their seeds run in unit.
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for TIME=10m, one after another
 	@grep -roE --include='*_test.go' '^func Fuzz\w+' . | sort | while IFS=: read -r file func; do \
 		echo "$${func#func } of $${file%/*}"; \
 		(cd "$${file%/*}" && go test -vet=off -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(or $(TIME),10m) -fuzzminimizetime 10x . </dev/null); \
 	done
-
-.PHONY: fuzz-test
-fuzz-test: TIME = 1s
-fuzz-test: fuzz ## Run each fuzz test for a second
 
 .PHONY: crash
 crash: ## Cut the power of the file store 1,000 times, restart it 500 times in random steps, kill its dispatcher 200 times
