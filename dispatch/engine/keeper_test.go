@@ -275,7 +275,10 @@ func TestKeeper_forgetsCollectors(t *testing.T) {
 			}
 			return len(listed) > 0
 		}
-		time.Sleep(dispatch.CollectorMemory - time.Minute)
+		w.Stops[0]() // nobody sweeps for most of the day
+		time.Sleep(dispatch.CollectorMemory - 2*time.Minute)
+		w.Start(dispatchtest.Setup{})
+		time.Sleep(time.Minute)
 		if !known() {
 			t.Error("a collector is forgotten within a day")
 		}
