@@ -19,11 +19,13 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pem  []byte
+	dns  []string // names in the certificates that it issues
+	ips  []net.IP
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{}
+	a := &authority{dns: []string{"dispatcher.example"}, ips: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	a.cert = &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
@@ -61,8 +63,8 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) (cert *x509.C
 func (a *authority) issue(t *testing.T, name string) (certPEM, keyPEM []byte) {
 	t.Helper()
 	_, _, certPEM, keyPEM = a.sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{"dispatcher.example"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: a.dns,
+		IPAddresses: a.ips, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	return certPEM, keyPEM

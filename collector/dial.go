@@ -34,8 +34,22 @@ const (
 	staticScheme = "waggle-static"
 )
 
-// dial makes a connection to all targets. Nothing is sent before its first call.
-func dial(cfg Config, security []grpc.DialOption) (*grpc.ClientConn, error) {
+// Dial makes a connection to the dispatchers as a Collector with this configuration has one: to all Targets in turn, by TLS or in
+// plain text, with its token or without, each dispatcher under the name that its target has. It serves for calls of your own to the
+// other services. The options are added to those of the connection. It reads the files, and fails if one cannot be read; its errors
+// name the field. Nothing is sent before the first call.
+func (c *Config) Dial(options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	if err := c.validateTargets(); err != nil {
+		return nil, err
+	}
+	s, err := c.security()
+	if err != nil {
+		return nil, err
+	}
+	return c.dial(s, options...)
+}
+
+func (c *Config) dial(s security, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithDisableServiceConfig(),
@@ -49,14 +63,14 @@ func dial(cfg Config, security []grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithUserAgent("waggle-collector"),
 	}
-	target := cfg.Targets[0]
-	if len(cfg.Targets) > 1 {
-		target = staticScheme + ":///" + cfg.Targets[0]
-		options = append(options, grpc.WithResolvers(staticResolver(cfg.Targets)))
+	target := c.Targets[0]
+	if len(c.Targets) > 1 {
+		target = staticScheme + ":///" + c.Targets[0]
+		options = append(options, grpc.WithResolvers(staticResolver(c.Targets)))
 	}
-	conn, err := grpc.NewClient(target, slices.Concat(options, security, cfg.DialOptions)...)
+	conn, err := grpc.NewClient(target, slices.Concat(options, s.options, c.DialOptions, more)...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", strings.Join(cfg.Targets, ", "), err)
+		return nil, fmt.Errorf("connect to %s: %w", strings.Join(c.Targets, ", "), err)
 	}
 	return conn, nil
 }

@@ -50,7 +50,7 @@ type run struct {
 
 func newRun(ctx context.Context, c *Collector, handler Handler) (*run, error) {
 	cfg := c.cfg
-	dial := func() (*grpc.ClientConn, error) { return dial(cfg, c.security.options) }
+	dial := func() (*grpc.ClientConn, error) { return cfg.dial(c.security) }
 	fetchConn, err := newReconnecting(c.security.certificate, dial)
 	if err != nil {
 		return nil, err

@@ -148,11 +148,7 @@ type caller struct {
 
 func newCaller(t *testing.T, cfg *collector.Config) caller {
 	t.Helper()
-	options, err := cfg.SecurityOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := grpc.NewClient(cfg.Targets[0], options...)
+	conn, err := cfg.Dial()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,6 +291,30 @@ func TestTLS_ServerName(t *testing.T) {
 		c := newCaller(t, &collector.Config{Targets: []string{g.address}, TLS: &files})
 		if _, err := c.client.RenewLease(t.Context(), &wagglev1.RenewLeaseRequest{}); err == nil || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestTLS_Targets holds that each of several dispatchers is known by the name in its own target.
+func TestTLS_Targets(t *testing.T) {
+	t.Parallel()
+	by := newAuthority(t)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	put(t, ca, by.pem)
+	by.dns = nil
+	one := serveGuarded(t, "tcp", "127.0.0.1:0", by)
+	by.dns, by.ips = []string{"localhost"}, nil
+	two := serveGuarded(t, "tcp", "127.0.0.1:0", by)
+	_, port, _ := net.SplitHostPort(two.address)
+	c := newCaller(t, &collector.Config{Targets: []string{one.address, "localhost:" + port}, TLS: &collector.TLS{CAFile: ca}})
+	asked := func(g *guarded) bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.names) > 0
+	}
+	for limit := time.Now().Add(callLimit); !asked(one) || !asked(two); {
+		if c.call(); time.Now().After(limit) {
+			t.Fatalf("calls came to the first: %v, to the second: %v", asked(one), asked(two))
 		}
 	}
 }

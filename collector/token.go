@@ -55,14 +55,6 @@ func (c *Config) isPlain() bool {
 	return c.TLS == nil && (c.Credentials == nil || c.Credentials.Info().SecurityProtocol == "insecure")
 }
 
-// SecurityOptions are the options by which a Collector with this configuration connects: by TLS or in plain text, with its
-// token or without. They serve for connections of your own to the other services. It reads the files, and fails when one cannot
-// be read; its errors name the field.
-func (c *Config) SecurityOptions() ([]grpc.DialOption, error) {
-	security, err := c.security()
-	return security.options, err
-}
-
 // security is how connections are made.
 type security struct {
 	options     []grpc.DialOption

@@ -86,15 +86,12 @@ func TestConfig_Token(t *testing.T) {
 func TestConfig_TokenElsewhere(t *testing.T) {
 	t.Parallel()
 	var sent net.Conn
-	options, err := (&collector.Config{Targets: []string{"localhost:7070"}, Token: "wgl_x"}).SecurityOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := grpc.NewClient("passthrough:///localhost:7070", append(options, grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+	cfg := collector.Config{Targets: []string{"passthrough:///localhost:7070"}, Token: "wgl_x"}
+	conn, err := cfg.Dial(grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		sent = far
 		return near, nil
-	}))...)
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

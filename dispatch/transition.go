@@ -45,8 +45,8 @@ type Leases interface {
 	// It reads the index from its start to now, and half a second further to update renewed leases, but at most
 	// bounds.MaxSweepLooks entries.
 	//
-	// It records when it ran. If it last ran more than OutageAfter ago and leases exist, it returns nothing for
-	// OutageGrace, and Grace is set. A deadline beyond now + bounds.MaxLeaseDuration (the clock was stepped back)
+	// It records when it ran. If it last ran more than OutageAfter ago and leases exist, it returns nothing for as long as
+	// that is, at most OutageGrace, and Grace is set. A deadline beyond now + bounds.MaxLeaseDuration (the clock was stepped back)
 	// becomes now + the lock's remaining TTL.
 	Expired(ctx context.Context, shard, limit int) (Sweep, error)
 
@@ -140,7 +140,8 @@ func LostBy(result Result) LostReason {
 const (
 	// OutageAfter is the time without a sweep that counts as an outage of the store, or of all keepers.
 	OutageAfter = 5 * time.Second
-	// OutageGrace is the time that collectors have to renew after an outage before any lease is swept.
+	// OutageGrace is the longest time that collectors have to renew after an outage before any lease is swept: it is as
+	// long as the outage was.
 	OutageGrace = 30 * time.Second
 )
 

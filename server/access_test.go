@@ -48,6 +48,7 @@ var (
 	forReader    = access{right: "producer", wrong: "collector", narrow: "narrow-producer"}
 	forViewer    = access{right: "viewer", wrong: "producer", narrow: "narrow-viewer"}
 	forCounter   = access{right: "producer", wrong: "collector", narrow: "narrow-producer", shared: true}
+	forSurveyor  = access{right: "whole-producer", wrong: "collector", narrow: "producer"}
 	forOperator  = access{right: "operator", wrong: "viewer", narrow: "narrow-operator"}
 	forWhole     = access{right: "whole", wrong: "viewer", narrow: "narrow-operator"}
 	forAdmin     = access{right: "admin", wrong: "whole", narrow: "narrow-operator"}
@@ -87,21 +88,21 @@ func accesses(leased *pb.LeasedTask) map[string]access {
 		"DeleteSources":  forOperator.with(&pb.DeleteSourcesRequest{Ids: []string{"news.gone"}}),
 		"TriggerSources": forOperator.with(&pb.TriggerSourcesRequest{Ids: []string{"news.a"}}),
 
-		"GetQueue":        forCounter.with(&pb.GetQueueRequest{Name: "a.example"}),
-		"ListQueues":      forCounter.with(&pb.ListQueuesRequest{}),
+		"GetQueue":        forSurveyor.with(&pb.GetQueueRequest{Name: "a.example"}),
+		"ListQueues":      forSurveyor.with(&pb.ListQueuesRequest{}),
 		"SetQueueRule":    forWhole.with(&pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "a.example", MaxInFlight: proto.Int32(2)}}),
-		"ListQueueRules":  forCounter.with(&pb.ListQueueRulesRequest{}),
+		"ListQueueRules":  forSurveyor.with(&pb.ListQueueRulesRequest{}),
 		"DeleteQueueRule": forWhole.with(&pb.DeleteQueueRuleRequest{Pattern: "none.example"}),
 
 		"SetHolds":  forOperator.with(&pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{SourceId: "news.a"}}, Name: "n", Effect: pb.HoldEffect_HOLD_EFFECT_STOP_GRANTS}),
 		"LiftHolds": forOperator.with(&pb.LiftHoldsRequest{Targets: []*pb.HoldTarget{{SourceId: "news.a"}}, Name: "n"}),
-		"ListHolds": forCounter.with(&pb.ListHoldsRequest{}),
+		"ListHolds": forReader.with(&pb.ListHoldsRequest{Filter: news}),
 
 		"GetStats":         forCounter.with(&pb.GetStatsRequest{}),
 		"ListLeases":       forViewer.with(&pb.ListLeasesRequest{Filter: news}),
-		"ListCollectors":   forCounter.with(&pb.ListCollectorsRequest{}),
+		"ListCollectors":   forSurveyor.with(&pb.ListCollectorsRequest{}),
 		"Explain":          forReader.with(&pb.ExplainRequest{SourceId: "news.a"}),
-		"ListPools":        forCounter.with(&pb.ListPoolsRequest{}),
+		"ListPools":        forSurveyor.with(&pb.ListPoolsRequest{}),
 		"ListAuditEntries": forAdmin.with(&pb.ListAuditEntriesRequest{}),
 		"ExplainAccess":    forWhole.with(&pb.ExplainAccessRequest{Method: "GetStats"}),
 		"ReleaseCollector": forWhole.with(&pb.ReleaseCollectorRequest{CollectorId: "other"}),
@@ -120,7 +121,7 @@ func accessPolicy(soon time.Time) string {
 		"other-collector": "role: collector", "producer": "role: producer, sources: [news.]", "narrow-producer": "role: producer, sources: [blogs.]",
 		"viewer": "role: viewer, sources: [news.]", "narrow-viewer": "role: viewer, sources: [blogs.]",
 		"operator": "role: operator, sources: [news.]", "narrow-operator": "role: operator, sources: [blogs.]",
-		"whole": "role: operator", "admin": "role: admin",
+		"whole": "role: operator", "whole-producer": "role: producer", "whole-viewer": "role: viewer", "admin": "role: admin",
 	}
 	var tokens, given strings.Builder
 	for name, grant := range grants {
@@ -193,7 +194,7 @@ func TestAccess(t *testing.T) {
 			if !ok {
 				t.Fatalf("%s has no row", method.FullName())
 			}
-			err := b.call(as(t.Context(), row.token(caller)), method, row.request)
+			_, err := b.call(as(t.Context(), row.token(caller)), method, row.request)
 			if want := row.wants(caller); !want.fits(err) {
 				t.Errorf("%s as %s (%q): %v, want %v", method.Name(), caller, row.token(caller), err, want)
 			}
@@ -253,30 +254,31 @@ func (o outcome) fits(err error) bool {
 }
 
 // call makes a call; of a stream it sends one message and receives one.
-func (b *bed) call(ctx context.Context, method protoreflect.MethodDescriptor, request proto.Message) error {
+func (b *bed) call(ctx context.Context, method protoreflect.MethodDescriptor, request proto.Message) (proto.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	name := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
-	reply, err := protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName())
+	of, err := protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName())
 	if err != nil {
-		return err
+		return nil, err
 	}
+	reply := of.New().Interface()
 	if !method.IsStreamingServer() {
-		return b.conn.Invoke(ctx, name, request, reply.New().Interface())
+		return reply, b.conn.Invoke(ctx, name, request, reply)
 	}
 	stream, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
-		return err
+		return nil, err
 	}
 	if !method.IsStreamingClient() {
 		if err := stream.CloseSend(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return stream.RecvMsg(reply.New().Interface())
+	return reply, stream.RecvMsg(reply)
 }
 
 // expires opens streams with tokens that end soon, which end within a second of that, and calls methods with them then.
@@ -305,7 +307,7 @@ func (b *bed) expires(t *testing.T, rows map[string]access, soon time.Time) {
 		if row.right == "" {
 			want = outcome{}
 		}
-		if err := b.call(as(t.Context(), "expiring-"+cmp.Or(row.right, "viewer")), method, row.request); !want.fits(err) {
+		if _, err := b.call(as(t.Context(), "expiring-"+cmp.Or(row.right, "viewer")), method, row.request); !want.fits(err) {
 			t.Errorf("%s with an expired token: %v", method.Name(), err)
 		}
 	}
@@ -322,5 +324,121 @@ func TestAccess_methods(t *testing.T) {
 	slices.Sort(names)
 	if got := auth.Methods(); !slices.Equal(got, names) {
 		t.Errorf("rows for\n%s\nserved are\n%s", strings.Join(got, "\n"), strings.Join(names, "\n"))
+	}
+}
+
+// TestAccess_narrowed makes each call as those who are narrowed to the sources that begin with "news.", beside sources, queues,
+// rules, holds and collectors of others: no reply shows anything of these.
+func TestAccess_narrowed(t *testing.T) {
+	t.Parallel()
+	b := withPolicy(t, accessPolicy(time.Now().Add(time.Hour)))
+	whole := as(t.Context(), "whole")
+	secret := &pb.CollectorInfo{Id: "secret", Session: "s", Hostname: "secret", Labels: map[string]string{"team": "secret"}}
+	holds := []*pb.HoldTarget{
+		{SourceId: "blogs.secret"}, {Pool: "secret"}, {Queue: "secret.example"}, {CollectorId: "secret"}, {CollectorLabels: secret.GetLabels()},
+	}
+	must := func(_ proto.Message, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(b.sources.CreateSource(whole, &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news.a"}}))
+	must(b.sources.CreateSource(whole, &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "blogs.secret", Pool: "secret"}}))
+	must(b.tasks.SubmitTasks(whole, &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{
+		{SourceId: "news.a", Url: "https://a.example/"}, {SourceId: "blogs.secret", Url: "https://secret.example/"},
+	}}))
+	must(b.queues.SetQueueRule(whole, &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "*.secret.example"}}))
+	must(b.holds.SetHolds(whole, &pb.SetHoldsRequest{Targets: holds, Reason: "secret"}))
+	must(b.holds.SetHolds(whole, &pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{SourceId: "news.a"}, {Everything: true}}, Name: "shown"}))
+	must(b.dispatch.RenewLease(as(t.Context(), "other-collector"), &pb.RenewLeaseRequest{Collector: secret}))
+
+	rows, shown := accesses(&pb.LeasedTask{}), 0
+	for _, method := range served(t, b) {
+		if rows[string(method.Name())].right == "" {
+			continue // it is for anyone
+		}
+		for _, caller := range []string{"producer", "viewer", "operator"} {
+			for _, request := range widened(rows[string(method.Name())].request) {
+				reply, err := b.call(as(t.Context(), caller), method, request)
+				if err == nil {
+					shown++
+				}
+				if text := fmt.Sprint(reply, err); strings.Contains(text, "secret") && !strings.Contains(fmt.Sprint(request), "secret") {
+					t.Errorf("%s shows %s, asked for %v: %s", method.Name(), caller, request, text)
+				}
+			}
+		}
+	}
+	listed, err := b.holds.ListHolds(as(t.Context(), "viewer"), &pb.ListHoldsRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, Blocks: true})
+	if err != nil || len(listed.GetHolds()) != 2 || shown < 30 {
+		t.Errorf("%d calls were allowed; the holds that are seen are %v, %v", shown, listed, err)
+	}
+}
+
+// widened are a request, one without any field, and the request with other filters.
+func widened(request proto.Message) []proto.Message {
+	all := []proto.Message{request, request.ProtoReflect().New().Interface()}
+	if field := request.ProtoReflect().Descriptor().Fields().ByName("filter"); field != nil {
+		for _, filter := range []*pb.Filter{{}, {All: true}, {SourceIdPrefix: "news."}} {
+			other := proto.Clone(request)
+			other.ProtoReflect().Set(field, protoreflect.ValueOfMessage(filter.ProtoReflect()))
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// TestAccess_document holds the table of SECURITY.md against what the server answers of each method: which roles may call it, and
+// whether a grant for some sources allows it.
+func TestAccess_document(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "SECURITY.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string][]string) // by method
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, " | "); len(cells) == 3 && strings.HasPrefix(line, "| `") {
+			for _, method := range strings.Fields(strings.NewReplacer("|", "", "`", "").Replace(cells[0])) {
+				rows[method] = cells
+			}
+		}
+	}
+	b := withPolicy(t, accessPolicy(time.Now().Add(time.Hour)))
+	allowed := func(method, token string) bool {
+		reply, err := b.admin.ExplainAccess(as(t.Context(), "whole"), &pb.ExplainAccessRequest{Method: method, Identity: "token:" + token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.GetAllowed()
+	}
+	for _, method := range served(t, b) {
+		row, name := rows[string(method.Name())], fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
+		if row == nil {
+			t.Errorf("%s has no row in SECURITY.md", method.FullName())
+			continue
+		}
+		var roles []string
+		narrowed := false
+		for _, c := range []struct{ role, whole, narrow string }{
+			{"collector", "other-collector", ""},
+			{"producer", "whole-producer", "producer"},
+			{"operator", "whole", "operator"},
+			{"viewer", "whole-viewer", "viewer"},
+			{"admin", "admin", ""},
+		} {
+			if allowed(name, c.whole) {
+				roles = append(roles, c.role)
+			}
+			narrowed = narrowed || c.narrow != "" && allowed(name, c.narrow)
+		}
+		want := strings.Join(roles, ", ")
+		if len(roles) == len(auth.Roles()) {
+			want, narrowed = "anyone", false
+		}
+		if row[1] != want || narrowed == (strings.HasPrefix(row[2], "refused") || strings.HasPrefix(row[2], "no ")) {
+			t.Errorf("%s is for %s, narrowed %v; SECURITY.md has %q", method.Name(), want, narrowed, row)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -96,10 +97,15 @@ func (c *chain) within(caller *auth.Caller, method string, handler grpc.UnaryHan
 		}
 		if method != pb.DispatchService_FetchTask_FullMethodName {
 			resp, err := handler(ctx, req)
-			if shown, ok := resp.(*pb.GetTaskResponse); ok && err == nil {
-				err = caller.Shows(shown.GetTask().GetSourceId())
+			if err != nil {
+				return nil, err
 			}
-			return resp, err
+			if shown, ok := resp.(*pb.GetTaskResponse); ok {
+				if err := caller.Shows(shown.GetTask().GetSourceId()); err != nil {
+					return nil, err
+				}
+			}
+			return resp, caller.Redact(resp.(proto.Message)) //nolint:forcetypeassert // as all answers of gRPC are
 		}
 		ctx, end := caller.Watch(ctx)
 		defer end()

@@ -33,7 +33,8 @@ import (
 //  1. Its caller's identity and role let it in, or not (package auth). Streams are checked again at each message.
 //  2. The request is admitted by its size, and then decoded (decoded): what load or rate refuse costs no decoding. What
 //     is refused here, or does not decode, ends where the handler would be called, so that all that follows sees it.
-//     Only a request over MaxReceiveBytes, which is not read, comes to none of these.
+//     Only a request over MaxReceiveBytes, which is not read, comes to none of these. Of one that gzip has packed, the bytes
+//     count that it has unpacked; it is unpacked once it is admitted. Messages of streams are decoded in turn likewise.
 //  3. Metrics count every call with the code that its caller sees, refused ones included.
 //  4. The log likewise, with what is noted of a fault, and of operators who made which change (ended).
 //  5. Each error below becomes a status with its details, at one place (statusOf). One that is not known there is a fault of
@@ -90,11 +91,13 @@ func newChain(cfg *Config, limits *admit.Limits, from *peers.Peers, guard *auth.
 	}
 }
 
-// options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them.
-func (c *chain) options(metrics *Metrics) []grpc.ServerOption {
+// options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them, and whose
+// requests have at most so many bytes.
+func (c *chain) options(metrics *Metrics, maxBytes int) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(c.enter),
-		grpc.ForceServerCodecV2(envelopeCodec{encoding.GetCodecV2(grpcproto.Name)}),
+		grpc.ForceServerCodecV2(envelopeCodec{encoding.GetCodecV2(grpcproto.Name), maxBytes}),
+		grpc.RPCDecompressor(packedRequests{}), //nolint:staticcheck // what replaces it is of the whole process, and packs answers too
 		grpc.ChainUnaryInterceptor(metrics.calls.UnaryServerInterceptor(), c.unary),
 		grpc.ChainStreamInterceptor(metrics.calls.StreamServerInterceptor(), c.stream),
 	}
@@ -150,7 +153,11 @@ func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	caller, err := c.admit(ctx, info.FullMethod)
 	if err == nil {
 		watched, end := caller.Watch(withCaller(ctx, caller))
-		err = c.admittedStream(srv, &decodedStream{stream, watched, caller, c.backend}, info, handler)
+		line := peers.Other
+		if admit.Keeps(info.FullMethod) {
+			line = peers.Beats
+		}
+		err = c.admittedStream(srv, &decodedStream{stream, watched, caller, c.backend, line}, info, handler)
 		err = refusedMeanwhile(watched, err)
 		end()
 	}

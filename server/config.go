@@ -88,12 +88,10 @@ type Config struct {
 	// connection of the address that holds the most is closed. Defaults 10,000, and 64 MiB; 16 MiB to 64 GiB.
 	MaxAddressStreams, MaxAddressBytes int
 
-	// DrainTimeout is how long calls may go on once the server is to stop.
-	// Default 20 s: below the 30 s after which Kubernetes kills.
+	// DrainTimeout is how long calls may go on once the server is to stop. The only dispatcher of a store takes new calls
+	// until a twentieth of it has passed without a report, or collectors that stop as well have reported, at most for a
+	// quarter; heartbeat streams that were asked to reconnect end after a twentieth. Default 20 s: below the 30 s after which Kubernetes kills.
 	DrainTimeout time.Duration
-	// ReconnectGrace is how long heartbeat streams are still answered after they were asked to reconnect, and for how
-	// long a drain takes new calls while tasks are leased. Default a quarter of DrainTimeout.
-	ReconnectGrace time.Duration
 	// HealthInterval between looks at the store. Default 2 s; a store that does not answer within it counts as away.
 	HealthInterval time.Duration
 	// StatsInterval is the least time between two counts of the store for
@@ -165,7 +163,7 @@ func isAddress(address string) bool {
 // numbers fills the defaults of numeric fields, and checks all of them.
 func (c *Config) numbers() error {
 	const most = 1 << 30 // where nothing else bounds a field
-	err := cmp.Or(
+	return cmp.Or(
 		number("MaxReceiveBytes", &c.MaxReceiveBytes, 4<<20, 64<<10, 64<<20),
 		number("MaxFetches", &c.MaxFetches, 100_000, 1, most),
 		number("MaxFetchesPerCollector", &c.MaxFetchesPerCollector, 100, 1, most),
@@ -191,10 +189,6 @@ func (c *Config) numbers() error {
 		number("HealthInterval", &c.HealthInterval, 2*time.Second, 10*time.Millisecond, time.Minute),
 		number("StatsInterval", &c.StatsInterval, 5*time.Second, time.Millisecond, time.Hour),
 	)
-	if err != nil {
-		return err
-	}
-	return number("ReconnectGrace", &c.ReconnectGrace, c.DrainTimeout/4, time.Millisecond, c.DrainTimeout)
 }
 
 // number fills a field that is zero with its default, and checks its range.

@@ -22,7 +22,7 @@ func TestConfig_Validate(t *testing.T) {
 	}
 	if cfg.Listen != "127.0.0.1:7070" || cfg.HTTP != "127.0.0.1:7080" || cfg.MaxReceiveBytes != 4<<20 ||
 		cfg.KeepaliveMinTime != 5*time.Second || cfg.MaxConnectionAge != 30*time.Minute ||
-		cfg.MaxConnectionAgeGrace <= bounds.MaxWait || cfg.ReconnectGrace != 5*time.Second {
+		cfg.MaxConnectionAgeGrace <= bounds.MaxWait || cfg.DrainTimeout != 20*time.Second {
 		t.Errorf("defaults %+v", cfg)
 	}
 	if bad := (server.Config{Listen: "127.0.0.1"}); bad.Validate() == nil || !strings.Contains(bad.Validate().Error(), "Listen ") {
@@ -41,7 +41,6 @@ func TestConfig_Validate(t *testing.T) {
 		"HTTP":                   {HTTP: "127.0.0.1:65536"},
 		"MaxConnectionAgeGrace":  {MaxConnectionAgeGrace: bounds.MaxWait},
 		"DrainTimeout":           {DrainTimeout: -1},
-		"ReconnectGrace":         {DrainTimeout: time.Second, ReconnectGrace: 2 * time.Second},
 		"HealthInterval":         {HealthInterval: time.Hour},
 		"StatsInterval":          {StatsInterval: -1},
 		"LogBurst":               {LogBurst: -1},

@@ -1,15 +1,23 @@
 package server
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/binary"
+	"errors"
+	"io"
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/server/internal/peers"
 )
 
 // envelope holds a message and the error of decoding it. A request that cannot be decoded (a string that is not UTF-8,
@@ -18,13 +26,17 @@ import (
 type envelope struct {
 	message any
 	err     error
-	// admit lets a request of so many bytes be decoded; nil for messages of streams.
+	// admit lets a request of so many bytes be unpacked and decoded.
 	admit func(bytes int) (leave func(), err error)
 	leave func()
 }
 
 // envelopeCodec is gRPC's codec for protobuf, but for envelopes.
-type envelopeCodec struct{ encoding.CodecV2 }
+type envelopeCodec struct {
+	encoding.CodecV2
+
+	maxBytes int // of a request, unpacked
+}
 
 // Marshal encodes a message, or an answer.
 func (c envelopeCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -40,8 +52,16 @@ func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	if e.admit != nil {
-		if e.leave, e.err = e.admit(data.Len()); e.err != nil {
+	size, packed := unpackedSize(data)
+	if size > c.maxBytes {
+		e.err = status.Errorf(codes.ResourceExhausted, "the message has %d bytes, unpacked; the limit is %d", size, c.maxBytes)
+		return nil
+	}
+	if e.leave, e.err = e.admit(size); e.err != nil {
+		return nil
+	}
+	if packed {
+		if data, e.err = unpacked(data, size); e.err != nil {
 			return nil
 		}
 	}
@@ -54,6 +74,44 @@ func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		e.err = &dispatch.FieldError{Field: "request", Limit: "does not decode: " + strings.Trim(cause, " \u00a0")}
 	}
 	return nil
+}
+
+// packedRequests leaves requests that gzip has packed as they are. grpc-go would unpack them before they are admitted, so
+// that a few bytes of many streams would take all memory. Answers are not packed.
+type packedRequests struct{}
+
+// Type is the encoding.
+func (packedRequests) Type() string { return "gzip" }
+
+// Do returns what it reads.
+func (packedRequests) Do(r io.Reader) ([]byte, error) { return io.ReadAll(r) }
+
+const (
+	gzipMagic   = "\x1f\x8b" // no message of protobuf begins so
+	gzipTrailer = 8          // bytes: a checksum, and how many bytes were packed (RFC 1952)
+)
+
+// unpackedSize is the size of a message, or that which a packed one says it has.
+func unpackedSize(data mem.BufferSlice) (size int, packed bool) {
+	if len(data) != 1 || data.Len() < len(gzipMagic)+gzipTrailer || !bytes.HasPrefix(data[0].ReadOnlyData(), []byte(gzipMagic)) {
+		return data.Len(), false
+	}
+	return int(binary.LittleEndian.Uint32(data[0].ReadOnlyData()[data.Len()-gzipTrailer/2:])), true
+}
+
+// unpacked is a packed message of the size that it says it has.
+func unpacked(data mem.BufferSlice, size int) (mem.BufferSlice, error) {
+	out := make([]byte, size)
+	r, err := gzip.NewReader(data.Reader())
+	if err == nil {
+		_, err = io.ReadFull(r, out)
+	}
+	if err == nil {
+		if _, err = r.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+			return mem.BufferSlice{mem.SliceBuffer(out)}, nil
+		}
+	}
+	return nil, &dispatch.FieldError{Field: "request", Limit: "is no message that gzip has packed"}
 }
 
 // decoded is desc with its unary requests admitted before they are decoded, and received in envelopes.
@@ -104,6 +162,7 @@ type decodedStream struct {
 	ctx     context.Context //nolint:containedctx // of the stream, with the notes of its call
 	caller  *auth.Caller
 	backend *backend
+	line    peers.Line // in which its messages wait to be decoded
 }
 
 // Context is the stream's, with the notes of its call.
@@ -111,9 +170,12 @@ func (s *decodedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg receives one message.
 func (s *decodedStream) RecvMsg(m any) error {
-	e := envelope{message: m}
+	e := envelope{message: m, admit: func(bytes int) (func(), error) { return peers.Turn(s.ctx, s.line, bytes) }}
 	if err := s.ServerStream.RecvMsg(&e); err != nil {
 		return err
+	}
+	if e.leave != nil {
+		e.leave()
 	}
 	if e.err != nil || s.caller == nil {
 		return e.err

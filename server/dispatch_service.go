@@ -34,7 +34,7 @@ type dispatchService struct {
 	metrics *Metrics
 
 	heartbeats *atomic.Int64   // streams that are open
-	draining   <-chan struct{} // closed when the dispatcher drains
+	stopping   *atomic.Int64   // of them, those of collectors that stop
 	closing    <-chan struct{} // closed when no more calls are taken
 	grace      time.Duration   // for how long a stream is answered once it was asked to reconnect
 }

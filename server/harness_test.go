@@ -218,7 +218,7 @@ func newBedOn(t testing.TB, store *faults, id string, cfg server.Config) *bed {
 	b.logs = logs
 	b.shown = server.NewMetrics()
 	cfg.Metrics = b.shown
-	cfg.ReconnectGrace = cmp.Or(cfg.ReconnectGrace, 200*time.Millisecond) // tests leave leases behind
+	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 4*time.Second) // tests leave leases behind
 	d, err := engine.New(engine.Config{Store: b.store, ID: id, Observer: b.shown})
 	if err != nil {
 		t.Fatal(err)

@@ -37,25 +37,74 @@ func (s *dispatchService) beat(ctx context.Context, beat *wire.Beat) (*engine.Be
 
 // heartbeat is one open stream.
 type heartbeat struct {
-	service *dispatchService
-	stream  pb.DispatchService_HeartbeatServer
-	who     *wire.Beat     // the first beat, without leases; all others are of its collector and session
-	held    bool           // as in the last message
-	pushes  *engine.Stream // from the first beat on
+	service  *dispatchService
+	stream   pb.DispatchService_HeartbeatServer
+	who      *wire.Beat     // the first beat, without leases; all others are of its collector and session
+	held     bool           // as in the last message
+	pushes   *engine.Stream // from the first beat on
+	stopping bool           // the collector stops
 	// silence after which the stream ends: its collector is as good as gone, and comes back with a stream of its own if it
 	// is not.
 	silence time.Duration
 }
 
-// received is one message of a stream, or its end.
+// received is a beat that waits for its turn, with those that came after it, or the end of a stream.
 type received struct {
-	beat *pb.HeartbeatRequest
-	err  error
+	beat  *pb.HeartbeatRequest
+	beats int // that its answer is for
+	bytes int // of all of them
+	err   error
+	named map[leaseKey]int // leases of the beat, by place; nil until another one comes
 }
 
-// Heartbeat answers each beat with one message, in order, and sends what is pushed between them. When the dispatcher
-// drains, the collector is asked to reconnect, and still answered for a while. A stream that is opened then is asked when
-// no more calls are taken: its collector may know no other dispatcher, and would else come back at once.
+// leaseKey is how a beat names a lease.
+type leaseKey struct{ task, token string }
+
+func keyOf(l *pb.LeaseBeat) leaseKey { return leaseKey{l.GetTaskId(), l.GetLeaseToken()} }
+
+// takes gives a beat the effect of a later one too, and reports whether it could. What it says of its collector is what the
+// later one says. Leases that only one of them names stay, since one beat need not name all, and so do cursors.
+func (r *received) takes(later *received) bool {
+	was, is := r.beat.GetCollector(), later.beat.GetCollector()
+	if later.err != nil || r.bytes >= streamWindow || was.GetEnded() || is.GetEnded() || was.GetId() != is.GetId() || was.GetSession() != is.GetSession() {
+		return false
+	}
+	if r.named == nil {
+		r.named = make(map[leaseKey]int)
+		for i, l := range r.beat.GetLeases() {
+			r.named[keyOf(l)] = i
+		}
+	}
+	more := 0
+	for _, l := range later.beat.GetLeases() {
+		if _, known := r.named[keyOf(l)]; !known {
+			more++
+		}
+	}
+	if len(r.beat.GetLeases())+more > wire.MaxBatch {
+		return false
+	}
+	for _, l := range later.beat.GetLeases() {
+		i, known := r.named[keyOf(l)]
+		if !known {
+			r.named[keyOf(l)] = len(r.beat.GetLeases())
+			r.beat.Leases = append(r.beat.Leases, l)
+			continue
+		}
+		if l.Cursor == nil {
+			l.Cursor = r.beat.GetLeases()[i].Cursor
+		}
+		r.beat.Leases[i] = l
+	}
+	r.beat.Collector = is
+	r.beats, r.bytes = r.beats+later.beats, r.bytes+later.bytes
+	return true
+}
+
+// Heartbeat answers each beat with one message, in order, and sends what is pushed between them. Beats that wait are acted on
+// together, and get the same answer. When the dispatcher drains, the collector is asked to reconnect, and still answered for a
+// while. A stream that is opened then is asked when no more calls are taken: its collector may know no other dispatcher, and
+// would else come back at once.
 func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) error {
 	s.heartbeats.Add(1)
 	defer s.heartbeats.Add(-1)
@@ -64,21 +113,24 @@ func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) e
 }
 
 func (h *heartbeat) run(ctx context.Context) error {
-	messages, draining := h.receive(ctx), h.service.draining
-	select {
-	case <-draining:
-		draining = h.service.closing
-	default:
-	}
+	waiting, closing := h.receive(ctx), h.service.closing
+	beats, pace := waiting, rate.NewLimiter(beatsEach, beatsAtOnce)
+	var resume <-chan time.Time // nil while beats are taken
 	silent := time.NewTimer(h.silence)
 	defer silent.Stop()
-	var grace <-chan time.Time // nil until the dispatcher drains
+	var grace <-chan time.Time // nil until the dispatcher closes
 	var pushed <-chan struct{} // nil until the first beat
-	defer func() { h.pushes.Close() }()
+	defer func() {
+		h.pushes.Close()
+		if h.stopping {
+			h.service.stopping.Add(-1)
+		}
+	}()
 	for {
 		var message *pb.HeartbeatResponse
+		times := 1
 		select {
-		case m := <-messages:
+		case m := <-beats:
 			if errors.Is(m.err, io.EOF) {
 				return nil
 			}
@@ -89,8 +141,15 @@ func (h *heartbeat) run(ctx context.Context) error {
 			if message, err = h.answer(ctx, m.beat); err != nil {
 				return err
 			}
+			times = m.beats
 			silent.Reset(h.silence)
 			pushed = h.pushes.Ready()
+			if wait := pace.Reserve().Delay(); wait > 0 {
+				beats, resume = nil, time.After(wait)
+			}
+		case <-resume:
+			beats, resume = waiting, nil
+			continue
 		case <-pushed:
 			push := h.pushes.Take()
 			if push.Replaced { // or that is old news, of a session which this one has replaced
@@ -100,9 +159,9 @@ func (h *heartbeat) run(ctx context.Context) error {
 			}
 			h.held = push.Held
 			message = wire.Push(push)
-		case <-draining:
+		case <-closing:
 			message = &pb.HeartbeatResponse{Reconnect: true, Status: &pb.LeaseStatus{Held: h.held}}
-			draining, grace = nil, time.After(h.service.grace)
+			closing, grace = nil, time.After(h.service.grace)
 		case <-grace:
 			return wire.ErrDraining
 		case <-silent.C:
@@ -110,7 +169,7 @@ func (h *heartbeat) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx) // the end may have been received and not passed on
 		}
-		if err := h.send(message); err != nil {
+		if err := h.send(message, times); err != nil {
 			return err
 		}
 	}
@@ -119,11 +178,17 @@ func (h *heartbeat) run(ctx context.Context) error {
 // sendTimeout is how long a message may wait for its collector to read those before it.
 const sendTimeout = 10 * time.Second
 
-// send sends a message. After a timeout, the end of the stream ends the send that is still pending.
-func (h *heartbeat) send(message *pb.HeartbeatResponse) error {
+// send sends a message so many times. After a timeout, the end of the stream ends the send that is still pending.
+func (h *heartbeat) send(message *pb.HeartbeatResponse, times int) error {
 	sent, late := make(chan error, 1), time.NewTimer(sendTimeout)
 	defer late.Stop()
-	go func() { sent <- h.stream.Send(message) }()
+	go func() {
+		err := h.stream.Send(message)
+		for i := 1; i < times && err == nil; i++ {
+			err = h.stream.Send(message)
+		}
+		sent <- err
+	}()
 	select {
 	case err := <-sent:
 		return err
@@ -132,33 +197,42 @@ func (h *heartbeat) send(message *pb.HeartbeatResponse) error {
 	}
 }
 
-// A stream gets answers to beatsAtOnce messages at once, and to beatsEach a second: a collector whose leases last for a second
-// sends three. Further messages wait in the window of the stream, so that thousands of streams cost little.
+// The beats of a stream are acted on beatsAtOnce times at once, and beatsEach times a second: a collector whose leases last for
+// a second sends three. Those that come meanwhile are taken together, as many bytes as fit into the window of a stream, and as
+// many as an address may send ahead. The rest stays in the window, so that thousands of streams cost little.
 const (
 	beatsEach   = 10
 	beatsAtOnce = 30
 )
 
-// receive reads messages until the stream ends, which it does when the handler returns.
+// receive reads beats until the stream ends, which it does when the handler returns. The channel holds those that wait, as one.
 func (h *heartbeat) receive(ctx context.Context) <-chan received {
-	messages, pace := make(chan received), rate.NewLimiter(beatsEach, beatsAtOnce)
+	waiting := make(chan received, 1)
 	go func() {
 		for {
-			if pace.Wait(ctx) != nil {
-				return
-			}
 			beat, err := h.stream.Recv()
+			next := received{beat: beat, beats: 1, bytes: proto.Size(beat), err: err}
+			ahead := false
 			select {
-			case messages <- received{beat, err}:
+			case earlier := <-waiting:
+				if ahead = true; earlier.takes(&next) {
+					next = earlier
+				} else {
+					waiting <- earlier // its turn comes first
+				}
+			default:
+			}
+			select {
+			case waiting <- next:
 			case <-ctx.Done():
 				return
 			}
-			if err != nil {
+			if err != nil || ahead && peers.Ahead(ctx) != nil {
 				return
 			}
 		}
 	}()
-	return messages
+	return waiting
 }
 
 func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
@@ -183,6 +257,10 @@ func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.H
 	}
 	if err := beat.IsOf(h.who.Collector.ID, h.who.Collector.Session); err != nil {
 		return nil, err
+	}
+	if beat.Collector.Stopping && !h.stopping {
+		h.stopping = true
+		h.service.stopping.Add(1)
 	}
 	result, err := h.service.beat(ctx, beat)
 	if err != nil {

@@ -2,7 +2,9 @@ package server_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,23 +186,23 @@ func TestDispatchService_Heartbeat_silence(t *testing.T) {
 func TestDispatchService_Heartbeat_drain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, server.Config{DrainTimeout: 10 * time.Second, ReconnectGrace: 4 * time.Second})
+		b := newBed(t, server.Config{DrainTimeout: 20 * time.Second})
 		leased := b.leased(t)
 		stream := open(t, b)
 		exchange(t, stream, beatOf(held(leased)))
-		began := time.Now()
 		b.stop()
 		resp, err := stream.Recv()
 		if err != nil || !resp.GetReconnect() {
 			t.Fatalf("got %v, %v; want reconnect", resp, err)
 		}
+		began := time.Now()
 		if resp := exchange(t, stream, beatOf(held(leased))); resp.GetStatus().GetLeaseDuration().AsDuration() != 30*time.Second {
 			t.Errorf("beat in the grace: %v", resp)
 		}
 		_, err = stream.Recv()
 		wantFault(t, err, codes.Unavailable, "DISPATCHER_DRAINING")
-		if took := time.Since(began); took != 4*time.Second {
-			t.Errorf("ended after %v, want 4 s", took)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("ended after %v, want 1 s", took)
 		}
 	})
 }
@@ -223,4 +225,92 @@ func TestDispatchService_Heartbeat_heldReconnect(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Beats that come faster than they are acted on are each answered at once, and cost the store no more.
+func TestDispatchService_Heartbeat_fast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{})
+		leased := b.leased(t)
+		var renewals atomic.Int64
+		b.store.breakCall("Renew", func() error { renewals.Add(1); return nil })
+		stream, began := open(t, b), time.Now()
+		const beats, pause = 1000, 10 * time.Millisecond
+		go func() {
+			for range beats {
+				if stream.Send(beatOf(held(leased))) != nil {
+					return
+				}
+				time.Sleep(pause) // virtual
+			}
+		}()
+		for i := range beats {
+			resp, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if age := time.Since(began) - time.Duration(i)*pause; age > 100*time.Millisecond || resp.GetStatus().GetLeaseDuration().AsDuration() != 30*time.Second {
+				t.Fatalf("beat %d was answered after %v: %v", i, age, resp)
+			}
+		}
+		if n := renewals.Load(); n > 150 {
+			t.Errorf("the store renewed %d times, want ten times a second, after the first 30", n)
+		}
+	})
+}
+
+// Beats that are acted on together have the effect of each: all leases are renewed, and a cursor is kept unless a later beat
+// has another. A beat that cannot be taken in comes first.
+func TestDispatchService_Heartbeat_together(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{})
+		b.source(t, "news")
+		var leases []*pb.LeaseBeat
+		var ids []dispatch.TaskID
+		for i := range 3 {
+			b.submit(t, "news", fmt.Sprintf("https://host-%d.example/", i))
+		}
+		for _, l := range b.fetch(t, 3) {
+			leases, ids = append(leases, held(l)), append(ids, dispatch.TaskID(l.GetTask().GetId()))
+		}
+		stream := open(t, b)
+		cursor := func(l *pb.LeaseBeat, cursor string) *pb.LeaseBeat {
+			return &pb.LeaseBeat{TaskId: l.GetTaskId(), LeaseToken: l.GetLeaseToken(), Cursor: []byte(cursor)}
+		}
+		time.Sleep(10 * time.Second) // virtual
+		for range 31 {
+			exchange(t, stream, beatOf()) // from now on a beat waits for its turn
+		}
+		together := []*pb.HeartbeatRequest{
+			beatOf(cursor(leases[0], "old"), cursor(leases[1], "kept"), cursor(leases[2], "only")),
+			beatOf(cursor(leases[0], "new"), leases[1]),
+			{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Ended: true}},
+			beatOf(),
+			{Collector: &pb.CollectorInfo{Id: "c1", Session: "other"}},
+		}
+		for _, beat := range together {
+			if err := stream.Send(beat); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 4 {
+			if resp, err := stream.Recv(); err != nil || len(resp.GetStatus().GetLost()) > 0 {
+				t.Fatalf("answered %v, %v", resp, err)
+			}
+		}
+		_, err := stream.Recv()
+		wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+		kept, _, err := b.store.Tasks(t.Context(), ids, true)
+		if err != nil || len(kept) != 3 {
+			t.Fatal(kept, err)
+		}
+		want := map[string]string{leases[0].GetTaskId(): "new", leases[1].GetTaskId(): "kept", leases[2].GetTaskId(): "only"}
+		for _, task := range kept {
+			if left := time.Until(task.Lease.Deadline); left < 29*time.Second || string(task.Cursor) != want[string(task.ID)] {
+				t.Errorf("task %s: %v left, cursor %q, want %q", task.ID, left, task.Cursor, want[string(task.ID)])
+			}
+		}
+	})
 }

@@ -33,9 +33,9 @@ func reportOfMegabytes(l *pb.LeasedTask) *pb.TaskReport {
 	return succeeded(l, links...)
 }
 
-// beatOfMegabytes names a lease 60 times, with cursors.
-func beatOfMegabytes(l *pb.LeasedTask) []*pb.LeaseBeat {
-	leases := make([]*pb.LeaseBeat, 60)
+// beatOfMegabytes names a lease n times, with cursors: 60 are as many as a request may have.
+func beatOfMegabytes(l *pb.LeasedTask, n int) []*pb.LeaseBeat {
+	leases := make([]*pb.LeaseBeat, n)
 	for i := range leases {
 		leases[i] = held(l)
 		leases[i].Cursor = make([]byte, bounds.MaxCursorLength)
@@ -90,7 +90,7 @@ func TestServer_reportsInHand(t *testing.T) {
 		_, err = b.dispatch.FetchTask(ctx, fetch)
 		wantFault(t, err, codes.ResourceExhausted, "RATE_LIMITED")
 		began := time.Now()
-		if _, err := b.dispatch.RenewLease(ctx, &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: beatOfMegabytes(leased)}); err != nil {
+		if _, err := b.dispatch.RenewLease(ctx, &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: beatOfMegabytes(leased, 60)}); err != nil {
 			t.Errorf("a renewal beside them: %v", err)
 		}
 		fetch.Reports = nil
@@ -117,7 +117,7 @@ func TestServer_renewalsInHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, server.Config{})
 		leased := b.leased(t)
-		request := &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: beatOfMegabytes(leased)}
+		request := &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: beatOfMegabytes(leased, 60)}
 		renew := func(ctx context.Context) error { _, err := b.dispatch.RenewLease(ctx, request); return err }
 		release, err := fill(t, b, "Renew", proto.Size(request), renew)
 		wantFault(t, err, codes.ResourceExhausted, "RATE_LIMITED")

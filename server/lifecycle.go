@@ -77,40 +77,53 @@ func (s *Server) drainDispatcher() {
 	close(s.draining)
 }
 
-// leasedLook is the time between two looks whether tasks are leased.
+// leasedLook is the time between two looks at how many tasks are leased.
 const leasedLook = 100 * time.Millisecond
 
-// awaitReports takes calls as long as tasks are leased, at most for the grace.
+// patience is how long a drain waits for what may not come: the next report, the end of a stream.
+func (s *Server) patience() time.Duration { return s.cfg.DrainTimeout / 20 }
+
+// awaitReports takes calls until a while has passed without a report and no collector stops as well, at most a quarter of the
+// drain timeout.
 func (s *Server) awaitReports(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReconnectGrace)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout/4)
 	defer cancel()
-	for s.tasksAreLeased(ctx) {
+	last, since := int64(0), time.Now()
+	for leased := s.dueReports(ctx); leased > 0 && time.Since(since) < s.patience(); leased = s.dueReports(ctx) {
+		if leased != last || s.stopping.Load() > 0 {
+			last, since = leased, time.Now()
+		}
 		select {
-		case <-time.After(leasedLook):
+		case <-time.After(min(leasedLook, s.patience())):
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// tasksAreLeased reports whether some collector may have a report for us. With a store that is away none could be taken.
-func (s *Server) tasksAreLeased(ctx context.Context) bool {
+// dueReports is how many tasks are leased whose reports no other dispatcher can take: a drain resigns as keeper, so that
+// another one is the keeper if there is one. With a store that is away none could be taken.
+func (s *Server) dueReports(ctx context.Context) int64 {
 	s.mu.Lock()
 	o := s.backend.o
 	s.mu.Unlock()
 	if o == nil {
-		return false
+		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.HealthInterval)
 	defer cancel()
 	overview, err := o.Overview(ctx)
-	return err == nil && overview.Store.Counts.Leased > 0
+	if err != nil || overview.Keeper != "" && overview.Keeper != overview.Dispatcher {
+		return 0
+	}
+	return overview.Store.Counts.Leased
 }
 
 // drain ends the server in the order in which nothing is lost. Fetches, parked and new ones, are answered that it
-// drains, and streams are asked to reconnect. Other calls are taken while tasks are leased: gRPC's GracefulStop refuses
-// new ones, on open connections too, and a collector may know no other dispatcher. Then calls in flight end, or the
-// time is up. Metrics and probes are served until then.
+// drains. The only dispatcher takes the reports that come soon: gRPC's GracefulStop refuses new calls, on open connections
+// too, and collectors that stop as well have no other time. Those of others come when a dispatcher is there again; until
+// then their leases stand. Then streams are asked to reconnect, and calls in flight end, or the time is up. Metrics and
+// probes are served until then.
 func (s *Server) drain(ctx context.Context) {
 	began := time.Now()
 	s.health.stop()

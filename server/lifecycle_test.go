@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -42,7 +43,7 @@ import (
 func TestServer_Run_drain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, server.Config{DrainTimeout: 10 * time.Second, ReconnectGrace: 5 * time.Second})
+		b := newBed(t, server.Config{})
 		leased := b.leased(t)
 		stream := open(t, b)
 		exchange(t, stream, beatOf(held(leased)))
@@ -62,10 +63,10 @@ func TestServer_Run_drain(t *testing.T) {
 		if got.err != nil || got.resp.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING {
 			t.Errorf("parked fetch: %v", got)
 		}
+		b.succeed(t, leased)
 		if resp, err := stream.Recv(); err != nil || !resp.GetReconnect() {
 			t.Fatalf("stream: %v, %v", resp, err)
 		}
-		b.succeed(t, leased)
 		if err := stream.CloseSend(); err != nil {
 			t.Fatal(err)
 		}
@@ -81,28 +82,38 @@ func TestServer_Run_drain(t *testing.T) {
 	})
 }
 
-// While tasks are leased a drain takes new calls, on connections old and new: their collectors may know no other
-// dispatcher. It lasts for the grace at most.
+// The only dispatcher takes new calls in a drain while reports come, on connections old and new, until a twentieth of its
+// timeout passed without one and no collector stops as well, for a quarter at most.
 func TestServer_Run_drainTakesReports(t *testing.T) {
 	t.Parallel()
+	const tasks = 8
 	for name, test := range map[string]struct {
-		reports int // of the two tasks
-		took    time.Duration
+		each    time.Duration // from one report to the next
+		reports int           // of the tasks
+		rest    time.Duration // from the last one to the end
+		stops   bool          // the collector
 	}{
-		"all are reported": {2, 2100 * time.Millisecond},
-		"one is not":       {1, 5 * time.Second},
-		"none is":          {0, 5 * time.Second},
+		"all are reported":              {each: 500 * time.Millisecond, reports: tasks},
+		"half are":                      {each: 500 * time.Millisecond, reports: tasks / 2, rest: time.Second},
+		"none is":                       {rest: time.Second},
+		"they take too long":            {each: 800 * time.Millisecond, reports: 6, rest: 200 * time.Millisecond},
+		"none is, the collector stops":  {rest: 5 * time.Second, stops: true},
+		"half are, the collector stops": {each: 500 * time.Millisecond, reports: tasks / 2, rest: 3 * time.Second, stops: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t, server.Config{DrainTimeout: 10 * time.Second, ReconnectGrace: 5 * time.Second})
+				b := newBed(t, server.Config{DrainTimeout: 20 * time.Second})
 				b.source(t, "news")
-				b.submit(t, "news", "https://a.example/", "https://b.example/")
-				leased := b.fetch(t, 2)
+				var urls []string
+				for n := range tasks {
+					urls = append(urls, fmt.Sprintf("https://%d.example/", n))
+				}
+				b.submit(t, "news", urls...)
+				leased := b.fetch(t, tasks)
 				began := time.Now()
 				b.stop()
-				time.Sleep(time.Second) // virtual
+				synctest.Wait()
 				answer, err := b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{
 					Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: []*pb.LeaseBeat{held(leased[0]), held(leased[1])},
 				})
@@ -116,11 +127,19 @@ func TestServer_Run_drainTakesReports(t *testing.T) {
 				closeConn(t, b.conn)
 				b.connect(t)
 				stream := open(t, b)
-				if got := exchange(t, stream, beatOf(held(leased[0]))); got.GetReconnect() || got.GetStatus().GetLeaseDuration() == nil {
+				beat := beatOf(held(leased[0]))
+				beat.Collector.Stopping = test.stops
+				if got := exchange(t, stream, beat); got.GetReconnect() || got.GetStatus().GetLeaseDuration() == nil {
 					t.Errorf("the first beat of a stream of a new connection: %v", got)
 				}
-				time.Sleep(time.Second) // virtual
-				b.succeed(t, leased[:test.reports]...)
+				reported := make(chan time.Time, 1)
+				go func() {
+					for n := range test.reports {
+						time.Sleep(test.each) // virtual
+						b.succeed(t, leased[n])
+					}
+					reported <- began.Add(time.Duration(test.reports) * test.each)
+				}()
 				if got, err := stream.Recv(); err != nil || !got.GetReconnect() {
 					t.Errorf("the stream in the end: %v, %v", got, err)
 				}
@@ -130,10 +149,39 @@ func TestServer_Run_drainTakesReports(t *testing.T) {
 				if err := <-b.stopped; err != nil {
 					t.Errorf("Run: %v", err)
 				}
-				if took := time.Since(began); took < test.took-100*time.Millisecond || took > test.took+100*time.Millisecond {
-					t.Errorf("the drain took %v, want %v", took, test.took)
+				if rest := time.Since(<-reported); rest < test.rest || rest > test.rest+200*time.Millisecond {
+					t.Errorf("the drain ended %v after the last report, want %v", rest, test.rest)
 				}
 			})
+		})
+	}
+}
+
+// One of two dispatchers, the keeper or the other one, waits for no report: the other one takes them.
+func TestServer_Run_drainOfTwo(t *testing.T) {
+	t.Parallel()
+	for _, keeper := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, server.Config{})
+			leased := b.leased(t)
+			other := newBedOn(t, b.store, "d2", server.Config{})
+			time.Sleep(time.Second) // virtual
+			began, going, staying := time.Now(), b, other
+			if !keeper {
+				going, staying = other, b
+			}
+			going.stop()
+			if err := <-going.stopped; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			most := time.Millisecond
+			if keeper {
+				most = time.Second // until the other one is
+			}
+			if took := time.Since(began); took > most {
+				t.Errorf("the drain took %v, want %v at most", took, most)
+			}
+			staying.succeed(t, leased)
 		})
 	}
 }
@@ -142,7 +190,7 @@ func TestServer_Run_drainTakesReports(t *testing.T) {
 func TestServer_Run_drainTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, server.Config{DrainTimeout: 10 * time.Second, ReconnectGrace: 10 * time.Second})
+		b := newBed(t, server.Config{DrainTimeout: 10 * time.Second})
 		stuck := make(chan struct{})
 		b.store.breakCall("ListLeases", func() error { <-stuck; return nil })
 		ended := make(chan error, 1)

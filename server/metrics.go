@@ -63,6 +63,12 @@ func NewMetrics() *Metrics {
 			Name: "waggle_keeper", Help: "1 while this dispatcher is the keeper of its group.",
 		}),
 	}
+	for _, result := range []string{"granted", "empty", "failed"} {
+		m.claims.WithLabelValues(result) // from the start, with 0
+	}
+	for _, granted := range []string{"true", "false"} {
+		m.fetchWait.WithLabelValues(granted)
+	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.keeping,

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,10 +64,11 @@ func (b *bed) wantHandled(t *testing.T, method string, code codes.Code) {
 	}
 }
 
-// What loops tell is shown, under the names that the runbook has.
+// What loops tell is shown, under the names that the runbook has, and from the start with 0.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	m := server.NewMetrics()
+	before := shown(t, m)
 	m.Claimed(3, 2, 250*time.Millisecond, nil)
 	m.Claimed(1, 0, 250*time.Millisecond, nil)
 	m.Claimed(4, 0, 500*time.Millisecond, errors.New("away"))
@@ -88,6 +91,11 @@ func TestMetrics(t *testing.T) {
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v (there: %t), want %v", name, value, ok, want)
+		}
+	}
+	for _, name := range append(slices.Collect(maps.Keys(got)), "waggle_fetch_wait_seconds{granted=true} count", "waggle_fetch_wait_seconds{granted=false} count") {
+		if value, ok := before[name]; strings.HasPrefix(name, "waggle_") && (!ok || value != 0) {
+			t.Errorf("%s was %v at the start (there: %t), want 0", name, value, ok)
 		}
 	}
 	m.Keeping(false)

@@ -199,6 +199,49 @@ func TestServer_streamsOfAddress(t *testing.T) {
 	}
 }
 
+// Beats that an address sends ahead are read at a bounded rate, over all its streams.
+func TestServer_beatsAhead(t *testing.T) {
+	t.Parallel()
+	client := pb.NewDispatchServiceClient(onNetwork(t, server.Config{HTTP: server.Off}).client(t, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var streams []pb.DispatchService_HeartbeatClient
+	for range 4 {
+		stream, err := client.Heartbeat(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exchange(t, stream, beatOf())
+		streams = append(streams, stream)
+	}
+	answers, began := make(chan error), time.Now()
+	for _, stream := range streams {
+		go func() {
+			for stream.Send(beatOf()) == nil {
+			}
+		}()
+		go func() {
+			for {
+				_, err := stream.Recv()
+				select {
+				case answers <- err:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+	}
+	const answered, atOnce = 2000, 100 + 4*40
+	for range answered {
+		if err := <-answers; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took.Seconds() < (answered-atOnce)/5000. {
+		t.Errorf("%d beats were answered in %v", answered, took)
+	}
+}
+
 // A heartbeat stream that its collector does not read is ended.
 func TestServer_heartbeatUnread(t *testing.T) {
 	t.Parallel()

@@ -43,8 +43,9 @@ type Server struct {
 	grpc    *grpc.Server
 	http    *http.Server
 
-	heartbeats atomic.Int64
-	draining   chan struct{} // closed when streams are to end
+	heartbeats atomic.Int64  // streams that are open
+	stopping   atomic.Int64  // of them, those of collectors that stop
+	draining   chan struct{} // closed when a drain begins
 	closing    chan struct{} // closed when no more calls are taken
 	store      *storeCollector
 	backend    backend
@@ -153,7 +154,7 @@ func (s *Server) options() []grpc.ServerOption {
 		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config())))
 	}
 	options = append(options, grpc.Creds(creds))
-	return append(options, s.chain.options(s.metrics)...)
+	return append(options, s.chain.options(s.metrics, s.cfg.MaxReceiveBytes)...)
 }
 
 // plain reports whether gRPC is served without TLS.
@@ -183,7 +184,7 @@ func (s *Server) register() {
 	b := &s.backend
 	dispatching := &dispatchService{
 		backend: b, limits: s.limits, metrics: s.metrics,
-		heartbeats: &s.heartbeats, draining: s.draining, closing: s.closing, grace: s.cfg.ReconnectGrace,
+		heartbeats: &s.heartbeats, stopping: &s.stopping, closing: s.closing, grace: s.patience(),
 	}
 	tasks, sources := &taskService{backend: b}, &sourceService{backend: b}
 	queues, holds := &queueService{backend: b}, &holdService{backend: b}

@@ -89,7 +89,7 @@ func (s *sourceService) UpdateSource(ctx context.Context, req *pb.UpdateSourceRe
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.o.UpdateSource(ctx, id, version, change)
+	view, changed, err := s.o.UpdateSource(ctx, id, version, change, req.GetValidateOnly())
 	if errors.Is(err, dispatch.ErrEtagMismatch) {
 		return nil, s.stale(ctx, id)
 	}
@@ -97,7 +97,7 @@ func (s *sourceService) UpdateSource(ctx context.Context, req *pb.UpdateSourceRe
 		return nil, wire.AboutSpec(err, id)
 	}
 	warnings := s.warnings(ctx, []*dispatch.SourceSpec{&view.Source.Spec})
-	return &pb.UpdateSourceResponse{Source: wire.Source(view), Warnings: warnings[0]}, nil
+	return &pb.UpdateSourceResponse{Source: wire.Source(view), Warnings: warnings[0], Changed: changed}, nil
 }
 
 // versionOf is the version that an etag names, 0 without one. The etag must be of the source that has the id now, not of

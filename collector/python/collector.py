@@ -43,11 +43,15 @@ USER_AGENT = "waggle-python/1"
 MAX_BODY = 8 << 20          # bytes of a page
 MAX_LINKS = 1000            # items of a report; more go by SubmitDiscovered
 FETCH_WAIT = 10             # seconds that a fetch waits for a task
+BEAT_PAUSE = 0.1            # seconds from one beat to the next, at least
 REPORT_GRACE = 30           # seconds after the deadline in which a report is repeated
 
 # The call may or may not have had its effect: repeat it with the same tokens. UNAUTHENTICATED: the file may get a new token.
 RETRY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAUTHENTICATED,
          grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL}
+
+# No other heartbeat stream is taken: a newer session has the id, another identity has it, or the beat is invalid.
+REFUSED = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED}
 
 
 class Stopped(Exception):
@@ -259,11 +263,11 @@ class Collector:
                 self.stream()
                 backoff = Backoff()
             except grpc.RpcError as e:
-                if e.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
+                if e.code() in REFUSED:
                     print("heartbeat refused:", e.details(), flush=True)
                     with self.lock:
                         for h in self.leases.values():
-                            h.lost = True           # a newer session of this id has replaced this one
+                            h.lost = True
                     self.stop()
                     return
                 time.sleep(min(1, backoff.next(e))) # the leases run on; be back before they end
@@ -293,7 +297,8 @@ class Collector:
             call.cancel()
 
     def beats(self, due, asked):
-        """The beats of one stream: the first at once, the others when they are due. Each names all leases."""
+        """The beats of one stream: the first at once, the others when they are due, and the one before is answered. Each names
+        all leases that are held when it is sent."""
         while True:
             ended = self.ended.is_set()
             with self.lock:
@@ -311,12 +316,12 @@ class Collector:
             at = sent + min([15.0] + [h.duration / 3 for h in leases])
             while True:
                 try:
-                    sooner = due.get(timeout=max(0, at - time.monotonic()))
+                    sooner = due.get(timeout=None if asked else max(0, at - time.monotonic()))
                 except queue.Empty:
                     break
                 if sooner is None:
                     return
-                at = min(at, sooner)
+                at = max(min(at, sooner), sent + BEAT_PAUSE)
 
     def renewed(self, status, sent, leases):
         """Moves the deadlines of the leases that a beat has named. A renewal never shortens one."""

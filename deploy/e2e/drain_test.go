@@ -16,8 +16,8 @@ import (
 )
 
 // drainLimit is how long a dispatcher may take to end with nothing but parked fetches and leases that nobody reports: it
-// takes reports for 5 s.
-const drainLimit = 7 * time.Second
+// waits for the next report for 1 s.
+const drainLimit = 3 * time.Second
 
 // TestServe_Drains ends a dispatcher by SIGTERM under parked fetches and a lease: the fetches are answered
 // DISPATCHER_DRAINING at once, and the lease goes on at another dispatcher.
@@ -76,33 +76,61 @@ func TestServe_Drains(t *testing.T) {
 	}
 }
 
-// TestServe_DrainsAlone ends the only dispatcher by SIGTERM while a collector works: its beats and its report are taken,
-// and then the dispatcher ends at once.
+// TestServe_DrainsAlone ends the only dispatcher by SIGTERM, with idle collectors: at once. While a collector works, its
+// report is taken if it comes soon, else by the next dispatcher; while it stops as well, its reports are waited for.
 func TestServe_DrainsAlone(t *testing.T) {
 	t.Parallel()
-	server, prefix := shared.Server(t)
-	d := serve(t, "dispatcher", server.URL(), prefix)
+	store := "file:" + t.TempDir()
+	d := serve(t, "dispatcher", store, "waggle")
 	c := dial(t, d.addr)
-	c.createSource(t, &pb.SourceSpec{Id: "drain", LeaseDuration: durationpb.New(time.Second)}) // a beat is due all the time
-	item := page("drain", 1)
-	item.Metadata = map[string]string{"work": "2s"}
-	id := c.submit(t, item)[0]
-	p, log := logCollector(t, "working", t.TempDir(), 1, []string{d.addr})
-	started(t, log)
-	began := time.Now()
-	d.signal(syscall.SIGTERM)
-	if code := d.exit(drainLimit); code != 0 {
-		t.Errorf("the dispatcher ended with code %d", code)
+	c.setRule(t, "*", 0, 10)
+	c.createSource(t, &pb.SourceSpec{Id: "drain", LeaseDuration: durationpb.New(10 * time.Second)})
+	p, log := logCollector(t, "working", t.TempDir(), 2, []string{d.addr}, "-stop-timeout", "10s")
+	until(t, startLimit, "the collector waits", func() bool { return c.stats(t).GetDispatcher().GetHeartbeatStreams() == 1 })
+	if took := d.stop(drainLimit); took > time.Second {
+		t.Errorf("the dispatcher ended %v after SIGTERM with an idle collector, want 1s at most", took)
 	}
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("the dispatcher ended %v after SIGTERM, want about 2s", took)
+	again := func(name string) {
+		d = serve(t, name, store, "waggle", "--listen", d.addr)
+		c = dial(t, d.addr)
 	}
-	p.stop(10 * time.Second)
-
-	next := serve(t, "next", server.URL(), prefix)
-	task := dial(t, next.addr).task(t, id)
-	if task.GetState() != pb.TaskState_TASK_STATE_DONE || task.GetExpirations() != 0 || task.GetFailures() != 0 {
-		t.Errorf("the task is %v", task)
+	var ids []string
+	lease := func(work ...string) {
+		for _, work := range work {
+			item := page("drain", len(ids))
+			item.Metadata = map[string]string{"work": work}
+			ids = append(ids, c.submit(t, item)...)
+		}
+		until(t, startLimit, "the tasks are begun", func() bool {
+			h, err := history.Read(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun := 0
+			for _, e := range h.Events {
+				if e.Kind == history.Started {
+					begun++
+				}
+			}
+			return begun == len(ids)
+		})
+	}
+	again("second")
+	lease("500ms", "6s")
+	t.Logf("the dispatcher ended %v after SIGTERM, before a task of 6s", d.stop(5*time.Second))
+	again("third")
+	until(t, 10*time.Second, "both are reported", func() bool { return c.stats(t).GetTasks().GetDone() == 2 })
+	lease("3s")
+	p.signal(syscall.SIGTERM)
+	t.Logf("the dispatcher ended %v after SIGTERM, beside a collector with a task of 3s", d.stop(drainLimit+3*time.Second))
+	if code := p.exit(drainLimit); code != 0 {
+		t.Errorf("the collector ended with code %d", code)
+	}
+	again("fourth")
+	for _, id := range ids {
+		if task := c.task(t, id); task.GetState() != pb.TaskState_TASK_STATE_DONE || task.GetExpirations() != 0 || task.GetFailures() != 0 {
+			t.Errorf("the task is %v, with %d expirations and %d failures", task.GetState(), task.GetExpirations(), task.GetFailures())
+		}
 	}
 }
 

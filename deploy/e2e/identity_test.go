@@ -64,12 +64,8 @@ func dialAs(t *testing.T, config collector.Config) *grpc.ClientConn {
 // dialer makes connections as a collector does.
 func dialer(t *testing.T, config collector.Config) func() *grpc.ClientConn {
 	t.Helper()
-	options, err := config.SecurityOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
 	return func() *grpc.ClientConn {
-		conn, err := grpc.NewClient(config.Targets[0], options...)
+		conn, err := config.Dial()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,6 +173,87 @@ func TestRevoked(t *testing.T) {
 	}
 	fetchAll("good", time.Minute)
 	t.Logf("its tasks are another's after %.1f s", time.Since(began).Seconds())
+}
+
+// TestForeignLeases names a lease of another collector in batches and beats, with authentication and over each store: it is
+// lost, the other items count, and its holder keeps it.
+func TestForeignLeases(t *testing.T) {
+	t.Parallel()
+	redis, prefix := shared.Server(t)
+	file := replace(t, filepath.Join(t.TempDir(), "auth.yaml"), fmt.Sprintf("grants: [{identity: token:*, role: operator}, {identity: token:*, role: collector}]\n"+
+		"tokens: [{name: a, sha256: %s}, {name: b, sha256: %s}]\n", auth.HashToken("wgl_a"), auth.HashToken("wgl_b")))
+	for kind, store := range map[string]string{"memory": "memory", "file": "file:" + t.TempDir(), "redis": redis.URL()} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			addr := serve(t, kind, store, prefix, "--auth", file).addr
+			conn := dialAs(t, collector.Config{Targets: []string{addr}, Token: "wgl_a"})
+			a, b := pb.NewDispatchServiceClient(conn), pb.NewDispatchServiceClient(dialAs(t, collector.Config{Targets: []string{addr}, Token: "wgl_b"}))
+			if _, err := pb.NewSourceServiceClient(conn).CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news"}}); err != nil {
+				t.Fatal(err)
+			}
+			var items []*pb.SubmitItem
+			for i := range 4 {
+				items = append(items, &pb.SubmitItem{SourceId: "news", Url: fmt.Sprintf("https://h%d.example/", i)})
+			}
+			if _, err := pb.NewTaskServiceClient(conn).SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: items}); err != nil {
+				t.Fatal(err)
+			}
+			fetch := func(by pb.DispatchServiceClient, id string, reports ...*pb.TaskReport) (*pb.Lease, []*pb.ReportResult) {
+				reply, err := by.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: id, Session: "s", ClientToken: uuid.NewString(), Reports: reports})
+				if err != nil || len(reply.GetLeasedTasks()) != 1 {
+					t.Fatalf("fetch as %s: %v, %v", id, reply, err)
+				}
+				return reply.GetLeasedTasks()[0].GetLease(), reply.GetReportResults()
+			}
+			done := func(l *pb.Lease) *pb.TaskReport {
+				return &pb.TaskReport{TaskId: l.GetTaskId(), LeaseToken: l.GetLeaseToken(), Outcome: success()}
+			}
+			first, _ := fetch(a, "a")
+			theirs, _ := fetch(b, "b")
+			second, carried := fetch(a, "a", done(theirs), done(first))
+			third, _ := fetch(a, "a")
+			reported, err := a.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "a", Session: "s", Reports: []*pb.TaskReport{done(theirs), done(second)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range [][]*pb.ReportResult{carried, reported.GetResults()} {
+				if len(r) != 2 || r[0].GetCode() != pb.ReportCode_REPORT_CODE_LEASE_LOST || r[1].GetCode() != pb.ReportCode_REPORT_CODE_OK {
+					t.Errorf("the reports are answered %v", r)
+				}
+			}
+			named := func(leases ...*pb.Lease) (beats []*pb.LeaseBeat) {
+				for _, l := range leases {
+					beats = append(beats, &pb.LeaseBeat{TaskId: l.GetTaskId(), LeaseToken: l.GetLeaseToken()})
+				}
+				return beats
+			}
+			info := &pb.CollectorInfo{Id: "a", Session: "s"}
+			renewed, err := a.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: info, Leases: named(theirs, third)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stream, err := a.Heartbeat(t.Context())
+			if err == nil {
+				err = stream.Send(&pb.HeartbeatRequest{Collector: info, Leases: named(theirs, third)})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			beaten, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []*pb.LeaseStatus{renewed.GetStatus(), beaten.GetStatus()} {
+				if len(s.GetLost()) != 1 || s.GetLost()[0].GetLeaseToken() != theirs.GetLeaseToken() || s.GetLeaseDuration().AsDuration() < 29*time.Second {
+					t.Errorf("the beat is answered %v", s)
+				}
+			}
+			kept, err := b.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "b", Session: "s"}, Leases: named(theirs)})
+			if err != nil || len(kept.GetStatus().GetLost()) > 0 {
+				t.Errorf("its holder is answered %v, %v", kept, err)
+			}
+		})
+	}
 }
 
 // collectorCall makes one call of a collector.

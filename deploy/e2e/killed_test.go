@@ -25,8 +25,8 @@ const (
 	// killedBatch tasks are submitted between two kills.
 	killedBatch = 300
 	killedDelay = 5 * time.Millisecond
-	// killedLimit is for the last tasks: one whose grant nobody got waits for the grace after the last start.
-	killedLimit = 2 * time.Minute
+	// killedLimit is for the last tasks: one whose grant nobody got waits for its lease to expire.
+	killedLimit = time.Minute
 )
 
 // TestKilled kills the only dispatcher again and again while tasks are submitted, fetched and reported, and starts it on
@@ -93,6 +93,28 @@ func (f *fleet) submitRound(t *testing.T, round int) {
 			f.ids = append(f.ids, r.GetTaskId())
 		}
 		return
+	}
+}
+
+// TestKilled_ShortLease kills the dispatcher with 1 s away, while a lease of 2 s stands that nobody renews: its task is granted
+// again soon after its deadline.
+func TestKilled_ShortLease(t *testing.T) {
+	t.Parallel()
+	store := "file:" + t.TempDir()
+	d := serve(t, "dispatcher", store, "waggle")
+	c := dial(t, d.addr)
+	c.createSource(t, &pb.SourceSpec{Id: "short", LeaseDuration: durationpb.New(2 * time.Second)})
+	c.submit(t, page("short", 1))
+	c.fetchOne(t, "gone", "s1", 0)
+	deadline := time.Now().Add(2 * time.Second)
+	d.kill()
+	lasts(t.Context(), time.Second)
+	d = serve(t, "again", store, "waggle", "--listen", d.addr)
+	dial(t, d.addr).fetchOne(t, "next", "s2", 10*time.Second)
+	late := time.Since(deadline)
+	t.Logf("granted again %v after the deadline", late)
+	if late > 3*time.Second {
+		t.Errorf("granted again %v after the deadline, want 3s at most", late)
 	}
 }
 

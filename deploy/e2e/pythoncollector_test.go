@@ -284,6 +284,9 @@ type forgetful struct {
 	mu      sync.Mutex      // guards what follows
 	fetches []string        // client tokens, in the order of the calls
 	reports []pb.ReportCode // the first result of each call, as the dispatcher answered
+	beats   []time.Time
+	waiting int // beats without an answer
+	ahead   int // the most of them
 }
 
 var errLost = status.Error(codes.Unavailable, "the reply is lost")
@@ -325,6 +328,7 @@ func (f *forgetful) Heartbeat(s grpc.BidiStreamingServer[pb.HeartbeatRequest, pb
 				_ = up.CloseSend()
 				return
 			}
+			f.beat(1)
 			if up.Send(beat) != nil {
 				return
 			}
@@ -337,9 +341,21 @@ func (f *forgetful) Heartbeat(s grpc.BidiStreamingServer[pb.HeartbeatRequest, pb
 		} else if err != nil {
 			return err
 		}
+		if answer.GetStatus().GetNextHeartbeat() != nil {
+			f.beat(-1)
+		}
 		if err := s.Send(answer); err != nil {
 			return err
 		}
+	}
+}
+
+// beat notes a beat, or with -1 an answer.
+func (f *forgetful) beat(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waiting += n; n > 0 {
+		f.beats, f.ahead = append(f.beats, time.Now()), max(f.ahead, f.waiting)
 	}
 }
 
@@ -392,5 +408,39 @@ func TestPythonCollector_LostReplies(t *testing.T) {
 	}
 	if task := c.task(t, id); task.GetState() != pb.TaskState_TASK_STATE_DONE || task.GetExpirations() != 0 || site.requests("/a") != 1 {
 		t.Errorf("the task, asked for %d times: %v", site.requests("/a"), task)
+	}
+}
+
+// TestPythonCollector_ManyTasks works on tasks that come faster than beats may: no more than ten beats are sent a second, one
+// after the other, and each lease is kept.
+func TestPythonCollector_ManyTasks(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Server(t)
+	c := dial(t, serve(t, "dispatcher", server.URL(), prefix).addr)
+	c.setRule(t, "*", 0, 4)
+	site := newSmallSite(t)
+	c.createSource(t, &pb.SourceSpec{Id: "python", LeaseDuration: durationpb.New(time.Second)})
+	var items []*pb.SubmitItem
+	for i := range 300 {
+		items = append(items, &pb.SubmitItem{SourceId: "python", Url: fmt.Sprintf("%s/page/%d", site.url, i)})
+	}
+	c.submit(t, items...)
+	f := &forgetful{to: c.dispatch}
+	collector, _ := pythonCollector(t, "py-1", serveBetween(t, f))
+	until(t, startLimit, "all tasks are done", func() bool { return c.stats(t).GetTasks().GetDone() == int64(len(items)) })
+	collector.stop(10 * time.Second)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	span := f.beats[len(f.beats)-1].Sub(f.beats[0])
+	if most := 3 + int(span/(100*time.Millisecond)); f.ahead != 1 || len(f.beats) > most {
+		t.Errorf("%d beats in %v, want at most %d; %d at once, want 1", len(f.beats), span, most, f.ahead)
+	}
+	if n := len(f.fetches); n < 3*len(f.beats) {
+		t.Errorf("%d fetches and %d beats: the tasks were not faster than the beats", n, len(f.beats))
+	}
+	for i := range items {
+		if n := site.requests(fmt.Sprintf("/page/%d", i)); n != 1 {
+			t.Errorf("page %d was asked for %d times", i, n)
+		}
 	}
 }

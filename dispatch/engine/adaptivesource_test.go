@@ -39,7 +39,7 @@ func TestDispatcher_adaptive(t *testing.T) {
 		interval("crawled twice", 8*time.Minute, 14*time.Minute)
 		change := func(change func(*dispatch.SourceSpec)) {
 			t.Helper()
-			_, err := w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { change(s); return nil })
+			_, _, err := w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { change(s); return nil }, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,10 +75,10 @@ func TestDispatcher_adaptive_toEvery(t *testing.T) {
 			s.Schedule = dispatch.Schedule{Adaptive: dispatch.Adaptive{Min: 24 * time.Hour, Max: 96 * time.Hour}}
 		})
 		w.Succeed(w.TakeOne())
-		_, err := w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+		_, _, err := w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Schedule = dispatch.Schedule{Every: time.Hour}
 			return nil
-		})
+		}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -175,10 +175,10 @@ func TestDispatcher_metadata(t *testing.T) {
 		if got := page.Task; got.ID != r.Discovered[0].ID || got.Metadata["lang"]+got.Metadata["team"] != "dex" || len(got.Metadata["of"]) != 998 {
 			t.Errorf("metadata %v", got.Metadata)
 		}
-		if _, err := w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+		if _, _, err := w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Metadata = map[string]string{"of": strings.Repeat("s", 999)}
 			return nil
-		}); err != nil {
+		}, false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

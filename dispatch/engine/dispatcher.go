@@ -139,7 +139,16 @@ func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 		d.pump.Run(ctx)
 		return nil
 	})
-	g.Go(func() error { return d.keeper.run(ctx) })
+	keeping, resign := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer resign()
+		select {
+		case <-d.drained:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	g.Go(func() error { return d.keeper.run(keeping) })
 	g.Go(func() error { return d.holds.run(ctx) })
 	g.Go(func() error { return d.listen(ctx) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
@@ -148,8 +157,8 @@ func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 	return nil
 }
 
-// Drain answers all waiting and all later fetches with [EmptyDispatcherDraining]. Reports, renewals and all other calls
-// continue. It cannot be undone.
+// Drain answers all waiting and all later fetches with [EmptyDispatcherDraining], and resigns as keeper. Reports, renewals
+// and all other calls continue. It cannot be undone.
 func (d *Dispatcher) Drain() {
 	d.drain.Do(func() { close(d.drained) })
 	d.pump.Drain()

@@ -82,7 +82,7 @@ func TestDispatcher_SubmitTasks_versionsOfASource(t *testing.T) {
 				s.Labels = map[string]string{"version": fmt.Sprint(i)}
 				return nil
 			}
-			if _, err := w.O[0].UpdateSource(t.Context(), "s", 0, labels); err != nil {
+			if _, _, err := w.O[0].UpdateSource(t.Context(), "s", 0, labels, false); err != nil {
 				t.Fatal(err)
 			}
 		}

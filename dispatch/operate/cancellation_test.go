@@ -161,10 +161,10 @@ func TestTask_Canceled_seed(t *testing.T) {
 		w.all(operate.ChangeCanceled)(w.CancelTasks(ctx, operate.TaskEdit{IDs: seed, Note: dispatch.Note{By: "ada"}}))
 		time.Sleep(time.Minute)
 		w.all(operate.ChangeRetried)(w.RetryTasks(ctx, operate.TaskEdit{IDs: seed}))
-		if _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+		if _, _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = s.Seeds[:1]
 			return nil
-		}); err != nil {
+		}, false); err != nil {
 			t.Fatal(err)
 		}
 		w.wantCanceled("taken out of the spec", seed[0], "", "waggle", "the spec of its source does not name this seed any more")

@@ -186,7 +186,7 @@ func (o *Operator) ExplainQueue(ctx context.Context, name string) (*Explanation,
 		return nil, err
 	}
 	own := s.holdsOfQueue(name, &queue.Queue)
-	e := &Explanation{Now: s.now, Holds: slices.Clone(own), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
+	e := &Explanation{Now: s.now, Holds: slices.Clone(own), MapsTo: queue.MapsTo, Unknown: queue.Unknown && len(own) == 0}
 	ofPool := make(map[string][]Held, len(queue.Pools))
 	for _, pool := range queue.Pools {
 		held, who, err := s.poolHolds(ctx, wanted{pool: pool, queue: name})
@@ -242,6 +242,7 @@ func (o *Operator) ExplainPool(ctx context.Context, pool string) (*Explanation, 
 	e.noteTakers(who)
 	decisiveFirst(e.Holds)
 	e.Unknown, err = o.poolUnknown(ctx, &known)
+	e.Unknown = e.Unknown && len(s.book.Pool(pool)) == 0
 	return e, err
 }
 

@@ -16,13 +16,13 @@ func TestGate_overdue(t *testing.T) {
 	task := dispatch.Task{State: dispatch.StateLeased, Lease: &dispatch.Lease{Deadline: now.Add(-19 * time.Second)}}
 	gate, _ := stateGate(&task)
 	noteOverdue(&gate, now)
-	if !gate.Until.IsZero() || !strings.Contains(gate.Reason, "ran out 19s ago") || !strings.Contains(gate.Reason, "30s of grace") {
+	if !gate.Until.IsZero() || !strings.Contains(gate.Reason, "ran out 19s ago") || !strings.Contains(gate.Reason, "at most 30s") {
 		t.Errorf("the gate is %+v", gate)
 	}
 	task.Lease.Deadline = now.Add(time.Second)
 	gate, _ = stateGate(&task)
 	noteOverdue(&gate, now)
-	if !gate.Until.Equal(task.Lease.Deadline) || strings.Contains(gate.Reason, "grace") {
+	if !gate.Until.Equal(task.Lease.Deadline) || strings.Contains(gate.Reason, "outage") {
 		t.Errorf("before its deadline the gate is %+v", gate)
 	}
 }

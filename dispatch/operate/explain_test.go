@@ -156,6 +156,10 @@ func TestDispatcher_ExplainQueue(t *testing.T) {
 		if e, err := w.ExplainQueue(ctx, "a.example"); err != nil || len(e.Holds) > 0 || !e.Unknown || e.MapsTo != "" {
 			t.Errorf("of a queue that is not there: %+v, %v", e, err)
 		}
+		w.SetHold(dispatch.HoldTarget{Queue: "*.idle.example"}, time.Time{})
+		if e, err := w.ExplainQueue(ctx, "b.idle.example"); err != nil || len(e.Holds) != 1 || e.Unknown {
+			t.Errorf("of an idle queue that is held: %+v, %v", e, err)
+		}
 		w.Create("s", nil)
 		w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		w.SetHold(dispatch.HoldTarget{Queue: "a.example"}, time.Time{})
@@ -227,6 +231,10 @@ func TestDispatcher_Explain_poolsNotTold(t *testing.T) {
 			if e, err := w.ExplainPool(ctx, pool); err != nil || e.Unknown != unknown {
 				t.Errorf("of the pool %q: %+v, %v", pool, e, err)
 			}
+		}
+		w.SetHold(dispatch.HoldTarget{Pool: "idle"}, time.Time{})
+		if e, err := w.ExplainPool(ctx, "idle"); err != nil || e.Unknown {
+			t.Errorf("of an idle pool that is held: %+v, %v", e, err)
 		}
 		tell("a")
 		if got := explained(dispatch.DefaultPool); got != "" {

@@ -40,10 +40,10 @@ func TestDispatcher_ExplainSource_tasks(t *testing.T) {
 		want("queue a.example: 2 tasks due, held by QUEUE_HELD", dispatch.GateQueueHeld)
 
 		spec := dispatch.SourceSpec{Seeds: dispatchtest.Seeds("http://b.example/"), Schedule: dispatch.Schedule{Every: time.Hour}}
-		if _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+		if _, _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds, s.Schedule = spec.Seeds, spec.Schedule
 			return nil
-		}); err != nil {
+		}, false); err != nil {
 			t.Fatal(err)
 		}
 		g := w.TakeOne()

@@ -20,8 +20,8 @@ type QueueView struct {
 	// MapsTo is the queue that new tasks of a host of this name go to; empty =
 	// this one, and in lists.
 	MapsTo string
-	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, and
-	// no rule is for this very name; never in lists.
+	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, no
+	// rule is for this very name, and no hold stops the queue; never in lists.
 	Unknown bool
 }
 
@@ -44,7 +44,7 @@ func (o *Operator) FindQueue(ctx context.Context, name string) (*QueueView, erro
 	return queue, err
 }
 
-// findQueue is FindQueue without HeldPools.
+// findQueue is FindQueue without holds.
 func (o *Operator) findQueue(ctx context.Context, name string) (*QueueView, error) {
 	known, err := o.queue(ctx, name)
 	if err != nil {
@@ -106,6 +106,7 @@ func (o *Operator) addHolds(ctx context.Context, queues ...*QueueView) error {
 	}
 	for _, q := range queues {
 		gates := heldBy(book.Queue(q.Name), HeldQueue, q.Name)
+		q.Unknown = q.Unknown && len(gates) == 0
 		var first *dispatch.Hold // to end, of the last holds of its pools
 		for _, pool := range q.Pools {
 			last := lastToEnd(slices.Concat(book.Everything(), book.Pool(pool)))

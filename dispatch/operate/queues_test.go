@@ -178,13 +178,13 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 		}
 		w.SetHold(dispatch.HoldTarget{Queue: "*.held.example"}, time.Time{})
 		want("a.example", true)
-		want("a.held.example", true, dispatch.GateQueueHeld)
+		want("a.held.example", false, dispatch.GateQueueHeld)
 		want("shops", false)
 		if q := find("mapped.example"); q.MapsTo != "shops" || !q.Unknown {
 			t.Errorf("of a host that is mapped: %+v", q)
 		}
 		w.SetHold(dispatch.HoldTarget{Queue: "a.held.example"}, time.Time{})
-		want("a.held.example", true, dispatch.GateQueueHeld, dispatch.GateQueueHeld)
+		want("a.held.example", false, dispatch.GateQueueHeld, dispatch.GateQueueHeld)
 		w.Create("s", nil)
 		made := w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		want("a.example", false)

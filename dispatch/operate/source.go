@@ -121,13 +121,25 @@ func (o *Operator) ListSources(ctx context.Context, q SourceQuery, after string,
 
 // UpdateSource changes the spec of a source by change, if its version is
 // ifVersion or ifVersion is 0. It answers when every shard has the change.
-// Without a change the version stays. Errors: ErrInvalid, ErrSourceNotFound,
+// Without a change the version stays. With dryRun nothing changes, and the
+// view has the spec that would be. Errors: ErrInvalid, ErrSourceNotFound,
 // ErrEtagMismatch.
-func (o *Operator) UpdateSource(ctx context.Context, id string, ifVersion int64, change func(*dispatch.SourceSpec) error) (*SourceView, error) {
-	if _, err := o.mutateSource(ctx, id, ifVersion, o.respec(ctx, change, rehearsal{})); err != nil {
-		return nil, err
+func (o *Operator) UpdateSource(
+	ctx context.Context, id string, ifVersion int64, change func(*dispatch.SourceSpec) error, dryRun bool,
+) (view *SourceView, changed bool, err error) {
+	respec := o.respec(ctx, change, rehearsal{})
+	if !dryRun {
+		if changed, err = o.mutateSource(ctx, id, ifVersion, respec); err == nil {
+			view, err = o.sourceView(ctx, id, true)
+		}
+		return view, changed, err
 	}
-	return o.sourceView(ctx, id, true)
+	if view, err = o.Source(ctx, id); err != nil {
+		return nil, false, err
+	}
+	before := view.Source.Spec
+	err = respec(&view.Source)
+	return view, !reflect.DeepEqual(before, view.Source.Spec), err
 }
 
 // respec changes the spec of a source by change, and checks what comes of it. What is

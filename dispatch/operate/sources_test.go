@@ -88,12 +88,12 @@ func TestDispatcher_UpdateSource(t *testing.T) {
 		for _, g := range w.Take(10) {
 			w.Succeed(g)
 		}
-		view, err := w.UpdateSource(t.Context(), "s", 1, func(s *dispatch.SourceSpec) error {
+		view, _, err := w.UpdateSource(t.Context(), "s", 1, func(s *dispatch.SourceSpec) error {
 			s.Seeds = dispatchtest.Seeds("http://a.example/2", "http://a.example/3")
 			s.Schedule.Every = time.Hour
 			s.Pool = "browser"
 			return nil
-		})
+		}, false)
 		if err != nil || view.Source.Version != 2 || view.Source.Applied != 2 || len(view.Source.AppliedSeeds) != 2 {
 			t.Fatalf("%+v, %v", view, err)
 		}
@@ -118,14 +118,20 @@ func TestDispatcher_UpdateSource(t *testing.T) {
 		if got := fetch(); !slices.Equal(got, []string{"http://a.example/2", "http://a.example/3"}) {
 			t.Errorf("an hour later: %q, want both", got)
 		}
-		if _, err := w.UpdateSource(t.Context(), "s", 1, func(*dispatch.SourceSpec) error { return nil }); !errors.Is(err, dispatch.ErrEtagMismatch) {
+		if _, _, err := w.UpdateSource(t.Context(), "s", 1, func(*dispatch.SourceSpec) error { return nil }, false); !errors.Is(err, dispatch.ErrEtagMismatch) {
 			t.Errorf("stale etag: %v", err)
 		}
-		same, err := w.UpdateSource(t.Context(), "s", 0, func(*dispatch.SourceSpec) error { return nil })
+		same, _, err := w.UpdateSource(t.Context(), "s", 0, func(*dispatch.SourceSpec) error { return nil }, false)
 		if err != nil || same.Source.Version != 2 {
 			t.Errorf("an update without a change: version %d, %v", same.Source.Version, err)
 		}
-		_, err = w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { s.Scope = "other"; return nil })
+		rename := func(s *dispatch.SourceSpec) error { s.DisplayName = "S"; return nil }
+		would, changed, err := w.UpdateSource(t.Context(), "s", 0, rename, true)
+		now, _ := w.Source(t.Context(), "s")
+		if err != nil || !changed || would.Source.Spec.DisplayName != "S" || now.Source.Spec.DisplayName == "S" || now.Source.Version != 2 {
+			t.Errorf("a dry run: %v, %v; it gave %+v, and there is %+v", changed, err, would, now)
+		}
+		_, _, err = w.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { s.Scope = "other"; return nil }, false)
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("a change of scope: %v", err)
 		}
@@ -148,7 +154,7 @@ func TestDispatcher_CanonicalRules(t *testing.T) {
 			}
 		}
 		for rules, want := range map[int]bool{0: true, 2: true, 1: false, 3: false} {
-			view, err := w.UpdateSource(t.Context(), "sorted", 0, func(s *dispatch.SourceSpec) error { s.CanonicalRules = rules; return nil })
+			view, _, err := w.UpdateSource(t.Context(), "sorted", 0, func(s *dispatch.SourceSpec) error { s.CanonicalRules = rules; return nil }, false)
 			if ok := err == nil && view.Source.Spec.CanonicalRules == 2; ok != want || !want && !errors.Is(err, dispatch.ErrInvalid) {
 				t.Errorf("update to %d: %+v, %v", rules, view, err)
 			}

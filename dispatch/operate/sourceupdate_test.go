@@ -39,10 +39,10 @@ func TestDispatcher_UpdateSource_whileALeaseEnds(t *testing.T) {
 		})
 		g := w.TakeOne()
 		second := w.Second(dispatchtest.Before(func() { w.Succeed(g) }, dispatchtest.Calls("RequestCancel")).Once())
-		_, err := second.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+		_, _, err := second.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = dispatchtest.Seeds("http://a.example/new")
 			return nil
-		})
+		}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,10 +62,10 @@ func TestDispatcher_UpdateSource_replacesAPendingOne(t *testing.T) {
 		})
 		away := w.Second(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("MarkApplied")).Once())
 		update := func(o *operate.Operator, urls ...string) error {
-			_, err := o.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+			_, _, err := o.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
 				s.Seeds = dispatchtest.Seeds(urls...)
 				return nil
-			})
+			}, false)
 			return err
 		}
 		if err := update(away, "http://a.example/kept", "http://a.example/typo"); !errors.Is(err, dispatch.ErrStoreUnavailable) {
@@ -116,12 +116,12 @@ func TestDispatcher_SharedScope_oneSeedOneSource(t *testing.T) {
 		if _, err := w.CreateSource(ctx, "second", spec("http://b.example/")); err != nil {
 			t.Fatalf("another seed: %v", err)
 		}
-		_, err = w.UpdateSource(ctx, "second", 0, func(s *dispatch.SourceSpec) error {
+		_, _, err = w.UpdateSource(ctx, "second", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = dispatchtest.Seeds("http://b.example/", "http://a.example/")
 			return nil
-		})
+		}, false)
 		refused("update", err)
-		if _, err := w.UpdateSource(ctx, "first", 0, func(s *dispatch.SourceSpec) error { s.Priority = 7; return nil }); err != nil {
+		if _, _, err := w.UpdateSource(ctx, "first", 0, func(s *dispatch.SourceSpec) error { s.Priority = 7; return nil }, false); err != nil {
 			t.Errorf("an update of the source that has the seed: %v", err)
 		}
 		w.Create("elsewhere", func(s *dispatch.SourceSpec) { s.Seeds = dispatchtest.Seeds("http://a.example/") })

@@ -91,10 +91,10 @@ func TestDispatcher_CancelTasks_seed(t *testing.T) {
 		if did, err := w.TriggerSource(ctx, "s", true, false); err != nil || did != (operate.Triggered{Canceled: 1}) {
 			t.Errorf("trigger of a canceled seed: %+v, %v", did, err)
 		}
-		if _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+		if _, _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Schedule.Every = time.Minute
 			return nil
-		}); err != nil {
+		}, false); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.MustTask(id); got.State != dispatch.StateCanceled {

@@ -117,10 +117,10 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 			w.changed(w.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
 			w.Succeed(g)
 		}
-		if _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+		if _, _, err := w.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = dispatchtest.Seeds("http://other.example/")
 			return nil
-		}); err != nil {
+		}, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {

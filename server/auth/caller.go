@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/jellydator/ttlcache/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // Caller is who makes a call. A nil Caller is anybody: there is no guard, or anyone may make the call.
@@ -155,7 +161,7 @@ func (c *Caller) Within(ctx context.Context, req any, backend Backend) error {
 		if err := c.covers(use); err != nil {
 			return err
 		}
-		return c.bind(ctx, req, use.collector, backend)
+		return c.bind(ctx, use.collector, backend)
 	}
 	return c.anyGrant(func(g *Grant) error { return g.within(ctx, s, c.method, req, backend.SourcesOf) })
 }
@@ -168,6 +174,24 @@ func (c *Caller) Shows(source string) error {
 	return c.anyGrant(func(g *Grant) error {
 		if g.isNarrow() && !g.holdsSource(source) {
 			return outsidef("the task is of another source")
+		}
+		return nil
+	})
+}
+
+// Redact removes from an answer what a caller who is narrowed to some sources does not see of what stops these: collectors
+// belong to no source, so of a hold on them only its kind and times are left.
+func (c *Caller) Redact(answer proto.Message) error {
+	if c == nil || slices.ContainsFunc(c.grants, func(g *Grant) bool { return !g.isNarrow() }) {
+		return nil
+	}
+	return protorange.Range(answer.ProtoReflect(), func(at protopath.Values) error {
+		message, _ := at.Index(-1).Value.Interface().(protoreflect.Message)
+		if message == nil {
+			return nil
+		}
+		if gate, ok := message.Interface().(*pb.Gate); ok && gate.GetKind() == pb.GateKind_GATE_KIND_COLLECTOR_HELD {
+			gate.Hold, gate.By, gate.Reason = nil, "", ""
 		}
 		return nil
 	})
@@ -192,13 +216,10 @@ func (c *Caller) anyGrant(within func(*Grant) error) error {
 	return c.refused(fmt.Sprintf("%s: %v", c.Identity, refused))
 }
 
-// bind checks that the collector id of a request is that of the identity, and those of all its leases.
-func (c *Caller) bind(ctx context.Context, req any, id string, backend Backend) error {
+// bind checks that the collector id of a request is that of the identity. Leases of another id are lost to it.
+func (c *Caller) bind(ctx context.Context, id string, backend Backend) error {
 	if !isCollectorID(id) {
 		return nil // no collector has it, and the call is refused for that
-	}
-	if holder := foreignLease(req); holder != "" {
-		return c.refused(fmt.Sprintf("a lease of collector %.80q is not one of collector %.80q", holder, id))
 	}
 	if known := c.guard.bound.Get(id); known != nil && known.Value() == c.Identity {
 		return nil

@@ -31,10 +31,11 @@ func Roles() []Role { return []Role{Collector, Producer, Operator, Viewer, Admin
 type scope int
 
 const (
-	// ofAll: what the call shows or changes belongs to no source, so that only a grant that is not narrowed allows it.
+	// ofAll: what the call shows or changes belongs to no source, such as queues and collectors, so that only a grant that is
+	// not narrowed allows it.
 	ofAll scope = iota
-	// ofShared: what the call shows is shared by all sources, such as queues and counts.
-	ofShared
+	// ofCounts: the call shows counts, which name nothing.
+	ofCounts
 	// ofSources: each source that the call names, and that its filter can match, is in the grant.
 	ofSources
 	// ofCollector: the collector id and the pools are in the grant.
@@ -54,7 +55,8 @@ var (
 	taskSubmits    = rule{roles: []Role{Producer, Operator}, scope: ofSources}
 	sourceReads    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofSources}
 	leaseReads     = rule{roles: []Role{Operator, Viewer}, scope: ofSources}
-	sharedReads    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofShared}
+	sharedReads    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofAll}
+	countReads     = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofCounts}
 	sourceChanges  = rule{roles: []Role{Operator}, scope: ofSources}
 	sharedChanges  = rule{roles: []Role{Operator}, scope: ofAll}
 	adminReads     = rule{scope: ofAll}
@@ -92,9 +94,9 @@ var rules = map[string]rule{
 
 	pb.HoldService_SetHolds_FullMethodName:  sourceChanges,
 	pb.HoldService_LiftHolds_FullMethodName: sourceChanges,
-	pb.HoldService_ListHolds_FullMethodName: sharedReads,
+	pb.HoldService_ListHolds_FullMethodName: sourceReads,
 
-	pb.AdminService_GetStats_FullMethodName:       sharedReads,
+	pb.AdminService_GetStats_FullMethodName:       countReads,
 	pb.AdminService_ListLeases_FullMethodName:     leaseReads,
 	pb.AdminService_ListCollectors_FullMethodName: sharedReads,
 	pb.AdminService_Explain_FullMethodName:        sourceReads,

@@ -26,7 +26,7 @@ func outsidef(format string, args ...any) error { return &outside{fmt.Sprintf(fo
 // within reports by an [*outside] that a grant does not cover a request. sources finds the sources of tasks.
 func (g *Grant) within(ctx context.Context, s scope, method string, req any, sources func(context.Context, []string) ([]string, error)) error {
 	switch {
-	case s == ofShared || !g.isNarrow():
+	case s == ofCounts || !g.isNarrow():
 		return nil
 	case s == ofAll:
 		return outsidef("%s needs a grant for all sources", shortName(method))
@@ -64,7 +64,7 @@ func (g *Grant) holdsSources(ctx context.Context, req any, sources func(context.
 	}
 	for _, id := range named.ids {
 		if !g.holdsSource(id) {
-			return outsidef("source %.80q does not begin with %s", id, strings.Join(g.Sources, " or "))
+			return outsidef("the source or scope %.80q does not begin with %s", id, strings.Join(g.Sources, " or "))
 		}
 	}
 	return nil
@@ -106,10 +106,6 @@ func sourcesOf(req any) (sourceNames, error) {
 		}
 	case *pb.GetSourceRequest:
 		add(r.GetId())
-	case *pb.ExplainRequest:
-		if r.GetQueue() != "" || r.GetPool() != "" {
-			n.some = true // shared by all sources
-		}
 	}
 	if r, ok := req.(interface{ GetSpec() *pb.SourceSpec }); ok {
 		add(specNames(r.GetSpec())...)
@@ -210,31 +206,4 @@ func (g *Grant) holdsCollector(u *use) error {
 		}
 	}
 	return nil
-}
-
-// foreignLease is the holder in a lease token of the request, if that is another collector than the one that makes the
-// call.
-func foreignLease(req any) string {
-	id := collectorOf(req)
-	foreign := func(token string) string {
-		if holder := holderOf(token); holder != id {
-			return holder
-		}
-		return ""
-	}
-	switch r := req.(type) {
-	case interface{ GetReports() []*pb.TaskReport }:
-		for _, report := range r.GetReports() {
-			if holder := foreign(report.GetLeaseToken()); holder != "" {
-				return holder
-			}
-		}
-	case interface{ GetLeases() []*pb.LeaseBeat }:
-		for _, lease := range r.GetLeases() {
-			if holder := foreign(lease.GetLeaseToken()); holder != "" {
-				return holder
-			}
-		}
-	}
-	return ""
 }

@@ -84,10 +84,12 @@ func TestCaller_Within(t *testing.T) {
 			},
 		},
 		pb.AdminService_Explain_FullMethodName: {
-			[]any{&pb.ExplainRequest{SourceId: "news.a"}, &pb.ExplainRequest{TaskId: "t1"}, &pb.ExplainRequest{Queue: "a.example"}, &pb.ExplainRequest{Pool: "p"}},
-			[]any{&pb.ExplainRequest{}, &pb.ExplainRequest{SourceId: "blogs.a"}, &pb.ExplainRequest{TaskId: "t2"}, &pb.ExplainRequest{TaskId: "t2", Queue: "q"}},
+			[]any{&pb.ExplainRequest{SourceId: "news.a"}, &pb.ExplainRequest{TaskId: "t1"}},
+			[]any{&pb.ExplainRequest{}, &pb.ExplainRequest{SourceId: "blogs.a"}, &pb.ExplainRequest{TaskId: "t2"}, &pb.ExplainRequest{Queue: "a.example"}, &pb.ExplainRequest{Pool: "p"}},
 		},
 		pb.AdminService_ListLeases_FullMethodName:   {[]any{&pb.ListLeasesRequest{Filter: news}}, []any{&pb.ListLeasesRequest{}, &pb.ListLeasesRequest{Filter: &pb.Filter{CollectorId: "c"}}}},
+		pb.HoldService_ListHolds_FullMethodName:     {[]any{&pb.ListHoldsRequest{Filter: news}}, []any{&pb.ListHoldsRequest{}, &pb.ListHoldsRequest{Filter: &pb.Filter{Queue: "a.example"}}}},
+		pb.QueueService_ListQueues_FullMethodName:   {nil, []any{&pb.ListQueuesRequest{}}},
 		pb.QueueService_SetQueueRule_FullMethodName: {nil, []any{&pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "a.example"}}}},
 		pb.AdminService_GetStats_FullMethodName:     {[]any{&pb.GetStatsRequest{}}, nil},
 	} {
@@ -114,35 +116,23 @@ func TestCaller_Within(t *testing.T) {
 func TestCaller_Within_collector(t *testing.T) {
 	t.Parallel()
 	g := newGuard(t, "tokens: [{name: a, sha256: "+auth.HashToken("wgl_a")+"}]\ngrants: [{identity: token:a, role: collector, collectors: ['a-*'], pools: [news]}]")
-	const mine, foreign = "a-1/c/1", "a-2/c/1"
+	const mine = "a-1/c/1"
 	info, bound := &pb.CollectorInfo{Id: "a-1"}, kept{"a-taken": "token:b"}
 	for method, requests := range map[string]struct {
 		in  []any
 		out map[string]any
 	}{
 		fetch: {
-			[]any{&pb.FetchTaskRequest{CollectorId: "a-1", Pools: []string{"news"}, Reports: []*pb.TaskReport{{LeaseToken: mine}, {LeaseToken: "malformed"}}}},
+			[]any{&pb.FetchTaskRequest{CollectorId: "a-1", Pools: []string{"news"}}},
 			map[string]any{
-				`pool "default" is not of news`:                            &pb.FetchTaskRequest{CollectorId: "a-1"},
-				`pool "blogs" is not of news`:                              &pb.FetchTaskRequest{CollectorId: "a-1", Pools: []string{"news", "blogs"}},
-				`collector_id "b-1" is not of a-*`:                         &pb.FetchTaskRequest{CollectorId: "b-1", Pools: []string{"news"}},
-				`collector_id "" is not of a-*`:                            &pb.FetchTaskRequest{Pools: []string{"news"}},
-				`collector_id "a-taken" belongs to another identity`:       &pb.FetchTaskRequest{CollectorId: "a-taken", Pools: []string{"news"}},
-				`a lease of collector "a-2" is not one of collector "a-1"`: &pb.FetchTaskRequest{CollectorId: "a-1", Pools: []string{"news"}, Reports: []*pb.TaskReport{{LeaseToken: mine}, {LeaseToken: foreign}}},
+				`pool "default" is not of news`:                      &pb.FetchTaskRequest{CollectorId: "a-1"},
+				`pool "blogs" is not of news`:                        &pb.FetchTaskRequest{CollectorId: "a-1", Pools: []string{"news", "blogs"}},
+				`collector_id "b-1" is not of a-*`:                   &pb.FetchTaskRequest{CollectorId: "b-1", Pools: []string{"news"}},
+				`collector_id "" is not of a-*`:                      &pb.FetchTaskRequest{Pools: []string{"news"}},
+				`collector_id "a-taken" belongs to another identity`: &pb.FetchTaskRequest{CollectorId: "a-taken", Pools: []string{"news"}},
 			},
 		},
-		beat: {
-			[]any{&pb.HeartbeatRequest{Collector: info, Leases: []*pb.LeaseBeat{{LeaseToken: mine}}}},
-			map[string]any{`a lease of collector "a-2"`: &pb.HeartbeatRequest{Collector: info, Leases: []*pb.LeaseBeat{{LeaseToken: foreign}}}, `collector_id ""`: &pb.HeartbeatRequest{}},
-		},
-		pb.DispatchService_RenewLease_FullMethodName: {
-			[]any{&pb.RenewLeaseRequest{Collector: info}},
-			map[string]any{`a lease of collector "a-2"`: &pb.RenewLeaseRequest{Collector: info, Leases: []*pb.LeaseBeat{{LeaseToken: foreign}}}},
-		},
-		pb.DispatchService_ReportTask_FullMethodName: {
-			[]any{&pb.ReportTaskRequest{CollectorId: "a-1", Reports: []*pb.TaskReport{{LeaseToken: mine}}}},
-			map[string]any{`a lease of collector "a-2"`: &pb.ReportTaskRequest{CollectorId: "a-1", Reports: []*pb.TaskReport{{LeaseToken: foreign}}}},
-		},
+		beat: {[]any{&pb.HeartbeatRequest{Collector: info}}, map[string]any{`collector_id ""`: &pb.HeartbeatRequest{}}},
 		pb.DispatchService_SubmitDiscovered_FullMethodName: {
 			[]any{&pb.SubmitDiscoveredRequest{LeaseToken: mine}},
 			map[string]any{`"b-1" is not of a-*`: &pb.SubmitDiscoveredRequest{LeaseToken: "b-1/c/1"}, `"a-taken" belongs`: &pb.SubmitDiscoveredRequest{LeaseToken: "a-taken/c/1"}},

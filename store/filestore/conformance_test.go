@@ -41,6 +41,9 @@ func (c *clock) Set(now time.Time) {
 
 var start = time.Date(2026, time.March, 2, 10, 0, 0, 0, time.UTC)
 
+// atOnce is a machine on which restarts take no time.
+func atOnce() (boot [16]byte, up time.Duration) { return [16]byte{1}, 0 }
+
 // smallSegments make a test meet many of them.
 const smallSegments = 64 << 10
 
@@ -90,7 +93,7 @@ func TestStore_Conformance(t *testing.T) {
 		t.Parallel()
 		c := &clock{now: start}
 		config := filestore.Config{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SyncEvery: filestore.SyncNever}
-		i := open(t.Context(), t, config)
+		i := open(t.Context(), t, config.Booted(atOnce))
 		of := i.forTest(c)
 		of.Restart = func() error {
 			if err := i.file.Kill(); err != nil {
@@ -114,7 +117,7 @@ func TestStore_Model(t *testing.T) {
 		t.Helper()
 		c := &clock{now: start}
 		config := filestore.Config{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SnapshotBytes: smallSegments / 2}
-		i := open(t.Context(), t, config.On(disk.OS{}, smallSegments))
+		i := open(t.Context(), t, config.On(disk.OS{}, smallSegments).Booted(atOnce))
 		random := rand.New(rand.NewPCG(storetest.Seed(t), 3))
 		of := i.forTest(c)
 		of.Restart = func() error {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"time"
 
 	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
 )
@@ -14,12 +15,18 @@ func (c Config) On(fs disk.FS, segmentBytes int64) Config {
 	return c
 }
 
+// Booted has the machine of the store started as boot says.
+func (c Config) Booted(boot func() ([16]byte, time.Duration)) Config {
+	c.boot = boot
+	return c
+}
+
 // Kill ends the store without a last snapshot, as the death of its process would: what was not written is lost.
 func (s *Store) Kill() error {
 	var err error
 	s.closing.Do(func() {
 		close(s.stop)
-		<-s.stopped
+		s.loops.Wait()
 		err = errors.Join(s.Store.Close(), s.release())
 	})
 	return err

@@ -1,12 +1,16 @@
 package filestore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -101,7 +105,7 @@ func TestStore_DiskFull(t *testing.T) {
 			t.Fatal("the disk does not get full")
 		}
 	}
-	fails(t, "submit to a full disk", err, dispatch.ErrStoreFull, "no room")
+	fails(t, "submit to a full disk", err, dispatch.ErrStoreFull, "the disk is full")
 	_, err = claimOne(t.Context(), s, "full")
 	fails(t, "claim from a full disk", err, dispatch.ErrStoreFull)
 	stats, err := s.Stats(t.Context())
@@ -313,6 +317,59 @@ func TestStore_Damaged(t *testing.T) {
 	}
 }
 
+// TestStore_EachDamage changes a byte of the log of a store that was killed, cuts the file there, or has zeros from there on:
+// the store has all that it acknowledged, or does not start and names the file.
+func TestStore_EachDamage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := disktest.New(6)
+		config, _ := onDisk(d)
+		config = config.On(d, 4<<10).Booted(atOnce)
+		s := startOn(t, config)
+		for n := range 5 {
+			if err := submit(t.Context(), s, "q", fmt.Sprint(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second) // until the next mark
+		if err := s.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		path := fmt.Sprintf("/data/log-%020d.waggle", 1)
+		whole, mark := d.ReadFile(path), d.ReadFile(markPath)
+		used := len(bytes.TrimRight(whole, "\x00"))
+		refused := map[string]int{}
+		for at := range used + 100 {
+			flipped, zeroed := bytes.Clone(whole), bytes.Clone(whole)
+			flipped[at] ^= 0x10
+			clear(zeroed[at:])
+			for damage, content := range map[string][]byte{"flipped": flipped, "cut": whole[:at], "zeros": zeroed} {
+				d.WriteFile(path, content)
+				d.WriteFile(markPath, mark)
+				s, err := filestore.Open(t.Context(), config)
+				if err != nil {
+					refused[damage]++
+					fails(t, fmt.Sprintf("%s at %d", damage, at), err, filestore.ErrDamaged, path)
+					continue
+				}
+				if stats, err := s.Stats(t.Context()); err != nil || stats.Counts.Ready != 5 {
+					t.Errorf("%s at %d of %d: %d tasks, %v; want 5", damage, at, used, stats.Counts.Ready, err)
+				}
+				if err := s.Kill(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		d.WriteFile(path, nil)
+		_, err := filestore.Open(t.Context(), config)
+		fails(t, "without its log", err, filestore.ErrDamaged)
+		// What ends the log, and the zeros behind it, may change, and zeros may become zeros.
+		if n := used - 36; refused["flipped"] != n || refused["cut"] != used+100 || refused["zeros"] < n-16 || refused["zeros"] > n {
+			t.Errorf("refused %v, of %d bytes", refused, used)
+		}
+	})
+}
+
 // TestStore_ClockSteppedBack starts with a clock that is behind the last command: that is logged, and work goes on.
 func TestStore_ClockSteppedBack(t *testing.T) {
 	t.Parallel()
@@ -342,11 +399,18 @@ func TestStore_ClockSteppedBack(t *testing.T) {
 	}
 }
 
-// TestStore_InUse opens a directory twice.
+// TestStore_InUse opens a directory twice, also after somebody has removed the file that names its holder.
 func TestStore_InUse(t *testing.T) {
 	t.Parallel()
 	config := filestore.Config{Dir: t.TempDir()}
 	open(t.Context(), t, config)
 	_, err := filestore.Open(t.Context(), config)
 	fails(t, "open", err, filestore.ErrInUse, "by process")
+	if err := os.Remove(filepath.Join(config.Dir, "lock")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = filestore.Open(t.Context(), config)
+	fails(t, "open", err, filestore.ErrInUse)
+	_, err = filestore.Repair(t.Context(), config.Dir, nil)
+	fails(t, "repair", err, filestore.ErrInUse)
 }

@@ -50,8 +50,9 @@ type Config struct {
 	// Logger logs what is read at the start, and faults; nil: nothing is logged.
 	Logger *zap.Logger
 
-	fs           disk.FS // of tests; nil is the one of the operating system
-	segmentBytes int64   // of tests
+	fs           disk.FS                          // of tests; nil is the one of the operating system
+	segmentBytes int64                            // of tests
+	boot         func() ([16]byte, time.Duration) // of tests; nil is [disk.Boot]
 }
 
 // Store is a [dispatch.Store] in memory and a directory.
@@ -64,11 +65,14 @@ type Store struct {
 	id      [16]byte
 
 	closing sync.Once
-	ended   error         // what Close has returned
-	stop    chan struct{} // ends the goroutine that makes snapshots
-	stopped chan struct{}
+	ended   error          // what Close has returned
+	stop    chan struct{}  // ends the goroutines
+	loops   sync.WaitGroup // for them
 
 	snapshots snapshots
+
+	marks    disk.File
+	unmarked bool // the last mark was not written
 }
 
 var (
@@ -93,7 +97,10 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 		config.Now = time.Now
 	}
 	config.SnapshotBytes = cmp.Or(config.SnapshotBytes, 64<<20)
-	s := &Store{config: config, journal: newJournal(), stop: make(chan struct{}), stopped: make(chan struct{})}
+	if config.boot == nil {
+		config.boot = disk.Boot
+	}
+	s := &Store{config: config, journal: newJournal(), stop: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.release())
@@ -102,15 +109,31 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	if err := s.occupy(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
 	}
-	if err := s.read(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
+	}
+	s.loops.Go(s.makeSnapshots)
+	if s.marks != nil {
+		s.loops.Go(s.keepMark)
+	}
+	return s, nil
+}
+
+// begin reads what the store has and takes it over from who used it last. A store that is only copied is not in use.
+func (s *Store) begin(ctx context.Context) error {
+	last := s.readMark()
+	if err := s.read(ctx, last.synced); err != nil {
+		return err
 	}
 	s.journal.log = s.log
-	if err := s.Store.Start(ctx); err != nil {
-		return nil, fmt.Errorf("open %s: %w", config.Dir, err)
+	err := s.Store.Start(ctx, last.away(s.newMark()))
+	if failed := s.log.Err(); failed != nil {
+		return failed // for good: nobody waits for a directory
 	}
-	go s.makeSnapshots()
-	return s, nil
+	if err == nil && !s.config.Existing && s.config.CopyOf == "" {
+		s.openMark()
+	}
+	return err
 }
 
 // occupy locks the directory, and makes it or checks that it has a store.
@@ -154,14 +177,17 @@ func (s *Store) release() error {
 	if s.log != nil {
 		errs = append(errs, s.log.Close())
 	}
+	if s.marks != nil {
+		errs = append(errs, s.marks.Close())
+	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// read makes the memory of the newest snapshot and the log.
-func (s *Store) read(ctx context.Context) error {
+// read makes the memory of the newest snapshot and the log, which have the entries up to known.
+func (s *Store) read(ctx context.Context, known uint64) error {
 	began := time.Now()
 	snap, err := s.snapshots.load(s, memstore.Config{Shards: s.config.Shards, Now: s.config.Now, Journal: s.journal})
 	if err != nil {
@@ -170,7 +196,9 @@ func (s *Store) read(ctx context.Context) error {
 	s.Store = snap.store
 	s.journal.due.Store(max(s.config.SnapshotBytes, snap.bytes))
 	entries := 0
-	s.log, err = wal.Open(s.config.Dir, s.logOptions(), snap.sequence, func(sequence uint64, entry []byte) error {
+	opts := s.logOptions()
+	opts.Known = known
+	s.log, err = wal.Open(s.config.Dir, opts, snap.sequence, func(sequence uint64, entry []byte) error {
 		entries++
 		s.journal.grow(len(entry))
 		return s.replay(ctx, sequence, entry)
@@ -193,7 +221,11 @@ func (s *Store) read(ctx context.Context) error {
 
 // replay makes the change of an entry of the log.
 func (s *Store) replay(ctx context.Context, sequence uint64, entry []byte) error {
-	if err := s.Store.Replay(entry); err != nil {
+	err := s.Store.Replay(entry)
+	switch {
+	case errors.Is(err, dispatch.ErrStoreMismatch):
+		return fmt.Errorf("entry %d of the log: %w", sequence, err)
+	case err != nil:
 		return fmt.Errorf("%w: entry %d of the log: %w", ErrDamaged, sequence, err)
 	}
 	return ctx.Err()
@@ -237,7 +269,7 @@ func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.stop)
-		<-s.stopped
+		s.loops.Wait()
 		err := s.Store.Close()
 		if s.log.Err() == nil && s.snapshots.last != s.log.Sequence() {
 			if e := s.snapshot(nil); e != nil {
@@ -255,18 +287,26 @@ type journal struct {
 	// since are the bytes that the log has got since the last snapshot; when they reach due, grown has a value.
 	since, due atomic.Int64
 	grown      chan struct{}
+	busy       chan struct{} // has a value when the log has got an entry
 }
 
-func newJournal() *journal { return &journal{grown: make(chan struct{}, 1)} }
+func newJournal() *journal {
+	return &journal{grown: make(chan struct{}, 1), busy: make(chan struct{}, 1)}
+}
 
 // grow counts bytes of the log.
 func (j *journal) grow(n int) {
-	if j.since.Add(int64(n)); !j.isDue() {
-		return
+	signal(j.busy)
+	if j.since.Add(int64(n)); j.isDue() {
+		signal(j.grown)
 	}
+}
+
+// signal gives a channel a value, unless it has one.
+func signal(c chan struct{}) {
 	select {
-	case j.grown <- struct{}{}:
-	default: // it has one
+	case c <- struct{}{}:
+	default:
 	}
 }
 

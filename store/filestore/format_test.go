@@ -119,6 +119,12 @@ func damageEach(t *testing.T, dir string) {
 			}
 			content[at] ^= 1
 		}
+		if err := os.WriteFile(file, content[:len(content)-1], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := exec.CommandContext(t.Context(), "python3", reader, dir).Run(); err == nil {
+			t.Errorf("%s without its last byte is read", filepath.Base(file))
+		}
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
@@ -93,6 +94,7 @@ func (s *Store) create() error {
 		return errNoStore
 	}
 	s.id, s.config.Shards = uuid.New(), max(s.config.Shards, 1)
+	s.config.Logger.Info("there was no store in the directory: it begins empty", zap.String("dir", s.config.Dir))
 	return s.writeIdentity()
 }
 

@@ -29,6 +29,9 @@ type Report struct {
 	// acknowledged. Empty: nothing. While a dispatcher writes it may be a batch that is being written.
 	Torn  string              `json:"torn,omitempty"`
 	Stats dispatch.StoreStats `json:"-"`
+	// Damage is what Repair has found, Aside the directory to which it has moved the files as they were. Empty: nothing.
+	Damage string `json:"damage,omitempty"`
+	Aside  string `json:"aside,omitempty"`
 }
 
 // attempts is how often a directory is read until it is damaged: a dispatcher that uses it may have removed a file that was
@@ -37,16 +40,17 @@ const attempts = 3
 
 // Check reads the whole store in a directory, all its snapshots and the log, and changes nothing. A dispatcher may use
 // the store meanwhile. It takes as much memory as the store. The error wraps [ErrDamaged] if something that was
-// acknowledged cannot be read.
-func Check(ctx context.Context, dir string) (Report, error) {
-	report, _, err := readOnly(ctx, dir, true)
+// acknowledged cannot be read. did is called after each read with its bytes, as by [Backup] and [Restore] also after each write;
+// nil: nobody is called.
+func Check(ctx context.Context, dir string, did func(bytes int)) (Report, error) {
+	report, _, err := readOnly(ctx, dir, true, did)
 	return report, err
 }
 
 // Backup writes what a directory has to a file, as of one instant: a snapshot, as [Restore] takes it. A dispatcher may
 // use the store meanwhile. It takes as much memory as the store.
-func Backup(ctx context.Context, dir, file string) (Report, error) {
-	report, s, err := readOnly(ctx, dir, false)
+func Backup(ctx context.Context, dir, file string, did func(bytes int)) (Report, error) {
+	report, s, err := readOnly(ctx, dir, false, did)
 	if err != nil {
 		return report, err
 	}
@@ -58,8 +62,8 @@ func Backup(ctx context.Context, dir, file string) (Report, error) {
 }
 
 // Restore makes a store of what [Backup] wrote, in a directory that is empty or does not exist.
-func Restore(ctx context.Context, file, dir string) (report Report, err error) {
-	s := &Store{config: Config{Dir: dir, fs: disk.OS{}, Logger: zap.NewNop()}}
+func Restore(ctx context.Context, file, dir string, did func(bytes int)) (report Report, err error) {
+	s := &Store{config: Config{Dir: dir, fs: watched(did), Logger: zap.NewNop()}}
 	if err := ctx.Err(); err != nil {
 		return report, err
 	}
@@ -99,9 +103,9 @@ func Restore(ctx context.Context, file, dir string) (report Report, err error) {
 }
 
 // readOnly reads a directory that a dispatcher may use. all: also the snapshots that are not needed.
-func readOnly(ctx context.Context, dir string, all bool) (report Report, s *Store, err error) {
+func readOnly(ctx context.Context, dir string, all bool, did func(bytes int)) (report Report, s *Store, err error) {
 	for range attempts {
-		s = &Store{config: Config{Dir: dir, fs: disk.OS{}, Logger: zap.NewNop()}}
+		s = &Store{config: Config{Dir: dir, fs: watched(did), Logger: zap.NewNop()}}
 		report, err = s.readOnly(ctx, all)
 		if err == nil || ctx.Err() != nil {
 			break
@@ -126,7 +130,11 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	if err := s.accept(of); err != nil {
 		return report, err
 	}
+	known := s.readMark().synced
 	names, err := s.config.fs.List(s.config.Dir)
+	if err == nil {
+		err = s.checkLog(names)
+	}
 	if err != nil {
 		return report, err
 	}
@@ -148,7 +156,7 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	}
 	s.Store = snap.store
 	report.Snapshot, report.Bytes, report.Last = snap.sequence, snap.bytes, snap.sequence
-	scanned, err := wal.Scan(s.config.fs, s.config.Dir, snap.sequence, func(sequence uint64, entry []byte) error {
+	scanned, err := wal.Scan(s.config.fs, s.config.Dir, snap.sequence, known, func(sequence uint64, entry []byte) error {
 		report.Entries++
 		report.Last = sequence
 		return s.replay(ctx, sequence, entry)
@@ -162,4 +170,49 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	}
 	report.Stats, err = s.Store.Stats(ctx)
 	return report, err
+}
+
+// watchedFS is a file system that reports how much was read and written.
+type watchedFS struct {
+	disk.FS
+	did func(bytes int)
+}
+
+// watched is the file system of the machine; did may be nil.
+func watched(did func(bytes int)) disk.FS {
+	if did == nil {
+		return disk.OS{}
+	}
+	return watchedFS{disk.OS{}, did}
+}
+
+// Open implements [disk.FS].
+func (w watchedFS) Open(path string) (disk.File, error) {
+	file, err := w.FS.Open(path)
+	return watchedFile{file, w.did}, err
+}
+
+// Create implements [disk.FS].
+func (w watchedFS) Create(path string) (disk.File, error) {
+	file, err := w.FS.Create(path)
+	return watchedFile{file, w.did}, err
+}
+
+type watchedFile struct {
+	disk.File
+	did func(bytes int)
+}
+
+// ReadAt implements [io.ReaderAt].
+func (f watchedFile) ReadAt(p []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(p, at)
+	f.did(n)
+	return n, err
+}
+
+// WriteAt implements [io.WriterAt].
+func (f watchedFile) WriteAt(p []byte, at int64) (int, error) {
+	n, err := f.File.WriteAt(p, at)
+	f.did(n)
+	return n, err
 }

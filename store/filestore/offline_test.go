@@ -43,14 +43,14 @@ func TestBackup_UnderLoad(t *testing.T) {
 		}
 		least := acknowledged.Load()
 		file, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "restored")
-		made, err := filestore.Backup(t.Context(), config.Dir, file)
+		made, err := filestore.Backup(t.Context(), config.Dir, file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := filestore.Check(t.Context(), config.Dir); err != nil {
+		if _, err := filestore.Check(t.Context(), config.Dir, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := filestore.Restore(t.Context(), file, dir); err != nil {
+		if _, err := filestore.Restore(t.Context(), file, dir, nil); err != nil {
 			t.Fatal(err)
 		}
 		restored := open(t.Context(), t, filestore.Config{Dir: dir, Existing: true})
@@ -85,7 +85,7 @@ func TestRestore_damaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "backup")
-	if _, err := filestore.Backup(t.Context(), dir, file); err != nil {
+	if _, err := filestore.Backup(t.Context(), dir, file, nil); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(file)
@@ -100,10 +100,10 @@ func TestRestore_damaged(t *testing.T) {
 			if err := os.WriteFile(damaged, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := filestore.Restore(t.Context(), damaged, into); err == nil {
+			if _, err := filestore.Restore(t.Context(), damaged, into, nil); err == nil {
 				t.Errorf("a backup that is %s at %d of %d is taken", name, at, len(whole))
 			}
-			if _, err := filestore.Check(t.Context(), into); err == nil {
+			if _, err := filestore.Check(t.Context(), into, nil); err == nil {
 				t.Errorf("a backup that is %s at %d made a store", name, at)
 			}
 		}

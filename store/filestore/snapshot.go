@@ -84,17 +84,27 @@ func (p *snapshots) load(s *Store, config memstore.Config) (snap loaded, err err
 			}
 		}
 	}
-	p.kept = snapshotSequences(names)
-	if len(p.kept) > 0 && !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, logPrefix) }) {
-		return snap, fmt.Errorf("%w: %s has a snapshot and no log: restore the missing files or a backup", ErrDamaged, s.config.Dir)
+	if err := s.checkLog(names); err != nil {
+		return snap, err
 	}
-	for _, sequence := range slices.Backward(p.kept) {
-		snap, err = s.readSnapshot(sequence, config)
-		if err == nil {
-			p.last, p.bytes = sequence, snap.bytes
-			return snap, nil
-		}
-		if !errors.Is(err, ErrDamaged) {
+	p.kept = snapshotSequences(names)
+	snap, err = s.newest(p.kept, config)
+	p.last, p.bytes = snap.sequence, snap.bytes
+	return snap, err
+}
+
+// checkLog is an error if there are snapshots, and no log.
+func (s *Store) checkLog(names []string) error {
+	if len(snapshotSequences(names)) > 0 && !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, logPrefix) }) {
+		return fmt.Errorf("%w: %s has a snapshot and no log", ErrDamaged, s.config.Dir)
+	}
+	return nil
+}
+
+// newest reads the newest snapshot that can be read; the memory is empty if none can.
+func (s *Store) newest(kept []uint64, config memstore.Config) (snap loaded, err error) {
+	for _, sequence := range slices.Backward(kept) {
+		if snap, err = s.readSnapshot(sequence, config); !errors.Is(err, ErrDamaged) {
 			return snap, err
 		}
 		s.config.Logger.Warn("a snapshot cannot be read: using what is older, and the log", zap.Error(err))
@@ -272,7 +282,6 @@ const retrySnapshot = time.Minute
 // makeSnapshots makes a snapshot whenever the log has grown by as much as the last one has, so that snapshots never write
 // more than the log does, until the store is closed.
 func (s *Store) makeSnapshots() {
-	defer close(s.stopped)
 	for {
 		select {
 		case <-s.stop:

@@ -293,7 +293,7 @@ func (s *Store) importTotals(want *dispatch.PortableTotals) {
 		sh.rulesVersion, sh.holdsVersion = s.rules.version, s.holds.version
 		sh.addTo(&have)
 	}
-	new(startCommand).runAll(s) // collectors have time to renew their leases
+	(&startCommand{away: span(dispatch.OutageGrace)}).runAll(s) // nobody knows how long the outage is
 	first := s.shards[0]
 	first.granted += want.Granted - have.Granted
 	first.settled += want.Settled - have.Settled

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
@@ -38,7 +39,7 @@ func durable(ctx context.Context, seen Commit) error {
 }
 
 // MachineVersion is raised with every change of what a command does: an entry of another version cannot be replayed.
-const MachineVersion = 1
+const MachineVersion = 2
 
 // An entry begins with a head of fixed size: the version of the machine, the command, the part of the store that it
 // changes, the instant in microseconds since 1970, and the check of its results. Numbers have their lowest byte first.
@@ -118,7 +119,8 @@ func (s *Store) Replay(entry []byte) error {
 		return fmt.Errorf("an entry of %d bytes is shorter than its head", len(entry))
 	}
 	if version := binary.LittleEndian.Uint16(entry[versionAt:]); version != MachineVersion {
-		return fmt.Errorf("the entry is of version %d of the commands, this program knows version %d", version, MachineVersion)
+		return fmt.Errorf("%w: it is of version %d of the commands, this program knows version %d: start the release that wrote it, and stop it by SIGTERM",
+			dispatch.ErrStoreMismatch, version, MachineVersion)
 	}
 	at := time.UnixMicro(int64(binary.LittleEndian.Uint64(entry[instantAt:])))
 	c, err := decodeCommand(op(entry[opAt]), entry[headSize:])

@@ -114,6 +114,19 @@ func (s *Store) shardOfName(name string) *shard {
 	return s.shards[dispatch.ShardOf(dispatch.SlotOf(name), len(s.shards))]
 }
 
+// HasLeases reports whether leases stand.
+func (s *Store) HasLeases() bool {
+	for _, sh := range s.shards {
+		sh.mu.Lock()
+		n := sh.leases.len()
+		sh.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // overdueLooks limits how many leases are read to find the most overdue one.
 const overdueLooks = 100
 

@@ -248,10 +248,11 @@ func (b *collectorBook) page(out []byte, after string, items int) (page []byte, 
 	return out, last, more
 }
 
-// Start records that a dispatcher begins to use the store, which another one left: collectors have [dispatch.OutageGrace]
-// to renew their leases before any is swept.
-func (s *Store) Start(ctx context.Context) error {
-	last, err := s.performAll(new(startCommand))
+// Start records that a dispatcher begins to use the store, which nobody used for a while. If that is over
+// [dispatch.OutageAfter], collectors have as much time to renew their leases before any is swept, at most
+// [dispatch.OutageGrace].
+func (s *Store) Start(ctx context.Context, away time.Duration) error {
+	last, err := s.performAll(&startCommand{away: span(away)})
 	if err != nil {
 		return err
 	}

@@ -69,8 +69,8 @@ func (c *expiredCommand) run(s *shard) {
 	// Further ahead, the clock was stepped back.
 	s.setGrace(min(s.graceUntil, s.now+span(dispatch.OutageGrace)))
 	if next := s.leases.firstScore(); next != infinite {
-		if c.sweptAt != 0 && s.now-c.sweptAt > span(dispatch.OutageAfter) {
-			s.setGrace(s.now + span(dispatch.OutageGrace))
+		if c.sweptAt != 0 {
+			s.wasAway(s.now - c.sweptAt)
 		}
 		if s.now < s.graceUntil {
 			c.result.Grace, c.result.Next = true, instant(max(next, s.graceUntil))
@@ -95,20 +95,28 @@ func (s *shard) setGrace(until int64) {
 	}
 }
 
-// startCommand is the start of a dispatcher with what another one left: collectors have time to renew their leases.
+// wasAway gives the leases that stand as much grace as nobody swept, after an outage.
+func (s *shard) wasAway(away int64) {
+	if away > span(dispatch.OutageAfter) && s.leases.len() > 0 {
+		s.setGrace(max(s.graceUntil, s.now+min(away, span(dispatch.OutageGrace))))
+	}
+}
+
+// startCommand is the start of a dispatcher with what another one left, after a time in milliseconds: collectors have time
+// to renew their leases.
 type startCommand struct {
 	noResults
+	away int64
 }
 
 func (*startCommand) op() op { return opStart }
 
-func (*startCommand) inputs(*codec.Codec) {}
+func (c *startCommand) inputs(code *codec.Codec) { codec.Int(code, &c.away) }
 
-func (*startCommand) runAll(s *Store) {
+func (c *startCommand) runAll(s *Store) {
 	for _, sh := range s.shards {
-		if sh.leases.len() > 0 {
-			sh.setGrace(sh.now + span(dispatch.OutageGrace))
-		}
+		sh.wasAway(c.away)
+		sh.sweptAt = 0 // the first sweep does not count the same outage
 	}
 }
 

@@ -15,6 +15,7 @@ func expiryCases() []testCase {
 		{"Requeued_IsFetchable_T20", expiryRequeue},
 		{"Long_LeaseIsLeftAlone_T22", expiryLong},
 		{"Outage_GivesGrace", expiryGrace},
+		{"Outages_GiveAsMuchGraceAsTheLongest_P5", expiryOutages},
 		{"Outage_WithoutLeases_GivesNone", expiryNoGrace},
 		{"Outage_GraceEndsThoughTheClockSteppedBack_T59", expiryGraceClockBack},
 		{"FirstSweep_IsNoOutage", expiryFirst},
@@ -135,6 +136,24 @@ func expiryGrace(e *env) {
 	is(e, "grace that is left at its end", e.stats().Grace, 0)
 	is(e, "expired at its end", len(s.Expired), 1)
 	is(e, "task", s.Expired[0].ID, grants[1].Task.ID)
+}
+
+// expiryOutages are two outages, the second in the grace after the first: what grace is left is not added to.
+func expiryOutages(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.sweep(1)
+	e.takeOne(func(w *dispatch.Want) { w.Lease = 2 * time.Second })
+	e.advance(9 * time.Second)
+	is(e, "grace", e.sweep(10).Grace, true)
+	is(e, "grace that is left", e.stats().Grace, 9*time.Second)
+	e.advance(6 * time.Second)
+	e.sweep(10)
+	is(e, "grace that is left after a shorter outage", e.stats().Grace, 6*time.Second)
+	e.keepSwept(6*time.Second - time.Millisecond)
+	is(e, "grace near its end", e.sweep(10).Grace, true)
+	e.advance(time.Millisecond)
+	is(e, "expired at its end", len(e.sweep(10).Expired), 1)
 }
 
 // expiryGraceClockBack is a machine that began with a clock that was ahead, and had it put

@@ -43,11 +43,12 @@ type Instance struct {
 	// MissHolds runs put, which changes the holds, and leaves the shard as if that had not
 	// come to it; nil: this store changes all shards or none.
 	MissHolds func(shard int, put func())
-	// Restart ends the store as the death of its process would, or a shutdown, and opens it again: what was acknowledged
-	// is there, leases have [dispatch.OutageGrace], nobody leads, and collectors were seen up to an hour earlier. nil: the
-	// model test makes no restarts.
+	// Restart ends the store as the death of its process would, or a shutdown, and opens it again at the same instant: what
+	// was acknowledged is there, nobody leads, and collectors were seen up to an hour earlier. nil: the model test makes no
+	// restarts.
 	Restart func() error
-	// Copied: Restart copies the store into another one ([dispatch.Portable]) with as many shards.
+	// Copied: Restart copies the store into another one ([dispatch.Portable]) with as many shards. Leases have
+	// [dispatch.OutageGrace] there.
 	Copied bool
 }
 

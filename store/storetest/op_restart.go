@@ -61,16 +61,16 @@ func (m *model) beatAll() step {
 	return m.beatStep(beats)
 }
 
-// restarted is the world after a restart of the store: leases may have grace.
+// restarted is the world after a restart of the store, which took no time.
 func (w *world) restarted() {
 	for _, p := range w.parts {
-		p.lastSweep, p.graceEnds = time.Time{}, w.now().Add(dispatch.OutageGrace)
+		p.lastSweep = time.Time{}
 	}
 }
 
 // copied is the world after a copy of the store. What one shard knew of a source all know. Sessions that were replaced are
 // refused by the home shards of their collectors only. A lock that was deleted is there again, unless a renewal has met
-// that; of those that were set by hand only waiting tasks keep theirs.
+// that; of those that were set by hand only waiting tasks keep theirs. Leases have the longest grace.
 func (w *world) copied() {
 	newest := map[string]dispatch.SourceGate{}
 	for _, p := range w.parts {
@@ -82,6 +82,7 @@ func (w *world) copied() {
 	}
 	for _, p := range w.parts {
 		p.gates, p.unsynced = maps.Clone(newest), true
+		p.graceEnds = w.now().Add(dispatch.OutageGrace)
 		clear(p.keeps)
 	}
 	for collector, session := range w.current {

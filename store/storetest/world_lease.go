@@ -195,10 +195,11 @@ func (w *world) settle(t *modelTask, tr *dispatch.Transition, waits bool) {
 func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
 	p, now := w.parts[shard], w.now()
 	stands, sure := w.standing(shard)
-	outage := !p.lastSweep.IsZero() && now.Sub(p.lastSweep) > dispatch.OutageAfter
+	away := now.Sub(p.lastSweep)
+	outage := !p.lastSweep.IsZero() && away > dispatch.OutageAfter
 	if outage {
 		w.count("sweep after an outage")
-		p.graceEnds = now.Add(dispatch.OutageGrace)
+		p.graceEnds = latest(p.graceEnds, now.Add(min(away, dispatch.OutageGrace)))
 	}
 	p.lastSweep = now
 	if got.Grace {

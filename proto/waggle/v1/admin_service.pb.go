@@ -147,8 +147,8 @@ type GetStatsResponse struct {
 	KeeperId string `protobuf:"bytes,8,opt,name=keeper_id,json=keeperId,proto3" json:"keeper_id,omitempty"`
 	// The dispatcher that answered.
 	Dispatcher *DispatcherInfo `protobuf:"bytes,9,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
-	// How much longer overdue leases may still be renewed. Leases get 30 s of grace after the store, or all dispatchers,
-	// were away for more than 5 s. Zero or absent: there is no grace.
+	// How much longer overdue leases may still be renewed. After the store, or all dispatchers, were away for more than 5 s,
+	// leases get as much grace as that was, at most 30 s. Zero or absent: there is no grace.
 	Grace *durationpb.Duration `protobuf:"bytes,10,opt,name=grace,proto3" json:"grace,omitempty"`
 	// Existing holds, without those on sources.
 	Holds         int64 `protobuf:"varint,11,opt,name=holds,proto3" json:"holds,omitempty"`
@@ -359,7 +359,7 @@ func (x *StoreCounters) GetLostCalls() int64 {
 // StoreInfo describes the store.
 type StoreInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The kind: "memory" or "redis".
+	// The kind: "memory", "file" or "redis".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Its shards, fixed when it was first used.
 	Shards int32 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`

@@ -49,15 +49,16 @@ type DispatchServiceClient interface {
 	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(ctx context.Context, in *FetchTaskRequest, opts ...grpc.CallOption) (*FetchTaskResponse, error)
 	// Heartbeat renews leases. Each message names all leases that the collector holds and renews exactly those. The
-	// dispatcher answers each message with one, in order. Between beats it also pushes messages: see HeartbeatResponse. A
-	// lost lease never ends the stream.
+	// dispatcher answers each message with one, in order. After more than 30 messages at once it acts on messages ten times
+	// a second: those that came meanwhile count together, and each gets the same answer. Between beats it also pushes
+	// messages: see HeartbeatResponse. A lost lease never ends the stream.
 	//
 	// If the stream breaks, open another one on any dispatcher; the leases stay valid until their deadlines. A lease may
 	// be named twice.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
 	// (RATE_LIMITED: 64 MiB of beats and renewals are in flight; open another stream after RetryInfo), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING), CANCELLED (the caller ended the stream),
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING), CANCELLED (the caller, or its deadline, ended the stream),
 	// DEADLINE_EXCEEDED (no beat came for 45 s: open another stream).
 	Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatResponse], error)
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.
@@ -169,15 +170,16 @@ type DispatchServiceServer interface {
 	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(context.Context, *FetchTaskRequest) (*FetchTaskResponse, error)
 	// Heartbeat renews leases. Each message names all leases that the collector holds and renews exactly those. The
-	// dispatcher answers each message with one, in order. Between beats it also pushes messages: see HeartbeatResponse. A
-	// lost lease never ends the stream.
+	// dispatcher answers each message with one, in order. After more than 30 messages at once it acts on messages ten times
+	// a second: those that came meanwhile count together, and each gets the same answer. Between beats it also pushes
+	// messages: see HeartbeatResponse. A lost lease never ends the stream.
 	//
 	// If the stream breaks, open another one on any dispatcher; the leases stay valid until their deadlines. A lease may
 	// be named twice.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
 	// (RATE_LIMITED: 64 MiB of beats and renewals are in flight; open another stream after RetryInfo), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING), CANCELLED (the caller ended the stream),
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING), CANCELLED (the caller, or its deadline, ended the stream),
 	// DEADLINE_EXCEEDED (no beat came for 45 s: open another stream).
 	Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatResponse]) error
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.

@@ -57,8 +57,8 @@ type Queue struct {
 	QueueDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
 	// The queue that the queue rules choose for new tasks of a host of this name. Empty: this one. Not set by ListQueues.
 	MapsTo string `protobuf:"bytes,12,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
-	// Nothing is known about a queue of this name; perhaps it is misspelt. It has no tasks, except perhaps DONE ones, and
-	// no rule has exactly this name as its pattern. Holds on it apply to later tasks. Not set by ListQueues.
+	// Nothing is known about a queue of this name; perhaps it is misspelt. It has no tasks, except perhaps DONE ones, no
+	// rule has exactly this name as its pattern, and no hold is on it. Not set by ListQueues.
 	Unknown bool `protobuf:"varint,13,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	// Those of `pools` that are held; all of them if everything is held. If all are, `gates` has the hold that ends
 	// first, and `next_grant_delay` covers it.

@@ -457,7 +457,9 @@ type UpdateSourceRequest struct {
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Change nothing; return what the source would be.
+	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -527,14 +529,23 @@ func (x *UpdateSourceRequest) GetReason() string {
 	return ""
 }
 
+func (x *UpdateSourceRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // UpdateSourceResponse holds the changed source.
 type UpdateSourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The source as stored.
+	// The source as stored; with validate_only, with the spec that it would have.
 	Source *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// What keeps its seeds from being handed out although the spec is valid, in words: a pool that no active collector
 	// takes, other than "default".
-	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Whether the call changed the source, or would.
+	Changed       bool `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,6 +592,13 @@ func (x *UpdateSourceResponse) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *UpdateSourceResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
 }
 
 // ApplySourcesRequest holds the wanted specs of sources.
@@ -1209,17 +1227,19 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x05gates\x18\x06 \x01(\bR\x05gates\"j\n" +
 	"\x13ListSourcesResponse\x12+\n" +
 	"\asources\x18\x01 \x03(\v2\x11.waggle.v1.SourceR\asources\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb9\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xde\x01\n" +
 	"\x13UpdateSourceRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.waggle.v1.SourceSpecR\x04spec\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x12\n" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"]\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\"w\n" +
 	"\x14UpdateSourceResponse\x12)\n" +
 	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\xb0\x01\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\bR\achanged\"\xb0\x01\n" +
 	"\x13ApplySourcesRequest\x12+\n" +
 	"\x05specs\x18\x01 \x03(\v2\x15.waggle.v1.SourceSpecR\x05specs\x12#\n" +
 	"\rvalidate_only\x18\x02 \x01(\bR\fvalidateOnly\x12\x0e\n" +

@@ -30,6 +30,10 @@ const (
 	bytesAtWork = 1 << 20
 	// leastAtWork is what a small request counts for.
 	leastAtWork = 4 << 10
+	// aheadEach is how many messages of one address are read a second while earlier ones of their streams wait, and
+	// aheadAtOnce how many at once.
+	aheadEach   = 5000
+	aheadAtOnce = 100
 )
 
 // Config bounds all peers.
@@ -61,6 +65,7 @@ type address struct {
 	key           string
 	streams, held atomic.Int64               // held: bytes
 	work          [lines]*semaphore.Weighted // bytes at work, by line
+	ahead         *rate.Limiter              // messages that are read ahead
 	conns         map[*Conn]struct{}         // guarded by Peers.mu
 }
 
@@ -127,7 +132,7 @@ func (p *Peers) add(c *Conn) (limit string) {
 	case p.count >= p.cfg.Connections:
 		return limitAll
 	case from == nil:
-		from = &address{key: key, conns: make(map[*Conn]struct{}), work: newWork()}
+		from = &address{key: key, conns: make(map[*Conn]struct{}), work: newWork(), ahead: rate.NewLimiter(aheadEach, aheadAtOnce)}
 		p.addresses[key] = from
 	case len(from.conns) >= p.cfg.AddressConnections:
 		return limitAddress
@@ -195,6 +200,19 @@ func Turn(ctx context.Context, line Line, bytes int) (leave func(), err error) {
 		return nil, fmt.Errorf("wait for other calls of the address: %w", err)
 	}
 	return func() { of.Release(weight) }, nil
+}
+
+// Ahead waits until another message of a stream may be read while earlier ones wait, so that an address that sends as fast as
+// it can does not take the processor from others.
+func Ahead(ctx context.Context) error {
+	c := Of(ctx)
+	if c == nil {
+		return nil
+	}
+	if err := c.from.ahead.Wait(ctx); err != nil {
+		return fmt.Errorf("wait for other messages of the address: %w", err)
+	}
+	return nil
 }
 
 // overflow closes the connection of an address that holds the most, if the address holds too much.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -93,6 +94,9 @@ func Status(gone, err error, errorID string) (st *status.Status, known bool) {
 		return kind.invalid(err), true
 	case kind != nil:
 		refusal := Refusal{Code: kind.code, Reason: kind.reason, Text: kind.sentinel.Error(), Retry: kind.retry}
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			refusal.Text += ": no room on the disk"
+		}
 		if what, ok := errors.AsType[*contextual](err); ok {
 			refusal.Pairs = what.pairs
 		}

@@ -48,7 +48,8 @@ def snapshot(data, store, tasks, items):
     return sequence
 
 def segment(data, store, after, commands):
-    start, at = header(data, b"WAGGLOG\n", store)[0], 64
+    start, at, last = header(data, b"WAGGLOG\n", store)[0], 64, after
+    assert len(data) >= struct.unpack("<Q", data[40:48])[0], "a segment is cut off"
     while data[at:at + 4] == b"WBAT":
         size, first, _, count, body, head = struct.unpack("<IQQIII", data[at + 4:at + 36])
         assert crc(data[at:at + 32], start) == head and crc(data[at + 36:at + 36 + size], start) == body, "a batch is damaged"
@@ -56,9 +57,15 @@ def segment(data, store, after, commands):
         for sequence in range(first, first + count):
             entry = entries.take(struct.unpack("<I", entries.take(4))[0])
             if sequence > after: commands[entry[2]] = commands.get(entry[2], 0) + 1
+            last = max(last, sequence)
+    return last
 
-files = {name: open(os.path.join(sys.argv[1], name), "rb").read() for name in sorted(os.listdir(sys.argv[1]))}
+files = {name: open(os.path.join(sys.argv[1], name), "rb").read() for name in sorted(os.listdir(sys.argv[1])) if os.path.isfile(os.path.join(sys.argv[1], name))}
 store, after, tasks, items, commands = bytes.fromhex(json.loads(files["store.json"])["id"]), 0, {}, {}, {}
 for name in [n for n in files if n.startswith("snapshot-")][-1:]: after = snapshot(files[name], store, tasks, items)
-for name in [n for n in files if n.startswith("log-0")]: segment(files[name], store, after, commands)
+last = after
+for name in [n for n in files if n.startswith("log-0")]: last = segment(files[name], store, after, commands)
+mark = files.get("mark.waggle", b"")
+if len(mark) == 44 and crc(mark[:40], crc(store)) == struct.unpack("<I", mark[40:])[0]:
+    assert last >= struct.unpack("<Q", mark[32:40])[0], "the end of the log is missing"
 print(json.dumps({"sequence": after, "tasks": tasks, "items": items, "commands": commands}))

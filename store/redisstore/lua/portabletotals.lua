@@ -66,8 +66,8 @@ function scripts.exporttotals()
   return out
 end
 
--- Raises what only rises in a shard, and adds to what it counts. The first sweep finds an
--- outage, so that collectors have time to renew their leases.
+-- Raises what only rises in a shard, and adds to what it counts. The first sweep finds the
+-- longest outage, so that collectors have time to renew their leases.
 --
 -- ARGV     fence, versions of rules and holds, what is added to the counters
 -- Returns  1
@@ -81,7 +81,7 @@ function scripts.importtotals()
     local version = max(shard[of], tonumber(ARGV[i + 1]))
     if version > shard[of] then call('SET', key.version(of), decimal(version)) end
   end
-  call('HSETNX', key.keeper, 'swept', decimal(now - 6000))
+  call('HSETNX', key.keeper, 'swept', decimal(now - 30000))
   finish(false)
   return 1
 end

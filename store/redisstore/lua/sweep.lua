@@ -90,10 +90,10 @@ function scripts.expired()
   local anything = call('EXISTS', key.leases, key.forget, key.idle) > 0
   local late = swept > 0 and now - swept > OUTAGE_AFTER
   local first = (late or grace > now) and tonumber(call('ZRANGE', key.leases, 0, 0, 'WITHSCORES')[2] or nil)
-  if late and first or grace > now + OUTAGE_GRACE then -- further ahead, the clock was stepped back
-    grace = now + OUTAGE_GRACE
-    call('HSET', key.keeper, 'grace', decimal(grace))
-  end
+  local was = grace
+  if late and first then grace = max(grace, now + now - swept) end
+  grace = min(grace, now + OUTAGE_GRACE) -- further ahead, the clock was stepped back
+  if grace ~= was then call('HSET', key.keeper, 'grace', decimal(grace)) end
   call('HSET', key.keeper, 'swept', decimal(now))
   token.forget(swept)
   if grace > now and first then return { now, max(grace, first), 1, {}, {} } end

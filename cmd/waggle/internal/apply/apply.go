@@ -57,19 +57,17 @@ func New(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR",
 		Short: "Change sources, rules and holds to match files",
-		Long: `Change sources, queue rules and holds to match files; - is standard input. A file is
-YAML (documents, or lists), JSON lines or CSV, also through gzip; of a directory all files
-with such a name are read. The field "kind" is source, queue_rule or hold; an object without
-it, and a row of a CSV, is a source. The other fields are those of SourceSpec, QueueRule and
-Hold. Durations may be written 30m or 7d, values of enums stop-grants. What source export,
-and queue rule list and hold list with --output json --limit 0, write can be applied, too.
+		Long: `Change sources, queue rules and holds to match files; - is standard input. A file is YAML (documents, or lists),
+JSON lines or CSV, also through gzip; of a directory all files with such a name are read. The field "kind" is source, queue_rule
+or hold; an object without it, and a row of a CSV, is a source. The other fields are those of SourceSpec, QueueRule and Hold.
+Durations may be written 30m or 7d, values of enums stop-grants. What source export, and queue rule list and hold list with
+--output json, write can be applied, too.
 
-Each entry is whole: what it leaves out has its default. All entries are checked before
-anything is changed; one that is wrong is named by file and line, and nothing is changed.
-That a rule would leave tasks behind (QUEUE_NOT_EMPTY) is only found when it is set.
-What the files do not name stays, but for sources below --prune: they are deleted. When
---prune would delete more than --prune-max of them, nothing is changed, as a file may have
-been cut short. Applying the same files again changes nothing. A short file:
+Each entry is whole: what it leaves out has its default. All entries are checked before anything is changed; one that is wrong
+is named by file and line, and nothing is changed. That a rule would leave tasks behind (QUEUE_NOT_EMPTY) is only found when it
+is set. What the files do not name stays, but for sources below --prune: they are deleted. When --prune would delete more than
+--prune-max of them, nothing is changed, as a file may have been cut short. Applying the same files again changes nothing. A
+short file:
 
   # waggle.yaml
   kind: source
@@ -428,7 +426,7 @@ func (j *job) show() error {
 	for _, id := range j.gone {
 		results = append(results, result{Kind: kindSource, Name: id, Result: cli.ResultDeleted})
 	}
-	table := human.NewTable("RESULT", "KIND", "NAME", "CHANGES~20", "AT/1~12")
+	table := human.NewTable("RESULT", "KIND", "NAME^14", "CHANGES~20", "AT/1^12")
 	for _, r := range results {
 		counts[r.Result]++
 		if r.Result != cli.ResultUnchanged && len(table.Rows) < shownRows {

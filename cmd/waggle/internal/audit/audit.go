@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
@@ -25,17 +24,17 @@ func newList(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what operators changed, newest first",
-		Long: `List what operators changed, newest first: when, who, which call on what, and why. The
-store keeps the newest 10,000 changes. --verbose shows from where, and what was there
-before and after.`,
+		Long: `List what operators changed, newest first: when, who, which call on what, and why. The store keeps the newest
+10,000 changes. --verbose shows from where, and what was there before and after.`,
 		Example: `  waggle audit list --limit 20
   waggle audit list --by token:ada --verbose`,
 	}
 	cmd.Flags().StringVar(&request.By, "by", "", "only changes by this `identity`, as token:ada")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "show each with what it changed")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		entries, more, err := client.ReadPages(ctx, limit, c.Admin.ListAuditEntries, request, (*pb.ListAuditEntriesResponse).GetEntries)
-		return &pb.ListAuditEntriesResponse{Entries: entries}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Admin.ListAuditEntries, request)
+		return c.ShowList(part, reply, err, func() {
+			entries := reply.GetEntries()
 			none := "no changes by operators"
 			if request.GetBy() != "" {
 				none = "no changes by " + human.Plain(request.GetBy())
@@ -45,12 +44,12 @@ before and after.`,
 				return
 			}
 			writeTable(c.Out, entries, none)
-		}, err
+		})
 	})
 }
 
 func writeTable(out io.Writer, entries []*pb.AuditEntry, none string) {
-	t := human.NewTable("TIME", "BY~10", "WHAT~20", "REASON/1~10")
+	t := human.NewTable("TIME", "BY^10", "WHAT~20", "REASON/1~10")
 	for _, e := range entries {
 		t.Row(human.Instant(e.GetTime()), e.GetBy(), what(e), e.GetReason())
 	}

@@ -19,8 +19,8 @@ func newExplain(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain METHOD",
 		Short: "Explain why a call is allowed or refused",
-		Long: `Explain whether an identity may call a method, and which rule decides. METHOD is as a
-refusal names it. What a grant narrows, such as the sources, depends on each call.`,
+		Long: `Explain whether an identity may call a method, and which rule decides. METHOD is as a refusal names it. What a
+grant narrows, such as the sources, depends on each call.`,
 		Example: `  waggle auth explain FetchTask --as token:eu-1
   waggle auth explain CancelTasks --as spiffe://example.org/feeds`,
 		Args: cli.Exactly("METHOD"),
@@ -64,9 +64,8 @@ func newRelease(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release COLLECTOR",
 		Short: "Let another identity use a collector id",
-		Long: `Let another identity use a collector id. An id belongs to the identity that used it first,
-until it was unused for 30 days. After a release it belongs to the next one that uses it.
-Its leases go on.`,
+		Long: `Let another identity use a collector id. An id belongs to the identity that used it first, until it was unused
+for 30 days. After a release it belongs to the next one that uses it. Its leases go on.`,
 		Example:           `  waggle auth release eu-1 --reason 'new certificate'`,
 		Args:              cli.Exactly("COLLECTOR"),
 		ValidArgsFunction: o.Offer("collector"),

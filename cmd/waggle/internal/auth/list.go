@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"io"
 	"slices"
 	"strings"
@@ -32,31 +33,24 @@ type listedGrant struct {
 	Sources    []string `json:"sources"`
 }
 
-func newTokenList(c cli.Console) *cobra.Command {
-	var file, output string
+func newTokenList(o *client.Options) *cobra.Command {
+	var file string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens of a policy file",
-		Long: `List the tokens of a policy file, with the roles that its grants give them, grants to
-patterns too. SCOPE is what narrows the role.`,
+		Long: `List the tokens of a policy file, with the roles that its grants give them, grants to patterns too. SCOPE is what
+narrows the role.`,
 		Args: cli.Exactly(),
 	}
-	registerFile(cmd, c, &file)
-	client.RegisterOutput(cmd.Flags(), &output)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	registerFile(cmd, o.Console, &file)
+	return o.Local(cmd, func(_ context.Context, c *client.Client, _ []string) error {
 		policy, _, err := readPolicy(file)
 		if err != nil {
 			return err
 		}
-		now, out := time.Now(), human.NewOutput(cmd.OutOrStdout(), c.Env)
-		tokens := tokensOf(policy, now)
-		if output == "json" {
-			return client.WriteJSON(out, map[string]any{"tokens": tokens})
-		}
-		writeTokens(out, now, tokens, file)
-		return nil
-	}
-	return cmd
+		tokens := tokensOf(policy, c.Now)
+		return c.Show(map[string]any{"tokens": tokens}, nil, func() { writeTokens(c.Out, c.Now, tokens, file) })
+	})
 }
 
 func tokensOf(policy *auth.Policy, now time.Time) []listed {
@@ -78,7 +72,7 @@ func tokensOf(policy *auth.Policy, now time.Time) []listed {
 }
 
 func writeTokens(out io.Writer, now time.Time, tokens []listed, file string) {
-	table := human.NewTable("NAME", "ROLE~8", "SCOPE~16", "EXPIRES")
+	table := human.NewTable("NAME^10", "ROLE~8", "SCOPE~16", "EXPIRES")
 	for _, t := range tokens {
 		var roles, scopes []string
 		for _, g := range t.Grants {

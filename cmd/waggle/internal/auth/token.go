@@ -39,14 +39,12 @@ func newTokenNew(c cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Make a token, and grant it a role",
-		Long: `Make a random token, and write its name, its SHA-256 and a grant to the policy file. The
-token itself is printed on standard output, or written to the file of --out, and is kept
-nowhere else.
+		Long: `Make a random token, and write its name, its SHA-256 and a grant to the policy file. The token itself is printed
+on standard output, or written to the file of --out, and is kept nowhere else.
 
---replace makes another token for a name: it has the grants of the old one, which is
-refused from then on, or after --overlap.`,
+--replace makes another token for a name: it has the grants of the old one, which is refused from then on, or after --overlap.`,
 		Example: `  waggle auth token new ada --role operator --out ada.token
-  waggle auth token new eu-1 --role collector --collectors 'eu-*' --pools news --expires 90d
+  waggle auth token new eu-1 --role collector --collectors 'eu-*' --expires 90d
   waggle auth token new feeds --role producer --sources news.,blogs.
   waggle auth token new eu-1 --replace --overlap 1h --out eu-1.token`,
 		Args: cli.Exactly("NAME"),
@@ -189,9 +187,8 @@ func newTokenRevoke(c cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "End a token, and take its grants",
-		Long: `Take a token out of the policy file, and the grants to it alone. Grants to a pattern stay.
-Dispatchers that have the file refuse the token within a second, and end its streams. The
-tasks of a collector go to others when its leases expire.`,
+		Long: `Take a token out of the policy file, and the grants to it alone. Grants to a pattern stay. Dispatchers that have
+the file refuse the token within a second, and end its streams. The tasks of a collector go to others when its leases expire.`,
 		Example: `  waggle auth token revoke eu-1`,
 		Args:    cli.Exactly("NAME"),
 	}

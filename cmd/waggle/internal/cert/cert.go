@@ -21,23 +21,17 @@ const (
 
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "cert", Short: "Make certificates for TLS", GroupID: "run",
-		Long: `Make certificates for TLS, by an authority of your own in a directory. It is for a first
-setup: where there is an authority already (SPIRE, cert-manager, step-ca), use that one.
+	return o.AddOffline(&cobra.Command{
+		Use: "cert", Short: "Make certificates for TLS",
+		Long: `Make certificates for TLS, by an authority of your own in a directory. It is for a first setup: where there is an
+authority already (SPIRE, cert-manager, step-ca), use that one.
 
-Keys are ECDSA P-256 without a password, in files that only their owner can read.
-ca-key.pem can make certificates for everybody: keep it on no machine that serves.`,
+Keys are ECDSA P-256 without a password, in files that only their owner can read. ca-key.pem can make certificates for
+everybody: keep it on no machine that serves.`,
 		Example: `  waggle cert ca pki
   waggle cert server pki dispatcher.example.org 10.0.0.5
   waggle cert client pki spiffe://example.org/collector/eu-1`,
-	}
-	cmd.AddGroup(&cobra.Group{ID: "run", Title: "Make certificates:"})
-	for _, child := range []*cobra.Command{newAuthority(), newServer(), newClient()} {
-		o.Refuse(child)
-		cmd.AddCommand(child)
-	}
-	return cmd
+	}, "Make certificates:", newAuthority(), newServer(), newClient())
 }
 
 // options are the flags of every certificate.
@@ -63,13 +57,12 @@ func newAuthority() *cobra.Command {
 	var o options
 	var dropOld bool
 	cmd := &cobra.Command{
-		Use: "ca DIR", Short: "Make a certificate authority", GroupID: "run",
-		Long: `Make a certificate authority: DIR/ca.pem, which everybody gets, and DIR/ca-key.pem, which
-stays here.
+		Use: "ca DIR", Short: "Make a certificate authority",
+		Long: `Make a certificate authority: DIR/ca.pem, which everybody gets, and DIR/ca-key.pem, which stays here.
 
---renew makes another one beside it: ca.pem then has both, and whoever has it trusts the
-certificates of both. Copy ca.pem to every machine, renew the certificates, and then take
-the old authority out with --drop-old. Dispatchers read the files again by themselves.`,
+--renew makes another one beside it: ca.pem then has both, and whoever has it trusts the certificates of both. Copy ca.pem to
+every machine, renew the certificates, and then take the old authority out with --drop-old. Dispatchers read the files again by
+themselves.`,
 		Example: `  waggle cert ca pki
   waggle cert ca pki --renew
   waggle cert ca pki --drop-old`,
@@ -113,10 +106,9 @@ the old authority out with --drop-old. Dispatchers read the files again by thems
 func newServer() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use: "server DIR NAME|IP...", Short: "Make the certificate of a dispatcher", GroupID: "run",
-		Long: `Make the certificate of a dispatcher: DIR/server.pem and DIR/server-key.pem. NAME and IP
-are those by which clients reach it: what stands in their --server. With --renew and without
-names it keeps those that it has.`,
+		Use: "server DIR NAME|IP...", Short: "Make the certificate of a dispatcher",
+		Long: `Make the certificate of a dispatcher: DIR/server.pem and DIR/server-key.pem. NAME and IP are those by which
+clients reach it: what stands in their --server. With --renew and without names it keeps those that it has.`,
 		Example: `  waggle cert server pki dispatcher.example.org 10.0.0.5
   waggle cert server pki --renew`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -154,11 +146,10 @@ names it keeps those that it has.`,
 func newClient() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use: "client DIR NAME", Short: "Make the certificate of a client", GroupID: "run",
-		Long: `Make the certificate of a client: a collector, a program or an operator. NAME is a SPIFFE
-id or a DNS name. It is the identity for the grants of auth.yaml: a SPIFFE id as it is, a
-DNS name as dns:NAME. The files are DIR/NAME.pem and DIR/NAME-key.pem; of a SPIFFE id each
-"/" becomes "_".`,
+		Use: "client DIR NAME", Short: "Make the certificate of a client",
+		Long: `Make the certificate of a client: a collector, a program or an operator. NAME is a SPIFFE id or a DNS name. It is
+the identity for the grants of auth.yaml: a SPIFFE id as it is, a DNS name as dns:NAME. The files are DIR/NAME.pem and
+DIR/NAME-key.pem; of a SPIFFE id each "/" becomes "_".`,
 		Example: `  waggle cert client pki spiffe://example.org/collector/eu-1
   waggle cert client pki feeds.example.org`,
 		Args: cli.Exactly("DIR", "NAME"),

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"sync/atomic"
 )
 
 // Input is a file to read, or standard input.
@@ -15,6 +17,8 @@ type Input struct {
 
 	file *os.File // nil: standard input
 	pipe *io.PipeReader
+	size int64        // in bytes; 0: it is no regular file
+	read atomic.Int64 // of them
 }
 
 // OpenInput opens the file of that name; - is standard input. A read of a terminal or a pipe may never return: ctx ends the
@@ -33,9 +37,14 @@ func OpenInput(ctx context.Context, name string, stdin io.Reader) (*Input, error
 		}
 		in.file, from = file, file
 	}
+	if known, ok := from.(interface{ Stat() (fs.FileInfo, error) }); ok {
+		if info, err := known.Stat(); err == nil && info.Mode().IsRegular() {
+			in.size = info.Size()
+		}
+	}
 	context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
 	go func() {
-		_, err := io.Copy(writer, from)
+		_, err := io.Copy(io.MultiWriter(writer, in), from)
 		writer.CloseWithError(err)
 	}()
 	return in, nil
@@ -53,6 +62,15 @@ func (u usedInput) Read([]byte) (int, error) { return 0, u.err() }
 func (u usedInput) err() error {
 	return Usagef("standard input cannot be read twice: %s has read it", string(u))
 }
+
+// Write counts what was read.
+func (i *Input) Write(p []byte) (int, error) {
+	i.read.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// Done is how many bytes were read, and how many there are; 0: nobody knows.
+func (i *Input) Done() (read, size int64) { return i.read.Load(), i.size }
 
 // Name is what people call it.
 func (i *Input) Name() string {

@@ -73,7 +73,13 @@ func FromEnv(cmd *cobra.Command, c Console, flags *pflag.FlagSet) {
 		}
 	})
 	slices.Sort(names)
-	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+	before := cmd.PersistentPreRunE
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(cmd, args); err != nil {
+				return err
+			}
+		}
 		for _, name := range names {
 			value, ok := c.Env(envName(name))
 			if !ok || value == "" || cmd.Flags().Changed(name) {

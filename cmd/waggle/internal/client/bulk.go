@@ -128,7 +128,6 @@ func (b *Bulk) Run(call func() (token string, err error)) (err error) {
 // BulkReply is what every bulk call answers.
 type BulkReply interface {
 	Page
-	proto.Message
 	// GetMatched is how many things were found.
 	GetMatched() int32
 	// GetChanged is how many of them are not as before.

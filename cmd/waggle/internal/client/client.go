@@ -17,19 +17,17 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
@@ -53,7 +51,7 @@ type Options struct {
 func NewOptions(root *cobra.Command, c cli.Console) *Options {
 	o := &Options{Console: c, flags: pflag.NewFlagSet("client", pflag.ContinueOnError)}
 	o.connection.Register(o.flags, "dispatcher to ask, `host:port`; several: the first that answers")
-	RegisterOutput(o.flags, &o.output)
+	registerOutput(o.flags, &o.output)
 	o.flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for an answer")
 	root.PersistentFlags().AddFlagSet(o.flags)
 	cli.FromEnv(root, c, o.flags)
@@ -69,9 +67,21 @@ func NewOptions(root *cobra.Command, c cli.Console) *Options {
 	return o
 }
 
-// RegisterOutput adds the flag for the format of what is written.
-func RegisterOutput(flags *pflag.FlagSet, into *string) {
+// registerOutput adds the flag for the format of what is written.
+func registerOutput(flags *pflag.FlagSet, into *string) {
 	cli.ChoiceVar(flags, into, "output", "o", "table", "`format`: table for people, json for programs", "table", "json")
+}
+
+// AddOffline adds commands that ask no dispatcher to a group, below a title of their own.
+func (o *Options) AddOffline(group *cobra.Command, title string, commands ...*cobra.Command) *cobra.Command {
+	group.AddGroup(&cobra.Group{ID: offline, Title: title})
+	o.Refuse(commands...)
+	for _, cmd := range commands {
+		cmd.GroupID = offline
+	}
+	group.GroupID = cmp.Or(group.GroupID, offline)
+	group.AddCommand(commands...)
+	return group
 }
 
 // Refuse makes commands that ask no dispatcher refuse the shared flags, but for those that they have themselves.
@@ -92,8 +102,10 @@ func (o *Options) Refuse(commands ...*cobra.Command) {
 	}
 }
 
-// operate is the group of commands that ask a dispatcher.
-const operate = "operate"
+const (
+	offline = "run"     // the group of commands that ask no dispatcher
+	operate = "operate" // and of those that do
+)
 
 // Group completes a command that asks a dispatcher, or the group of such commands.
 func (o *Options) Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
@@ -141,13 +153,18 @@ func (o *Options) Call(f func(ctx context.Context, c *Client, args []string) err
 	}
 }
 
-// Local makes the RunE of a command that asks no dispatcher, and writes as client commands do. Its Client has no services.
-func (o *Options) Local(f func(c *Client, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		c := &Client{JSON: o.output == "json", Now: time.Now()}
+// Local completes a command that asks no dispatcher, and writes as client commands do. Its Client has no services.
+func (o *Options) Local(cmd *cobra.Command, f func(ctx context.Context, c *Client, args []string) error) *cobra.Command {
+	output, flags := "", pflag.NewFlagSet("local", pflag.ContinueOnError)
+	registerOutput(flags, &output)
+	cli.FromEnv(cmd, o.Console, flags)
+	cmd.Flags().AddFlagSet(flags)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := &Client{JSON: output == "json", Now: time.Now()}
 		o.writeTo(c, cmd)
-		return f(c, args)
+		return f(cmd.Context(), c, args)
 	}
+	return cmd
 }
 
 func (o *Options) writeTo(c *Client, cmd *cobra.Command) {
@@ -169,36 +186,21 @@ func (o *Options) explained(err error) *Error {
 	return explained
 }
 
-// dial makes a connection that tries the servers in turn. Nothing is sent before its first call.
+// dial makes a connection to the first of the servers that answers. Nothing is sent before its first call.
 func (o *Options) dial(cmd *cobra.Command) (*grpc.ClientConn, error) {
 	if err := o.connection.Resolve(cmd, o.Console); err != nil {
 		return nil, err
 	}
 	var cfg collector.Config
 	o.connection.Fill(&cfg)
-	security, err := cfg.SecurityOptions()
-	if err != nil {
-		return nil, o.connection.FlagNames(err)
-	}
-	options := []grpc.DialOption{
+	conn, err := cfg.Dial(
+		grpc.WithDefaultServiceConfig("{}"), // the first that answers
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
 		grpc.WithUnaryInterceptor(o.limit),
-		grpc.WithUserAgent("waggle-command/" + cli.Version()),
-	}
-	servers := cfg.Targets
-	target := servers[0]
-	if len(servers) > 1 {
-		list := manual.NewBuilderWithScheme("waggle-list")
-		var state resolver.State
-		for _, server := range servers {
-			state.Addresses = append(state.Addresses, resolver.Address{Addr: server})
-		}
-		list.InitialState(state)
-		options, target = append(options, grpc.WithResolvers(list)), "waggle-list:///servers"
-	}
-	conn, err := grpc.NewClient(target, append(options, security...)...)
+		grpc.WithUserAgent("waggle-command/"+cli.Version()),
+	)
 	if err != nil {
-		return nil, cli.Usagef("--server %s: %w", strings.Join(servers, ","), err)
+		return nil, o.connection.FlagNames(err)
 	}
 	return conn, nil
 }
@@ -225,6 +227,13 @@ func (c *Client) Show(reply any, err error, people func()) error {
 // Note writes a line for people beside what a command shows.
 func (c *Client) Note(format string, args ...any) {
 	fmt.Fprintf(c.Err, "waggle: "+format+"\n", args...)
+}
+
+// Progress shows on a terminal how many things are done, above which Note writes from now on.
+func (c *Client) Progress(thing string) *human.Progress {
+	p := human.NewProgress(c.Err, func(n int64) string { return human.Plural(n, thing) })
+	c.Err = p
+	return p
 }
 
 // WriteSample writes what a call does or would do, and the first ids of all that it concerns.

@@ -45,7 +45,7 @@ var advice = map[string]string{
 	"HOLD_EXISTS":          "ask who set it; another --name sets one beside it, --replace takes its place",
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store (Redis) does not answer",
 	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",
-	"STORE_FULL":           "the store's memory is used up; what is in it still gets done",
+	"STORE_FULL":           "what is in the store still gets done; `waggle status` shows what to do",
 	"DISPATCHER_DRAINING":  "this dispatcher is about to stop; ask another one with --server",
 }
 

@@ -18,6 +18,7 @@ const PageSize = 500
 
 // Page is a reply that holds part of a list.
 type Page interface {
+	proto.Message
 	// GetNextPageToken is empty in the last one.
 	GetNextPageToken() string
 }
@@ -27,8 +28,10 @@ func EachPage[Q proto.Message, P Page](
 	ctx context.Context, list func(context.Context, Q, ...grpc.CallOption) (P, error), request Q, take func(P) (more bool, err error),
 ) error {
 	request = proto.CloneOf(request) // it may be read again, from its first page
-	setPageSize(request, PageSize)
 	fields := request.ProtoReflect()
+	if size := fieldOf(request, "page_size"); !fields.Has(size) {
+		fields.Set(size, protoreflect.ValueOfInt32(PageSize))
+	}
 	for {
 		reply, err := list(ctx, request)
 		if err != nil {
@@ -37,50 +40,77 @@ func EachPage[Q proto.Message, P Page](
 		if more, err := take(reply); err != nil || !more || reply.GetNextPageToken() == "" {
 			return err
 		}
-		fields.Set(fields.Descriptor().Fields().ByName("page_token"), protoreflect.ValueOfString(reply.GetNextPageToken()))
+		fields.Set(fieldOf(request, "page_token"), protoreflect.ValueOfString(reply.GetNextPageToken()))
 	}
 }
 
-// setPageSize sets the size of a page unless the request has one.
-func setPageSize(request proto.Message, size int) {
-	fields := request.ProtoReflect()
-	if field := fields.Descriptor().Fields().ByName("page_size"); !fields.Has(field) {
-		fields.Set(field, protoreflect.ValueOfInt32(int32(size)))
-	}
+func fieldOf(m proto.Message, name protoreflect.Name) protoreflect.FieldDescriptor {
+	return m.ProtoReflect().Descriptor().Fields().ByName(name)
 }
 
-// ReadPages reads a list until it has limit items, or all of them when limit is 0; items gives what is wanted of a page.
-// more reports whether others follow.
-func ReadPages[Q proto.Message, P Page, T any](
-	ctx context.Context, limit int, list func(context.Context, Q, ...grpc.CallOption) (P, error), request Q, items func(P) []T,
-) (all []T, more bool, err error) {
-	if limit > 0 {
-		setPageSize(request, min(limit, PageSize))
+// Part is what is wanted of a list.
+type Part struct {
+	Limit int    // 0: all
+	Token string // of the page to begin with; empty: the first
+}
+
+// ReadPart reads a part of a list. The reply is the first page with the items of all of them, and the token of what follows.
+func ReadPart[Q proto.Message, P Page](ctx context.Context, part Part, list func(context.Context, Q, ...grpc.CallOption) (P, error), request Q) (all P, err error) {
+	request = proto.CloneOf(request)
+	request.ProtoReflect().Set(fieldOf(request, "page_token"), protoreflect.ValueOfString(part.Token))
+	var items protoreflect.List
+	sized := func(ctx context.Context, request Q, _ ...grpc.CallOption) (P, error) {
+		if left := part.Limit; left > 0 {
+			if items != nil {
+				left -= items.Len()
+			}
+			request.ProtoReflect().Set(fieldOf(request, "page_size"), protoreflect.ValueOfInt32(int32(min(left, PageSize))))
+		}
+		return list(ctx, request)
 	}
-	err = EachPage(ctx, list, request, func(page P) (bool, error) {
-		all = append(all, items(page)...)
-		more = limit > 0 && (len(all) > limit || len(all) == limit && page.GetNextPageToken() != "")
-		return limit == 0 || len(all) < limit, nil
+	err = EachPage(ctx, sized, request, func(page P) (bool, error) {
+		fields := page.ProtoReflect().Descriptor().Fields()
+		at := 0
+		for !fields.Get(at).IsList() {
+			at++
+		}
+		if more := page.ProtoReflect().Mutable(fields.Get(at)).List(); items == nil {
+			all, items = page, more
+		} else {
+			for i := range more.Len() {
+				items.Append(more.Get(i))
+			}
+			all.ProtoReflect().Set(fieldOf(all, "next_page_token"), protoreflect.ValueOfString(page.GetNextPageToken()))
+		}
+		return part.Limit == 0 || items.Len() < part.Limit, nil
 	})
-	if limit > 0 {
-		all = all[:min(len(all), limit)]
-	}
-	return all, more, err
+	return all, err
 }
 
-// List makes cmd one that lists at most --limit items. read gives the reply with all of them, reports whether more
-// follow, and how people see it.
-func (o *Options) List(cmd *cobra.Command, read func(ctx context.Context, c *Client, limit int) (reply proto.Message, more bool, people func(), err error)) *cobra.Command {
+// listed is how many items a table has, unless --limit says another number.
+const listed = 200
+
+// List makes cmd one that lists at most --limit items: read reads them, and shows them.
+func (o *Options) List(cmd *cobra.Command, read func(ctx context.Context, c *Client, part Part) error) *cobra.Command {
+	var part Part
 	cmd.Args = cli.Exactly()
-	limit := cmd.Flags().Int("limit", 200, "`number` to list at most; 0: all")
+	cmd.Flags().IntVar(&part.Limit, "limit", 0, fmt.Sprintf("`number` to list at most; 0: all (default %d in a table, all with --output json)", listed))
+	cmd.Flags().StringVar(&part.Token, "page-token", "", "list what follows the page with this next_page_token, of --output json with --limit")
 	return o.Look(cmd, func(ctx context.Context, c *Client, _ []string) error {
-		if *limit < 0 {
-			return cli.Usagef("--limit %d: want 0 or more", *limit)
+		if part.Limit < 0 {
+			return cli.Usagef("--limit %d: want 0 or more", part.Limit)
 		}
-		reply, more, people, err := read(ctx, c, *limit)
-		if err == nil && more {
-			fmt.Fprintf(c.Err, "more follow after these %s; --limit 0 lists all\n", human.Count(*limit))
+		if !c.JSON && !cmd.Flags().Changed("limit") {
+			part.Limit = listed
 		}
-		return c.Show(reply, err, people)
+		return read(ctx, c, part)
 	})
+}
+
+// ShowList is Show for what was read of a list. It notes that more follows.
+func (c *Client) ShowList(part Part, reply Page, err error, people func()) error {
+	if err == nil && reply.GetNextPageToken() != "" {
+		fmt.Fprintf(c.Err, "more follow after these %s; --limit 0 lists all\n", human.Count(part.Limit))
+	}
+	return c.Show(reply, err, people)
 }

@@ -114,7 +114,7 @@ const (
 )
 
 // UnknownA is what is said of a queue that was never seen.
-const UnknownA = "nothing is known of a queue a.example: no task is in it, and no rule names it"
+const UnknownA = "nothing is known of a queue a.example: no task is in it, and no rule or hold is for it"
 
 // Silent accepts connections and says nothing.
 func Silent(t *testing.T) string {

@@ -29,23 +29,19 @@ func New(c cli.Console) *cobra.Command {
 		Use:     "collect",
 		Short:   "Run a web collector",
 		GroupID: "run",
-		Long: `Run a web collector: it fetches tasks from dispatchers and their pages from the
-web, obeys robots.txt, reports the links it finds, and keeps the pages: in --out
-with one JSON line a page in pages-ID.jsonl and bodies beside it under bodies/,
-or in --warc as WARC/1.1 files of requests and responses, with an index beside
-each file. A WARC file that a killed collector left open (.open) is finished
-when the collector with the same --id starts again.
+		Long: `Run a web collector: it fetches tasks from dispatchers and their pages from the web, obeys robots.txt, reports
+the links it finds, and keeps the pages: in --out with one JSON line a page in pages-ID.jsonl and bodies beside it under
+bodies/, or in --warc as WARC/1.1 files of requests and responses, with an index beside each file. A WARC file that a killed
+collector left open (.open) is finished when the collector with the same --id starts again.
 
-It logs its progress. "lag_seconds" is how long after their due times tasks were
-begun, on average since the line before.
+It logs its progress. "lag_seconds" is how long after their due times tasks were begun, on average since the line before.
 
-On SIGTERM or SIGINT nothing more is fetched, what runs is finished and
-reported. A second signal ends the process at once; its tasks go to others when
-their leases have run out.
+On SIGTERM or SIGINT nothing more is fetched, what runs is finished and reported. A second signal ends the process at once; its
+tasks go to others when their leases have run out.
 
 Each flag can be set by the variable behind it.`,
 		Example: `  waggle collect --out pages --contact https://example.com/crawler
-  waggle collect --id paris-1 --server a:7070,b:7070 --slots 32 --pools default,eu
+  waggle collect --id paris-1 --server a:7070,b:7070 --pools default,eu
   waggle collect --warc archive --proxy socks5://127.0.0.1:1080 --max-depth 3`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -269,9 +265,6 @@ func (o *sinkOptions) open(collectorID string, handler *web.Config) (io.Closer, 
 	return io.NopCloser(nil), nil
 }
 
-// usageWidth is how wide the help of a command with many flags is, in columns.
-const usageWidth = 100
-
 // groupedUsage gives a command flags, and help that tells of them group by group.
 func groupedUsage(cmd *cobra.Command, c cli.Console, groups []*pflag.FlagSet) {
 	all := pflag.NewFlagSet("all", pflag.ContinueOnError)
@@ -293,7 +286,7 @@ func groupedUsage(cmd *cobra.Command, c cli.Console, groups []*pflag.FlagSet) {
 			}
 		})
 		for _, group := range append(slices.Clone(groups), rest) {
-			fmt.Fprintf(out, "\n%s:\n%s", group.Name(), group.FlagUsagesWrapped(usageWidth))
+			fmt.Fprintf(out, "\n%s:\n%s", group.Name(), group.FlagUsages())
 		}
 		return nil
 	})

@@ -27,33 +27,31 @@ func newCollectorList(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List collectors of the last 24 h",
-		Long: `List the collectors heard from in the last 24 h. One that stopped in good order is ENDED,
-and one that only finishes what it holds is STOPPING. One that was not heard from for 45 s
-is GONE; its leases end each at its own deadline. HELD collectors get nothing until
-waggle hold lift. STUCK counts slots whose handler goes on 5 s after its lease was lost or
-its task canceled: they take no other task, and a collector with no other slots is STUCK.
-POOLS are those that its heartbeats name, ONLY the sources and queues that it narrows
-them to.`,
+		Long: `List the collectors heard from in the last 24 h. One that stopped in good order is ENDED, and one that only
+finishes what it holds is STOPPING. One that was not heard from for 45 s is GONE; its leases end each at its own deadline. HELD
+collectors get nothing until waggle hold lift. STUCK counts slots whose handler goes on 5 s after its lease was lost or its task
+canceled: they take no other task, and a collector with no other slots is STUCK. POOLS are those that its heartbeats name, ONLY
+the sources and queues that it narrows them to.`,
 	}
 	flags, filter := cmd.Flags(), request.GetFilter()
 	cli.EnumsVar(flags, &request.States, "state", "only collectors in this `state`", "COLLECTOR_STATE_", pb.CollectorState_value)
 	flags.StringVar(&filter.CollectorId, "collector", "", "only the collector with this `ID`")
 	flags.StringVar(&filter.Pool, "pool", "", "only collectors that take this `pool`")
 	cli.PairsVar(flags, &filter.Labels, "label", "only collectors with this label; of several, with all of them")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		all, more, err := client.ReadPages(ctx, limit, c.Admin.ListCollectors, request, (*pb.ListCollectorsResponse).GetCollectors)
-		return &pb.ListCollectorsResponse{Collectors: all}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Admin.ListCollectors, request)
+		return c.ShowList(part, reply, err, func() {
 			none := "no collectors; `waggle collect` starts one"
 			if proto.Size(filter)+len(request.GetStates()) > 0 {
 				none = "no such collectors"
 			}
-			writeCollectors(c.Out, c.Now, all, none)
-		}, err
+			writeCollectors(c.Out, c.Now, reply.GetCollectors(), none)
+		})
 	})
 }
 
 func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, none string) {
-	t := human.NewTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS/5", ">STUCK/9=0", "POOLS/6~10", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2~10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16")
+	t := human.NewTable("COLLECTOR^10", "STATE", ">LEASES", ">SLOTS/5", ">STUCK/9=0", "POOLS/6~8", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2^10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		var only human.Phrases

@@ -2,6 +2,7 @@
 package contexts
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -9,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -18,26 +18,19 @@ import (
 )
 
 // New makes the commands.
-func New(c cli.Console, o *client.Options) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "context", Short: "Keep servers and credentials by name", GroupID: "run",
-		Long: `Keep servers and credentials by name. Client commands and waggle collect use the
-current context unless --server names a dispatcher, or the one that --context
-names. A flag counts before its variable, and that before the context.
+func New(o *client.Options) *cobra.Command {
+	c := o.Console
+	return o.AddOffline(&cobra.Command{
+		Use: "context", Short: "Keep servers and credentials by name",
+		Long: `Keep servers and credentials by name. Client commands and waggle collect use the current context unless --server
+names a dispatcher, or the one that --context names. A flag counts before its variable, and that before the context.
 
-Contexts are in contexts.yaml in the user's directory of configurations, or in
-the file that WAGGLE_CONFIG names. They keep paths of secrets, and no secret.`,
+Contexts are in contexts.yaml in the user's directory of configurations, or in the file that WAGGLE_CONFIG names. They keep
+paths of secrets, and no secret.`,
 		Example: `  waggle context add prod --server a:7070 --tls-ca ca.pem --token-file token
   waggle context list
   waggle stats --context prod`,
-	}
-	cmd.AddGroup(&cobra.Group{ID: "run", Title: "Run, without a dispatcher:"})
-	for _, child := range []*cobra.Command{newAdd(c), newUse(c), newList(c), newRemove(c)} {
-		child.GroupID = "run"
-		o.Refuse(child)
-		cmd.AddCommand(child)
-	}
-	return cmd
+	}, "Run, without a dispatcher:", newAdd(c), newUse(c), newList(o), newRemove(c))
 }
 
 // offer completes the names of contexts.
@@ -74,11 +67,11 @@ func newAdd(c cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a context",
-		Long: `Add a context. It becomes the current one if there is none. Paths of files are
-kept as absolute ones; the files are read when the context is used.`,
+		Long: `Add a context. It becomes the current one if there is none. Paths of files are kept as absolute ones; the files
+are read when the context is used.`,
 		Example: `  waggle context add home
-  waggle context add prod --server a:7070,b:7070 --tls-ca ca.pem --token-file token
-  waggle context add lab --server c:7070 --client-cert me.pem --client-key me.key`,
+  waggle context add prod --server a:7070,b:7070 --tls-ca ca.pem --token-file t
+  waggle context add lab --server c:7070 --client-cert me.pem --client-key me.k`,
 		Args: cli.Exactly("the context's NAME"),
 	}
 	n.RegisterSettings(cmd.Flags(), "dispatchers, each `host:port`")
@@ -131,9 +124,8 @@ func newRemove(c cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a context",
-		Long: `Remove a context. The files that it names stay. If it is the current one, there
-is none then.`,
-		Args: cli.Exactly("the context's NAME"),
+		Long:  `Remove a context. The files that it names stay. If it is the current one, there is none then.`,
+		Args:  cli.Exactly("the context's NAME"),
 
 		ValidArgsFunction: offer(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -159,21 +151,14 @@ type listed struct {
 	contextfile.Context
 }
 
-func newList(c cli.Console) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+func newList(o *client.Options) *cobra.Command {
+	return o.Local(&cobra.Command{
 		Use:   "list",
 		Short: "List contexts",
-		Long: `List contexts. The star marks the current one. Tokens are not shown, only their
-files.`,
-		Args: cli.Exactly(),
-	}
-	flags := pflag.NewFlagSet("list", pflag.ContinueOnError)
-	client.RegisterOutput(flags, &output)
-	cli.FromEnv(cmd, c, flags)
-	cmd.Flags().AddFlagSet(flags)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		path, err := contextfile.Path(c)
+		Long:  `List contexts. The star marks the current one. Tokens are not shown, only their files.`,
+		Args:  cli.Exactly(),
+	}, func(_ context.Context, c *client.Client, _ []string) error {
+		path, err := contextfile.Path(o.Console)
 		if err != nil {
 			return cli.Advise(err, contextfile.Variable+" names a file for contexts")
 		}
@@ -185,18 +170,12 @@ files.`,
 		for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
 			all = append(all, listed{Name: name, Current: name == f.Current, Context: f.Contexts[name]})
 		}
-		out := human.NewOutput(cmd.OutOrStdout(), c.Env)
-		if output == "json" {
-			return client.WriteJSON(out, map[string]any{"contexts": all})
-		}
-		writeList(out, all)
-		return nil
-	}
-	return cmd
+		return c.Show(map[string]any{"contexts": all}, nil, func() { writeList(c.Out, all) })
+	})
 }
 
 func writeList(out human.Output, all []listed) {
-	t := human.NewTable("CURRENT", "NAME", "SERVER~24", "TLS", "CERTIFICATE/1~16", "TOKEN FILE/2~16")
+	t := human.NewTable("CURRENT", "NAME^10", "SERVER^16", "TLS", "CERTIFICATE/1^12", "TOKEN FILE/2^12")
 	for _, one := range all {
 		mark, tls := "", "no"
 		if one.Current {

@@ -34,14 +34,12 @@ func New() *cobra.Command {
 		Use:     "demo",
 		Short:   "Show Waggle at work on a small site",
 		GroupID: "run",
-		Long: `See it work. The demo serves a small web site on several hosts of loopback, runs a
-dispatcher on the memory store, and three collectors as processes of their own.
-Half-way one of them gets a kill -9 while it fetches a page. At the end it counts,
-page by page, what the web server and the dispatcher saw.
+		Long: `See it work. The demo serves a small web site on several hosts of loopback, runs a dispatcher on the memory
+store, and three collectors as processes of their own. Half-way one of them gets a kill -9 while it fetches a page. At the end
+it counts, page by page, what the web server and the dispatcher saw.
 
-It needs nothing but this program, listens on free ports of loopback only, and
-leaves nothing behind. It exits 0 only if every page was crawled exactly once and
-no host was asked more often than its delay allows.`,
+It needs nothing but this program, listens on free ports of loopback only, and leaves nothing behind. It exits 0 only if every
+page was crawled exactly once and no host was asked more often than its delay allows.`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if pages < 2 || pages > 1000 {
@@ -69,7 +67,7 @@ type demo struct {
 func run(ctx context.Context, out io.Writer, pages int) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, crawlLimit, fmt.Errorf("the crawl did not end within %s", human.Duration(crawlLimit)))
 	defer cancel()
-	d := &demo{screen: human.NewScreen(out, false), began: time.Now(), collectors: map[string]*process{}}
+	d := &demo{screen: human.NewScreen(out), began: time.Now(), collectors: map[string]*process{}}
 	if d.dir, err = os.MkdirTemp("", "waggle-demo-"); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}

@@ -176,12 +176,12 @@ func Error(e *pb.TaskError) string {
 
 // UnknownQueue is shown if nothing is known by the name of a queue.
 func UnknownQueue(name string) string {
-	return "nothing is known of a queue " + human.Plain(name) + ": no task is in it, and no rule names it"
+	return "nothing is known of a queue " + human.Plain(name) + ": no task is in it, and no rule or hold is for it"
 }
 
 // UnknownPool is shown if nothing is known by the name of a pool.
 func UnknownPool(name string) string {
-	return "nothing is known of a pool " + human.Plain(name) + ": none of its tasks waits, and no collector takes them"
+	return "nothing is known of a pool " + human.Plain(name) + ": none of its tasks waits, no collector takes them, and no hold is on it"
 }
 
 // LeaseLeft is the time left of a lease, or how long it is overdue.

@@ -67,8 +67,9 @@ func (n *Node) attach(store dispatch.Store) error {
 	return nil
 }
 
-// Run serves until ctx ends, then drains. Without a store it first waits for open to give one, and meanwhile refuses
-// calls. The dispatcher runs until the server has taken the last report; the store is closed when both have ended.
+// Run serves until ctx ends, or the store has failed for good, then drains. Without a store it first waits for open to give
+// one, and meanwhile refuses calls. The dispatcher runs until the server has taken the last report; the store is closed when
+// both have ended.
 func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Store, error)) error {
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
@@ -93,6 +94,10 @@ func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Sto
 				return errors.Join(err, CloseStore(store))
 			}
 		}
+		g.Go(func() error {
+			defer stopServing()
+			return watchLocal(serving, n.store)
+		})
 		return n.dispatcher.Run(loops, n.operator.Chores()...)
 	})
 	g.Go(func() error {
@@ -101,6 +106,28 @@ func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Sto
 		return n.Server.Run(serving)
 	})
 	return errors.Join(g.Wait(), CloseStore(n.store))
+}
+
+// localCheck is the time between two looks at a store within this process.
+const localCheck = time.Second
+
+// watchLocal waits until a store within this process does not answer, and returns why: only opening it anew heals that. It
+// returns nil when ctx ends, and for other stores, which come back by themselves.
+func watchLocal(ctx context.Context, store dispatch.Store) error {
+	if _, ok := store.(dispatch.Local); !ok {
+		<-ctx.Done()
+		return nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(localCheck):
+		}
+		if err := store.Ping(ctx); err != nil && ctx.Err() == nil {
+			return cli.Advise(err, "what was acknowledged is there when the dispatcher starts again; look at the disk before")
+		}
+	}
 }
 
 // CloseStore closes a store, if there is one.

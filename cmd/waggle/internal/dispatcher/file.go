@@ -43,23 +43,26 @@ func (s *StoreOptions) openFile(ctx context.Context, dir string, log *zap.Logger
 	case errors.Is(err, dispatch.ErrInvalid):
 		return nil, cli.Usagef("--shards: %s", invalidText(err))
 	default:
-		return nil, cli.Advise(fmt.Errorf("--store %s: %w", s.URL, err), fileAdvice(err))
+		return nil, AdviseFile(fmt.Errorf("--store %s: %w", s.URL, err), dir)
 	}
 }
 
-// fileAdvice is what to do about a directory that cannot be used; empty when its error says it all.
-func fileAdvice(err error) string {
+// AdviseFile adds what to do about a directory that cannot be used; nothing when the error says it all.
+func AdviseFile(err error, dir string) error {
 	switch {
+	case err == nil:
+		return nil
 	case strings.Contains(err.Error(), unfinishedCopy):
-		return unfinishedAdvice
+		return cli.Advise(err, unfinishedAdvice)
 	case errors.Is(err, filestore.ErrInUse):
-		return "one dispatcher uses a directory; several share one Redis: --store redis://..."
+		return cli.Advise(err, "one dispatcher uses a directory; several share one Redis: --store redis://...")
 	case errors.Is(err, filestore.ErrDamaged):
-		return "`waggle store check DIR` reads all of it; `waggle store restore FILE DIR` makes a new one of a backup"
+		return cli.Advise(err, "nothing was changed: restore the file, or a backup by `waggle store restore FILE DIR`",
+			fmt.Sprintf("`waggle store repair %s --accept-loss` gives up what cannot be read, and all after it", dir))
 	case errors.Is(err, dispatch.ErrStoreFull):
-		return "a store needs 128 MiB for its log, and room for two snapshots"
+		return cli.Advise(err, "a store needs 128 MiB for its log, and room for two snapshots")
 	default:
-		return ""
+		return cli.Advise(err)
 	}
 }
 

@@ -92,7 +92,7 @@ nothing holds all of it, but a part of it may wait; `+"`waggle explain source` a
 not all tasks of pool "default" are taken: "c1" takes only tasks of 1 source in 2 queues
 `)
 	clitest.WantOutput(t, clitest.Command(t, env, "explain", "pool", "nosuch"), `
-nothing is known of a pool nosuch: none of its tasks waits, and no collector takes them
+nothing is known of a pool nosuch: none of its tasks waits, no collector takes them, and no hold is on it
 pool nosuch: NO_COLLECTOR no active collector takes tasks of pool "nosuch"
     opened by: a collector that fetches them from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
 `)

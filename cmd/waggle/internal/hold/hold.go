@@ -21,9 +21,9 @@ import (
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{
 		Use: "hold", Short: "Stop handing out tasks, or start again",
-		Long: `Stop handing out tasks, or start again: of everything, a pool, sources or queues, or to
-collectors. A hold has a target and a name. All holds of a target apply, and lifting one
-leaves the others. Submits go on; a seed that is due while it is held is due once after that.`,
+		Long: `Stop handing out tasks, or start again: of everything, a pool, sources or queues, or to collectors. A hold has a
+target and a name. All holds of a target apply, and lifting one leaves the others. Submits go on; a seed that is due while it is
+held is due once after that.`,
 		Example: "  waggle hold set --everything --reason 'emergency stop'\n  waggle hold list",
 	}, newSet(o), newLift(o), newList(o))
 }
@@ -34,12 +34,11 @@ func newSet(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set",
 		Short: "Hand out nothing of a target",
-		Long: `Stop handing out a target's tasks, or tasks to a collector. When the command returns, no
-dispatcher hands out anything against the hold. It stands until waggle hold lift, or its --until.
+		Long: `Stop handing out a target's tasks, or tasks to a collector. When the command returns, no dispatcher hands out
+anything against the hold. It stands until waggle hold lift, or its --until.
 
-A hold that stands with the same target and name, and says something else, is refused
-unless --replace is given: another --name sets one beside it. --source-prefix and --label
-hold each source that matches now. Other targets need not be known yet.`,
+A hold that stands with the same target and name, and says something else, is refused unless --replace is given: another --name
+sets one beside it. --source-prefix and --label hold each source that matches now. Other targets need not be known yet.`,
 		Example: `  waggle hold set --queue example.com --for 2h --reason 'they asked'
   waggle hold set --collector-label region=eu --name deploy
   waggle hold set --queue '*.example.com' --effect end-leases`,
@@ -93,8 +92,8 @@ func newLift(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lift",
 		Short: "Hand out tasks of a target again",
-		Long: `Hand out tasks of a target again: lift its hold of a name, and leave holds of other names.
-With --name waggle it opens a queue that Waggle blocked after failures of its host.`,
+		Long: `Hand out tasks of a target again: lift its hold of a name, and leave holds of other names. With --name waggle it
+opens a queue that Waggle blocked after failures of its host.`,
 		Example: `  waggle hold lift --queue example.com
   waggle hold lift --queue example.com --name waggle`,
 	}
@@ -131,9 +130,8 @@ func newList(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what is held, by whom and why",
-		Long: `List what is held, by whom and why. It lists every hold there is: what is not listed is not
-stopped by an operator. Flags choose the holds that stop what they name; holds on everything
-are listed always.`,
+		Long: `List what is held, by whom and why. It lists every hold there is: what is not listed is not stopped by an
+operator. Flags choose the holds that stop what they name; holds on everything are listed always.`,
 		Example: "  waggle hold list --blocks\n  waggle hold list --queue example.com",
 	}
 	flags, filter := cmd.Flags(), request.GetFilter()
@@ -144,21 +142,21 @@ are listed always.`,
 	cli.QueueVar(flags, &filter.Queue, "queue", "only what stops the queue of this `name`")
 	cli.QueueVar(flags, &filter.QueueSuffix, "queue-suffix", "only holds on the queue of this `name` and on those below it")
 	flags.StringVar(&filter.CollectorId, "collector", "", "only what stops the collector with this `ID`")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		holds, more, err := client.ReadPages(ctx, limit, c.Holds.ListHolds, request, (*pb.ListHoldsResponse).GetHolds)
-		return &pb.ListHoldsResponse{Holds: holds}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Holds.ListHolds, request)
+		return c.ShowList(part, reply, err, func() {
 			none := "no holds: no operator stops anything"
 			if proto.Size(filter) > 0 {
 				none = "no hold stops that"
 			}
-			Write(c.Out, c.Now, holds, none)
-		}, err
+			Write(c.Out, c.Now, reply.GetHolds(), none)
+		})
 	})
 }
 
 // Write writes holds as a table, or none.
 func Write(out io.Writer, now time.Time, holds []*pb.Hold, none string) {
-	t := human.NewTable("TARGET", "NAME/5~6="+describe.DefaultHold, "EFFECT/2=STOP_GRANTS", "BY/3~6", "SINCE/1", "UNTIL/4", "REASON~10")
+	t := human.NewTable("TARGET^16", "NAME/5^6="+describe.DefaultHold, "EFFECT/2=STOP_GRANTS", "BY/3^6", "SINCE/1", "UNTIL/4", "REASON~10")
 	for _, h := range holds {
 		until := "no end"
 		if h.GetUntil() != nil {

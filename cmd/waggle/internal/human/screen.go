@@ -1,6 +1,7 @@
 package human
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -23,16 +24,13 @@ type Screen struct {
 	shown int        // how many of them stand on the terminal
 }
 
-// NewScreen makes a screen that is live on a terminal, unless it is to be quiet.
-func NewScreen(out io.Writer, quiet bool) *Screen {
-	s := &Screen{out: out, Live: !quiet && IsTerminal(out)}
+// NewScreen makes a screen that is live on a terminal.
+func NewScreen(out io.Writer) *Screen {
+	s := &Screen{out: out, Live: IsTerminal(out)}
 	if file, ok := out.(*os.File); ok && s.Live {
 		s.size = func() (int, int) {
-			width, height, err := term.GetSize(int(file.Fd()))
-			if err != nil {
-				return 80, 24
-			}
-			return width, height
+			width, height, _ := term.GetSize(int(file.Fd())) // it fails with 0
+			return cmp.Or(max(width, 0), widthUnknown), cmp.Or(max(height, 0), heightUnknown)
 		}
 	}
 	return s

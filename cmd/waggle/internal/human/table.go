@@ -11,14 +11,14 @@ import (
 )
 
 // Table collects rows and writes them with their columns aligned. In a pipe every cell is whole. On a terminal a table is
-// made to fit:
+// made to fit, and no column is lost:
 //
-//  1. The columns with a rank are dropped: those with nothing in them but their usual value, and then the lowest rank, until
-//     the rest fits with its long cells at their least width.
-//  2. The room that is left goes to the long cells, the same width for each; what is longer ends with "…".
+//  1. If it is too wide with long cells at their least width, some columns go below their row, each as NAME and value: all those
+//     with nothing in them but their usual value, which is not written there, then the lowest rank. The first one stays.
+//  2. The room that is left goes to the long cells, the same width for each. What is longer is shortened: ids in the middle,
+//     texts at their end.
 //
-// Columns without a rank are never dropped, and without a least width never shortened. All of it is in a pipe, in `get` and
-// in --output json.
+// Columns without a least width are never shortened.
 type Table struct {
 	columns []column
 	Rows    [][]string
@@ -28,24 +28,32 @@ type Table struct {
 type column struct {
 	name  string
 	right bool
-	rank  int // 0: it is never dropped; else the lowest goes first
-	least int // 0: its cells are never shortened
+	rank  int  // the lowest goes below first; of equal ones, the one on the right
+	least int  // 0: its cells are never shortened
+	isID  bool // its cells are shortened in the middle
 	usual string
 	width int // of its longest cell
 }
 
-// NewTable makes a table. A column is written [>]NAME[/RANK][~LEAST][=USUAL]: > aligns it right, RANK is when it is dropped,
-// LEAST how short its cells may become, USUAL a value that need not be shown.
+// unranked is the rank of columns without one.
+const unranked = 100
+
+// NewTable makes a table. A column is written [>]NAME[/RANK][~LEAST or ^LEAST][=USUAL]: > aligns it right, RANK is when it goes below
+// its row, LEAST how short its cells may become (^: they are ids), USUAL a value that need not be shown.
 func NewTable(columns ...string) *Table {
 	t := &Table{}
 	for _, text := range columns {
 		text, usual, _ := strings.Cut(text, "=")
-		text, least, _ := strings.Cut(text, "~")
+		text, least, isID := strings.Cut(text, "^")
+		if !isID {
+			text, least, _ = strings.Cut(text, "~")
+		}
 		text, rank, _ := strings.Cut(text, "/")
 		name, right := strings.CutPrefix(text, ">")
-		c := column{name: name, right: right, usual: usual}
+		c := column{name: name, right: right, isID: isID, usual: usual}
 		c.rank, _ = strconv.Atoi(rank)   // none: 0
 		c.least, _ = strconv.Atoi(least) // none: 0
+		c.rank = cmp.Or(c.rank, unranked)
 		t.columns = append(t.columns, c)
 	}
 	return t
@@ -83,12 +91,15 @@ func (t *Table) Write(out io.Writer, instead string) {
 		}
 	}
 	to, _ := out.(Output)
-	shown, longest := t.fit(to.Width)
+	shown, below, longest := t.fit(to.Width)
 	for at, row := range rows {
 		var cells []string
 		for _, i := range shown {
-			width := t.columns[i].shown(longest)
-			cell := Brief(row[i], width)
+			width, shorten := t.columns[i].shown(longest), Brief
+			if t.columns[i].isID {
+				shorten = Middle
+			}
+			cell := shorten(row[i], width)
 			if !t.columns[i].right {
 				width = -width
 			}
@@ -99,6 +110,28 @@ func (t *Table) Write(out io.Writer, instead string) {
 			cells = append(cells, padded)
 		}
 		fmt.Fprintln(out, strings.TrimRight(strings.Join(cells, gap), " "))
+		if at > 0 {
+			t.writeBelow(to, row, below)
+		}
+	}
+}
+
+// writeBelow writes the cells of a row that have a line, or several, below it.
+func (t *Table) writeBelow(out Output, row []string, columns []int) {
+	line := ""
+	for _, i := range columns {
+		if row[i] == None || row[i] == t.columns[i].usual {
+			continue
+		}
+		cell := gap + Brief(t.columns[i].name+" "+row[i], max(out.Width-len(gap), 1))
+		if line != "" && utf8.RuneCountInString(line+cell) > out.Width {
+			fmt.Fprintln(out, line)
+			line = ""
+		}
+		line += cell
+	}
+	if line != "" {
+		fmt.Fprintln(out, line)
 	}
 }
 
@@ -110,16 +143,15 @@ func (c *column) shown(longest int) int {
 	return min(c.width, max(c.least, longest, utf8.RuneCountInString(c.name)))
 }
 
-// fit chooses the columns that a terminal has room for, and how long their long cells may be. A width of 0 has room for all.
-func (t *Table) fit(width int) (shown []int, longest int) {
+// fit chooses the columns that a terminal has room for, those that go below, and how long the long cells may be. A width of 0 has
+// room for all.
+func (t *Table) fit(width int) (shown, below []int, longest int) {
 	most := 0
 	for i, c := range t.columns {
-		if c.rank == 0 || width == 0 || slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != None && row[i] != c.usual }) {
-			shown, most = append(shown, i), max(most, c.width)
-		}
+		shown, most = append(shown, i), max(most, c.width)
 	}
 	if width == 0 {
-		return shown, most
+		return shown, nil, most
 	}
 	takes := func(longest int) int {
 		sum := len(gap) * (len(shown) - 1)
@@ -128,22 +160,25 @@ func (t *Table) fit(width int) (shown []int, longest int) {
 		}
 		return sum
 	}
-	for takes(0) > width {
-		drop := -1
-		for at, i := range shown {
-			if rank := t.columns[i].rank; rank != 0 && (drop < 0 || rank < t.columns[shown[drop]].rank) {
-				drop = at
-			}
-		}
-		if drop < 0 {
-			break
-		}
-		shown = slices.Delete(shown, drop, drop+1)
+	order := slices.Clone(shown[1:]) // in which they go below
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(t.worth(a)-t.worth(b), b-a) })
+	for ; len(order) > 0 && (takes(0) > width || len(below) > 0 && t.worth(order[0]) == 0); order = order[1:] {
+		shown = slices.DeleteFunc(shown, func(i int) bool { return i == order[0] })
+		below = append(below, order[0])
 	}
+	slices.Sort(below)
 	for longest < most && takes(longest+1) <= width {
 		longest++
 	}
-	return shown, longest
+	return shown, below, longest
+}
+
+// worth is the rank of a column; 0: nothing stands in it.
+func (t *Table) worth(i int) int {
+	if c := t.columns[i]; slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != None && row[i] != c.usual }) {
+		return c.rank
+	}
+	return 0
 }
 
 // Sheet writes one thing: a line per property.

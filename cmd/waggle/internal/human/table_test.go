@@ -7,39 +7,30 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 )
 
-// TestTable wants columns dropped by rank, and empty and usual ones before them, until the rest fits; then long cells share the room.
+// TestTable wants columns to go below their row by rank, and empty and usual ones before them, until the rest fits; then long cells
+// share the room.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for width, want := range map[int]string{
 		0: `
-ID    URL                   N  EMPTY  WHY           KIND
-a     https://a.example/1   7  -      a long story  page
-long  https://a.example/22  0  -      -             -
+ID          URL                   N  EMPTY  WHY           KIND
+2239-4bl-a  https://a.example/1   7  -      a long story  page
+2239-xyz-b  https://a.example/22  0  -      -             -
 `,
-		46: `
-ID    URL                   N  WHY
-a     https://a.example/1   7  a long story
-long  https://a.example/22  0  -
+		62: `
+ID          URL                   N  EMPTY  WHY           KIND
+2239-4bl-a  https://a.example/1   7  -      a long story  page
+2239-xyz-b  https://a.example/22  0  -      -             -
 `,
-		30: `
-ID    URL        N  WHY
-a     https://…  7  a long s…
-long  https://…  0  -
-`,
-		18: `
-ID    WHY
-a     a long story
-long  -
-`,
-		5: `
-ID    WHY
-a     a …
-long  -
+		32: `
+ID        URL       N  WHY
+2239…l-a  https:/…  7  a long …
+2239…z-b  https:/…  0  -
 `,
 	} {
-		table := human.NewTable("ID", "URL/2~8", ">N/1", "EMPTY/9", "WHY~2", "KIND/9=page")
-		table.Row("a", "https://a.example/1", "7", "", "a long story", "page")
-		table.Row("long", "https://a.example/22", "0", "", "", "")
+		table := human.NewTable("ID^5", "URL/2~8", ">N/1", "EMPTY/9", "WHY~2", "KIND/9=page")
+		table.Row("2239-4bl-a", "https://a.example/1", "7", "", "a long story", "page")
+		table.Row("2239-xyz-b", "https://a.example/22", "0", "", "", "")
 		var got strings.Builder
 		table.Write(human.Output{Writer: &got, Width: width}, "")
 		if got.String() != want[1:] {

@@ -86,6 +86,15 @@ func Brief(text string, width int) string {
 	return string([]rune(text)[:width-1]) + "…"
 }
 
+// Middle is plain text that is cut to width in the middle, visibly: what begins or ends alike stays different.
+func Middle(text string, width int) string {
+	runes := []rune(Plain(text))
+	if len(runes) <= width {
+		return string(runes)
+	}
+	return string(runes[:width/2]) + "…" + string(runes[len(runes)-(width-1)/2:])
+}
+
 // Pairs writes key=value of each, sorted.
 func Pairs(m map[string]string) string {
 	var list []string

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
@@ -24,18 +23,17 @@ func newPoolList(o *client.Options) *cobra.Command {
 	return o.List(&cobra.Command{
 		Use:   "list",
 		Short: "List pools with waiting tasks",
-		Long: `List pools with waiting tasks. READY QUEUES have a task of the pool that could be handed
-out now, but for holds on the pool. WAITING QUEUES hold its tasks and cannot hand one out
-now: none is due, or the queue waits between two requests, is full, blocked or held.
-waggle explain pool NAME shows more, also whether any collector takes its tasks.`,
-	}, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		pools, more, err := client.ReadPages(ctx, limit, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools)
-		return &pb.ListPoolsResponse{Pools: pools}, more, func() { writePools(c.Out, c.Now, pools) }, err
+		Long: `List pools with waiting tasks. READY QUEUES have a task of the pool that could be handed out now, but for holds
+on the pool. WAITING QUEUES hold its tasks and cannot hand one out now: none is due, or the queue waits between two requests, is
+full, blocked or held. waggle explain pool NAME shows more, also whether any collector takes its tasks.`,
+	}, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Admin.ListPools, &pb.ListPoolsRequest{})
+		return c.ShowList(part, reply, err, func() { writePools(c.Out, c.Now, reply.GetPools()) })
 	})
 }
 
 func writePools(out io.Writer, now time.Time, pools []*pb.Pool) {
-	t := human.NewTable("POOL", ">READY QUEUES", ">WAITING QUEUES", "HELD~16")
+	t := human.NewTable("POOL^10", ">READY QUEUES", ">WAITING QUEUES", "HELD~16")
 	for _, p := range pools {
 		t.Row(p.GetName(), human.Count(p.GetReadyQueues()), human.Count(p.GetWaitingQueues()), describe.Holds(now, p.GetHolds()))
 	}

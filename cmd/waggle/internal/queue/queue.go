@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -31,20 +30,20 @@ func newQueueList(o *client.Options) *cobra.Command {
 	request := &pb.ListQueuesRequest{Filter: &pb.Filter{}}
 	cmd := &cobra.Command{Use: "list", Short: "List queues with tasks or holds"}
 	cli.QueueVar(cmd.Flags(), &request.Filter.QueueSuffix, "suffix", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		queues, more, err := client.ReadPages(ctx, limit, c.Queues.ListQueues, request, (*pb.ListQueuesResponse).GetQueues)
-		return &pb.ListQueuesResponse{Queues: queues}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Queues.ListQueues, request)
+		return c.ShowList(part, reply, err, func() {
 			none := "no queues: nothing waits, and nothing is blocked"
 			if request.GetFilter().GetQueueSuffix() != "" {
 				none = fmt.Sprintf("no queue %s, nor one below it, holds a task or is held", human.Plain(request.GetFilter().GetQueueSuffix()))
 			}
-			writeQueues(c.Out, queues, none)
-		}, err
+			writeQueues(c.Out, reply.GetQueues(), none)
+		})
 	})
 }
 
 func writeQueues(out io.Writer, queues []*pb.Queue, none string) {
-	t := human.NewTable("QUEUE", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">NEXT/4", "HELD BY/5~16", "RULE/1~8")
+	t := human.NewTable("QUEUE^14", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">NEXT/4", "HELD BY/5~16", "RULE/1^8")
 	for _, q := range queues {
 		t.Row(q.GetName(), human.Count(q.GetWaiting()), human.Count(q.GetLeased()), human.Count(q.GetSettings().GetMaxInFlight()),
 			human.Duration(q.GetSettings().GetMinDelay().AsDuration()), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
@@ -67,8 +66,8 @@ func newQueueGet(o *client.Options) *cobra.Command {
 	return o.Look(&cobra.Command{
 		Use:   "get QUEUE",
 		Short: "Show a queue, its settings and its holds",
-		Long: `Show a queue, its settings and its holds. A queue that was never seen is shown with the
-rule that applies to it. A host in any spelling, or a URL, means the queue of that host.`,
+		Long: `Show a queue, its settings and its holds. A queue that was never seen is shown with the rule that applies to it.
+A host in any spelling, or a URL, means the queue of that host.`,
 		Example:           "  waggle queue get example.com\n  waggle queue get https://Example.com/news",
 		Args:              oneQueue,
 		ValidArgsFunction: o.Offer("queue"),

@@ -1,8 +1,11 @@
 package root
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -34,17 +37,16 @@ func New(c cli.Console, out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "waggle",
 		Short: "A dispatch center for distributed crawling",
-		Long: `A dispatch center for distributed crawling: sources are registered, their tasks
-handed out to collectors under leases, renewed, reported, and handed out again
-when a collector dies.
+		Long: `A dispatch center for distributed crawling: sources are registered, their tasks handed out to collectors under
+leases, renewed, reported, and handed out again when a collector dies.
 
   waggle demo      see it work, in a quarter of a minute
   waggle serve     run a dispatcher
   waggle collect   run a web collector
 
-Shells complete commands, ids and values of flags: waggle completion bash|zsh|fish --help
-shows how to turn that on. A table leaves out columns and shortens texts to fit the
-terminal; a pipe and --output json get all of it. NO_COLOR=1 turns colors off.
+waggle completion bash|zsh|fish --help shows how shells complete commands, ids and values of flags. To fit the terminal, a table
+shortens ids in the middle and texts at their end, and writes some columns below each row; a pipe and --output json get all of
+it. NO_COLOR=1 turns colors off.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Version:       cli.VersionLine(),
@@ -62,7 +64,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	o := client.NewOptions(root, c)
 	o.Refuse(run...)
 	root.AddCommand(
-		store.New(c, o), cert.New(o), contexts.New(c, o), auth.New(o), audit.New(o),
+		store.New(o), cert.New(o), contexts.New(o), auth.New(o), audit.New(o),
 		status.New(o), apply.New(o), source.New(o), task.New(o), queue.New(o), pool.New(o), hold.New(o),
 		collector.New(o), task.NewLease(o), explain.New(o), stats.New(o), newVersion(o),
 	)
@@ -77,10 +79,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		}
 	}
 	finishUsage(root)
-	show := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		if unknownCommand(cmd) == nil {
-			show(cmd, args)
+			writeHelp(cmd.OutOrStdout(), paragraph.ReplaceAllString(cmp.Or(cmd.Long, cmd.Short), "$1 $2")+"\n\n"+cmd.UsageString())
 		}
 	})
 	o.Complete(root)
@@ -95,11 +96,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 
 func newVersion(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Show the version of this program", Args: cli.Exactly()}
-	cmd.RunE = o.Local(func(c *client.Client, _ []string) error {
+	return o.Group(o.Local(cmd, func(_ context.Context, c *client.Client, _ []string) error {
 		version := map[string]string{"version": cli.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
 		return c.Show(version, nil, func() { fmt.Fprintln(c.Out, cli.VersionLine()) })
-	})
-	return o.Group(cmd)
+	}))
 }
 
 // finishUsage makes wrong flags and calls of groups usage errors, in every command of the tree.
@@ -123,6 +123,46 @@ func help(cmd *cobra.Command, args []string) error {
 	}
 	about.InitDefaultHelpFlag()
 	return about.Help()
+}
+
+const (
+	helpWidth  = 80 // in columns
+	flagColumn = 28 // where the texts of flags begin
+)
+
+var (
+	// flagLine is a flag in help, with its text, and termLine another word with one.
+	flagLine = regexp.MustCompile(`^( {6}--.+?|  -\w, --.+?) {3,}(.*)$`)
+	termLine = regexp.MustCompile(`^  \w+ {2,}`)
+
+	// paragraph is a line that goes on in the next one.
+	paragraph = regexp.MustCompile(`(\S)\n(\S)`)
+)
+
+// writeHelp writes a text within helpWidth. The texts of flags have a column, and begin below names that reach into it. What is
+// indented otherwise, such as examples, stays as it is.
+func writeHelp(out io.Writer, text string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \n")
+		indent := len(termLine.FindString(line))
+		if flag := flagLine.FindStringSubmatch(line); flag != nil {
+			indent = flagColumn
+			line = fmt.Sprintf("%-*s%s", flagColumn, flag[1], flag[2])
+			if len(flag[1]) > flagColumn-2 {
+				fmt.Fprintln(out, flag[1])
+				line = strings.Repeat(" ", indent) + flag[2]
+			}
+		}
+		for len(line) > helpWidth && (indent > 0 || line[0] != ' ') {
+			at := strings.LastIndexByte(line[:helpWidth+1], ' ')
+			if at <= indent {
+				break
+			}
+			fmt.Fprintln(out, line[:at])
+			line = strings.Repeat(" ", indent) + line[at+1:]
+		}
+		fmt.Fprintln(out, line)
+	}
 }
 
 // unknownCommand is what is wrong if a group was given a word that is none of its commands.

@@ -32,18 +32,16 @@ func newServe(c cli.Console) *cobra.Command {
 		Use:     "serve",
 		Short:   "Run a dispatcher",
 		GroupID: "run",
-		Long: `Run a dispatcher. It keeps everything in the directory waggle-data, or where --store
-says. Several on one Redis form a group of equals.
+		Long: `Run a dispatcher. It keeps everything in the directory waggle-data, or where --store says. Several on one Redis
+form a group of equals.
 
-A Redis that is away or loads its files is waited for. Until it is there, /readyz
-is 503 and calls answer UNAVAILABLE.
+A Redis that is away or loads its files is waited for. Until it is there, /readyz is 503 and calls answer UNAVAILABLE.
 
-SIGTERM or SIGINT drains: fetches go to other dispatchers. Reports and heartbeats are
-taken while tasks are leased, for at most a quarter of --drain-timeout. A second
-signal ends the process at once; no lease is lost by that.
+SIGTERM or SIGINT drains: all calls go to other dispatchers. The only dispatcher takes reports until 1 s passed without one, and
+while collectors stop as well, for 5 s at most. A second signal ends the process at once; no lease is lost by that.
 
-Each flag can be set by the variable behind it. Passwords in --store are better
-off in WAGGLE_STORE, where other users of the machine do not see them.`,
+Each flag can be set by the variable behind it. Passwords in --store are better off in WAGGLE_STORE, where other users of the
+machine do not see them.`,
 		Example: `  waggle serve
   waggle serve --store file:/var/lib/waggle
   waggle serve --store redis://127.0.0.1:6379/0 --listen 0.0.0.0:7070 \

@@ -5,8 +5,10 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/clitest"
@@ -128,14 +130,25 @@ func TestWatch_pipe(t *testing.T) {
 	}
 }
 
-// What a command does stands in a few words.
-func TestHelp_short(t *testing.T) {
+// What a command does stands in a few words, and its help fits 80 columns and has all of its flags.
+func TestHelp_tree(t *testing.T) {
 	t.Parallel()
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		if words := strings.Fields(cmd.Short); len(words) == 0 || len(words) > 8 || strings.Contains(cmd.Short, ";") {
 			t.Errorf("%s: %q has %d words, want at most 8 and no semicolon", cmd.CommandPath(), cmd.Short, len(words))
 		}
+		help := clitest.Command(t, nil, append(strings.Fields(cmd.CommandPath())[1:], "--help")...).Out
+		for line := range strings.Lines(help) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s --help: a line has %d columns: %s", cmd.CommandPath(), n, line)
+			}
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && strings.Count(help, "  --"+f.Name)+strings.Count(help, ", --"+f.Name) == 0 {
+				t.Errorf("%s --help lacks --%s", cmd.CommandPath(), f.Name)
+			}
+		})
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -114,34 +116,44 @@ func fixedServer(t *testing.T) map[string]string {
 	return map[string]string{"WAGGLE_SERVER": listener.Addr().String()}
 }
 
-// Lists fit a terminal that does not report its width, which is then 80; what names a row is never cut.
+// Lists fit a terminal that does not report its width, which is then 80, and lose no column: ids are cut in the middle.
 func TestTerminal_lists(t *testing.T) {
 	t.Parallel()
 	env := clitest.With(fixedServer(t), "NO_COLOR", "1")
 	for args, want := range map[string]string{
 		"source list": `
-SOURCE                                         HEALTH   WHY
-feeds.example                                  OK       -
-news.a-title-that-is-longer-than-most.example  FAILING  7 failures in a row, NO…
+SOURCE                    HEALTH   READY  LEASED  DEAD  WHY
+feeds.example             OK           3       0     0  -
+  POOL default  SCHEDULE every 10m  SCHEDULED 12  DONE 123,456  CANCELED 0
+  FILTERED 17 HOST  NEXT DUE in 2h  LAST SUCCESS 3h ago
+news.a-title…ost.example  FAILING      1       0     2  7 failures in a row, NO…
+  POOL browser  SCHEDULE every 10m  SCHEDULED 0  DONE 0  CANCELED 0
 `,
 		"task list --queue news.example": `
-TASK                             STATE   URL                 LAST ERROR
-2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  https://news.exam…  -
-17-aaaaaaaaaaaaaaaaaaaaaaaaaa    DEAD    https://news.exam…  NOT_FOUND (HTTP 4…
+TASK         STATE   SOURCE      DUE     HELD BY  URL               LAST ERROR
+2239-…p2jza  LEASED  feeds…mple  3h ago  paris-1  https://…page=17  -
+  DEPTH 1
+17-aa…aaaaa  DEAD    feeds…mple  -       -        https://…ample/2  NOT_FOUND (…
+  DEPTH 0
 `,
 		"queue list": `
-QUEUE                                    WAITING  LEASED  HELD BY
-news.example                           1,234,567       1  -
-a-host-with-a-long-name.shops.example          4       0  HOST_BLOCKED MAX_IN_F…
+QUEUE               WAITING  LEASED  AT MOST  DELAY      NEXT  HELD BY
+news.example      1,234,567       1        1     1s  in 400ms  -
+  RULE default
+a-host-w…example          4       0        1     1s      held  HOST_BLOCKED MA…
+  RULE *.shops.example
 `,
 		"collector list": `
 COLLECTOR  STATE   LEASES  SLOTS  POOLS         LAST BEAT  STARTED  LABELS
 paris-1    ACTIVE       8      8  default bro…     4s ago  3h ago   disk=ssd re…
+  HOST paris-1.eu.example  VERSION v1.2.3
 london-2   GONE         0      8  default          2h ago  5h ago   -
+  HOST london-2.uk.example  VERSION v1.2.3
 `,
 		"lease list": `
-TASK                             QUEUE         HOLDER   HELD FOR  ENDS
-2239-4bltnyzhotfdv53si3p3mp2jza  news.example  paris-1       12s  in 18s
+TASK         SOURCE       QUEUE        HOLDER   HELD FOR  ENDS    URL
+2239-…p2jza  feeds…ample  news.…ample  paris-1       12s  in 18s  https:/…age=17
+  FENCE 1764000000000000
 `,
 	} {
 		got := clitest.OnTerminal(t, 0, env, strings.Fields(args)...)
@@ -167,10 +179,10 @@ func TestTerminal_width(t *testing.T) {
 		t.Errorf("a pipe gets\n%s\na wide terminal\n%s", pipe, wide)
 	}
 	narrow := clitest.OnTerminal(t, 0, clitest.With(env, "COLUMNS", "60"), "source", "list")
-	middle := clitest.OnTerminal(t, 115, clitest.With(env, "COLUMNS", "60"), "source", "list") // it knows its own width
+	middle := clitest.OnTerminal(t, 240, clitest.With(env, "COLUMNS", "60"), "source", "list") // it knows its own width
 	for text, want := range map[string]bool{narrow: false, middle: true} {
-		if strings.Contains(text, "SCHEDULED") != want || !strings.Contains(text, id) {
-			t.Errorf("SCHEDULED is shown: want %v in\n%s", want, text)
+		if strings.Contains(text, id) != want || strings.Count(text, "LAST SUCCESS") != 1 {
+			t.Errorf("the id is whole: want %v in\n%s", want, text)
 		}
 	}
 }
@@ -194,6 +206,31 @@ func TestTerminal_status(t *testing.T) {
 	}
 	if got := clitest.Command(t, env, "status"); strings.Contains(got.Out, "…") || strings.Count(got.Out, reason) != 30 {
 		t.Errorf("a pipe gets\n%s", got.Out)
+	}
+}
+
+// Commands that can take long show on a terminal how far they are, and erase that at their end.
+func TestTerminal_progress(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, file, restored := filepath.Join(dir, "data"), filepath.Join(dir, "backup"), filepath.Join(dir, "restored")
+	d := clitest.Start(t, map[string]string{"WAGGLE_STORE": "file:" + data}, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json")
+	env := map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
+	urls := clitest.WriteFile(t, "urls.txt", "https://a.example/1\nhttps://a.example/2\n")
+	for _, step := range []struct{ args, shows string }{
+		{"source import " + urls + " --every 1h", `^2 sources, [\d,]+ sources/s, 100%\n`},
+		{"task submit --source a.example_1 --file " + urls, `^2 tasks, [\d,]+ tasks/s, 100%\n`},
+		{"store backup " + data + " " + file, `^[\d.]+ [KM]?i?B, [\d.]+ [KMG]?i?B/s, \d+%\n`},
+		{"store check " + data, `^[\d.]+ [KM]?i?B, [\d.]+ [KMG]?i?B/s, \d+%\n`},
+		{"store restore " + file + " " + restored, `^[\d.]+ [KM]?i?B, [\d.]+ [KMG]?i?B/s, \d+%\n`},
+		{"store copy file:" + restored + " file:" + filepath.Join(dir, "copy"), `^copying, [\d,]+ parts?, \d+%\n(.*\n)*.*comparing, [\d,]+ parts?`},
+	} {
+		term := clitest.OpenTerminal(t, 100)
+		code := clitest.Run(t.Context(), strings.Fields(step.args), strings.NewReader(""), io.Discard, term.TTY, env)
+		got := strings.ReplaceAll(term.All(t), "\r\x1b", "\x1b")
+		if code != cli.ExitOK || !regexp.MustCompile(step.shows).MatchString(got) || !strings.HasSuffix(got, "\x1b[J") {
+			t.Errorf("%s: exit code %d, the terminal shows\n%q", step.args, code, got)
+		}
 	}
 }
 

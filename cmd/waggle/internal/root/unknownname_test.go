@@ -15,10 +15,14 @@ func TestUnknownName_knownQueues(t *testing.T) {
 	clitest.Command(t, env, "queue", "rule", "set", "*.c.example", "--min-delay", "2s")
 	clitest.Command(t, env, "source", "create", "s", "--seed", "https://a.example/")
 	clitest.Command(t, env, "task", "cancel", "--source", "s", "--yes")
-	for queue, known := range map[string]bool{"shops": true, "b.example": true, "a.example": true, "x.c.example": false} {
+	clitest.Command(t, env, "hold", "set", "--queue", "*.idle.example")
+	for queue, known := range map[string]bool{"shops": true, "b.example": true, "a.example": true, "x.c.example": false, "x.idle.example": true} {
 		got := clitest.Command(t, env, "queue", "get", queue)
 		if noted := strings.Contains(got.Err, "nothing is known of a queue "+queue); noted == known {
 			t.Errorf("%s, known %v: noted %q", queue, known, got.Err)
+		}
+		if got := clitest.Command(t, env, "explain", "queue", queue); strings.Contains(got.Out, "nothing is known") == known {
+			t.Errorf("%s, known %v: explained\n%s", queue, known, got.Out)
 		}
 	}
 }
@@ -72,7 +76,6 @@ new tasks of this host go to the queue shops, by a rule: `+"`"+`waggle explain q
 nothing would hold it
 `)
 	clitest.WantOutput(t, clitest.Command(t, env, "explain", "queue", "x.c.example"), `
-nothing is known of a queue x.c.example: no task is in it, and no rule names it
 queue x.c.example: QUEUE_HELD (queue *.c.example) by ada, now: they move
     opened by: `+"`waggle hold lift --queue '*.c.example'`"+`
 `)

@@ -14,7 +14,7 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	for args, part := range map[string]string{
 		"surce":                          `there is no command "waggle surce"; did you mean serve or source?`,
-		"store":                          "which one? waggle store backup|check|copy|restore",
+		"store":                          "which one? waggle store backup|check|copy|repair|restore",
 		"store copy file:a":              "TO is missing",
 		"store copy memory file:a":       "a store memory is within one dispatcher",
 		"store check now then":           `unexpected argument "then"`,

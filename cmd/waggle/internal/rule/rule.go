@@ -29,10 +29,9 @@ func New(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rule",
 		Short: "Set politeness by pattern",
-		Long: `Set politeness by pattern: an exact name (example.com, example.com:8080), a
-suffix (*.example.com: every name below it, not itself), or * for everything. The
-longest pattern that matches applies, and applies whole. To stop a queue, use waggle hold.
-waggle apply keeps rules in a file.`,
+		Long: `Set politeness by pattern: an exact name (example.com, example.com:8080), a suffix (*.example.com: every name
+below it, not itself), or * for everything. The longest pattern that matches applies, and applies whole. To stop a queue, use
+waggle hold. waggle apply keeps rules in a file.`,
 	}
 	cmd.AddCommand(newSet(o), newList(o), newDelete(o))
 	return cmd
@@ -44,8 +43,8 @@ func newSet(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set PATTERN",
 		Short: "Create a rule, or change it",
-		Long: `Create a rule, or change what is given of it: the rest stays, and of a new one has its
-default. With --replace the rest goes back to its default. It reports what it changed.`,
+		Long: `Create a rule, or change what is given of it: the rest stays, and of a new one has its default. With --replace
+the rest goes back to its default. It reports what it changed.`,
 		Example: "  waggle queue rule set '*.example.com' --min-delay 200ms --max-in-flight 4",
 		Args:    onePattern,
 	}
@@ -91,13 +90,9 @@ default. With --replace the rest goes back to its default. It reports what it ch
 }
 
 func newList(o *client.Options) *cobra.Command {
-	return o.List(&cobra.Command{Use: "list", Short: "List the rules"}, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		etag := ""
-		rules, more, err := client.ReadPages(ctx, limit, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{}, func(p *pb.ListQueueRulesResponse) []*pb.QueueRule {
-			etag = cmp.Or(etag, p.GetEtag())
-			return p.GetRules()
-		})
-		return &pb.ListQueueRulesResponse{Rules: rules, Etag: etag}, more, func() { writeRules(c.Out, c.Now, rules) }, err
+	return o.List(&cobra.Command{Use: "list", Short: "List the rules"}, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{})
+		return c.ShowList(part, reply, err, func() { writeRules(c.Out, c.Now, reply.GetRules()) })
 	})
 }
 
@@ -130,19 +125,16 @@ func onePattern(_ *cobra.Command, args []string) error {
 
 // Read reads the rules by pattern, with the etag that they all have.
 func Read(ctx context.Context, c *client.Client) (rules map[string]*pb.QueueRule, etag string, err error) {
+	reply, err := client.ReadPart(ctx, client.Part{}, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{})
 	rules = map[string]*pb.QueueRule{}
-	err = client.EachPage(ctx, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{}, func(p *pb.ListQueueRulesResponse) (bool, error) {
-		etag = cmp.Or(etag, p.GetEtag())
-		for _, rule := range p.GetRules() {
-			rules[rule.GetPattern()] = rule
-		}
-		return true, nil
-	})
-	return rules, etag, err
+	for _, rule := range reply.GetRules() {
+		rules[rule.GetPattern()] = rule
+	}
+	return rules, reply.GetEtag(), err
 }
 
 func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
-	t := human.NewTable("PATTERN", "SETTINGS~24", "BY/1~6", "SET/2", "REASON/3~10")
+	t := human.NewTable("PATTERN^14", "SETTINGS~24", "BY/1^6", "SET/2", "REASON/3~10")
 	for _, r := range rules {
 		t.Row(r.GetPattern(), Text(r), r.GetBy(), human.Since(now, r.GetUpdateTime()), r.GetReason())
 	}

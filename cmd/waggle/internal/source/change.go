@@ -15,7 +15,7 @@ import (
 )
 
 func newSourceDelete(o *client.Options) *cobra.Command {
-	return changeSources(o, "deleted", &cobra.Command{
+	return changeSources(o, "deleted", chosenBy, &cobra.Command{
 		Use:     "delete ID...",
 		Short:   "Delete sources and cancel their tasks",
 		Example: "  waggle source delete news.example\n  waggle source delete --prefix test. --dry-run",
@@ -33,13 +33,16 @@ type sourcesReply interface {
 	GetSampleIds() []string
 }
 
-// changeSources completes a command that acts on sources, by their ids or by flags, and shows what was done (did is a past
-// participle). Ids that do not exist make it fail, though the others are done.
+// chosenBy are the flags that choose sources.
+var chosenBy = []string{"prefix", "pool", "label", "all"}
+
+// changeSources completes a command that acts on sources, by their ids or by the flags of names, and shows what was done (did is a
+// past participle). Ids that do not exist make it fail, though the others are done.
 func changeSources[R sourcesReply](
-	o *client.Options, did string, cmd *cobra.Command, call func(context.Context, *client.Client, *client.Bulk) (R, error),
+	o *client.Options, did string, names []string, cmd *cobra.Command, call func(context.Context, *client.Client, *client.Bulk) (R, error),
 ) *cobra.Command {
 	var b client.Bulk
-	b.Register(cmd, o.Console, "sources", "prefix", "pool", "label", "all")
+	b.Register(cmd, o.Console, "sources", names...)
 	cmd.ValidArgsFunction = o.Offer("source")
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, ids []string) error {
 		if err := b.Choose(cmd, ids); err != nil {
@@ -79,7 +82,7 @@ func writeChanged(out io.Writer, did string, dryRun bool, total sourcesReply) {
 
 func newSourceTrigger(o *client.Options) *cobra.Command {
 	var revisit bool
-	cmd := changeSources(o, "triggered", &cobra.Command{
+	cmd := changeSources(o, "triggered", chosenBy, &cobra.Command{
 		Use:   "trigger ID...",
 		Short: "Make the seeds of sources due now",
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (*pb.TriggerSourcesResponse, error) {

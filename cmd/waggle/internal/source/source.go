@@ -46,10 +46,9 @@ func newSourceList(o *client.Options) *cobra.Command {
 	filter := request.GetFilter()
 	cmd := &cobra.Command{
 		Use: "list", Short: "List sources",
-		Long: `List sources: how their seeds do (HEALTH, and WHY it is not OK), how many of their
-tasks are in each state, and how many links were not followed, and why (FILTERED):
-NO_RULE (the source follows only items of feeds), their DEPTH, HOST or URL (INCLUDE,
-EXCLUDE). HEALTH is
+		Long: `List sources: how their seeds do (HEALTH, and WHY it is not OK), how many of their tasks are in each state, and
+how many links were not followed, and why (FILTERED): NO_RULE (the source follows only items of feeds), their DEPTH, HOST or URL
+(INCLUDE, EXCLUDE). HEALTH is
 
   OK          no complaint
   LATE        a seed has been due for longer than its interval (1h without a schedule)
@@ -62,15 +61,16 @@ EXCLUDE). HEALTH is
 	flags := cmd.Flags()
 	client.FilterVars(flags, filter, "sources", "prefix", "pool", "label")
 	cli.EnumsVar(flags, &request.Health, "health", "only this `health`", "SOURCE_HEALTH_", pb.SourceHealth_value)
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		all, more, err := client.ReadPages(ctx, limit, c.Sources.ListSources, request, (*pb.ListSourcesResponse).GetSources)
-		return &pb.ListSourcesResponse{Sources: all}, more, func() {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		request.WholeSpecs = c.JSON
+		reply, err := client.ReadPart(ctx, part, c.Sources.ListSources, request)
+		return c.ShowList(part, reply, err, func() {
 			none := "no sources; `waggle source create` makes one"
 			if proto.Size(filter)+len(request.GetHealth()) > 0 {
 				none = "no such sources"
 			}
-			writeSources(c.Out, c.Now, all, none)
-		}, err
+			writeSources(c.Out, c.Now, reply.GetSources(), none)
+		})
 	})
 }
 
@@ -81,11 +81,10 @@ func newSourceExport(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write sources as 'source import' reads them",
-		Long: `Write sources to standard output, by id, as 'source import' reads them. JSON lines
-hold all of a source; CSV all but payloads, keys of seeds and texts with the separators
-of their lists; OPML URLs, names and the label "category"; a URL list only URLs. What the format cannot
-hold is reported on standard error, with the first source and how many there are.
-Status is not written.`,
+		Long: `Write sources to standard output, by id, as 'source import' reads them. JSON lines hold all of a source; CSV all
+but payloads, keys of seeds and texts with the separators of their lists; OPML URLs, names and the label "category"; a URL list
+only URLs. What the format cannot hold is reported on standard error, with the first source and how many there are. Status is
+not written.`,
 		Example: `  waggle source export --format csv > sources.csv
   waggle source export --format opml --prefix feeds. > feeds.opml`,
 		Args: cli.Exactly(),

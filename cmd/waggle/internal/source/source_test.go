@@ -128,9 +128,10 @@ func TestSource_Update(t *testing.T) {
 	env, _ := clitest.Served(t)
 	clitest.Taken(t, env, "eu")
 	clitest.Command(t, env, "source", "create", "a", "--seed", "https://a.example/", "--every", "1h", "--revisit-after", "30d", "--follow", "--exclude", "x")
-	clitest.WantOutput(t, clitest.Command(t, env, "source", "update", "a", "--cron", "@daily", "--max-depth", "3", "--unset", "revisit_after"), `
-source a is at version 2
-`)
+	update := []string{"source", "update", "a", "--cron", "@daily", "--max-depth", "3", "--unset", "revisit_after"}
+	clitest.WantOutput(t, clitest.Command(t, env, append(update, "--dry-run")...), "1 source would be updated\n  a\n")
+	clitest.WantOutput(t, clitest.Command(t, env, update...), "1 source updated\n")
+	clitest.WantOutput(t, clitest.Command(t, env, update...), "0 sources updated; 1 unchanged\n")
 	got := clitest.Command(t, env, "source", "get", "a")
 	for _, line := range []string{"Schedule      cron @daily\n", "Follow        hosts of the seeds, to depth 3, not x\n"} {
 		if !strings.Contains(got.Out, line) {
@@ -140,6 +141,33 @@ source a is at version 2
 	if strings.Contains(got.Out, "Revisit") {
 		t.Errorf("revisit_after is still there:\n%s", got.Out)
 	}
+}
+
+// Many sources are updated by how their ids begin or by their labels, and a dry run shows which ones.
+func TestSource_UpdateMany(t *testing.T) {
+	t.Parallel()
+	env, _ := clitest.Served(t)
+	clitest.Taken(t, env, "eu")
+	for _, id := range []string{"news.a", "news.b", "shop.c"} {
+		clitest.Command(t, env, "source", "create", id, "--label", "team="+id[:4])
+	}
+	clitest.Command(t, env, "source", "update", "news.b", "--pool", "eu")
+	for _, step := range []struct{ args, want string }{
+		{"--prefix news. --pool eu --dry-run", "1 source would be updated; 1 would stay as now\n  news.a\n"},
+		{"--prefix news. --pool eu --yes", "1 source updated; 1 unchanged\n"},
+		{"--label team=shop --set-label team=web,kind=shop --yes", "1 source updated\n"},
+		{"--label team=web --priority 0 --unset pool --yes", "1 source updated\n"},
+		{"--label team=shop --priority 0 --yes", "no sources match\n"},
+		{"--all --priority 0 --yes", "2 sources updated; 1 unchanged\n"},
+	} {
+		clitest.WantOutput(t, clitest.Command(t, env, append([]string{"source", "update"}, strings.Fields(step.args)...)...), step.want)
+	}
+	if got := clitest.Command(t, env, "source", "get", "shop.c"); !strings.Contains(got.Out, "Labels        kind=shop team=web\n") || !strings.Contains(got.Out, "Priority      0\n") {
+		t.Errorf("after the updates:\n%s", got.Out)
+	}
+	clitest.WantFailure(t, clitest.Command(t, env, "source", "update", "news.a", "none", "--priority", "1"), cli.ExitFailed, "source not found: none")
+	clitest.WantFailure(t, clitest.Command(t, env, "source", "update", "--prefix", "news.", "--priority", "1"), cli.ExitUsage, "look with --dry-run, then say --yes")
+	clitest.WantFailure(t, clitest.Command(t, env, "source", "update", "--all", "--yes", "--priority", "11"), cli.ExitUsage, "spec.priority")
 }
 
 func TestSource_Bulk(t *testing.T) {

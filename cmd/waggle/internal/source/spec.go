@@ -3,8 +3,14 @@ package source
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
@@ -48,6 +54,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 
 // overlay sets the fields whose flags were given, and returns their paths.
 func (f *specFlags) overlay(spec *pb.SourceSpec) (paths []string, err error) {
+	f.Spec.Seeds = nil
 	for _, url := range f.seeds {
 		f.Spec.Seeds = append(f.Spec.Seeds, &pb.Seed{Url: url})
 	}
@@ -76,7 +83,7 @@ func newSourceCreate(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "create ID",
 		Short:   "Register a source",
-		Example: "  waggle source create news.example --seed https://example.com/news --every 10m --follow --max-depth 1",
+		Example: "  waggle source create news --seed https://news.example/ --every 10m --follow",
 		Args:    cli.Exactly("the source's ID"),
 	}
 	f.register(cmd)
@@ -87,7 +94,9 @@ func newSourceCreate(o *client.Options) *cobra.Command {
 			return err
 		}
 		reply, err := c.Sources.CreateSource(ctx, request)
-		warn(c, reply.GetWarnings())
+		for _, warning := range reply.GetWarnings() {
+			c.Note("%s", human.Plain(warning))
+		}
 		return c.Show(reply.GetSource(), err, func() {
 			spec := reply.GetSource().GetSpec()
 			fmt.Fprintf(c.Out, "created source %s: %s, %s, follow %s\n", spec.GetId(), human.Plural(len(spec.GetSeeds()), "seed"),
@@ -97,49 +106,100 @@ func newSourceCreate(o *client.Options) *cobra.Command {
 	return cmd
 }
 
-// warn notes what a dispatcher warns of.
-func warn(c *client.Client, warnings []string) {
-	for _, warning := range warnings {
-		c.Note("%s", human.Plain(warning))
-	}
-}
-
 func newSourceUpdate(o *client.Options) *cobra.Command {
-	var f specFlags
-	var record cli.Record
+	f := specFlags{Flags: specflag.Flags{LabelFlag: "set-label"}}
 	var unset []string
-	cmd := &cobra.Command{
-		Use:   "update ID",
-		Short: "Change a source",
-		Long:  "Change a source. Flags change the fields they name and no others.",
+	warned := map[string]bool{}
+	cmd := changeSources(o, "updated", []string{"prefix", "label", "all"}, &cobra.Command{
+		Use:   "update ID...",
+		Short: "Change sources",
+		Long: `Change sources: those with the IDs, or all that --prefix or --label match. Flags change the fields they name and no others.
+--set-label takes the place of all labels.`,
 		Example: `  waggle source update news.example --every 30m --priority 7
+  waggle source update --prefix news. --pool browser --dry-run
   waggle source update news.example --unset revisit_after`,
-		Args:              cli.Exactly("the source's ID"),
-		ValidArgsFunction: o.Offer("source"),
-	}
-	f.register(cmd)
-	record.Register(cmd, o.Console)
-	cmd.Flags().StringSliceVar(&unset, "unset", nil, "`field` of the spec that goes back to its default, as follow or retry.max_attempts; may be repeated")
-	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		request := &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: args[0]}, By: record.By, Reason: record.Reason}
+	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (*pb.DeleteSourcesResponse, error) {
+		request := &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{}, ValidateOnly: b.DryRun, By: b.By, Reason: b.Reason}
 		paths, err := f.overlay(request.GetSpec())
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case len(paths)+len(unset) == 0:
-			return cli.Usagef("nothing to change: give a flag or --unset")
+			return nil, cli.Usagef("nothing to change: give a flag or --unset")
 		}
 		for _, path := range unset {
 			if _, err := fieldmaskpb.New(request.GetSpec(), path); err != nil {
-				return cli.Usagef("--unset %s: a spec has no such field", path)
+				return nil, cli.Usagef("--unset %s: a spec has no such field", path)
 			}
 		}
 		request.UpdateMask = &fieldmaskpb.FieldMask{Paths: append(paths, unset...)}
-		reply, err := c.Sources.UpdateSource(ctx, request)
-		warn(c, reply.GetWarnings())
-		return c.Show(reply.GetSource(), err, func() {
-			fmt.Fprintf(c.Out, "source %s is at version %d\n", reply.GetSource().GetId(), reply.GetSource().GetVersion())
+		return updateSources(ctx, c, b, request, func(warnings []string) {
+			for _, warning := range warnings {
+				if !warned[warning] {
+					warned[warning] = true
+					c.Note("%s", human.Plain(warning))
+				}
+			}
 		})
 	})
+	f.register(cmd)
+	cmd.Flags().StringSliceVar(&unset, "unset", nil, "`field` of the spec that goes back to its default, as follow or retry.max_attempts; may be repeated")
 	return cmd
+}
+
+// updatesAtOnce is how many sources of a bulk update are changed at a time.
+const updatesAtOnce = 8
+
+// updateSources makes the same change of each source that b names, or of a page of those that it matches. warn is called for one
+// source at a time.
+func updateSources(
+	ctx context.Context, c *client.Client, b *client.Bulk, change *pb.UpdateSourceRequest, warn func(warnings []string),
+) (*pb.DeleteSourcesResponse, error) {
+	ids, total := b.IDs, &pb.DeleteSourcesResponse{} // which says what all bulk calls say
+	if b.Filter != nil {
+		filter := proto.CloneOf(b.Filter)
+		filter.All = false // of a list it is none of the conditions
+		page, err := c.Sources.ListSources(ctx, &pb.ListSourcesRequest{Filter: filter, PageToken: b.Token, PageSize: client.PageSize})
+		if err != nil {
+			return nil, err
+		}
+		for _, source := range page.GetSources() {
+			ids = append(ids, source.GetId())
+		}
+		total.NextPageToken = page.GetNextPageToken()
+	}
+	var mu sync.Mutex // guards total
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(updatesAtOnce)
+	for _, id := range ids {
+		group.Go(func() error {
+			one := proto.CloneOf(change)
+			one.Spec.Id = id
+			reply, err := c.Sources.UpdateSource(ctx, one)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case status.Code(err) == codes.NotFound:
+				if b.Filter == nil { // else it was deleted since it was listed
+					total.MissingIds = append(total.MissingIds, id)
+				}
+				return nil
+			case err != nil:
+				return err
+			case reply.GetChanged():
+				total.Changed++
+				total.SampleIds = append(total.SampleIds, id)
+			}
+			warn(reply.GetWarnings())
+			total.Matched++
+			return nil
+		})
+	}
+	err := group.Wait()
+	slices.Sort(total.GetMissingIds())
+	slices.Sort(total.GetSampleIds())
+	if total.SampleIds = total.SampleIds[:min(len(total.SampleIds), client.ShownResults)]; !b.DryRun {
+		total.SampleIds = nil
+	}
+	return total, err
 }

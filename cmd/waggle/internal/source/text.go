@@ -13,7 +13,7 @@ import (
 )
 
 func writeSources(out io.Writer, now time.Time, sources []*pb.Source, none string) {
-	t := human.NewTable("SOURCE", "POOL/4~8", "SCHEDULE/5~10", "HEALTH", ">SCHEDULED/8", ">READY/9", ">LEASED/10", ">DONE/7", ">DEAD/11",
+	t := human.NewTable("SOURCE^14", "POOL/4^8", "SCHEDULE/5~10", "HEALTH", ">SCHEDULED/8", ">READY/9", ">LEASED/10", ">DONE/7", ">DEAD/11",
 		">CANCELED/2", "FILTERED/1~10", "NEXT DUE/6", "LAST SUCCESS/3", "WHY/12~24")
 	for _, s := range sources {
 		status := s.GetStatus()

@@ -24,13 +24,12 @@ func newSourceWait(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait ID...",
 		Short: "Wait until sources have nothing outstanding",
-		Long: `Wait until sources have nothing outstanding: no task of theirs is due, leased, or waits
-for another attempt. Submitted tasks that are due later count, and so does the first
-crawl of a source that was never crawled; seeds that wait for their next cycle do not.
-Tasks that ended DEAD or CANCELED are not outstanding.
+		Long: `Wait until sources have nothing outstanding: no task of theirs is due, leased, or waits for another attempt.
+Submitted tasks that are due later count, and so does the first crawl of a source that was never crawled; seeds that wait for
+their next cycle do not. Tasks that ended DEAD or CANCELED are not outstanding.
 
-The exit code is 1 if --for ends first. A dispatcher that is away is waited for up to
-a minute. With --output json each change is an object on a line of its own.`,
+The exit code is 1 if --for ends first. A dispatcher that is away is waited for up to a minute. With --output json each change
+is an object on a line of its own.`,
 		Example:           "  waggle source trigger docs --revisit && waggle source wait docs --for 2h",
 		ValidArgsFunction: o.Offer("source"),
 		Args:              cobra.ArbitraryArgs,

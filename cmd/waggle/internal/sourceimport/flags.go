@@ -35,7 +35,7 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	f.Flags.Register(fs)
 	formats := []string{"csv", "jsonl", "opml", "sitemap", "urls"}
 	cli.ChoiceVar(fs, &f.format, "format", "", "", "`format` of the file: "+strings.Join(formats, ", ")+" (default by its name or beginning)", formats...)
-	fs.StringVar(&f.prefix, "prefix", "", "stands before ids that are made from URLs, as `news.`")
+	fs.StringVar(&f.prefix, "prefix", "", "stands before ids and scopes that are made from URLs, as `news.`")
 	fs.BoolVar(&f.now, "now", false, "crawl all of them at once, instead of spread over the first interval")
 	fs.BoolVar(&f.ownHost, "follow-host", false, "follow items of feeds and links only on the source's own host: one step, unless --follow or --max-depth is given")
 	fs.BoolVar(&f.ownScope, "scope-per-source", false, "do not let sources of one host share a scope: each crawls an article for itself")
@@ -94,7 +94,7 @@ func (f *importFlags) complete(from *pb.SourceSpec, fixed bool) *pb.SourceSpec {
 		spec.CanonicalRules = sourcefile.Rules
 		if len(hosts) == 1 && !f.ownScope {
 			// As a URL whose path is empty, a host has an id of its own; a port, too.
-			spec.Scope = sourcefile.ID("", "https://"+hosts[0])
+			spec.Scope = sourcefile.ID(f.prefix, "https://"+hosts[0])
 		}
 	}
 	proto.Merge(spec, from)

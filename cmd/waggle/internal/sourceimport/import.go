@@ -12,7 +12,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
 )
 
@@ -46,43 +45,35 @@ func New(o *client.Options) *cobra.Command {
 
 func help() string {
 	var b strings.Builder
-	b.WriteString(`Import sources from a file; - is standard input. The name of the file or its
-beginning gives the format, through gzip too: OPML (the outlines around a feed
-become its label "category"), CSV, JSON lines (a SourceSpec each, or what
-'source get --output json' writes), a sitemap (each page is a source), an index of
-sitemaps (each sitemap is a source), or a URL a line.
+	b.WriteString(`Import sources from a file; - is standard input. The name of the file or its beginning gives the format,
+through gzip too: OPML (the outlines around a feed become its label "category"), CSV, JSON lines (a SourceSpec each, or what
+'source get --output json' writes), a sitemap (each page is a source), an index of sitemaps (each sitemap is a source), or a URL
+a line.
 
-Flags apply to sources for which the file does not set the same. A source without
-an id gets one from its first URL, the same for each spelling of the URL. First
-crawls are spread over the first interval unless --now is given.
+Flags apply to sources for which the file does not set the same. A source without an id gets one from its first URL, the same
+for each spelling of the URL. First crawls are spread over the first interval unless --now is given.
 
-Import the same file again at any time, also after a failed import. A source that
-exists is changed to what the file and the flags set; the rest of it stays, labels
-and metadata are added. With --replace the rest goes back to its defaults.
+Import the same file again at any time, also after a failed import. A source that exists is changed to what the file and the
+flags set; the rest of it stays, labels and metadata are added. With --replace the rest goes back to its defaults.
 
-Sources of one host share a scope, named after the host, so that two feeds of one
-site never crawl one article twice. A scope in the file wins; --scope-per-source
-gives each source its own. New sources ignore utm_ and other tracking parameters
-(canonical rules 2). Both are fixed when a source is created: a later import does
-not change them. A source for which the file sets canonical_rules, as exports do,
-gets the scope of the file, or its own.
+Sources of one host share a scope, named after the host with --prefix before it, so that two feeds of one site never crawl one
+article twice. A scope in the file wins; --scope-per-source gives each source its own. New sources ignore utm_ and other
+tracking parameters (canonical rules 2). Both are fixed when a source is created: a later import does not change them. A source
+for which the file sets canonical_rules, as exports do, gets the scope of the file, or its own.
 
-The items of a feed are fetched on any host, one step far. --follow-host fetches
-only those on the feed's own host; --follow also follows links on that host.
+The items of a feed are fetched on any host, one step far. --follow-host fetches only those on the feed's own host; --follow
+also follows links on that host.
 
-A feed that is in the file twice becomes one source with the labels of both; two
-categories are joined by a comma. Unescaped & and names of HTML such as &nbsp; are
-mended, and so are feed: URLs. Each mend is reported with its line.
+A feed that is in the file twice becomes one source with the labels of both; two categories are joined by a comma. Unescaped &
+and names of HTML such as &nbsp; are mended, and so are feed: URLs. Each mend is reported with its line.
 
---queue, or a column queue, sets the queue of seeds alone, also of existing ones:
-they move. 'waggle queue rule set' maps all of a host, before it has tasks.
+--queue, or a column queue, sets the queue of seeds alone, also of existing ones: they move. 'waggle queue rule set' maps all of
+a host, before it has tasks.
 
---prune PREFIX also deletes the sources whose id begins with PREFIX and which the
-file does not have. It deletes nothing if an entry was refused, if the file cannot
-be read to its end, if no id of the file begins with PREFIX, or if it would delete
-more than --prune-max of them: the file may have been cut short. The rest of the
-import is done all the same; the exit code is 1. Look with --dry-run first;
---report has all that would be deleted.
+--prune PREFIX also deletes the sources whose id begins with PREFIX and which the file does not have. It deletes nothing if an
+entry was refused, if the file cannot be read to its end, if no id of the file begins with PREFIX, or if it would delete more
+than --prune-max of them: the file may have been cut short. The rest of the import is done all the same; the exit code is 1.
+Look with --dry-run first; --report has all that would be deleted.
 
 Columns of a CSV, in any order, of which url or id must be there:
 `)
@@ -111,8 +102,8 @@ func run(ctx context.Context, c *client.Client, f *importFlags, name string, std
 	if openErr != nil {
 		return openErr
 	}
-	j := &job{client: c, flags: f, screen: human.NewScreen(c.Err, false), byID: map[string]*entry{}, broken: err}
-	j.patience = &client.Patience{For: client.RestartPatience, Note: j.note}
+	j := &job{client: c, flags: f, progress: c.Progress("source"), byID: map[string]*entry{}, broken: err}
+	j.patience = &client.Patience{For: client.RestartPatience, Note: c.Note}
 	j.take(entries)
 	if err = j.apply(ctx); err == nil && f.prune != "" {
 		err = j.prune(ctx)

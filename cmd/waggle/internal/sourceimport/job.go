@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
@@ -33,7 +35,7 @@ type job struct {
 	client   *client.Client
 	flags    *importFlags
 	patience *client.Patience
-	screen   *human.Screen
+	progress *human.Progress
 
 	entries []*entry
 	byID    map[string]*entry // the first of each id
@@ -110,7 +112,7 @@ func (j *job) call(ctx context.Context, batch []*entry, withFixed bool) error {
 		}
 	}
 	answered := j.answered.Add(int64(len(batch) - len(again)))
-	j.screen.Show(fmt.Sprintf("%s of %s", human.Count(answered), human.Plural(len(j.entries), "source")))
+	j.progress.At("", answered, answered, int64(len(j.entries)))
 	if len(again) == 0 {
 		return nil
 	}
@@ -134,11 +136,6 @@ func isFixed(e *entry) bool {
 		(strings.HasPrefix(e.message, "spec.canonical_rules") || e.spec.GetScope() == "" && strings.HasPrefix(e.message, "spec.scope"))
 }
 
-// note writes a line above the progress.
-func (j *job) note(format string, args ...any) {
-	fmt.Fprintf(j.screen, "waggle: %s\n", human.Plain(fmt.Sprintf(format, args...)))
-}
-
 // prune deletes the sources that the file does not have. What a file lacks because it could not be read, or because it is
 // another one, stays.
 func (j *job) prune(ctx context.Context) error {
@@ -153,10 +150,10 @@ func (j *job) prune(ctx context.Context) error {
 	}
 	switch refused := slices.ContainsFunc(j.entries, (*entry).refused); {
 	case refused || j.broken != nil:
-		j.note("--prune deletes nothing, as not every entry was taken")
+		j.client.Note("--prune deletes nothing, as not every entry was taken")
 		return nil
 	case inFile == 0:
-		j.note("--prune deletes nothing, as no id of the file begins with %s: is it the right one?", j.flags.prune)
+		j.client.Note("--prune deletes nothing, as no id of the file begins with %s: is it the right one?", human.Plain(j.flags.prune))
 		return nil
 	}
 	ids, there, err := j.absent(ctx)
@@ -165,7 +162,7 @@ func (j *job) prune(ctx context.Context) error {
 	}
 	// What the import has made does not count: a dry run before it decides the same.
 	if refusal := j.flags.bound.Refusal(len(ids), max(there-made, len(ids)), "source", ids); refusal != "" {
-		j.note("%s", refusal)
+		j.client.Note("%s", human.Plain(refusal))
 		return nil
 	}
 	j.prunes = true
@@ -217,7 +214,7 @@ func (j *job) remove(ctx context.Context, ids []string) error {
 
 // finish reports and counts what became of the entries, and shows it. err is why the import did not come to its end.
 func (j *job) finish(in *cli.Input, report *cli.Report, err error) error {
-	j.screen.Show()
+	j.progress.Show()
 	for _, e := range j.entries {
 		if e.result == "" {
 			continue
@@ -242,7 +239,11 @@ func (j *job) finish(in *cli.Input, report *cli.Report, err error) error {
 	reportName := human.Plain(cmp.Or(j.flags.report, "--report FILE"))
 	t.details(j.client, reportName)
 	if err != nil {
-		j.client.Note("stopped after %s; the same command again finishes it", human.Plural(t.entries(), "source"))
+		next := "the same command again finishes it"
+		if status.Code(cli.UnwrapStatus(err)) == codes.PermissionDenied {
+			next = fmt.Sprintf("it was made under --prefix %q, with which new ids and scopes begin", j.flags.prefix)
+		}
+		j.client.Note("stopped after %s; %s", human.Plural(t.entries(), "source"), next)
 		return err
 	}
 	if !j.client.JSON {

@@ -1,7 +1,9 @@
 package sourceimport_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,4 +154,19 @@ func TestSourceImport_sameFile(t *testing.T) {
 	if got := clitest.ReadFile(t, file); got != text {
 		t.Errorf("the input became %q", got)
 	}
+}
+
+// TestSourceImport_narrow imports with a token for the sources below one prefix: under that prefix, and under others, of which the
+// refusal names which one it was.
+func TestSourceImport_narrow(t *testing.T) {
+	t.Parallel()
+	rules := fmt.Sprintf("tokens: [{name: feeds, sha256: %x}]\ngrants: [{identity: 'token:feeds', role: operator, sources: [news.]}]\n", sha256.Sum256([]byte("wgl_feeds")))
+	d := clitest.Start(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--drain-timeout", "5s", "--auth", clitest.WriteFile(t, "auth.yaml", rules))
+	env := map[string]string{"WAGGLE_SERVER": clitest.Address(t, d), "WAGGLE_TOKEN": "wgl_feeds"}
+	imported := func(prefix string) clitest.Answer {
+		return clitest.CommandWith(t, env, "https://a.example/1\nhttps://a.example/2\n", "source", "import", "-", "--every", "1h", "--prefix", prefix)
+	}
+	clitest.WantOutput(t, imported("news."), "2 sources: 2 created, 0 updated, 0 unchanged, 0 duplicates, 0 refused\n")
+	clitest.WantFailure(t, imported("blogs."), cli.ExitFailed, `under --prefix "blogs."`, `"blogs.a.example_1" does not begin with news.`)
+	clitest.WantFailure(t, imported(""), cli.ExitFailed, `under --prefix ""`, `"a.example_1" does not begin with news.`)
 }

@@ -27,11 +27,13 @@ type Flags struct {
 	follow   bool
 	Kind     string
 	Queue    string
+	// LabelFlag is the flag that sets labels; empty: label.
+	LabelFlag string
 }
 
 // Register adds the flags.
 func (f *Flags) Register(fs *pflag.FlagSet) {
-	f.FlagSet = fs
+	f.FlagSet, f.LabelFlag = fs, cmp.Or(f.LabelFlag, Fields["labels"])
 	f.Spec = &pb.SourceSpec{
 		Priority: new(int32), MaxOutstanding: new(int64), Schedule: &pb.Schedule{}, Follow: &pb.Follow{MaxDepth: new(int32)},
 		Retry: &pb.RetryPolicy{MaxAttempts: new(int32), MaxExpirations: new(int32), MaxThrottled: new(int32)},
@@ -49,7 +51,7 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.Int32Var(f.Spec.Follow.MaxDepth, "max-depth", 0, "follow links up to this `depth`; seeds have 0")
 	fs.StringVar(&f.Spec.Pool, "pool", "", "`pool` of collectors that may take the tasks (default \"default\")")
 	fs.Int32Var(f.Spec.Priority, "priority", 5, "`0 to 9`, higher first")
-	cli.PairsVar(fs, &f.Spec.Labels, "label", "label by which operators choose sources; may be repeated")
+	cli.PairsVar(fs, &f.Spec.Labels, f.LabelFlag, "label by which operators choose sources; may be repeated")
 }
 
 // Overlay sets the fields whose flags were given, and returns their paths.
@@ -78,7 +80,11 @@ func (f *Flags) Overlay(spec *pb.SourceSpec) (paths []string, err error) {
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(Fields)) {
-		if f.FlagSet.Changed(Fields[path]) {
+		flag := Fields[path]
+		if path == "labels" {
+			flag = f.LabelFlag
+		}
+		if f.FlagSet.Changed(flag) {
 			CopyField(spec, f.Spec, path)
 			paths = append(paths, path)
 		}

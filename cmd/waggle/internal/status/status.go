@@ -22,13 +22,12 @@ import (
 func New(o *client.Options) *cobra.Command {
 	return o.Group(o.Look(&cobra.Command{
 		Use: "status", Short: "Show what stands still, and why",
-		Long: `Show what stands still and why, the worst first, each with the command to go on with:
-the dispatcher and its store, holds, sources that are not OK, pools without collectors,
-blocked hosts, collectors that are gone, hang or are stuck, handlers that do not end,
-tasks that are released again and again.
+		Long: `Show what stands still and why, the worst first, each with the command to go on with: the dispatcher and its
+store, holds, sources that are not OK, pools without collectors, blocked hosts, collectors that are gone, hang or are stuck,
+handlers that do not end, tasks that are released again and again.
 
-It answers within 3s. Of very many sources it looks at as many as it can in that time, and
-says how many. --output json has all findings.`,
+It answers within 3s. Of very many sources it looks at as many as it can in that time, and says how many. --output json has all
+findings.`,
 		Args: cli.Exactly(),
 	}, func(ctx context.Context, c *client.Client, _ []string) error {
 		ctx, cancel := context.WithTimeout(ctx, lookLimit)
@@ -75,7 +74,7 @@ func (l *look) readStats(ctx context.Context) (err error) {
 	case err == nil:
 	case client.Reason(err) == "STORE_UNAVAILABLE":
 		l.add(kindStore, 1, nil, "waggle status --watch",
-			"Redis does not answer; leases get 30s of grace when it is back")
+			"Redis does not answer; leases get as much grace as it is away, at most 30s")
 		return err
 	case grpcstatus.Code(err) == codes.DeadlineExceeded:
 		alive, cancel := context.WithTimeout(ctx, aliveLimit)
@@ -97,7 +96,11 @@ func (l *look) readStats(ctx context.Context) (err error) {
 		l.add(kindDispatcher, 1, nil, "waggle stats", "no keeper: nobody requeues expired leases")
 	}
 	if s.GetStore().GetFull() {
-		l.add(kindStore, 1, nil, "waggle stats", "full: submits are refused, work in hand goes on. Raise maxmemory")
+		full := "full: submits are refused, work in hand goes on. Raise maxmemory"
+		if s.GetStore().GetKind() == "file" {
+			full = "the disk is full: submits are refused, work in hand goes on. Make room"
+		}
+		l.add(kindStore, 1, nil, "waggle stats", full)
 	}
 	if took > slowStore {
 		l.add(kindStore, 1, nil, "waggle stats", "slow: counts took "+human.Span(took))

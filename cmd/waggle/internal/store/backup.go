@@ -1,79 +1,129 @@
 package store
 
 import (
+	"context"
 	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/store/filestore"
 )
 
-func newBackup(c cli.Console) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+func newBackup(o *client.Options) *cobra.Command {
+	return o.Local(&cobra.Command{
 		Use:     "backup DIR FILE",
 		Short:   "Write a store to a file",
-		GroupID: "run",
-		Long: `Write what a store in a directory has, as of one instant, to one file. The dispatcher
-may run meanwhile. It takes as much memory as the dispatcher. A file that exists is
-replaced when the backup is complete.
+		Long: `Write what a store in a directory has, as of one instant, to one file. The dispatcher may run meanwhile. It takes
+as much memory as the dispatcher. A file that exists is replaced when the backup is complete.
 
 A Redis is backed up by its own means.`,
 		Example: `  waggle store backup ./waggle-data waggle.backup`,
 		Args:    cli.Exactly("DIR", "FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := filestore.Backup(cmd.Context(), args[0], args[1])
-			return writeFileReport(cmd, c, output, report, err)
-		},
-	}
-	client.RegisterOutput(cmd.Flags(), &output)
-	return cmd
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		progress, did := watch(c, 2, args[0], false) // to write is about what is to read
+		report, err := filestore.Backup(ctx, args[0], args[1], did)
+		progress.Show()
+		return showFile(c, args[0], report, err)
+	})
 }
 
-func newRestore(c cli.Console) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+func newRestore(o *client.Options) *cobra.Command {
+	return o.Local(&cobra.Command{
 		Use:     "restore FILE DIR",
 		Short:   "Make a store of a backup",
-		GroupID: "run",
-		Long: `Make a store of what backup wrote, in a directory that is empty or does not exist.
-The file is checked first.
+		Long: `Make a store of what backup wrote, in a directory that is empty or does not exist. The file is checked first.
 
-What the store acknowledged after the backup is not in it. Tasks that were fetched
-since are fetched once more.`,
+What the store acknowledged after the backup is not in it. Tasks that were fetched since are fetched once more.`,
 		Example: `  waggle store restore waggle.backup ./waggle-data`,
 		Args:    cli.Exactly("FILE", "DIR"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := filestore.Restore(cmd.Context(), args[0], args[1])
-			return writeFileReport(cmd, c, output, report, err)
-		},
-	}
-	client.RegisterOutput(cmd.Flags(), &output)
-	return cmd
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		progress, did := watch(c, 3, args[0], true) // it is read twice
+		report, err := filestore.Restore(ctx, args[0], args[1], did)
+		progress.Show()
+		if err != nil {
+			return err // of the file, not of the directory
+		}
+		return showFile(c, args[1], report, nil)
+	})
 }
 
-// writeFileReport writes what was read of a directory or a backup.
-func writeFileReport(cmd *cobra.Command, c cli.Console, output string, report filestore.Report, err error) error {
-	if err != nil {
-		return err
+func newRepair(o *client.Options) *cobra.Command {
+	accept := false
+	cmd := &cobra.Command{
+		Use:   "repair DIR --accept-loss",
+		Short: "Give up what a damaged store lost",
+		Long: `Make a store in a directory that is damaged one that dispatchers start on. It keeps all up to the first entry of
+its log that cannot be read. That entry and all after it are given up, also what was acknowledged: tasks, reports, grants.
+Collectors may hold tasks that the store hands out again.
+
+The files of before are moved to a directory in DIR. A backup may have more: compare what ` + "`waggle store check`" + ` shows of
+both. A store that can be read stays as it is.`,
+		Example: `  waggle store repair ./waggle-data --accept-loss`,
+		Args:    cli.Exactly("DIR"),
 	}
-	out := human.NewOutput(cmd.OutOrStdout(), c.Env)
-	if output == "json" {
-		return client.WriteJSON(out, report)
+	cmd.Flags().BoolVar(&accept, "accept-loss", false, "give up what cannot be read, and all after it")
+	return o.Local(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		if !accept {
+			return cli.Usagef("repair gives up what was acknowledged and cannot be read: --accept-loss accepts that; `waggle store check %s` shows the damage", args[0])
+		}
+		progress, did := watch(c, 4, args[0], true) // see filestore.Repair
+		report, err := filestore.Repair(ctx, args[0], did)
+		progress.Show()
+		return showFile(c, args[0], report, err)
+	})
+}
+
+// watch makes a progress on a terminal, and what adds to it: in all come so many times the bytes of the files. Of snapshots in a
+// directory only the newest counts, unless all are read.
+func watch(c *client.Client, times int64, path string, all bool) (p *human.Progress, did func(bytes int)) {
+	p = human.NewProgress(c.Err, human.Bytes[int64])
+	if !p.Live {
+		return p, nil
 	}
-	n := report.Stats.Counts
-	var sh human.Sheet
-	sh.Linef("Tasks", "%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
-		human.Count(n.Scheduled), human.Count(n.Ready), human.Count(n.Leased), human.Count(n.Done), human.Count(n.Dead), human.Count(n.Canceled))
-	sh.Linef("Snapshot", "%s at entry %d", human.Bytes(report.Bytes), report.Snapshot)
-	sh.Linef("Log", "%s entries after it, the last is %d", human.Count(report.Entries), report.Last)
-	if report.Torn != "" {
-		sh.Linef("Torn", "%s: being written, or cut at the next start", report.Torn)
+	var done atomic.Int64
+	var size, snapshot int64
+	_ = filepath.WalkDir(path, func(_ string, file fs.DirEntry, err error) error { // by name
+		if err != nil {
+			return err // which the command finds, too
+		}
+		switch info, err := file.Info(); {
+		case err != nil || !info.Mode().IsRegular():
+		case !all && strings.HasPrefix(file.Name(), "snapshot-"):
+			snapshot = info.Size()
+		default:
+			size += info.Size()
+		}
+		return nil
+	})
+	return p, func(bytes int) {
+		n := done.Add(int64(bytes))
+		p.At("", n, n, times*(size+snapshot))
 	}
-	sh.Write(out)
-	fmt.Fprintln(out, "everything can be read")
-	return nil
+}
+
+// showFile shows what was read of a directory or a backup, or advises what to do about the directory.
+func showFile(c *client.Client, dir string, report filestore.Report, err error) error {
+	return c.Show(report, dispatcher.AdviseFile(err, dir), func() {
+		n := report.Stats.Counts
+		var sh human.Sheet
+		sh.Linef("Tasks", "%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
+			human.Count(n.Scheduled), human.Count(n.Ready), human.Count(n.Leased), human.Count(n.Done), human.Count(n.Dead), human.Count(n.Canceled))
+		sh.Linef("Snapshot", "%s at entry %d", human.Bytes(report.Bytes), report.Snapshot)
+		sh.Linef("Log", "%s entries after it, the last is %d", human.Count(report.Entries), report.Last)
+		sh.LineIf(report.Torn != "", "Torn", "%s: being written, or cut at the next start", report.Torn)
+		if report.Damage != "" {
+			sh.Linef("Given up", "%s", report.Damage)
+			sh.Linef("Files", "those of before are in %s", report.Aside)
+		}
+		sh.Write(c.Out)
+		fmt.Fprintln(c.Out, "everything can be read")
+	})
 }

@@ -19,36 +19,28 @@ import (
 )
 
 // New makes the commands.
-func New(c cli.Console, o *client.Options) *cobra.Command {
-	cmd := &cobra.Command{Use: "store", Short: "Check, repair, copy, back up and restore", GroupID: "run"}
-	cmd.AddGroup(&cobra.Group{ID: "run", Title: "Run, without a dispatcher:"})
-	for _, child := range []*cobra.Command{newCheck(c), newCopy(c), newBackup(c), newRestore(c)} {
-		o.Refuse(child)
-		cmd.AddCommand(child)
-	}
-	return cmd
+func New(o *client.Options) *cobra.Command {
+	return o.AddOffline(&cobra.Command{Use: "store", Short: "Check, repair, copy, back up and restore"}, "Run, without a dispatcher:",
+		newCheck(o), newCopy(o), newBackup(o), newRestore(o), newRepair(o))
 }
 
 // checkOptions are the flags of a check.
 type checkOptions struct {
 	store  dispatcher.StoreOptions
 	repair bool
-	output string
 }
 
-func newCheck(c cli.Console) *cobra.Command {
+func newCheck(of *client.Options) *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
 		Use:     "check [DIR]",
 		Short:   "Check that a store can be read",
-		GroupID: "run",
-		Long: `Read all snapshots and the log of a store in a directory, and check every byte of
-them. Nothing is changed. It takes as much memory as the dispatcher.
+		Long: `Read all snapshots and the log of a store in a directory, and check every byte of them. Nothing is changed. It
+takes as much memory as the dispatcher.
 
-Of a Redis, compare the indexes, queues and counts in Redis with the records of tasks, sources,
-rules and holds that they are made of. After keys were lost, tasks may stand in no
-queue, and nobody would ever fetch them; --repair rebuilds what is wrong. What was
-lost itself, such as the record of a task, is not brought back.
+Of a Redis, compare the indexes, queues and counts in Redis with the records of tasks, sources, rules and holds that they are
+made of. After keys were lost, tasks may stand in no queue, and nobody would ever fetch them; --repair rebuilds what is wrong.
+What was lost itself, such as the record of a task, is not brought back.
 
 Dispatchers may run meanwhile. What they change during the check is no disagreement.
 
@@ -61,11 +53,10 @@ Exit code 1: the store is damaged, or disagreements are left.`,
 	}
 	flags := pflag.NewFlagSet("store", pflag.ContinueOnError)
 	o.store.RegisterExisting(flags)
-	cli.FromEnv(cmd, c, flags)
+	cli.FromEnv(cmd, of.Console, flags)
 	cmd.Flags().AddFlagSet(flags)
 	cmd.Flags().BoolVar(&o.repair, "repair", false, "repair what disagrees")
-	client.RegisterOutput(cmd.Flags(), &o.output)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return of.Local(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		if len(args) == 1 {
 			if cmd.Flags().Changed("store") {
 				return cli.Usagef("DIR and --store are two stores: leave one out")
@@ -74,18 +65,19 @@ Exit code 1: the store is damaged, or disagreements are left.`,
 		}
 		if dir, ok := o.store.Dir(); ok {
 			if o.repair {
-				return cli.Usagef("--repair is for a Redis: a directory has no indexes; `waggle store restore FILE DIR` makes one of a backup")
+				return cli.Usagef("--repair is for a Redis: a directory has no indexes; `waggle store repair DIR` repairs a damaged one")
 			}
-			report, err := filestore.Check(cmd.Context(), dir)
-			return writeFileReport(cmd, c, o.output, report, err)
+			progress, did := watch(c, 1, dir, true)
+			report, err := filestore.Check(ctx, dir, did)
+			progress.Show()
+			return showFile(c, dir, report, err)
 		}
-		report, err := o.check(cmd.Context())
-		if err != nil {
+		report, err := o.check(ctx)
+		if err = c.Show(report, err, func() { writeReport(c.Out, report) }); err != nil {
 			return err
 		}
-		return o.write(human.NewOutput(cmd.OutOrStdout(), c.Env), report)
-	}
-	return cmd
+		return o.left(report)
+	})
 }
 
 // check opens the store, and closes it again.
@@ -105,15 +97,8 @@ func (o *checkOptions) check(ctx context.Context) (_ *redisstore.CheckReport, er
 	return s.Check(ctx, o.repair)
 }
 
-// write writes what was found; an error if some of it is left.
-func (o *checkOptions) write(out human.Output, report *redisstore.CheckReport) error {
-	if o.output == "json" {
-		if err := client.WriteJSON(out, report); err != nil {
-			return err
-		}
-	} else {
-		writeReport(out, report)
-	}
+// left is an error if something of what was found is left.
+func (o *checkOptions) left(report *redisstore.CheckReport) error {
 	left := report.Left()
 	if left == 0 {
 		return nil

@@ -84,6 +84,7 @@ func TestStore_directory(t *testing.T) {
 	clitest.WantFailure(t, clitest.Command(t, nil, "store", "check", dir), cli.ExitFailed, "no such file or directory")
 	d := clitest.Start(t, nil, args...)
 	env := map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
+	d.Err.Line(t, `it begins empty","dir":"`+dir+`"`)
 	if got := clitest.Command(t, env, "source", "create", "a", "--seed", "https://a.example/"); got.Code != 0 {
 		t.Fatal(got.Err)
 	}
@@ -114,6 +115,43 @@ func TestStore_directory(t *testing.T) {
 		if got := clitest.Command(t, env, "task", "list", "--source", "a"); strings.Count(got.Out, "READY") != 3 {
 			t.Errorf("after a restart with %s the tasks are\n%s%s", of, got.Out, got.Err)
 		}
+		if strings.Contains(again.Err.Text(), "begins empty") {
+			t.Errorf("%s has a store:\n%s", of, again.Err.Text())
+		}
+	}
+}
+
+// TestStore_repair has a log that was cut off: no dispatcher starts on it until its loss is accepted.
+func TestStore_repair(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	serve := []string{"serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--store", "file:" + dir}
+	d := clitest.Start(t, nil, serve...)
+	env := map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
+	clitest.Command(t, env, "source", "create", "a", "--seed", "https://a.example/")
+	if code := d.End(); code != 0 {
+		t.Fatalf("serve ended with %d:\n%s", code, d.Err.Text())
+	}
+	whole := clitest.Command(t, nil, "store", "repair", dir, "--accept-loss")
+	if whole.Code != 0 || !strings.Contains(whole.Out, "everything can be read") || strings.Contains(whole.Out, "Given up") {
+		t.Errorf("repairing a whole store: exit code %d, printed\n%s%s", whole.Code, whole.Out, whole.Err)
+	}
+	log := filepath.Join(dir, "log-00000000000000000001.waggle")
+	if err := os.Truncate(log, 64<<20-1); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{serve, {"store", "check", dir}, {"store", "backup", dir, dir + ".backup"}} {
+		clitest.WantFailure(t, clitest.Command(t, nil, args...), cli.ExitFailed, log, "cut off at offset 67108863 of 67108864", "nothing was changed",
+			"`waggle store repair "+dir+" --accept-loss`")
+	}
+	clitest.WantFailure(t, clitest.Command(t, nil, "store", "repair", dir), cli.ExitUsage, "--accept-loss accepts that")
+	got := clitest.Command(t, nil, "store", "repair", dir, "--accept-loss")
+	if got.Code != 0 || !strings.Contains(got.Out, "cut off at offset 67108863") || !strings.Contains(got.Out, dir+"/damaged-") || !strings.Contains(got.Out, "1 ready") {
+		t.Errorf("exit code %d, printed\n%s%s", got.Code, got.Out, got.Err)
+	}
+	env["WAGGLE_SERVER"] = clitest.Address(t, clitest.Start(t, nil, serve...))
+	if got := clitest.Command(t, env, "task", "list", "--source", "a"); strings.Count(got.Out, "READY") != 1 {
+		t.Errorf("after the repair the tasks are\n%s%s", got.Out, got.Err)
 	}
 }
 

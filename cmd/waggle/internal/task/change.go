@@ -20,9 +20,9 @@ func newTaskCancel(o *client.Options) *cobra.Command {
 	cmd := changeCommand(o, &b, &cobra.Command{
 		Use:   "cancel [ID...]",
 		Short: "Cancel tasks",
-		Long: `Cancel tasks. One that waits is CANCELED at once. The holder of a leased one learns of it
-with its next heartbeat, and the task ends CANCELED with its lease. A canceled seed is not
-crawled until it is retried, or taken from its source and added again.
+		Long: `Cancel tasks. One that waits is CANCELED at once. The holder of a leased one learns of it with its next
+heartbeat, and the task ends CANCELED with its lease. A canceled seed is not crawled until it is retried, or taken from its
+source and added again.
 
 Without IDs, --url or --key: all that match the other flags, seeds among them.`,
 		Example: `  waggle task cancel 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'a trap'
@@ -42,11 +42,10 @@ func newTaskRetry(o *client.Options) *cobra.Command {
 	cmd := changeCommand(o, &b, &cobra.Command{
 		Use:   "retry [ID...]",
 		Short: "Make settled tasks due now",
-		Long: `Make tasks that are DEAD, CANCELED or DONE due now, with new budgets. No flag matches DONE
-tasks: name each by its ID, or by --source with --url or --key. To crawl all pages of a
-source again, use waggle source trigger --revisit.`,
+		Long: `Make tasks that are DEAD, CANCELED or DONE due now, with new budgets. No flag matches DONE tasks: name each by
+its ID, or by --source with --url or --key. To crawl all pages of a source again, use waggle source trigger --revisit.`,
 		Example: `  waggle task retry 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
-  waggle task retry --source news.example --state dead --failed timeout --failed connect --dry-run`,
+  waggle task retry --source news --state dead --failed timeout --dry-run`,
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (*pb.RetryTasksResponse, error) {
 		return c.Tasks.RetryTasks(ctx, &pb.RetryTasksRequest{
 			TaskIds: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
@@ -108,10 +107,10 @@ func refused(r *pb.TaskChange) bool {
 // writeChanges shows each result of a few tasks, of many those that were refused, and how many there are of each kind. Of a
 // dry run the first are shown with their URLs, so that people see what they would change.
 func writeChanges(ctx context.Context, c *client.Client, results []*pb.TaskChange, dryRun bool) {
-	columns := []string{"RESULT", "TASK", "STATE/2", "WHY~18"}
+	columns := []string{"RESULT", "TASK^11", "STATE/2", "WHY~18"}
 	if dryRun {
 		fmt.Fprintln(c.Out, "nothing is changed; this is what would become of them")
-		columns = slices.Insert(columns, 3, "URL/1~18")
+		columns = slices.Insert(columns, 3, "URL/1^18")
 	}
 	rows, counts := human.NewTable(columns...), map[pb.TaskChangeCode]int{}
 	for i, r := range results {

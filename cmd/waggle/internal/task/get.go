@@ -85,7 +85,7 @@ func newTaskGet(o *client.Options) *cobra.Command {
 }
 
 func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {
-	t := human.NewTable("TASK", "STATE", "SOURCE/4~12", "DUE/3", ">DEPTH/1", "HELD BY/2~10", "URL/6~18", "LAST ERROR/5~15")
+	t := human.NewTable("TASK^11", "STATE", "SOURCE/4^10", "DUE/3", ">DEPTH/1", "HELD BY/2^8", "URL/6^16", "LAST ERROR/5~12")
 	for _, task := range tasks {
 		problem := ""
 		if e := task.GetLastError(); e != nil {
@@ -179,7 +179,7 @@ func placeText(task *pb.Task) string {
 }
 
 func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
-	t := human.NewTable(">CYCLE", "COLLECTOR/1~8", "STARTED", ">TOOK/2", "RESULT", "DETAIL~20")
+	t := human.NewTable(">CYCLE", "COLLECTOR/1^8", "STARTED", ">TOOK/2", "RESULT", "DETAIL~20")
 	for _, a := range attempts {
 		cycle, started, took, result := human.Count(a.GetCycle()), human.Since(now, a.GetStartTime()), human.None, "under way"
 		if result := a.GetResult(); result == pb.AttemptResult_ATTEMPT_RESULT_CANCELED || result == pb.AttemptResult_ATTEMPT_RESULT_HELD { // no attempt

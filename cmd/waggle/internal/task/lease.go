@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -22,9 +21,8 @@ func newLeaseRevoke(o *client.Options) *cobra.Command {
 	return changeCommand(o, &taskChoice{}, &cobra.Command{
 		Use:   "revoke [TASK[@FENCE]...]",
 		Short: "Take tasks from their holders",
-		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
-holder learns of it with its next heartbeat, and works on until then; what it reports
-changes nothing. To end the work for good, use waggle task cancel.
+		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The holder learns of it with
+its next heartbeat, and works on until then; what it reports changes nothing. To end the work for good, use waggle task cancel.
 
 With the fence that waggle lease list shows, only that lease is revoked.`,
 		Example: `  waggle lease revoke 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'it hangs'
@@ -60,17 +58,17 @@ func newLeaseList(o *client.Options) *cobra.Command {
 	request := &pb.ListLeasesRequest{Filter: &pb.Filter{}}
 	cmd := &cobra.Command{Use: "list", Short: "List leases, the nearest deadline first"}
 	client.FilterVars(cmd.Flags(), request.GetFilter(), "leases", "source", "queue", "suffix", "prefix", "pool", "label", "collector")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, (*pb.ListLeasesResponse).GetLeases)
-		slices.SortStableFunc(leases, func(a, b *pb.HeldLease) int {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := client.ReadPart(ctx, part, c.Admin.ListLeases, request)
+		slices.SortStableFunc(reply.GetLeases(), func(a, b *pb.HeldLease) int {
 			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
 		})
-		return &pb.ListLeasesResponse{Leases: leases}, more, func() { writeLeases(c.Out, leases) }, err
+		return c.ShowList(part, reply, err, func() { writeLeases(c.Out, reply.GetLeases()) })
 	})
 }
 
 func writeLeases(out io.Writer, leases []*pb.HeldLease) {
-	t := human.NewTable("TASK", "SOURCE/3~12", "QUEUE/4~12", "HOLDER~12", ">HELD FOR", "ENDS", ">FENCE/1", "URL/2~18")
+	t := human.NewTable("TASK^11", "SOURCE/3^10", "QUEUE/4^10", "HOLDER^8", ">HELD FOR", "ENDS", ">FENCE/1", "URL/2^14")
 	for _, l := range leases {
 		h := l.GetHolder()
 		left := h.GetRemaining().AsDuration()

@@ -3,11 +3,11 @@ package task
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -30,53 +30,64 @@ func newTaskList(o *client.Options) *cobra.Command {
 	client.FilterVars(cmd.Flags(), &where, "tasks", "source", "queue", "prefix", "pool", "label", "all")
 	stateVar(cmd.Flags(), &states, pb.TaskState_TASK_STATE_SCHEDULED, pb.TaskState_TASK_STATE_READY, pb.TaskState_TASK_STATE_LEASED,
 		pb.TaskState_TASK_STATE_DEAD, pb.TaskState_TASK_STATE_CANCELED)
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		tasks, more, err := listTasks(ctx, c, &where, states, limit)
-		if err == nil && len(tasks) == 0 {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
+		reply, err := listTasks(ctx, c, &where, states, part)
+		if err == nil && len(reply.GetTasks()) == 0 {
 			err = noteUnmatched(ctx, c, &where)
 		}
-		return &pb.ListTasksResponse{Tasks: tasks}, more, func() { writeTasks(c.Out, c.Now, tasks) }, err
+		return c.ShowList(part, reply, err, func() { writeTasks(c.Out, c.Now, reply.GetTasks()) })
 	})
 }
 
-// listTasks lists at most limit tasks, and reports whether more follow. The API lists those of one source or queue: of several
-// sources, those are asked one after the other whose counts are not zero.
-func listTasks(ctx context.Context, c *client.Client, f *pb.Filter, states []pb.TaskState, limit int) (all []*pb.Task, more bool, err error) {
-	one := func(source string) error {
-		room := limit
-		if limit > 0 {
-			room = max(limit-len(all), 1) // of a list that is full, one shows that more follow
-		}
+// listTasks lists a part of the tasks. The API lists those of one source or queue: of several sources, those are asked one after the
+// other whose counts are not zero. Then a token is the source that it is of, and the token of its tasks behind a space.
+func listTasks(ctx context.Context, c *client.Client, f *pb.Filter, states []pb.TaskState, part client.Part) (*pb.ListTasksResponse, error) {
+	of := func(source string, part client.Part) (*pb.ListTasksResponse, error) {
 		request := &pb.ListTasksRequest{Filter: &pb.Filter{SourceId: source, Queue: f.GetQueue(), States: states}}
-		var tasks []*pb.Task
-		tasks, more, err = client.ReadPages(ctx, room, c.Tasks.ListTasks, request, (*pb.ListTasksResponse).GetTasks)
-		if all = append(all, tasks...); limit > 0 && len(all) > limit {
-			all, more = all[:limit], true
-		}
-		return err
+		return client.ReadPart(ctx, part, c.Tasks.ListTasks, request)
 	}
 	switch several := client.Wide(f); {
 	case !several && f.GetSourceId() == "" && f.GetQueue() == "":
-		return nil, false, cli.Usagef("tasks of what? say --source, --queue, --prefix, --pool, --label or --all")
+		return nil, cli.Usagef("tasks of what? say --source, --queue, --prefix, --pool, --label or --all")
 	case several && f.GetSourceId() != "":
-		return nil, false, cli.Usagef("--source names one source; leave --prefix, --pool, --label and --all out")
+		return nil, cli.Usagef("--source names one source; leave --prefix, --pool, --label and --all out")
 	case !several:
-		err = one(f.GetSourceId())
-		return all, more, err
+		return of(f.GetSourceId(), part)
 	}
-	err = client.EachPage(ctx, c.Sources.ListSources, sourcesOf(f), func(page *pb.ListSourcesResponse) (bool, error) {
+	all := &pb.ListTasksResponse{}
+	first, token, _ := strings.Cut(part.Token, " ")
+	err := client.EachPage(ctx, c.Sources.ListSources, sourcesOf(f), func(page *pb.ListSourcesResponse) (bool, error) {
 		for _, s := range page.GetSources() {
-			if !holdsTasks(s.GetStatus().GetTasks(), states) {
+			if s.GetId() < first || !holdsTasks(s.GetStatus().GetTasks(), states) {
 				continue
 			}
-			err := one(s.GetId())
-			if err != nil && status.Code(err) != codes.NotFound || more { // it may be deleted by now
+			rest, full := client.Part{}, part.Limit > 0 && len(all.GetTasks()) == part.Limit
+			if part.Limit > 0 {
+				rest.Limit = max(part.Limit-len(all.GetTasks()), 1) // of a list that is full, one shows that more follow
+			}
+			if s.GetId() == first {
+				rest.Token = token
+			}
+			reply, err := of(s.GetId(), rest)
+			switch {
+			case status.Code(err) == codes.NotFound: // it may be deleted by now
+				continue
+			case err != nil:
 				return false, err
+			case full && len(reply.GetTasks()) > 0:
+				all.NextPageToken = s.GetId()
+				return false, nil
+			case !full:
+				all.Tasks = append(all.Tasks, reply.GetTasks()...)
+			}
+			if next := reply.GetNextPageToken(); next != "" && !full {
+				all.NextPageToken = s.GetId() + " " + next
+				return false, nil
 			}
 		}
 		return true, nil
 	})
-	return all, more, err
+	return all, err
 }
 
 // holdsTasks reports whether a source has tasks in one of the states; none means any. What is scheduled may be ready by now.
@@ -98,6 +109,9 @@ func holdsTasks(c *pb.TaskCounts, states []pb.TaskState) bool {
 func noteUnmatched(ctx context.Context, c *client.Client, f *pb.Filter) error {
 	if f.GetQueue() != "" {
 		reply, err := c.Queues.GetQueue(ctx, &pb.GetQueueRequest{Name: f.GetQueue()})
+		if status.Code(err) == codes.PermissionDenied {
+			return nil // who is narrowed to some sources sees no queues
+		}
 		if err != nil {
 			return err
 		}
@@ -108,8 +122,8 @@ func noteUnmatched(ctx context.Context, c *client.Client, f *pb.Filter) error {
 		}
 	}
 	if client.Wide(f) && !f.GetAll() {
-		sources, _, err := client.ReadPages(ctx, 1, c.Sources.ListSources, sourcesOf(f), (*pb.ListSourcesResponse).GetSources)
-		if err == nil && len(sources) == 0 {
+		reply, err := client.ReadPart(ctx, client.Part{Limit: 1}, c.Sources.ListSources, sourcesOf(f))
+		if err == nil && len(reply.GetSources()) == 0 {
 			c.Note("no source matches --prefix, --pool and --label")
 		}
 		return err

@@ -44,18 +44,15 @@ func newTaskSubmit(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit --source ID URL...",
 		Short: "Submit tasks",
-		Long: `Submit tasks. A task that is known already answers EXISTS; --if-exists decides what
-else happens.
+		Long: `Submit tasks. A task that is known already answers EXISTS; --if-exists decides what else happens.
 
---file reads one task a line: a URL, or a SubmitItem in JSON; empty lines and those
-that begin with # are skipped. Flags hold for lines that leave a field out, as --source
-for URLs. Lines are sent a thousand at a time, those of a slow producer once a second.
-If a dispatcher is away, or takes no more now, submit waits for it until an interrupt.
-A line that is wrong is reported with its number and makes the exit code 1; the others
-are submitted. The same file can be submitted again once it is mended.`,
+--file reads one task a line: a URL, or a SubmitItem in JSON; empty lines and those that begin with # are skipped. Flags hold
+for lines that leave a field out, as --source for URLs. Lines are sent a thousand at a time, those of a slow producer once a
+second. If a dispatcher is away, or takes no more now, submit waits for it until an interrupt. A line that is wrong is reported
+with its number and makes the exit code 1; the others are submitted. The same file can be submitted again once it is mended.`,
 		Example: `  waggle task submit --source news.example https://example.com/a --priority 7
   waggle task submit --source news.example --file urls.txt.gz
-  waggle task submit --source api.example --key item-17 --queue api.example.com --payload-file item.json`,
+  waggle task submit --source api --key i7 --queue api.example --payload-file f`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -91,7 +88,7 @@ are submitted. The same file can be submitted again once it is mended.`,
 			return fmt.Errorf("--file: %w", err)
 		}
 		defer file.Close()
-		s.file, s.patience.Note = file, c.Note
+		s.file, s.patience.Note, s.progress = file, c.Note, c.Progress("task")
 		return s.end(s.submit(ctx, f.complete))
 	})
 	return cmd
@@ -137,6 +134,7 @@ type submission struct {
 	client   *client.Client
 	file     *cli.Input // nil: arguments name the tasks
 	patience client.Patience
+	progress *human.Progress
 
 	batch []*entry // those with an error are only reported, in their turn
 	bytes int
@@ -298,6 +296,10 @@ func (s *submission) send(ctx context.Context) error {
 		s.settle(e, r)
 	}
 	s.batch, s.bytes = nil, 0
+	if s.file != nil {
+		read, size := s.file.Done()
+		s.progress.At("", int64(s.taken+s.refused), read, size)
+	}
 	return nil
 }
 
@@ -340,6 +342,9 @@ func (s *submission) noteRefused(e *entry, r *pb.SubmitResult) {
 // end shows what became of the tasks; err is why not all were sent. If some were refused it fails, though the others are in.
 func (s *submission) end(err error) error {
 	total := s.taken + s.refused
+	if s.progress != nil {
+		s.progress.Show()
+	}
 	switch {
 	case err == nil && total == 0:
 		return s.file.ErrNothing()
@@ -365,7 +370,7 @@ func (s *submission) end(err error) error {
 func (s *submission) write() {
 	total := s.taken + s.refused
 	if total <= client.ShownResults {
-		rows := human.NewTable("RESULT", "TASK", "STATE/1", "URL~12")
+		rows := human.NewTable("RESULT", "TASK^11", "STATE/1", "URL^12")
 		for _, r := range s.results {
 			rows.Row(strings.TrimPrefix(r.Code, "SUBMIT_CODE_"), r.TaskID, strings.TrimPrefix(r.State, "TASK_STATE_"), cmp.Or(r.URL, r.Key))
 		}

@@ -3,6 +3,7 @@ package task_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -72,6 +73,76 @@ func TestTask_listOfMany(t *testing.T) {
 	} {
 		clitest.WantFailure(t, clitest.Command(t, env, append([]string{"task", "list"}, strings.Fields(test.args)...)...), cli.ExitUsage, test.problem)
 	}
+}
+
+// For programs a list is whole, with seeds, or ends with the token of the rest, from which the next one goes on.
+func TestList_pages(t *testing.T) {
+	t.Parallel()
+	env, _ := clitest.Served(t)
+	var want []string
+	for i := range 205 {
+		want = append(want, fmt.Sprintf("s%03d", i))
+	}
+	const specs = `{"id": "%s", "canonical_rules": 1, "seeds": [{"url": "https://%[1]s.example/"}]}` + "\n"
+	var file strings.Builder
+	for _, id := range want {
+		fmt.Fprintf(&file, specs, id)
+	}
+	if got := clitest.Command(t, env, "source", "import", clitest.WriteFile(t, "a.jsonl", file.String()), "--every", "1d", "--now"); got.Code != cli.ExitOK {
+		t.Fatal(got.Err)
+	}
+	type page struct {
+		Sources []struct {
+			ID   string
+			Spec struct{ Seeds []struct{ URL string } }
+		}
+		Tasks []struct {
+			SourceID string `json:"source_id"`
+		}
+		Next string `json:"next_page_token"`
+	}
+	read := func(args ...string) (found page) {
+		t.Helper()
+		got := clitest.Command(t, env, append(args, "-o", "json")...)
+		if err := json.Unmarshal([]byte(got.Out), &found); err != nil || got.Code != cli.ExitOK || (found.Next == "") != (got.Err == "") {
+			t.Fatalf("%v: %v, exit code %d: %q", args, err, got.Code, got.Err)
+		}
+		return found
+	}
+	for limit, pages := range map[int]int{0: 1, 100: 3, 205: 1} {
+		var sources, tasks []string
+		for _, list := range []string{"source list", "task list --all"} {
+			token, n := "", 0
+			for n = 1; ; n++ {
+				args := strings.Fields(list)
+				if limit > 0 {
+					args = append(args, "--limit", fmt.Sprint(limit), "--page-token", token)
+				}
+				found := read(args...)
+				for _, s := range found.Sources {
+					if sources = append(sources, s.ID); len(s.Spec.Seeds) != 1 {
+						t.Errorf("%s has seeds %v", s.ID, s.Spec.Seeds)
+					}
+				}
+				for _, task := range found.Tasks {
+					tasks = append(tasks, task.SourceID)
+				}
+				if token = found.Next; token == "" {
+					break
+				}
+			}
+			if n != pages {
+				t.Errorf("%s --limit %d: %d pages, want %d", list, limit, n, pages)
+			}
+		}
+		if !slices.Equal(sources, want) || !slices.Equal(tasks, want) {
+			t.Errorf("--limit %d: sources %q, tasks of %q", limit, sources, tasks)
+		}
+	}
+	if got := clitest.Command(t, env, "source", "list"); strings.Count(got.Out, "\n") != 201 || got.Err != "more follow after these 200; --limit 0 lists all\n" {
+		t.Errorf("a table has %d lines; %s", strings.Count(got.Out, "\n"), got.Err)
+	}
+	clitest.WantFailure(t, clitest.Command(t, env, "source", "list", "--page-token", "x"), cli.ExitUsage, "page_token")
 }
 
 // oneOfEach has a source for each state, with one task in it, and notes which sources are

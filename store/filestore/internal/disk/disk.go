@@ -26,8 +26,8 @@ type FS interface {
 	List(dir string) ([]string, error)
 	// SyncDir makes the creations, renames and removals in a directory durable.
 	SyncDir(dir string) error
-	// Lock makes this process the only holder of a directory until the lock is closed. The file LockName in the directory
-	// has the holder's process id. If another process holds the directory, the error is ErrLocked and names that process.
+	// Lock makes this process the only holder of a directory until the lock is closed. If another process holds the
+	// directory, the error is ErrLocked and names that process as the file LockName does, which is no part of the lock.
 	Lock(dir string) (io.Closer, error)
 }
 
@@ -48,7 +48,7 @@ type File interface {
 	Sync() error
 }
 
-// LockName is the name of the file that marks a locked directory.
+// LockName is the name of the file with the process id of who locked the directory last.
 const LockName = "lock"
 
 // ErrLocked is the error of Lock if another process holds the directory.

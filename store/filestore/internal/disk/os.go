@@ -61,32 +61,30 @@ func (OS) SyncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Lock implements FS by flock, which ends with the process, however that dies.
+// Lock implements FS by flock of the directory itself, which ends with the process, however that dies. Removing a file
+// does not end it. A directory in which no files can be made is refused.
 func (OS) Lock(dir string) (io.Closer, error) {
-	f, err := os.OpenFile(filepath.Join(dir, LockName), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("lock directory %s: %w", dir, err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer f.Close() //nolint:errcheck // it was only read
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock directory %s: %w", dir, err)
+	name := filepath.Join(dir, LockName)
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		if err = os.Remove(name); err == nil || errors.Is(err, os.ErrNotExist) {
+			err = os.WriteFile(name, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
 		}
-		holder, err := io.ReadAll(io.LimitReader(f, 20))
-		if err != nil {
-			return nil, fmt.Errorf("lock directory %s: %w; read its process id: %w", dir, ErrLocked, err)
+	} else if errors.Is(err, syscall.EWOULDBLOCK) {
+		holder, unknown := os.ReadFile(name)
+		if unknown != nil {
+			holder = []byte("(" + unknown.Error() + ")")
 		}
-		return nil, fmt.Errorf("lock directory %s: %w by process %s", dir, ErrLocked, strings.TrimSpace(string(holder)))
+		err = fmt.Errorf("%w by process %s", ErrLocked, strings.TrimSpace(string(holder)))
 	}
-	if err := errors.Join(f.Truncate(0), writeString(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock directory %s: %w", dir, err), f.Close())
 	}
 	return f, nil
-}
-
-func writeString(f *os.File, s string) error {
-	_, err := f.WriteAt([]byte(s), 0)
-	return err
 }
 
 // file is a File of the operating system.

@@ -103,6 +103,10 @@ func TestOS_Lock(t *testing.T) {
 		!strings.Contains(err.Error(), dir) {
 		t.Errorf("second lock: %v; want ErrLocked with the directory and process %d", err, holder.Process.Pid)
 	}
+	must(t, os.Remove(filepath.Join(dir, disk.LockName)))
+	if _, err := (disk.OS{}).Lock(dir); !errors.Is(err, disk.ErrLocked) {
+		t.Errorf("lock after %s was removed: %v; want ErrLocked", disk.LockName, err)
+	}
 	must(t, holder.Process.Kill())
 	if err := holder.Wait(); err == nil {
 		t.Error("the holder ended well")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -37,7 +38,7 @@ func boundaries(data []byte) (offsets []int, next []uint64) {
 	at, seq := 64, binary.LittleEndian.Uint64(data[32:])
 	for {
 		offsets, next = append(offsets, at), append(next, seq)
-		if at+36 > len(data) || string(data[at:at+4]) != "WBAT" {
+		if at+36 > len(data) || string(data[at:at+4]) != "WBAT" || binary.LittleEndian.Uint32(data[at+24:]) == 0 {
 			return offsets, next
 		}
 		seq += uint64(binary.LittleEndian.Uint32(data[at+24:]))
@@ -45,8 +46,9 @@ func boundaries(data []byte) (offsets []int, next []uint64) {
 	}
 }
 
-// TestLog_EachCut cuts the last segment at every boundary of a batch and at every byte of its last 4 KiB, or of as many as
-// WAGGLE_CRASH_BYTES says: the log opens, and has all whole batches before the cut and nothing else.
+// TestLog_EachCut has zeros in the last segment from every boundary of a batch on, and from every byte of its last 4 KiB, or
+// of as many as WAGGLE_CRASH_BYTES says, as a crash leaves it: the log opens, and has all whole batches before that and
+// nothing else. If the file ends there, no crash has done that: the log is damaged, and nothing is changed.
 func TestLog_EachCut(t *testing.T) {
 	t.Parallel()
 	tail := int(number(t, "WAGGLE_CRASH_BYTES", 4<<10))
@@ -95,16 +97,31 @@ func TestLog_EachCut(t *testing.T) {
 		}
 		closed(t, l)
 	}
-	for _, cut := range offsets {
-		check(cut, data[:cut])
+	refused := func(cut int) {
+		d := disktest.New(1)
+		d.WriteFile(path, data[:cut])
+		opts := opts
+		opts.FS = d
+		_, err := wal.Open(dir, opts, before, expectText)
+		if !errors.Is(err, wal.ErrCorrupt) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), fmt.Sprint("offset ", cut)) {
+			t.Fatalf("ends at %d: %v, want ErrCorrupt, the file and the offset", cut, err)
+		}
+		if !bytes.Equal(d.ReadFile(path), data[:cut]) {
+			t.Fatalf("ends at %d: the file was changed", cut)
+		}
 	}
 	zeroed := make([]byte, len(data))
+	cuts := slices.Clone(offsets)
 	for cut := end; cut >= max(end-tail, 64); cut-- {
+		cuts = append(cuts, cut)
+	}
+	for _, cut := range cuts {
 		copy(zeroed, data[:cut])
 		clear(zeroed[cut:])
-		check(cut, zeroed)     // as a preallocated file is cut
-		check(cut, data[:cut]) // as others are
+		check(cut, zeroed)
+		refused(cut)
 	}
+	refused(len(data) - 1)
 }
 
 // TestLog_PowerCuts cuts the power in 1,000 random runs, several times each. What was acknowledged is there, what is there
@@ -130,7 +147,7 @@ func TestLog_PowerCuts(t *testing.T) {
 			d = d.Restart()
 			opts.FS = d
 			cuts++
-			report, err := wal.Scan(d, dir, after, expectText)
+			report, err := wal.Scan(d, dir, after, 0, expectText)
 			if err != nil {
 				t.Fatalf("WAGGLE_SEED=%d, round %d: %v", seed, round, err)
 			}

@@ -42,8 +42,8 @@ func restored(files map[string][]byte) *disktest.Disk {
 	return d
 }
 
-// TestLog_BitFlips flips bits in all that was synced, apart from the very last batch: each is found, the error names the
-// file, and nothing is changed.
+// TestLog_BitFlips flips bits in all that was synced, the very last batch too: each is found, the error names the file, and
+// nothing is changed.
 func TestLog_BitFlips(t *testing.T) {
 	t.Parallel()
 	seed := number(t, "WAGGLE_SEED", rand.Uint64())
@@ -54,11 +54,7 @@ func TestLog_BitFlips(t *testing.T) {
 	for range 2000 {
 		i := random.IntN(len(paths))
 		offsets, _ := boundaries(files[paths[i]])
-		end := offsets[len(offsets)-1]
-		if i == len(paths)-1 {
-			end = offsets[len(offsets)-2]
-		}
-		at, bit := random.IntN(end), byte(1)<<random.IntN(8)
+		at, bit := random.IntN(offsets[len(offsets)-1]), byte(1)<<random.IntN(8)
 		d := restored(files)
 		changed := bytes.Clone(files[paths[i]])
 		changed[at] ^= bit
@@ -84,6 +80,8 @@ func TestLog_Damage(t *testing.T) {
 	files := image(t)
 	paths := segmentPaths(t, restored(files))
 	last := len(paths) - 1
+	_, next := boundaries(files[paths[last]])
+	all := next[len(next)-1] - 1
 	edit := func(i int, change func(data []byte) []byte) func(*disktest.Disk) {
 		return func(d *disktest.Disk) { d.WriteFile(paths[i], change(bytes.Clone(files[paths[i]]))) }
 	}
@@ -95,7 +93,10 @@ func TestLog_Damage(t *testing.T) {
 	}{
 		{"first segment missing", edit(0, func([]byte) []byte { return nil }), true, []string{"entries 1 to ", "are missing", paths[1]}},
 		{"middle segment missing", edit(1, func([]byte) []byte { return nil }), true, []string{paths[0], "entry ", "the next segment begins with entry"}},
-		{"middle segment cut", edit(1, func(b []byte) []byte { return b[:len(b)/2] }), true, []string{paths[1], "offset ", "the next segment begins with entry"}},
+		{"middle segment cut", edit(1, func(b []byte) []byte { return b[:len(b)/2] }), true, []string{paths[1], "cut off at offset 8192 of 16384"}},
+		{"zeros cut off", edit(last, func(b []byte) []byte { return b[:len(b)-1] }), true, []string{paths[last], "cut off at offset 16383 of 16384"}},
+		{"last segment missing", edit(last, func([]byte) []byte { return nil }), true, []string{paths[last-1], "entry ", fmt.Sprintf("up to %d were on the disk", all)}},
+		{"the end became zeros", edit(last, func(b []byte) []byte { clear(b[100:]); return b }), true, []string{paths[last], "offset ", "were on the disk"}},
 		{"middle segment empty", edit(1, func([]byte) []byte { return []byte{} }), true, []string{paths[1], "0 bytes are less than the header of 64"}},
 		{"last segment shorter than its header", edit(last, func(b []byte) []byte { return b[:63] }), true, []string{paths[last], "63 bytes"}},
 		{"segment of another name", edit(last, func([]byte) []byte { return files[paths[1]] }), true, []string{paths[last], "its header names entry"}},
@@ -118,8 +119,10 @@ func TestLog_Damage(t *testing.T) {
 		for _, path := range segmentPaths(t, d) {
 			before[path] = d.ReadFile(path)
 		}
-		_, opening := wal.Open(dir, options(d), 0, func(uint64, []byte) error { return nil })
-		_, scanning := wal.Scan(d, dir, 0, func(uint64, []byte) error { return nil })
+		opts := options(d)
+		opts.Known = all
+		_, opening := wal.Open(dir, opts, 0, func(uint64, []byte) error { return nil })
+		_, scanning := wal.Scan(d, dir, 0, all, func(uint64, []byte) error { return nil })
 		for _, err := range []error{opening, scanning} {
 			if err == nil || errors.Is(err, wal.ErrCorrupt) != c.corrupt {
 				t.Errorf("%s: %v; ErrCorrupt: want %t", c.name, err, c.corrupt)
@@ -154,8 +157,8 @@ func TestLog_Harmless(t *testing.T) {
 	files := image(t)
 	paths := segmentPaths(t, restored(files))
 	last := paths[len(paths)-1]
-	_, next := boundaries(files[last])
-	all := next[len(next)-1] - 1
+	offsets, next := boundaries(files[last])
+	end, all := offsets[len(offsets)-1], next[len(next)-1]-1
 	for _, c := range []struct {
 		name   string
 		leave  func(*disktest.Disk)
@@ -171,6 +174,16 @@ func TestLog_Harmless(t *testing.T) {
 		{"a spare", func(d *disktest.Disk) { d.WriteFile(dir+"/log-spare.waggle", []byte("half of it")) }, 0},
 		{"a spare with a header", func(d *disktest.Disk) { d.WriteFile(dir+"/log-spare.waggle", files[last]) }, 0},
 		{"other files", func(d *disktest.Disk) { d.WriteFile(dir+"/log-7.waggle", nil); d.WriteFile(dir+"/lock", []byte("1")) }, 0},
+		{"what ends the log is damaged", func(d *disktest.Disk) {
+			data := bytes.Clone(files[last])
+			data[end+9] ^= 1
+			d.WriteFile(last, data)
+		}, 1},
+		{"what ends the log is missing", func(d *disktest.Disk) {
+			data := bytes.Clone(files[last])
+			clear(data[end:])
+			d.WriteFile(last, data)
+		}, 0},
 		{"bytes behind the last batch", func(d *disktest.Disk) {
 			data := bytes.Clone(files[last])
 			data[len(data)-1] = 1
@@ -182,7 +195,7 @@ func TestLog_Harmless(t *testing.T) {
 		opts := options(d)
 		core, logs := observer.New(zap.WarnLevel)
 		opts.Logger = zap.New(core)
-		report, err := wal.Scan(d, dir, 0, expectText)
+		report, err := wal.Scan(d, dir, 0, 0, expectText)
 		if err != nil || report.Last != all || report.First != 1 || report.StoreID != opts.StoreID || (report.Torn != nil) != (c.logged > 0) {
 			t.Errorf("%s: scan: %+v, %v; want %d entries", c.name, report, err, all)
 		}
@@ -215,6 +228,7 @@ func TestLog_TornTailWithBatches(t *testing.T) {
 	path := segmentPaths(t, d)[0]
 	data := d.ReadFile(path)
 	offsets, _ := boundaries(data)
+	clear(data[offsets[5]:]) // without what Close has written at the end
 	data[offsets[2]+40] ^= 1
 	d.WriteFile(path, data)
 	core, logs := observer.New(zap.WarnLevel)
@@ -223,7 +237,7 @@ func TestLog_TornTailWithBatches(t *testing.T) {
 	if len(entries) != 2 || logs.FilterField(zap.String("file", path)).FilterField(zap.Int64("offset", int64(offsets[2]))).Len() != 1 {
 		t.Errorf("%d entries, want 2; log %v", len(entries), logs.All())
 	}
-	if left := bytes.Trim(d.ReadFile(path)[offsets[2]:], "\x00"); len(left) > 0 {
+	if left := bytes.Trim(d.ReadFile(path)[offsets[2]+36:], "\x00"); len(left) > 0 {
 		t.Errorf("%q is left behind the last batch", left)
 	}
 	fill(t, l, 1) // as long as the one that was damaged

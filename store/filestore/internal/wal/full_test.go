@@ -243,13 +243,87 @@ func failOnce(t *testing.T, op disktest.Op, n int) bool {
 		t.Fatalf("%s %d: %d entries, %d were acknowledged", op, n, len(entries), acknowledged)
 	}
 	opts.FS = d.Restart()
-	closed(t, l)
+	if err := l.Close(); err != nil && !errors.Is(err, disktest.ErrPowerCut) {
+		t.Fatal(err)
+	}
 	l, after := opened(t, dir, opts, 0)
 	closed(t, l)
 	if len(after) != len(entries) {
 		t.Fatalf("%s %d: %d entries after a power cut, %d had been replayed", op, n, len(after), len(entries))
 	}
 	return true
+}
+
+// TestLog_FullDiskAtWrite has no room for a write or a sync, though the segment was allocated, as on disks that copy on
+// write: what was appended waits until there is room, and everything else is refused.
+func TestLog_FullDiskAtWrite(t *testing.T) {
+	t.Parallel()
+	for _, op := range []disktest.Op{disktest.Write, disktest.Sync} {
+		for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+			synctest.Test(t, func(t *testing.T) {
+				d := disktest.New(1)
+				opts := options(d)
+				core, logs := observer.New(zap.InfoLevel)
+				opts.Logger = zap.New(core)
+				l, _ := opened(t, dir, opts, 0)
+				fill(t, l, 1)
+				synctest.Wait() // the spare is there
+				for range 3 {
+					d.Fail(op, 0, errno)
+				}
+				began := time.Now()
+				waiting := add(t, l, text(2))
+				synctest.Wait()
+				if err := l.Reserve(1, false); !errors.Is(err, wal.ErrFull) || !errors.Is(err, errno) {
+					t.Errorf("%s: reserve meanwhile: %v, want ErrFull for %v", op, err, errno)
+				}
+				if err := waiting.Wait(t.Context()); err != nil || time.Since(began) != 3*time.Second {
+					t.Errorf("%s: %v after %v, want none after 3s", op, err, time.Since(began))
+				}
+				if logs.FilterMessageSnippet("the disk is full").Len() != 1 || logs.FilterMessageSnippet("has room again").Len() != 1 {
+					t.Errorf("%s: logged %v", op, logs.All())
+				}
+				fill(t, l, 100)
+				opts.FS = d.Restart() // what was acknowledged is on the disk
+				if err := l.Close(); err != nil && !errors.Is(err, disktest.ErrPowerCut) {
+					t.Error(err)
+				}
+				l, entries := opened(t, dir, opts, 0)
+				closed(t, l)
+				if len(entries) != 102 {
+					t.Errorf("%s: %d entries, want 102", op, len(entries))
+				}
+			})
+		}
+	}
+}
+
+// TestLog_NoNextSegment cannot make the next segment, for another cause than a full disk: the log fails before it needs
+// the segment. Too many open files may pass.
+func TestLog_NoNextSegment(t *testing.T) {
+	t.Parallel()
+	for errno, fails := range map[syscall.Errno]bool{syscall.EACCES: true, syscall.EROFS: true, syscall.EIO: true, syscall.EMFILE: false} {
+		synctest.Test(t, func(t *testing.T) {
+			d := disktest.New(1)
+			l, _ := opened(t, dir, options(d), 0)
+			synctest.Wait() // the first spare is there
+			d.Fail(disktest.Create, 0, errno)
+			for len(segmentPaths(t, d)) < 2 && l.Err() == nil {
+				fill(t, l, 1)
+			}
+			synctest.Wait()
+			if failed := errors.Is(l.Err(), errno); failed != fails {
+				t.Errorf("%v: the log's error is %v", errno, l.Err())
+			}
+			if !fails {
+				time.Sleep(2 * time.Second) // virtual
+				fill(t, l, 200)
+			}
+			if err := l.Close(); (err != nil) != fails {
+				t.Errorf("%v: close: %v", errno, err)
+			}
+		})
+	}
 }
 
 // TestLog_FailedBackgroundSync shows that a sync at an interval that fails is the end too.
@@ -283,7 +357,7 @@ func TestOpen_ReadOnlyDisk(t *testing.T) {
 	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("open on a read-only disk: %v, want EROFS and the file", err)
 	}
-	if _, err := wal.Scan(d, dir, 0, expectText); err != nil {
+	if _, err := wal.Scan(d, dir, 0, 0, expectText); err != nil {
 		t.Errorf("scan on a read-only disk: %v", err)
 	}
 	empty := disktest.New(1)

@@ -26,10 +26,10 @@ type Torn struct {
 }
 
 // Scan reads a log without changing anything, checks all segments that have entries after a sequence, and calls each with
-// these entries, in order. The entry is only valid during the call. While another process writes the log, the batch that is
-// being written can look torn or damaged.
-func Scan(fs disk.FS, dir string, after uint64, each func(seq uint64, entry []byte) error) (Report, error) {
-	s, err := scan(fs, dir, nil, after, each)
+// these entries, in order; known is as in Options. The entry is only valid during the call. While another process writes the
+// log, the batch that is being written can look torn or damaged.
+func Scan(fs disk.FS, dir string, after, known uint64, each func(seq uint64, entry []byte) error) (Report, error) {
+	s, err := scan(fs, dir, nil, after, known, each)
 	return s.Report, err
 }
 
@@ -45,15 +45,17 @@ type scanned struct {
 	segments []segment // all, also those before the first that was read
 	next     uint64    // the sequence that comes after the last entry; 0 without segments
 	offset   int64     // where the next batch goes in the last segment
+	ended    int64     // bytes of the empty batch there, which shows that all before it was synced; 0 if there is none
 	sum      uint32    // checksum of the header of the last segment
 	synced   uint64    // what the last batch of the last segment says was on the disk
 	tail     []byte    // the batches of the last segment that are not known to be on the disk
 }
 
-// scan reads all segments with entries after a sequence. A storeID that is not nil must be the one in their headers.
+// scan reads all segments with entries after a sequence. A storeID that is not nil must be the one in their headers. The log
+// must have the entries up to known.
 //
 // Only the last segment can have a torn tail, since a segment is synced before the next one gets its name.
-func scan(fs disk.FS, dir string, storeID *[16]byte, after uint64, each func(uint64, []byte) error) (s scanned, err error) {
+func scan(fs disk.FS, dir string, storeID *[16]byte, after, known uint64, each func(uint64, []byte) error) (s scanned, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
 		return s, fmt.Errorf("list the log: %w", err)
@@ -67,7 +69,7 @@ func scan(fs disk.FS, dir string, storeID *[16]byte, after uint64, each func(uin
 		s.segments = append(s.segments, segment{first: first})
 	}
 	if len(firsts) > 0 && firsts[start] > after+1 {
-		return s, fmt.Errorf("%w: entries %d to %d are missing, the first segment is %s: restore the missing files or a backup",
+		return s, fmt.Errorf("%w: entries %d to %d are missing, the first segment is %s",
 			ErrCorrupt, after+1, firsts[start]-1, filepath.Join(dir, segmentName(firsts[start])))
 	}
 	for i := range start {
@@ -92,8 +94,13 @@ func scan(fs disk.FS, dir string, storeID *[16]byte, after uint64, each func(uin
 			return s, damaged(path, s.offset, s.next, fmt.Sprintf("the next segment begins with entry %d", firsts[i+1]))
 		}
 	}
+	last := dir
 	if len(firsts) > 0 {
-		err = s.end(filepath.Join(dir, segmentName(firsts[len(firsts)-1])), data)
+		last = filepath.Join(dir, segmentName(firsts[len(firsts)-1]))
+		err = s.end(last, data)
+	}
+	if err == nil && known >= max(s.next, after+1) {
+		err = damaged(last, s.offset, max(s.next, after+1), fmt.Sprintf("the entries up to %d were on the disk", known))
 	}
 	return s, err
 }
@@ -109,7 +116,7 @@ func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]b
 	case storeID != nil && id != *storeID:
 		return fmt.Errorf("segment %s: it belongs to store %x, not to %x", path, id, *storeID)
 	}
-	s.StoreID, s.next, s.sum, s.offset, s.synced = id, first, sum, segmentHeader, 0
+	s.StoreID, s.next, s.sum, s.offset, s.synced, s.ended = id, first, sum, segmentHeader, 0, 0
 	for {
 		p, ok := parseBatch(data[s.offset:], sum)
 		if !ok {
@@ -117,6 +124,10 @@ func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]b
 		}
 		if p.first != s.next {
 			return damaged(path, s.offset, s.next, fmt.Sprintf("a batch that begins with entry %d is in its place", p.first))
+		}
+		if p.count == 0 {
+			s.synced, s.ended = p.synced, p.size
+			return nil
 		}
 		for range p.count {
 			entry, ok := p.entry()
@@ -143,13 +154,14 @@ func (s *scanned) segment(path string, data []byte, first uint64, storeID *[16]b
 
 // end finds out what is behind the last batch of the last segment, and which batches are not known to be on the disk.
 func (s *scanned) end(path string, data []byte) error {
-	if n := len(bytes.TrimRight(data[s.offset:], "\x00")); n > 0 {
-		s.Torn = &Torn{File: path, Offset: s.offset, Bytes: int64(n)}
-		if syncedLater(data[s.offset:], s.sum, s.next) {
+	at := s.offset + s.ended
+	if n := len(bytes.TrimRight(data[at:], "\x00")); n > 0 {
+		s.Torn = &Torn{File: path, Offset: at, Bytes: int64(n)}
+		if syncedLater(data[at:], s.sum, s.next) {
 			return damaged(path, s.offset, s.next, "a later batch shows that it was on the disk")
 		}
 	}
-	at := int64(segmentHeader)
+	at = segmentHeader
 	for at < s.offset {
 		p, _ := parseBatch(data[at:], s.sum)
 		if p.first > s.synced {
@@ -162,7 +174,7 @@ func (s *scanned) end(path string, data []byte) error {
 }
 
 func damaged(path string, offset int64, seq uint64, why string) error {
-	return fmt.Errorf("%w: %s: entry %d at offset %d is damaged or missing: %s; nothing was changed: restore the file or a backup",
+	return fmt.Errorf("%w: %s: entry %d at offset %d is damaged or missing: %s",
 		ErrCorrupt, path, seq, offset, why)
 }
 

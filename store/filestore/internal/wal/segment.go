@@ -45,29 +45,35 @@ func segmentFirsts(names []string) []uint64 {
 	return firsts
 }
 
-// encodeHeader returns the header of a segment, and its checksum, with which the checksums of its batches begin.
-func encodeHeader(storeID [16]byte, first uint64) ([]byte, uint32) {
+// encodeHeader returns the header of a segment of that many bytes, and its checksum, with which the checksums of its batches
+// begin.
+func encodeHeader(storeID [16]byte, first uint64, size int64) ([]byte, uint32) {
 	h := make([]byte, segmentHeader)
 	copy(h, segmentMagic)
 	binary.LittleEndian.PutUint32(h[8:], version)
 	copy(h[16:], storeID[:])
 	binary.LittleEndian.PutUint64(h[32:], first)
+	binary.LittleEndian.PutUint64(h[40:], uint64(size))
 	sum := crc32.Checksum(h[:segmentHeader-4], castagnoli)
 	binary.LittleEndian.PutUint32(h[segmentHeader-4:], sum)
 	return h, sum
 }
 
-// decodeHeader checks the header of a segment and returns its store, first sequence and checksum.
+// decodeHeader checks the header of a segment and returns its store, first sequence and checksum. No crash makes a segment
+// shorter than it was when it got its name.
 func decodeHeader(data []byte) (storeID [16]byte, first uint64, sum uint32, err error) {
 	if len(data) < segmentHeader {
-		return storeID, 0, 0, fmt.Errorf("%w: %d bytes are less than the header of %d: restore the file or a backup", ErrCorrupt, len(data), segmentHeader)
+		return storeID, 0, 0, fmt.Errorf("%w: %d bytes are less than the header of %d", ErrCorrupt, len(data), segmentHeader)
 	}
 	sum = binary.LittleEndian.Uint32(data[segmentHeader-4:])
 	if string(data[:8]) != segmentMagic || sum != crc32.Checksum(data[:segmentHeader-4], castagnoli) {
-		return storeID, 0, 0, fmt.Errorf("%w: the header is damaged: restore the file or a backup", ErrCorrupt)
+		return storeID, 0, 0, fmt.Errorf("%w: the header at offset 0 is damaged", ErrCorrupt)
 	}
 	if v := binary.LittleEndian.Uint32(data[8:]); v != version {
 		return storeID, 0, 0, fmt.Errorf("format version %d is not %d, the only one that this release reads", v, version)
+	}
+	if size := binary.LittleEndian.Uint64(data[40:]); uint64(len(data)) < size {
+		return storeID, 0, 0, fmt.Errorf("%w: it was cut off at offset %d of %d, and not by a crash", ErrCorrupt, len(data), size)
 	}
 	copy(storeID[:], data[16:])
 	return storeID, binary.LittleEndian.Uint64(data[32:]), sum, nil
@@ -93,10 +99,15 @@ type parsed struct {
 	body          []byte // the entries
 }
 
+// hasBatchHeader reports whether data begins with the valid header of a batch.
+func hasBatchHeader(data []byte, sum uint32) bool {
+	return len(data) >= batchHeader && string(data[:4]) == batchMagic &&
+		binary.LittleEndian.Uint32(data[32:]) == crc32.Update(sum, castagnoli, data[:32])
+}
+
 // parseBatch reads the batch at the begin of data, and reports whether there is a valid one.
 func parseBatch(data []byte, sum uint32) (parsed, bool) {
-	if len(data) < batchHeader || string(data[:4]) != batchMagic ||
-		binary.LittleEndian.Uint32(data[32:]) != crc32.Update(sum, castagnoli, data[:32]) {
+	if !hasBatchHeader(data, sum) {
 		return parsed{}, false
 	}
 	size := int64(binary.LittleEndian.Uint32(data[4:])) + batchHeader
@@ -126,16 +137,18 @@ func (p *parsed) entry() ([]byte, bool) {
 	return e, true
 }
 
-// syncedLater reports whether a valid batch anywhere in data was written after the entry seq was on the disk.
+// syncedLater reports whether a batch anywhere in data was written after the entry seq was on the disk: its header says so,
+// even if its body is damaged.
 func syncedLater(data []byte, sum uint32, seq uint64) bool {
 	for {
 		at := bytes.Index(data, []byte(batchMagic))
 		if at < 0 {
 			return false
 		}
-		if p, ok := parseBatch(data[at:], sum); ok && p.synced >= seq {
+		data = data[at:]
+		if hasBatchHeader(data, sum) && binary.LittleEndian.Uint64(data[16:]) >= seq {
 			return true
 		}
-		data = data[at+1:]
+		data = data[1:]
 	}
 }

@@ -25,7 +25,7 @@ var (
 	// ErrCorrupt: entries that were acknowledged are damaged or missing. Nothing was changed on the disk.
 	ErrCorrupt = errors.New("log is damaged")
 	// ErrFull: the disk has no room for another segment, and what is left is kept for entries that free room.
-	ErrFull = errors.New("no room for the log")
+	ErrFull = errors.New("the disk is full")
 	// ErrClosed: the log was closed.
 	ErrClosed = errors.New("log is closed")
 )
@@ -34,6 +34,8 @@ var (
 type Options struct {
 	FS      disk.FS
 	StoreID [16]byte // written into each segment; a segment of another store is refused
+	// Known: the entries up to this one were on the disk, so the log is damaged if it ends before.
+	Known uint64
 	// SegmentBytes is the size of a file, by default 64 MiB and at least 4 KiB. An entry may have a quarter of it; another
 	// quarter is kept for entries that do not grow the data if the disk is full.
 	SegmentBytes int64
@@ -81,11 +83,13 @@ type Log struct {
 	claimed  int64  // bytes that reserved entries and those in queue may take
 	spare    disk.File
 	spareErr error // of the last attempt to make the spare, while there is none
+	stuck    error // ErrFull while a write is repeated until there is room
 }
 
 // batch is a number of entries that are written together.
 type batch struct {
 	buf     []byte // a header and the entries
+	at      int64  // its place in the current segment; 0: it has none yet
 	first   uint64
 	count   int
 	claimed int64
@@ -127,7 +131,7 @@ func Open(dir string, opts Options, after uint64, replay func(seq uint64, entry 
 	if opts.SegmentBytes < minSegmentBytes || opts.SegmentBytes > 1<<30 {
 		return nil, fmt.Errorf("segment size %d is not between %d and %d", opts.SegmentBytes, minSegmentBytes, 1<<30)
 	}
-	found, err := scan(opts.FS, dir, &opts.StoreID, after, replay)
+	found, err := scan(opts.FS, dir, &opts.StoreID, after, opts.Known, replay)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +169,7 @@ func (l *Log) begin(found scanned, after uint64) (err error) {
 			zap.Uint64("last_entry", found.next-1), zap.Uint64("snapshot", after))
 	}
 	if l.spare, err = l.allocate(); err != nil {
-		return fmt.Errorf("%w: %w", ErrFull, err)
+		return err
 	}
 	return l.rotate()
 }
@@ -189,7 +193,10 @@ func (l *Log) resume(found scanned) (err error) {
 	if _, err := l.file.WriteAt(found.tail, l.offset-int64(len(found.tail))); err != nil {
 		return err
 	}
-	return errors.Join(l.file.Sync(), l.opts.FS.SyncDir(l.dir))
+	if err := errors.Join(l.file.Sync(), l.opts.FS.SyncDir(l.dir)); err != nil {
+		return err
+	}
+	return l.end(found.next - 1)
 }
 
 // cost is the most that an entry of n bytes takes in a segment: alone in a batch.
@@ -202,9 +209,10 @@ func (l *Log) maxBatch() int64 { return l.opts.SegmentBytes / 4 }
 // changes its memory, which is ahead of the log. Append or Release follows.
 //
 // An entry that grows the data gets ErrFull as soon as the next segment could not be preallocated and the rest of the
-// current one is kept for the others, and succeeds again when there is room. Reserve waits only while the next segment is
-// being preallocated, or, if there is one, until enough of what others have reserved is written: so call it without a
-// mutex that they need. After a failed write or sync it returns that error until the log is opened anew.
+// current one is kept for the others; any entry while the disk has no room for a write. It succeeds again when there is
+// room. Reserve waits only while the next segment is being preallocated, or, if there is one, until enough of what others
+// have reserved is written: so call it without a mutex that they need. After a failed write or sync it returns that error
+// until the log is opened anew.
 func (l *Log) Reserve(n int, grows bool) error {
 	need := cost(n)
 	if need > l.maxBatch() {
@@ -221,21 +229,23 @@ func (l *Log) Reserve(n int, grows bool) error {
 			return err
 		}
 		switch {
+		case l.stuck != nil:
+			return l.stuck
 		case l.claimed+need+kept <= l.room():
 			l.claimed += need
 			return nil
 		case l.spareErr != nil:
-			return fmt.Errorf("%w: %w", ErrFull, l.spareErr)
+			return l.spareErr
 		}
 		l.changed.Wait()
 	}
 }
 
-// room is how many bytes of batches the files can take. l.mu is held.
+// room is how many bytes of batches the files can take. The empty batch at the end of each has its room. l.mu is held.
 func (l *Log) room() int64 {
-	room := l.segments[len(l.segments)-1].size - l.offset
+	room := l.segments[len(l.segments)-1].size - l.offset - batchHeader
 	if l.spare != nil {
-		room += l.opts.SegmentBytes - segmentHeader - l.maxBatch()
+		room += l.opts.SegmentBytes - segmentHeader - l.maxBatch() - batchHeader
 	}
 	return room
 }
@@ -296,6 +306,13 @@ func signal(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
+}
+
+// Synced returns the sequence up to which all entries are on the disk.
+func (l *Log) Synced() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.synced
 }
 
 // Sequence returns the sequence of the last entry that was appended, or where the log began.
@@ -364,6 +381,9 @@ func (l *Log) Close() error {
 	err := l.Err()
 	if err == nil {
 		err = l.sync()
+	}
+	if err == nil {
+		err = l.end(l.Synced())
 	}
 	return errors.Join(err, l.closeFiles())
 }

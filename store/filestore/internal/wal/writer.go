@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,14 +19,21 @@ func (l *Log) writeBatches() {
 	defer close(l.drained)
 	for b := l.take(); b != nil; b = l.take() {
 		err := l.write(b)
-		if err == nil && l.opts.SyncEvery == 0 {
-			err = l.sync()
+		for errors.Is(err, ErrFull) && l.awaitRoom(err) {
+			err = l.write(b)
 		}
 		if err != nil {
 			l.fail(err)
 		}
 		l.mu.Lock()
+		if l.stuck != nil && l.err == nil {
+			l.opts.Logger.Info("the disk has room again")
+		}
+		l.stuck = nil
 		b.commit.err = l.err // of a sync in the background, perhaps
+		if cap(b.buf) <= 1<<20 {
+			l.free = b.buf
+		}
 		l.mu.Unlock()
 		close(b.commit.done)
 		runtime.Gosched() // those who waited append again first, so that the next batch has them all
@@ -71,10 +79,37 @@ func (l *Log) fail(err error) {
 	l.opts.Logger.Error("the log failed: nothing is acknowledged until the store is opened anew", zap.Error(err))
 }
 
-// write puts a batch into the current segment, or into a new one.
+// write puts a batch into the current segment, or into a new one, and syncs it if each batch is synced. After ErrFull it is
+// repeated: all that is not on the disk is written again.
 func (l *Log) write(b *batch) error {
+	if b.at == 0 {
+		if err := l.place(b); err != nil {
+			return err
+		}
+	}
+	if _, err := l.file.WriteAt(b.buf, b.at); err != nil {
+		return fmt.Errorf("write the log: %w", orFull(err))
+	}
 	l.mu.Lock()
-	fits := l.offset+int64(len(b.buf)) <= l.segments[len(l.segments)-1].size
+	l.offset = b.at + int64(len(b.buf))
+	l.written = b.first + uint64(b.count) - 1
+	l.claimed -= b.claimed
+	b.claimed = 0
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	if l.opts.SyncEvery != 0 {
+		return nil
+	}
+	if err := l.sync(); err != nil {
+		return orFull(err)
+	}
+	return l.end(l.written)
+}
+
+// place gives a batch its place, in a new segment if the current one has no room for it, and its header.
+func (l *Log) place(b *batch) error {
+	l.mu.Lock()
+	fits := l.offset+int64(len(b.buf))+batchHeader <= l.segments[len(l.segments)-1].size
 	l.mu.Unlock()
 	if !fits {
 		if err := l.rotate(); err != nil {
@@ -82,22 +117,45 @@ func (l *Log) write(b *batch) error {
 		}
 	}
 	l.mu.Lock()
-	file, offset, synced := l.file, l.offset, l.synced
-	l.mu.Unlock()
-	sealBatch(b.buf, b.first, synced, b.count, l.sum)
-	if _, err := file.WriteAt(b.buf, offset); err != nil {
-		return fmt.Errorf("write the log: %w", err)
+	defer l.mu.Unlock()
+	b.at = l.offset
+	sealBatch(b.buf, b.first, l.synced, b.count, l.sum)
+	return nil
+}
+
+// end puts an empty batch where the next one goes, unsynced. It shows that the last entry was on the disk: without it damage
+// to the last batch would look like a torn tail.
+func (l *Log) end(synced uint64) error {
+	var buf [batchHeader]byte
+	sealBatch(buf[:], synced+1, synced, 0, l.sum)
+	if _, err := l.file.WriteAt(buf[:], l.offset); err != nil {
+		return fmt.Errorf("write the log: %w", orFull(err))
 	}
+	return nil
+}
+
+// orFull is ErrFull for the errors of a full disk. Any other is as it was.
+func orFull(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return err
+}
+
+// awaitRoom waits before a write to a full disk is repeated. It returns false if the log is closed meanwhile.
+func (l *Log) awaitRoom(err error) bool {
+	l.mu.Lock()
+	first := l.stuck == nil
+	l.stuck = err
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	if first {
+		l.opts.Logger.Warn("the disk is full: nothing is acknowledged until there is room", zap.Error(err))
+	}
+	<-time.After(retryAllocation)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.offset += int64(len(b.buf))
-	l.written = b.first + uint64(b.count) - 1
-	l.claimed -= b.claimed
-	if cap(b.buf) <= 1<<20 {
-		l.free = b.buf
-	}
-	l.changed.Broadcast()
-	return nil
+	return !l.closed
 }
 
 // sync makes all that was written durable.
@@ -147,12 +205,14 @@ func (l *Log) rotate() error {
 		return err
 	}
 	first := l.written + 1
-	header, sum := encodeHeader(l.opts.StoreID, first)
+	header, sum := encodeHeader(l.opts.StoreID, first, l.opts.SegmentBytes)
 	_, err = spare.WriteAt(header, 0)
 	if err == nil {
 		err = spare.Sync()
 	}
-	if err == nil {
+	if err != nil {
+		err = orFull(err) // and repeated then
+	} else {
 		err = l.opts.FS.Rename(filepath.Join(l.dir, spareName), filepath.Join(l.dir, segmentName(first)))
 	}
 	if err == nil {
@@ -188,14 +248,14 @@ func (l *Log) waitForSpare() (disk.File, error) {
 	defer l.mu.Unlock()
 	for l.spare == nil {
 		if l.spareErr != nil {
-			return nil, fmt.Errorf("%w: %w", ErrFull, l.spareErr)
+			return nil, l.spareErr
 		}
 		l.changed.Wait()
 	}
 	return l.spare, nil
 }
 
-// keepSpare is the goroutine that preallocates the next segment. If there is no room, it tries again each second.
+// keepSpare is the goroutine that preallocates the next segment. While there is no room, it tries again each second.
 func (l *Log) keepSpare() {
 	for {
 		var retry <-chan time.Time
@@ -221,6 +281,9 @@ func (l *Log) makeSpare() error {
 	}
 	spare, err := l.allocate()
 	switch {
+	case err != nil && !isTemporary(err):
+		l.fail(err)
+		return nil
 	case err != nil && before == nil:
 		l.opts.Logger.Warn("no room for another segment of the log: what grows the data is refused when this one is nearly full",
 			zap.Int64("bytes", l.opts.SegmentBytes), zap.Error(err))
@@ -234,19 +297,25 @@ func (l *Log) makeSpare() error {
 	return err
 }
 
+// isTemporary reports whether an error may pass by itself: a full disk, or too many open files.
+func isTemporary(err error) bool {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	return errors.Is(err, ErrFull) || ok && errno.Temporary()
+}
+
 // allocate makes an empty file for the next segment. What is left of a spare that was not used is replaced.
 func (l *Log) allocate() (disk.File, error) {
 	path := filepath.Join(l.dir, spareName)
 	f, err := l.opts.FS.Create(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make a segment of the log: %w", orFull(err))
 	}
 	if err = f.Preallocate(l.opts.SegmentBytes); err == nil {
 		err = f.Sync()
 	}
 	if err != nil {
 		// What was allocated is given back, so that a snapshot can use the room.
-		return nil, errors.Join(err, f.Close(), l.opts.FS.Remove(path))
+		return nil, fmt.Errorf("make a segment of the log: %w", orFull(errors.Join(err, f.Close(), l.opts.FS.Remove(path))))
 	}
 	return f, nil
 }

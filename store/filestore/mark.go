@@ -1,0 +1,121 @@
+package filestore
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
+)
+
+const (
+	markName  = "mark.waggle"
+	markBytes = 44
+	// markEach is the time from one mark to the next while leases stand.
+	markEach = time.Second
+)
+
+// mark says when the store was in use. One that is synced to the disk late, or never, makes the outage longer than it was.
+type mark struct {
+	boot   [16]byte      // which start of the machine it is; zero: unknown
+	up     time.Duration // since then
+	at     time.Time     // by the clock of the store
+	synced uint64        // the entries up to this one were on the disk
+}
+
+func (s *Store) newMark() mark {
+	boot, up := s.config.boot()
+	return mark{boot: boot, up: up, at: s.config.Now()}
+}
+
+// away is how long the store was in use by nobody before now. A step of the clock counts only if the machine was started
+// anew, and makes it too long rather than too short.
+func (m mark) away(now mark) time.Duration {
+	away := now.at.Sub(m.at)
+	if m.boot == now.boot && m.boot != [16]byte{} {
+		away = now.up - m.up
+	}
+	if m.at.IsZero() || away < 0 {
+		return dispatch.OutageGrace
+	}
+	return away
+}
+
+// readMark reads the last mark; the zero value if there is none that can be read.
+func (s *Store) readMark() (m mark) {
+	data, err := disk.ReadFile(s.config.fs, filepath.Join(s.config.Dir, markName), nil)
+	if err != nil || len(data) != markBytes || binary.LittleEndian.Uint32(data[markBytes-4:]) != s.markSum(data) {
+		return mark{}
+	}
+	copy(m.boot[:], data)
+	m.up = time.Duration(binary.LittleEndian.Uint64(data[16:]))
+	m.at = time.UnixMicro(int64(binary.LittleEndian.Uint64(data[24:])))
+	m.synced = binary.LittleEndian.Uint64(data[32:])
+	return m
+}
+
+// markSum is the checksum of a mark.
+func (s *Store) markSum(data []byte) uint32 {
+	return crc32.Update(crc32.Checksum(s.id[:], castagnoli), castagnoli, data[:markBytes-4])
+}
+
+// openMark opens the file of the marks for writing.
+func (s *Store) openMark() {
+	path := filepath.Join(s.config.Dir, markName)
+	f, err := s.config.fs.OpenWrite(path)
+	if errors.Is(err, os.ErrNotExist) {
+		f, err = s.config.fs.Create(path)
+	}
+	if err != nil {
+		s.config.Logger.Warn(unmarked, zap.Error(err))
+		return
+	}
+	s.marks = f
+}
+
+const unmarked = "cannot note that the store is in use: leases get more grace at the next start"
+
+// writeMark writes a mark over the last one, unsynced, and returns it.
+func (s *Store) writeMark() mark {
+	m := s.newMark()
+	m.synced = s.log.Synced()
+	data := append(make([]byte, 0, markBytes), m.boot[:]...)
+	data = binary.LittleEndian.AppendUint64(data, uint64(m.up))
+	data = binary.LittleEndian.AppendUint64(data, uint64(m.at.UnixMicro()))
+	data = binary.LittleEndian.AppendUint64(data, m.synced)
+	data = binary.LittleEndian.AppendUint32(data, s.markSum(data[:markBytes]))
+	_, err := s.marks.WriteAt(data, 0)
+	if err != nil && !s.unmarked {
+		s.config.Logger.Warn(unmarked, zap.Error(err))
+	}
+	s.unmarked = err != nil
+	return m
+}
+
+// keepMark writes a mark each second while leases stand or the log has what is not synced, until the store is closed.
+func (s *Store) keepMark() {
+	tick := time.NewTicker(markEach)
+	defer tick.Stop()
+	for {
+		last := s.writeMark()
+		for s.HasLeases() || s.config.SyncEvery >= 0 && s.log.Sequence() != last.synced {
+			select {
+			case <-s.stop:
+				return
+			case <-tick.C:
+			}
+			last = s.writeMark()
+		}
+		select {
+		case <-s.stop:
+			return
+		case <-s.journal.busy:
+		}
+	}
+}
