@@ -311,7 +311,7 @@ func TestExplore_PassesASoundStore(t *testing.T) {
 	instance := newInstance(t, func(s storetest.Store) storetest.Store { return &mutant{Store: s} })
 	run, err := storetest.Explore(t.Context(), []storetest.Instance{instance}, storetest.ModelConfig{Seed: 7, Steps: 20_000})
 	if err != nil {
-		t.Fatalf("step %d: %v", run.Steps, err)
+		t.Fatalf("step %d: %v\n%s", run.Steps, err, strings.Join(run.History, "\n"))
 	}
 }
 

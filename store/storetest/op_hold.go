@@ -57,6 +57,9 @@ func (m *model) hold() dispatch.Hold {
 	if m.chance(75) {
 		target = dispatch.HoldTarget{Queue: queue}
 	}
+	if standing := slices.Sorted(maps.Keys(m.world.holds.holds)); len(standing) > 0 && m.chance(30) {
+		target = m.world.holds.holds[one(m, standing...)].Target // which another one may be on already
+	}
 	hold := dispatch.Hold{
 		Target: target, Name: one(m, dispatch.HoldDefault, dispatch.HoldDefault, "incident-1"),
 		Effect: one(m, dispatch.StopGrants, dispatch.EndLeases), By: "ops", Reason: one(m, "", "we move"), Created: m.world.now(),

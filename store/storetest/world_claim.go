@@ -164,7 +164,7 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 	t.Revision = max(t.Revision+1, g.Task.Revision)
 	t.tampered, t.loose, t.lockUntil, t.lookBy = false, false, time.Time{}, time.Time{}
 	q := w.queue(shard, t.Queue)
-	q.leased++
+	q.leased, q.back = q.leased+1, 0
 	if delay := w.rules.settings(t.Queue).MinDelay; delay > 0 {
 		q.raise(w.millisecondEnd().Add(delay))
 	}
@@ -228,7 +228,7 @@ func (m *model) checkIdle(shard int, pool string, wants []dispatch.Want, unmet [
 			return broken("queue %s is not there, though task %s waits", t.Queue, t.Key)
 		}
 		for _, gate := range queues[0].Gates {
-			at = latest(at, gate.Until)
+			at = latest(at, gate.Until.Add(w.queue(shard, t.Queue).back))
 		}
 		if why := refused(wants, unmet, got, t, at); why != "" {
 			return broken("task %s of %s can be granted at %v, though %s (P9)", t.Key, t.Queue, at, why)

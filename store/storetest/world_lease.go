@@ -195,6 +195,9 @@ func (w *world) settle(t *modelTask, tr *dispatch.Transition, waits bool) {
 func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
 	p, now := w.parts[shard], w.now()
 	stands, sure := w.standing(shard)
+	if longest := now.Add(dispatch.OutageGrace); p.graceEnds.After(longest) { // the clock stepped back
+		p.graceEnds = longest
+	}
 	away := now.Sub(p.lastSweep)
 	outage := !p.lastSweep.IsZero() && away > dispatch.OutageAfter
 	if outage {

@@ -14,6 +14,8 @@ type modelQueue struct {
 	leased int
 	// low: nothing is to be granted before (P6).
 	low time.Time
+	// back is how far the clock stepped back since a grant: its gates may end so much later than is read.
+	back time.Duration
 	// until is when its last gate ended or ends, as read when it became empty.
 	until time.Time
 }
@@ -76,6 +78,7 @@ func (w *world) moved(from time.Time) {
 				q.low = time.Time{}
 			}
 			q.clamp(now, w.rules.settings(name))
+			q.back += from.Sub(now)
 		}
 	}
 	for _, t := range w.all() {
