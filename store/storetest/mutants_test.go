@@ -234,7 +234,7 @@ func mutants(ctx context.Context) map[string]*mutant {
 				return sweep, err
 			},
 		},
-		"T3 a replaced session keeps its leases": {
+		"answers: a replaced session keeps its leases": {
 			end: func(s dispatch.Store, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
 				_, err := s.EndSession(ctx, shard, collector, keep, limit)
 				return nil, err

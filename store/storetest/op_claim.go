@@ -107,9 +107,6 @@ func (m *model) keep(s spent) {
 		m.recent = m.recent[1:]
 	}
 	m.recent = append(m.recent, s)
-	if _, ok := m.sessionOf[s.token]; !ok {
-		m.sessionOf[s.token] = s.session
-	}
 }
 
 func (m *model) genRenew() step {

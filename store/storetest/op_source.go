@@ -13,7 +13,7 @@ import (
 // makeSources makes what the generators choose from. Half of the sources have a
 // limit on what is outstanding.
 func (m *model) makeSources() {
-	m.sessionOf, m.limited, m.clockWas = map[string]string{}, map[string]bool{}, start
+	m.limited, m.clockWas = map[string]bool{}, start
 	for n := range 6 {
 		s := &modelSource{gate: source("s" + strconv.Itoa(n))}
 		m.rename(s)

@@ -40,7 +40,6 @@ type model struct {
 	sources    []*modelSource
 	collectors []*modelCollector
 	recent     []spent
-	sessionOf  map[string]string // session by client token
 	limited    map[string]bool   // ids of sources that have a limit
 	clockWas   time.Time         // before the step that moves it
 	jumped     int               // the step of the last jump of the clock

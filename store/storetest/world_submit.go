@@ -160,29 +160,3 @@ func (w *world) polled(polls []dispatch.Poll, got []dispatch.PollState) error {
 	}
 	return nil
 }
-
-// sessionEnded checks what EndSession returns: all that other sessions of the collector hold.
-func (w *world) sessionEnded(shard int, collector, keep string, got []*dispatch.Task, sessionOf func(dispatch.LeaseToken) string) error {
-	w.parts[shard].keeps[collector] = keep
-	w.lasting = append(w.lasting, w.now().Add(dispatch.CollectorMemory))
-	held := 0
-	for _, t := range w.all() {
-		if t.shard == shard && t.Lease != nil && t.Lease.Token.Collector == collector && sessionOf(t.Lease.Token) != keep {
-			held++
-		}
-	}
-	if len(got) != held {
-		return broken("the end of all sessions of %s but %s returned %d tasks, want %d", collector, keep, len(got), held)
-	}
-	for _, task := range got {
-		w.count("session ended a lease")
-		t := w.task(task.ID)
-		if t == nil || t.Lease == nil || t.Lease.Token.Collector != collector || sessionOf(t.Lease.Token) == keep {
-			return broken("the end of all sessions of %s but %s returned task %s of %s", collector, keep, task.Key, task.Queue)
-		}
-		if err := w.compare("end session", task, t, false, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
