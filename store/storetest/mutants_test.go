@@ -309,7 +309,7 @@ func TestExplore_CatchesMutants(t *testing.T) {
 func TestExplore_PassesASoundStore(t *testing.T) {
 	t.Parallel()
 	instance := newInstance(t, func(s storetest.Store) storetest.Store { return &mutant{Store: s} })
-	run, err := storetest.Explore(t.Context(), []storetest.Instance{instance}, storetest.ModelConfig{Seed: 7, Steps: 20_000})
+	run, err := storetest.Explore(t.Context(), []storetest.Instance{instance}, storetest.ModelConfig{Seed: 7, Steps: 10_000})
 	if err != nil {
 		t.Fatalf("step %d: %v\n%s", run.Steps, err, strings.Join(run.History, "\n"))
 	}

@@ -19,7 +19,7 @@ func (m *model) genRestart() step {
 				return nil, i.Restart()
 			}
 			before, err := m.readAll(i)
-			if err = errors.Join(err, i.Restart()); err != nil {
+			if err := errors.Join(err, i.Restart()); err != nil {
 				return nil, err
 			}
 			after, err := m.readAll(i)

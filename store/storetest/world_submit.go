@@ -41,7 +41,7 @@ func (w *world) submit(gate dispatch.SourceGate, item *dispatch.Submission, code
 	}
 	switch code {
 	case dispatch.SubmitCreated:
-		if t != nil && !(settled && w.gate(t).Deleted) {
+		if t != nil && (!settled || !w.gate(t).Deleted) {
 			return broken("submit of %s in %s answered CREATED, though it is %v (P7)", item.Key, item.Queue, w.visible(t))
 		}
 		fresh := &modelTask{shard: shard, Task: dispatch.Task{
