@@ -249,8 +249,8 @@ func TestKeeper_outage(t *testing.T) {
 		w.Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable))
 		time.Sleep(20 * time.Second)
 		w.Heal()
-		// Its deadline was 12 s ago; it has 30 s from now to come back.
-		time.Sleep(25 * time.Second)
+		// Its deadline was 12 s ago; it has 20 s from now to come back.
+		time.Sleep(15 * time.Second)
 		info := dispatch.CollectorInfo{ID: "c", Session: "s1"}
 		res, err := w.D[0].Beat(t.Context(), info, dispatchtest.LeaseBeats([]dispatch.Grant{g}))
 		if err != nil || len(res.Lost) != 0 || res.LeaseDuration != 10*time.Second {
