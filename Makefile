@@ -6,7 +6,7 @@ BUF           := go run github.com/bufbuild/buf/cmd/buf@v1.60.0
 CYCLONEDX     := go run -trimpath github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
 # The race detector needs cgo. Results are never taken from the cache: the tests start servers that Go does not know of.
-# Vet is a step of its own, which looks at the tests too.
+# Vet is a part of lint, which looks at the tests too, with the tag e2e.
 GO_TEST := CGO_ENABLED=1 go test -race -vet=off -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
@@ -24,7 +24,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build vet house-check lint buf-lint generate-check unit fuzz-test examples bench-test e2e ## Everything that must pass
+test: setup build house-check lint buf-lint generate-check unit examples bench-test e2e ## Everything that must pass
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
@@ -53,13 +53,8 @@ build: ## Compile every package, and the command to bin/waggle
 demo: ## Crawl a small site in one process, with a collector that dies half-way
 	go run ./cmd/waggle demo
 
-.PHONY: vet
-vet: ## Run go vet, on the e2e tests too
-	go vet ./...
-	go vet -tags e2e ./deploy/e2e/...
-
 .PHONY: lint
-lint: ## Run golangci-lint by .golangci.yml
+lint: ## Run golangci-lint by .golangci.yml, with go vet
 	$(GOLANGCI_LINT) run
 
 .PHONY: buf-lint
@@ -79,12 +74,13 @@ generate-check: ## Fail when the .pb.go files are not what generate writes
 		echo "the generated code is stale: run make generate and commit what it writes" >&2; exit 1; \
 	fi
 
-# The tables of cron lines only compute, and the replays of the conformance suite mostly do; they take many times as long
-# with the race detector.
+# The tables of cron lines and the large files of sources only compute, and the replays of the conformance suite mostly do;
+# they take many times as long with the race detector.
+COMPUTES := ^TestSchedule_cron_|^TestStore_Replay$$|^TestRead_(brokenInManyPlaces|unknownReferences)$$
 .PHONY: unit
 unit: ## Run every Go test with the race detector: unit, conformance, model, integration, repository rules
-	$(GO_TEST) -skip '^TestSchedule_cron_|^TestStore_Replay$$' ./...
-	go test -count=1 -run '^TestSchedule_cron_|^TestStore_Replay$$' ./dispatch ./store/memstore
+	$(GO_TEST) -skip '$(COMPUTES)' ./...
+	go test -vet=off -count=1 -run '$(COMPUTES)' ./dispatch ./store/memstore ./cmd/waggle/internal/sourcefile
 
 .PHONY: conformance
 conformance: ## Run only the stores' conformance suite and model test
@@ -99,16 +95,13 @@ integration: ## Run only the server, the collector and the command against each 
 	$(GO_TEST) ./server/... ./collector/... ./cmd/...
 
 # Found by their names, so that a new one is not forgotten. The first failure ends it; the input is then in testdata/fuzz.
+# Not a part of test: it compiles an instrumented binary for each, and their seeds run in unit.
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for TIME=10m, one after another
 	@grep -roE --include='*_test.go' '^func Fuzz\w+' . | sort | while IFS=: read -r file func; do \
 		echo "$${func#func } of $${file%/*}"; \
 		(cd "$${file%/*}" && go test -vet=off -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(or $(TIME),10m) -fuzzminimizetime 10x . </dev/null); \
 	done
-
-.PHONY: fuzz-test
-fuzz-test: TIME = 1s
-fuzz-test: fuzz ## Run each fuzz test for a second
 
 .PHONY: crash
 crash: ## Cut the power of the file store 1,000 times, restart it 500 times in random steps, kill its dispatcher 200 times

@@ -7,7 +7,8 @@ proto/README.md is the manual of the protocol. Install what this file imports, a
     python -m grpc_tools.protoc -I proto --python_out=out --grpc_python_out=out proto/waggle/v1/*.proto
     PYTHONPATH=out python collector/python/collector.py --server localhost:7070 --id py-1 --out pages
 
-With --tls-ca, --tls-cert and --tls-key it connects by TLS, with --token-file it sends a token. The variables WAGGLE_TLS_CA,
+--server may be given several times. With --tls-ca, --tls-cert and --tls-key it connects by TLS, and each dispatcher shows a
+certificate for the name in its own --server. With --token-file it sends a token. The variables WAGGLE_TLS_CA,
 WAGGLE_TLS_CERT, WAGGLE_TLS_KEY and WAGGLE_TOKEN_FILE do the same. A new token is sent from the next call on; new certificates
 need a restart.
 
@@ -49,6 +50,9 @@ REPORT_GRACE = 30           # seconds after the deadline in which a report is re
 # The call may or may not have had its effect: repeat it with the same tokens. UNAUTHENTICATED: the file may get a new token.
 RETRY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAUTHENTICATED,
          grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL}
+
+# The dispatcher, or its store, is away, or stops: another one may answer.
+AWAY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 
 # No other heartbeat stream is taken: a newer session has the id, another identity has it, or the beat is invalid.
 REFUSED = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED}
@@ -98,6 +102,41 @@ class Backoff:
         return pause
 
 
+class Dispatchers:
+    """Stubs of all dispatchers, each on a connection of its own: TLS knows a dispatcher by the name in its address. Calls go to the
+    first; when a call has found it away, the next one is the first."""
+
+    def __init__(self, channels):
+        """channels: address -> channel"""
+        self.stubs = collections.deque(
+            (address, dispatch_service_pb2_grpc.DispatchServiceStub(channel)) for address, channel in channels.items())
+        self.stubs.rotate(random.randrange(len(self.stubs)))
+        self.away = set()                   # addresses of which that was printed
+        # One that cannot be reached is told of at once, not when a call to it has waited for long.
+        checks = {address: channel.unary_unary("/grpc.health.v1.Health/Check").future(b"", timeout=4)
+                  for address, channel in channels.items()}
+        for address, check in checks.items():
+            if check.exception() is not None and check.code() in AWAY:
+                self.leave(address, check)
+
+    def first(self):
+        return self.stubs[0]
+
+    def leave(self, address, error=None):
+        """Goes on to the next dispatcher, unless another thread has. Prints why, once until it answers again."""
+        if error is not None and address not in self.away:
+            self.away.add(address)
+            why = "no answer in time" if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED else error.details()
+            print("dispatcher", address, "does not serve, will try again:", why, flush=True)
+        if self.stubs[0][0] == address:
+            self.stubs.rotate(-1)
+
+    def answered(self, address):
+        if address in self.away:
+            self.away.discard(address)
+            print("dispatcher", address, "serves", flush=True)
+
+
 class Held:
     """A lease, and until when this collector may trust it, by its own monotonic clock."""
 
@@ -124,10 +163,10 @@ class Held:
 class Collector:
     """Fetches tasks for free slots, keeps their leases, and reports what handler(collector, held) returns."""
 
-    def __init__(self, channel, name, slots, handler):
+    def __init__(self, dispatchers, name, slots, handler):
         if not 1 <= slots <= 1000:
             raise ValueError("slots: 1 to 1000, so that one beat names all leases")
-        self.stub = dispatch_service_pb2_grpc.DispatchServiceStub(channel)
+        self.dispatchers = dispatchers
         self.name, self.slots, self.handler = name, slots, handler
         self.session = str(uuid.uuid4())    # new at each start of the process
         self.free = threading.Semaphore(slots)
@@ -169,14 +208,15 @@ class Collector:
                 want, token = 1, str(uuid.uuid4())          # a new fetch has a new token, its repetition the same
                 while self.free.acquire(blocking=False):    # ask only for what can start now
                     want += 1
-            sent = time.monotonic()
+            sent, (address, stub) = time.monotonic(), self.dispatchers.first()
             try:
-                self.fetching = self.stub.FetchTask.future(pb.FetchTaskRequest(
+                self.fetching = stub.FetchTask.future(pb.FetchTaskRequest(
                     collector_id=self.name, session=self.session, client_token=token,
                     max_tasks=want, wait=duration(FETCH_WAIT)), timeout=FETCH_WAIT + 10)
                 if self.stopping.is_set():
                     self.fetching.cancel()
                 reply = self.fetching.result()
+                self.dispatchers.answered(address)
             except grpc.FutureCancelledError:
                 return
             except grpc.RpcError as e:
@@ -184,6 +224,8 @@ class Collector:
                     raise                   # COLLECTOR_REPLACED, PERMISSION_DENIED, or a request that can never succeed
                 if e.code() == grpc.StatusCode.UNAUTHENTICATED:
                     print("credentials refused, will try again:", e.details(), flush=True)
+                elif e.code() in AWAY:
+                    self.dispatchers.leave(address, e)
                 self.stopping.wait(backoff.next(e))
                 continue
             backoff = Backoff()
@@ -223,7 +265,7 @@ class Collector:
             pb.TaskReport(task_id=held.task.id, lease_token=held.lease.lease_token, outcome=outcome)])
         while not held.lost:
             try:
-                result = self.call(held, self.stub.ReportTask, request).results[0]
+                result = self.call(held, "ReportTask", request).results[0]
             except (Stopped, grpc.RpcError) as e:
                 print("report of", held.task.id, "failed:", e, flush=True)
                 return
@@ -234,7 +276,7 @@ class Collector:
     def discover(self, held, items):
         """Submits what the page leads to, and returns what is left for the report."""
         while len(items) > MAX_LINKS:
-            self.call(held, self.stub.SubmitDiscovered, pb.SubmitDiscoveredRequest(
+            self.call(held, "SubmitDiscovered", pb.SubmitDiscoveredRequest(
                 task_id=held.task.id, lease_token=held.lease.lease_token, items=items[:MAX_LINKS]))
             items = items[MAX_LINKS:]
         return items
@@ -243,9 +285,12 @@ class Collector:
         """Makes a call for a lease, and repeats it until it is answered or the lease has ended. Beats go on meanwhile."""
         backoff = Backoff()
         while True:
+            address, stub = self.dispatchers.first()
             try:
-                return method(request, timeout=5)
+                return getattr(stub, method)(request, timeout=5)
             except grpc.RpcError as e:
+                if e.code() in AWAY:
+                    self.dispatchers.leave(address, e)
                 if details(e)[0] == "LEASE_LOST":
                     held.lost = True
                     raise Stopped() from e
@@ -259,10 +304,14 @@ class Collector:
         """Keeps a heartbeat stream open until everything is reported."""
         backoff = Backoff()
         while True:
+            address, stub = self.dispatchers.first()
             try:
-                self.stream()
+                self.stream(stub)
+                self.dispatchers.leave(address)             # it stops
                 backoff = Backoff()
             except grpc.RpcError as e:
+                if e.code() in AWAY:
+                    self.dispatchers.leave(address, e)
                 if e.code() in REFUSED:
                     print("heartbeat refused:", e.details(), flush=True)
                     with self.lock:
@@ -274,11 +323,11 @@ class Collector:
             if self.ended.is_set():
                 return
 
-    def stream(self):
+    def stream(self, stub):
         """Beats on one stream until it ends, or the dispatcher says reconnect."""
         due, asked = queue.SimpleQueue(), collections.deque()
         self.due = due
-        call = self.stub.Heartbeat(self.beats(due, asked))
+        call = stub.Heartbeat(self.beats(due, asked))
         try:
             for message in call:
                 status = message.status
@@ -495,8 +544,8 @@ def credentials(args):
 
 def main():
     flags = argparse.ArgumentParser(description="Fetch tasks from Waggle, store pages, report their links.")
-    flags.add_argument("--server", default="localhost:7070",
-                       help="a name for all dispatchers, or ipv4:10.0.0.1:7070,10.0.0.2:7070")
+    flags.add_argument("--server", action="append",
+                       help="dispatcher, HOST:PORT; several times: all of them, or one name for all [localhost:7070]")
     flags.add_argument("--id", required=True, help="the name of this collector, the same after a restart")
     flags.add_argument("--slots", type=int, default=4, help="tasks at the same time")
     flags.add_argument("--out", default="pages", help="the folder for pages")
@@ -511,10 +560,13 @@ def main():
         # To notice a frozen dispatcher: no ping may wait 60 s for its answer, as gRPC's own pings do by default.
         ("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000), ("grpc.http2.ping_timeout_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.min_reconnect_backoff_ms", 4_000),   # how long to connect may take
         ("grpc.max_receive_message_length", 16 << 20)]
     by = credentials(args)
-    channel = grpc.secure_channel(args.server, by, options) if by else grpc.insecure_channel(args.server, options)
-    collector = Collector(channel, args.id, args.slots, Crawler(args.out))
+    dispatchers = Dispatchers({
+        address: grpc.secure_channel(address, by, options) if by else grpc.insecure_channel(address, options)
+        for address in args.server or ["localhost:7070"]})
+    collector = Collector(dispatchers, args.id, args.slots, Crawler(args.out))
     signal.signal(signal.SIGTERM, collector.stop)
     signal.signal(signal.SIGINT, collector.stop)
     collector.run()

@@ -58,7 +58,10 @@ func pythonCollectorWith(t *testing.T, variables []string, id string, servers ..
 		t.Fatalf("protoc: %v\n%s", err, text)
 	}
 	args = append(slices.Concat([]string{"PYTHONPATH=" + modules}, variables), python, filepath.Join(repository, "collector", "python", "collector.py"),
-		"--server", "ipv4:"+strings.Join(servers, ","), "--id", id, "--slots", "4", "--out", out)
+		"--id", id, "--slots", "4", "--out", out)
+	for _, server := range servers {
+		args = append(args, "--server", server)
+	}
 	return launch(t, id, "env", args...), out
 }
 

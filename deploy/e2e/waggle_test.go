@@ -129,6 +129,10 @@ func dial(t *testing.T, addr string) *client {
 			t.Error(err)
 		}
 	})
+	return clientOn(conn)
+}
+
+func clientOn(conn *grpc.ClientConn) *client {
 	return &client{
 		dispatch: pb.NewDispatchServiceClient(conn), tasks: pb.NewTaskServiceClient(conn), sources: pb.NewSourceServiceClient(conn),
 		queues: pb.NewQueueServiceClient(conn), holds: pb.NewHoldServiceClient(conn), admin: pb.NewAdminServiceClient(conn),

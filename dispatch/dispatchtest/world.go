@@ -66,7 +66,7 @@ func InWorld(t *testing.T, s Setup, test func(t *testing.T, w *World)) {
 		}
 		w := &World{T: t, Store: store}
 		for range max(s.Dispatchers, 1) {
-			w.start(s)
+			w.Start(s)
 		}
 		w.Dispatcher, w.Operator = w.D[0], w.O[0]
 		synctest.Wait()
@@ -89,8 +89,8 @@ func InWorld(t *testing.T, s Setup, test func(t *testing.T, w *World)) {
 	})
 }
 
-// start adds a dispatcher.
-func (w *World) start(s Setup) {
+// Start adds a dispatcher.
+func (w *World) Start(s Setup) {
 	w.T.Helper()
 	cfg := engine.Config{ID: fmt.Sprintf("d%d", len(w.D)), MaxWaiters: s.MaxWaiters, Logger: s.Logger}
 	if s.Standard {

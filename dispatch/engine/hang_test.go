@@ -27,6 +27,7 @@ func inTwoShards(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	inWorld(t, dispatchtest.Setup{Shards: 2}, func(t *testing.T, w *world) {
 		test(t, w)
+		w.Heal()
 		time.Sleep(time.Minute) // for calls of the store in flight
 	})
 }

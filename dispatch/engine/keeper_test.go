@@ -249,8 +249,8 @@ func TestKeeper_outage(t *testing.T) {
 		w.Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable))
 		time.Sleep(20 * time.Second)
 		w.Heal()
-		// Its deadline was 12 s ago; it has 30 s from now to come back.
-		time.Sleep(25 * time.Second)
+		// Its deadline was 12 s ago; it has 20 s from now to come back.
+		time.Sleep(15 * time.Second)
 		info := dispatch.CollectorInfo{ID: "c", Session: "s1"}
 		res, err := w.D[0].Beat(t.Context(), info, dispatchtest.LeaseBeats([]dispatch.Grant{g}))
 		if err != nil || len(res.Lost) != 0 || res.LeaseDuration != 10*time.Second {
@@ -275,7 +275,10 @@ func TestKeeper_forgetsCollectors(t *testing.T) {
 			}
 			return len(listed) > 0
 		}
-		time.Sleep(dispatch.CollectorMemory - time.Minute)
+		w.Stops[0]() // nobody sweeps for most of the day
+		time.Sleep(dispatch.CollectorMemory - 2*time.Minute)
+		w.Start(dispatchtest.Setup{})
+		time.Sleep(time.Minute)
 		if !known() {
 			t.Error("a collector is forgotten within a day")
 		}

@@ -37,6 +37,7 @@ func TestOperator_BindCollector(t *testing.T) {
 		release("")
 		bind("token:b", nil)
 		bind("token:a", dispatch.ErrCollectorBound)
+		w.Stops[0]() // nobody sweeps for so long
 		time.Sleep(dispatch.BindingTTL)
 		bind("token:a", nil)
 		w.Stores[0].Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("BindCollector", "ReleaseCollector")))

@@ -13,6 +13,14 @@ import (
 func (m *model) apply(s step) error {
 	m.note(s)
 	m.world.count(s.name)
+	if err := m.make(s); err != nil || len(m.world.touched) == 0 {
+		return err
+	}
+	return m.look()
+}
+
+// make runs a step that is noted.
+func (m *model) make(s step) error {
 	var first, blurred any
 	for n := range m.instances {
 		answer, err := s.do(&m.instances[n])
@@ -33,6 +41,42 @@ func (m *model) apply(s step) error {
 		return nil
 	}
 	return s.see(first)
+}
+
+// look reads what the last step may have changed.
+func (m *model) look() error {
+	ids := slices.Compact(slices.Sorted(slices.Values(m.world.touched)))
+	m.world.touched = nil
+	err := m.make(step{
+		name: "look",
+		do: func(i *Instance) (any, error) {
+			tasks, _, err := i.Store.Tasks(m.ctx, ids, true)
+			return tasks, err
+		},
+		see: func(answer any) error {
+			for n, got := range as[[]*dispatch.Task](answer) {
+				if err := m.world.changed(ids[n], got); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	})
+	names := m.world.empty(ids)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	queues, err := m.instances[0].Store.QueuesNamed(m.ctx, names)
+	for n, q := range queues {
+		of := m.world.queue(m.world.shardOf(names[n]), names[n])
+		if q == nil {
+			continue
+		}
+		for _, gate := range q.Gates {
+			of.until = latest(of.until, gate.Until)
+		}
+	}
+	return err
 }
 
 // blur takes out of an answer what a store may forget when it likes, the id and

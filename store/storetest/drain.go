@@ -65,7 +65,7 @@ func (m *model) liftAll() []step {
 		steps = append(steps, m.unblockStep(name))
 	}
 	for _, t := range m.world.all() {
-		if t.orphanUntil.Equal(noEnd) || t.foreignUntil.Equal(noEnd) {
+		if t.lockUntil.Equal(noEnd) {
 			steps = append(steps, m.deleteLockStep(t))
 		}
 	}
@@ -148,22 +148,28 @@ func (m *model) drained() error {
 
 // required are the operations and outcomes that a long run must have met.
 func required() []string {
-	return []string{
-		"submit", "submit CREATED", "submit EXISTS", "submit EXISTS settled", "submit REVISIT", "submit LIMITED",
-		"submit LIMITED revisit", "submit STALE_SOURCE", "submit STALE_RULES", "submit SOURCE_DELETED",
+	var codes []string
+	for code := dispatch.SubmitCreated; code <= dispatch.SubmitSourceDeleted; code++ {
+		codes = append(codes, fmt.Sprint("submit code ", code))
+	}
+	for code := dispatch.Applied; code <= dispatch.ApplyUnread; code++ {
+		codes = append(codes, fmt.Sprint("apply code ", code))
+	}
+	for reason := dispatch.LostUnknownTask; reason < dispatch.LostMalformed; reason++ {
+		codes = append(codes, fmt.Sprint("renew LOST ", reason))
+	}
+	return append(codes, []string{
+		"submit", "submit EXISTS settled", "submit LIMITED revisit",
 		"claim", "claim with grants", "claim without grants", "claim TOKEN_USED", "claim TOKEN_USED, all ended", "claim replay with grants",
 		"claim by a replaced session", "claim cut by MAX_HOLD", "claim THROTTLED", "claim HELD", "claim NO_TASKS",
-		"renew OK", "renew MAX_HOLD", "renew cut by MAX_HOLD", "renew TAKEN", "renew NOT_LEASED", "renew lost by its end",
-		"renew LOCK_DELETED", "renew LOCK_DELETED again", "renew after the lock ran out", "renew over a foreign lock", "renew UNKNOWN_TASK",
-		"apply ALREADY", "apply CONFLICT", "apply LOST, stale", "apply LOST, no longer waiting", "apply LOST, renewed", "apply NOT_FOUND",
+		"renew OK", "renew cut by MAX_HOLD", "renew after the lock ran out", "renew over a foreign lock", "apply LOST, renewed",
 		"apply succeeded", "apply failed", "apply released", "apply expired", "apply none", "apply revoked", "apply held too long",
 		"succeed DONE", "succeed POLICY",
-		"queue blocked", "queue blocked by its URLs", "queue delayed by its host", "grant of a task that is behind", "submit clears behind", "submit REVISIT, changed since",
-		"sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease", "orphan freed",
-		"grace cut after a step back", "leadership cut after a step back",
-		"give back", "give back too late", "give back of one of several calls", "give back of a canceled",
+		"queue blocked", "queue with the gate HOST_BLOCKED", "queue delayed by its host", "grant of a task that is behind", "submit REVISIT, changed since",
+		"sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease",
+		"give back", "give back too late", "give back of another call's", "give back of a canceled",
 		"used after a step back", "poll after a step back",
-		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED", "session's stray GOODBYE",
+		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED",
 		"session ended a lease", "cancel of a leased task", "delete lock", "delete lock of an orphan", "set lock", "set lock over a lease's", "delete record",
 		"push", "push held", "push deleted", "push of an older version", "drop of a task",
 		"set rule", "delete rule", "sync rules", "put holds", "put holds of an older version", "set hold of a queue", "set hold of a pattern",
@@ -172,5 +178,5 @@ func required() []string {
 		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
 		"campaign", "resign", "leader", "beat", "forget collectors", "drained",
 		"bind collector", "bind of another's collector", "release collector", "append audit", "list audit",
-	}
+	}...)
 }

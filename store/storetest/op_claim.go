@@ -83,7 +83,11 @@ func (m *model) claimStep(shard int, pool string, wants []dispatch.Want, text st
 		do: func(i *Instance) (any, error) { return i.Store.Claim(m.ctx, shard, pool, m.world.holds.version, wants) },
 		see: func(answer any) error {
 			reply := as[dispatch.ClaimReply](answer)
-			if err := m.world.claimed(shard, pool, wants, reply); err != nil {
+			unmet, err := m.world.claimed(shard, pool, wants, reply)
+			if err != nil {
+				return err
+			}
+			if err := m.checkIdle(shard, pool, wants, unmet, reply); err != nil {
 				return err
 			}
 			for n, w := range wants {
@@ -103,9 +107,6 @@ func (m *model) keep(s spent) {
 		m.recent = m.recent[1:]
 	}
 	m.recent = append(m.recent, s)
-	if _, ok := m.sessionOf[s.token]; !ok {
-		m.sessionOf[s.token] = s.session
-	}
 }
 
 func (m *model) genRenew() step {
@@ -158,7 +159,7 @@ func (m *model) genGiveBack() step {
 			return i.Store.GiveBack(m.ctx, s.shard, s.collector, s.token, s.call)
 		},
 		see: func(answer any) error {
-			return m.world.gaveBack(s.shard, s.collector, s.token, s.call, as[int](answer))
+			return m.world.gaveBack(s.shard, s.collector, s.token, as[int](answer))
 		},
 	}
 }

@@ -11,7 +11,7 @@ import (
 func (m *model) genDeleteLock() step {
 	tasks := m.leased()
 	for _, t := range m.waiting() {
-		if t.orphanUntil.After(m.world.now()) {
+		if t.lockUntil.After(m.world.now()) {
 			tasks = append(tasks, t)
 		}
 	}
@@ -30,12 +30,13 @@ func (m *model) deleteLockStep(t *modelTask) step {
 			return fmt.Sprint(value, ttl), nil
 		},
 		see: func(any) error {
-			if now := m.world.now(); t.Lease != nil {
-				t.lockGone, t.foreignUntil = true, time.Time{}
-			} else if t.orphanUntil.After(now) {
+			if t.tampered = true; t.Lease != nil {
+				t.loose = true
+			} else {
 				m.world.count("delete lock of an orphan")
-				t.orphanUntil, t.lookBy = now, m.world.highest.Add(dispatch.OrphanLook)
+				t.lookBy = m.world.highest.Add(dispatch.OrphanLook)
 			}
+			t.lockUntil = time.Time{}
 			return nil
 		},
 	}
@@ -45,7 +46,7 @@ func (m *model) deleteLockStep(t *modelTask) step {
 func (m *model) genSetLock() step {
 	var free []*modelTask
 	for _, t := range m.waiting() {
-		if !t.underLock(m.world.now()) {
+		if !t.tampered {
 			free = append(free, t)
 		}
 	}
@@ -71,22 +72,19 @@ func (m *model) genSetLock() step {
 			return fmt.Sprint(value, left), nil
 		},
 		see: func(any) error {
-			until := noEnd
-			if ttl > 0 {
-				until = m.world.now().Add(ttl)
+			if t.lockUntil = noEnd; ttl > 0 {
+				t.lockUntil = m.world.now().Add(ttl)
 			}
-			if t.Lease != nil {
+			if t.tampered = true; t.Lease != nil {
 				m.world.count("set lock over a lease's")
-				t.lockGone, t.foreignUntil = false, until
-			} else {
-				t.orphan, t.orphanUntil = true, until
+				t.loose = true
 			}
 			return nil
 		},
 	}
 }
 
-// locksStep reads the locks of tasks.
+// locksStep reads the locks of tasks: that of a lease shows its holder, for as long as it holds it (P2).
 func (m *model) locksStep(ids []dispatch.TaskID) step {
 	return step{
 		name: "read locks",
@@ -100,32 +98,15 @@ func (m *model) locksStep(ids []dispatch.TaskID) step {
 		},
 		see: func(answer any) error {
 			for n, lock := range as[[]string](answer) {
-				if t := m.world.task(ids[n]); t != nil && lock != m.world.lock(t) {
-					return broken("the lock of %s is %s, want %s", ids[n], lock, m.world.lock(t))
+				t := m.world.task(ids[n])
+				if t == nil || t.Lease == nil || t.loose || !t.Lease.Deadline.After(m.world.now()) {
+					continue
+				}
+				if want := fmt.Sprint(t.Lease.Token, " for ", t.Lease.Deadline.Sub(m.world.now())); lock != want {
+					return broken("the lock of %s is %s, want %s (P2)", ids[n], lock, want)
 				}
 			}
 			return nil
 		},
 	}
-}
-
-// lock is what stands in the lock of a task, and how long, 0 = it has no end or is none.
-func (w *world) lock(t *modelTask) string {
-	now := w.now()
-	value, until := foreign, t.orphanUntil
-	switch {
-	case t.Lease != nil && !t.foreignUntil.IsZero():
-		until = t.foreignUntil
-	case t.Lease != nil && t.lockGone:
-		until = now
-	case t.Lease != nil:
-		value, until = t.Lease.Token.String(), t.Lease.Deadline
-	}
-	switch {
-	case until.Equal(noEnd):
-		return value + " for 0s"
-	case until.After(now):
-		return fmt.Sprint(value, " for ", until.Sub(now))
-	}
-	return " for 0s"
 }

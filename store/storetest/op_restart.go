@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"errors"
 	"maps"
+	"reflect"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -12,7 +14,20 @@ import (
 func (m *model) genRestart() step {
 	restart := step{
 		name: "restart",
-		do:   func(i *Instance) (any, error) { return nil, i.Restart() },
+		do: func(i *Instance) (any, error) {
+			if i.Copied {
+				return nil, i.Restart()
+			}
+			before, err := m.readAll(i)
+			if err := errors.Join(err, i.Restart()); err != nil {
+				return nil, err
+			}
+			after, err := m.readAll(i)
+			if d := diff(reflect.ValueOf(before), reflect.ValueOf(after), "read"); err == nil && d != "" {
+				err = broken("a restart changes what is read (before, after): %s", d)
+			}
+			return nil, err
+		},
 		see: func(any) error {
 			m.world.restarted()
 			if m.instances[0].Copied {
@@ -28,6 +43,15 @@ func (m *model) genRestart() step {
 	return m.followed(m.beatAll(), func() []step { return steps })
 }
 
+// readAll reads all that a store keeps.
+func (m *model) readAll(i *Instance) (answers []any, err error) {
+	for _, s := range m.reads() {
+		answer, readErr := s.do(i)
+		answers, err = append(answers, answer), errors.Join(err, readErr)
+	}
+	return answers, err
+}
+
 // beatAll is a beat of each collector's session.
 func (m *model) beatAll() step {
 	var beats []dispatch.CollectorInfo
@@ -39,59 +63,34 @@ func (m *model) beatAll() step {
 
 // restarted is the world after a restart of the store, which took no time.
 func (w *world) restarted() {
-	clear(w.leaders)
 	for _, p := range w.parts {
 		p.lastSweep = time.Time{}
 	}
 }
 
-// copied is the world after a copy of the store. What one shard knew of a source or of client tokens all know. No grant is
-// given back. Only the home shards of collectors refuse sessions that were replaced. A lock that was deleted is there
-// again, unless a renewal has met that; of those that were set by hand only waiting tasks keep theirs. Bindings and the audit log
-// are not copied. Leases have the longest grace.
+// copied is the world after a copy of the store. What one shard knew of a source all know. Sessions that were replaced are
+// refused by the home shards of their collectors only. A lock that was deleted is there again, unless a renewal has met
+// that; of those that were set by hand only waiting tasks keep theirs. Leases have the longest grace.
 func (w *world) copied() {
-	clear(w.bindings)
-	w.audit = nil
-	newest, used := make(map[string]dispatch.SourceGate), make(map[usedToken]bool)
-	fence := uint64(0)
+	newest := map[string]dispatch.SourceGate{}
 	for _, p := range w.parts {
-		fence = max(fence, p.lastFence)
-		maps.Copy(used, p.used)
 		for uid, gate := range p.gates {
 			if gate.Version >= newest[uid].Version {
 				newest[uid] = gate
 			}
 		}
 	}
-	for shard, p := range w.parts {
-		p.lastFence, p.unsynced = fence, true
-		p.gates, p.used = maps.Clone(newest), maps.Clone(used)
-		clear(p.deletions)
-		for _, note := range p.notes {
-			note.calls = nil
-		}
-		p.graceUntil = time.Time{}
-		longest := w.now().Add(dispatch.OutageGrace)
-		if stands, sure := w.standing(shard); stands {
-			p.graceUntil = longest
-		} else if !sure {
-			p.vagueGrace = longest
-		}
-	}
 	for _, p := range w.parts {
+		p.gates, p.unsynced = maps.Clone(newest), true
+		p.graceEnds = w.now().Add(dispatch.OutageGrace)
 		clear(p.keeps)
 	}
-	for id, session := range w.sessions {
-		if len(session.replaced) > 0 {
-			w.parts[dispatch.ShardOf(dispatch.SlotOf(id), w.shards)].keeps[id] = keptSession{session.current, w.now().Add(dispatch.CollectorMemory)}
-		}
+	for collector, session := range w.current {
+		w.parts[w.shardOf(collector)].keeps[collector] = session
 	}
 	for _, t := range w.order {
-		if t.State == dispatch.StateLeased && !t.ended {
-			t.lockGone = false
-		}
-		if t.foreignUntil = (time.Time{}); !t.State.Waiting() {
-			t.orphanUntil = time.Time{}
+		if !t.State.Waiting() {
+			t.lockUntil = time.Time{}
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (m *model) syncSteps() []step {
 				}
 			},
 			see: func(any) error {
-				m.world.synced(shard)
+				m.world.parts[shard].unsynced = false
 				return nil
 			},
 		})

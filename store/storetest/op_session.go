@@ -19,7 +19,7 @@ func (m *model) genPoll() step {
 	}
 	if len(m.recent) > 0 && m.chance(60) {
 		s := m.repeated(m.recent[m.rand.IntN(len(m.recent))].shard)
-		if m.config.Shards == 1 || m.world.pollable(s.at) {
+		if m.config.Shards == 1 || m.world.remembers(s.at) {
 			p.Collector, p.ClientToken = s.collector, s.token
 			p.Session = m.collector(s.collector).session()
 		}
@@ -58,8 +58,13 @@ func (m *model) genBeats() step {
 func (m *model) beatStep(beats []dispatch.CollectorInfo) step {
 	return step{
 		name: "beat", text: fmt.Sprint(beats),
-		do:  func(i *Instance) (any, error) { return i.Store.Beats(m.ctx, beats) },
-		see: func(answer any) error { return m.world.beaten(beats, as[[]dispatch.PollState](answer)) },
+		do: func(i *Instance) (any, error) { return i.Store.Beats(m.ctx, beats) },
+		see: func(answer any) error {
+			for n, got := range as[[]dispatch.PollState](answer) {
+				m.world.met(beats[n].ID, beats[n].Session, got)
+			}
+			return nil
+		},
 	}
 }
 
@@ -87,13 +92,13 @@ func (m *model) endSessionStep(shard int, collector, keep string) step {
 			return held, err
 		},
 		see: func(answer any) error {
+			m.world.parts[shard].keeps[collector] = keep
+			m.world.lasting = append(m.world.lasting, m.world.now().Add(dispatch.CollectorMemory))
 			tasks := as[[]*dispatch.Task](answer)
-			err := m.world.sessionEnded(shard, collector, keep, limit, tasks, func(t dispatch.LeaseToken) string {
-				return m.sessionOf[t.ClientToken]
-			})
-			if err != nil || len(tasks) == 0 {
-				return err
+			if len(tasks) == 0 {
+				return nil
 			}
+			m.world.count("session ended a lease")
 			var transitions []dispatch.Transition
 			for _, task := range tasks {
 				transitions = append(transitions, replaced(task))
@@ -109,13 +114,5 @@ func (m *model) genForget() step {
 	return step{
 		name: "forget collectors",
 		do:   func(i *Instance) (any, error) { return i.Store.Forget(m.ctx, nil, before, 100) },
-		see: func(any) error {
-			for id, s := range m.world.sessions {
-				if s.seen.Before(before) {
-					delete(m.world.sessions, id)
-				}
-			}
-			return nil
-		},
 	}
 }

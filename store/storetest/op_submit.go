@@ -106,7 +106,7 @@ func (m *model) submitStep(rules int64, gates []dispatch.SourceGate, byUID map[s
 			return i.Store.Submit(m.ctx, rules, gates, items)
 		},
 		see: func(answer any) error {
-			return m.world.submitted(byUID, rules, items, as[[]dispatch.SubmitResult](answer))
+			return m.world.submitted(byUID, items, as[[]dispatch.SubmitResult](answer))
 		},
 	}
 }

@@ -27,14 +27,9 @@ func (m *model) sweepStep(shard, percent int) step {
 					transitions = append(transitions, expired(task))
 				}
 			}
-			var next []step
-			if ids := m.world.unread(); len(ids) > 0 {
-				next = append(next, m.readStep(ids, false))
-			}
 			if len(transitions) > 0 {
-				next = append(next, m.applyStep(transitions))
+				m.queued = append([]step{m.applyStep(transitions)}, m.queued...)
 			}
-			m.queued = append(next, m.queued...)
 			return nil
 		},
 	}
@@ -62,7 +57,7 @@ func (m *model) cancelStep(ids []dispatch.TaskID, reason dispatch.CancelReason, 
 		name: "request cancel", text: fmt.Sprint(ids, reason, line != nil),
 		do: func(i *Instance) (any, error) { return nil, i.Store.RequestCancel(m.ctx, ids, reason, line) },
 		see: func(any) error {
-			m.world.requestedCancel(ids, reason, line)
+			m.world.requestedCancel(ids, reason)
 			return nil
 		},
 	}
@@ -76,7 +71,7 @@ func (m *model) genDeleteRecord() step {
 	for _, t := range m.waiting() {
 		// A source with a limit would count the record on, and in a shared scope
 		// another source might make it anew.
-		if !m.limited[m.world.gate(t).ID] && !m.shares(t) && !t.underLock(m.world.now()) {
+		if !m.limited[m.world.gate(t).ID] && !m.shares(t) && !t.tampered {
 			free = append(free, t)
 		}
 	}

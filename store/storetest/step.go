@@ -40,11 +40,10 @@ type model struct {
 	sources    []*modelSource
 	collectors []*modelCollector
 	recent     []spent
-	sessionOf  map[string]string // session by client token
-	limited    map[string]bool   // ids of sources that have a limit
-	clockWas   time.Time         // before the step that moves it
-	jumped     int               // the step of the last jump of the clock
-	back       time.Duration     // to step the clock back by next
+	limited    map[string]bool // ids of sources that have a limit
+	clockWas   time.Time       // before the step that moves it
+	jumped     int             // the step of the last jump of the clock
+	back       time.Duration   // to step the clock back by next
 }
 
 // chance is true in percent of the calls.

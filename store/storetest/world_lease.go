@@ -1,107 +1,94 @@
 package storetest
 
 import (
-	"cmp"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// renewed checks the answers to renewals and takes them in.
+// renewed checks the answers to renewals: only the holder's are granted (P3), they never shorten a lease (P2) or go beyond
+// max_hold (P8), and no lease is lost that was renewed in time.
 func (w *world) renewed(renewals []dispatch.Renewal, got []dispatch.RenewResult) error {
 	if len(got) != len(renewals) {
 		return broken("%d renewals answered %d results", len(renewals), len(got))
 	}
 	for i := range renewals {
-		if want := w.renew(&renewals[i]); got[i] != want {
-			return broken("renewal of %s with %v answered %+v, want %+v", renewals[i].ID, renewals[i].Token, got[i], want)
+		t := w.task(renewals[i].ID)
+		if t != nil {
+			w.touch(t)
+		}
+		if why := w.renew(t, renewals[i].Token, got[i]); why != "" {
+			return broken("renewal of %s with %v answered %+v, though %s", renewals[i].ID, renewals[i].Token, got[i], why)
 		}
 	}
 	return nil
 }
 
-// renew predicts what one renewal is answered.
-func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
-	t := w.task(r.ID)
-	if reason, name := w.lost(t, r); reason != dispatch.LostNone {
-		w.count("renew " + name)
-		return dispatch.RenewResult{Lost: reason}
+// renew takes in what one renewal is answered, and names what is wrong with that.
+func (w *world) renew(t *modelTask, token dispatch.LeaseToken, got dispatch.RenewResult) string {
+	now, current := w.now(), t != nil && t.Lease != nil && t.Lease.Token == token
+	if got.Lost != dispatch.LostNone {
+		w.count(fmt.Sprint("renew LOST ", got.Lost))
+		if current && !t.tampered && now.Before(t.Lease.Granted.Add(t.Lease.MaxHold)) {
+			return "the lease stands"
+		}
+		return ""
 	}
-	now, l := w.now(), t.Lease
+	if !current {
+		return "it is not the task's lease (P3)"
+	}
+	w.count("renew OK")
+	l := *t.Lease
+	end := l.Granted.Add(l.MaxHold)
+	next, full := now.Add(got.Remaining), now.Add(l.Duration)
+	switch {
+	case got.Cancel == dispatch.CancelHeld:
+		if w.count("renew of a held task"); got.Remaining != max(l.Deadline.Sub(now), 0) {
+			return "a hold ends it"
+		}
+		return ""
+	case !now.Before(end) || next.After(end):
+		return "max_hold has ended or ends before (P8)"
+	case next.Before(l.Deadline) && !t.loose:
+		return "it ended later before (P2)"
+	case next.Before(full) && next.Before(end):
+		return "a renewal gives the whole duration"
+	case next.After(full) && next.After(l.Deadline):
+		return "a renewal gives the duration"
+	}
 	if !l.Deadline.After(now) {
 		w.count("renew after the lock ran out")
 	}
-	if r.Cursor != nil {
-		t.Cursor = slices.Clone(r.Cursor)
-	}
-	w.count("renew OK")
-	if t.CancelRequested == dispatch.CancelHeld {
-		w.count("renew of a held task")
-		return dispatch.RenewResult{Remaining: max(l.Deadline.Sub(now), 0), Duration: l.Duration, Cancel: t.CancelRequested}
-	}
-	next := now.Add(l.Duration)
-	if end := l.Granted.Add(l.MaxHold); next.After(end) {
+	if next.Before(full) {
 		w.count("renew cut by MAX_HOLD")
-		next = end
 	}
-	if next.After(l.Deadline) {
-		l.Deadline, t.renewed = next, true
-	}
-	if !t.foreignUntil.IsZero() {
+	if t.lockUntil.After(now) {
 		w.count("renew over a foreign lock")
 	}
-	t.lockGone, t.foreignUntil = false, time.Time{}
-	return dispatch.RenewResult{Remaining: l.Deadline.Sub(now), Duration: l.Duration, Cancel: t.CancelRequested}
+	l.Deadline = next
+	t.Lease, t.tampered, t.lockUntil, t.loose = &l, false, time.Time{}, t.loose && next.Sub(now) > bounds.MaxLeaseDuration
+	return ""
 }
 
-// lost is why a renewal is refused, and how that is counted; a lease whose lock was
-// deleted ends by it.
-func (w *world) lost(t *modelTask, r *dispatch.Renewal) (reason dispatch.LostReason, name string) {
-	switch {
-	case t == nil:
-		return dispatch.LostUnknownTask, "UNKNOWN_TASK"
-	case t.Lease != nil && t.Lease.Token == r.Token:
-	case t.LastLease == r.Token.Digest():
-		return dispatch.LostBy(t.Result), "lost by its end"
-	case t.Lease != nil:
-		return dispatch.LostTaken, "TAKEN"
-	default:
-		return dispatch.LostNotLeased, "NOT_LEASED"
-	}
-	now, l := w.now(), t.Lease
-	switch {
-	case t.ended:
-		return dispatch.LostLockDeleted, "LOCK_DELETED again"
-	case !now.Before(l.Granted.Add(l.MaxHold)):
-		return dispatch.LostMaxHold, "MAX_HOLD"
-	case t.noLock(now) && l.Deadline.After(now):
-		l.Deadline, t.ended = now, true
-		return dispatch.LostLockDeleted, "LOCK_DELETED"
-	}
-	return dispatch.LostNone, ""
-}
-
-// applied checks the answers to transitions and takes them in.
+// applied checks the answers to transitions: a lease is ended by its holder's report or after its deadline (P2, P3), once
+// (P7), and by whoever read the task as it is.
 func (w *world) applied(transitions []dispatch.Transition, got []dispatch.ApplyResult) error {
 	if len(got) != len(transitions) {
 		return broken("%d transitions answered %d results", len(transitions), len(got))
 	}
+	seen := map[dispatch.TaskID]bool{}
 	for _, i := range unreadFirst(transitions) {
-		var want dispatch.ApplyResult
-		if have := &transitions[i]; have.Unread {
-			want = w.applyUnread(have)
-		} else {
-			want = w.apply(have)
+		tr := &transitions[i]
+		t := w.task(tr.ID)
+		if t != nil {
+			w.touch(t)
 		}
-		have := got[i]
-		if want.Code != dispatch.Applied {
-			have.Due, want.Due = time.Time{}, time.Time{}
+		if why := w.apply(t, tr, got[i].Code, seen[tr.ID]); why != "" {
+			return broken("transition of %s by %v answered %+v, though %s", tr.ID, tr.Token, got[i], why)
 		}
-		if have.Code != want.Code || have.Prior != want.Prior || have.State != want.State || !have.Due.Equal(want.Due) {
-			return broken("transition of %s by %v answered %+v, want %+v", transitions[i].ID, transitions[i].Token, have, want)
-		}
+		seen[tr.ID] = seen[tr.ID] || got[i].Code == dispatch.Applied
 	}
 	return nil
 }
@@ -119,257 +106,148 @@ func unreadFirst(transitions []dispatch.Transition) []int {
 	return append(unread, read...)
 }
 
-// apply predicts what one transition is answered.
-func (w *world) apply(tr *dispatch.Transition) dispatch.ApplyResult {
-	t := w.task(tr.ID)
-	if t == nil {
-		w.count("apply NOT_FOUND")
-		return dispatch.ApplyResult{Code: dispatch.ApplyNotFound}
+// apply takes in what one transition is answered, and names what is wrong with that. moved: another one of the call has
+// changed the task.
+func (w *world) apply(t *modelTask, tr *dispatch.Transition, code dispatch.ApplyCode, moved bool) string {
+	digest := tr.Token
+	if tr.Unread {
+		digest = tr.Lease.Digest()
 	}
-	refused := func(code dispatch.ApplyCode, prior dispatch.Result, name string) dispatch.ApplyResult {
-		w.count("apply " + name)
-		return dispatch.ApplyResult{Code: code, Prior: prior, State: w.visible(t)}
-	}
-	waits := tr.Token == dispatch.LeaseDigest{}
-	switch {
-	case waits && !t.State.Waiting():
-		return refused(dispatch.ApplyLost, 0, "LOST, no longer waiting")
-	case !waits && (t.Lease == nil || t.Lease.Digest != tr.Token):
-		if t.LastLease == tr.Token {
-			return refused(dispatch.ApplyAlready, t.Result, "ALREADY")
+	waits := digest == dispatch.LeaseDigest{}
+	current := t != nil && (waits && t.State.Waiting() || !waits && t.Lease != nil && t.Lease.Digest == digest)
+	early := current && tr.Expired && (waits || t.Lease.Deadline.After(w.now()))
+	w.count(fmt.Sprint("apply code ", code))
+	switch code {
+	case dispatch.Applied:
+		switch {
+		case !current:
+			return "it is not the task's lease (P3)"
+		case early && !t.loose:
+			return "the lease stands (P2)"
+		case !tr.Unread && !moved && tr.Revision != t.Revision:
+			return "the task has another revision"
 		}
-		return refused(dispatch.ApplyLost, 0, "LOST, stale")
-	case tr.Expired && (t.Lease == nil || t.Lease.Deadline.After(w.now())):
-		return refused(dispatch.ApplyLost, 0, "LOST, renewed")
-	case t.Revision != tr.Revision:
-		return refused(dispatch.ApplyConflict, 0, "CONFLICT")
+		w.settle(t, tr, waits)
+		return ""
+	case dispatch.ApplyNotFound:
+		if t != nil {
+			return "it is there (P1)"
+		}
+	case dispatch.ApplyAlready:
+		if t == nil || current || t.LastLease != digest {
+			return "that lease has not ended last (P7)"
+		}
+	case dispatch.ApplyLost:
+		switch {
+		case early:
+			w.count("apply LOST, renewed")
+		case current:
+			return "it is the task's lease"
+		case t != nil && !waits && t.LastLease == digest:
+			return "that lease has ended last (P7)"
+		}
+	case dispatch.ApplyConflict:
+		if t == nil || !current || !moved && tr.Revision == t.Revision {
+			return "it was read as it is"
+		}
+	case dispatch.ApplyUnread:
+		if w.count("succeed POLICY"); !current {
+			return "it is not the task's lease (P3)"
+		}
+	}
+	return ""
+}
+
+// settle follows a transition that was applied.
+func (w *world) settle(t *modelTask, tr *dispatch.Transition, waits bool) {
+	now, state, remember := w.now(), tr.State, tr.Remember
+	if tr.Unread {
+		w.count("succeed DONE")
+		state, remember, t.Counters = dispatch.StateDone, w.gate(t).Remember, dispatch.Counters{}
+	} else {
+		w.count("apply " + tr.Result.String())
+		t.Counters = tr.Counters
 	}
 	if !waits {
-		w.endLease(t, tr)
-	}
-	w.transition(t, tr)
-	w.count("apply " + tr.Result.String())
-	result := dispatch.ApplyResult{Code: dispatch.Applied, State: w.visible(t)}
-	if t.State.Waiting() {
-		result.Due = t.Due
-	}
-	return result
-}
-
-// endLease does what the end of a lease does to its queue.
-func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
-	now, q, s := w.now(), w.queue(t.shard, t.Queue), w.rules.settings(t.Queue)
-	q.leased--
-	fetch := tr.Queue.FetchDuration.Truncate(time.Millisecond)
-	if q.asks(now, s, tr.Queue.QueueDelay); q.asked > s.MinDelay {
-		w.count("queue delayed by its host")
-	}
-	switch tr.Queue.Kind {
-	case dispatch.QueueExpired:
-		q.raise(s, func(s dispatch.QueueSettings) time.Time {
-			next := t.Lease.Deadline.Add(s.MinDelay)
-			if limit := w.millisecondEnd().Add(longestDelay(s)); next.After(limit) {
-				next = limit // a lease that was ended before its deadline
+		q, delay := w.queue(t.shard, t.Queue), w.rules.settings(t.Queue).MinDelay
+		switch tr.Queue.Kind {
+		case dispatch.QueueExpired: // its holder may have begun until then
+			if next := t.Lease.Deadline.Add(delay); !t.loose && !next.After(now.Add(delay)) {
+				q.raise(next)
 			}
-			return next
-		})
-	case dispatch.QueueUntouched:
-	default:
-		q.raise(s, func(s dispatch.QueueSettings) time.Time { return now.Add(s.MinDelay - fetch) })
-		if fetch > 0 && s.DelayFactor > 0 {
-			delay := time.Duration(s.DelayFactor * float64(fetch)).Truncate(time.Millisecond)
-			delay = min(delay, cmp.Or(s.MaxDelay, bounds.MaxMinDelay))
-			q.raise(s, func(dispatch.QueueSettings) time.Time { return now.Add(delay) })
+		case dispatch.QueueUntouched:
+		case dispatch.QueueBlocked:
+			w.count("queue blocked")
+			q.raise(now.Add(delay - tr.Queue.FetchDuration))
+		default:
+			q.raise(now.Add(delay - tr.Queue.FetchDuration))
 		}
+		t.LastLease = t.Lease.Digest
+		w.endLease(t)
 	}
-	switch tr.Queue.Kind {
-	case dispatch.QueueSucceeded:
-		q.step, q.failed, q.failedLow = 0, nil, nil
-	case dispatch.QueueAnswered:
-		q.failed, q.failedLow = nil, nil
-	case dispatch.QueueBlocked:
-		w.count("queue blocked")
-		q.block(now, tr.Queue.RetryAfter.Truncate(time.Millisecond), s)
-	case dispatch.QueueURLFailed:
-		if q.urlFailed(now, tr.Queue.URL, s) {
-			w.count("queue blocked by its URLs")
-		}
-	default:
-	}
-	token := t.Lease.Token
-	t.LastLease, t.Result, t.Lease = t.Lease.Digest, tr.Result, nil
-	t.unlocked(now)
-	w.leaseEnded(t.shard, token)
-}
-
-// urlFailed takes in a URL that failed, and reports whether the host is blocked by it.
-func (q *modelQueue) urlFailed(now time.Time, url uint32, s dispatch.QueueSettings) bool {
-	q.failed, q.failedLow = q.failed.with(url), q.failedLow.with(url)
-	if !q.failed.blocks() {
-		return false
-	}
-	low := q.blockLow
-	if q.block(now, 0, s); !q.failedLow.blocks() {
-		q.blockLow = low
-	}
-	return true
-}
-
-// block begins or extends the automatic block. The store may have forgotten
-// the steps of a queue that was empty, and after a step of the clock the block
-// itself may stand again or not: the lower bound takes the least of it.
-func (q *modelQueue) block(now time.Time, retryAfter time.Duration, s dispatch.QueueSettings) {
-	asked := now.Add(min(retryAfter, s.MaxBlock))
-	first := retryAfter
-	if first <= 0 {
-		first = firstBlock
-	}
-	if q.blockHigh.After(now) {
-		if asked.After(q.blockLow) {
-			q.blockLow = asked
-		}
-	} else {
-		q.blockLow = now.Add(min(first, s.MaxBlock))
-	}
-	if q.blockHigh.After(now) {
-		if asked.After(q.blockHigh) {
-			q.blockHigh = asked
-		}
-		return
-	}
-	q.step++
-	if retryAfter <= 0 {
-		first = firstBlock << min(q.step-1, 30)
-	}
-	q.blockHigh = now.Add(min(first, s.MaxBlock))
-}
-
-// transition changes the record.
-func (w *world) transition(t *modelTask, tr *dispatch.Transition) {
-	now := w.now()
-	t.State, t.Counters, t.Run, t.FirstDue, t.Behind = tr.State, tr.Counters, tr.Run, tr.FirstDue, tr.Behind
-	t.Revision++
-	t.forgetAt = time.Time{}
-	if tr.State.Waiting() {
-		t.State = dispatch.StateScheduled
-		if t.Due = tr.Due; t.Due.IsZero() {
-			t.Due = now.Add(tr.Delay.Truncate(time.Millisecond))
-		}
-		t.ready = !t.Due.After(now)
-	} else if tr.Remember > 0 {
-		t.forgetAt = now.Add(tr.Remember)
-	}
-	if tr.Settled {
-		t.SettledAt = now
-	}
-	t.CancelRequested = dispatch.CancelNone
-	if tr.ClearAgain {
-		t.AgainRequested = false
-	}
-	if tr.Memo != nil {
-		t.Memo = slices.Clone(tr.Memo)
-	}
-	if tr.Cursor != nil {
-		t.Cursor = slices.Clone(tr.Cursor)
-	}
-	if tr.ClearError {
-		t.LastError = nil
-	}
-	if tr.LastError != nil {
-		failure := *tr.LastError
-		t.LastError = &failure
-	}
-	if tr.Attempt != nil {
-		t.remember(*tr.Attempt)
-	}
-	if tr.Shrink {
-		t.Payload, t.Metadata, t.Cursor, t.LastError, t.History = nil, nil, nil, nil, nil
+	t.State, t.forgetAt = state, time.Time{}
+	if state.Settled() && remember > 0 {
+		t.forgetAt = now.Add(remember)
 	}
 }
 
-// remember adds a line to the history.
-func (t *modelTask) remember(line dispatch.Attempt) {
-	t.History = append(slices.Clone(t.History), line)
-	t.History = t.History[max(0, len(t.History)-bounds.MaxHistory):]
-}
-
-// gaveBack checks a give-back and takes it in.
-func (w *world) gaveBack(shard int, collector, token, call string, got int) error {
-	key := [2]string{collector, token}
-	note := w.noted(shard, key)
-	if note == nil || !slices.Contains(note.calls, call) {
-		w.count("give back too late")
-		if got != 0 {
-			return broken("%d tasks of another call's grant were given back", got)
-		}
+// swept checks what a sweep found: leases whose deadline has passed (P2), all of them (P5), unless the store was away.
+func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
+	p, now := w.parts[shard], w.now()
+	stands, sure := w.standing(shard)
+	if longest := now.Add(dispatch.OutageGrace); p.graceEnds.After(longest) { // the clock stepped back
+		p.graceEnds = longest
+	}
+	away := now.Sub(p.lastSweep)
+	outage := !p.lastSweep.IsZero() && away > dispatch.OutageAfter
+	if outage {
+		w.count("sweep after an outage")
+		p.graceEnds = latest(p.graceEnds, now.Add(min(away, dispatch.OutageGrace)))
+	}
+	p.lastSweep = now
+	if got.Grace {
+		w.count("sweep in grace")
+	}
+	switch {
+	case got.Grace && (!now.Before(p.graceEnds) || len(got.Expired) > 0):
+		return broken("a sweep returned %d leases in grace, which ends at %v", len(got.Expired), p.graceEnds)
+	case got.Grace:
 		return nil
+	case outage && stands && sure:
+		return broken("a sweep after an outage answered no grace")
 	}
-	if note.calls = slices.DeleteFunc(note.calls, func(c string) bool { return c == call }); len(note.calls) > 0 {
-		w.count("give back of one of several calls")
-		if got != 0 {
-			return broken("%d tasks were given back that another call was answered with (P7)", got)
+	seen := map[dispatch.TaskID]bool{}
+	for _, task := range got.Expired {
+		t := w.task(task.ID)
+		if err := w.compare("sweep", task, t, false, false); err != nil {
+			return err
 		}
-		return nil
+		if task.Lease == nil || task.Lease.Deadline.After(now) || seen[task.ID] {
+			return broken("a sweep returned %s, whose lease %+v has not expired, or twice (P2)", task.ID, task.Lease)
+		}
+		seen[task.ID] = true
+		w.count("sweep found an expired lease")
 	}
-	n := 0
-	for _, g := range w.stillHeld(note) {
-		t := w.tasks[g.Task.ID]
-		n++
-		w.returned(t)
-		t.unlocked(w.now())
-		q := w.queue(shard, t.Queue)
-		q.leased--
-		q.low = time.Time{} // it may be what it was before the grant
-	}
-	delete(w.parts[shard].notes, key)
-	if got != n {
-		return broken("%d tasks were given back, want %d", got, n)
-	}
-	if n > 0 {
-		w.count("give back")
+	for _, t := range w.all() {
+		if len(got.Expired) == limit || !sure || t.shard != shard || t.Lease == nil || t.loose || seen[t.ID] {
+			continue
+		}
+		if at := t.Lease.Deadline; !at.After(now) || got.Next.IsZero() || got.Next.After(at) {
+			return broken("a sweep of %d returned %d leases and is to look next at %v, though that of %s of %s ends at %v (P5)",
+				limit, len(got.Expired), got.Next, t.Key, t.Queue, at)
+		}
 	}
 	return nil
 }
 
-// returned undoes a grant, or ends the task when its cancel was asked for.
-func (w *world) returned(t *modelTask) {
-	t.State, t.Lease, t.ready = dispatch.StateScheduled, nil, !t.Due.After(w.now())
-	t.Counters.Attempt = max(t.Counters.Attempt, 1) - 1
-	t.Revision++
-	switch t.CancelRequested {
-	case dispatch.CancelHeld:
-		w.count("give back of a held task")
-		t.CancelRequested = dispatch.CancelNone
-		return
-	case dispatch.CancelNone:
-		return
-	case dispatch.CancelTask, dispatch.CancelSourceDeleted:
+// standing reports whether leases stand in the shard, and whether nothing but those is in its index.
+func (w *world) standing(shard int) (stands, sure bool) {
+	sure = w.parts[shard].ghosts == 0
+	for _, t := range w.all() {
+		if t.shard == shard {
+			stands = stands || t.Lease != nil
+			sure = sure && (t.Lease != nil || !t.tampered)
+		}
 	}
-	w.count("give back of a canceled")
-	now, gate := w.now(), w.gate(t)
-	t.State, t.SettledAt = dispatch.StateCanceled, now
-	t.CancelRequested, t.AgainRequested = dispatch.CancelNone, false
-	t.forgetAt = time.Time{}
-	if gate.Deleted {
-		t.forgetAt = now.Add(dispatch.CanceledMemory)
-	} else if gate.Remember > 0 {
-		t.forgetAt = now.Add(gate.Remember)
-	}
-}
-
-// applyUnread predicts what an unread transition is answered: what the policy makes of
-// it, where it has nothing to decide.
-func (w *world) applyUnread(tr *dispatch.Transition) dispatch.ApplyResult {
-	t := w.task(tr.ID)
-	if t == nil || t.Lease == nil || t.Lease.Digest != tr.Lease.Digest() {
-		return w.apply(&dispatch.Transition{ID: tr.ID, Token: tr.Lease.Digest()})
-	}
-	gate := w.gate(t)
-	if t.Recurring || t.CancelRequested != dispatch.CancelNone || t.AgainRequested || gate.Deleted || gate.Remember == 0 {
-		w.count("succeed POLICY")
-		return dispatch.ApplyResult{Code: dispatch.ApplyUnread, State: dispatch.StateLeased}
-	}
-	read := reported(&t.Task, tr, gate.Remember, w.now())
-	w.count("succeed DONE")
-	return w.apply(&read)
+	return stands, sure
 }

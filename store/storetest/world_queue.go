@@ -1,171 +1,136 @@
 package storetest
 
 import (
-	"cmp"
-	"fmt"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// held names the gate that holds a waiting task now, by the world's account;
-// empty when nothing does. strict takes the lower bounds (may the store grant
-// it?), else the upper ones (must it?).
-func (w *world) held(t *modelTask, pool string, strict bool) string {
-	now := w.now()
-	gate := w.gate(t)
-	q := w.queue(t.shard, t.Queue)
-	s := w.rules.settings(t.Queue)
-	next, block := q.high, q.blockHigh
-	if strict {
-		next, block = q.low, q.blockLow
-	}
-	switch {
-	case !t.State.Waiting():
-		return "it is " + t.State.String() + " (P2)"
-	case t.Due.After(now) && (!strict || t.Due.After(w.highest)): // what was due stays so over a step back
-		return fmt.Sprintf("it is due %v later", t.Due.Sub(now))
-	case t.orphanUntil.After(now) && strict, !strict && t.underLock(now):
-		return "a lock stands on it"
-	case gate.Deleted:
-		return "its source is deleted"
-	case gate.Pool != pool:
-		return "its source is in the pool " + gate.Pool
-	case gate.HeldUntil.After(now):
-		return "its source is held"
-	case w.holds.until(t.Queue).After(now):
-		return "its queue is held"
-	case q.leased >= s.MaxInFlight:
-		return fmt.Sprintf("its queue has %d in flight of %d (P6)", q.leased, s.MaxInFlight)
-	case next.After(now):
-		return fmt.Sprintf("its queue's delay lasts %v longer (P6)", next.Sub(now))
-	case block.After(now):
-		return fmt.Sprintf("its host is blocked %v longer (P6)", block.Sub(now))
-	}
-	return ""
+// modelQueue is what the world knows of one queue.
+type modelQueue struct {
+	leased int
+	// low: nothing is to be granted before (P6).
+	low time.Time
+	// back is how far the clock stepped back since a grant: its gates may end so much later than is read.
+	back time.Duration
+	// until is when its last gate ended or ends, as read when it became empty.
+	until time.Time
 }
 
-// putHolds follows a change of the holds.
-func (w *world) putHolds(change dispatch.HoldChange, version int64) error {
-	for _, hold := range change.Set {
-		switch {
-		case strings.HasPrefix(hold.Target.Queue, "*."):
-			w.count("set hold of a pattern")
-		case hold.Target.Queue != "":
-			w.count("set hold of a queue")
-		default:
-			w.count("set hold of no queue")
-		}
+func (w *world) queue(shard int, name string) *modelQueue {
+	q := w.parts[shard].queues[name]
+	if q == nil {
+		q = &modelQueue{}
+		w.parts[shard].queues[name] = q
 	}
-	for _, key := range change.Lift {
-		if _, ok := w.holds.holds[key]; ok {
-			w.count("lift hold")
-		}
+	return q
+}
+
+// raise raises what is not to be granted before.
+func (q *modelQueue) raise(at time.Time) { q.low = latest(q.low, at) }
+
+// clamp lowers that to the longest delay that settings allow.
+func (q *modelQueue) clamp(now time.Time, s dispatch.QueueSettings) {
+	if limit := now.Add(s.MinDelay); q.low.After(limit) {
+		q.low = limit
 	}
+}
+
+// millisecondEnd is the end of the present millisecond, from which the delay after a grant counts.
+func (w *world) millisecondEnd() time.Time {
+	now := w.clock.Now().UTC()
+	if end := now.Truncate(time.Millisecond); end.Before(now) {
+		return end.Add(time.Millisecond)
+	}
+	return now
+}
+
+// ruled follows a change of the rules.
+func (w *world) ruled(version int64) error {
+	if version <= w.rules.version {
+		return broken("version %d of the rules does not rise above %d", version, w.rules.version)
+	}
+	w.rules.version = version
 	for _, p := range w.parts {
 		p.unsynced = true
+		for name, q := range p.queues {
+			q.clamp(w.now(), w.rules.settings(name))
+		}
 	}
-	return w.holds.put(w.now(), change, version)
-}
-
-// unblocked checks what Unblock answers, and follows it.
-func (w *world) unblocked(queue string, was bool) error {
-	now, q := w.now(), w.queue(w.shardOf(queue), queue)
-	if was && q.step == 0 && !q.blockHigh.After(now) || !was && q.leased > 0 && q.blockLow.After(now) {
-		return broken("queue %s, blocked in step %d until %v, is said to have been blocked: %v", queue, q.step, q.blockHigh, was)
-	}
-	if was {
-		w.count("unblock of a blocked queue")
-	}
-	q.blockLow, q.blockHigh, q.step = time.Time{}, time.Time{}, 0
 	return nil
 }
 
 // moved follows a step of the clock.
 func (w *world) moved(from time.Time) {
 	now := w.now()
-	for _, t := range w.all() {
-		t.orphan = t.underLock(from)
-		t.ready = t.ready && !t.orphan
-	}
 	if !now.Before(from) {
-		if now.After(w.highest) {
-			w.highest = now
-		}
+		w.highest = latest(now, w.highest)
 		return
 	}
-	// After a step back a delay further ahead than the longest one is cut, and
-	// an end that had come may or may not be remembered.
+	// After a step back a delay or lease further ahead than the longest one is cut, and an end that had come may or may not
+	// be remembered.
 	for _, p := range w.parts {
 		for name, q := range p.queues {
-			s := paced(w.rules.settings(name), q.askedLow)
 			if !q.low.After(from) {
 				q.low = time.Time{}
 			}
-			if !q.blockLow.After(from) {
-				q.blockLow = time.Time{}
-			}
-			q.clamp(now, s)
+			q.clamp(now, w.rules.settings(name))
+			q.back += from.Sub(now)
 		}
 	}
-}
-
-// clamp lowers the lower bound to the longest delay that settings allow.
-func (q *modelQueue) clamp(now time.Time, s dispatch.QueueSettings) {
-	if limit := now.Add(longestDelay(s)); q.low.After(limit) {
-		q.low = limit
-	}
-}
-
-// longestDelay is the longest that next_grant may lie ahead.
-func longestDelay(s dispatch.QueueSettings) time.Duration {
-	switch {
-	case s.DelayFactor == 0:
-		return s.MinDelay
-	case s.MaxDelay == 0:
-		return bounds.MaxMinDelay
-	}
-	return max(s.MinDelay, s.MaxDelay)
-}
-
-// paced are settings with the delay that the host asks for.
-func paced(s dispatch.QueueSettings, asked time.Duration) dispatch.QueueSettings {
-	if asked = min(asked, cmp.Or(s.MaxDelay, time.Minute)); asked > s.MinDelay {
-		s.MinDelay = asked
-	}
-	return s
-}
-
-// raise raises next_grant to at least what at gives by the settings s, as the
-// host's delay bounds them.
-func (q *modelQueue) raise(s dispatch.QueueSettings, at func(s dispatch.QueueSettings) time.Time) {
-	if t := at(paced(s, q.askedLow)); t.After(q.low) {
-		q.low = t
-	}
-	if t := at(paced(s, q.asked)); t.After(q.high) {
-		q.high = t
-	}
-}
-
-// asks takes in what a report says of the host's delay.
-func (q *modelQueue) asks(now time.Time, s dispatch.QueueSettings, delay *time.Duration) {
-	if delay != nil {
-		q.asked = delay.Truncate(time.Millisecond)
-		q.askedLow = q.asked
-		q.clamp(now, paced(s, q.asked))
-	}
-}
-
-// fill follows a task that begins to wait: where the queue was empty, the store
-// may have forgotten it.
-func (w *world) fill(shard int, name string) {
 	for _, t := range w.all() {
-		if t.Queue == name && !t.State.Settled() {
-			return
+		t.loose = t.loose || t.Lease != nil && t.Lease.Deadline.Sub(now) > bounds.MaxLeaseDuration
+	}
+}
+
+// empty lists the queues of some tasks that have none outstanding.
+func (w *world) empty(ids []dispatch.TaskID) []string {
+	var names []string
+	for _, id := range ids {
+		if t := w.tasks[id]; t != nil && t.State.Settled() && !slices.Contains(names, t.Queue) {
+			names = append(names, t.Queue)
 		}
 	}
-	q := w.queue(shard, name)
-	q.askedLow, q.failedLow = 0, nil
+	for _, t := range w.all() {
+		if i := slices.Index(names, t.Queue); i >= 0 && !t.State.Settled() {
+			names = slices.Delete(names, i, i+1)
+		}
+	}
+	return names
+}
+
+// quiet reports whether nothing that lasts for a while has its end after the time to and not after the highest time so
+// far: only then is a step back defined, since a store may have forgotten what has ended. Used client tokens, which stores
+// forget in sweeps, are not among it: the world knows of those.
+func (w *world) quiet(to time.Time) bool {
+	w.lasting = slices.DeleteFunc(w.lasting, func(end time.Time) bool { return w.highest.Sub(end) > dispatch.CollectorMemory })
+	ends := append(slices.Collect(maps.Values(w.holds.queues)), w.lasting...)
+	waiting := map[string]bool{}
+	for _, t := range w.all() {
+		if t.Lease != nil {
+			ends = append(ends, t.Lease.Deadline)
+		}
+		waiting[t.Queue] = waiting[t.Queue] || t.State.Waiting()
+		ends = append(ends, t.forgetAt, t.lockUntil, t.lookBy)
+	}
+	for _, p := range w.parts {
+		for name, q := range p.queues {
+			if !waiting[name] && q.leased == 0 {
+				ends = append(ends, q.low, q.until)
+			}
+		}
+	}
+	return !slices.ContainsFunc(ends, func(end time.Time) bool { return end.After(to) && !end.After(w.highest) })
+}
+
+// cutsLocks reports whether after a long step back to an instant sweeps cut the end of a lock that no lease set, or of a
+// lease by such a lock.
+func (w *world) cutsLocks(to time.Time) bool {
+	end := to.Add(bounds.MaxLeaseDuration)
+	return slices.ContainsFunc(w.all(), func(t *modelTask) bool {
+		return t.Lease != nil && t.tampered || t.lockUntil.After(end) && !t.lockUntil.Equal(noEnd)
+	})
 }

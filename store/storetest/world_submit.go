@@ -1,209 +1,162 @@
 package storetest
 
 import (
-	"bytes"
-	"maps"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
 // submitted checks the answers to a submit and takes the items in.
-func (w *world) submitted(gates map[string]dispatch.SourceGate, rules int64, items []dispatch.Submission, got []dispatch.SubmitResult) error {
+func (w *world) submitted(gates map[string]dispatch.SourceGate, items []dispatch.Submission, got []dispatch.SubmitResult) error {
 	if len(got) != len(items) {
 		return broken("submit of %d items answered %d results", len(items), len(got))
 	}
 	for i := range items {
-		code, state := w.submit(gates[items[i].SourceUID], rules, &items[i])
-		if got[i].Code != code || got[i].State != state {
-			return broken("submit of %s in %s answered code %d with %v, want code %d with %v",
-				items[i].Key, items[i].Queue, got[i].Code, got[i].State, code, state)
+		if err := w.submit(gates[items[i].SourceUID], &items[i], got[i].Code); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// submit predicts what one item is answered.
-func (w *world) submit(gate dispatch.SourceGate, rules int64, item *dispatch.Submission) (dispatch.SubmitCode, dispatch.State) {
+// submit checks what one item is answered: a task that is there or remembered is never made again (P7), and what is
+// acknowledged is there (P1).
+func (w *world) submit(gate dispatch.SourceGate, item *dispatch.Submission, code dispatch.SubmitCode) error {
 	shard := w.shardOf(item.Queue)
-	if code, name := w.refuses(w.parts[shard], &gate, rules); code != 0 {
-		w.count(name)
-		return code, dispatch.StateUnknown
+	if held, ok := w.parts[shard].gates[gate.UID]; !ok || held.Version < gate.Version {
+		if ok {
+			w.parts[shard].unplaced[gate.UID] = true
+		}
+		w.parts[shard].gates[gate.UID] = gate
 	}
 	t := w.task(item.ID)
+	settled := t != nil && t.State.Settled()
+	w.count(fmt.Sprint("submit code ", code))
 	switch {
-	case t == nil || t.State.Settled() && w.gate(t).Deleted:
-		if w.full(shard, gate.UID, item.Recurring) {
-			w.count("submit LIMITED")
-			if t != nil {
-				return dispatch.SubmitLimited, t.State
+	case t != nil:
+		w.touch(t)
+	case code == dispatch.SubmitExists || code == dispatch.SubmitRevisit:
+		return broken("submit of %s in %s answered the code %d, though there is none", item.Key, item.Queue, code)
+	}
+	switch code {
+	case dispatch.SubmitCreated:
+		if t != nil && (!settled || !w.gate(t).Deleted) {
+			return broken("submit of %s in %s answered CREATED, though it is %v (P7)", item.Key, item.Queue, w.visible(t))
+		}
+		fresh := &modelTask{shard: shard, Task: dispatch.Task{
+			ID: item.ID, SourceUID: item.SourceUID, Queue: item.Queue, Key: item.Key, State: dispatch.StateScheduled,
+		}}
+		if old := w.tasks[item.ID]; old != nil {
+			fresh.lockUntil, fresh.lookBy, fresh.tampered = old.lockUntil, old.lookBy, old.tampered
+		}
+		w.put(fresh)
+		w.touch(fresh)
+	case dispatch.SubmitExists:
+		if settled {
+			w.count("submit EXISTS settled")
+		}
+	case dispatch.SubmitRevisit:
+		if !settled {
+			return broken("submit of %s in %s answered REVISIT, though it is %v (P7)", item.Key, item.Queue, w.visible(t))
+		}
+		if item.Modified.After(t.SettledAt) {
+			w.count("submit REVISIT, changed since")
+		}
+		t.State, t.forgetAt = dispatch.StateScheduled, time.Time{}
+		t.Counters.Attempt, t.Counters.Expirations = 0, 0
+	case dispatch.SubmitLimited:
+		if settled {
+			w.count("submit LIMITED revisit")
+		}
+	case dispatch.SubmitStaleSource, dispatch.SubmitStaleRules, dispatch.SubmitSourceDeleted:
+	}
+	return nil
+}
+
+// pushed follows a push that was paged to its end.
+func (w *world) pushed(shard int, gate dispatch.SourceGate) {
+	p := w.parts[shard]
+	if held, ok := p.gates[gate.UID]; ok && held.Version > gate.Version {
+		w.count("push of an older version")
+		return
+	}
+	p.gates[gate.UID] = gate
+	delete(p.unplaced, gate.UID)
+	switch {
+	case gate.Deleted:
+		w.count("push deleted")
+	case gate.HeldUntil.After(w.now()):
+		w.count("push held")
+	}
+}
+
+// requestedCancel follows RequestCancel: leases go on.
+func (w *world) requestedCancel(ids []dispatch.TaskID, reason dispatch.CancelReason) {
+	for _, id := range ids {
+		if t := w.task(id); t != nil && t.Lease != nil {
+			w.touch(t)
+			w.count("cancel of a leased task")
+			if reason == dispatch.CancelHeld {
+				w.count("cancel by a hold")
 			}
-			return dispatch.SubmitLimited, dispatch.StateUnknown
 		}
-		w.count("submit CREATED")
-		w.fill(shard, item.Queue)
-		t = w.create(shard, item)
-		return dispatch.SubmitCreated, w.visible(t)
-	case !t.State.Settled():
-		w.count("submit EXISTS")
-		w.meet(t, item)
-		return dispatch.SubmitExists, w.visible(t)
-	case !w.revisits(t, item):
-		w.count("submit EXISTS settled")
-		return dispatch.SubmitExists, t.State
-	case w.full(shard, t.SourceUID, t.Recurring || item.Recurring):
-		w.count("submit LIMITED revisit")
-		return dispatch.SubmitLimited, t.State
 	}
-	w.count("submit REVISIT")
-	w.fill(shard, t.Queue)
-	w.revisit(t, item)
-	return dispatch.SubmitRevisit, w.visible(t)
 }
 
-// refuses takes the source in, if it is newer than what the shard holds, and is why the
-// shard refuses items of it, and how that is counted; 0: it does not.
-func (w *world) refuses(p *part, gate *dispatch.SourceGate, rules int64) (code dispatch.SubmitCode, name string) {
-	held, ok := p.gates[gate.UID]
-	if !ok || held.Version < gate.Version {
-		if ok {
-			p.unplaced[gate.UID] = true
-		}
-		held, p.gates[gate.UID] = *gate, *gate
-	}
-	switch {
-	case held.Deleted:
-		return dispatch.SubmitSourceDeleted, "submit SOURCE_DELETED"
-	case gate.Version < held.Version:
-		return dispatch.SubmitStaleSource, "submit STALE_SOURCE"
-	case rules < w.rules.version:
-		return dispatch.SubmitStaleRules, "submit STALE_RULES"
-	}
-	return 0, ""
-}
-
-// full reports whether the source has all the tasks that it may have.
-func (w *world) full(shard int, uid string, recurring bool) bool {
-	limit := w.parts[shard].gates[uid].MaxOutstanding
-	if recurring || limit == 0 {
-		return false
-	}
-	outstanding := int64(0)
+// dropped follows the drop of a source's tasks, repeated to its end: nothing waits, and leases go on until their holders
+// were told.
+func (w *world) dropped(shard int, uid string, leased []dispatch.TaskID) {
+	end := w.now().Add(dispatch.CanceledMemory)
 	for _, t := range w.all() {
-		if t.shard == shard && t.SourceUID == uid && !t.Recurring && !t.State.Settled() {
-			outstanding++
+		if t.shard != shard || t.SourceUID != uid || t.Lease != nil || w.task(t.ID) == nil {
+			continue
+		}
+		kept := t.State == dispatch.StateDone || t.State == dispatch.StateCanceled && !t.forgetAt.After(end)
+		if !t.forgetAt.IsZero() && kept {
+			continue
+		}
+		t.State, t.forgetAt = dispatch.StateCanceled, end
+		w.touch(t)
+		w.count("drop of a task")
+	}
+	w.requestedCancel(leased, dispatch.CancelSourceDeleted)
+}
+
+// met takes in what a poll or beat is answered of its session.
+func (w *world) met(collector, session string, got dispatch.PollState) {
+	w.lasting = append(w.lasting, w.now().Add(dispatch.CollectorMemory))
+	switch {
+	case got.Replaced:
+		w.count("session REPLACED")
+	case got.NewSession:
+		w.count("session NEW")
+		w.parts[w.shardOf(collector)].keeps[collector] = session
+	}
+}
+
+// polled checks the answers to polls: a repeated one gives what is still held of the grant (P7).
+func (w *world) polled(polls []dispatch.Poll, got []dispatch.PollState) error {
+	if len(got) != len(polls) {
+		return broken("%d polls answered %d states", len(polls), len(got))
+	}
+	for i, p := range polls {
+		if w.met(p.Collector, p.Session, got[i]); got[i].Replaced {
+			continue
+		}
+		w.polls[p.ClientToken], w.current[p.Collector] = w.now(), p.Session
+		for shard := range w.parts {
+			note := w.noted(shard, p.Collector, p.ClientToken)
+			if note == nil {
+				continue
+			}
+			if w.count("poll TOKEN_USED"); note.ended.After(w.now()) {
+				w.count("poll after a step back")
+			}
+			if err := w.replayed("poll", note, got[i].Used, got[i].Replay); err != nil {
+				return err
+			}
 		}
 	}
-	return outstanding >= limit
-}
-
-func (w *world) dueOf(item *dispatch.Submission) time.Time {
-	if item.Due.IsZero() {
-		return w.now()
-	}
-	return item.Due
-}
-
-func (w *world) create(shard int, item *dispatch.Submission) *modelTask {
-	t := &modelTask{shard: shard, Task: dispatch.Task{
-		ID: item.ID, SourceUID: item.SourceUID, Queue: item.Queue, Key: item.Key, Recurring: item.Recurring,
-		Run: item.Run, State: dispatch.StateScheduled, Due: w.dueOf(item), FirstDue: item.FirstDue,
-		Created: w.now(), Revision: 1,
-	}}
-	t.ready = !t.Due.After(w.now())
-	t.takeBody(item)
-	if old := w.tasks[item.ID]; old != nil {
-		t.orphanUntil, t.orphan, t.lookBy = old.orphanUntil, old.orphan, old.lookBy
-	}
-	w.put(t)
-	return t
-}
-
-func (t *modelTask) takeBody(item *dispatch.Submission) {
-	t.URL, t.Kind, t.Relation, t.Depth, t.Priority = item.URL, item.Kind, item.Relation, item.Depth, item.Priority
-	t.Metadata, t.Payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
-}
-
-// meet is what a waiting or leased record takes from an item.
-func (w *world) meet(t *modelTask, item *dispatch.Submission) {
-	before := t.Task
-	if item.Run.After(t.Run) {
-		t.Run = item.Run
-	}
-	t.Depth = min(t.Depth, item.Depth)
-	sooner := func() {
-		if due := w.dueOf(item); due.Before(t.Due) {
-			t.Due = due
-		}
-	}
-	waiting := t.State.Waiting()
-	switch {
-	case item.IfExists == dispatch.IfExistsSooner && waiting:
-		sooner()
-		t.Priority = max(t.Priority, item.Priority)
-	case item.IfExists == dispatch.IfExistsAgain && waiting:
-		sooner()
-	case item.IfExists == dispatch.IfExistsAgain:
-		t.AgainRequested = true
-	case item.IfExists == dispatch.IfExistsReseed:
-		depth := t.Depth
-		t.takeBody(item)
-		t.Depth = depth
-		t.Due, t.FirstDue, t.Recurring, t.CancelRequested = w.dueOf(item), item.FirstDue, true, dispatch.CancelNone
-		t.Behind = false
-	}
-	if !t.Due.Equal(before.Due) {
-		t.ready = !t.Due.After(w.now())
-	}
-	if !t.Due.Equal(before.Due) || t.Priority != before.Priority {
-		t.Behind = false
-	}
-	if before.Behind && !t.Behind {
-		w.count("submit clears behind")
-	}
-	same := t.Run.Equal(before.Run) && t.Depth == before.Depth && t.Due.Equal(before.Due) && t.FirstDue.Equal(before.FirstDue) &&
-		t.Priority == before.Priority && t.Recurring == before.Recurring && t.Behind == before.Behind && t.AgainRequested == before.AgainRequested &&
-		t.CancelRequested == before.CancelRequested && t.Kind == before.Kind && t.URL == before.URL && t.Relation == before.Relation &&
-		maps.Equal(t.Metadata, before.Metadata) && bytes.Equal(t.Payload, before.Payload)
-	if !same {
-		t.Revision++
-	}
-}
-
-// revisits reports whether an item makes a settled record due again.
-func (w *world) revisits(t *modelTask, item *dispatch.Submission) bool {
-	if item.IfExists == dispatch.IfExistsRetry && item.Revision != 0 && item.Revision != t.Revision {
-		w.count("submit EXISTS, retry of another revision")
-		return false
-	}
-	if item.IfExists >= dispatch.IfExistsAgain || item.Run.After(t.Run) {
-		return true
-	}
-	switch {
-	case t.State != dispatch.StateDone:
-		return false
-	case item.RevisitAfter > 0 && w.now().Sub(t.SettledAt) >= item.RevisitAfter:
-		return true
-	case item.Modified.After(t.SettledAt) && !item.Modified.After(w.now()):
-		w.count("submit REVISIT, changed since")
-		return true
-	}
-	return false
-}
-
-func (w *world) revisit(t *modelTask, item *dispatch.Submission) {
-	t.takeBody(item)
-	if item.Run.After(t.Run) {
-		t.Run = item.Run
-	}
-	if item.IfExists == dispatch.IfExistsReseed {
-		t.FirstDue = item.FirstDue
-	}
-	t.Recurring = t.Recurring || item.Recurring
-	t.State, t.Due = dispatch.StateScheduled, w.dueOf(item)
-	t.Counters = dispatch.Counters{Cycle: t.Counters.Cycle}
-	t.CancelRequested, t.AgainRequested, t.forgetAt = dispatch.CancelNone, false, time.Time{}
-	t.Behind, t.ready = false, !t.Due.After(w.now())
-	t.Revision++
+	return nil
 }
