@@ -56,7 +56,7 @@ func (b *bed) known(ctx context.Context, t *testing.T) string {
 // refused wants each part of an error to refuse a newcomer.
 func refused(t *testing.T, err error, limit string) {
 	t.Helper()
-	parts, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of comes
+	parts, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(parts.Unwrap()) != 3 {
 		t.Fatalf("%v, want three refusals", err)
 	}

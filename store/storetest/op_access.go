@@ -14,7 +14,9 @@ func (m *model) genAccess() step {
 	case 0, 1:
 		return step{
 			name: "bind collector", text: collector + " " + identity,
-			do: func(i *Instance) (any, error) { return i.Store.BindCollector(m.ctx, collector, identity, dispatch.BindingTTL) },
+			do: func(i *Instance) (any, error) {
+				return i.Store.BindCollector(m.ctx, collector, identity, dispatch.BindingTTL)
+			},
 			see: func(answer any) error {
 				if as[string](answer) != identity {
 					m.world.count("bind of another's collector")
