@@ -145,7 +145,9 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 // releasedTasks reads the tasks of sources that were released [bounds.FreeReleases] times in a row or more, by the uids
 // of their sources.
 func (o *Operator) releasedTasks(ctx context.Context, sources []*dispatch.Source) (map[string][]*dispatch.Task, error) {
-	ids := o.d.Released(func(id string) bool { return slices.ContainsFunc(sources, func(s *dispatch.Source) bool { return s.ID == id }) })
+	ids := o.d.Released(func(id string) bool {
+		return slices.ContainsFunc(sources, func(s *dispatch.Source) bool { return s.ID == id })
+	})
 	if len(ids) == 0 {
 		return nil, nil
 	}

@@ -19,8 +19,8 @@ import (
 
 func newBackup(o *client.Options) *cobra.Command {
 	return o.Local(&cobra.Command{
-		Use:     "backup DIR FILE",
-		Short:   "Write a store to a file",
+		Use:   "backup DIR FILE",
+		Short: "Write a store to a file",
 		Long: `Write what a store in a directory has, as of one instant, to one file. The dispatcher may run meanwhile. It takes
 as much memory as the dispatcher. A file that exists is replaced when the backup is complete.
 
@@ -37,8 +37,8 @@ A Redis is backed up by its own means.`,
 
 func newRestore(o *client.Options) *cobra.Command {
 	return o.Local(&cobra.Command{
-		Use:     "restore FILE DIR",
-		Short:   "Make a store of a backup",
+		Use:   "restore FILE DIR",
+		Short: "Make a store of a backup",
 		Long: `Make a store of what backup wrote, in a directory that is empty or does not exist. The file is checked first.
 
 What the store acknowledged after the backup is not in it. Tasks that were fetched since are fetched once more.`,

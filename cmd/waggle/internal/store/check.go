@@ -33,8 +33,8 @@ type checkOptions struct {
 func newCheck(of *client.Options) *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
-		Use:     "check [DIR]",
-		Short:   "Check that a store can be read",
+		Use:   "check [DIR]",
+		Short: "Check that a store can be read",
 		Long: `Read all snapshots and the log of a store in a directory, and check every byte of them. Nothing is changed. It
 takes as much memory as the dispatcher.
 
@@ -73,7 +73,7 @@ Exit code 1: the store is damaged, or disagreements are left.`,
 			return showFile(c, dir, report, err)
 		}
 		report, err := o.check(ctx)
-		if err = c.Show(report, err, func() { writeReport(c.Out, report) }); err != nil {
+		if err := c.Show(report, err, func() { writeReport(c.Out, report) }); err != nil {
 			return err
 		}
 		return o.left(report)

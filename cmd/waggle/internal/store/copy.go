@@ -20,8 +20,8 @@ import (
 func newCopy(of *client.Options) *cobra.Command {
 	var o dispatcher.CopyOptions
 	cmd := &cobra.Command{
-		Use:     "copy FROM TO",
-		Short:   "Copy a store into another one",
+		Use:   "copy FROM TO",
+		Short: "Copy a store into another one",
 		Long: `Copy everything from one store into another one, as from a directory to Redis or back. FROM and TO are URLs as of
 serve --store. Stop all dispatchers before; FROM stays as it is.
 

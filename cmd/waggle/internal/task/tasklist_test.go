@@ -112,8 +112,8 @@ func TestList_pages(t *testing.T) {
 	for limit, pages := range map[int]int{0: 1, 100: 3, 205: 1} {
 		var sources, tasks []string
 		for _, list := range []string{"source list", "task list --all"} {
-			token, n := "", 0
-			for n = 1; ; n++ {
+			token, n := "", 1
+			for ; ; n++ {
 				args := strings.Fields(list)
 				if limit > 0 {
 					args = append(args, "--limit", fmt.Sprint(limit), "--page-token", token)
