@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -76,7 +77,7 @@ func mayHaveChanged(ctx context.Context, err error) bool {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return true
 	default:
-		return !known
+		return !known || errors.Is(err, dispatch.ErrStoreFull)
 	}
 }
 
@@ -84,7 +85,7 @@ func mayHaveChanged(ctx context.Context, err error) bool {
 func changes(before, resp proto.Message) bool {
 	switch r := resp.(type) {
 	case *pb.UpdateSourceResponse:
-		return !proto.Equal(before, r.GetSource().GetSpec())
+		return r.GetChanged()
 	case *pb.SetQueueRuleResponse:
 		return !proto.Equal(before, r.GetRule())
 	case *pb.ApplySourcesResponse:

@@ -135,6 +135,9 @@ func (c *chain) meet(ctx context.Context, caller *auth.Caller, req any) error {
 	if id == "" {
 		return nil
 	}
+	if err := caller.Covers(req); err != nil {
+		return err
+	}
 	peer := addressOf(ctx)
 	if caller != nil {
 		peer = caller.Identity

@@ -92,9 +92,9 @@ type Config struct {
 	// RATE_LIMITED, unless they hold a lease. One that is silent is forgotten after five minutes. Default 2,000.
 	MaxNewCollectors int
 
-	// DrainTimeout is how long calls may go on once the server is to stop. The only dispatcher of a store takes new calls
-	// until a twentieth of it has passed without a report, or collectors that stop as well have reported, at most for a
-	// quarter; heartbeat streams that were asked to reconnect end after a twentieth. Default 20 s: below the 30 s after which Kubernetes kills.
+	// DrainTimeout is how long calls may go on once the server is to stop. Default 20 s: below the 30 s after which
+	// Kubernetes kills. The only dispatcher of a store takes reports until a twentieth of it has passed without one. While
+	// collectors stop as well, it waits longer, at most for a quarter. A stream ends a twentieth after it was asked to reconnect.
 	DrainTimeout time.Duration
 	// HealthInterval between looks at the store. Default 2 s; a store that does not answer within it counts as away.
 	HealthInterval time.Duration

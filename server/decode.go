@@ -48,11 +48,17 @@ func (c envelopeCodec) Marshal(v any) (mem.BufferSlice, error) {
 
 // Unmarshal decodes into a message, or into the message of an envelope.
 func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	size, packed := unpackedSize(data)
 	e, ok := v.(*envelope)
-	if !ok {
+	if !ok { // of a health check
+		if packed {
+			var err error
+			if data, err = unpacked(data, min(size, c.maxBytes)); err != nil {
+				return err
+			}
+		}
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	size, packed := unpackedSize(data)
 	if size > c.maxBytes {
 		e.err = status.Errorf(codes.ResourceExhausted, "the message has %d bytes, unpacked; the limit is %d", size, c.maxBytes)
 		return nil
@@ -91,7 +97,7 @@ const (
 	gzipTrailer = 8          // bytes: a checksum, and how many bytes were packed (RFC 1952)
 )
 
-// unpackedSize is the size of a message, or that which a packed one says it has.
+// unpackedSize is the size of a message; of a packed one that in its trailer.
 func unpackedSize(data mem.BufferSlice) (size int, packed bool) {
 	if len(data) != 1 || data.Len() < len(gzipMagic)+gzipTrailer || !bytes.HasPrefix(data[0].ReadOnlyData(), []byte(gzipMagic)) {
 		return data.Len(), false

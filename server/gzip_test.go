@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -16,16 +17,20 @@ import (
 )
 
 // packing is a client that packs what it sends. What it registers is of no other client or server in this process.
-func (b *bed) packing(t *testing.T) pb.DispatchServiceClient {
+func (b *bed) packing(t *testing.T) *grpc.ClientConn {
 	t.Helper()
-	return pb.NewDispatchServiceClient(b.client(t, grpc.WithCompressor(grpc.NewGZIPCompressor()))) //nolint:staticcheck // see above
+	return b.client(t, grpc.WithCompressor(grpc.NewGZIPCompressor())) //nolint:staticcheck // see above
 }
 
 // Requests and beats may be packed by gzip. The limit of a request is for what is unpacked.
 func TestServer_gzip(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
-	client, leased := b.packing(t), b.leased(t)
+	conn, leased := b.packing(t), b.leased(t)
+	client := pb.NewDispatchServiceClient(conn)
+	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "waggle.v1.DispatchService"}); err != nil {
+		t.Errorf("a health check, packed: %v", err)
+	}
 	renew := func(leases int) error {
 		_, err := client.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: beatOf().GetCollector(), Leases: beatOfMegabytes(leased, leases)})
 		return err
@@ -98,7 +103,7 @@ func TestServer_gzip_inHand(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, server.Config{})
-		client := b.packing(t)
+		client := pb.NewDispatchServiceClient(b.packing(t))
 		request := &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{reportOfMegabytes(b.leased(t))}}
 		release, err := fill(t, b, "Tasks", proto.Size(request), func(ctx context.Context) error {
 			_, err := client.ReportTask(ctx, request)

@@ -102,9 +102,8 @@ func (r *received) takes(later *received) bool {
 }
 
 // Heartbeat answers each beat with one message, in order, and sends what is pushed between them. Beats that wait are acted on
-// together, and get the same answer. When the dispatcher drains, the collector is asked to reconnect, and still answered for a
-// while. A stream that is opened then is asked when no more calls are taken: its collector may know no other dispatcher, and
-// would else come back at once.
+// together, and get the same answer. When no more calls are taken, each collector is asked to reconnect, and still answered
+// for a while.
 func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) error {
 	s.heartbeats.Add(1)
 	defer s.heartbeats.Add(-1)

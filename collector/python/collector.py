@@ -112,7 +112,7 @@ class Dispatchers:
             (address, dispatch_service_pb2_grpc.DispatchServiceStub(channel)) for address, channel in channels.items())
         self.stubs.rotate(random.randrange(len(self.stubs)))
         self.away = set()                   # addresses of which that was printed
-        # One that cannot be reached is told of at once, not when a call to it has waited for long.
+        # One that cannot be reached is reported at once, not when a call to it has waited for long.
         checks = {address: channel.unary_unary("/grpc.health.v1.Health/Check").future(b"", timeout=4)
                   for address, channel in channels.items()}
         for address, check in checks.items():

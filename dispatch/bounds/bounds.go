@@ -38,7 +38,7 @@ const (
 	MaxDepth        = 10_000 // links from a seed
 	MaxPriority     = 9      // higher goes first
 	MaxHistory      = 10     // attempts remembered with a task
-	// FreeReleases in a row cost a task nothing: from this one on each is in its history, and delays its next grant.
+	// FreeReleases: from the release with this number in a row on, each is in the task's history and delays its next grant.
 	FreeReleases = 20
 	// MinEvery and MaxEvery bound the intervals of schedules.
 	MinEvery = time.Second

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
@@ -87,6 +88,7 @@ type Dispatcher struct {
 	catalog   *Catalog
 	slowed    *slowdown
 	released  *ttlcache.Cache[dispatch.TaskID, string] // source ids of tasks, see noteReleased
+	reminders *rate.Limiter                            // of them
 	holds     *holdWatch
 	pushes    *pushes
 	newcomers *newcomers
@@ -111,6 +113,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.catalog = newCatalog(cfg.Store)
 	d.slowed = newSlowdown()
 	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())
+	d.reminders = rate.NewLimiter(maxReminders, maxReminders)
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
 	d.newcomers = &newcomers{met: make(map[string]*newcomer), taken: make(map[string]int)}
 	d.noted = ttlcache.New(ttlcache.WithCapacity[string, string](maxNoted), ttlcache.WithDisableTouchOnHit[string, string]())

@@ -50,11 +50,11 @@ func (d *Dispatcher) Meet(ctx context.Context, n Newcomer, most int) bool {
 	if d.newcomers.meet(&n, most) {
 		return true
 	}
-	if !d.holdsLease(ctx, n.Collector, n.Leases) {
-		return false
+	held, err := d.holdsLease(ctx, n.Collector, n.Leases)
+	if held {
+		d.newcomers.granted(n.Collector)
 	}
-	d.newcomers.granted(n.Collector)
-	return true
+	return held || err != nil && ctx.Err() == nil // while its shard is away nobody can know
 }
 
 // IsNewcomer reports whether this dispatcher has granted nothing to a collector id that it has met lately.
@@ -65,19 +65,21 @@ func (d *Dispatcher) IsNewcomer(collector string) bool {
 	return found != nil && found.places > 0
 }
 
-// holdsLease reports whether one of the leases is the collector's, or may be: their shard is away.
-func (d *Dispatcher) holdsLease(ctx context.Context, collector string, leases []LeaseBeat) bool {
+// holdsLease reports whether one of the leases is the collector's.
+func (d *Dispatcher) holdsLease(ctx context.Context, collector string, leases []LeaseBeat) (held bool, err error) {
 	for _, lease := range leases {
-		token, err := dispatch.ParseLeaseToken(lease.Token)
-		if err != nil || token.Collector != collector || lease.ID.Slot() < 0 {
+		token, malformed := dispatch.ParseLeaseToken(lease.Token)
+		if malformed != nil || token.Collector != collector || lease.ID.Slot() < 0 {
 			continue
 		}
-		found, err := d.batches.reads.Do(ctx, []dispatch.TaskID{lease.ID})
-		if err != nil || found[0].task != nil && found[0].task.Lease != nil && found[0].task.Lease.Digest == token.Digest() {
-			return true
+		found, failed := d.batches.reads.Do(ctx, []dispatch.TaskID{lease.ID})
+		if failed != nil {
+			err = failed
+		} else if t := found[0].task; t != nil && t.Lease != nil && t.Lease.Digest == token.Digest() {
+			return true, nil
 		}
 	}
-	return false
+	return false, err
 }
 
 // meet notes a call, unless its peer has too many newcomers.

@@ -17,6 +17,8 @@ const (
 	releasedMemory = 24 * time.Hour
 	// releasedAgain is how often the others are reminded of a task.
 	releasedAgain = 30 * time.Second
+	// maxReminders of all tasks in a second; the rest waits for the next release.
+	maxReminders = 10
 )
 
 // noteReleased makes all dispatchers remember a task that was released often.
@@ -26,7 +28,7 @@ func (d *Dispatcher) noteReleased(ctx context.Context, t *dispatch.Task, release
 	}
 	known := d.released.Get(t.ID)
 	lately := known != nil && time.Until(known.ExpiresAt()) > releasedMemory-releasedAgain
-	if d.released.Set(t.ID, t.SourceID, releasedMemory); lately {
+	if d.released.Set(t.ID, t.SourceID, releasedMemory); lately || !d.reminders.Allow() {
 		return
 	}
 	if err := d.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintReleased, ID: t.SourceID, Task: t.ID}); err != nil {

@@ -251,7 +251,7 @@ func noteOverdue(g *dispatch.Gate, now time.Time) {
 		return
 	}
 	g.Reason += fmt.Sprintf("; its lease ran out %v ago, and the next sweep ends it unless it is renewed before; "+
-		"after an outage of over %v collectors have as long to renew, at most %v",
+		"after an outage of over %v collectors may renew for as long as it was, at most %v",
 		now.Sub(g.Until).Truncate(time.Second), dispatch.OutageAfter, dispatch.OutageGrace)
 	g.Until = time.Time{}
 }

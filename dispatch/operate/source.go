@@ -137,6 +137,9 @@ func (o *Operator) UpdateSource(
 	if view, err = o.Source(ctx, id); err != nil {
 		return nil, false, err
 	}
+	if is := view.Source.Version; ifVersion != 0 && ifVersion != is {
+		return nil, false, fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, id, is, ifVersion)
+	}
 	before := view.Source.Spec
 	err = respec(&view.Source)
 	return view, !reflect.DeepEqual(before, view.Source.Spec), err

@@ -118,8 +118,10 @@ func TestDispatcher_UpdateSource(t *testing.T) {
 		if got := fetch(); !slices.Equal(got, []string{"http://a.example/2", "http://a.example/3"}) {
 			t.Errorf("an hour later: %q, want both", got)
 		}
-		if _, _, err := w.UpdateSource(t.Context(), "s", 1, func(*dispatch.SourceSpec) error { return nil }, false); !errors.Is(err, dispatch.ErrEtagMismatch) {
-			t.Errorf("stale etag: %v", err)
+		for _, dryRun := range []bool{false, true} {
+			if _, _, err := w.UpdateSource(t.Context(), "s", 1, func(*dispatch.SourceSpec) error { return nil }, dryRun); !errors.Is(err, dispatch.ErrEtagMismatch) {
+				t.Errorf("stale etag, dry run %v: %v", dryRun, err)
+			}
 		}
 		same, _, err := w.UpdateSource(t.Context(), "s", 0, func(*dispatch.SourceSpec) error { return nil }, false)
 		if err != nil || same.Source.Version != 2 {

@@ -197,6 +197,14 @@ func (c *Caller) Redact(answer proto.Message) error {
 	})
 }
 
+// Covers reports by a [*Refused] that the request of a collector is outside of all grants. Nothing is kept of it.
+func (c *Caller) Covers(req any) error {
+	if c == nil || rules[c.method].scope != ofCollector {
+		return nil
+	}
+	return c.covers(useOf(req))
+}
+
 // covers reports by a [*Refused] that the use of a collector id is outside of all grants.
 func (c *Caller) covers(use *use) error {
 	return c.anyGrant(func(g *Grant) error { return g.holdsCollector(use) })

@@ -111,7 +111,7 @@ var rules = map[string]rule{
 	grpc_health_v1.Health_List_FullMethodName:  probes,
 	grpc_health_v1.Health_Watch_FullMethodName: probes,
 
-	// What reflection shows is published with the .proto files, but a stranger need not have it made.
+	// What reflection shows is published with the .proto files, but to make it costs processor time.
 	grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName:      anyRole,
 	grpc_reflection_v1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: anyRole,
 }

@@ -124,6 +124,8 @@ func TestStore_DiskFull(t *testing.T) {
 	if did, err := o.SetHolds(t.Context(), targets, operate.HoldOrder{Name: dispatch.HoldDefault}); err != nil || len(did.Changed) != len(targets)-1 {
 		t.Errorf("SetHolds on a full disk: %+v, %v", did, err)
 	}
+	_, _, err = o.UpdateSource(t.Context(), "held", 0, func(s *dispatch.SourceSpec) error { s.DisplayName = "H"; return nil }, false)
+	fails(t, "a changed source on a full disk", err, dispatch.ErrStoreFull)
 	if did, err := o.LiftHolds(t.Context(), targets, dispatch.HoldDefault, false); err != nil || len(did.Changed) != len(targets) {
 		t.Errorf("LiftHolds on a full disk: %+v, %v", did, err)
 	}

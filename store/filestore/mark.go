@@ -16,7 +16,7 @@ import (
 
 const (
 	markName  = "mark.waggle"
-	markBytes = 44
+	markBytes = 36
 	// markEach is the time from one mark to the next while leases stand.
 	markEach = time.Second
 )
@@ -25,26 +25,21 @@ const (
 type mark struct {
 	boot   [16]byte      // which start of the machine it is; zero: unknown
 	up     time.Duration // since then
-	at     time.Time     // by the clock of the store
 	synced uint64        // the entries up to this one were on the disk
 }
 
 func (s *Store) newMark() mark {
 	boot, up := s.config.boot()
-	return mark{boot: boot, up: up, at: s.config.Now()}
+	return mark{boot: boot, up: up}
 }
 
-// away is how long the store was in use by nobody before now. A step of the clock counts only if the machine was started
-// anew, and makes it too long rather than too short.
+// away is how long the store was in use by nobody before now. No clock that may have been stepped is asked: without a mark
+// of this start of the machine it may have been long.
 func (m mark) away(now mark) time.Duration {
-	away := now.at.Sub(m.at)
-	if m.boot == now.boot && m.boot != [16]byte{} {
-		away = now.up - m.up
-	}
-	if m.at.IsZero() || away < 0 {
+	if m.boot != now.boot || m.boot == [16]byte{} || now.up < m.up {
 		return dispatch.OutageGrace
 	}
-	return away
+	return now.up - m.up
 }
 
 // readMark reads the last mark; the zero value if there is none that can be read.
@@ -55,8 +50,7 @@ func (s *Store) readMark() (m mark) {
 	}
 	copy(m.boot[:], data)
 	m.up = time.Duration(binary.LittleEndian.Uint64(data[16:]))
-	m.at = time.UnixMicro(int64(binary.LittleEndian.Uint64(data[24:])))
-	m.synced = binary.LittleEndian.Uint64(data[32:])
+	m.synced = binary.LittleEndian.Uint64(data[24:])
 	return m
 }
 
@@ -87,7 +81,6 @@ func (s *Store) writeMark() mark {
 	m.synced = s.log.Synced()
 	data := append(make([]byte, 0, markBytes), m.boot[:]...)
 	data = binary.LittleEndian.AppendUint64(data, uint64(m.up))
-	data = binary.LittleEndian.AppendUint64(data, uint64(m.at.UnixMicro()))
 	data = binary.LittleEndian.AppendUint64(data, m.synced)
 	data = binary.LittleEndian.AppendUint32(data, s.markSum(data[:markBytes]))
 	_, err := s.marks.WriteAt(data, 0)

@@ -20,7 +20,7 @@ import (
 // Repair makes of a damaged store one that can be opened: it gives up the first entry of the log that is damaged or
 // missing and all after it, also what was acknowledged. The files of before are moved to a directory beside the new ones.
 // A store that can be read stays as it is. No other process may use the store. It takes as much memory as the store.
-// did, unless nil, is told how many bytes were read or written, about four times those of the files in all.
+// did, unless nil, gets the number of bytes read or written, about four times those of the files in all.
 func Repair(ctx context.Context, dir string, did func(bytes int)) (report Report, err error) {
 	s := &Store{config: Config{Dir: dir, Existing: true, fs: watched(did), Logger: zap.NewNop()}}
 	defer func() { err = errors.Join(err, s.release()) }()

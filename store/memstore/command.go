@@ -100,7 +100,7 @@ func grows(c command) bool {
 	case *claimCommand, *submitCommand, *ruleCommand, *importCommand:
 		return true
 	case *putSourceCommand:
-		return c.creates && !c.k.deleted
+		return c.grows && !c.k.deleted
 	default:
 		return false
 	}

@@ -57,6 +57,13 @@ func (k *keptSource) source() (*dispatch.Source, error) {
 	return s, nil
 }
 
+// spec is the encoded spec.
+func (k *keptSource) spec() []byte {
+	var s struct{ Spec json.RawMessage }
+	_ = json.Unmarshal(k.encoded, &s) // it was encoded here
+	return s.Spec
+}
+
 // gone reports whether only holds are left on the id.
 func (k *keptSource) gone() bool { return k.deleted && k.applied == k.version }
 
@@ -108,7 +115,7 @@ func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
 	case old.uid == k.uid && !k.gone():
 		k.applied, k.seeds = old.applied, old.seeds
 	}
-	return b.perform(&putSourceCommand{k: k, creates: !ok})
+	return b.perform(&putSourceCommand{k: k, grows: !ok || !bytes.Equal(old.spec(), k.spec())})
 }
 
 // perform makes a change while the call holds the mutex.
@@ -120,8 +127,8 @@ func (b *sourceBook) perform(c sourceCommand) (Commit, error) {
 // putSourceCommand stores a source, whatever there was.
 type putSourceCommand struct {
 	noResults
-	k       *keptSource
-	creates bool // not an input: only whether there is room depends on it
+	k     *keptSource
+	grows bool // not an input: only whether there is room depends on it
 }
 
 func (*putSourceCommand) op() op { return opPutSource }

@@ -95,7 +95,7 @@ func (s *shard) setGrace(until int64) {
 	}
 }
 
-// wasAway gives the leases that stand as much grace as nobody swept, after an outage.
+// wasAway gives leases as much grace as the time without a sweep, after an outage.
 func (s *shard) wasAway(away int64) {
 	if away > span(dispatch.OutageAfter) && s.leases.len() > 0 {
 		s.setGrace(max(s.graceUntil, s.now+min(away, span(dispatch.OutageGrace))))

@@ -34,15 +34,12 @@ func (b *heldBook) change(now time.Time, set []dispatch.Hold, lift ...string) di
 			change.Queues[queue] = time.Time{}
 		}
 	}
-	after := b.after(change)
+	on := make(map[string][]dispatch.Hold)
+	for _, hold := range b.after(change) {
+		on[hold.Target.Queue] = append(on[hold.Target.Queue], hold)
+	}
 	for queue := range change.Queues {
-		var on []dispatch.Hold
-		for _, hold := range after {
-			if hold.Target.Queue == queue {
-				on = append(on, hold)
-			}
-		}
-		change.Queues[queue] = holdbook.LastEnd(on, now)
+		change.Queues[queue] = holdbook.LastEnd(on[queue], now)
 	}
 	return change
 }

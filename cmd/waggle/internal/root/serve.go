@@ -37,8 +37,8 @@ form a group of equals.
 
 A Redis that is away or loads its files is waited for. Until it is there, /readyz is 503 and calls answer UNAVAILABLE.
 
-SIGTERM or SIGINT drains: all calls go to other dispatchers. The only dispatcher takes reports until 1 s passed without one, and
-while collectors stop as well, for 5 s at most. A second signal ends the process at once; no lease is lost by that.
+SIGTERM or SIGINT drains: clients must call other dispatchers. The only dispatcher takes reports until a twentieth of
+--drain-timeout passed without one, or, while collectors stop as well, for a quarter of it. A second signal ends the process at once; no lease is lost by that.
 
 Each flag can be set by the variable behind it. Passwords in --store are better off in WAGGLE_STORE, where other users of the
 machine do not see them.`,

@@ -285,7 +285,7 @@ func (l *Log) makeSpare() error {
 		l.fail(err)
 		return nil
 	case err != nil && before == nil:
-		l.opts.Logger.Warn("no room for another segment of the log: what grows the data is refused when this one is nearly full",
+		l.opts.Logger.Warn("cannot allocate the next segment of the log: what grows the data is refused when this one is nearly full",
 			zap.Int64("bytes", l.opts.SegmentBytes), zap.Error(err))
 	case err == nil && before != nil:
 		l.opts.Logger.Info("there is room for another segment of the log again")
