@@ -60,7 +60,7 @@ func TestLog_FullDisk(t *testing.T) {
 			t.Errorf("files %v, %v; want no spare, which did not fit", names, err)
 		}
 		time.Sleep(10 * time.Second) // it is tried again, and logged once
-		if n := logs.FilterMessageSnippet("no room").Len(); n != 1 {
+		if n := logs.FilterMessageSnippet("cannot allocate the next segment").Len(); n != 1 {
 			t.Errorf("no room was logged %d times, want once", n)
 		}
 		if err := l.Drop(uint64(grown+shrunk) / 2); err != nil {
