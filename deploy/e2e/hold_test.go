@@ -117,7 +117,7 @@ func TestHold_AllDispatchers(t *testing.T) {
 	for _, pool := range []string{busy, quiet} {
 		c.createSource(t, &pb.SourceSpec{Id: pool, Pool: pool, LeaseDuration: durationpb.New(time.Minute)})
 	}
-	for n := range 8 * fetchersEach {
+	for n := range 40 * fetchersEach { // so many that none is released 20 times in a row
 		c.submit(t, &pb.SubmitItem{SourceId: busy, Url: fmt.Sprintf("https://h%d.busy.example/%d", n%8, n)})
 	}
 

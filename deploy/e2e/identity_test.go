@@ -66,6 +66,9 @@ func dialer(t *testing.T, config collector.Config) func() *grpc.ClientConn {
 	t.Helper()
 	return func() *grpc.ClientConn {
 		conn, err := config.Dial()
+		for ; err != nil && strings.Contains(err.Error(), "does not match"); conn, err = config.Dial() {
+			<-time.After(10 * time.Millisecond) // a certificate and its key are being replaced, one after the other
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ const (
 	parkedConnections = 50
 	// parkedLimit is how much memory of the dispatcher a parked fetch may take. Half of what it takes is the stack of its
 	// call, which doubles once a call that waits needs more than 8 KiB of it, and stays so.
-	parkedLimit = 16 << 10
+	parkedLimit = 20 << 10
 )
 
 // TestParkedFetch_memory parks 10,000 fetches of as many collectors, and reads what they take of the dispatcher's memory:
@@ -33,7 +33,7 @@ const (
 func TestParkedFetch_memory(t *testing.T) {
 	t.Setenv("GOGC", "10")
 	server := redistest.Start(t)
-	d := serve(t, "dispatcher", server.URL(), "waggle", "--max-streams-per-address", "20000")
+	d := serve(t, "dispatcher", server.URL(), "waggle", "--max-streams-per-address", "20000", "--max-new-collectors", "20000")
 	before := residentMemory(t, d.cmd.Process.Pid)
 
 	var clients []*client

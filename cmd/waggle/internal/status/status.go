@@ -74,7 +74,7 @@ func (l *look) readStats(ctx context.Context) (err error) {
 	case err == nil:
 	case client.Reason(err) == "STORE_UNAVAILABLE":
 		l.add(kindStore, 1, nil, "waggle status --watch",
-			"Redis does not answer; after over 5s, leases get as much grace as that lasted, at most 30s")
+			"Redis does not answer; leases get grace for as long, at most 30s")
 		return err
 	case grpcstatus.Code(err) == codes.DeadlineExceeded:
 		alive, cancel := context.WithTimeout(ctx, aliveLimit)
