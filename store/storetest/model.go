@@ -18,7 +18,7 @@ import (
 
 // DefaultSteps of a model test: enough for the outcomes that a run must meet. `make model`
 // makes more.
-const DefaultSteps = 20_000
+const DefaultSteps = 50_000
 
 // DefaultSeed makes every run of a model test the same one, so that a change is
 // judged and not chance. Explore with others through WAGGLE_SEED.
