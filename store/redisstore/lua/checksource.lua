@@ -10,8 +10,9 @@ end
 -- Whether a number has tasks that wait, are leased, dead or canceled.
 local function is_used(n, tasks) return tasks > 0 or call('EXISTS', key.lanes(n)) == 1 end
 
--- Whether there is something that forget deletes.
+-- Whether there is something that forget deletes, and no sweep is to delete.
 local function is_kept(n)
+  if call('ZSCORE', key.forget, key.source(n)) then return false end
   return call('EXISTS', key.source(n), key.counts(n), key.drop(n), key.source_open(n), key.source_wait(n)) > 0
     or call('HEXISTS', key.filtered, n) + call('HEXISTS', key.named, n) > 0
 end
