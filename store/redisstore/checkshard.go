@@ -217,14 +217,14 @@ func (c *shardCheck) noteKept(lane string) {
 	c.source(number).kept++
 }
 
-// noteLease notes an entry of the lease index, "[o]<id>:<source>:<queue>".
+// noteLease notes an entry of the lease index, "<id>[~]:<source>:<queue>".
 func (c *shardCheck) noteLease(member string) {
-	_, lane, _ := strings.Cut(member, ":")
+	id, lane, _ := strings.Cut(member, ":")
 	_, queue, _ := strings.Cut(lane, ":")
 	if !c.lane(lane) {
 		return
 	}
-	if strings.HasPrefix(member, "o") {
+	if strings.HasSuffix(id, "~") {
 		c.queue(queue).orphans++
 	} else {
 		c.queue(queue).leases++

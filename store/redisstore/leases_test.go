@@ -219,7 +219,7 @@ func TestExpired_OrphanBesideLease(t *testing.T) {
 	if len(grants) != 1 || grants[0].Task.ID != items[1].ID {
 		t.Fatalf("granted %+v, want the task without a lock alone", grants)
 	}
-	orphan, leased := "o"+member(items[0].ID, "host.example"), member(items[1].ID, "host.example")
+	orphan, leased := member(items[0].ID+"~", "host.example"), member(items[1].ID, "host.example")
 	if got := w.index(); !slices.Equal(got, []string{orphan, leased}) {
 		t.Errorf("the index holds %q, want the orphan and the lease", got)
 	}

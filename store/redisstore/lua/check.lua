@@ -43,7 +43,7 @@ function check.each_lease(each, needed)
   if not needed and call('ZCARD', key.leases) > MOST_LEASES then return false end
   for _, member in ipairs(call('ZRANGE', key.leases, 0, -1)) do
     local id, n, queue_name, orphan = lease.split(member)
-    if n then each(id, n, queue_name, orphan == 'o') end
+    if n then each(id, n, queue_name, orphan == '~') end
   end
   return true
 end
@@ -149,7 +149,7 @@ function scripts.checkleases()
     local member = members[i]
     local _, n, queue_name, orphan = lease.split(member)
     local r = raw and record.read(raw)
-    local state = orphan == 'o' and record.WAITING or record.LEASED
+    local state = orphan == '~' and record.WAITING or record.LEASED
     if r and r.state == state and r.source == n and r.queue == queue_name then return end
     if not check.found('lease', id, 'the lease index has it in lane ' .. text_of(n) .. ':' .. queue_name .. ', and it is not leased there') then return end
     if not raw then return lease.drop(member) end

@@ -100,7 +100,7 @@ function scripts.dropleased()
   local found, ended = call('ZRANGE', key.leases, rank, rank + LOOKS - 1, 'WITHSCORES'), true
   for i = 1, #found, 2 do
     local id, its, _, orphan = lease.split(found[i])
-    if its == n and orphan == 'o' then
+    if its == n and orphan == '~' then
       if out[3] < most and cancel(id, s) then out[3] = out[3] + 1 end
     elseif its == n then
       if #out == limit + 3 then

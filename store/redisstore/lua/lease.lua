@@ -3,10 +3,10 @@
 -- renewal writes the deadline into the record alone; the sweep that comes to the entry
 -- moves it.
 function lease.member(id, n, queue_name) return id .. ':' .. text_of(n) .. ':' .. queue_name end
-function lease.orphan(id, n, queue_name) return 'o' .. lease.member(id, n, queue_name) end
--- The task's id, the source, the queue, and 'o' of an orphan.
+function lease.orphan(id, n, queue_name) return lease.member(id .. '~', n, queue_name) end
+-- The task's id, the source, the queue, and '~' of an orphan.
 local function split(member)
-  local orphan, id, n, queue_name = match(member, '^(o?)([^:]*):(%d+):(.*)$')
+  local id, orphan, n, queue_name = match(member, '^([^:~]*)(~?):(%d+):(.*)$')
   return id, tonumber(n), queue_name, orphan
 end
 lease.split = split

@@ -62,7 +62,7 @@ local function clear_leases(all)
       local prefix, tail = series.slot .. '-', ':' .. series.lane.name
       for _, suffix in ipairs(series.fresh) do
         members[#members + 1] = prefix .. suffix .. tail
-        if orphaned then members[#members + 1] = 'o' .. prefix .. suffix .. tail end
+        if orphaned then members[#members + 1] = prefix .. suffix .. '~' .. tail end
       end
     end
   end

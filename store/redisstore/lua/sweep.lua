@@ -29,8 +29,8 @@ function lease.drop(member)
   local q = queue.get(queue_name)
   call('ZREM', key.leases, member)
   q.dirty, q.touched = true, true
-  if orphan == 'o' then q.waiting = max(q.waiting - 1, 0) else q.in_flight = max(q.in_flight - 1, 0) end
-  source.count(source.get(n), orphan == 'o' and 'ready' or 'leased', -1)
+  if orphan == '~' then q.waiting = max(q.waiting - 1, 0) else q.in_flight = max(q.in_flight - 1, 0) end
+  source.count(source.get(n), orphan == '~' and 'ready' or 'leased', -1)
   shard.tally('dropped', 1)
 end
 
@@ -48,7 +48,7 @@ local function look(limit)
       moved[#moved + 1], moved[#moved + 2] = decimal(deadline), member
     elseif at <= now then
       if deadline then expired[#expired + 1] = id
-      elseif orphan == 'o' and #head > 1 and byte(head, 2) == record.WAITING then look_at_orphan(member, id, record.read(call('GET', key.task(id))))
+      elseif orphan == '~' and #head > 1 and byte(head, 2) == record.WAITING then look_at_orphan(member, id, record.read(call('GET', key.task(id))))
       else lease.drop(member) end
     end
   end

@@ -58,7 +58,7 @@ end
 -- Puts an orphan among the leases until it is looked at again.
 local function note_orphan(C, l, id, ttl)
   local leases = C.leases
-  leases[#leases + 1], leases[#leases + 2] = decimal(now + ttl), 'o' .. id .. ':' .. l.name
+  leases[#leases + 1], leases[#leases + 2] = decimal(now + ttl), id .. '~:' .. l.name
 end
 
 -- The records of some of the tasks of a lane from the i-th on.
