@@ -110,7 +110,17 @@ func (m *model) drainRound() []step {
 	if m.chance(5) {
 		step = 2 * time.Hour
 	}
-	return append(steps, m.advanceStep(step))
+	return append(steps, m.advanceStep(max(step, m.untilDue())))
+}
+
+// untilDue is how long nothing that waits is due; 0 when nothing waits.
+func (m *model) untilDue() time.Duration {
+	waiting := m.waiting()
+	if len(waiting) == 0 {
+		return 0
+	}
+	first := slices.MinFunc(waiting, func(a, b *modelTask) int { return a.Due.Compare(b.Due) })
+	return first.Due.Sub(m.world.now())
 }
 
 // shardSource is a source in a shard.
