@@ -74,13 +74,13 @@ generate-check: ## Fail when the .pb.go files are not what generate writes
 		echo "the generated code is stale: run make generate and commit what it writes" >&2; exit 1; \
 	fi
 
-# The tables of cron lines and the large files of sources only compute, and the replays of the conformance suite mostly do;
-# they take many times as long with the race detector.
-COMPUTES := ^TestSchedule_cron_|^TestStore_Replay$$|^TestRead_(brokenInManyPlaces|unknownReferences)$$
+# One caller makes one operation after another in the models and replays, and the tables of cron lines and the large files of
+# sources only compute: the race detector finds nothing in them that conformance lacks, and they take many times as long.
+COMPUTES := ^TestModel|^TestStore_(Model|Replay)|^TestCopy_model$$|^TestExplore_|^TestSchedule_cron_|^TestRead_(brokenInManyPlaces|unknownReferences)$$
 .PHONY: unit
 unit: ## Run every Go test with the race detector: unit, conformance, model, integration, repository rules
 	$(GO_TEST) -skip '$(COMPUTES)' ./...
-	go test -vet=off -count=1 -run '$(COMPUTES)' ./dispatch ./store/memstore ./cmd/waggle/internal/sourcefile
+	go test -vet=off -count=1 -run '$(COMPUTES)' ./dispatch ./store/... ./cmd/waggle/internal/sourcefile
 
 .PHONY: conformance
 conformance: ## Run only the stores' conformance suite and model test

@@ -14,7 +14,7 @@ import (
 )
 
 // checkedSteps of the model for each seed: what is not in step with the records shows
-// soon, since all is checked every thirty steps or so.
+// soon, since all is checked every seventy steps or so.
 const checkedSteps = 5_000
 
 // TestModel_check holds that a check finds nothing in a store while the model works on it. The
@@ -63,7 +63,7 @@ type checkedStore struct {
 }
 
 // checkEvery so many submissions, which are a sixth of the model's operations.
-const checkEvery = 5
+const checkEvery = 12
 
 // Submit fails when a check finds something, and so does the model.
 func (s *checkedStore) Submit(

@@ -40,7 +40,7 @@ var laneOps = []func(w *laneWorld) (what string, do func(s dispatch.Store) (any,
 // all, and its indexes in step with the records.
 func TestModel_LargeLanes(t *testing.T) {
 	t.Parallel()
-	const steps, auditEvery = 1500, 25
+	const steps, auditEvery = 1500, 100
 	server := redistest.Start(t, redistest.WithClock())
 	server.Clock().Freeze()
 	s := open(t, redisstore.Config{URL: server.SocketURL()})

@@ -77,10 +77,18 @@ func (m *model) liftAll() []step {
 	return steps
 }
 
-// drainRound sweeps, drops what belongs to deleted sources, grants and settles
-// all that can be had, and moves the clock on.
+// drainRound settles what the round before granted, sweeps, drops what belongs to deleted sources, grants all that can
+// be had, and moves the clock on.
 func (m *model) drainRound() []step {
 	var steps []step
+	var transitions []dispatch.Transition
+	for _, t := range m.leased() {
+		task := t.Task
+		transitions = append(transitions, done(&task))
+	}
+	if len(transitions) > 0 { // first, since some leases are as short as a round
+		steps = append(steps, m.applyStep(transitions))
+	}
 	unsettled := m.world.unsettled()
 	for shard := range m.world.shards {
 		steps = append(steps, m.sweepStep(shard, 100))
@@ -97,14 +105,6 @@ func (m *model) drainRound() []step {
 			}
 			steps = append(steps, m.claimStep(shard, name, []dispatch.Want{want}, fmt.Sprintf("shard=%d pool=%s drain", shard, name)))
 		}
-	}
-	var transitions []dispatch.Transition
-	for _, t := range m.leased() {
-		task := t.Task
-		transitions = append(transitions, done(&task))
-	}
-	if len(transitions) > 0 {
-		steps = append(steps, m.applyStep(transitions))
 	}
 	step := 3 * time.Second
 	if m.chance(5) {

@@ -18,7 +18,7 @@ import (
 
 // DefaultSteps of a model test: enough for the outcomes that a run must meet. `make model`
 // makes more.
-const DefaultSteps = 50_000
+const DefaultSteps = 20_000
 
 // DefaultSeed makes every run of a model test the same one, so that a change is
 // judged and not chance. Explore with others through WAGGLE_SEED.
@@ -237,20 +237,20 @@ func generators() []generator {
 		{30, (*model).genPoll},
 		{20, (*model).genBeats},
 		{40, (*model).genGiveBack},
-		{5, (*model).genNewSession},
+		{9, (*model).genNewSession},
 		{15, (*model).genCancel},
 		{8, (*model).genDeleteLock},
 		{6, (*model).genSetLock},
 		{3, (*model).genDeleteRecord},
 		{25, (*model).genPush},
 		{1, (*model).genDeleteSource},
-		{12, (*model).genSourceRecord},
+		{20, (*model).genSourceRecord},
 		{14, (*model).genRule},
 		{20, (*model).genHold},
 		{5, (*model).genUnblock},
 		{10, (*model).genClockBack},
 		{10, (*model).genReadTasks},
-		{6, (*model).genReadQueue},
+		{10, (*model).genReadQueue},
 		{6, (*model).genList},
 		{3, (*model).genStats},
 		{6, (*model).genLeader},

@@ -135,6 +135,10 @@ func (m *model) genRenew() step {
 		}
 		renewals = append(renewals, r)
 	}
+	return m.renewStep(renewals)
+}
+
+func (m *model) renewStep(renewals []dispatch.Renewal) step {
 	return step{
 		name: "renew", text: fmt.Sprint(renewals),
 		do:  func(i *Instance) (any, error) { return i.Store.Renew(m.ctx, renewals) },
@@ -153,7 +157,7 @@ func (m *model) genGiveBack() step {
 	if m.chance(10) {
 		s.call = "another"
 	}
-	return step{
+	give := step{
 		name: "give back", text: fmt.Sprintf("shard=%d %s/%s call=%s", s.shard, s.collector, s.token, s.call),
 		do: func(i *Instance) (any, error) {
 			return i.Store.GiveBack(m.ctx, s.shard, s.collector, s.token, s.call)
@@ -162,4 +166,14 @@ func (m *model) genGiveBack() step {
 			return m.world.gaveBack(s.shard, s.collector, s.token, as[int](answer))
 		},
 	}
+	note := m.world.parts[s.shard].notes[[2]string{s.collector, s.token}]
+	if note == nil || !m.chance(15) {
+		return give
+	}
+	held := m.world.stillHeld(note)
+	if len(held) == 0 {
+		return give
+	}
+	m.queued = append(m.queued, give)
+	return m.cancelStep([]dispatch.TaskID{one(m, held...).Task.ID}, one(m, dispatch.CancelTask, dispatch.CancelHeld), nil)
 }

@@ -77,13 +77,13 @@ func (m *model) genAdvance() step {
 	if m.chance(3) {
 		d = one(m, 10*time.Second, 40*time.Second, 90*time.Second)
 	}
-	if m.steps-m.jumped > 1500 {
+	if m.steps-m.jumped > 1200 {
 		m.jumped = m.steps
 		d = one(m, time.Hour, 3*time.Hour, 30*time.Hour)
-		if m.chance(60) {
+		if m.chance(40) {
 			return m.jumpToStep(d)
 		}
-		m.back = one(m, 0, 10*time.Minute, time.Hour)
+		m.back = one(m, 0, 10*time.Minute, 10*time.Minute, time.Hour)
 	}
 	if m.chance(85) {
 		return m.sweptAdvance(d)

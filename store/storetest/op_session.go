@@ -100,10 +100,16 @@ func (m *model) endSessionStep(shard int, collector, keep string) step {
 			}
 			m.world.count("session ended a lease")
 			var transitions []dispatch.Transition
+			var renewals []dispatch.Renewal
 			for _, task := range tasks {
 				transitions = append(transitions, replaced(task))
+				renewals = append(renewals, dispatch.Renewal{ID: task.ID, Token: task.Lease.Token})
 			}
-			m.queued = append([]step{m.applyStep(transitions), m.endSessionStep(shard, collector, keep)}, m.queued...)
+			next := []step{m.applyStep(transitions), m.endSessionStep(shard, collector, keep)}
+			if m.chance(30) {
+				next = append(next, m.renewStep(renewals))
+			}
+			m.queued = append(next, m.queued...)
 			return nil
 		},
 	}

@@ -180,11 +180,11 @@ func (m *model) genSourceRecord() step {
 	if held != nil {
 		s.UID, uid, version = held.UID, held.UID, held.Version
 		s.Version = version + 1
-		s.Deleted = m.chance(20)
+		s.Deleted = m.chance(40)
 		s.Applied = held.Applied
 		if s.Deleted && m.chance(50) || held.Gone() && m.chance(30) {
 			s.Deleted, s.Applied = true, s.Version
-		} else if held.Gone() && m.chance(70) {
+		} else if held.Gone() {
 			s.Deleted, s.Applied = false, 0
 			s.UID += "+"
 		}
@@ -192,7 +192,7 @@ func (m *model) genSourceRecord() step {
 	if m.chance(50) {
 		s.Holds = nil
 	}
-	switch m.rand.IntN(4) {
+	switch one(m, 0, 1, 1, 2, 3) {
 	case 0:
 		s.Version, s.Applied, s.Deleted = 1, 0, false
 		return m.sourceStep("create source", id, func(i *Instance) error { return i.Store.PutSource(m.ctx, s, 0) }, func() {

@@ -55,7 +55,7 @@ func (m *model) genSubmit() step {
 	byUID := map[string]dispatch.SourceGate{}
 	for _, s := range sources {
 		gate := s.gate
-		if m.chance(4) && s.before.UID != "" && (s.until.IsZero() || m.world.now().Before(s.until)) {
+		if m.chance(10) && s.before.UID != "" && (s.until.IsZero() || m.world.now().Before(s.until)) {
 			gate = s.before // an older version, or the deleted one of the id
 		}
 		byUID[gate.UID] = gate

@@ -45,7 +45,8 @@ func (w *world) renew(t *modelTask, token dispatch.LeaseToken, got dispatch.Rene
 	next, full := now.Add(got.Remaining), now.Add(l.Duration)
 	switch {
 	case got.Cancel == dispatch.CancelHeld:
-		if w.count("renew of a held task"); got.Remaining != max(l.Deadline.Sub(now), 0) {
+		left := max(l.Deadline.Sub(now), 0)
+		if w.count("renew of a held task"); got.Remaining > left || got.Remaining < left && !t.loose {
 			return "a hold ends it"
 		}
 		return ""
