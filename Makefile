@@ -124,7 +124,7 @@ bench-test: ## Vet and test the benchmarks, which are a module of their own
 
 .PHONY: e2e
 e2e: ## Run real processes against a real Redis, with kill -9, and print what they cost
-	$(GO_TEST) -v -parallel 8 -tags e2e ./deploy/e2e/...
+	go test -vet=off -count=1 -timeout 25m -v -parallel 8 -tags e2e ./deploy/e2e/...
 
 .PHONY: soak
 soak: ## Let processes, Redis and connections fail in every way for TIME=10m, and check what came of it; SEED=n for the same faults

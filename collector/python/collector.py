@@ -113,7 +113,7 @@ class Dispatchers:
         self.stubs.rotate(random.randrange(len(self.stubs)))
         self.away = set()                   # addresses of which that was printed
         # One that cannot be reached is reported at once, not when a call to it has waited for long.
-        checks = {address: channel.unary_unary("/grpc.health.v1.Health/Check").future(b"", timeout=4)
+        checks = {address: channel.unary_unary("/grpc.health.v1.Health/Check").future(b"", timeout=3)
                   for address, channel in channels.items()}
         for address, check in checks.items():
             if check.exception() is not None and check.code() in AWAY:
@@ -560,7 +560,7 @@ def main():
         # To notice a frozen dispatcher: no ping may wait 60 s for its answer, as gRPC's own pings do by default.
         ("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000), ("grpc.http2.ping_timeout_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.min_reconnect_backoff_ms", 4_000),   # how long to connect may take
+        ("grpc.min_reconnect_backoff_ms", 4_000),   # how long to connect may take; the first check is shorter
         ("grpc.max_receive_message_length", 16 << 20)]
     by = credentials(args)
     dispatchers = Dispatchers({

@@ -39,6 +39,7 @@ const (
 // collectors wrote down and from the store that no promise was broken. The seed decides who is killed and when, and
 // whether there is one shard or four.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	random := seeded(t)
 	w := newChaos(t, 1+3*random.IntN(2))
 	began := time.Now()

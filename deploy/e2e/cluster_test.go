@@ -42,6 +42,7 @@ type clusterNode struct {
 // are granted all the while, and those of its own once its replica is promoted. Meanwhile the dispatcher does not flood
 // the Cluster with questions about its map. WAGGLE_E2E_ROUNDS=n: each way n times, else two of them once.
 func TestCluster_NodeAway(t *testing.T) {
+	t.Parallel()
 	rounds, _ := strconv.Atoi(os.Getenv("WAGGLE_E2E_ROUNDS"))
 	for _, c := range []struct {
 		name     string

@@ -56,6 +56,7 @@ Disallow: /zh-cn/
 // exactly those are fetched whole and reported as changed. warcio checks the files, and what it reads from them is what
 // was served.
 func TestDocSites(t *testing.T) {
+	t.Parallel()
 	python := warcPython(t)
 	w := newDocSites(t)
 	byWget := w.wget(t)
@@ -83,6 +84,7 @@ func TestDocSites(t *testing.T) {
 type docSites struct {
 	roots      map[string]string // of files, by host
 	nginx      *nginx
+	proxy      string // for the environment: a proxy is asked for hosts by their names, so nobody has to know their addresses
 	dispatcher *dispatcher
 	client     *client
 	collectors []*process
@@ -117,8 +119,7 @@ func newDocSites(t *testing.T) *docSites {
 		hosts = append(hosts, virtualHost{listen: "127.0.0.1:" + port, name: host, root: root})
 	}
 	w.nginx = serveNginx(t, hosts...)
-	// A proxy is asked for hosts by their names, so nobody has to know their addresses.
-	t.Setenv("http_proxy", "http://127.0.0.1:"+port)
+	w.proxy = "http_proxy=http://127.0.0.1:" + port
 
 	server, prefix := shared.Server(t)
 	w.dispatcher = serve(t, "dispatcher", server.URL(), prefix)
@@ -141,6 +142,7 @@ func (w *docSites) wget(t *testing.T) map[string][]access {
 	began := time.Now()
 	cmd := exec.CommandContext(t.Context(), "wget", "--recursive", "--level=inf", "--no-verbose", "--tries=1",
 		"--span-hosts", "--domains="+sitesPortal, "--directory-prefix="+t.TempDir(), "http://"+sitesPortal+"/")
+	cmd.Env = append(os.Environ(), w.proxy)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 8) {
@@ -162,7 +164,7 @@ func byURL(accesses []access) map[string][]access {
 // collect starts a collector whose user agent is its id.
 func (w *docSites) collect(t *testing.T, id string) *process {
 	t.Helper()
-	return launch(t, id, programs.path("waggle"), "collect", "--server", w.dispatcher.addr, "--id", id, "--user-agent", id,
+	return launch(t, id, "env", w.proxy, programs.path("waggle"), "collect", "--server", w.dispatcher.addr, "--id", id, "--user-agent", id,
 		"--slots", fmt.Sprint(sitesSlots), "--resources", "--warc", w.archive)
 }
 

@@ -44,6 +44,7 @@ func (h politeHost) allowed() time.Duration { return max(h.rule, h.asked) }
 // machine that is busy a web server may notice a request late and the next one at once, so that its log shows less than
 // there was; by so much as it noticed the earlier one late after it was sent, the gap may be shorter.
 func TestPoliteness(t *testing.T) {
+	t.Parallel()
 	hosts, served := politeWeb(t)
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)

@@ -41,6 +41,7 @@ const (
 // TestPythonDocs crawls Python's documentation as Debian packages it, from its index, with four collectors, and compares
 // what they asked the web server for with what `wget --recursive` asks it for.
 func TestPythonDocs(t *testing.T) {
+	t.Parallel()
 	root := pythonDocs(t)
 	site := serveSite(t, root)
 	wget(t, site.url)

@@ -17,6 +17,7 @@ import (
 // TestFetchTask_RepeatedAndCanceled repeats fetches that were answered and cancels the repetitions while the dispatcher,
 // 10 ms each way from its Redis, is at them: every lease that was delivered still stands (P7).
 func TestFetchTask_RepeatedAndCanceled(t *testing.T) {
+	t.Parallel()
 	const rounds = 100
 	server, prefix := shared.Server(t)
 	proxy := redistest.NewProxy(t, server.Addr())

@@ -47,6 +47,7 @@ const (
 // way that package redistest and the kernel have, several at once; then all is well, and what the collectors wrote down
 // and the store has must break no promise. The seed decides what fails, though not what that meets.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	random, long := seeded(t), soakFor(t)
 	server := redistest.Start(t, redistest.WithAOF(redistest.FsyncAlways))
 	w := newSoak(t, 1+3*random.IntN(2), server)
@@ -61,6 +62,7 @@ func TestSoak(t *testing.T) {
 // TestSoak_Cluster is TestSoak on a Cluster whose replicas take over again and again, about each 3 minutes of a long run.
 // The connections that fail are those of a node, to dispatchers and to its replica.
 func TestSoak_Cluster(t *testing.T) {
+	t.Parallel()
 	random, long := seeded(t), soakFor(t)
 	w := newClusterSoak(t)
 	lanes := w.lanes(random, w.failovers(t))
@@ -72,7 +74,8 @@ func TestSoak_Cluster(t *testing.T) {
 	w.run(t, random, long, lanes)
 }
 
-// TestSoak_Reshard moves slots of a Cluster from primary to primary, and nothing else fails.
+// TestSoak_Reshard moves slots of a Cluster from primary to primary, and nothing else fails. It runs alone: tasks
+// are submitted for as long as the move takes.
 func TestSoak_Reshard(t *testing.T) {
 	random, long := seeded(t), soakFor(t)
 	w := newClusterSoak(t)

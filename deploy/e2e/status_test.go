@@ -73,6 +73,7 @@ func TestStatus_HungCollector(t *testing.T) {
 
 // TestStatus_RedisStopped looks while Redis is away, and while it hangs.
 func TestStatus_RedisStopped(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.WithAOF(redistest.FsyncAlways))
 	d := serve(t, "dispatcher", server.URL(), "waggle")
 	dial(t, d.addr).createSource(t, &pb.SourceSpec{Id: "a"})

@@ -67,6 +67,7 @@ func TestServe_Refuses(t *testing.T) {
 // TestServe_StoreStartsLater starts dispatchers before their Redis: they end by SIGTERM at once, and serve as soon as it
 // is there.
 func TestServe_StoreStartsLater(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", server.URL(), "--log-format", "json"}

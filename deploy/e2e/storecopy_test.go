@@ -19,6 +19,7 @@ import (
 // dispatcher starts on what it leaves, and the same command again finishes it. A collector that holds tasks all the
 // while renews and reports with the lease tokens of the first dispatcher.
 func TestStoreCopy_Killed(t *testing.T) {
+	t.Parallel()
 	const (
 		collector, session = "c", "3b241101-e2bb-4255-8caf-4136c566a962"
 		limit              = time.Minute

@@ -22,6 +22,7 @@ const requeueLimit = 500 * time.Millisecond
 
 // TestTour_Lock shows what the lock in Redis does along the life of one lease.
 func TestTour_Lock(t *testing.T) {
+	t.Parallel()
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)
 	c := dial(t, d.addr)
@@ -100,6 +101,7 @@ func TestTour_Lock(t *testing.T) {
 // TestTour_Requeue shows that a task whose collector falls silent is fetchable again within 500 ms of its deadline, by a
 // fetch that waits for it, and that the silent collector's token is worth nothing then.
 func TestTour_Requeue(t *testing.T) {
+	t.Parallel()
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)
 	c := dial(t, d.addr)

@@ -65,6 +65,7 @@ type warcRecord struct {
 // TestWARC crawls a site twice with two collectors, of which one is killed and comes back, into WARC files; and has
 // warcio, which others wrote, check and read them. The pages that it finds are those that were served.
 func TestWARC(t *testing.T) {
+	t.Parallel()
 	python := warcPython(t)
 	site := httptest.NewServer(warcSite())
 	t.Cleanup(site.Close)
