@@ -96,6 +96,17 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 		return nil, err
 	}
 	out, err := d.obtain(ctx, &req, received)
+	result, err := d.deliver(ctx, &req, received, out, err)
+	if err != nil {
+		return nil, fmt.Errorf("fetch for collector %q: %w", req.Collector, err)
+	}
+	result.Reports = reports
+	return result, nil
+}
+
+// deliver makes the answer of a fetch, or gives back what it was granted. It is no part of Fetch, whose stack stays as it is
+// while the fetch waits.
+func (d *Dispatcher) deliver(ctx context.Context, req *FetchRequest, received time.Time, out pump.Outcome, err error) (*FetchResult, error) {
 	if len(out.Grants) > 0 {
 		d.newcomers.granted(req.Collector)
 	}
@@ -109,7 +120,7 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	poll, shards := dispatch.Poll{Collector: req.Collector, ClientToken: req.ClientToken, Call: out.Call}, d.shardsOf(out.Grants)
 	if err != nil {
 		d.giveBack(ctx, poll, shards)
-		return nil, fmt.Errorf("fetch for collector %q: %w", req.Collector, err)
+		return nil, err
 	}
 	if len(shards) > 0 {
 		result.GiveBack = func() {
@@ -118,11 +129,10 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	}
 	if narrowed := len(req.Sources)+len(req.Queues) > 0; narrowed && slices.Contains([]EmptyReason{EmptyNoTasks, EmptyThrottled, EmptyHeld}, result.Empty) {
 		// On an error, keep the reason of the claim.
-		if reason, err := d.narrowedEmpty(ctx, &req); err == nil {
+		if reason, err := d.narrowedEmpty(ctx, req); err == nil {
 			result.Empty = reason
 		}
 	}
-	result.Reports = reports
 	return result, nil
 }
 
