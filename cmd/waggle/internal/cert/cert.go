@@ -136,6 +136,10 @@ clients reach it: what stands in their --server. With --renew and without names 
 			return err
 		}
 		certFile, keyFile := wants.files(dir)
+		if o.renew {
+			next(cmd.OutOrStdout(), "nothing, if `waggle serve` reads these files: it serves them at once; other dispatchers need a copy of both")
+			return nil
+		}
 		next(cmd.OutOrStdout(), "`waggle auth token new NAME --role admin --out NAME.token`, then `waggle serve --auth auth.yaml --tls-cert %s --tls-key %s --tls-client-ca %s`; clients need `--tls-ca %[3]s`",
 			certFile, keyFile, authorityFile(dir))
 		return nil
