@@ -426,7 +426,7 @@ func (j *job) show() error {
 	for _, id := range j.gone {
 		results = append(results, result{Kind: kindSource, Name: id, Result: cli.ResultDeleted})
 	}
-	table := human.NewTable("RESULT", "KIND", "NAME^14", "CHANGES~20", "AT/1^12")
+	table := human.NewTable("RESULT", "KIND", "NAME^24", "CHANGES~20", "AT/1^12")
 	for _, r := range results {
 		counts[r.Result]++
 		if r.Result != cli.ResultUnchanged && len(table.Rows) < shownRows {

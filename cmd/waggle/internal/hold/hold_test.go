@@ -169,10 +169,21 @@ func TestHold_listFits(t *testing.T) {
 	env, _ := clitest.Served(t)
 	clitest.Command(t, env, "hold", "set", "--queue", "a-host-with-a-long-name.shops.example", "--name", "maintenance-of-shops", "--by", "ada.lovelace@desk-17", "--for", "7d",
 		"--reason", "they asked for a week without requests", "--effect", "end-leases")
-	const want = `TARGET            NAME        EFFECT      BY          SINCE  UNTIL  REASON
-queue a-…example  maint…hops  END_LEASES  ada.l…k-17  now    in 7d  they aske…
+	const long = `TARGET                        NAME       BY         UNTIL  REASON
+queue a-host-w…shops.example  main…hops  ada.…k-17  in 7d  they asked for a we…
+  EFFECT END_LEASES  SINCE now
 `
-	if got := clitest.OnTerminal(t, 0, env, "hold", "list"); got != want {
+	if got := clitest.OnTerminal(t, 0, env, "hold", "list"); got != long {
+		t.Errorf("shown\n%s", got)
+	}
+
+	// What is as usual gives its room to the target and the reason.
+	env, _ = clitest.Served(t)
+	clitest.Command(t, env, "hold", "set", "--queue", "*.bbci.co.uk", "--by", "ada@desk", "--for", "2h", "--reason", "they asked us to wait")
+	const usual = `TARGET              BY        SINCE  UNTIL  REASON
+queue *.bbci.co.uk  ada@desk  now    in 2h  they asked us to wait
+`
+	if got := clitest.OnTerminal(t, 0, env, "hold", "list"); got != usual {
 		t.Errorf("shown\n%s", got)
 	}
 }
