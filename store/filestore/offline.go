@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -27,8 +28,10 @@ type Report struct {
 	LogBytes int64  `json:"log_bytes"`
 	// Torn is what an end of the process in the middle of a write has left, which the next start cuts; nothing of it was
 	// acknowledged. Empty: nothing. While a dispatcher writes it may be a batch that is being written.
-	Torn  string              `json:"torn,omitempty"`
-	Stats dispatch.StoreStats `json:"-"`
+	Torn string `json:"torn,omitempty"`
+	// Unread is a damaged snapshot of which nothing is needed: the others and the log have all. Empty: there is none.
+	Unread string              `json:"unread,omitempty"`
+	Stats  dispatch.StoreStats `json:"-"`
 	// Damage is what Repair has found, Aside the directory to which it has moved the files as they were. Empty: nothing.
 	Damage string `json:"damage,omitempty"`
 	Aside  string `json:"aside,omitempty"`
@@ -40,7 +43,7 @@ const attempts = 3
 
 // Check reads the whole store in a directory, all its snapshots and the log, and changes nothing. A dispatcher may use
 // the store meanwhile. It takes as much memory as the store. The error wraps [ErrDamaged] if something that was
-// acknowledged cannot be read. did, unless nil, is called with the bytes of each
+// acknowledged cannot be read; a damaged snapshot that is not needed is in the report. did, unless nil, is called with the bytes of each
 // read; [Backup] and [Restore] also call it for each write.
 func Check(ctx context.Context, dir string, did func(bytes int)) (Report, error) {
 	report, _, err := readOnly(ctx, dir, true, did)
@@ -141,12 +144,18 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	var snap loaded
 	kept := snapshotSequences(names)
 	report.Snapshots = len(kept)
-	for i, sequence := range kept {
-		if !all && i+1 < len(kept) {
-			continue
-		}
-		if snap, err = s.readSnapshot(sequence, memstore.Config{}); err != nil {
+	for _, sequence := range slices.Backward(kept) {
+		read, err := s.readSnapshot(sequence, memstore.Config{})
+		switch {
+		case errors.Is(err, ErrDamaged): // what is older, and the log, may have all of it
+			report.Unread = err.Error()
+		case err != nil:
 			return report, err
+		case snap.store == nil:
+			snap = read
+		}
+		if snap.store != nil && !all {
+			break
 		}
 	}
 	if snap.store == nil {

@@ -34,7 +34,7 @@ func Repair(ctx context.Context, dir string, did func(bytes int)) (report Report
 	if err != nil {
 		return report, fmt.Errorf("repair %s: %w", dir, err)
 	}
-	report, damage := s.readOnly(ctx, true)
+	report, damage := s.readOnly(ctx, false)
 	if !errors.Is(damage, ErrDamaged) {
 		return report, damage
 	}

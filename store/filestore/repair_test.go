@@ -76,6 +76,40 @@ func TestRepair(t *testing.T) {
 	}
 }
 
+// TestRepair_notNeeded damages a snapshot alone: the log has all, so that a check finds nothing lost and a repair gives
+// nothing up.
+func TestRepair_notNeeded(t *testing.T) {
+	t.Parallel()
+	config := filestore.Config{Dir: t.TempDir()}.On(disk.OS{}, smallSegments)
+	s := startOn(t, config)
+	for n := range 30 {
+		if n == 10 {
+			if _, err := s.MakeSnapshot(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := submit(t.Context(), s, "q", fmt.Sprint(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	change("snapshot-", func(b []byte) []byte { b[100] ^= 1; return b })(t, config.Dir)
+	for name, read := range map[string]func() (filestore.Report, error){
+		"check":  func() (filestore.Report, error) { return filestore.Check(t.Context(), config.Dir, nil) },
+		"repair": func() (filestore.Report, error) { return filestore.Repair(t.Context(), config.Dir, nil) },
+		"backup": func() (filestore.Report, error) {
+			return filestore.Backup(t.Context(), config.Dir, filepath.Join(t.TempDir(), "backup"), nil)
+		},
+	} {
+		report, err := read()
+		if err != nil || report.Unread == "" || report.Damage != "" || report.Stats.Counts.Ready != 30 {
+			t.Errorf("%s: %+v, %v", name, report, err)
+		}
+	}
+}
+
 // change replaces the content of the only file of a store whose name begins so; nil removes it.
 func change(prefix string, content func([]byte) []byte) func(t *testing.T, dir string) {
 	return func(t *testing.T, dir string) {

@@ -123,7 +123,12 @@ func showFile(c *client.Client, dir string, report filestore.Report, err error) 
 			sh.Linef("Given up", "%s", report.Damage)
 			sh.Linef("Files", "those of before are in %s", report.Aside)
 		}
+		sh.LineIf(report.Unread != "", "Unread", "%s", report.Unread)
 		sh.Write(c.Out)
-		fmt.Fprintln(c.Out, "everything can be read")
+		if report.Unread == "" {
+			fmt.Fprintln(c.Out, "everything can be read")
+		} else {
+			fmt.Fprintln(c.Out, "nothing is lost: a dispatcher starts from what is older, and the log; look after the disk")
+		}
 	})
 }
