@@ -353,14 +353,19 @@ func TestAccess_narrowed(t *testing.T) {
 	must(b.holds.SetHolds(whole, &pb.SetHoldsRequest{Targets: holds, Reason: "secret"}))
 	must(b.holds.SetHolds(whole, &pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{SourceId: "news.a"}, {Everything: true}}, Name: "shown"}))
 	must(b.dispatch.RenewLease(as(t.Context(), "other-collector"), &pb.RenewLeaseRequest{Collector: secret}))
+	ended := b.endedByHold(t)
 
-	rows, shown := accesses(&pb.LeasedTask{}), 0
+	rows, shown := accesses(ended), 0
+	more := map[string][]proto.Message{
+		"Explain":   {&pb.ExplainRequest{SourceId: "news.held"}, &pb.ExplainRequest{SourceId: "news.lone"}, &pb.ExplainRequest{SourceId: "news.some"}},
+		"GetSource": {&pb.GetSourceRequest{Id: "news.held"}, &pb.GetSourceRequest{Id: "news.lone"}},
+	}
 	for _, method := range served(t, b) {
 		if rows[string(method.Name())].right == "" {
 			continue // it is for anyone
 		}
 		for _, caller := range []string{"producer", "viewer", "operator"} {
-			for _, request := range widened(rows[string(method.Name())].request) {
+			for _, request := range append(widened(rows[string(method.Name())].request), more[string(method.Name())]...) {
 				reply, err := b.call(as(t.Context(), caller), method, request)
 				if err == nil {
 					shown++
@@ -375,6 +380,59 @@ func TestAccess_narrowed(t *testing.T) {
 	if err != nil || len(listed.GetHolds()) != 2 || shown < 30 {
 		t.Errorf("%d calls were allowed; the holds that are seen are %v, %v", shown, listed, err)
 	}
+}
+
+// endedByHold makes a hold on collectors end the lease of a task of news.held, and lets collectors be there that take no tasks of
+// news.lone, and some of news.some.
+func (b *bed) endedByHold(t *testing.T) *pb.LeasedTask {
+	t.Helper()
+	whole, collector := as(t.Context(), "whole"), as(t.Context(), "other-collector")
+	must := func(_ proto.Message, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(b.sources.CreateSource(whole, &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news.held", Pool: "held"}}))
+	must(b.tasks.SubmitTasks(whole, &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{{SourceId: "news.held", Url: "https://held.example/"}}}))
+	everything := []*pb.HoldTarget{{Everything: true}}
+	must(b.holds.LiftHolds(whole, &pb.LiftHoldsRequest{Targets: everything, Name: "shown"}))
+	worker := &pb.CollectorInfo{Id: "worker", Session: "s", Pools: []string{"held"}}
+	must(b.dispatch.RenewLease(collector, &pb.RenewLeaseRequest{Collector: worker}))
+	fetched, err := b.dispatch.FetchTask(collector, &pb.FetchTaskRequest{
+		CollectorId: "worker", Session: "s", Pools: worker.GetPools(), Wait: durationpb.New(5 * time.Second),
+	})
+	if err != nil || len(fetched.GetLeasedTasks()) != 1 {
+		t.Fatal(err, fetched)
+	}
+	leased := fetched.GetLeasedTasks()[0]
+	must(b.holds.SetHolds(whole, &pb.SetHoldsRequest{
+		Targets: []*pb.HoldTarget{{CollectorId: "worker"}}, Name: "secret", By: "secret", Reason: "secret", Effect: pb.HoldEffect_HOLD_EFFECT_END_LEASES,
+	}))
+	must(b.dispatch.RenewLease(collector, &pb.RenewLeaseRequest{Collector: worker, Leases: []*pb.LeaseBeat{
+		{TaskId: leased.GetTask().GetId(), LeaseToken: leased.GetLease().GetLeaseToken()},
+	}}))
+	must(b.dispatch.ReportTask(collector, &pb.ReportTaskRequest{CollectorId: "worker", Session: "s", Reports: []*pb.TaskReport{
+		{TaskId: leased.GetTask().GetId(), LeaseToken: leased.GetLease().GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Released{Released: &pb.Released{}}}},
+	}}))
+	must(b.holds.SetHolds(whole, &pb.SetHoldsRequest{Targets: everything, Name: "shown"}))
+	for _, narrow := range []*pb.CollectorInfo{
+		{Id: "secret-lone", Session: "s", Pools: []string{"lone"}, Sources: []string{"blogs.secret"}},
+		{Id: "secret-some", Session: "s", Pools: []string{"some"}, Queues: []string{"secret.example"}},
+	} {
+		pool := narrow.GetPools()[0]
+		must(b.sources.CreateSource(whole, &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news." + pool, Pool: pool}}))
+		must(b.dispatch.RenewLease(collector, &pb.RenewLeaseRequest{Collector: narrow}))
+		why, err := b.admin.Explain(whole, &pb.ExplainRequest{SourceId: "news." + pool})
+		if err != nil || !strings.Contains(fmt.Sprint(why), narrow.GetId()) {
+			t.Fatalf("who sees everything does not see %s: %v, %v", narrow.GetId(), why, err)
+		}
+	}
+	task, err := b.tasks.GetTask(whole, &pb.GetTaskRequest{TaskId: leased.GetTask().GetId()})
+	if err != nil || !strings.Contains(fmt.Sprint(task.GetTask().GetHistory()), "secret") {
+		t.Fatalf("the history names no hold: %v, %v", task, err)
+	}
+	return leased
 }
 
 // widened are a request, one without any field, and the request with other filters.

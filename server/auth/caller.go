@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -180,7 +181,8 @@ func (c *Caller) Shows(source string) error {
 }
 
 // Redact removes from an answer what a caller who is narrowed to some sources does not see of what stops these: collectors
-// belong to no source, so of a hold on them only its kind and times are left.
+// belong to no source, so of a hold on them only its kind and times are left, also in the history of a task, and those that
+// take no tasks of the source are not named.
 func (c *Caller) Redact(answer proto.Message) error {
 	if c == nil || slices.ContainsFunc(c.grants, func(g *Grant) bool { return !g.isNarrow() }) {
 		return nil
@@ -190,11 +192,50 @@ func (c *Caller) Redact(answer proto.Message) error {
 		if message == nil {
 			return nil
 		}
-		if gate, ok := message.Interface().(*pb.Gate); ok && gate.GetKind() == pb.GateKind_GATE_KIND_COLLECTOR_HELD {
-			gate.Hold, gate.By, gate.Reason = nil, "", ""
+		switch m := message.Interface().(type) {
+		case *pb.Gate:
+			redactGate(m)
+		case *pb.ExplainedGate:
+			if m.GetGate().GetKind() == pb.GateKind_GATE_KIND_COLLECTOR_HELD {
+				m.OpenedBy = "the end of the hold, or another collector that fetches them from the pool"
+			}
+		case *pb.ExplainResponse:
+			for i, note := range m.GetNotes() {
+				if strings.HasPrefix(note, "not all ") {
+					m.Notes[i], _, _ = strings.Cut(note, ": ")
+				}
+			}
+		case *pb.Task:
+			redactHistory(m.GetHistory())
 		}
 		return nil
 	})
+}
+
+// redactGate leaves of a hold on collectors its kind and times, and of a lack of collectors that there are none.
+func redactGate(gate *pb.Gate) {
+	kind := gate.GetKind()
+	if kind == pb.GateKind_GATE_KIND_COLLECTOR_HELD {
+		gate.Hold, gate.By, gate.Reason = nil, "", ""
+	}
+	if kind == pb.GateKind_GATE_KIND_NO_COLLECTOR {
+		gate.Reason, _, _ = strings.Cut(gate.GetReason(), ": ")
+	}
+}
+
+// redactHistory removes who set a hold that ended a lease, and why: it may have been one on collectors.
+func redactHistory(history []*pb.Attempt) {
+	var notes []string
+	for _, attempt := range history {
+		if attempt.GetResult() == pb.AttemptResult_ATTEMPT_RESULT_HELD {
+			notes = append(notes, attempt.GetMessage())
+		}
+	}
+	for _, attempt := range history {
+		if slices.Contains(notes, attempt.GetMessage()) {
+			attempt.Message = ""
+		}
+	}
 }
 
 // Covers reports by a [*Refused] that the request of a collector is outside of all grants. Nothing is kept of it.

@@ -416,3 +416,39 @@ func TestStore_InUse(t *testing.T) {
 	_, err = filestore.Repair(t.Context(), config.Dir, nil)
 	fails(t, "repair", err, filestore.ErrInUse)
 }
+
+// TestStore_Moved has somebody move or remove the directory of a store, and another store begin under its path: the first
+// acknowledges nothing more, and leaves the files of the other alone.
+func TestStore_Moved(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]func(dir string) error{
+		"moved":   func(dir string) error { return os.Rename(dir, dir+"-old") },
+		"removed": os.RemoveAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, dir := t.Context(), filepath.Join(t.TempDir(), "data")
+			config := filestore.Config{Dir: dir}
+			first := startOn(t, config)
+			if _, err := first.BindCollector(ctx, "a", "token:a", time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if err := take(dir); err != nil {
+				t.Fatal(err)
+			}
+			other := startOn(t, config)
+			if _, err := other.BindCollector(ctx, "b", "token:b", time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			_, err := first.BindCollector(ctx, "c", "token:c", time.Hour)
+			fails(t, "a command", err, dispatch.ErrStoreUnavailable, "moved or removed")
+			_ = first.Close()
+			if err := other.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := startOn(t, config).Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,7 +58,7 @@ type Config struct {
 type Store struct {
 	*memstore.Store
 	config  Config
-	lock    io.Closer
+	lock    disk.Hold
 	log     *wal.Log
 	journal *journal
 	id      [16]byte
@@ -168,6 +167,7 @@ func (s *Store) lockDir() (*identity, error) {
 		}
 		return nil, fmt.Errorf("%w: %w", dispatch.ErrStoreMismatch, err)
 	}
+	s.config.fs = heldFS{fs, s.lock}
 	return readIdentity(fs, dir) // another process may have made it until then
 }
 

@@ -28,7 +28,15 @@ type FS interface {
 	SyncDir(dir string) error
 	// Lock makes this process the only holder of a directory until the lock is closed. If another process holds the
 	// directory, the error is ErrLocked and names that process as the file LockName does, which is no part of the lock.
-	Lock(dir string) (io.Closer, error)
+	Lock(dir string) (Hold, error)
+}
+
+// Hold makes this process the only holder of a directory, until it is closed.
+type Hold interface {
+	io.Closer
+	// Check is an error once the path of the directory names another one, or none: somebody moved or removed the one that is
+	// held, and another process may hold what has its path now.
+	Check() error
 }
 
 // File is an open file. After an error of a write or Sync, nobody knows what of the unsynced writes is on the disk, and a

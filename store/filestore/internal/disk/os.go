@@ -3,7 +3,6 @@ package disk
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -63,7 +62,7 @@ func (OS) SyncDir(dir string) error {
 
 // Lock implements FS by flock of the directory itself, which ends with the process, however that dies. Removing a file
 // does not end it. A directory in which no files can be made is refused.
-func (OS) Lock(dir string) (io.Closer, error) {
+func (OS) Lock(dir string) (Hold, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("lock directory %s: %w", dir, err)
@@ -81,10 +80,29 @@ func (OS) Lock(dir string) (io.Closer, error) {
 		}
 		err = fmt.Errorf("%w by process %s", ErrLocked, strings.TrimSpace(string(holder)))
 	}
-	if err != nil {
+	info, unknown := f.Stat()
+	if err = errors.Join(err, unknown); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock directory %s: %w", dir, err), f.Close())
 	}
-	return f, nil
+	return held{f, info}, nil
+}
+
+// held is a directory that is locked.
+type held struct {
+	*os.File
+	info os.FileInfo
+}
+
+// Check implements Hold.
+func (h held) Check() error {
+	now, err := os.Stat(h.Name())
+	if err == nil && !os.SameFile(h.info, now) {
+		err = errors.New("another one has its path")
+	}
+	if err != nil {
+		return fmt.Errorf("the directory %s was moved or removed while it was in use: %w", h.Name(), err)
+	}
+	return nil
 }
 
 // file is a File of the operating system.

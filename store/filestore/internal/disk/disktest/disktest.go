@@ -4,7 +4,6 @@ package disktest
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -308,7 +307,7 @@ func (d *Disk) SyncDir(dir string) error {
 }
 
 // Lock implements disk.FS: within one disk, until it is restarted.
-func (d *Disk) Lock(dir string) (io.Closer, error) {
+func (d *Disk) Lock(dir string) (disk.Hold, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.begin(Create, filepath.Join(dir, disk.LockName)); err != nil {
@@ -325,3 +324,6 @@ type unlock func()
 
 // Close implements io.Closer.
 func (u unlock) Close() error { u(); return nil }
+
+// Check implements disk.Hold: nobody moves the directories of a simulated disk.
+func (unlock) Check() error { return nil }
