@@ -140,6 +140,7 @@ func TestLog_ReservedAhead(t *testing.T) {
 		synctest.Wait()
 		if n := reserved.Load(); n != 6 {
 			t.Errorf("%d entries were reserved, want 6", n)
+			closed(t, l) // else those that do not fit wait for room for ever
 		}
 		close(appending)
 		if err := group.Wait(); err != nil {
