@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"time"
 
@@ -389,6 +390,7 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 				f.patterns.Cost, bounds.MaxPatternSteps)}
 		}
 		reason, why = f.refusesURL(to, move)
+		runtime.Gosched() // the renewals of others wait for one URL at most, since patterns may take long
 	}
 	if reason != dispatch.FilterNone {
 		return &DiscoverResult{Code: DiscoverFiltered, Message: why, Filter: reason}
