@@ -27,7 +27,7 @@ import (
 const (
 	// bytesAtWork of the requests of one address are at work at once. The others wait, so that calls of other addresses
 	// wait behind no more.
-	bytesAtWork = 1 << 20
+	bytesAtWork = 256 << 10
 	// leastAtWork is what a small request counts for.
 	leastAtWork = 4 << 10
 	// MaxReflections are the streams of server reflection that one address may have open: a tool has one for a moment, and each
