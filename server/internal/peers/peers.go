@@ -25,9 +25,6 @@ import (
 )
 
 const (
-	// bytesAtWork of the requests of one address are at work at once. The others wait, so that calls of other addresses
-	// wait behind no more.
-	bytesAtWork = 256 << 10
 	// leastAtWork is what a small request counts for.
 	leastAtWork = 4 << 10
 	// MaxReflections are the streams of server reflection that one address may have open: a tool has one for a moment, and each
@@ -152,7 +149,7 @@ func (p *Peers) add(c *Conn) (limit string) {
 
 func newWork() (work [lines]*semaphore.Weighted) {
 	for line := range work {
-		work[line] = semaphore.NewWeighted(bytesAtWork)
+		work[line] = semaphore.NewWeighted(bytesAtWork[line])
 	}
 	return work
 }
@@ -200,6 +197,11 @@ func (p *Peers) Reflect(ctx context.Context) (leave func(), full bool) {
 // Line is what requests of an address wait in. Those of one line do not wait for those of another.
 type Line int
 
+// bytesAtWork are how many bytes of the requests of one address are at work at once in each line. The others wait, so that
+// calls of other addresses wait behind no more. Beats come on streams, which are read no further meanwhile: with fewer of
+// them at work, the streams that wait cost others more than those at work.
+var bytesAtWork = [lines]int64{Beats: 1 << 20, Settle: 256 << 10, Other: 256 << 10}
+
 // The lines.
 const (
 	Beats  Line = iota // heartbeats
@@ -214,7 +216,7 @@ func Turn(ctx context.Context, line Line, bytes int) (leave func(), err error) {
 	if c == nil {
 		return func() {}, nil
 	}
-	weight, of := int64(min(max(bytes, leastAtWork), bytesAtWork)), c.from.work[line]
+	weight, of := min(max(int64(bytes), leastAtWork), bytesAtWork[line]), c.from.work[line]
 	if err := of.Acquire(ctx, weight); err != nil {
 		return nil, fmt.Errorf("wait for other calls of the address: %w", err)
 	}
