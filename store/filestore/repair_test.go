@@ -32,20 +32,7 @@ func TestRepair(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := filestore.Config{Dir: t.TempDir()}.On(disk.OS{}, smallSegments)
-			s := startOn(t, config)
-			for n := range 30 {
-				if n == 10 {
-					if _, err := s.MakeSnapshot(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := submit(t.Context(), s, "q", fmt.Sprint(n)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := s.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			thirtyTasks(t, config)
 			c.damage(t, config.Dir)
 			_, damage := filestore.Check(t.Context(), config.Dir, nil)
 			_, err := filestore.Open(t.Context(), config)
@@ -58,7 +45,7 @@ func TestRepair(t *testing.T) {
 			if kept, err := (disk.OS{}).List(report.Aside); err != nil || len(kept) == 0 {
 				t.Errorf("kept %v, %v", kept, err)
 			}
-			s = startOn(t, config)
+			s := startOn(t, config)
 			stats, err := s.Stats(t.Context())
 			if err != nil || stats.Counts.Ready < c.least || stats.Counts.Ready > c.most {
 				t.Errorf("%d tasks are left, %v; want %d to %d", stats.Counts.Ready, err, c.least, c.most)
@@ -81,6 +68,25 @@ func TestRepair(t *testing.T) {
 func TestRepair_notNeeded(t *testing.T) {
 	t.Parallel()
 	config := filestore.Config{Dir: t.TempDir()}.On(disk.OS{}, smallSegments)
+	thirtyTasks(t, config)
+	change("snapshot-", func(b []byte) []byte { b[100] ^= 1; return b })(t, config.Dir)
+	for name, read := range map[string]func() (filestore.Report, error){
+		"check":  func() (filestore.Report, error) { return filestore.Check(t.Context(), config.Dir, nil) },
+		"repair": func() (filestore.Report, error) { return filestore.Repair(t.Context(), config.Dir, nil) },
+		"backup": func() (filestore.Report, error) {
+			return filestore.Backup(t.Context(), config.Dir, filepath.Join(t.TempDir(), "backup"), nil)
+		},
+	} {
+		report, err := read()
+		if err != nil || report.Unread == "" || report.Damage != "" || report.Stats.Counts.Ready != 30 {
+			t.Errorf("%s: %+v, %v", name, report, err)
+		}
+	}
+}
+
+// thirtyTasks makes a store of ten tasks in a snapshot and twenty in the log after it, whose process is killed.
+func thirtyTasks(t *testing.T, config filestore.Config) {
+	t.Helper()
 	s := startOn(t, config)
 	for n := range 30 {
 		if n == 10 {
@@ -94,19 +100,6 @@ func TestRepair_notNeeded(t *testing.T) {
 	}
 	if err := s.Kill(); err != nil {
 		t.Fatal(err)
-	}
-	change("snapshot-", func(b []byte) []byte { b[100] ^= 1; return b })(t, config.Dir)
-	for name, read := range map[string]func() (filestore.Report, error){
-		"check":  func() (filestore.Report, error) { return filestore.Check(t.Context(), config.Dir, nil) },
-		"repair": func() (filestore.Report, error) { return filestore.Repair(t.Context(), config.Dir, nil) },
-		"backup": func() (filestore.Report, error) {
-			return filestore.Backup(t.Context(), config.Dir, filepath.Join(t.TempDir(), "backup"), nil)
-		},
-	} {
-		report, err := read()
-		if err != nil || report.Unread == "" || report.Damage != "" || report.Stats.Counts.Ready != 30 {
-			t.Errorf("%s: %+v, %v", name, report, err)
-		}
 	}
 }
 
