@@ -43,8 +43,8 @@ const attempts = 3
 
 // Check reads the whole store in a directory, all its snapshots and the log, and changes nothing. A dispatcher may use
 // the store meanwhile. It takes as much memory as the store. The error wraps [ErrDamaged] if something that was
-// acknowledged cannot be read; a damaged snapshot that is not needed is in the report. did, unless nil, is called with the bytes of each
-// read; [Backup] and [Restore] also call it for each write.
+// acknowledged cannot be read; a damaged snapshot that is not needed is in the report. did, unless nil, is called with the
+// bytes of each read; [Backup] and [Restore] also call it for each write.
 func Check(ctx context.Context, dir string, did func(bytes int)) (Report, error) {
 	report, _, err := readOnly(ctx, dir, true, did)
 	return report, err

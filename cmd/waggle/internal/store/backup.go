@@ -128,7 +128,7 @@ func showFile(c *client.Client, dir string, report filestore.Report, err error) 
 		if report.Unread == "" {
 			fmt.Fprintln(c.Out, "everything can be read")
 		} else {
-			fmt.Fprintln(c.Out, "nothing is lost: a dispatcher starts from what is older, and the log; look after the disk")
+			fmt.Fprintln(c.Out, "nothing is lost: a dispatcher starts without it; check the disk")
 		}
 	})
 }
