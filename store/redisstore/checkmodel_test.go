@@ -13,8 +13,8 @@ import (
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
-// checkedSteps of the model for each seed: what is not in step with the records shows
-// soon, since all is checked every seventy steps or so.
+// checkedSteps of the model: what is not in step with the records shows soon, since all is
+// checked every thirty steps or so.
 const checkedSteps = 5_000
 
 // TestModel_check holds that a check finds nothing in a store while the model works on it. The
@@ -26,31 +26,25 @@ func TestModel_check(t *testing.T) {
 	clock := server.Clock()
 	clock.Freeze()
 	client := redisClient(t, server.URL())
-	for n := range uint64(2) {
-		seed := storetest.Seed(t) + n
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			s := new(checkedStore)
-			store := func(t *testing.T, opts storetest.Options) storetest.Instance {
-				t.Helper()
-				prefix := fmt.Sprint("check", seed)
-				*s = checkedStore{Store: open(t, redisstore.Config{URL: server.SocketURL(), Prefix: prefix, Shards: opts.Shards})}
-				i := instance(t, s.Store, clock, client, prefix)
-				i.Store = s
-				return i
-			}
-			storetest.Model(t, store, storetest.ModelConfig{Steps: checkedSteps, Seed: seed, KeepRecords: true})
-			if err := s.check(t.Context()); err != nil {
-				t.Errorf("after the last step with WAGGLE_SEED=%d: %v", seed, err)
-			}
-			for _, name := range client.Keys(t.Context(), fmt.Sprint("check", seed, ":*")).Val() {
-				if kind := kindOf(name); kind != "used" && kind != "polled" {
-					continue
-				}
-				if ttl := client.PTTL(t.Context(), name).Val(); ttl <= 0 || ttl > 25*time.Hour {
-					t.Errorf("with WAGGLE_SEED=%d, the client tokens of %s are forgotten in %v", seed, name, ttl)
-				}
-			}
-		})
+	seed, s := storetest.Seed(t), new(checkedStore)
+	store := func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		*s = checkedStore{Store: open(t, redisstore.Config{URL: server.SocketURL(), Prefix: "check", Shards: opts.Shards})}
+		i := instance(t, s.Store, clock, client, "check")
+		i.Store = s
+		return i
+	}
+	storetest.Model(t, store, storetest.ModelConfig{Steps: checkedSteps, Seed: seed, KeepRecords: true})
+	if err := s.check(t.Context()); err != nil {
+		t.Errorf("after the last step with WAGGLE_SEED=%d: %v", seed, err)
+	}
+	for _, name := range client.Keys(t.Context(), "check:*").Val() {
+		if kind := kindOf(name); kind != "used" && kind != "polled" {
+			continue
+		}
+		if ttl := client.PTTL(t.Context(), name).Val(); ttl <= 0 || ttl > 25*time.Hour {
+			t.Errorf("with WAGGLE_SEED=%d, the client tokens of %s are forgotten in %v", seed, name, ttl)
+		}
 	}
 }
 
@@ -63,7 +57,7 @@ type checkedStore struct {
 }
 
 // checkEvery so many submissions, which are a sixth of the model's operations.
-const checkEvery = 12
+const checkEvery = 5
 
 // Submit fails when a check finds something, and so does the model.
 func (s *checkedStore) Submit(
