@@ -84,7 +84,7 @@ COMPUTES := $(COMPUTES)|^TestHoldService_(filter|tooMany)|^TestSchedule_cron_|^T
 unit: ## Run every Go test with the race detector: unit, conformance, model, integration, repository rules
 	@computed=$$(mktemp); trap 'rm -f "$$computed"' EXIT; \
 	go test -vet=off -count=1 -p 1 -run '$(COMPUTES)' ./dispatch/... ./server ./store/... ./cmd/waggle/internal/sourcefile >"$$computed" 2>&1 & \
-	status=0; $(GO_TEST) -skip '$(COMPUTES)' ./store/redisstore ./... || status=$$?; \
+	status=0; $(GO_TEST) -p 3 -skip '$(COMPUTES)' ./store/redisstore ./... || status=$$?; \
 	wait $$! || status=$$?; cat "$$computed"; exit $$status
 
 .PHONY: conformance

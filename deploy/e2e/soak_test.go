@@ -99,9 +99,9 @@ func newClusterSoak(t *testing.T) *soak {
 	return w
 }
 
-// reshard moves slots, about two of shards, with their keys.
+// reshard moves slots, about those of a shard, with their keys.
 func (w *soak) reshard(t *testing.T) func(*rand.Rand) fault {
-	const slots = "500"
+	const slots = "250"
 	return func(r *rand.Rand) fault {
 		var primaries []string
 		for _, i := range r.Perm(len(w.servers)) {
