@@ -127,9 +127,15 @@ examples: ## Run the tests of the examples and tools that are modules of their o
 bench-test: ## Vet and test the benchmarks, which are a module of their own
 	cd deploy/bench && go vet ./... && go test -count=1 -timeout 10m ./...
 
+# The test that types the README's tour as slowly as a person waits two minutes, and does nothing else: it runs beside the rest.
+SLOWLY := ^TestReadme_Slowly$$
+E2E    := go test -vet=off -count=1 -timeout 25m -tags e2e
 .PHONY: e2e
 e2e: ## Run real processes against a real Redis, with kill -9, and print what they cost
-	go test -vet=off -count=1 -timeout 25m -v -parallel 12 -tags e2e ./deploy/e2e/...
+	@slowly=$$(mktemp); trap 'rm -f "$$slowly"' EXIT; \
+	$(E2E) -run '$(SLOWLY)' ./deploy/e2e >"$$slowly" 2>&1 & \
+	status=0; $(E2E) -v -parallel 12 -skip '$(SLOWLY)' ./deploy/e2e/... || status=$$?; \
+	wait $$! || status=$$?; cat "$$slowly"; exit $$status
 
 .PHONY: soak
 soak: ## Let processes, Redis and connections fail in every way for TIME=10m, and check what came of it; SEED=n for the same faults

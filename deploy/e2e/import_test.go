@@ -166,7 +166,6 @@ func userCPU(info string) string {
 
 // An import that is killed is made again, and what comes of it is as if it had not been.
 func TestImport_kill(t *testing.T) {
-	t.Parallel()
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)
 	c, file := dial(t, d.addr), filepath.Join(t.TempDir(), "sources.csv")
