@@ -134,7 +134,7 @@ E2E    := go test -vet=off -count=1 -timeout 25m -tags e2e
 e2e: ## Run real processes against a real Redis, with kill -9, and print what they cost
 	@slowly=$$(mktemp); trap 'rm -f "$$slowly"' EXIT; \
 	$(E2E) -run '$(SLOWLY)' ./deploy/e2e >"$$slowly" 2>&1 & \
-	status=0; $(E2E) -v -parallel 12 -skip '$(SLOWLY)' ./deploy/e2e/... || status=$$?; \
+	status=0; $(E2E) -v -parallel 8 -skip '$(SLOWLY)' ./deploy/e2e/... || status=$$?; \
 	wait $$! || status=$$?; cat "$$slowly"; exit $$status
 
 .PHONY: soak

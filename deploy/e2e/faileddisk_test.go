@@ -89,5 +89,5 @@ func TestServe_ReadOnlyDirectory(t *testing.T) {
 		t.Errorf("%d tasks are there, %d were acknowledged", n, acknowledged)
 	}
 	t.Log(fmt.Sprint(acknowledged, " tasks were acknowledged"))
-	d.stop(drainLimit)
+	d.stop(startLimit)
 }
