@@ -76,8 +76,8 @@ generate-check: ## Fail when the .pb.go files are not what generate writes
 
 # One caller makes one operation after another in these, or they only compute: the race detector finds nothing in them that
 # the conformance suites and the other tests lack, and they take many times as long with it.
-COMPUTES := ^TestModel|^TestStore_(Model|Replay|PowerCuts|Check_(each|wrong|lost|repaired))|^TestCopy_model$$|^TestRestore_damaged$$
-COMPUTES := $(COMPUTES)|^TestFormat|^TestMemoryPer|^TestExplore_|^TestBrokenPages|^TestDispatcher_(beginSession|passes|discover_)
+COMPUTES := ^TestModel|^TestStore_(Model|Replay|Check_(each|wrong|lost|repaired))|^TestCopy_model$$|^TestRestore_damaged$$
+COMPUTES := $(COMPUTES)|^TestFormat|^TestMemoryPer|^TestExplore_|^TestBrokenPages|^TestDispatcher_(passes|discover_)
 COMPUTES := $(COMPUTES)|^TestHoldService_(filter|tooMany)|^TestSchedule_cron_|^TestRead_(brokenInManyPlaces|unknownReferences)$$
 # Both run at once: many packages wait for Redis, a disk or a clock. The longest comes first.
 .PHONY: unit

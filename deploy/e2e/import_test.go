@@ -164,7 +164,8 @@ func userCPU(info string) string {
 	return "unknown"
 }
 
-// An import that is killed is made again, and what comes of it is as if it had not been.
+// An import that is killed is made again, and what comes of it is as if it had not been. It runs alone: beside other tests
+// Redis answers an import too late.
 func TestImport_kill(t *testing.T) {
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)

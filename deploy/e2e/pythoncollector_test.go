@@ -415,7 +415,7 @@ func TestPythonCollector_LostReplies(t *testing.T) {
 }
 
 // TestPythonCollector_ManyTasks works on tasks that come faster than beats may: no more than ten beats are sent a second, one
-// after the other, and each lease is kept.
+// after the other, and each lease is kept. It runs alone: beside other tests the tasks do not come fast enough.
 func TestPythonCollector_ManyTasks(t *testing.T) {
 	server, prefix := shared.Server(t)
 	c := dial(t, serve(t, "dispatcher", server.URL(), prefix).addr)
