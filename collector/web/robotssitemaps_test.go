@@ -25,17 +25,17 @@ func TestHandler_Sitemaps(t *testing.T) {
 	}
 	s.page("/robots.txt", nil, 200, strings.Join(lines, "\n"))
 	wanted, unwanted := newHandler(t, web.Config{Sitemaps: true}), newHandler(t, web.Config{})
-	all := []string{s.URL + "/one.xml", s.URL + "/two.xml.gz", "http://elsewhere.example/map.xml"}
+	all := []string{s.URL + "/one.xml", s.URL + "/two.xml.gz", s.URL + "/relative.xml", "http://elsewhere.example/map.xml"}
 	for name, test := range map[string]struct {
 		handler *web.Handler
 		task    collector.Task
 		pages   []string
 		maps    []string
 	}{
-		"seed":        {wanted, collector.Task{URL: s.URL + "/"}, []string{s.URL + "/a"}, append(all[:3:3], s.URL+"/linked.xml")},
+		"seed":        {wanted, collector.Task{URL: s.URL + "/"}, []string{s.URL + "/a"}, append(all[:4:4], s.URL+"/linked.xml")},
 		"not wanted":  {unwanted, collector.Task{URL: s.URL + "/"}, []string{s.URL + "/a", s.URL + "/linked.xml"}, nil},
 		"deeper":      {wanted, collector.Task{URL: s.URL + "/", Depth: 1}, []string{s.URL + "/a", s.URL + "/linked.xml"}, nil},
-		"a sitemap":   {wanted, collector.Task{URL: s.URL + "/one.xml"}, []string{s.URL + "/b"}, append(all[1:3:3], s.URL+"/linked.xml")},
+		"a sitemap":   {wanted, collector.Task{URL: s.URL + "/one.xml"}, []string{s.URL + "/b"}, append(all[1:4:4], s.URL+"/linked.xml")},
 		"moved":       {wanted, collector.Task{URL: s.URL + "/moved"}, []string{"http://localhost:1/"}, nil},
 		"moved where": {wanted, collector.Task{URL: s.URL + "/moved", Kind: extract.KindFeed}, []string{"http://localhost:1/"}, nil},
 	} {

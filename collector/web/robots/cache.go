@@ -138,7 +138,7 @@ func (c *Cache) Check(ctx context.Context, u *url.URL) error {
 	return nil
 }
 
-// Sitemaps are those that the robots.txt of u's host names, as they are written, if it has been read.
+// Sitemaps are the URLs of those that the robots.txt of u's host names, if it has been read.
 func (c *Cache) Sitemaps(u *url.URL) []string {
 	if found := c.read(u); found != nil {
 		return found.rules.sitemaps
@@ -212,7 +212,7 @@ func (c *Cache) judge(target *url.URL, answer Answer, err error) (rules, error) 
 	}
 	body := answer.Body
 	if len(body) >= MaxBytes { // the last line may be cut, and mean more than it should
-		body = body[:bytes.LastIndexByte(body, '\n')+1]
+		body = body[:bytes.LastIndexAny(body, "\r\n")+1]
 	}
-	return parse(body, c.agent), nil
+	return parse(body, c.agent, target), nil
 }

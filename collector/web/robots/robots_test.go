@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,7 +89,31 @@ func TestCache_Check(t *testing.T) {
 		},
 		"lines that cannot be read": {
 			robots: "\xef\xbb\xbfDisallow: /\nnonsense\nUser-agent : * # all\nCrawl-delay: soon\n<html>\nDisallow : /a # why\nSitemap: x\nDisallow: /b\r\nDisallow: /c\rDisallow: d",
-			paths:  map[string]bool{"/": true, "/a": false, "/b": false, "/c": false, "/d": false},
+			paths:  map[string]bool{"/": true, "/a": false, "/b": false, "/c": false, "/d": true},
+		},
+		"a delay in a list of names": {
+			robots: "User-agent: waggle\nCrawl-delay: 3\nUser-agent: other\nDisallow: /a", paths: map[string]bool{"/a": false, "/b": true},
+		},
+		"other lines in a list of names": {
+			robots: "User-agent: waggle\nRequest-rate: 1/5\nSitemap: /s.xml\nHost: example.com\n\nUser-agent: *\nDisallow: /a", paths: map[string]bool{"/a": false},
+		},
+		"a rule ends a list of names": {
+			robots: "User-agent: waggle\nDisallow: /a\nCrawl-delay: 3\nUser-agent: other\nDisallow: /b", paths: map[string]bool{"/a": false, "/b": true},
+		},
+		"no colon": {
+			robots: "User-agent waggle\nDisallow /a:b\nDisallow\t/c\nAllow   /c/d\nNoindex /e", paths: map[string]bool{"/a:b": false, "/a": true, "/c": false, "/c/d": true, "/e": true},
+		},
+		"names that begin with a star": {
+			robots: "User-agent: *foo\nUser-agent: */1.0\nDisallow: /a\nUser-agent: * all\nDisallow: /b", paths: map[string]bool{"/a": true, "/b": false},
+		},
+		"paths without a slash": {
+			robots: "User-agent: *\nDisallow: a\nDisallow: ?q=\nDisallow: http://example.com/a\nDisallow: $\nDisallow: *.pdf", paths: map[string]bool{"/a": true, "/": true, "/?q=1": true, "/x.pdf": false},
+		},
+		"ends of lines": {
+			robots: "User-agent: *\rDisallow: /a\r\rDisallow: /b\n\rDisallow: /c", paths: map[string]bool{"/a": false, "/b": false, "/c": false, "/d": true},
+		},
+		"carriage returns beyond what counts": {
+			robots: "User-agent: *\rDisallow: /a\r" + strings.Repeat("# filler\r", robots.MaxBytes/9) + "Disallow: /", paths: map[string]bool{"/a": false, "/b": true},
 		},
 		"rule longer than any URL": {
 			robots: "User-agent: *\nDisallow: /" + strings.Repeat("*", 3000) + "\nDisallow: /" + strings.Repeat("*", 1000) + "b",
@@ -128,7 +153,8 @@ func TestCache_Sitemaps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u := parse(t, "http://example.com/")
-		c := robots.NewCache("waggle", time.Minute, serve(200, "sitemap: http://example.com/s.xml # all\nSitemap: /s.xml\nUser-agent: x\nCrawl-delay: 5\nUser-agent: *\nCrawl-delay: 2"))
+		c := robots.NewCache("waggle", time.Minute, serve(200, "sitemap: http://example.com/s.xml # all\nSitemap: /s.xml\nSitemap: a.xml http://other.example/b.xml\n"+
+			"Sitemap: //example.org/c.xml\nSitemap: ftp://example.com/d.xml\nSitemap /e.xml\nSitemap: http://[x\nUser-agent: x\nCrawl-delay: 5\nUser-agent: *\nCrawl-delay: 2"))
 		if _, ok := c.Delay(u); ok || c.Sitemaps(u) != nil {
 			t.Error("something is known before the file was read")
 		}
@@ -136,10 +162,13 @@ func TestCache_Sitemaps(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if got := c.Sitemaps(u); len(got) != 1 || got[0] != "http://example.com/s.xml" {
-			t.Errorf("sitemaps %q", got)
+		want := []string{
+			"http://example.com/s.xml", "http://example.com/a.xml", "http://other.example/b.xml", "http://example.org/c.xml", "http://example.com/e.xml",
 		}
-		if delay, ok := c.Delay(u); !ok || delay != 2*time.Second {
+		if got := c.Sitemaps(u); !slices.Equal(got, want) {
+			t.Errorf("sitemaps %q, want %q", got, want)
+		}
+		if delay, ok := c.Delay(u); !ok || delay != 5*time.Second { // both names have one list of rules, and its longest delay
 			t.Errorf("delay %s, %t", delay, ok)
 		}
 	})

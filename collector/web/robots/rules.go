@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 const (
@@ -40,73 +41,105 @@ type pathRule struct {
 	allow   bool
 }
 
-// parse reads a robots.txt for the crawler with the given product token: the rules of its own groups, else those of "*".
-// Every line that can be read counts, as RFC 9309 wants.
-func parse(body []byte, agent string) rules {
+// parse reads the robots.txt at a URL for the crawler with the given product token: the rules of its own groups, else those
+// of "*". Every line that can be read counts, as RFC 9309 wants.
+func parse(body []byte, agent string, at *url.URL) rules {
 	found, ok := readGroups(body, agent)
 	if !ok {
 		found, _ = readGroups(body, "*")
 	}
 	slices.SortStableFunc(found.paths, func(a, b pathRule) int { return cmp.Compare(b.rank(), a.rank()) })
 	found.paths = slices.Compact(found.paths)
-	found.sitemaps = readSitemaps(body)
+	found.sitemaps = readSitemaps(body, at)
 	return found
 }
 
-// readGroups collects the rules of every group that names the agent; ok is false when there is none.
+// readGroups collects the rules of every group that names the agent; ok is false when there is none. By RFC 9309 a group is
+// a list of user-agent lines and the rules after it. A line of another kind ends neither: a delay between two names counts
+// for both.
 func readGroups(body []byte, agent string) (found rules, ok bool) {
 	named, inAgents := false, false // whether the group names the agent; whether its user-agent lines go on
+	var delay time.Duration         // that the group has so far
 	for field, value := range fields(body) {
 		switch field {
 		case "user-agent":
 			if !inAgents {
-				named, inAgents = false, true
+				named, inAgents, delay = false, true, 0
 			}
-			if strings.EqualFold(ProductToken(value), agent) {
+			if strings.EqualFold(groupName(value), agent) {
 				named, ok = true, true
 			}
 		case "crawl-delay":
-			inAgents = false
-			if named {
-				found.delay = max(found.delay, parseDelay(value))
-			}
+			delay = max(delay, parseDelay(value))
 		case "allow", "disallow":
 			inAgents = false
-			if named && value != "" && len(value) <= maxURLBytes {
-				found.paths = append(found.paths, newPathRule(value, field == "allow"))
+			if rule, ok := newPathRule(value, field == "allow"); named && ok {
+				found.paths = append(found.paths, rule)
 			}
+		}
+		if named {
+			found.delay = max(found.delay, delay)
 		}
 	}
 	return found, ok
 }
 
-// readSitemaps are the sitemaps that a robots.txt names, whoever asks, as they are written: each once, up to maxSitemaps.
-func readSitemaps(body []byte) []string {
+// groupName is the crawler that a user-agent line names: a product token, or "*" for all. `*foo` names nobody.
+func groupName(value string) string {
+	if name, _, _ := strings.Cut(value, " "); name == "*" {
+		return "*"
+	}
+	return ProductToken(value)
+}
+
+// readSitemaps are the URLs of the sitemaps that the robots.txt at a URL names, whoever asks: each once, up to maxSitemaps.
+// A line may have several, and relative ones.
+func readSitemaps(body []byte, at *url.URL) []string {
 	var found []string
 	for field, value := range fields(body) {
-		if field != "sitemap" || len(value) > maxURLBytes || len(found) == maxSitemaps {
+		if field != "sitemap" {
 			continue
 		}
-		scheme, _, isURL := strings.Cut(strings.ToLower(value), "://")
-		if isURL && (scheme == "http" || scheme == "https") && !slices.Contains(found, value) {
-			found = append(found, strings.Clone(value))
+		for written := range strings.FieldsSeq(value) {
+			u, err := at.Parse(written)
+			if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+				continue
+			}
+			if text := u.String(); len(text) <= maxURLBytes && len(found) < maxSitemaps && !slices.Contains(found, text) {
+				found = append(found, text)
+			}
 		}
 	}
 	return found
 }
 
-// fields are the lines `Field: value # comment` of a robots.txt, whatever ends them, with the fields in lower case.
+// fields are the lines `Field: value # comment` of a robots.txt, whatever ends them, with the fields in lower case. A known
+// field needs no colon before its value.
 func fields(body []byte) iter.Seq2[string, string] {
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 	return func(yield func(field, value string) bool) {
 		for line := range strings.FieldsFuncSeq(string(body), func(r rune) bool { return r == '\n' || r == '\r' }) {
 			line, _, _ = strings.Cut(line, "#")
-			field, value, ok := strings.Cut(line, ":")
-			if ok && !yield(strings.ToLower(strings.TrimSpace(field)), strings.TrimSpace(value)) {
+			field, value, ok := cutField(strings.TrimSpace(line))
+			if ok && !yield(field, value) {
 				return
 			}
 		}
 	}
+}
+
+// cutField cuts a line at its colon, or behind a field that is known.
+func cutField(line string) (field, value string, ok bool) {
+	end := strings.IndexFunc(line, func(r rune) bool { return r == ':' || unicode.IsSpace(r) })
+	if end < 0 {
+		return "", "", false
+	}
+	field, value = strings.ToLower(line[:end]), strings.TrimSpace(line[end:])
+	if rest, colon := strings.CutPrefix(value, ":"); colon {
+		return field, strings.TrimSpace(rest), true
+	}
+	known := slices.Contains([]string{"user-agent", "allow", "disallow", "crawl-delay", "sitemap"}, field)
+	return field, value, known
 }
 
 // parseDelay reads the seconds of a Crawl-delay line, also parts of them; 0 when there are none to be read.
@@ -119,21 +152,18 @@ func parseDelay(value string) time.Duration {
 }
 
 // newPathRule brings a rule's path into its pattern: "$" is special only at the end. Wildcards in a row stay, since the
-// length of the pattern decides between rules.
-func newPathRule(value string, allow bool) pathRule {
-	path, atEnd := strings.CutSuffix(normalize(value), "$")
-	path = strings.ReplaceAll(path, "$", "%24")
-	if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "*") {
-		path = "/" + path
+// length of the pattern decides between rules. A path that begins with neither a slash nor a wildcard matches no URL; ok is
+// false for it, and for one longer than any URL.
+func newPathRule(value string, allow bool) (rule pathRule, ok bool) {
+	if len(value) > maxURLBytes || !strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "*") {
+		return pathRule{}, false
 	}
-	return pathRule{pattern: path, atEnd: atEnd, allow: allow}
+	path, atEnd := strings.CutSuffix(normalize(value), "$")
+	return pathRule{pattern: strings.ReplaceAll(path, "$", "%24"), atEnd: atEnd, allow: allow}, true
 }
 
 // ProductToken cuts a user agent down to the part that robots.txt matches: `Bot/1.0 (...)` is `Bot`.
 func ProductToken(agent string) string {
-	if strings.HasPrefix(agent, "*") {
-		return "*"
-	}
 	end := strings.IndexFunc(agent, func(r rune) bool {
 		isToken := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_'
 		return !isToken
