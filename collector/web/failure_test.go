@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,14 @@ func failures(t *testing.T) map[string]failing {
 		"429":                  {serve: answers(429), reason: collector.ReasonThrottled, status: 429},
 		"429 for seconds":      {serve: answers(429, "Retry-After", "120"), reason: collector.ReasonThrottled, status: 429, retryAfter: 2 * time.Minute},
 		"429 until a date":     {serve: answers(429, "Retry-After", inTwoHours), reason: collector.ReasonThrottled, status: 429, retryAfter: 2 * time.Hour},
+		"429 until a date in Japan": {
+			serve:  answers(429, "Retry-After", time.Now().Add(2*time.Hour).In(time.FixedZone("JST", 9*3600)).Format(time.RFC1123)),
+			reason: collector.ReasonThrottled, status: 429, retryAfter: 2 * time.Hour,
+		},
+		"429 until an epoch": {
+			serve:  answers(429, "Retry-After", strconv.FormatInt(time.Now().Add(2*time.Hour).Unix(), 10)),
+			reason: collector.ReasonThrottled, status: 429, retryAfter: 2 * time.Hour,
+		},
 		"429 until yesterday":  {serve: answers(429, "Retry-After", "Fri, 31 Dec 1999 23:59:59 GMT"), reason: collector.ReasonThrottled, status: 429},
 		"503":                  {serve: answers(503), reason: collector.ReasonServerError, status: 503},
 		"503 for seconds":      {serve: answers(503, "Retry-After", "7"), reason: collector.ReasonThrottled, status: 503, retryAfter: 7 * time.Second},
