@@ -191,12 +191,12 @@ func drain(response *http.Response) {
 	}
 }
 
-// retryAfter reads a Retry-After header in both its forms: seconds, or a date, which is taken relative to now.
-// It returns 0 when there is none that can be read, or when it has passed.
+// retryAfter reads a Retry-After header in both its forms: seconds, or a date, which is taken relative to now. A number of
+// seconds as large as a year and more is a date, too. It returns 0 when there is none that can be read, or when it has passed.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	after := wholeSeconds(value)
-	if at, err := http.ParseTime(value); err == nil {
+	if at := extract.ReadTime(value); !at.IsZero() && (after == 0 || after > 365*24*time.Hour) {
 		after = max(at.Sub(now), 0)
 	}
 	return min(after, maxRetryAfter)

@@ -76,7 +76,7 @@ func addItem(c *collection, item *gofeed.Item) {
 		link = item.Links[0]
 	}
 	if link != "" {
-		c.addLink(link, Link{ListedBy: KindFeed, Modified: *cmp.Or(item.UpdatedParsed, item.PublishedParsed, &time.Time{})})
+		c.addLink(link, Link{ListedBy: KindFeed, Modified: cmp.Or(ReadTime(item.Updated), ReadTime(item.Published))})
 	}
 	if c.opts.Resources {
 		for _, enclosure := range item.Enclosures {

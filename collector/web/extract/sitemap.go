@@ -90,29 +90,12 @@ func sitemapEntries(text []byte) (entries []sitemapEntry, surplus int, err error
 	}
 }
 
-// lastModified is a time in W3C's profile of ISO 8601, in each of its lengths; what is none counts as not known. A day, a
-// month or a year is at its end, when nothing can have changed in it any more.
+// lastModified is what [ReadTime] reads; zero: it is not known.
 type lastModified struct{ time.Time }
 
 // UnmarshalText reads the time.
 func (m *lastModified) UnmarshalText(text []byte) error {
-	for _, form := range []struct {
-		layout              string
-		years, months, days int
-	}{
-		{layout: time.RFC3339},
-		{layout: "2006-01-02T15:04Z07:00"},
-		{layout: "2006-01-02T15:04:05"},
-		{layout: time.DateTime},
-		{layout: time.DateOnly, days: 1},
-		{layout: "2006-01", months: 1},
-		{layout: "2006", years: 1},
-	} {
-		if t, err := time.Parse(form.layout, string(bytes.TrimSpace(text))); err == nil {
-			m.Time = t.AddDate(form.years, form.months, form.days)
-			break
-		}
-	}
+	m.Time = ReadTime(string(text))
 	return nil
 }
 
