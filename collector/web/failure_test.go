@@ -61,15 +61,15 @@ func failures(t *testing.T) map[string]failing {
 	t.Cleanup(func() { silent.Close() })
 	return map[string]failing{
 		// The host's fault, or that of one URL.
-		"no such name":         {url: "http://does-not-exist.invalid/", reason: collector.ReasonDNS},
-		"refused":              {url: "http://127.0.0.1:1/", reason: collector.ReasonConnect},
-		"untrusted":            {url: untrusted.URL, reason: collector.ReasonTLS},
-		"no TLS":               {url: "https://" + silent.Addr().String() + "/", cfg: calm, reason: collector.ReasonRobotsUnavailable},
-		"no answer":            {serve: hangs, cfg: hasty, reason: collector.ReasonTimeout},
-		"hangs up":             {serve: hangsUp, reason: collector.ReasonConnectionLost},
-		"429":                  {serve: answers(429), reason: collector.ReasonThrottled, status: 429},
-		"429 for seconds":      {serve: answers(429, "Retry-After", "120"), reason: collector.ReasonThrottled, status: 429, retryAfter: 2 * time.Minute},
-		"429 until a date":     {serve: answers(429, "Retry-After", inTwoHours), reason: collector.ReasonThrottled, status: 429, retryAfter: 2 * time.Hour},
+		"no such name":     {url: "http://does-not-exist.invalid/", reason: collector.ReasonDNS},
+		"refused":          {url: "http://127.0.0.1:1/", reason: collector.ReasonConnect},
+		"untrusted":        {url: untrusted.URL, reason: collector.ReasonTLS},
+		"no TLS":           {url: "https://" + silent.Addr().String() + "/", cfg: calm, reason: collector.ReasonRobotsUnavailable},
+		"no answer":        {serve: hangs, cfg: hasty, reason: collector.ReasonTimeout},
+		"hangs up":         {serve: hangsUp, reason: collector.ReasonConnectionLost},
+		"429":              {serve: answers(429), reason: collector.ReasonThrottled, status: 429},
+		"429 for seconds":  {serve: answers(429, "Retry-After", "120"), reason: collector.ReasonThrottled, status: 429, retryAfter: 2 * time.Minute},
+		"429 until a date": {serve: answers(429, "Retry-After", inTwoHours), reason: collector.ReasonThrottled, status: 429, retryAfter: 2 * time.Hour},
 		"429 until a date in Japan": {
 			serve:  answers(429, "Retry-After", time.Now().Add(2*time.Hour).In(time.FixedZone("JST", 9*3600)).Format(time.RFC1123)),
 			reason: collector.ReasonThrottled, status: 429, retryAfter: 2 * time.Hour,

@@ -70,7 +70,7 @@ func (c *collection) read(ctx context.Context, doc Document, asked *directives) 
 			c.addAll(cssURLs(string(body)))
 		}
 	case KindList:
-		readList(c, body)
+		return readList(c, utf8XML(body, doc.ContentType))
 	case KindFeed:
 		return readFeed(ctx, c, utf8XML(body, doc.ContentType))
 	case KindSitemap:
@@ -79,8 +79,7 @@ func (c *collection) read(ctx context.Context, doc Document, asked *directives) 
 			return readFeed(ctx, c, text)
 		}
 		if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '<' { // and lists
-			readList(c, text)
-			return nil
+			return readList(c, text)
 		}
 		return readSitemap(c, text)
 	}

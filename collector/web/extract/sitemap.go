@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // maxSitemapEntries is how many the protocol of sitemaps.org lets one sitemap have.
@@ -100,16 +102,37 @@ func (m *lastModified) UnmarshalText(text []byte) error {
 }
 
 // readList finds the URLs of a plain list: one a line, in their order. Empty lines and those that begin with # are left out.
-func readList(c *collection, body []byte) {
+// It fails for what is no list: when fewer than half of the lines are URLs. Else the other lines are skipped.
+func readList(c *collection, body []byte) error {
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
+	var urls []string
+	other, example := 0, []byte(nil)
 	for line := range bytes.FieldsFuncSeq(body, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line = bytes.TrimSpace(line)
 		switch {
 		case len(line) == 0 || line[0] == '#':
-		case len(line) > MaxURLBytes:
-			c.found.Skipped++
+		case isListed(line):
+			urls = append(urls, string(line))
 		default:
-			c.add(string(line))
+			if other++; other == 1 {
+				example = line
+			}
 		}
 	}
+	if other > len(urls) {
+		return fmt.Errorf("list %w: %d of its lines are no URLs, such as %.60q", errParse, other, example)
+	}
+	c.addAll(urls)
+	c.found.Skipped += other
+	return nil
+}
+
+// isListed reports whether a line of a list is a URL: absolute, or a path of the same host.
+func isListed(line []byte) bool {
+	isOdd := func(r rune) bool {
+		return r <= ' ' || r == '<' || r == '>' || r == '"' || r == utf8.RuneError || unicode.IsControl(r)
+	}
+	lower := bytes.ToLower(line[:min(len(line), len("https://"))])
+	return len(line) <= MaxURLBytes && !bytes.ContainsFunc(line, isOdd) &&
+		(line[0] == '/' || bytes.HasPrefix(lower, []byte("http://")) || bytes.HasPrefix(lower, []byte("https://")))
 }

@@ -101,6 +101,25 @@ func TestFind_list(t *testing.T) {
 	}
 }
 
+// TestFind_noList holds that no line of something else is asked for as a path.
+func TestFind_noList(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"a sitemap without its begin": "loc>http://a/1</loc></url>\n<url><loc>http://a/2</loc></url>\n</urlset>",
+		"compressed":                  "\x1f\x8b\x08\x00\x00\n\xff\x12\x00\nabc\x00\n",
+		"prose":                       "This site has no sitemap.\nAsk http://a/contact for one.",
+		"robots.txt":                  "User-agent: *\nDisallow: /x\nSitemap: http://a/s.xml",
+		"one word":                    "moved",
+		"JSON":                        "{\n\"urls\": [\n\"http://a/1\"\n]}",
+	} {
+		for _, kind := range []string{extract.KindSitemap, extract.KindList} {
+			if urls, _, err := find(t, "http://a/s", kind, "", body, extract.Options{}); err == nil || len(urls) > 0 {
+				t.Errorf("%s as %s: %q, %v", name, kind, urls, err)
+			}
+		}
+	}
+}
+
 func FuzzFind_sitemap(f *testing.F) {
 	f.Add(sitemapHead + `<url><loc>/1</loc><lastmod>2020-01-01</lastmod></url></urlset>`)
 	f.Add(`<sitemapindex><sitemap><loc>http://a/s1.xml.gz</loc></sitemap>`)
