@@ -190,8 +190,8 @@ func hostileNetwork(t *testing.T) map[string]hostile {
 		"many-attributes": {serve: html("<a " + strings.Repeat("a ", 900_000) + "><a href=/1>"), links: 1},
 		"deep-html":       {serve: html(strings.Repeat("<b>", 600_000) + "<a href=/1>"), links: 1},
 		"nested-paths":    {serve: html(`<a href="/a/a/a/a/a/a/a/">x</a><a href="/b">x</a>`), links: 1},
-		"bad-feed":        {serve: body("application/rss+xml", "", []byte("<rss><channel><item><link>/1</item>")), want: collector.ReasonParse},
-		"deep-feed":       {serve: body("application/atom+xml", "", []byte("<feed>"+strings.Repeat("<x>", 600_000))), want: collector.ReasonParse},
+		"bad-feed":        {serve: body("application/rss+xml", "", []byte("<rss><channel><item><link>/1")), want: collector.ReasonParse},
+		"deep-feed":       {serve: body("application/atom+xml", "", []byte("<feed>"+strings.Repeat("<x>", 600_000))), want: collector.ReasonTooLarge},
 		"fat-feed":        {serve: body("application/rss+xml", "", []byte("<rss><channel>"+strings.Repeat("<item/>", 290_000))), want: collector.ReasonTooLarge},
 		"fat-json":        {serve: body("application/feed+json", "", []byte(`{"items":[`+strings.Repeat("{},", 600_000)+"{}]}")), want: collector.ReasonTooLarge},
 		"square-feed": {
@@ -200,7 +200,7 @@ func hostileNetwork(t *testing.T) map[string]hostile {
 		"laughs": {serve: body("application/rss+xml", "", []byte(`<!DOCTYPE rss [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]>`+
 			`<rss><channel><title>&b;</title><item><link>/&b;</link></item></channel></rss>`)), links: 1}, // taken as they stand
 		"bad-sitemap":  {serve: body("text/xml", "", []byte("<urlset><url><loc>/1</lo")), want: collector.ReasonParse},
-		"deep-sitemap": {serve: body("text/xml", "", []byte("<urlset>"+strings.Repeat("<url>", 400_000))), want: collector.ReasonParse},
+		"deep-sitemap": {serve: body("text/xml", "", []byte("<urlset>"+strings.Repeat("<url>", 400_000))), want: collector.ReasonTooLarge},
 
 		"robots-large": {serve: robotsTxt(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "User-agent: *\nDisallow: /secret\n")

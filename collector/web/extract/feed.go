@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,21 +33,22 @@ const (
 )
 
 // readFeed finds what an RSS, Atom or JSON feed lists: its items in their order, and its next and archived pages (RFC 5005).
-// With Resources it adds the enclosures. It fails for what is no feed, or needs too much time or memory.
+// With Resources it adds the enclosures. One that breaks the rules of XML is mended. It fails for what is no feed, or needs
+// too much time or memory.
 func readFeed(ctx context.Context, c *collection, text []byte) error {
-	if err := checkFeed(text); err != nil {
-		return fmt.Errorf("feed %w", err)
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, feedTimeout, fmt.Errorf("%w in %s", errParse, feedTimeout))
 	defer cancel()
-	parser := gofeed.NewParser()
-	parser.KeepOriginalFeed = true
-	feed, err := parser.Parse(&untilDone{ctx: ctx, r: bytes.NewReader(text)})
+	feed, err := parseFeed(ctx, text)
+	if errors.Is(err, errParse) && ctx.Err() == nil && !isJSON(text) {
+		if mended, again := parseFeed(ctx, mendXML(text)); again == nil && slices.ContainsFunc(mended.Items, hasLink) {
+			feed, err = mended, nil
+		}
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("feed %w: %w", errParse, err)
+		return fmt.Errorf("feed %w", err)
 	}
 	for _, item := range feed.Items {
 		addItem(c, item)
@@ -55,9 +58,25 @@ func readFeed(ctx context.Context, c *collection, text []byte) error {
 	return nil
 }
 
+// parseFeed parses a feed, as the library does.
+func parseFeed(ctx context.Context, text []byte) (*gofeed.Feed, error) {
+	if err := checkFeed(text); err != nil {
+		return nil, err
+	}
+	parser := gofeed.NewParser()
+	parser.KeepOriginalFeed = true
+	feed, err := parser.Parse(&untilDone{ctx: ctx, r: bytes.NewReader(text)})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errParse, err)
+	}
+	return feed, nil
+}
+
+func isJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
+
 // checkFeed refuses what the library would take too much memory for.
 func checkFeed(text []byte) error {
-	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+	if !isJSON(text) {
 		return checkXML(text, maxFeedElements)
 	}
 	if objects := bytes.Count(text, []byte("{")); objects > maxFeedObjects {
@@ -66,16 +85,24 @@ func checkFeed(text []byte) error {
 	return nil
 }
 
-// addItem adds an item by its link, else by its id if that is a URL.
+func hasLink(item *gofeed.Item) bool { return itemLink(item) != "" }
+
+// itemLink is the link of an item, else its id if that is a URL.
+func itemLink(item *gofeed.Item) string {
+	switch {
+	case item.Link != "":
+		return item.Link
+	case strings.HasPrefix(item.GUID, "http://"), strings.HasPrefix(item.GUID, "https://"):
+		return item.GUID
+	case len(item.Links) > 0:
+		return item.Links[0]
+	}
+	return ""
+}
+
+// addItem adds what an item links to.
 func addItem(c *collection, item *gofeed.Item) {
-	link := item.Link
-	if link == "" && (strings.HasPrefix(item.GUID, "http://") || strings.HasPrefix(item.GUID, "https://")) {
-		link = item.GUID
-	}
-	if link == "" && len(item.Links) > 0 {
-		link = item.Links[0]
-	}
-	if link != "" {
+	if link := itemLink(item); link != "" {
 		c.addLink(link, Link{ListedBy: KindFeed, Modified: cmp.Or(ReadTime(item.Updated), ReadTime(item.Published))})
 	}
 	if c.opts.Resources {

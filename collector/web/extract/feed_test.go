@@ -89,22 +89,19 @@ func TestFind_feedRefused(t *testing.T) {
 	t.Parallel()
 	item := func(content string) string { return "<rss><channel><item>" + content + "</item></channel></rss>" }
 	for name, body := range map[string]string{
-		"text":               "no feed at all",
-		"a page":             "<!doctype html><html><a href=x>x</a></html>",
-		"other XML":          "<catalog><item><link>http://a/1</link></item></catalog>",
-		"cut":                `<rss><channel><item><link>http://a/1</link></item><item><title`,
-		"JSON cut":           `{"version":"https://jsonfeed.org/version/1","items":[{"id":"1"`,
-		"JSON objects":       `{"items":[` + strings.Repeat("{},", 200_000) + `{}]}`,
-		"JSON nested":        strings.Repeat(`{"items":[`, 20_000),
-		"nested":             item(strings.Repeat("<x:a>", 2<<20)),
-		"nested, quoted":     item(strings.Repeat(`<x:a b="/>">`, 200_000)),
-		"nested, quotes":     item(strings.Repeat(`<x:a b='"/>' c="'/>">`, 200_000)),
-		"nested, comments":   item(strings.Repeat(`<x:a><!-- </x:a> -->`, 200_000)),
-		"nested, CDATA":      item(strings.Repeat(`<x:a><![CDATA[</x:a>]]>`, 200_000)),
-		"elements":           item(strings.Repeat("<x:a/>", 1<<20)),
-		"attributes":         item("<x:a " + strings.Repeat(`a="" `, 1<<20) + "/>"),
-		"second declaration": item(`<?xml version="1.0" encoding="iso-2022-jp"?><link>http://a/1</link>`),
-		"entities":           `<!DOCTYPE rss [<!ENTITY a "` + strings.Repeat("x", 1000) + `"><!ENTITY b "&a;&a;&a;">]><rss><channel><item><link>&b;</link>`,
+		"text":             "no feed at all",
+		"a page":           "<!doctype html><html><a href=x>x</a></html>",
+		"other XML":        "<catalog><item><link>http://a/1</link></item></catalog>",
+		"JSON cut":         `{"version":"https://jsonfeed.org/version/1","items":[{"id":"1"`,
+		"JSON objects":     `{"items":[` + strings.Repeat("{},", 200_000) + `{}]}`,
+		"JSON nested":      strings.Repeat(`{"items":[`, 20_000),
+		"nested":           item(strings.Repeat("<x:a>", 2<<20)),
+		"nested, quoted":   item(strings.Repeat(`<x:a b="/>">`, 200_000)),
+		"nested, quotes":   item(strings.Repeat(`<x:a b='"/>' c="'/>">`, 200_000)),
+		"nested, comments": item(strings.Repeat(`<x:a><!-- </x:a> -->`, 200_000)),
+		"nested, CDATA":    item(strings.Repeat(`<x:a><![CDATA[</x:a>]]>`, 200_000)),
+		"elements":         item(strings.Repeat("<x:a/>", 1<<20)),
+		"attributes":       item("<x:a " + strings.Repeat(`a="" `, 1<<20) + "/>"),
 	} {
 		_, got, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{})
 		if err == nil {

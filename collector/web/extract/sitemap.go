@@ -26,19 +26,22 @@ type sitemapEntry struct {
 	} `xml:"link"` // the page in other languages
 }
 
-// readSitemap finds what a sitemap or a sitemap index lists, up to 50,000 entries. It fails for what is neither, and for one
-// that breaks off before its first entry.
+// readSitemap finds what a sitemap or a sitemap index lists, up to 50,000 entries. One that breaks the rules of XML is mended.
+// It fails for what is neither, and for one that breaks off before its first entry.
 func readSitemap(c *collection, text []byte) error {
 	root := rootElement(text)
-	if root != "urlset" && root != "sitemapindex" {
+	if kindOfRoot(root) != KindSitemap {
 		return fmt.Errorf("sitemap %w: its root element is %q", errParse, root)
 	}
-	if err := checkXML(text, 0); err != nil {
-		return fmt.Errorf("sitemap %w", err)
-	}
 	entries, surplus, err := sitemapEntries(text)
-	if err != nil && len(entries) == 0 {
-		return fmt.Errorf("sitemap %w: %w", errParse, err)
+	if errors.Is(err, errParse) {
+		mended, more, again := sitemapEntries(mendXML(text))
+		if again == nil && len(mended) > 0 {
+			entries, surplus, err = mended, more, nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("sitemap %w", err)
 	}
 	slices.SortStableFunc(entries, func(a, b sitemapEntry) int {
 		return cmp.Compare(b.LastModified.Unix(), a.LastModified.Unix())
@@ -56,9 +59,11 @@ func readSitemap(c *collection, text []byte) error {
 	return nil
 }
 
-// sitemapEntries reads the entries in their order, and counts those beyond the limit. Beside an error it returns what came
-// before.
+// sitemapEntries reads the entries in their order, and counts those beyond the limit.
 func sitemapEntries(text []byte) (entries []sitemapEntry, surplus int, err error) {
+	if err := checkXML(text, 0); err != nil {
+		return nil, 0, err
+	}
 	decoder := xml.NewDecoder(bytes.NewReader(text))
 	decoder.Strict = false
 	for inRoot := false; ; {
@@ -67,7 +72,7 @@ func sitemapEntries(text []byte) (entries []sitemapEntry, surplus int, err error
 			return entries, surplus, nil
 		}
 		if err != nil {
-			return entries, surplus, err
+			return nil, 0, fmt.Errorf("%w: %w", errParse, err)
 		}
 		start, ok := token.(xml.StartElement)
 		var entry sitemapEntry
@@ -82,7 +87,7 @@ func sitemapEntries(text []byte) (entries []sitemapEntry, surplus int, err error
 		}
 		switch {
 		case err != nil:
-			return entries, surplus, err
+			return nil, 0, fmt.Errorf("%w: %w", errParse, err)
 		case strings.TrimSpace(entry.Location) == "":
 		case len(entries) >= maxSitemapEntries:
 			surplus++
