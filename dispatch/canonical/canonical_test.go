@@ -259,3 +259,30 @@ func TestForm_refusesControlCharacters(t *testing.T) {
 		}
 	}
 }
+
+func TestWebAddress(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"feed://example.com/rss":             "http://example.com/rss",
+		"feed:https://example.com/rss":       "https://example.com/rss",
+		"feed://http://example.com/rss?a=b":  "http://example.com/rss?a=b",
+		" FEED:example.com/rss ":             "http://example.com/rss",
+		"feeds://example.com/rss":            "https://example.com/rss",
+		"feeds:HTTP://example.com/rss":       "HTTP://example.com/rss",
+		"itpc://example.com:8080/podcast":    "http://example.com:8080/podcast",
+		"www.example.com":                    "http://www.example.com",
+		"WWW.example.com:8080/a?b=http://c/": "http://WWW.example.com:8080/a?b=http://c/",
+		"feed://feed.example.com/http://x/":  "http://feed.example.com/http://x/",
+		"feed:":                              "http://",
+		" https://example.com/feed:x ":       " https://example.com/feed:x ",
+		"www.":                               "www.",
+		"wwwa.example.com":                   "wwwa.example.com",
+		"example.com/www.":                   "example.com/www.",
+		"feedburner.com:80":                  "feedburner.com:80",
+		"":                                   "",
+	} {
+		if got := canonical.WebAddress(text); got != want {
+			t.Errorf("WebAddress(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

@@ -14,6 +14,30 @@ func Escape(raw string) string {
 	return u.head + u.path + u.query + u.fragment
 }
 
+// WebAddress is the http or https URL that people mean by an address that feed readers
+// write (feed:, feeds:, itpc:), or by one that begins with "www."; any other text is
+// returned as it is.
+func WebAddress(text string) string {
+	trimmed := trimURL(text)
+	scheme, rest, _ := strings.Cut(trimmed, ":")
+	switch strings.ToLower(scheme) {
+	case "feed", "itpc":
+		scheme = "http"
+	case "feeds":
+		scheme = "https"
+	default:
+		if len(trimmed) > 4 && strings.EqualFold(trimmed[:4], "www.") {
+			return "http://" + trimmed
+		}
+		return text
+	}
+	rest = strings.TrimLeft(rest, "/")
+	if inner, _, found := strings.Cut(rest, "://"); found && (strings.EqualFold(inner, "http") || strings.EqualFold(inner, "https")) {
+		return rest
+	}
+	return scheme + "://" + rest
+}
+
 // urlParts are the parts of a URL as [Escape] writes them. Together they are
 // the URL.
 type urlParts struct {

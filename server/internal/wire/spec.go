@@ -94,9 +94,10 @@ func toSpec(id string, s *dispatch.SourceSpec) *pb.SourceSpec {
 }
 
 func (c *checks) seed(_ string, seed *pb.Seed) dispatch.Seed {
-	c.target(seed.GetUrl(), seed.GetKey(), seed.GetQueue())
+	url := canonical.WebAddress(seed.GetUrl())
+	c.target(url, seed.GetKey(), seed.GetQueue())
 	return dispatch.Seed{
-		URL: canonical.Escape(seed.GetUrl()), Key: seed.GetKey(), Queue: seed.GetQueue(),
+		URL: canonical.Escape(url), Key: seed.GetKey(), Queue: seed.GetQueue(),
 		Kind: c.text("kind", seed.GetKind(), bounds.MaxIDLength), Priority: dispatch.DefaultPriority,
 	}
 }

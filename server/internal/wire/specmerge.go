@@ -190,7 +190,7 @@ type seedName struct{ key, queue, page string }
 
 // nameSeed spells a seed as its task would be; a URL that is wrong stands for itself.
 func nameSeed(rules int32, seed *pb.Seed) seedName {
-	page, err := canonical.Form(int(max(rules, canonical.Plain)), seed.GetUrl())
+	page, err := canonical.Form(int(max(rules, canonical.Plain)), canonical.WebAddress(seed.GetUrl()))
 	if err != nil {
 		page = seed.GetUrl()
 	}

@@ -283,7 +283,7 @@ func parse(value any) *entry {
 // completeSource fills in an id that the file leaves out, as source import does.
 func completeSource(spec *pb.SourceSpec) error {
 	for _, seed := range spec.GetSeeds() {
-		seed.Queue = canonical.QueueName(seed.GetQueue())
+		seed.Url, seed.Queue = canonical.WebAddress(seed.GetUrl()), canonical.QueueName(seed.GetQueue())
 		if spec.GetId() == "" && seed.GetUrl() != "" {
 			spec.Id = sourcefile.ID("", seed.GetUrl())
 		}

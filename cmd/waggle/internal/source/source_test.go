@@ -338,3 +338,25 @@ func TestSourceList_manyCollectors(t *testing.T) {
 		t.Errorf("printed\n%s", got.Out)
 	}
 }
+
+// TestSource_SeedsAsWritten holds that the addresses that people and feed readers write are those of the web.
+func TestSource_SeedsAsWritten(t *testing.T) {
+	t.Parallel()
+	env, _ := clitest.Served(t)
+	for i, test := range []struct{ seed, want string }{
+		{"www.example.com/news", "http://www.example.com/news"},
+		{"feed://example.com/rss?a=b c", "http://example.com/rss?a=b%20c"},
+		{"feeds://example.com/rss", "https://example.com/rss"},
+		{"feed:https://example.com/atom", "https://example.com/atom"},
+		{"ITPC://example.com/podcast.xml", "http://example.com/podcast.xml"},
+	} {
+		id := fmt.Sprint("s.", i)
+		if got := clitest.Command(t, env, "source", "create", id, "--seed", test.seed); got.Code != cli.ExitOK {
+			t.Errorf("%s: %s", test.seed, got.Err)
+		}
+		if got := clitest.Command(t, env, "source", "get", id); !strings.Contains(got.Out, "Seeds         "+test.want+"\n") {
+			t.Errorf("%s is %s", test.seed, got.Out)
+		}
+	}
+	clitest.WantFailure(t, clitest.Command(t, env, "source", "create", "bad", "--seed", "feed://a.example/\nb"), cli.ExitUsage, "control character")
+}

@@ -5,8 +5,8 @@ package sourcefile
 
 import (
 	"fmt"
-	"strings"
 
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -53,21 +53,12 @@ type Mend struct {
 	What string // such as: raw "&" read as "&amp;"
 }
 
-// mendURLs reads the URLs of seeds that begin with feed:, as desktop readers write them, as what they stand for.
+// mendURLs reads the URLs of seeds that feed readers and people write in their ways as what they stand for.
 func (e *Entry) mendURLs() {
 	for _, seed := range e.Spec.GetSeeds() {
-		const scheme = "feed:"
-		url := seed.GetUrl()
-		if len(url) < len(scheme) || !strings.EqualFold(url[:len(scheme)], scheme) {
-			continue
-		}
-		rest := url[len(scheme):]
-		if strings.HasPrefix(rest, "//") {
-			rest = "http:" + rest
-		}
-		if strings.Contains(rest, "://") {
-			seed.Url = rest
-			e.Mended = append(e.Mended, Mend{e.Line, fmt.Sprintf("%q read as %q", url, rest)})
+		if url := canonical.WebAddress(seed.GetUrl()); url != seed.GetUrl() {
+			e.Mended = append(e.Mended, Mend{e.Line, fmt.Sprintf("%q read as %q", seed.GetUrl(), url)})
+			seed.Url = url
 		}
 	}
 }
