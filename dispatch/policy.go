@@ -355,6 +355,8 @@ func (p Policy) nextCycle(tr *Transition, t *Task, spec *SourceSpec, now time.Ti
 			gap = doubled
 		}
 		from = now.Add(gap - interval)
+	} else if spec.Schedule.Every > 0 && t.Lease != nil && t.Lease.Granted.Sub(t.Due) > interval/2 && !t.Due.IsZero() {
+		from = now.Add(interval / 2) // an outage does not end with two crawls in a short time
 	}
 	if spec.Schedule.IsAdaptive() {
 		tr.cycleAt(from.Add(interval), spec)

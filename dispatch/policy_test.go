@@ -75,6 +75,23 @@ func TestPolicy_Report_success(t *testing.T) {
 			t.Errorf("%+v", tr)
 		}
 	})
+	t.Run("recurring and late is due once after an outage", func(t *testing.T) {
+		t.Parallel()
+		for late, want := range map[time.Duration]time.Duration{
+			25 * time.Minute: 5 * time.Minute, 35 * time.Minute: time.Hour + 5*time.Minute, 30 * time.Hour: time.Hour + 5*time.Minute,
+		} {
+			task := leased(true, dispatch.Counters{})
+			task.FirstDue, task.Due = epoch.Add(-55*time.Minute), task.Lease.Granted.Add(-late)
+			if tr := middle.Report(task, spec(nil), succeeded(), epoch); !tr.Due.Equal(epoch.Add(want)) {
+				t.Errorf("%v late: due in %v, want %v", late, tr.Due.Sub(epoch), want)
+			}
+		}
+		task := leased(true, dispatch.Counters{})
+		task.FirstDue, task.Due = epoch.Add(-25*time.Minute), task.Lease.Granted.Add(-time.Hour)
+		if tr := middle.Report(task, spec(nil), succeeded(), epoch); !tr.Due.Equal(epoch.Add(35 * time.Minute)) {
+			t.Errorf("with the next due time far enough: due in %v", tr.Due.Sub(epoch))
+		}
+	})
 	t.Run("a pass has the due time of its seed's cycle as its run", func(t *testing.T) {
 		t.Parallel()
 		tr := middle.Report(leased(true, dispatch.Counters{}), spec(func(s *dispatch.SourceSpec) { s.Schedule.Revisit = true }), succeeded(), epoch)

@@ -670,7 +670,8 @@ type isSchedule_Rule interface {
 
 type Schedule_Every struct {
 	// A fixed interval, 1 s to 366 days. Due times are the first due time plus multiples of the interval; times that
-	// were missed are skipped.
+	// were missed are skipped. A seed that was handed out over half an interval late skips the next one too, if that is
+	// less than half an interval ahead.
 	Every *durationpb.Duration `protobuf:"bytes,1,opt,name=every,proto3,oneof"`
 }
 
