@@ -75,7 +75,8 @@ type Config struct {
 
 	// MaxURLBytes, MaxPathSegments and MaxPathRepeats keep out links of the looks that traps have: URLs over so many bytes
 	// (default 2048, the most), paths of more segments (default 30), and paths that have the same one to eight segments
-	// more than so often in a row (default 3). Negative: no limit of the kind. What is left out is counted in the log.
+	// more than so often in a row (default 3). Empty segments count; so do repeated parameters of the query, by their names
+	// as segments, with the same value as repetitions. Negative: no limit of the kind. What is left out is counted in the log.
 	MaxURLBytes, MaxPathSegments, MaxPathRepeats int
 
 	// FollowNofollow reports links that say nofollow, and those of pages that say so, in markup or by X-Robots-Tag.

@@ -2,11 +2,14 @@ package web
 
 import (
 	"bufio"
+	"cmp"
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/andybalholm/brotli"
@@ -61,18 +64,23 @@ func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %w", errContentCoding, err)
 }
 
-// DecodeBody undoes the content coding that header tells of the body that r has, as the body of an Exchange. It fails when
-// the coding is not one that the Handler asks for, and when there is more than limit, in bytes, before or after.
+// DecodeBody undoes the content coding that header tells of the body that r has, as the body of an Exchange. A coding that is
+// none, such as utf-8, is left out. It fails for a registered one other than gzip, deflate, br and zstd, and when there is
+// more than limit, in bytes, before or after.
 func DecodeBody(header http.Header, r io.Reader, limit int64) ([]byte, error) {
 	return readDecoded(&meter{r: r, limits: bodyLimits{bytes: limit, ratio: limit}}, codings(header))
+}
+
+// contentCodings are the registered ones, by IANA. Servers write others, such as utf-8 or none, where they mean none.
+var contentCodings = []string{
+	"gzip", "x-gzip", "br", "zstd", "deflate", "compress", "x-compress", "aes128gcm", "dcb", "dcz", "exi", "pack200-gzip",
 }
 
 // codings are those of a Content-Encoding header, in the order in which they were applied.
 func codings(header http.Header) []string {
 	var list []string
 	for coding := range strings.SplitSeq(strings.Join(header.Values("Content-Encoding"), ","), ",") {
-		coding = strings.ToLower(strings.TrimSpace(coding))
-		if coding != "" && coding != "identity" {
+		if coding = strings.ToLower(strings.TrimSpace(coding)); slices.Contains(contentCodings, coding) {
 			list = append(list, coding)
 		}
 	}
@@ -98,14 +106,36 @@ func readDecoded(wire *meter, list []string) ([]byte, error) {
 		return nil, err
 	}
 	defer plain.Close()
-	return readDecoded(&meter{r: plain, limits: wire.limits, packed: wire}, list[:last])
+	return readDecoded(&meter{r: &untilGarbage{r: plain}, limits: wire.limits, packed: wire}, list[:last])
+}
+
+// untilGarbage reads what a decoder decodes, and ends at what follows it.
+type untilGarbage struct {
+	r    io.Reader
+	some bool // something was decoded
+}
+
+// Read reads, until there is garbage.
+func (u *untilGarbage) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	u.some = u.some || n > 0
+	if u.some && err != nil && (errors.Is(err, zstd.ErrMagicMismatch) || err.Error() == "brotli: excessive input") {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // decoder undoes one coding.
-func decoder(coding string, packed io.Reader) (io.ReadCloser, error) {
+func decoder(coding string, packed *bufio.Reader) (io.ReadCloser, error) {
 	switch coding {
 	case "gzip", "x-gzip":
-		return gzip.NewReader(packed)
+		return newGunzip(packed)
+	case "deflate":
+		// The standard wants zlib's head before it, which some leave out.
+		if head, err := packed.Peek(2); err == nil && head[0]&15 == 8 && (int(head[0])<<8|int(head[1]))%31 == 0 {
+			_, _ = packed.Discard(len(head))
+		}
+		return flate.NewReader(packed), nil
 	case "br":
 		return io.NopCloser(brotli.NewReader(packed)), nil
 	case "zstd":
@@ -118,6 +148,47 @@ func decoder(coding string, packed io.Reader) (io.ReadCloser, error) {
 		return unzstd.IOReadCloser(), nil
 	}
 	return nil, fmt.Errorf("%w %q: asked for %s", errContentCoding, coding, acceptEncoding)
+}
+
+// gunzip undoes gzip, of one member or several. A member is whole when what it packs is: its checksum may be wrong or missing, and
+// what follows the last one is left out.
+type gunzip struct {
+	io.ReadCloser // what a member packs
+	packed        *bufio.Reader
+	head          *gzip.Reader // reads the heads of members, and nothing else
+}
+
+const (
+	gzipMagic   = "\x1f\x8b\x08"
+	gzipTrailer = 8 // bytes
+)
+
+func newGunzip(packed *bufio.Reader) (*gunzip, error) {
+	head, err := gzip.NewReader(packed)
+	if err != nil {
+		return nil, err
+	}
+	return &gunzip{ReadCloser: flate.NewReader(packed), packed: packed, head: head}, nil
+}
+
+// Read reads of a member, and goes on to the next.
+func (g *gunzip) Read(p []byte) (int, error) {
+	for {
+		n, err := g.ReadCloser.Read(p)
+		if !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		_, _ = g.packed.Discard(gzipTrailer) // if this fails, so does what follows
+		if magic, err := g.packed.Peek(len(gzipMagic)); string(magic) != gzipMagic {
+			return n, cmp.Or(err, io.EOF)
+		}
+		if err := g.head.Reset(g.packed); err != nil {
+			return n, err
+		}
+		if err := g.ReadCloser.(flate.Resetter).Reset(g.packed, nil); err != nil || n > 0 {
+			return n, err
+		}
+	}
 }
 
 // meter counts what is read through it, and fails when that is over a limit. What a decoder buffers counts as read.

@@ -16,7 +16,7 @@ func NewTransportForTest(config *tls.Config) *http.Transport {
 
 // Trust makes a handler's own transport trust certificates.
 func Trust(h *Handler, roots *x509.CertPool) {
-	own := h.fetcher.transport.(*transport)
-	own.direct.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	own.proxied.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	for _, part := range h.fetcher.transport.(*transport).parts() {
+		part.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
 }

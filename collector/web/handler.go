@@ -36,8 +36,9 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Transport == nil {
 		transport := newTransport(cfg.Proxy, cfg.AllowPrivate)
 		if cfg.Exchanges {
-			keepHeads(transport.direct)
-			keepHeads(transport.proxied)
+			for _, part := range transport.parts() {
+				keepHeads(part)
+			}
 		}
 		cfg.Transport, h.close = transport, transport.closeIdle
 	}

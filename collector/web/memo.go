@@ -3,17 +3,27 @@ package web
 import (
 	"encoding/json"
 	"net/http"
+
+	"golang.org/x/text/encoding/charmap"
 )
 
-// maxMemo is the longest memo, in bytes.
-const maxMemo = 4 << 10
+const (
+	// maxMemo is the longest memo, in bytes.
+	maxMemo = 4 << 10
+
+	// maxNotModified is how many crawls in a row may say that nothing has changed: some servers say so for ever.
+	maxNotModified = 20
+)
 
 // memo is what one crawl of a page leaves for the next one.
 type memo struct {
 	// URL that answered; the validators hold for it and for no other.
 	URL          string `json:"url,omitempty"`
-	ETag         string `json:"etag,omitempty"`
-	LastModified string `json:"last_modified,omitempty"`
+	ETag         octets `json:"etag,omitempty"`
+	LastModified octets `json:"last_modified,omitempty"`
+
+	// NotModified counts the crawls in a row for which the server said that nothing has changed.
+	NotModified int `json:"not_modified,omitempty"`
 
 	// Digest and Bytes of the body, its ContentType, whether it had links, and whether it asked not to be indexed.
 	Digest      string `json:"digest"`
@@ -21,6 +31,19 @@ type memo struct {
 	ContentType string `json:"content_type,omitempty"`
 	HasLinks    bool   `json:"has_links,omitempty"`
 	NoIndex     bool   `json:"no_index,omitempty"`
+}
+
+// octets is a header's value, whose bytes over 127 need not be UTF-8: JSON has each byte as the character of its number.
+type octets string
+
+// MarshalText writes the characters.
+func (o octets) MarshalText() ([]byte, error) { return charmap.ISO8859_1.NewDecoder().Bytes([]byte(o)) }
+
+// UnmarshalText reads them.
+func (o *octets) UnmarshalText(text []byte) error {
+	value, err := charmap.ISO8859_1.NewEncoder().Bytes(text)
+	*o = octets(value)
+	return err
 }
 
 // readMemo reads what an earlier crawl left. What cannot be read is as good as nothing.
@@ -41,14 +64,17 @@ func (m memo) encode() ([]byte, error) {
 	return json.Marshal(memo{Digest: m.Digest, Bytes: m.Bytes, HasLinks: m.HasLinks, NoIndex: m.NoIndex})
 }
 
-// conditions are the headers that ask for the page only if it has changed.
+// conditions are the headers that ask for the page only if it has changed; none when that was said too often.
 func (m memo) conditions() http.Header {
 	header := make(http.Header)
+	if m.NotModified >= maxNotModified {
+		return header
+	}
 	if m.ETag != "" {
-		header.Set("If-None-Match", m.ETag)
+		header.Set("If-None-Match", string(m.ETag))
 	}
 	if m.LastModified != "" {
-		header.Set("If-Modified-Since", m.LastModified)
+		header.Set("If-Modified-Since", string(m.LastModified))
 	}
 	return header
 }

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -121,8 +122,8 @@ func TestHandler_MemoLinks(t *testing.T) {
 			if !slices.Equal(discovered(first), discovered(second)) || len(first.Discovered) != 1 {
 				t.Errorf("discovered %q, then %q", discovered(first), discovered(second))
 			}
-			if string(first.Memo) != string(second.Memo) {
-				t.Errorf("memo %s, then %s", first.Memo, second.Memo)
+			if third, err := handle(t, h, &collector.Task{URL: s.URL + "/", Memo: second.Memo}); err != nil || !slices.Equal(discovered(first), discovered(third)) {
+				t.Errorf("discovered %q, then %q, %v", discovered(first), discovered(third), err)
 			}
 		})
 	}
@@ -162,6 +163,77 @@ func TestHandler_MemoRedirect(t *testing.T) {
 		if r.Header.Get("If-None-Match") != "" {
 			t.Error("the redirect was asked with the page's validators")
 		}
+	}
+}
+
+// TestHandler_MemoOctets holds that validators go back as they came, in whatever encoding.
+func TestHandler_MemoOctets(t *testing.T) {
+	t.Parallel()
+	for _, etag := range []string{"\"caf\xe9-\x80\xff\"", "W/\"n\u00fcr\"", "\"<&>\"", "bare\xa0", `"a","b"`} {
+		s := newSite(t)
+		s.page("/", map[string]string{"ETag": etag, "Last-Modified": "today\xe9"}, 200, "x")
+		h := newHandler(t, web.Config{})
+		task := &collector.Task{URL: s.URL + "/"}
+		for range 2 {
+			done, err := handle(t, h, task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			task.Memo = done.Memo
+		}
+		asked := s.requests("/")[1].Header
+		if got := asked.Get("If-None-Match"); got != etag || asked.Get("If-Modified-Since") != "today\xe9" {
+			t.Errorf("sent %q back as %q, beside %q", etag, got, asked.Get("If-Modified-Since"))
+		}
+	}
+}
+
+// TestHandler_MemoNotModified holds that a server that says for ever that nothing has changed is asked for the page now and then.
+func TestHandler_MemoNotModified(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	body := "first"
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"always"`)
+		if r.Header.Get("If-None-Match") != "" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		_, _ = io.WriteString(w, body)
+	})
+	h := newHandler(t, web.Config{IgnoreRobots: true})
+	task := &collector.Task{URL: s.URL + "/"}
+	var changed []int
+	for i := range 50 {
+		done, err := handle(t, h, task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done.Changed == collector.Changed {
+			changed = append(changed, i)
+		}
+		task.Memo, body = done.Memo, fmt.Sprint("page ", i)
+	}
+	if !slices.Equal(changed, []int{0, 21, 42}) {
+		t.Errorf("crawls that saw a change: %d", changed)
+	}
+}
+
+// TestHandler_NotModifiedUnasked holds that nobody is told that a page is as it was when it was not asked for so.
+func TestHandler_NotModifiedUnasked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	status := 200
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+	h := newHandler(t, web.Config{IgnoreRobots: true})
+	first, err := handle(t, h, &collector.Task{URL: s.URL + "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status = 304
+	_, err = handle(t, h, &collector.Task{URL: s.URL + "/", Memo: first.Memo})
+	if got := failedOf(t, err); got.HTTPStatus != 304 {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestHandler_RedirectRefused(t *testing.T) {
 	s := newSite(t)
 	for path, location := range map[string]string{
 		"/loop": "/loop#again", "/ping": "/pong", "/pong": "/ping", "/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5",
-		"/ftp": "ftp://example.com/", "/file": "file:///etc/passwd", "/no-host": "http:///x", "/not": "http://[::1",
+		"/ftp": "ftp://example.com/", "/file": "file:///etc/passwd", "/no-host": "http:///", "/not": "http://[::1",
 		"/long": "/" + strings.Repeat("x", 3000), "/denied": "/private/x",
 	} {
 		s.page(path, map[string]string{"Location": location}, 302, "")

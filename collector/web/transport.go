@@ -1,10 +1,13 @@
 package web
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 const (
@@ -25,10 +28,20 @@ type transport struct {
 	proxy   func(*http.Request) (*url.URL, error)
 	direct  *http.Transport
 	proxied *http.Transport
+	http1   *transport // for what a server refuses by HTTP/2; nil: this one speaks HTTP/1.1 only
 }
 
 // newTransport makes a transport. proxy nil means the environment's.
 func newTransport(proxy *url.URL, allowPrivate bool) *transport {
+	t := newVersions(proxy, allowPrivate)
+	t.http1 = newVersions(proxy, allowPrivate)
+	only := new(http.Protocols)
+	only.SetHTTP1(true)
+	t.http1.direct.Protocols, t.http1.proxied.Protocols = only, only
+	return t
+}
+
+func newVersions(proxy *url.URL, allowPrivate bool) *transport {
 	t := &transport{proxy: http.ProxyFromEnvironment}
 	if proxy != nil {
 		t.proxy = http.ProxyURL(proxy)
@@ -59,8 +72,16 @@ func baseTransport(dialer *net.Dialer) *http.Transport {
 	}
 }
 
-// RoundTrip sends a request through the proxy that is meant for it, or directly.
+// RoundTrip sends a request through the proxy that is meant for it, or directly; by HTTP/1.1 if the server wants that.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.send(request)
+	if refused, ok := errors.AsType[http2.StreamError](err); ok && refused.Code == http2.ErrCodeHTTP11Required && t.http1 != nil {
+		return t.http1.send(request)
+	}
+	return response, err
+}
+
+func (t *transport) send(request *http.Request) (*http.Response, error) {
 	proxy, err := t.proxy(request)
 	if err != nil {
 		return nil, &net.OpError{Op: "proxyconnect", Net: "tcp", Err: err}
@@ -78,8 +99,14 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
+// parts are all transports that have connections.
+func (t *transport) parts() []*http.Transport {
+	return []*http.Transport{t.direct, t.proxied, t.http1.direct, t.http1.proxied}
+}
+
 // closeIdle closes the connections that wait for a next request.
 func (t *transport) closeIdle() {
-	t.direct.CloseIdleConnections()
-	t.proxied.CloseIdleConnections()
+	for _, part := range t.parts() {
+		part.CloseIdleConnections()
+	}
 }

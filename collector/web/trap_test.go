@@ -22,10 +22,12 @@ func TestHandler_Traps(t *testing.T) {
 	kept := []string{
 		"/a/a/a", "/a/b/a/b/a/b/", "/a/b/c/a/b/d/a/b/e/a/b/f", "/x/a/a/a/b/a/a/a", "/?q=/a/a/a/a/a", "//a//a//a", deep, long,
 		"/1/2/3/4/5/6/7/8/9/1/2/3/4/5/6/7/8/9/1/2/3/4/5/6/7/8/9", // periods over eight are not looked for
+		"/f?c=1&c=2&c=3&c=4&c=5", "/f?a=1&b&a=1&b&a=1&b", "/f?" + strings.Repeat("x=1&", 3), "/x////y", "/p?" + parameters(30),
 	}
 	trapped := []string{
 		"/a/a/a/a", "/x/a/a/a/a/y", "/a/b/a/b/a/b/a/b", "/x/a/b/c/a/b/c/a/b/c/a/b/c/y", "//a//a//a//a", deep + "/28",
-		"/%61/%61/%61/%61",
+		"/%61/%61/%61/%61", "/x/////y", "/f?a=1&a=1&b=2&a=1&a=1", "/?lang&lang&lang&lang", "/p?" + parameters(31),
+		deep[:len(deep)-3] + "?a=1&b=2&a=3&a=4", strings.Repeat("/e/", 17),
 	}
 	s := newSite(t)
 	var html strings.Builder
@@ -56,6 +58,15 @@ func TestHandler_Traps(t *testing.T) {
 	if done, err := handle(t, short, &collector.Task{URL: s.URL + "/"}); err != nil || slices.Contains(discovered(done), s.URL+long) {
 		t.Errorf("short URLs %q, %v", discovered(done), err)
 	}
+}
+
+// parameters are those of a query, all with one name.
+func parameters(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprint("p=", i))
+	}
+	return strings.Join(all, "&")
 }
 
 // TestHandler_MaxDepth walks a calendar without end.

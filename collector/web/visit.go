@@ -35,6 +35,7 @@ type visit struct {
 	url     *url.URL
 	before  memo
 
+	asked  bool          // for changes only
 	start  time.Time     // of the page's first request
 	whole  time.Duration // from start to the end of the answer
 	took   time.Duration // from the last request to the end of the answer
@@ -92,6 +93,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		maxRedirects: max(v.cfg.MaxRedirects, 0), record: v.record,
 		leaves: func(next *url.URL) bool { return next.Host != v.url.Host },
 	}
+	v.asked = len(conditions) > 0
 	v.start = time.Now()
 	first := true
 	var sent atomic.Pointer[time.Time]
@@ -160,8 +162,9 @@ func (v *visit) judge(ctx context.Context) error {
 		v.passOn()
 		return nil
 	}
-	if answer.status == http.StatusNotModified && v.before.Digest != "" {
+	if answer.status == http.StatusNotModified && v.asked {
 		v.after = v.before
+		v.after.NotModified++
 	} else {
 		if failed := statusFailure(answer, v.task.Recurring, v.took, time.Now()); failed != nil {
 			return failed
@@ -173,8 +176,8 @@ func (v *visit) judge(ctx context.Context) error {
 		}
 	}
 	// A 304 may leave out what has not changed.
-	v.after.ETag = cmp.Or(answer.header.Get("ETag"), v.after.ETag)
-	v.after.LastModified = cmp.Or(answer.header.Get("Last-Modified"), v.after.LastModified)
+	v.after.ETag = cmp.Or(octets(answer.header.Get("ETag")), v.after.ETag)
+	v.after.LastModified = cmp.Or(octets(answer.header.Get("Last-Modified")), v.after.LastModified)
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -195,7 +198,8 @@ func (v *visit) findLinks(ctx context.Context) error {
 		return nil
 	}
 	v.found, err = extract.Find(ctx, extract.Document{
-		URL: base, Kind: v.task.Kind, ContentType: v.after.ContentType, RobotsTag: v.answer.header.Values("X-Robots-Tag"), Body: v.body,
+		URL: base, Kind: v.task.Kind, ContentType: v.after.ContentType, RobotsTag: v.answer.header.Values("X-Robots-Tag"),
+		Refresh: v.answer.header.Get("Refresh"), Body: v.body,
 	}, extract.Options{
 		Resources: v.cfg.Resources, RobotsAgent: v.cfg.RobotsAgent, FollowNofollow: v.cfg.FollowNofollow,
 		MaxLinks: v.cfg.MaxLinks, MaxListed: v.cfg.MaxListed,

@@ -26,6 +26,9 @@ type Document struct {
 	// RobotsTag are the values of the X-Robots-Tag header.
 	RobotsTag []string
 
+	// Refresh is the value of the Refresh header, which names a page as meta refresh does.
+	Refresh string
+
 	// Body is the document, decompressed.
 	Body []byte
 }
@@ -36,6 +39,7 @@ func Find(ctx context.Context, doc Document, opts Options) (Result, error) {
 	asked := directives{agent: opts.RobotsAgent}
 	asked.addHeader(doc.RobotsTag)
 	c := newCollection(doc.URL, &opts)
+	c.addRefresh(doc.Refresh)
 	if len(doc.Body) > 0 {
 		if err := c.read(ctx, doc, &asked); err != nil {
 			return Result{}, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,16 +24,17 @@ const (
 type page struct {
 	*collection
 	asked *directives
-	based bool // a base element was seen; only the first one counts
+	based bool // a base element with href was seen; only the first one counts
 }
 
 // readPage finds the links of an HTML document. It follows what a person can click, and what the page names as a page of its
-// own: a, area, frame, iframe, meta refresh, and link elements that name a page (next, canonical, alternate and the like).
+// own: a, area, frame, iframe, meta refresh, and link elements that name a page or a feed by their rel and type.
 // It honors base href, rel nofollow and meta robots. Malformed markup is no error: it is read as far as possible. A token that
 // is too long is skipped.
 func readPage(c *collection, asked *directives, body []byte, contentType string) {
 	p := &page{collection: c, asked: asked}
-	for reader := decoded(body, contentType); ; {
+	var reader io.Reader
+	for reader, c.encoding = decoded(body, contentType); ; {
 		z := html.NewTokenizer(reader)
 		z.SetMaxBuf(maxToken)
 		p.tokens(z)
@@ -123,14 +125,17 @@ func (p *page) element(element atom.Atom, attrs attributes) {
 	}
 }
 
+// setBase takes the first base element with href, as browsers do: if that is no web address, there is no other.
 func (p *page) setBase(attrs attributes) {
 	href, ok := attrs["href"]
 	if !ok || p.based {
 		return
 	}
+	p.based = true
 	if u, err := ParseReference(href, p.base.Scheme); err == nil {
-		p.base = p.base.ResolveReference(u)
-		p.based = true
+		if u = p.base.ResolveReference(u); u.Scheme == "http" || u.Scheme == "https" {
+			p.base = u
+		}
 	}
 }
 
@@ -139,7 +144,11 @@ func (p *page) anchor(attrs attributes) {
 		p.found.Skipped++
 		return
 	}
-	p.addAttr(attrs, "href")
+	if _, ok := attrs["href"]; ok {
+		p.addAttr(attrs, "href")
+	} else {
+		p.addAttr(attrs, "xlink:href") // of an anchor in SVG
+	}
 }
 
 // hasRel reports whether rel has one of some words, which are in lower case.
@@ -152,56 +161,76 @@ func hasRel(rel string, words ...string) bool {
 	return false
 }
 
-// Link elements with one of these words in rel name a resource of the page, or nothing to fetch. All others name a page.
+// Link elements with one of these words in rel name a resource of the page, or a page. All others name nothing to fetch.
 var (
 	resourceRels = []string{
-		"stylesheet", "icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon", "manifest", "modulepreload", "preload", "search",
+		"stylesheet", "icon", "apple-touch-icon", "apple-touch-icon-precomposed", "apple-touch-startup-image", "fluid-icon", "mask-icon",
+		"image_src", "manifest", "modulepreload", "preload", "prefetch", "search",
 	}
-	hintRels = []string{"dns-prefetch", "preconnect", "pingback"}
+	pageRels = []string{
+		"alternate", "amphtml", "archives", "author", "canonical", "chapter", "contents", "first", "glossary", "help", "home", "index", "last",
+		"license", "next", "prev", "previous", "privacy-policy", "section", "start", "subsection", "terms-of-service", "toc", "top", "up",
+	}
 )
 
 func (p *page) link(attrs attributes) {
 	rel := attrs["rel"]
 	if p.found.Canonical == "" && hasRel(rel, "canonical") {
-		if absolute, ok := resolve(p.base, attrs["href"]); ok {
+		if absolute, ok := p.resolve(attrs["href"]); ok {
 			p.found.Canonical = absolute
 		}
 	}
 	switch {
-	case hasRel(rel, hintRels...):
-	case !hasRel(rel, resourceRels...):
+	case hasRel(rel, resourceRels...):
+		if p.opts.Resources {
+			p.addAttr(attrs, "href")
+		}
+	case hasRel(rel, pageRels...) && isPageType(attrs["type"]):
 		p.anchor(attrs)
-	case p.opts.Resources:
-		p.addAttr(attrs, "href")
 	}
+}
+
+// isPageType reports whether a link element with such a type names a page or a feed.
+func isPageType(mediaType string) bool {
+	mediaType, _, _ = strings.Cut(mediaType, ";")
+	switch strings.ToLower(strings.TrimSpace(mediaType)) {
+	case "", "text/html", "application/xhtml+xml", "application/rss+xml", "application/atom+xml", "application/rdf+xml",
+		"application/feed+json", "application/xml", "text/xml":
+		return true
+	}
+	return false
 }
 
 func (p *page) meta(attrs attributes) {
 	p.asked.addMeta(attrs["name"], attrs["content"])
-	if strings.EqualFold(attrs["http-equiv"], "refresh") {
-		if target, ok := refreshTarget(attrs["content"]); ok {
-			p.add(target)
-		}
+	if strings.EqualFold(strings.TrimSpace(attrs["http-equiv"]), "refresh") {
+		p.addRefresh(attrs["content"])
 	}
 }
 
-// refreshTarget reads `5; url=next.html`.
-func refreshTarget(content string) (string, bool) {
-	_, rest, found := strings.Cut(content, ";")
-	if !found {
-		return "", false
+// refresh is what meta refresh and the Refresh header have: `5; url=next.html`, in each form that the HTML standard reads
+// (https://html.spec.whatwg.org/#shared-declarative-refresh-steps).
+var refresh = regexp.MustCompile(`(?is)^\s*(?:[0-9]+|\.)[0-9.]*(?:\s*[;,]|\s)\s*(?:url\s*=\s*)?(.*)`)
+
+// addRefresh adds the page that another one leads to by itself.
+func (c *collection) addRefresh(content string) {
+	match := refresh.FindStringSubmatch(content)
+	if match == nil {
+		return
 	}
-	name, value, found := strings.Cut(rest, "=")
-	if !found || !strings.EqualFold(strings.TrimSpace(name), "url") {
-		return "", false
+	target := match[1]
+	if target != "" && (target[0] == '"' || target[0] == '\'') {
+		target, _, _ = strings.Cut(target[1:], target[:1])
 	}
-	return strings.Trim(strings.TrimSpace(value), `"'`), true
+	if target != "" {
+		c.add(target)
+	}
 }
 
 // resourceAttributes name what a page needs to be shown.
 var resourceAttributes = map[atom.Atom][]string{
 	atom.Img: {"src", "lowsrc"}, atom.Source: {"src"}, atom.Script: {"src"}, atom.Audio: {"src"}, atom.Track: {"src"}, atom.Embed: {"src"},
-	atom.Video: {"src", "poster"}, atom.Object: {"data"},
+	atom.Video: {"src", "poster"}, atom.Object: {"data"}, atom.Image: {"href", "xlink:href"},
 	atom.Body: {"background"}, atom.Table: {"background"}, atom.Td: {"background"}, atom.Th: {"background"},
 }
 

@@ -3,6 +3,10 @@ package extract
 import (
 	"net/url"
 	"time"
+
+	"golang.org/x/text/encoding"
+
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // Kinds of tasks that say how their content is read.
@@ -28,8 +32,9 @@ type Options struct {
 	MaxLinks, MaxListed int
 
 	// MaxURLBytes, MaxPathSegments and MaxPathRepeats leave out links of the looks that traps have: URLs over so many bytes,
-	// paths of more segments, and paths that have the same one to eight segments more than so often in a row. 0 or less
-	// means no limit of the kind.
+	// paths of more segments, and paths that have the same one to eight segments more than so often in a row. Empty segments
+	// count. A parameter of the query whose name came before counts as a segment, and one that came before with its value as
+	// a repetition. 0 or less means no limit of the kind.
 	MaxURLBytes, MaxPathSegments, MaxPathRepeats int
 
 	// Unzip undoes the gzip of a feed, sitemap or list that is kept so, within its caller's limits. nil: those are not read.
@@ -77,11 +82,12 @@ type Result struct {
 
 // collection is what was found of a document so far.
 type collection struct {
-	base  *url.URL // references are relative to it
-	opts  *Options
-	limit int
-	seen  map[string]bool // by URL
-	found Result
+	base     *url.URL          // references are relative to it
+	encoding encoding.Encoding // of queries; nil: UTF-8
+	opts     *Options
+	limit    int
+	seen     map[string]bool // by URL
+	found    Result
 }
 
 func newCollection(base *url.URL, opts *Options) *collection {
@@ -99,9 +105,12 @@ func (c *collection) addAll(refs []string) {
 // add resolves a reference and reports it unless it was seen.
 func (c *collection) add(ref string) { c.addLink(ref, Link{}) }
 
-// addLink is add with what is known of the link.
+// addLink is add with what is known of the link. What is listed has a host, even if its scheme is left out.
 func (c *collection) addLink(ref string, link Link) {
-	absolute, ok := resolve(c.base, ref)
+	if link.ListedBy != "" {
+		ref = canonical.WebAddress(ref)
+	}
+	absolute, ok := c.resolve(ref)
 	switch {
 	case !ok:
 		c.found.Skipped++

@@ -71,6 +71,23 @@ func TestFind_page(t *testing.T) {
 			html: `<base target="_blank"><base href="http://other.example/top/"><base href="http://third.example/"><a href="x">x</a>`,
 			want: []string{"http://other.example/top/x"},
 		},
+		"a base that is none": {
+			html: `<base href="http://[bad"><base href="http://third.example/"><a href="x">x</a>`,
+			want: []string{"http://example.com/dir/x"},
+		},
+		"a base of another scheme": {
+			html: `<base href="JavaScript:void(0)"><base href="data:text/html,x"><base href="/third/"><a href="x">x</a><a href="//b/y">y</a>`,
+			want: []string{"http://example.com/dir/x", "http://b/y"},
+		},
+		"an empty base": {
+			html: `<base href=" "><base href="/second/"><a href="x">x</a>`,
+			want: []string{"http://example.com/dir/x"},
+		},
+		"anchors in SVG": {
+			html:      `<svg><a xlink:href="x"><a xlink:href="no" href="y"><image xlink:href="i.png"/><image href="j.png"/><use xlink:href="#z"/></svg>`,
+			resources: true,
+			want:      []string{"x", "y", "i.png", "j.png"},
+		},
 		"relative base": {
 			html: `<base href="../up/"><a href="x">x</a>`,
 			want: []string{"http://example.com/up/x"},
@@ -79,9 +96,19 @@ func TestFind_page(t *testing.T) {
 			html: `<link rel="next" href="n"><link rel=canonical href="/c"><link rel="alternate" href="feed.xml"><link href="bare">` +
 				`<link rel="stylesheet" href="s.css"><link rel="shortcut icon" href="i.ico"><link rel="preconnect" href="//cdn.example">` +
 				`<link rel="alternate stylesheet" href="s2.css"><link rel="search" href="open.xml">`,
-			want: []string{
-				"http://example.com/dir/n", "http://example.com/c", "http://example.com/dir/feed.xml", "http://example.com/dir/bare",
-			},
+			want: []string{"http://example.com/dir/n", "http://example.com/c", "http://example.com/dir/feed.xml"},
+		},
+		"link elements by type": {
+			html: `<link rel="Alternate" hreflang=de href=de><link rel=alternate type="Application/RSS+XML; charset=utf-8" href=rss>` +
+				`<link rel=alternate type="text/xml" href=xml><link rel="home prev" type=" text/html " href=home><link rel=alternate media=handheld href=m>` +
+				`<link rel=alternate type="application/activity+json" href=no1><link rel=alternate type="text/markdown" href=no2>` +
+				`<link rel=alternate type="image/jpeg" href=no3><link rel=author type="text/plain" href=no4><link rel=alternate type=text/calendar href=no5>`,
+			want: []string{"de", "rss", "xml", "home", "m"},
+		},
+		"link elements that name no page": {
+			html: `<link rel=hub href=no1><link rel=profile href=no2><link rel="service.post" type="application/atom+xml" href=no3><link rel=shortlink href=no4>` +
+				`<link rel="indieauth-metadata" href=no5><link rel="token_endpoint micropub" href=no6><link rel=pgpkey type="text/html" href=no7>` +
+				`<link rel=monetization href=no8><link rel="dns-prefetch pingback" href=no9><link rel="" href=no10>`,
 		},
 		"resources": {
 			html: `<link rel="stylesheet" href="s.css"><script src="s.js"></script><img src="i.png" srcset="i1.png 1x, i2.png 2x,i3.png">` +
@@ -108,6 +135,17 @@ func TestFind_page(t *testing.T) {
 		"meta refresh": {
 			html: `<meta http-equiv="Refresh" content="5; URL='next.html'"><meta http-equiv="refresh" content="30">`,
 			want: []string{"http://example.com/dir/next.html"},
+		},
+		"meta refresh in its forms": {
+			html: `<meta http-equiv=refresh content="0;a"><meta http-equiv=refresh content="0,,b"><meta http-equiv=refresh content=".;c">` +
+				`<meta http-equiv=refresh content="1.2.3` + "\n" + `urL=&quot;/d'e&quot;f"><meta http-equiv=refresh content='10;url="e" f'>` +
+				`<meta http-equiv=refresh content="0;urly=g"><meta http-equiv=refresh content="0;url h"><meta http-equiv=refresh content="0;url=url=i">`,
+			want: []string{"a", ",b", "c", "http://example.com/d'e", "e", "urly=g", "url%20h", "url=i"},
+		},
+		"no meta refresh": {
+			html: `<meta http-equiv=refresh content="url=a"><meta http-equiv=refresh content="-1;b"><meta http-equiv=refresh content="5 ;">` +
+				`<meta http-equiv=refresh content="5x;c"><meta http-equiv=refresh content="0;url=''"><meta name=refresh content="0;url=d">` +
+				`<meta http-equiv=refresh content="0;url="><meta http-equiv=refresh>`,
 		},
 		"nofollow": {
 			html:    `<a href="x">x</a><meta name="ROBOTS" content="noindex, NoFollow"><a href="y">y</a>`,

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding"
 
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
@@ -15,11 +18,17 @@ const MaxURLBytes = 2048
 
 // ParseReference parses a reference that stands in a document of the given scheme, http or https, as browsers do by
 // WHATWG's URL standard; without a scheme the reference has to be absolute. White space and control characters around it
-// and line breaks within are left out, "\" is "/", `http:name` is relative in a document of http, a colon in the first
-// segment of a path is no scheme's unless what stands before it could be one, and what may not stand in a URL is
-// percent-encoded, with each "%" that encodes nothing. Of http and https, the host is in the form that names its queue,
-// an IP address also if it is spelled otherwise, without the scheme's port. User information is left out.
+// and line breaks within are left out, "\" is "/", `http:name` is relative in a document of http, slashes before a host are
+// as good as two, a colon in the first segment of a path is no scheme's unless what stands before it could be one, and what
+// may not stand in a URL is percent-encoded, with each "%" that encodes nothing. The schemes of feeds (feed, feeds, itpc) are
+// those of the web. Of http and https, the host is in the form that names its queue, an IP address also if it is spelled
+// otherwise, without the scheme's port. User information is left out.
 func ParseReference(ref, scheme string) (*url.URL, error) {
+	return parseReference(ref, scheme, nil)
+}
+
+// parseReference is ParseReference in a document whose encoding is that of queries; nil is UTF-8.
+func parseReference(ref, scheme string, queries encoding.Encoding) (*url.URL, error) {
 	ref = strings.TrimFunc(ref, func(r rune) bool { return r <= ' ' })
 	if strings.ContainsAny(ref, "\t\r\n") {
 		ref = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(ref)
@@ -27,37 +36,56 @@ func ParseReference(ref, scheme string) (*url.URL, error) {
 	ref, _, _ = strings.Cut(ref, "#")
 	before, query, hasQuery := strings.Cut(ref, "?")
 	own, rest := cutScheme(before)
-	if own != "" && own != "http" && own != "https" {
+	switch own {
+	case "", "http", "https":
+	case "feed", "feeds", "itpc":
+		return parseReference(canonical.WebAddress(ref), scheme, queries)
+	default:
 		return parse(ref)
 	}
 	rest = strings.ReplaceAll(rest, `\`, "/")
-	authority := ""
-	switch {
-	case strings.HasPrefix(rest, "//"):
-		authority, rest = cutAuthority(rest[2:])
-	case own == "" || own == scheme:
-		own = ""
-	default: // https:name
-		authority, rest = cutAuthority(strings.TrimLeft(rest, "/"))
-	}
-	if authority != "" {
+	begin := ""
+	if strings.HasPrefix(rest, "//") || own != "" && own != scheme {
+		authority, path := cutAuthority(strings.TrimLeft(rest, "/"))
 		host, err := canonical.Authority(cmp.Or(own, scheme), authority[strings.LastIndexByte(authority, '@')+1:])
 		if err != nil {
 			return nil, fmt.Errorf("URL %w", err)
 		}
-		authority = "//" + host
+		if begin, rest = "//"+host, path; own != "" {
+			begin = own + ":" + begin
+		}
 	}
 	rest = escape(rest, pathEscapes)
-	if own != "" {
-		own += ":"
-	}
-	if first, _, _ := strings.Cut(rest, "/"); authority == "" && strings.Contains(first, ":") {
+	if first, _, _ := strings.Cut(rest, "/"); begin == "" && strings.Contains(first, ":") {
 		rest = "./" + rest // for the parser not to look for a scheme
 	}
 	if hasQuery {
-		rest += "?" + escape(query, queryEscapes)
+		rest += "?" + escape(encoded(query, queries), queryEscapes)
 	}
-	return parse(own + authority + rest)
+	return parse(begin + rest)
+}
+
+// encoded is a query in an encoding, as browsers write it: what that does not have is the number of the character.
+func encoded(query string, in encoding.Encoding) string {
+	if in == nil || isASCII(query) {
+		return query
+	}
+	encoder, text, out := in.NewEncoder(), []byte(query), make([]byte, 8*len(query)) // up to two changes of state a character
+	var b strings.Builder
+	for {
+		n, read, err := encoder.Transform(out, text, true)
+		b.Write(out[:n])
+		if text = text[read:]; err == nil || len(text) == 0 {
+			return b.String()
+		}
+		r, size := utf8.DecodeRune(text)
+		fmt.Fprintf(&b, "%%26%%23%d%%3B", r)
+		text = text[size:]
+	}
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // parse parses a URL without its user information. Its error does not show the URL, which may have a password.
@@ -95,7 +123,7 @@ func cutScheme(ref string) (scheme, rest string) {
 // ASCII. "|" is ours: net/url writes no path with it.
 const (
 	pathEscapes  = "\"<>^`{}|"
-	queryEscapes = `"<>'`
+	queryEscapes = `"#<>'`
 )
 
 // escape percent-encodes the bytes of a part of a URL that may not stand in it, and each "%" that encodes nothing.
@@ -127,15 +155,15 @@ func isHex(c byte) bool {
 }
 
 // resolve makes a reference absolute, without its fragment. It fails if the result cannot be a task.
-func resolve(base *url.URL, ref string) (absolute string, ok bool) {
+func (c *collection) resolve(ref string) (absolute string, ok bool) {
 	if len(ref) > 2*MaxURLBytes {
 		return "", false
 	}
-	u, err := ParseReference(ref, base.Scheme)
+	u, err := parseReference(ref, c.base.Scheme, c.encoding)
 	if err != nil {
 		return "", false
 	}
-	u = base.ResolveReference(u)
+	u = c.base.ResolveReference(u)
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return "", false
 	}

@@ -192,8 +192,8 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 	flags.IntVar(&o.web.MaxLinks, "max-links", 0, "`number` of links that one page may have (default 20,000)")
 	flags.IntVar(&o.web.MaxListed, "max-listed", 0, "`number` of entries that one feed, sitemap or list may have (default 50,000)")
 	flags.IntVar(&o.web.MaxURLBytes, "max-url-bytes", 0, "longest URL in `bytes` (default 2048, which is the most)")
-	flags.IntVar(&o.web.MaxPathSegments, "max-path-segments", 0, "`number` of segments that a URL's path may have; negative: any (default 30)")
-	flags.IntVar(&o.web.MaxPathRepeats, "max-path-repeats", 0, "`times` that a path may have the same segments in a row; negative: any (default 3)")
+	flags.IntVar(&o.web.MaxPathSegments, "max-path-segments", 0, "`number` of segments that a URL's path may have, repeated parameters of its query counted; negative: any (default 30)")
+	flags.IntVar(&o.web.MaxPathRepeats, "max-path-repeats", 0, "`times` that a path may have the same segments in a row, or a query the same parameter; negative: any (default 3)")
 
 	flags = group("Keeping pages")
 	flags.StringVar(&o.sink.out, "out", "", "`directory` for the pages, as lines of JSON with bodies beside them; without it and --warc they are only followed")
