@@ -60,7 +60,11 @@ func parseReference(ref, scheme string, queries encoding.Encoding) (*url.URL, er
 		rest = "./" + rest // for the parser not to look for a scheme
 	}
 	if hasQuery {
-		rest += "?" + escape(encoded(query, queries), queryEscapes)
+		escapes := queryEscapes
+		if other := encoded(query, queries); other != query {
+			query, escapes = other, encodedEscapes
+		}
+		rest += "?" + escape(query, escapes)
 	}
 	return parse(begin + rest)
 }
@@ -124,6 +128,10 @@ func cutScheme(ref string) (scheme, rest string) {
 const (
 	pathEscapes  = "\"<>^`{}|"
 	queryEscapes = `"#<>'`
+
+	// encodedEscapes are those, and the signs that are the second half of a character in some encodings. Browsers leave those as
+	// they are, which is the same to the server.
+	encodedEscapes = queryEscapes + "@[\\]^`{|}"
 )
 
 // escape percent-encodes the bytes of a part of a URL that may not stand in it, and each "%" that encodes nothing.
