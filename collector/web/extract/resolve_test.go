@@ -64,7 +64,7 @@ func TestResolve_asBrowsersDo(t *testing.T) {
 func TestFind_listedAddresses(t *testing.T) {
 	t.Parallel()
 	for listed, want := range map[string]string{
-		"www.b.example/z?a=1": "http://www.b.example/z?a=1", " WWW.b.example ": "http://www.b.example/", "feed://b.example/z": "http://b.example/z",
+		"www.b.example/z?a=1": "http://www.b.example/z?a=1", "WWW.b.example": "http://www.b.example/", "feed://b.example/z": "http://b.example/z",
 		"feeds:b.example/z": "https://b.example/z", "//www.b.example/z": "https://www.b.example/z", "/www.b.example": "https://a.example/www.b.example",
 	} {
 		feed := `<rss version="2.0"><channel><item><title>t</title><link>` + listed + `</link></item></channel></rss>`
