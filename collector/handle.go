@@ -78,6 +78,7 @@ func (r *run) conclude(l *lease, done Succeeded, err error) {
 		r.forget(l)
 		return
 	}
+	r.troubles.ended(l.task, outcome)
 	if outcome.GetSucceeded() == nil && l.hasNews() {
 		r.sendCursor(l)
 	}

@@ -47,6 +47,13 @@ type troubles struct {
 	told  time.Time  // when the last outage was logged
 	left  time.Time  // when a dispatcher that stops was logged last
 	last  map[failedCall]time.Time
+	tasks map[Reason]*failedTasks
+}
+
+// failedTasks are tasks that failed for one reason.
+type failedTasks struct {
+	logged time.Time
+	since  int // then
 }
 
 // failedCall is what failed, and how.
@@ -56,7 +63,49 @@ type failedCall struct {
 }
 
 func newTroubles(log *zap.Logger) *troubles {
-	return &troubles{log: log, last: make(map[failedCall]time.Time)}
+	return &troubles{log: log, last: make(map[failedCall]time.Time), tasks: make(map[Reason]*failedTasks)}
+}
+
+// ended notes how a task ended. Each failure is logged at level debug. Of each reason one is logged at once, as a warning unless
+// the page itself is the cause, and then with their number once in sameTrouble.
+func (t *troubles) ended(task *Task, outcome *wagglev1.Outcome) {
+	failed := outcome.GetFailed()
+	if failed == nil {
+		return
+	}
+	reason := failed.GetReason()
+	fields := []zap.Field{
+		zap.Stringer("reason", reason), zap.String("error", failed.GetMessage()), zap.String("url", task.URL),
+		zap.String("source_id", task.SourceID), zap.String("task_id", task.ID),
+	}
+	t.log.Debug("task failed", fields...)
+	count := t.countFailed(reason, time.Now())
+	if count == 0 {
+		return
+	}
+	level := zap.WarnLevel
+	if reason < ReasonDNS && reason != ReasonHandler {
+		level = zap.InfoLevel
+	}
+	t.log.Log(level, "tasks fail; this is the last of them", append(fields, zap.Int("failed", count))...)
+}
+
+// countFailed counts a failure, and returns how many there are to log; 0: none.
+func (t *troubles) countFailed(reason Reason, now time.Time) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.tasks[reason]
+	if of == nil {
+		of = &failedTasks{}
+		t.tasks[reason] = of
+	}
+	of.since++
+	if !of.logged.IsZero() && now.Sub(of.logged) < sameTrouble {
+		return 0
+	}
+	count := of.since
+	of.logged, of.since = now, 0
+	return count
 }
 
 // failed notes that a call failed and is repeated after a wait; repeated if it was a repetition already. A first failure may

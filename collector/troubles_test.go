@@ -1,9 +1,14 @@
 package collector_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -386,6 +391,49 @@ func TestCollector_Trouble(t *testing.T) {
 		}
 		if n := logs.FilterMessage("fetch failed, will be repeated").Len(); n < 10 || n > 11 {
 			t.Errorf("%d lines in ten minutes", n)
+		}
+	})
+}
+
+// TestCollector_TasksFail holds that failures of a collector or of hosts are warnings, of each reason one at once and one a
+// minute with their number, that pages that are gone are none, and that each failure is a line at level debug.
+func TestCollector_TasksFail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		core, logs := observer.New(zap.DebugLevel)
+		ways := []error{
+			&collector.Failed{Reason: collector.ReasonDisk, Message: "no space"}, &collector.Failed{Reason: collector.ReasonDNS, Message: "no such host"},
+			&collector.Failed{Reason: collector.ReasonNotFound}, errors.New("a bug"), nil,
+		}
+		work := func(_ context.Context, task *collector.Task) (collector.Succeeded, error) {
+			n, err := strconv.Atoi(strings.TrimPrefix(task.ID, "1-"))
+			return collector.Succeeded{}, cmp.Or(err, ways[n%len(ways)])
+		}
+		r := start(t, d, collector.HandlerFunc(work), func(c *collector.Config) { c.Logger, c.Wait, c.Slots = zap.New(core), time.Second, 1 })
+		const each = 90 // a second each, so that the second line of a reason comes after a minute
+		for n := range each * len(ways) {
+			d.put("1-" + strconv.Itoa(n))
+			if pass(0); n%len(ways) == len(ways)-1 {
+				pass(time.Second)
+			}
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		got := map[string][]int64{}
+		for _, line := range logs.FilterMessageSnippet("tasks fail").All() {
+			of := fmt.Sprint(line.Level, " ", line.ContextMap()["reason"])
+			got[of] = append(got[of], line.ContextMap()["failed"].(int64))
+		}
+		want := map[string][]int64{
+			"warn FAILURE_REASON_DISK": {1, 60}, "warn FAILURE_REASON_DNS": {1, 60}, "info FAILURE_REASON_NOT_FOUND": {1, 60}, "warn FAILURE_REASON_HANDLER": {1, 60},
+		}
+		if !maps.EqualFunc(got, want, slices.Equal[[]int64]) {
+			t.Errorf("logged %v", got)
+		}
+		if n := logs.FilterLevelExact(zap.DebugLevel).FilterMessage("task failed").Len(); n != each*4 {
+			t.Errorf("%d lines of failures at level debug, want %d", n, each*4)
 		}
 	})
 }

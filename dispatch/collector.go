@@ -34,10 +34,44 @@ type CollectorInfo struct {
 	StuckSlots int `json:"stuck_slots,omitempty"`
 	// Ended: this is the last beat of its session.
 	Ended bool `json:"ended,omitempty"`
+	// Outcomes are added by the dispatcher that gets the beat. A store need not keep them over a restart.
+	Outcomes *Outcomes `json:"outcomes,omitempty"`
 }
 
 // Stuck reports whether all slots of the collector are stuck: it takes no task.
 func (c *CollectorInfo) Stuck() bool { return c.Slots > 0 && c.StuckSlots >= c.Slots }
+
+// Outcomes count how tasks of a collector ended in the last 5 to 10 minutes, by the reports that one dispatcher got. A
+// task that ended because of a hold does not count.
+type Outcomes struct {
+	// Answered tasks show that the collector works: they succeeded, or failed because of what a host answered.
+	Answered int `json:"answered,omitempty"`
+	// Failed counts the failures by reason; Released are tasks that were given back.
+	Failed   map[FailureReason]int `json:"failed,omitempty"`
+	Released int                   `json:"released,omitempty"`
+	// OwnInRow counts the failures since the last answer that only the collector itself explains, and ReleasedInRow the
+	// releases. Silent counts the hosts that have not answered since then, up to 3.
+	OwnInRow      int `json:"own_in_row,omitempty"`
+	ReleasedInRow int `json:"released_in_row,omitempty"`
+	Silent        int `json:"silent,omitempty"`
+	// Since is when the first task after the last answer ended without one; zero: none has.
+	Since time.Time `json:"since,omitzero"`
+	// LastError is the last failure since the last answer; nil: there was none.
+	LastError *Failure `json:"last_error,omitempty"`
+}
+
+// What shows that a collector can do nothing, without an answer in between.
+const (
+	unableOwn      = 3
+	unableReleased = 10
+	unableSilent   = 3 // hosts, in all of the time that is counted
+)
+
+// Unable reports whether all work of the collector fails for its own reasons: its disk, its proxy, its network, its
+// handler; or whether it gives all tasks back.
+func (o *Outcomes) Unable() bool {
+	return o != nil && (o.OwnInRow >= unableOwn || o.ReleasedInRow >= unableReleased || o.Answered == 0 && o.Silent >= unableSilent)
+}
 
 // CollectorRecord is a collector as a store knows it.
 type CollectorRecord struct {

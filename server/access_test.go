@@ -49,6 +49,7 @@ var (
 	forReader    = access{right: "producer", wrong: "collector", narrow: "narrow-producer"}
 	forViewer    = access{right: "viewer", wrong: "producer", narrow: "narrow-viewer"}
 	forCounter   = access{right: "producer", wrong: "collector", narrow: "narrow-producer", shared: true}
+	forFinder    = access{right: "viewer", wrong: "producer", narrow: "narrow-viewer", shared: true}
 	forSurveyor  = access{right: "whole-producer", wrong: "collector", narrow: "producer"}
 	forOperator  = access{right: "operator", wrong: "viewer", narrow: "narrow-operator"}
 	forWhole     = access{right: "whole", wrong: "viewer", narrow: "narrow-operator"}
@@ -104,6 +105,7 @@ func accesses(leased *pb.LeasedTask) map[string]access {
 		"ListCollectors":   forSurveyor.with(&pb.ListCollectorsRequest{}),
 		"Explain":          forReader.with(&pb.ExplainRequest{SourceId: "news.a"}),
 		"ListPools":        forSurveyor.with(&pb.ListPoolsRequest{}),
+		"ListFindings":     forFinder.with(&pb.ListFindingsRequest{}),
 		"ListAuditEntries": forAdmin.with(&pb.ListAuditEntriesRequest{}),
 		"ExplainAccess":    forWhole.with(&pb.ExplainAccessRequest{Method: "GetStats"}),
 		"ReleaseCollector": forWhole.with(&pb.ReleaseCollectorRequest{CollectorId: "other"}),
@@ -498,6 +500,43 @@ func TestAccess_document(t *testing.T) {
 		}
 		if row[1] != want || narrowed == (strings.HasPrefix(row[2], "refused") || strings.HasPrefix(row[2], "no ")) {
 			t.Errorf("%s is for %s, narrowed %v; SECURITY.md has %q", method.Name(), want, narrowed, row)
+		}
+	}
+}
+
+// TestAdminService_ListFindings_narrow holds that a caller for some sources gets the findings of these, and no others.
+func TestAdminService_ListFindings_narrow(t *testing.T) {
+	t.Parallel()
+	b := withPolicy(t, accessPolicy(time.Now().Add(time.Hour)))
+	whole := as(t.Context(), "whole")
+	targets := []*pb.HoldTarget{{Pool: "browser"}}
+	for _, id := range []string{"news.a", "blogs.a"} {
+		if _, err := b.sources.CreateSource(whole, &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: id, Seeds: []*pb.Seed{{Url: "https://" + id + ".example/"}}}}); err != nil {
+			t.Fatal(err)
+		}
+		targets = append(targets, &pb.HoldTarget{SourceId: id})
+	}
+	if _, err := b.holds.SetHolds(whole, &pb.SetHoldsRequest{Targets: targets}); err != nil {
+		t.Fatal(err)
+	}
+	for caller, want := range map[string]string{"viewer": "[news.a]", "narrow-viewer": "[blogs.a]", "whole-viewer": "[blogs.a browser news.a]"} {
+		found, err := b.admin.ListFindings(as(t.Context(), caller), &pb.ListFindingsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range found.GetFindings() {
+			if f.GetKind() == pb.FindingKind_FINDING_KIND_HELD {
+				for _, name := range f.GetNames() {
+					names = append(names, strings.TrimPrefix(name, "pool "))
+				}
+			} else if caller != "whole-viewer" {
+				t.Errorf("%s sees %v", caller, f)
+			}
+		}
+		slices.Sort(names)
+		if got := fmt.Sprint(names); got != want || int(found.GetSources()) != strings.Count(want, ".a") {
+			t.Errorf("%s: %s of %d sources, want %s", caller, got, found.GetSources(), want)
 		}
 	}
 }

@@ -110,6 +110,15 @@ func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb
 	return wire.ExplainResponse(explanation), nil
 }
 
+// ListFindings finds what stands still or is broken, for a narrowed caller among its sources.
+func (s *adminService) ListFindings(ctx context.Context, _ *pb.ListFindingsRequest) (*pb.ListFindingsResponse, error) {
+	findings, err := s.o.Findings(ctx, callerOf(ctx).Sources())
+	if err != nil {
+		return nil, err
+	}
+	return wire.ListFindingsResponse(findings), nil
+}
+
 // ListPools lists pools by name.
 func (s *adminService) ListPools(ctx context.Context, req *pb.ListPoolsRequest) (*pb.ListPoolsResponse, error) {
 	pools, next, err := wire.List(req, func(after string, limit int) ([]operate.PoolView, string, error) {

@@ -33,9 +33,15 @@ func withCaller(ctx context.Context, caller *auth.Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
+// callerOf is the caller of ctx; nil without authentication.
+func callerOf(ctx context.Context) *auth.Caller {
+	caller, _ := ctx.Value(callerKey{}).(*auth.Caller) //nolint:errcheck // there may be none
+	return caller
+}
+
 // identityOf is the identity of the caller of ctx; empty without authentication.
 func identityOf(ctx context.Context) string {
-	if caller, ok := ctx.Value(callerKey{}).(*auth.Caller); ok {
+	if caller := callerOf(ctx); caller != nil {
 		return caller.Identity
 	}
 	return ""

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/waggle-crawl/waggle/collector"
@@ -100,12 +99,11 @@ func statusFailure(answer *fetched, recurring bool, took time.Duration, now time
 	return failed
 }
 
-// refusal judges a task whose own address is in a private network. If an operator wrote that address into a seed, the fault is
-// this collector's, and another one may be allowed to fetch it. If DNS says so, or a link, the task pays for the failure: a
-// parked domain may point to a loopback address too, and must not keep collectors busy.
-func refusal(t *collector.Task, target *url.URL, err error, took time.Duration) *collector.Failed {
+// refusal judges a task whose own address is in a private network. Of a seed, whose name or address an operator wrote, the fault is
+// this collector's: another one may be allowed to fetch it. Any other task pays for the failure: a link may lead anywhere.
+func refusal(t *collector.Task, err error, took time.Duration) *collector.Failed {
 	failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), FetchDuration: took}
-	if t.Recurring && checkHost(target) != nil {
+	if t.Recurring {
 		failed.Reason = collector.ReasonInternal
 	}
 	return failed

@@ -65,7 +65,7 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 					zap.String("url", v.url.String()), zap.String("source_id", t.SourceID), zap.Error(err))
 			})
 		}
-		err = refusal(t, v.url, err, v.took)
+		err = refusal(t, err, v.took)
 	}
 	if err == nil {
 		done.QueueDelay = v.queueDelay()

@@ -121,6 +121,7 @@ func (d *Dispatcher) recordBeat(ctx context.Context, info dispatch.CollectorInfo
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
+		info.Outcomes = d.outcomes.of(info.ID)
 		states, err := d.batches.beats.Do(ctx, []dispatch.CollectorInfo{info})
 		switch {
 		case err != nil:

@@ -87,6 +87,7 @@ type Dispatcher struct {
 	batches   *batches
 	catalog   *Catalog
 	slowed    *slowdown
+	outcomes  *outcomes
 	released  *ttlcache.Cache[dispatch.TaskID, string] // source ids of tasks, see noteReleased
 	reminders *rate.Limiter                            // of them
 	holds     *holdWatch
@@ -112,6 +113,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.batches = newBatches(cfg.Store)
 	d.catalog = newCatalog(cfg.Store)
 	d.slowed = newSlowdown()
+	d.outcomes = newOutcomes()
 	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())
 	d.reminders = rate.NewLimiter(maxReminders, maxReminders)
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}

@@ -330,6 +330,7 @@ func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch
 	case dispatch.Applied:
 		s.result.Code, s.result.Result, s.result.State, s.result.Due = ReportOK, how, applied.State, applied.Due
 		d.slowed.note(s.Token.Collector, s.Failed == nil || s.Failed.Reason.Scope() != dispatch.ScopeCollector)
+		d.outcomes.note(s.Report, s.task)
 	case dispatch.ApplyAlready:
 		endedBefore(s.result, applied)
 	case dispatch.ApplyNotFound:

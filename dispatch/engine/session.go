@@ -77,6 +77,7 @@ func replaced(collector, session string) error {
 // this dispatcher.
 func (d *Dispatcher) sessionEnded(collector, current string) {
 	d.noted.Delete(collector)
+	d.outcomes.forget(collector)
 	d.pump.EndSessions(collector, current)
 	d.pushes.endSessions(collector, current)
 }

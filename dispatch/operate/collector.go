@@ -13,6 +13,8 @@ type CollectorView struct {
 	dispatch.CollectorRecord
 	// Holds are those on it and on labels that it has, the one that ends last first.
 	Holds []*dispatch.Hold
+	// Outcomes are how its tasks ended lately; nil: not known.
+	Outcomes *dispatch.Outcomes
 }
 
 // Gone reports whether the collector has been silent for [dispatch.GoneAfter].
@@ -36,7 +38,9 @@ func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) 
 		return nil, "", now, err
 	}
 	for _, r := range records {
-		collectors = append(collectors, CollectorView{CollectorRecord: *r, Holds: at.book.Collector(r.Info.ID, r.Info.Labels)})
+		collectors = append(collectors, CollectorView{
+			CollectorRecord: *r, Holds: at.book.Collector(r.Info.ID, r.Info.Labels), Outcomes: o.d.Outcomes(r),
+		})
 	}
 	if len(records) == limit {
 		next = records[limit-1].Info.ID

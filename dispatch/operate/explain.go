@@ -22,6 +22,8 @@ type Explanation struct {
 	Unknown bool
 	// Notes are what holds only a part of it, and what was not looked at, in words for people.
 	Notes []string
+	// LastError is the last error of the task, or of the seeds and due tasks of the source, since its last success.
+	LastError *dispatch.Failure
 	// Partly: nothing holds all of it, but a part may be held (see Notes).
 	Partly bool
 }
@@ -37,6 +39,15 @@ func (e *Explanation) add(holds ...Held) (added bool) {
 		e.Holds[i].beside = e.Holds[i].beside && h.beside
 	}
 	return added
+}
+
+// noteError keeps the latest of the last errors of tasks.
+func (e *Explanation) noteError(tasks ...*dispatch.Task) {
+	for _, t := range tasks {
+		if t != nil && t.LastError != nil && (e.LastError == nil || t.LastError.Time.After(e.LastError.Time)) {
+			e.LastError = t.LastError
+		}
+	}
 }
 
 // noteTakers adds the note on the collectors that take it.
@@ -64,6 +75,7 @@ func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explan
 		return nil, err
 	}
 	e := &Explanation{Now: s.now}
+	e.noteError(t)
 	gate, ok := stateGate(t)
 	if ok {
 		if t.Lease != nil {
@@ -131,6 +143,7 @@ func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, 
 		first = due.firstTask()
 	}
 	e := &Explanation{Now: s.now}
+	e.noteError(append(seeds, first)...)
 	held, who, err := s.holdsOf(ctx, source, first)
 	if err != nil {
 		return nil, err

@@ -116,7 +116,11 @@ func (o *Operator) ListSources(ctx context.Context, q SourceQuery, after string,
 			return nil, "", err
 		}
 	}
-	return slices.DeleteFunc(views, func(v *SourceView) bool { return !q.matchesHealth(v.Health) }), next, nil
+	views = slices.DeleteFunc(views, func(v *SourceView) bool { return !q.matchesHealth(v.Health) })
+	if q.Errors {
+		err = o.addListedErrors(ctx, views)
+	}
+	return views, next, err
 }
 
 // UpdateSource changes the spec of a source by change, if its version is

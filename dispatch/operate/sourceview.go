@@ -20,7 +20,9 @@ type SourceView struct {
 	Status SourceStatus
 	Health SourceHealth
 
-	next *dispatch.Task // the seed that is due next; nil: none waits
+	next   *dispatch.Task // the seed that is due next; nil: none waits
+	oldest time.Time      // when the first of its seeds was made
+	failed *dispatch.Task // of the seeds that have not succeeded since they failed, the one that failed most; nil: none
 }
 
 // SourceStatus is what is known of a source, by its shards and its seeds' records.
@@ -79,8 +81,8 @@ type SourceQuery struct {
 	Labels map[string]string
 	Health []SourceHealth
 	// Gates adds to the listed sources what holds them, as far as that costs the same
-	// for a page of any size: see [SourceStatus].
-	Gates bool
+	// for a page of any size: see [SourceStatus]. Errors adds the last error of the seed that failed most.
+	Gates, Errors bool
 }
 
 // stuckAfter is how long a seed is due before its source can be stuck: a collector may be about to
@@ -169,9 +171,17 @@ func (o *Operator) releasedTasks(ctx context.Context, sources []*dispatch.Source
 func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds []*dispatch.Task, now time.Time) *SourceView {
 	status := SourceStatus{SourceStatus: known, PendingVersions: source.Version - source.Applied}
 	status.Outstanding = status.Counts.Scheduled + status.Counts.Ready + status.Counts.Leased
+	var oldest time.Time
+	var failed *dispatch.Task
 	for _, t := range seeds {
 		if t == nil {
 			continue
+		}
+		if oldest.IsZero() || t.Created.Before(oldest) {
+			oldest = t.Created
+		}
+		if tries := triesOf(t); tries > 0 && (failed == nil || tries > triesOf(failed)) {
+			failed = t
 		}
 		switch t.State {
 		case dispatch.StateDead:
@@ -203,7 +213,43 @@ func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds [
 		status.Lag = max(status.Lag, now.Sub(t.Due))
 	}
 	status.Outstanding = max(status.Outstanding, 0)
-	return &SourceView{Source: *source, Status: status, Health: healthOf(source, &status, now)}
+	return &SourceView{Source: *source, Status: status, Health: healthOf(source, &status, now), oldest: oldest, failed: failed}
+}
+
+// triesOf is how often a seed was tried since its last success, as far as its counters have it; 0 while it is tried first.
+func triesOf(t *dispatch.Task) int {
+	tries := 1000*int(t.Counters.GivenUp) + int(t.Counters.Attempt)
+	if t.State == dispatch.StateLeased {
+		tries--
+	}
+	return tries
+}
+
+// seedErrorsPerRead bounds one read of seeds with their details.
+const seedErrorsPerRead = 100
+
+// addListedErrors adds to listed sources the last error of the seed that failed most.
+func (o *Operator) addListedErrors(ctx context.Context, views []*SourceView) error {
+	var ids []dispatch.TaskID
+	var of []*SourceView
+	for _, v := range views {
+		if v.failed != nil {
+			ids, of = append(ids, v.failed.ID), append(of, v)
+		}
+	}
+	for page := range slices.Chunk(ids, seedErrorsPerRead) {
+		tasks, _, err := o.store.Tasks(ctx, page, true)
+		if err != nil {
+			return fmt.Errorf("read the errors of seeds: %w", err)
+		}
+		for i, t := range tasks {
+			if t != nil {
+				of[i].Status.LastError = t.LastError
+			}
+		}
+		of = of[len(page):]
+	}
+	return nil
 }
 
 // resting reports whether a seed waits for its next cycle, and not for the next
@@ -257,8 +303,12 @@ func nextSeed(seeds []*dispatch.Task) (next *dispatch.Task) {
 	return next
 }
 
+// lateAfter is how long a seed of a source is due before that is late.
+func lateAfter(source *dispatch.Source, status *SourceStatus, now time.Time) time.Duration {
+	return cmp.Or(max(source.Spec.Schedule.Interval(now), status.LongestInterval), lateWithoutSchedule)
+}
+
 func healthOf(source *dispatch.Source, status *SourceStatus, now time.Time) SourceHealth {
-	late := cmp.Or(max(source.Spec.Schedule.Interval(now), status.LongestInterval), lateWithoutSchedule)
 	switch {
 	case !holdbook.LastEnd(source.Holds, now).IsZero():
 		return HealthHeld
@@ -268,7 +318,7 @@ func healthOf(source *dispatch.Source, status *SourceStatus, now time.Time) Sour
 		return HealthBackedOff
 	case status.FailuresInARow > 0:
 		return HealthFailing
-	case status.Lag > late:
+	case status.Lag > lateAfter(source, status, now):
 		return HealthLate
 	default:
 		return HealthOK

@@ -180,6 +180,20 @@ func (c *Caller) Shows(source string) error {
 	})
 }
 
+// Sources are the prefixes of the ids of all sources that the caller may see; nil: it may see all.
+func (c *Caller) Sources() (prefixes []string) {
+	if c == nil {
+		return nil
+	}
+	for _, g := range c.grants {
+		if !g.isNarrow() {
+			return nil
+		}
+		prefixes = append(prefixes, g.Sources...)
+	}
+	return prefixes
+}
+
 // Redact removes from an answer what a caller who is narrowed to some sources does not see of what stops these: collectors
 // belong to no source, so of a hold on them only its kind and times are left, also in the history of a task, and those that
 // take no tasks of the source are not named.

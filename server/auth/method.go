@@ -34,7 +34,7 @@ const (
 	// ofAll: what the call shows or changes belongs to no source, such as queues and collectors, so that only a grant that is
 	// not narrowed allows it.
 	ofAll scope = iota
-	// ofNone: what the call shows names no source, such as counts.
+	// ofNone: what the call shows names no source, such as counts, or only sources of the grant ([Caller.Sources]).
 	ofNone
 	// ofSources: each source that the call names, and that its filter can match, is in the grant.
 	ofSources
@@ -57,6 +57,7 @@ var (
 	leaseReads     = rule{roles: []Role{Operator, Viewer}, scope: ofSources}
 	sharedReads    = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofAll}
 	countReads     = rule{roles: []Role{Producer, Operator, Viewer}, scope: ofNone}
+	findingReads   = rule{roles: []Role{Operator, Viewer}, scope: ofNone}
 	sourceChanges  = rule{roles: []Role{Operator}, scope: ofSources}
 	sharedChanges  = rule{roles: []Role{Operator}, scope: ofAll}
 	adminReads     = rule{scope: ofAll}
@@ -102,6 +103,7 @@ var rules = map[string]rule{
 	pb.AdminService_ListCollectors_FullMethodName: sharedReads,
 	pb.AdminService_Explain_FullMethodName:        sourceReads,
 	pb.AdminService_ListPools_FullMethodName:      sharedReads,
+	pb.AdminService_ListFindings_FullMethodName:   findingReads,
 
 	pb.AdminService_ListAuditEntries_FullMethodName: adminReads,
 	pb.AdminService_ExplainAccess_FullMethodName:    sharedChanges,

@@ -17,7 +17,7 @@ const maxReplaced = 100
 const seenRecorded = 3_600_000
 
 // collectorBook keeps what collectors send about themselves. The journal has each session and its end; when a collector
-// was seen, and what else it sends with each beat, it has only once an hour.
+// was seen, and what else it sends with each beat, it has only once an hour, and its outcomes not at all.
 type collectorBook struct {
 	part // its mutex guards what follows
 
@@ -223,6 +223,9 @@ func (c *collector) record() *dispatch.CollectorRecord {
 func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
 	info.Labels, info.Pools = maps.Clone(info.Labels), slices.Clone(info.Pools)
 	info.Sources, info.Queues = slices.Clone(info.Sources), slices.Clone(info.Queues)
+	if info.Outcomes != nil { // their map is never changed
+		info.Outcomes = new(*info.Outcomes)
+	}
 	return info
 }
 

@@ -23,6 +23,124 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// FindingKind is what is wrong. More kinds may be added.
+type FindingKind int32
+
+const (
+	// Not set; never sent.
+	FindingKind_FINDING_KIND_UNSPECIFIED FindingKind = 0
+	// The dispatcher that answered is about to stop, or there is no keeper.
+	FindingKind_FINDING_KIND_DISPATCHER FindingKind = 1
+	// The store is full, slow, or was away.
+	FindingKind_FINDING_KIND_STORE FindingKind = 2
+	// A hold stops something, or all seeds of a source are canceled. Somebody wanted that.
+	FindingKind_FINDING_KIND_HELD FindingKind = 3
+	// A collector can do nothing: all its work fails for its own reasons, it gives all tasks back, or no host answers it. See
+	// Collector.outcomes.
+	FindingKind_FINDING_KIND_COLLECTOR FindingKind = 4
+	// A source is STUCK: a seed is due, and what keeps it does not end by itself.
+	FindingKind_FINDING_KIND_STUCK FindingKind = 5
+	// A pool has tasks and no collector that takes them.
+	FindingKind_FINDING_KIND_NO_COLLECTOR FindingKind = 6
+	// A collector holds leases and is not heard from, or leases are overdue.
+	FindingKind_FINDING_KIND_HUNG FindingKind = 7
+	// Handlers go on after their leases, or take most of the longest time that their source allows.
+	FindingKind_FINDING_KIND_HANDLER FindingKind = 8
+	// A task was released again and again.
+	FindingKind_FINDING_KIND_RELEASED FindingKind = 9
+	// Waggle blocked a host after failures.
+	FindingKind_FINDING_KIND_BLOCKED FindingKind = 10
+	// A source has never succeeded, and its seeds are older than two intervals (1 minute at least, 2 h without a schedule).
+	FindingKind_FINDING_KIND_NEVER FindingKind = 11
+	// A source is FAILING.
+	FindingKind_FINDING_KIND_FAILING FindingKind = 12
+	// A source is BACKED_OFF.
+	FindingKind_FINDING_KIND_BACKED_OFF FindingKind = 13
+	// A source is LATE.
+	FindingKind_FINDING_KIND_LATE FindingKind = 14
+	// Tasks of a source are DEAD, its seeds left out: 3 or more and at least 10 % of the settled ones, or one if none has succeeded.
+	FindingKind_FINDING_KIND_DEAD FindingKind = 15
+	// A collector is GONE for less than 10 minutes. It may have been taken down.
+	FindingKind_FINDING_KIND_GONE FindingKind = 16
+	// Nothing is due within the next hour, and there is no other finding. That is no fault.
+	FindingKind_FINDING_KIND_IDLE FindingKind = 17
+	// A list could not be read, or not to its end.
+	FindingKind_FINDING_KIND_UNREAD FindingKind = 18
+)
+
+// Enum value maps for FindingKind.
+var (
+	FindingKind_name = map[int32]string{
+		0:  "FINDING_KIND_UNSPECIFIED",
+		1:  "FINDING_KIND_DISPATCHER",
+		2:  "FINDING_KIND_STORE",
+		3:  "FINDING_KIND_HELD",
+		4:  "FINDING_KIND_COLLECTOR",
+		5:  "FINDING_KIND_STUCK",
+		6:  "FINDING_KIND_NO_COLLECTOR",
+		7:  "FINDING_KIND_HUNG",
+		8:  "FINDING_KIND_HANDLER",
+		9:  "FINDING_KIND_RELEASED",
+		10: "FINDING_KIND_BLOCKED",
+		11: "FINDING_KIND_NEVER",
+		12: "FINDING_KIND_FAILING",
+		13: "FINDING_KIND_BACKED_OFF",
+		14: "FINDING_KIND_LATE",
+		15: "FINDING_KIND_DEAD",
+		16: "FINDING_KIND_GONE",
+		17: "FINDING_KIND_IDLE",
+		18: "FINDING_KIND_UNREAD",
+	}
+	FindingKind_value = map[string]int32{
+		"FINDING_KIND_UNSPECIFIED":  0,
+		"FINDING_KIND_DISPATCHER":   1,
+		"FINDING_KIND_STORE":        2,
+		"FINDING_KIND_HELD":         3,
+		"FINDING_KIND_COLLECTOR":    4,
+		"FINDING_KIND_STUCK":        5,
+		"FINDING_KIND_NO_COLLECTOR": 6,
+		"FINDING_KIND_HUNG":         7,
+		"FINDING_KIND_HANDLER":      8,
+		"FINDING_KIND_RELEASED":     9,
+		"FINDING_KIND_BLOCKED":      10,
+		"FINDING_KIND_NEVER":        11,
+		"FINDING_KIND_FAILING":      12,
+		"FINDING_KIND_BACKED_OFF":   13,
+		"FINDING_KIND_LATE":         14,
+		"FINDING_KIND_DEAD":         15,
+		"FINDING_KIND_GONE":         16,
+		"FINDING_KIND_IDLE":         17,
+		"FINDING_KIND_UNREAD":       18,
+	}
+)
+
+func (x FindingKind) Enum() *FindingKind {
+	p := new(FindingKind)
+	*p = x
+	return p
+}
+
+func (x FindingKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FindingKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_waggle_v1_admin_service_proto_enumTypes[0].Descriptor()
+}
+
+func (FindingKind) Type() protoreflect.EnumType {
+	return &file_waggle_v1_admin_service_proto_enumTypes[0]
+}
+
+func (x FindingKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FindingKind.Descriptor instead.
+func (FindingKind) EnumDescriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{0}
+}
+
 // HeldKind is the kind of thing that a gate belongs to.
 type HeldKind int32
 
@@ -72,11 +190,11 @@ func (x HeldKind) String() string {
 }
 
 func (HeldKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_waggle_v1_admin_service_proto_enumTypes[0].Descriptor()
+	return file_waggle_v1_admin_service_proto_enumTypes[1].Descriptor()
 }
 
 func (HeldKind) Type() protoreflect.EnumType {
-	return &file_waggle_v1_admin_service_proto_enumTypes[0]
+	return &file_waggle_v1_admin_service_proto_enumTypes[1]
 }
 
 func (x HeldKind) Number() protoreflect.EnumNumber {
@@ -85,7 +203,7 @@ func (x HeldKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HeldKind.Descriptor instead.
 func (HeldKind) EnumDescriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{0}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{1}
 }
 
 // GetStatsRequest asks for counts.
@@ -948,7 +1066,10 @@ type ExplainResponse struct {
 	Notes []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
 	// True if `gates` is empty but some tasks may still wait; see `notes`. All active collectors take only some of its
 	// tasks, or there are too many collectors to know. Default false.
-	Partly        bool `protobuf:"varint,6,opt,name=partly,proto3" json:"partly,omitempty"`
+	Partly bool `protobuf:"varint,6,opt,name=partly,proto3" json:"partly,omitempty"`
+	// The last error of the task, or of the seeds and the first due task of the source, unless a success followed it. Absent:
+	// there is none. It holds nothing, but may show why nothing gets done.
+	LastError     *TaskError `protobuf:"bytes,7,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1025,6 +1146,432 @@ func (x *ExplainResponse) GetPartly() bool {
 	return false
 }
 
+func (x *ExplainResponse) GetLastError() *TaskError {
+	if x != nil {
+		return x.LastError
+	}
+	return nil
+}
+
+// ListFindingsRequest asks for all findings.
+type ListFindingsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFindingsRequest) Reset() {
+	*x = ListFindingsRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFindingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFindingsRequest) ProtoMessage() {}
+
+func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFindingsRequest.ProtoReflect.Descriptor instead.
+func (*ListFindingsRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{12}
+}
+
+// ListFindingsResponse holds the findings, and how much was looked at. It is no snapshot.
+type ListFindingsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The findings, the most severe first. Empty: nothing was found.
+	Findings []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	// Sources that were looked at.
+	Sources int64 `protobuf:"varint,2,opt,name=sources,proto3" json:"sources,omitempty"`
+	// Those of them whose health is OK.
+	SourcesOk int64 `protobuf:"varint,3,opt,name=sources_ok,json=sourcesOk,proto3" json:"sources_ok,omitempty"`
+	// True if all sources that the caller may see were looked at.
+	AllLookedAt bool `protobuf:"varint,4,opt,name=all_looked_at,json=allLookedAt,proto3" json:"all_looked_at,omitempty"`
+	// When the first seed of these sources is due, maybe in the past; absent: none waits.
+	NextDueTime   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=next_due_time,json=nextDueTime,proto3" json:"next_due_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFindingsResponse) Reset() {
+	*x = ListFindingsResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFindingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFindingsResponse) ProtoMessage() {}
+
+func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFindingsResponse.ProtoReflect.Descriptor instead.
+func (*ListFindingsResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListFindingsResponse) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+func (x *ListFindingsResponse) GetSources() int64 {
+	if x != nil {
+		return x.Sources
+	}
+	return 0
+}
+
+func (x *ListFindingsResponse) GetSourcesOk() int64 {
+	if x != nil {
+		return x.SourcesOk
+	}
+	return 0
+}
+
+func (x *ListFindingsResponse) GetAllLookedAt() bool {
+	if x != nil {
+		return x.AllLookedAt
+	}
+	return false
+}
+
+func (x *ListFindingsResponse) GetNextDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextDueTime
+	}
+	return nil
+}
+
+// Finding is something that stands still or is broken, with the thing that is worst.
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is wrong. The kinds are open: a client shows one that it does not know by its number, with the other fields.
+	Kind FindingKind `protobuf:"varint,1,opt,name=kind,proto3,enum=waggle.v1.FindingKind" json:"kind,omitempty"`
+	// When it began, by the clock of the store or the dispatcher. Of FAILING and BACKED_OFF: the last success. Absent: not
+	// known.
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	// How many things it is about, at least 1.
+	Count int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// Their ids or names, the worst first; at most 3. Empty if it is about the dispatcher, the store or everything.
+	Names []string `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`
+	// What is wrong, in words for people. Empty: `worst` shows it.
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// The command that shows more, or ends it.
+	NextStep string `protobuf:"bytes,6,opt,name=next_step,json=nextStep,proto3" json:"next_step,omitempty"`
+	// The first of `names`, as its own call would show it. Absent: `message` says all.
+	//
+	// Types that are valid to be assigned to Worst:
+	//
+	//	*Finding_Source
+	//	*Finding_Collector
+	//	*Finding_Lease
+	//	*Finding_Hold
+	//	*Finding_Pool
+	//	*Finding_Queue
+	//	*Finding_Task
+	Worst isFinding_Worst `protobuf_oneof:"worst"`
+	// Sources of the finding by the gate that decides. Sources without a gate are not counted.
+	Gates []*GateCount `protobuf:"bytes,14,rep,name=gates,proto3" json:"gates,omitempty"`
+	// Of HANDLER with a lease: the longest time that the lease may be held. Absent: the finding is another one.
+	MaxHold       *durationpb.Duration `protobuf:"bytes,15,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Finding) GetKind() FindingKind {
+	if x != nil {
+		return x.Kind
+	}
+	return FindingKind_FINDING_KIND_UNSPECIFIED
+}
+
+func (x *Finding) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *Finding) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Finding) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *Finding) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Finding) GetNextStep() string {
+	if x != nil {
+		return x.NextStep
+	}
+	return ""
+}
+
+func (x *Finding) GetWorst() isFinding_Worst {
+	if x != nil {
+		return x.Worst
+	}
+	return nil
+}
+
+func (x *Finding) GetSource() *Source {
+	if x != nil {
+		if x, ok := x.Worst.(*Finding_Source); ok {
+			return x.Source
+		}
+	}
+	return nil
+}
+
+func (x *Finding) GetCollector() *Collector {
+	if x != nil {
+		if x, ok := x.Worst.(*Finding_Collector); ok {
+			return x.Collector
+		}
+	}
+	return nil
+}
+
+func (x *Finding) GetLease() *HeldLease {
+	if x != nil {
+		if x, ok := x.Worst.(*Finding_Lease); ok {
+			return x.Lease
+		}
+	}
+	return nil
+}
+
+func (x *Finding) GetHold() *Hold {
+	if x != nil {
+		if x, ok := x.Worst.(*Finding_Hold); ok {
+			return x.Hold
+		}
+	}
+	return nil
+}
+
+func (x *Finding) GetPool() *Pool {
+	if x != nil {
+		if x, ok := x.Worst.(*Finding_Pool); ok {
+			return x.Pool
+		}
+	}
+	return nil
+}
+
+func (x *Finding) GetQueue() *Queue {
+	if x != nil {
+		if x, ok := x.Worst.(*Finding_Queue); ok {
+			return x.Queue
+		}
+	}
+	return nil
+}
+
+func (x *Finding) GetTask() *ReleasedTask {
+	if x != nil {
+		if x, ok := x.Worst.(*Finding_Task); ok {
+			return x.Task
+		}
+	}
+	return nil
+}
+
+func (x *Finding) GetGates() []*GateCount {
+	if x != nil {
+		return x.Gates
+	}
+	return nil
+}
+
+func (x *Finding) GetMaxHold() *durationpb.Duration {
+	if x != nil {
+		return x.MaxHold
+	}
+	return nil
+}
+
+type isFinding_Worst interface {
+	isFinding_Worst()
+}
+
+type Finding_Source struct {
+	// A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD and IDLE.
+	Source *Source `protobuf:"bytes,7,opt,name=source,proto3,oneof"`
+}
+
+type Finding_Collector struct {
+	// A collector. Of COLLECTOR, HUNG, HANDLER and GONE.
+	Collector *Collector `protobuf:"bytes,8,opt,name=collector,proto3,oneof"`
+}
+
+type Finding_Lease struct {
+	// A lease. Of HUNG and HANDLER.
+	Lease *HeldLease `protobuf:"bytes,9,opt,name=lease,proto3,oneof"`
+}
+
+type Finding_Hold struct {
+	// A hold. Of HELD.
+	Hold *Hold `protobuf:"bytes,10,opt,name=hold,proto3,oneof"`
+}
+
+type Finding_Pool struct {
+	// A pool. Of NO_COLLECTOR.
+	Pool *Pool `protobuf:"bytes,11,opt,name=pool,proto3,oneof"`
+}
+
+type Finding_Queue struct {
+	// A queue. Of BLOCKED.
+	Queue *Queue `protobuf:"bytes,12,opt,name=queue,proto3,oneof"`
+}
+
+type Finding_Task struct {
+	// A task. Of RELEASED.
+	Task *ReleasedTask `protobuf:"bytes,13,opt,name=task,proto3,oneof"`
+}
+
+func (*Finding_Source) isFinding_Worst() {}
+
+func (*Finding_Collector) isFinding_Worst() {}
+
+func (*Finding_Lease) isFinding_Worst() {}
+
+func (*Finding_Hold) isFinding_Worst() {}
+
+func (*Finding_Pool) isFinding_Worst() {}
+
+func (*Finding_Queue) isFinding_Worst() {}
+
+func (*Finding_Task) isFinding_Worst() {}
+
+// GateCount counts sources by a kind of gate.
+type GateCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of the gate.
+	Kind GateKind `protobuf:"varint,1,opt,name=kind,proto3,enum=waggle.v1.GateKind" json:"kind,omitempty"`
+	// How many sources it decides for.
+	Count         int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GateCount) Reset() {
+	*x = GateCount{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GateCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GateCount) ProtoMessage() {}
+
+func (x *GateCount) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GateCount.ProtoReflect.Descriptor instead.
+func (*GateCount) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GateCount) GetKind() GateKind {
+	if x != nil {
+		return x.Kind
+	}
+	return GateKind_GATE_KIND_UNSPECIFIED
+}
+
+func (x *GateCount) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // ExplainedGate is a gate and the thing that it belongs to.
 type ExplainedGate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1042,7 +1589,7 @@ type ExplainedGate struct {
 
 func (x *ExplainedGate) Reset() {
 	*x = ExplainedGate{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1601,7 @@ func (x *ExplainedGate) String() string {
 func (*ExplainedGate) ProtoMessage() {}
 
 func (x *ExplainedGate) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1614,7 @@ func (x *ExplainedGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedGate.ProtoReflect.Descriptor instead.
 func (*ExplainedGate) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{12}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExplainedGate) GetGate() *Gate {
@@ -1116,7 +1663,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1675,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1688,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{13}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Pool) GetName() string {
@@ -1186,7 +1733,7 @@ type ListPoolsRequest struct {
 
 func (x *ListPoolsRequest) Reset() {
 	*x = ListPoolsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1745,7 @@ func (x *ListPoolsRequest) String() string {
 func (*ListPoolsRequest) ProtoMessage() {}
 
 func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1758,7 @@ func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{14}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListPoolsRequest) GetPageSize() int32 {
@@ -1241,7 +1788,7 @@ type ListPoolsResponse struct {
 
 func (x *ListPoolsResponse) Reset() {
 	*x = ListPoolsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1800,7 @@ func (x *ListPoolsResponse) String() string {
 func (*ListPoolsResponse) ProtoMessage() {}
 
 func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1813,7 @@ func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{15}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPoolsResponse) GetPools() []*Pool {
@@ -1311,7 +1858,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1870,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1883,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{16}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AuditEntry) GetTime() *timestamppb.Timestamp {
@@ -1418,7 +1965,7 @@ type ListAuditEntriesRequest struct {
 
 func (x *ListAuditEntriesRequest) Reset() {
 	*x = ListAuditEntriesRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1977,7 @@ func (x *ListAuditEntriesRequest) String() string {
 func (*ListAuditEntriesRequest) ProtoMessage() {}
 
 func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1990,7 @@ func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{17}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListAuditEntriesRequest) GetBy() string {
@@ -1480,7 +2027,7 @@ type ListAuditEntriesResponse struct {
 
 func (x *ListAuditEntriesResponse) Reset() {
 	*x = ListAuditEntriesResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +2039,7 @@ func (x *ListAuditEntriesResponse) String() string {
 func (*ListAuditEntriesResponse) ProtoMessage() {}
 
 func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +2052,7 @@ func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{18}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
@@ -1537,7 +2084,7 @@ type ReleaseCollectorRequest struct {
 
 func (x *ReleaseCollectorRequest) Reset() {
 	*x = ReleaseCollectorRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +2096,7 @@ func (x *ReleaseCollectorRequest) String() string {
 func (*ReleaseCollectorRequest) ProtoMessage() {}
 
 func (x *ReleaseCollectorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +2109,7 @@ func (x *ReleaseCollectorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCollectorRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseCollectorRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{19}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReleaseCollectorRequest) GetCollectorId() string {
@@ -1597,7 +2144,7 @@ type ReleaseCollectorResponse struct {
 
 func (x *ReleaseCollectorResponse) Reset() {
 	*x = ReleaseCollectorResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +2156,7 @@ func (x *ReleaseCollectorResponse) String() string {
 func (*ReleaseCollectorResponse) ProtoMessage() {}
 
 func (x *ReleaseCollectorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +2169,7 @@ func (x *ReleaseCollectorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCollectorResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseCollectorResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{20}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReleaseCollectorResponse) GetIdentity() string {
@@ -1646,7 +2193,7 @@ type ExplainAccessRequest struct {
 
 func (x *ExplainAccessRequest) Reset() {
 	*x = ExplainAccessRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +2205,7 @@ func (x *ExplainAccessRequest) String() string {
 func (*ExplainAccessRequest) ProtoMessage() {}
 
 func (x *ExplainAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +2218,7 @@ func (x *ExplainAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAccessRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAccessRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{21}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainAccessRequest) GetMethod() string {
@@ -1701,7 +2248,7 @@ type ExplainAccessResponse struct {
 
 func (x *ExplainAccessResponse) Reset() {
 	*x = ExplainAccessResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +2260,7 @@ func (x *ExplainAccessResponse) String() string {
 func (*ExplainAccessResponse) ProtoMessage() {}
 
 func (x *ExplainAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +2273,7 @@ func (x *ExplainAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAccessResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAccessResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{22}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainAccessResponse) GetAllowed() bool {
@@ -1747,7 +2294,7 @@ var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
+	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x15waggle/v1/queue.proto\x1a\x16waggle/v1/source.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
 	"\x0fGetStatsRequest\"\xdd\x03\n" +
 	"\x10GetStatsResponse\x12+\n" +
 	"\x05tasks\x18\x01 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12\x16\n" +
@@ -1815,14 +2362,46 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04pool\x18\x04 \x01(\tR\x04pool\"\xd8\x01\n" +
+	"\x04pool\x18\x04 \x01(\tR\x04pool\"\x8d\x02\n" +
 	"\x0fExplainResponse\x12.\n" +
 	"\x05gates\x18\x01 \x03(\v2\x18.waggle.v1.ExplainedGateR\x05gates\x124\n" +
 	"\bopens_in\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aopensIn\x12\x17\n" +
 	"\amaps_to\x18\x03 \x01(\tR\x06mapsTo\x12\x18\n" +
 	"\aunknown\x18\x04 \x01(\bR\aunknown\x12\x14\n" +
 	"\x05notes\x18\x05 \x03(\tR\x05notes\x12\x16\n" +
-	"\x06partly\x18\x06 \x01(\bR\x06partly\"\x8a\x01\n" +
+	"\x06partly\x18\x06 \x01(\bR\x06partly\x123\n" +
+	"\n" +
+	"last_error\x18\a \x01(\v2\x14.waggle.v1.TaskErrorR\tlastError\"\x15\n" +
+	"\x13ListFindingsRequest\"\xe3\x01\n" +
+	"\x14ListFindingsResponse\x12.\n" +
+	"\bfindings\x18\x01 \x03(\v2\x12.waggle.v1.FindingR\bfindings\x12\x18\n" +
+	"\asources\x18\x02 \x01(\x03R\asources\x12\x1d\n" +
+	"\n" +
+	"sources_ok\x18\x03 \x01(\x03R\tsourcesOk\x12\"\n" +
+	"\rall_looked_at\x18\x04 \x01(\bR\vallLookedAt\x12>\n" +
+	"\rnext_due_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vnextDueTime\"\xf6\x04\n" +
+	"\aFinding\x12*\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x16.waggle.v1.FindingKindR\x04kind\x129\n" +
+	"\n" +
+	"since_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\x12\x14\n" +
+	"\x05names\x18\x04 \x03(\tR\x05names\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1b\n" +
+	"\tnext_step\x18\x06 \x01(\tR\bnextStep\x12+\n" +
+	"\x06source\x18\a \x01(\v2\x11.waggle.v1.SourceH\x00R\x06source\x124\n" +
+	"\tcollector\x18\b \x01(\v2\x14.waggle.v1.CollectorH\x00R\tcollector\x12,\n" +
+	"\x05lease\x18\t \x01(\v2\x14.waggle.v1.HeldLeaseH\x00R\x05lease\x12%\n" +
+	"\x04hold\x18\n" +
+	" \x01(\v2\x0f.waggle.v1.HoldH\x00R\x04hold\x12%\n" +
+	"\x04pool\x18\v \x01(\v2\x0f.waggle.v1.PoolH\x00R\x04pool\x12(\n" +
+	"\x05queue\x18\f \x01(\v2\x10.waggle.v1.QueueH\x00R\x05queue\x12-\n" +
+	"\x04task\x18\r \x01(\v2\x17.waggle.v1.ReleasedTaskH\x00R\x04task\x12*\n" +
+	"\x05gates\x18\x0e \x03(\v2\x14.waggle.v1.GateCountR\x05gates\x124\n" +
+	"\bmax_hold\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\amaxHoldB\a\n" +
+	"\x05worst\"J\n" +
+	"\tGateCount\x12'\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x13.waggle.v1.GateKindR\x04kind\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\"\x8a\x01\n" +
 	"\rExplainedGate\x12#\n" +
 	"\x04gate\x18\x01 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x12#\n" +
 	"\x02of\x18\x02 \x01(\x0e2\x13.waggle.v1.HeldKindR\x02of\x12\x12\n" +
@@ -1870,20 +2449,42 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\"E\n" +
 	"\x15ExplainAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text*\x92\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text*\xf4\x03\n" +
+	"\vFindingKind\x12\x1c\n" +
+	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17FINDING_KIND_DISPATCHER\x10\x01\x12\x16\n" +
+	"\x12FINDING_KIND_STORE\x10\x02\x12\x15\n" +
+	"\x11FINDING_KIND_HELD\x10\x03\x12\x1a\n" +
+	"\x16FINDING_KIND_COLLECTOR\x10\x04\x12\x16\n" +
+	"\x12FINDING_KIND_STUCK\x10\x05\x12\x1d\n" +
+	"\x19FINDING_KIND_NO_COLLECTOR\x10\x06\x12\x15\n" +
+	"\x11FINDING_KIND_HUNG\x10\a\x12\x18\n" +
+	"\x14FINDING_KIND_HANDLER\x10\b\x12\x19\n" +
+	"\x15FINDING_KIND_RELEASED\x10\t\x12\x18\n" +
+	"\x14FINDING_KIND_BLOCKED\x10\n" +
+	"\x12\x16\n" +
+	"\x12FINDING_KIND_NEVER\x10\v\x12\x18\n" +
+	"\x14FINDING_KIND_FAILING\x10\f\x12\x1b\n" +
+	"\x17FINDING_KIND_BACKED_OFF\x10\r\x12\x15\n" +
+	"\x11FINDING_KIND_LATE\x10\x0e\x12\x15\n" +
+	"\x11FINDING_KIND_DEAD\x10\x0f\x12\x15\n" +
+	"\x11FINDING_KIND_GONE\x10\x10\x12\x15\n" +
+	"\x11FINDING_KIND_IDLE\x10\x11\x12\x17\n" +
+	"\x13FINDING_KIND_UNREAD\x10\x12*\x92\x01\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +
 	"\x10HELD_KIND_SOURCE\x10\x02\x12\x13\n" +
 	"\x0fHELD_KIND_QUEUE\x10\x03\x12\x12\n" +
 	"\x0eHELD_KIND_POOL\x10\x04\x12\x18\n" +
-	"\x14HELD_KIND_EVERYTHING\x10\x052\x8d\x05\n" +
+	"\x14HELD_KIND_EVERYTHING\x10\x052\xde\x05\n" +
 	"\fAdminService\x12C\n" +
 	"\bGetStats\x12\x1a.waggle.v1.GetStatsRequest\x1a\x1b.waggle.v1.GetStatsResponse\x12I\n" +
 	"\n" +
 	"ListLeases\x12\x1c.waggle.v1.ListLeasesRequest\x1a\x1d.waggle.v1.ListLeasesResponse\x12U\n" +
 	"\x0eListCollectors\x12 .waggle.v1.ListCollectorsRequest\x1a!.waggle.v1.ListCollectorsResponse\x12@\n" +
-	"\aExplain\x12\x19.waggle.v1.ExplainRequest\x1a\x1a.waggle.v1.ExplainResponse\x12F\n" +
+	"\aExplain\x12\x19.waggle.v1.ExplainRequest\x1a\x1a.waggle.v1.ExplainResponse\x12O\n" +
+	"\fListFindings\x12\x1e.waggle.v1.ListFindingsRequest\x1a\x1f.waggle.v1.ListFindingsResponse\x12F\n" +
 	"\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponse\x12[\n" +
 	"\x10ListAuditEntries\x12\".waggle.v1.ListAuditEntriesRequest\x1a#.waggle.v1.ListAuditEntriesResponse\x12[\n" +
 	"\x10ReleaseCollector\x12\".waggle.v1.ReleaseCollectorRequest\x1a#.waggle.v1.ReleaseCollectorResponse\x12R\n" +
@@ -1901,87 +2502,114 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_admin_service_proto_rawDescData
 }
 
-var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
-	(HeldKind)(0),                    // 0: waggle.v1.HeldKind
-	(*GetStatsRequest)(nil),          // 1: waggle.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),         // 2: waggle.v1.GetStatsResponse
-	(*StoreCounters)(nil),            // 3: waggle.v1.StoreCounters
-	(*StoreInfo)(nil),                // 4: waggle.v1.StoreInfo
-	(*DispatcherInfo)(nil),           // 5: waggle.v1.DispatcherInfo
-	(*ListLeasesRequest)(nil),        // 6: waggle.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),       // 7: waggle.v1.ListLeasesResponse
-	(*HeldLease)(nil),                // 8: waggle.v1.HeldLease
-	(*ListCollectorsRequest)(nil),    // 9: waggle.v1.ListCollectorsRequest
-	(*ListCollectorsResponse)(nil),   // 10: waggle.v1.ListCollectorsResponse
-	(*ExplainRequest)(nil),           // 11: waggle.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 12: waggle.v1.ExplainResponse
-	(*ExplainedGate)(nil),            // 13: waggle.v1.ExplainedGate
-	(*Pool)(nil),                     // 14: waggle.v1.Pool
-	(*ListPoolsRequest)(nil),         // 15: waggle.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),        // 16: waggle.v1.ListPoolsResponse
-	(*AuditEntry)(nil),               // 17: waggle.v1.AuditEntry
-	(*ListAuditEntriesRequest)(nil),  // 18: waggle.v1.ListAuditEntriesRequest
-	(*ListAuditEntriesResponse)(nil), // 19: waggle.v1.ListAuditEntriesResponse
-	(*ReleaseCollectorRequest)(nil),  // 20: waggle.v1.ReleaseCollectorRequest
-	(*ReleaseCollectorResponse)(nil), // 21: waggle.v1.ReleaseCollectorResponse
-	(*ExplainAccessRequest)(nil),     // 22: waggle.v1.ExplainAccessRequest
-	(*ExplainAccessResponse)(nil),    // 23: waggle.v1.ExplainAccessResponse
-	(*TaskCounts)(nil),               // 24: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),      // 25: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 26: google.protobuf.Timestamp
-	(*Filter)(nil),                   // 27: waggle.v1.Filter
-	(*LeaseHolder)(nil),              // 28: waggle.v1.LeaseHolder
-	(CollectorState)(0),              // 29: waggle.v1.CollectorState
-	(*Collector)(nil),                // 30: waggle.v1.Collector
-	(*Gate)(nil),                     // 31: waggle.v1.Gate
-	(*Hold)(nil),                     // 32: waggle.v1.Hold
+	(FindingKind)(0),                 // 0: waggle.v1.FindingKind
+	(HeldKind)(0),                    // 1: waggle.v1.HeldKind
+	(*GetStatsRequest)(nil),          // 2: waggle.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),         // 3: waggle.v1.GetStatsResponse
+	(*StoreCounters)(nil),            // 4: waggle.v1.StoreCounters
+	(*StoreInfo)(nil),                // 5: waggle.v1.StoreInfo
+	(*DispatcherInfo)(nil),           // 6: waggle.v1.DispatcherInfo
+	(*ListLeasesRequest)(nil),        // 7: waggle.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),       // 8: waggle.v1.ListLeasesResponse
+	(*HeldLease)(nil),                // 9: waggle.v1.HeldLease
+	(*ListCollectorsRequest)(nil),    // 10: waggle.v1.ListCollectorsRequest
+	(*ListCollectorsResponse)(nil),   // 11: waggle.v1.ListCollectorsResponse
+	(*ExplainRequest)(nil),           // 12: waggle.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 13: waggle.v1.ExplainResponse
+	(*ListFindingsRequest)(nil),      // 14: waggle.v1.ListFindingsRequest
+	(*ListFindingsResponse)(nil),     // 15: waggle.v1.ListFindingsResponse
+	(*Finding)(nil),                  // 16: waggle.v1.Finding
+	(*GateCount)(nil),                // 17: waggle.v1.GateCount
+	(*ExplainedGate)(nil),            // 18: waggle.v1.ExplainedGate
+	(*Pool)(nil),                     // 19: waggle.v1.Pool
+	(*ListPoolsRequest)(nil),         // 20: waggle.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),        // 21: waggle.v1.ListPoolsResponse
+	(*AuditEntry)(nil),               // 22: waggle.v1.AuditEntry
+	(*ListAuditEntriesRequest)(nil),  // 23: waggle.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 24: waggle.v1.ListAuditEntriesResponse
+	(*ReleaseCollectorRequest)(nil),  // 25: waggle.v1.ReleaseCollectorRequest
+	(*ReleaseCollectorResponse)(nil), // 26: waggle.v1.ReleaseCollectorResponse
+	(*ExplainAccessRequest)(nil),     // 27: waggle.v1.ExplainAccessRequest
+	(*ExplainAccessResponse)(nil),    // 28: waggle.v1.ExplainAccessResponse
+	(*TaskCounts)(nil),               // 29: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),      // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 31: google.protobuf.Timestamp
+	(*Filter)(nil),                   // 32: waggle.v1.Filter
+	(*LeaseHolder)(nil),              // 33: waggle.v1.LeaseHolder
+	(CollectorState)(0),              // 34: waggle.v1.CollectorState
+	(*Collector)(nil),                // 35: waggle.v1.Collector
+	(*TaskError)(nil),                // 36: waggle.v1.TaskError
+	(*Source)(nil),                   // 37: waggle.v1.Source
+	(*Hold)(nil),                     // 38: waggle.v1.Hold
+	(*Queue)(nil),                    // 39: waggle.v1.Queue
+	(*ReleasedTask)(nil),             // 40: waggle.v1.ReleasedTask
+	(GateKind)(0),                    // 41: waggle.v1.GateKind
+	(*Gate)(nil),                     // 42: waggle.v1.Gate
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	24, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	25, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
-	3,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
-	4,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
-	5,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	25, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
-	26, // 6: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	25, // 7: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
-	27, // 8: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
-	8,  // 9: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	28, // 10: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	27, // 11: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
-	29, // 12: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	30, // 13: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
-	13, // 14: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
-	25, // 15: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	31, // 16: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
-	0,  // 17: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
-	32, // 18: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
-	14, // 19: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
-	26, // 20: waggle.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	17, // 21: waggle.v1.ListAuditEntriesResponse.entries:type_name -> waggle.v1.AuditEntry
-	1,  // 22: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	6,  // 23: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	9,  // 24: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	11, // 25: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	15, // 26: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	18, // 27: waggle.v1.AdminService.ListAuditEntries:input_type -> waggle.v1.ListAuditEntriesRequest
-	20, // 28: waggle.v1.AdminService.ReleaseCollector:input_type -> waggle.v1.ReleaseCollectorRequest
-	22, // 29: waggle.v1.AdminService.ExplainAccess:input_type -> waggle.v1.ExplainAccessRequest
-	2,  // 30: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	7,  // 31: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	10, // 32: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	12, // 33: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	16, // 34: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	19, // 35: waggle.v1.AdminService.ListAuditEntries:output_type -> waggle.v1.ListAuditEntriesResponse
-	21, // 36: waggle.v1.AdminService.ReleaseCollector:output_type -> waggle.v1.ReleaseCollectorResponse
-	23, // 37: waggle.v1.AdminService.ExplainAccess:output_type -> waggle.v1.ExplainAccessResponse
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	29, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	30, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	4,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
+	5,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
+	6,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
+	30, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
+	31, // 6: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	30, // 7: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	32, // 8: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
+	9,  // 9: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
+	33, // 10: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	32, // 11: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
+	34, // 12: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	35, // 13: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	18, // 14: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
+	30, // 15: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	36, // 16: waggle.v1.ExplainResponse.last_error:type_name -> waggle.v1.TaskError
+	16, // 17: waggle.v1.ListFindingsResponse.findings:type_name -> waggle.v1.Finding
+	31, // 18: waggle.v1.ListFindingsResponse.next_due_time:type_name -> google.protobuf.Timestamp
+	0,  // 19: waggle.v1.Finding.kind:type_name -> waggle.v1.FindingKind
+	31, // 20: waggle.v1.Finding.since_time:type_name -> google.protobuf.Timestamp
+	37, // 21: waggle.v1.Finding.source:type_name -> waggle.v1.Source
+	35, // 22: waggle.v1.Finding.collector:type_name -> waggle.v1.Collector
+	9,  // 23: waggle.v1.Finding.lease:type_name -> waggle.v1.HeldLease
+	38, // 24: waggle.v1.Finding.hold:type_name -> waggle.v1.Hold
+	19, // 25: waggle.v1.Finding.pool:type_name -> waggle.v1.Pool
+	39, // 26: waggle.v1.Finding.queue:type_name -> waggle.v1.Queue
+	40, // 27: waggle.v1.Finding.task:type_name -> waggle.v1.ReleasedTask
+	17, // 28: waggle.v1.Finding.gates:type_name -> waggle.v1.GateCount
+	30, // 29: waggle.v1.Finding.max_hold:type_name -> google.protobuf.Duration
+	41, // 30: waggle.v1.GateCount.kind:type_name -> waggle.v1.GateKind
+	42, // 31: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
+	1,  // 32: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
+	38, // 33: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
+	19, // 34: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
+	31, // 35: waggle.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	22, // 36: waggle.v1.ListAuditEntriesResponse.entries:type_name -> waggle.v1.AuditEntry
+	2,  // 37: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	7,  // 38: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	10, // 39: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	12, // 40: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	14, // 41: waggle.v1.AdminService.ListFindings:input_type -> waggle.v1.ListFindingsRequest
+	20, // 42: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	23, // 43: waggle.v1.AdminService.ListAuditEntries:input_type -> waggle.v1.ListAuditEntriesRequest
+	25, // 44: waggle.v1.AdminService.ReleaseCollector:input_type -> waggle.v1.ReleaseCollectorRequest
+	27, // 45: waggle.v1.AdminService.ExplainAccess:input_type -> waggle.v1.ExplainAccessRequest
+	3,  // 46: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	8,  // 47: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	11, // 48: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	13, // 49: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	15, // 50: waggle.v1.AdminService.ListFindings:output_type -> waggle.v1.ListFindingsResponse
+	21, // 51: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	24, // 52: waggle.v1.AdminService.ListAuditEntries:output_type -> waggle.v1.ListAuditEntriesResponse
+	26, // 53: waggle.v1.AdminService.ReleaseCollector:output_type -> waggle.v1.ReleaseCollectorResponse
+	28, // 54: waggle.v1.AdminService.ExplainAccess:output_type -> waggle.v1.ExplainAccessResponse
+	46, // [46:55] is the sub-list for method output_type
+	37, // [37:46] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -1993,14 +2621,25 @@ func file_waggle_v1_admin_service_proto_init() {
 	file_waggle_v1_filter_proto_init()
 	file_waggle_v1_gate_proto_init()
 	file_waggle_v1_hold_proto_init()
+	file_waggle_v1_queue_proto_init()
+	file_waggle_v1_source_proto_init()
 	file_waggle_v1_task_proto_init()
+	file_waggle_v1_admin_service_proto_msgTypes[14].OneofWrappers = []any{
+		(*Finding_Source)(nil),
+		(*Finding_Collector)(nil),
+		(*Finding_Lease)(nil),
+		(*Finding_Hold)(nil),
+		(*Finding_Pool)(nil),
+		(*Finding_Queue)(nil),
+		(*Finding_Task)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   23,
+			NumEnums:      2,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

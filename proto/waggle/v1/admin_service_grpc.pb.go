@@ -23,6 +23,7 @@ const (
 	AdminService_ListLeases_FullMethodName       = "/waggle.v1.AdminService/ListLeases"
 	AdminService_ListCollectors_FullMethodName   = "/waggle.v1.AdminService/ListCollectors"
 	AdminService_Explain_FullMethodName          = "/waggle.v1.AdminService/Explain"
+	AdminService_ListFindings_FullMethodName     = "/waggle.v1.AdminService/ListFindings"
 	AdminService_ListPools_FullMethodName        = "/waggle.v1.AdminService/ListPools"
 	AdminService_ListAuditEntries_FullMethodName = "/waggle.v1.AdminService/ListAuditEntries"
 	AdminService_ReleaseCollector_FullMethodName = "/waggle.v1.AdminService/ReleaseCollector"
@@ -57,6 +58,12 @@ type AdminServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
+	// ListFindings returns what stands still or is broken, the most severe first. It looks for about 1.5 s at most: of very many
+	// sources it looks at the first ones, and reports how many. A caller with grants for some sources only gets the findings of
+	// these sources and of their leases. Changes nothing.
+	//
+	// Errors: UNAVAILABLE (STORE_UNAVAILABLE): nothing could be read. Of a list that could not be read there is a finding UNREAD.
+	ListFindings(ctx context.Context, in *ListFindingsRequest, opts ...grpc.CallOption) (*ListFindingsResponse, error)
 	// ListPools lists by name the pools that have queues with waiting tasks. The shards are counted one after the other,
 	// so this is no snapshot. Changes nothing.
 	//
@@ -120,6 +127,16 @@ func (c *adminServiceClient) Explain(ctx context.Context, in *ExplainRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainResponse)
 	err := c.cc.Invoke(ctx, AdminService_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListFindings(ctx context.Context, in *ListFindingsRequest, opts ...grpc.CallOption) (*ListFindingsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFindingsResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListFindings_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +211,12 @@ type AdminServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
+	// ListFindings returns what stands still or is broken, the most severe first. It looks for about 1.5 s at most: of very many
+	// sources it looks at the first ones, and reports how many. A caller with grants for some sources only gets the findings of
+	// these sources and of their leases. Changes nothing.
+	//
+	// Errors: UNAVAILABLE (STORE_UNAVAILABLE): nothing could be read. Of a list that could not be read there is a finding UNREAD.
+	ListFindings(context.Context, *ListFindingsRequest) (*ListFindingsResponse, error)
 	// ListPools lists by name the pools that have queues with waiting tasks. The shards are counted one after the other,
 	// so this is no snapshot. Changes nothing.
 	//
@@ -234,6 +257,9 @@ func (UnimplementedAdminServiceServer) ListCollectors(context.Context, *ListColl
 }
 func (UnimplementedAdminServiceServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedAdminServiceServer) ListFindings(context.Context, *ListFindingsRequest) (*ListFindingsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFindings not implemented")
 }
 func (UnimplementedAdminServiceServer) ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPools not implemented")
@@ -340,6 +366,24 @@ func _AdminService_Explain_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ListFindings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFindingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListFindings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListFindings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListFindings(ctx, req.(*ListFindingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_ListPools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPoolsRequest)
 	if err := dec(in); err != nil {
@@ -434,6 +478,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Explain",
 			Handler:    _AdminService_Explain_Handler,
+		},
+		{
+			MethodName: "ListFindings",
+			Handler:    _AdminService_ListFindings_Handler,
 		},
 		{
 			MethodName: "ListPools",

@@ -261,7 +261,9 @@ type Collector struct {
 	// When this session was first heard from.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// The holds on it and on its labels; the one that ends last comes first.
-	Holds         []*Hold `protobuf:"bytes,6,rep,name=holds,proto3" json:"holds,omitempty"`
+	Holds []*Hold `protobuf:"bytes,6,rep,name=holds,proto3" json:"holds,omitempty"`
+	// How its tasks ended lately; absent: none did.
+	Outcomes      *Outcomes `protobuf:"bytes,7,opt,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -338,11 +340,166 @@ func (x *Collector) GetHolds() []*Hold {
 	return nil
 }
 
+func (x *Collector) GetOutcomes() *Outcomes {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+// Outcomes count how tasks of a collector ended in the last 5 to 10 minutes, by the reports that one dispatcher got: the one
+// that got the collector's last beat, or the one that answers. They end with the session, and a restart of that dispatcher.
+type Outcomes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tasks that show that the collector works: they succeeded, or failed by what a host answered or the page is.
+	Answered int64 `protobuf:"varint,1,opt,name=answered,proto3" json:"answered,omitempty"`
+	// Failures by reason, the most frequent first.
+	Failed []*FailureCount `protobuf:"bytes,2,rep,name=failed,proto3" json:"failed,omitempty"`
+	// Tasks that it gave back, without those that a hold took from it.
+	Released int64 `protobuf:"varint,3,opt,name=released,proto3" json:"released,omitempty"`
+	// True if the collector can do nothing: since the last answer 3 failures of scope COLLECTOR or of the reason HANDLER, or 10
+	// tasks given back; or no answer at all, and 3 hosts that failed without one.
+	Unable bool `protobuf:"varint,4,opt,name=unable,proto3" json:"unable,omitempty"`
+	// When the first task after the last answer ended without one; absent: none has.
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	// The last failure since the last answer, its message at most 300 bytes; absent: there was none.
+	LastError     *TaskError `protobuf:"bytes,6,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outcomes) Reset() {
+	*x = Outcomes{}
+	mi := &file_waggle_v1_collector_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outcomes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outcomes) ProtoMessage() {}
+
+func (x *Outcomes) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_collector_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outcomes.ProtoReflect.Descriptor instead.
+func (*Outcomes) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_collector_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Outcomes) GetAnswered() int64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
+func (x *Outcomes) GetFailed() []*FailureCount {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+func (x *Outcomes) GetReleased() int64 {
+	if x != nil {
+		return x.Released
+	}
+	return 0
+}
+
+func (x *Outcomes) GetUnable() bool {
+	if x != nil {
+		return x.Unable
+	}
+	return false
+}
+
+func (x *Outcomes) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *Outcomes) GetLastError() *TaskError {
+	if x != nil {
+		return x.LastError
+	}
+	return nil
+}
+
+// FailureCount counts failures by reason.
+type FailureCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason FailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
+	// How many they are.
+	Count         int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailureCount) Reset() {
+	*x = FailureCount{}
+	mi := &file_waggle_v1_collector_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailureCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailureCount) ProtoMessage() {}
+
+func (x *FailureCount) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_collector_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailureCount.ProtoReflect.Descriptor instead.
+func (*FailureCount) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_collector_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *FailureCount) GetReason() FailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return FailureReason_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *FailureCount) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 var File_waggle_v1_collector_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\n" +
-	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\"\x99\x03\n" +
+	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\x99\x03\n" +
 	"\rCollectorInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -360,7 +517,7 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"stuckSlots\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa4\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd5\x02\n" +
 	"\tCollector\x12,\n" +
 	"\x04info\x18\x01 \x01(\v2\x18.waggle.v1.CollectorInfoR\x04info\x12/\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x19.waggle.v1.CollectorStateR\x05state\x12\x16\n" +
@@ -368,7 +525,20 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\rheartbeat_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fheartbeatAge\x129\n" +
 	"\n" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12%\n" +
-	"\x05holds\x18\x06 \x03(\v2\x0f.waggle.v1.HoldR\x05holds*\xd5\x01\n" +
+	"\x05holds\x18\x06 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x12/\n" +
+	"\boutcomes\x18\a \x01(\v2\x13.waggle.v1.OutcomesR\boutcomes\"\xfb\x01\n" +
+	"\bOutcomes\x12\x1a\n" +
+	"\banswered\x18\x01 \x01(\x03R\banswered\x12/\n" +
+	"\x06failed\x18\x02 \x03(\v2\x17.waggle.v1.FailureCountR\x06failed\x12\x1a\n" +
+	"\breleased\x18\x03 \x01(\x03R\breleased\x12\x16\n" +
+	"\x06unable\x18\x04 \x01(\bR\x06unable\x129\n" +
+	"\n" +
+	"since_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x123\n" +
+	"\n" +
+	"last_error\x18\x06 \x01(\v2\x14.waggle.v1.TaskErrorR\tlastError\"V\n" +
+	"\fFailureCount\x120\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x18.waggle.v1.FailureReasonR\x06reason\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count*\xd5\x01\n" +
 	"\x0eCollectorState\x12\x1f\n" +
 	"\x1bCOLLECTOR_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16COLLECTOR_STATE_ACTIVE\x10\x01\x12\x1c\n" +
@@ -391,28 +561,37 @@ func file_waggle_v1_collector_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_collector_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_collector_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_waggle_v1_collector_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_waggle_v1_collector_proto_goTypes = []any{
 	(CollectorState)(0),           // 0: waggle.v1.CollectorState
 	(*CollectorInfo)(nil),         // 1: waggle.v1.CollectorInfo
 	(*Collector)(nil),             // 2: waggle.v1.Collector
-	nil,                           // 3: waggle.v1.CollectorInfo.LabelsEntry
-	(*durationpb.Duration)(nil),   // 4: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
-	(*Hold)(nil),                  // 6: waggle.v1.Hold
+	(*Outcomes)(nil),              // 3: waggle.v1.Outcomes
+	(*FailureCount)(nil),          // 4: waggle.v1.FailureCount
+	nil,                           // 5: waggle.v1.CollectorInfo.LabelsEntry
+	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*Hold)(nil),                  // 8: waggle.v1.Hold
+	(*TaskError)(nil),             // 9: waggle.v1.TaskError
+	(FailureReason)(0),            // 10: waggle.v1.FailureReason
 }
 var file_waggle_v1_collector_proto_depIdxs = []int32{
-	3, // 0: waggle.v1.CollectorInfo.labels:type_name -> waggle.v1.CollectorInfo.LabelsEntry
-	1, // 1: waggle.v1.Collector.info:type_name -> waggle.v1.CollectorInfo
-	0, // 2: waggle.v1.Collector.state:type_name -> waggle.v1.CollectorState
-	4, // 3: waggle.v1.Collector.heartbeat_age:type_name -> google.protobuf.Duration
-	5, // 4: waggle.v1.Collector.start_time:type_name -> google.protobuf.Timestamp
-	6, // 5: waggle.v1.Collector.holds:type_name -> waggle.v1.Hold
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	5,  // 0: waggle.v1.CollectorInfo.labels:type_name -> waggle.v1.CollectorInfo.LabelsEntry
+	1,  // 1: waggle.v1.Collector.info:type_name -> waggle.v1.CollectorInfo
+	0,  // 2: waggle.v1.Collector.state:type_name -> waggle.v1.CollectorState
+	6,  // 3: waggle.v1.Collector.heartbeat_age:type_name -> google.protobuf.Duration
+	7,  // 4: waggle.v1.Collector.start_time:type_name -> google.protobuf.Timestamp
+	8,  // 5: waggle.v1.Collector.holds:type_name -> waggle.v1.Hold
+	3,  // 6: waggle.v1.Collector.outcomes:type_name -> waggle.v1.Outcomes
+	4,  // 7: waggle.v1.Outcomes.failed:type_name -> waggle.v1.FailureCount
+	7,  // 8: waggle.v1.Outcomes.since_time:type_name -> google.protobuf.Timestamp
+	9,  // 9: waggle.v1.Outcomes.last_error:type_name -> waggle.v1.TaskError
+	10, // 10: waggle.v1.FailureCount.reason:type_name -> waggle.v1.FailureReason
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_collector_proto_init() }
@@ -421,13 +600,14 @@ func file_waggle_v1_collector_proto_init() {
 		return
 	}
 	file_waggle_v1_hold_proto_init()
+	file_waggle_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_collector_proto_rawDesc), len(file_waggle_v1_collector_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   3,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

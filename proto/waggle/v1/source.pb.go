@@ -949,7 +949,7 @@ type SourceStatus struct {
 	// Items refused for max_outstanding since it was created.
 	Limited int64 `protobuf:"varint,10,opt,name=limited,proto3" json:"limited,omitempty"`
 	// The last error of one of its seeds. GetSource reads their histories, so it also returns an error before a later
-	// success; ListSources does not. Absent: not known.
+	// success; ListSources returns one only with `gates`, and none that a success followed. Absent: not known.
 	LastError *TaskError `protobuf:"bytes,11,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// When one of its seeds last failed; absent: never.
 	LastFailureTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`

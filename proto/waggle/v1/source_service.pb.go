@@ -310,8 +310,9 @@ type ListSourcesRequest struct {
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Return whole specs, with seeds and payload, for a backup.
 	WholeSpecs bool `protobuf:"varint,5,opt,name=whole_specs,json=wholeSpecs,proto3" json:"whole_specs,omitempty"`
-	// Fill `status.gates` and `status.collector_unknown`, and set `health` to STUCK if it applies. Each page then also
-	// reads the holds, up to 200 collectors, and the queues of the next seeds. Default false: they are left out.
+	// Fill `status.gates` and `status.collector_unknown`, set `health` to STUCK if it applies, and fill `status.last_error`
+	// if a seed has failed since its last success. Each page then also reads the holds, up to 200 collectors, the queues of
+	// the next seeds, and of each source the seed that failed most. Default false: they are left out.
 	Gates         bool `protobuf:"varint,6,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -74,6 +74,7 @@ var policies = map[string]class{
 	pb.AdminService_ListCollectors_FullMethodName:   classRead,
 	pb.AdminService_Explain_FullMethodName:          classRead,
 	pb.AdminService_ListPools_FullMethodName:        classRead,
+	pb.AdminService_ListFindings_FullMethodName:     classRead,
 	pb.AdminService_ListAuditEntries_FullMethodName: classRead,
 	pb.AdminService_ReleaseCollector_FullMethodName: classSteer,
 	pb.AdminService_ExplainAccess_FullMethodName:    classRead,

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -67,7 +68,24 @@ func Collector(v *operate.CollectorView, now time.Time) *pb.Collector {
 		},
 		State: toCollectorState(v, now), Leases: int32(min(v.Held, math.MaxInt32)),
 		HeartbeatAge: durationpb.New(max(0, now.Sub(v.Seen))), StartTime: toTime(v.First), Holds: each(v.Holds, toHold),
+		Outcomes: toOutcomes(v.Outcomes),
 	}
+}
+
+func toOutcomes(o *dispatch.Outcomes) *pb.Outcomes {
+	if o == nil {
+		return nil
+	}
+	out := &pb.Outcomes{
+		Answered: int64(o.Answered), Released: int64(o.Released), Unable: o.Unable(), SinceTime: toTime(o.Since), LastError: toTaskError(o.LastError),
+	}
+	for reason, n := range o.Failed {
+		out.Failed = append(out.Failed, &pb.FailureCount{Reason: pb.FailureReason(reason), Count: int64(n)})
+	}
+	slices.SortFunc(out.Failed, func(a, b *pb.FailureCount) int {
+		return cmp.Or(cmp.Compare(b.GetCount(), a.GetCount()), cmp.Compare(a.GetReason(), b.GetReason()))
+	})
+	return out
 }
 
 func toCollectorState(v *operate.CollectorView, now time.Time) pb.CollectorState {

@@ -169,3 +169,16 @@ func TestEnums_names(t *testing.T) {
 		}
 	}
 }
+
+// TestEnums_findings holds that the API knows each kind of finding, and no others.
+func TestEnums_findings(t *testing.T) {
+	t.Parallel()
+	for _, kind := range operate.FindingKinds() {
+		if pb.FindingKind_value["FINDING_KIND_"+string(kind)] == 0 {
+			t.Errorf("the API has no finding %s", kind)
+		}
+	}
+	if known, values := len(operate.FindingKinds()), len(pb.FindingKind_value); known != values-1 {
+		t.Errorf("%d kinds of findings, and %d in the API", known, values-1)
+	}
+}

@@ -17,7 +17,7 @@ func Gate(gate *dispatch.Gate) *pb.Gate {
 		return nil
 	}
 	out := &pb.Gate{
-		Kind: pb.GateKind(pb.GateKind_value["GATE_KIND_"+string(gate.Kind)]), Until: toTime(gate.Until), By: gate.By,
+		Kind: gateKind(gate.Kind), Until: toTime(gate.Until), By: gate.By,
 		Reason: gate.Reason, Time: toTime(gate.Time),
 	}
 	if c := gate.Cause; c != nil {
@@ -27,6 +27,10 @@ func Gate(gate *dispatch.Gate) *pb.Gate {
 		out.Hold = toHold(h)
 	}
 	return out
+}
+
+func gateKind(kind dispatch.GateKind) pb.GateKind {
+	return pb.GateKind(pb.GateKind_value["GATE_KIND_"+string(kind)])
 }
 
 func toGates(gates []dispatch.Gate) []*pb.Gate {
@@ -58,7 +62,7 @@ func Explain(req *pb.ExplainRequest) error {
 // ExplainResponse converts an explanation.
 func ExplainResponse(e *operate.Explanation) *pb.ExplainResponse {
 	out := &pb.ExplainResponse{
-		MapsTo: e.MapsTo, Unknown: e.Unknown, Notes: e.Notes, Partly: e.Partly && len(e.Holds) == 0,
+		MapsTo: e.MapsTo, Unknown: e.Unknown, Notes: e.Notes, Partly: e.Partly && len(e.Holds) == 0, LastError: toTaskError(e.LastError),
 		Gates: each(e.Holds, func(h operate.Held) *pb.ExplainedGate {
 			return &pb.ExplainedGate{Gate: Gate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: e.OpenedBy(&h)}
 		}),

@@ -41,7 +41,7 @@ func ListSources(req *pb.ListSourcesRequest) (SourceFilter, error) {
 	f.Query.Health = list(&c, "health", req.GetHealth(), 0, 6, func(field string, health pb.SourceHealth) operate.SourceHealth {
 		return operate.SourceHealth(named(&c, field, health, "must name a health"))
 	})
-	f.Query.Gates = req.GetGates()
+	f.Query.Gates, f.Query.Errors = req.GetGates(), req.GetGates()
 	return f, c.err()
 }
 
@@ -218,17 +218,20 @@ func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 			out.Filtered = append(out.Filtered, &pb.FilteredLinks{Reason: pb.FilterReason(reason), Count: n}) //nolint:gosec // of few
 		}
 	}
-	for _, t := range s.Released {
-		task := &pb.ReleasedTask{TaskId: string(t.ID), Url: t.URL, Releases: int32(t.Counters.Released)}
-		for _, line := range t.History {
-			if line.Result == dispatch.ResultReleased {
-				task.CollectorId, task.ReleaseTime = line.Collector, toTime(line.Ended)
-			}
-		}
-		out.ReleasedTasks = append(out.ReleasedTasks, task)
-	}
+	out.ReleasedTasks = each(s.Released, toReleased)
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}
+	}
+	return out
+}
+
+// toReleased converts a task that was released again and again.
+func toReleased(t *dispatch.Task) *pb.ReleasedTask {
+	out := &pb.ReleasedTask{TaskId: string(t.ID), Url: t.URL, Releases: int32(t.Counters.Released)}
+	for _, line := range t.History {
+		if line.Result == dispatch.ResultReleased {
+			out.CollectorId, out.ReleaseTime = line.Collector, toTime(line.Ended)
+		}
 	}
 	return out
 }

@@ -66,7 +66,11 @@ const (
 	ExitOK     = 0
 	ExitFailed = 1 // what was asked did not work, or worked in part
 	ExitUsage  = 2 // what was asked makes no sense
+	ExitSilent = 3 // no dispatcher answered a check
 )
+
+// ErrNoAnswer is the failure of a check that no dispatcher answered.
+var ErrNoAnswer = errors.New("no answer")
 
 // explainer is an error that knows what to do about it.
 type explainer interface {
@@ -93,6 +97,9 @@ func ReportError(out io.Writer, cmd *cobra.Command, err error) int {
 		}
 	default:
 		writeProblem(out, err.Error())
+	}
+	if errors.Is(err, ErrNoAnswer) {
+		return ExitSilent
 	}
 	return ExitFailed
 }

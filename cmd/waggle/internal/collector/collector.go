@@ -31,7 +31,7 @@ func newCollectorList(o *client.Options) *cobra.Command {
 finishes what it holds is STOPPING. One that was not heard from for 45 s is GONE; its leases end each at its own deadline. HELD
 collectors get nothing until waggle hold lift. STUCK counts slots whose handler goes on 5 s after its lease was lost or its task
 canceled: they take no other task, and a collector with no other slots is STUCK. POOLS are those that its heartbeats name, ONLY
-the sources and queues that it narrows them to.`,
+the sources and queues that it narrows them to. FAILS is what failed since its last success, and how often in the last minutes.`,
 	}
 	flags, filter := cmd.Flags(), request.GetFilter()
 	cli.EnumsVar(flags, &request.States, "state", "only collectors in this `state`", "COLLECTOR_STATE_", pb.CollectorState_value)
@@ -51,7 +51,7 @@ the sources and queues that it narrows them to.`,
 }
 
 func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, none string) {
-	t := human.NewTable("COLLECTOR^10", "STATE", ">LEASES", ">SLOTS/5", ">STUCK/9=0", "POOLS/6~8", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2^10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16")
+	t := human.NewTable("COLLECTOR^10", "STATE", ">LEASES", ">SLOTS/5", ">STUCK/9=0", "POOLS/6~8", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2^10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16", "FAILS/11~20")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		var only human.Phrases
@@ -59,7 +59,15 @@ func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, n
 		only.AddIf(len(info.GetQueues()) > 0, "queue %s", strings.Join(info.GetQueues(), " "))
 		t.Row(info.GetId(), human.Word(k.GetState(), "COLLECTOR_STATE_"), human.Count(k.GetLeases()), human.Count(info.GetSlots()), human.Count(info.GetStuckSlots()), strings.Join(info.GetPools(), " "),
 			only.Text(), human.Span(k.GetHeartbeatAge().AsDuration())+" ago", human.Since(now, k.GetStartTime()), info.GetHostname(), info.GetVersion(),
-			human.Pairs(info.GetLabels()), describe.Holds(now, k.GetHolds()))
+			human.Pairs(info.GetLabels()), describe.Holds(now, k.GetHolds()), fails(now, k.GetOutcomes()))
 	}
 	t.Write(out, none)
+}
+
+// fails is what fails, unless something has succeeded since.
+func fails(now time.Time, o *pb.Outcomes) string {
+	if o.GetSinceTime() == nil {
+		return ""
+	}
+	return describe.Outcomes(now, o)
 }

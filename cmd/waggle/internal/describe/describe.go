@@ -174,6 +174,20 @@ func Error(e *pb.TaskError) string {
 	return text
 }
 
+// Outcomes is why a collector can do nothing, or what failed lately, in a line; empty: nothing did.
+func Outcomes(now time.Time, o *pb.Outcomes) string {
+	var text human.Phrases
+	if o.GetUnable() {
+		text.AddIf(true, "can do nothing since %s", human.Span(now.Sub(o.GetSinceTime().AsTime())))
+	}
+	for _, c := range o.GetFailed() {
+		text.AddIf(true, "%s %s", human.Count(c.GetCount()), human.Word(c.GetReason(), "FAILURE_REASON_"))
+	}
+	text.AddIf(o.GetReleased() > 0, "%s given back", human.Count(o.GetReleased()))
+	text.AddIf(o.GetLastError() != nil, "last %s", Error(o.GetLastError()))
+	return text.Text()
+}
+
 // UnknownQueue is shown if nothing is known by the name of a queue.
 func UnknownQueue(name string) string {
 	return "nothing is known of a queue " + human.Plain(name) + ": no task is in it, and no rule or hold is for it"

@@ -74,6 +74,9 @@ func explain(ctx context.Context, c *client.Client, request *pb.ExplainRequest) 
 			fmt.Fprintln(c.Out, describe.UnknownQueue(request.GetQueue()))
 		}
 		writeExplanation(c.Out, c.Now, reply)
+		if e := reply.GetLastError(); e != nil {
+			fmt.Fprintf(c.Out, "last error, %s: %s\n", human.Since(c.Now, e.GetTime()), human.Plain(describe.Error(e)))
+		}
 		for _, note := range reply.GetNotes() {
 			fmt.Fprintln(c.Out, human.Plain(commandNames.Replace(note)))
 		}

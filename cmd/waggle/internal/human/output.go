@@ -49,7 +49,7 @@ func NewOutput(out io.Writer, env func(name string) (value string, ok bool)) Out
 func (o Output) Paint(text string) string {
 	color := ""
 	switch text {
-	case "FAILING", "DEAD", "STUCK", "STORE", "DISPATCHER", "NO_COLLECTOR", "HUNG", "HANDLER", "RELEASED":
+	case "FAILING", "DEAD", "STUCK", "STORE", "DISPATCHER", "NO_COLLECTOR", "HUNG", "HANDLER", "RELEASED", "COLLECTOR", "NEVER":
 		color = "31" // red
 	case "LATE", "HELD", "BLOCKED", "BACKED_OFF", "GONE":
 		color = "33" // yellow

@@ -36,6 +36,7 @@ func healthWhy(now time.Time, status *pb.SourceStatus) string {
 	why.AddIf(breaker.GetDeadSeeds() > 0, "%s dead", human.Plural(breaker.GetDeadSeeds(), "seed"))
 	why.AddIf(breaker.GetGivenUpCycles() > 0, "%s given up in a row", human.Plural(breaker.GetGivenUpCycles(), "cycle"))
 	why.AddIf(status.GetConsecutiveFailures() > 0, "%s in a row", human.Plural(status.GetConsecutiveFailures(), "failure"))
+	why.AddIf(status.GetLastError() != nil, "%s", describe.Error(status.GetLastError()))
 	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_LATE, "due for %s", human.Span(status.GetLag().AsDuration()))
 	// Holds on the source itself have been written.
 	gates := slices.DeleteFunc(slices.Clone(status.GetGates()), func(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_SOURCE_HELD })

@@ -24,8 +24,8 @@ const (
 type report struct {
 	OK          bool      `json:"ok"`
 	Findings    []finding `json:"findings"`
-	Sources     int       `json:"sources"`       // that were looked at
-	SourcesOK   int       `json:"sources_ok"`    // of them
+	Sources     int64     `json:"sources"`       // that were looked at
+	SourcesOK   int64     `json:"sources_ok"`    // of them
 	AllLookedAt bool      `json:"all_looked_at"` // at all sources that there are
 }
 
@@ -36,7 +36,8 @@ func (l *look) ok() bool {
 
 func (l *look) report() report {
 	return report{
-		OK: l.ok(), Findings: append([]finding{}, l.findings...), Sources: l.sources.seen, SourcesOK: l.sources.okCount(), AllLookedAt: l.sources.whole,
+		OK: l.ok(), Findings: append([]finding{}, l.findings...), Sources: l.found.GetSources(), SourcesOK: l.found.GetSourcesOk(),
+		AllLookedAt: l.found.GetAllLookedAt(),
 	}
 }
 
@@ -75,7 +76,7 @@ func (l *look) write() {
 		short[i] = true
 	}
 	for i, f := range shown {
-		kind := out.Paint(f.Kind) + strings.Repeat(" ", kindWidth-len(f.Kind))
+		kind := out.Paint(f.Kind) + strings.Repeat(" ", max(kindWidth-len(f.Kind), 1))
 		text := human.Plain(f.Text)
 		switch next := human.Plain(f.Next); {
 		case over(f) <= 0:
@@ -96,11 +97,16 @@ func (l *look) headline() string {
 	if l.stats == nil {
 		return "nothing can be looked at"
 	}
-	text := fmt.Sprintf("%s; %s, %s", l.sources.seenText(), human.Plural(l.stats.GetCollectors(), "collector"), human.Plural(l.stats.GetLeases(), "lease"))
+	of := " of "
+	if !l.found.GetAllLookedAt() {
+		of = " of the first " // there was no time for the others
+	}
+	text := fmt.Sprintf("%s%s%s OK; %s, %s", human.Count(l.found.GetSourcesOk()), of, human.Plural(l.found.GetSources(), "source"),
+		human.Plural(l.stats.GetCollectors(), "collector"), human.Plural(l.stats.GetLeases(), "lease"))
 	if !l.ok() {
 		return human.Plural(len(l.findings), "finding") + "; " + text
 	}
-	if next := l.sources.next.GetStatus().GetNextDueTime(); next != nil && len(l.findings) == 0 {
+	if next := l.found.GetNextDueTime(); next != nil && len(l.findings) == 0 {
 		text += "; next due " + human.Since(l.now, next)
 	}
 	return "all is well: " + text

@@ -1,0 +1,183 @@
+package operate_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+)
+
+// findings are those of an operator, by kind.
+func findings(t *testing.T, o *operate.Operator, prefixes ...string) map[operate.FindingKind]operate.Finding {
+	t.Helper()
+	found, err := o.Findings(t.Context(), prefixes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byKind := make(map[operate.FindingKind]operate.Finding)
+	for _, f := range found.All {
+		if byKind[f.Kind] = f; f.Count < 1 || f.Next == "" || f.Message == "" && f.Worst == nil {
+			t.Errorf("a finding does not say all: %+v", f)
+		}
+	}
+	return byKind
+}
+
+// failure is a report of a grant that failed.
+func failure(g dispatch.Grant, reason dispatch.FailureReason, httpStatus int) dispatch.Report {
+	return dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: reason, HTTPStatus: httpStatus, Message: "it broke"}}
+}
+
+// A collector that can do nothing is found by each dispatcher, whoever got its reports, and one that works is not.
+func TestOperator_Findings_collector(t *testing.T) {
+	t.Parallel()
+	const (
+		forbidden, handler, dns, connect, proxy, disk, internal, timeout = 2, 11, 100, 101, 200, 201, 204, 300
+		success, release                                                 = -1, -2
+	)
+	for name, one := range map[string]struct {
+		ends   []dispatch.FailureReason // of tasks of a host each, in this order
+		status int
+		unable bool
+	}{
+		"its disk is full":             {ends: []dispatch.FailureReason{disk, disk, disk}, unable: true},
+		"its disk became full":         {ends: []dispatch.FailureReason{success, success, disk, disk, disk}, unable: true},
+		"two ways":                     {ends: []dispatch.FailureReason{proxy, internal, proxy}, unable: true},
+		"its handler":                  {ends: []dispatch.FailureReason{handler, handler, handler}, unable: true},
+		"its network":                  {ends: []dispatch.FailureReason{dns, connect, timeout}, unable: true},
+		"it gives everything back":     {ends: slices.Repeat([]dispatch.FailureReason{release}, 10), unable: true},
+		"it gives some back":           {ends: slices.Repeat([]dispatch.FailureReason{release}, 9)},
+		"a success in between":         {ends: []dispatch.FailureReason{disk, disk, success, disk, disk}},
+		"an answer in between":         {ends: []dispatch.FailureReason{disk, disk, forbidden, disk, disk}},
+		"two hosts do not answer":      {ends: []dispatch.FailureReason{dns, connect}},
+		"some hosts do not answer":     {ends: []dispatch.FailureReason{success, dns, connect, dns, timeout}},
+		"three hosts answer with 503":  {ends: []dispatch.FailureReason{301, 301, 301}, status: 503},
+		"it works again":               {ends: []dispatch.FailureReason{disk, disk, disk, disk, success}},
+		"nothing but forbidden pages":  {ends: []dispatch.FailureReason{forbidden, forbidden, forbidden}},
+		"as many failures as releases": {ends: []dispatch.FailureReason{disk, release, disk, release}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+				w.AddSource("s", nil)
+				w.Submit("s", "", len(one.ends), 0)
+				for i, g := range w.HoldTasks("c1", len(one.ends)) {
+					switch reason := one.ends[i]; reason {
+					case success:
+						w.Settle(dispatchtest.Success(g))
+					case release:
+						w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Released: &dispatch.Released{}})
+					default:
+						w.Settle(failure(g, reason, one.status))
+					}
+				}
+				for d, o := range w.O {
+					f, unable := findings(t, o)["COLLECTOR"]
+					if unable != one.unable {
+						t.Errorf("dispatcher %d: unable: %v, want %v: %+v", d, unable, one.unable, f)
+					}
+					if unable && (!slices.Equal(f.Names, []string{"c1"}) || f.Since.IsZero()) {
+						t.Errorf("dispatcher %d: %+v", d, f)
+					}
+					w.MustBeat(0, "c1", nil) // what the first dispatcher has counted goes to the store
+				}
+				if _, err := w.D[1].Beat(t.Context(), dispatch.CollectorInfo{ID: "c1", Session: "s2"}, nil); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				w.beats2("c1")
+				if f, unable := findings(t, w.O[0])["COLLECTOR"]; unable {
+					t.Errorf("after its restart: %+v", f)
+				}
+			})
+		})
+	}
+}
+
+// beats2 is a beat of the second session of a collector.
+func (w *world) beats2(id string) {
+	w.T.Helper()
+	if _, err := w.D[0].Beat(w.T.Context(), dispatch.CollectorInfo{ID: id, Session: "s2"}, nil); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// A system of 300 feeds that is well has no finding in an hour, though some links are dead and some hosts are busy.
+func TestOperator_Findings_healthy(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		for i := range 300 {
+			w.Create(fmt.Sprintf("news.%d", i), func(s *dispatch.SourceSpec) {
+				s.Seeds = dispatchtest.Seeds(fmt.Sprintf("https://h%d.example/feed", i))
+				s.Schedule = dispatch.Schedule{Every: 30 * time.Minute}
+			})
+		}
+		done := 0
+		for range 120 { // half minutes
+			w.MustBeat(0, "c1", nil)
+			for _, g := range w.Take(1000) {
+				switch done++; {
+				case g.Task.Recurring:
+					w.Succeed(g, dispatch.DiscoveredItem{URL: fmt.Sprintf("%s/%d", g.Task.URL, done), Relation: dispatch.RelationFeedItem})
+				case done%30 == 0:
+					w.Settle(failure(g, 1, 404))
+				default:
+					w.Succeed(g)
+				}
+			}
+			if all := findings(t, w.O[0]); len(all) > 0 {
+				t.Fatalf("after %d tasks: %+v", done, all)
+			}
+			time.Sleep(30 * time.Second)
+		}
+		if done < 1200 {
+			t.Errorf("%d tasks were done", done)
+		}
+	})
+}
+
+// Sources that never succeed, and those with many dead tasks, are found; a caller that is narrowed sees its own.
+func TestOperator_Findings_sources(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		for _, id := range []string{"news.a", "news.b", "shop.a"} {
+			w.Create(id, func(s *dispatch.SourceSpec) {
+				s.Seeds, s.Schedule = dispatchtest.Seeds("https://"+id+".example/"), dispatch.Schedule{Every: time.Minute}
+			})
+		}
+		for range 5 {
+			w.MustBeat(0, "c1", nil)
+			for _, g := range w.Take(10) {
+				if g.Task.URL == "https://news.b.example/" {
+					w.Succeed(g)
+				} else {
+					w.Settle(failure(g, dispatchtest.TaskReason, 0))
+				}
+			}
+			time.Sleep(30 * time.Second)
+		}
+		w.MustBeat(0, "c1", nil)
+		all := findings(t, w.O[0])
+		if f := all["NEVER"]; f.Count != 2 || f.Worst.(*operate.SourceView).Status.LastError == nil || f.Since.IsZero() {
+			t.Errorf("never: %+v", f)
+		}
+		if f := findings(t, w.O[0], "news.", "news.a"); f["NEVER"].Count != 1 || f["NEVER"].Names[0] != "news.a" {
+			t.Errorf("of news: %+v", f)
+		}
+		w.Submit("news.b", "", 9, 0)
+		for i, g := range w.Take(9) {
+			if i < 3 {
+				w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 10, Permanent: true}})
+			} else {
+				w.Succeed(g)
+			}
+		}
+		if f := findings(t, w.O[0])["DEAD"]; f.Count != 1 || f.Names[0] != "news.b" {
+			t.Errorf("dead: %+v", f)
+		}
+	})
+}

@@ -1,0 +1,48 @@
+package wire
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// ListFindingsResponse converts findings. A kind that the API does not know is unspecified, which clients take as a finding
+// all the same.
+func ListFindingsResponse(f *operate.Findings) *pb.ListFindingsResponse {
+	return &pb.ListFindingsResponse{
+		Sources: int64(f.Sources), SourcesOk: int64(f.SourcesOK), AllLookedAt: f.Whole, NextDueTime: toTime(f.NextDue),
+		Findings: each(f.All, func(one operate.Finding) *pb.Finding { return toFinding(&one, f) }),
+	}
+}
+
+func toFinding(f *operate.Finding, all *operate.Findings) *pb.Finding {
+	out := &pb.Finding{
+		Kind: pb.FindingKind(pb.FindingKind_value["FINDING_KIND_"+string(f.Kind)]), SinceTime: toTime(f.Since), Count: int64(f.Count),
+		Names: f.Names, Message: f.Message, NextStep: f.Next, MaxHold: toDuration(f.MaxHold),
+	}
+	for _, kind := range slices.Sorted(maps.Keys(f.Gates)) {
+		out.Gates = append(out.Gates, &pb.GateCount{Kind: gateKind(kind), Count: int64(f.Gates[kind])})
+	}
+	switch worst := f.Worst.(type) {
+	case *operate.SourceView:
+		out.Worst = &pb.Finding_Source{Source: ListedSource(worst)}
+	case *operate.CollectorView:
+		out.Worst = &pb.Finding_Collector{Collector: Collector(worst, all.Now)}
+	case *operate.PoolView:
+		out.Worst = &pb.Finding_Pool{Pool: Pool(*worst)}
+	case *operate.QueueView:
+		out.Worst = &pb.Finding_Queue{Queue: Queue(worst, all.Now)}
+	case *dispatch.Hold:
+		out.Worst = &pb.Finding_Hold{Hold: toHold(worst)}
+	case *dispatch.Task:
+		if worst.Lease != nil {
+			out.Worst = &pb.Finding_Lease{Lease: HeldLease(worst, all.Now)}
+		} else {
+			out.Worst = &pb.Finding_Task{Task: toReleased(worst)}
+		}
+	}
+	return out
+}
