@@ -124,15 +124,15 @@ func TestSource_FirstDue_spreads(t *testing.T) {
 	for i := range 400 {
 		source := dispatch.Source{ID: strings.Repeat("x", i%7) + string(rune('a'+i%26)) + strings.Repeat("y", i/26)}
 		source.Spec.Schedule.Every = time.Hour
-		if due := source.FirstDue(now); !due.Equal(now) {
+		if due := source.FirstDue(now, ""); !due.Equal(now) {
 			t.Fatalf("without SPREAD: first due %v, want now", due)
 		}
 		source.Spec.FirstCrawl = dispatch.FirstCrawlSpread
-		due := source.FirstDue(now)
+		due := source.FirstDue(now, "")
 		if due.Before(now) || !due.Before(now.Add(time.Hour)) {
 			t.Fatalf("first due %v after now, want within the hour", due.Sub(now))
 		}
-		if again := source.FirstDue(now); !again.Equal(due) {
+		if again := source.FirstDue(now, ""); !again.Equal(due) {
 			t.Fatalf("first due moved from %v to %v", due, again)
 		}
 		quarters[due.Sub(now)/(15*time.Minute)]++
@@ -140,6 +140,37 @@ func TestSource_FirstDue_spreads(t *testing.T) {
 	for i, n := range quarters {
 		if n < 50 {
 			t.Errorf("quarter %d of the hour has %d of 400 first crawls: %v", i, n, quarters)
+		}
+	}
+}
+
+// With a cron line, SPREAD is the first tick, shifted by the jitter: no crawl is at a time that the line does not have, and
+// none is missed.
+func TestSource_FirstDue_cron(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 28, 12, 30, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		schedule dispatch.Schedule
+		want     time.Duration // after now, before jitter
+	}{
+		"later today":            {dispatch.Schedule{Cron: "0 13 * * *"}, 30 * time.Minute},
+		"a year's":               {dispatch.Schedule{Cron: "@yearly"}, time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC).Sub(now)},
+		"at a tick, the next":    {dispatch.Schedule{Cron: "*/30 * * * *"}, 30 * time.Minute},
+		"in the gap of a zone":   {dispatch.Schedule{Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}, 12*time.Hour + 30*time.Minute},
+		"jitter after the tick":  {dispatch.Schedule{Cron: "0 13 * * *", Jitter: 20 * time.Minute}, 30 * time.Minute},
+		"jitter around creation": {dispatch.Schedule{Cron: "0 12 * * *", Jitter: 3 * time.Hour}, -30 * time.Minute},
+	} {
+		for n := range 40 {
+			source := dispatch.Source{ID: strconv.Itoa(n)}
+			source.Spec.Schedule, source.Spec.FirstCrawl = test.schedule, dispatch.FirstCrawlSpread
+			seed := dispatch.NewTaskID(dispatch.Identity{Scope: "s", Queue: "q", Key: strconv.Itoa(n)})
+			offset, want := test.schedule.Offset(seed), test.want
+			if want+offset <= 0 { // its time today has passed
+				want += 24 * time.Hour
+			}
+			if got := source.FirstDue(now, seed).Sub(now); got != want {
+				t.Fatalf("%s: first due %v after now and jitter of %v, want %v", name, got, offset, want)
+			}
 		}
 	}
 }

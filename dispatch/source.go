@@ -41,13 +41,20 @@ func (s *Source) Scope() string {
 	return s.UID
 }
 
-// FirstDue is when the seeds of a source that is created at now are first due, before jitter.
-func (s *Source) FirstDue(now time.Time) time.Time {
-	interval := s.Spec.Schedule.Interval(now)
-	if s.Spec.FirstCrawl != FirstCrawlSpread || interval < time.Millisecond {
+// FirstDue is when a seed of a source that is created at now is first due, before jitter.
+func (s *Source) FirstDue(now time.Time, seed TaskID) time.Time {
+	schedule := s.Spec.Schedule
+	switch {
+	case s.Spec.FirstCrawl != FirstCrawlSpread || schedule.Once():
+		return now
+	case schedule.Cron == "":
+		return now.Add(hashWithin(s.ID, schedule.Interval(now)))
+	}
+	tick, err := schedule.after(now.Add(-schedule.Offset(seed)), now)
+	if err != nil { // no tick is left
 		return now
 	}
-	return now.Add(hashWithin(s.ID, interval))
+	return tick
 }
 
 // Gone reports whether only the holds on the id are left. They apply to the next source that is created with it.

@@ -55,7 +55,8 @@ type FirstCrawl uint8
 const (
 	FirstCrawlNow FirstCrawl = iota
 	// FirstCrawlSpread spreads over one interval by the hash of the
-	// source's id, so that an import of many sources does not fire at once.
+	// source's id, so that an import of many sources does not fire at once;
+	// with cron, it is the first tick.
 	FirstCrawlSpread
 )
 

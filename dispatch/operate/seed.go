@@ -40,7 +40,7 @@ func (o *Operator) applySeeds(ctx context.Context, source *dispatch.Source) ([]d
 
 // makeDue makes a seed due for the first time, by the schedule of its source.
 func makeDue(s *dispatch.Source, item *dispatch.Submission, now time.Time) {
-	first := s.FirstDue(now)
+	first := s.FirstDue(now, item.ID)
 	item.IfExists, item.Due, item.FirstDue = dispatch.IfExistsReseed, first.Add(s.Spec.Schedule.Offset(item.ID)), first
 	beginPass(s, item)
 }

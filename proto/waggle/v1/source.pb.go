@@ -32,7 +32,7 @@ const (
 	// At once; with cron too.
 	FirstCrawl_FIRST_CRAWL_NOW FirstCrawl = 1
 	// At a time within the first interval, by a hash of the source's id, so that sources created together are not due
-	// together. Without a schedule: at once.
+	// together. With cron: at the first tick. Without a schedule: at once.
 	FirstCrawl_FIRST_CRAWL_SPREAD FirstCrawl = 2
 )
 

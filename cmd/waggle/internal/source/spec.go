@@ -32,7 +32,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	f.Flags.Register(fs)
 	spec := f.Spec
 	fs.StringArrayVar(&f.seeds, "seed", nil, "`URL` where crawling begins; may be repeated")
-	cli.EnumVar(fs, &spec.FirstCrawl, "first-crawl", "`when` seeds are due first, now or spread within the first interval (default now)", "FIRST_CRAWL_", pb.FirstCrawl_value)
+	cli.EnumVar(fs, &spec.FirstCrawl, "first-crawl", "`when` seeds are due first, now, or spread within the first interval or to the first tick (default now)", "FIRST_CRAWL_", pb.FirstCrawl_value)
 	fs.StringSliceVar(&spec.Follow.AllowHosts, "follow-host", nil, "follow links to this `host[:port]`, *.suffix or *; may be repeated")
 	fs.StringArrayVar(&spec.Follow.Include, "include", nil, "follow only URLs that match this regular `expression`; may be repeated")
 	fs.StringArrayVar(&spec.Follow.Exclude, "exclude", nil, "do not follow URLs that match this `expression`; may be repeated")

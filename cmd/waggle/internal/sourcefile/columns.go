@@ -45,7 +45,7 @@ func Columns() []Column {
 		{"jitter", "let each be due up to so much later, as 5m", "schedule.jitter"},
 		{"time_zone", "the IANA zone of cron", "schedule.time_zone"},
 		{"revisit", "true: each cycle crawls the pages found again", "schedule.revisit"},
-		{"first_crawl", "now, or spread within the first interval", "first_crawl"},
+		{"first_crawl", "now, or spread within the first interval (cron: at the first tick)", "first_crawl"},
 
 		{"follow", "follow links: seeds (to their hosts), or hosts, *.suffix or * with spaces between them", "follow.allow_hosts"},
 		{"max_depth", "follow links up to this depth; seeds have 0", "follow.max_depth"},

@@ -36,7 +36,7 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	formats := []string{"csv", "jsonl", "opml", "sitemap", "urls"}
 	cli.ChoiceVar(fs, &f.format, "format", "", "", "`format` of the file: "+strings.Join(formats, ", ")+" (default by its name or beginning)", formats...)
 	fs.StringVar(&f.prefix, "prefix", "", "stands before ids and scopes that are made from URLs, as `news.`")
-	fs.BoolVar(&f.now, "now", false, "crawl all of them at once, instead of spread over the first interval")
+	fs.BoolVar(&f.now, "now", false, "crawl all of them at once, instead of spread over the first interval, or at the first tick")
 	fs.BoolVar(&f.ownHost, "follow-host", false, "follow items of feeds and links only on the source's own host: one step, unless --follow or --max-depth is given")
 	fs.BoolVar(&f.ownScope, "scope-per-source", false, "do not let sources of one host share a scope: each crawls an article for itself")
 	fs.BoolVar(&f.replace, "replace", false, "reset what neither the file nor the flags set to its default; without it, it stays")

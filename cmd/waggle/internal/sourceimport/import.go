@@ -51,7 +51,8 @@ through gzip too: OPML (the outlines around a feed become its label "category"),
 a line.
 
 Flags apply to sources for which the file does not set the same. A source without an id gets one from its first URL, the same
-for each spelling of the URL. First crawls are spread over the first interval unless --now is given.
+for each spelling of the URL. First crawls are spread over the first interval, or are at the first tick
+of --cron, unless --now is given.
 
 Import the same file again at any time, also after a failed import. A source that exists is changed to what the file and the
 flags set; the rest of it stays, labels and metadata are added. With --replace the rest goes back to its defaults.
