@@ -76,6 +76,17 @@ func (r FailureReason) Scope() FailureScope {
 	}
 }
 
+// retries has the reasons that a short wait does not change. A one-shot task that fails for one of them is retried at most
+// count times, each time after at least wait. [Retry] limits it too; it alone is for other reasons, and for seeds.
+var retries = map[FailureReason]struct {
+	wait  time.Duration
+	count int
+}{
+	1: {wait: time.Hour, count: 1}, // NOT_FOUND
+	2: {wait: time.Hour, count: 2}, // FORBIDDEN
+	3: {wait: time.Hour, count: 1}, // GONE
+}
+
 // Failure is the last error of a task, or of one attempt.
 type Failure struct {
 	Result     Result        `json:"u"`           // how the attempt ended

@@ -126,11 +126,14 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	tr.Queue = QueueEffect{FetchDuration: f.FetchDuration, QueueDelay: f.QueueDelay}
 	tr.State = StateScheduled
 
-	spent, budget := &tr.Counters.Throttled, spec.Retry.MaxThrottled
+	spent, budget, wait := &tr.Counters.Throttled, spec.Retry.MaxThrottled, f.RetryAfter
 	switch f.scope() {
 	case ScopeTask:
 		tr.Queue.Kind, tr.Behind = QueueAnswered, false
 		spent, budget = &tr.Counters.Failures, spec.Retry.MaxAttempts
+		if rule, ok := retries[f.Reason]; ok && !t.Recurring {
+			budget, wait = min(budget, 1+rule.count), rule.wait
+		}
 	case ScopeHost:
 		// The queue is blocked; the task's own backoff lets the others of the queue go first when the block ends.
 		tr.Queue.Kind, tr.Queue.RetryAfter, tr.Behind = QueueBlocked, f.RetryAfter, false
@@ -154,7 +157,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	if *spent++; int(*spent) >= budget {
 		p.giveUp(&tr, t, spec, now, gaveUp{permanent: f.Permanent})
 	} else {
-		tr.Delay = max(untilDue(t, spec, now, p.backoff(spec, int(*spent))), f.RetryAfter)
+		tr.Delay = max(untilDue(t, spec, now, p.backoff(spec, int(*spent))), wait)
 	}
 	p.override(&tr, t, spec, now)
 	return tr

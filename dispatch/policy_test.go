@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -150,6 +151,47 @@ func TestPolicy_Report_taskFailure(t *testing.T) {
 	}
 	if last.Queue.Kind != dispatch.QueueAnswered {
 		t.Errorf("a failure of the task's own has the effect %v on the queue, want QueueAnswered", last.Queue.Kind)
+	}
+}
+
+// The reasons that a short wait does not change have retries of their own, of one-shot tasks; max_attempts limits them too.
+func TestPolicy_Report_retriesByReason(t *testing.T) {
+	t.Parallel()
+	const notFound, forbidden, gone dispatch.FailureReason = 1, 2, 3
+	retry := func(attempts int, backoff time.Duration) func(*dispatch.SourceSpec) {
+		return func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts, s.Retry.MinBackoff, s.Retry.MaxBackoff = attempts, backoff, backoff }
+	}
+	permanent, asked := failed(notFound), failed(forbidden)
+	permanent.Failed.Permanent, asked.Failed.RetryAfter = true, time.Minute
+	for name, test := range map[string]struct {
+		report    *dispatch.Report
+		recurring bool
+		change    func(*dispatch.SourceSpec)
+		want      []time.Duration // before each retry
+	}{
+		"404":                       {report: failed(notFound), want: []time.Duration{time.Hour}},
+		"410":                       {report: failed(gone), want: []time.Duration{time.Hour}},
+		"403":                       {report: failed(forbidden), want: []time.Duration{time.Hour, time.Hour}},
+		"404, max_attempts 1":       {report: failed(notFound), change: retry(1, 0)},
+		"403, max_attempts 2":       {report: failed(forbidden), change: retry(2, time.Minute), want: []time.Duration{time.Hour}},
+		"404, max_attempts 9":       {report: failed(notFound), change: retry(9, time.Minute), want: []time.Duration{time.Hour}},
+		"404, a longer backoff":     {report: failed(notFound), change: retry(4, 4*time.Hour), want: []time.Duration{3 * time.Hour}},
+		"404, permanent":            {report: permanent},
+		"another":                   {report: failed(taskReason), want: []time.Duration{7500 * time.Millisecond, 15 * time.Second, 30 * time.Second}},
+		"404 of a seed":             {report: failed(notFound), recurring: true, want: []time.Duration{7500 * time.Millisecond, 15 * time.Second, 30 * time.Second}},
+		"403 that asks for a delay": {report: asked, change: func(s *dispatch.SourceSpec) { s.Retry.MaxThrottled = 2 }, want: []time.Duration{time.Minute}},
+	} {
+		task := leased(test.recurring, dispatch.Counters{})
+		var waits []time.Duration
+		tr := middle.Report(task, spec(test.change), test.report, epoch)
+		for tr.Counters.Cycle == 0 && len(waits) < 5 {
+			waits = append(waits, tr.Delay)
+			task.Counters = tr.Counters
+			tr = middle.Report(task, spec(test.change), test.report, epoch)
+		}
+		if !slices.Equal(waits, test.want) || (tr.State == dispatch.StateDead) == test.recurring {
+			t.Errorf("%s: retried after %v, then %v; want %v", name, waits, tr.State, test.want)
+		}
 	}
 }
 

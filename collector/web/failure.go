@@ -68,7 +68,7 @@ func isThrottled(status int, retryAfter time.Duration) bool {
 }
 
 // statusFailure says what an HTTP status means; nil for one that is a success.
-// A page that is not there will not be there at the next attempt either; a seed may be back at its next cycle.
+// A seed that is gone for good is given up; the dispatcher knows how often other pages are asked for again.
 func statusFailure(answer *fetched, recurring bool, took time.Duration, now time.Time) *collector.Failed {
 	status := answer.status
 	if status >= 200 && status < 300 {
@@ -86,9 +86,9 @@ func statusFailure(answer *fetched, recurring bool, took time.Duration, now time
 	case status >= 500:
 		failed.Reason = collector.ReasonServerError
 	case status == http.StatusNotFound:
-		failed.Reason, failed.Permanent = collector.ReasonNotFound, !recurring
+		failed.Reason = collector.ReasonNotFound
 	case status == http.StatusGone:
-		failed.Reason, failed.Permanent = collector.ReasonGone, true
+		failed.Reason, failed.Permanent = collector.ReasonGone, recurring
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusUnavailableForLegalReasons:
 		failed.Reason = collector.ReasonForbidden
 	case status >= 400:

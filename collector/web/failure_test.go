@@ -92,9 +92,9 @@ func failures(t *testing.T) map[string]failing {
 		"robots.txt untrusted": {url: untrusted.URL, reason: collector.ReasonTLS},
 
 		// The task's own.
-		"404":                      {serve: answers(404), reason: collector.ReasonNotFound, permanent: true, status: 404},
+		"404":                      {serve: answers(404), reason: collector.ReasonNotFound, status: 404},
 		"404 of a seed":            {serve: answers(404), task: collector.Task{Recurring: true}, reason: collector.ReasonNotFound, status: 404},
-		"410":                      {serve: answers(410), reason: collector.ReasonGone, permanent: true, status: 410},
+		"410":                      {serve: answers(410), reason: collector.ReasonGone, status: 410},
 		"410 of a seed":            {serve: answers(410), task: collector.Task{Recurring: true}, reason: collector.ReasonGone, permanent: true, status: 410},
 		"401":                      {serve: answers(401), reason: collector.ReasonForbidden, status: 401},
 		"403":                      {serve: answers(403), reason: collector.ReasonForbidden, status: 403},

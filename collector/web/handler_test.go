@@ -159,7 +159,7 @@ func TestHandler_Status(t *testing.T) {
 		seed   bool
 		want   collector.Failed
 	}{
-		{status: 404, want: collector.Failed{Reason: collector.ReasonNotFound, Permanent: true}},
+		{status: 404, want: collector.Failed{Reason: collector.ReasonNotFound}},
 		{status: 404, seed: true, want: collector.Failed{Reason: collector.ReasonNotFound}},
 		{status: 410, seed: true, want: collector.Failed{Reason: collector.ReasonGone, Permanent: true}},
 		{status: 401, want: collector.Failed{Reason: collector.ReasonForbidden}},

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -189,7 +191,7 @@ func (w *rateWorld) collect(t *testing.T, store, prefix string) rate {
 	c.setRule(t, "*", 0, 4*rateSlots)
 	collector := launch(t, "collector", programs.path("waggle"), "collect", "--server", d.addr, "--id", "rate", "--slots", fmt.Sprint(rateSlots), "--allow-private")
 	collector.line("takes tasks", startLimit)
-	c.createSource(t, &pb.SourceSpec{Id: "rate", Seeds: []*pb.Seed{{Url: "http://" + w.addr + "/"}}, Follow: &pb.Follow{}})
+	c.createSource(t, &pb.SourceSpec{Id: "rate", Seeds: []*pb.Seed{{Url: "http://" + w.addr + "/"}}, Follow: &pb.Follow{}, Retry: &pb.RetryPolicy{MaxAttempts: proto.Int32(1)}})
 	looks := 0
 	until(t, rateLimit, "the crawl is over", func() bool {
 		if looks++; looks%20 != 0 {

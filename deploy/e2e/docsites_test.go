@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -178,7 +179,7 @@ func (w *docSites) firstPass(t *testing.T, killAfter int) map[string][]access {
 	}
 	w.client.createSource(t, &pb.SourceSpec{
 		Id: sitesSource, Seeds: []*pb.Seed{{Url: "http://" + sitesPortal + "/"}}, LeaseDuration: durationpb.New(sitesLease),
-		Follow: &pb.Follow{AllowHosts: []string{sitesPortal, "*." + sitesPortal}},
+		Follow: &pb.Follow{AllowHosts: []string{sitesPortal, "*." + sitesPortal}}, Retry: &pb.RetryPolicy{MaxAttempts: proto.Int32(1)},
 	})
 	until(t, sitesLimit, "half of the pages were asked for", func() bool { return w.nginx.count(t) >= mark+killAfter })
 	w.collectors[0].kill()

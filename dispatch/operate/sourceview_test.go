@@ -34,7 +34,7 @@ func TestDispatcher_Source_outstanding(t *testing.T) {
 		w.Succeed(seed, dispatch.DiscoveredItem{URL: "http://a.example/1"})
 		want("seed rests, page waits", 1)
 		page := w.TakeOne()
-		w.MustReport(dispatch.Report{ID: page.Task.ID, Token: page.Token, Failed: &dispatch.Failed{Reason: 1}})
+		w.MustReport(dispatch.Report{ID: page.Task.ID, Token: page.Token, Failed: &dispatch.Failed{Reason: dispatchtest.TaskReason}})
 		want("page waits for its next attempt", 1)
 		time.Sleep(time.Minute)
 		w.Succeed(w.TakeOne())

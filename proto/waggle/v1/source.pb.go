@@ -761,7 +761,8 @@ func (x *Adaptive) GetMaxInterval() *durationpb.Duration {
 // RetryPolicy limits the cost of a cycle. If a budget is used up, a one-shot task is DEAD; a seed gives the cycle up.
 type RetryPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Failures of TASK scope, 1 to 100; absent: 4.
+	// Failures of TASK scope, 1 to 100; absent: 4. One-shot tasks have at most 2 if the last is NOT_FOUND or GONE, and 3 if
+	// it is FORBIDDEN.
 	MaxAttempts *int32 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
 	// Expired leases, 1 to 100; absent: 5. It stops a task that keeps killing its collector.
 	MaxExpirations *int32 `protobuf:"varint,2,opt,name=max_expirations,json=maxExpirations,proto3,oneof" json:"max_expirations,omitempty"`
@@ -770,7 +771,7 @@ type RetryPolicy struct {
 	// Wait before the second attempt; it doubles with each further attempt, with jitter. A seed waits at most until its
 	// next due time. 0 to 24 h; absent: 10 s.
 	MinBackoff *durationpb.Duration `protobuf:"bytes,4,opt,name=min_backoff,json=minBackoff,proto3" json:"min_backoff,omitempty"`
-	// Longest such wait, min_backoff to 7 days; absent: 1 h.
+	// Longest such wait, min_backoff to 7 days; absent: 1 h. It does not shorten the hour after NOT_FOUND, GONE and FORBIDDEN.
 	MaxBackoff    *durationpb.Duration `protobuf:"bytes,5,opt,name=max_backoff,json=maxBackoff,proto3" json:"max_backoff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

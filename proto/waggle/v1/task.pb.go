@@ -170,23 +170,24 @@ func (AttemptResult) EnumDescriptor() ([]byte, []int) {
 // values: 1 to 99 TASK, 100 to 199 HOST, 200 to 299 COLLECTOR, from 300 URL. With a retry_after, a failure of TASK or URL
 // scope counts as one of HOST scope.
 //
-// TASK: this task's own fault. Spends an attempt (max_attempts), retried with backoff. HOST: the site's fault. Blocks
-// the queue and counts against max_throttled; no attempt is spent. The block lasts Retry-After, or it doubles with each
-// block in a row, at most max_block. COLLECTOR: the collector's own fault. Spends nothing; the task is due again for
-// others, and grants to this collector slow down. URL: the site answers, but not for this URL. Counts against
-// max_throttled; retried with backoff, after all other ready tasks of the queue. The queue is blocked, as for HOST, if
-// three different URLs in a row failed so. Retries are not counted; a success, or a failure of TASK scope, starts the
-// count anew.
+// TASK: this task's own fault. Spends an attempt (max_attempts), retried with backoff; a one-shot task has fewer and later
+// attempts for NOT_FOUND, FORBIDDEN and GONE. HOST: the site's fault. Blocks the queue and counts against max_throttled;
+// no attempt is spent. The block lasts Retry-After, or it doubles with each block in a row, at most max_block. COLLECTOR:
+// the collector's own fault. Spends nothing; the task is due again for others, and grants to this collector slow down.
+// URL: the site answers, but not for this URL. Counts against max_throttled; retried with backoff, after all other ready
+// tasks of the queue. The queue is blocked, as for HOST, if three different URLs in a row failed so. Retries are not
+// counted; a success, or a failure of TASK scope, starts the count anew.
 type FailureReason int32
 
 const (
 	// Not set. Reported, it counts as OTHER.
 	FailureReason_FAILURE_REASON_UNSPECIFIED FailureReason = 0
-	// Scope TASK. HTTP 404.
+	// Scope TASK. HTTP 404. A one-shot task is retried once, an hour later.
 	FailureReason_FAILURE_REASON_NOT_FOUND FailureReason = 1
-	// Scope TASK. HTTP 401, 403 or 451.
+	// Scope TASK. HTTP 401, 403 or 451. A one-shot task is retried twice, each time an hour later.
 	FailureReason_FAILURE_REASON_FORBIDDEN FailureReason = 2
-	// Scope TASK. HTTP 410: gone for good; usually with `permanent`.
+	// Scope TASK. HTTP 410: gone for good; of a seed usually with `permanent`. A one-shot task is retried once, an hour
+	// later.
 	FailureReason_FAILURE_REASON_GONE FailureReason = 3
 	// Scope TASK. Any other 4xx than those above and 429.
 	FailureReason_FAILURE_REASON_CLIENT_ERROR FailureReason = 4
