@@ -104,7 +104,8 @@ type Config struct {
 	Proxy *url.URL
 
 	// Exchanges gives the Sink the requests and answers as they went over the wire, beside the pages: for sinks that
-	// archive them, as package warc's does. It costs a second copy of a compressed body while a page is worked on.
+	// archive them, as package warc's does. It costs a second copy of a compressed body while a page is worked on. zstd is
+	// not asked for then, since readers of archives do not undo it.
 	Exchanges bool
 
 	// Transport sends the requests in place of the Handler's own; then Proxy must be nil, and its dialer refuses private

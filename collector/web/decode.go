@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// acceptEncoding is what decoded undoes.
-	acceptEncoding = "gzip, br, zstd"
+	// acceptEncoding is what decoded undoes, archivedEncoding what readers of archives do.
+	acceptEncoding   = "gzip, br, zstd"
+	archivedEncoding = "gzip, br"
 
 	// maxCodings bounds how many codings a body may have.
 	maxCodings = 2
@@ -147,7 +148,7 @@ func decoder(coding string, packed *bufio.Reader) (io.ReadCloser, error) {
 		}
 		return unzstd.IOReadCloser(), nil
 	}
-	return nil, fmt.Errorf("%w %q: asked for %s", errContentCoding, coding, acceptEncoding)
+	return nil, fmt.Errorf("%w %q: want %s", errContentCoding, coding, acceptEncoding)
 }
 
 // gunzip undoes gzip, of one member or several. A member is whole when what it packs is: its checksum may be wrong or missing, and

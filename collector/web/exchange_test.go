@@ -111,6 +111,9 @@ func TestHandler_ExchangeHeads(t *testing.T) {
 				x.URL != base+path || "http://"+x.RemoteAddress != base || x.Time.IsZero() {
 				t.Errorf("%s, exchange %d: request %q of %+v", test.path, i, x.Request, x)
 			}
+			if !bytes.Contains(x.Request, []byte("\r\nAccept-Encoding: gzip, br\r\n")) {
+				t.Errorf("%s, exchange %d: asks for codings that readers of archives do not undo: %q", test.path, i, x.Request)
+			}
 		}
 	}
 }

@@ -32,6 +32,7 @@ var (
 type fetcher struct {
 	transport    http.RoundTripper
 	userAgent    string
+	codings      string // accepted
 	maxRatio     int64
 	allowPrivate bool
 }
@@ -132,7 +133,7 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 	}
 	request.Header.Set("User-Agent", f.userAgent)
 	request.Header.Set("Accept", req.accept)
-	request.Header.Set("Accept-Encoding", acceptEncoding)
+	request.Header.Set("Accept-Encoding", f.codings)
 
 	response, err := req.record.roundTrip(f.transport, request)
 	if err != nil {

@@ -43,7 +43,10 @@ func New(cfg Config) (*Handler, error) {
 		cfg.Transport, h.close = transport, transport.closeIdle
 	}
 	h.fetcher = &fetcher{
-		transport: cfg.Transport, userAgent: cfg.UserAgent, allowPrivate: cfg.AllowPrivate, maxRatio: int64(cfg.MaxRatio),
+		transport: cfg.Transport, userAgent: cfg.UserAgent, codings: acceptEncoding, allowPrivate: cfg.AllowPrivate, maxRatio: int64(cfg.MaxRatio),
+	}
+	if cfg.Exchanges {
+		h.fetcher.codings = archivedEncoding
 	}
 	if !cfg.IgnoreRobots {
 		h.robots = robots.NewCache(cfg.RobotsAgent, cfg.RobotsTTL, h.fetchRobots)

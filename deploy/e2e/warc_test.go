@@ -111,6 +111,9 @@ func warcSite() http.Handler {
 		case r.Header.Get("If-None-Match") != "":
 			w.WriteHeader(http.StatusNotModified)
 			return
+		case strings.Contains(r.Header.Get("Accept-Encoding"), "zstd"): // warcio cannot undo it
+			http.Error(w, "zstd is asked for", http.StatusInternalServerError)
+			return
 		case number%3 == 0 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"):
 			w.Header().Set("Content-Encoding", "gzip")
 			var zipped bytes.Buffer

@@ -10,10 +10,10 @@
 //   - a revisit (profile identical-payload-digest) when its payload is one that the sink has, from this URL or another;
 //   - a response otherwise.
 //
-// A revisit refers to the record that has the payload, where the sink knows it. Payloads keep their content coding, and
-// digests are of them as they stand in the record. Chunks are undone: a head that announced them says so under the name
-// X-Crawl-Transfer-Encoding, with a Content-Length of the record's own. WARC-Protocol tells heads that came as frames of
-// HTTP/2 and were written as HTTP/1.1.
+// A revisit refers to the record that has the payload, where the sink knows it. Payloads keep their content coding (gzip or
+// br: a handler with Config.Exchanges does not ask for zstd), and digests are of them as they stand in the record. Chunks
+// are undone: a head that announced them says so under the name X-Crawl-Transfer-Encoding, with a Content-Length of the
+// record's own. WARC-Protocol tells heads that came as frames of HTTP/2 and were written as HTTP/1.1.
 //
 // # One record per (task, cycle)
 //
