@@ -159,7 +159,9 @@ func TestPolicy_Report_retriesByReason(t *testing.T) {
 	t.Parallel()
 	const notFound, forbidden, gone dispatch.FailureReason = 1, 2, 3
 	retry := func(attempts int, backoff time.Duration) func(*dispatch.SourceSpec) {
-		return func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts, s.Retry.MinBackoff, s.Retry.MaxBackoff = attempts, backoff, backoff }
+		return func(s *dispatch.SourceSpec) {
+			s.Retry.MaxAttempts, s.Retry.MinBackoff, s.Retry.MaxBackoff = attempts, backoff, backoff
+		}
 	}
 	permanent, asked := failed(notFound), failed(forbidden)
 	permanent.Failed.Permanent, asked.Failed.RetryAfter = true, time.Minute
