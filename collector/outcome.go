@@ -70,6 +70,9 @@ type Succeeded struct {
 	// NextCrawlDelay is how long the page itself says that it stays as it is: ttl of a feed, max-age of Cache-Control. At
 	// most 366 days. A seed on an adaptive schedule is due no sooner, as far as its longest interval allows.
 	NextCrawlDelay time.Duration
+
+	// Message is for the task's history: what of the page could not be read. At most 1 KiB; what is longer is cut.
+	Message string
 }
 
 // Discovered is something a page leads to.

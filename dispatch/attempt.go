@@ -87,7 +87,7 @@ var retries = map[FailureReason]struct {
 	3: {wait: time.Hour, count: 1}, // GONE
 }
 
-// Failure is the last error of a task, or of one attempt.
+// Failure is the last error of a task, or of one attempt; of one that succeeded, what its report says of it.
 type Failure struct {
 	Result     Result        `json:"u"`           // how the attempt ended
 	Reason     FailureReason `json:"r,omitempty"` // of ResultFailed

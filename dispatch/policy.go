@@ -57,9 +57,9 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 }
 
 // Unread is the transition of a leased task by its holder's report, computed without the record, for [Leases.Apply]. It
-// returns false unless the report is a success without discovered items.
+// returns false unless the report is a success without discovered items and message.
 func (Policy) Unread(r *Report) (tr Transition, ok bool) {
-	if r.Succeeded == nil || len(r.Succeeded.Discovered) > 0 {
+	if r.Succeeded == nil || len(r.Succeeded.Discovered) > 0 || r.Succeeded.Message != "" {
 		return Transition{}, false
 	}
 	tr = Transition{ID: r.ID, Unread: true, Lease: r.Token, Result: ResultSucceeded, ClearAgain: true}
@@ -91,8 +91,11 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 	tr := begin(t, ResultSucceeded)
 	tr.succeed(s)
 	tr.Counters = Counters{Cycle: t.Counters.Cycle + 1}
-	if t.Recurring {
+	if t.Recurring || s.Message != "" {
 		tr.Attempt = attempt(t, ResultSucceeded, nil, now)
+	}
+	if s.Message != "" {
+		tr.Attempt.Failure = &Failure{Result: ResultSucceeded, Message: s.Message, Time: now}
 	}
 	interval := spec.Schedule.Adaptive.next(t, s.Changed)
 	plan(&tr, t, spec, interval, now)

@@ -24,6 +24,7 @@ type Succeeded struct {
 	// NextCrawlDelay is how long the page declares itself fresh; 0: not known. An adaptive schedule waits so long, up
 	// to its longest interval.
 	NextCrawlDelay time.Duration
+	Message        string // for the history; at most bounds.MaxMessageLength
 }
 
 // Failed is the outcome of a task that could not be done.

@@ -42,6 +42,8 @@ type bodyLimits struct {
 	ratio int64
 
 	truncate bool // cut what is over a limit instead of failing
+
+	keep func(io.Reader) ([]byte, error) // reads the decoded body; nil: io.ReadAll
 }
 
 // readBody reads and decompresses a body.
@@ -92,6 +94,9 @@ func codings(header http.Header) []string {
 // what it read until then.
 func readDecoded(wire *meter, list []string) ([]byte, error) {
 	if len(list) == 0 {
+		if wire.limits.keep != nil {
+			return wire.limits.keep(wire)
+		}
 		return io.ReadAll(wire)
 	}
 	if len(list) > maxCodings {

@@ -39,10 +39,11 @@ type fetcher struct {
 
 // fetchRequest says what to get.
 type fetchRequest struct {
-	url      *url.URL
-	accept   string
-	maxBytes int64
-	truncate bool // cut a body at maxBytes instead of failing
+	url       *url.URL
+	accept    string
+	maxBytes  int64
+	truncate  bool  // cut a body at maxBytes instead of failing
+	maxPacked int64 // a long body is packed, in at most so many bytes; 0: none is
 
 	// conditions are sent with the request for conditionsFor, and with no other hop of a redirect.
 	conditions    http.Header
@@ -65,7 +66,8 @@ type fetched struct {
 	url    *url.URL // the one that answered
 	status int
 	header http.Header
-	body   []byte // decompressed
+	body   []byte      // decompressed
+	packed *packedBody // in place of body
 
 	// location is where the answer leads to, if it is a redirect; it has no body then.
 	location *url.URL
@@ -155,6 +157,9 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 		drain(response)
 	default:
 		limits := bodyLimits{bytes: req.maxBytes, ratio: f.maxRatio, truncate: req.truncate}
+		if req.maxPacked > 0 {
+			limits.keep = answer.keep(req.maxPacked)
+		}
 		answer.body, err = readBody(response, limits)
 	}
 	return answer, err

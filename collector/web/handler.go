@@ -21,6 +21,7 @@ type Handler struct {
 	fetcher *fetcher
 	robots  *robots.Cache // nil: robots.txt is not asked
 	refused sync.Once     // logs the first address that is refused
+	large   sync.Mutex    // held while a packed body is unpacked whole
 	close   func()
 }
 
@@ -59,7 +60,7 @@ func (h *Handler) Close() { h.close() }
 
 // Handle fetches the task's URL, stores the page and reports its links.
 func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
-	v := &visit{cfg: &h.cfg, fetcher: h.fetcher, robots: h.robots, task: t, before: readMemo(t.Memo)}
+	v := &visit{cfg: &h.cfg, fetcher: h.fetcher, robots: h.robots, large: &h.large, task: t, before: readMemo(t.Memo)}
 	done, err := v.run(ctx)
 	if isRefusal(err) {
 		if t.Depth == 0 {

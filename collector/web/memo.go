@@ -25,6 +25,9 @@ type memo struct {
 	// NotModified counts the crawls in a row for which the server said that nothing has changed.
 	NotModified int `json:"not_modified,omitempty"`
 
+	// Entries are those of a feed, as extract.Result has them.
+	Entries []byte `json:"entries,omitempty"`
+
 	// Digest and Bytes of the body, its ContentType, whether it had links, and whether it asked not to be indexed.
 	Digest      string `json:"digest"`
 	Bytes       int64  `json:"bytes,omitempty"`

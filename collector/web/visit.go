@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -8,11 +9,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +44,9 @@ type visit struct {
 	took   time.Duration // from the last request to the end of the answer
 	record *recording
 	answer *fetched
-	body   []byte // the page's; the sink's copy when the server said 304
+	body   []byte      // the page's; the sink's copy when the server said 304
+	packed *packedBody // in place of body
+	large  *sync.Mutex // one packed body at a time is unpacked whole
 	after  memo
 	found  extract.Result
 }
@@ -85,15 +90,18 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	fetchCtx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
 	defer cancel()
 	if v.cfg.Exchanges {
-		v.record = &recording{limit: v.cfg.MaxBytes}
+		v.record = &recording{limit: v.maxBytes()}
 	}
 	request := fetchRequest{
-		url: v.url, accept: accept, maxBytes: v.cfg.MaxBytes,
+		url: v.url, accept: accept, maxBytes: v.maxBytes(),
 		conditions: conditions, conditionsFor: v.before.URL,
 		maxRedirects: max(v.cfg.MaxRedirects, 0), record: v.record,
 		leaves: func(next *url.URL) bool { return next.Host != v.url.Host },
 	}
 	v.asked = len(conditions) > 0
+	if v.maxBytes() > v.cfg.MaxBytes {
+		request.maxPacked = v.cfg.MaxBytes
+	}
 	v.start = time.Now()
 	first := true
 	var sent atomic.Pointer[time.Time]
@@ -141,10 +149,18 @@ func (v *visit) conditions(ctx context.Context) http.Header {
 
 // recall reads the body of the last crawl from the sink if the page had links. It returns false if the sink does not have it.
 func (v *visit) recall(ctx context.Context) bool {
-	if !v.before.HasLinks || v.body != nil {
+	if !v.before.HasLinks || v.body != nil || v.packed != nil {
 		return true
 	}
+	if v.before.Bytes > maxPlain {
+		v.large.Lock()
+		defer v.large.Unlock()
+	}
 	body, err := v.cfg.Sink.Body(ctx, v.before.Digest)
+	if err == nil && len(body) > maxPlain && v.maxBytes() > v.cfg.MaxBytes {
+		v.packed, err = pack(bytes.NewReader(body), v.cfg.MaxBytes)
+		body = nil
+	}
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			v.cfg.Logger.Warn("sink cannot read the body of the last crawl", zap.String("digest", v.before.Digest), zap.Error(err))
@@ -169,10 +185,15 @@ func (v *visit) judge(ctx context.Context) error {
 		if failed := statusFailure(answer, v.task.Recurring, v.took, time.Now()); failed != nil {
 			return failed
 		}
-		v.body = answer.body
+		v.body, v.packed = answer.body, answer.packed
 		v.after = memo{
-			URL: answer.url.String(), Digest: digestOf(v.body), Bytes: int64(len(v.body)),
+			URL: answer.url.String(), Bytes: answer.length(),
 			ContentType: cmp.Or(answer.header.Get("Content-Type"), http.DetectContentType(v.body)),
+		}
+		if v.packed != nil {
+			v.after.Digest = v.packed.digest
+		} else {
+			v.after.Digest = digestOf(v.body)
 		}
 	}
 	// A 304 may leave out what has not changed.
@@ -185,7 +206,7 @@ func (v *visit) judge(ctx context.Context) error {
 		return v.unreadable(ctx, err)
 	}
 	// When the server only said that nothing has changed, the page asks for what it asked for when it was last read.
-	unread := answer.status == http.StatusNotModified && len(v.body) == 0
+	unread := answer.status == http.StatusNotModified && len(v.body) == 0 && v.packed == nil
 	v.after.NoIndex = v.found.NoIndex || unread && v.before.NoIndex
 	v.after.HasLinks = len(v.found.Links) > 0
 	return nil
@@ -197,17 +218,18 @@ func (v *visit) findLinks(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	v.found, err = extract.Find(ctx, extract.Document{
+	doc := extract.Document{
 		URL: base, Kind: v.task.Kind, ContentType: v.after.ContentType, RobotsTag: v.answer.header.Values("X-Robots-Tag"),
 		Refresh: v.answer.header.Get("Refresh"), Body: v.body,
-	}, extract.Options{
+	}
+	if v.packed != nil {
+		doc.Open = v.packed.open
+	}
+	v.found, err = extract.Find(ctx, doc, extract.Options{
 		Resources: v.cfg.Resources, RobotsAgent: v.cfg.RobotsAgent, FollowNofollow: v.cfg.FollowNofollow,
 		MaxLinks: v.cfg.MaxLinks, MaxListed: v.cfg.MaxListed,
 		MaxURLBytes: v.cfg.MaxURLBytes, MaxPathSegments: v.cfg.MaxPathSegments, MaxPathRepeats: v.cfg.MaxPathRepeats,
-		Unzip: func(body []byte) ([]byte, error) {
-			limits := bodyLimits{bytes: v.cfg.MaxBytes, ratio: int64(v.cfg.MaxRatio)}
-			return readDecoded(&meter{r: bytes.NewReader(body), limits: limits}, []string{"gzip"})
-		},
+		Unzip: v.unzip, Known: v.before.Entries, Now: v.start,
 	})
 	if v.found.Trapped > 0 {
 		v.cfg.Logger.Info("links skipped that look like a trap", zap.String("url", v.after.URL), zap.Int("links", v.found.Trapped))
@@ -216,10 +238,25 @@ func (v *visit) findLinks(ctx context.Context) error {
 		v.cfg.Logger.Warn("page has too many links; the rest is skipped", zap.String("url", v.after.URL),
 			zap.Int("reported", len(v.found.Links)), zap.Int("skipped", v.found.Surplus))
 	}
+	if v.found.Broken != "" {
+		v.cfg.Logger.Warn("list cannot be read to its end", zap.String("url", v.after.URL), zap.String("error", v.found.Broken))
+	}
+	v.after.Entries = v.found.Entries
 	if v.cfg.MaxDepth > 0 && v.task.Depth >= v.cfg.MaxDepth {
 		v.found.Links = nil
 	}
 	return err
+}
+
+// unzip undoes the gzip of a feed, sitemap or list that is kept so.
+func (v *visit) unzip(packed io.Reader) (io.Reader, error) {
+	limits := bodyLimits{bytes: v.maxBytes(), ratio: int64(v.cfg.MaxRatio)}
+	wire := &meter{r: packed, limits: limits}
+	plain, err := decoder("gzip", bufio.NewReader(wire))
+	if err != nil {
+		return nil, err
+	}
+	return &meter{r: plain, limits: limits, packed: wire}, nil
 }
 
 // unreadable reports content that is not what it claims to be.
@@ -231,7 +268,7 @@ func (v *visit) unreadable(ctx context.Context, err error) error {
 		Reason: collector.ReasonParse, Message: v.after.URL + ": " + err.Error(),
 		HTTPStatus: v.answer.status, FetchDuration: v.took,
 	}
-	if errors.Is(err, errTooLarge) || errors.Is(err, extract.ErrTooLarge) {
+	if errors.Is(err, errTooLarge) {
 		failed.Reason, failed.Permanent = collector.ReasonTooLarge, true
 	}
 	return failed
@@ -262,8 +299,16 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	}
 	changed := v.after.Digest != v.before.Digest || v.answer.location != nil && v.after.URL != v.before.URL
 	body := v.body
-	if !changed && v.answer.status == http.StatusNotModified {
+	switch {
+	case !changed && v.answer.status == http.StatusNotModified:
 		body = nil // the sink has it, or never kept it
+	case v.packed != nil:
+		v.large.Lock()
+		defer v.large.Unlock()
+		var err error
+		if body, err = v.packed.bytes(); err != nil {
+			return collector.Succeeded{}, fmt.Errorf("unpack body: %w", err)
+		}
 	}
 	if err := v.cfg.Sink.Put(ctx, v.page(changed), v.record.content(body)); err != nil {
 		if ctx.Err() != nil {
@@ -276,8 +321,8 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 		return collector.Succeeded{}, fmt.Errorf("encode memo: %w", err)
 	}
 	done := collector.Succeeded{
-		HTTPStatus: v.answer.status, Bytes: int64(len(v.answer.body)), FetchDuration: v.took,
-		Changed: collector.Changed, Memo: note, Discovered: v.discovered(),
+		HTTPStatus: v.answer.status, Bytes: v.answer.length(), FetchDuration: v.took,
+		Changed: collector.Changed, Memo: note, Discovered: v.discovered(), Message: v.found.Broken,
 	}
 	if !changed {
 		done.Changed = collector.Unchanged

@@ -4,7 +4,7 @@ import "net/url"
 
 // Resolve makes a reference absolute; empty if it cannot be a task.
 func Resolve(base *url.URL, ref string) string {
-	absolute, _ := newCollection(base, &Options{}).resolve(ref)
+	absolute, _ := newCollection(base, &Options{}).resolve(base, ref)
 	return absolute
 }
 

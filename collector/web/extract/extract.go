@@ -4,10 +4,14 @@
 package extract
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"mime"
+	"fmt"
+	"io"
+	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -31,16 +35,19 @@ type Document struct {
 
 	// Body is the document, decompressed.
 	Body []byte
+
+	// Open reads the body of a feed, sitemap or list that is too long for Body; nil: Body has it.
+	Open func() (io.Reader, error)
 }
 
-// Find finds what a document leads to. It fails for a feed or a sitemap that is none, or would take too much time or memory
-// to read (ErrTooLarge); a page is read as far as it goes. A document of no kind that has links leads nowhere.
+// Find finds what a document leads to. It fails for a feed, sitemap or list that is none, or that cannot be read up to its
+// first entry; any document is read as far as it goes. A document of no kind that has links leads nowhere.
 func Find(ctx context.Context, doc Document, opts Options) (Result, error) {
 	asked := directives{agent: opts.RobotsAgent}
 	asked.addHeader(doc.RobotsTag)
 	c := newCollection(doc.URL, &opts)
 	c.addRefresh(doc.Refresh)
-	if len(doc.Body) > 0 {
+	if len(doc.Body) > 0 || doc.Open != nil {
 		if err := c.read(ctx, doc, &asked); err != nil {
 			return Result{}, err
 		}
@@ -55,38 +62,78 @@ func Find(ctx context.Context, doc Document, opts Options) (Result, error) {
 
 // read reads a document as what it is.
 func (c *collection) read(ctx context.Context, doc Document, asked *directives) error {
-	kind, body := doc.kind(), doc.Body
-	c.limit = c.opts.MaxLinks
-	if kind == KindFeed || kind == KindSitemap || kind == KindList {
-		c.limit = c.opts.MaxListed
-		if bytes.HasPrefix(body, []byte("\x1f\x8b")) && c.opts.Unzip != nil {
-			var err error
-			if body, err = c.opts.Unzip(body); err != nil {
-				return err
-			}
+	kind := doc.kind()
+	switch kind {
+	case "":
+		return nil
+	case kindPage:
+		c.limit = c.opts.MaxLinks
+		readPage(c, asked, doc.Body, doc.ContentType)
+		return nil
+	case kindStyle:
+		c.limit = c.opts.MaxLinks
+		if c.opts.Resources {
+			c.addAll(cssURLs(string(doc.Body)))
+		}
+		return nil
+	}
+	c.limit = c.opts.MaxListed
+	body := io.Reader(bytes.NewReader(doc.Body))
+	if doc.Open != nil {
+		var err error
+		if body, err = doc.Open(); err != nil {
+			return err
+		}
+	}
+	for range maxPacked {
+		in := bufio.NewReader(body)
+		body = in
+		if begin, _ := in.Peek(len(gzipMagic)); string(begin) != gzipMagic || c.opts.Unzip == nil {
+			break
+		}
+		var err error
+		if body, err = c.opts.Unzip(in); err != nil {
+			return err
+		}
+	}
+	text := newText(body, doc.ContentType)
+	if kind == KindSitemap {
+		begin, _ := text.Peek(maxBegin) //nolint:errcheck // it comes again with the next read
+		begin = bytes.TrimLeft(begin, " \t\r\n")
+		switch {
+		case kindOfRoot(rootElement(begin)) == KindFeed: // its protocol lets feeds be sitemaps
+			kind = KindFeed
+		case len(begin) > 0 && begin[0] != '<' && kindOfRoot(rootElement(begin)) != KindSitemap: // and lists
+			kind = KindList
 		}
 	}
 	switch kind {
-	case kindPage:
-		readPage(c, asked, body, doc.ContentType)
-	case kindStyle:
-		if c.opts.Resources {
-			c.addAll(cssURLs(string(body)))
-		}
 	case KindList:
-		return readList(c, utf8XML(body, doc.ContentType))
+		return readList(ctx, c, text)
 	case KindFeed:
-		return readFeed(ctx, c, utf8XML(body, doc.ContentType))
-	case KindSitemap:
-		text := utf8XML(body, doc.ContentType)
-		if kindOfRoot(rootElement(text)) == KindFeed { // its protocol lets feeds be sitemaps
-			return readFeed(ctx, c, text)
-		}
-		if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '<' { // and lists
-			return readList(c, text)
-		}
-		return readSitemap(c, text)
+		return readFeed(ctx, c, text)
 	}
+	return readSitemap(ctx, c, text)
+}
+
+const (
+	gzipMagic = "\x1f\x8b"
+
+	// maxPacked is how many times a document may be packed, by mistake.
+	maxPacked = 2
+)
+
+// finish judges how far a document was read. Its entries count, also if the rest cannot be read.
+func (c *collection) finish(ctx context.Context, kind string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case c.entries == 0:
+		return fmt.Errorf("%s %w", kind, err)
+	}
+	c.found.Broken = fmt.Sprintf("%s read up to entry %d: %v", kind, c.entries, err)
 	return nil
 }
 
@@ -96,29 +143,62 @@ const (
 	kindStyle = "style"
 )
 
-// kind is how the document is to be read; "" when it leads nowhere.
+// kind is how the document is to be read; "" when it leads nowhere. Feeds and sitemaps come with all kinds of types, so a
+// type that is general, wrong or missing counts less than how the document begins.
 func (d *Document) kind() string {
 	switch d.Kind {
 	case KindFeed, KindSitemap, KindList:
 		return d.Kind
 	}
-	mediaType, _, _ := mime.ParseMediaType(d.ContentType)
+	mediaType, _, _ := strings.Cut(strings.ToLower(d.ContentType), ";")
+	mediaType, _, _ = strings.Cut(mediaType, ",") // two headers in one
+	mediaType = strings.TrimSpace(mediaType)
 	switch mediaType {
-	case "text/html", "application/xhtml+xml":
-		return kindPage
 	case "text/css":
 		return kindStyle
 	case "application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json":
 		return KindFeed
-	case "application/gzip", "application/x-gzip":
-		if strings.HasSuffix(d.URL.Path, ".xml.gz") {
-			return KindSitemap
+	}
+	if bytes.HasPrefix(d.Body, []byte(gzipMagic)) && strings.HasSuffix(d.URL.Path, ".xml.gz") {
+		return KindSitemap
+	}
+	if !generalType.MatchString(mediaType) {
+		return ""
+	}
+	isPage := mediaType == "text/html" || strings.Contains(mediaType, "xhtml")
+	if isPage && !listRoot.Match(d.Body[:min(len(d.Body), maxBegin)]) {
+		return kindPage
+	}
+	begin, _ := newText(bytes.NewReader(d.Body[:min(len(d.Body), maxBegin)]), d.ContentType).Peek(maxBegin) //nolint:errcheck // it is short
+	root := ""
+	if begin = bytes.TrimLeft(begin, " \t\r\n"); bytes.HasPrefix(begin, []byte("<")) || strings.Contains(mediaType, "xml") {
+		root = rootElement(begin)
+	}
+	switch kind := kindOfRoot(root); {
+	case kind == KindFeed || kind == KindSitemap:
+		return kind
+	case isPage, kind == kindPage && mediaType != "text/plain" && mediaType != "application/octet-stream":
+		return kindPage
+	case jsonFeed.Match(begin):
+		return KindFeed
+	case !strings.Contains(mediaType, "/") || strings.HasSuffix(mediaType, "/unknown") || mediaType == "*/*":
+		if strings.HasPrefix(http.DetectContentType(begin), "text/html") {
+			return kindPage
 		}
-	case "application/xml", "text/xml":
-		return kindOfRoot(rootElement(utf8XML(d.Body, d.ContentType)))
 	}
 	return ""
 }
+
+var (
+	// generalType are the types that many servers give to all they have, and those of markup. Of others no content is looked at.
+	generalType = regexp.MustCompile(`^[^/]*$|^\*/\*$|/(?:x-)?(?:unknown|octet-stream|plain|force-download)$|xml|html|rss|atom|json`)
+
+	// listRoot is how the root of a feed or a sitemap begins.
+	listRoot = regexp.MustCompile(`(?i)<(?:\w+:)?(?:rss|rdf|feed|urlset|sitemapindex)[\s>]`)
+
+	// jsonFeed is how a JSON feed begins.
+	jsonFeed = regexp.MustCompile(`^\{[^\[{]*"https?://(?:www\.)?jsonfeed\.org/version/`)
+)
 
 func kindOfRoot(root string) string {
 	switch root {

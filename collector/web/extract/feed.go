@@ -1,173 +1,181 @@
 package extract
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
+	"encoding/binary"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/mmcdole/gofeed"
-	"github.com/mmcdole/gofeed/atom"
-	"github.com/mmcdole/gofeed/json"
-	"github.com/mmcdole/gofeed/rss"
 )
 
 const (
-	// maxFeedElements bounds what the library makes of a feed: it keeps all elements, also those that nobody asks for.
-	maxFeedElements = 250_000
-
-	// maxFeedObjects bounds a JSON feed likewise.
-	maxFeedObjects = 100_000
-
-	// feedTimeout bounds the time that reading a feed may take; some documents cost the square of their size.
-	feedTimeout = 10 * time.Second
-
 	// maxFeedPeriod is how much counts of what a feed says of itself; syndication has no longer period than a year.
 	maxFeedPeriod = 366 * 24 * time.Hour
+
+	// maxEntries is how many ids of entries without a date are kept.
+	maxEntries = 256
 )
 
-// readFeed finds what an RSS, Atom or JSON feed lists: its items in their order, and its next and archived pages (RFC 5005).
-// With Resources it adds the enclosures. One that breaks the rules of XML is mended. It fails for what is no feed, or needs
-// too much time or memory.
-func readFeed(ctx context.Context, c *collection, text []byte) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, feedTimeout, fmt.Errorf("%w in %s", errParse, feedTimeout))
-	defer cancel()
-	feed, err := parseFeed(ctx, text)
-	if errors.Is(err, errParse) && ctx.Err() == nil && !isJSON(text) {
-		if mended, again := parseFeed(ctx, mendXML(text)); again == nil && slices.ContainsFunc(mended.Items, hasLink) {
-			feed, err = mended, nil
+// readFeed finds what an RSS, Atom or JSON feed lists: its entries in their order, and its next and archived pages (RFC 5005).
+// With Resources it adds the enclosures.
+func readFeed(ctx context.Context, c *collection, text *bufio.Reader) error {
+	begin, _ := text.Peek(maxBegin) //nolint:errcheck // it comes again with the next read
+	if bytes.HasPrefix(bytes.TrimLeft(begin, " \t\r\n"), []byte("{")) {
+		return c.finish(ctx, KindFeed, readJSONFeed(ctx, c, text))
+	}
+	var pages []*field
+	said := map[string]string{}
+	m := newMarkup(c.base, c.addItem, func(f *field) {
+		if f.name != "link" {
+			said[f.name] = strings.ToLower(f.text)
+		} else if hasRelation(f, "next", "prev-archive") && len(pages) < maxFields {
+			pages = append(pages, f)
+		}
+	})
+	err := m.read(ctx, text)
+	for _, page := range pages {
+		c.add(c.absolute(page, page.attrs["href"]))
+	}
+	c.found.Period = feedPeriod(said)
+	return c.finish(ctx, KindFeed, err)
+}
+
+// addItem adds what an item of RSS or an entry of Atom leads to.
+func (c *collection) addItem(e *entry) {
+	link, best, id := e.about, len(itemRanks), ""
+	var updated, published time.Time
+	for _, f := range e.fields {
+		switch f.name {
+		case "updated", "modified":
+			updated = cmp.Or(updated, ReadTime(f.text))
+		case "published", "pubdate", "issued", "date", "created":
+			published = cmp.Or(published, ReadTime(f.text))
+		case "guid", "id":
+			id = cmp.Or(id, f.text)
+		}
+		for rank, of := range itemRanks[:best] {
+			if address := of(f); address != "" {
+				link, best = c.absolute(f, address), rank
+				break
+			}
 		}
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	c.addEntry(link, id, cmp.Or(updated, published))
+	if !c.opts.Resources {
+		return
 	}
-	if err != nil {
-		return fmt.Errorf("feed %w", err)
-	}
-	for _, item := range feed.Items {
-		addItem(c, item)
-	}
-	c.addAll(nextPages(feed))
-	c.found.Period = feedPeriod(feed)
-	return nil
-}
-
-// parseFeed parses a feed, as the library does.
-func parseFeed(ctx context.Context, text []byte) (*gofeed.Feed, error) {
-	if err := checkFeed(text); err != nil {
-		return nil, err
-	}
-	parser := gofeed.NewParser()
-	parser.KeepOriginalFeed = true
-	feed, err := parser.Parse(&untilDone{ctx: ctx, r: bytes.NewReader(text)})
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errParse, err)
-	}
-	return feed, nil
-}
-
-func isJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
-
-// checkFeed refuses what the library would take too much memory for.
-func checkFeed(text []byte) error {
-	if !isJSON(text) {
-		return checkXML(text, maxFeedElements)
-	}
-	if objects := bytes.Count(text, []byte("{")); objects > maxFeedObjects {
-		return fmt.Errorf("%w: %d objects, limit %d", ErrTooLarge, objects, maxFeedObjects)
-	}
-	return nil
-}
-
-func hasLink(item *gofeed.Item) bool { return itemLink(item) != "" }
-
-// itemLink is the link of an item, else its id if that is a URL.
-func itemLink(item *gofeed.Item) string {
-	switch {
-	case item.Link != "":
-		return item.Link
-	case strings.HasPrefix(item.GUID, "http://"), strings.HasPrefix(item.GUID, "https://"):
-		return item.GUID
-	case len(item.Links) > 0:
-		return item.Links[0]
-	}
-	return ""
-}
-
-// addItem adds what an item links to.
-func addItem(c *collection, item *gofeed.Item) {
-	if link := itemLink(item); link != "" {
-		c.addLink(link, Link{ListedBy: KindFeed, Modified: cmp.Or(ReadTime(item.Updated), ReadTime(item.Published))})
-	}
-	if c.opts.Resources {
-		for _, enclosure := range item.Enclosures {
-			c.add(enclosure.URL)
+	for _, f := range e.fields {
+		switch {
+		case f.name == "enclosure":
+			c.add(c.absolute(f, f.attrs["url"]))
+		case f.name == "link" && hasRelation(f, "enclosure"):
+			c.add(c.absolute(f, f.attrs["href"]))
 		}
 	}
 }
 
-// nextPages are the pages that a feed goes on in.
-func nextPages(feed *gofeed.Feed) []string {
-	var pages []string
-	add := func(rel, href string) {
-		if href != "" && (rel == "next" || rel == "prev-archive") {
-			pages = append(pages, href)
+// itemRanks are what may be the address of an item, the best first.
+var itemRanks = []func(*field) string{
+	func(f *field) string { // a page of its own
+		mediaType := f.attrs["type"]
+		if f.name == "link" && (mediaType == "" || strings.Contains(strings.ToLower(mediaType), "html")) && hasRelation(f, "alternate") {
+			return cmp.Or(f.attrs["href"], f.text)
+		}
+		return ""
+	},
+	func(f *field) string {
+		if f.name == "link" && hasRelation(f, "alternate") {
+			return cmp.Or(f.attrs["href"], f.text)
+		}
+		return ""
+	},
+	func(f *field) string {
+		permanent := strings.ToLower(f.attrs["ispermalink"])
+		if f.name == "guid" && permanent != "false" && (permanent == "true" || isListed([]byte(f.text))) {
+			return f.text
+		}
+		return ""
+	},
+	func(f *field) string { return f.attrs["src"] }, // of content
+	func(f *field) string {
+		if f.name == "id" && isWebURL(f.text) {
+			return f.text
+		}
+		return ""
+	},
+	func(f *field) string {
+		if f.name == "link" && hasRelation(f, "self") {
+			return f.attrs["href"]
+		}
+		return ""
+	},
+}
+
+// hasRelation reports whether a link has one of the relations. One that says none is an alternate.
+func hasRelation(link *field, relations ...string) bool {
+	for word := range strings.FieldsSeq(strings.ToLower(cmp.Or(strings.TrimSpace(link.attrs["rel"]), "alternate"))) {
+		word = word[strings.LastIndexByte(word, '/')+1:] // of IANA's IRIs
+		if slices.Contains(relations, word) {
+			return true
 		}
 	}
-	switch original := feed.OriginalFeed().(type) {
-	case *atom.Feed:
-		for _, link := range original.Links {
-			add(link.Rel, link.Href)
+	return false
+}
+
+// absolute is a reference of a field that may have a base of its own.
+func (c *collection) absolute(f *field, ref string) string {
+	if f.base != c.base && ref != "" {
+		if absolute, ok := c.resolve(f.base, ref); ok {
+			return absolute
 		}
-	case *json.Feed:
-		add("next", original.NextURL)
 	}
-	for _, link := range feed.Extensions["atom"]["link"] {
-		add(link.Attrs["rel"], link.Attrs["href"])
+	return ref
+}
+
+// addEntry adds the page of an entry of a feed. One without a date that the feed did not have the last time changed now.
+func (c *collection) addEntry(link, id string, modified time.Time) {
+	if link == "" {
+		return
 	}
-	return pages
+	c.entries++
+	if modified.IsZero() && id != "" && len(c.found.Entries) < 4*maxEntries {
+		sum := fnv.New32a()
+		_, _ = sum.Write([]byte(id)) // it takes everything
+		c.found.Entries = binary.BigEndian.AppendUint32(c.found.Entries, sum.Sum32())
+		if len(c.opts.Known) > 0 && !isKnown(c.opts.Known, sum.Sum32()) {
+			modified = c.opts.Now
+		}
+	}
+	c.addLink(link, Link{ListedBy: KindFeed, Modified: modified})
+}
+
+func isKnown(known []byte, sum uint32) bool {
+	for ; len(known) >= 4; known = known[4:] {
+		if binary.BigEndian.Uint32(known) == sum {
+			return true
+		}
+	}
+	return false
 }
 
 // feedPeriod is how long a feed says that it stays as it is: ttl of RSS, in minutes, or updatePeriod and updateFrequency of
 // its syndication module, whichever is longer.
-func feedPeriod(feed *gofeed.Feed) time.Duration {
+func feedPeriod(said map[string]string) time.Duration {
 	var ttl time.Duration
-	if original, ok := feed.OriginalFeed().(*rss.Feed); ok {
-		if minutes, err := strconv.ParseUint(strings.TrimSpace(original.TTL), 10, 31); err == nil {
-			ttl = time.Duration(min(minutes, uint64(maxFeedPeriod/time.Minute))) * time.Minute
-		}
-	}
-	word := func(name string) string {
-		for _, element := range feed.Extensions["sy"][name] {
-			return strings.ToLower(strings.TrimSpace(element.Value))
-		}
-		return ""
+	if minutes, err := strconv.ParseUint(said["ttl"], 10, 31); err == nil {
+		ttl = time.Duration(min(minutes, uint64(maxFeedPeriod/time.Minute))) * time.Minute
 	}
 	period := map[string]time.Duration{
 		"hourly": time.Hour, "daily": 24 * time.Hour, "weekly": 7 * 24 * time.Hour,
 		"monthly": 30 * 24 * time.Hour, "yearly": 365 * 24 * time.Hour,
-	}[word("updatePeriod")]
-	if times, err := strconv.ParseUint(word("updateFrequency"), 10, 16); err == nil && times > 0 {
+	}[said["updateperiod"]]
+	if times, err := strconv.ParseUint(said["updatefrequency"], 10, 16); err == nil && times > 0 {
 		period /= time.Duration(times)
 	}
 	return min(max(ttl, period), maxFeedPeriod).Truncate(time.Second)
-}
-
-// untilDone reads until its context has ended.
-type untilDone struct {
-	ctx context.Context //nolint:containedctx // an io.Reader has no other way to learn that its reader must stop
-	r   io.Reader
-}
-
-func (u *untilDone) Read(p []byte) (int, error) {
-	if u.ctx.Err() != nil {
-		return 0, context.Cause(u.ctx)
-	}
-	return u.r.Read(p)
 }

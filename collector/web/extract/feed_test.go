@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf16"
 
 	"github.com/waggle-crawl/waggle/collector/web/extract"
@@ -62,6 +63,7 @@ func TestFind_feed(t *testing.T) {
 			contentType: `text/xml; charset="iso-8859-1"`, want: []string{"http://a/%C3%A4"},
 		},
 		"UTF-16":             {body: utf16Text(`<?xml version="1.0" encoding="utf-16"?>` + rdfFeed), want: []string{"http://a/1"}},
+		"capitals":           {body: "<RSS><Channel><ITEM><Link>/1</LINK></Item></Channel></RSS>", want: []string{"http://a/1"}},
 		"encoding not known": {body: `<?xml version="1.0" encoding="klingon"?>` + rdfFeed, want: []string{"http://a/1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,27 +86,44 @@ func utf16Text(text string) string {
 	return b.String()
 }
 
-// TestFind_feedRefused holds that what would cost a parser its memory, its stack or its time is refused.
-func TestFind_feedRefused(t *testing.T) {
+// TestFind_feedCost holds that what would cost other parsers their memory, their stack or their time costs no entry.
+func TestFind_feedCost(t *testing.T) {
 	t.Parallel()
-	item := func(content string) string { return "<rss><channel><item>" + content + "</item></channel></rss>" }
+	item := func(content string) string {
+		return "<rss><channel><item><link>http://a/1</link>" + content + "</item><item><link>http://a/2</link></item></channel></rss>"
+	}
 	for name, body := range map[string]string{
-		"text":             "no feed at all",
-		"a page":           "<!doctype html><html><a href=x>x</a></html>",
-		"other XML":        "<catalog><item><link>http://a/1</link></item></catalog>",
-		"JSON cut":         `{"version":"https://jsonfeed.org/version/1","items":[{"id":"1"`,
-		"JSON objects":     `{"items":[` + strings.Repeat("{},", 200_000) + `{}]}`,
-		"JSON nested":      strings.Repeat(`{"items":[`, 20_000),
 		"nested":           item(strings.Repeat("<x:a>", 2<<20)),
 		"nested, quoted":   item(strings.Repeat(`<x:a b="/>">`, 200_000)),
 		"nested, quotes":   item(strings.Repeat(`<x:a b='"/>' c="'/>">`, 200_000)),
 		"nested, comments": item(strings.Repeat(`<x:a><!-- </x:a> -->`, 200_000)),
 		"nested, CDATA":    item(strings.Repeat(`<x:a><![CDATA[</x:a>]]>`, 200_000)),
+		"ends":             item(strings.Repeat("<x:a></y></x:b>", 200_000)),
 		"elements":         item(strings.Repeat("<x:a/>", 1<<20)),
+		"links":            item(strings.Repeat("<link/>", 1<<20)),
 		"attributes":       item("<x:a " + strings.Repeat(`a="" `, 1<<20) + "/>"),
+		"JSON objects":     `{"items":[{"url":"http://a/1"},` + strings.Repeat("{},", 200_000) + `{"url":"http://a/2"}]}`,
+		"JSON nested":      `{"items":[{"url":"http://a/1"},{"url":"http://a/2"},` + strings.Repeat(`[`, 200_000),
+		"JSON nested, out": `{"items":[{"url":"http://a/1"},{"url":"http://a/2"}],"x":` + strings.Repeat(`[`, 200_000),
 	} {
-		_, got, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{})
-		if err == nil {
+		urls, _, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{})
+		if want := []string{"http://a/1", "http://a/2"}; err != nil || !slices.Equal(urls, want) {
+			t.Errorf("%s: %q, %v", name, urls, err)
+		}
+	}
+}
+
+func TestFind_feedRefused(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"text":      "no feed at all",
+		"a page":    "<!doctype html><html><a href=x>x</a></html>",
+		"other XML": "<catalog><item><link>http://a/1</link></item></catalog>",
+		"cut":       `<rss><channel><item><link>http://a/1`,
+		"JSON cut":  `{"version":"https://jsonfeed.org/version/1","items":[{"id":"1"`,
+		"JSON":      `{"error":"no such feed"}`,
+	} {
+		if _, got, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{}); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -114,6 +133,127 @@ func TestFind_feedRefused(t *testing.T) {
 	_, err := extract.Find(ctx, extract.Document{URL: parse(t, "http://a/"), Kind: extract.KindFeed, Body: []byte(rssFeed)}, extract.Options{})
 	if !errors.Is(err, leaseLost) {
 		t.Errorf("a lost lease: %v", err)
+	}
+}
+
+// TestFind_feedLink holds that of all the links of an entry that of its page counts.
+func TestFind_feedLink(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ entry, want string }{
+		"relation of several words":      {`<link rel="self" href="/no"/><link rel="ALTERNATE nofollow" href="/yes"/>`, "/yes"},
+		"IRI of another registry":        {`<link rel="http://www.iana.org/assignments/link-relations/alternate" href="/yes"/><link rel="via" href="/no"/>`, "/yes"},
+		"a page after audio":             {`<link type="audio/mpeg" href="/no"/><link type="application/xhtml+xml; charset=utf-8" href="/yes"/>`, "/yes"},
+		"alternates that are no page":    {`<link rel="alternate" type="application/pdf" href="/yes"/><link rel="enclosure" href="/no"/>`, "/yes"},
+		"text before an empty link":      {`<link/><link>/yes</link>`, "/yes"},
+		"no link but self":               {`<link rel="replies" href="/no"/><link rel="self" href="/yes"/>`, "/yes"},
+		"id alone":                       {`<id>HTTPS://a/yes</id>`, "/yes"},
+		"content elsewhere, id no page":  {`<id>tag:a,2020:1</id><content src="/yes" type="text/html"/>`, "/yes"},
+		"guid that is permanent":         {`<guid isPermaLink="TRUE">yes</guid>`, "/yes"},
+		"guid that is a number":          {`<guid>12345</guid>`, ""},
+		"guid that is not permanent":     {`<guid ispermalink="False">/no</guid><title>x</title>`, ""},
+		"links of its source and author": {`<source><link href="/no"/><id>http://a/no</id></source><author><link>/no</link></author><link>/yes</link>`, "/yes"},
+		"media and comments":             {`<media:content src="/no"/><comments>/no</comments><media:link href="/no"/><link>/yes</link>`, "/yes"},
+		"base of its own":                {`<link xml:base="/dir/" href="../yes"/>`, "/yes"},
+		"a base that does not parse":     {`<link xml:base="http://[" href="/yes"/>`, "/yes"},
+		"names without semicolons":       {`<link>/yes?a=1&copy=2&lt=3</link>`, "/yes?a=1&copy=2&lt=3"},
+	} {
+		var want []string
+		if test.want != "" {
+			want = []string{"https://a" + test.want}
+		}
+		for _, body := range []string{
+			`<feed xmlns="http://www.w3.org/2005/Atom"><entry>` + test.entry + `</entry></feed>`,
+			`<rss><channel><item>` + test.entry + `</item></channel></rss>`,
+			`<rdf:RDF><item>` + test.entry + `</item></rdf:RDF>`,
+		} {
+			if urls, _, err := find(t, "https://a/feed", extract.KindFeed, "", body, extract.Options{}); err != nil || !slices.Equal(urls, want) {
+				t.Errorf("%s: %q, %v; want %q in %s", name, urls, err, want, body)
+			}
+		}
+	}
+}
+
+// TestFind_jsonFeed holds that a field or an item that is odd costs at most itself.
+func TestFind_jsonFeed(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"byte order mark":      "\ufeff" + `{"items":[{"url":"/1"},{"url":"/2"}]}`,
+		"Latin-1":              `{"items":[{"url":"/1","title":"caf` + "\xe9" + `"},{"url":"/2"}]}`,
+		"line breaks in texts": "{\"items\":[{\"url\":\"/1\",\"title\":\"a\nb\tc\x00\"},{\"url\":\"/2\"}]}",
+		"items that are none":  `{"items":[null,1,"x",[],{"url":"/1"},{},{"url":null},{"url":{}},{"url":"/2"}]}`,
+		"an end too early":     `{"items":[{"url":"/1"},{"url":"/2"},`,
+		"a comma too many":     `{"items":[{"url":"/1"},{"url":"/2"},]}`,
+		"NaN":                  `{"items":[{"url":"/1"},{"url":"/2"},{"url":"/3","x":NaN}]}`,
+		"text behind":          `{"items":[{"url":"/1"},{"url":"/2"}]}<!-- 0.1 s -->`,
+		"nothing as expected":  `{"version":{},"authors":1,"icon":[[{}]],"hubs":"x","next_url":7e1,"items":[{"url":"/1","language":[],"date_published":{},"attachments":5},{"url":"/2"}]}`,
+		"id or elsewhere":      `{"items":[{"id":"https://a/1","external_url":false},{"id":2,"external_url":"https://a/2"},{"id":"tag:3"}]}`,
+		"items twice":          `{"items":[{"url":"/1"}],"items":[{"url":"/2"}]}`,
+	} {
+		urls, _, err := find(t, "https://a/feed", extract.KindFeed, "", body, extract.Options{MaxListed: 2})
+		if want := []string{"https://a/1", "https://a/2"}; err != nil || !slices.Equal(urls, want) {
+			t.Errorf("%s: %q, %v", name, urls, err)
+		}
+	}
+	_, got, err := find(t, "https://a/", extract.KindFeed, "", `{"items":[{"url":"/1","date_published":1709625849,"attachments":{"url":"/1.mp3"}},{"url":"/1","date_modified":"2024-03-06T00:00:00Z"}],"next_url":"/2"}`, extract.Options{Resources: true})
+	if want := []extract.Link{
+		{URL: "https://a/1", ListedBy: extract.KindFeed, Modified: time.Date(2024, 3, 6, 0, 0, 0, 0, time.UTC)}, {URL: "https://a/1.mp3"}, {URL: "https://a/2"},
+	}; err != nil || !slices.Equal(got.Links, want) {
+		t.Errorf("%+v, %v", got.Links, err)
+	}
+}
+
+// TestFind_onePage holds that what is new in a feed is news, also if all its entries lead to one page.
+func TestFind_onePage(t *testing.T) {
+	t.Parallel()
+	at := func(day int) time.Time { return time.Date(2024, 3, day, 0, 0, 0, 0, time.UTC) }
+	rss := func(items ...string) string {
+		return "<rss><channel><item>" + strings.Join(items, "</item><item>") + "</item></channel></rss>"
+	}
+	const pinned = "<link>/log#0</link><guid>pinned</guid><pubDate>2024-03-01T00:00:00Z</pubDate>"
+	if _, got, _ := find(t, "http://a/", extract.KindFeed, "", rss(pinned, "<link>/log#2</link><pubDate>2024-03-03T00:00:00Z</pubDate>", "<link>/log#1</link><pubDate>2024-03-02T00:00:00Z</pubDate>"), extract.Options{}); len(got.Links) != 1 || !got.Links[0].Modified.Equal(at(3)) {
+		t.Errorf("the newest date does not count: %+v", got.Links)
+	}
+	one, two := "<link>/log#1</link><guid>1</guid>", "<link>/log#2</link><guid>2</guid>"
+	_, first, _ := find(t, "http://a/", extract.KindFeed, "", rss(pinned, one), extract.Options{Now: at(9)})
+	for name, test := range map[string]struct {
+		body string
+		want time.Time
+	}{
+		"the same":  {rss(pinned, one), at(1)},
+		"a new one": {rss(pinned, two, one), at(10)},
+		"one gone":  {rss(pinned), at(1)},
+		"replaced":  {rss(two), at(10)},
+		"moved":     {rss(one, pinned), at(1)},
+	} {
+		_, got, err := find(t, "http://a/", extract.KindFeed, "", test.body, extract.Options{Known: first.Entries, Now: at(10)})
+		if err != nil || len(got.Links) != 1 || !got.Links[0].Modified.Equal(test.want) {
+			t.Errorf("%s: %+v, %v; want %v", name, got.Links, err, test.want)
+		}
+	}
+	_, many, err := find(t, "http://a/", extract.KindFeed, "", rss(slices.Repeat([]string{one}, 5000)...), extract.Options{})
+	if err != nil || len(many.Entries) > 1024 {
+		t.Errorf("%d bytes are kept of 5000 entries, %v", len(many.Entries), err)
+	}
+}
+
+// TestFind_type holds that a document is read as what it is, if its type is general, wrong or missing.
+func TestFind_type(t *testing.T) {
+	t.Parallel()
+	const feed, page, sitemap = "<rss><channel><item><link>/1</link></item></channel></rss>", "<!doctype html><html><a href=/1>x</a>", "<urlset><url><loc>/1</loc></url></urlset>"
+	for _, test := range []struct {
+		contentType, body string
+		want              bool
+	}{
+		{"application/x-unknown", feed, true}, {"text/rss+xml", feed, true}, {"application/force-download", feed, true}, {"text/html;charset=utf-8", "<?xml version='1.0'?>\n<!-- x -->" + feed, true},
+		{"rss", feed, true}, {"application/json; charset=utf-8", jsonFeed, true}, {"text/plain", jsonFeed, true}, {"text/plain", sitemap, true}, {"text/html", sitemap, true}, {"binary/octet-stream", atomFeed, true},
+		{"image/png", feed, false}, {"application/javascript", feed, false}, {"text/markdown", feed, false}, {"application/json", `{"html":"` + page + `"}`, false}, {"text/plain", "write <rss> and " + feed, false},
+		{"html", page, true}, {"text/html/x", page, true}, {"application/xhtml", page, true}, {"x", "<p>x</p><a href=/1>x</a>", true}, {";charset=utf-8", "\ufeff \n" + page, true},
+		{"text/plain", page, false}, {"application/octet-stream", page, false}, {"image/svg+xml", "<svg><a href='/1'/></svg>", false},
+	} {
+		urls, _, err := find(t, "http://a/x", "", test.contentType, test.body, extract.Options{})
+		if err != nil || slices.Contains(urls, "http://a/1") != test.want {
+			t.Errorf("%q as %s: %q, %v; want %v", test.body, test.contentType, urls, err, test.want)
+		}
 	}
 }
 

@@ -176,7 +176,7 @@ var (
 func (p *page) link(attrs attributes) {
 	rel := attrs["rel"]
 	if p.found.Canonical == "" && hasRel(rel, "canonical") {
-		if absolute, ok := p.resolve(attrs["href"]); ok {
+		if absolute, ok := p.resolve(p.base, attrs["href"]); ok {
 			p.found.Canonical = absolute
 		}
 	}

@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"io"
 	"net/url"
 	"time"
 
@@ -38,7 +39,11 @@ type Options struct {
 	MaxURLBytes, MaxPathSegments, MaxPathRepeats int
 
 	// Unzip undoes the gzip of a feed, sitemap or list that is kept so, within its caller's limits. nil: those are not read.
-	Unzip func(body []byte) ([]byte, error)
+	Unzip func(packed io.Reader) (io.Reader, error)
+
+	// Known are the Entries that a feed had the last time. What is new since then and has no date counts as modified at Now.
+	Known []byte
+	Now   time.Time
 }
 
 // Link is one place that a document leads to.
@@ -50,7 +55,7 @@ type Link struct {
 	ListedBy string
 
 	// Modified is when it last changed, by the feed or sitemap that lists it; zero when that is not known. A day without a
-	// time of day means its end, so that a change on it is not missed.
+	// time of day means its end, so that a change on it is not missed. Of several entries of one page the newest counts.
 	Modified time.Time
 }
 
@@ -78,6 +83,12 @@ type Result struct {
 
 	// Period is how long a feed says that it stays as it is; 0: it does not say.
 	Period time.Duration
+
+	// Broken says up to which entry a feed, sitemap or list was read, and what broke it off; empty: it was read to its end.
+	Broken string
+
+	// Entries are short hashes of the ids of a feed's entries that have no date, for the next Options.Known.
+	Entries []byte
 }
 
 // collection is what was found of a document so far.
@@ -86,14 +97,15 @@ type collection struct {
 	encoding encoding.Encoding // of queries; nil: UTF-8
 	opts     *Options
 	limit    int
-	seen     map[string]bool // by URL
+	seen     map[string]int // by URL: its place in found.Links; -1: it has none
+	entries  int            // of a feed, sitemap or list, so far
 	found    Result
 }
 
 func newCollection(base *url.URL, opts *Options) *collection {
 	own := *base
 	own.Fragment, own.RawFragment = "", ""
-	return &collection{base: base, opts: opts, seen: map[string]bool{own.String(): true}}
+	return &collection{base: base, opts: opts, seen: map[string]int{own.String(): -1}}
 }
 
 func (c *collection) addAll(refs []string) {
@@ -110,18 +122,21 @@ func (c *collection) addLink(ref string, link Link) {
 	if link.ListedBy != "" {
 		ref = canonical.WebAddress(ref)
 	}
-	absolute, ok := c.resolve(ref)
+	absolute, ok := c.resolve(c.base, ref)
+	at, seen := c.seen[absolute]
 	switch {
 	case !ok:
 		c.found.Skipped++
-	case c.seen[absolute]:
+	case seen && at >= 0 && link.Modified.After(c.found.Links[at].Modified):
+		c.found.Links[at].Modified = link.Modified
+	case seen:
 	case c.limit > 0 && len(c.found.Links) >= c.limit:
 		c.surplus(1)
 	case isTrap(absolute, c.opts.MaxURLBytes, c.opts.MaxPathSegments, c.opts.MaxPathRepeats):
 		c.found.Skipped++
 		c.found.Trapped++
 	default:
-		c.seen[absolute] = true
+		c.seen[absolute] = len(c.found.Links)
 		link.URL = absolute
 		c.found.Links = append(c.found.Links, link)
 	}

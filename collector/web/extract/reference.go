@@ -162,16 +162,16 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// resolve makes a reference absolute, without its fragment. It fails if the result cannot be a task.
-func (c *collection) resolve(ref string) (absolute string, ok bool) {
+// resolve makes a reference that is relative to base absolute, without its fragment. It fails if the result cannot be a task.
+func (c *collection) resolve(base *url.URL, ref string) (absolute string, ok bool) {
 	if len(ref) > 2*MaxURLBytes {
 		return "", false
 	}
-	u, err := parseReference(ref, c.base.Scheme, c.encoding)
+	u, err := parseReference(ref, base.Scheme, c.encoding)
 	if err != nil {
 		return "", false
 	}
-	u = c.base.ResolveReference(u)
+	u = base.ResolveReference(u)
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return "", false
 	}

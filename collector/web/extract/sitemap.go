@@ -1,10 +1,10 @@
 package extract
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/xml"
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -17,119 +17,95 @@ import (
 // maxSitemapEntries is how many the protocol of sitemaps.org lets one sitemap have.
 const maxSitemapEntries = 50_000
 
-// sitemapEntry is a url or sitemap element. Images and videos have some of the same names further down.
-type sitemapEntry struct {
-	Location     string       `xml:"loc"`
-	LastModified lastModified `xml:"lastmod"`
-	Alternates   []struct {
-		URL string `xml:"href,attr"`
-	} `xml:"link"` // the page in other languages
-}
-
-// readSitemap finds what a sitemap or a sitemap index lists, up to 50,000 entries. One that breaks the rules of XML is mended.
-// It fails for what is neither, and for one that breaks off before its first entry.
-func readSitemap(c *collection, text []byte) error {
-	root := rootElement(text)
-	if kindOfRoot(root) != KindSitemap {
-		return fmt.Errorf("sitemap %w: its root element is %q", errParse, root)
-	}
-	entries, surplus, err := sitemapEntries(text)
-	if errors.Is(err, errParse) {
-		mended, more, again := sitemapEntries(mendXML(text))
-		if again == nil && len(mended) > 0 {
-			entries, surplus, err = mended, more, nil
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("sitemap %w", err)
-	}
-	slices.SortStableFunc(entries, func(a, b sitemapEntry) int {
-		return cmp.Compare(b.LastModified.Unix(), a.LastModified.Unix())
-	})
-	for _, entry := range entries {
-		c.addLink(entry.Location, Link{ListedBy: KindSitemap, Modified: entry.LastModified.Time})
-		for _, alternate := range entry.Alternates[:min(len(entry.Alternates), maxAttributes)] {
-			c.addLink(alternate.URL, Link{ListedBy: KindSitemap})
-		}
-	}
-	c.surplus(surplus)
-	if root == "sitemapindex" {
-		c.found.Kind = KindSitemap
-	}
-	return nil
-}
-
-// sitemapEntries reads the entries in their order, and counts those beyond the limit.
-func sitemapEntries(text []byte) (entries []sitemapEntry, surplus int, err error) {
-	if err := checkXML(text, 0); err != nil {
-		return nil, 0, err
-	}
-	decoder := xml.NewDecoder(bytes.NewReader(text))
-	decoder.Strict = false
-	for inRoot := false; ; {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return entries, surplus, nil
-		}
-		if err != nil {
-			return nil, 0, fmt.Errorf("%w: %w", errParse, err)
-		}
-		start, ok := token.(xml.StartElement)
-		var entry sitemapEntry
-		switch name := start.Name.Local; {
-		case !ok:
-		case !inRoot:
-			inRoot = true
-		case name != "url" && name != "sitemap":
-			err = decoder.Skip()
-		default:
-			err = decoder.DecodeElement(&entry, &start)
+// readSitemap finds what a sitemap or a sitemap index lists, up to 50,000 entries.
+func readSitemap(ctx context.Context, c *collection, text io.Reader) error {
+	limit, indexes := c.limit, 0
+	c.limit = 0 // the last modified count, wherever they stand
+	m := newMarkup(c.base, func(e *entry) {
+		location, modified := "", time.Time{}
+		for _, f := range e.fields {
+			switch f.name {
+			case "loc":
+				location = cmp.Or(location, f.text)
+			case "lastmod":
+				modified = cmp.Or(modified, ReadTime(f.text))
+			}
 		}
 		switch {
-		case err != nil:
-			return nil, 0, fmt.Errorf("%w: %w", errParse, err)
-		case strings.TrimSpace(entry.Location) == "":
-		case len(entries) >= maxSitemapEntries:
-			surplus++
-		default:
-			entries = append(entries, entry)
+		case location == "":
+			return
+		case c.entries >= maxSitemapEntries:
+			c.surplus(1)
+			return
 		}
+		c.entries++
+		if e.name == "sitemap" {
+			indexes++
+		}
+		c.addLink(location, Link{ListedBy: KindSitemap, Modified: modified})
+		for _, f := range e.fields[:min(len(e.fields), maxAttributes)] { // the page in other languages
+			if f.name == "link" {
+				c.addLink(f.attrs["href"], Link{ListedBy: KindSitemap})
+			}
+		}
+	}, nil)
+	err := m.read(ctx, text)
+	slices.SortStableFunc(c.found.Links, func(a, b Link) int { return b.Modified.Compare(a.Modified) })
+	if surplus := len(c.found.Links) - limit; limit > 0 && surplus > 0 {
+		c.surplus(surplus)
+		c.found.Links = c.found.Links[:limit]
 	}
-}
-
-// lastModified is what [ReadTime] reads; zero: it is not known.
-type lastModified struct{ time.Time }
-
-// UnmarshalText reads the time.
-func (m *lastModified) UnmarshalText(text []byte) error {
-	m.Time = ReadTime(string(text))
-	return nil
+	if indexes > 0 && indexes == c.entries {
+		c.found.Kind = KindSitemap
+	}
+	if err == nil && kindOfRoot(m.root) != KindSitemap {
+		err = fmt.Errorf("%w: its root element is %q", errParse, m.root)
+	}
+	return c.finish(ctx, KindSitemap, err)
 }
 
 // readList finds the URLs of a plain list: one a line, in their order. Empty lines and those that begin with # are left out.
 // It fails for what is no list: when fewer than half of the lines are URLs. Else the other lines are skipped.
-func readList(c *collection, body []byte) error {
-	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
+func readList(ctx context.Context, c *collection, text io.Reader) error {
 	var urls []string
-	other, example := 0, []byte(nil)
-	for line := range bytes.FieldsFuncSeq(body, func(r rune) bool { return r == '\n' || r == '\r' }) {
-		line = bytes.TrimSpace(line)
+	listed, other, example := 0, 0, ""
+	lines := bufio.NewScanner(text)
+	lines.Split(splitLine)
+	for lines.Scan() && ctx.Err() == nil {
+		line := bytes.TrimSpace(lines.Bytes())
 		switch {
 		case len(line) == 0 || line[0] == '#':
-		case isListed(line):
-			urls = append(urls, string(line))
+		case !isListed(line):
+			other++
+			example = cmp.Or(example, string(line))
 		default:
-			if other++; other == 1 {
-				example = line
+			if listed++; c.limit == 0 || len(urls) < c.limit {
+				urls = append(urls, string(line))
 			}
 		}
 	}
-	if other > len(urls) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if other > listed {
 		return fmt.Errorf("list %w: %d of its lines are no URLs, such as %.60q", errParse, other, example)
 	}
 	c.addAll(urls)
 	c.found.Skipped += other
-	return nil
+	c.surplus(listed - len(urls))
+	c.entries = listed
+	return c.finish(ctx, KindList, lines.Err())
+}
+
+// splitLine splits at line breaks of all kinds, and lines that are longer than any URL.
+func splitLine(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if i := bytes.IndexAny(data, "\r\n"); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if len(data) > 0 && (atEOF || len(data) > maxField) {
+		return len(data), data, nil
+	}
+	return 0, nil, nil
 }
 
 // isListed reports whether a line of a list is a URL: absolute, or a path of the same host.
@@ -137,7 +113,11 @@ func isListed(line []byte) bool {
 	isOdd := func(r rune) bool {
 		return r <= ' ' || r == '<' || r == '>' || r == '"' || r == utf8.RuneError || unicode.IsControl(r)
 	}
-	lower := bytes.ToLower(line[:min(len(line), len("https://"))])
-	return len(line) <= MaxURLBytes && !bytes.ContainsFunc(line, isOdd) &&
-		(line[0] == '/' || bytes.HasPrefix(lower, []byte("http://")) || bytes.HasPrefix(lower, []byte("https://")))
+	return len(line) > 0 && len(line) <= MaxURLBytes && !bytes.ContainsFunc(line, isOdd) && (line[0] == '/' || isWebURL(string(line)))
+}
+
+// isWebURL reports whether a text begins as an absolute URL does.
+func isWebURL(text string) bool {
+	lower := strings.ToLower(text[:min(len(text), len("https://"))])
+	return strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://")
 }

@@ -54,6 +54,18 @@ func TestFind_sitemap(t *testing.T) {
 		},
 		"text":  {body: "http://a/1\nhttp://a/2\n", want: []string{"http://a/1", "http://a/2"}},
 		"empty": {body: `<urlset/>`},
+		"UTF-16 without a mark": {
+			body: strings.TrimPrefix(utf16Text("<urlset><url><loc>/1</loc></url></urlset>"), "\xff\xfe"), want: []string{"http://a/1"},
+		},
+		"one page twice": {
+			body: `<urlset><url><loc>/1</loc><lastmod>2019</lastmod></url><url><loc>/2</loc><lastmod>2020</lastmod></url><url><loc>/1</loc><lastmod>2021</lastmod></url></urlset>`,
+			want: []string{"http://a/1", "http://a/2"},
+		},
+		"an index by its entries": {body: `<urlset><sitemap><loc>/1</loc></sitemap></urlset>`, want: []string{"http://a/1"}, kind: extract.KindSitemap},
+		"a feed":                  {body: "\n" + atomFeed, want: []string{"http://a/1", "http://a/base/2", "http://a/archive/1"}},
+		"capitals and prefixes":   {body: `<SM:URLSET><SM:Url><SM:LOC>/1</SM:LOC><image:loc>/no</image:loc></SM:Url></SM:URLSET>`, want: []string{"http://a/1"}},
+		"an address in capitals":  {body: `<urlset><url><loc>HTTP://A/1</loc></url></urlset>`, want: []string{"http://a/1"}},
+		"an empty address first":  {body: `<urlset><url><loc/><loc> </loc><loc>/1</loc></url></urlset>`, want: []string{"http://a/1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,13 +76,12 @@ func TestFind_sitemap(t *testing.T) {
 		})
 	}
 	for name, body := range map[string]string{
-		"a page":         "<!doctype html><html><a href=x>x</a></html>",
-		"cut":            sitemapHead + `<url><loc>http://a/1`,
-		"no element":     "<!-- -->",
-		"nested":         "<urlset>" + strings.Repeat("<url>", 1<<20),
-		"tag":            "<urlset><url " + strings.Repeat(`a="" `, 1<<20) + "/>",
-		"mismatched":     "<urlset></url>",
-		"UTF-16 no mark": strings.TrimPrefix(utf16Text("<urlset/>"), "\xff\xfe"),
+		"a page":     "<!doctype html><html><a href=x>x</a></html>",
+		"cut":        sitemapHead + `<url><loc>http://a/1`,
+		"no element": "<!-- -->",
+		"nested":     "<urlset>" + strings.Repeat("<url>", 1<<20),
+		"tag":        "<urlset><url " + strings.Repeat(`a="" `, 1<<20) + "/>",
+		"mismatched": "<urlset></url>",
 	} {
 		if _, got, err := find(t, "http://a/", extract.KindSitemap, "", body, extract.Options{}); err == nil {
 			t.Errorf("%s: %+v", name, got)

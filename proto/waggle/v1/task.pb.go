@@ -1144,7 +1144,7 @@ type Attempt struct {
 	Result AttemptResult `protobuf:"varint,6,opt,name=result,proto3,enum=waggle.v1.AttemptResult" json:"result,omitempty"`
 	// Why it failed; set with FAILED.
 	Reason FailureReason `protobuf:"varint,7,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
-	// The collector's message, at most 1 KiB. With CANCELED, HELD and REVOKED: who did it, or set the hold, and why:
+	// The collector's message, at most 1 KiB, of a success too. With CANCELED, HELD and REVOKED: who did it, or set the hold, and why:
 	// "<by>: <reason>", or "<by>" without a reason; at most 1200 bytes.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// The HTTP status, 100 to 599; 0: none.
@@ -1525,8 +1525,10 @@ type Succeeded struct {
 	// adaptive schedule is due no earlier, up to max_interval; its interval stays. Other tasks ignore it. Absent or zero:
 	// not known.
 	NextCrawlDelay *durationpb.Duration `protobuf:"bytes,8,opt,name=next_crawl_delay,json=nextCrawlDelay,proto3" json:"next_crawl_delay,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// A message for people, shown in the task's history: what of the page could not be read. At most 1 KiB of UTF-8.
+	Message       string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Succeeded) Reset() {
@@ -1613,6 +1615,13 @@ func (x *Succeeded) GetNextCrawlDelay() *durationpb.Duration {
 		return x.NextCrawlDelay
 	}
 	return nil
+}
+
+func (x *Succeeded) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
 }
 
 // Failed ends an attempt without success. The scope of its reason decides what it costs.
@@ -2152,7 +2161,7 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\tsucceeded\x18\x01 \x01(\v2\x14.waggle.v1.SucceededH\x00R\tsucceeded\x12+\n" +
 	"\x06failed\x18\x02 \x01(\v2\x11.waggle.v1.FailedH\x00R\x06failed\x121\n" +
 	"\breleased\x18\x03 \x01(\v2\x13.waggle.v1.ReleasedH\x00R\breleasedB\b\n" +
-	"\x06result\"\x8d\x03\n" +
+	"\x06result\"\xa7\x03\n" +
 	"\tSucceeded\x12\x1f\n" +
 	"\vhttp_status\x18\x01 \x01(\x05R\n" +
 	"httpStatus\x12\x14\n" +
@@ -2165,7 +2174,8 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"discovered\x12:\n" +
 	"\vqueue_delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"queueDelay\x12C\n" +
-	"\x10next_crawl_delay\x18\b \x01(\v2\x19.google.protobuf.DurationR\x0enextCrawlDelayB\n" +
+	"\x10next_crawl_delay\x18\b \x01(\v2\x19.google.protobuf.DurationR\x0enextCrawlDelay\x12\x18\n" +
+	"\amessage\x18\t \x01(\tR\amessageB\n" +
 	"\n" +
 	"\b_changedB\a\n" +
 	"\x05_memo\"\xcd\x02\n" +

@@ -70,6 +70,7 @@ func (c *checks) succeeded(s *pb.Succeeded) (*dispatch.Succeeded, refusedItems) 
 		Memo:           c.bytes(at+"memo", s.Memo, bounds.MaxMemoLength),
 		QueueDelay:     c.queueDelay(at+"queue_delay", s.GetQueueDelay()),
 		NextCrawlDelay: c.duration(at+"next_crawl_delay", s.GetNextCrawlDelay(), 0, bounds.MaxEvery),
+		Message:        c.text(at+"message", s.GetMessage(), bounds.MaxMessageLength),
 		Discovered:     items,
 	}, refused
 }

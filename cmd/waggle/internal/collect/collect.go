@@ -180,7 +180,7 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 	urlVar(flags, &o.web.Proxy, "proxy", "http, https or socks5 `URL` of a proxy; it resolves names, so it has to refuse private addresses itself (default as HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
 	flags.BoolVar(&o.web.AllowPrivate, "allow-private", false, "fetch from private and loopback addresses, too: for sites of your own")
 	flags.DurationVar(&o.web.Timeout, "fetch-timeout", 0, "longest fetch, redirects included (default 30s)")
-	flags.Int64Var(&o.web.MaxBytes, "max-bytes", 0, "largest page in `bytes` (default 10 MiB)")
+	flags.Int64Var(&o.web.MaxBytes, "max-bytes", 0, "largest page in `bytes` (default 10 MiB); feeds may have 30 MiB, sitemaps 50 MiB")
 	flags.IntVar(&o.web.MaxRatio, "max-ratio", 0, "how many `times` its compressed bytes a page of over 1 MiB may become (default 200)")
 	flags.IntVar(&o.web.MaxRedirects, "max-redirects", 0, "`number` of redirects of a fetch; negative: none (default 10)")
 

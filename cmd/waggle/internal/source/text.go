@@ -13,12 +13,12 @@ import (
 )
 
 func writeSources(out io.Writer, now time.Time, sources []*pb.Source, none string) {
-	t := human.NewTable("SOURCE^14", "POOL/4^8", "SCHEDULE/5~10", "HEALTH", ">SCHEDULED/8", ">READY/9", ">LEASED/10", ">DONE/7", ">DEAD/11",
+	t := human.NewTable("SOURCE^14", "NAME/13~10", "POOL/4^8", "SCHEDULE/5~10", "HEALTH", ">SCHEDULED/8", ">READY/9", ">LEASED/10", ">DONE/7", ">DEAD/11",
 		">CANCELED/2", "FILTERED/1~10", "NEXT DUE/6", "LAST SUCCESS/3", "WHY/12~24")
 	for _, s := range sources {
 		status := s.GetStatus()
 		tasks := status.GetTasks()
-		t.Row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()), human.Word(status.GetHealth(), "SOURCE_HEALTH_"),
+		t.Row(s.GetId(), s.GetSpec().GetDisplayName(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()), human.Word(status.GetHealth(), "SOURCE_HEALTH_"),
 			human.Count(tasks.GetScheduled()), human.Count(tasks.GetReady()), human.Count(tasks.GetLeased()), human.Count(tasks.GetDone()), human.Count(tasks.GetDead()), human.Count(tasks.GetCanceled()),
 			filteredText(status.GetFiltered()), human.Since(now, status.GetNextDueTime()), human.Since(now, status.GetLastSuccessTime()), healthWhy(now, status))
 	}

@@ -43,7 +43,7 @@ type Entry struct {
 	Spec *pb.SourceSpec
 	// Err says why the entry is no source; the entries after it can be read.
 	Err error
-	// Mended is what was read as something else, up to this entry from the one before.
+	// Mended is what was read as something else, up to this entry from the one before. One without Spec and Err has nothing else.
 	Mended []Mend
 }
 

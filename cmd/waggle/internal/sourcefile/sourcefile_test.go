@@ -194,7 +194,7 @@ func TestRead_mends(t *testing.T) {
 		"5 feed:https://a.example/?x=1&y=2&z=3 in Q&A x named A & B", "6 feed:http://c.example/rss in Q&A x named C",
 		"7 feed:https://d.example/rss in Q&A x named D",
 		`8 !the tag "<outline text=\"E xmlUrl=\"https://e.example/\"/>" has an xmlUrl that cannot be read; is a quote missing?`,
-		"9 feed:https://f.example/ in Q&A x named F < f", "10 !the tag <outline> is not in UTF-8", "11 feed:&b; in Q&A x named H",
+		"9 feed:https://f.example/ in Q&A x named F < f", "10 feed:https://g.example/ in Q&A x named G\u00ff", "11 feed:&b; in Q&A x named H",
 		"14 feed:https://i.example/ in open named I", `13 !outline "open" has no end; what follows was read as part of it`)
 	var mended []string
 	for _, e := range g.entries {
@@ -205,7 +205,7 @@ func TestRead_mends(t *testing.T) {
 	const raw = `raw "&" read as "&amp;"`
 	if want := []string{
 		"4 " + raw, `4 "&nbsp;" read as " "`, "5 " + raw, "5 " + raw, `6 "feed://c.example/rss" read as "http://c.example/rss"`,
-		`7 "FEED:https://d.example/rss" read as "https://d.example/rss"`, "11 " + raw,
+		`7 "FEED:https://d.example/rss" read as "https://d.example/rss"`, "10 bytes that are not UTF-8 read as Windows-1252", "11 " + raw,
 	}; !slices.Equal(mended, want) {
 		t.Errorf("mended\n%s\nwant\n%s", strings.Join(mended, "\n"), strings.Join(want, "\n"))
 	}
@@ -216,6 +216,41 @@ func TestRead_mends(t *testing.T) {
 	g = read(strings.NewReader("feed:https://a.example/\n"), "-", sourcefile.URLs)
 	if g.want(t, "1 :https://a.example/"); len(g.entries[0].Mended) != 1 {
 		t.Errorf("mended %v", g.entries[0].Mended)
+	}
+}
+
+// TestRead_OPML_noFeeds holds that what is no feed becomes none, and that each line of it is told.
+func TestRead_OPML_noFeeds(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("\u00e9", 200)
+	g := read(strings.NewReader(`<opml><body>
+<outline type="include" text="more" url="https://a.example/more"/>
+<outline type="link" text="list" url="https://a.example/Feeds.OPML?x=1"/>
+<outline type="rss" text="list" xmlUrl="https://u:secret@a.example/feeds.opml"/>
+<outline type="XML+XPath" text="x" xmlUrl="https://a.example/x"/>
+<outline type="html+xpath" text="page" xmlUrl="https://a.example/page"/>
+<outline text="off" isComment="TRUE"><outline text="f"><outline xmlUrl="https://a.example/off"/></outline></outline>
+<outline isComment="false" xmlUrl="https://a.example/on"/>
+<outline text="`+long+`"><outline text="`+long+`"><outline text="`+long+`" xmlUrl="https://a.example/deep"/></outline></outline>
+<outline text="A, B"><outline text="two&#10;lines&#x7;" xmlUrl="https://a.example/dirty"/></outline>
+<outline text="c" xmlUrl="https://a.example/c" category="/One/Two, /Three"/>
+<outline text="off" isComment="true" xmlUrl="https://a.example/last"/>
+</body></opml>`), "-", "")
+	cut := strings.Repeat("\u00e9", 64)
+	g.want(t, `2 !outline "more" is another list, "https://a.example/more": import it too`,
+		`3 !outline "list" is another list, "https://a.example/Feeds.OPML?x=1": import it too`,
+		`4 !outline "list" is another list, "https://xxxxx@a.example/feeds.opml": import it too`,
+		`5 !outline "x" is of type "XML+XPath", no feed`, "6 :https://a.example/page named page", "7",
+		"8 feed:https://a.example/on", "9", "9", "9 feed:https://a.example/deep in "+cut+" named "+long[:256], "10",
+		"10 feed:https://a.example/dirty in A; B named two lines", "11 feed:https://a.example/c in One/Two,Three named c", "12")
+	var mended []string
+	for _, e := range g.entries {
+		for _, m := range e.Mended {
+			mended = append(mended, fmt.Sprintf("%d %.12s", m.Line, m.What))
+		}
+	}
+	if want := []string{"6 outline \"pag", "7 outline \"off", "9 folder \"\u00e9\u00e9\u00e9\u00e9", "9 folder \"\u00e9\u00e9\u00e9\u00e9", "9 name \"\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9", "10 folder \"A, B", "10 name \"two\\nl", "12 outline \"off"}; !slices.Equal(mended, want) {
+		t.Errorf("mended %q\nwant %q", mended, want)
 	}
 }
 
@@ -239,7 +274,7 @@ func TestRead_broken(t *testing.T) {
 	}{
 		"cut off":       {"<opml><body>\n" + feed + "\n<outline", "line 3: unexpected EOF", 1},
 		"ends inside":   {"<opml><body>" + feed, "unexpected EOF", 1},
-		"deep":          {"<opml><body>" + feed + strings.Repeat("<outline text='x'>", 200), "more than 100 deep", 1},
+		"deep":          {"<opml><body>" + feed + strings.Repeat("<outline>", 200), "more than 100 deep", 1},
 		"charset":       {`<?xml version="1.0" encoding="klingon"?><opml/>`, "klingon", 0},
 		"a feed":        {`<rss version="2.0"><channel/></rss>`, "is a feed itself", 0},
 		"a page":        {"<html><body>", "is neither OPML nor a sitemap", 0},

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/charset"
+	"golang.org/x/text/encoding/charmap"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 )
@@ -24,6 +25,7 @@ type xmlText struct {
 	name       string // in lower case, without the prefix of the outermost element
 	text       []byte // before it, from the tag before
 	mended     []Mend // not yet given with an entry
+	noted      bool   // some of mended is of the tag
 }
 
 // encoding is the encoding that the first line of an XML file names.
@@ -104,13 +106,13 @@ func splitName(name string) (prefix, local string) {
 func (x *xmlText) attributes() (map[string]string, error) {
 	raw := bytes.Clone(x.tags.Raw())
 	if !utf8.Valid(raw) {
-		return nil, fmt.Errorf("the tag <%s> %w", x.name, textfile.ErrNotUTF8)
+		x.note("bytes that are not UTF-8 read as Windows-1252")
 	}
 	all := map[string]string{}
 	for more := true; more; {
 		var name, value []byte
 		if name, value, more = x.tags.TagAttr(); len(name) > 0 {
-			all[string(name)] = strings.TrimSpace(string(value))
+			all[string(name)] = strings.TrimSpace(validText(value))
 		}
 	}
 	// A quote that is missing makes the text up to the next one a value.
@@ -120,13 +122,36 @@ func (x *xmlText) attributes() (map[string]string, error) {
 	return all, nil
 }
 
+// validText reads the bytes that are not UTF-8 as Windows-1252, which most of them are.
+func validText(text []byte) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == utf8.RuneError && size == 1 {
+			r = charmap.Windows1252.DecodeByte(text[0])
+		}
+		b.WriteRune(r)
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// note notes what was mended in the tag.
+func (x *xmlText) note(what string) {
+	n := 0
+	for n < len(x.mended) && x.mended[n].Line <= x.line {
+		n++
+	}
+	x.mended, x.noted = slices.Insert(x.mended, n, Mend{x.line, what}), true
+}
+
 // takeMended gives what was mended up to the end of the token, and not given before.
 func (x *xmlText) takeMended() (taken []Mend) {
 	n := 0
 	for n < len(x.mended) && x.mended[n].Line <= x.next {
 		n++
 	}
-	taken, x.mended = x.mended[:n:n], x.mended[n:]
+	taken, x.mended, x.noted = x.mended[:n:n], x.mended[n:], false
 	return taken
 }
 

@@ -35,10 +35,10 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	f.Flags.Register(fs)
 	formats := []string{"csv", "jsonl", "opml", "sitemap", "urls"}
 	cli.ChoiceVar(fs, &f.format, "format", "", "", "`format` of the file: "+strings.Join(formats, ", ")+" (default by its name or beginning)", formats...)
-	fs.StringVar(&f.prefix, "prefix", "", "stands before ids and scopes that are made from URLs, as `news.`")
+	fs.StringVar(&f.prefix, "prefix", "", "stands before ids that are made from URLs, and names the scope, as `news.`")
 	fs.BoolVar(&f.now, "now", false, "crawl all of them at once, instead of spread over the first interval, or at the first tick")
 	fs.BoolVar(&f.ownHost, "follow-host", false, "follow items of feeds and links only on the source's own host: one step, unless --follow or --max-depth is given")
-	fs.BoolVar(&f.ownScope, "scope-per-source", false, "do not let sources of one host share a scope: each crawls an article for itself")
+	fs.BoolVar(&f.ownScope, "scope-per-source", false, "do not let the sources share a scope: each crawls an article for itself")
 	fs.BoolVar(&f.replace, "replace", false, "reset what neither the file nor the flags set to its default; without it, it stays")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; show what would be changed")
 	fs.StringVar(&f.report, "report", "", "`file` that gets a line for each entry: CSV if its name ends in .csv, else JSON lines")
@@ -92,9 +92,8 @@ func (f *importFlags) complete(from *pb.SourceSpec, fixed bool) *pb.SourceSpec {
 	// What was exported has its rules, and no scope if the scope is its own.
 	if fixed && from.GetCanonicalRules() == 0 {
 		spec.CanonicalRules = sourcefile.Rules
-		if len(hosts) == 1 && !f.ownScope {
-			// As a URL whose path is empty, a host has an id of its own; a port, too.
-			spec.Scope = sourcefile.ID(f.prefix, "https://"+hosts[0])
+		if !f.ownScope {
+			spec.Scope = cmp.Or(strings.TrimRight(f.prefix, "._-"), "import")
 		}
 	}
 	proto.Merge(spec, from)

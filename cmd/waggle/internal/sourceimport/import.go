@@ -57,16 +57,18 @@ of --cron, unless --now is given.
 Import the same file again at any time, also after a failed import. A source that exists is changed to what the file and the
 flags set; the rest of it stays, labels and metadata are added. With --replace the rest goes back to its defaults.
 
-Sources of one host share a scope, named after the host with --prefix before it, so that two feeds of one site never crawl one
-article twice. A scope in the file wins; --scope-per-source gives each source its own. New sources ignore utm_ and other
-tracking parameters (canonical rules 2). Both are fixed when a source is created: a later import does not change them. A source
-for which the file sets canonical_rules, as exports do, gets the scope of the file, or its own.
+New sources share the scope that --prefix names, or "import", so that an article is crawled once, whichever feeds list it. A
+scope in the file wins; --scope-per-source gives each source its own. New sources ignore utm_ and other tracking parameters
+(canonical rules 2). Both are fixed when a source is created: a later import does not change them. A source for which the file
+sets canonical_rules, as exports do, gets the scope of the file, or its own.
 
 The items of a feed are fetched on any host, one step far. --follow-host fetches only those on the feed's own host; --follow
 also follows links on that host.
 
-A feed that is in the file twice becomes one source with the labels of both; two categories are joined by a comma. Unescaped &
-and names of HTML such as &nbsp; are mended, and so are feed: URLs. Each mend is reported with its line.
+A feed that is in the file twice becomes one source with the labels of both; two categories are joined by a comma. Unescaped &,
+names of HTML such as &nbsp;, bytes that are not UTF-8, feed: URLs and too long names are mended; a comma in the name of a folder
+becomes a semicolon. Outlines that are commented out are left out, and pages that a reader scrapes become sources without a
+kind. Each of these is reported with its line. Other lists that an OPML includes are refused: import them too.
 
 --queue, or a column queue, sets the queue of seeds alone, also of existing ones: they move. 'waggle queue rule set' maps all of
 a host, before it has tasks.

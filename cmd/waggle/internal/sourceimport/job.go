@@ -54,6 +54,9 @@ func (j *job) take(entries []sourcefile.Entry) {
 			j.total.Mended++
 			j.total.mended.add("line %d: %s", m.Line, m.What)
 		}
+		if entries[i].Spec == nil && entries[i].Err == nil {
+			continue
+		}
 		e := newEntry(&entries[i], j.flags.prefix)
 		j.entries = append(j.entries, e)
 		switch first := j.byID[e.id]; {

@@ -55,7 +55,7 @@ func TestSourceImport_spellings(t *testing.T) {
 `)
 }
 
-// Sources of a host share its scope, unless the file or a flag says otherwise; those that are there keep theirs.
+// The sources of an import share a scope, unless the file or a flag says otherwise; those that are there keep theirs.
 func TestSourceImport_scope(t *testing.T) {
 	t.Parallel()
 	env, _ := clitest.Served(t)
@@ -71,14 +71,15 @@ func TestSourceImport_scope(t *testing.T) {
 		}
 		want = strings.Replace(want, "would be ", "", 1)
 	}
-	scopes := map[string]string{"old": "", "named": "other", "1": "a.example", "2": "a.example", "own": "mine", "both": "", "none": ""}
+	scopes := map[string]string{"old": "", "named": "other", "1": "import", "2": "import", "port": "import", "own": "mine", "both": "import", "none": "import"}
 	for id, want := range scopes {
 		if got := clitest.SourceSpec(t, env, id).GetScope(); got != want {
 			t.Errorf("%s has the scope %q, want %q", id, got, want)
 		}
 	}
-	if scope := clitest.SourceSpec(t, env, "port").GetScope(); !strings.HasPrefix(scope, "a.example_8080-") {
-		t.Errorf("a port has the scope %q", scope)
+	clitest.CommandWith(t, env, "https://c.example/\n", "source", "import", "-", "--format", "urls", "--every", "1h", "--prefix", "news.")
+	if scope := clitest.SourceSpec(t, env, "news.c.example").GetScope(); scope != "news" {
+		t.Errorf("with --prefix the scope is %q", scope)
 	}
 	if old, is := clitest.SourceSpec(t, env, "old").GetCanonicalRules(), clitest.SourceSpec(t, env, "1").GetCanonicalRules(); old != 1 || is != 2 {
 		t.Errorf("canonical rules are %d of the old one, %d of the new one", old, is)

@@ -1,0 +1,88 @@
+package extract
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html/charset"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/transform"
+)
+
+// errParse says that a document is not what it claims to be.
+var errParse = errors.New("cannot be parsed")
+
+const (
+	// maxDeclaration is how many bytes of XML are searched for its encoding.
+	maxDeclaration = 2 << 10
+
+	// maxBegin is how many bytes of a document show what it is.
+	maxBegin = 64 << 10
+)
+
+var xmlEncoding = regexp.MustCompile(`<\?xml\s[^>]{0,1000}encoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
+
+// newText reads a feed, sitemap or list as UTF-8, by its byte order mark, what it declares, or its Content-Type; an encoding
+// that nobody knows is read as UTF-8. At least maxBegin bytes can be peeked at.
+func newText(body io.Reader, contentType string) *bufio.Reader {
+	in := bufio.NewReader(body)
+	begin, _ := in.Peek(maxDeclaration) //nolint:errcheck // it comes again with the next read
+	label := ""
+	switch {
+	case bytes.HasPrefix(begin, []byte("\xef\xbb\xbf")):
+	case bytes.HasPrefix(begin, []byte("\xfe\xff")), bytes.HasPrefix(begin, []byte("\x00<")):
+		label = "utf-16be"
+	case bytes.HasPrefix(begin, []byte("\xff\xfe")), bytes.HasPrefix(begin, []byte("<\x00")):
+		label = "utf-16le"
+	default:
+		if declared := xmlEncoding.FindSubmatch(begin); declared != nil {
+			label = string(declared[1])
+		} else if _, after, found := strings.Cut(strings.ToLower(contentType), "charset="); found {
+			label = strings.Trim(after, `"' `)
+		}
+		if strings.HasPrefix(strings.ToLower(label), "utf-16") && bytes.IndexByte(begin, 0) < 0 {
+			label = ""
+		}
+	}
+	valid := transform.Transformer(validText{})
+	if encoding, name := charset.Lookup(label); encoding != nil && name != "utf-8" && name != "replacement" {
+		valid = transform.Chain(encoding.NewDecoder(), valid)
+	}
+	return bufio.NewReaderSize(transform.NewReader(in, valid), maxBegin)
+}
+
+// validText reads the bytes that are not UTF-8 as Windows-1252, which most of them are, and leaves out the characters that no
+// document has: control characters and byte order marks.
+type validText struct{ transform.NopResetter }
+
+func (validText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
+	for nSrc < len(src) {
+		r, size := rune(src[nSrc]), 1
+		if r >= utf8.RuneSelf {
+			if !atEOF && !utf8.FullRune(src[nSrc:]) {
+				return nDst, nSrc, transform.ErrShortSrc
+			}
+			if r, size = utf8.DecodeRune(src[nSrc:]); r == utf8.RuneError && size == 1 {
+				r = charmap.Windows1252.DecodeByte(src[nSrc])
+			}
+		}
+		if nDst+utf8.UTFMax > len(dst) {
+			return nDst, nSrc, transform.ErrShortDst
+		}
+		nSrc += size
+		switch {
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r == 0xfeff, r == 0xfffe, r == 0xffff:
+		case r < utf8.RuneSelf:
+			dst[nDst] = byte(r)
+			nDst++
+		default:
+			nDst += utf8.EncodeRune(dst[nDst:], r)
+		}
+	}
+	return nDst, nSrc, nil
+}
