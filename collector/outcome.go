@@ -121,8 +121,8 @@ const (
 	// RelationSitemap: a sitemap lists it, or robots.txt names it as a sitemap.
 	RelationSitemap = wagglev1.Relation_RELATION_SITEMAP
 
-	// RelationRedirect: the task's own page went there, by a redirect into another queue. The item takes the task's depth,
-	// not one more. Where the task is a seed, each of its cycles makes the item due again.
+	// RelationRedirect: the task's own page redirects there. The item takes the task's depth, not one more; it is due again
+	// with the task where the chain of redirects began.
 	RelationRedirect = wagglev1.Relation_RELATION_REDIRECT
 )
 

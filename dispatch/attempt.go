@@ -114,6 +114,9 @@ type Attempt struct {
 	Ended     time.Time `json:"e"`
 	Result    Result    `json:"r"`
 	Failure   *Failure  `json:"x,omitempty"`
+	// Moved is where the page of a seed redirected to in a success, and MovedStatus the HTTP status of that.
+	Moved       string `json:"m,omitempty"`
+	MovedStatus int    `json:"h,omitempty"`
 	// Note is of the operator who ended it, with ResultRevoked, ResultCanceled and ResultHeld.
 	Note
 }

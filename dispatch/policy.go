@@ -91,8 +91,9 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 	tr := begin(t, ResultSucceeded)
 	tr.succeed(s)
 	tr.Counters = Counters{Cycle: t.Counters.Cycle + 1}
-	if t.Recurring || s.Message != "" {
+	if url, status := s.moved(); t.Recurring || s.Message != "" || status > 0 && t.speaksForSource() {
 		tr.Attempt = attempt(t, ResultSucceeded, nil, now)
+		tr.Attempt.Moved, tr.Attempt.MovedStatus = url, status
 	}
 	if s.Message != "" {
 		tr.Attempt.Failure = &Failure{Result: ResultSucceeded, Message: s.Message, Time: now}
@@ -111,7 +112,7 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 	default:
 		tr.State = StateDone
 		tr.Remember = spec.Remember
-		tr.Shrink = !t.Recurring
+		tr.Shrink = tr.Attempt == nil
 	}
 	return tr
 }
@@ -125,7 +126,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	tr.LastError = failure
 	tr.Attempt = attempt(t, ResultFailed, failure, now)
 	tr.Counters.Released = 0
-	tr.SourceFailure = t.Recurring
+	tr.SourceFailure = t.speaksForSource()
 	tr.Queue = QueueEffect{FetchDuration: f.FetchDuration, QueueDelay: f.QueueDelay}
 	tr.State = StateScheduled
 
@@ -237,7 +238,7 @@ func (p Policy) expire(t *Task, spec *SourceSpec, now time.Time, result Result, 
 	failure := &Failure{Result: result, Message: why, Time: now}
 	tr.LastError = failure
 	tr.Attempt = attempt(t, result, failure, now)
-	tr.SourceFailure = t.Recurring
+	tr.SourceFailure = t.speaksForSource()
 	tr.Counters.Released = 0
 	tr.Queue.Kind = QueueExpired
 	tr.State = StateScheduled

@@ -27,6 +27,16 @@ type Succeeded struct {
 	Message        string // for the history; at most bounds.MaxMessageLength
 }
 
+// moved is where the task's page redirects to, and the HTTP status of that; 0: nowhere.
+func (s *Succeeded) moved() (url string, status int) {
+	for i := range s.Discovered {
+		if found := &s.Discovered[i]; found.Relation == RelationRedirect && s.HTTPStatus > 0 {
+			return found.URL, s.HTTPStatus
+		}
+	}
+	return "", 0
+}
+
 // Failed is the outcome of a task that could not be done.
 type Failed struct {
 	Reason        FailureReason

@@ -28,6 +28,7 @@ type Submission struct {
 	Kind         string
 	Recurring    bool
 	Relation     Relation
+	Redirect     Redirect
 	Depth        int
 	Run          time.Time
 	Priority     int

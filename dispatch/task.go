@@ -72,6 +72,7 @@ type Task struct {
 	// Relation is how it was discovered; for the target of a redirect, the relation of the redirected task.
 	// RelationNone: it was not discovered.
 	Relation Relation  `json:"relation,omitzero"`
+	Redirect Redirect  `json:"redirect,omitzero"` // set if a redirect led to it
 	Depth    int       `json:"depth,omitzero"`    // links from the seed it was found from
 	Run      time.Time `json:"run,omitzero"`      // the pass it belongs to; zero outside passes
 	Priority int       `json:"priority,omitzero"` // 0 to bounds.MaxPriority, DefaultPriority is neutral
@@ -166,3 +167,20 @@ const (
 	// RelationRedirect: the page of the task itself went there.
 	RelationRedirect
 )
+
+// speaksForSource reports whether a failure of the task is one of its source: if it is a seed, or a hop of a chain of
+// redirects that is due with its head.
+func (t *Task) speaksForSource() bool {
+	return t.Recurring || t.Relation == RelationNone && !t.Redirect.Due.IsZero()
+}
+
+// Redirect is what the target of a redirect keeps of the chain that led to it. The zero value: no redirect led to it.
+type Redirect struct {
+	// Hops is the number of redirects before it, at most bounds.MaxRedirects. From is the URL of the chain's head, which
+	// is empty if the head has only a key.
+	Hops int    `json:"hops,omitzero"`
+	From string `json:"from,omitzero"`
+	// Due is when the head was due, if it is a seed or has settled before: then each hop that settled before Due is due
+	// again. Zero: a page that was fetched is not fetched again.
+	Due time.Time `json:"due,omitzero"`
+}

@@ -43,6 +43,7 @@ from waggle.v1 import dispatch_service_pb2 as pb
 USER_AGENT = "waggle-python/1"
 MAX_BODY = 8 << 20          # bytes of a page
 MAX_LINKS = 1000            # items of a report; more go by SubmitDiscovered
+MAX_REDIRECTS = 10          # from a page to its end
 FETCH_WAIT = 10             # seconds that a fetch waits for a task
 BEAT_PAUSE = 0.1            # seconds from one beat to the next, at least
 REPORT_GRACE = 30           # seconds after the deadline in which a report is repeated
@@ -389,13 +390,11 @@ def failed(reason, message, **more):
     return task_pb2.Outcome(failed=task_pb2.Failed(reason=reason, message=text, **more))
 
 
-class SameHost(urllib.request.HTTPRedirectHandler):
-    """Follows redirects on one host. Another host has a pace of its own: its URL is reported as discovered."""
+class PassedOn(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: its target takes its turn in its queue, and is reported as discovered."""
 
     def redirect_request(self, request, fp, code, msg, headers, url):
-        if urllib.parse.urlsplit(url).netloc != urllib.parse.urlsplit(request.full_url).netloc:
-            return None                     # raises HTTPError
-        return super().redirect_request(request, fp, code, msg, headers, url)
+        return None                         # raises HTTPError
 
 
 class Links(html.parser.HTMLParser):
@@ -425,7 +424,7 @@ class Crawler:
 
     def __init__(self, out):
         self.out = out
-        self.opener = urllib.request.build_opener(SameHost)
+        self.opener = urllib.request.build_opener(PassedOn)
         os.makedirs(out, exist_ok=True)
 
     def __call__(self, collector, held):
@@ -449,7 +448,7 @@ class Crawler:
                     return failed(task_pb2.FAILURE_REASON_CONNECTION_LOST, "the page is cut", fetch_duration=took())
                 headers, status, url = page.headers, page.status, page.url
         except urllib.error.HTTPError as e:
-            return refused(e, task.url, took())
+            return refused(e, task, took())
         except (OSError, http.client.HTTPException) as e:   # URLError, timeouts, broken connections
             held.check()                    # a read that waits ends with its timeout, after the lease perhaps
             cause = getattr(e, "reason", e)
@@ -485,13 +484,15 @@ class Crawler:
             file.write(line + "\n")         # one write of an append: lines of other threads stay whole
 
 
-def refused(error, url, took):
+def refused(error, task, took):
     """The outcome of a page that answered with another status than 2xx."""
     code, location = error.code, error.headers.get("Location")
     if code == 304:
         return task_pb2.Outcome(succeeded=task_pb2.Succeeded(http_status=304, changed=False, fetch_duration=took))
+    if 300 <= code < 400 and location and task.redirects >= MAX_REDIRECTS:
+        return failed(task_pb2.FAILURE_REASON_REDIRECT, "more than %d redirects" % MAX_REDIRECTS, http_status=code, fetch_duration=took)
     if 300 <= code < 400 and location:
-        target = task_pb2.DiscoveredItem(url=urllib.parse.urljoin(url, location), relation=task_pb2.RELATION_REDIRECT)
+        target = task_pb2.DiscoveredItem(url=urllib.parse.urljoin(task.url, location), relation=task_pb2.RELATION_REDIRECT)
         return task_pb2.Outcome(succeeded=task_pb2.Succeeded(http_status=code, fetch_duration=took, discovered=[target]))
     after = error.headers.get("Retry-After", "")
     reason = {401: task_pb2.FAILURE_REASON_FORBIDDEN, 403: task_pb2.FAILURE_REASON_FORBIDDEN,

@@ -19,8 +19,13 @@ const (
 	defaultProduct = "waggle"
 	defaultContact = "https://github.com/waggle-crawl/waggle"
 
-	// maxCrawlDelay is the longest delay that a queue takes from a host.
-	maxCrawlDelay = time.Hour
+	// maxCrawlDelay is the longest delay that a queue takes from a host; maxUnknownDelay is as much of it as counts without a
+	// rule.
+	maxCrawlDelay   = time.Hour
+	maxUnknownDelay = time.Minute
+
+	// maxRedirects is the longest chain of redirects that a dispatcher takes.
+	maxRedirects = 100
 
 	// maxRobotsTTL is how long RFC 9309 lets a robots.txt be kept.
 	maxRobotsTTL = 24 * time.Hour
@@ -49,7 +54,7 @@ type Config struct {
 	// tasks that are in flight when robots.txt is first read do not know of it yet.
 	MaxCrawlDelay time.Duration
 
-	// Timeout bounds a fetch, redirects and body included. Default 30 s.
+	// Timeout bounds a request, its body included. Default 30 s.
 	Timeout time.Duration
 
 	// MaxBytes bounds a body, over the wire and decompressed. Default 10 MiB. Each slot may hold one in memory. Tasks of kind
@@ -59,9 +64,9 @@ type Config struct {
 	// MaxRatio bounds how many times its compressed bytes a body of over 1 MiB may become. Default 200.
 	MaxRatio int
 
-	// MaxRedirects bounds the redirects of a fetch. Default 10; negative: none is followed. Each hop is checked, by
-	// robots.txt too; a queue's delay does not count them. One that leads into another queue (another host or port) is not
-	// followed: its target is reported as discovered.
+	// MaxRedirects bounds the redirects from one task to the next; the page that has one more fails. Default 10, at most 100;
+	// negative: none. The target of each is reported as discovered. Only another spelling of the task's own URL, which has
+	// the same key, is requested at once, after the queue's delay.
 	MaxRedirects int
 
 	// MaxLinks bounds what one page may report. Default 20,000; the rest is counted in the log.
@@ -159,6 +164,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxURLBytes > extract.MaxURLBytes {
 		return fmt.Errorf("field MaxURLBytes: %d: want at most %d", c.MaxURLBytes, extract.MaxURLBytes)
+	}
+	if c.MaxRedirects > maxRedirects {
+		return fmt.Errorf("field MaxRedirects: %d: want at most %d", c.MaxRedirects, maxRedirects)
 	}
 	if c.Sitemaps && c.IgnoreRobots {
 		return errors.New("field Sitemaps: robots.txt, which names them, is not asked with IgnoreRobots")

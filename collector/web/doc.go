@@ -6,9 +6,8 @@
 // site asks for by Retry-After and by Crawl-delay of its robots.txt.
 //
 // Links come from HTML, RSS, Atom and JSON feeds, sitemaps and their indexes, plain lists, and, on request, what pages
-// need to be shown; by the task's kind (see package extract), else by content type. A redirect into another
-// queue is a link too, of the page's own depth: it is followed when its queue has its turn, and where the page is a seed, in
-// each of the seed's cycles. When sitemaps and feeds say when a page changed, that is passed on, so that it is crawled again.
+// need to be shown; by the task's kind (see package extract), else by content type. The target of a redirect is a task of its
+// own, of the page's own depth, which is due again with the page where the chain began. When sitemaps and feeds say when a page changed, that is passed on, so that it is crawled again.
 //
 // A server cannot harm it: bodies are bounded in bytes, time and the ratio of their compression, documents in depth and
 // elements, addresses of private networks are refused unless Config.AllowPrivate is set, and links that look like a trap

@@ -37,7 +37,6 @@ func TestHandler_EscapedURL(t *testing.T) {
 	})
 	for _, test := range []struct{ url, want string }{
 		{"/a%2Fb c/ä?q=a b", "/a%2Fb%20c/%C3%A4?q=a%20b"},
-		{"/moved", "/to%20here?q=a%20b%E9"},
 		{`/"<>^{}|%/` + "`", "/%22%3C%3E%5E%7B%7D%7C%25/%60"},
 		{`/?"<>'^{}|%\ü` + "`", "/?%22%3C%3E%27^{}|%25\\%C3%BC`"},
 		{`\b\[c]?d\e`, `/b/[c]?d\e`},
@@ -50,6 +49,10 @@ func TestHandler_EscapedURL(t *testing.T) {
 		if want := []string{s.URL + "/x%2Fy%20z/%C3%A9%25%7C%25zz?q=a%20b&r=%27100%25%27"}; !slices.Equal(discovered(done), want) {
 			t.Errorf("discovered %q, want %q", discovered(done), want)
 		}
+	}
+	done, err := handle(t, newHandler(t, web.Config{IgnoreRobots: true}), &collector.Task{URL: s.URL + "/moved"})
+	if want := []string{s.URL + "/to%20here?q=a%20b%E9"}; err != nil || !slices.Equal(discovered(done), want) {
+		t.Errorf("redirected to %q, want %q: %v", discovered(done), want, err)
 	}
 }
 

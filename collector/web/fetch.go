@@ -49,10 +49,8 @@ type fetchRequest struct {
 	conditions    http.Header
 	conditionsFor string
 
-	// maxRedirects bounds the redirects that are followed. If leaves returns true for the target of one, the redirect itself is
-	// the answer. nil: all are followed.
+	// maxRedirects bounds the redirects that are followed at once. 0: a redirect is the answer.
 	maxRedirects int
-	leaves       func(next *url.URL) bool
 
 	// record notes the exchanges, unless it is nil.
 	record *recording
@@ -73,7 +71,7 @@ type fetched struct {
 	location *url.URL
 }
 
-// get asks for a URL and follows redirects to an answer, which it reads.
+// get asks for a URL and follows the redirects that it may follow to an answer, which it reads.
 func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
 	target := req.url
 	seen := make(map[string]bool)
@@ -93,7 +91,7 @@ func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
 		if err := f.checkAddress(next); err != nil {
 			return nil, fmt.Errorf("%w to %q: %w", errBadRedirect, canonical.RedactedURL(next.String()), err)
 		}
-		if req.leaves != nil && req.leaves(next) {
+		if req.maxRedirects == 0 {
 			return answer, nil
 		}
 		if seen[next.String()] {

@@ -148,8 +148,8 @@ func TestHandler_MemoRedirect(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	body := "x"
-	s.page("/old", map[string]string{"Location": "/new", "ETag": `"redirect"`}, 301, "")
-	versioned(s, "/new", `"v"`, "text/plain", &body)
+	s.page("/old", map[string]string{"Location": "/old;jsessionid=01234567", "ETag": `"redirect"`}, 301, "")
+	versioned(s, "/old;jsessionid=01234567", `"v"`, "text/plain", &body)
 	h := newHandler(t, web.Config{})
 	task := &collector.Task{URL: s.URL + "/old"}
 	for i, want := range []int{200, 304} {

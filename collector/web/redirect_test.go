@@ -2,7 +2,6 @@ package web_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -10,94 +9,120 @@ import (
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
 	"github.com/waggle-crawl/waggle/collector/web/extract"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
+// TestHandler_Redirects holds that another spelling of the task's own URL is requested, and nothing else.
 func TestHandler_Redirects(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.page("/a", map[string]string{"Location": "b"}, 301, "moved")
-	s.page("/b", map[string]string{"Location": s.URL + "/dir/c#frag"}, 308, "")
-	s.page("/dir/c", map[string]string{"Content-Type": "text/html"}, 200, `<a href="d">d</a>`)
-	sink := &memorySink{}
-	h := newHandler(t, web.Config{Sink: sink})
-	done, err := handle(t, h, &collector.Task{URL: s.URL + "/a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := sink.pages[0]; got.URL != s.URL+"/a" || got.FinalURL != s.URL+"/dir/c" || got.Status != 200 {
-		t.Errorf("page %+v", got)
-	}
-	if want := []string{s.URL + "/dir/d"}; !slices.Equal(discovered(done), want) {
-		t.Errorf("discovered %q, want %q", discovered(done), want)
+	for path, spellings := range map[string][]string{
+		"/sorted": {"b=1&a=2", "a=2&b=1"}, "/session": {"", "PHPSESSID=0123456789abcdef"}, "/tracked": {"utm_source=x&id=1", "id=1"},
+		"/twice": {"c=1&b=2&a=3", "b=2&c=1&a=3", "a=3&b=2&c=1"},
+	} {
+		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if i := slices.Index(spellings, r.URL.RawQuery); i < len(spellings)-1 {
+				http.Redirect(w, r, path+"?"+spellings[i+1]+"#frag", http.StatusMovedPermanently)
+				return
+			}
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte(`<a href="d">d</a>`))
+		})
+		sink := &memorySink{}
+		h := newHandler(t, web.Config{Sink: sink, IgnoreRobots: true, Exchanges: true})
+		address := strings.TrimSuffix(s.URL+path+"?"+spellings[0], "?")
+		key, err := canonical.Form(canonical.Sorted, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := handle(t, h, &collector.Task{URL: address, Key: key})
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if got := sink.pages[0]; got.URL != address || got.FinalURL != s.URL+path+"?"+spellings[len(spellings)-1] || got.Status != 200 {
+			t.Errorf("%s: page %+v", path, got)
+		}
+		if got := len(s.requests(path)); got != len(spellings) || len(sink.exchanges[0]) != got {
+			t.Errorf("%s: %d requests, %d exchanges, want %d", path, got, len(sink.exchanges[0]), len(spellings))
+		}
+		if want := []string{s.URL + "/d"}; !slices.Equal(discovered(done), want) {
+			t.Errorf("%s: discovered %q, want %q", path, discovered(done), want)
+		}
 	}
 }
 
-// TestHandler_RedirectRefused holds that each hop is checked before it is taken.
+// TestHandler_RedirectRefused holds that each redirect is checked before it is passed on.
 func TestHandler_RedirectRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for path, location := range map[string]string{
-		"/loop": "/loop#again", "/ping": "/pong", "/pong": "/ping", "/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5",
+		"/loop": "/loop#again", "/back": "/head", "/1": "/2",
 		"/ftp": "ftp://example.com/", "/file": "file:///etc/passwd", "/no-host": "http:///", "/not": "http://[::1",
 		"/long": "/" + strings.Repeat("x", 3000), "/denied": "/private/x",
 	} {
 		s.page(path, map[string]string{"Location": location}, 302, "")
 	}
+	s.mux.HandleFunc("/spun", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, map[string]string{"a=2&b=1": "/spun?b=1&a=2", "b=1&a=2": "/spun?a=2&b=1"}[r.URL.RawQuery], http.StatusFound)
+	})
 	s.page("/nowhere", nil, 302, "")
 	s.page("/robots.txt", nil, 200, "User-agent: *\nDisallow: /private/")
 	h, none := newHandler(t, web.Config{MaxRedirects: 3}), newHandler(t, web.Config{MaxRedirects: -1})
 	for _, test := range []struct {
-		handler  *web.Handler
-		path     string
-		want     collector.Reason
-		requests int // of the path
+		handler *web.Handler
+		path    string
+		before  int // redirects
+		refused bool
 	}{
-		{h, "/loop", collector.ReasonRedirect, 1},
-		{h, "/ping", collector.ReasonRedirect, 1},
-		{h, "/1", collector.ReasonRedirect, 1},
-		{h, "/ftp", collector.ReasonRedirect, 1},
-		{h, "/file", collector.ReasonRedirect, 1},
-		{h, "/no-host", collector.ReasonRedirect, 1},
-		{h, "/not", collector.ReasonRedirect, 1},
-		{h, "/long", collector.ReasonRedirect, 1},
-		{h, "/nowhere", collector.ReasonRedirect, 1},
-		{h, "/denied", collector.ReasonRobotsDenied, 1},
-		{none, "/3", collector.ReasonRedirect, 2}, // once by the chain from /1
+		{h, "/loop", 0, true}, {h, "/spun?a=2&b=1", 0, true}, {h, "/back", 1, true}, {h, "/ftp", 0, true}, {h, "/file", 0, true}, {h, "/no-host", 0, true},
+		{h, "/not", 0, true}, {h, "/long", 0, true}, {h, "/nowhere", 0, true}, {h, "/1", 3, true}, {none, "/1", 0, true},
+		{h, "/1", 2, false}, {h, "/denied", 0, false}, {h, "/back", 0, false},
 	} {
-		_, err := handle(t, test.handler, &collector.Task{URL: s.URL + test.path})
-		if got := failedOf(t, err); got.Reason != test.want {
-			t.Errorf("%s: %+v, want %s", test.path, got, test.want)
+		task := &collector.Task{URL: s.URL + test.path, Redirects: test.before}
+		if test.before > 0 {
+			task.RedirectedFrom = s.URL + "/head"
 		}
-		if got := len(s.requests(test.path)); got != test.requests {
-			t.Errorf("%s: %d requests, want %d", test.path, got, test.requests)
+		done, err := handle(t, test.handler, task)
+		if !test.refused {
+			if err != nil || len(done.Discovered) != 1 {
+				t.Errorf("%s after %d: %+v, %v; want it passed on", test.path, test.before, done, err)
+			}
+			continue
+		}
+		if got := failedOf(t, err); got.Reason != collector.ReasonRedirect {
+			t.Errorf("%s after %d: %+v, want REDIRECT", test.path, test.before, got)
 		}
 	}
-	if len(s.requests("/private/x")) != 0 {
-		t.Error("what robots.txt denies was fetched by a redirect")
-	}
-	if got := len(s.requests("/5")); got != 0 {
-		t.Errorf("the redirect beyond the limit was followed %d times", got)
+	for _, path := range []string{"/private/x", "/2", "/head"} {
+		if len(s.requests(path)) != 0 {
+			t.Errorf("%s was requested with the page that redirects there", path)
+		}
 	}
 }
 
-// TestHandler_RedirectElsewhere holds that a redirect into another queue is reported and not followed.
-func TestHandler_RedirectElsewhere(t *testing.T) {
+// TestHandler_RedirectPassedOn holds that a redirect is reported and not followed, on the same host too.
+func TestHandler_RedirectPassedOn(t *testing.T) {
 	t.Parallel()
 	s, other := newSite(t), newSite(t)
 	target := other.URL + "/c"
-	s.page("/a", map[string]string{"Location": "b"}, 301, "")
-	s.mux.HandleFunc("/b", func(w http.ResponseWriter, _ *http.Request) {
+	s.mux.HandleFunc("/a", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", strings.Replace(target, "http://", "HTTP://user:secret@", 1)+"#frag")
+		w.Header().Set("Cache-Control", "max-age=3600")
 		w.WriteHeader(http.StatusFound)
 	})
 	sink := &memorySink{}
 	h := newHandler(t, web.Config{Sink: sink})
-	task := &collector.Task{URL: s.URL + "/a", Kind: extract.KindFeed}
+	task := &collector.Task{URL: s.URL + "/a", Kind: extract.KindFeed, Recurring: true, Redirects: 1, RedirectedFrom: "http://head.example/"}
 	for i, want := range []struct {
 		target  string
 		changed collector.Change
 	}{
-		{other.URL + "/c", collector.Changed}, {other.URL + "/c", collector.Unchanged}, {other.URL + "/d", collector.Changed},
+		{other.URL + "/c", collector.Changed},
+		{other.URL + "/c", collector.ChangeUnknown},
+		{other.URL + "/d", collector.Changed},
+		{s.URL + "/a/", collector.Changed},
+		{strings.Replace(s.URL, "http:", "https:", 1) + "/a", collector.Changed},
 	} {
 		target = want.target
 		done, err := handle(t, h, task)
@@ -107,49 +132,18 @@ func TestHandler_RedirectElsewhere(t *testing.T) {
 		if item := done.Discovered[0]; item.Relation != collector.RelationRedirect || item.Kind != task.Kind {
 			t.Errorf("crawl %d: %+v is not where the page went", i, item)
 		}
-		if got := discovered(done); done.HTTPStatus != 302 || done.Changed != want.changed || !slices.Equal(got, []string{target}) {
+		if got := discovered(done); done.HTTPStatus != 302 || done.Changed != want.changed || done.NextCrawlDelay != 0 || !slices.Equal(got, []string{target}) {
 			t.Errorf("crawl %d: %+v", i, done)
 		}
 		page := sink.pages[i]
-		if page.Status != 302 || page.URL != task.URL || page.FinalURL != target || page.Bytes != 0 || page.Digest != digest("") || page.Links != 1 {
+		if page.Status != 302 || page.URL != task.URL || page.FinalURL != target || page.RedirectedFrom != task.RedirectedFrom ||
+			page.Bytes != 0 || page.Digest != digest("") || page.Links != 1 {
 			t.Errorf("crawl %d: page %+v", i, page)
 		}
 		task.Memo = done.Memo
 	}
-	if len(other.seen) != 0 {
+	if len(other.seen) != 0 || len(s.requests("/a/")) != 0 {
 		t.Errorf("%d requests in the other queue", len(other.seen))
-	}
-}
-
-// TestHandler_RedirectSameQueue holds that http and https of a host share its queue, in any spelling of its name.
-func TestHandler_RedirectSameQueue(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		from, to string
-		followed bool
-	}{
-		{"http://example.com/", "https://example.com/x", true},
-		{"http://example.com/", "http://EXAMPLE.com.:80/x", true},
-		{"https://example.com/", "https://example.com:443/x", true},
-		{"http://bücher.example/", "http://xn--bcher-kva.example/x", true},
-		{"http://example.com:8080/", "https://example.com:8080/x", true},
-		{"http://example.com/", "http://www.example.com/x", false},
-		{"http://example.com/", "http://example.com:443/x", false},
-		{"http://example.com/", "http://example.com:8080/x", false},
-		{"http://[2606:4700::1]/", "https://[2606:4700::1]/x", true},
-	} {
-		h := strictHandler(t, web.Config{IgnoreRobots: true, Transport: roundTripper(func(r *http.Request) *http.Response {
-			w := httptest.NewRecorder()
-			if r.URL.Path != "/x" {
-				w.Header().Set("Location", test.to)
-				w.WriteHeader(http.StatusMovedPermanently)
-			}
-			return w.Result()
-		})})
-		done, err := handle(t, h, &collector.Task{URL: test.from})
-		if err != nil || (done.HTTPStatus == 200) != test.followed {
-			t.Errorf("%s to %s: %+v, %v; want it followed: %t", test.from, test.to, done, err, test.followed)
-		}
 	}
 }
 

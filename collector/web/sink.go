@@ -18,13 +18,13 @@ import (
 // Page is what a Sink records of one fetch. A consumer of several collectors' records keeps one Page per
 // (TaskID, Cycle): the one with the highest Fence.
 type Page struct {
-	// URL is the task's URL; FinalURL the one that answered, after redirects, or the one in another queue that the last
-	// redirect leads to.
+	// URL is the task's URL; FinalURL the one that answered, which may be another spelling of URL, or where a redirect leads
+	// to.
 	URL      string `json:"url"`
 	FinalURL string `json:"final_url"`
 
-	// Status is the HTTP status: 2xx, 304 when the server said that nothing changed, or that of a redirect into another
-	// queue, which is kept with an empty body.
+	// Status is the HTTP status: 2xx, 304 when the server said that nothing changed, or that of a redirect, which is kept
+	// with an empty body: its target is another task.
 	Status int `json:"status"`
 
 	// ContentType is the answer's Content-Type header; empty when the answer was a 304.
@@ -48,6 +48,9 @@ type Page struct {
 	// markup or an X-Robots-Tag: whoever builds an index of the pages leaves it out.
 	Canonical string `json:"canonical,omitempty"`
 	NoIndex   bool   `json:"no_index,omitempty"`
+
+	// RedirectedFrom is the URL where the redirects began that led to the task; empty: none did.
+	RedirectedFrom string `json:"redirected_from,omitempty"`
 
 	// SourceID, TaskID, Cycle, Run, Attempt and Fence say which hand-out of which task this was.
 	SourceID string `json:"source_id"`

@@ -40,7 +40,7 @@ func TestHandler_SwitchingProtocols(t *testing.T) {
 		reason   collector.Reason
 	}{
 		"page":           {path: "/page", at: "/page", reason: collector.ReasonUnsupportedContent},
-		"after redirect": {path: "/moved", at: "/page", reason: collector.ReasonUnsupportedContent},
+		"after redirect": {path: "/moved", at: "/moved;jsessionid=01234567", reason: collector.ReasonUnsupportedContent},
 		"recorded":       {path: "/page", at: "/page", cfg: web.Config{Exchanges: true}, reason: collector.ReasonUnsupportedContent},
 		"robots.txt":     {path: "/page", at: "/robots.txt", reason: collector.ReasonRobotsUnavailable},
 	} {
@@ -52,7 +52,7 @@ func TestHandler_SwitchingProtocols(t *testing.T) {
 				case test.at:
 					switches(closed)(w, r)
 				case "/moved":
-					location("/page")(w, r)
+					location("/moved;jsessionid=01234567")(w, r)
 				default:
 					http.NotFound(w, r)
 				}

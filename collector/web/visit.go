@@ -24,6 +24,7 @@ import (
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web/extract"
 	"github.com/waggle-crawl/waggle/collector/web/robots"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // accept is what a page is asked for.
@@ -36,19 +37,22 @@ type visit struct {
 	robots  *robots.Cache // nil: robots.txt is not asked
 	task    *collector.Task
 	url     *url.URL
+	target  *url.URL // what is requested: url, or another spelling of it
 	before  memo
 
-	asked  bool          // for changes only
-	start  time.Time     // of the page's first request
-	whole  time.Duration // from start to the end of the answer
-	took   time.Duration // from the last request to the end of the answer
-	record *recording
-	answer *fetched
-	body   []byte      // the page's; the sink's copy when the server said 304
-	packed *packedBody // in place of body
-	large  *sync.Mutex // one packed body at a time is unpacked whole
-	after  memo
-	found  extract.Result
+	asked       []string      // what was requested and redirected
+	conditional bool          // the last request was for changes only
+	sent        time.Time     // the last request
+	start       time.Time     // of the page's first request
+	whole       time.Duration // from start to the end of the answer
+	took        time.Duration // from the last request to the end of the answer
+	record      *recording
+	answer      *fetched
+	body        []byte      // the page's; the sink's copy when the server said 304
+	packed      *packedBody // in place of body
+	large       *sync.Mutex // one packed body at a time is unpacked whole
+	after       memo
+	found       extract.Result
 }
 
 // run does it all. The caller judges an error of isRefusal.
@@ -77,33 +81,86 @@ func (v *visit) parseURL() (err error) {
 	return &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
 }
 
-// fetch gets the page, asking only for changes where that does no harm.
+// fetch gets the page, asking only for changes where that does no harm. A redirect is an answer, since its target is a task of
+// its own; only another spelling of the task's own URL is requested too.
 func (v *visit) fetch(ctx context.Context) error {
-	err := v.get(ctx, v.conditions(ctx))
-	if err == nil && v.answer.status == http.StatusNotModified && !v.recall(ctx) {
-		err = v.get(ctx, nil) // the sink has lost the body since
+	for v.target = v.url; ; v.target = v.answer.location {
+		err := v.get(ctx, v.conditions(ctx))
+		if err == nil && v.answer.status == http.StatusNotModified && !v.recall(ctx) {
+			v.record = nil
+			err = v.get(ctx, nil) // the sink has lost the body since
+		}
+		if err != nil || v.answer.location == nil {
+			return err
+		}
+		if itself, err := v.redirect(ctx); err != nil || !itself {
+			return err
+		}
 	}
-	return err
+}
+
+// redirect checks where the page redirects to. It returns true if that is another spelling of the task's own URL, once it may be
+// requested.
+func (v *visit) redirect(ctx context.Context) (itself bool, err error) {
+	next, limit := v.answer.location.String(), max(v.cfg.MaxRedirects, 0)
+	v.asked = append(v.asked, v.target.String())
+	switch {
+	case next == v.task.RedirectedFrom || slices.Contains(v.asked, next):
+		err = fmt.Errorf("%w: a loop, back to %q", errBadRedirect, next)
+	case v.task.Redirects+len(v.asked) > limit:
+		err = fmt.Errorf("%w: more than %d, the last to %s", errRedirects, limit, next)
+	}
+	if err != nil {
+		return false, failureOf(err, v.took)
+	}
+	if !v.mayBeItself(next) {
+		return false, nil
+	}
+	itself, delay, err := v.task.SubmitRedirect(v.moved())
+	if err != nil || !itself {
+		return false, err
+	}
+	if asked := v.queueDelay(); asked != nil { // which the dispatcher knows from the first report on
+		delay = max(delay, min(*asked, maxUnknownDelay))
+	}
+	select {
+	case <-time.After(time.Until(v.sent.Add(delay))):
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// mayBeItself reports whether a URL has the task's key by any of the rules for keys. Only the dispatcher knows which of them the
+// source has.
+func (v *visit) mayBeItself(next string) bool {
+	key := cmp.Or(v.task.Key, v.task.URL)
+	for rules := canonical.Plain; rules <= canonical.Sorted; rules++ {
+		if form, err := canonical.Form(rules, next); err == nil && form == key {
+			return true
+		}
+	}
+	return false
 }
 
 func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	fetchCtx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
 	defer cancel()
-	if v.cfg.Exchanges {
+	if v.cfg.Exchanges && v.record == nil {
 		v.record = &recording{limit: v.maxBytes()}
 	}
 	request := fetchRequest{
-		url: v.url, accept: accept, maxBytes: v.maxBytes(),
-		conditions: conditions, conditionsFor: v.before.URL,
-		maxRedirects: max(v.cfg.MaxRedirects, 0), record: v.record,
-		leaves: func(next *url.URL) bool { return next.Host != v.url.Host },
+		url: v.target, accept: accept, maxBytes: v.maxBytes(),
+		conditions: conditions, conditionsFor: v.before.URL, record: v.record,
 	}
-	v.asked = len(conditions) > 0
+	v.conditional = len(conditions) > 0
 	if v.maxBytes() > v.cfg.MaxBytes {
 		request.maxPacked = v.cfg.MaxBytes
 	}
-	v.start = time.Now()
-	first := true
+	first := len(v.asked) == 0
+	if first {
+		v.start = time.Now()
+	}
 	var sent atomic.Pointer[time.Time]
 	note := func() { sent.Store(new(time.Now())) }
 	request.visit = func(u *url.URL) error {
@@ -124,7 +181,10 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	v.whole = time.Since(v.start)
 	v.took = v.whole
 	if last := sent.Load(); last != nil {
-		v.took = time.Since(*last)
+		v.sent, v.took = *last, time.Since(*last)
+	}
+	if len(v.asked) > 0 && errors.Is(err, errPrivate) {
+		err = fmt.Errorf("%w to %q: %w", errBadRedirect, v.target, err)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -178,7 +238,7 @@ func (v *visit) judge(ctx context.Context) error {
 		v.passOn()
 		return nil
 	}
-	if answer.status == http.StatusNotModified && v.asked {
+	if answer.status == http.StatusNotModified && v.conditional {
 		v.after = v.before
 		v.after.NotModified++
 	} else {
@@ -274,17 +334,21 @@ func (v *visit) unreadable(ctx context.Context, err error) error {
 	return failed
 }
 
-// passOn makes a link of a redirect into another queue, where it waits for its turn. It keeps the page's depth, and each cycle of
-// a seed crawls it.
+// passOn makes a task of the target of a redirect, which waits for its turn.
 func (v *visit) passOn() {
 	target := v.answer.location.String()
 	v.body = v.answer.body
 	v.after = memo{URL: target, Digest: digestOf(v.body)}
 	v.found.Links = []extract.Link{{URL: target}}
-	if v.task.Recurring {
-		v.cfg.Logger.Info("seed redirects into another queue; the target is crawled there if the source's follow rule allows it",
-			zap.String("url", v.url.String()), zap.String("to", target))
+	if v.task.Recurring && target != v.before.URL {
+		v.cfg.Logger.Info("seed redirects; the target is crawled as a task of its own unless the source excludes it",
+			zap.String("url", v.url.String()), zap.Int("status", v.answer.status), zap.String("to", target))
 	}
+}
+
+// moved is the target of the redirect. What it is read as does not change with its place.
+func (v *visit) moved() collector.Discovered {
+	return collector.Discovered{URL: v.answer.location.String(), Kind: v.task.Kind, Relation: collector.RelationRedirect}
 }
 
 func digestOf(body []byte) string {
@@ -324,10 +388,14 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 		HTTPStatus: v.answer.status, Bytes: v.answer.length(), FetchDuration: v.took,
 		Changed: collector.Changed, Memo: note, Discovered: v.discovered(), Message: v.found.Broken,
 	}
-	if !changed {
+	switch {
+	case changed:
+	case v.answer.location != nil:
+		done.Changed = collector.ChangeUnknown // what is there may have
+	default:
 		done.Changed = collector.Unchanged
 	}
-	if v.task.Recurring {
+	if v.task.Recurring && v.answer.location == nil {
 		done.NextCrawlDelay = cmp.Or(v.found.Period, freshFor(v.answer.header))
 	}
 	return done, nil
@@ -335,8 +403,8 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 
 // discovered are the links as they are reported.
 func (v *visit) discovered() []collector.Discovered {
-	if v.answer.location != nil { // what it is read as does not change with its place
-		return []collector.Discovered{{URL: v.answer.location.String(), Kind: v.task.Kind, Relation: collector.RelationRedirect}}
+	if v.answer.location != nil {
+		return []collector.Discovered{v.moved()}
 	}
 	sitemaps := v.sitemaps()
 	items := make([]collector.Discovered, 0, len(v.found.Links)+len(sitemaps))
@@ -392,7 +460,7 @@ func (v *visit) queueDelay() *time.Duration {
 func (v *visit) page(changed bool) Page {
 	t, final := v.task, cmp.Or(v.answer.location, v.answer.url)
 	return Page{
-		URL: v.url.String(), FinalURL: final.String(), Status: v.answer.status,
+		URL: v.url.String(), FinalURL: final.String(), RedirectedFrom: t.RedirectedFrom, Status: v.answer.status,
 		ContentType: v.after.ContentType,
 		FetchTime:   v.start.UTC(), FetchMillis: v.whole.Milliseconds(),
 		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.found.Links),

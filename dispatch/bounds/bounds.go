@@ -37,6 +37,7 @@ const (
 	MaxRemember     = 400 * 24 * time.Hour
 	MaxDepth        = 10_000 // links from a seed
 	MaxPriority     = 9      // higher goes first
+	MaxRedirects    = 100    // from the head of a chain of redirects
 	MaxHistory      = 10     // attempts remembered with a task
 	// FreeReleases: from the release with this number in a row on, each is in the task's history and delays its next grant.
 	FreeReleases = 20

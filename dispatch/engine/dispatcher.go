@@ -86,6 +86,7 @@ type Dispatcher struct {
 	keeper    *keeper
 	batches   *batches
 	catalog   *Catalog
+	widened   *ttlcache.Cache[string, widened] // by the uids of sources
 	slowed    *slowdown
 	outcomes  *outcomes
 	released  *ttlcache.Cache[dispatch.TaskID, string] // source ids of tasks, see noteReleased
@@ -112,6 +113,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d := &Dispatcher{cfg: cfg, store: cfg.Store, log: cfg.Logger, policy: dispatch.Policy{Rand: cfg.Rand}}
 	d.batches = newBatches(cfg.Store)
 	d.catalog = newCatalog(cfg.Store)
+	d.widened = ttlcache.New(ttlcache.WithCapacity[string, widened](maxCachedSources), ttlcache.WithDisableTouchOnHit[string, widened]())
 	d.slowed = newSlowdown()
 	d.outcomes = newOutcomes()
 	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())

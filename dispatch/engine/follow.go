@@ -1,10 +1,17 @@
 package engine
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
@@ -67,7 +74,7 @@ func (f *Follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatc
 }
 
 // refusesURL returns why an item is not followed, by the patterns for its URL; dispatch.FilterNone: it is. Only exclude
-// applies to the target of a seed's redirect, since a seed needs no rule.
+// applies to a move (see [Follower.refusesMove]).
 func (f *Follower) refusesURL(to dispatch.Target, move bool) (dispatch.FilterReason, string) {
 	matches := func(re *regexp.Regexp) bool { return re.MatchString(to.Canonical) }
 	if include := f.patterns.Include; !move && len(include) > 0 && !slices.ContainsFunc(include, matches) {
@@ -80,8 +87,9 @@ func (f *Follower) refusesURL(to dispatch.Target, move bool) (dispatch.FilterRea
 	return dispatch.FilterExclude, fmt.Sprintf("follow.exclude[%d] matches", i)
 }
 
-// refusesMove returns why the target of a seed's redirect is not crawled, by its host; dispatch.FilterNone: it is,
-// unless its URL is refused. Only named hosts apply.
+// refusesMove returns why the target of a redirect is not crawled, by its host, if the chain of redirects began at a seed
+// or a submitted task; dispatch.FilterNone: it is, unless its URL is refused. Such a chain needs no rule, since its head
+// needs none; only named hosts apply.
 func (f *Follower) refusesMove(to dispatch.Target) (dispatch.FilterReason, string) {
 	if f != nil && to.Canonical != "" && f.named && !f.allows(to.Host) {
 		return f.refusesHost(to)
@@ -104,4 +112,127 @@ func (f *Follower) allows(host string) bool {
 		suffix, isSuffix := strings.CutPrefix(allowed, "*")
 		return allowed == host || isSuffix && strings.HasSuffix(host, suffix)
 	})
+}
+
+// maxMoves is how many redirects from a seed are looked at.
+const maxMoves = 10
+
+// Move is where the page of a seed is now.
+type Move struct {
+	Seed string // its URL, as the spec has it
+	// To is the end of its redirects, as they were when it was last fetched. Lasting is as far as they are for good (301 and
+	// 308); empty: the first is not.
+	To, Lasting string
+	hosts       []string // of each redirect
+}
+
+// Moves are where the seeds of a source redirect to; those that do not are left out.
+func (d *Dispatcher) Moves(ctx context.Context, source *dispatch.Source) ([]Move, error) {
+	book, err := d.catalog.Rules(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	idOf := func(url, key, queue string) (dispatch.TaskID, dispatch.Target) {
+		to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, url, key, queue, book.QueueOf)
+		if err != nil {
+			return "", to
+		}
+		return dispatch.NewTaskID(dispatch.Identity{Scope: source.Scope(), Queue: to.Queue, Key: to.Key}), to
+	}
+	moves := make([]Move, len(source.Spec.Seeds))
+	lasts := make([]bool, len(moves))
+	var open []int
+	var ids []dispatch.TaskID
+	for i, seed := range source.Spec.Seeds {
+		moves[i].Seed, lasts[i] = seed.URL, true
+		if id, _ := idOf(seed.URL, seed.Key, seed.Queue); id != "" {
+			open, ids = append(open, i), append(ids, id)
+		}
+	}
+	for range maxMoves {
+		if len(open) == 0 {
+			break
+		}
+		tasks, _, err := d.store.Tasks(ctx, ids, true)
+		if err != nil {
+			return nil, fmt.Errorf("read where seeds redirect to: %w", err)
+		}
+		from := open
+		open, ids = nil, nil
+		for n, i := range from {
+			url, status := movedTo(tasks[n])
+			id, to := idOf(url, "", "")
+			if url == "" || id == "" {
+				continue
+			}
+			moves[i].To, moves[i].hosts = url, append(moves[i].hosts, to.Host)
+			if lasts[i] = lasts[i] && (status == http.StatusMovedPermanently || status == http.StatusPermanentRedirect); lasts[i] {
+				moves[i].Lasting = url
+			}
+			open, ids = append(open, i), append(ids, id)
+		}
+	}
+	return slices.DeleteFunc(moves, func(m Move) bool { return m.To == "" }), nil
+}
+
+// movedTo is where a task's page redirected to when it was last fetched, and the HTTP status of that; empty: nowhere.
+func movedTo(t *dispatch.Task) (url string, status int) {
+	if t == nil {
+		return "", 0
+	}
+	for _, line := range slices.Backward(t.History) {
+		if line.Result == dispatch.ResultSucceeded {
+			return line.Moved, line.MovedStatus
+		}
+	}
+	return "", 0
+}
+
+// widen adds to a follower of the seeds' hosts the other names of their sites that they redirect to, such as www.example.com
+// of example.com. It returns nil if there are none.
+func (d *Dispatcher) widen(ctx context.Context, source *dispatch.Source, f *Follower) (*Follower, error) {
+	if f == nil || f.named {
+		return nil, nil
+	}
+	if known := d.widened.Get(source.UID); known != nil && known.Value().of == f {
+		return known.Value().wide, nil
+	}
+	moves, err := d.Moves(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	wide := *f
+	wide.hosts = slices.Clone(f.hosts)
+	for _, move := range moves {
+		for _, host := range move.hosts {
+			site := siteOf(host)
+			if site != "" && !slices.Contains(wide.hosts, host) && slices.ContainsFunc(f.hosts, func(own string) bool { return siteOf(own) == site }) {
+				wide.hosts = append(wide.hosts, host)
+			}
+		}
+	}
+	known := widened{of: f}
+	if len(wide.hosts) > len(f.hosts) {
+		known.wide = &wide
+	}
+	d.widened.Set(source.UID, known, catalogTTL+time.Duration(len(source.Spec.Seeds))*10*time.Millisecond)
+	return known.wide, nil
+}
+
+// widened is a follower with the hosts that seeds have moved to; nil for none.
+type widened struct{ of, wide *Follower }
+
+// siteOf is the registrable domain of a host; empty if it has none, as an address.
+func siteOf(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return ""
+	}
+	site, err := publicsuffix.EffectiveTLDPlusOne(host)
+	if err != nil {
+		return ""
+	}
+	return site
 }

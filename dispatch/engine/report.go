@@ -95,6 +95,17 @@ func (d *Dispatcher) partsOf(reports []dispatch.Report, results []ReportResult) 
 
 func (s *settlement) discovers() bool { return s.Succeeded != nil && len(s.Succeeded.Discovered) > 0 }
 
+// redirects reports whether the page is at another place, which will be fetched or is refused: then only the end of the
+// chain of redirects is a success of its source.
+func (s *settlement) redirects() bool {
+	for i, found := range s.result.Discovered {
+		if s.Succeeded.Discovered[i].Relation == dispatch.RelationRedirect && found.Code != DiscoverExists {
+			return true
+		}
+	}
+	return false
+}
+
 // settleParts settles parts concurrently. After the first one it does not wait long for the others. Its error is why
 // some are not settled.
 func (d *Dispatcher) settleParts(ctx context.Context, parts [][]*settlement) (err error) {
@@ -188,6 +199,9 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 		s.task.Lease.Token = s.Token
 		transitions[n] = d.policy.Report(s.task, s.spec, s.Report, s.now)
 		transitions[n].Filtered = filteredOf(s.result.Discovered)
+		if s.redirects() {
+			transitions[n].SourceSuccess = false
+		}
 	}
 	applied, failed := d.batches.applied.Do(ctx, transitions)
 	if failed != nil {
@@ -415,12 +429,31 @@ func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, t
 	if err != nil {
 		return nil, err
 	}
+	for i := range results[0] {
+		if results[0][i].ID == id {
+			if results[0][i].RequestDelay, err = d.requestDelay(ctx, t.Queue); err != nil {
+				return nil, err
+			}
+		}
+	}
 	if filtered := filteredOf(results[0]); filtered != (dispatch.Filtered{}) {
 		if err := d.store.CountFiltered(ctx, d.shardOf(id), t.SourceUID, filtered); err != nil {
 			return nil, fmt.Errorf("count what task %s leads to: %w", id, err)
 		}
 	}
 	return results[0], nil
+}
+
+// requestDelay is the least time between two requests to a queue.
+func (d *Dispatcher) requestDelay(ctx context.Context, queue string) (time.Duration, error) {
+	queues, err := d.store.QueuesNamed(ctx, []string{queue})
+	if err != nil {
+		return 0, fmt.Errorf("read queue %q: %w", queue, err)
+	}
+	if queues[0] == nil {
+		return dispatch.DefaultQueueSettings().MinDelay, nil
+	}
+	return queues[0].Settings.Paced(queues[0].QueueDelay).MinDelay, nil
 }
 
 // MaxDiscovered is the limit on the discovered items of one report.

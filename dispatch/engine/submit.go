@@ -350,11 +350,22 @@ func (d *Dispatcher) discover(ctx context.Context, pages []page) ([][]DiscoverRe
 		if err != nil {
 			return nil, err
 		}
-		if refusal := known.discovery(source, follow, from.task, &from.items[places[i].item], item); refusal != nil {
+		found := &from.items[places[i].item]
+		refusal := known.discovery(source, follow, from.task, found, item)
+		if refusal != nil && refusal.Filter == dispatch.FilterHost {
+			wide, err := d.widen(ctx, source, follow)
+			if err != nil {
+				return nil, err
+			}
+			if wide != nil {
+				refusal = known.discovery(source, wide, from.task, found, item)
+			}
+		}
+		if refusal != nil {
 			*result = *refusal
 			return nil, nil
 		}
-		return source, nil
+		return source, d.renewHop(ctx, item)
 	}, func(i int, item *dispatch.Submission, r dispatch.SubmitResult) {
 		results[places[i].page][places[i].item] = discovered(item, r)
 	})
@@ -367,18 +378,18 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 	if err != nil {
 		return &DiscoverResult{Code: DiscoverInvalid, Message: err.Error()}
 	}
-	depth, ifExists, relation := t.Depth+1, dispatch.IfExistsKeep, max(found.Relation, dispatch.RelationLink)
+	depth, relation, redirect := t.Depth+1, max(found.Relation, dispatch.RelationLink), dispatch.Redirect{}
 	if found.Relation == dispatch.RelationRedirect {
 		// It is the page of the task, in another place.
-		depth, relation = t.Depth, t.Relation
+		depth, relation, redirect = t.Depth, t.Relation, nextHop(t)
+		if redirect.Hops > bounds.MaxRedirects {
+			return &DiscoverResult{Code: DiscoverInvalid, Message: fmt.Sprintf("is redirect %d of a chain; at most %d are followed", redirect.Hops, bounds.MaxRedirects)}
+		}
 	}
 	var reason dispatch.FilterReason
 	var why string
-	move := found.Relation == dispatch.RelationRedirect && t.Recurring
+	move := redirect.Hops > 0 && t.Relation == dispatch.RelationNone
 	if move {
-		// The seed's content is there, so each cycle of the seed crawls it. For other tasks, two pages that redirect to
-		// each other would be crawled for ever.
-		ifExists = dispatch.IfExistsAgain
 		reason, why = f.refusesMove(to)
 	} else {
 		reason, why = f.refuses(to, depth, passesHost(t, found.Relation))
@@ -406,9 +417,73 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 	}
 	k.aim(item, source, to)
 	item.URL, item.Kind, item.Priority, item.Modified = to.Address, found.Kind, found.Priority, found.Modified
-	item.Depth, item.Run, item.Metadata, item.Payload, item.IfExists = depth, t.Run, metadata, found.Payload, ifExists
-	item.Relation = relation
+	item.Depth, item.Run, item.Metadata, item.Payload = depth, t.Run, metadata, found.Payload
+	if item.Relation, item.Redirect = relation, redirect; redirect.Hops > 0 {
+		item.Priority = max(found.Priority, hopPriority(t))
+	}
 	return nil
+}
+
+// hopPriority lets the target of a redirect go before other tasks of its queue, since it may be good for a short time only.
+// All hops of a chain have the same priority.
+func hopPriority(t *dispatch.Task) int {
+	if t.Redirect.Hops > 0 {
+		return t.Priority
+	}
+	return min(t.Priority+1, bounds.MaxPriority)
+}
+
+// nextHop is what the target of a redirect of t keeps of the chain.
+func nextHop(t *dispatch.Task) dispatch.Redirect {
+	next := t.Redirect
+	if t.Recurring { // a head, also if a redirect has led to it
+		next = dispatch.Redirect{}
+	}
+	if next.Hops++; next.Hops == 1 {
+		next.From = t.URL
+	}
+	if next.Due.IsZero() && (t.Recurring || t.Counters.Cycle > 0) {
+		next.Due = t.Due
+	}
+	return next
+}
+
+// renewHop makes the target of a redirect due again, in whatever state it ended, if it settled before the head of the
+// chain was due. So heads that are due together fetch it once, and two pages that redirect to each other end. What an
+// operator canceled stays canceled.
+func (d *Dispatcher) renewHop(ctx context.Context, item *dispatch.Submission) error {
+	if item.Redirect.Due.IsZero() {
+		return nil
+	}
+	read, err := d.batches.reads.Do(ctx, []dispatch.TaskID{item.ID})
+	if err != nil {
+		return fmt.Errorf("read the target of a redirect: %w", err)
+	}
+	t := read[0].task
+	if t == nil || !t.State.Settled() || !t.SettledAt.Before(item.Redirect.Due) {
+		return nil
+	}
+	if t.State == dispatch.StateCanceled {
+		told, _, err := d.store.Tasks(ctx, []dispatch.TaskID{item.ID}, true)
+		if err != nil {
+			return fmt.Errorf("read the target of a redirect: %w", err)
+		}
+		if t = told[0]; t == nil || canceledBy(t) != dispatch.HoldWaggle {
+			return nil
+		}
+	}
+	item.IfExists, item.Revision = dispatch.IfExistsRetry, t.Revision
+	return nil
+}
+
+// canceledBy is who canceled a task, by its history.
+func canceledBy(t *dispatch.Task) string {
+	for _, line := range slices.Backward(t.History) {
+		if line.Result == dispatch.ResultCanceled {
+			return line.By
+		}
+	}
+	return ""
 }
 
 // spend counts steps for an item of t. The items of a task come one after another.

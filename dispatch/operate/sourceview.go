@@ -11,6 +11,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
@@ -51,6 +52,8 @@ type SourceStatus struct {
 	ShortestInterval, LongestInterval time.Duration
 	// Released are tasks that were released again and again, with their details.
 	Released []*dispatch.Task
+	// Moves are where the seeds redirect to; only [Operator.Source] looks.
+	Moves []engine.Move
 }
 
 // SourceHealth sums a source's status up.
@@ -135,6 +138,9 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 		views[i].next = nextSeed(tasks[:n])
 		views[i].Status.Released = released[source.UID]
 		if details {
+			if views[i].Status.Moves, err = o.d.Moves(ctx, source); err != nil {
+				return nil, err
+			}
 			if err := at.addSeedGates(ctx, views[i]); err != nil {
 				return nil, err
 			}

@@ -131,7 +131,7 @@ func (o *Operator) retry(ctx context.Context, rules *engine.RuleBook, t *dispatc
 	}
 	*item = dispatch.Submission{
 		ID: t.ID, SourceUID: t.SourceUID, Scope: source.Scope(), Queue: t.Queue, URL: t.URL, Key: t.Key, Kind: t.Kind,
-		Recurring: t.Recurring, Relation: t.Relation, Depth: t.Depth, Run: t.Run, Priority: t.Priority, FirstDue: t.FirstDue,
+		Recurring: t.Recurring, Relation: t.Relation, Redirect: t.Redirect, Depth: t.Depth, Run: t.Run, Priority: t.Priority, FirstDue: t.FirstDue,
 		Metadata: t.Metadata, Payload: t.Payload, IfExists: dispatch.IfExistsRetry, Revision: t.Revision,
 	}
 	return source, nil

@@ -74,7 +74,12 @@ func attemptFields(c *codec.Codec, a *dispatch.Attempt) {
 	c.Uvarint(&a.Fence)
 	c.Time(&a.Started)
 	c.Time(&a.Ended)
-	codec.Uint(c, &a.Result)
+	both := uint32(a.Result) | uint32(a.MovedStatus)<<8 //nolint:gosec // a status
+	codec.Uint(c, &both)
+	a.Result, a.MovedStatus = dispatch.Result(both), int(both>>8) //nolint:gosec // the low byte
+	if a.MovedStatus > 0 {
+		codec.Text(c, &a.Moved)
+	}
 	codec.Optional(c, &a.Failure, failureFields)
 	codec.Text(c, &a.By)
 	codec.Text(c, &a.Reason)
@@ -157,7 +162,7 @@ func submissionFields(c *codec.Codec, s *dispatch.Submission) {
 		s.Key = s.URL
 	}
 	codec.Text(c, &s.Kind)
-	codec.Uint(c, &s.Relation)
+	relationFields(c, &s.Relation, &s.Redirect)
 	codec.Int(c, &s.Depth)
 	c.Time(&s.Run)
 	codec.Int(c, &s.Priority)
@@ -169,6 +174,17 @@ func submissionFields(c *codec.Codec, s *dispatch.Submission) {
 	codec.Int(c, &s.RevisitAfter)
 	c.Time(&s.Modified)
 	codec.Uint(c, &s.Revision)
+}
+
+// relationFields are the relation of a task and the redirect that led to it, if one did.
+func relationFields(c *codec.Codec, relation *dispatch.Relation, redirect *dispatch.Redirect) {
+	both := uint32(*relation) | uint32(redirect.Hops)<<8 //nolint:gosec // few
+	codec.Uint(c, &both)
+	*relation, redirect.Hops = dispatch.Relation(both), int(both>>8) //nolint:gosec // the low byte
+	if redirect.Hops > 0 {
+		codec.Text(c, &redirect.From)
+		c.Time(&redirect.Due)
+	}
 }
 
 func ruleFields(c *codec.Codec, r *dispatch.QueueRule) {

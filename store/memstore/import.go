@@ -192,6 +192,7 @@ func (s *shard) recordOf(l *lane, t *dispatch.Task) *record {
 		behind: t.Behind, due: millis(t.Due), firstDue: millis(t.FirstDue), created: millis(t.Created), settledAt: millis(t.SettledAt),
 		lastLease: t.LastLease,
 	}
+	r.setRedirect(t.Redirect)
 	if t.Cursor != nil || t.Memo != nil || t.LastError != nil || t.History != nil {
 		r.details = &details{cursor: slices.Clone(t.Cursor), memo: slices.Clone(t.Memo), lastError: clone(t.LastError), history: slices.Clone(t.History)}
 	}

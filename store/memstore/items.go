@@ -286,7 +286,10 @@ func (i *items) task(r *record) {
 	number(i, &r.run)
 	number(i, &r.depth)
 	number(i, &r.priority)
-	count(i, &r.relation)
+	redirect := r.redirected()
+	if relationFields(i.Codec, &r.relation, &redirect); i.Reading() {
+		r.setRedirect(redirect)
+	}
 	count(i, &r.state)
 	count(i, &r.counted)
 	countersFields(i.Codec, &r.counters)

@@ -311,7 +311,7 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 		return
 	}
 	d := r.details
-	r.payload, r.metadata, r.details = nil, nil, nil
+	r.payload, r.metadata, r.redirect, r.details = nil, nil, nil, nil
 	if d != nil && d.memo != nil {
 		r.details = &details{memo: d.memo}
 	}

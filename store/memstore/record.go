@@ -26,9 +26,25 @@ func (r *record) detail() *details {
 	return r.details
 }
 
+// redirected is what the record keeps of the redirect that led to it.
+func (r *record) redirected() dispatch.Redirect {
+	if r.redirect == nil {
+		return dispatch.Redirect{}
+	}
+	return *r.redirect
+}
+
+// setRedirect keeps a redirect, with its time in whole milliseconds.
+func (r *record) setRedirect(redirect dispatch.Redirect) {
+	if r.redirect = nil; redirect.Hops > 0 {
+		redirect.Due = instant(millis(redirect.Due))
+		r.redirect = &redirect
+	}
+}
+
 // bytes is the size of the record for the limit on bytes of a claim.
 func (r *record) bytes() int {
-	n := len(r.url) + len(r.key) + len(r.kind) + len(r.payload)
+	n := len(r.url) + len(r.key) + len(r.kind) + len(r.payload) + len(r.redirected().From)
 	for k, v := range r.metadata {
 		n += len(k) + len(v)
 	}
@@ -294,7 +310,7 @@ func (s *shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 	src := r.lane.source
 	*t = dispatch.Task{
 		ID: r.id, SourceUID: src.gate.UID, Queue: r.lane.queueName,
-		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Relation: r.relation, Depth: int(r.depth),
+		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Relation: r.relation, Redirect: r.redirected(), Depth: int(r.depth),
 		Run: instant(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
 		Counters: r.counters, Due: instant(r.due), FirstDue: instant(r.firstDue),
 		Created: instant(r.created), SettledAt: instant(r.settledAt),

@@ -325,6 +325,7 @@ type record struct {
 	url, key, kind string
 	metadata       map[string]string
 	payload        []byte
+	redirect       *dispatch.Redirect // nil: no redirect led to it
 	details        *details
 	run            int64
 

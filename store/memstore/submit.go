@@ -157,6 +157,7 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 func (r *record) takeBody(item *dispatch.Submission) {
 	r.url, r.kind, r.relation = item.URL, item.Kind, item.Relation
 	r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
+	r.setRedirect(item.Redirect)
 }
 
 // meet lets a waiting or leased record take from an item what it may.
@@ -211,7 +212,7 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 // reseed replaces what a source says of its recurring task, and reports whether that differs.
 func (s *shard) reseed(r *record, item *dispatch.Submission) bool {
 	if firstDue := millis(item.FirstDue); r.firstDue == firstDue && r.cancel == dispatch.CancelNone &&
-		r.kind == item.Kind && r.url == item.URL && r.relation == item.Relation &&
+		r.kind == item.Kind && r.url == item.URL && r.relation == item.Relation && r.redirected() == item.Redirect &&
 		maps.Equal(r.metadata, item.Metadata) && bytes.Equal(r.payload, item.Payload) {
 		return false
 	}

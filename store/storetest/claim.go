@@ -33,6 +33,7 @@ func claimGrant(e *env) {
 	s := item(g, queue, "k", func(s *dispatch.Submission) {
 		s.Payload, s.Metadata, s.Kind = []byte("p"), map[string]string{"m": "v"}, "page"
 		s.Relation = dispatch.RelationFeedItem
+		s.Redirect = dispatch.Redirect{Hops: 2, From: "http://head.test/", Due: start}
 	})
 	e.create(g, s)
 	want := e.want(3)
@@ -54,6 +55,7 @@ func claimGrant(e *env) {
 	is(e, "metadata", task.Metadata, s.Metadata)
 	is(e, "kind", task.Kind, s.Kind)
 	is(e, "relation", task.Relation, s.Relation)
+	is(e, "redirect", task.Redirect, s.Redirect)
 	is(e, "lease", *task.Lease, dispatch.Lease{
 		Digest: grant.Token.Digest(), Token: grant.Token, Granted: start, Deadline: start.Add(dispatch.DefaultLeaseDuration),
 		Duration: dispatch.DefaultLeaseDuration, MaxHold: dispatch.DefaultMaxHold,

@@ -124,6 +124,9 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 			Collector: t.Lease.Token.Collector, Cycle: t.Counters.Cycle, Fence: t.Lease.Digest.Fence,
 			Started: t.Lease.Granted, Ended: m.world.now(), Result: tr.Result, Failure: tr.LastError,
 		}
+		if m.chance(20) {
+			tr.Attempt.Moved, tr.Attempt.MovedStatus = "http://moved.test/", 301
+		}
 	}
 	return tr
 }

@@ -19,6 +19,9 @@ func (m *model) modelItem(s *modelSource) dispatch.Submission {
 		i.Due, i.Priority, i.Kind = due, one(m, 5, 5, 5, 0, 3, 9), one(m, "", "page", "feed")
 		i.Depth = m.rand.IntN(4)
 		i.Relation = dispatch.Relation(i.Depth) //nolint:gosec // of 4
+		if m.chance(20) {
+			i.Redirect = dispatch.Redirect{Hops: 1 + m.rand.IntN(3), From: one(m, "", "http://head.test/"), Due: one(m, time.Time{}, now)}
+		}
 		if m.chance(40) {
 			i.Run = start.Add(time.Duration(m.rand.IntN(m.steps+1)) * time.Second)
 		}

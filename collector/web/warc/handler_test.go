@@ -16,12 +16,13 @@ import (
 // TestSink_Handler crawls a small site twice, and finds in the archive what the server sent.
 func TestSink_Handler(t *testing.T) {
 	t.Parallel()
+	const spelling = "/page;jsessionid=01234567"                           // of the same page
 	page := "<a href='/next'>next</a>" + strings.Repeat(" and more", 9000) // long enough to come in chunks
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path == "/old":
-			http.Redirect(w, r, "/page", http.StatusMovedPermanently)
-		case r.URL.Path != "/page":
+		case r.URL.Path == "/page":
+			http.Redirect(w, r, spelling, http.StatusMovedPermanently)
+		case r.URL.Path != spelling:
 			http.NotFound(w, r)
 		case r.Header.Get("If-None-Match") == `"1"`:
 			w.WriteHeader(http.StatusNotModified)
@@ -39,7 +40,7 @@ func TestSink_Handler(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Close)
-	task := &collector.Task{ID: "1-a", SourceID: "news.a", URL: site.URL + "/old", Fence: 7}
+	task := &collector.Task{ID: "1-a", SourceID: "news.a", URL: site.URL + "/page", Fence: 7}
 	for _, want := range []int{200, 304, 304} {
 		done, err := h.Handle(t.Context(), task)
 		if err != nil {
@@ -57,14 +58,14 @@ func TestSink_Handler(t *testing.T) {
 	if len(responses) != 4 || len(requests) != 6 || len(revisits) != 2 {
 		t.Fatalf("%d responses, %d requests, %d revisits; want 4, 6, 2", len(responses), len(requests), len(revisits))
 	}
-	if got := responses[1]; !bytes.Equal(got.payload(), []byte(page)) || got.header.Get("WARC-Target-URI") != site.URL+"/page" {
+	if got := responses[1]; !bytes.Equal(got.payload(), []byte(page)) || got.header.Get("WARC-Target-URI") != site.URL+spelling {
 		t.Errorf("payload of %d bytes from %s, want %d", len(got.payload()), got.header.Get("WARC-Target-URI"), len(page))
 	}
 	if got := string(responses[1].block); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\nContent-Length: ") ||
 		!strings.Contains(got, "\r\nX-Crawl-Transfer-Encoding: chunked\r\n") || !strings.Contains(got, "\r\nEtag: \"1\"\r\n") {
 		t.Errorf("head %q", got[:200])
 	}
-	if got := responses[0]; !strings.Contains(string(got.block), "\r\nLocation: /page\r\n") || got.header.Get("WARC-Truncated") != "" ||
+	if got := responses[0]; !strings.Contains(string(got.block), "\r\nLocation: "+spelling+"\r\n") || got.header.Get("WARC-Truncated") != "" ||
 		!strings.Contains(string(got.payload()), "Moved Permanently") {
 		t.Errorf("redirect %q", got.block)
 	}
@@ -73,7 +74,7 @@ func TestSink_Handler(t *testing.T) {
 			t.Errorf("revisit %v, %q", r.header, r.block)
 		}
 	}
-	if got := string(requests[0].block); !strings.HasPrefix(got, "GET /old HTTP/1.1\r\nHost: 127.0.0.1:") || !strings.HasSuffix(got, "\r\n\r\n") {
+	if got := string(requests[0].block); !strings.HasPrefix(got, "GET /page HTTP/1.1\r\nHost: 127.0.0.1:") || !strings.HasSuffix(got, "\r\n\r\n") {
 		t.Errorf("request %q", got)
 	}
 	for i, r := range only(records, "metadata") {

@@ -978,6 +978,8 @@ type SourceStatus struct {
 	// Tasks that were released 20 times in a row or more. Each dispatcher knows 100 of all sources, those that were
 	// released last since it began.
 	ReleasedTasks []*ReleasedTask `protobuf:"bytes,20,rep,name=released_tasks,json=releasedTasks,proto3" json:"released_tasks,omitempty"`
+	// With GetSource: the seeds whose pages redirected when they were last fetched, and where to.
+	Moves         []*SeedMove `protobuf:"bytes,21,rep,name=moves,proto3" json:"moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1152,6 +1154,78 @@ func (x *SourceStatus) GetReleasedTasks() []*ReleasedTask {
 	return nil
 }
 
+func (x *SourceStatus) GetMoves() []*SeedMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+// SeedMove is a seed whose page redirects.
+type SeedMove struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The URL of the seed, as the spec has it.
+	SeedUrl string `protobuf:"bytes,1,opt,name=seed_url,json=seedUrl,proto3" json:"seed_url,omitempty"`
+	// The end of its redirects; of the first 10, if there are more.
+	MovedTo string `protobuf:"bytes,2,opt,name=moved_to,json=movedTo,proto3" json:"moved_to,omitempty"`
+	// The last of them that is reached by redirects for good (301, 308) only: what `waggle source update --follow-moves` makes
+	// the URL of the seed. Empty: the first redirect is not for good.
+	MovedForGoodTo string `protobuf:"bytes,3,opt,name=moved_for_good_to,json=movedForGoodTo,proto3" json:"moved_for_good_to,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SeedMove) Reset() {
+	*x = SeedMove{}
+	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeedMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeedMove) ProtoMessage() {}
+
+func (x *SeedMove) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeedMove.ProtoReflect.Descriptor instead.
+func (*SeedMove) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SeedMove) GetSeedUrl() string {
+	if x != nil {
+		return x.SeedUrl
+	}
+	return ""
+}
+
+func (x *SeedMove) GetMovedTo() string {
+	if x != nil {
+		return x.MovedTo
+	}
+	return ""
+}
+
+func (x *SeedMove) GetMovedForGoodTo() string {
+	if x != nil {
+		return x.MovedForGoodTo
+	}
+	return ""
+}
+
 // ReleasedTask is a task that collectors give back again and again. No budget ends it: correct the collector, or cancel
 // the task.
 type ReleasedTask struct {
@@ -1172,7 +1246,7 @@ type ReleasedTask struct {
 
 func (x *ReleasedTask) Reset() {
 	*x = ReleasedTask{}
-	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1258,7 @@ func (x *ReleasedTask) String() string {
 func (*ReleasedTask) ProtoMessage() {}
 
 func (x *ReleasedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1271,7 @@ func (x *ReleasedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasedTask.ProtoReflect.Descriptor instead.
 func (*ReleasedTask) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReleasedTask) GetTaskId() string {
@@ -1248,7 +1322,7 @@ type FilteredLinks struct {
 
 func (x *FilteredLinks) Reset() {
 	*x = FilteredLinks{}
-	mi := &file_waggle_v1_source_proto_msgTypes[9]
+	mi := &file_waggle_v1_source_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1334,7 @@ func (x *FilteredLinks) String() string {
 func (*FilteredLinks) ProtoMessage() {}
 
 func (x *FilteredLinks) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[9]
+	mi := &file_waggle_v1_source_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1347,7 @@ func (x *FilteredLinks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilteredLinks.ProtoReflect.Descriptor instead.
 func (*FilteredLinks) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FilteredLinks) GetReason() FilterReason {
@@ -1304,7 +1378,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_waggle_v1_source_proto_msgTypes[10]
+	mi := &file_waggle_v1_source_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1390,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[10]
+	mi := &file_waggle_v1_source_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1403,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Breaker) GetGivenUpCycles() int32 {
@@ -1427,7 +1501,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\x8c\b\n" +
+	"_max_depth\"\xb7\b\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12%\n" +
 	"\x05holds\x18\x02 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x12,\n" +
@@ -1450,7 +1524,12 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x0ecanceled_seeds\x18\x11 \x01(\x03R\rcanceledSeeds\x12+\n" +
 	"\x11collector_unknown\x18\x12 \x01(\bR\x10collectorUnknown\x124\n" +
 	"\bfiltered\x18\x13 \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\x12>\n" +
-	"\x0ereleased_tasks\x18\x14 \x03(\v2\x17.waggle.v1.ReleasedTaskR\rreleasedTasks\"\xb7\x01\n" +
+	"\x0ereleased_tasks\x18\x14 \x03(\v2\x17.waggle.v1.ReleasedTaskR\rreleasedTasks\x12)\n" +
+	"\x05moves\x18\x15 \x03(\v2\x13.waggle.v1.SeedMoveR\x05moves\"k\n" +
+	"\bSeedMove\x12\x19\n" +
+	"\bseed_url\x18\x01 \x01(\tR\aseedUrl\x12\x19\n" +
+	"\bmoved_to\x18\x02 \x01(\tR\amovedTo\x12)\n" +
+	"\x11moved_for_good_to\x18\x03 \x01(\tR\x0emovedForGoodTo\"\xb7\x01\n" +
 	"\fReleasedTask\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x1a\n" +
@@ -1491,7 +1570,7 @@ func file_waggle_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_waggle_v1_source_proto_goTypes = []any{
 	(FirstCrawl)(0),               // 0: waggle.v1.FirstCrawl
 	(SourceHealth)(0),             // 1: waggle.v1.SourceHealth
@@ -1503,63 +1582,65 @@ var file_waggle_v1_source_proto_goTypes = []any{
 	(*RetryPolicy)(nil),           // 7: waggle.v1.RetryPolicy
 	(*Follow)(nil),                // 8: waggle.v1.Follow
 	(*SourceStatus)(nil),          // 9: waggle.v1.SourceStatus
-	(*ReleasedTask)(nil),          // 10: waggle.v1.ReleasedTask
-	(*FilteredLinks)(nil),         // 11: waggle.v1.FilteredLinks
-	(*Breaker)(nil),               // 12: waggle.v1.Breaker
-	nil,                           // 13: waggle.v1.SourceSpec.LabelsEntry
-	nil,                           // 14: waggle.v1.SourceSpec.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*Hold)(nil),                  // 17: waggle.v1.Hold
-	(*TaskCounts)(nil),            // 18: waggle.v1.TaskCounts
-	(*TaskError)(nil),             // 19: waggle.v1.TaskError
-	(*Gate)(nil),                  // 20: waggle.v1.Gate
-	(FilterReason)(0),             // 21: waggle.v1.FilterReason
+	(*SeedMove)(nil),              // 10: waggle.v1.SeedMove
+	(*ReleasedTask)(nil),          // 11: waggle.v1.ReleasedTask
+	(*FilteredLinks)(nil),         // 12: waggle.v1.FilteredLinks
+	(*Breaker)(nil),               // 13: waggle.v1.Breaker
+	nil,                           // 14: waggle.v1.SourceSpec.LabelsEntry
+	nil,                           // 15: waggle.v1.SourceSpec.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(*Hold)(nil),                  // 18: waggle.v1.Hold
+	(*TaskCounts)(nil),            // 19: waggle.v1.TaskCounts
+	(*TaskError)(nil),             // 20: waggle.v1.TaskError
+	(*Gate)(nil),                  // 21: waggle.v1.Gate
+	(FilterReason)(0),             // 22: waggle.v1.FilterReason
 }
 var file_waggle_v1_source_proto_depIdxs = []int32{
 	3,  // 0: waggle.v1.Source.spec:type_name -> waggle.v1.SourceSpec
 	9,  // 1: waggle.v1.Source.status:type_name -> waggle.v1.SourceStatus
-	15, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
-	15, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
-	13, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
+	16, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
+	16, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
+	14, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
 	4,  // 5: waggle.v1.SourceSpec.seeds:type_name -> waggle.v1.Seed
 	5,  // 6: waggle.v1.SourceSpec.schedule:type_name -> waggle.v1.Schedule
 	0,  // 7: waggle.v1.SourceSpec.first_crawl:type_name -> waggle.v1.FirstCrawl
-	16, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
-	16, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
+	17, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
+	17, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
 	7,  // 10: waggle.v1.SourceSpec.retry:type_name -> waggle.v1.RetryPolicy
-	16, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
-	16, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
+	17, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
+	17, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
 	8,  // 13: waggle.v1.SourceSpec.follow:type_name -> waggle.v1.Follow
-	14, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
-	16, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
+	15, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
+	17, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
 	6,  // 16: waggle.v1.Schedule.adaptive:type_name -> waggle.v1.Adaptive
-	16, // 17: waggle.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	16, // 18: waggle.v1.Adaptive.min_interval:type_name -> google.protobuf.Duration
-	16, // 19: waggle.v1.Adaptive.max_interval:type_name -> google.protobuf.Duration
-	16, // 20: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
-	16, // 21: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
+	17, // 17: waggle.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	17, // 18: waggle.v1.Adaptive.min_interval:type_name -> google.protobuf.Duration
+	17, // 19: waggle.v1.Adaptive.max_interval:type_name -> google.protobuf.Duration
+	17, // 20: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
+	17, // 21: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
 	1,  // 22: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
-	17, // 23: waggle.v1.SourceStatus.holds:type_name -> waggle.v1.Hold
-	12, // 24: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
-	18, // 25: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
-	15, // 26: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
-	15, // 27: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	16, // 28: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
-	19, // 29: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
-	15, // 30: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
-	20, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
-	16, // 32: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
-	16, // 33: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
-	11, // 34: waggle.v1.SourceStatus.filtered:type_name -> waggle.v1.FilteredLinks
-	10, // 35: waggle.v1.SourceStatus.released_tasks:type_name -> waggle.v1.ReleasedTask
-	15, // 36: waggle.v1.ReleasedTask.release_time:type_name -> google.protobuf.Timestamp
-	21, // 37: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	18, // 23: waggle.v1.SourceStatus.holds:type_name -> waggle.v1.Hold
+	13, // 24: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
+	19, // 25: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
+	16, // 26: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
+	16, // 27: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	17, // 28: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
+	20, // 29: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
+	16, // 30: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
+	21, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
+	17, // 32: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
+	17, // 33: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
+	12, // 34: waggle.v1.SourceStatus.filtered:type_name -> waggle.v1.FilteredLinks
+	11, // 35: waggle.v1.SourceStatus.released_tasks:type_name -> waggle.v1.ReleasedTask
+	10, // 36: waggle.v1.SourceStatus.moves:type_name -> waggle.v1.SeedMove
+	16, // 37: waggle.v1.ReleasedTask.release_time:type_name -> google.protobuf.Timestamp
+	22, // 38: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_proto_init() }
@@ -1584,7 +1665,7 @@ func file_waggle_v1_source_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_source_proto_rawDesc), len(file_waggle_v1_source_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -335,9 +335,7 @@ const (
 	Relation_RELATION_FEED_ITEM Relation = 2
 	// A sitemap lists it, or it is a sitemap in robots.txt. `follow` decides as for LINK.
 	Relation_RELATION_SITEMAP Relation = 3
-	// The reported task's own page redirects to it, in another queue. It has the parent's depth, and `follow` decides as
-	// for the parent's relation. If the parent is a seed, the item is part of the seed's cycle. It is due again with each
-	// report that names it, even if it has settled. Only allow_hosts (if set) and exclude of `follow` then apply.
+	// The reported task's own page redirects to it: the manual has the rules, in "Redirects".
 	Relation_RELATION_REDIRECT Relation = 4
 )
 
@@ -462,7 +460,7 @@ const (
 	// The task exists already; nothing changed.
 	DiscoverCode_DISCOVER_CODE_EXISTS DiscoverCode = 2
 	// The task had settled, and is due again with its memo. Causes: a later run, revisit_after, modified_time, or a
-	// redirect of a seed (REDIRECT).
+	// redirect (REDIRECT) that is due again.
 	DiscoverCode_DISCOVER_CODE_REVISIT DiscoverCode = 3
 	// The source's `follow` rejects it, by filter_reason. Counted in its status.
 	DiscoverCode_DISCOVER_CODE_FILTERED DiscoverCode = 4
@@ -604,9 +602,15 @@ type Task struct {
 	Cancellation *Cancellation `protobuf:"bytes,31,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
 	// How its page was found; unset: it was not discovered. The target of a redirect has the relation of the task that
 	// was redirected.
-	Relation      Relation `protobuf:"varint,32,opt,name=relation,proto3,enum=waggle.v1.Relation" json:"relation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Relation Relation `protobuf:"varint,32,opt,name=relation,proto3,enum=waggle.v1.Relation" json:"relation,omitempty"`
+	// How many redirects led to it, at most 100; 0: none did. A collector that follows no more fails the task with REDIRECT
+	// instead of reporting the next one.
+	Redirects int32 `protobuf:"varint,34,opt,name=redirects,proto3" json:"redirects,omitempty"`
+	// The URL where the first of these redirects began, the head of the chain. Kept until the task is DONE. Empty: no
+	// redirect led to it, or the head has only a key.
+	RedirectedFrom string `protobuf:"bytes,35,opt,name=redirected_from,json=redirectedFrom,proto3" json:"redirected_from,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -868,6 +872,20 @@ func (x *Task) GetRelation() Relation {
 		return x.Relation
 	}
 	return Relation_RELATION_UNSPECIFIED
+}
+
+func (x *Task) GetRedirects() int32 {
+	if x != nil {
+		return x.Redirects
+	}
+	return 0
+}
+
+func (x *Task) GetRedirectedFrom() string {
+	if x != nil {
+		return x.RedirectedFrom
+	}
+	return ""
 }
 
 // Cancellation is who canceled a task, when and why.
@@ -1147,8 +1165,10 @@ type Attempt struct {
 	// The collector's message, at most 1 KiB, of a success too. With CANCELED, HELD and REVOKED: who did it, or set the hold, and why:
 	// "<by>: <reason>", or "<by>" without a reason; at most 1200 bytes.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
-	// The HTTP status, 100 to 599; 0: none.
-	HttpStatus    int32 `protobuf:"varint,9,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
+	// The HTTP status, 100 to 599; 0: none. With SUCCEEDED only if the page redirected.
+	HttpStatus int32 `protobuf:"varint,9,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
+	// With SUCCEEDED, of a seed: where its page redirected to. http_status says whether for good (301, 308).
+	MovedTo       string `protobuf:"bytes,10,opt,name=moved_to,json=movedTo,proto3" json:"moved_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1244,6 +1264,13 @@ func (x *Attempt) GetHttpStatus() int32 {
 		return x.HttpStatus
 	}
 	return 0
+}
+
+func (x *Attempt) GetMovedTo() string {
+	if x != nil {
+		return x.MovedTo
+	}
+	return ""
 }
 
 // Lease is the right to work on a task until a deadline, made real by a lock in the store.
@@ -2003,7 +2030,10 @@ type DiscoverResult struct {
 	// Why, in words, with FILTERED, LIMITED and INVALID: the rule, limit or field.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Why, with FILTERED.
-	FilterReason  FilterReason `protobuf:"varint,4,opt,name=filter_reason,json=filterReason,proto3,enum=waggle.v1.FilterReason" json:"filter_reason,omitempty"`
+	FilterReason FilterReason `protobuf:"varint,4,opt,name=filter_reason,json=filterReason,proto3,enum=waggle.v1.FilterReason" json:"filter_reason,omitempty"`
+	// Only from SubmitDiscovered, if the item is the task itself (EXISTS with its own id): its page redirects to another
+	// spelling of its URL. Request that under the same lease, no sooner than this after your last request began.
+	RequestDelay  *durationpb.Duration `protobuf:"bytes,5,opt,name=request_delay,json=requestDelay,proto3" json:"request_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2066,11 +2096,18 @@ func (x *DiscoverResult) GetFilterReason() FilterReason {
 	return FilterReason_FILTER_REASON_UNSPECIFIED
 }
 
+func (x *DiscoverResult) GetRequestDelay() *durationpb.Duration {
+	if x != nil {
+		return x.RequestDelay
+	}
+	return nil
+}
+
 var File_waggle_v1_task_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\t\n" +
+	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\t\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x1d\n" +
@@ -2109,7 +2146,9 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\ahistory\x18\x1d \x03(\v2\x12.waggle.v1.AttemptR\ahistory\x12)\n" +
 	"\x10cancel_requested\x18\x1e \x01(\bR\x0fcancelRequested\x12;\n" +
 	"\fcancellation\x18\x1f \x01(\v2\x17.waggle.v1.CancellationR\fcancellation\x12/\n" +
-	"\brelation\x18  \x01(\x0e2\x13.waggle.v1.RelationR\brelation\x1a;\n" +
+	"\brelation\x18  \x01(\x0e2\x13.waggle.v1.RelationR\brelation\x12\x1c\n" +
+	"\tredirects\x18\" \x01(\x05R\tredirects\x12'\n" +
+	"\x0fredirected_from\x18# \x01(\tR\x0eredirectedFrom\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
@@ -2133,7 +2172,7 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\vhttp_status\x18\x04 \x01(\x05R\n" +
 	"httpStatus\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
-	"\tpermanent\x18\x06 \x01(\bR\tpermanent\"\xe9\x02\n" +
+	"\tpermanent\x18\x06 \x01(\bR\tpermanent\"\x84\x03\n" +
 	"\aAttempt\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x14\n" +
 	"\x05cycle\x18\x02 \x01(\x03R\x05cycle\x12\x14\n" +
@@ -2145,7 +2184,9 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x06reason\x18\a \x01(\x0e2\x18.waggle.v1.FailureReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\b \x01(\tR\amessage\x12\x1f\n" +
 	"\vhttp_status\x18\t \x01(\x05R\n" +
-	"httpStatus\"\x8e\x01\n" +
+	"httpStatus\x12\x19\n" +
+	"\bmoved_to\x18\n" +
+	" \x01(\tR\amovedTo\"\x8e\x01\n" +
 	"\x05Lease\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1f\n" +
 	"\vlease_token\x18\x02 \x01(\tR\n" +
@@ -2213,12 +2254,13 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\trevisited\x18\x04 \x01(\x05R\trevisited\x12\x1a\n" +
 	"\bfiltered\x18\x05 \x01(\x05R\bfiltered\x12\x18\n" +
 	"\alimited\x18\x06 \x01(\x05R\alimited\x12\x18\n" +
-	"\ainvalid\x18\a \x01(\x05R\ainvalid\"\xae\x01\n" +
+	"\ainvalid\x18\a \x01(\x05R\ainvalid\"\xee\x01\n" +
 	"\x0eDiscoverResult\x12+\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x17.waggle.v1.DiscoverCodeR\x04code\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12<\n" +
-	"\rfilter_reason\x18\x04 \x01(\x0e2\x17.waggle.v1.FilterReasonR\ffilterReason*\xb1\x01\n" +
+	"\rfilter_reason\x18\x04 \x01(\x0e2\x17.waggle.v1.FilterReasonR\ffilterReason\x12>\n" +
+	"\rrequest_delay\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\frequestDelay*\xb1\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TASK_STATE_SCHEDULED\x10\x01\x12\x14\n" +
@@ -2366,11 +2408,12 @@ var file_waggle_v1_task_proto_depIdxs = []int32{
 	19, // 36: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
 	5,  // 37: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
 	4,  // 38: waggle.v1.DiscoverResult.filter_reason:type_name -> waggle.v1.FilterReason
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	23, // 39: waggle.v1.DiscoverResult.request_delay:type_name -> google.protobuf.Duration
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_task_proto_init() }

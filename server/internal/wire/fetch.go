@@ -58,7 +58,8 @@ func toLeasedTask(g *dispatch.Grant) *pb.LeasedTask {
 func toTask(t *dispatch.Task) *pb.Task {
 	out := &pb.Task{
 		Id: string(t.ID), SourceId: t.SourceID, SourceUid: t.SourceUID, Scope: t.Scope, Queue: t.Queue, Pool: t.Pool,
-		Url: t.URL, Key: t.Key, Kind: t.Kind, Relation: pb.Relation(t.Relation), Depth: int32(t.Depth), Priority: int32(t.Priority),
+		Url: t.URL, Key: t.Key, Kind: t.Kind, Relation: pb.Relation(t.Relation),
+		Redirects: int32(t.Redirect.Hops), RedirectedFrom: t.Redirect.From, Depth: int32(t.Depth), Priority: int32(t.Priority),
 		State: pb.TaskState(t.State), Recurring: t.Recurring, CancelRequested: t.CancelRequested != dispatch.CancelNone,
 		Cycle: int64(t.Counters.Cycle), Attempt: int32(t.Counters.Attempt), Failures: int32(t.Counters.Failures),
 		Expirations: int32(t.Counters.Expirations), Throttled: int32(t.Counters.Throttled), Releases: int32(t.Counters.Released),

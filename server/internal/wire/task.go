@@ -132,6 +132,7 @@ func toAttempt(a *dispatch.Attempt) *pb.Attempt {
 	out := &pb.Attempt{
 		CollectorId: a.Collector, Cycle: int64(a.Cycle), Fence: int64(a.Fence),
 		StartTime: toTime(a.Started), EndTime: toTime(a.Ended), Result: attemptResults[a.Result],
+		HttpStatus: int32(a.MovedStatus), MovedTo: a.Moved,
 	}
 	if f := a.Failure; f != nil {
 		out.Reason, out.Message, out.HttpStatus = toFailureReason(f), f.Message, int32(f.HTTPStatus)

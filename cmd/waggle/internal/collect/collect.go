@@ -179,10 +179,10 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 	flags.DurationVar(&o.web.MaxCrawlDelay, "max-crawl-delay", 0, "how much of a robots.txt's Crawl-delay its queue is told to keep, at most 1h; negative: none (default 1h)")
 	urlVar(flags, &o.web.Proxy, "proxy", "http, https or socks5 `URL` of a proxy; it resolves names, so it has to refuse private addresses itself (default as HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
 	flags.BoolVar(&o.web.AllowPrivate, "allow-private", false, "fetch from private and loopback addresses, too: for sites of your own")
-	flags.DurationVar(&o.web.Timeout, "fetch-timeout", 0, "longest fetch, redirects included (default 30s)")
+	flags.DurationVar(&o.web.Timeout, "fetch-timeout", 0, "longest request, its body included (default 30s)")
 	flags.Int64Var(&o.web.MaxBytes, "max-bytes", 0, "largest page in `bytes` (default 10 MiB); feeds may have 30 MiB, sitemaps 50 MiB")
 	flags.IntVar(&o.web.MaxRatio, "max-ratio", 0, "how many `times` its compressed bytes a page of over 1 MiB may become (default 200)")
-	flags.IntVar(&o.web.MaxRedirects, "max-redirects", 0, "`number` of redirects of a fetch; negative: none (default 10)")
+	flags.IntVar(&o.web.MaxRedirects, "max-redirects", 0, "most redirects from a page to its end, at most 100; negative: none (default 10)")
 
 	flags = group("Finding links (a source's follow rule decides which of them become tasks)")
 	flags.BoolVar(&o.web.Resources, "resources", false, "report images, scripts and style sheets, too")

@@ -109,6 +109,7 @@ func newSourceCreate(o *client.Options) *cobra.Command {
 func newSourceUpdate(o *client.Options) *cobra.Command {
 	f := specFlags{Flags: specflag.Flags{LabelFlag: "set-label"}}
 	var unset []string
+	var follow bool
 	warned := map[string]bool{}
 	cmd := changeSources(o, "updated", []string{"prefix", "label", "all"}, &cobra.Command{
 		Use:   "update ID...",
@@ -117,14 +118,17 @@ func newSourceUpdate(o *client.Options) *cobra.Command {
 --set-label takes the place of all labels.`,
 		Example: `  waggle source update news.example --every 30m --priority 7
   waggle source update --prefix news. --pool browser --dry-run
-  waggle source update news.example --unset revisit_after`,
+  waggle source update news.example --unset revisit_after
+  waggle source update --all --follow-moves`,
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (*pb.DeleteSourcesResponse, error) {
 		request := &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{}, ValidateOnly: b.DryRun, By: b.By, Reason: b.Reason}
 		paths, err := f.overlay(request.GetSpec())
 		switch {
 		case err != nil:
 			return nil, err
-		case len(paths)+len(unset) == 0:
+		case follow && len(f.seeds) > 0:
+			return nil, cli.Usagef("--follow-moves and --seed: give one of them")
+		case len(paths)+len(unset) == 0 && !follow:
 			return nil, cli.Usagef("nothing to change: give a flag or --unset")
 		}
 		for _, path := range unset {
@@ -133,7 +137,7 @@ func newSourceUpdate(o *client.Options) *cobra.Command {
 			}
 		}
 		request.UpdateMask = &fieldmaskpb.FieldMask{Paths: append(paths, unset...)}
-		return updateSources(ctx, c, b, request, func(warnings []string) {
+		return updateSources(ctx, c, b, request, follow, func(warnings []string) {
 			for _, warning := range warnings {
 				if !warned[warning] {
 					warned[warning] = true
@@ -144,16 +148,17 @@ func newSourceUpdate(o *client.Options) *cobra.Command {
 	})
 	f.register(cmd)
 	cmd.Flags().StringSliceVar(&unset, "unset", nil, "`field` of the spec that goes back to its default, as follow or retry.max_attempts; may be repeated")
+	cmd.Flags().BoolVar(&follow, "follow-moves", false, "replace seeds that redirect for good (301, 308) by where they lead to")
 	return cmd
 }
 
 // updatesAtOnce is how many sources of a bulk update are changed at a time.
 const updatesAtOnce = 8
 
-// updateSources makes the same change of each source that b names, or of a page of those that it matches. warn is called for one
-// source at a time.
+// updateSources makes the same change of each source that b names, or of a page of those that it matches. With follow, seeds that
+// have moved for good get their new addresses too. warn is called for one source at a time.
 func updateSources(
-	ctx context.Context, c *client.Client, b *client.Bulk, change *pb.UpdateSourceRequest, warn func(warnings []string),
+	ctx context.Context, c *client.Client, b *client.Bulk, change *pb.UpdateSourceRequest, follow bool, warn func(warnings []string),
 ) (*pb.DeleteSourcesResponse, error) {
 	ids, total := b.IDs, &pb.DeleteSourcesResponse{} // which says what all bulk calls say
 	if b.Filter != nil {
@@ -175,7 +180,13 @@ func updateSources(
 		group.Go(func() error {
 			one := proto.CloneOf(change)
 			one.Spec.Id = id
-			reply, err := c.Sources.UpdateSource(ctx, one)
+			reply, err := &pb.UpdateSourceResponse{}, error(nil)
+			if follow {
+				err = followMoves(ctx, c, one)
+			}
+			if err == nil && len(one.GetUpdateMask().GetPaths()) > 0 {
+				reply, err = c.Sources.UpdateSource(ctx, one)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -202,4 +213,34 @@ func updateSources(
 		total.SampleIds = nil
 	}
 	return total, err
+}
+
+// followMoves adds to the change of a source its seeds, if some have moved for good, with their new addresses. Seeds that get the
+// same address become one.
+func followMoves(ctx context.Context, c *client.Client, change *pb.UpdateSourceRequest) error {
+	reply, err := c.Sources.GetSource(ctx, &pb.GetSourceRequest{Id: change.GetSpec().GetId()})
+	if err != nil {
+		return err
+	}
+	moved := make(map[string]string)
+	for _, move := range reply.GetSource().GetStatus().GetMoves() {
+		if to := move.GetMovedForGoodTo(); to != "" {
+			moved[move.GetSeedUrl()] = to
+		}
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	seen := make(map[string]bool)
+	for _, seed := range reply.GetSource().GetSpec().GetSeeds() {
+		if to := moved[seed.GetUrl()]; to != "" {
+			seed.Url = to
+		}
+		if url := seed.GetUrl(); url == "" || !seen[url] {
+			seen[url] = true
+			change.Spec.Seeds = append(change.Spec.Seeds, seed)
+		}
+	}
+	change.UpdateMask.Paths, change.Etag = append(change.UpdateMask.Paths, "seeds"), reply.GetSource().GetEtag()
+	return nil
 }

@@ -84,7 +84,6 @@ func writeSpec(sh *human.Sheet, s *pb.Source) {
 	sh.LineIf(spec.MaxOutstanding != nil, "Outstanding", "at most %s", human.Count(spec.GetMaxOutstanding()))
 	sh.Line("Metadata", human.Pairs(spec.GetMetadata()))
 	sh.LineIf(len(spec.GetPayload()) > 0, "Payload", "%s", human.Bytes(len(spec.GetPayload())))
-	const shown = 10
 	name := "Seeds"
 	for _, seed := range spec.GetSeeds()[:min(shown, len(spec.GetSeeds()))] {
 		sh.Line(name, seedText(seed))
@@ -92,6 +91,9 @@ func writeSpec(sh *human.Sheet, s *pb.Source) {
 	}
 	sh.LineIf(len(spec.GetSeeds()) > shown, "", "... and %s more; --output json has all", human.Count(len(spec.GetSeeds())-shown))
 }
+
+// shown is how many seeds, or moves of them, a source is shown with.
+const shown = 10
 
 func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds int) {
 	sh.Line("Health", human.Word(status.GetHealth(), "SOURCE_HEALTH_"))
@@ -123,6 +125,13 @@ func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds 
 		name = ""
 	}
 	sh.LineIf(status.GetCollectorUnknown(), "Collectors", collectorUnknown)
+	name = "Moved"
+	for _, move := range status.GetMoves()[:min(shown, len(status.GetMoves()))] {
+		text := human.Phrases{human.Plain(move.GetSeedUrl()) + " to " + human.Plain(move.GetMovedTo())}
+		text.AddIf(move.GetMovedForGoodTo() != "", "for good: `waggle source update --follow-moves` writes it into the spec")
+		sh.Line(name, text.Text())
+		name = ""
+	}
 	sh.Line("Last success", human.SinceAt(now, status.GetLastSuccessTime()))
 	failed, last := status.GetLastFailureTime(), status.GetLastError()
 	sh.LineIf(failed != nil, "Last failure", "%s, now %s in a row", human.SinceAt(now, failed), human.Count(status.GetConsecutiveFailures()))

@@ -27,7 +27,7 @@ func Append(b []byte, t *dispatch.Task, lockDeleted bool) []byte {
 	b = binary.BigEndian.AppendUint32(b, 0)
 	b = pack.Append48(pack.Append48(b, pack.Millis(t.Due)), pack.Millis(t.Created))
 	b = AppendSubmission(b, &dispatch.Submission{
-		Queue: t.Queue, URL: t.URL, Key: t.Key, Kind: t.Kind, Relation: t.Relation, Depth: t.Depth, Run: t.Run, Priority: t.Priority,
+		Queue: t.Queue, URL: t.URL, Key: t.Key, Kind: t.Kind, Relation: t.Relation, Redirect: t.Redirect, Depth: t.Depth, Run: t.Run, Priority: t.Priority,
 		FirstDue: t.FirstDue, Metadata: t.Metadata, Payload: t.Payload,
 	})
 	return append(appendEnd(b, t, attempt), holder...)

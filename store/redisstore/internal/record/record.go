@@ -52,8 +52,12 @@ const (
 	fieldPayload
 	fieldRelation
 	fieldQueue
+	fieldRedirect
 	fieldMetadataKey   = 1
 	fieldMetadataValue = 2
+	fieldHops          = 1
+	fieldFrom          = 2
+	fieldDue           = 3
 )
 
 var errRecord = errors.New("record is damaged")
@@ -403,11 +407,33 @@ func decodeBody(body []byte, t *dispatch.Task) error {
 			t.Payload = value
 		case fieldMetadata:
 			return decodeMetadata(value, t)
+		case fieldRedirect:
+			return decodeRedirect(value, &t.Redirect)
 		}
 		return nil
 	})
 	t.Key = cmp.Or(t.Key, t.URL)
 	return err
+}
+
+func decodeRedirect(entry []byte, r *dispatch.Redirect) error {
+	return eachField(entry, func(field protowire.Number, value []byte) error {
+		switch int(field) {
+		case fieldHops:
+			for _, hops := range value {
+				r.Hops = int(hops)
+			}
+		case fieldFrom:
+			r.From = string(value)
+		case fieldDue:
+			if len(value) != 6 {
+				return fmt.Errorf("%w: a time of %d bytes", errRecord, len(value))
+			}
+			h := numbers{value}
+			r.Due = h.time()
+		}
+		return nil
+	})
 }
 
 func decodeMetadata(entry []byte, t *dispatch.Task) error {

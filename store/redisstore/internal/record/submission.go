@@ -36,7 +36,7 @@ func AppendSubmission(b []byte, s *dispatch.Submission) []byte {
 // of a claim.
 func appendBody(b []byte, s *dispatch.Submission) (with []byte, core, size int) {
 	begin := len(b)
-	size = len(s.URL) + len(s.Key) + len(s.Kind) + len(s.Payload)
+	size = len(s.URL) + len(s.Key) + len(s.Kind) + len(s.Payload) + len(s.Redirect.From)
 	b = appendText(b, fieldURL, s.URL)
 	if s.Key != s.URL {
 		b = appendText(b, fieldKey, s.Key)
@@ -49,6 +49,13 @@ func appendBody(b []byte, s *dispatch.Submission) (with []byte, core, size int) 
 		b = appendText(b, fieldQueue, s.Queue)
 	}
 	core = len(b) - begin
+	if r := s.Redirect; r.Hops > 0 {
+		entry := appendText(appendText(nil, fieldHops, string([]byte{byte(r.Hops)})), fieldFrom, r.From)
+		if !r.Due.IsZero() {
+			entry = appendText(entry, fieldDue, string(pack.Append48(nil, pack.Millis(r.Due))))
+		}
+		b = protowire.AppendBytes(protowire.AppendTag(b, fieldRedirect, protowire.BytesType), entry)
+	}
 	if len(s.Metadata) > 0 {
 		for _, key := range slices.Sorted(maps.Keys(s.Metadata)) {
 			value := s.Metadata[key]

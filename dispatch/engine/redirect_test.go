@@ -1,0 +1,249 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+)
+
+// chain fetches the URLs of a chain of redirects, one after the other, and checks that nothing else can be had. The last is
+// a page. It returns what became of each redirect.
+func (w *world) chain(urls ...string) (codes []engine.DiscoverCode) {
+	w.T.Helper()
+	for i, url := range urls {
+		g := w.TakeOne()
+		if r := g.Task.Redirect; g.Task.URL != url || r.Hops != i || i > 0 && r.From != urls[0] || g.Task.Depth != 0 || g.Task.Priority != dispatch.DefaultPriority+min(i, 1) {
+			w.T.Errorf("fetched %s at depth %d after %+v, want %s", g.Task.URL, g.Task.Depth, r, url)
+		}
+		if i == len(urls)-1 {
+			w.Settle(dispatchtest.Success(g))
+			break
+		}
+		codes = append(codes, w.Succeed(g, related(urls[i+1], dispatch.RelationRedirect)).Discovered[0].Code)
+	}
+	return codes
+}
+
+// wantChain is chain where each redirect has the same answer.
+func (w *world) wantChain(want engine.DiscoverCode, urls ...string) {
+	w.T.Helper()
+	if codes := w.chain(urls...); len(codes) != len(urls)-1 || slices.ContainsFunc(codes, func(c engine.DiscoverCode) bool { return c != want }) {
+		w.T.Errorf("the redirects of %v are answered %v, want %v", urls, codes, want)
+	}
+}
+
+// hourly makes a source of seeds that follows nothing.
+func (w *world) hourly(id string, follow *dispatch.Follow, seeds ...string) {
+	w.T.Helper()
+	w.Create(id, func(s *dispatch.SourceSpec) {
+		s.Seeds, s.Follow, s.Schedule = dispatchtest.Seeds(seeds...), follow, dispatch.Schedule{Every: time.Hour}
+	})
+}
+
+// Each cycle of a seed fetches each hop once, without a follow rule, also where a hop is new.
+func TestDispatcher_redirect_seed(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.hourly("s", nil, "http://a.example/")
+		urls := []string{"http://a.example/", "https://a.example/", "https://www.example/", "https://www.example/en"}
+		w.wantChain(engine.DiscoverCreated, urls...)
+		for range 2 {
+			time.Sleep(time.Hour)
+			w.wantChain(engine.DiscoverRevisit, urls...)
+		}
+		time.Sleep(time.Hour)
+		want := []engine.DiscoverCode{engine.DiscoverCreated, engine.DiscoverRevisit}
+		if codes := w.chain(urls[0], "http://new.example/", urls[3]); !slices.Equal(codes, want) {
+			t.Errorf("by a new hop: %v", codes)
+		}
+		if left := w.Take(1); len(left) != 0 {
+			t.Errorf("left: %s", left[0].Task.URL)
+		}
+	})
+}
+
+// A hop that is DEAD is due again with its head; what an operator canceled is not.
+func TestDispatcher_redirect_settled(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.hourly("s", nil, "http://a.example/")
+		to := related("http://a.example/b", dispatch.RelationRedirect)
+		w.Succeed(w.TakeOne(), to)
+		g := w.TakeOne()
+		w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})
+		if s := w.MustView("s").Status; s.FailuresInARow != 1 || !s.LastSuccess.IsZero() {
+			t.Errorf("the end of the chain is DEAD, and the source's status is %+v", s)
+		}
+		time.Sleep(time.Hour)
+		w.wantChain(engine.DiscoverRevisit, "http://a.example/", "http://a.example/b")
+		if s := w.MustView("s").Status; s.FailuresInARow != 0 || s.LastSuccess.IsZero() {
+			t.Errorf("the end of the chain was fetched, and the source's status is %+v", s)
+		}
+		time.Sleep(time.Hour)
+		w.Succeed(w.TakeOne(), to)
+		if _, err := w.CancelTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}, Note: dispatch.Note{By: "ada"}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if r := w.Succeed(w.TakeOne(), to); r.Discovered[0].Code != engine.DiscoverExists {
+			t.Errorf("what was canceled is %+v", r.Discovered[0])
+		}
+	})
+}
+
+// Two seeds that redirect to one URL fetch it once a cycle; two pages that redirect to each other end.
+func TestDispatcher_redirect_once(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.hourly("s", nil, "http://a.example/1", "http://a.example/2", "http://a.example/3")
+		for cycle := range 3 {
+			fetched := map[string]int{}
+			for grants := w.fetchAll(); len(grants) > 0; grants = w.fetchAll() {
+				for _, g := range grants {
+					fetched[g.Task.URL]++
+					switch g.Task.URL {
+					case "http://a.example/3":
+						w.Succeed(g, related("http://a.example/4", dispatch.RelationRedirect))
+					case "http://a.example/4":
+						w.Succeed(g, related("http://a.example/3", dispatch.RelationRedirect))
+					case "http://a.example/end":
+						w.Succeed(g)
+					default:
+						w.Succeed(g, related("http://a.example/end", dispatch.RelationRedirect))
+					}
+				}
+			}
+			if len(fetched) != 5 || fetched["http://a.example/end"] != 1 || fetched["http://a.example/3"] != 1 || fetched["http://a.example/4"] != 1 {
+				t.Errorf("cycle %d: %v", cycle, fetched)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// A submitted task needs no follow rule for its redirects, also to other hosts. A page that was fetched is not fetched again
+// unless the task is submitted AGAIN.
+func TestDispatcher_redirect_submitted(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.Create("s", nil)
+		urls := []string{"http://a.example/", "http://b.example/", "http://b.example/c"}
+		w.MustSubmit(engine.NewTask{SourceID: "s", URL: urls[0]})
+		w.wantChain(engine.DiscoverCreated, urls...)
+		time.Sleep(time.Hour)
+		w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://other.example/"})
+		w.wantChain(engine.DiscoverExists, "http://other.example/", urls[2])
+	})
+}
+
+func TestDispatcher_redirect_again(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.Create("s", nil)
+		urls := []string{"http://a.example/", "http://b.example/", "http://b.example/c"}
+		w.MustSubmit(engine.NewTask{SourceID: "s", URL: urls[0]})
+		w.wantChain(engine.DiscoverCreated, urls...)
+		for range 2 {
+			time.Sleep(time.Minute)
+			w.MustSubmit(engine.NewTask{SourceID: "s", URL: urls[0], IfExists: dispatch.IfExistsAgain})
+			w.wantChain(engine.DiscoverRevisit, urls...)
+		}
+	})
+}
+
+// Named hosts and exclude hold at each hop of a seed's chain, and the whole rule at those of a link's; include and depth are
+// about links only.
+func TestDispatcher_redirect_filtered(t *testing.T) {
+	t.Parallel()
+	depth := 0
+	for name, test := range map[string]struct {
+		follow *dispatch.Follow
+		seed   followed // by a hop of the seed: to a host like its own, another host, what exclude matches
+		link   followed // the same by a page that was linked; nil: there is none
+	}{
+		"none":    {nil, followed{0, 0, 0}, nil},
+		"depth":   {&dispatch.Follow{MaxDepth: &depth}, followed{0, 0, 0}, nil},
+		"exclude": {&dispatch.Follow{Exclude: []string{"out"}}, followed{0, 0, dispatch.FilterExclude}, followed{0, dispatch.FilterHost, dispatch.FilterExclude}},
+		"include": {&dispatch.Follow{Include: []string{"link"}}, followed{0, 0, 0}, followed{dispatch.FilterInclude, dispatch.FilterHost, dispatch.FilterInclude}},
+		"named":   {&dispatch.Follow{AllowHosts: []string{"a.example"}}, followed{0, dispatch.FilterHost, 0}, followed{0, dispatch.FilterHost, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+				w.hourly("s", test.follow, "http://a.example/")
+				var want dispatch.Filtered
+				seed := w.TakeOne()
+				w.discovers(&want, seed, followed{0}, related("http://a.example/hop", dispatch.RelationRedirect))
+				w.discovers(&want, w.TakeOne(), test.seed, related("http://a.example/x", dispatch.RelationRedirect),
+					related("http://b.example/x", dispatch.RelationRedirect), related("http://a.example/out", dispatch.RelationRedirect))
+				if test.link == nil {
+					return
+				}
+				for _, g := range w.fetchAll() {
+					w.Succeed(g, related("http://a.example/link", dispatch.RelationLink))
+				}
+				w.discovers(&want, w.TakeOne(), test.link, related("http://a.example/y", dispatch.RelationRedirect),
+					related("http://b.example/y", dispatch.RelationRedirect), related("http://a.example/out2", dispatch.RelationRedirect))
+			})
+		})
+	}
+}
+
+// A chain is bounded.
+func TestDispatcher_redirect_length(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.hourly("s", nil, "http://a.example/0")
+		for i := range bounds.MaxRedirects {
+			w.Succeed(w.TakeOne(), related(fmt.Sprintf("http://a.example/%d", i+1), dispatch.RelationRedirect))
+		}
+		r := w.Succeed(w.TakeOne(), related("http://a.example/more", dispatch.RelationRedirect))
+		if got := r.Discovered[0]; got.Code != engine.DiscoverInvalid || got.Message != "is redirect 101 of a chain; at most 100 are followed" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A redirect to another spelling of the task's own URL is the task itself, and the dispatcher knows how long its host waits.
+func TestDispatcher_redirect_itself(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{MinDelay: 3 * time.Second}, func(t *testing.T, w *world) {
+		w.Create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.CanonicalRules = dispatchtest.Seeds("http://a.example/?b=1&a=2"), canonical.Sorted
+		})
+		seed := w.TakeOne()
+		for url, want := range map[string]time.Duration{
+			"http://a.example/?a=2&b=1": 3 * time.Second, "http://A.example:80/?b=1&a=2&utm_source=x": 3 * time.Second, "http://a.example/?a=3&b=1": 0,
+		} {
+			results, err := w.SubmitDiscovered(t.Context(), seed.Task.ID, seed.Token, []dispatch.DiscoveredItem{related(url, dispatch.RelationRedirect)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := results[0]; got.RequestDelay != want || (got.ID == seed.Task.ID) != (want > 0) || (got.Code == engine.DiscoverExists) != (want > 0) {
+				t.Errorf("%s: %+v, want the delay %v", url, got, want)
+			}
+		}
+	})
+}
+
+// The history of a seed has where its page redirects to.
+func TestDispatcher_redirect_history(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.hourly("s", nil, "http://a.example/")
+		r := dispatchtest.Success(w.TakeOne())
+		r.Succeeded.HTTPStatus, r.Succeeded.Discovered = 301, []dispatch.DiscoveredItem{related("http://b.example/", dispatch.RelationRedirect)}
+		w.Settle(r)
+		if line := w.MustTask(r.ID).History[0]; line.Moved != "http://b.example/" || line.MovedStatus != 301 {
+			t.Errorf("%+v", line)
+		}
+	})
+}
