@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -50,6 +51,8 @@ func TestHandler_LongList(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = sink.Close() })
 	h := newHandler(t, web.Config{MaxBytes: 2 << 20, MaxRatio: 2000, Sink: sink})
+	archive := &memorySink{}
+	archiving := newHandler(t, web.Config{MaxBytes: 2 << 20, MaxRatio: 2000, Sink: archive, Exchanges: true})
 	for _, test := range []struct {
 		path, kind string
 		body       []byte
@@ -63,6 +66,13 @@ func TestHandler_LongList(t *testing.T) {
 				t.Fatalf("%s, cycle %d: status %d, %d links, %q, %v", test.path, cycle, done.HTTPStatus, len(done.Discovered), done.Message, err)
 			}
 			task.Memo = done.Memo
+		}
+		if _, err := handle(t, archiving, &collector.Task{URL: s.URL + test.path, Kind: test.kind}); err != nil {
+			t.Fatal(err)
+		}
+		exchange := archive.exchanges[len(archive.exchanges)-1][0]
+		if got, err := web.DecodeBody(sent(t, exchange), bytes.NewReader(exchange.Body), 8<<20); err != nil || !bytes.Equal(got, test.body) || exchange.Truncated != "" {
+			t.Errorf("%s: the exchange has %d bytes of %d, %q, %v", test.path, len(got), len(test.body), exchange.Truncated, err)
 		}
 		sum := sha256.Sum256(test.body)
 		if got, err := sink.Body(t.Context(), hex.EncodeToString(sum[:])); err != nil || !bytes.Equal(got, test.body) {
@@ -117,4 +127,14 @@ func TestHandler_NewEntry(t *testing.T) {
 		}
 		task.Memo = done.Memo
 	}
+}
+
+// sent is the header of an exchange's answer.
+func sent(t *testing.T, exchange web.Exchange) http.Header {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(exchange.Response)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.Header
 }
