@@ -57,7 +57,7 @@ func TestStatus_collectorsThatCanDoNothing(t *testing.T) {
 	}
 	watch := clitest.Start(t, env, "status", "--watch=200ms")
 	for id, one := range cases {
-		watch.Out.Line(t, `^COLLECTOR .*collectors?,? .*\b`+id+`\b.*: can do nothing since .* `+one.reason+`\b`)
+		watch.Out.Line(t, `^COLLECTOR .*collectors? .*\b`+id+`\b.*: `+one.reason+`: .*, nothing done for `)
 		logs[id].Line(t, `"level":"warn".*"tasks fail.*"reason":"FAILURE_REASON_`+one.reason+`"`)
 		for _, words := range []string{"explain source " + id, "source list --prefix " + id, "collector list --collector " + id} {
 			if got := clitest.Command(t, env, strings.Fields(words)...); !strings.Contains(got.Out, one.reason) {
@@ -83,7 +83,7 @@ func TestStatus_eitherDispatcher(t *testing.T) {
 	clitest.Command(t, envs[0], "source", "create", "news.a", "--seed", "http://127.0.0.1:1/", "--seed", "http://127.0.0.2:1/", "--seed", "http://127.0.0.3:1/")
 	c := clitest.Start(t, envs[0], "collect", "--id", "c1", "--wait", "1s", "--log-format", "json") // without --allow-private
 	for _, env := range envs {
-		wantStatus(t, env, "waggle collector list --collector c1", "COLLECTOR", "collector c1: can do nothing since ", " INTERNAL, last INTERNAL: ")
+		wantStatus(t, env, "waggle collector list --collector c1", "COLLECTOR", "collector c1 can do nothing: INTERNAL: ")
 		if got := clitest.Command(t, env, "status", "--check"); got.Code != cli.ExitFailed {
 			t.Errorf("exit code %d: %s%s", got.Code, got.Out, got.Err)
 		}
