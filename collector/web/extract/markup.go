@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 )
@@ -242,7 +244,13 @@ func unescaped(raw []byte) string {
 	if bytes.IndexByte(raw, '&') < 0 {
 		return string(raw)
 	}
-	return reference.ReplaceAllStringFunc(string(raw), html.UnescapeString)
+	return reference.ReplaceAllStringFunc(string(raw), func(ref string) string {
+		text := html.UnescapeString(ref)
+		if r := []rune(text)[0]; r == utf8.RuneError || unicode.IsControl(r) && !unicode.IsSpace(r) {
+			return "" // as such characters are that stand there themselves
+		}
+		return text
+	})
 }
 
 // rootElement is the local name of the first element of a document, in lower case, or of the first that is a feed's, a

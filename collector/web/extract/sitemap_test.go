@@ -79,8 +79,8 @@ func TestFind_sitemap(t *testing.T) {
 		"a page":     "<!doctype html><html><a href=x>x</a></html>",
 		"cut":        sitemapHead + `<url><loc>http://a/1`,
 		"no element": "<!-- -->",
-		"nested":     "<urlset>" + strings.Repeat("<url>", 1<<20),
-		"tag":        "<urlset><url " + strings.Repeat(`a="" `, 1<<20) + "/>",
+		"nested":     "<urlset>" + strings.Repeat("<url>", 1<<17),
+		"tag":        "<urlset><url " + strings.Repeat(`a="" `, 1<<18) + "/>",
 		"mismatched": "<urlset></url>",
 	} {
 		if _, got, err := find(t, "http://a/", extract.KindSitemap, "", body, extract.Options{}); err == nil {

@@ -110,6 +110,9 @@ func (l *look) collector(f *pb.Finding, k *pb.Collector) string {
 	text := "collector " + k.GetInfo().GetId()
 	if f.GetCount() > 1 {
 		text = human.Plural(f.GetCount(), "collector") + ", " + k.GetInfo().GetId() + first
+		if names := f.GetNames(); len(names) > 1 {
+			text += ", then " + strings.Join(names[1:], ", ")
+		}
 	}
 	switch f.GetKind() {
 	case pb.FindingKind_FINDING_KIND_COLLECTOR:
