@@ -226,9 +226,6 @@ func (r *run) start(answer *fetchAnswer) {
 		}
 		task := newTask(granted.GetTask(), pb.GetFence())
 		l := newLease(r.working.ctx, task, pb.GetLeaseToken(), begin, pb.GetDuration().AsDuration())
-		l.submit = func(items []*wagglev1.DiscoveredItem) ([]*wagglev1.DiscoverResult, error) {
-			return r.submitBatch(l, items)
-		}
 		if stale := r.leases.add(l); stale != nil {
 			stale.lose(wagglev1.LostReason_LOST_REASON_TAKEN)
 		}

@@ -120,42 +120,33 @@ func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Ou
 	return failed(&Failed{Reason: ReasonHandler, Message: err.Error()}), nil
 }
 
-// submit submits what a report cannot carry, in batches. The slot stays taken meanwhile, and heartbeats keep the lease.
+// submit submits what a report cannot carry, in batches, each repeated until there is an answer. The slot stays taken
+// meanwhile, and heartbeats keep the lease.
 func (r *run) submit(l *lease, items []*wagglev1.DiscoveredItem) error {
 	for _, batch := range batches(items) {
-		if _, err := r.submitBatch(l, batch); err != nil {
-			return err
+		var delay retryDelay
+		for err := r.submitOnce(l, batch); err != nil; err = r.submitOnce(l, batch) {
+			if l.isLost() || r.calling.ctx.Err() != nil || isFinal(err) {
+				return err
+			}
+			wait := delay.next(err)
+			r.failed(submitCall, err, wait, delay.repeated())
+			if !sleep(r.calling.ctx, wait) {
+				return context.Cause(r.calling.ctx)
+			}
 		}
+		r.answered(submitCall)
 	}
 	return nil
 }
 
-// submitBatch submits a batch of items, again and again until there is an answer.
-func (r *run) submitBatch(l *lease, batch []*wagglev1.DiscoveredItem) ([]*wagglev1.DiscoverResult, error) {
-	var delay retryDelay
-	for {
-		response, err := r.submitOnce(l, batch)
-		if err == nil {
-			r.answered(submitCall)
-			return response.GetSummary().GetResults(), nil
-		}
-		if l.isLost() || r.calling.ctx.Err() != nil || isFinal(err) {
-			return nil, err
-		}
-		wait := delay.next(err)
-		r.failed(submitCall, err, wait, delay.repeated())
-		if !sleep(r.calling.ctx, wait) {
-			return nil, context.Cause(r.calling.ctx)
-		}
-	}
-}
-
-func (r *run) submitOnce(l *lease, batch []*wagglev1.DiscoveredItem) (*wagglev1.SubmitDiscoveredResponse, error) {
+func (r *run) submitOnce(l *lease, batch []*wagglev1.DiscoveredItem) error {
 	ctx, cancel := context.WithTimeout(r.calling.ctx, callTimeout)
 	defer cancel()
-	return r.control.SubmitDiscovered(ctx, &wagglev1.SubmitDiscoveredRequest{
+	_, err := r.control.SubmitDiscovered(ctx, &wagglev1.SubmitDiscoveredRequest{
 		TaskId: l.task.ID, LeaseToken: l.token, Items: batch,
 	}, grpc.WaitForReady(true))
+	return err
 }
 
 // isFinal reports whether repeating a call for a lease is of no use.

@@ -22,9 +22,7 @@ type lease struct {
 	task     *Task
 	token    string
 	duration time.Duration // as granted; beats come at a third of it
-	// submit submits items before the report.
-	submit func([]*wagglev1.DiscoveredItem) ([]*wagglev1.DiscoverResult, error)
-	life   // of the handler's context
+	life                   // of the handler's context
 
 	mu       sync.Mutex // guards everything below
 	deadline time.Time  // the true one, no later than the store's

@@ -86,28 +86,6 @@ func (t *Task) SetProgress(progress float64) {
 	}
 }
 
-// SubmitRedirect submits where the task's own page redirects to, before its report: for a target that may be the task
-// itself, in another spelling of its URL (a sorted query, without a session id). If it is, such a target has no turn of its
-// own: request it under this lease, no sooner than delay after the last request began. It takes long while no dispatcher
-// answers. A Task made by hand takes each target for itself.
-func (t *Task) SubmitRedirect(to Discovered) (itself bool, delay time.Duration, err error) {
-	if t.lease == nil {
-		return true, 0, nil
-	}
-	items, err := discovered([]Discovered{to})
-	if err != nil {
-		return false, 0, err
-	}
-	results, err := t.lease.submit(items)
-	if err != nil {
-		return false, 0, fmt.Errorf("submit a redirect: %w", err)
-	}
-	for _, result := range results {
-		itself, delay = result.GetTaskId() == t.ID, result.GetRequestDelay().AsDuration()
-	}
-	return itself, delay, nil
-}
-
 // Deadline is when the lease ends unless it is renewed, by the local clock, less a margin: the context ends then. It is
 // the zero time in a Task made by hand.
 func (t *Task) Deadline() time.Time {

@@ -19,10 +19,8 @@ const (
 	defaultProduct = "waggle"
 	defaultContact = "https://github.com/waggle-crawl/waggle"
 
-	// maxCrawlDelay is the longest delay that a queue takes from a host; maxUnknownDelay is as much of it as counts without a
-	// rule.
-	maxCrawlDelay   = time.Hour
-	maxUnknownDelay = time.Minute
+	// maxCrawlDelay is the longest delay that a queue takes from a host.
+	maxCrawlDelay = time.Hour
 
 	// maxRedirects is the longest chain of redirects that a dispatcher takes.
 	maxRedirects = 100
@@ -64,9 +62,8 @@ type Config struct {
 	// MaxRatio bounds how many times its compressed bytes a body of over 1 MiB may become. Default 200.
 	MaxRatio int
 
-	// MaxRedirects bounds the redirects from one task to the next; the page that has one more fails. Default 10, at most 100;
-	// negative: none. The target of each is reported as discovered. Only another spelling of the task's own URL, which has
-	// the same key, is requested at once, after the queue's delay.
+	// MaxRedirects bounds the redirects from one page to its end; the page that has one more fails. Default 10, at most 100;
+	// negative: none. None is followed at once: the target of each is reported as discovered, and takes its turn.
 	MaxRedirects int
 
 	// MaxLinks bounds what one page may report. Default 20,000; the rest is counted in the log.

@@ -39,10 +39,9 @@ func TestHandler_SwitchingProtocols(t *testing.T) {
 		cfg      web.Config
 		reason   collector.Reason
 	}{
-		"page":           {path: "/page", at: "/page", reason: collector.ReasonUnsupportedContent},
-		"after redirect": {path: "/moved", at: "/moved;jsessionid=01234567", reason: collector.ReasonUnsupportedContent},
-		"recorded":       {path: "/page", at: "/page", cfg: web.Config{Exchanges: true}, reason: collector.ReasonUnsupportedContent},
-		"robots.txt":     {path: "/page", at: "/robots.txt", reason: collector.ReasonRobotsUnavailable},
+		"page":       {path: "/page", at: "/page", reason: collector.ReasonUnsupportedContent},
+		"recorded":   {path: "/page", at: "/page", cfg: web.Config{Exchanges: true}, reason: collector.ReasonUnsupportedContent},
+		"robots.txt": {path: "/page", at: "/robots.txt", reason: collector.ReasonRobotsUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

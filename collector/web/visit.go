@@ -23,7 +23,6 @@ import (
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web/extract"
 	"github.com/waggle-crawl/waggle/collector/web/robots"
-	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // accept is what a page is asked for.
@@ -36,22 +35,19 @@ type visit struct {
 	robots  *robots.Cache // nil: robots.txt is not asked
 	task    *collector.Task
 	url     *url.URL
-	target  *url.URL // what is requested: url, or another spelling of it
 	before  memo
 
-	asked       []string      // what was requested and redirected
-	conditional bool          // the last request was for changes only
-	sent        time.Time     // the last request
-	start       time.Time     // of the page's first request
-	whole       time.Duration // from start to the end of the answer
-	took        time.Duration // from the last request to the end of the answer
-	record      *recording
-	answer      *fetched
-	body        []byte        // the page's; the sink's copy when the server said 304
-	packed      *packedBody   // in place of body
-	large       chan struct{} // of capacity 1: who reads a packed body
-	after       memo
-	found       extract.Result
+	asked  bool          // for changes only
+	start  time.Time     // of the page's first request
+	whole  time.Duration // from start to the end of the answer
+	took   time.Duration // from the last request to the end of the answer
+	record *recording
+	answer *fetched
+	body   []byte        // the page's; the sink's copy when the server said 304
+	packed *packedBody   // in place of body
+	large  chan struct{} // of capacity 1: who reads a packed body
+	after  memo
+	found  extract.Result
 }
 
 // run does it all. The caller judges an error of isRefusal.
@@ -100,86 +96,42 @@ func (v *visit) parseURL() (err error) {
 	return &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
 }
 
-// fetch gets the page, asking only for changes where that does no harm. A redirect is an answer, since its target is a task of
-// its own; only another spelling of the task's own URL is requested too.
+// fetch gets the page, asking only for changes where that does no harm. A redirect is an answer: its target waits for its turn.
 func (v *visit) fetch(ctx context.Context) error {
-	for v.target = v.url; ; v.target = v.answer.location {
-		err := v.get(ctx, v.conditions(ctx))
-		if err == nil && v.answer.status == http.StatusNotModified && !v.recall(ctx) {
-			v.record = nil
-			err = v.get(ctx, nil) // the sink has lost the body since
-		}
-		if err != nil || v.answer.location == nil {
-			return err
-		}
-		if itself, err := v.redirect(ctx); err != nil || !itself {
-			return err
-		}
+	err := v.get(ctx, v.conditions(ctx))
+	if err == nil && v.answer.status == http.StatusNotModified && !v.recall(ctx) {
+		err = v.get(ctx, nil) // the sink has lost the body since
 	}
-}
-
-// redirect checks where the page redirects to. It returns true if that is another spelling of the task's own URL, once it may be
-// requested.
-func (v *visit) redirect(ctx context.Context) (itself bool, err error) {
-	next, limit := v.answer.location.String(), max(v.cfg.MaxRedirects, 0)
-	v.asked = append(v.asked, v.target.String())
-	switch {
-	case next == v.task.RedirectedFrom || slices.Contains(v.asked, next):
+	if err != nil || v.answer.location == nil {
+		return err
+	}
+	switch next, limit := v.answer.location.String(), max(v.cfg.MaxRedirects, 0); {
+	case next == v.url.String() || next == v.task.RedirectedFrom:
 		err = fmt.Errorf("%w: a loop, back to %q", errBadRedirect, next)
-	case v.task.Redirects+len(v.asked) > limit:
+	case v.task.Redirects >= limit:
 		err = fmt.Errorf("%w: more than %d, the last to %s", errRedirects, limit, next)
+	default:
+		return nil
 	}
-	if err != nil {
-		return false, failureOf(err, v.took)
-	}
-	if !v.mayBeItself(next) {
-		return false, nil
-	}
-	itself, delay, err := v.task.SubmitRedirect(v.moved())
-	if err != nil || !itself {
-		return false, err
-	}
-	if asked := v.queueDelay(); asked != nil { // which the dispatcher knows from the first report on
-		delay = max(delay, min(*asked, maxUnknownDelay))
-	}
-	select {
-	case <-time.After(time.Until(v.sent.Add(delay))):
-		return true, nil
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-}
-
-// mayBeItself reports whether a URL has the task's key by any of the rules for keys. Only the dispatcher knows which of them the
-// source has.
-func (v *visit) mayBeItself(next string) bool {
-	key := cmp.Or(v.task.Key, v.task.URL)
-	for rules := canonical.Plain; rules <= canonical.Sorted; rules++ {
-		if form, err := canonical.Form(rules, next); err == nil && form == key {
-			return true
-		}
-	}
-	return false
+	return failureOf(err, v.took)
 }
 
 func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	fetchCtx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
 	defer cancel()
-	if v.cfg.Exchanges && v.record == nil {
+	if v.cfg.Exchanges {
 		v.record = &recording{limit: v.maxBytes()}
 	}
 	request := fetchRequest{
-		url: v.target, accept: accept, maxBytes: v.maxBytes(),
+		url: v.url, accept: accept, maxBytes: v.maxBytes(),
 		conditions: conditions, conditionsFor: v.before.URL, record: v.record,
 	}
-	v.conditional = len(conditions) > 0
+	v.asked = len(conditions) > 0
 	if v.maxBytes() > v.cfg.MaxBytes {
 		request.maxPacked = v.maxPacked()
 	}
-	first := len(v.asked) == 0
-	if first {
-		v.start = time.Now()
-	}
+	v.start = time.Now()
+	first := true
 	var sent atomic.Pointer[time.Time]
 	note := func() { sent.Store(new(time.Now())) }
 	request.visit = func(u *url.URL) error {
@@ -200,10 +152,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	v.whole = time.Since(v.start)
 	v.took = v.whole
 	if last := sent.Load(); last != nil {
-		v.sent, v.took = *last, time.Since(*last)
-	}
-	if len(v.asked) > 0 && errors.Is(err, errPrivate) {
-		err = fmt.Errorf("%w to %q: %w", errBadRedirect, v.target, err)
+		v.took = time.Since(*last)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -260,7 +209,7 @@ func (v *visit) judge(ctx context.Context) error {
 		v.passOn()
 		return nil
 	}
-	if answer.status == http.StatusNotModified && v.conditional {
+	if answer.status == http.StatusNotModified && v.asked {
 		v.after = v.before
 		v.after.NotModified++
 	} else {

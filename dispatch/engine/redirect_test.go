@@ -140,7 +140,10 @@ func TestDispatcher_redirect_submitted(t *testing.T) {
 		w.wantChain(engine.DiscoverCreated, urls...)
 		time.Sleep(time.Hour)
 		w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://other.example/"})
-		w.wantChain(engine.DiscoverExists, "http://other.example/", urls[2])
+		r := w.Succeed(w.TakeOne(), related(urls[2], dispatch.RelationRedirect))
+		if left := w.Take(1); len(left) != 0 || r.Discovered[0].Code != engine.DiscoverExists {
+			t.Errorf("%+v, and %d tasks are due", r.Discovered[0], len(left))
+		}
 	})
 }
 
@@ -212,24 +215,63 @@ func TestDispatcher_redirect_length(t *testing.T) {
 	})
 }
 
-// A redirect to another spelling of the task's own URL is the task itself, and the dispatcher knows how long its host waits.
+// A redirect to another spelling of the task's own URL is the task itself, which goes there in its next turn. A failure there
+// begins there again; the next cycle begins at its URL.
 func TestDispatcher_redirect_itself(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{MinDelay: 3 * time.Second}, func(t *testing.T, w *world) {
+	const seed, sorted, session = "http://a.example/?b=1&a=2", "http://a.example/?a=2&b=1", "http://a.example/?PHPSESSID=0123456789abcdef&a=2&b=1"
+	inWorld(t, dispatchtest.Setup{MinDelay: 3 * time.Second, Dispatchers: 2}, func(t *testing.T, w *world) {
 		w.Create("s", func(s *dispatch.SourceSpec) {
-			s.Seeds, s.CanonicalRules = dispatchtest.Seeds("http://a.example/?b=1&a=2"), canonical.Sorted
+			s.Seeds, s.CanonicalRules, s.Schedule = dispatchtest.Seeds(seed), canonical.Sorted, dispatch.Schedule{Every: time.Hour}
 		})
-		seed := w.TakeOne()
-		for url, want := range map[string]time.Duration{
-			"http://a.example/?a=2&b=1": 3 * time.Second, "http://A.example:80/?b=1&a=2&utm_source=x": 3 * time.Second, "http://a.example/?a=3&b=1": 0,
-		} {
-			results, err := w.SubmitDiscovered(t.Context(), seed.Task.ID, seed.Token, []dispatch.DiscoveredItem{related(url, dispatch.RelationRedirect)})
-			if err != nil {
-				t.Fatal(err)
+		w.Rule("a.example", dispatch.QueueSettings{MinDelay: 3 * time.Second, MaxInFlight: 2, MaxBlock: time.Hour})
+		for cycle := range 2 {
+			time.Sleep(time.Duration(cycle) * time.Hour)
+			var id dispatch.TaskID
+			var last time.Time
+			for i, url := range []string{seed, sorted, session, session} {
+				g := w.MustFetch(dispatchtest.Ask("c1", "", bounds.MaxWait)).Tasks[0]
+				if r := g.Task.Redirect; g.Task.URL != url || id != "" && g.Task.ID != id || r.Hops != min(i, 2) || (r.From == seed) != (i > 0) || g.Task.Cursor != nil || int(g.Task.Counters.Cycle) != cycle {
+					t.Errorf("cycle %d: fetched %s after %+v, want %s", cycle, g.Task.URL, r, url)
+				}
+				if gap := time.Since(last); gap < 3*time.Second {
+					t.Errorf("cycle %d: %s was fetched after %v", cycle, url, gap)
+				}
+				id, last = g.Task.ID, time.Now()
+				w.Dispatcher = w.D[i%2]
+				switch i {
+				case 0:
+					w.Succeed(g, related(sorted, dispatch.RelationRedirect))
+				case 1:
+					r := dispatchtest.Success(g)
+					r.Succeeded.Discovered = []dispatch.DiscoveredItem{related(session, dispatch.RelationRedirect)}
+					w.Settle(r)
+					if again := w.MustReport(r)[0]; again.Code != engine.ReportAlready {
+						t.Errorf("repeated: %+v", again)
+					}
+				case 2:
+					w.Settle(dispatch.Report{ID: id, Token: g.Token, Failed: &dispatch.Failed{Reason: 5}})
+				default:
+					w.Settle(dispatchtest.Success(g))
+				}
 			}
-			if got := results[0]; got.RequestDelay != want || (got.ID == seed.Task.ID) != (want > 0) || (got.Code == engine.DiscoverExists) != (want > 0) {
-				t.Errorf("%s: %+v, want the delay %v", url, got, want)
-			}
+		}
+	})
+}
+
+// Two spellings that redirect to each other end as a failure.
+func TestDispatcher_redirect_itself_length(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.Create("s", func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts, s.CanonicalRules = 1, canonical.Sorted })
+		id := w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
+		fetched := 0
+		for g := w.Take(1); len(g) > 0; g = w.Take(1) {
+			fetched++
+			w.Succeed(g[0], related("http://a.example/?utm_source="+string(rune('a'+fetched%2)), dispatch.RelationRedirect))
+		}
+		if got := w.MustTask(id); fetched != bounds.MaxRedirects+1 || got.State != dispatch.StateDead || got.LastError.Message != "more than 100 redirects" {
+			t.Errorf("after %d requests: %+v", fetched, got)
 		}
 	})
 }

@@ -1,14 +1,18 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
@@ -95,15 +99,83 @@ func (d *Dispatcher) partsOf(reports []dispatch.Report, results []ReportResult) 
 
 func (s *settlement) discovers() bool { return s.Succeeded != nil && len(s.Succeeded.Discovered) > 0 }
 
-// redirects reports whether the page is at another place, which will be fetched or is refused: then only the end of the
-// chain of redirects is a success of its source.
-func (s *settlement) redirects() bool {
-	for i, found := range s.result.Discovered {
-		if s.Succeeded.Discovered[i].Relation == dispatch.RelationRedirect && found.Code != DiscoverExists {
-			return true
+// redirect is where the page redirects to and what became of that; nil if it does not.
+func (s *settlement) redirect() (*dispatch.DiscoveredItem, *DiscoverResult) {
+	for i := range s.result.Discovered {
+		if found := &s.Succeeded.Discovered[i]; found.Relation == dispatch.RelationRedirect {
+			return found, &s.result.Discovered[i]
 		}
 	}
-	return false
+	return nil, nil
+}
+
+// transition is what the policy makes of a report. If the page is at another place, which will be fetched or is refused, only
+// the end of the chain of redirects is a success of the source. If that place has the task's own key, the task itself goes
+// there, in the next turn that it gets.
+func (d *Dispatcher) transition(ctx context.Context, s *settlement) (dispatch.Transition, error) {
+	target, result := s.redirect()
+	if target == nil || result.ID != s.ID {
+		tr := d.policy.Report(s.task, s.spec, s.Report, s.now)
+		tr.Filtered = filteredOf(s.result.Discovered)
+		if target != nil && result.Code != DiscoverExists {
+			tr.SourceSuccess = false
+		}
+		return tr, nil
+	}
+	read, _, err := d.store.Tasks(ctx, []dispatch.TaskID{s.ID}, true)
+	if err != nil {
+		return dispatch.Transition{}, fmt.Errorf("read task %s: %w", s.ID, err)
+	}
+	hops := 1
+	if t := read[0]; t != nil {
+		_, before := detour(t.Cursor)
+		hops += before
+	}
+	report := &dispatch.Report{ID: s.ID, Token: s.Token, Released: &dispatch.Released{}}
+	if s.task.Redirect.Hops+hops > bounds.MaxRedirects {
+		report = &dispatch.Report{ID: s.ID, Token: s.Token, Failed: &dispatch.Failed{
+			Reason: redirectFailed, Message: fmt.Sprintf("more than %d redirects", bounds.MaxRedirects), HTTPStatus: s.Succeeded.HTTPStatus,
+		}}
+	}
+	tr := d.policy.Report(s.task, s.spec, report, s.now)
+	tr.Filtered = filteredOf(s.result.Discovered)
+	tr.Queue = dispatch.QueueEffect{Kind: dispatch.QueueSucceeded, FetchDuration: s.Succeeded.FetchDuration, QueueDelay: s.Succeeded.QueueDelay}
+	if report.Released != nil {
+		tr.Result, tr.Counters.Released = dispatch.ResultSucceeded, s.task.Counters.Released
+		tr.Cursor, tr.LastError, tr.Attempt = detourCursor(target.URL, hops), nil, nil
+		if tr.State == dispatch.StateScheduled {
+			tr.Due, tr.Delay = s.task.Due, 0
+		}
+	}
+	return tr, nil
+}
+
+// detourMark begins the cursor of a task that goes to another spelling of its URL: a count of redirects and that URL follow.
+const detourMark = "waggle-redirect "
+
+func detourCursor(url string, hops int) []byte {
+	return fmt.Appendf(nil, "%s%d %s", detourMark, hops, url)
+}
+
+// detour is where a task goes in place of its URL, by its cursor, and after how many redirects; empty: nowhere.
+func detour(cursor []byte) (url string, hops int) {
+	text, marked := strings.CutPrefix(string(cursor), detourMark)
+	count, url, cut := strings.Cut(text, " ")
+	if hops, err := strconv.Atoi(count); marked && cut && err == nil {
+		return url, hops
+	}
+	return "", 0
+}
+
+// takeDetour makes of a granted task what a collector sees of it.
+func takeDetour(t *dispatch.Task) {
+	url, hops := detour(t.Cursor)
+	if url == "" {
+		return
+	}
+	t.Redirect.Hops += hops
+	t.Redirect.From = cmp.Or(t.Redirect.From, t.URL)
+	t.URL, t.Cursor = url, nil
 }
 
 // settleParts settles parts concurrently. After the first one it does not wait long for the others. Its error is why
@@ -194,13 +266,12 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 		err = unread
 	}
 	transitions := make([]dispatch.Transition, len(open))
+	var failed error
 	for n, s := range open {
 		// The store knows the collector only while the lock exists; the token always has it.
 		s.task.Lease.Token = s.Token
-		transitions[n] = d.policy.Report(s.task, s.spec, s.Report, s.now)
-		transitions[n].Filtered = filteredOf(s.result.Discovered)
-		if s.redirects() {
-			transitions[n].SourceSuccess = false
+		if transitions[n], failed = d.transition(ctx, s); failed != nil {
+			return nil, failed
 		}
 	}
 	applied, failed := d.batches.applied.Do(ctx, transitions)
@@ -429,31 +500,12 @@ func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, t
 	if err != nil {
 		return nil, err
 	}
-	for i := range results[0] {
-		if results[0][i].ID == id {
-			if results[0][i].RequestDelay, err = d.requestDelay(ctx, t.Queue); err != nil {
-				return nil, err
-			}
-		}
-	}
 	if filtered := filteredOf(results[0]); filtered != (dispatch.Filtered{}) {
 		if err := d.store.CountFiltered(ctx, d.shardOf(id), t.SourceUID, filtered); err != nil {
 			return nil, fmt.Errorf("count what task %s leads to: %w", id, err)
 		}
 	}
 	return results[0], nil
-}
-
-// requestDelay is the least time between two requests to a queue.
-func (d *Dispatcher) requestDelay(ctx context.Context, queue string) (time.Duration, error) {
-	queues, err := d.store.QueuesNamed(ctx, []string{queue})
-	if err != nil {
-		return 0, fmt.Errorf("read queue %q: %w", queue, err)
-	}
-	if queues[0] == nil {
-		return dispatch.DefaultQueueSettings().MinDelay, nil
-	}
-	return queues[0].Settings.Paced(queues[0].QueueDelay).MinDelay, nil
 }
 
 // MaxDiscovered is the limit on the discovered items of one report.

@@ -53,9 +53,6 @@ type DiscoverResult struct {
 	ID      dispatch.TaskID       // with created, exists, revisit
 	Message string                // why, with filtered, limited, invalid
 	Filter  dispatch.FilterReason // why, with filtered, unless the source is deleted
-	// RequestDelay is the delay of the queue, if the item is the leased task itself ([Dispatcher.SubmitDiscovered]): a
-	// redirect to another spelling of its URL, which is to be requested under the same lease, no sooner than that.
-	RequestDelay time.Duration
 }
 
 // filteredOf counts the items that were not followed.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // FindingKind is what a finding is about. Its text is the name in the API.
@@ -38,7 +40,7 @@ type Finding struct {
 }
 
 // findingNames bounds the names of a finding.
-const findingNames = 3
+const findingNames = 10
 
 // The kinds of findings. A new one needs a constant here, its place in FindingKinds, a value in the API, and what finds it.
 const (
@@ -57,6 +59,7 @@ const (
 	findBackedOff   FindingKind = "BACKED_OFF"
 	findLate        FindingKind = "LATE"
 	findDead        FindingKind = "DEAD"
+	findMoved       FindingKind = "MOVED"
 	findGone        FindingKind = "GONE"
 	findIdle        FindingKind = "IDLE"
 	findUnread      FindingKind = "UNREAD"
@@ -66,9 +69,12 @@ const (
 func FindingKinds() []FindingKind {
 	return []FindingKind{
 		findDispatcher, findStore, findHeld, findCollector, findStuck, findNoCollector, findHung, findHandler, findReleased, findBlocked,
-		findNever, findFailing, findBackedOff, findLate, findDead, findGone, findIdle, findUnread,
+		findNever, findFailing, findBackedOff, findLate, findDead, findMoved, findGone, findIdle, findUnread,
 	}
 }
+
+// findAway is the part of MOVED that is not for good. It has another next step.
+const findAway FindingKind = "MOVED away"
 
 // Findings are all findings, the most severe first, and what was looked at.
 type Findings struct {
@@ -99,7 +105,7 @@ const (
 	// deadShare of the settled tasks of a source may be dead, and fewer than deadLeast, since links break.
 	deadShare = 0.1
 	deadLeast = 3
-	// neverLeast is the least age of a seed without any success.
+	// neverLeast is how long a seed is due, at least, before it is one without any success.
 	neverLeast    = time.Minute
 	nothingDueFor = time.Hour
 )
@@ -322,14 +328,18 @@ func (l *look) collectorFinding(v *CollectorView) (FindingKind, time.Time) {
 // findCollectors finds collectors that can do nothing, that hold leases and are not heard from, that are gone since a short
 // while, and those with handlers that go on after their leases.
 func (l *look) findCollectors() {
-	found := make(map[FindingKind]*Finding)
-	note := func(kind FindingKind, v *CollectorView, since time.Time, next string) {
-		f := found[kind]
+	type cause struct {
+		kind   FindingKind
+		reason dispatch.FailureReason // of COLLECTOR: each needs another remedy
+	}
+	found := make(map[cause]*Finding)
+	note := func(of cause, v *CollectorView, since time.Time, next string) {
+		f := found[of]
 		if f == nil {
-			f = &Finding{Kind: kind}
-			found[kind] = f
+			f = &Finding{Kind: of.kind}
+			found[of] = f
 		}
-		worse := f.Worst == nil || kind != findHandler && since.Before(f.Since) || kind == findHandler && working(v) < working(f.Worst.(*CollectorView)) //nolint:forcetypeassert // set below
+		worse := f.Worst == nil || of.kind != findHandler && since.Before(f.Since) || of.kind == findHandler && working(v) < working(f.Worst.(*CollectorView)) //nolint:forcetypeassert // set below
 		if f.Count++; worse {
 			f.Worst, f.Since, f.Next = v, since, next
 			f.Names = slices.Insert(f.Names, 0, v.Info.ID)
@@ -343,20 +353,22 @@ func (l *look) findCollectors() {
 		switch kind, since := l.collectorFinding(v); kind {
 		case "":
 		case findHung:
-			note(kind, v, since, "waggle lease list --collector "+v.Info.ID)
+			note(cause{kind: kind}, v, since, "waggle lease list --collector "+v.Info.ID)
 		case findGone:
-			note(kind, v, since, "waggle collector list")
+			note(cause{kind: kind}, v, since, "waggle collector list")
 		default:
-			note(kind, v, since, only)
+			of := cause{kind: kind}
+			if e := v.Outcomes.LastError; e != nil {
+				of.reason = e.Reason
+			}
+			note(of, v, since, only)
 		}
 		if v.Info.StuckSlots > 0 && !v.Info.Ended && !v.Gone(l.now) {
-			note(findHandler, v, time.Time{}, only)
+			note(cause{kind: findHandler}, v, time.Time{}, only)
 		}
 	}
-	for _, kind := range FindingKinds() {
-		if f := found[kind]; f != nil {
-			l.add(*f)
-		}
+	for _, of := range slices.SortedFunc(maps.Keys(found), func(a, b cause) int { return cmp.Compare(a.reason, b.reason) }) {
+		l.add(*found[of])
 	}
 }
 
@@ -503,7 +515,7 @@ func (l *look) readSources(ctx context.Context) error {
 	}
 	for _, prefix := range prefixes {
 		if err := pages(l, func(after string) ([]*SourceView, string, error) {
-			return l.ListSources(ctx, SourceQuery{Prefix: prefix, Gates: true}, after, lookPage)
+			return l.ListSources(ctx, SourceQuery{Prefix: prefix, Gates: true, Moves: true}, after, lookPage)
 		}, l.takeSource); err != nil {
 			return err
 		}
@@ -541,6 +553,11 @@ func (l *look) takeSource(v *SourceView) {
 	if v.dying() {
 		l.countSource(findDead, v)
 	}
+	if slices.ContainsFunc(v.Status.Moves, func(m engine.Move) bool { return m.Lasting != "" }) {
+		l.countSource(findMoved, v)
+	} else if v.movedAway() {
+		l.countSource(findAway, v)
+	}
 }
 
 func (l *look) countSource(kind FindingKind, v *SourceView) {
@@ -554,8 +571,17 @@ func (l *look) countSource(kind FindingKind, v *SourceView) {
 		c.gates[gates[0].Kind]++
 	}
 	bad := badness
-	if kind == findDead {
+	switch kind {
+	case findDead:
 		bad = func(v *SourceView) float64 { return float64(v.Status.Counts.Dead) }
+	case findMoved: // those that go on without their links
+		bad = func(v *SourceView) float64 {
+			if v.movedAway() {
+				return 1
+			}
+			return 0
+		}
+	default:
 	}
 	c.worst = append(c.worst, v)
 	slices.SortStableFunc(c.worst, func(a, b *SourceView) int { return cmp.Compare(bad(b), bad(a)) })
@@ -574,14 +600,18 @@ func (v *SourceView) dying() bool {
 	return dead > 0 && v.Status.LastSuccess.IsZero() || dead >= deadLeast && float64(dead) >= deadShare*float64(dead+c.Done)
 }
 
-// never reports whether none of the tasks has succeeded since a seed was due for longer than an interval. The first cycle of
-// a seed may be spread over one more.
+// movedAway reports whether a seed redirects to where the source does not follow links.
+func (v *SourceView) movedAway() bool {
+	return slices.ContainsFunc(v.Status.Moves, func(m engine.Move) bool { return m.Away })
+}
+
+// never reports whether none of the tasks has succeeded, and a seed was due first longer than an interval ago.
 func (v *SourceView) never(now time.Time) bool {
-	return v.Status.LastSuccess.IsZero() && !v.oldest.IsZero() && now.Sub(v.oldest) > max(2*lateAfter(&v.Source, &v.Status, now), neverLeast)
+	return !v.first.IsZero() && now.Sub(v.first) > max(lateAfter(&v.Source, &v.Status, now), neverLeast)
 }
 
 func (l *look) findSources(ctx context.Context) {
-	for _, kind := range FindingKinds() {
+	for _, kind := range append(FindingKinds(), findAway) {
 		c := l.sources[kind]
 		if c == nil {
 			continue
@@ -599,8 +629,14 @@ func (l *look) findSources(ctx context.Context) {
 		switch s := &worst.Status; {
 		case kind == findDead:
 			f.Next = "waggle task list --state dead --source " + id
+		case kind == findMoved && c.count > len(f.Names):
+			f.Next = "waggle source update --all --follow-moves --dry-run"
+		case kind == findMoved:
+			f.Next = "waggle source update " + strings.Join(f.Names, " ") + " --follow-moves"
+		case kind == findAway:
+			f.Kind, f.Next = findMoved, "waggle source get "+id
 		case kind == findNever:
-			f.Since = worst.oldest
+			f.Since = worst.first
 		case kind == findHeld && len(worst.Source.Holds) > 0:
 			f.Since = worst.Source.Holds[0].Created
 		case s.Lag > 0 && kind != findFailing && kind != findBackedOff:

@@ -106,38 +106,48 @@ func (w *world) beats2(id string) {
 	}
 }
 
-// A system of 300 feeds that is well has no finding in an hour, though some links are dead and some hosts are busy.
+// A system of 300 feeds that is well has no finding in an hour, though some links are dead and some hosts are busy. One dead
+// feed among them is named, and nothing else.
 func TestOperator_Findings_healthy(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-		for i := range 300 {
-			w.Create(fmt.Sprintf("news.%d", i), func(s *dispatch.SourceSpec) {
-				s.Seeds = dispatchtest.Seeds(fmt.Sprintf("https://h%d.example/feed", i))
-				s.Schedule = dispatch.Schedule{Every: 30 * time.Minute}
-			})
-		}
-		done := 0
-		for range 120 { // half minutes
-			w.MustBeat(0, "c1", nil)
-			for _, g := range w.Take(1000) {
-				switch done++; {
-				case g.Task.Recurring:
-					w.Succeed(g, dispatch.DiscoveredItem{URL: fmt.Sprintf("%s/%d", g.Task.URL, done), Relation: dispatch.RelationFeedItem})
-				case done%30 == 0:
-					w.Settle(failure(g, 1, 404))
-				default:
-					w.Succeed(g)
+	for name, dead := range map[string]string{"well": "", "a dead feed": "https://h7.example/feed"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+				for i := range 300 {
+					w.Create(fmt.Sprintf("news.%d", i), func(s *dispatch.SourceSpec) {
+						s.Seeds = dispatchtest.Seeds(fmt.Sprintf("https://h%d.example/feed", i))
+						s.Schedule, s.FirstCrawl = dispatch.Schedule{Every: 20 * time.Minute}, dispatch.FirstCrawlSpread
+					})
 				}
-			}
-			if all := findings(t, w.O[0]); len(all) > 0 {
-				t.Fatalf("after %d tasks: %+v", done, all)
-			}
-			time.Sleep(30 * time.Second)
-		}
-		if done < 1200 {
-			t.Errorf("%d tasks were done", done)
-		}
-	})
+				done, named := 0, map[operate.FindingKind]bool{}
+				for range 120 { // half minutes
+					w.MustBeat(0, "c1", nil)
+					for _, g := range w.Take(1000) {
+						switch done++; {
+						case g.Task.URL == dead, done%30 == 0 && !g.Task.Recurring:
+							w.Settle(failure(g, 1, 404))
+						case g.Task.Recurring:
+							w.Succeed(g, dispatch.DiscoveredItem{URL: fmt.Sprintf("%s/%d", g.Task.URL, done), Relation: dispatch.RelationFeedItem})
+						case done%31 == 0:
+							w.Settle(failure(g, 301, 503))
+						default:
+							w.Succeed(g)
+						}
+					}
+					for kind, f := range findings(t, w.O[0]) {
+						if named[kind] = true; dead == "" || !slices.Equal(f.Names, []string{"news.7"}) {
+							t.Fatalf("after %d tasks: %+v", done, f)
+						}
+					}
+					time.Sleep(30 * time.Second)
+				}
+				if done < 1200 || named["NEVER"] != (dead != "") || named["FAILING"] != (dead != "") {
+					t.Errorf("%d tasks were done, and %v named", done, named)
+				}
+			})
+		})
+	}
 }
 
 // Sources that never succeed, and those with many dead tasks, are found; a caller that is narrowed sees its own.
@@ -178,6 +188,56 @@ func TestOperator_Findings_sources(t *testing.T) {
 		}
 		if f := findings(t, w.O[0])["DEAD"]; f.Count != 1 || f.Names[0] != "news.b" {
 			t.Errorf("dead: %+v", f)
+		}
+	})
+}
+
+// Sources with seeds that moved for good are found, and those that redirect to where they do not follow links; what follows the
+// moves ends that.
+func TestOperator_Findings_moved(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+		w.MustBeat(0, "c1", nil)
+		for id, test := range map[string]struct {
+			status int
+			to     string
+			follow *dispatch.Follow
+		}{
+			"https":     {301, "https://https.example/", &dispatch.Follow{}},                                  // works as it is
+			"page":      {302, "http://login.test/", nil},                                                     // follows no links
+			"www":       {307, "http://www.www.example/", &dispatch.Follow{}},                                 // another name of the site
+			"any":       {302, "http://elsewhere.test/", &dispatch.Follow{AllowHosts: []string{"*"}}},         // follows links there
+			"away":      {303, "http://elsewhere.test/", &dispatch.Follow{}},                                  // filters links there
+			"refused":   {302, "http://elsewhere.test/", &dispatch.Follow{AllowHosts: []string{"a.example"}}}, // is not fetched
+			"moved":     {308, "http://elsewhere.test/new", &dispatch.Follow{}},                               // both
+			"not-moved": {200, "", &dispatch.Follow{}},
+		} {
+			w.Create(id, func(s *dispatch.SourceSpec) {
+				s.Seeds, s.Schedule, s.Follow = dispatchtest.Seeds("http://"+id+".example/"), dispatch.Schedule{Every: 2 * time.Hour}, test.follow
+			})
+			r := dispatchtest.Success(w.Take(1, dispatch.DefaultPool)[0])
+			if r.Succeeded.HTTPStatus = test.status; test.to != "" {
+				r.Succeeded.Discovered = []dispatch.DiscoveredItem{{URL: test.to, Relation: dispatch.RelationRedirect, Priority: dispatch.DefaultPriority}}
+			}
+			w.Settle(r)
+			for _, g := range w.Take(9) {
+				w.Settle(dispatchtest.Success(g))
+			}
+		}
+		all, err := w.O[1].Findings(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range all.All {
+			got = append(got, fmt.Sprint(f.Kind, f.Names, f.Next))
+		}
+		want := []string{
+			"MOVED[moved https]waggle source update moved https --follow-moves",
+			"MOVED[away refused]waggle source get away",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	})
 }

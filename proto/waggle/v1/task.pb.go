@@ -2030,10 +2030,7 @@ type DiscoverResult struct {
 	// Why, in words, with FILTERED, LIMITED and INVALID: the rule, limit or field.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Why, with FILTERED.
-	FilterReason FilterReason `protobuf:"varint,4,opt,name=filter_reason,json=filterReason,proto3,enum=waggle.v1.FilterReason" json:"filter_reason,omitempty"`
-	// Only from SubmitDiscovered, if the item is the task itself (EXISTS with its own id): its page redirects to another
-	// spelling of its URL. Request that under the same lease, no sooner than this after your last request began.
-	RequestDelay  *durationpb.Duration `protobuf:"bytes,5,opt,name=request_delay,json=requestDelay,proto3" json:"request_delay,omitempty"`
+	FilterReason  FilterReason `protobuf:"varint,4,opt,name=filter_reason,json=filterReason,proto3,enum=waggle.v1.FilterReason" json:"filter_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2094,13 +2091,6 @@ func (x *DiscoverResult) GetFilterReason() FilterReason {
 		return x.FilterReason
 	}
 	return FilterReason_FILTER_REASON_UNSPECIFIED
-}
-
-func (x *DiscoverResult) GetRequestDelay() *durationpb.Duration {
-	if x != nil {
-		return x.RequestDelay
-	}
-	return nil
 }
 
 var File_waggle_v1_task_proto protoreflect.FileDescriptor
@@ -2254,13 +2244,12 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\trevisited\x18\x04 \x01(\x05R\trevisited\x12\x1a\n" +
 	"\bfiltered\x18\x05 \x01(\x05R\bfiltered\x12\x18\n" +
 	"\alimited\x18\x06 \x01(\x05R\alimited\x12\x18\n" +
-	"\ainvalid\x18\a \x01(\x05R\ainvalid\"\xee\x01\n" +
+	"\ainvalid\x18\a \x01(\x05R\ainvalid\"\xae\x01\n" +
 	"\x0eDiscoverResult\x12+\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x17.waggle.v1.DiscoverCodeR\x04code\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12<\n" +
-	"\rfilter_reason\x18\x04 \x01(\x0e2\x17.waggle.v1.FilterReasonR\ffilterReason\x12>\n" +
-	"\rrequest_delay\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\frequestDelay*\xb1\x01\n" +
+	"\rfilter_reason\x18\x04 \x01(\x0e2\x17.waggle.v1.FilterReasonR\ffilterReason*\xb1\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TASK_STATE_SCHEDULED\x10\x01\x12\x14\n" +
@@ -2408,12 +2397,11 @@ var file_waggle_v1_task_proto_depIdxs = []int32{
 	19, // 36: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
 	5,  // 37: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
 	4,  // 38: waggle.v1.DiscoverResult.filter_reason:type_name -> waggle.v1.FilterReason
-	23, // 39: waggle.v1.DiscoverResult.request_delay:type_name -> google.protobuf.Duration
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_task_proto_init() }

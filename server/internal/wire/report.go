@@ -271,7 +271,6 @@ func toSummary(results []engine.DiscoverResult, refused refusedItems) *pb.Discov
 		*counterOf(out, r.Code)++
 		out.Results[i] = &pb.DiscoverResult{
 			Code: pb.DiscoverCode(r.Code), TaskId: string(r.ID), Message: r.Message, FilterReason: pb.FilterReason(r.Filter),
-			RequestDelay: toDuration(r.RequestDelay),
 		}
 	}
 	return out
