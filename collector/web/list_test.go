@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"testing"
 
@@ -132,9 +133,10 @@ func TestHandler_NewEntry(t *testing.T) {
 // sent is the header of an exchange's answer.
 func sent(t *testing.T, exchange web.Exchange) http.Header {
 	t.Helper()
-	response, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(exchange.Response)), nil)
+	_, fields, _ := bytes.Cut(exchange.Response, []byte("\r\n"))
+	header, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(fields))).ReadMIMEHeader()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response.Header
+	return http.Header(header)
 }
