@@ -91,7 +91,7 @@ func TestHandler_BrokenList(t *testing.T) {
 		"/cut": "<urlset> has no end", "/cut.xml.gz": "unexpected EOF", "/bomb.xml.gz": "times its",
 	} {
 		done, err := handle(t, h, &collector.Task{URL: s.URL + path, Kind: extract.KindSitemap})
-		if err != nil || len(done.Discovered) != 2 || !strings.Contains(done.Message, "up to entry 2") || !strings.Contains(done.Message, want) {
+		if err != nil || len(done.Discovered) != 2 || !strings.Contains(done.Message, "after 2 entries") || !strings.Contains(done.Message, want) {
 			t.Errorf("%s: %d links, %q, %v; want %q", path, len(done.Discovered), done.Message, err, want)
 		}
 	}

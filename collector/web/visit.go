@@ -61,9 +61,23 @@ func (v *visit) run(ctx context.Context) (collector.Succeeded, error) {
 		err = v.judge(ctx)
 	}
 	if err != nil {
+		v.warnUnread(err)
 		return collector.Succeeded{}, err
 	}
 	return v.store(ctx)
+}
+
+// warnUnread logs that a feed, sitemap or list cannot be read at all. Nothing else shows which of them the site has to mend.
+func (v *visit) warnUnread(err error) {
+	var failed *collector.Failed
+	if !errors.As(err, &failed) {
+		return
+	}
+	switch isList := v.task.Kind == extract.KindFeed || v.task.Kind == extract.KindSitemap || v.task.Kind == extract.KindList; {
+	case failed.Reason == collector.ReasonParse, isList && (failed.Reason == collector.ReasonTooLarge || failed.Reason == collector.ReasonUnsupportedContent):
+		v.cfg.Logger.Warn("feed, sitemap or list cannot be read", zap.String("url", v.url.String()), zap.String("source_id", v.task.SourceID),
+			zap.Stringer("reason", failed.Reason), zap.String("error", failed.Message))
+	}
 }
 
 // parseURL finds what to fetch: the task's URL, or the key of one that has none.

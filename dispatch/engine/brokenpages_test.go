@@ -223,3 +223,39 @@ func TestBrokenPages_blockTheHost(t *testing.T) {
 		})
 	}
 }
+
+// 150 dead links make 150 requests in the first hour: those that are not there two each in all, those that are forbidden three,
+// and never more than max_attempts.
+func TestDispatcher_deadLinks(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		wants := map[string]int{"gone": 2, "lost": 2, "shut": 3, "once": 1, "twice": 2, "other": 4}
+		reasons := map[string]dispatch.FailureReason{"gone": 3, "lost": 1, "shut": 2, "once": 1, "twice": 2, "other": 4}
+		for id := range wants {
+			w.AddSource(id, func(s *dispatch.SourceSpec) {
+				s.Retry.MaxAttempts = map[string]int{"once": 1, "twice": 2}[id]
+			})
+			w.Submit(id, "", 30, 0)
+		}
+		requests := map[string]int{}
+		for began := time.Now(); time.Since(began) < 5*time.Hour; time.Sleep(10 * time.Second) {
+			for grants := w.Take(100); len(grants) > 0; grants = w.Take(100) {
+				for _, g := range grants {
+					requests[g.Task.SourceID]++
+					w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: reasons[g.Task.SourceID]}})
+				}
+			}
+			if made := requests["gone"] + requests["lost"] + requests["shut"] + requests["once"] + requests["twice"]; time.Since(began) < time.Hour && made != 150 {
+				t.Fatalf("%d requests of 150 dead links after %v", made, time.Since(began))
+			}
+		}
+		for id, want := range wants {
+			if got := requests[id]; got != 30*want {
+				t.Errorf("%s: %d requests for 30 links, want %d each", id, got, want)
+			}
+			if dead := w.MustView(id).Status.Counts.Dead; dead != 30 {
+				t.Errorf("%s: %d are dead", id, dead)
+			}
+		}
+	})
+}

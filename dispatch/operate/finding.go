@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -104,7 +105,7 @@ const (
 	// deadShare of the settled tasks of a source may be dead, and fewer than deadLeast, since links break.
 	deadShare = 0.1
 	deadLeast = 3
-	// neverLeast is the least age of a seed without any success.
+	// neverLeast is how long a seed is due, at least, before it is one without any success.
 	neverLeast    = time.Minute
 	nothingDueFor = time.Hour
 )
@@ -327,14 +328,18 @@ func (l *look) collectorFinding(v *CollectorView) (FindingKind, time.Time) {
 // findCollectors finds collectors that can do nothing, that hold leases and are not heard from, that are gone since a short
 // while, and those with handlers that go on after their leases.
 func (l *look) findCollectors() {
-	found := make(map[FindingKind]*Finding)
-	note := func(kind FindingKind, v *CollectorView, since time.Time, next string) {
-		f := found[kind]
+	type cause struct {
+		kind   FindingKind
+		reason dispatch.FailureReason // of COLLECTOR: each needs another remedy
+	}
+	found := make(map[cause]*Finding)
+	note := func(of cause, v *CollectorView, since time.Time, next string) {
+		f := found[of]
 		if f == nil {
-			f = &Finding{Kind: kind}
-			found[kind] = f
+			f = &Finding{Kind: of.kind}
+			found[of] = f
 		}
-		worse := f.Worst == nil || kind != findHandler && since.Before(f.Since) || kind == findHandler && working(v) < working(f.Worst.(*CollectorView)) //nolint:forcetypeassert // set below
+		worse := f.Worst == nil || of.kind != findHandler && since.Before(f.Since) || of.kind == findHandler && working(v) < working(f.Worst.(*CollectorView)) //nolint:forcetypeassert // set below
 		if f.Count++; worse {
 			f.Worst, f.Since, f.Next = v, since, next
 			f.Names = slices.Insert(f.Names, 0, v.Info.ID)
@@ -348,20 +353,22 @@ func (l *look) findCollectors() {
 		switch kind, since := l.collectorFinding(v); kind {
 		case "":
 		case findHung:
-			note(kind, v, since, "waggle lease list --collector "+v.Info.ID)
+			note(cause{kind: kind}, v, since, "waggle lease list --collector "+v.Info.ID)
 		case findGone:
-			note(kind, v, since, "waggle collector list")
+			note(cause{kind: kind}, v, since, "waggle collector list")
 		default:
-			note(kind, v, since, only)
+			of := cause{kind: kind}
+			if e := v.Outcomes.LastError; e != nil {
+				of.reason = e.Reason
+			}
+			note(of, v, since, only)
 		}
 		if v.Info.StuckSlots > 0 && !v.Info.Ended && !v.Gone(l.now) {
-			note(findHandler, v, time.Time{}, only)
+			note(cause{kind: findHandler}, v, time.Time{}, only)
 		}
 	}
-	for _, kind := range FindingKinds() {
-		if f := found[kind]; f != nil {
-			l.add(*f)
-		}
+	for _, of := range slices.SortedFunc(maps.Keys(found), func(a, b cause) int { return cmp.Compare(a.reason, b.reason) }) {
+		l.add(*found[of])
 	}
 }
 
@@ -598,10 +605,9 @@ func (v *SourceView) movedAway() bool {
 	return slices.ContainsFunc(v.Status.Moves, func(m engine.Move) bool { return m.Away })
 }
 
-// never reports whether none of the tasks has succeeded since a seed was due for longer than an interval. The first cycle of
-// a seed may be spread over one more.
+// never reports whether none of the tasks has succeeded, and a seed was due first longer than an interval ago.
 func (v *SourceView) never(now time.Time) bool {
-	return v.Status.LastSuccess.IsZero() && !v.oldest.IsZero() && now.Sub(v.oldest) > max(2*lateAfter(&v.Source, &v.Status, now), neverLeast)
+	return !v.first.IsZero() && now.Sub(v.first) > max(lateAfter(&v.Source, &v.Status, now), neverLeast)
 }
 
 func (l *look) findSources(ctx context.Context) {
@@ -630,7 +636,7 @@ func (l *look) findSources(ctx context.Context) {
 		case kind == findAway:
 			f.Kind, f.Next = findMoved, "waggle source get "+id
 		case kind == findNever:
-			f.Since = worst.oldest
+			f.Since = worst.first
 		case kind == findHeld && len(worst.Source.Holds) > 0:
 			f.Since = worst.Source.Holds[0].Created
 		case s.Lag > 0 && kind != findFailing && kind != findBackedOff:

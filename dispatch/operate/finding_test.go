@@ -106,38 +106,48 @@ func (w *world) beats2(id string) {
 	}
 }
 
-// A system of 300 feeds that is well has no finding in an hour, though some links are dead and some hosts are busy.
+// A system of 300 feeds that is well has no finding in an hour, though some links are dead and some hosts are busy. One dead
+// feed among them is named, and nothing else.
 func TestOperator_Findings_healthy(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-		for i := range 300 {
-			w.Create(fmt.Sprintf("news.%d", i), func(s *dispatch.SourceSpec) {
-				s.Seeds = dispatchtest.Seeds(fmt.Sprintf("https://h%d.example/feed", i))
-				s.Schedule = dispatch.Schedule{Every: 30 * time.Minute}
-			})
-		}
-		done := 0
-		for range 120 { // half minutes
-			w.MustBeat(0, "c1", nil)
-			for _, g := range w.Take(1000) {
-				switch done++; {
-				case g.Task.Recurring:
-					w.Succeed(g, dispatch.DiscoveredItem{URL: fmt.Sprintf("%s/%d", g.Task.URL, done), Relation: dispatch.RelationFeedItem})
-				case done%30 == 0:
-					w.Settle(failure(g, 1, 404))
-				default:
-					w.Succeed(g)
+	for name, dead := range map[string]string{"well": "", "a dead feed": "https://h7.example/feed"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+				for i := range 300 {
+					w.Create(fmt.Sprintf("news.%d", i), func(s *dispatch.SourceSpec) {
+						s.Seeds = dispatchtest.Seeds(fmt.Sprintf("https://h%d.example/feed", i))
+						s.Schedule, s.FirstCrawl = dispatch.Schedule{Every: 20 * time.Minute}, dispatch.FirstCrawlSpread
+					})
 				}
-			}
-			if all := findings(t, w.O[0]); len(all) > 0 {
-				t.Fatalf("after %d tasks: %+v", done, all)
-			}
-			time.Sleep(30 * time.Second)
-		}
-		if done < 1200 {
-			t.Errorf("%d tasks were done", done)
-		}
-	})
+				done, named := 0, map[operate.FindingKind]bool{}
+				for range 120 { // half minutes
+					w.MustBeat(0, "c1", nil)
+					for _, g := range w.Take(1000) {
+						switch done++; {
+						case g.Task.URL == dead, done%30 == 0 && !g.Task.Recurring:
+							w.Settle(failure(g, 1, 404))
+						case g.Task.Recurring:
+							w.Succeed(g, dispatch.DiscoveredItem{URL: fmt.Sprintf("%s/%d", g.Task.URL, done), Relation: dispatch.RelationFeedItem})
+						case done%31 == 0:
+							w.Settle(failure(g, 301, 503))
+						default:
+							w.Succeed(g)
+						}
+					}
+					for kind, f := range findings(t, w.O[0]) {
+						if named[kind] = true; dead == "" || !slices.Equal(f.Names, []string{"news.7"}) {
+							t.Fatalf("after %d tasks: %+v", done, f)
+						}
+					}
+					time.Sleep(30 * time.Second)
+				}
+				if done < 1200 || named["NEVER"] != (dead != "") || named["FAILING"] != (dead != "") {
+					t.Errorf("%d tasks were done, and %v named", done, named)
+				}
+			})
+		})
+	}
 }
 
 // Sources that never succeed, and those with many dead tasks, are found; a caller that is narrowed sees its own.

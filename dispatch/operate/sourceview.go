@@ -22,7 +22,7 @@ type SourceView struct {
 	Health SourceHealth
 
 	next   *dispatch.Task // the seed that is due next; nil: none waits
-	oldest time.Time      // when the first of its seeds was made
+	first  time.Time      // when the first of its seeds was due first, if none of its tasks has succeeded
 	failed *dispatch.Task // of the seeds that have not succeeded since they failed, the one that failed most; nil: none
 }
 
@@ -178,14 +178,16 @@ func (o *Operator) releasedTasks(ctx context.Context, sources []*dispatch.Source
 func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds []*dispatch.Task, now time.Time) *SourceView {
 	status := SourceStatus{SourceStatus: known, PendingVersions: source.Version - source.Applied}
 	status.Outstanding = status.Counts.Scheduled + status.Counts.Ready + status.Counts.Leased
-	var oldest time.Time
+	var first time.Time
 	var failed *dispatch.Task
 	for _, t := range seeds {
 		if t == nil {
 			continue
 		}
-		if oldest.IsZero() || t.Created.Before(oldest) {
-			oldest = t.Created
+		if known.LastSuccess.IsZero() {
+			if due := source.FirstDue(t.Created, t.ID).Add(source.Spec.Schedule.Offset(t.ID)); first.IsZero() || due.Before(first) {
+				first = due
+			}
 		}
 		if tries := triesOf(t); tries > 0 && (failed == nil || tries > triesOf(failed)) {
 			failed = t
@@ -220,7 +222,7 @@ func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds [
 		status.Lag = max(status.Lag, now.Sub(t.Due))
 	}
 	status.Outstanding = max(status.Outstanding, 0)
-	return &SourceView{Source: *source, Status: status, Health: healthOf(source, &status, now), oldest: oldest, failed: failed}
+	return &SourceView{Source: *source, Status: status, Health: healthOf(source, &status, now), first: first, failed: failed}
 }
 
 // triesOf is how often a seed was tried since its last success, as far as its counters have it; 0 while it is tried first.

@@ -11,6 +11,7 @@ import (
 func collectorCases() []testCase {
 	return []testCase{
 		{"Beat_IsReadBack", collectorBeat},
+		{"Beat_CarriesOutcomes", collectorOutcomes},
 		{"Beat_AfterTheGoodbye", collectorAfterGoodbye},
 		{"Goodbye_OfAnotherSession", collectorStrayGoodbye},
 		{"Poll_MakesARecord", collectorPoll},
@@ -60,6 +61,33 @@ func collectorBeat(e *env) {
 	info.Session = "s1"
 	is(e, "replaced", e.beat(info)[0].Replaced, true)
 	is(e, "session", e.collectors("", 10)[0].Info.Session, "s2")
+}
+
+// collectorOutcomes: those of the last beat are kept, whole, until the next one or another session; a poll changes nothing.
+func collectorOutcomes(e *env) {
+	info := dispatch.CollectorInfo{ID: "c1", Session: "s1"}
+	kept := func(what string, want *dispatch.Outcomes) {
+		info.Outcomes = want
+		is(e, what, e.collectors("", 10)[0].Info, info)
+	}
+	all := &dispatch.Outcomes{
+		Answered: 3, Failed: map[dispatch.FailureReason]int{101: 4, 201: 5}, Released: 6, OwnInRow: 7, ReleasedInRow: 8, Silent: 2,
+		Since: start.Add(-time.Minute), LastError: &dispatch.Failure{
+			Result: dispatch.ResultFailed, Reason: 201, Message: "no space: \"/é\"", HTTPStatus: 200, Time: start.Add(-time.Second),
+		},
+	}
+	for what, outcomes := range map[string]*dispatch.Outcomes{"of the first beat": all, "of the next": {Answered: 1}, "of one without": nil, "of another": all} {
+		info.Outcomes = outcomes
+		e.beat(info)
+		kept(what, outcomes)
+	}
+	info.Outcomes = all
+	e.beat(info)
+	e.poll("c1", "s1", "t", "1")
+	kept("after a poll", all)
+	info.Session = "s2"
+	e.poll("c1", "s2", "t", "2")
+	kept("of the next session", nil)
 }
 
 // collectorAfterGoodbye: a beat that was overtaken by the last one does not bring its

@@ -15,7 +15,7 @@ const maxDateBytes = 128
 // parts since 1970. A day, a month or a year is at its end, when nothing can have changed in it any more. A time without a
 // zone is in UTC. The zero time: it cannot be read, or its zone is not known.
 func ReadTime(text string) time.Time {
-	if len(text) > maxDateBytes {
+	if text == "" || len(text) > maxDateBytes {
 		return time.Time{}
 	}
 	if epoch, ok := readEpoch(strings.TrimSpace(text)); ok {

@@ -133,7 +133,7 @@ func (c *collection) finish(ctx context.Context, kind string, err error) error {
 	case c.entries == 0:
 		return fmt.Errorf("%s %w", kind, err)
 	}
-	c.found.Broken = fmt.Sprintf("%s read up to entry %d: %v", kind, c.entries, err)
+	c.found.Broken = fmt.Sprintf("%s broken off after %d entries: %v", kind, c.entries, err)
 	return nil
 }
 

@@ -1,12 +1,12 @@
 package extract
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"time"
 )
 
 // readJSONFeed reads the fields that count of a JSON feed (https://www.jsonfeed.org/version/1.1/), and each entry for itself:
@@ -16,18 +16,16 @@ func readJSONFeed(ctx context.Context, c *collection, text io.Reader) error {
 	if _, err := in.Token(); err != nil { // {
 		return fmt.Errorf("%w: %w", errParse, err)
 	}
-	next, hasItems := "", false
+	next, hasItems := scalar(""), false
 	for in.More() {
 		name, err := in.Token()
 		switch {
 		case err != nil:
 		case name == "items":
 			hasItems = true
-			err = eachJSON(ctx, in, c.addJSONItem)
+			err = eachJSONItem(ctx, in, c.addJSONItem)
 		case name == "next_url":
-			var value json.RawMessage
-			err = in.Decode(&value)
-			next = scalar(value)
+			err = in.Decode(&next)
 		default:
 			err = skipJSON(in)
 		}
@@ -39,7 +37,7 @@ func readJSONFeed(ctx context.Context, c *collection, text io.Reader) error {
 		}
 	}
 	if next != "" {
-		c.add(next)
+		c.add(string(next))
 	}
 	if _, err := in.Token(); err != nil { // }
 		return fmt.Errorf("%w: %w", errParse, err)
@@ -50,8 +48,8 @@ func readJSONFeed(ctx context.Context, c *collection, text io.Reader) error {
 	return nil
 }
 
-// eachJSON calls f with each element of an array, or with what stands in its place.
-func eachJSON(ctx context.Context, in *json.Decoder, f func(json.RawMessage)) error {
+// eachJSONItem calls f with each item of an array. Those that are no objects are left out, and so is what is no array.
+func eachJSONItem(ctx context.Context, in *json.Decoder, f func(*jsonItem)) error {
 	token, err := in.Token()
 	if err != nil || token != json.Delim('[') {
 		if token == json.Delim('{') {
@@ -60,11 +58,12 @@ func eachJSON(ctx context.Context, in *json.Decoder, f func(json.RawMessage)) er
 		return err
 	}
 	for in.More() {
-		var value json.RawMessage
-		if err := in.Decode(&value); err != nil {
+		var item jsonItem
+		err := in.Decode(&item)
+		if odd := new(json.UnmarshalTypeError); err != nil && !errors.As(err, &odd) {
 			return err
 		}
-		if f(value); ctx.Err() != nil {
+		if f(&item); ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -101,52 +100,52 @@ func leaveJSON(in *json.Decoder, depth int) error {
 	return nil
 }
 
+// jsonItem is what counts of an item.
+type jsonItem struct {
+	ID          scalar          `json:"id"`
+	URL         scalar          `json:"url"`
+	ExternalURL scalar          `json:"external_url"`
+	Modified    scalar          `json:"date_modified"`
+	Published   scalar          `json:"date_published"`
+	Attachments json.RawMessage `json:"attachments"`
+}
+
 // addJSONItem adds what an item leads to.
-func (c *collection) addJSONItem(value json.RawMessage) {
-	var item map[string]json.RawMessage
-	if json.Unmarshal(value, &item) != nil {
-		return
+func (c *collection) addJSONItem(item *jsonItem) {
+	id := string(item.ID)
+	link := cmp.Or(string(item.URL), string(item.ExternalURL))
+	if link == "" && isWebURL(id) {
+		link = id
 	}
-	var modified time.Time
-	for _, name := range []string{"date_modified", "date_published"} {
-		if modified.IsZero() {
-			modified = ReadTime(scalar(item[name]))
-		}
-	}
-	id := scalar(item["id"])
-	for _, link := range []string{scalar(item["url"]), scalar(item["external_url"]), id} {
-		if link != "" && (link != id || isWebURL(id)) {
-			c.addEntry(link, id, modified)
-			break
-		}
-	}
+	c.addEntry(link, id, cmp.Or(ReadTime(string(item.Modified)), ReadTime(string(item.Published))))
 	if !c.opts.Resources {
 		return
 	}
-	attachments := item["attachments"]
 	var several []json.RawMessage
-	if json.Unmarshal(attachments, &several) != nil {
-		several = []json.RawMessage{attachments}
+	if json.Unmarshal(item.Attachments, &several) != nil {
+		several = []json.RawMessage{item.Attachments}
 	}
 	for _, one := range several[:min(len(several), maxFields)] {
-		var attachment map[string]json.RawMessage
-		if json.Unmarshal(one, &attachment) == nil && scalar(attachment["url"]) != "" {
-			c.add(scalar(attachment["url"]))
+		var attachment jsonItem
+		if json.Unmarshal(one, &attachment) == nil && attachment.URL != "" {
+			c.add(string(attachment.URL))
 		}
 	}
 }
 
 // scalar is a text or a number as text; empty for anything else.
-func scalar(value json.RawMessage) string {
-	value = bytes.TrimSpace(value)
+type scalar string
+
+// UnmarshalJSON takes any value.
+func (s *scalar) UnmarshalJSON(value []byte) error {
 	var text string
-	if json.Unmarshal(value, &text) == nil {
-		return text
+	switch {
+	case json.Unmarshal(value, &text) == nil:
+		*s = scalar(text)
+	case value[0] == '-' || '0' <= value[0] && value[0] <= '9':
+		*s = scalar(value)
 	}
-	if len(value) > 0 && (value[0] == '-' || '0' <= value[0] && value[0] <= '9') {
-		return string(value)
-	}
-	return ""
+	return nil
 }
 
 // oneLine has spaces in place of line breaks and tabs, which strings of JSON may not have.

@@ -84,7 +84,7 @@ type Result struct {
 	// Period is how long a feed says that it stays as it is; 0: it does not say.
 	Period time.Duration
 
-	// Broken says up to which entry a feed, sitemap or list was read, and what broke it off; empty: it was read to its end.
+	// Broken says after how many entries a feed, sitemap or list was broken off, and by what; empty: it was read to its end.
 	Broken string
 
 	// Entries are short hashes of the ids of a feed's entries that have no date, for the next Options.Known.

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 )
@@ -84,6 +86,15 @@ func newMarkup(base *url.URL, entry func(*entry), other func(*field)) *markup {
 		base: base, entry: entry, other: other, named: map[string]int{},
 		prefixes: map[string]bool{"": true, "atom:": true, "a10:": true, "rss:": true, "dc:": true, "dcterms:": true, "sy:": true, "xhtml:": true},
 	}
+}
+
+// readKind reads a document of one kind: a feed is no sitemap.
+func (m *markup) readKind(ctx context.Context, text io.Reader, kind string) error {
+	err := m.read(ctx, text)
+	if err == nil && kindOfRoot(m.root) != kind {
+		err = fmt.Errorf("%w: its root element is %q", errParse, m.root)
+	}
+	return err
 }
 
 // read reads the document. It fails when it is no feed or sitemap, when it has no end, and when it cannot be read further.
@@ -242,7 +253,13 @@ func unescaped(raw []byte) string {
 	if bytes.IndexByte(raw, '&') < 0 {
 		return string(raw)
 	}
-	return reference.ReplaceAllStringFunc(string(raw), html.UnescapeString)
+	return reference.ReplaceAllStringFunc(string(raw), func(ref string) string {
+		text := html.UnescapeString(ref)
+		if r := []rune(text)[0]; r == utf8.RuneError || unicode.IsControl(r) && !unicode.IsSpace(r) {
+			return "" // as such characters are that stand there themselves
+		}
+		return text
+	})
 }
 
 // rootElement is the local name of the first element of a document, in lower case, or of the first that is a feed's, a

@@ -2,7 +2,6 @@ package extract_test
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -79,8 +78,8 @@ func TestFind_sitemap(t *testing.T) {
 		"a page":     "<!doctype html><html><a href=x>x</a></html>",
 		"cut":        sitemapHead + `<url><loc>http://a/1`,
 		"no element": "<!-- -->",
-		"nested":     "<urlset>" + strings.Repeat("<url>", 1<<20),
-		"tag":        "<urlset><url " + strings.Repeat(`a="" `, 1<<20) + "/>",
+		"nested":     "<urlset>" + strings.Repeat("<url>", 1<<17),
+		"tag":        "<urlset><url " + strings.Repeat(`a="" `, 1<<18) + "/>",
 		"mismatched": "<urlset></url>",
 	} {
 		if _, got, err := find(t, "http://a/", extract.KindSitemap, "", body, extract.Options{}); err == nil {
@@ -129,21 +128,4 @@ func TestFind_noList(t *testing.T) {
 			}
 		}
 	}
-}
-
-func FuzzFind_sitemap(f *testing.F) {
-	f.Add(sitemapHead + `<url><loc>/1</loc><lastmod>2020-01-01</lastmod></url></urlset>`)
-	f.Add(`<sitemapindex><sitemap><loc>http://a/s1.xml.gz</loc></sitemap>`)
-	f.Add("http://a/1\n#\n")
-	f.Fuzz(func(t *testing.T, body string) {
-		urls, _, err := find(t, "http://a/", extract.KindSitemap, "", body, extract.Options{MaxListed: 10})
-		if err != nil && len(urls) > 0 || len(urls) > 10 {
-			t.Errorf("%d links, %v", len(urls), err)
-		}
-		for _, link := range urls {
-			if u, err := url.Parse(link); err != nil || u.Host == "" {
-				t.Errorf("link %q: %v", link, err)
-			}
-		}
-	})
 }

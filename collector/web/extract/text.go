@@ -25,7 +25,13 @@ const (
 	maxBegin = 64 << 10
 )
 
-var xmlEncoding = regexp.MustCompile(`<\?xml\s[^>]{0,1000}encoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
+var (
+	// utf16BE and utf16LE are how XML in UTF-16 begins that has no byte order mark.
+	utf16BE = regexp.MustCompile(`^(?:\x00\s)*\x00<\x00`)
+	utf16LE = regexp.MustCompile(`^(?:\s\x00)*<\x00[^\x00]\x00`)
+
+	xmlEncoding = regexp.MustCompile(`<\?xml\s[^>]{0,1000}encoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
+)
 
 // newText reads a feed, sitemap or list as UTF-8, by its byte order mark, what it declares, or its Content-Type; an encoding
 // that nobody knows is read as UTF-8. At least maxBegin bytes can be peeked at.
@@ -35,9 +41,9 @@ func newText(body io.Reader, contentType string) *bufio.Reader {
 	label := ""
 	switch {
 	case bytes.HasPrefix(begin, []byte("\xef\xbb\xbf")):
-	case bytes.HasPrefix(begin, []byte("\xfe\xff")), bytes.HasPrefix(begin, []byte("\x00<")):
+	case bytes.HasPrefix(begin, []byte("\xfe\xff")), utf16BE.Match(begin):
 		label = "utf-16be"
-	case bytes.HasPrefix(begin, []byte("\xff\xfe")), bytes.HasPrefix(begin, []byte("<\x00")):
+	case bytes.HasPrefix(begin, []byte("\xff\xfe")), utf16LE.Match(begin):
 		label = "utf-16le"
 	default:
 		if declared := xmlEncoding.FindSubmatch(begin); declared != nil {

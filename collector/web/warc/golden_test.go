@@ -70,7 +70,7 @@ WARC-Target-URI: http://a.example/p
 WARC-Concurrent-To: <urn:uuid:2>
 WARC-Block-Digest: DIGEST
 Content-Type: application/warc-fields
-Content-Length: 514
+Content-Length: 561
 
 fetchTimeMs: 12
 waggle-task-id: 17-abc
@@ -81,6 +81,7 @@ waggle-run: 9
 waggle-source-id: news.a
 waggle-url: http://a.example/p
 waggle-final-url: http://a.example/p
+waggle-redirected-from: http://a.example/head
 waggle-status: 200
 waggle-content-type: text/plain
 waggle-fetch-time: 2026-03-01T12:00:00.25Z

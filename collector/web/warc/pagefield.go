@@ -52,6 +52,7 @@ func fieldsOf(p *web.Page) []pageField {
 		{"waggle-source-id", &p.SourceID},
 		{"waggle-url", &p.URL},
 		{"waggle-final-url", &p.FinalURL},
+		{"waggle-redirected-from", &p.RedirectedFrom},
 		{"waggle-status", &p.Status},
 		{"waggle-content-type", &p.ContentType},
 		{"waggle-fetch-time", &p.FetchTime},

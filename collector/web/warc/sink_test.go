@@ -55,7 +55,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)
 // pageOf is a page that was fetched whole in one exchange.
 func pageOf(url, body string) (web.Page, web.Content) {
 	page := web.Page{
-		URL: url, FinalURL: url, Status: 200, ContentType: "text/plain", FetchTime: noon, FetchMillis: 12,
+		URL: url, FinalURL: url, RedirectedFrom: "http://a.example/head", Status: 200, ContentType: "text/plain", FetchTime: noon, FetchMillis: 12,
 		Digest: sha([]byte(body)), Bytes: int64(len(body)), Changed: true, Links: 1, Canonical: "http://a.example/canonical", NoIndex: true,
 		SourceID: "news.a", TaskID: "17-abc", Cycle: 3, Run: 9, Attempt: 2, Fence: 1234567,
 	}

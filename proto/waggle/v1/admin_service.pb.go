@@ -50,7 +50,7 @@ const (
 	FindingKind_FINDING_KIND_RELEASED FindingKind = 9
 	// Waggle blocked a host after failures.
 	FindingKind_FINDING_KIND_BLOCKED FindingKind = 10
-	// A source has never succeeded, and its seeds are older than two intervals (1 minute at least, 2 h without a schedule).
+	// A source has never succeeded, and was due first longer than an interval ago (1 minute at least, 1 h without a schedule).
 	FindingKind_FINDING_KIND_NEVER FindingKind = 11
 	// A source is FAILING.
 	FindingKind_FINDING_KIND_FAILING FindingKind = 12

@@ -174,17 +174,16 @@ func Error(e *pb.TaskError) string {
 	return text
 }
 
-// Outcomes is why a collector can do nothing, or what failed lately, in a line; empty: nothing did.
+// Outcomes is why a collector can do nothing, or what failed lately, in a line that begins with the last error; empty: nothing
+// did.
 func Outcomes(now time.Time, o *pb.Outcomes) string {
 	var text human.Phrases
-	if o.GetUnable() {
-		text.AddIf(true, "can do nothing since %s", human.Span(now.Sub(o.GetSinceTime().AsTime())))
-	}
+	text.AddIf(o.GetLastError() != nil, "%s", Error(o.GetLastError()))
 	for _, c := range o.GetFailed() {
 		text.AddIf(true, "%s %s", human.Count(c.GetCount()), human.Word(c.GetReason(), "FAILURE_REASON_"))
 	}
 	text.AddIf(o.GetReleased() > 0, "%s given back", human.Count(o.GetReleased()))
-	text.AddIf(o.GetLastError() != nil, "last %s", Error(o.GetLastError()))
+	text.AddIf(o.GetUnable(), "nothing done for %s", human.Span(now.Sub(o.GetSinceTime().AsTime())))
 	return text.Text()
 }
 

@@ -32,8 +32,8 @@ TASK                             SOURCE  QUEUE         HOLDER   HELD FOR  ENDS  
 		}
 	}
 	clitest.WantOutput(t, clitest.Command(t, env, "collector", "list"), `
-COLLECTOR  STATE   LEASES  SLOTS  STUCK  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            HELD
-paris-1    ACTIVE       1      4      0  default  -       AGO  AGO      paris  v1       region=eu tier=1  -
+COLLECTOR  STATE   LEASES  SLOTS  STUCK  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            HELD  FAILS
+paris-1    ACTIVE       1      4      0  default  -       AGO  AGO      paris  v1       region=eu tier=1  -     -
 `)
 	got := clitest.Command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/")
 	for _, part := range []string{
@@ -102,7 +102,7 @@ func TestAdmin_filters(t *testing.T) {
 			t.Errorf("%s: %d, %s%s", args, got.Code, got.Out, got.Err)
 		}
 	}
-	if got := clitest.Command(t, env, "collector", "list"); !strings.Contains(clitest.Settle(got.Out), "collectors region=eu by ada, AGO: new image\n") {
+	if got := clitest.Command(t, env, "collector", "list"); !strings.Contains(clitest.Settle(got.Out), "collectors region=eu by ada, AGO: new image  -\n") {
 		t.Errorf("what holds it:\n%s", got.Out)
 	}
 	if got := clitest.Command(t, env, "stats"); !strings.Contains(got.Out, "Holds       1, beside those on sources\n") {

@@ -93,7 +93,7 @@ func (f *importFlags) complete(from *pb.SourceSpec, fixed bool) *pb.SourceSpec {
 	if fixed && from.GetCanonicalRules() == 0 {
 		spec.CanonicalRules = sourcefile.Rules
 		if !f.ownScope {
-			spec.Scope = cmp.Or(strings.TrimRight(f.prefix, "._-"), "import")
+			spec.Scope = f.prefix + "import" // within what a narrowed grant allows
 		}
 	}
 	proto.Merge(spec, from)

@@ -57,8 +57,7 @@ of --cron, unless --now is given.
 Import the same file again at any time, also after a failed import. A source that exists is changed to what the file and the
 flags set; the rest of it stays, labels and metadata are added. With --replace the rest goes back to its defaults.
 
-New sources share the scope that --prefix names, or "import", so that an article is crawled once, whichever feeds list it. A
-scope in the file wins; --scope-per-source gives each source its own. New sources ignore utm_ and other tracking parameters
+New sources share the scope "import", behind --prefix, so that an article is crawled once, whichever feeds list it. A scope in the file wins; --scope-per-source gives each source its own. New sources ignore utm_ and other tracking parameters
 (canonical rules 2). Both are fixed when a source is created: a later import does not change them. A source for which the file
 sets canonical_rules, as exports do, gets the scope of the file, or its own.
 

@@ -78,7 +78,7 @@ func TestSourceImport_scope(t *testing.T) {
 		}
 	}
 	clitest.CommandWith(t, env, "https://c.example/\n", "source", "import", "-", "--format", "urls", "--every", "1h", "--prefix", "news.")
-	if scope := clitest.SourceSpec(t, env, "news.c.example").GetScope(); scope != "news" {
+	if scope := clitest.SourceSpec(t, env, "news.c.example").GetScope(); scope != "news.import" {
 		t.Errorf("with --prefix the scope is %q", scope)
 	}
 	if old, is := clitest.SourceSpec(t, env, "old").GetCanonicalRules(), clitest.SourceSpec(t, env, "1").GetCanonicalRules(); old != 1 || is != 2 {

@@ -6,60 +6,95 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/clitest"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
-// A collector that can do nothing is named with the reason by status, status --check, lists, explain and its own log.
-func TestStatus_collectorThatCanDoNothing(t *testing.T) {
+// Collectors that can do nothing are named with the reason by status, status --check, lists and explain, and each by its own log.
+func TestStatus_collectorsThatCanDoNothing(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<p>text") }))
 	t.Cleanup(site.Close)
 	_, port, _ := strings.Cut(strings.TrimPrefix(site.URL, "http://"), ":")
 	full := t.TempDir()
-	if err := os.Symlink("/dev/full", filepath.Join(full, "pages-c1.jsonl")); err != nil {
+	if err := os.Symlink("/dev/full", filepath.Join(full, "pages-disk.jsonl")); err != nil {
 		t.Fatal(err)
 	}
-	for name, one := range map[string]struct {
+	env, _ := clitest.Served(t)
+	clitest.Command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "8")
+	if got := clitest.Command(t, env, "status", "--check"); got.Code != cli.ExitOK {
+		t.Fatalf("before: exit code %d: %s%s", got.Code, got.Out, got.Err)
+	}
+	cases := map[string]struct { // by collector
 		seed   string // of some, with their number
 		reason string
 		flags  []string
 	}{
-		"its disk is full":          {site.URL + "/%d", "DISK", []string{"--allow-private", "--out", full}},
-		"its proxy is away":         {site.URL + "/%d", "PROXY", []string{"--allow-private", "--proxy", "http://127.0.0.1:1"}},
-		"it may not fetch there":    {site.URL + "/%d", "INTERNAL", nil},
-		"nor by a name":             {"http://localhost:" + port + "/%d", "INTERNAL", nil},
-		"nothing can be connected":  {"http://127.0.0.%d:1/", "CONNECT", []string{"--allow-private"}},
-		"no connection, no robots":  {"http://127.0.1.%d:1/", "CONNECT", []string{"--allow-private", "--ignore-robots"}},
-		"no proxy, pages in memory": {site.URL + "/?n=%d", "PROXY", []string{"--allow-private", "--proxy", "socks5://127.0.0.1:1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env, _ := clitest.Served(t)
-			if got := clitest.Command(t, env, "status", "--check"); got.Code != cli.ExitOK {
-				t.Fatalf("before: exit code %d: %s%s", got.Code, got.Out, got.Err)
+		"disk":     {site.URL + "/%d", "DISK", []string{"--allow-private", "--out", full}},
+		"proxy":    {site.URL + "/?a=%d", "PROXY", []string{"--allow-private", "--proxy", "http://127.0.0.1:1"}},
+		"socks":    {site.URL + "/?n=%d", "PROXY", []string{"--allow-private", "--proxy", "socks5://127.0.0.1:1"}},
+		"private":  {"http://127.0.0.1:" + port + "/%d", "INTERNAL", nil},
+		"name":     {"http://localhost:" + port + "/%d", "INTERNAL", nil},
+		"dns":      {"http://h%d.invalid/", "DNS", nil},
+		"connect":  {"http://127.0.0.%d:1/", "CONNECT", []string{"--allow-private"}},
+		"unrobots": {"http://127.0.1.%d:1/", "CONNECT", []string{"--allow-private", "--ignore-robots"}},
+	}
+	logs := make(map[string]*clitest.Stream)
+	for id, one := range cases {
+		create := []string{"source", "create", id, "--pool", id, "--every", "1h"}
+		for n := range 8 {
+			create = append(create, "--seed", fmt.Sprintf(one.seed, n+2))
+		}
+		clitest.Command(t, env, create...)
+		run := append([]string{"collect", "--id", id, "--pools", id, "--wait", "1s", "--log-format", "json"}, one.flags...)
+		logs[id] = clitest.Start(t, env, run...).Err
+	}
+	watch := clitest.Start(t, env, "status", "--watch=200ms")
+	for id, one := range cases {
+		watch.Out.Line(t, `^COLLECTOR .*collectors? .*\b`+id+`\b.*: `+one.reason+`: .*, nothing done for `)
+		logs[id].Line(t, `"level":"warn".*"tasks fail.*"reason":"FAILURE_REASON_`+one.reason+`"`)
+		for _, words := range []string{"explain source " + id, "source list --prefix " + id, "collector list --collector " + id} {
+			if got := clitest.Command(t, env, strings.Fields(words)...); !strings.Contains(got.Out, one.reason) {
+				t.Errorf("%s:\n%s%s", words, got.Out, got.Err)
 			}
-			clitest.Command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "8")
-			create := []string{"source", "create", "news.a", "--every", "1h"}
-			for n := range 8 {
-				create = append(create, "--seed", fmt.Sprintf(one.seed, n+2))
-			}
-			clitest.Command(t, env, create...)
-			k := clitest.Start(t, env, append([]string{"collect", "--id", "c1", "--wait", "1s", "--log-format", "json"}, one.flags...)...)
-			wantStatus(t, env, "waggle collector list --collector c1", "COLLECTOR", "collector c1: can do nothing since ", one.reason)
-			k.Err.Line(t, `"level":"warn".*"tasks fail.*"reason":"FAILURE_REASON_`+one.reason)
-			if got := clitest.Command(t, env, "status", "--check"); got.Code != cli.ExitFailed || !strings.Contains(got.Out, "COLLECTOR ") || got.Err != "" {
-				t.Errorf("--check: exit code %d: %s%s", got.Code, got.Out, got.Err)
-			}
-			for _, words := range []string{"explain source news.a", "source list", "collector list"} {
-				if got := clitest.Command(t, env, strings.Fields(words)...); !strings.Contains(got.Out, one.reason) {
-					t.Errorf("%s:\n%s", words, got.Out)
-				}
-			}
-		})
+		}
+	}
+	watch.Out.Line(t, "^ +waggle collector list --collector disk$")
+	if got := clitest.Command(t, env, "status", "--check"); got.Code != cli.ExitFailed || strings.Count(got.Out, "COLLECTOR ") != 5 || got.Err != "" {
+		t.Errorf("--check: exit code %d: %s%s", got.Code, got.Out, got.Err)
+	}
+}
+
+// A collector that can do nothing is named by the dispatcher that got its reports, and by another one on the same Redis.
+func TestStatus_eitherDispatcher(t *testing.T) {
+	t.Parallel()
+	redis := map[string]string{"WAGGLE_STORE": redistest.Start(t).URL()}
+	var envs [2]map[string]string
+	for i := range envs {
+		d := clitest.Start(t, redis, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json")
+		envs[i] = map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
+	}
+	clitest.Command(t, envs[0], "source", "create", "news.a", "--seed", "http://127.0.0.1:1/", "--seed", "http://127.0.0.2:1/", "--seed", "http://127.0.0.3:1/")
+	c := clitest.Start(t, envs[0], "collect", "--id", "c1", "--wait", "1s", "--log-format", "json") // without --allow-private
+	for _, env := range envs {
+		wantStatus(t, env, "waggle collector list --collector c1", "COLLECTOR", "collector c1 can do nothing: INTERNAL: ")
+		if got := clitest.Command(t, env, "status", "--check"); got.Code != cli.ExitFailed {
+			t.Errorf("exit code %d: %s%s", got.Code, got.Out, got.Err)
+		}
+	}
+	if code := c.End(); code != cli.ExitOK {
+		t.Errorf("exit code %d: %s", code, c.Err.Text())
+	}
+	for _, env := range envs { // it has ended in good order
+		if got := clitest.Command(t, env, "status"); strings.Contains(got.Out, "can do nothing") {
+			t.Errorf("after its end: %s", got.Out)
+		}
 	}
 }
 
@@ -76,4 +111,17 @@ func TestStatus_check(t *testing.T) {
 	d.End()
 	clitest.WantFailure(t, clitest.Command(t, env, "status", "--check"), cli.ExitSilent, "waggle: ")
 	clitest.WantFailure(t, clitest.Command(t, env, "status"), cli.ExitFailed, "waggle: ")
+}
+
+// The runbook has a line for each kind of finding.
+func TestStatus_runbook(t *testing.T) {
+	t.Parallel()
+	_, symptoms, _ := strings.Cut(clitest.ReadFile(t, "../../../../deploy/README.md"), "\n## From symptom to command\n")
+	symptoms, _, _ = strings.Cut(symptoms, "\n## ")
+	for name, kind := range pb.FindingKind_value {
+		name = strings.TrimPrefix(name, "FINDING_KIND_")
+		if !regexp.MustCompile(`(?m)^\| [^|]*\b`+name+`\b`).MatchString(symptoms) && kind != 0 {
+			t.Errorf("the runbook has no symptom %s", name)
+		}
+	}
 }

@@ -122,13 +122,19 @@ func (l *look) why(s *pb.SourceStatus) string {
 }
 
 func (l *look) collector(f *pb.Finding, k *pb.Collector) string {
-	first := " first"
-	if kind := f.GetKind(); kind == pb.FindingKind_FINDING_KIND_HUNG || kind == pb.FindingKind_FINDING_KIND_GONE {
+	text, can, first := "collector "+k.GetInfo().GetId(), "", " first"
+	switch f.GetKind() {
+	case pb.FindingKind_FINDING_KIND_COLLECTOR:
+		can = " can do nothing"
+	case pb.FindingKind_FINDING_KIND_HUNG, pb.FindingKind_FINDING_KIND_GONE:
 		first = " longest"
+	default:
 	}
-	text := "collector " + k.GetInfo().GetId()
-	if f.GetCount() > 1 {
-		text = human.Plural(f.GetCount(), "collector") + ", " + k.GetInfo().GetId() + first
+	if text += can; f.GetCount() > 1 {
+		text = human.Plural(f.GetCount(), "collector") + can + ", " + k.GetInfo().GetId() + first
+		if names := f.GetNames(); len(names) > 1 {
+			text += ", then " + strings.Join(names[1:], ", ")
+		}
 	}
 	switch f.GetKind() {
 	case pb.FindingKind_FINDING_KIND_COLLECTOR:
