@@ -364,7 +364,7 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	default:
 		done.Changed = collector.Unchanged
 	}
-	if v.task.Recurring && v.answer.location == nil {
+	if (v.task.Recurring || v.task.Redirects > 0) && v.answer.location == nil {
 		done.NextCrawlDelay = cmp.Or(v.found.Period, freshFor(v.answer.header))
 	}
 	return done, nil
