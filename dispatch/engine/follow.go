@@ -114,8 +114,11 @@ func (f *Follower) allows(host string) bool {
 	})
 }
 
-// maxMoves is how many redirects from a seed are looked at.
-const maxMoves = 10
+// Limits of a look at where seeds redirect to: redirects from a seed, and tasks that are read at once.
+const (
+	maxMoves     = 10
+	movesPerRead = 100
+)
 
 // Move is where the page of a seed is now.
 type Move struct {
@@ -123,56 +126,97 @@ type Move struct {
 	// To is the end of its redirects, as they were when it was last fetched. Lasting is as far as they are for good (301 and
 	// 308); empty: the first is not.
 	To, Lasting string
-	hosts       []string // of each redirect
+	// Away: follow does not take the links of that page, since its host is not among those of the source.
+	Away bool
+	// Failure is of the last attempt there; nil: it succeeded, or there was none.
+	Failure *dispatch.Failure
+
+	hosts []string // of each redirect
 }
 
-// Moves are where the seeds of a source redirect to; those that do not are left out.
-func (d *Dispatcher) Moves(ctx context.Context, source *dispatch.Source) ([]Move, error) {
+// Moves are where the seeds of each of the sources redirect to; seeds that do not are left out.
+func (d *Dispatcher) Moves(ctx context.Context, sources []*dispatch.Source) ([][]Move, error) {
 	book, err := d.catalog.Rules(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
-	idOf := func(url, key, queue string) (dispatch.TaskID, dispatch.Target) {
-		to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, url, key, queue, book.QueueOf)
-		if err != nil {
-			return "", to
-		}
-		return dispatch.NewTaskID(dispatch.Identity{Scope: source.Scope(), Queue: to.Queue, Key: to.Key}), to
+	type walk struct {
+		*Move
+		source *dispatch.Source
+		id     dispatch.TaskID
+		passes bool // each redirect so far is for good
 	}
-	moves := make([]Move, len(source.Spec.Seeds))
-	lasts := make([]bool, len(moves))
-	var open []int
-	var ids []dispatch.TaskID
-	for i, seed := range source.Spec.Seeds {
-		moves[i].Seed, lasts[i] = seed.URL, true
-		if id, _ := idOf(seed.URL, seed.Key, seed.Queue); id != "" {
-			open, ids = append(open, i), append(ids, id)
+	step := func(w walk, url, key, queue string) (walk, string) {
+		to, err := dispatch.ResolveTarget(w.source.Spec.CanonicalRules, url, key, queue, book.QueueOf)
+		if w.id = ""; err == nil {
+			w.id = dispatch.NewTaskID(dispatch.Identity{Scope: w.source.Scope(), Queue: to.Queue, Key: to.Key})
+		}
+		return w, to.Host
+	}
+	moves := make([][]Move, len(sources))
+	var open []walk
+	for n, source := range sources {
+		moves[n] = make([]Move, len(source.Spec.Seeds))
+		for i, seed := range source.Spec.Seeds {
+			moves[n][i].Seed = seed.URL
+			if w, _ := step(walk{&moves[n][i], source, "", true}, seed.URL, seed.Key, seed.Queue); w.id != "" {
+				open = append(open, w)
+			}
 		}
 	}
 	for range maxMoves {
-		if len(open) == 0 {
+		var next []walk
+		for page := range slices.Chunk(open, movesPerRead) {
+			ids := make([]dispatch.TaskID, len(page))
+			for i, w := range page {
+				ids[i] = w.id
+			}
+			tasks, _, err := d.store.Tasks(ctx, ids, true)
+			if err != nil {
+				return nil, fmt.Errorf("read where seeds redirect to: %w", err)
+			}
+			for i, w := range page {
+				if tasks[i] != nil {
+					w.Failure = tasks[i].LastError
+				}
+				url, status := movedTo(tasks[i])
+				w, host := step(w, url, "", "")
+				if url == "" || w.id == "" {
+					continue
+				}
+				w.To, w.hosts = url, append(w.hosts, host)
+				if w.passes = w.passes && (status == http.StatusMovedPermanently || status == http.StatusPermanentRedirect); w.passes {
+					w.Lasting = url
+				}
+				next = append(next, w)
+			}
+		}
+		if open = next; len(open) == 0 {
 			break
 		}
-		tasks, _, err := d.store.Tasks(ctx, ids, true)
-		if err != nil {
-			return nil, fmt.Errorf("read where seeds redirect to: %w", err)
+	}
+	for n, source := range sources {
+		moves[n] = slices.DeleteFunc(moves[n], func(m Move) bool { return m.To == "" })
+		if len(moves[n]) == 0 {
+			continue
 		}
-		from := open
-		open, ids = nil, nil
-		for n, i := range from {
-			url, status := movedTo(tasks[n])
-			id, to := idOf(url, "", "")
-			if url == "" || id == "" {
-				continue
-			}
-			moves[i].To, moves[i].hosts = url, append(moves[i].hosts, to.Host)
-			if lasts[i] = lasts[i] && (status == http.StatusMovedPermanently || status == http.StatusPermanentRedirect); lasts[i] {
-				moves[i].Lasting = url
-			}
-			open, ids = append(open, i), append(ids, id)
+		_, f, err := d.catalog.Source(ctx, source.ID)
+		if err != nil || f == nil { // deleted since
+			continue
+		}
+		for i := range moves[n] {
+			m := &moves[n][i]
+			host := m.hosts[len(m.hosts)-1]
+			m.Away = !f.allows(host) && (f.named || !f.ofSite(host))
 		}
 	}
-	return slices.DeleteFunc(moves, func(m Move) bool { return m.To == "" }), nil
+	return moves, nil
+}
+
+// ofSite reports whether a host is another name of the site of one of the seeds' hosts.
+func (f *Follower) ofSite(host string) bool {
+	site := siteOf(host)
+	return site != "" && slices.ContainsFunc(f.hosts, func(own string) bool { return siteOf(own) == site })
 }
 
 // movedTo is where a task's page redirected to when it was last fetched, and the HTTP status of that; empty: nowhere.
@@ -197,16 +241,15 @@ func (d *Dispatcher) widen(ctx context.Context, source *dispatch.Source, f *Foll
 	if known := d.widened.Get(source.UID); known != nil && known.Value().of == f {
 		return known.Value().wide, nil
 	}
-	moves, err := d.Moves(ctx, source)
+	moves, err := d.Moves(ctx, []*dispatch.Source{source})
 	if err != nil {
 		return nil, err
 	}
 	wide := *f
 	wide.hosts = slices.Clone(f.hosts)
-	for _, move := range moves {
+	for _, move := range moves[0] {
 		for _, host := range move.hosts {
-			site := siteOf(host)
-			if site != "" && !slices.Contains(wide.hosts, host) && slices.ContainsFunc(f.hosts, func(own string) bool { return siteOf(own) == site }) {
+			if !slices.Contains(wide.hosts, host) && f.ofSite(host) {
 				wide.hosts = append(wide.hosts, host)
 			}
 		}

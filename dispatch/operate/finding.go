@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // FindingKind is what a finding is about. Its text is the name in the API.
@@ -39,7 +40,7 @@ type Finding struct {
 }
 
 // findingNames bounds the names of a finding.
-const findingNames = 3
+const findingNames = 10
 
 // The kinds of findings. A new one needs a constant here, its place in FindingKinds, a value in the API, and what finds it.
 const (
@@ -58,6 +59,7 @@ const (
 	findBackedOff   FindingKind = "BACKED_OFF"
 	findLate        FindingKind = "LATE"
 	findDead        FindingKind = "DEAD"
+	findMoved       FindingKind = "MOVED"
 	findGone        FindingKind = "GONE"
 	findIdle        FindingKind = "IDLE"
 	findUnread      FindingKind = "UNREAD"
@@ -67,9 +69,12 @@ const (
 func FindingKinds() []FindingKind {
 	return []FindingKind{
 		findDispatcher, findStore, findHeld, findCollector, findStuck, findNoCollector, findHung, findHandler, findReleased, findBlocked,
-		findNever, findFailing, findBackedOff, findLate, findDead, findGone, findIdle, findUnread,
+		findNever, findFailing, findBackedOff, findLate, findDead, findMoved, findGone, findIdle, findUnread,
 	}
 }
+
+// findAway is the part of MOVED that is not for good. It has another next step.
+const findAway FindingKind = "MOVED away"
 
 // Findings are all findings, the most severe first, and what was looked at.
 type Findings struct {
@@ -510,7 +515,7 @@ func (l *look) readSources(ctx context.Context) error {
 	}
 	for _, prefix := range prefixes {
 		if err := pages(l, func(after string) ([]*SourceView, string, error) {
-			return l.ListSources(ctx, SourceQuery{Prefix: prefix, Gates: true}, after, lookPage)
+			return l.ListSources(ctx, SourceQuery{Prefix: prefix, Gates: true, Moves: true}, after, lookPage)
 		}, l.takeSource); err != nil {
 			return err
 		}
@@ -548,6 +553,11 @@ func (l *look) takeSource(v *SourceView) {
 	if v.dying() {
 		l.countSource(findDead, v)
 	}
+	if slices.ContainsFunc(v.Status.Moves, func(m engine.Move) bool { return m.Lasting != "" }) {
+		l.countSource(findMoved, v)
+	} else if v.movedAway() {
+		l.countSource(findAway, v)
+	}
 }
 
 func (l *look) countSource(kind FindingKind, v *SourceView) {
@@ -561,8 +571,17 @@ func (l *look) countSource(kind FindingKind, v *SourceView) {
 		c.gates[gates[0].Kind]++
 	}
 	bad := badness
-	if kind == findDead {
+	switch kind {
+	case findDead:
 		bad = func(v *SourceView) float64 { return float64(v.Status.Counts.Dead) }
+	case findMoved: // those that go on without their links
+		bad = func(v *SourceView) float64 {
+			if v.movedAway() {
+				return 1
+			}
+			return 0
+		}
+	default:
 	}
 	c.worst = append(c.worst, v)
 	slices.SortStableFunc(c.worst, func(a, b *SourceView) int { return cmp.Compare(bad(b), bad(a)) })
@@ -581,13 +600,18 @@ func (v *SourceView) dying() bool {
 	return dead > 0 && v.Status.LastSuccess.IsZero() || dead >= deadLeast && float64(dead) >= deadShare*float64(dead+c.Done)
 }
 
+// movedAway reports whether a seed redirects to where the source does not follow links.
+func (v *SourceView) movedAway() bool {
+	return slices.ContainsFunc(v.Status.Moves, func(m engine.Move) bool { return m.Away })
+}
+
 // never reports whether none of the tasks has succeeded, and a seed was due first longer than an interval ago.
 func (v *SourceView) never(now time.Time) bool {
 	return !v.first.IsZero() && now.Sub(v.first) > max(lateAfter(&v.Source, &v.Status, now), neverLeast)
 }
 
 func (l *look) findSources(ctx context.Context) {
-	for _, kind := range FindingKinds() {
+	for _, kind := range append(FindingKinds(), findAway) {
 		c := l.sources[kind]
 		if c == nil {
 			continue
@@ -605,6 +629,12 @@ func (l *look) findSources(ctx context.Context) {
 		switch s := &worst.Status; {
 		case kind == findDead:
 			f.Next = "waggle task list --state dead --source " + id
+		case kind == findMoved && c.count > len(f.Names):
+			f.Next = "waggle source update --all --follow-moves --dry-run"
+		case kind == findMoved:
+			f.Next = "waggle source update " + strings.Join(f.Names, " ") + " --follow-moves"
+		case kind == findAway:
+			f.Kind, f.Next = findMoved, "waggle source get "+id
 		case kind == findNever:
 			f.Since = worst.first
 		case kind == findHeld && len(worst.Source.Holds) > 0:

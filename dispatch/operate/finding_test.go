@@ -233,3 +233,53 @@ func TestOperator_Findings_fullStore(t *testing.T) {
 		}
 	}
 }
+
+// Sources with seeds that moved for good are found, and those that redirect to where they do not follow links; what follows the
+// moves ends that.
+func TestOperator_Findings_moved(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+		w.MustBeat(0, "c1", nil)
+		for id, test := range map[string]struct {
+			status int
+			to     string
+			follow *dispatch.Follow
+		}{
+			"https":     {301, "https://https.example/", &dispatch.Follow{}},                                  // works as it is
+			"page":      {302, "http://login.test/", nil},                                                     // follows no links
+			"www":       {307, "http://www.www.example/", &dispatch.Follow{}},                                 // another name of the site
+			"any":       {302, "http://elsewhere.test/", &dispatch.Follow{AllowHosts: []string{"*"}}},         // follows links there
+			"away":      {303, "http://elsewhere.test/", &dispatch.Follow{}},                                  // filters links there
+			"refused":   {302, "http://elsewhere.test/", &dispatch.Follow{AllowHosts: []string{"a.example"}}}, // is not fetched
+			"moved":     {308, "http://elsewhere.test/new", &dispatch.Follow{}},                               // both
+			"not-moved": {200, "", &dispatch.Follow{}},
+		} {
+			w.Create(id, func(s *dispatch.SourceSpec) {
+				s.Seeds, s.Schedule, s.Follow = dispatchtest.Seeds("http://"+id+".example/"), dispatch.Schedule{Every: 2 * time.Hour}, test.follow
+			})
+			r := dispatchtest.Success(w.Take(1, dispatch.DefaultPool)[0])
+			if r.Succeeded.HTTPStatus = test.status; test.to != "" {
+				r.Succeeded.Discovered = []dispatch.DiscoveredItem{{URL: test.to, Relation: dispatch.RelationRedirect, Priority: dispatch.DefaultPriority}}
+			}
+			w.Settle(r)
+			for _, g := range w.Take(9) {
+				w.Settle(dispatchtest.Success(g))
+			}
+		}
+		all, err := w.O[1].Findings(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range all.All {
+			got = append(got, fmt.Sprint(f.Kind, f.Names, f.Next))
+		}
+		want := []string{
+			"MOVED[moved https]waggle source update moved https --follow-moves",
+			"MOVED[away refused]waggle source get away",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}

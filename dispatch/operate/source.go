@@ -120,6 +120,9 @@ func (o *Operator) ListSources(ctx context.Context, q SourceQuery, after string,
 	if q.Errors {
 		err = o.addListedErrors(ctx, views)
 	}
+	if err == nil && q.Moves {
+		err = o.addMoves(ctx, views)
+	}
 	return views, next, err
 }
 

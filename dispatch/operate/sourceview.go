@@ -52,7 +52,7 @@ type SourceStatus struct {
 	ShortestInterval, LongestInterval time.Duration
 	// Released are tasks that were released again and again, with their details.
 	Released []*dispatch.Task
-	// Moves are where the seeds redirect to; only [Operator.Source] looks.
+	// Moves are where the seeds redirect to; a list has them if it is asked for them.
 	Moves []engine.Move
 }
 
@@ -84,8 +84,9 @@ type SourceQuery struct {
 	Labels map[string]string
 	Health []SourceHealth
 	// Gates adds to the listed sources what holds them, as far as that costs the same
-	// for a page of any size: see [SourceStatus]. Errors adds the last error of the seed that failed most.
-	Gates, Errors bool
+	// for a page of any size: see [SourceStatus]. Errors adds the last error of the seed that failed most. Moves adds
+	// where the seeds redirect to, by a read a seed.
+	Gates, Errors, Moves bool
 }
 
 // stuckAfter is how long a seed is due before its source can be stuck: a collector may be about to
@@ -138,16 +139,16 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 		views[i].next = nextSeed(tasks[:n])
 		views[i].Status.Released = released[source.UID]
 		if details {
-			if views[i].Status.Moves, err = o.d.Moves(ctx, source); err != nil {
-				return nil, err
-			}
 			if err := at.addSeedGates(ctx, views[i]); err != nil {
 				return nil, err
 			}
 		}
 		tasks = tasks[n:]
 	}
-	return views, nil
+	if details {
+		err = o.addMoves(ctx, views)
+	}
+	return views, err
 }
 
 // releasedTasks reads the tasks of sources that were released [bounds.FreeReleases] times in a row or more, by the uids
@@ -233,17 +234,44 @@ func triesOf(t *dispatch.Task) int {
 	return tries
 }
 
+// addMoves adds where the seeds of sources redirect to, and the last error there.
+func (o *Operator) addMoves(ctx context.Context, views []*SourceView) error {
+	sources := make([]*dispatch.Source, len(views))
+	for i, v := range views {
+		sources[i] = &v.Source
+	}
+	moves, err := o.d.Moves(ctx, sources)
+	if err != nil {
+		return err
+	}
+	for i, v := range views {
+		v.Status.Moves = moves[i]
+		for _, m := range moves[i] {
+			if e := m.Failure; e != nil && (v.Status.LastError == nil || e.Time.After(v.Status.LastError.Time)) {
+				v.Status.LastError = e
+			}
+		}
+	}
+	return nil
+}
+
 // seedErrorsPerRead bounds one read of seeds with their details.
 const seedErrorsPerRead = 100
 
-// addListedErrors adds to listed sources the last error of the seed that failed most.
+// addListedErrors adds to listed sources the last error of the seed that failed most, or of where a seed redirects to.
 func (o *Operator) addListedErrors(ctx context.Context, views []*SourceView) error {
 	var ids []dispatch.TaskID
-	var of []*SourceView
+	var of, moved []*SourceView
 	for _, v := range views {
-		if v.failed != nil {
+		switch {
+		case v.failed != nil:
 			ids, of = append(ids, v.failed.ID), append(of, v)
+		case v.Status.FailuresInARow > 0:
+			moved = append(moved, v)
 		}
+	}
+	if err := o.addMoves(ctx, moved); err != nil {
+		return err
 	}
 	for page := range slices.Chunk(ids, seedErrorsPerRead) {
 		tasks, _, err := o.store.Tasks(ctx, page, true)

@@ -1,6 +1,7 @@
 package extract_test
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -46,8 +47,11 @@ func TestReadTime(t *testing.T) {
 	}
 }
 
+// FuzzReadTime holds that any text is a time or none, that what is written again is the same, and that the forms that the
+// standards define, as the standard library reads them, are times.
 func FuzzReadTime(f *testing.F) {
-	for _, text := range []string{"Tue, 05 Mar 2024 08:04:09 GMT+2 (x)", "2024-03-05T08:04:09.5-05:00[UTC]", "20240305T0804Z", "March 5th, 2024 8:04AM", "1709625849"} {
+	for _, text := range []string{"Tue, 05 Mar 2024 08:04:09 GMT+2 (x)", "2024-03-05T08:04:09.5-05:00[UTC]", "20240305T0804Z", "March 5th, 2024 8:04AM", "1709625849",
+		"2024-03-05T08:04:09+05:30", "Tue, 05 Mar 2024 08:04:09 -0330", "Tue Mar  5 08:04:09 2024"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -57,6 +61,12 @@ func FuzzReadTime(f *testing.F) {
 		}
 		if again := extract.ReadTime(got.Format(time.RFC3339Nano)); !got.IsZero() && got.Year() > 0 && got.Year() < 10000 && !again.Equal(got) {
 			t.Errorf("%q: %v, and then %v", text, got, again)
+		}
+		for _, layout := range []string{time.RFC3339, time.RFC1123Z, time.ANSIC, http.TimeFormat} {
+			want, err := time.Parse(layout, text)
+			if _, offset := want.Zone(); err == nil && want.Year() > 0 && max(offset, -offset) <= 14*60*60 && len(text) <= 128 && !got.Equal(want) {
+				t.Errorf("%q: %v, want %v", text, got, want)
+			}
 		}
 	})
 }

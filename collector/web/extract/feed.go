@@ -37,7 +37,7 @@ func readFeed(ctx context.Context, c *collection, text *bufio.Reader) error {
 			pages = append(pages, f)
 		}
 	})
-	err := m.read(ctx, text)
+	err := m.readKind(ctx, text, KindFeed)
 	for _, page := range pages {
 		c.add(c.absolute(page, page.attrs["href"]))
 	}

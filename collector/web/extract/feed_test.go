@@ -118,6 +118,7 @@ func TestFind_feedRefused(t *testing.T) {
 	for name, body := range map[string]string{
 		"text":      "no feed at all",
 		"a page":    "<!doctype html><html><a href=x>x</a></html>",
+		"a sitemap": "<urlset><url><loc>http://a/1</loc></url></urlset>",
 		"other XML": "<catalog><item><link>http://a/1</link></item></catalog>",
 		"cut":       `<rss><channel><item><link>http://a/1`,
 		"JSON cut":  `{"version":"https://jsonfeed.org/version/1","items":[{"id":"1"`,
@@ -255,16 +256,4 @@ func TestFind_type(t *testing.T) {
 			t.Errorf("%q as %s: %q, %v; want %v", test.body, test.contentType, urls, err, test.want)
 		}
 	}
-}
-
-func FuzzFind_feed(f *testing.F) {
-	for _, feed := range []string{rssFeed, atomFeed, jsonFeed, rdfFeed} {
-		f.Add(feed)
-	}
-	f.Fuzz(func(t *testing.T, body string) {
-		urls, _, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{MaxListed: 10})
-		if err != nil && len(urls) > 0 {
-			t.Errorf("%d links beside %v", len(urls), err)
-		}
-	})
 }

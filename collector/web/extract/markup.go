@@ -88,6 +88,15 @@ func newMarkup(base *url.URL, entry func(*entry), other func(*field)) *markup {
 	}
 }
 
+// readKind reads a document of one kind: a feed is no sitemap.
+func (m *markup) readKind(ctx context.Context, text io.Reader, kind string) error {
+	err := m.read(ctx, text)
+	if err == nil && kindOfRoot(m.root) != kind {
+		err = fmt.Errorf("%w: its root element is %q", errParse, m.root)
+	}
+	return err
+}
+
 // read reads the document. It fails when it is no feed or sitemap, when it has no end, and when it cannot be read further.
 func (m *markup) read(ctx context.Context, text io.Reader) error {
 	var err error

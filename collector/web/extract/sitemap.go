@@ -49,7 +49,7 @@ func readSitemap(ctx context.Context, c *collection, text io.Reader) error {
 			}
 		}
 	}, nil)
-	err := m.read(ctx, text)
+	err := m.readKind(ctx, text, KindSitemap)
 	slices.SortStableFunc(c.found.Links, func(a, b Link) int { return b.Modified.Compare(a.Modified) })
 	if surplus := len(c.found.Links) - limit; limit > 0 && surplus > 0 {
 		c.surplus(surplus)
@@ -57,9 +57,6 @@ func readSitemap(ctx context.Context, c *collection, text io.Reader) error {
 	}
 	if indexes > 0 && indexes == c.entries {
 		c.found.Kind = KindSitemap
-	}
-	if err == nil && kindOfRoot(m.root) != KindSitemap {
-		err = fmt.Errorf("%w: its root element is %q", errParse, m.root)
 	}
 	return c.finish(ctx, KindSitemap, err)
 }

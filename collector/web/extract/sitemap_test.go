@@ -2,7 +2,6 @@ package extract_test
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -129,21 +128,4 @@ func TestFind_noList(t *testing.T) {
 			}
 		}
 	}
-}
-
-func FuzzFind_sitemap(f *testing.F) {
-	f.Add(sitemapHead + `<url><loc>/1</loc><lastmod>2020-01-01</lastmod></url></urlset>`)
-	f.Add(`<sitemapindex><sitemap><loc>http://a/s1.xml.gz</loc></sitemap>`)
-	f.Add("http://a/1\n#\n")
-	f.Fuzz(func(t *testing.T, body string) {
-		urls, _, err := find(t, "http://a/", extract.KindSitemap, "", body, extract.Options{MaxListed: 10})
-		if err != nil && len(urls) > 0 || len(urls) > 10 {
-			t.Errorf("%d links, %v", len(urls), err)
-		}
-		for _, link := range urls {
-			if u, err := url.Parse(link); err != nil || u.Host == "" {
-				t.Errorf("link %q: %v", link, err)
-			}
-		}
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ var robotsSeeds = []struct{ file, path string }{
 	{"User-agent: *\nDisallow: /a\nAllow: /a/b\n", "/a/b?c"},
 	{"\xef\xbb\xbfUser-agent: waggle/1.0 # us\r\nUSER-AGENT:other\rDisallow : /*.php$\nAllow:/x$y\n\nuser-agent: *\ndisallow: /", "/x.php"},
 	{"user-agent: waggle\ncrawl-delay: 1.5\nuser-agent: *\nallow: /%7ea%2fb*\ndisallow: /ä\nsitemap: https://a.example/\nallow: *", "/~a/b%C3%A4"},
+	{"user-agent: waggle\ncrawl-delay: 2\nsitemap: /s\nuser-agent: other\ndisallow /a\nallow: a\nuser-agent: */1.0\ndisallow: /", "/a"},
 	{"user-agent:*\ndisallow:/**\nallow:/a\n", "/a"},
 	{"user-agent:*\ndisallow:/%2a*%24$\nallow:a%2\n", "/*x$"},
 	{"user-agent: *\ncrawl-delay: 1e9\ndisallow: " + strings.Repeat("/*a", 600) + "\n", "/" + strings.Repeat("a/", 900)},
@@ -105,6 +107,9 @@ type googleRule struct {
 	allow   bool
 }
 
+// googleLine is a line that counts: a field and its value, with a colon between them or without. Others end no list of names.
+var googleLine = regexp.MustCompile(`^(?i)(user-agent|allow|disallow)(?:[\s\v\x{85}\pZ]*:|[\s\v\x{85}\pZ])[\s\v\x{85}\pZ]*((?s).*)$`)
+
 // googleRules are the rules of the groups of an agent, or of all agents if none names it.
 func googleRules(file, agent string) []googleRule {
 	found := map[string][]googleRule{} // by "agent" and "*"
@@ -113,11 +118,13 @@ func googleRules(file, agent string) []googleRule {
 	agents := false    // whether its names go on
 	for _, line := range strings.Split(strings.ReplaceAll(strings.TrimPrefix(file, "\xef\xbb\xbf"), "\r", "\n"), "\n") {
 		line, _, _ = strings.Cut(line, "#")
-		key, value, ok := strings.Cut(line, ":")
-		key, value = strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)
-		switch {
-		case !ok:
-		case key == "user-agent":
+		parts := googleLine.FindStringSubmatch(strings.TrimSpace(line))
+		if parts == nil {
+			continue
+		}
+		key, value := strings.ToLower(parts[1]), parts[2]
+		switch key {
+		case "user-agent":
 			if !agents {
 				group = nil
 			}
@@ -126,21 +133,16 @@ func googleRules(file, agent string) []googleRule {
 			if end := strings.IndexFunc(name, func(r rune) bool { return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_-", r) }); end >= 0 {
 				name = name[:end]
 			}
-			if strings.HasPrefix(value, "*") {
+			if value == "*" || strings.HasPrefix(value, "* ") {
 				name = "*"
 			}
 			group, named[name] = append(group, name), true
-		case key == "crawl-delay":
+		case "allow", "disallow":
 			agents = false
-		case key == "allow" || key == "disallow":
-			agents = false
-			if value == "" || len(value) > 2048 {
+			if len(value) > 2048 || value == "" || value[0] != '/' && value[0] != '*' {
 				continue
 			}
 			pattern := spelled(value, func(c byte, last bool) bool { return c == '$' && !last })
-			if pattern[0] != '/' && pattern[0] != '*' {
-				pattern = "/" + pattern
-			}
 			for _, name := range slices.Compact(slices.Sorted(slices.Values(group))) {
 				found[name] = append(found[name], googleRule{pattern, key == "allow"})
 			}

@@ -66,6 +66,8 @@ const (
 	FindingKind_FINDING_KIND_IDLE FindingKind = 17
 	// A list could not be read, or not to its end.
 	FindingKind_FINDING_KIND_UNREAD FindingKind = 18
+	// Seeds of a source have moved for good, or redirect to a host where the source does not follow links: see SourceStatus.moves.
+	FindingKind_FINDING_KIND_MOVED FindingKind = 19
 )
 
 // Enum value maps for FindingKind.
@@ -90,6 +92,7 @@ var (
 		16: "FINDING_KIND_GONE",
 		17: "FINDING_KIND_IDLE",
 		18: "FINDING_KIND_UNREAD",
+		19: "FINDING_KIND_MOVED",
 	}
 	FindingKind_value = map[string]int32{
 		"FINDING_KIND_UNSPECIFIED":  0,
@@ -111,6 +114,7 @@ var (
 		"FINDING_KIND_GONE":         16,
 		"FINDING_KIND_IDLE":         17,
 		"FINDING_KIND_UNREAD":       18,
+		"FINDING_KIND_MOVED":        19,
 	}
 )
 
@@ -1282,7 +1286,7 @@ type Finding struct {
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
 	// How many things it is about, at least 1.
 	Count int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	// Their ids or names, the worst first; at most 3. Empty if it is about the dispatcher, the store or everything.
+	// Their ids or names, the worst first; at most 10. Empty if it is about the dispatcher, the store or everything.
 	Names []string `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`
 	// What is wrong, in words for people. Empty: `worst` shows it.
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
@@ -1469,7 +1473,7 @@ type isFinding_Worst interface {
 }
 
 type Finding_Source struct {
-	// A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD and IDLE.
+	// A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD, MOVED and IDLE.
 	Source *Source `protobuf:"bytes,7,opt,name=source,proto3,oneof"`
 }
 
@@ -2449,7 +2453,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\"E\n" +
 	"\x15ExplainAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text*\xf4\x03\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text*\x8c\x04\n" +
 	"\vFindingKind\x12\x1c\n" +
 	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FINDING_KIND_DISPATCHER\x10\x01\x12\x16\n" +
@@ -2470,7 +2474,8 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x11FINDING_KIND_DEAD\x10\x0f\x12\x15\n" +
 	"\x11FINDING_KIND_GONE\x10\x10\x12\x15\n" +
 	"\x11FINDING_KIND_IDLE\x10\x11\x12\x17\n" +
-	"\x13FINDING_KIND_UNREAD\x10\x12*\x92\x01\n" +
+	"\x13FINDING_KIND_UNREAD\x10\x12\x12\x16\n" +
+	"\x12FINDING_KIND_MOVED\x10\x13*\x92\x01\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +

@@ -978,7 +978,7 @@ type SourceStatus struct {
 	// Tasks that were released 20 times in a row or more. Each dispatcher knows 100 of all sources, those that were
 	// released last since it began.
 	ReleasedTasks []*ReleasedTask `protobuf:"bytes,20,rep,name=released_tasks,json=releasedTasks,proto3" json:"released_tasks,omitempty"`
-	// With GetSource: the seeds whose pages redirected when they were last fetched, and where to.
+	// With GetSource, and in findings: the seeds whose pages redirected when they were last fetched, and where to.
 	Moves         []*SeedMove `protobuf:"bytes,21,rep,name=moves,proto3" json:"moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1171,8 +1171,10 @@ type SeedMove struct {
 	// The last of them that is reached by redirects for good (301, 308) only: what `waggle source update --follow-moves` makes
 	// the URL of the seed. Empty: the first redirect is not for good.
 	MovedForGoodTo string `protobuf:"bytes,3,opt,name=moved_for_good_to,json=movedForGoodTo,proto3" json:"moved_for_good_to,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// True: `follow` does not take the links of that page, since its host is not one of the source's.
+	Away          bool `protobuf:"varint,4,opt,name=away,proto3" json:"away,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SeedMove) Reset() {
@@ -1224,6 +1226,13 @@ func (x *SeedMove) GetMovedForGoodTo() string {
 		return x.MovedForGoodTo
 	}
 	return ""
+}
+
+func (x *SeedMove) GetAway() bool {
+	if x != nil {
+		return x.Away
+	}
+	return false
 }
 
 // ReleasedTask is a task that collectors give back again and again. No budget ends it: correct the collector, or cancel
@@ -1525,11 +1534,12 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x11collector_unknown\x18\x12 \x01(\bR\x10collectorUnknown\x124\n" +
 	"\bfiltered\x18\x13 \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\x12>\n" +
 	"\x0ereleased_tasks\x18\x14 \x03(\v2\x17.waggle.v1.ReleasedTaskR\rreleasedTasks\x12)\n" +
-	"\x05moves\x18\x15 \x03(\v2\x13.waggle.v1.SeedMoveR\x05moves\"k\n" +
+	"\x05moves\x18\x15 \x03(\v2\x13.waggle.v1.SeedMoveR\x05moves\"\x7f\n" +
 	"\bSeedMove\x12\x19\n" +
 	"\bseed_url\x18\x01 \x01(\tR\aseedUrl\x12\x19\n" +
 	"\bmoved_to\x18\x02 \x01(\tR\amovedTo\x12)\n" +
-	"\x11moved_for_good_to\x18\x03 \x01(\tR\x0emovedForGoodTo\"\xb7\x01\n" +
+	"\x11moved_for_good_to\x18\x03 \x01(\tR\x0emovedForGoodTo\x12\x12\n" +
+	"\x04away\x18\x04 \x01(\bR\x04away\"\xb7\x01\n" +
 	"\fReleasedTask\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x1a\n" +

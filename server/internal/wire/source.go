@@ -220,7 +220,7 @@ func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 	}
 	out.ReleasedTasks = each(s.Released, toReleased)
 	for _, m := range s.Moves {
-		out.Moves = append(out.Moves, &pb.SeedMove{SeedUrl: m.Seed, MovedTo: m.To, MovedForGoodTo: m.Lasting})
+		out.Moves = append(out.Moves, &pb.SeedMove{SeedUrl: m.Seed, MovedTo: m.To, MovedForGoodTo: m.Lasting, Away: m.Away})
 	}
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}

@@ -129,6 +129,7 @@ func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds 
 	for _, move := range status.GetMoves()[:min(shown, len(status.GetMoves()))] {
 		text := human.Phrases{human.Plain(move.GetSeedUrl()) + " to " + human.Plain(move.GetMovedTo())}
 		text.AddIf(move.GetMovedForGoodTo() != "", "for good: `waggle source update --follow-moves` writes it into the spec")
+		text.AddIf(move.GetAway(), "whose links are not followed: see --follow-host")
 		sh.Line(name, text.Text())
 		name = ""
 	}

@@ -65,11 +65,30 @@ func (l *look) source(f *pb.Finding, s *pb.Source) string {
 	case pb.FindingKind_FINDING_KIND_DEAD:
 		tasks := status.GetTasks()
 		return fmt.Sprintf("%s: %s of %s dead", text, human.Count(tasks.GetDead()), human.Plural(tasks.GetDead()+tasks.GetDone(), "settled task"))
+	case pb.FindingKind_FINDING_KIND_MOVED:
+		return moved(f, status)
 	case pb.FindingKind_FINDING_KIND_NEVER:
 		return strings.TrimSuffix(text+": no success in "+human.Span(l.now.Sub(f.GetSinceTime().AsTime()))+", "+why, ", ")
 	default:
 		return text + ": " + why
 	}
+}
+
+// moved is where a seed redirects to, and for which sources that is so.
+func moved(f *pb.Finding, status *pb.SourceStatus) string {
+	text := strings.Join(f.GetNames(), ", ")
+	if more := f.GetCount() - int64(len(f.GetNames())); more > 0 {
+		text += " and " + human.Count(more) + " more"
+	}
+	for _, m := range status.GetMoves() {
+		switch {
+		case m.GetMovedForGoodTo() != "":
+			return text + ": " + m.GetSeedUrl() + " is for good at " + m.GetMovedForGoodTo()
+		case m.GetAway():
+			text += ": links are not followed at " + m.GetMovedTo()
+		}
+	}
+	return text
 }
 
 // gates counts sources by the gate that decides.
