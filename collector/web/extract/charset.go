@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/html/charset"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
 const (
@@ -36,11 +37,19 @@ func decoded(body []byte, contentType string) (io.Reader, encoding.Encoding) {
 	case name == "utf-8" && utf8.Valid(body): // most of the web: decoding would cost as much as reading the tags
 		return bytes.NewReader(body), nil
 	}
-	reader := in.NewDecoder().Reader(bytes.NewReader(body))
+	reader := decoderOf(in, name).Reader(bytes.NewReader(body))
 	if strings.HasPrefix(name, "utf-") {
 		in = nil
 	}
 	return reader, in
+}
+
+// decoderOf decodes as browsers do: GBK as GB 18030, which has more.
+func decoderOf(in encoding.Encoding, name string) *encoding.Decoder {
+	if name == "gbk" {
+		in = simplifiedchinese.GB18030
+	}
+	return in.NewDecoder()
 }
 
 // encodingOf is the name of a document's encoding: by its byte order mark, by its Content-Type, or as it declares. One that
@@ -91,8 +100,11 @@ func declaredMeta(tag []byte) string {
 	}
 	_, first, _ := charset.DetermineEncoding(slices.Concat(tag, []byte(" é ")), "")
 	_, second, _ := charset.DetermineEncoding(slices.Concat(tag, []byte(" \xe9 ")), "")
-	if first != second {
+	switch {
+	case first != second:
 		return ""
+	case first == "x-user-defined": // by WHATWG
+		return "windows-1252"
 	}
 	return first
 }

@@ -24,6 +24,8 @@ func TestEncodingOf(t *testing.T) {
 		{`<meta charset=utf-8><meta charset=iso-8859-1>`, "", "utf-8"},
 		{`<!-- charset=utf-8 --><meta charset=iso-8859-1>`, "", "windows-1252"},
 		{`<meta charset=iso-8859-1><!-- charset=utf-8 -->`, "", "windows-1252"},
+		{`<meta charset=x-user-defined>`, "", "windows-1252"}, // by WHATWG
+		{`<p>`, "text/html; charset=x-user-defined", "x-user-defined"},
 		{`<meta charset=utf-8x>`, "", "utf-8"}, // there is no such thing
 		{`<meta charset=utf-8`, "", "utf-8"},
 		{`<meta charset>`, "", "utf-8"},
@@ -91,5 +93,19 @@ func TestFind_queries(t *testing.T) {
 		if want := []string{"http://a/%C3%A4?" + test.want}; err != nil || !slices.Equal(urls, want) {
 			t.Errorf("%s, %q: %q, %v; want %q", test.encoding, test.query, urls, err, want)
 		}
+	}
+}
+
+// TestFind_gbk holds that GBK is read as GB 18030, which it is a part of, and that queries in it have no more than it has.
+func TestFind_gbk(t *testing.T) {
+	t.Parallel()
+	in, _ := charset.Lookup("gb18030")
+	html, err := in.NewEncoder().String(`<meta charset=gb2312><a href="/한?中=한€">x</a>`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	urls, _, err := find(t, "http://a/", "", "text/html", html, extract.Options{})
+	if want := []string{"http://a/%ED%95%9C?%D6%D0=%26%2354620%3B%80"}; err != nil || !slices.Equal(urls, want) {
+		t.Errorf("%q, %v; want %q", urls, err, want)
 	}
 }

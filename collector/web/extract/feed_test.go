@@ -62,6 +62,10 @@ func TestFind_feed(t *testing.T) {
 			body:        "<rss><channel><item><link>http://a/\xe4</link></item></channel></rss>",
 			contentType: `text/xml; charset="iso-8859-1"`, want: []string{"http://a/%C3%A4"},
 		},
+		"GB 18030 in GBK": {
+			body: "<?xml version='1.0' encoding='gb2312'?><rss><channel><item><link>http://a/\xd6\xd0\x836\x843</link></item></channel></rss>",
+			want: []string{"http://a/%E4%B8%AD%ED%95%9C"},
+		},
 		"UTF-16":             {body: utf16Text(`<?xml version="1.0" encoding="utf-16"?>` + rdfFeed), want: []string{"http://a/1"}},
 		"capitals":           {body: "<RSS><Channel><ITEM><Link>/1</LINK></Item></Channel></RSS>", want: []string{"http://a/1"}},
 		"encoding not known": {body: `<?xml version="1.0" encoding="klingon"?>` + rdfFeed, want: []string{"http://a/1"}},
@@ -98,6 +102,7 @@ func TestFind_feedCost(t *testing.T) {
 		"nested, quotes":   item(strings.Repeat(`<x:a b='"/>' c="'/>">`, 1<<15)),
 		"nested, comments": item(strings.Repeat(`<x:a><!-- </x:a> -->`, 1<<15)),
 		"nested, CDATA":    item(strings.Repeat(`<x:a><![CDATA[</x:a>]]>`, 1<<15)),
+		"entities":         `<!DOCTYPE rss [<!ENTITY a "` + strings.Repeat("x", 2000) + `">]>` + item("<link>"+strings.Repeat("&a;", 1<<17)),
 		"ends":             item(strings.Repeat("<x:a></y></x:b>", 1<<15)),
 		"elements":         item(strings.Repeat("<x:a/>", 1<<17)),
 		"links":            item(strings.Repeat("<link/>", 1<<17)),
@@ -178,17 +183,20 @@ func TestFind_feedLink(t *testing.T) {
 func TestFind_jsonFeed(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
-		"byte order mark":      "\ufeff" + `{"items":[{"url":"/1"},{"url":"/2"}]}`,
-		"Latin-1":              `{"items":[{"url":"/1","title":"caf` + "\xe9" + `"},{"url":"/2"}]}`,
-		"line breaks in texts": "{\"items\":[{\"url\":\"/1\",\"title\":\"a\nb\tc\x00\"},{\"url\":\"/2\"}]}",
-		"items that are none":  `{"items":[null,1,"x",[],{"url":"/1"},{},{"url":null},{"url":{}},{"url":"/2"}]}`,
-		"an end too early":     `{"items":[{"url":"/1"},{"url":"/2"},`,
-		"a comma too many":     `{"items":[{"url":"/1"},{"url":"/2"},]}`,
-		"NaN":                  `{"items":[{"url":"/1"},{"url":"/2"},{"url":"/3","x":NaN}]}`,
-		"text behind":          `{"items":[{"url":"/1"},{"url":"/2"}]}<!-- 0.1 s -->`,
-		"nothing as expected":  `{"version":{},"authors":1,"icon":[[{}]],"hubs":"x","next_url":7e1,"items":[{"url":"/1","language":[],"date_published":{},"attachments":5},{"url":"/2"}]}`,
-		"id or elsewhere":      `{"items":[{"id":"https://a/1","external_url":false},{"id":2,"external_url":"https://a/2"},{"id":"tag:3"}]}`,
-		"items twice":          `{"items":[{"url":"/1"}],"items":[{"url":"/2"}]}`,
+		"byte order mark":       "\ufeff" + `{"items":[{"url":"/1"},{"url":"/2"}]}`,
+		"Latin-1":               `{"items":[{"url":"/1","title":"caf` + "\xe9" + `"},{"url":"/2"}]}`,
+		"line breaks in texts":  "{\"items\":[{\"url\":\"/1\",\"title\":\"a\nb\tc\x00\"},{\"url\":\"/2\"}]}",
+		"items that are none":   `{"items":[null,1,"x",[],{"url":"/1"},{},{"url":null},{"url":{}},{"url":"/2"}]}`,
+		"an end too early":      `{"items":[{"url":"/1"},{"url":"/2"},`,
+		"a comma too many":      `{"items":[{"url":"/1"},{"url":"/2"},]}`,
+		"NaN":                   `{"items":[{"url":"/1"},{"url":"/2"},{"url":"/3","x":NaN}]}`,
+		"text behind":           `{"items":[{"url":"/1"},{"url":"/2"}]}<!-- 0.1 s -->`,
+		"nothing as expected":   `{"version":{},"authors":1,"icon":[[{}]],"hubs":"x","next_url":7e1,"items":[{"url":"/1","language":[],"date_published":{},"attachments":5},{"url":"/2"}]}`,
+		"id or elsewhere":       `{"items":[{"id":"https://a/1","external_url":false},{"id":2,"external_url":"https://a/2"},{"id":"tag:3"}]}`,
+		"items of an object":    `{"items":{"0":{"url":"/1","tags":{"a":1}},"7":{"url":"/2"},"x":5},"title":"t"}`,
+		"needless backslashes":  `{"title":"It\'s","items":[{"url":"/1","title":"\x41\u12 \\"},{"url":"\/2","title":"\"\-"}]}`,
+		"a backslash at an end": `{"items":[{"url":"/1"},{"url":"/2"}],"x":"\`,
+		"items twice":           `{"items":[{"url":"/1"}],"items":[{"url":"/2"}]}`,
 	} {
 		urls, _, err := find(t, "https://a/feed", extract.KindFeed, "", body, extract.Options{MaxListed: 2})
 		if want := []string{"https://a/1", "https://a/2"}; err != nil || !slices.Equal(urls, want) {

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+
+	"golang.org/x/text/transform"
 )
 
 // readJSONFeed reads the fields that count of a JSON feed (https://www.jsonfeed.org/version/1.1/), and each entry for itself:
 // what is odd about one costs no other.
 func readJSONFeed(ctx context.Context, c *collection, text io.Reader) error {
-	in := json.NewDecoder(oneLine{text})
+	in := json.NewDecoder(transform.NewReader(text, jsonText{}))
 	if _, err := in.Token(); err != nil { // {
 		return fmt.Errorf("%w: %w", errParse, err)
 	}
@@ -48,16 +51,18 @@ func readJSONFeed(ctx context.Context, c *collection, text io.Reader) error {
 	return nil
 }
 
-// eachJSONItem calls f with each item of an array. Those that are no objects are left out, and so is what is no array.
+// eachJSONItem calls f with each item of an array, or of an object, as PHP writes arrays. Items that are no objects are left out.
 func eachJSONItem(ctx context.Context, in *json.Decoder, f func(*jsonItem)) error {
 	token, err := in.Token()
-	if err != nil || token != json.Delim('[') {
-		if token == json.Delim('{') {
-			err = leaveJSON(in, 1)
-		}
+	if err != nil || token != json.Delim('[') && token != json.Delim('{') {
 		return err
 	}
 	for in.More() {
+		if token == json.Delim('{') {
+			if _, err := in.Token(); err != nil { // its name
+				return err
+			}
+		}
 		var item jsonItem
 		err := in.Decode(&item)
 		if odd := new(json.UnmarshalTypeError); err != nil && !errors.As(err, &odd) {
@@ -67,7 +72,7 @@ func eachJSONItem(ctx context.Context, in *json.Decoder, f func(*jsonItem)) erro
 			return context.Cause(ctx)
 		}
 	}
-	_, err = in.Token() // ]
+	_, err = in.Token() // its end
 	return err
 }
 
@@ -148,15 +153,33 @@ func (s *scalar) UnmarshalJSON(value []byte) error {
 	return nil
 }
 
-// oneLine has spaces in place of line breaks and tabs, which strings of JSON may not have.
-type oneLine struct{ io.Reader }
+// jsonText has spaces in place of line breaks and tabs, which strings of JSON may not have, and leaves out backslashes that
+// escape nothing.
+type jsonText struct{ transform.NopResetter }
 
-func (o oneLine) Read(p []byte) (int, error) {
-	n, err := o.Reader.Read(p)
-	for i, b := range p[:n] {
-		if b < ' ' {
-			p[i] = ' '
+func (jsonText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
+	for nSrc < len(src) {
+		size, rest := 1, src[nSrc:]
+		if rest[0] == '\\' {
+			switch {
+			case len(rest) < len(`\u0000`) && !atEOF:
+				return nDst, nSrc, transform.ErrShortSrc
+			case !jsonEscape.Match(rest):
+				nSrc++
+				continue
+			}
+			size = 2
 		}
+		if nDst+size > len(dst) {
+			return nDst, nSrc, transform.ErrShortDst
+		}
+		for _, b := range rest[:size] {
+			dst[nDst] = max(b, ' ')
+			nDst++
+		}
+		nSrc += size
 	}
-	return n, err
+	return nDst, nSrc, nil
 }
+
+var jsonEscape = regexp.MustCompile(`^\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})`)

@@ -2,6 +2,7 @@ package extract
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,8 @@ type markup struct {
 	first string // the first element
 	root  string // the last outermost element of a feed or a sitemap; what stands around these does not count
 
-	prefixes map[string]bool // those of namespaces whose elements count, with their colons
+	entities map[string]string // texts that the document gives names to
+	prefixes map[string]bool   // those of namespaces whose elements count, with their colons
 	open     []openElement
 	named    map[string]int // how many of open have a name
 	current  *entry         // nil: outside of one
@@ -83,7 +85,7 @@ var fieldNames = map[string]bool{
 // newMarkup knows the prefixes by which everybody writes the namespaces that count; documents often do not declare them.
 func newMarkup(base *url.URL, entry func(*entry), other func(*field)) *markup {
 	return &markup{
-		base: base, entry: entry, other: other, named: map[string]int{},
+		base: base, entry: entry, other: other, named: map[string]int{}, entities: map[string]string{},
 		prefixes: map[string]bool{"": true, "atom:": true, "a10:": true, "rss:": true, "dc:": true, "dcterms:": true, "sy:": true, "xhtml:": true},
 	}
 }
@@ -139,7 +141,14 @@ func (m *markup) tokens(ctx context.Context, tags *html.Tokenizer) error {
 			return tags.Err()
 		case html.TextToken:
 			if m.field != nil && m.open[len(m.open)-1].field && len(m.field.text) < maxField {
-				m.field.text += unescaped(tags.Raw())
+				m.field.text += m.unescaped(tags.Raw())
+			}
+		case html.DoctypeToken, html.CommentToken: // the tokenizer ends a DOCTYPE within its first declaration
+			if m.root != "" || len(m.entities) >= maxAttributes {
+				continue
+			}
+			if said := entityDeclared.FindSubmatch(tags.Raw()); said != nil && len(said[0]) <= maxField {
+				m.entities[string(said[1])] = cmp.Or(string(said[2]), string(said[3]))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			tags.NextIsNotRawText() // no element of XML has text that is read in another way
@@ -175,6 +184,17 @@ func (m *markup) start(tags *html.Tokenizer, ends bool) {
 		m.root = local
 		m.prefixes[prefix] = true
 	}
+	var attrs attributes
+	if hasAttributes && (entryNames[kindOfRoot(m.root)][local] || fieldNames[local] || len(m.open) < 2) {
+		attrs = attributesOf(tags)
+		for key, value := range attrs {
+			value = m.expanded(value)
+			attrs[key] = value
+			if strings.HasPrefix(key, "xmlns:") && len(m.prefixes) < maxAttributes && namespaces.MatchString(value) {
+				m.prefixes[key[len("xmlns:"):]+":"] = true
+			}
+		}
+	}
 	if !m.prefixes[prefix] {
 		local = name
 	}
@@ -189,17 +209,8 @@ func (m *markup) start(tags *html.Tokenizer, ends bool) {
 	if len(m.open) > 0 {
 		e.base = m.open[len(m.open)-1].base
 	}
-	var attrs attributes
-	if hasAttributes && (isEntry || isField || len(m.open) < 2) {
-		attrs = attributesOf(tags)
-		for key, value := range attrs {
-			if strings.HasPrefix(key, "xmlns:") && len(m.prefixes) < maxAttributes && namespaces.MatchString(value) {
-				m.prefixes[key[len("xmlns:"):]+":"] = true
-			}
-		}
-		if ref, err := ParseReference(attrs["xml:base"], e.base.Scheme); err == nil && attrs["xml:base"] != "" {
-			e.base = e.base.ResolveReference(ref)
-		}
+	if ref, err := ParseReference(attrs["xml:base"], e.base.Scheme); err == nil && attrs["xml:base"] != "" {
+		e.base = e.base.ResolveReference(ref)
 	}
 	switch {
 	case isEntry:
@@ -215,8 +226,8 @@ func (m *markup) start(tags *html.Tokenizer, ends bool) {
 	}
 }
 
-// namespaces are those of Atom and RSS 1.0.
-var namespaces = regexp.MustCompile(`(?i)w3\.org/2005/Atom|purl\.org/(?:atom/ns|rss/1\.0)|/dc/(?:elements|terms)`)
+// namespaces are those of Atom, RSS 1.0 and its syndication module, and Dublin Core.
+var namespaces = regexp.MustCompile(`(?i)(?:w3\.org/2005/Atom|purl\.org/(?:atom/ns(?:#.*)?|rss/1\.0(?:/modules/syndication)?|dc/(?:elements/1\..|terms)))[/#]?\s*$`)
 
 // end ends the innermost elements, down to n.
 func (m *markup) end(n int) {
@@ -242,18 +253,38 @@ func (m *markup) end(n int) {
 	}
 }
 
-// reference is one of XML or of HTML. What looks like one and has no semicolon is part of a URL.
-var reference = regexp.MustCompile(`&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);`)
+var (
+	// reference is one of XML or of HTML. What looks like one and has no semicolon is part of a URL.
+	reference = regexp.MustCompile(`&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);`)
+
+	// entityDeclared gives a name to a text that has no markup and no other references.
+	entityDeclared = regexp.MustCompile(`<!ENTITY\s+([A-Za-z][A-Za-z0-9]*)\s+(?:"([^"<%&]+)"|'([^'<%&]+)')\s*>$`)
+)
+
+// expanded has the texts that the document gives names to, up to the length of a field.
+func (m *markup) expanded(text string) string {
+	if len(m.entities) == 0 {
+		return text
+	}
+	room := maxField
+	return reference.ReplaceAllStringFunc(text, func(ref string) string {
+		if value, known := m.entities[ref[1:len(ref)-1]]; known && len(value) <= room {
+			room -= len(value)
+			return value
+		}
+		return ref
+	})
+}
 
 // unescaped is a text as it is meant.
-func unescaped(raw []byte) string {
+func (m *markup) unescaped(raw []byte) string {
 	if inside, is := bytes.CutPrefix(raw, []byte("<![CDATA[")); is {
 		return string(bytes.TrimSuffix(inside, []byte("]]>")))
 	}
 	if bytes.IndexByte(raw, '&') < 0 {
 		return string(raw)
 	}
-	return reference.ReplaceAllStringFunc(string(raw), func(ref string) string {
+	return reference.ReplaceAllStringFunc(m.expanded(string(raw)), func(ref string) string {
 		text := html.UnescapeString(ref)
 		if r := []rune(text)[0]; r == utf8.RuneError || unicode.IsControl(r) && !unicode.IsSpace(r) {
 			return "" // as such characters are that stand there themselves

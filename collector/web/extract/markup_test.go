@@ -60,6 +60,12 @@ func TestFind_mended(t *testing.T) {
 		"a comment without an end":          {head + one + two + "<!-- " + tail, both},
 		"an end too many":                   {head + "</title></b>" + one + "</link>" + two + tail, both},
 		"a huge text":                       {head + "<item><title>" + strings.Repeat("<![CDATA[x]]>y", 200_000) + strings.Repeat("z", 3<<20) + "</title><link>http://a/1</link></item>" + two + tail, both},
+		"a declaration without its end":     {strings.Replace(head, "?>", "?\n", 1) + one + two + tail, both},
+		"a declaration that is but begun":   {strings.Replace(head, ` version="1.0" encoding="UTF-8"?>`, " ", 1) + one + two + tail, both},
+		"addresses of its own entities":     {`<!DOCTYPE rss [ <!ENTITY s "http://a"><!ENTITY site2 'http://a/'> ]>` + head + "<item><title>&x;</title><link>&s;/1</link></item><item><link>&site2;2</link></item>" + tail, both},
+		"an entity that looks like one":     {`<!DOCTYPE rss [<!ENTITY s "/2">]>` + head + "<item><link>http://a/?&amp;s;</link></item>" + two + tail, []string{"http://a/?&s;", "http://a/2"}},
+		"entities of entities and of files": {`<!DOCTYPE rss [<!ENTITY a "http://a/1"><!ENTITY b "&a;"><!ENTITY c SYSTEM "/etc/passwd">]>` + head + "<item><title>&c;</title><link>&a;</link></item><item><link>/?&b;</link></item>" + tail, []string{"http://a/1", "http://a/?&b;"}},
+		"an entity too late":                {head + `<!ENTITY s "/2">` + "<item><link>/?&s;</link></item>" + two + tail, []string{"http://a/?&s;", "http://a/2"}},
 		"unquoted ampersand":                {`<feed><entry><link href="http://a/?x=1&y=2"/><title>&` + "\x04" + `</title></entry></feed>`, []string{"http://a/?x=1&y=2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,6 +84,28 @@ func TestFind_mended(t *testing.T) {
 				t.Errorf("as a sitemap: %q, %v; want %q", urls, err, test.want)
 			}
 		})
+	}
+}
+
+// TestFind_namespaces holds that elements count by their namespaces, wherever these are declared, and those of modules do not.
+func TestFind_namespaces(t *testing.T) {
+	t.Parallel()
+	const rdf, rss, module = `<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" `, `"http://purl.org/rss/1.0/"`, `"http://purl.org/rss/1.0/modules/`
+	both := []string{"http://a/1", "http://a/2"}
+	for name, body := range map[string]string{
+		"modules of RSS 1.0": rdf + `xmlns=` + rss + ` xmlns:image=` + module + `image/" xmlns:content=` + module + `content/">
+			<item rdf:about="/no"><image:item rdf:about="/no.png"><dc:title>x</dc:title></image:item><content:items><rdf:Bag><rdf:li><content:item rdf:about="/no.txt"/></rdf:li></rdf:Bag></content:items><link>/1</link></item>
+			<item><image:link>/no</image:link><link>/2</link></item></rdf:RDF>`,
+		"modules that elements declare": `<rss><channel><item><m:link xmlns:m=` + module + `x/">/no</m:link><m:item xmlns:m="x"><link>/no</link></m:item><link>/1</link></item><item><link>/2</link></item></channel></rss>`,
+		"each declares it":              rdf + `><r:item xmlns:r=` + rss + ` rdf:about="/no"><r:link>/1</r:link></r:item><r:item xmlns:r=` + rss + `><r:link>/2</r:link></r:item></rdf:RDF>`,
+		"each in its own prefix":        `<rss><channel><n1:item xmlns:n1=` + rss + `><n2:link xmlns:n2=` + rss + `>/1</n2:link></n1:item><n3:item xmlns:n3="http://purl.org/rss/1.0"><link>/2</link></n3:item></channel></rss>`,
+		"older Atom":                    `<feed><x:entry xmlns:x="http://purl.org/atom/ns#"><x:link href="/1"/></x:entry><y:entry xmlns:y="http://purl.org/atom/ns#draft-ietf-atompub-format-09"><y:link href="/2"/></y:entry></feed>`,
+		"entities in attributes":        `<!DOCTYPE feed [<!ENTITY n "http://www.w3.org/2005/Atom"><!ENTITY one "/1">]><feed><x:entry xmlns:x="&n;"><x:link href="&one;"/></x:entry><entry><link href="/2"/></entry></feed>`,
+	} {
+		urls, _, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{})
+		if err != nil || !slices.Equal(urls, both) {
+			t.Errorf("%s: %q, %v", name, urls, err)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func parseReference(ref, scheme string, queries encoding.Encoding) (*url.URL, er
 			begin = own + ":" + begin
 		}
 	}
-	rest = escape(rest, pathEscapes)
+	rest = escape(plainDots(rest), pathEscapes)
 	if first, _, _ := strings.Cut(rest, "/"); begin == "" && strings.Contains(first, ":") {
 		rest = "./" + rest // for the parser not to look for a scheme
 	}
@@ -67,6 +67,20 @@ func parseReference(ref, scheme string, queries encoding.Encoding) (*url.URL, er
 		rest += "?" + escape(query, escapes)
 	}
 	return parse(begin + rest)
+}
+
+// plainDots has the segments of a path that are one dot or two, however they are written, as such.
+func plainDots(path string) string {
+	if !strings.Contains(path, "%2") {
+		return path
+	}
+	segments, plain := strings.Split(path, "/"), strings.NewReplacer("%2e", ".", "%2E", ".")
+	for i, segment := range segments {
+		if dots := plain.Replace(segment); dots == "." || dots == ".." {
+			segments[i] = dots
+		}
+	}
+	return strings.Join(segments, "/")
 }
 
 // encoded is a query in an encoding, as browsers write it: what that does not have is the number of the character.

@@ -12,6 +12,8 @@ func TestResolve_asBrowsersDo(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ base, ref, want string }{
 		{"http://a.example/x/y", "12:30.html", "http://a.example/x/12:30.html"},
+		{"http://a.example/x/y", "%2e%2E/z/%2e/w/.%2e", "http://a.example/z/"},
+		{"http://a.example/x/y", "/a/%2E./b%2ec/%2e%2e%2e?%2e/..", "http://a.example/b%2ec/%2e%2e%2e?%2e/.."},
 		{"http://a.example/x/y", "12:30/../b?c:d", "http://a.example/x/b?c:d"},
 		{"http://a.example/x/y", ":a", "http://a.example/x/:a"},
 		{"http://a.example/x/y", "ä:b", "http://a.example/x/%C3%A4:b"},

@@ -30,6 +30,9 @@ var (
 	utf16BE = regexp.MustCompile(`^(?:\x00\s)*\x00<\x00`)
 	utf16LE = regexp.MustCompile(`^(?:\s\x00)*<\x00[^\x00]\x00`)
 
+	// openDeclaration is an XML declaration without its end, up to the next tag.
+	openDeclaration = regexp.MustCompile(`^[^<]*<\?xml\s[^<>]*<`)
+
 	xmlEncoding = regexp.MustCompile(`<\?xml\s[^>]{0,1000}encoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
 )
 
@@ -55,9 +58,12 @@ func newText(body io.Reader, contentType string) *bufio.Reader {
 			label = ""
 		}
 	}
+	if cut := openDeclaration.Find(begin); cut != nil {
+		_, _ = in.Discard(len(cut) - 1) // it was peeked at
+	}
 	valid := transform.Transformer(validText{})
 	if encoding, name := charset.Lookup(label); encoding != nil && name != "utf-8" && name != "replacement" {
-		valid = transform.Chain(encoding.NewDecoder(), valid)
+		valid = transform.Chain(decoderOf(encoding, name), valid)
 	}
 	return bufio.NewReaderSize(transform.NewReader(in, valid), maxBegin)
 }
