@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -41,7 +42,7 @@ type packedBody struct {
 	digest string
 }
 
-// pack packs what r has, in at most limit bytes.
+// pack packs what r has, in at most limit bytes. Beside an error of r it returns what came before.
 func pack(r io.Reader, limit int64) (*packedBody, error) {
 	b := &packedBody{}
 	zip, err := zstd.NewWriter(&b.zipped, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
@@ -62,11 +63,11 @@ func pack(r io.Reader, limit int64) (*packedBody, error) {
 			err = fmt.Errorf("%w: packed, it is over %d bytes", errTooLarge, limit)
 		}
 	}
-	if !errors.Is(err, io.EOF) {
-		return nil, err
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
 	b.digest = hex.EncodeToString(sum.Sum(nil))
-	return b, zip.Close()
+	return b, cmp.Or(err, zip.Close())
 }
 
 // open reads the body.
@@ -96,6 +97,11 @@ func (a *fetched) keep(limit int64) func(io.Reader) ([]byte, error) {
 		return nil, err
 	}
 }
+
+// lost is the end of a body whose connection was lost.
+type lost struct{ error }
+
+func (l lost) Read([]byte) (int, error) { return 0, l.error }
 
 // length is that of the body.
 func (a *fetched) length() int64 {
