@@ -81,10 +81,10 @@ func (d *dispatcher) duration() time.Duration {
 	return d.lease
 }
 
-// put makes tasks ready.
+// put makes tasks of seeds ready.
 func (d *dispatcher) put(ids ...string) {
 	for _, id := range ids {
-		d.ready <- &wagglev1.Task{Id: id, Url: "http://example.com/" + id, Attempt: 1}
+		d.ready <- &wagglev1.Task{Id: id, Url: "http://example.com/" + id, Attempt: 1, Recurring: true}
 	}
 }
 

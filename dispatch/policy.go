@@ -57,9 +57,11 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 }
 
 // Unread is the transition of a leased task by its holder's report, computed without the record, for [Leases.Apply]. It
-// returns false unless the report is a success without discovered items and message.
+// returns false unless the report is a success without discovered items and message, and without what an adaptive schedule
+// asks for.
 func (Policy) Unread(r *Report) (tr Transition, ok bool) {
-	if r.Succeeded == nil || len(r.Succeeded.Discovered) > 0 || r.Succeeded.Message != "" {
+	s := r.Succeeded
+	if s == nil || len(s.Discovered) > 0 || s.Message != "" || s.Changed != nil || s.NextCrawlDelay > 0 {
 		return Transition{}, false
 	}
 	tr = Transition{ID: r.ID, Unread: true, Lease: r.Token, Result: ResultSucceeded, ClearAgain: true}
@@ -105,8 +107,7 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 	case t.AgainRequested:
 		tr.State, tr.Due = StateScheduled, now
 	case t.Recurring && spec.Schedule.IsAdaptive():
-		wait := max(interval, min(s.NextCrawlDelay.Truncate(time.Millisecond), spec.Schedule.Adaptive.Max))
-		tr.cycleAt(now.Add(wait), spec)
+		tr.cycleAt(now.Add(spec.Schedule.Adaptive.wait(interval, s.NextCrawlDelay)), spec)
 	case t.Recurring && !spec.Schedule.Once():
 		p.nextCycle(&tr, t, spec, now, 0)
 	default:
@@ -115,6 +116,17 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 		tr.Shrink = tr.Attempt == nil
 	}
 	return tr
+}
+
+// Adapt returns when a seed of an adaptive schedule is due, and the time that its interval plans, after the end of its redirects
+// succeeded. end is the task there before that, which is crawled first if it has not settled yet.
+func (Policy) Adapt(seed, end *Task, spec *SourceSpec, s *Succeeded) (due, planned time.Time) {
+	adaptive := spec.Schedule.Adaptive
+	interval := adaptive.Interval(seed)
+	if !end.SettledAt.IsZero() {
+		interval = adaptive.next(seed, s.Changed)
+	}
+	return seed.SettledAt.Add(adaptive.wait(interval, s.NextCrawlDelay)), seed.SettledAt.Add(interval)
 }
 
 func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Transition {

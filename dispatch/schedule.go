@@ -256,6 +256,11 @@ func (a Adaptive) next(t *Task, changed *bool) time.Duration {
 	}
 }
 
+// wait is how long a seed rests whose page says that it stays as it is for a while.
+func (a Adaptive) wait(interval, fresh time.Duration) time.Duration {
+	return max(interval, min(fresh.Truncate(time.Millisecond), a.Max))
+}
+
 func (a Adaptive) within(interval time.Duration) time.Duration {
 	return min(max(interval.Round(adaptiveUnit), a.Min), a.Max)
 }

@@ -44,7 +44,7 @@ type bodyLimits struct {
 
 	truncate bool // cut what is over a limit instead of failing
 
-	keep func(io.Reader) ([]byte, error) // reads the decoded body; nil: io.ReadAll
+	keep func(*meter) ([]byte, error) // reads the decoded body; nil: io.ReadAll
 }
 
 // readBody reads and decompresses a body. Beside errBodyLost it returns what arrived.

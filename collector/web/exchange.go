@@ -51,6 +51,8 @@ type Exchange struct {
 	// why it is not whole, in the words of WARC: "length" (it was not read further) or "disconnect"; empty when it is.
 	Body      []byte
 	Truncated string
+
+	isBody bool // Body is that of the page, and is not kept twice
 }
 
 // recording keeps the exchanges of one fetch. A nil one keeps nothing. One goroutine uses it.
@@ -100,7 +102,7 @@ func (r *recording) content(body []byte) Content {
 		return content
 	}
 	for _, exchange := range r.exchanges {
-		if bytes.Equal(exchange.Body, body) {
+		if exchange.isBody || bytes.Equal(exchange.Body, body) {
 			exchange.Body = body // one copy in memory will do
 		}
 		content.Exchanges = append(content.Exchanges, *exchange)
@@ -147,28 +149,34 @@ type recordedBody struct {
 	exchange *Exchange
 	limit    int64
 	length   int64 // by the head; -1: unknown
+	read     int64
 	end      error // what ended it; io.EOF: it is whole
 }
 
 // Read reads, and keeps what was read.
 func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.exchange.Body = append(b.exchange.Body, p[:n]...)
+	if b.read += int64(n); !b.exchange.isBody {
+		b.exchange.Body = append(b.exchange.Body, p[:n]...)
+	}
 	b.end = err
 	return n, err
 }
 
+// leaveOut keeps nothing of a body that the page has, too.
+func (b *recordedBody) leaveOut() { b.exchange.Body, b.exchange.isBody = nil, true }
+
 // Close reads a short rest, so that the exchange is whole, and sets Truncated if it is not.
 func (b *recordedBody) Close() error {
 	rest := make([]byte, maxSlurp)
-	for read := 0; b.end == nil && read < maxSlurp && int64(len(b.exchange.Body)) <= b.limit; {
+	for read := 0; b.end == nil && read < maxSlurp && b.read <= b.limit; {
 		n, err := b.Read(rest)
 		if read += n; n == 0 && err == nil {
 			break
 		}
 	}
 	switch {
-	case errors.Is(b.end, io.EOF), int64(len(b.exchange.Body)) == b.length:
+	case errors.Is(b.end, io.EOF), b.read == b.length:
 	case b.end != nil:
 		b.exchange.Truncated = "disconnect"
 	default:

@@ -158,7 +158,7 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 	default:
 		limits := bodyLimits{bytes: req.maxBytes, ratio: f.maxRatio, truncate: req.truncate}
 		if req.maxPacked > 0 {
-			limits.keep = answer.keep(req.maxPacked)
+			limits.keep = answer.keep(req.maxPacked, response.Body)
 		}
 		if answer.body, err = readBody(response, limits); req.partial && errors.Is(err, errBodyLost) {
 			answer.lost, err = err, nil

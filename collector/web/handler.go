@@ -21,7 +21,7 @@ type Handler struct {
 	fetcher *fetcher
 	robots  *robots.Cache // nil: robots.txt is not asked
 	refused sync.Once     // logs the first address that is refused
-	large   sync.Mutex    // held while a packed body is unpacked whole
+	large   chan struct{} // of capacity 1: held while a packed body is read
 	close   func()
 }
 
@@ -33,7 +33,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, fmt.Errorf("web config: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	h := &Handler{cfg: cfg, close: func() {}}
+	h := &Handler{cfg: cfg, large: make(chan struct{}, 1), close: func() {}}
 	if cfg.Transport == nil {
 		transport := newTransport(cfg.Proxy, cfg.AllowPrivate)
 		if cfg.Exchanges {
@@ -60,7 +60,7 @@ func (h *Handler) Close() { h.close() }
 
 // Handle fetches the task's URL, stores the page and reports its links.
 func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
-	v := &visit{cfg: &h.cfg, fetcher: h.fetcher, robots: h.robots, large: &h.large, task: t, before: readMemo(t.Memo)}
+	v := &visit{cfg: &h.cfg, fetcher: h.fetcher, robots: h.robots, large: h.large, task: t, before: readMemo(t.Memo)}
 	done, err := v.run(ctx)
 	if isRefusal(err) {
 		if t.Depth == 0 {

@@ -1,12 +1,14 @@
 package web_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
+	"net/textproto"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,6 +54,8 @@ func TestHandler_LongList(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = sink.Close() })
 	h := newHandler(t, web.Config{MaxBytes: 2 << 20, MaxRatio: 2000, Sink: sink})
+	archive := &memorySink{}
+	archiving := newHandler(t, web.Config{MaxBytes: 2 << 20, MaxRatio: 2000, Sink: archive, Exchanges: true})
 	for _, test := range []struct {
 		path, kind string
 		body       []byte
@@ -65,6 +69,13 @@ func TestHandler_LongList(t *testing.T) {
 				t.Fatalf("%s, cycle %d: status %d, %d links, %q, %v", test.path, cycle, done.HTTPStatus, len(done.Discovered), done.Message, err)
 			}
 			task.Memo = done.Memo
+		}
+		if _, err := handle(t, archiving, &collector.Task{URL: s.URL + test.path, Kind: test.kind}); err != nil {
+			t.Fatal(err)
+		}
+		exchange := archive.exchanges[len(archive.exchanges)-1][0]
+		if got, err := web.DecodeBody(sent(t, exchange), bytes.NewReader(exchange.Body), 8<<20); err != nil || !bytes.Equal(got, test.body) || exchange.Truncated != "" {
+			t.Errorf("%s: the exchange has %d bytes of %d, %q, %v", test.path, len(got), len(test.body), exchange.Truncated, err)
 		}
 		sum := sha256.Sum256(test.body)
 		if got, err := sink.Body(t.Context(), hex.EncodeToString(sum[:])); err != nil || !bytes.Equal(got, test.body) {
@@ -170,4 +181,15 @@ func TestHandler_NewEntry(t *testing.T) {
 		}
 		task.Memo = done.Memo
 	}
+}
+
+// sent is the header of an exchange's answer.
+func sent(t *testing.T, exchange web.Exchange) http.Header {
+	t.Helper()
+	_, fields, _ := bytes.Cut(exchange.Response, []byte("\r\n"))
+	header, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(fields))).ReadMIMEHeader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return http.Header(header)
 }

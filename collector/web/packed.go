@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -24,6 +27,17 @@ const (
 	maxPlain = 1 << 20
 )
 
+// turn waits until no other long body is read; done lets the next one. Their links and whole bodies together would take too much
+// memory.
+func (v *visit) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case v.large <- struct{}{}:
+		return func() { <-v.large }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // maxBytes bounds the task's body, in bytes, over the wire and unpacked.
 func (v *visit) maxBytes() int64 {
 	switch v.task.Kind {
@@ -35,11 +49,36 @@ func (v *visit) maxBytes() int64 {
 	return v.cfg.MaxBytes
 }
 
+// maxPacked bounds the task's body as it is held, if it is long: a third of what it may have, to which such text can be packed.
+func (v *visit) maxPacked() int64 { return max(v.cfg.MaxBytes, v.maxBytes()/3) }
+
 // packedBody is a long body of a feed, sitemap or list. It is held packed, so that many at once need little memory.
 type packedBody struct {
-	zipped bytes.Buffer
+	zipped pieces
 	length int64 // unpacked
 	digest string
+}
+
+// pieces are bytes that grow without being copied.
+type pieces struct {
+	all  net.Buffers
+	size int64
+}
+
+// Write appends.
+func (b *pieces) Write(p []byte) (int, error) {
+	const piece = 256 << 10
+	for rest := p; len(rest) > 0; {
+		last := len(b.all) - 1
+		if last < 0 || len(b.all[last]) == piece {
+			b.all, last = append(b.all, make([]byte, 0, piece)), last+1
+		}
+		n := min(len(rest), piece-len(b.all[last]))
+		b.all[last] = append(b.all[last], rest[:n]...)
+		rest = rest[n:]
+	}
+	b.size += int64(len(p))
+	return len(p), nil
 }
 
 // pack packs what r has, in at most limit bytes. Beside an error of r it returns what came before.
@@ -59,7 +98,7 @@ func pack(r io.Reader, limit int64) (*packedBody, error) {
 		if _, writeErr := to.Write(buffer[:n]); writeErr != nil {
 			return nil, writeErr
 		}
-		if int64(b.zipped.Len()) > limit {
+		if b.zipped.size > limit {
 			err = fmt.Errorf("%w: packed, it is over %d bytes", errTooLarge, limit)
 		}
 	}
@@ -72,7 +111,8 @@ func pack(r io.Reader, limit int64) (*packedBody, error) {
 
 // open reads the body.
 func (b *packedBody) open() (io.Reader, error) {
-	return decoder("zstd", bufio.NewReader(bytes.NewReader(b.zipped.Bytes())))
+	zipped := slices.Clone(b.zipped.all) // reading takes them away
+	return decoder("zstd", bufio.NewReader(&zipped))
 }
 
 // bytes is the body, as a sink takes it.
@@ -87,11 +127,14 @@ func (b *packedBody) bytes() ([]byte, error) {
 }
 
 // keep takes in the body of a feed, sitemap or list: packed, in at most limit bytes, if it is long.
-func (a *fetched) keep(limit int64) func(io.Reader) ([]byte, error) {
-	return func(r io.Reader) ([]byte, error) {
+func (a *fetched) keep(limit int64, wire io.ReadCloser) func(*meter) ([]byte, error) {
+	return func(r *meter) ([]byte, error) {
 		begin, err := io.ReadAll(io.LimitReader(r, maxPlain+1))
 		if err != nil || len(begin) <= maxPlain {
 			return begin, err
+		}
+		if recorded, ok := wire.(*recordedBody); ok && r.packed == nil {
+			recorded.leaveOut()
 		}
 		a.packed, err = pack(io.MultiReader(bytes.NewReader(begin), r), limit)
 		return nil, err

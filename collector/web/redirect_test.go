@@ -31,9 +31,19 @@ func TestHandler_RedirectRefused(t *testing.T) {
 		before  int // redirects
 		refused bool
 	}{
-		{h, "/loop", 0, true}, {h, "/back", 1, true}, {h, "/ftp", 0, true}, {h, "/file", 0, true}, {h, "/no-host", 0, true},
-		{h, "/not", 0, true}, {h, "/long", 0, true}, {h, "/nowhere", 0, true}, {h, "/1", 3, true}, {none, "/1", 0, true},
-		{h, "/1", 2, false}, {h, "/denied", 0, false}, {h, "/back", 0, false},
+		{h, "/loop", 0, true},
+		{h, "/back", 1, true},
+		{h, "/ftp", 0, true},
+		{h, "/file", 0, true},
+		{h, "/no-host", 0, true},
+		{h, "/not", 0, true},
+		{h, "/long", 0, true},
+		{h, "/nowhere", 0, true},
+		{h, "/1", 3, true},
+		{none, "/1", 0, true},
+		{h, "/1", 2, false},
+		{h, "/denied", 0, false},
+		{h, "/back", 0, false},
 	} {
 		task := &collector.Task{URL: s.URL + test.path, Redirects: test.before}
 		if test.before > 0 {

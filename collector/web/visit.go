@@ -15,7 +15,6 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,9 +43,9 @@ type visit struct {
 	took   time.Duration // from the last request to the end of the answer
 	record *recording
 	answer *fetched
-	body   []byte      // the page's; the sink's copy when the server said 304
-	packed *packedBody // in place of body
-	large  *sync.Mutex // one packed body at a time is unpacked whole
+	body   []byte        // the page's; the sink's copy when the server said 304
+	packed *packedBody   // in place of body
+	large  chan struct{} // of capacity 1: who reads a packed body
 	after  memo
 	found  extract.Result
 }
@@ -56,6 +55,12 @@ func (v *visit) run(ctx context.Context) (collector.Succeeded, error) {
 	err := v.parseURL()
 	if err == nil {
 		err = v.fetch(ctx)
+	}
+	if err == nil && (v.packed != nil || v.answer.packed != nil) {
+		var done func()
+		if done, err = v.turn(ctx); err == nil {
+			defer done()
+		}
 	}
 	if err == nil {
 		err = v.judge(ctx)
@@ -129,7 +134,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	}
 	v.asked = len(conditions) > 0
 	if v.maxBytes() > v.cfg.MaxBytes {
-		request.maxPacked = v.cfg.MaxBytes
+		request.maxPacked = v.maxPacked()
 	}
 	v.start = time.Now()
 	first := true
@@ -182,12 +187,15 @@ func (v *visit) recall(ctx context.Context) bool {
 		return true
 	}
 	if v.before.Bytes > maxPlain {
-		v.large.Lock()
-		defer v.large.Unlock()
+		done, err := v.turn(ctx)
+		if err != nil {
+			return false // the fetch ends, too
+		}
+		defer done()
 	}
 	body, err := v.cfg.Sink.Body(ctx, v.before.Digest)
 	if err == nil && len(body) > maxPlain && v.maxBytes() > v.cfg.MaxBytes {
-		if v.packed, err = pack(bytes.NewReader(body), v.cfg.MaxBytes); err != nil {
+		if v.packed, err = pack(bytes.NewReader(body), v.maxPacked()); err != nil {
 			v.packed = nil
 		}
 		body = nil
@@ -353,8 +361,6 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	case !changed && v.answer.status == http.StatusNotModified:
 		body = nil // the sink has it, or never kept it
 	case v.packed != nil:
-		v.large.Lock()
-		defer v.large.Unlock()
 		var err error
 		if body, err = v.packed.bytes(); err != nil {
 			return collector.Succeeded{}, fmt.Errorf("unpack body: %w", err)
@@ -381,7 +387,7 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	default:
 		done.Changed = collector.Unchanged
 	}
-	if v.task.Recurring && v.answer.location == nil {
+	if (v.task.Recurring || v.task.Redirects > 0) && v.answer.location == nil {
 		done.NextCrawlDelay = cmp.Or(v.found.Period, freshFor(v.answer.header))
 	}
 	return done, nil

@@ -289,3 +289,37 @@ func TestDispatcher_redirect_history(t *testing.T) {
 		}
 	})
 }
+
+// The interval of an adaptive schedule follows the page at the end of the redirects.
+func TestDispatcher_redirect_adaptive(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+		w.Create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds = dispatchtest.Seeds("http://a.example/")
+			s.Schedule.Adaptive = dispatch.Adaptive{Min: time.Hour, Max: 100 * time.Hour}
+		})
+		urls := []string{"http://a.example/", "https://a.example/", "https://a.example/en"}
+		for i, test := range []struct {
+			changed bool
+			fresh   time.Duration
+			want    time.Duration
+		}{{true, 0, 10 * time.Hour}, {true, 0, 8 * time.Hour}, {false, 0, 11*time.Hour + 12*time.Minute}, {false, 20 * time.Hour, 20 * time.Hour}} {
+			begin := time.Now()
+			for n := range urls {
+				r := dispatchtest.Success(w.TakeOne())
+				if n < len(urls)-1 {
+					r.Succeeded.Discovered = []dispatch.DiscoveredItem{related(urls[n+1], dispatch.RelationRedirect)}
+				} else {
+					r.Succeeded.Changed, r.Succeeded.NextCrawlDelay = &test.changed, test.fresh
+				}
+				w.Dispatcher = w.D[n%2]
+				w.Settle(r)
+			}
+			due := w.MustView("s").Status.NextDue
+			if got := due.Sub(begin); got != test.want {
+				t.Errorf("cycle %d: due again after %v, want %v", i, got, test.want)
+			}
+			time.Sleep(time.Until(due))
+		}
+	})
+}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
@@ -286,6 +288,9 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 		d.answer(s, transitions[n].Result, applied[n])
 		if applied[n].Code == dispatch.Applied {
 			d.noteReleased(ctx, s.task, transitions[n].Counters.Released)
+			if err := d.adaptHead(ctx, s); err != nil {
+				d.log.Warn("report: the interval of a seed stays as it was", zap.String("task_id", string(s.ID)), zap.Error(err))
+			}
 		}
 	}
 	return again, err

@@ -476,6 +476,40 @@ func (d *Dispatcher) renewHop(ctx context.Context, item *dispatch.Submission) er
 	return nil
 }
 
+// adaptHead lets an adaptive schedule wait for the seed where a chain of redirects began as the end of the chain calls for.
+func (d *Dispatcher) adaptHead(ctx context.Context, s *settlement) error {
+	from := s.task.Redirect
+	if to, _ := s.redirect(); to != nil || s.Succeeded == nil || from.Due.IsZero() || !s.spec.Schedule.IsAdaptive() {
+		return nil
+	}
+	return d.SubmitAll(ctx, 1, func(_ int, known *Known, item *dispatch.Submission) (*dispatch.Source, error) {
+		source, _, err := known.source(ctx, s.task.SourceID)
+		if err != nil {
+			return nil, err
+		}
+		to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, from.From, "", "", known.Rules.QueueOf)
+		if err != nil { // of a head that has only a key
+			return nil, nil
+		}
+		id := dispatch.NewTaskID(dispatch.Identity{Scope: source.Scope(), Queue: to.Queue, Key: to.Key})
+		read, err := d.batches.reads.Do(ctx, []dispatch.TaskID{id})
+		if err != nil {
+			return nil, fmt.Errorf("read the seed %s: %w", id, err)
+		}
+		head := read[0].task
+		if head == nil || !head.Recurring || head.State != dispatch.StateScheduled || head.Counters.Attempt > 0 || head.SettledAt.Before(from.Due) {
+			return nil, nil
+		}
+		due, planned := d.policy.Adapt(head, s.task, s.spec, s.Succeeded)
+		*item = dispatch.Submission{
+			ID: id, SourceUID: head.SourceUID, Scope: source.Scope(), Queue: head.Queue, URL: head.URL, Key: head.Key, Kind: head.Kind,
+			Recurring: true, Depth: head.Depth, Run: head.Run, Priority: head.Priority, Due: due, FirstDue: planned,
+			Metadata: head.Metadata, Payload: head.Payload, IfExists: dispatch.IfExistsReseed,
+		}
+		return source, nil
+	}, func(int, *dispatch.Submission, dispatch.SubmitResult) {})
+}
+
 // canceledBy is who canceled a task, by its history.
 func canceledBy(t *dispatch.Task) string {
 	for _, line := range slices.Backward(t.History) {

@@ -263,7 +263,7 @@ var errCut = errors.New("there was no time for the rest")
 
 // list notes that a list was read, and has a finding if it was not, or not to its end.
 func (l *look) list(what string, err error) {
-	text := ""
+	var text string
 	switch {
 	case err == nil:
 		return

@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
+	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
 // findings are those of an operator, by kind.
@@ -190,6 +193,45 @@ func TestOperator_Findings_sources(t *testing.T) {
 			t.Errorf("dead: %+v", f)
 		}
 	})
+}
+
+// fullStore is a store of some kind without room.
+type fullStore struct {
+	*memstore.Store
+	kind string
+}
+
+func (s fullStore) Kind() string { return s.kind }
+
+func (s fullStore) Stats(ctx context.Context) (dispatch.StoreStats, error) {
+	stats, err := s.Store.Stats(ctx)
+	stats.Full = true
+	return stats, err
+}
+
+// A store without room is named with what is full, and with the remedy of its kind.
+func TestOperator_Findings_fullStore(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{
+		"redis":  "full: submits are refused, work in hand goes on. Raise maxmemory",
+		"file":   "the disk is full: submits are refused, work in hand goes on. Make room",
+		"memory": "full: submits are refused, work in hand goes on.",
+	} {
+		store, err := memstore.New(memstore.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := engine.New(engine.Config{ID: "d", Store: fullStore{store, kind}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := findings(t, operate.New(d))["STORE"]; f.Message != want {
+			t.Errorf("%s: %+v", kind, f)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Sources with seeds that moved for good are found, and those that redirect to where they do not follow links; what follows the

@@ -224,7 +224,7 @@ func nameOf(word, names string) int {
 
 // number is that of some digits; 0 for none.
 func number(digits string) int {
-	n, _ := strconv.Atoi(digits) //nolint:errcheck // digits alone, and few
+	n, _ := strconv.Atoi(digits) // digits alone, and few
 	return n
 }
 

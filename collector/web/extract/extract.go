@@ -98,7 +98,7 @@ func (c *collection) read(ctx context.Context, doc Document, asked *directives) 
 	}
 	text := newText(body, doc.ContentType)
 	if kind == KindSitemap {
-		begin, _ := text.Peek(maxBegin) //nolint:errcheck // it comes again with the next read
+		begin, _ := text.Peek(maxBegin) // it comes again with the next read
 		begin = bytes.TrimLeft(begin, " \t\r\n")
 		switch {
 		case kindOfRoot(rootElement(begin)) == KindFeed: // its protocol lets feeds be sitemaps
@@ -169,7 +169,7 @@ func (d *Document) kind() string {
 	if isPage && !listRoot.Match(d.Body[:min(len(d.Body), maxBegin)]) {
 		return kindPage
 	}
-	begin, _ := newText(bytes.NewReader(d.Body[:min(len(d.Body), maxBegin)]), d.ContentType).Peek(maxBegin) //nolint:errcheck // it is short
+	begin, _ := newText(bytes.NewReader(d.Body[:min(len(d.Body), maxBegin)]), d.ContentType).Peek(maxBegin) // it is short
 	root := ""
 	if begin = bytes.TrimLeft(begin, " \t\r\n"); bytes.HasPrefix(begin, []byte("<")) || strings.Contains(mediaType, "xml") {
 		root = rootElement(begin)

@@ -24,7 +24,7 @@ const (
 // readFeed finds what an RSS, Atom or JSON feed lists: its entries in their order, and its next and archived pages (RFC 5005).
 // With Resources it adds the enclosures.
 func readFeed(ctx context.Context, c *collection, text *bufio.Reader) error {
-	begin, _ := text.Peek(maxBegin) //nolint:errcheck // it comes again with the next read
+	begin, _ := text.Peek(maxBegin) // it comes again with the next read
 	if bytes.HasPrefix(bytes.TrimLeft(begin, " \t\r\n"), []byte("{")) {
 		return c.finish(ctx, KindFeed, readJSONFeed(ctx, c, text))
 	}

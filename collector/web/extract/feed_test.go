@@ -253,11 +253,29 @@ func TestFind_type(t *testing.T) {
 		contentType, body string
 		want              bool
 	}{
-		{"application/x-unknown", feed, true}, {"text/rss+xml", feed, true}, {"application/force-download", feed, true}, {"text/html;charset=utf-8", "<?xml version='1.0'?>\n<!-- x -->" + feed, true},
-		{"rss", feed, true}, {"application/json; charset=utf-8", jsonFeed, true}, {"text/plain", jsonFeed, true}, {"text/plain", sitemap, true}, {"text/html", sitemap, true}, {"binary/octet-stream", atomFeed, true},
-		{"image/png", feed, false}, {"application/javascript", feed, false}, {"text/markdown", feed, false}, {"application/json", `{"html":"` + page + `"}`, false}, {"text/plain", "write <rss> and " + feed, false},
-		{"html", page, true}, {"text/html/x", page, true}, {"application/xhtml", page, true}, {"x", "<p>x</p><a href=/1>x</a>", true}, {";charset=utf-8", "\ufeff \n" + page, true},
-		{"text/plain", page, false}, {"application/octet-stream", page, false}, {"image/svg+xml", "<svg><a href='/1'/></svg>", false},
+		{"application/x-unknown", feed, true},
+		{"text/rss+xml", feed, true},
+		{"application/force-download", feed, true},
+		{"text/html;charset=utf-8", "<?xml version='1.0'?>\n<!-- x -->" + feed, true},
+		{"rss", feed, true},
+		{"application/json; charset=utf-8", jsonFeed, true},
+		{"text/plain", jsonFeed, true},
+		{"text/plain", sitemap, true},
+		{"text/html", sitemap, true},
+		{"binary/octet-stream", atomFeed, true},
+		{"image/png", feed, false},
+		{"application/javascript", feed, false},
+		{"text/markdown", feed, false},
+		{"application/json", `{"html":"` + page + `"}`, false},
+		{"text/plain", "write <rss> and " + feed, false},
+		{"html", page, true},
+		{"text/html/x", page, true},
+		{"application/xhtml", page, true},
+		{"x", "<p>x</p><a href=/1>x</a>", true},
+		{";charset=utf-8", "\ufeff \n" + page, true},
+		{"text/plain", page, false},
+		{"application/octet-stream", page, false},
+		{"image/svg+xml", "<svg><a href='/1'/></svg>", false},
 	} {
 		urls, _, err := find(t, "http://a/x", "", test.contentType, test.body, extract.Options{})
 		if err != nil || slices.Contains(urls, "http://a/1") != test.want {

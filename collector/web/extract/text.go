@@ -40,7 +40,7 @@ var (
 // that nobody knows is read as UTF-8. At least maxBegin bytes can be peeked at.
 func newText(body io.Reader, contentType string) *bufio.Reader {
 	in := bufio.NewReader(body)
-	begin, _ := in.Peek(maxDeclaration) //nolint:errcheck // it comes again with the next read
+	begin, _ := in.Peek(maxDeclaration) // it comes again with the next read
 	label := ""
 	switch {
 	case bytes.HasPrefix(begin, []byte("\xef\xbb\xbf")):
@@ -72,6 +72,7 @@ func newText(body io.Reader, contentType string) *bufio.Reader {
 // document has: control characters and byte order marks.
 type validText struct{ transform.NopResetter }
 
+// Transform is that of a transform.Transformer.
 func (validText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		r, size := rune(src[nSrc]), 1

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +32,7 @@ const beWaggle = "BE_WAGGLE"
 
 // Main runs the tests of a package, and checks for leaks.
 func Main(m *testing.M) {
-	if os.Getenv(beWaggle) != "" {
+	if os.Getenv(beWaggle) != "" && !slices.Contains(os.Args, "-test.fuzzworker") {
 		root.Main()
 	}
 	if err := os.Setenv(beWaggle, "1"); err != nil {

@@ -69,7 +69,7 @@ func TestServe_Redis(t *testing.T) {
 	// What was registered is there at the next start.
 	d = clitest.Start(t, nil, "serve", "--store", redis.URL(), "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json")
 	env = map[string]string{"WAGGLE_SERVER": clitest.Address(t, d)}
-	if got := clitest.Command(t, env, "source", "list"); !strings.Contains(got.Out, "a       default") {
+	if got := clitest.Command(t, env, "source", "list"); !strings.Contains(got.Out, "a       -     default") {
 		t.Errorf("printed\n%s%s", got.Out, got.Err)
 	}
 }

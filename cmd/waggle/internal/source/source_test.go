@@ -143,6 +143,66 @@ func TestSource_Update(t *testing.T) {
 	}
 }
 
+// Seeds that redirect for good get their new addresses, as far as that is for good; what leads to one address becomes one seed.
+func TestSource_FollowMoves(t *testing.T) {
+	t.Parallel()
+	env, _ := clitest.Served(t)
+	clitest.Command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "9")
+	clitest.Command(t, env, "source", "create", "s", "--scope", "s", "--every", "1h",
+		"--seed", "http://a.example/", "--seed", "http://b.example/", "--seed", "http://c.example/", "--seed", "http://d.example/")
+	dispatcher := pb.NewDispatchServiceClient(clitest.Connect(t, env))
+	moves := map[string]struct {
+		status int32
+		to     string
+	}{
+		"http://a.example/": {301, "https://a.example/"}, "https://a.example/": {308, "https://www.a.example/"}, "https://www.a.example/": {302, "https://www.a.example/en"},
+		"http://b.example/": {302, "https://b.example/"}, "https://b.example/": {301, "https://www.b.example/"},
+		"http://c.example/": {301, "https://www.a.example/"},
+	}
+	for left := 9; left > 0; {
+		fetched, err := dispatcher.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c", Session: "s", MaxTasks: 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, leased := range fetched.GetLeasedTasks() {
+			done := &pb.Succeeded{HttpStatus: 200}
+			if move, ok := moves[leased.GetTask().GetUrl()]; ok {
+				done.HttpStatus, done.Discovered = move.status, []*pb.DiscoveredItem{{Url: move.to, Relation: pb.Relation_RELATION_REDIRECT}}
+			}
+			if _, err := dispatcher.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c", Session: "s", Reports: []*pb.TaskReport{{
+				TaskId: leased.GetTask().GetId(), LeaseToken: leased.GetLease().GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Succeeded{Succeeded: done}},
+			}}}); err != nil {
+				t.Fatal(err)
+			}
+			left--
+		}
+	}
+	if got := clitest.Command(t, env, "source", "get", "s").Out; !strings.Contains(got, "http://b.example/ to https://www.b.example/\n") ||
+		!strings.Contains(got, "http://a.example/ to https://www.a.example/en, for good: ") {
+		t.Errorf("%s", got)
+	}
+	if got := clitest.Command(t, env, "status", "--check"); got.Code != cli.ExitFailed || !strings.Contains(got.Out, "waggle source update s --follow-moves") {
+		t.Errorf("exit code %d: %s", got.Code, got.Out)
+	}
+	clitest.WantFailure(t, clitest.Command(t, env, "source", "update", "s", "--follow-moves", "--seed", "http://e.example/"), cli.ExitUsage, "--follow-moves and --seed")
+	for i, want := range []string{"1 source would be updated", "1 source updated", "0 sources updated"} {
+		args := []string{"source", "update", "--all", "--yes", "--follow-moves"}
+		if i == 0 {
+			args = append(args, "--dry-run")
+		}
+		if got := clitest.Command(t, env, args...); !strings.Contains(got.Out, want) {
+			t.Errorf("%d: %s%s", i, got.Out, got.Err)
+		}
+	}
+	var seeds []string
+	for _, seed := range clitest.SourceSpec(t, env, "s").GetSeeds() {
+		seeds = append(seeds, seed.GetUrl())
+	}
+	if want := []string{"https://www.a.example/", "http://b.example/", "http://d.example/"}; !slices.Equal(seeds, want) {
+		t.Errorf("seeds %q, want %q", seeds, want)
+	}
+}
+
 // Many sources are updated by how their ids begin or by their labels, and a dry run shows which ones.
 func TestSource_UpdateMany(t *testing.T) {
 	t.Parallel()

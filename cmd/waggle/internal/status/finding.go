@@ -146,6 +146,7 @@ func (l *look) collector(f *pb.Finding, k *pb.Collector) string {
 			text += ", so it takes no task"
 		}
 		return text + ": handlers go on after their leases"
+	default:
 	}
 	text += ": last beat " + human.Span(k.GetHeartbeatAge().AsDuration()) + " ago"
 	if f.GetKind() == pb.FindingKind_FINDING_KIND_HUNG {
