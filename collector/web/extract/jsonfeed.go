@@ -157,6 +157,7 @@ func (s *scalar) UnmarshalJSON(value []byte) error {
 // escape nothing.
 type jsonText struct{ transform.NopResetter }
 
+// Transform mends.
 func (jsonText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		size, rest := 1, src[nSrc:]

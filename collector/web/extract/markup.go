@@ -136,7 +136,7 @@ func (m *markup) tokens(ctx context.Context, tags *html.Tokenizer) error {
 		if n%1000 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		switch token := tags.Next(); token { //nolint:exhaustive // the others do not count
+		switch token := tags.Next(); token {
 		case html.ErrorToken:
 			return tags.Err()
 		case html.TextToken:
@@ -147,7 +147,7 @@ func (m *markup) tokens(ctx context.Context, tags *html.Tokenizer) error {
 			if m.root != "" || len(m.entities) >= maxAttributes {
 				continue
 			}
-			if said := entityDeclared.FindSubmatch(tags.Raw()); said != nil && len(said[0]) <= maxField {
+			if said := entityDeclared.FindSubmatch(tags.Raw()); len(said) > 0 && len(said[0]) <= maxField {
 				m.entities[string(said[1])] = cmp.Or(string(said[2]), string(said[3]))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
