@@ -60,7 +60,7 @@ func TestFind_feed(t *testing.T) {
 		},
 		"latin 1 by content type": {
 			body:        "<rss><channel><item><link>http://a/\xe4</link></item></channel></rss>",
-			contentType: `text/xml; charset="iso-8859-1"`, want: []string{"http://a/%C3%A4"},
+			contentType: `text/xml; charset="iso-8859-1"; x=y`, want: []string{"http://a/%C3%A4"},
 		},
 		"GB 18030 in GBK": {
 			body: "<?xml version='1.0' encoding='gb2312'?><rss><channel><item><link>http://a/\xd6\xd0\x836\x843</link></item></channel></rss>",
