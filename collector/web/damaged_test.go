@@ -76,7 +76,7 @@ func damagedFeeds(t *testing.T) map[string]damage {
 		"quotes without an end":        {body: rssHead + item1 + `<item><enclosure url="x></item>` + item2 + `<item><x a="">` + item3 + rssTail, want: "13"},
 		"cut in the letter of a title": {body: rssHead + item1 + item2 + "<item><link>3</link><title>caf\xc3", want: "123", after: 3},
 		"cut in an attribute":          {body: `<feed xmlns="http://www.w3.org/2005/Atom"><entry><link href="1"/></entry><entry><link href="2"/></entry><entry><link href="htt`, want: "12", after: 2},
-		"a comma too many in JSON":     {body: `{"version":"https://jsonfeed.org/version/1.1","items":[{"url":"1"},{"url":"2"},]}`, want: "12", after: 2},
+		"a comma too many in JSON":     {body: `{"version":"https://jsonfeed.org/version/1.1","items":[{"url":"1",},{"url":"2"},],}`, want: "12"},
 		"no markup":                    {body: "Fatal error: Allowed memory size exhausted in feed.php on line 3", failed: collector.ReasonParse},
 		"a message in JSON":            {body: `{"error":{"code":503,"message":"no"}}`, failed: collector.ReasonParse},
 		"a packed body that is none":   {body: rssHead + items + rssTail, coding: "br", failed: collector.ReasonUnsupportedContent},

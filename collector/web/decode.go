@@ -34,6 +34,7 @@ const (
 var (
 	errTooLarge      = errors.New("body too large")
 	errContentCoding = errors.New("content coding")
+	errBodyLost      = errors.New("read body")
 )
 
 // bodyLimits bound a body: its bytes, over the wire and after each coding is undone, and the ratio of both.
@@ -46,7 +47,7 @@ type bodyLimits struct {
 	keep func(*meter) ([]byte, error) // reads the decoded body; nil: io.ReadAll
 }
 
-// readBody reads and decompresses a body.
+// readBody reads and decompresses a body. Beside errBodyLost it returns what arrived.
 func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 	if response.StatusCode == http.StatusNotModified || response.StatusCode == http.StatusNoContent {
 		return []byte{}, nil
@@ -62,7 +63,7 @@ func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 	case errors.Is(err, errTooLarge) || errors.Is(err, errContentCoding):
 		return nil, err
 	case wire.err != nil || errors.Is(err, io.ErrUnexpectedEOF): // broken off, or ended before what it packs did
-		return nil, fmt.Errorf("read body: %w", err)
+		return body, fmt.Errorf("%w: %w", errBodyLost, err)
 	}
 	return nil, fmt.Errorf("%w: %w", errContentCoding, err)
 }

@@ -44,6 +44,7 @@ type fetchRequest struct {
 	maxBytes  int64
 	truncate  bool  // cut a body at maxBytes instead of failing
 	maxPacked int64 // a long body is packed, in at most so many bytes; 0: none is
+	partial   bool  // what arrived of a body whose connection was lost will do
 
 	// conditions are sent with the request for conditionsFor, and with no other hop of a redirect.
 	conditions    http.Header
@@ -59,13 +60,14 @@ type fetchRequest struct {
 	visit func(*url.URL) error
 }
 
-// fetched is an answer that was read whole.
+// fetched is an answer that was read.
 type fetched struct {
 	url    *url.URL // the one that answered
 	status int
 	header http.Header
 	body   []byte      // decompressed
 	packed *packedBody // in place of body
+	lost   error       // what ended a partial body
 
 	// location is where the answer leads to, if it is a redirect; it has no body then.
 	location *url.URL
@@ -158,7 +160,9 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 		if req.maxPacked > 0 {
 			limits.keep = answer.keep(req.maxPacked, response.Body)
 		}
-		answer.body, err = readBody(response, limits)
+		if answer.body, err = readBody(response, limits); req.partial && errors.Is(err, errBodyLost) {
+			answer.lost, err = err, nil
+		}
 	}
 	return answer, err
 }

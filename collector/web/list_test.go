@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net/http"
 	"net/textproto"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -104,6 +106,57 @@ func TestHandler_BrokenList(t *testing.T) {
 		done, err := handle(t, h, &collector.Task{URL: s.URL + path, Kind: extract.KindSitemap})
 		if err != nil || len(done.Discovered) != 2 || !strings.Contains(done.Message, "after 2 entries") || !strings.Contains(done.Message, want) {
 			t.Errorf("%s: %d links, %q, %v; want %q", path, len(done.Discovered), done.Message, err, want)
+		}
+	}
+}
+
+// TestHandler_LostList holds that what arrived of a list counts when its connection was lost before, and that the next cycle asks for
+// the whole again. The first loss is retried, and so is each of a page.
+func TestHandler_LostList(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const page, feed = `<a href="/1">x</a><a href="/2">x</a>`, "<rss><channel><item><link>/1</link></item><item><link>/2</link></item>"
+	long := "<urlset>" + strings.Repeat("<!-- 0123456789abcdef -->", 60_000) + "<url><loc>/1</loc></url><url><loc>/2</loc></url><url><loc>/3"
+	for path, body := range map[string]string{
+		"/feed": feed + "<item><link>/3", "/json": `{"items":[{"url":"/1"},{"url":"/2"},{"url":"/3`, "/list": "/1\n/2\n/3", "/sitemap": long,
+		"/page": page, "/none": feed[:20], "/packed": string(zipped(t, []byte(long)))[:2000],
+	} {
+		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("If-None-Match") != "" {
+				t.Errorf("%s: asked for changes", path)
+			}
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)+100))
+			_, _ = io.WriteString(w, body)
+		})
+	}
+	h := newHandler(t, web.Config{Sink: &memorySink{}})
+	for _, test := range []struct {
+		path, kind string
+		read       bool
+	}{
+		{"/feed", extract.KindFeed, true},
+		{"/json", extract.KindFeed, true},
+		{"/list", extract.KindList, true},
+		{"/sitemap", extract.KindSitemap, true},
+		{"/none", extract.KindFeed, false},
+		{"/page", "", false},
+		{"/packed", extract.KindSitemap, false},
+	} {
+		task := &collector.Task{URL: s.URL + test.path, Kind: test.kind, Recurring: true}
+		for attempt, read := range []bool{false, test.read, test.read} {
+			task.Attempt = attempt + 1
+			done, err := handle(t, h, task)
+			task.Memo = done.Memo
+			switch {
+			case !read:
+				if got := failedOf(t, err); got.Reason != collector.ReasonConnectionLost {
+					t.Errorf("%s, attempt %d: %+v", test.path, attempt+1, got)
+				}
+			case err != nil || len(done.Discovered) != 2 || !strings.Contains(done.Message, "after 2 entries: ") || !strings.Contains(done.Message, "read body: unexpected EOF"):
+				t.Errorf("%s, attempt %d: %+v, %v", test.path, attempt+1, done, err)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -80,7 +81,7 @@ func (b *pieces) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pack packs what r has, in at most limit bytes.
+// pack packs what r has, in at most limit bytes. Beside an error of r it returns what came before.
 func pack(r io.Reader, limit int64) (*packedBody, error) {
 	b := &packedBody{}
 	zip, err := zstd.NewWriter(&b.zipped, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
@@ -101,11 +102,11 @@ func pack(r io.Reader, limit int64) (*packedBody, error) {
 			err = fmt.Errorf("%w: packed, it is over %d bytes", errTooLarge, limit)
 		}
 	}
-	if !errors.Is(err, io.EOF) {
-		return nil, err
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
 	b.digest = hex.EncodeToString(sum.Sum(nil))
-	return b, zip.Close()
+	return b, cmp.Or(err, zip.Close())
 }
 
 // open reads the body.
@@ -139,6 +140,11 @@ func (a *fetched) keep(limit int64, wire io.ReadCloser) func(*meter) ([]byte, er
 		return nil, err
 	}
 }
+
+// lost is the end of a body whose connection was lost.
+type lost struct{ error }
+
+func (l lost) Read([]byte) (int, error) { return 0, l.error }
 
 // length is that of the body.
 func (a *fetched) length() int64 {

@@ -78,11 +78,16 @@ func (v *visit) warnUnread(err error) {
 	if !errors.As(err, &failed) {
 		return
 	}
-	switch isList := v.task.Kind == extract.KindFeed || v.task.Kind == extract.KindSitemap || v.task.Kind == extract.KindList; {
-	case failed.Reason == collector.ReasonParse, isList && (failed.Reason == collector.ReasonTooLarge || failed.Reason == collector.ReasonUnsupportedContent):
+	switch {
+	case failed.Reason == collector.ReasonParse, v.isList() && (failed.Reason == collector.ReasonTooLarge || failed.Reason == collector.ReasonUnsupportedContent):
 		v.cfg.Logger.Warn("feed, sitemap or list cannot be read", zap.String("url", v.url.String()), zap.String("source_id", v.task.SourceID),
 			zap.Stringer("reason", failed.Reason), zap.String("error", failed.Message))
 	}
+}
+
+// isList reports whether the task is a feed, sitemap or list.
+func (v *visit) isList() bool {
+	return v.task.Kind == extract.KindFeed || v.task.Kind == extract.KindSitemap || v.task.Kind == extract.KindList
 }
 
 // parseURL finds what to fetch: the task's URL, or the key of one that has none.
@@ -125,6 +130,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	request := fetchRequest{
 		url: v.url, accept: accept, maxBytes: v.maxBytes(),
 		conditions: conditions, conditionsFor: v.before.URL, record: v.record,
+		partial: v.isList() && v.task.Attempt > 1, // the first loss may be one of the moment
 	}
 	v.asked = len(conditions) > 0
 	if v.maxBytes() > v.cfg.MaxBytes {
@@ -189,7 +195,9 @@ func (v *visit) recall(ctx context.Context) bool {
 	}
 	body, err := v.cfg.Sink.Body(ctx, v.before.Digest)
 	if err == nil && len(body) > maxPlain && v.maxBytes() > v.cfg.MaxBytes {
-		v.packed, err = pack(bytes.NewReader(body), v.maxPacked())
+		if v.packed, err = pack(bytes.NewReader(body), v.maxPacked()); err != nil {
+			v.packed = nil
+		}
 		body = nil
 	}
 	if err != nil {
@@ -230,6 +238,9 @@ func (v *visit) judge(ctx context.Context) error {
 	// A 304 may leave out what has not changed.
 	v.after.ETag = cmp.Or(octets(answer.header.Get("ETag")), v.after.ETag)
 	v.after.LastModified = cmp.Or(octets(answer.header.Get("Last-Modified")), v.after.LastModified)
+	if answer.lost != nil { // the next cycle asks for the whole
+		v.after.ETag, v.after.LastModified = "", ""
+	}
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -255,6 +266,15 @@ func (v *visit) findLinks(ctx context.Context) error {
 	}
 	if v.packed != nil {
 		doc.Open = v.packed.open
+	}
+	if v.answer.lost != nil {
+		doc.Open = func() (_ io.Reader, err error) {
+			arrived := io.Reader(bytes.NewReader(v.body))
+			if v.packed != nil {
+				arrived, err = v.packed.open()
+			}
+			return io.MultiReader(arrived, lost{v.answer.lost}), err
+		}
 	}
 	v.found, err = extract.Find(ctx, doc, extract.Options{
 		Resources: v.cfg.Resources, RobotsAgent: v.cfg.RobotsAgent, FollowNofollow: v.cfg.FollowNofollow,
@@ -294,6 +314,9 @@ func (v *visit) unzip(packed io.Reader) (io.Reader, error) {
 func (v *visit) unreadable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if v.answer.lost != nil {
+		return failureOf(v.answer.lost, v.took)
 	}
 	failed := &collector.Failed{
 		Reason: collector.ReasonParse, Message: v.after.URL + ": " + err.Error(),

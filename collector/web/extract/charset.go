@@ -44,6 +44,19 @@ func decoded(body []byte, contentType string) (io.Reader, encoding.Encoding) {
 	return reader, in
 }
 
+// charsetParameter is that of a Content-Type, also if it is written in a wrong way.
+var charsetParameter = regexp.MustCompile(`(?i)charset\s*=\s*["']?([A-Za-z0-9._:-]+)`)
+
+// headerEncoding is the name of the first encoding that a Content-Type says and that is known; empty: none.
+func headerEncoding(contentType string) string {
+	for _, said := range charsetParameter.FindAllStringSubmatch(contentType, -1) {
+		if _, name := charset.Lookup(said[1]); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // decoderOf decodes as browsers do: GBK as GB 18030, which has more.
 func decoderOf(in encoding.Encoding, name string) *encoding.Decoder {
 	if name == "gbk" {
@@ -55,7 +68,10 @@ func decoderOf(in encoding.Encoding, name string) *encoding.Decoder {
 // encodingOf is the name of a document's encoding: by its byte order mark, by its Content-Type, or as it declares. One that
 // declares none is in UTF-8 if it can be.
 func encodingOf(body []byte, contentType string) string {
-	if _, name, certain := charset.DetermineEncoding(body[:min(len(body), 3)], contentType); certain {
+	if _, name, certain := charset.DetermineEncoding(body[:min(len(body), 3)], ""); certain { // by its mark
+		return name
+	}
+	if name := headerEncoding(contentType); name != "" {
 		return name
 	}
 	if name := declared(body[:min(len(body), maxPrescan)]); name != "" {

@@ -60,7 +60,7 @@ func TestFind_feed(t *testing.T) {
 		},
 		"latin 1 by content type": {
 			body:        "<rss><channel><item><link>http://a/\xe4</link></item></channel></rss>",
-			contentType: `text/xml; charset="iso-8859-1"`, want: []string{"http://a/%C3%A4"},
+			contentType: `text/xml; charset="iso-8859-1"; x=y`, want: []string{"http://a/%C3%A4"},
 		},
 		"GB 18030 in GBK": {
 			body: "<?xml version='1.0' encoding='gb2312'?><rss><channel><item><link>http://a/\xd6\xd0\x836\x843</link></item></channel></rss>",
@@ -150,6 +150,7 @@ func TestFind_feedLink(t *testing.T) {
 		"IRI of another registry":        {`<link rel="http://www.iana.org/assignments/link-relations/alternate" href="/yes"/><link rel="via" href="/no"/>`, "/yes"},
 		"a page after audio":             {`<link type="audio/mpeg" href="/no"/><link type="application/xhtml+xml; charset=utf-8" href="/yes"/>`, "/yes"},
 		"alternates that are no page":    {`<link rel="alternate" type="application/pdf" href="/yes"/><link rel="enclosure" href="/no"/>`, "/yes"},
+		"an empty address":               {`<link href=" "/><id>https://a/yes</id>`, "/yes"},
 		"text before an empty link":      {`<link/><link>/yes</link>`, "/yes"},
 		"no link but self":               {`<link rel="replies" href="/no"/><link rel="self" href="/yes"/>`, "/yes"},
 		"id alone":                       {`<id>HTTPS://a/yes</id>`, "/yes"},
@@ -196,6 +197,8 @@ func TestFind_jsonFeed(t *testing.T) {
 		"items of an object":    `{"items":{"0":{"url":"/1","tags":{"a":1}},"7":{"url":"/2"},"x":5},"title":"t"}`,
 		"needless backslashes":  `{"title":"It\'s","items":[{"url":"/1","title":"\x41\u12 \\"},{"url":"\/2","title":"\"\-"}]}`,
 		"a backslash at an end": `{"items":[{"url":"/1"},{"url":"/2"}],"x":"\`,
+		"commas too many":       `{"items":[{"url":"/1","tags":["x",],"x":{"a":",]",},} , {"url":"/2", }` + ",\n\t ] ,}",
+		"commas in texts":       `{"items":[{"url":"/1","title":"a,]\",}"},{"url":"/2","title":"\\"},]}`,
 		"items twice":           `{"items":[{"url":"/1"}],"items":[{"url":"/2"}]}`,
 	} {
 		urls, _, err := find(t, "https://a/feed", extract.KindFeed, "", body, extract.Options{MaxListed: 2})

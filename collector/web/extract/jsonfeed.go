@@ -15,7 +15,7 @@ import (
 // readJSONFeed reads the fields that count of a JSON feed (https://www.jsonfeed.org/version/1.1/), and each entry for itself:
 // what is odd about one costs no other.
 func readJSONFeed(ctx context.Context, c *collection, text io.Reader) error {
-	in := json.NewDecoder(transform.NewReader(text, jsonText{}))
+	in := json.NewDecoder(transform.NewReader(text, &jsonText{}))
 	if _, err := in.Token(); err != nil { // {
 		return fmt.Errorf("%w: %w", errParse, err)
 	}
@@ -154,13 +154,20 @@ func (s *scalar) UnmarshalJSON(value []byte) error {
 }
 
 // jsonText has spaces in place of line breaks and tabs, which strings of JSON may not have, and leaves out backslashes that
-// escape nothing.
-type jsonText struct{ transform.NopResetter }
+// escape nothing and commas that nothing follows.
+type jsonText struct {
+	inString bool
+	comma    bool // it is to be written when more follows
+}
 
-func (jsonText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
+// Reset begins anew.
+func (j *jsonText) Reset() { *j = jsonText{} }
+
+// Transform mends.
+func (j *jsonText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
-		size, rest := 1, src[nSrc:]
-		if rest[0] == '\\' {
+		size, rest, b := 1, src[nSrc:], max(src[nSrc], ' ')
+		if b == '\\' {
 			switch {
 			case len(rest) < len(`\u0000`) && !atEOF:
 				return nDst, nSrc, transform.ErrShortSrc
@@ -170,14 +177,25 @@ func (jsonText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err erro
 			}
 			size = 2
 		}
-		if nDst+size > len(dst) {
+		if nDst+1+size > len(dst) {
 			return nDst, nSrc, transform.ErrShortDst
 		}
-		for _, b := range rest[:size] {
-			dst[nDst] = max(b, ' ')
-			nDst++
-		}
 		nSrc += size
+		switch {
+		case b == ',' && !j.inString:
+			j.comma = true
+			continue
+		case b == '"':
+			j.inString = !j.inString
+		}
+		if j.comma && b != ' ' {
+			if j.comma = false; b != ']' && b != '}' {
+				dst[nDst] = ','
+				nDst++
+			}
+		}
+		dst[nDst] = b
+		nDst += copy(dst[nDst+1:], rest[1:size]) + 1
 	}
 	return nDst, nSrc, nil
 }

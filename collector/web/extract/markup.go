@@ -136,7 +136,7 @@ func (m *markup) tokens(ctx context.Context, tags *html.Tokenizer) error {
 		if n%1000 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		switch token := tags.Next(); token { //nolint:exhaustive // the others do not count
+		switch token := tags.Next(); token {
 		case html.ErrorToken:
 			return tags.Err()
 		case html.TextToken:
@@ -147,7 +147,7 @@ func (m *markup) tokens(ctx context.Context, tags *html.Tokenizer) error {
 			if m.root != "" || len(m.entities) >= maxAttributes {
 				continue
 			}
-			if said := entityDeclared.FindSubmatch(tags.Raw()); said != nil && len(said[0]) <= maxField {
+			if said := entityDeclared.FindSubmatch(tags.Raw()); len(said) > 0 && len(said[0]) <= maxField {
 				m.entities[string(said[1])] = cmp.Or(string(said[2]), string(said[3]))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
@@ -188,7 +188,7 @@ func (m *markup) start(tags *html.Tokenizer, ends bool) {
 	if hasAttributes && (entryNames[kindOfRoot(m.root)][local] || fieldNames[local] || len(m.open) < 2) {
 		attrs = attributesOf(tags)
 		for key, value := range attrs {
-			value = m.expanded(value)
+			value = strings.TrimSpace(m.expanded(value))
 			attrs[key] = value
 			if strings.HasPrefix(key, "xmlns:") && len(m.prefixes) < maxAttributes && namespaces.MatchString(value) {
 				m.prefixes[key[len("xmlns:"):]+":"] = true
@@ -226,8 +226,16 @@ func (m *markup) start(tags *html.Tokenizer, ends bool) {
 	}
 }
 
-// namespaces are those of Atom, RSS 1.0 and its syndication module, and Dublin Core.
-var namespaces = regexp.MustCompile(`(?i)(?:w3\.org/2005/Atom|purl\.org/(?:atom/ns(?:#.*)?|rss/1\.0(?:/modules/syndication)?|dc/(?:elements/1\..|terms)))[/#]?\s*$`)
+// unquoted is a text without quotes, brackets and spaces of no width around it. Behind an address alone they are part of it.
+func unquoted(text string) string {
+	if signs := "\"<>\u200b"; strings.TrimLeft(text, signs) != text {
+		return strings.Trim(text, signs)
+	}
+	return text
+}
+
+// namespaces are those of Atom, RSS, the syndication module of RSS 1.0, Dublin Core, and sitemaps.
+var namespaces = regexp.MustCompile(`(?i)(?:w3\.org/2005/Atom|netscape\.com/rdf/simple/0\.9|userland\.com/rss\d*|/schemas/sitemap/0\.\d+|purl\.org/(?:atom/ns(?:#.*)?|rss/1\.0(?:/modules/syndication)?|dc/(?:elements/1\..|terms)))[/#]?\s*$`)
 
 // end ends the innermost elements, down to n.
 func (m *markup) end(n int) {
@@ -235,7 +243,7 @@ func (m *markup) end(n int) {
 		last := m.open[len(m.open)-1]
 		switch {
 		case last.field && m.field != nil:
-			m.field.text = strings.TrimSpace(m.field.text)
+			m.field.text = unquoted(strings.TrimSpace(m.field.text))
 			if m.current == nil {
 				m.other(m.field)
 			} else if len(m.current.fields) < maxFields {

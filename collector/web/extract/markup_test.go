@@ -66,6 +66,7 @@ func TestFind_mended(t *testing.T) {
 		"an entity that looks like one":     {`<!DOCTYPE rss [<!ENTITY s "/2">]>` + head + "<item><link>http://a/?&amp;s;</link></item>" + two + tail, []string{"http://a/?&s;", "http://a/2"}},
 		"entities of entities and of files": {`<!DOCTYPE rss [<!ENTITY a "http://a/1"><!ENTITY b "&a;"><!ENTITY c SYSTEM "/etc/passwd">]>` + head + "<item><title>&c;</title><link>&a;</link></item><item><link>/?&b;</link></item>" + tail, []string{"http://a/1", "http://a/?&b;"}},
 		"an entity too late":                {head + `<!ENTITY s "/2">` + "<item><link>/?&s;</link></item>" + two + tail, []string{"http://a/?&s;", "http://a/2"}},
+		"addresses in quotes and brackets":  {head + "<item><link>\u200b\"http://a/1\"\u200b</link></item><item><link>&lt;http://a/2&gt;</link></item>" + tail, both},
 		"unquoted ampersand":                {`<feed><entry><link href="http://a/?x=1&y=2"/><title>&` + "\x04" + `</title></entry></feed>`, []string{"http://a/?x=1&y=2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,10 +100,12 @@ func TestFind_namespaces(t *testing.T) {
 		"modules that elements declare": `<rss><channel><item><m:link xmlns:m=` + module + `x/">/no</m:link><m:item xmlns:m="x"><link>/no</link></m:item><link>/1</link></item><item><link>/2</link></item></channel></rss>`,
 		"each declares it":              rdf + `><r:item xmlns:r=` + rss + ` rdf:about="/no"><r:link>/1</r:link></r:item><r:item xmlns:r=` + rss + `><r:link>/2</r:link></r:item></rdf:RDF>`,
 		"each in its own prefix":        `<rss><channel><n1:item xmlns:n1=` + rss + `><n2:link xmlns:n2=` + rss + `>/1</n2:link></n1:item><n3:item xmlns:n3="http://purl.org/rss/1.0"><link>/2</link></n3:item></channel></rss>`,
+		"names of RSS 0.9 and 2.0":      `<rdf:RDF><x:item xmlns:x="http://my.netscape.com/rdf/simple/0.9/"><x:link>/1</x:link></x:item><y:item xmlns:y="http://backend.userland.com/rss2"><y:link>/2</y:link></y:item></rdf:RDF>`,
+		"a sitemap":                     `<urlset><s:url xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9"><i:loc xmlns:i="http://www.google.com/schemas/sitemap-image/1.1">/no</i:loc><s:loc>/1</s:loc></s:url><g:url xmlns:g="http://www.google.com/schemas/sitemap/0.84"><g:loc>/2</g:loc></g:url></urlset>`,
 		"older Atom":                    `<feed><x:entry xmlns:x="http://purl.org/atom/ns#"><x:link href="/1"/></x:entry><y:entry xmlns:y="http://purl.org/atom/ns#draft-ietf-atompub-format-09"><y:link href="/2"/></y:entry></feed>`,
 		"entities in attributes":        `<!DOCTYPE feed [<!ENTITY n "http://www.w3.org/2005/Atom"><!ENTITY one "/1">]><feed><x:entry xmlns:x="&n;"><x:link href="&one;"/></x:entry><entry><link href="/2"/></entry></feed>`,
 	} {
-		urls, _, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{})
+		urls, _, err := find(t, "http://a/", extract.KindSitemap, "", body, extract.Options{})
 		if err != nil || !slices.Equal(urls, both) {
 			t.Errorf("%s: %q, %v", name, urls, err)
 		}

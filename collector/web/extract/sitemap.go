@@ -87,6 +87,10 @@ func readList(ctx context.Context, c *collection, text io.Reader) error {
 	if other > listed {
 		return fmt.Errorf("list %w: %d of its lines are no URLs, such as %.60q", errParse, other, example)
 	}
+	if lines.Err() != nil && len(urls) > 0 {
+		urls = urls[:len(urls)-1] // it may be cut
+		listed--
+	}
 	c.addAll(urls)
 	c.found.Skipped += other
 	c.surplus(listed - len(urls))

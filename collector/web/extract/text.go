@@ -51,8 +51,8 @@ func newText(body io.Reader, contentType string) *bufio.Reader {
 	default:
 		if declared := xmlEncoding.FindSubmatch(begin); declared != nil {
 			label = string(declared[1])
-		} else if _, after, found := strings.Cut(strings.ToLower(contentType), "charset="); found {
-			label = strings.Trim(after, `"' `)
+		} else {
+			label = headerEncoding(contentType)
 		}
 		if strings.HasPrefix(strings.ToLower(label), "utf-16") && bytes.IndexByte(begin, 0) < 0 {
 			label = ""
