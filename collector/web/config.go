@@ -69,7 +69,8 @@ type Config struct {
 	// MaxLinks bounds what one page may report. Default 20,000; the rest is counted in the log.
 	MaxLinks int
 
-	// MaxListed bounds what one feed, sitemap or list may report. Default 50,000; the rest is counted in the log.
+	// MaxListed bounds what one feed, sitemap or list may report. Default 50,000, of 50 MiB of URLs; the rest is counted in
+	// the log.
 	MaxListed int
 
 	// MaxDepth is the depth from which on pages report no links; a seed's depth is 0. A source's follow rule may ask for

@@ -3,12 +3,17 @@ package extract
 import (
 	"io"
 	"net/url"
+	"slices"
 	"time"
 
 	"golang.org/x/text/encoding"
 
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
+
+// maxLinkBytes bounds the URLs of a document's links together: relative to a long URL, few bytes make many. It is what the
+// protocol of sitemaps.org lets a sitemap have in all.
+const maxLinkBytes = 50 << 20
 
 // Kinds of tasks that say how their content is read.
 const (
@@ -28,8 +33,8 @@ type Options struct {
 	// FollowNofollow reports the links of documents that say nofollow, and links that say so of themselves.
 	FollowNofollow bool
 
-	// MaxLinks is the largest number of links of a page or a style sheet, MaxListed that of a feed, sitemap or list. 0 means
-	// no limit.
+	// MaxLinks is the largest number of links of a page or a style sheet, MaxListed that of a feed, sitemap or list. With
+	// either, their URLs have 50 MiB together at most. 0 means no limit.
 	MaxLinks, MaxListed int
 
 	// MaxURLBytes, MaxPathSegments and MaxPathRepeats leave out links of the looks that traps have: URLs over so many bytes,
@@ -98,6 +103,7 @@ type collection struct {
 	opts     *Options
 	limit    int
 	seen     map[string]int // by URL: its place in found.Links; -1: it has none
+	bytes    int            // of the URLs of found.Links
 	entries  int            // of a feed, sitemap or list, so far
 	found    Result
 }
@@ -130,7 +136,7 @@ func (c *collection) addLink(ref string, link Link) {
 	case seen && at >= 0 && link.Modified.After(c.found.Links[at].Modified):
 		c.found.Links[at].Modified = link.Modified
 	case seen:
-	case c.limit > 0 && len(c.found.Links) >= c.limit:
+	case c.limit > 0 && (len(c.found.Links) >= c.limit || c.bytes+len(absolute) > maxLinkBytes):
 		c.surplus(1)
 	case isTrap(absolute, c.opts.MaxURLBytes, c.opts.MaxPathSegments, c.opts.MaxPathRepeats):
 		c.found.Skipped++
@@ -139,7 +145,27 @@ func (c *collection) addLink(ref string, link Link) {
 		c.seen[absolute] = len(c.found.Links)
 		link.URL = absolute
 		c.found.Links = append(c.found.Links, link)
+		c.bytes += len(absolute)
 	}
+}
+
+// keep keeps the first links, within the limits, and reports whether there were more.
+func (c *collection) keep(limit int) (more bool) {
+	kept := 0
+	c.bytes = 0
+	for i, link := range c.found.Links {
+		if kept == i && (limit == 0 || i < limit && c.bytes+len(link.URL) <= maxLinkBytes) {
+			kept++
+			c.bytes += len(link.URL)
+			c.seen[link.URL] = i
+		} else {
+			delete(c.seen, link.URL)
+		}
+	}
+	more = kept < len(c.found.Links)
+	c.surplus(len(c.found.Links) - kept)
+	c.found.Links = slices.Delete(c.found.Links, kept, len(c.found.Links))
+	return more
 }
 
 // surplus counts links beyond the limits.

@@ -21,6 +21,20 @@ const maxSitemapEntries = 50_000
 func readSitemap(ctx context.Context, c *collection, text io.Reader) error {
 	limit, indexes := c.limit, 0
 	c.limit = 0 // the last modified count, wherever they stand
+	full, oldest := false, time.Time{}
+	keepNewest := func() {
+		slices.SortStableFunc(c.found.Links, func(a, b Link) int { return b.Modified.Compare(a.Modified) })
+		if c.keep(limit) {
+			full, oldest = true, c.found.Links[len(c.found.Links)-1].Modified
+		}
+	}
+	add := func(location string, modified time.Time) {
+		if full && !modified.After(oldest) {
+			c.surplus(1)
+			return
+		}
+		c.addLink(location, Link{ListedBy: KindSitemap, Modified: modified})
+	}
 	m := newMarkup(c.base, func(e *entry) {
 		location, modified := "", time.Time{}
 		for _, f := range e.fields {
@@ -42,19 +56,18 @@ func readSitemap(ctx context.Context, c *collection, text io.Reader) error {
 		if e.name == "sitemap" {
 			indexes++
 		}
-		c.addLink(location, Link{ListedBy: KindSitemap, Modified: modified})
-		for _, f := range e.fields[:min(len(e.fields), maxAttributes)] { // the page in other languages
+		add(location, modified)
+		for _, f := range e.fields { // the page in other languages
 			if f.name == "link" {
-				c.addLink(f.attrs["href"], Link{ListedBy: KindSitemap})
+				add(f.attrs["href"], time.Time{})
 			}
+		}
+		if limit > 0 && (len(c.found.Links) > limit+limit/8 || c.bytes > maxLinkBytes+maxLinkBytes/8) {
+			keepNewest()
 		}
 	}, nil)
 	err := m.readKind(ctx, text, KindSitemap)
-	slices.SortStableFunc(c.found.Links, func(a, b Link) int { return b.Modified.Compare(a.Modified) })
-	if surplus := len(c.found.Links) - limit; limit > 0 && surplus > 0 {
-		c.surplus(surplus)
-		c.found.Links = c.found.Links[:limit]
-	}
+	keepNewest()
 	if indexes > 0 && indexes == c.entries {
 		c.found.Kind = KindSitemap
 	}

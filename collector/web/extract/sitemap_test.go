@@ -2,6 +2,8 @@ package extract_test
 
 import (
 	"fmt"
+	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +39,11 @@ func TestFind_sitemap(t *testing.T) {
 		"newest within the limit": {
 			body: sitemapHead + `<url><loc>/1</loc><lastmod>2019</lastmod></url><url><loc>/2</loc><lastmod>2020</lastmod></url></urlset>`,
 			opts: extract.Options{MaxListed: 1}, want: []string{"http://a/2"}, skipped: 1,
+		},
+		"newest of many within the limit": {
+			body: sitemapHead + `<url><loc>/1</loc><lastmod>2019</lastmod></url><url><loc>/2</loc></url><url><loc>/3</loc><lastmod>2019</lastmod></url>
+				<url><loc>/4</loc><lastmod>2019</lastmod></url><url><loc>/2</loc><lastmod>2021</lastmod></url><url><loc>/1</loc><lastmod>2020</lastmod></url></urlset>`,
+			opts: extract.Options{MaxListed: 2}, want: []string{"http://a/2", "http://a/1"}, skipped: 3,
 		},
 		"images and languages": {
 			body: sitemapHead + `<url><loc>/1</loc><image:image><image:loc>/1.png</image:loc></image:image>
@@ -101,6 +108,59 @@ func TestFind_sitemapLimit(t *testing.T) {
 		t.Errorf("%d URLs, %d skipped, %v", len(urls), got.Skipped, err)
 	}
 }
+
+// TestFind_memory holds that what is kept of a document while it is read is bounded by its limit, not by its entries.
+func TestFind_memory(t *testing.T) { //nolint:paralleltest // others' memory would count
+	long, many := "http://a/"+strings.Repeat("x", 1900)+"/", 1<<13
+	alternates := strings.Repeat(`<link href="%d"/>`, 64)
+	for name, test := range map[string]struct {
+		kind, begin, entry, end string
+		perEntry                int
+	}{
+		"sitemap":    {extract.KindSitemap, "<urlset>", "<url><loc>%d</loc></url>", "</urlset>", 1},
+		"alternates": {extract.KindSitemap, "<urlset>", "<url><loc>%d</loc>" + alternates + "</url>", "</urlset>", 65},
+		"rising":     {extract.KindSitemap, "<urlset>", "<url><loc>%d</loc><lastmod>1%09[1]d</lastmod></url>", "</urlset>", 1},
+		"RSS":        {extract.KindFeed, "<rss>", "<item><link>%d</link></item>", "</rss>", 1},
+		"JSON":       {extract.KindFeed, `{"items":[`, `{"url":"%d"},`, "]}", 1},
+		"list":       {extract.KindList, "", "/" + strings.Repeat("x", 1800) + "%d\n", "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var body strings.Builder
+			for n := 0; n < many; n += test.perEntry {
+				numbers := []any{}
+				for i := range test.perEntry {
+					numbers = append(numbers, n+i)
+				}
+				fmt.Fprintf(&body, test.entry, numbers...)
+			}
+			before := heldBytes()
+			var held uint64
+			doc := extract.Document{URL: parse(t, long), Kind: test.kind, Open: func() (io.Reader, error) {
+				return io.MultiReader(strings.NewReader(test.begin), strings.NewReader(body.String()), readerFunc(func([]byte) (int, error) {
+					held = heldBytes() - before
+					runtime.KeepAlive(&body)
+					return 0, io.EOF
+				}), strings.NewReader(test.end)), nil
+			}}
+			got, err := extract.Find(t.Context(), doc, extract.Options{MaxListed: 1000})
+			if err != nil || len(got.Links) != 1000 || got.Surplus < many-1000 || held > 8<<20 {
+				t.Errorf("%d links, %d surplus, %v; %d MiB held", len(got.Links), got.Surplus, err, held>>20)
+			}
+		})
+	}
+}
+
+// heldBytes is how much memory is in use.
+func heldBytes() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(into []byte) (int, error) { return f(into) }
 
 func TestFind_list(t *testing.T) {
 	t.Parallel()
