@@ -77,7 +77,8 @@ func (r FailureReason) Scope() FailureScope {
 }
 
 // retries has the reasons that a short wait does not change. A one-shot task that fails for one of them is retried at most
-// count times, each time after at least wait. [Retry] limits it too; it alone is for other reasons, and for seeds.
+// count times, each time after at least wait. [Retry] limits it too; it alone is for other reasons, for seeds, and for where
+// they redirect to.
 var retries = map[FailureReason]struct {
 	wait  time.Duration
 	count int

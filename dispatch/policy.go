@@ -147,7 +147,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	case ScopeTask:
 		tr.Queue.Kind, tr.Behind = QueueAnswered, false
 		spent, budget = &tr.Counters.Failures, spec.Retry.MaxAttempts
-		if rule, ok := retries[f.Reason]; ok && !t.Recurring {
+		if rule, ok := retries[f.Reason]; ok && !t.speaksForSource() {
 			budget, wait = min(budget, 1+rule.count), rule.wait
 		}
 	case ScopeHost:
