@@ -154,9 +154,10 @@ func (s *scalar) UnmarshalJSON(value []byte) error {
 }
 
 // jsonText has spaces in place of line breaks and tabs, which strings of JSON may not have, and leaves out backslashes that
-// escape nothing and commas that nothing follows.
+// escape nothing, commas that nothing follows, and what a string has beyond maxField: no URL and no date is as long.
 type jsonText struct {
 	inString bool
+	length   int  // of the string
 	comma    bool // it is to be written when more follows
 }
 
@@ -187,6 +188,11 @@ func (j *jsonText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err e
 			continue
 		case b == '"':
 			j.inString = !j.inString
+			j.length = 0
+		case j.inString:
+			if j.length += size; j.length > maxField {
+				continue
+			}
 		}
 		if j.comma && b != ' ' {
 			if j.comma = false; b != ']' && b != '}' {
