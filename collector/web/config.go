@@ -56,7 +56,7 @@ type Config struct {
 	Timeout time.Duration
 
 	// MaxBytes bounds a body, over the wire and decompressed. Default 10 MiB. Each slot may hold one in memory. Tasks of kind
-	// feed may have at least 30 MiB, those of kind sitemap or list 50 MiB: long ones are held compressed, within a third of that.
+	// feed may have at least 30 MiB, those of kind sitemap or list 50 MiB: long ones are held compressed.
 	MaxBytes int64
 
 	// MaxRatio bounds how many times its compressed bytes a body of over 1 MiB may become. Default 200.

@@ -39,12 +39,15 @@ type fetcher struct {
 
 // fetchRequest says what to get.
 type fetchRequest struct {
-	url       *url.URL
-	accept    string
-	maxBytes  int64
-	truncate  bool  // cut a body at maxBytes instead of failing
-	maxPacked int64 // a long body is packed, in at most so many bytes; 0: none is
-	partial   bool  // what arrived of a body whose connection was lost will do
+	url      *url.URL
+	accept   string
+	maxBytes int64
+	truncate bool // cut a body at maxBytes instead of failing
+	partial  bool // what arrived of a body whose connection was lost will do
+
+	// A long body is packed. Beyond manyPacked bytes it goes on if beyond returns no error; 0: none is packed.
+	manyPacked int64
+	beyond     func() error
 
 	// conditions are sent with the request for conditionsFor, and with no other hop of a redirect.
 	conditions    http.Header
@@ -157,8 +160,8 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 		drain(response)
 	default:
 		limits := bodyLimits{bytes: req.maxBytes, ratio: f.maxRatio, truncate: req.truncate}
-		if req.maxPacked > 0 {
-			limits.keep = answer.keep(req.maxPacked, response.Body)
+		if req.manyPacked > 0 {
+			limits.keep = answer.keep(&req, response.Body)
 		}
 		if answer.body, err = readBody(response, limits); req.partial && errors.Is(err, errBodyLost) {
 			answer.lost, err = err, nil

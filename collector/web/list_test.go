@@ -4,13 +4,16 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/textproto"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/waggle-crawl/waggle/collector"
@@ -88,6 +91,26 @@ func TestHandler_LongList(t *testing.T) {
 			t.Errorf("%s as %q: %+v", path, kind, got)
 		}
 	}
+}
+
+// TestHandler_incompressible holds that long feeds that cannot be packed well, as those with pictures in them, are read too.
+func TestHandler_incompressible(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	random := make([]byte, 11<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+	feed := []byte("<rss><channel><item><link>/1</link><description>" + base64.StdEncoding.EncodeToString(random) + "</description></item></channel></rss>")
+	s.mux.HandleFunc("/feed", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(feed) })
+	h := newHandler(t, web.Config{MaxBytes: 1 << 20})
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if done, err := handle(t, h, &collector.Task{URL: s.URL + "/feed", Kind: extract.KindFeed}); err != nil || len(done.Discovered) != 1 {
+				t.Errorf("%d links, %v", len(done.Discovered), err)
+			}
+		})
+	}
+	both.Wait()
 }
 
 // TestHandler_BrokenList holds that what of a list could be read counts, and that the report says where it broke off.

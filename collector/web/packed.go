@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -27,14 +26,25 @@ const (
 	maxPlain = 1 << 20
 )
 
-// turn waits until no other long body is read; done lets the next one. Their links and whole bodies together would take too much
-// memory.
-func (v *visit) turn(ctx context.Context) (done func(), err error) {
+// takeTurn waits until no other long body is read. Their links and whole bodies together would take too much memory.
+func (v *visit) takeTurn(ctx context.Context) error {
+	if v.hasTurn {
+		return nil
+	}
 	select {
 	case v.large <- struct{}{}:
-		return func() { <-v.large }, nil
+		v.hasTurn = true
+		return nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
+	}
+}
+
+// endTurn lets the next long body be read.
+func (v *visit) endTurn() {
+	if v.hasTurn {
+		v.hasTurn = false
+		<-v.large
 	}
 }
 
@@ -49,8 +59,9 @@ func (v *visit) maxBytes() int64 {
 	return v.cfg.MaxBytes
 }
 
-// maxPacked bounds the task's body as it is held, if it is long: a third of what it may have, to which such text can be packed.
-func (v *visit) maxPacked() int64 { return max(v.cfg.MaxBytes, v.maxBytes()/3) }
+// manyPacked is the size, packed, up to which many bodies are held at once: a third of what the task's body may have, to which
+// such text can be packed.
+func (v *visit) manyPacked() int64 { return max(v.cfg.MaxBytes, v.maxBytes()/3) }
 
 // packedBody is a long body of a feed, sitemap or list. It is held packed, so that many at once need little memory.
 type packedBody struct {
@@ -81,8 +92,9 @@ func (b *pieces) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pack packs what r has, in at most limit bytes. Beside an error of r it returns what came before.
-func pack(r io.Reader, limit int64) (*packedBody, error) {
+// pack packs what r has. Beyond limit bytes, packed, it goes on if beyond returns no error. Beside an error of r it returns what came
+// before.
+func pack(r io.Reader, limit int64, beyond func() error) (*packedBody, error) {
 	b := &packedBody{}
 	zip, err := zstd.NewWriter(&b.zipped, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10))
@@ -98,8 +110,9 @@ func pack(r io.Reader, limit int64) (*packedBody, error) {
 		if _, writeErr := to.Write(buffer[:n]); writeErr != nil {
 			return nil, writeErr
 		}
-		if b.zipped.size > limit {
-			err = fmt.Errorf("%w: packed, it is over %d bytes", errTooLarge, limit)
+		if limit > 0 && b.zipped.size > limit {
+			limit = 0
+			err = cmp.Or(beyond(), err)
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -126,8 +139,8 @@ func (b *packedBody) bytes() ([]byte, error) {
 	return body, err
 }
 
-// keep takes in the body of a feed, sitemap or list: packed, in at most limit bytes, if it is long.
-func (a *fetched) keep(limit int64, wire io.ReadCloser) func(*meter) ([]byte, error) {
+// keep takes in the body of a feed, sitemap or list: packed, if it is long.
+func (a *fetched) keep(req *fetchRequest, wire io.ReadCloser) func(*meter) ([]byte, error) {
 	return func(r *meter) ([]byte, error) {
 		begin, err := io.ReadAll(io.LimitReader(r, maxPlain+1))
 		if err != nil || len(begin) <= maxPlain {
@@ -136,7 +149,7 @@ func (a *fetched) keep(limit int64, wire io.ReadCloser) func(*meter) ([]byte, er
 		if recorded, ok := wire.(*recordedBody); ok && r.packed == nil {
 			recorded.leaveOut()
 		}
-		a.packed, err = pack(io.MultiReader(bytes.NewReader(begin), r), limit)
+		a.packed, err = pack(io.MultiReader(bytes.NewReader(begin), r), req.manyPacked, req.beyond)
 		return nil, err
 	}
 }

@@ -37,17 +37,18 @@ type visit struct {
 	url     *url.URL
 	before  memo
 
-	asked  bool          // for changes only
-	start  time.Time     // of the page's first request
-	whole  time.Duration // from start to the end of the answer
-	took   time.Duration // from the last request to the end of the answer
-	record *recording
-	answer *fetched
-	body   []byte        // the page's; the sink's copy when the server said 304
-	packed *packedBody   // in place of body
-	large  chan struct{} // of capacity 1: who reads a packed body
-	after  memo
-	found  extract.Result
+	asked   bool          // for changes only
+	start   time.Time     // of the page's first request
+	whole   time.Duration // from start to the end of the answer
+	took    time.Duration // from the last request to the end of the answer
+	record  *recording
+	answer  *fetched
+	body    []byte        // the page's; the sink's copy when the server said 304
+	packed  *packedBody   // in place of body
+	large   chan struct{} // of capacity 1: who reads a packed body
+	hasTurn bool          // it is in large
+	after   memo
+	found   extract.Result
 }
 
 // run does it all. The caller judges an error of isRefusal.
@@ -56,11 +57,9 @@ func (v *visit) run(ctx context.Context) (collector.Succeeded, error) {
 	if err == nil {
 		err = v.fetch(ctx)
 	}
+	defer v.endTurn()
 	if err == nil && (v.packed != nil || v.answer.packed != nil) {
-		var done func()
-		if done, err = v.turn(ctx); err == nil {
-			defer done()
-		}
+		err = v.takeTurn(ctx)
 	}
 	if err == nil {
 		err = v.judge(ctx)
@@ -134,7 +133,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	}
 	v.asked = len(conditions) > 0
 	if v.maxBytes() > v.cfg.MaxBytes {
-		request.maxPacked = v.maxPacked()
+		request.manyPacked, request.beyond = v.manyPacked(), func() error { return v.takeTurn(fetchCtx) }
 	}
 	v.start = time.Now()
 	first := true
@@ -187,16 +186,16 @@ func (v *visit) recall(ctx context.Context) bool {
 		return true
 	}
 	if v.before.Bytes > maxPlain {
-		done, err := v.turn(ctx)
-		if err != nil {
+		if v.takeTurn(ctx) != nil {
 			return false // the fetch ends, too
 		}
-		defer done()
+		defer v.endTurn()
 	}
 	body, err := v.cfg.Sink.Body(ctx, v.before.Digest)
 	if err == nil && len(body) > maxPlain && v.maxBytes() > v.cfg.MaxBytes {
-		if v.packed, err = pack(bytes.NewReader(body), v.maxPacked()); err != nil {
+		if v.packed, err = pack(bytes.NewReader(body), v.manyPacked(), func() error { return errTooLarge }); err != nil {
 			v.packed = nil
+			return false // many such bodies would wait for their requests at once
 		}
 		body = nil
 	}

@@ -22,7 +22,8 @@ type Explanation struct {
 	Unknown bool
 	// Notes are what holds only a part of it, and what was not looked at, in words for people.
 	Notes []string
-	// LastError is the last error of the task, or of the seeds and due tasks of the source, since its last success.
+	// LastError is the last error of the task, or of the seeds of the source, where they redirect to, and its due tasks, since
+	// the last success.
 	LastError *dispatch.Failure
 	// Partly: nothing holds all of it, but a part may be held (see Notes).
 	Partly bool
@@ -144,6 +145,13 @@ func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, 
 	}
 	e := &Explanation{Now: s.now}
 	e.noteError(append(seeds, first)...)
+	moves, err := o.d.Moves(ctx, []*dispatch.Source{source})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range moves[0] {
+		e.noteError(&dispatch.Task{LastError: m.Failure})
+	}
 	held, who, err := s.holdsOf(ctx, source, first)
 	if err != nil {
 		return nil, err

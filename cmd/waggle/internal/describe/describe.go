@@ -162,7 +162,10 @@ func Counts(c *pb.TaskCounts) string {
 // Error is what went wrong with a task, in a line.
 func Error(e *pb.TaskError) string {
 	text := human.Word(e.GetReason(), "FAILURE_REASON_")
-	if text == human.None {
+	switch {
+	case e.GetResult() == pb.AttemptResult_ATTEMPT_RESULT_SUCCEEDED: // and has something to tell
+		return e.GetMessage()
+	case text == human.None:
 		text = human.Word(e.GetResult(), "ATTEMPT_RESULT_")
 	}
 	if status := e.GetHttpStatus(); status != 0 {

@@ -119,7 +119,7 @@ func newSourceUpdate(o *client.Options) *cobra.Command {
 		Example: `  waggle source update news.example --every 30m --priority 7
   waggle source update --prefix news. --pool browser --dry-run
   waggle source update news.example --unset revisit_after
-  waggle source update --all --follow-moves`,
+  waggle source update --all --follow-moves --dry-run`,
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (*pb.DeleteSourcesResponse, error) {
 		request := &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{}, ValidateOnly: b.DryRun, By: b.By, Reason: b.Reason}
 		paths, err := f.overlay(request.GetSpec())

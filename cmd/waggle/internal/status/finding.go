@@ -122,23 +122,19 @@ func (l *look) why(s *pb.SourceStatus) string {
 }
 
 func (l *look) collector(f *pb.Finding, k *pb.Collector) string {
-	text, can, first := "collector "+k.GetInfo().GetId(), "", " first"
-	switch f.GetKind() {
-	case pb.FindingKind_FINDING_KIND_COLLECTOR:
-		can = " can do nothing"
-	case pb.FindingKind_FINDING_KIND_HUNG, pb.FindingKind_FINDING_KIND_GONE:
+	text, first := "collector "+k.GetInfo().GetId(), " first"
+	if kind := f.GetKind(); kind == pb.FindingKind_FINDING_KIND_HUNG || kind == pb.FindingKind_FINDING_KIND_GONE {
 		first = " longest"
-	default:
 	}
-	if text += can; f.GetCount() > 1 {
-		text = human.Plural(f.GetCount(), "collector") + can + ", " + k.GetInfo().GetId() + first
+	if f.GetCount() > 1 {
+		text = human.Plural(f.GetCount(), "collector") + ", " + k.GetInfo().GetId() + first
 		if names := f.GetNames(); len(names) > 1 {
 			text += ", then " + strings.Join(names[1:], ", ")
 		}
 	}
 	switch f.GetKind() {
-	case pb.FindingKind_FINDING_KIND_COLLECTOR:
-		return text + ": " + describe.Outcomes(l.now, k.GetOutcomes())
+	case pb.FindingKind_FINDING_KIND_COLLECTOR: // the cause first: a narrow terminal has no room for more
+		return describe.Outcomes(l.now, k.GetOutcomes()) + " (" + text + ")"
 	case pb.FindingKind_FINDING_KIND_HANDLER:
 		info := k.GetInfo()
 		text += fmt.Sprintf(": %s of %s", human.Plural(info.GetStuckSlots(), "stuck slot"), human.Count(info.GetSlots()))

@@ -139,7 +139,7 @@ func TestStatus_dozen(t *testing.T) {
 	for _, want := range []string{
 		"13 findings; 1 of 6 sources OK", "DISPATCHER ", "no keeper", "HELD ", "everything by ada, 1h ago: emergency", "waggle hold lift --everything",
 		"collector paris-9 deploy (2 active, 3 leases) by eve", "waggle hold lift --collector paris-9 --name deploy",
-		"COLLECTOR ", "2 collectors can do nothing, paris-5 first, then paris-6: DISK: no space left on device, 24 DISK, 4 given back, nothing done for 2m", "NO_COLLECTOR ",
+		"COLLECTOR ", "DISK: no space left on device, 24 DISK, 4 given back, nothing done for 2m (2 collectors, paris-5 first, then paris-6)", "NO_COLLECTOR ",
 		"pool browser: no active collector, tasks in 12 queues", "HUNG ", "collector paris-1: last beat 1m30s ago, holds 3 leases",
 		"HANDLER ", "paris-3, last beat 2s ago, works 25m of at most 30m on https://slow.example/page", "waggle lease list --collector paris-3",
 		"RELEASED ", "2 tasks: https://slow.example/worst was released 31 times in a row, last by paris-2 2m ago", "waggle task get 17-cccccccccccccccccccccccccc",
