@@ -18,6 +18,9 @@ func ReadTime(text string) time.Time {
 	if text == "" || len(text) > maxDateBytes {
 		return time.Time{}
 	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil && t.Year() > 0 { // most are so: the rest costs many times as much
+		return t.UTC()
+	}
 	if epoch, ok := readEpoch(strings.TrimSpace(text)); ok {
 		return epoch
 	}

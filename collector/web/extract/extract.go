@@ -166,8 +166,10 @@ func (d *Document) kind() string {
 		return ""
 	}
 	isPage := mediaType == "text/html" || strings.Contains(mediaType, "xhtml")
-	if isPage && !listRoot.Match(d.Body[:min(len(d.Body), maxBegin)]) {
-		return kindPage
+	if isPage { // what most documents are; the first element of most of these says so
+		if kind := kindOfRoot(rootElement(d.Body[:min(len(d.Body), maxBegin)])); kind == "" || kind == kindPage {
+			return kindPage
+		}
 	}
 	begin, _ := newText(bytes.NewReader(d.Body[:min(len(d.Body), maxBegin)]), d.ContentType).Peek(maxBegin) // it is short
 	root := ""
@@ -192,9 +194,6 @@ func (d *Document) kind() string {
 var (
 	// generalType are the types that many servers give to all they have, and those of markup. Of others no content is looked at.
 	generalType = regexp.MustCompile(`^[^/]*$|^\*/\*$|/(?:x-)?(?:unknown|octet-stream|plain|force-download)$|xml|html|rss|atom|json`)
-
-	// listRoot is how the root of a feed or a sitemap begins.
-	listRoot = regexp.MustCompile(`(?i)<(?:\w+:)?(?:rss|rdf|feed|urlset|sitemapindex)[\s>]`)
 
 	// jsonFeed is how a JSON feed begins.
 	jsonFeed = regexp.MustCompile(`^\{[^\[{]*"https?://(?:www\.)?jsonfeed\.org/version/`)

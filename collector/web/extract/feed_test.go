@@ -110,6 +110,7 @@ func TestFind_feedCost(t *testing.T) {
 		"JSON objects":     `{"items":[{"url":"http://a/1"},` + strings.Repeat("{},", 1<<15) + `{"url":"http://a/2"}]}`,
 		"JSON nested":      `{"items":[{"url":"http://a/1"},{"url":"http://a/2"},` + strings.Repeat(`[`, 1<<15),
 		"JSON nested, out": `{"items":[{"url":"http://a/1"},{"url":"http://a/2"}],"x":` + strings.Repeat(`[`, 1<<15),
+		"JSON too long":    `{"items":[{"url":"http://a/1"},{"url":"http://a/2"},{"x":[` + strings.Repeat(`1,`, 1<<20) + `1]},{"url":"http://a/not"}]}`,
 	} {
 		urls, _, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{})
 		if want := []string{"http://a/1", "http://a/2"}; err != nil || !slices.Equal(urls, want) {

@@ -15,7 +15,9 @@ import (
 // readJSONFeed reads the fields that count of a JSON feed (https://www.jsonfeed.org/version/1.1/), and each entry for itself:
 // what is odd about one costs no other.
 func readJSONFeed(ctx context.Context, c *collection, text io.Reader) error {
-	in := json.NewDecoder(transform.NewReader(text, &jsonText{}))
+	values := &jsonValues{text: transform.NewReader(text, &jsonText{})}
+	in := json.NewDecoder(values)
+	values.in = in
 	if _, err := in.Token(); err != nil { // {
 		return fmt.Errorf("%w: %w", errParse, err)
 	}
@@ -49,6 +51,24 @@ func readJSONFeed(ctx context.Context, c *collection, text io.Reader) error {
 		return fmt.Errorf("%w: the object has no items", errParse)
 	}
 	return nil
+}
+
+// jsonValues is the text of a decoder, which holds each value as a whole; it ends within one that is over maxToken bytes, its
+// long strings not counted.
+type jsonValues struct {
+	text io.Reader
+	in   *json.Decoder
+	read int64
+}
+
+// Read is that of an io.Reader.
+func (v *jsonValues) Read(into []byte) (int, error) {
+	if v.read-v.in.InputOffset() > maxToken {
+		return 0, fmt.Errorf("a value is over %d bytes long", maxToken)
+	}
+	n, err := v.text.Read(into)
+	v.read += int64(n)
+	return n, err
 }
 
 // eachJSONItem calls f with each item of an array, or of an object, as PHP writes arrays. Items that are no objects are left out.
@@ -154,9 +174,10 @@ func (s *scalar) UnmarshalJSON(value []byte) error {
 }
 
 // jsonText has spaces in place of line breaks and tabs, which strings of JSON may not have, and leaves out backslashes that
-// escape nothing and commas that nothing follows.
+// escape nothing, commas that nothing follows, and what a string has beyond maxField: no URL and no date is as long.
 type jsonText struct {
 	inString bool
+	length   int  // of the string
 	comma    bool // it is to be written when more follows
 }
 
@@ -187,6 +208,11 @@ func (j *jsonText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err e
 			continue
 		case b == '"':
 			j.inString = !j.inString
+			j.length = 0
+		case j.inString:
+			if j.length += size; j.length > maxField {
+				continue
+			}
 		}
 		if j.comma && b != ' ' {
 			if j.comma = false; b != ']' && b != '}' {

@@ -151,21 +151,21 @@ func (c *collection) addLink(ref string, link Link) {
 
 // keep keeps the first links, within the limits, and reports whether there were more.
 func (c *collection) keep(limit int) (more bool) {
-	kept := 0
-	c.bytes = 0
-	for i, link := range c.found.Links {
-		if kept == i && (limit == 0 || i < limit && c.bytes+len(link.URL) <= maxLinkBytes) {
-			kept++
-			c.bytes += len(link.URL)
-			c.seen[link.URL] = i
-		} else {
-			delete(c.seen, link.URL)
-		}
+	links := c.found.Links
+	if limit == 0 || len(links) <= limit && c.bytes <= maxLinkBytes {
+		return false
 	}
-	more = kept < len(c.found.Links)
-	c.surplus(len(c.found.Links) - kept)
-	c.found.Links = slices.Delete(c.found.Links, kept, len(c.found.Links))
-	return more
+	kept := 0
+	for c.bytes = 0; kept < limit && c.bytes+len(links[kept].URL) <= maxLinkBytes; kept++ {
+		c.bytes += len(links[kept].URL)
+		c.seen[links[kept].URL] = kept
+	}
+	for _, link := range links[kept:] {
+		delete(c.seen, link.URL)
+	}
+	c.surplus(len(links) - kept)
+	c.found.Links = slices.Delete(links, kept, len(links))
+	return true
 }
 
 // surplus counts links beyond the limits.

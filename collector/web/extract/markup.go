@@ -82,6 +82,11 @@ var fieldNames = map[string]bool{
 	"loc": true, "lastmod": true,
 }
 
+// fieldAttributes are the attributes that are read.
+var fieldAttributes = map[string]bool{
+	"href": true, "url": true, "src": true, "rel": true, "type": true, "ispermalink": true, "rdf:about": true, "xml:base": true,
+}
+
 // newMarkup knows the prefixes by which everybody writes the namespaces that count; documents often do not declare them.
 func newMarkup(base *url.URL, entry func(*entry), other func(*field)) *markup {
 	return &markup{
@@ -172,7 +177,7 @@ func (m *markup) tokens(ctx context.Context, tags *html.Tokenizer) error {
 // start opens an element; ends: it has no content.
 func (m *markup) start(tags *html.Tokenizer, ends bool) {
 	written, hasAttributes := tags.TagName()
-	name := string(written)
+	name := string(written[:min(len(written), maxField)])
 	prefix, local := name[:strings.LastIndexByte(name, ':')+1], name[strings.LastIndexByte(name, ':')+1:]
 	if m.first == "" {
 		m.first = local
@@ -188,9 +193,12 @@ func (m *markup) start(tags *html.Tokenizer, ends bool) {
 	if hasAttributes && (entryNames[kindOfRoot(m.root)][local] || fieldNames[local] || len(m.open) < 2) {
 		attrs = attributesOf(tags)
 		for key, value := range attrs {
-			value = strings.TrimSpace(m.expanded(value))
+			value = bounded(strings.TrimSpace(m.expanded(value)))
 			attrs[key] = value
-			if strings.HasPrefix(key, "xmlns:") && len(m.prefixes) < maxAttributes && namespaces.MatchString(value) {
+			if !fieldAttributes[key] {
+				delete(attrs, key)
+			}
+			if strings.HasPrefix(key, "xmlns:") && len(key) <= maxField && len(m.prefixes) < maxAttributes && namespaces.MatchString(value) {
 				m.prefixes[key[len("xmlns:"):]+":"] = true
 			}
 		}
@@ -209,8 +217,10 @@ func (m *markup) start(tags *html.Tokenizer, ends bool) {
 	if len(m.open) > 0 {
 		e.base = m.open[len(m.open)-1].base
 	}
-	if ref, err := ParseReference(attrs["xml:base"], e.base.Scheme); err == nil && attrs["xml:base"] != "" {
-		e.base = e.base.ResolveReference(ref)
+	if said := attrs["xml:base"]; said != "" {
+		if ref, err := ParseReference(said, e.base.Scheme); err == nil && len(e.base.Path)+len(said) <= MaxURLBytes {
+			e.base = e.base.ResolveReference(ref)
+		}
 	}
 	switch {
 	case isEntry:
@@ -224,6 +234,14 @@ func (m *markup) start(tags *html.Tokenizer, ends bool) {
 	if ends || len(m.open) > maxOpen {
 		m.end(len(m.open) - 1)
 	}
+}
+
+// bounded is a text up to what a field may have: beyond it there is neither a URL nor a date.
+func bounded(text string) string {
+	if len(text) > maxField {
+		return strings.Clone(text[:maxField])
+	}
+	return text
 }
 
 // unquoted is a text without quotes, brackets and spaces of no width around it. Behind an address alone they are part of it.
@@ -243,7 +261,7 @@ func (m *markup) end(n int) {
 		last := m.open[len(m.open)-1]
 		switch {
 		case last.field && m.field != nil:
-			m.field.text = unquoted(strings.TrimSpace(m.field.text))
+			m.field.text = bounded(unquoted(strings.TrimSpace(m.field.text)))
 			if m.current == nil {
 				m.other(m.field)
 			} else if len(m.current.fields) < maxFields {

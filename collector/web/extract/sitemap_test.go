@@ -122,7 +122,16 @@ func TestFind_memory(t *testing.T) { //nolint:paralleltest // others' memory wou
 		"rising":     {extract.KindSitemap, "<urlset>", "<url><loc>%d</loc><lastmod>1%09[1]d</lastmod></url>", "</urlset>", 1},
 		"RSS":        {extract.KindFeed, "<rss>", "<item><link>%d</link></item>", "</rss>", 1},
 		"JSON":       {extract.KindFeed, `{"items":[`, `{"url":"%d"},`, "]}", 1},
-		"list":       {extract.KindList, "", "/" + strings.Repeat("x", 1800) + "%d\n", "", 1},
+		"long attributes": {
+			extract.KindFeed, "<rss>" + strings.Repeat(`<link rel="next" href="/p" x="`+strings.Repeat("y", 1<<19)+`"/>`, 32),
+			"<item><link>%d</link></item>", "</rss>", 1,
+		},
+		"bases": {
+			extract.KindFeed, "<rss>" + strings.Repeat(`<content xml:base="`+strings.Repeat("y", 1900)+`/">`, 200),
+			"<item><link>%d</link></item>", "</rss>", 1,
+		},
+		"a long string": {extract.KindFeed, `{"items":[{"content_html":"` + strings.Repeat("<p>", 8<<20) + `"},`, `{"url":"%d"},`, "]}", 1},
+		"list":          {extract.KindList, "", "/" + strings.Repeat("x", 1800) + "%d\n", "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var body strings.Builder

@@ -68,8 +68,14 @@ func newText(body io.Reader, contentType string) *bufio.Reader {
 	return bufio.NewReaderSize(transform.NewReader(in, valid), maxBegin)
 }
 
-// validText reads the bytes that are not UTF-8 as Windows-1252, which most of them are, and leaves out the characters that no
-// document has: control characters and byte order marks.
+// ValidText reads the bytes of a text that are not UTF-8 as Windows-1252, which most of them are, and leaves out the
+// characters that no document has: control characters and byte order marks.
+func ValidText(text []byte) string {
+	valid, _, _ := transform.Bytes(validText{}, text) // it takes everything
+	return string(valid)
+}
+
+// validText is ValidText of what is read bit by bit.
 type validText struct{ transform.NopResetter }
 
 // Transform is that of a transform.Transformer.

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/charset"
-	"golang.org/x/text/encoding/charmap"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 // xmlText reads the tags of an XML file one by one. Many OPML files break the rules of XML, so tags are read as a browser
@@ -112,7 +112,7 @@ func (x *xmlText) attributes() (map[string]string, error) {
 	for more := true; more; {
 		var name, value []byte
 		if name, value, more = x.tags.TagAttr(); len(name) > 0 {
-			all[string(name)] = strings.TrimSpace(validText(value))
+			all[string(name)] = strings.TrimSpace(extract.ValidText(value))
 		}
 	}
 	// A quote that is missing makes the text up to the next one a value.
@@ -120,20 +120,6 @@ func (x *xmlText) attributes() (map[string]string, error) {
 		return nil, fmt.Errorf("the tag %.80q has an xmlUrl that cannot be read; is a quote missing?", raw)
 	}
 	return all, nil
-}
-
-// validText reads the bytes that are not UTF-8 as Windows-1252, which most of them are.
-func validText(text []byte) string {
-	var b strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		if r == utf8.RuneError && size == 1 {
-			r = charmap.Windows1252.DecodeByte(text[0])
-		}
-		b.WriteRune(r)
-		text = text[size:]
-	}
-	return b.String()
 }
 
 // note notes what was mended in the tag.
