@@ -186,7 +186,7 @@ func Outcomes(now time.Time, o *pb.Outcomes) string {
 		text.AddIf(true, "%s %s", human.Count(c.GetCount()), human.Word(c.GetReason(), "FAILURE_REASON_"))
 	}
 	text.AddIf(o.GetReleased() > 0, "%s given back", human.Count(o.GetReleased()))
-	text.AddIf(o.GetUnable(), "nothing done for %s", human.Span(now.Sub(o.GetSinceTime().AsTime())))
+	text.AddIf(o.GetUnable(), "nothing done for %s", human.Span(max(now.Sub(o.GetSinceTime().AsTime()), 0)))
 	return text.Text()
 }
 
