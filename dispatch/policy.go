@@ -57,11 +57,10 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 }
 
 // Unread is the transition of a leased task by its holder's report, computed without the record, for [Leases.Apply]. It
-// returns false unless the report is a success without discovered items and message, and without what an adaptive schedule
-// asks for.
+// returns false unless the report is a success without discovered items and message.
 func (Policy) Unread(r *Report) (tr Transition, ok bool) {
 	s := r.Succeeded
-	if s == nil || len(s.Discovered) > 0 || s.Message != "" || s.Changed != nil || s.NextCrawlDelay > 0 {
+	if s == nil || len(s.Discovered) > 0 || s.Message != "" {
 		return Transition{}, false
 	}
 	tr = Transition{ID: r.ID, Unread: true, Lease: r.Token, Result: ResultSucceeded, ClearAgain: true}
@@ -116,17 +115,6 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 		tr.Shrink = tr.Attempt == nil
 	}
 	return tr
-}
-
-// Adapt returns when a seed of an adaptive schedule is due, and the time that its interval plans, after the end of its redirects
-// succeeded. end is the task there before that, which is crawled first if it has not settled yet.
-func (Policy) Adapt(seed, end *Task, spec *SourceSpec, s *Succeeded) (due, planned time.Time) {
-	adaptive := spec.Schedule.Adaptive
-	interval := adaptive.Interval(seed)
-	if !end.SettledAt.IsZero() {
-		interval = adaptive.next(seed, s.Changed)
-	}
-	return seed.SettledAt.Add(adaptive.wait(interval, s.NextCrawlDelay)), seed.SettledAt.Add(interval)
 }
 
 func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Transition {

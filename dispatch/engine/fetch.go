@@ -334,7 +334,6 @@ func (d *Dispatcher) join(ctx context.Context, grants []dispatch.Grant) error {
 	of := make([]sourceOf, len(grants))
 	for i := range grants {
 		t := &grants[i].Task
-		takeDetour(t)
 		of[i] = sourceOf{t.SourceID, t.SourceUID, grants[i].SourceVersion}
 	}
 	for i, found := range d.catalog.specs(ctx, of) {

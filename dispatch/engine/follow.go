@@ -114,8 +114,10 @@ func (f *Follower) allows(host string) bool {
 	})
 }
 
-// Limits of a look at where seeds redirect to: redirects from a seed, and tasks that are read at once.
+// Limits of a look at where seeds redirect to: seeds of a source, the first ones; redirects from a seed, as many as collectors
+// follow by default; and tasks that are read at once.
 const (
+	movedSeeds   = 100
 	maxMoves     = 10
 	movesPerRead = 100
 )
@@ -134,7 +136,8 @@ type Move struct {
 	hosts []string // of each redirect
 }
 
-// Moves are where the seeds of each of the sources redirect to; seeds that do not are left out.
+// Moves are where the seeds of each of the sources redirect to, of the first [movedSeeds] of a source; those that do not are left
+// out.
 func (d *Dispatcher) Moves(ctx context.Context, sources []*dispatch.Source) ([][]Move, error) {
 	book, err := d.catalog.Rules(ctx)
 	if err != nil {
@@ -146,9 +149,12 @@ func (d *Dispatcher) Moves(ctx context.Context, sources []*dispatch.Source) ([][
 		id     dispatch.TaskID
 		passes bool // each redirect so far is for good
 	}
-	step := func(w walk, url, key, queue string) (walk, string) {
+	step := func(w walk, from *dispatch.Task, url, key, queue string) (walk, string) {
 		to, err := dispatch.ResolveTarget(w.source.Spec.CanonicalRules, url, key, queue, book.QueueOf)
 		if w.id = ""; err == nil {
+			if from != nil {
+				to = hopTarget(from, to, url)
+			}
 			w.id = dispatch.NewTaskID(dispatch.Identity{Scope: w.source.Scope(), Queue: to.Queue, Key: to.Key})
 		}
 		return w, to.Host
@@ -156,10 +162,11 @@ func (d *Dispatcher) Moves(ctx context.Context, sources []*dispatch.Source) ([][
 	moves := make([][]Move, len(sources))
 	var open []walk
 	for n, source := range sources {
-		moves[n] = make([]Move, len(source.Spec.Seeds))
-		for i, seed := range source.Spec.Seeds {
+		seeds := source.Spec.Seeds[:min(len(source.Spec.Seeds), movedSeeds)]
+		moves[n] = make([]Move, len(seeds))
+		for i, seed := range seeds {
 			moves[n][i].Seed = seed.URL
-			if w, _ := step(walk{&moves[n][i], source, "", true}, seed.URL, seed.Key, seed.Queue); w.id != "" {
+			if w, _ := step(walk{&moves[n][i], source, "", true}, nil, seed.URL, seed.Key, seed.Queue); w.id != "" {
 				open = append(open, w)
 			}
 		}
@@ -180,7 +187,7 @@ func (d *Dispatcher) Moves(ctx context.Context, sources []*dispatch.Source) ([][
 					w.Failure = tasks[i].LastError
 				}
 				url, status := movedTo(tasks[i])
-				w, host := step(w, url, "", "")
+				w, host := step(w, tasks[i], url, "", "")
 				if url == "" || w.id == "" {
 					continue
 				}
@@ -238,7 +245,7 @@ func (d *Dispatcher) widen(ctx context.Context, source *dispatch.Source, f *Foll
 	if f == nil || f.named {
 		return nil, nil
 	}
-	if known := d.widened.Get(source.UID); known != nil && known.Value().of == f {
+	if known := d.widened.Get(source.UID); known != nil && known.Value().version == source.Version {
 		return known.Value().wide, nil
 	}
 	moves, err := d.Moves(ctx, []*dispatch.Source{source})
@@ -254,16 +261,19 @@ func (d *Dispatcher) widen(ctx context.Context, source *dispatch.Source, f *Foll
 			}
 		}
 	}
-	known := widened{of: f}
+	known := widened{version: source.Version}
 	if len(wide.hosts) > len(f.hosts) {
 		known.wide = &wide
 	}
-	d.widened.Set(source.UID, known, catalogTTL+time.Duration(len(source.Spec.Seeds))*10*time.Millisecond)
+	d.widened.Set(source.UID, known, catalogTTL+time.Duration(min(len(source.Spec.Seeds), movedSeeds))*10*time.Millisecond)
 	return known.wide, nil
 }
 
-// widened is a follower with the hosts that seeds have moved to; nil for none.
-type widened struct{ of, wide *Follower }
+// widened is the follower of a version of a source with the hosts that seeds have moved to; nil for none.
+type widened struct {
+	version int64
+	wide    *Follower
+}
 
 // siteOf is the registrable domain of a host; empty if it has none, as an address.
 func siteOf(host string) string {

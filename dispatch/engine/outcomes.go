@@ -21,8 +21,6 @@ const (
 	silentHosts = 3
 	// handlerFailed is the reason HANDLER of the API. Its attempts are the task's, but a handler that always fails is broken.
 	handlerFailed dispatch.FailureReason = 11
-	// redirectFailed is the reason REDIRECT of the API.
-	redirectFailed dispatch.FailureReason = 9
 )
 
 // outcomes counts what this dispatcher is told of the tasks of collectors. The counts go to the store with the beats.

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -215,63 +216,47 @@ func TestDispatcher_redirect_length(t *testing.T) {
 	})
 }
 
-// A redirect to another spelling of the task's own URL is the task itself, which goes there in its next turn. A failure there
-// begins there again; the next cycle begins at its URL.
+// A redirect to another spelling of the task's own URL is a hop with a key of its own, whatever session the site gives it.
 func TestDispatcher_redirect_itself(t *testing.T) {
 	t.Parallel()
-	const seed, sorted, session = "http://a.example/?b=1&a=2", "http://a.example/?a=2&b=1", "http://a.example/?PHPSESSID=0123456789abcdef&a=2&b=1"
-	inWorld(t, dispatchtest.Setup{MinDelay: 3 * time.Second, Dispatchers: 2}, func(t *testing.T, w *world) {
+	const seed, sorted, session = "http://a.example/?b=1&a=2", "http://a.example/?a=2&b=1", "http://a.example/?PHPSESSID=0123456789abcde%d&a=2&b=1"
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.Create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.CanonicalRules, s.Schedule = dispatchtest.Seeds(seed), canonical.Sorted, dispatch.Schedule{Every: time.Hour}
 		})
-		w.Rule("a.example", dispatch.QueueSettings{MinDelay: 3 * time.Second, MaxInFlight: 2, MaxBlock: time.Hour})
-		for cycle := range 2 {
-			time.Sleep(time.Duration(cycle) * time.Hour)
-			var id dispatch.TaskID
-			var last time.Time
-			for i, url := range []string{seed, sorted, session, session} {
-				g := w.MustFetch(dispatchtest.Ask("c1", "", bounds.MaxWait)).Tasks[0]
-				if r := g.Task.Redirect; g.Task.URL != url || id != "" && g.Task.ID != id || r.Hops != min(i, 2) || (r.From == seed) != (i > 0) || g.Task.Cursor != nil || int(g.Task.Counters.Cycle) != cycle {
-					t.Errorf("cycle %d: fetched %s after %+v, want %s", cycle, g.Task.URL, r, url)
-				}
-				if gap := time.Since(last); gap < 3*time.Second {
-					t.Errorf("cycle %d: %s was fetched after %v", cycle, url, gap)
-				}
-				id, last = g.Task.ID, time.Now()
-				w.Dispatcher = w.D[i%2]
-				switch i {
-				case 0:
-					w.Succeed(g, related(sorted, dispatch.RelationRedirect))
-				case 1:
-					r := dispatchtest.Success(g)
-					r.Succeeded.Discovered = []dispatch.DiscoveredItem{related(session, dispatch.RelationRedirect)}
-					w.Settle(r)
-					if again := w.MustReport(r)[0]; again.Code != engine.ReportAlready {
-						t.Errorf("repeated: %+v", again)
-					}
-				case 2:
-					w.Settle(dispatch.Report{ID: id, Token: g.Token, Failed: &dispatch.Failed{Reason: 5}})
-				default:
-					w.Settle(dispatchtest.Success(g))
-				}
+		for cycle, code := range []engine.DiscoverCode{engine.DiscoverCreated, engine.DiscoverRevisit, engine.DiscoverRevisit} {
+			w.wantChain(code, seed, sorted, fmt.Sprintf(session, cycle))
+			view := w.MustView("s").Status
+			if view.Counts.Done != 2 || !view.LastSuccess.Equal(time.Now()) {
+				t.Errorf("cycle %d: %+v", cycle, view)
 			}
+			time.Sleep(time.Hour)
+		}
+		w.moves(301, sorted)
+		w.moves(302, fmt.Sprintf(session, 9))
+		if got := w.MustView("s").Status.Moves; len(got) != 1 || got[0].To != fmt.Sprintf(session, 9) || got[0].Lasting != sorted {
+			t.Errorf("moves %+v", got)
 		}
 	})
 }
 
-// Two spellings that redirect to each other end as a failure.
+// Two spellings that redirect to each other end, whatever the handler saves.
 func TestDispatcher_redirect_itself_length(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-		w.Create("s", func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts, s.CanonicalRules = 1, canonical.Sorted })
-		id := w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
-		fetched := 0
-		for g := w.Take(1); len(g) > 0; g = w.Take(1) {
+		w.Create("s", func(s *dispatch.SourceSpec) { s.CanonicalRules = canonical.Sorted })
+		w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://a.example/"})
+		fetched, last := 0, engine.DiscoverCode(0)
+		for g := w.Take(1); len(g) > 0 && fetched < 300; g = w.Take(1) {
 			fetched++
-			w.Succeed(g[0], related("http://a.example/?utm_source="+string(rune('a'+fetched%2)), dispatch.RelationRedirect))
+			save := dispatch.Renewal{ID: g[0].Task.ID, Token: g[0].Token, Cursor: []byte("waggle-redirect 1 http://b.example/")}
+			if _, err := w.Store.Renew(t.Context(), []dispatch.Renewal{save}); err != nil {
+				t.Fatal(err)
+			}
+			last = w.Succeed(g[0], related("http://a.example/?utm_source="+string(rune('a'+fetched%2)), dispatch.RelationRedirect)).Discovered[0].Code
 		}
-		if got := w.MustTask(id); fetched != bounds.MaxRedirects+1 || got.State != dispatch.StateDead || got.LastError.Message != "more than 100 redirects" {
-			t.Errorf("after %d requests: %+v", fetched, got)
+		if fetched != bounds.MaxRedirects+1 || last != engine.DiscoverInvalid {
+			t.Errorf("after %d requests: %v", fetched, last)
 		}
 	})
 }
@@ -290,36 +275,77 @@ func TestDispatcher_redirect_history(t *testing.T) {
 	})
 }
 
-// The interval of an adaptive schedule follows the page at the end of the redirects.
-func TestDispatcher_redirect_adaptive(t *testing.T) {
+// A redirect to a hop that still waits is not a success of the source.
+func TestDispatcher_redirect_pending(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.Create("s", func(s *dispatch.SourceSpec) {
-			s.Seeds = dispatchtest.Seeds("http://a.example/")
-			s.Schedule.Adaptive = dispatch.Adaptive{Min: time.Hour, Max: 100 * time.Hour}
+			s.Seeds, s.Schedule = dispatchtest.Seeds("http://a.example/1", "http://a.example/2"), dispatch.Schedule{Every: 10 * time.Minute}
 		})
-		urls := []string{"http://a.example/", "https://a.example/", "https://a.example/en"}
-		for i, test := range []struct {
-			changed bool
-			fresh   time.Duration
-			want    time.Duration
-		}{{true, 0, 10 * time.Hour}, {true, 0, 8 * time.Hour}, {false, 0, 11*time.Hour + 12*time.Minute}, {false, 20 * time.Hour, 20 * time.Hour}} {
-			begin := time.Now()
-			for n := range urls {
-				r := dispatchtest.Success(w.TakeOne())
-				if n < len(urls)-1 {
-					r.Succeeded.Discovered = []dispatch.DiscoveredItem{related(urls[n+1], dispatch.RelationRedirect)}
-				} else {
-					r.Succeeded.Changed, r.Succeeded.NextCrawlDelay = &test.changed, test.fresh
+		for cycle := range 3 {
+			for grants := w.fetchAll(); len(grants) > 0; grants = w.fetchAll() {
+				for _, g := range grants {
+					switch g.Task.URL {
+					case "http://a.example/b":
+						w.Succeed(g, related("http://a.example/missing", dispatch.RelationRedirect))
+					case "http://a.example/missing":
+						w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, HTTPStatus: 404}})
+					default:
+						w.Succeed(g, related("http://a.example/b", dispatch.RelationRedirect))
+					}
 				}
-				w.Dispatcher = w.D[n%2]
-				w.Settle(r)
 			}
-			due := w.MustView("s").Status.NextDue
-			if got := due.Sub(begin); got != test.want {
-				t.Errorf("cycle %d: due again after %v, want %v", i, got, test.want)
+			if s := w.MustView("s").Status; s.FailuresInARow == 0 || !s.LastSuccess.IsZero() {
+				t.Errorf("cycle %d: the end of the chain fails, and the source's status is %+v", cycle, s)
 			}
-			time.Sleep(time.Until(due))
+			time.Sleep(10 * time.Minute)
+		}
+	})
+}
+
+// In a shared scope, a page that another source's task has fetched in this cycle is a success of the source too.
+func TestDispatcher_redirect_shared(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"http://a.example/end", "http://a.example/one"} { // a hop, a seed of the other source
+		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+			for _, id := range []string{"one", "two"} {
+				w.Create(id, func(s *dispatch.SourceSpec) {
+					s.Seeds, s.Schedule, s.Scope = dispatchtest.Seeds("http://a.example/"+id), dispatch.Schedule{Every: time.Hour}, "all"
+				})
+			}
+			for cycle := range 3 {
+				for grants := w.fetchAll(); len(grants) > 0; grants = w.fetchAll() {
+					slices.SortFunc(grants, func(a, b dispatch.Grant) int { return cmp.Compare(a.Task.URL, b.Task.URL) * (1 - 2*min(cycle, 1)) })
+					for _, g := range grants {
+						if g.Task.URL == end {
+							w.Succeed(g)
+						} else {
+							w.Succeed(g, related(end, dispatch.RelationRedirect))
+						}
+					}
+				}
+				time.Sleep(time.Hour)
+			}
+			for _, id := range []string{"one", "two"} {
+				if s := w.MustView(id).Status; s.LastSuccess.IsZero() || time.Since(s.LastSuccess) > 61*time.Minute {
+					t.Errorf("%s: the page %s was fetched, and the status is %+v", id, end, s)
+				}
+			}
+		})
+	}
+}
+
+// The limit on outstanding tasks does not refuse a hop.
+func TestDispatcher_redirect_limited(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.Create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.Schedule, s.MaxOutstanding = dispatchtest.Seeds("http://a.example/"), dispatch.Schedule{Every: time.Hour}, 1
+		})
+		w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(24 * time.Hour)})
+		for _, code := range []engine.DiscoverCode{engine.DiscoverCreated, engine.DiscoverRevisit} {
+			w.wantChain(code, "http://a.example/", "http://a.example/b")
+			time.Sleep(time.Hour)
 		}
 	})
 }

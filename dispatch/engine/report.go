@@ -1,20 +1,14 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
@@ -101,83 +95,49 @@ func (d *Dispatcher) partsOf(reports []dispatch.Report, results []ReportResult) 
 
 func (s *settlement) discovers() bool { return s.Succeeded != nil && len(s.Succeeded.Discovered) > 0 }
 
-// redirect is where the page redirects to and what became of that; nil if it does not.
-func (s *settlement) redirect() (*dispatch.DiscoveredItem, *DiscoverResult) {
+// redirect is what became of the target that the page redirects to; nil if it does not.
+func (s *settlement) redirect() *DiscoverResult {
 	for i := range s.result.Discovered {
-		if found := &s.Succeeded.Discovered[i]; found.Relation == dispatch.RelationRedirect {
-			return found, &s.result.Discovered[i]
+		if s.Succeeded.Discovered[i].Relation == dispatch.RelationRedirect {
+			return &s.result.Discovered[i]
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // transition is what the policy makes of a report. If the page is at another place, which will be fetched or is refused, only
-// the end of the chain of redirects is a success of the source. If that place has the task's own key, the task itself goes
-// there, in the next turn that it gets.
+// the end of the chain of redirects is a success of the source.
 func (d *Dispatcher) transition(ctx context.Context, s *settlement) (dispatch.Transition, error) {
-	target, result := s.redirect()
-	if target == nil || result.ID != s.ID {
-		tr := d.policy.Report(s.task, s.spec, s.Report, s.now)
-		tr.Filtered = filteredOf(s.result.Discovered)
-		if target != nil && result.Code != DiscoverExists {
-			tr.SourceSuccess = false
-		}
-		return tr, nil
-	}
-	read, _, err := d.store.Tasks(ctx, []dispatch.TaskID{s.ID}, true)
-	if err != nil {
-		return dispatch.Transition{}, fmt.Errorf("read task %s: %w", s.ID, err)
-	}
-	hops := 1
-	if t := read[0]; t != nil {
-		_, before := detour(t.Cursor)
-		hops += before
-	}
-	report := &dispatch.Report{ID: s.ID, Token: s.Token, Released: &dispatch.Released{}}
-	if s.task.Redirect.Hops+hops > bounds.MaxRedirects {
-		report = &dispatch.Report{ID: s.ID, Token: s.Token, Failed: &dispatch.Failed{
-			Reason: redirectFailed, Message: fmt.Sprintf("more than %d redirects", bounds.MaxRedirects), HTTPStatus: s.Succeeded.HTTPStatus,
-		}}
-	}
-	tr := d.policy.Report(s.task, s.spec, report, s.now)
+	tr := d.policy.Report(s.task, s.spec, s.Report, s.now)
 	tr.Filtered = filteredOf(s.result.Discovered)
-	tr.Queue = dispatch.QueueEffect{Kind: dispatch.QueueSucceeded, FetchDuration: s.Succeeded.FetchDuration, QueueDelay: s.Succeeded.QueueDelay}
-	if report.Released != nil {
-		tr.Result, tr.Counters.Released = dispatch.ResultSucceeded, s.task.Counters.Released
-		tr.Cursor, tr.LastError, tr.Attempt = detourCursor(target.URL, hops), nil, nil
-		if tr.State == dispatch.StateScheduled {
-			tr.Due, tr.Delay = s.task.Due, 0
+	if hop := s.redirect(); hop != nil {
+		var err error
+		if tr.SourceSuccess, err = d.crawled(ctx, s.task, hop); err != nil {
+			return tr, err
 		}
 	}
 	return tr, nil
 }
 
-// detourMark begins the cursor of a task that goes to another spelling of its URL: a count of redirects and that URL follow.
-const detourMark = "waggle-redirect "
-
-func detourCursor(url string, hops int) []byte {
-	return fmt.Appendf(nil, "%s%d %s", detourMark, hops, url)
-}
-
-// detour is where a task goes in place of its URL, by its cursor, and after how many redirects; empty: nowhere.
-func detour(cursor []byte) (url string, hops int) {
-	text, marked := strings.CutPrefix(string(cursor), detourMark)
-	count, url, cut := strings.Cut(text, " ")
-	if hops, err := strconv.Atoi(count); marked && cut && err == nil {
-		return url, hops
+// crawled reports whether the page that a task redirects to is a success of its source already: as the end of a chain that was
+// fetched since the task was due, or as the task of another source, of which this one has no more than its last report.
+func (d *Dispatcher) crawled(ctx context.Context, from *dispatch.Task, hop *DiscoverResult) (bool, error) {
+	if hop.ID == "" || hop.Code == DiscoverCreated {
+		return false, nil
 	}
-	return "", 0
-}
-
-// takeDetour makes of a granted task what a collector sees of it.
-func takeDetour(t *dispatch.Task) {
-	url, hops := detour(t.Cursor)
-	if url == "" {
-		return
+	read, _, err := d.store.Tasks(ctx, []dispatch.TaskID{hop.ID}, true)
+	if err != nil {
+		return false, fmt.Errorf("read where task %s redirects to: %w", from.ID, err)
 	}
-	t.Redirect.Hops += hops
-	t.Redirect.From = cmp.Or(t.Redirect.From, t.URL)
-	t.URL, t.Cursor = url, nil
+	switch t := read[0]; {
+	case t == nil:
+		return false, nil
+	case t.SourceUID != from.SourceUID:
+		return t.Result == dispatch.ResultSucceeded, nil
+	default:
+		url, _ := movedTo(t)
+		return t.State == dispatch.StateDone && url == "", nil
+	}
 }
 
 // settleParts settles parts concurrently. After the first one it does not wait long for the others. Its error is why
@@ -288,9 +248,6 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 		d.answer(s, transitions[n].Result, applied[n])
 		if applied[n].Code == dispatch.Applied {
 			d.noteReleased(ctx, s.task, transitions[n].Counters.Released)
-			if err := d.adaptHead(ctx, s); err != nil {
-				d.log.Warn("report: the interval of a seed stays as it was", zap.String("task_id", string(s.ID)), zap.Error(err))
-			}
 		}
 	}
 	return again, err

@@ -7,10 +7,12 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // staleTries limits the retries of a submit after a source or the queue rules changed meanwhile.
@@ -382,6 +384,7 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 	if found.Relation == dispatch.RelationRedirect {
 		// It is the page of the task, in another place.
 		depth, relation, redirect = t.Depth, t.Relation, nextHop(t)
+		to = hopTarget(t, to, found.URL)
 		if redirect.Hops > bounds.MaxRedirects {
 			return &DiscoverResult{Code: DiscoverInvalid, Message: fmt.Sprintf("is redirect %d of a chain; at most %d are followed", redirect.Hops, bounds.MaxRedirects)}
 		}
@@ -448,6 +451,16 @@ func nextHop(t *dispatch.Task) dispatch.Redirect {
 	return next
 }
 
+// hopTarget is the target of a redirect of t to a URL. Another spelling of the URL of t has its own key: that of t, and the number
+// of redirects; it keeps its session id. So spellings with session ids are no more tasks than the chain is long.
+func hopTarget(t *dispatch.Task, to dispatch.Target, url string) dispatch.Target {
+	own := strings.TrimSuffix(t.Key, fmt.Sprintf("#%d", t.Redirect.Hops))
+	if to.Key == own && to.Queue == t.Queue {
+		to.Key, to.Address = fmt.Sprintf("%s#%d", own, nextHop(t).Hops), canonical.Escape(url)
+	}
+	return to
+}
+
 // renewHop makes the target of a redirect due again, in whatever state it ended, if it settled before the head of the
 // chain was due. So heads that are due together fetch it once, and two pages that redirect to each other end. What an
 // operator canceled stays canceled.
@@ -464,50 +477,16 @@ func (d *Dispatcher) renewHop(ctx context.Context, item *dispatch.Submission) er
 		return nil
 	}
 	if t.State == dispatch.StateCanceled {
-		told, _, err := d.store.Tasks(ctx, []dispatch.TaskID{item.ID}, true)
+		read, _, err := d.store.Tasks(ctx, []dispatch.TaskID{item.ID}, true)
 		if err != nil {
 			return fmt.Errorf("read the target of a redirect: %w", err)
 		}
-		if t = told[0]; t == nil || canceledBy(t) != dispatch.HoldWaggle {
+		if t = read[0]; t == nil || canceledBy(t) != dispatch.HoldWaggle {
 			return nil
 		}
 	}
 	item.IfExists, item.Revision = dispatch.IfExistsRetry, t.Revision
 	return nil
-}
-
-// adaptHead lets an adaptive schedule wait for the seed where a chain of redirects began as the end of the chain calls for.
-func (d *Dispatcher) adaptHead(ctx context.Context, s *settlement) error {
-	from := s.task.Redirect
-	if to, _ := s.redirect(); to != nil || s.Succeeded == nil || from.Due.IsZero() || !s.spec.Schedule.IsAdaptive() {
-		return nil
-	}
-	return d.SubmitAll(ctx, 1, func(_ int, known *Known, item *dispatch.Submission) (*dispatch.Source, error) {
-		source, _, err := known.source(ctx, s.task.SourceID)
-		if err != nil {
-			return nil, err
-		}
-		to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, from.From, "", "", known.Rules.QueueOf)
-		if err != nil { // of a head that has only a key
-			return nil, nil
-		}
-		id := dispatch.NewTaskID(dispatch.Identity{Scope: source.Scope(), Queue: to.Queue, Key: to.Key})
-		read, err := d.batches.reads.Do(ctx, []dispatch.TaskID{id})
-		if err != nil {
-			return nil, fmt.Errorf("read the seed %s: %w", id, err)
-		}
-		head := read[0].task
-		if head == nil || !head.Recurring || head.State != dispatch.StateScheduled || head.Counters.Attempt > 0 || head.SettledAt.Before(from.Due) {
-			return nil, nil
-		}
-		due, planned := d.policy.Adapt(head, s.task, s.spec, s.Succeeded)
-		*item = dispatch.Submission{
-			ID: id, SourceUID: head.SourceUID, Scope: source.Scope(), Queue: head.Queue, URL: head.URL, Key: head.Key, Kind: head.Kind,
-			Recurring: true, Depth: head.Depth, Run: head.Run, Priority: head.Priority, Due: due, FirstDue: planned,
-			Metadata: head.Metadata, Payload: head.Payload, IfExists: dispatch.IfExistsReseed,
-		}
-		return source, nil
-	}, func(int, *dispatch.Submission, dispatch.SubmitResult) {})
 }
 
 // canceledBy is who canceled a task, by its history.

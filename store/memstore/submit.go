@@ -95,13 +95,13 @@ func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.
 	switch {
 	case r == nil || r.state.Settled() && r.lane.source.gate.Deleted:
 		// Where the source was deleted the identity is free.
-		if code = dispatch.SubmitLimited; !s.full(src, item.Recurring) {
+		if code = dispatch.SubmitLimited; !s.full(src, item.Recurring || item.Redirect.Hops > 0) {
 			r, code = s.create(src, item, old), dispatch.SubmitCreated
 		}
 	case !r.state.Settled():
 		s.meet(r, item)
 	case !s.wantsRevisit(r, item):
-	case s.full(r.lane.source, r.recurring || item.Recurring):
+	case s.full(r.lane.source, r.recurring || item.Recurring || item.Redirect.Hops > 0):
 		code = dispatch.SubmitLimited
 	default:
 		s.revisit(r, item)
@@ -113,10 +113,10 @@ func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.
 	return dispatch.SubmitResult{Code: code, State: r.visibleState(s.now)}
 }
 
-// full reports whether the source takes no more tasks of that kind, and counts the one
-// that it does not take.
-func (s *shard) full(src *source, recurring bool) bool {
-	full := !recurring && src.gate.MaxOutstanding > 0 && src.outstanding >= src.gate.MaxOutstanding
+// full reports whether the source takes no more tasks, and counts the one that it does not take. Seeds and the targets of
+// redirects, which replace the redirected tasks, are free.
+func (s *shard) full(src *source, free bool) bool {
+	full := !free && src.gate.MaxOutstanding > 0 && src.outstanding >= src.gate.MaxOutstanding
 	if full {
 		s.change(src)
 		src.limited++

@@ -118,7 +118,7 @@ type series struct {
 type seriesTerms struct {
 	gate, queue                 int
 	slot                        string
-	recurring                   bool
+	recurring, hop              bool
 	priority                    byte
 	ifExists                    dispatch.IfExists
 	due, revisitAfter, modified int64
@@ -128,7 +128,7 @@ type seriesTerms struct {
 func addToSeries(all []series, gate, queue int, s *dispatch.Submission) []series {
 	slot, _, _ := strings.Cut(string(s.ID), "-")
 	terms := seriesTerms{
-		gate: gate, queue: queue, slot: slot, recurring: s.Recurring, priority: byte(s.Priority), ifExists: s.IfExists,
+		gate: gate, queue: queue, slot: slot, recurring: s.Recurring, hop: s.Redirect.Hops > 0, priority: byte(s.Priority), ifExists: s.IfExists,
 		due: pack.Millis(s.Due), revisitAfter: pack.Span(s.RevisitAfter), modified: pack.Millis(s.Modified),
 	}
 	if s.IfExists == dispatch.IfExistsRetry {
@@ -148,6 +148,8 @@ func (s *series) append(b []byte) []byte {
 	recurring := byte(0)
 	if s.terms.recurring {
 		recurring = 1
+	} else if s.terms.hop {
+		recurring = 2
 	}
 	b = append(b, recurring, s.terms.priority, byte(s.terms.ifExists))
 	b = pack.Append48(b, s.terms.due)

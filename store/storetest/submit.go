@@ -232,6 +232,18 @@ func submitLimitedRecurring(e *env) {
 	e.submitOne(g, item(g, queue, "k"), dispatch.SubmitCreated)
 	e.submitOne(g, item(g, queue, "l"), dispatch.SubmitLimited)
 	e.submitOne(g, item(g, queue, "seed 3", reseed(start)), dispatch.SubmitCreated)
+
+	// The target of a redirect replaces the task that redirects.
+	hop := func(s *dispatch.Submission) { s.Redirect = dispatch.Redirect{Hops: 1, From: "http://head.test/"} }
+	e.submitOne(g, item(g, queue, "hop", hop), dispatch.SubmitCreated)
+	e.open()
+	for _, grant := range e.take(5) {
+		e.settle(dead(&grant.Task))
+	}
+	e.submitOne(g, item(g, queue, "k"), dispatch.SubmitExists)
+	e.submitOne(g, item(g, queue, "m"), dispatch.SubmitCreated)
+	e.submitOne(g, item(g, queue, "hop", hop, again), dispatch.SubmitRevisit)
+	e.submitOne(g, item(g, queue, "l"), dispatch.SubmitLimited)
 }
 
 // submitLimitedReseeded makes one-shot tasks recurring, a leased and a waiting one: they

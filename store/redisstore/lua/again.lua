@@ -10,7 +10,7 @@ local REST = '>I3BI2I2I6I6I2I2'
 local function read_item(series, id, name, rest)
   local size, _, depth, core, run, first_due, queue_at, _, at = parse(REST, rest)
   return {
-    id = id, key = name, recurring = series.recurring, priority = series.priority, if_exists = series.if_exists, due = series.due,
+    id = id, key = name, recurring = series.recurring, free = series.free, priority = series.priority, if_exists = series.if_exists, due = series.due,
     revisit_after = series.revisit_after, modified = series.modified, size = size, depth = depth, core = core, run = run,
     first_due = first_due, queue_at = queue_at, body = sub(rest, at), queue = series.queue,
   }
@@ -23,7 +23,7 @@ end
 -- Makes a task anew in place of the settled one of a deleted source.
 local function replace(series, item, rest, old)
   local s = series.source
-  if not series.recurring and task.limited(s, series.created) then return LIMITED, old.state end
+  if not series.free and task.limited(s, series.created) then return LIMITED, old.state end
   local raw = task.begin_record(series) .. rest
   call('SET', item.key, raw)
   settled.leave(source.get(old.source), item.id, old)
@@ -36,7 +36,7 @@ end
 
 local function revisit(item, r)
   local s, recurring = source.get(r.source), r.recurring or item.recurring
-  if not recurring and task.limited(s, 0) then return LIMITED, r.state end
+  if not (recurring or item.free) and task.limited(s, 0) then return LIMITED, r.state end
   settled.leave(s, item.id, r)
   lay_body(r, item)
   r.state, r.recurring, r.depth, r.due, r.run = record.WAITING, recurring, item.depth, item.due, max(r.run, item.run)

@@ -2,8 +2,8 @@
 -- their ids and bodies only.
 local CREATED, LIMITED, STALE_SOURCE, STALE_RULES, DELETED = 1, 4, 5, 6, 7
 
--- What the items of a series have in common: gate, queue (both from 1), recurring,
--- priority, if exists, due (0 = now), revisit after, modified (with RETRY: the revision
+-- What the items of a series have in common: gate, queue (both from 1), recurring (2: no,
+-- but no limit refuses it), priority, if exists, due (0 = now), revisit after, modified (with RETRY: the revision
 -- that is brought back, 0 = any); how many they are; and their slot (submit.go).
 local SERIES = '>I2I2BBBI6I6I6I2Bc0'
 -- So many records are read at once.
@@ -24,7 +24,7 @@ local function read_series(packed, gates, queue_names)
     local g, queue_, recurring, priority, if_exists, due, revisit_after, modified, n, slot
     g, queue_, recurring, priority, if_exists, due, revisit_after, modified, n, slot, at = parse(SERIES, packed, at)
     all[#all + 1] = {
-      source = source.get(gates[g].n), refusal = gates[g].refusal, queue = queue_names[queue_], recurring = recurring == 1,
+      source = source.get(gates[g].n), refusal = gates[g].refusal, queue = queue_names[queue_], recurring = recurring == 1, free = recurring > 0,
       priority = priority, if_exists = if_exists, due = due > 0 and due or now, revisit_after = revisit_after, modified = modified,
       n = n, slot = slot, fresh = {}, created = 0, lane = false, score = 0, head = '',
     }
@@ -107,7 +107,7 @@ local function submit(series, name, suffix, rest, raw)
     end_series(series)
     return task.submit_again(series, suffix, name, rest, r)
   end
-  if not series.recurring and task.limited(series.source, series.created) then return LIMITED, 0 end
+  if not series.free and task.limited(series.source, series.created) then return LIMITED, 0 end
   if not series.lane then begin_series(series) end
   local fresh = series.fresh
   fresh[#fresh + 1], series.created = suffix, series.created + 1
