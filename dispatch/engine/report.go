@@ -136,7 +136,7 @@ func (d *Dispatcher) transition(ctx context.Context, s *settlement) (dispatch.Tr
 	report := &dispatch.Report{ID: s.ID, Token: s.Token, Released: &dispatch.Released{}}
 	if s.task.Redirect.Hops+hops > bounds.MaxRedirects {
 		report = &dispatch.Report{ID: s.ID, Token: s.Token, Failed: &dispatch.Failed{
-			Reason: redirectFailed, Message: fmt.Sprintf("more than %d redirects", bounds.MaxRedirects), HTTPStatus: s.Succeeded.HTTPStatus,
+			Reason: dispatch.ReasonRedirect, Message: fmt.Sprintf("more than %d redirects", bounds.MaxRedirects), HTTPStatus: s.Succeeded.HTTPStatus,
 		}}
 	}
 	tr := d.policy.Report(s.task, s.spec, report, s.now)
