@@ -61,6 +61,19 @@ const (
 	firstURLReason       FailureReason = 300
 )
 
+// The reasons that need more than their scope. The API has all.
+const (
+	reasonNotFound  FailureReason = 1
+	reasonForbidden FailureReason = 2
+	reasonGone      FailureReason = 3
+	// ReasonRedirect is also of a chain of redirects that this system ends.
+	ReasonRedirect FailureReason = 9
+	// ReasonHandler is a failure of the task, and a handler that always fails is broken.
+	ReasonHandler FailureReason = 11
+	// ReasonOther is any other failure of the task.
+	ReasonOther FailureReason = 99
+)
+
 // Scope is the scope of the reason: below 100 the task, below 200 the host, below 300 the collector, from 300 on one
 // URL.
 func (r FailureReason) Scope() FailureScope {
@@ -83,9 +96,9 @@ var retries = map[FailureReason]struct {
 	wait  time.Duration
 	count int
 }{
-	1: {wait: time.Hour, count: 1}, // NOT_FOUND
-	2: {wait: time.Hour, count: 2}, // FORBIDDEN
-	3: {wait: time.Hour, count: 1}, // GONE
+	reasonNotFound:  {wait: time.Hour, count: 1},
+	reasonForbidden: {wait: time.Hour, count: 2},
+	reasonGone:      {wait: time.Hour, count: 1},
 }
 
 // Failure is the last error of a task, or of one attempt; of one that succeeded, what its report says of it.

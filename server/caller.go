@@ -35,7 +35,7 @@ func withCaller(ctx context.Context, caller *auth.Caller) context.Context {
 
 // callerOf is the caller of ctx; nil without authentication.
 func callerOf(ctx context.Context) *auth.Caller {
-	caller, _ := ctx.Value(callerKey{}).(*auth.Caller) //nolint:errcheck // there may be none
+	caller, _ := ctx.Value(callerKey{}).(*auth.Caller)
 	return caller
 }
 

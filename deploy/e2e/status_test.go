@@ -78,11 +78,11 @@ func TestStatus_RedisStopped(t *testing.T) {
 	d := serve(t, "dispatcher", server.URL(), "waggle")
 	dial(t, d.addr).createSource(t, &pb.SourceSpec{Id: "a"})
 	server.Pause()
-	wantStatus(t, d.addr, 1, "waggle status --watch", "STORE", "Redis does not answer")
+	wantStatus(t, d.addr, 1, "waggle status --watch", "STORE", "the store does not answer")
 	server.Resume()
 	wantStatus(t, d.addr, 0, "", "1 of 1 source OK")
 	server.Kill()
-	wantStatus(t, d.addr, 1, "waggle status --watch", "STORE", "Redis does not answer")
+	wantStatus(t, d.addr, 1, "waggle status --watch", "STORE", "the store does not answer")
 	server.Restart()
 	wantStatus(t, d.addr, 0, "", "1 of 1 source OK")
 }

@@ -13,20 +13,20 @@ import (
 const (
 	// outcomePeriod is how long outcomes are counted in one period. The current and the previous one are shown.
 	outcomePeriod = 5 * time.Minute
-	// maxTallies limits the collectors whose outcomes are counted; beyond it, silent ones are forgotten, and no others are added.
+	// maxTallies limits the collectors whose outcomes are counted; beyond it, silent ones are forgotten once in a period, and no
+	// others are added.
 	maxTallies = 10_000
+	// maxReasons limits the reasons that are told apart in a period, since clients choose them; others count as OTHER.
+	maxReasons = 50
 	// maxQuoted limits the message of a failure that is kept with a collector, in bytes.
 	maxQuoted = 300
-	// silentHosts is how many hosts without an answer are told apart.
-	silentHosts = 3
-	// handlerFailed is the reason HANDLER of the API. Its attempts are the task's, but a handler that always fails is broken.
-	handlerFailed dispatch.FailureReason = 11
 )
 
-// outcomes counts what this dispatcher is told of the tasks of collectors. The counts go to the store with the beats.
+// outcomes counts how tasks of collectors end, by the reports to this dispatcher. The counts go to the store with the beats.
 type outcomes struct {
-	mu      sync.Mutex // guards tallies
+	mu      sync.Mutex // guards all fields
 	tallies map[string]*tally
+	swept   time.Time // when silent ones were last forgotten
 }
 
 // tally is what is counted of one collector.
@@ -87,16 +87,20 @@ func (t *tally) failed(f *dispatch.Failed, task *dispatch.Task, now time.Time) {
 	if t.now.failed == nil {
 		t.now.failed = make(map[dispatch.FailureReason]int, 1)
 	}
-	t.now.failed[f.Reason]++
+	counted := f.Reason
+	if _, known := t.now.failed[counted]; !known && len(t.now.failed) >= maxReasons {
+		counted = dispatch.ReasonOther
+	}
+	t.now.failed[counted]++
 	scope := f.Reason.Scope()
 	switch {
-	case scope == dispatch.ScopeCollector, f.Reason == handlerFailed:
+	case scope == dispatch.ScopeCollector, f.Reason == dispatch.ReasonHandler:
 		t.row.OwnInRow++
 	case scope == dispatch.ScopeTask, f.HTTPStatus != 0:
 		t.now.answered++
 		t.row, t.silent = dispatch.Outcomes{}, nil
 		return
-	case task != nil && len(t.silent) < silentHosts && !slices.Contains(t.silent, task.Queue):
+	case task != nil && !(&dispatch.Outcomes{Silent: len(t.silent)}).Unable() && !slices.Contains(t.silent, task.Queue):
 		t.silent = append(t.silent, task.Queue)
 	}
 	t.unanswered(now)
@@ -121,7 +125,8 @@ func (t *tally) turn(now time.Time) {
 
 // add makes room for a collector; nil: there is none.
 func (o *outcomes) add(collector string, now time.Time) *tally {
-	if len(o.tallies) >= maxTallies {
+	if len(o.tallies) >= maxTallies && now.Sub(o.swept) >= outcomePeriod {
+		o.swept = now
 		maps.DeleteFunc(o.tallies, func(_ string, t *tally) bool { return now.Sub(t.begun) >= 2*outcomePeriod })
 	}
 	if len(o.tallies) >= maxTallies {

@@ -1,11 +1,9 @@
 package operate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // FindingKind is what a finding is about. Its text is the name in the API.
@@ -73,9 +70,6 @@ func FindingKinds() []FindingKind {
 	}
 }
 
-// findAway is the part of MOVED that is not for good. It has another next step.
-const findAway FindingKind = "MOVED away"
-
 // Findings are all findings, the most severe first, and what was looked at.
 type Findings struct {
 	Now                time.Time // of the store
@@ -124,16 +118,9 @@ type look struct {
 	blocked    []*dispatch.Hold // hosts that Waggle blocked after failures
 	pools      []*PoolView
 	leases     []*dispatch.Task
-	sources    map[FindingKind]*sourceCount
+	sources    map[sourceCause]*sourceCount
 	next       *SourceView // the source that is due next
 	released   []*dispatch.Task
-}
-
-// sourceCount is how many sources have a finding, and the worst of them.
-type sourceCount struct {
-	count int
-	gates map[dispatch.GateKind]int
-	worst []*SourceView // at most findingNames
 }
 
 // Findings finds what stands still or is broken, within about [lookTime] unless the store hangs. With prefixes it looks only at
@@ -151,7 +138,7 @@ func (o *Operator) Findings(ctx context.Context, prefixes []string) (*Findings, 
 		return nil, err
 	}
 	l := &look{
-		snapshot: at, out: &Findings{Now: at.now}, prefixes: shortest(prefixes), begun: begun, sources: make(map[FindingKind]*sourceCount),
+		snapshot: at, out: &Findings{Now: at.now}, prefixes: shortest(prefixes), begun: begun, sources: make(map[sourceCause]*sourceCount),
 	}
 	if prefixes == nil {
 		l.findSystem(overview, took)
@@ -190,23 +177,23 @@ func (l *look) add(f Finding) {
 
 // findSystem finds what is wrong with the dispatcher that answers, and with the store.
 func (l *look) findSystem(o *Overview, took time.Duration) {
-	say := func(kind FindingKind, next, format string, args ...any) {
+	report := func(kind FindingKind, next, format string, args ...any) {
 		l.add(Finding{Kind: kind, Next: next, Message: fmt.Sprintf(format, args...)})
 	}
 	if o.Draining {
-		say(findDispatcher, "waggle status --server HOST:PORT", "it is about to stop: ask another one")
+		report(findDispatcher, "waggle status --server HOST:PORT", "it is about to stop: ask another one")
 	}
 	if o.Keeper == "" {
-		say(findDispatcher, "waggle stats", "no keeper: nobody requeues expired leases")
+		report(findDispatcher, "waggle stats", "no keeper: nobody requeues expired leases")
 	}
 	if o.Store.Full {
-		say(findStore, "waggle stats", "%s", fullText(o.StoreKind))
+		report(findStore, "waggle stats", "%s", fullText(o.StoreKind))
 	}
 	if took > slowStore {
-		say(findStore, "waggle stats", "slow: counts took %v", took.Truncate(100*time.Millisecond))
+		report(findStore, "waggle stats", "slow: counts took %v", took.Truncate(100*time.Millisecond))
 	}
 	if o.Store.Grace > 0 {
-		say(findStore, "waggle status --watch", "was away: overdue leases may be renewed for %v", o.Store.Grace.Truncate(time.Second))
+		report(findStore, "waggle status --watch", "was away: overdue leases may be renewed for %v", o.Store.Grace.Truncate(time.Second))
 	}
 }
 
@@ -307,372 +294,18 @@ func (l *look) sees(source string) bool {
 	return l.prefixes == nil || slices.ContainsFunc(l.prefixes, func(prefix string) bool { return strings.HasPrefix(source, prefix) })
 }
 
-// collectorFinding is what is wrong with a collector; empty: nothing is.
-func (l *look) collectorFinding(v *CollectorView) (FindingKind, time.Time) {
-	age := l.now.Sub(v.Seen)
-	switch {
-	case v.Info.Ended:
-	case v.Held > 0 && age > beatOverdue:
-		return findHung, v.Seen
-	case v.Gone(l.now):
-		if age < goneRecently {
-			return findGone, v.Seen
-		}
-	case v.Info.Stopping || len(v.Holds) > 0:
-	case v.Outcomes.Unable():
-		return findCollector, v.Outcomes.Since
-	}
-	return "", time.Time{}
-}
-
-// findCollectors finds collectors that can do nothing, that hold leases and are not heard from, that are gone since a short
-// while, and those with handlers that go on after their leases.
-func (l *look) findCollectors() {
-	type cause struct {
-		kind   FindingKind
-		reason dispatch.FailureReason // of COLLECTOR: each needs another remedy
-	}
-	found := make(map[cause]*Finding)
-	note := func(of cause, v *CollectorView, since time.Time, next string) {
-		f := found[of]
-		if f == nil {
-			f = &Finding{Kind: of.kind}
-			found[of] = f
-		}
-		worse := f.Worst == nil || of.kind != findHandler && since.Before(f.Since) || of.kind == findHandler && working(v) < working(f.Worst.(*CollectorView)) //nolint:forcetypeassert // set below
-		if f.Count++; worse {
-			f.Worst, f.Since, f.Next = v, since, next
-			f.Names = slices.Insert(f.Names, 0, v.Info.ID)
-		} else {
-			f.Names = append(f.Names, v.Info.ID)
-		}
-	}
-	for i := range l.collectors {
-		v := &l.collectors[i]
-		only := "waggle collector list --collector " + v.Info.ID
-		switch kind, since := l.collectorFinding(v); kind {
-		case "":
-		case findHung:
-			note(cause{kind: kind}, v, since, "waggle lease list --collector "+v.Info.ID)
-		case findGone:
-			note(cause{kind: kind}, v, since, "waggle collector list")
-		default:
-			of := cause{kind: kind}
-			if e := v.Outcomes.LastError; e != nil {
-				of.reason = e.Reason
-			}
-			note(of, v, since, only)
-		}
-		if v.Info.StuckSlots > 0 && !v.Info.Ended && !v.Gone(l.now) {
-			note(cause{kind: findHandler}, v, time.Time{}, only)
-		}
-	}
-	for _, of := range slices.SortedFunc(maps.Keys(found), func(a, b cause) int { return cmp.Compare(a.reason, b.reason) }) {
-		l.add(*found[of])
-	}
-}
-
-// working is how many slots of a collector are not stuck.
-func working(v *CollectorView) int { return max(v.Info.Slots-v.Info.StuckSlots, 0) }
-
-func (l *look) takeHold(h dispatch.Hold) {
-	switch {
-	case h.Name == dispatch.HoldWaggle:
-		l.blocked = append(l.blocked, &h)
-	case h.Target.Source == "": // those on sources are seen with the sources
-		l.holds = append(l.holds, &h)
-	}
-}
-
-// findBlocked finds the hosts that Waggle blocked after failures. The one that is blocked longest comes first.
-func (l *look) findBlocked(ctx context.Context) {
-	if len(l.blocked) == 0 {
-		return
-	}
-	slices.SortStableFunc(l.blocked, func(a, b *dispatch.Hold) int { return b.Until.Compare(a.Until) })
-	f := Finding{Kind: findBlocked, Since: l.blocked[0].Created, Count: len(l.blocked), Worst: l.blocked[0]}
-	for _, h := range l.blocked {
-		f.Names = append(f.Names, h.Target.Queue)
-	}
-	f.Next = "waggle queue get " + f.Names[0]
-	if queue, err := l.FindQueue(ctx, f.Names[0]); err == nil {
-		f.Worst = queue
-	}
-	l.add(f)
-}
-
-func (l *look) findHolds() {
-	holds := l.holds
-	if len(holds) > shownHolds {
-		f := Finding{Kind: findHeld, Next: "waggle hold list"}
-		for _, h := range holds {
-			if !h.Target.Everything {
-				f.Count++
-				f.Names = append(f.Names, holdName(h))
-			}
-		}
-		l.add(f)
-		holds = slices.DeleteFunc(holds, func(h *dispatch.Hold) bool { return !h.Target.Everything })
-	}
-	for _, h := range holds {
-		l.add(Finding{Kind: findHeld, Since: h.Created, Names: []string{holdName(h)}, Next: "waggle hold list", Message: l.heldText(h), Worst: h})
-	}
-}
-
-// heldText counts what a hold on collectors stops; empty for other holds.
-func (l *look) heldText(h *dispatch.Hold) string {
-	if h.Target.Collector == "" && len(h.Target.Labels) == 0 {
-		return ""
-	}
-	held, leases := 0, int64(0)
-	for i := range l.collectors {
-		v := &l.collectors[i]
-		if !v.Info.Ended && !v.Gone(l.now) && !v.Info.Stopping && slices.ContainsFunc(v.Holds, func(o *dispatch.Hold) bool { return o.Key() == h.Key() }) {
-			held, leases = held+1, leases+v.Held
-		}
-	}
-	return fmt.Sprintf("%d active, %s", held, counted(leases, "lease"))
-}
-
-// holdName is the target of a hold, and its name unless that is the default.
-func holdName(h *dispatch.Hold) string {
-	if h.Name == dispatch.HoldDefault {
-		return h.Target.String()
-	}
-	return h.Target.String() + " " + h.Name
-}
-
-// findPools finds pools with work that no collector takes.
-func (l *look) findPools(ctx context.Context) {
-	taken := map[string]bool{}
-	for i := range l.collectors {
-		v := &l.collectors[i]
-		idle := v.Info.Ended || v.Info.Stopping || v.Gone(l.now) || len(v.Holds) > 0 || v.Info.Stuck()
-		if idle || len(v.Info.Sources)+len(v.Info.Queues) > 0 {
-			continue
-		}
-		for _, pool := range v.Info.Pools {
-			taken[pool] = true
-		}
-		taken[dispatch.DefaultPool] = taken[dispatch.DefaultPool] || len(v.Info.Pools) == 0
-	}
-	asked := 0
-	for _, p := range l.pools {
-		if taken[p.Name] || asked == askedPools {
-			continue
-		}
-		asked++
-		holds, _, err := l.poolHolds(ctx, wanted{pool: p.Name})
-		if err == nil && slices.ContainsFunc(holds, func(h Held) bool { return h.Kind == dispatch.GateNoCollector }) {
-			l.add(Finding{Kind: findNoCollector, Names: []string{p.Name}, Next: "waggle explain pool " + p.Name, Worst: p})
-		}
-	}
-}
-
-// findLeases finds leases past their deadline, and handlers that take most of the time that their source allows.
-func (l *look) findLeases() {
-	beats := make(map[string]time.Duration, len(l.collectors)) // the age of the last
-	for i := range l.collectors {
-		beats[l.collectors[i].Info.ID] = max(l.now.Sub(l.collectors[i].Seen), 0)
-	}
-	slices.SortStableFunc(l.leases, func(a, b *dispatch.Task) int { return a.Lease.Granted.Compare(b.Lease.Granted) })
-	var overdue, slow Finding
-	note := func(f *Finding, kind FindingKind, t *dispatch.Task, since time.Time) {
-		f.Count++
-		f.Names = append(f.Names, string(t.ID))
-		if f.Worst == nil {
-			f.Kind, f.Since, f.Worst, f.Next = kind, since, t, "waggle lease list --collector "+t.Lease.Token.Collector
-			if beat, known := beats[t.Lease.Token.Collector]; known {
-				f.Message = fmt.Sprintf("last beat %v ago", beat.Truncate(time.Second))
-			}
-		}
-	}
-	for i, t := range l.leases {
-		beat, known := beats[t.Lease.Token.Collector]
-		switch {
-		case beat > beatOverdue: // the collector has a finding
-		case t.Lease.Deadline.Before(l.now):
-			note(&overdue, findHung, t, t.Lease.Deadline)
-		case i < oldestLeases && known && float64(l.now.Sub(t.Lease.Granted)) > handlerShare*float64(t.Lease.MaxHold):
-			if slow.MaxHold == 0 {
-				slow.MaxHold = t.Lease.MaxHold
-			}
-			note(&slow, findHandler, t, t.Lease.Granted)
-		}
-	}
-	for _, f := range []Finding{overdue, slow} {
-		if f.Worst != nil {
-			l.add(f)
-		}
-	}
-}
-
-// readSources looks at the sources, and counts those with findings.
-func (l *look) readSources(ctx context.Context) error {
-	prefixes := l.prefixes
-	if prefixes == nil {
-		prefixes = []string{""}
-	}
-	for _, prefix := range prefixes {
-		if err := pages(l, func(after string) ([]*SourceView, string, error) {
-			return l.ListSources(ctx, SourceQuery{Prefix: prefix, Gates: true, Moves: true}, after, lookPage)
-		}, l.takeSource); err != nil {
-			return err
-		}
-	}
-	l.out.Whole = true
-	return nil
-}
-
-// sourceFinding is what is wrong with a source; empty: nothing is.
-func (l *look) sourceFinding(v *SourceView) FindingKind {
-	switch {
-	case v.Health == HealthHeld:
-		return findHeld
-	case v.Health == HealthStuck:
-		return findStuck
-	case v.never(l.now):
-		return findNever
-	}
-	return map[SourceHealth]FindingKind{HealthBackedOff: findBackedOff, HealthFailing: findFailing, HealthLate: findLate}[v.Health]
-}
-
-// takeSource counts a source.
-func (l *look) takeSource(v *SourceView) {
-	l.out.Sources++
-	if v.Health == HealthOK {
-		l.out.SourcesOK++
-	}
-	if due := v.Status.NextDue; !due.IsZero() && (l.next == nil || due.Before(l.out.NextDue)) {
-		l.next, l.out.NextDue = v, due
-	}
-	l.released = append(l.released, v.Status.Released...)
-	if kind := l.sourceFinding(v); kind != "" {
-		l.countSource(kind, v)
-	}
-	if v.dying() {
-		l.countSource(findDead, v)
-	}
-	if slices.ContainsFunc(v.Status.Moves, func(m engine.Move) bool { return m.Lasting != "" }) {
-		l.countSource(findMoved, v)
-	} else if v.movedAway() {
-		l.countSource(findAway, v)
-	}
-}
-
-func (l *look) countSource(kind FindingKind, v *SourceView) {
-	c := l.sources[kind]
-	if c == nil {
-		c = &sourceCount{gates: make(map[dispatch.GateKind]int)}
-		l.sources[kind] = c
-	}
-	c.count++
-	if gates := v.Status.Gates; len(gates) > 0 {
-		c.gates[gates[0].Kind]++
-	}
-	bad := badness
-	switch kind {
-	case findDead:
-		bad = func(v *SourceView) float64 { return float64(v.Status.Counts.Dead) }
-	case findMoved: // those that go on without their links
-		bad = func(v *SourceView) float64 {
-			if v.movedAway() {
-				return 1
-			}
-			return 0
-		}
-	default:
-	}
-	c.worst = append(c.worst, v)
-	slices.SortStableFunc(c.worst, func(a, b *SourceView) int { return cmp.Compare(bad(b), bad(a)) })
-	c.worst = c.worst[:min(len(c.worst), findingNames)]
-}
-
-// badness orders sources of one health.
-func badness(v *SourceView) float64 {
-	return float64(v.Status.GivenUpCycles)*1e6 + float64(v.Status.FailuresInARow)*1e3 + v.Status.Lag.Hours()
-}
-
-// dying reports whether none of the tasks of a source has succeeded, or many are dead. Seeds have a health.
-func (v *SourceView) dying() bool {
-	c := &v.Status.Counts
-	dead := c.Dead - v.Status.DeadSeeds
-	return dead > 0 && v.Status.LastSuccess.IsZero() || dead >= deadLeast && float64(dead) >= deadShare*float64(dead+c.Done)
-}
-
-// movedAway reports whether a seed redirects to where the source does not follow links.
-func (v *SourceView) movedAway() bool {
-	return slices.ContainsFunc(v.Status.Moves, func(m engine.Move) bool { return m.Away })
-}
-
-// never reports whether none of the tasks has succeeded, and a seed was due first longer than an interval ago.
-func (v *SourceView) never(now time.Time) bool {
-	return !v.first.IsZero() && now.Sub(v.first) > max(lateAfter(&v.Source, &v.Status, now), neverLeast)
-}
-
-func (l *look) findSources(ctx context.Context) {
-	for _, kind := range append(FindingKinds(), findAway) {
-		c := l.sources[kind]
-		if c == nil {
-			continue
-		}
-		worst := c.worst[0]
-		id := worst.Source.ID
-		f := Finding{Kind: kind, Count: c.count, Worst: worst, Gates: c.gates, Next: "waggle explain source " + id}
-		for _, v := range c.worst {
-			f.Names = append(f.Names, v.Source.ID)
-		}
-		// The list does not have its last error and all of its gates.
-		if whole, err := l.Source(ctx, id); err == nil {
-			f.Worst = whole
-		}
-		switch s := &worst.Status; {
-		case kind == findDead:
-			f.Next = "waggle task list --state dead --source " + id
-		case kind == findMoved && c.count > len(f.Names):
-			f.Next = "waggle source update --all --follow-moves --dry-run"
-		case kind == findMoved:
-			f.Next = "waggle source update " + strings.Join(f.Names, " ") + " --follow-moves"
-		case kind == findAway:
-			f.Kind, f.Next = findMoved, "waggle source get "+id
-		case kind == findNever:
-			f.Since = worst.first
-		case kind == findHeld && len(worst.Source.Holds) > 0:
-			f.Since = worst.Source.Holds[0].Created
-		case s.Lag > 0 && kind != findFailing && kind != findBackedOff:
-			f.Since = l.now.Add(-s.Lag)
-		default:
-			f.Since = s.LastSuccess
-		}
-		l.add(f)
-	}
-}
-
-// findReleased finds tasks that collectors give back again and again.
-func (l *look) findReleased() {
-	if len(l.released) == 0 {
-		return
-	}
-	slices.SortStableFunc(l.released, func(a, b *dispatch.Task) int { return cmp.Compare(b.Counters.Released, a.Counters.Released) })
-	f := Finding{Kind: findReleased, Count: len(l.released), Worst: l.released[0], Next: "waggle task get " + string(l.released[0].ID)}
-	for _, t := range l.released {
-		f.Names = append(f.Names, string(t.ID))
-	}
-	l.add(f)
-}
-
 // findIdle finds that nothing is due for a while.
 func (l *look) findIdle(o *Overview) {
 	work, scheduled := o.Store.Counts.Ready+o.Store.Counts.Leased, o.Store.Counts.Scheduled
-	say := func(next, text string, names ...string) {
+	report := func(next, text string, names ...string) {
 		l.add(Finding{Kind: findIdle, Names: names, Next: next, Message: text})
 	}
 	switch {
 	case len(l.out.All) > 0 || work > 0 || !l.out.Whole:
 	case l.out.Sources == 0:
-		say("waggle source import --help", "there are no sources")
+		report("waggle source import --help", "there are no sources")
 	case l.next == nil && scheduled == 0:
-		say("waggle source list", "nothing is due: no source has a schedule that comes again")
+		report("waggle source list", "nothing is due: no source has a schedule that comes again")
 	case l.next != nil && l.out.NextDue.Sub(l.now) > nothingDueFor:
 		id := l.next.Source.ID
 		l.add(Finding{Kind: findIdle, Names: []string{id}, Next: "waggle source trigger " + id, Worst: l.next})

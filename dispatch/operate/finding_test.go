@@ -101,6 +101,31 @@ func TestOperator_Findings_collector(t *testing.T) {
 	}
 }
 
+// However many reasons a collector makes up, its record has a bounded number of them, and all failures.
+func TestOperator_Findings_manyReasons(t *testing.T) {
+	t.Parallel()
+	const failures = 200
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.AddSource("s", nil)
+		w.Submit("s", "", failures, 0)
+		for i, g := range w.HoldTasks("c1", failures) {
+			w.Settle(failure(g, dispatch.FailureReason(1000+i), 0))
+		}
+		w.MustBeat(0, "c1", nil)
+		views, _, _, err := w.O[0].ListCollectors(t.Context(), "", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, of := range views[0].Info.Outcomes.Failed {
+			n += of
+		}
+		if reasons := len(views[0].Info.Outcomes.Failed); reasons > 100 || n != failures {
+			t.Errorf("%d failures for %d reasons", n, reasons)
+		}
+	})
+}
+
 // beats2 is a beat of the second session of a collector.
 func (w *world) beats2(id string) {
 	w.T.Helper()

@@ -76,7 +76,7 @@ func attemptFields(c *codec.Codec, a *dispatch.Attempt) {
 	c.Time(&a.Ended)
 	both := uint32(a.Result) | uint32(a.MovedStatus)<<8 //nolint:gosec // a status
 	codec.Uint(c, &both)
-	a.Result, a.MovedStatus = dispatch.Result(both), int(both>>8) //nolint:gosec // the low byte
+	a.Result, a.MovedStatus = dispatch.Result(both), int(both>>8) //nolint:gosec // the conversion cuts it
 	if a.MovedStatus > 0 {
 		codec.Text(c, &a.Moved)
 	}
@@ -180,7 +180,7 @@ func submissionFields(c *codec.Codec, s *dispatch.Submission) {
 func relationFields(c *codec.Codec, relation *dispatch.Relation, redirect *dispatch.Redirect) {
 	both := uint32(*relation) | uint32(redirect.Hops)<<8 //nolint:gosec // few
 	codec.Uint(c, &both)
-	*relation, redirect.Hops = dispatch.Relation(both), int(both>>8) //nolint:gosec // the low byte
+	*relation, redirect.Hops = dispatch.Relation(both), int(both>>8) //nolint:gosec // the conversion cuts it
 	if redirect.Hops > 0 {
 		codec.Text(c, &redirect.From)
 		c.Time(&redirect.Due)

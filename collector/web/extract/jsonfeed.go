@@ -184,7 +184,7 @@ type jsonText struct {
 // Reset begins anew.
 func (j *jsonText) Reset() { *j = jsonText{} }
 
-// Transform mends.
+// Transform mends src into dst, as [transform.Transformer] wants it.
 func (j *jsonText) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	for nSrc < len(src) {
 		size, rest, b := 1, src[nSrc:], max(src[nSrc], ' ')

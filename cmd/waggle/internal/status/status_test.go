@@ -187,7 +187,7 @@ func TestStatus_silentStore(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
 	got, err := look(t, &staged{statsWait: true})
-	if took := time.Since(begun); err == nil || took > 3*time.Second || !strings.Contains(got, "STORE ") || !strings.Contains(got, "Redis does not answer") {
+	if took := time.Since(begun); err == nil || took > 3*time.Second || !strings.Contains(got, "STORE ") || !strings.Contains(got, "the store does not answer") {
 		t.Errorf("%v after %s: %s", err, took, got)
 	}
 }

@@ -1,0 +1,183 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+)
+
+// sourceCause is what sources are counted by.
+type sourceCause struct {
+	kind FindingKind
+	away bool // MOVED, but not for good: it has another next step
+}
+
+// sourceCount is how many sources have a finding, and the worst of them.
+type sourceCount struct {
+	count int
+	gates map[dispatch.GateKind]int
+	worst []*SourceView // at most findingNames
+}
+
+// readSources looks at the sources, and counts those with findings.
+func (l *look) readSources(ctx context.Context) error {
+	prefixes := l.prefixes
+	if prefixes == nil {
+		prefixes = []string{""}
+	}
+	for _, prefix := range prefixes {
+		if err := pages(l, func(after string) ([]*SourceView, string, error) {
+			return l.ListSources(ctx, SourceQuery{Prefix: prefix, Gates: true, Moves: true}, after, lookPage)
+		}, l.takeSource); err != nil {
+			return err
+		}
+	}
+	l.out.Whole = true
+	return nil
+}
+
+// sourceFinding is what is wrong with a source; empty: nothing is.
+func (l *look) sourceFinding(v *SourceView) FindingKind {
+	switch {
+	case v.Health == HealthHeld:
+		return findHeld
+	case v.Health == HealthStuck:
+		return findStuck
+	case v.never(l.now):
+		return findNever
+	}
+	return map[SourceHealth]FindingKind{HealthBackedOff: findBackedOff, HealthFailing: findFailing, HealthLate: findLate}[v.Health]
+}
+
+// takeSource counts a source.
+func (l *look) takeSource(v *SourceView) {
+	l.out.Sources++
+	if v.Health == HealthOK {
+		l.out.SourcesOK++
+	}
+	if due := v.Status.NextDue; !due.IsZero() && (l.next == nil || due.Before(l.out.NextDue)) {
+		l.next, l.out.NextDue = v, due
+	}
+	l.released = append(l.released, v.Status.Released...)
+	if kind := l.sourceFinding(v); kind != "" {
+		l.countSource(sourceCause{kind: kind}, v)
+	}
+	if v.dying() {
+		l.countSource(sourceCause{kind: findDead}, v)
+	}
+	if slices.ContainsFunc(v.Status.Moves, func(m engine.Move) bool { return m.Lasting != "" }) {
+		l.countSource(sourceCause{kind: findMoved}, v)
+	} else if v.movedAway() {
+		l.countSource(sourceCause{kind: findMoved, away: true}, v)
+	}
+}
+
+func (l *look) countSource(of sourceCause, v *SourceView) {
+	c := l.sources[of]
+	if c == nil {
+		c = &sourceCount{gates: make(map[dispatch.GateKind]int)}
+		l.sources[of] = c
+	}
+	c.count++
+	if gates := v.Status.Gates; len(gates) > 0 {
+		c.gates[gates[0].Kind]++
+	}
+	bad := badness
+	switch of.kind {
+	case findDead:
+		bad = func(v *SourceView) float64 { return float64(v.Status.Counts.Dead) }
+	case findMoved: // those that go on without their links
+		bad = func(v *SourceView) float64 {
+			if v.movedAway() {
+				return 1
+			}
+			return 0
+		}
+	default:
+	}
+	c.worst = append(c.worst, v)
+	slices.SortStableFunc(c.worst, func(a, b *SourceView) int { return cmp.Compare(bad(b), bad(a)) })
+	c.worst = c.worst[:min(len(c.worst), findingNames)]
+}
+
+// badness orders sources of one health.
+func badness(v *SourceView) float64 {
+	return float64(v.Status.GivenUpCycles)*1e6 + float64(v.Status.FailuresInARow)*1e3 + v.Status.Lag.Hours()
+}
+
+// dying reports whether none of the tasks of a source has succeeded, or many are dead. Seeds have a health.
+func (v *SourceView) dying() bool {
+	c := &v.Status.Counts
+	dead := c.Dead - v.Status.DeadSeeds
+	return dead > 0 && v.Status.LastSuccess.IsZero() || dead >= deadLeast && float64(dead) >= deadShare*float64(dead+c.Done)
+}
+
+// movedAway reports whether a seed redirects to where the source does not follow links.
+func (v *SourceView) movedAway() bool {
+	return slices.ContainsFunc(v.Status.Moves, func(m engine.Move) bool { return m.Away })
+}
+
+// never reports whether none of the tasks has succeeded, and a seed was due first longer than an interval ago.
+func (v *SourceView) never(now time.Time) bool {
+	return !v.first.IsZero() && now.Sub(v.first) > max(lateAfter(&v.Source, &v.Status, now), neverLeast)
+}
+
+func (l *look) findSources(ctx context.Context) {
+	var causes []sourceCause
+	for _, kind := range FindingKinds() {
+		causes = append(causes, sourceCause{kind: kind}, sourceCause{kind: kind, away: true})
+	}
+	for _, of := range causes {
+		c := l.sources[of]
+		if c == nil {
+			continue
+		}
+		worst := c.worst[0]
+		id := worst.Source.ID
+		f := Finding{Kind: of.kind, Count: c.count, Worst: worst, Gates: c.gates, Next: "waggle explain source " + id}
+		for _, v := range c.worst {
+			f.Names = append(f.Names, v.Source.ID)
+		}
+		// The list does not have its last error and all of its gates.
+		if whole, err := l.Source(ctx, id); err == nil {
+			f.Worst = whole
+		}
+		switch s, kind := &worst.Status, of.kind; {
+		case kind == findDead:
+			f.Next = "waggle task list --state dead --source " + id
+		case of.away:
+			f.Next = "waggle source get " + id
+		case kind == findMoved && c.count > len(f.Names):
+			f.Next = "waggle source update --all --follow-moves --dry-run"
+		case kind == findMoved:
+			f.Next = "waggle source update " + strings.Join(f.Names, " ") + " --follow-moves"
+		case kind == findNever:
+			f.Since = worst.first
+		case kind == findHeld && len(worst.Source.Holds) > 0:
+			f.Since = worst.Source.Holds[0].Created
+		case s.Lag > 0 && kind != findFailing && kind != findBackedOff:
+			f.Since = l.now.Add(-s.Lag)
+		default:
+			f.Since = s.LastSuccess
+		}
+		l.add(f)
+	}
+}
+
+// findReleased finds tasks that collectors give back again and again.
+func (l *look) findReleased() {
+	if len(l.released) == 0 {
+		return
+	}
+	slices.SortStableFunc(l.released, func(a, b *dispatch.Task) int { return cmp.Compare(b.Counters.Released, a.Counters.Released) })
+	f := Finding{Kind: findReleased, Count: len(l.released), Worst: l.released[0], Next: "waggle task get " + string(l.released[0].ID)}
+	for _, t := range l.released {
+		f.Names = append(f.Names, string(t.ID))
+	}
+	l.add(f)
+}
