@@ -64,7 +64,7 @@ type Outcomes struct {
 const (
 	unableOwn      = 3
 	unableReleased = 10
-	unableSilent   = 3 // hosts, in all of the time that is counted
+	unableSilent   = 3 // hosts, and none answered in the last hour
 )
 
 // Unable reports whether all work of the collector fails for its own reasons: its disk, its proxy, its network, its

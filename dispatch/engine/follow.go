@@ -126,14 +126,15 @@ const (
 type Move struct {
 	Seed string // its URL, as the spec has it
 	// To is the end of its redirects, as they were when it was last fetched. Lasting is as far as they are for good (301 and
-	// 308); empty: the first is not.
+	// 308); empty: the first is not, or no page was fetched at the end.
 	To, Lasting string
 	// Away: follow does not take the links of that page, since its host is not among those of the source.
 	Away bool
 	// Failure is of the last attempt there; nil: it succeeded, or there was none.
 	Failure *dispatch.Failure
 
-	hosts []string // of each redirect
+	hosts   []string // of each redirect
+	fetched bool     // the page at the end
 }
 
 // Moves are where the seeds of each of the sources redirect to, of the first [movedSeeds] of a source; those that do not are left
@@ -189,6 +190,7 @@ func (d *Dispatcher) Moves(ctx context.Context, sources []*dispatch.Source) ([][
 				url, status := movedTo(tasks[i])
 				w, host := step(w, tasks[i], url, "", "")
 				if url == "" || w.id == "" {
+					w.fetched = tasks[i] != nil && tasks[i].Result == dispatch.ResultSucceeded
 					continue
 				}
 				w.To, w.hosts = url, append(w.hosts, host)
@@ -213,6 +215,9 @@ func (d *Dispatcher) Moves(ctx context.Context, sources []*dispatch.Source) ([][
 		}
 		for i := range moves[n] {
 			m := &moves[n][i]
+			if !m.fetched {
+				m.Lasting = ""
+			}
 			host := m.hosts[len(m.hosts)-1]
 			m.Away = !f.allows(host) && (f.named || !f.ofSite(host))
 		}

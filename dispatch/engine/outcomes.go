@@ -18,6 +18,8 @@ const (
 	maxTallies = 10_000
 	// maxReasons limits the reasons that are told apart in a period, since clients choose them; others count as OTHER.
 	maxReasons = 50
+	// silentAfter is how long after an answer of any host the others are what does not work, rather than the collector.
+	silentAfter = time.Hour
 	// maxQuoted limits the message of a failure that is kept with a collector, in bytes.
 	maxQuoted = 300
 )
@@ -35,6 +37,7 @@ type tally struct {
 	now, past period
 	row       dispatch.Outcomes // only what is counted since the last answer
 	silent    []string          // queues of hosts that have not answered since then
+	answer    time.Time         // the last answer
 }
 
 // period is a part of the time that is counted.
@@ -68,13 +71,13 @@ func (o *outcomes) note(r *dispatch.Report, task *dispatch.Task) {
 	case r.Failed != nil:
 		t.failed(r.Failed, task, now)
 	default:
-		t.answered()
+		t.answered(now)
 	}
 }
 
-func (t *tally) answered() {
+func (t *tally) answered(now time.Time) {
 	t.now.answered++
-	t.row, t.silent = dispatch.Outcomes{}, nil
+	t.row, t.silent, t.answer = dispatch.Outcomes{}, nil, now
 }
 
 func (t *tally) unanswered(now time.Time) {
@@ -97,8 +100,7 @@ func (t *tally) failed(f *dispatch.Failed, task *dispatch.Task, now time.Time) {
 	case scope == dispatch.ScopeCollector, f.Reason == dispatch.ReasonHandler:
 		t.row.OwnInRow++
 	case scope == dispatch.ScopeTask, f.HTTPStatus != 0:
-		t.now.answered++
-		t.row, t.silent = dispatch.Outcomes{}, nil
+		t.answered(now)
 		return
 	case task != nil && !(&dispatch.Outcomes{Silent: len(t.silent)}).Unable() && !slices.Contains(t.silent, task.Queue):
 		t.silent = append(t.silent, task.Queue)
@@ -152,7 +154,9 @@ func (o *outcomes) of(collector string) *dispatch.Outcomes {
 	}
 	sum := t.row
 	sum.Answered, sum.Released = t.now.answered+t.past.answered, t.now.released+t.past.released
-	sum.Silent = len(t.silent)
+	if now.Sub(t.answer) >= silentAfter {
+		sum.Silent = len(t.silent)
+	}
 	sum.Failed = maps.Clone(t.now.failed)
 	for reason, n := range t.past.failed {
 		if sum.Failed == nil {
