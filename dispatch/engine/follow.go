@@ -206,6 +206,11 @@ func (d *Dispatcher) Moves(ctx context.Context, sources []*dispatch.Source) ([][
 	}
 	for n, source := range sources {
 		moves[n] = slices.DeleteFunc(moves[n], func(m Move) bool { return m.To == "" })
+		for i := range moves[n] {
+			if m := &moves[n][i]; !m.fetched {
+				m.Lasting = ""
+			}
+		}
 		if len(moves[n]) == 0 {
 			continue
 		}
@@ -215,9 +220,6 @@ func (d *Dispatcher) Moves(ctx context.Context, sources []*dispatch.Source) ([][
 		}
 		for i := range moves[n] {
 			m := &moves[n][i]
-			if !m.fetched {
-				m.Lasting = ""
-			}
 			host := m.hosts[len(m.hosts)-1]
 			m.Away = !f.allows(host) && (f.named || !f.ofSite(host))
 		}

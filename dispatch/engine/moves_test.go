@@ -7,7 +7,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // moves fetches a task whose page redirects.
@@ -48,9 +47,8 @@ func TestDispatcher_widen(t *testing.T) {
 				w.moves(301, test.hop)
 				w.moves(302, test.end)
 				view := w.MustView("s")
-				if want := []engine.Move{{Seed: test.seed, To: test.end, Lasting: test.hop}}; len(view.Status.Moves) != 1 ||
-					view.Status.Moves[0].Seed != want[0].Seed || view.Status.Moves[0].To != want[0].To || view.Status.Moves[0].Lasting != want[0].Lasting {
-					t.Errorf("moves %+v, want %+v", view.Status.Moves, want)
+				if got := view.Status.Moves; len(got) != 1 || got[0].Seed != test.seed || got[0].To != test.end {
+					t.Errorf("moves %+v, want one to %s", got, test.end)
 				}
 				if test.named {
 					return
@@ -91,10 +89,19 @@ func TestDispatcher_Moves_back(t *testing.T) {
 			r.Succeeded.HTTPStatus, r.Succeeded.Discovered = 308, []dispatch.DiscoveredItem{related("http://www.example.com/", dispatch.RelationRedirect)}
 			w.Settle(r)
 		}
-		if got := w.MustView("s").Status.Moves; len(got) != 1 || got[0].Lasting != "http://www.example.com/" {
-			t.Errorf("moves %+v", got)
+		lasting := func(want string) {
+			t.Helper()
+			if got := w.MustView("s").Status.Moves; len(got) != 1 || got[0].To != "http://www.example.com/" || got[0].Lasting != want {
+				t.Errorf("moves %+v, want for good to %q", got, want)
+			}
 		}
+		lasting("") // whether there is a page is not known yet
+		hop := w.TakeOne()
+		w.Settle(dispatch.Report{ID: hop.Task.ID, Token: hop.Token, Failed: &dispatch.Failed{Reason: dispatch.ReasonOther}})
+		lasting("")
+		time.Sleep(time.Minute)
 		w.Settle(dispatchtest.Success(w.TakeOne()))
+		lasting("http://www.example.com/")
 		time.Sleep(time.Hour)
 		for _, g := range w.fetchAll() {
 			w.Settle(dispatchtest.Success(g))
