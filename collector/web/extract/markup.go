@@ -152,7 +152,7 @@ func (m *markup) tokens(ctx context.Context, tags *html.Tokenizer) error {
 			if m.root != "" || len(m.entities) >= maxAttributes {
 				continue
 			}
-			if said := entityDeclared.FindSubmatch(tags.Raw()); said != nil && len(said[0]) <= maxField {
+			if said := entityDeclared.FindSubmatch(tags.Raw()); len(said) > 0 && len(said[0]) <= maxField {
 				m.entities[string(said[1])] = cmp.Or(string(said[2]), string(said[3]))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:

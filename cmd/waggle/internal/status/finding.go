@@ -83,7 +83,7 @@ func moved(f *pb.Finding, status *pb.SourceStatus) string {
 	for _, m := range status.GetMoves() {
 		switch {
 		case m.GetMovedForGoodTo() != "":
-			return text + ": " + m.GetSeedUrl() + " is for good at " + m.GetMovedForGoodTo()
+			return m.GetSeedUrl() + " is for good at " + m.GetMovedForGoodTo() + " (" + text + ")"
 		case m.GetAway():
 			text += ": links are not followed at " + m.GetMovedTo()
 		}
