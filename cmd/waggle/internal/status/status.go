@@ -131,7 +131,7 @@ func (l *look) readStats(ctx context.Context) (err error) {
 	switch {
 	case err == nil:
 	case client.Reason(err) == "STORE_UNAVAILABLE":
-		l.add(kindStore, "waggle status --watch", "the store does not answer; leases get grace for as long, at most 30s")
+		l.add(kindStore, "waggle status --watch", "the store does not answer; leases get grace for at most 30s")
 	case grpcstatus.Code(err) == codes.DeadlineExceeded:
 		alive, cancel := context.WithTimeout(ctx, aliveLimit)
 		defer cancel()
