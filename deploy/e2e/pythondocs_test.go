@@ -149,8 +149,11 @@ func unlinked(t *testing.T, root string, asked map[string]request) []string {
 
 // explained says why one side may ask for a target when the other does not.
 func explained(target string) (why string, is bool) {
-	if target == "/robots.txt" {
+	switch {
+	case target == "/robots.txt":
 		return "each collector asks for it once an hour, wget once a run", true
+	case strings.Contains(target, "@"):
+		return "wget follows a link element of rel=made, whose address is one of mail", true
 	}
 	return "", false
 }
