@@ -103,9 +103,6 @@ func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Ou
 	fail, isFailed := errors.AsType[*Failed](err)
 	switch {
 	case err == nil:
-		if !l.task.Recurring && l.task.Redirects == 0 { // nothing is due by it, and the rest is settled in fewer steps
-			done.Changed, done.NextCrawlDelay = ChangeUnknown, 0
-		}
 		var items []*wagglev1.DiscoveredItem
 		if items, err = discovered(done.Discovered); err == nil {
 			outcome, rest, err = succeeded(done, r.known.unknown(l.task, items))

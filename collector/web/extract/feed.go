@@ -29,10 +29,10 @@ func readFeed(ctx context.Context, c *collection, text *bufio.Reader) error {
 		return c.finish(ctx, KindFeed, readJSONFeed(ctx, c, text))
 	}
 	var pages []*field
-	said := map[string]string{}
+	texts := map[string]string{}
 	m := newMarkup(c.base, c.addItem, func(f *field) {
 		if f.name != "link" {
-			said[f.name] = strings.ToLower(f.text)
+			texts[f.name] = strings.ToLower(f.text)
 		} else if hasRelation(f, "next", "prev-archive") && len(pages) < maxFields {
 			pages = append(pages, f)
 		}
@@ -41,7 +41,7 @@ func readFeed(ctx context.Context, c *collection, text *bufio.Reader) error {
 	for _, page := range pages {
 		c.add(c.absolute(page, page.attrs["href"]))
 	}
-	c.found.Period = feedPeriod(said)
+	c.found.Period = feedPeriod(texts)
 	return c.finish(ctx, KindFeed, err)
 }
 
@@ -165,16 +165,16 @@ func isKnown(known []byte, sum uint32) bool {
 
 // feedPeriod is how long a feed says that it stays as it is: ttl of RSS, in minutes, or updatePeriod and updateFrequency of
 // its syndication module, whichever is longer.
-func feedPeriod(said map[string]string) time.Duration {
+func feedPeriod(texts map[string]string) time.Duration {
 	var ttl time.Duration
-	if minutes, err := strconv.ParseUint(said["ttl"], 10, 31); err == nil {
+	if minutes, err := strconv.ParseUint(texts["ttl"], 10, 31); err == nil {
 		ttl = time.Duration(min(minutes, uint64(maxFeedPeriod/time.Minute))) * time.Minute
 	}
 	period := map[string]time.Duration{
 		"hourly": time.Hour, "daily": 24 * time.Hour, "weekly": 7 * 24 * time.Hour,
 		"monthly": 30 * 24 * time.Hour, "yearly": 365 * 24 * time.Hour,
-	}[said["updateperiod"]]
-	if times, err := strconv.ParseUint(said["updatefrequency"], 10, 16); err == nil && times > 0 {
+	}[texts["updateperiod"]]
+	if times, err := strconv.ParseUint(texts["updatefrequency"], 10, 16); err == nil && times > 0 {
 		period /= time.Duration(times)
 	}
 	return min(max(ttl, period), maxFeedPeriod).Truncate(time.Second)

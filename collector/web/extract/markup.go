@@ -152,8 +152,8 @@ func (m *markup) tokens(ctx context.Context, tags *html.Tokenizer) error {
 			if m.root != "" || len(m.entities) >= maxAttributes {
 				continue
 			}
-			if said := entityDeclared.FindSubmatch(tags.Raw()); len(said) > 0 && len(said[0]) <= maxField {
-				m.entities[string(said[1])] = cmp.Or(string(said[2]), string(said[3]))
+			if declared := entityDeclared.FindSubmatch(tags.Raw()); len(declared) > 0 && len(declared[0]) <= maxField {
+				m.entities[string(declared[1])] = cmp.Or(string(declared[2]), string(declared[3]))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			tags.NextIsNotRawText() // no element of XML has text that is read in another way
@@ -217,8 +217,8 @@ func (m *markup) start(tags *html.Tokenizer, ends bool) {
 	if len(m.open) > 0 {
 		e.base = m.open[len(m.open)-1].base
 	}
-	if said := attrs["xml:base"]; said != "" {
-		if ref, err := ParseReference(said, e.base.Scheme); err == nil && len(e.base.Path)+len(said) <= MaxURLBytes {
+	if base := attrs["xml:base"]; base != "" {
+		if ref, err := ParseReference(base, e.base.Scheme); err == nil && len(e.base.Path)+len(base) <= MaxURLBytes {
 			e.base = e.base.ResolveReference(ref)
 		}
 	}
