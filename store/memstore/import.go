@@ -281,6 +281,7 @@ func (s *Store) importStatus(p *dispatch.PortableStatus) {
 			done -= of.counts[dispatch.StateDone]
 		}
 	}
+	done = max(done, 0) // the tasks that came are the least
 	src.counts[dispatch.StateDone] += done
 	home.counts[dispatch.StateDone] += done
 }

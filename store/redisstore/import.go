@@ -229,8 +229,10 @@ func (s *Store) importStatuses(ctx context.Context, all []dispatch.PortableStatu
 				shard = s.scripts.ShardOf(p.UID)
 			}
 			st := &p.Status
+			// The tasks that came are the least: what forgot the source, as memory does, counts none of them.
+			done := max(st.Counts.Done-have[i].Counts.Done, 0)
 			byShard[shard] = append(byShard[shard], p.UID, st.Limited, st.FailuresInARow,
-				pack.Millis(st.LastSuccess), pack.Millis(st.LastFailure), st.Counts.Done-have[i].Counts.Done)
+				pack.Millis(st.LastSuccess), pack.Millis(st.LastFailure), done)
 		}
 		for shard, args := range byShard {
 			if _, err := s.scripts.RunOnce(ctx, "import sources", script.ImportStatuses, script.Call{Shard: shard, Args: args}); err != nil {

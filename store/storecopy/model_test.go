@@ -163,6 +163,7 @@ func TestCopy_model(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.use(first)
+		t.TempDir() // removed after what stands here, by the order of cleanups
 		t.Cleanup(func() {
 			moves = m.moves
 			if err := errors.Join(m.now.Close(), m.client.Close()); err != nil {

@@ -9,6 +9,7 @@ import (
 
 func (m *model) genApply() step {
 	var transitions []dispatch.Transition
+	var revoked []dispatch.Renewal // of holders that have not heard of it
 	leased := m.leased()
 	waiting := m.waiting()
 	if m.chance(15) && len(leased) > 0 {
@@ -32,6 +33,9 @@ func (m *model) genApply() step {
 			if m.chance(4) {
 				tr.Revision--
 			}
+			if tr.Result == dispatch.ResultRevoked && m.chance(30) {
+				revoked = append(revoked, dispatch.Renewal{ID: task.ID, Token: task.Lease.Token})
+			}
 			transitions = append(transitions, tr)
 		case m.chance(10):
 			unknown := item(one(m, m.sources...).gate, one(m, modelQueues()...), "unknown")
@@ -40,7 +44,12 @@ func (m *model) genApply() step {
 			return m.genClaim()
 		}
 	}
-	return m.applyStep(transitions)
+	return m.followed(m.applyStep(transitions), func() []step {
+		if len(revoked) == 0 {
+			return nil
+		}
+		return []step{m.renewStep(revoked)}
+	})
 }
 
 // urlsFailed is the failure of most of what is leased of one queue.
