@@ -71,10 +71,10 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	if err := s.identify(); err != nil {
 		return nil, err
 	}
-	s.chain = newChain(&cfg, s.limits, s.peers, s.guard, &s.backend, s.draining, log)
 	if s.metrics == nil {
 		s.metrics = NewMetrics()
 	}
+	s.chain = s.newChain()
 	s.store = newStoreCollector(cfg.StatsInterval, s.heartbeats.Load)
 	for _, c := range []prometheus.Collector{s.limits.Shed, s.peers.Refused, s.store} {
 		if err := s.metrics.registry.Register(c); err != nil {
@@ -154,7 +154,7 @@ func (s *Server) options() []grpc.ServerOption {
 		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config())))
 	}
 	options = append(options, grpc.Creds(creds))
-	return append(options, s.chain.options(s.metrics, s.cfg.MaxReceiveBytes)...)
+	return append(options, s.chain.options(s.cfg.MaxReceiveBytes)...)
 }
 
 // plain reports whether gRPC is served without TLS.
@@ -189,23 +189,35 @@ func (s *Server) register() {
 	tasks, sources := &taskService{backend: b}, &sourceService{backend: b}
 	queues, holds := &queueService{backend: b}, &holdService{backend: b}
 	admin := &adminService{backend: b, guard: s.guard, version: s.cfg.Version, started: time.Now(), heartbeats: &s.heartbeats}
-	s.grpc.RegisterService(s.chain.decoded(&pb.DispatchService_ServiceDesc), dispatching)
-	s.grpc.RegisterService(s.chain.decoded(&pb.TaskService_ServiceDesc), tasks)
-	s.grpc.RegisterService(s.chain.decoded(&pb.SourceService_ServiceDesc), sources)
-	s.grpc.RegisterService(s.chain.decoded(&pb.QueueService_ServiceDesc), queues)
-	s.grpc.RegisterService(s.chain.decoded(&pb.HoldService_ServiceDesc), holds)
-	s.grpc.RegisterService(s.chain.decoded(&pb.AdminService_ServiceDesc), admin)
+	all := inChain{s.grpc, s.chain}
+	pb.RegisterDispatchServiceServer(all, dispatching)
+	pb.RegisterTaskServiceServer(all, tasks)
+	pb.RegisterSourceServiceServer(all, sources)
+	pb.RegisterQueueServiceServer(all, queues)
+	pb.RegisterHoldServiceServer(all, holds)
+	pb.RegisterAdminServiceServer(all, admin)
 	var services []string
 	for name := range s.grpc.GetServiceInfo() {
 		services = append(services, name)
 	}
 	slices.Sort(services)
 	s.health = newHealthLoop(s.cfg.HealthInterval, s.log, services)
-	grpc_health_v1.RegisterHealthServer(s.grpc, s.health.server)
+	grpc_health_v1.RegisterHealthServer(all, s.health.server)
 	if s.cfg.Reflection {
-		reflection.Register(s.grpc)
+		reflection.Register(all)
 	}
 	s.metrics.calls.InitializeMetrics(s.grpc)
+}
+
+// inChain registers services whose calls go through the chain.
+type inChain struct {
+	*grpc.Server
+	chain *chain
+}
+
+// RegisterService registers a service.
+func (r inChain) RegisterService(desc *grpc.ServiceDesc, service any) {
+	r.Server.RegisterService(r.chain.decoded(desc), service)
 }
 
 // Listen opens the listeners of the config, so that [Server.Address] and [Server.HTTPAddress] are known before
