@@ -41,6 +41,10 @@ func (e *envelope) end() {
 
 // decode admits data by its size, unpacked, and decodes it.
 func (e *envelope) decode(data mem.BufferSlice, maxBytes int, unmarshal func(mem.BufferSlice, any) error) {
+	if e.leave != nil {
+		e.err = &dispatch.FieldError{Field: "request", Limit: "has more than one message"}
+		return
+	}
 	size, packed := unpackedSize(data)
 	if size > maxBytes {
 		e.err = status.Errorf(codes.ResourceExhausted, "the message has %d bytes, unpacked; the limit is %d", size, maxBytes)
@@ -61,12 +65,15 @@ func (e *envelope) decode(data mem.BufferSlice, maxBytes int, unmarshal func(mem
 
 // undecodable is the error of a request that does not decode.
 func undecodable(err error) error {
+	if field, ok := errors.AsType[*dispatch.FieldError](err); ok {
+		return field
+	}
 	_, cause, found := strings.Cut(err.Error(), "proto:")
 	if !found {
 		cause = err.Error()
 	}
 	// protobuf-go varies the space after its prefix.
-	return &dispatch.FieldError{Field: "request", Limit: "does not decode: " + strings.Trim(cause, " \u00a0")}
+	return &dispatch.FieldError{Field: "request", Limit: "does not decode: " + cut(strings.Trim(cause, " \u00a0"), maxLoggedRequest)}
 }
 
 // envelopeCodec is gRPC's codec for protobuf, for envelopes and answers: every service goes through the chain.

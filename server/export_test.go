@@ -41,7 +41,7 @@ func Policies() map[string]bool {
 
 // Register serves one more service.
 func (s *Server) Register(desc *grpc.ServiceDesc, service any) {
-	inChain{s.grpc, s.chain}.RegisterService(desc, service)
+	inChain{s.grpc, s.chain, nil}.RegisterService(desc, service)
 }
 
 // StatusOf is what callers are told of err.

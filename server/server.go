@@ -41,6 +41,7 @@ type Server struct {
 	certs   *auth.Certificates // nil: no TLS
 	health  *healthLoop
 	grpc    *grpc.Server
+	api     *httpAPI
 	http    *http.Server
 
 	heartbeats atomic.Int64  // streams that are open
@@ -81,7 +82,7 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 			return nil, fmt.Errorf("server: Config.Metrics serve another server already: %w", err)
 		}
 	}
-	s.grpc = grpc.NewServer(s.options()...)
+	s.grpc, s.api = grpc.NewServer(s.options()...), newHTTPAPI(&s.cfg, s.chain)
 	s.register()
 	s.http = s.newHTTP()
 	if o != nil {
@@ -151,7 +152,7 @@ func (s *Server) options() []grpc.ServerOption {
 	if s.plain() {
 		creds = auth.Credentials(creds)
 	} else {
-		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config())))
+		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config("h2"))))
 	}
 	options = append(options, grpc.Creds(creds))
 	return append(options, s.chain.options(s.cfg.MaxReceiveBytes)...)
@@ -189,7 +190,7 @@ func (s *Server) register() {
 	tasks, sources := &taskService{backend: b}, &sourceService{backend: b}
 	queues, holds := &queueService{backend: b}, &holdService{backend: b}
 	admin := &adminService{backend: b, guard: s.guard, version: s.cfg.Version, started: time.Now(), heartbeats: &s.heartbeats}
-	all := inChain{s.grpc, s.chain}
+	all := inChain{s.grpc, s.chain, s.api}
 	pb.RegisterDispatchServiceServer(all, dispatching)
 	pb.RegisterTaskServiceServer(all, tasks)
 	pb.RegisterSourceServiceServer(all, sources)
@@ -204,7 +205,7 @@ func (s *Server) register() {
 	s.health = newHealthLoop(s.cfg.HealthInterval, s.log, services)
 	grpc_health_v1.RegisterHealthServer(all, s.health.server)
 	if s.cfg.Reflection {
-		reflection.Register(all)
+		reflection.Register(inChain{s.grpc, s.chain, nil})
 	}
 	s.metrics.calls.InitializeMetrics(s.grpc)
 }
@@ -213,11 +214,15 @@ func (s *Server) register() {
 type inChain struct {
 	*grpc.Server
 	chain *chain
+	api   *httpAPI // nil: they are served by gRPC only
 }
 
 // RegisterService registers a service.
 func (r inChain) RegisterService(desc *grpc.ServiceDesc, service any) {
 	r.Server.RegisterService(r.chain.decoded(desc), service)
+	if r.api != nil {
+		r.api.register(desc, service)
+	}
 }
 
 // Listen opens the listeners of the config, so that [Server.Address] and [Server.HTTPAddress] are known before
@@ -246,7 +251,7 @@ func (s *Server) Listen(ctx context.Context) error {
 // Address is where gRPC is served; empty before [Server.Listen].
 func (s *Server) Address() string { return s.address(&s.grpcListener) }
 
-// HTTPAddress is where metrics and probes are served; empty before [Server.Listen], or when they are not.
+// HTTPAddress is where the API over HTTP, metrics and probes are served; empty before [Server.Listen], or when they are not.
 func (s *Server) HTTPAddress() string { return s.address(&s.httpListener) }
 
 func (s *Server) address(listener *net.Listener) string {
