@@ -242,10 +242,10 @@ func (h *httpCall) receive(ctx context.Context, stream connect.ServerStream, e *
 		return nil
 	case errors.Is(err, io.EOF):
 		return io.EOF
+	case errors.Is(err, os.ErrDeadlineExceeded): // of HTTP/1.1 the call is canceled by it, too
+		return status.Errorf(codes.DeadlineExceeded, "the request did not come within %v", bodyTimeout)
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return status.Errorf(codes.DeadlineExceeded, "the request did not come within %v", bodyTimeout)
 	case errors.As(err, &refused) && refused.Code() == connect.CodeResourceExhausted:
 		return status.Error(codes.ResourceExhausted, refused.Message())
 	}
