@@ -63,7 +63,7 @@ type chain struct {
 	trouble *zap.Logger
 	success bool // log calls that succeed as info
 
-	counted       interceptors // 3 to 7
+	metered       interceptors // 3
 	recoverUnary  grpc.UnaryServerInterceptor
 	recoverStream grpc.StreamServerInterceptor
 }
@@ -93,26 +93,23 @@ func (s *Server) newChain() *chain {
 	onPanic := recovery.WithRecoveryHandlerContext(func(_ context.Context, value any) error {
 		return newPanicError(value)
 	})
-	c := &chain{
+	return &chain{
 		limits: s.limits, peers: s.peers, newcomers: s.cfg.MaxNewCollectors, guard: s.guard, backend: &s.backend, draining: s.draining,
 		log: sampled(time.Second, burst, 100), whole: log,
 		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: s.cfg.LogCalls,
 		recoverUnary: recovery.UnaryServerInterceptor(onPanic), recoverStream: recovery.StreamServerInterceptor(onPanic),
+		metered: interceptors{s.metrics.calls.UnaryServerInterceptor(), s.metrics.calls.StreamServerInterceptor()},
 	}
-	c.counted = c.after(s.metrics.calls.UnaryServerInterceptor(), s.metrics.calls.StreamServerInterceptor())
-	return c
 }
 
-// after are the interceptors of the chain after the given ones.
-func (c *chain) after(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) interceptors {
-	return interceptors{
-		unary: func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			return unary(ctx, req, info, func(ctx context.Context, req any) (any, error) { return c.unary(ctx, req, info, handler) })
-		},
-		stream: func(srv any, with grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			return stream(srv, with, info, func(srv any, with grpc.ServerStream) error { return c.stream(srv, with, info, handler) })
-		},
-	}
+// counted is a call from 3 on.
+func (c *chain) counted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return c.metered.unary(ctx, req, info, func(ctx context.Context, req any) (any, error) { return c.unary(ctx, req, info, handler) })
+}
+
+// countedStream is a stream from 3 on.
+func (c *chain) countedStream(srv any, with grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return c.metered.stream(srv, with, info, func(srv any, with grpc.ServerStream) error { return c.stream(srv, with, info, handler) })
 }
 
 // options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them, and whose

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server/auth"
@@ -61,6 +62,13 @@ func (e *envelope) decode(data mem.BufferSlice, maxBytes int, unmarshal func(mem
 	if err := unmarshal(data, e.message); err != nil {
 		e.err = undecodable(err)
 	}
+}
+
+// decodeBytes is decode of what is no message of gRPC.
+func (e *envelope) decodeBytes(data []byte, maxBytes int, unmarshal func([]byte, proto.Message) error) {
+	e.decode(mem.BufferSlice{mem.SliceBuffer(data)}, maxBytes, func(data mem.BufferSlice, m any) error {
+		return unmarshal(data[0].ReadOnlyData(), m.(proto.Message)) //nolint:forcetypeassert // as all requests of gRPC are
+	})
 }
 
 // undecodable is the error of a request that does not decode.
@@ -152,7 +160,7 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	for i, stream := range desc.Streams {
 		info := streamInfo(desc, &stream)
 		out.Streams[i].Handler = func(srv any, with grpc.ServerStream) error {
-			return c.counted.stream(srv, answering{with}, info, stream.Handler)
+			return c.countedStream(srv, answering{with}, info, stream.Handler)
 		}
 	}
 	return &out
@@ -188,7 +196,7 @@ func (c *chain) call(ctx context.Context, method string, srv any, handler grpc.M
 			}
 			handler = c.within(caller, method, handler)
 		}
-		return c.counted.unary(ctx, req, info, handler)
+		return c.counted(ctx, req, info, handler)
 	})
 }
 

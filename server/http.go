@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"time"
 
@@ -21,7 +20,7 @@ func (s *Server) newHTTP() *http.Server {
 	s.api.mount(mux)
 	metrics := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.admitReader(r); err != nil {
+		if err := s.admitReader(r); err != nil { //nolint:contextcheck // it is the request's
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
@@ -42,12 +41,15 @@ func (s *Server) newHTTP() *http.Server {
 			answerOK(w, r)
 		}
 	})
+	errorLog, _ := zap.NewStdLogAt(s.log, zap.WarnLevel) // it fails for levels that do not exist
+	errorLog.SetOutput(&sometimes{log: s.log, each: rate.Sometimes{Interval: time.Second}})
+	errorLog.SetFlags(0)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	server := &http.Server{
-		Handler: mux, ErrorLog: s.httpErrors(), Protocols: protocols, ConnContext: connected,
+		Handler: mux, ErrorLog: errorLog, Protocols: protocols, ConnContext: connected,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: maxHTTPHeader,
 		HTTP2: &http.HTTP2Config{
@@ -68,12 +70,8 @@ const (
 	httpConnWindow = 64 << 10
 )
 
-// httpErrors logs what net/http returns to nobody, such as handshakes that failed, once a second: who connects could else
+// sometimes logs what net/http returns to nobody, such as handshakes that failed, once a second: who connects could else
 // fill the log.
-func (s *Server) httpErrors() *log.Logger {
-	return log.New(&sometimes{log: s.log, each: rate.Sometimes{Interval: time.Second}}, "", 0)
-}
-
 type sometimes struct {
 	log  *zap.Logger
 	each rate.Sometimes

@@ -24,9 +24,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/encoding"
-	grpcproto "google.golang.org/grpc/encoding/proto"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -66,10 +63,9 @@ type httpAPI struct {
 }
 
 func newHTTPAPI(cfg *Config, c *chain) *httpAPI {
-	binary := encoding.GetCodecV2(grpcproto.Name)
 	options := []connecthttp.Option{
 		connecthttp.WithReadMaxBytes(cfg.MaxReceiveBytes),
-		connecthttp.WithCodecs(httpCodec{connect.CodecNameProto, cfg.MaxReceiveBytes, binary.Unmarshal, proto.Marshal},
+		connecthttp.WithCodecs(httpCodec{connect.CodecNameProto, cfg.MaxReceiveBytes, proto.Unmarshal, proto.Marshal},
 			httpCodec{connect.CodecNameJSON, cfg.MaxReceiveBytes, fromJSON, toJSON}),
 		// As over gRPC: what is packed is unpacked once it is admitted, and answers are not packed.
 		connecthttp.WithCompressors(stillPacked{connectgzip.New()}), connecthttp.WithCompressMinBytes(math.MaxInt),
@@ -105,7 +101,7 @@ func (a *httpAPI) mount(mux *http.ServeMux) {
 	calls := http.NewServeMux()
 	connecthttp.Mount(calls, a.rpcs, a.options...)
 	for _, path := range a.paths {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, calls) })
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, calls) }) //nolint:contextcheck // it is the request's
 	}
 }
 
@@ -283,7 +279,7 @@ func (a *httpAPI) stream(service any, info *grpc.StreamServerInfo, handler grpc.
 		s := &httpStream{ctx: ctx, call: httpCallOf(ctx), stream: stream}
 		s.call.readUntil(time.Time{})
 		s.call.writeUntil(time.Time{})
-		err := a.chain.counted.stream(service, s, info, handler)
+		err := a.chain.countedStream(service, s, info, handler)
 		s.end()
 		if err != nil {
 			return connectError(err)
@@ -368,7 +364,7 @@ type httpAnswer struct {
 type httpCodec struct {
 	name      string
 	maxBytes  int // of a request, unpacked
-	unmarshal func(mem.BufferSlice, any) error
+	unmarshal func([]byte, proto.Message) error
 	marshal   func(proto.Message) ([]byte, error)
 }
 
@@ -398,7 +394,7 @@ func (c httpCodec) UnmarshalRead(_ context.Context, src io.Reader, v any) error 
 	if err != nil {
 		return err
 	}
-	v.(*envelope).decode(mem.BufferSlice{mem.SliceBuffer(data)}, c.maxBytes, c.unmarshal) //nolint:forcetypeassert // see receive
+	v.(*envelope).decodeBytes(data, c.maxBytes, c.unmarshal) //nolint:forcetypeassert // see receive
 	return nil
 }
 
@@ -422,8 +418,8 @@ func toJSON(m proto.Message) ([]byte, error) {
 
 // fromJSON decodes, and refuses a field or a value of an enum that it does not know by its name: a word that was misspelled
 // would else be as if it were not there.
-func fromJSON(data mem.BufferSlice, v any) error {
-	err := protojson.Unmarshal(data[0].ReadOnlyData(), v.(proto.Message)) //nolint:forcetypeassert // see call
+func fromJSON(data []byte, m proto.Message) error {
+	err := protojson.Unmarshal(data, m)
 	if err == nil {
 		return nil
 	}

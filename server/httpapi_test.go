@@ -26,7 +26,7 @@ import (
 
 const (
 	formType    = "application/x-www-form-urlencoded"
-	statsMethod    = "/waggle.v1.AdminService/GetStats"
+	statsMethod = "/waggle.v1.AdminService/GetStats"
 	createNews  = "/waggle.v1.SourceService/CreateSource"
 	jsonType    = "application/json"
 	fetchMethod = "/waggle.v1.DispatchService/FetchTask"
@@ -79,12 +79,12 @@ func TestHTTP_strict(t *testing.T) {
 	t.Parallel()
 	b := newHTTPBed(t, server.Config{})
 	for body, want := range map[string]struct{ field, text string }{
-		`{"spec":{"id":"a","sede":[]}}`: {"sede", "is no field"},
-		`{"targets":[{"pool":"a"}],"effect":"HOLD_EFFECT_STOP"}`:         {"effect", `"HOLD_EFFECT_STOP"`},
-		`{"spec":{"id":"a","priority":"high"}}`:                          {"priority", "int32"},
-		`{"spec":{"` + strings.Repeat("x", 100_000) + `":1}}`:            {strings.Repeat("x", 77) + "...", "is no field"},
-		`{"spec":`:                                                       {"request", "does not decode"},
-		``:                                                               {"request", "does not decode"},
+		`{"spec":{"id":"a","sede":[]}}`:                          {"sede", "is no field"},
+		`{"targets":[{"pool":"a"}],"effect":"HOLD_EFFECT_STOP"}`: {"effect", `"HOLD_EFFECT_STOP"`},
+		`{"spec":{"id":"a","priority":"high"}}`:                  {"priority", "int32"},
+		`{"spec":{"` + strings.Repeat("x", 100_000) + `":1}}`:    {strings.Repeat("x", 77) + "...", "is no field"},
+		`{"spec":`: {"request", "does not decode"},
+		``:         {"request", "does not decode"},
 		`{"spec":{"id":"` + strings.Repeat("A", 100) + `","scope":"B"}}`: {"spec.id", ""},
 	} {
 		path := createNews
@@ -105,7 +105,7 @@ func TestHTTP_strict(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &failed); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if resp.StatusCode != 400 || failed.Code != "invalid_argument" || len(failed.Details) != 2 || failed.Details[0].Debug.Reason != "INVALID_FIELD" {
+		if resp.StatusCode != http.StatusBadRequest || failed.Code != "invalid_argument" || len(failed.Details) != 2 || failed.Details[0].Debug.Reason != "INVALID_FIELD" {
 			t.Errorf("%.80s: %d %s", body, resp.StatusCode, text)
 			continue
 		}
@@ -212,7 +212,7 @@ func TestHTTP_gzip(t *testing.T) {
 	}{
 		"small":                   {pack(`{}`), 200},
 		"a bomb":                  {pack(`{"page_token":"` + strings.Repeat("a", 30<<20) + `"}`), 429},
-		"a bomb with a false end": {pack(`{"page_token":"`+strings.Repeat("a", 30<<20)+`"}`)[:20_000] + "\x02\x00\x00\x00", 400},
+		"a bomb with a false end": {pack(`{"page_token":"` + strings.Repeat("a", 30<<20) + `"}`)[:20_000] + "\x02\x00\x00\x00", 400},
 		"two in one":              {pack(`{}`) + pack(`{}`), 400},
 		"not packed":              {"{}", 200},
 	} {
@@ -222,7 +222,7 @@ func TestHTTP_gzip(t *testing.T) {
 		}
 	}
 	resp, text := b.raw(t, "/waggle.v1.QueueService/ListQueues", jsonType, `{"page_token":"`+strings.Repeat("a", 5<<20)+`"}`)
-	if resp.StatusCode != 429 {
+	if resp.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("5 MB: %d %.200s", resp.StatusCode, text)
 	}
 }
@@ -239,7 +239,7 @@ func TestHTTP_twoMessages(t *testing.T) {
 		}
 	}
 	resp, text := b.raw(t, "/waggle.v1.QueueService/ListQueues", jsonType, `{"page_token":"`+strings.Repeat("a", 200_000)+`"}`)
-	if resp.StatusCode != 400 {
+	if resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
 }
@@ -312,7 +312,7 @@ func TestHTTP_times(t *testing.T) {
 			if err == nil {
 				defer resp.Body.Close()
 			}
-			if took := time.Since(began); took < 15*time.Second || took > 25*time.Second || err == nil && resp.StatusCode != 504 {
+			if took := time.Since(began); took < 15*time.Second || took > 25*time.Second || err == nil && resp.StatusCode != http.StatusGatewayTimeout {
 				t.Errorf("after %v: %v, %v", took, resp, err)
 			}
 		})
@@ -388,7 +388,7 @@ func TestHTTP_tls(t *testing.T) {
 			transport := &http.Transport{TLSClientConfig: config, Protocols: new(http.Protocols)}
 			transport.Protocols.SetHTTP1(version == 1)
 			transport.Protocols.SetHTTP2(version == 2)
-			defer transport.CloseIdleConnections()
+			t.Cleanup(transport.CloseIdleConnections)
 			client, want := &http.Client{Transport: transport}, map[bool]int{false: 401, true: 200}[known]
 			resp, err := client.Post("https://"+n.HTTPAddress()+statsMethod, formType, strings.NewReader("{}"))
 			if err != nil {
@@ -398,7 +398,7 @@ func TestHTTP_tls(t *testing.T) {
 			if resp.StatusCode != want || resp.ProtoMajor != version {
 				t.Errorf("HTTP/%d, known %v: %s %s", version, known, resp.Proto, resp.Status)
 			}
-			if resp, err = client.Get("https://" + n.HTTPAddress() + "/healthz"); err != nil || resp.StatusCode != 200 {
+			if resp, err = client.Get("https://" + n.HTTPAddress() + "/healthz"); err != nil || resp.StatusCode != http.StatusOK {
 				t.Fatal(resp, err)
 			}
 			_ = resp.Body.Close() // its status suffices

@@ -118,8 +118,14 @@ func statusError(err error) error {
 	return status.ErrorProto(st)
 }
 
-// raw sends one request of HTTP/1.1, and returns the answer.
-func (b *bed) raw(t testing.TB, path, contentType, body string, header ...string) (*http.Response, string) {
+// reply is the answer to a request, without its body.
+type reply struct {
+	StatusCode int
+	Header     http.Header
+}
+
+// raw sends one request of HTTP/1.1, and returns the answer and its body.
+func (b *bed) raw(t testing.TB, path, contentType, body string, header ...string) (reply, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+b.http.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
@@ -141,5 +147,5 @@ func (b *bed) raw(t testing.TB, path, contentType, body string, header ...string
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(text)
+	return reply{resp.StatusCode, resp.Header}, string(text)
 }

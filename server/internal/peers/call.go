@@ -75,6 +75,6 @@ type heldBody struct {
 // Read reads.
 func (b *heldBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.call.Hold(n)
+	b.call.Hold(2 * n) // buffers that grow take twice as much
 	return n, err
 }
