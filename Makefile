@@ -63,11 +63,11 @@ buf-lint: ## Check the .proto files: buf lint, buf format
 	$(BUF) format --diff --exit-code
 
 .PHONY: generate
-generate: ## Write the .pb.go files from the .proto files
+generate: ## Write the .pb.go files and openapi.json from the .proto files
 	$(BUF) generate
 
 .PHONY: generate-check
-generate-check: ## Fail when the .pb.go files are not what generate writes
+generate-check: ## Fail when they are not what generate writes
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(BUF) generate --output "$$fresh"; \
 	if ! diff -rq -x '*.proto' -x '*.md' -x doc.go proto "$$fresh/proto"; then \
@@ -168,7 +168,7 @@ bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns 
 
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # What an archive holds beside the command: the documents and all that they link to.
-RELEASED := LICENSE '*.md' '*.proto' collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
+RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
 	deploy/redis.conf deploy/systemd ':!*_test.go'
 
 # The same commit gives the same bytes: files are in order, all times are that of the commit, and no path of this machine

@@ -3,6 +3,7 @@ module github.com/waggle-crawl/waggle
 go 1.26.0
 
 require (
+	connectrpc.com/connect/v2 v2.0.2
 	github.com/andybalholm/brotli v1.2.8
 	github.com/go-jose/go-jose/v4 v4.1.9
 	github.com/google/uuid v1.6.0

@@ -138,6 +138,11 @@ func accessPolicy(soon time.Time) string {
 // withPolicy serves with a policy.
 func withPolicy(t *testing.T, policy string) *bed {
 	t.Helper()
+	return withPolicyOn(t, policy, newBed)
+}
+
+func withPolicyOn(t *testing.T, policy string, newBed func(testing.TB, server.Config) *bed) *bed {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	if err := os.WriteFile(path, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
@@ -174,8 +179,19 @@ func served(t *testing.T, b *bed) []protoreflect.MethodDescriptor {
 // another identity, with a credential that has expired (of a stream: in its middle), and as who may.
 func TestAccess(t *testing.T) {
 	t.Parallel()
+	t.Run("gRPC", func(t *testing.T) { t.Parallel(); testAccess(t, newBed) })
+	t.Run("HTTP", func(t *testing.T) {
+		t.Parallel()
+		testAccess(t, func(t testing.TB, cfg server.Config) *bed {
+			cfg.Reflection = false
+			return newHTTPBed(t, cfg)
+		})
+	})
+}
+
+func testAccess(t *testing.T, newBed func(testing.TB, server.Config) *bed) {
 	soon := time.Now().Add(3 * time.Second).Truncate(time.Second)
-	b := withPolicy(t, accessPolicy(soon))
+	b := withPolicyOn(t, accessPolicy(soon), newBed)
 	if _, err := b.sources.CreateSource(as(t.Context(), "whole"), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news.a", LeaseDuration: durationpb.New(time.Minute)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -267,9 +283,9 @@ func (b *bed) call(ctx context.Context, method protoreflect.MethodDescriptor, re
 	}
 	reply := of.New().Interface()
 	if !method.IsStreamingServer() {
-		return reply, b.conn.Invoke(ctx, name, request, reply)
+		return reply, b.by.Invoke(ctx, name, request, reply)
 	}
-	stream, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, name)
+	stream, err := b.by.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: method.IsStreamingClient()}, name)
 	if err != nil {
 		return nil, err
 	}

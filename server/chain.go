@@ -30,7 +30,7 @@ import (
 
 // chain is what every call goes through, in this order, and why:
 //
-//  0. A stream is let in, or refused, by what its address has open and holds (enter): nothing of it is kept before.
+//  0. A call is let in, or refused, by what its address has open and holds (enter): nothing of it is kept before.
 //  1. Its caller's identity and role let it in, or not (package auth). Streams are checked again at each message.
 //  2. The request is admitted by its size, and then decoded (decoded): what load or rate refuse costs no decoding. What
 //     is refused here, or does not decode, ends where the handler would be called, so that all that follows sees it.
@@ -47,7 +47,7 @@ import (
 //
 // The handler's context ends a little ahead of the caller's deadline, so that its answer is there in time (inTime).
 //
-// 4 to 7 are one interceptor: of several, gRPC makes an object for each in each call.
+// 4 to 7 are one interceptor: of several, each call would take an object for each.
 type chain struct {
 	limits    *admit.Limits
 	peers     *peers.Peers
@@ -63,8 +63,15 @@ type chain struct {
 	trouble *zap.Logger
 	success bool // log calls that succeed as info
 
+	metered       interceptors // 3
 	recoverUnary  grpc.UnaryServerInterceptor
 	recoverStream grpc.StreamServerInterceptor
+}
+
+// interceptors are one for calls and one for streams.
+type interceptors struct {
+	unary  grpc.UnaryServerInterceptor
+	stream grpc.StreamServerInterceptor
 }
 
 // Of calls that failed for one trouble, the first few in a while are enough.
@@ -75,8 +82,8 @@ const (
 
 // newChain logs no more than burst lines in a second and level before only each hundredth is kept: a store that is away
 // fails every call, and the log should show that without filling the disk.
-func newChain(cfg *Config, limits *admit.Limits, from *peers.Peers, guard *auth.Guard, b *backend, draining <-chan struct{}, log *zap.Logger) *chain {
-	burst := cfg.LogBurst
+func (s *Server) newChain() *chain {
+	burst, log := s.cfg.LogBurst, s.log
 	log = log.WithOptions(zap.WithCaller(false))
 	sampled := func(each time.Duration, first, then int) *zap.Logger {
 		return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
@@ -87,21 +94,31 @@ func newChain(cfg *Config, limits *admit.Limits, from *peers.Peers, guard *auth.
 		return newPanicError(value)
 	})
 	return &chain{
-		limits: limits, peers: from, newcomers: cfg.MaxNewCollectors, guard: guard, backend: b, draining: draining, log: sampled(time.Second, burst, 100), whole: log,
-		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: cfg.LogCalls,
+		limits: s.limits, peers: s.peers, newcomers: s.cfg.MaxNewCollectors, guard: s.guard, backend: &s.backend, draining: s.draining,
+		log: sampled(time.Second, burst, 100), whole: log,
+		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: s.cfg.LogCalls,
 		recoverUnary: recovery.UnaryServerInterceptor(onPanic), recoverStream: recovery.StreamServerInterceptor(onPanic),
+		metered: interceptors{s.metrics.calls.UnaryServerInterceptor(), s.metrics.calls.StreamServerInterceptor()},
 	}
+}
+
+// counted is a call from 3 on.
+func (c *chain) counted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return c.metered.unary(ctx, req, info, func(ctx context.Context, req any) (any, error) { return c.unary(ctx, req, info, handler) })
+}
+
+// countedStream is a stream from 3 on.
+func (c *chain) countedStream(srv any, with grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return c.metered.stream(srv, with, info, func(srv any, with grpc.ServerStream) error { return c.stream(srv, with, info, handler) })
 }
 
 // options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them, and whose
 // requests have at most so many bytes.
-func (c *chain) options(metrics *Metrics, maxBytes int) []grpc.ServerOption {
+func (c *chain) options(maxBytes int) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.InTapHandle(c.enter),
+		grpc.InTapHandle(c.tapped),
 		grpc.ForceServerCodecV2(envelopeCodec{encoding.GetCodecV2(grpcproto.Name), maxBytes}),
 		grpc.RPCDecompressor(packedRequests{}), //nolint:staticcheck // what replaces it is of the whole process, and packs answers too
-		grpc.ChainUnaryInterceptor(metrics.calls.UnaryServerInterceptor(), c.unary),
-		grpc.ChainStreamInterceptor(metrics.calls.StreamServerInterceptor(), c.stream),
 	}
 }
 
@@ -116,7 +133,7 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	if err != nil {
 		return nil, err
 	}
-	return answerTo(ctx, resp), nil
+	return resp, nil
 }
 
 func (c *chain) admitted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
@@ -20,10 +21,14 @@ type Config struct {
 	// Listen is the address for gRPC: host:port, or unix:PATH. Default "127.0.0.1:7070". Port 0 takes a free one; see
 	// [Server.Address]. Beyond the loopback it needs PolicyFile and TLS, or Insecure.
 	Listen string
-	// HTTP is the address for /metrics, /healthz and /readyz. Default "127.0.0.1:7080"; [Off] for none.
+	// HTTP is the address for the API over HTTP, /metrics, /healthz and /readyz. Default "127.0.0.1:7080"; [Off] for none.
+	// Beyond the loopback the API is served there only with PolicyFile and TLS, or Insecure.
 	HTTP string
-	// TLSCertFile and TLSKeyFile are PEM files; with both, gRPC is served over TLS only, but on a Unix socket. They are read
-	// again within a second of a change. Default: no TLS.
+	// HTTPHosts are names, without a port, by which callers may reach the API over HTTP when there is no PolicyFile, beside
+	// localhost and IP addresses. A page in a browser could else reach it by a name of its own. Default: none.
+	HTTPHosts []string
+	// TLSCertFile and TLSKeyFile are PEM files; with both, gRPC and HTTP are served over TLS only, but on a Unix socket. They
+	// are read again within a second of a change. Default: no TLS.
 	TLSCertFile, TLSKeyFile string
 	// TLSClientCAFile has the PEM certificates of the authorities that sign certificates of clients. It is read again likewise.
 	// Default: clients are not asked for certificates.
@@ -130,6 +135,11 @@ func (c *Config) Validate() error {
 	if c.HTTP != Off && !isAddress(c.HTTP) {
 		return fmt.Errorf("server: Config.HTTP is %q; it must be host:port, with a port of 0 to 65535, or %q", c.HTTP, Off)
 	}
+	for i, host := range c.HTTPHosts {
+		if host == "" || strings.ContainsAny(host, ":/ ") {
+			return fmt.Errorf("server: Config.HTTPHosts[%d] is %q; it must be a name of a host, without a port", i, host)
+		}
+	}
 	return c.numbers()
 }
 
@@ -152,6 +162,11 @@ func (c *Config) identity() error {
 			"set TLSCertFile and TLSKeyFile, or set Insecure if the network keeps all others out", c.Listen)
 	}
 	return nil
+}
+
+// servesOverHTTP reports whether nobody is let in unseen at the address for HTTP.
+func (c *Config) servesOverHTTP() bool {
+	return c.Insecure || auth.IsLocal(c.HTTP) || c.PolicyFile != "" && c.TLSCertFile != ""
 }
 
 // isAddress reports whether an address has the form of one to listen on.

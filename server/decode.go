@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -14,24 +15,76 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/peers"
 )
 
-// envelope holds a message and the error of decoding it. A request that cannot be decoded (a string that is not UTF-8,
-// bytes that are no message) is invalid, and its caller's fault; gRPC would return it as INTERNAL, before any interceptor
-// runs. An envelope is always decoded.
+// envelope holds the request of a call, or a message of a stream, or the error of decoding it. A request that cannot be
+// decoded (a string that is not UTF-8, bytes that are no message) is invalid, and its caller's fault; gRPC would return it
+// as INTERNAL, before the chain runs.
 type envelope struct {
 	message any
 	err     error
 	// admit lets a request of so many bytes be unpacked and decoded.
 	admit func(bytes int) (leave func(), err error)
-	leave func()
+	leave func() // of what was admitted; nil: nothing was
 }
 
-// envelopeCodec is gRPC's codec for protobuf, but for envelopes.
+// end ends what was admitted.
+func (e *envelope) end() {
+	if e.leave != nil {
+		e.leave()
+	}
+}
+
+// decode admits data by its size, unpacked, and decodes it.
+func (e *envelope) decode(data mem.BufferSlice, maxBytes int, unmarshal func(mem.BufferSlice, any) error) {
+	if e.leave != nil {
+		e.err = &dispatch.FieldError{Field: "request", Limit: "has more than one message"}
+		return
+	}
+	size, packed := unpackedSize(data)
+	if size > maxBytes {
+		e.err = status.Errorf(codes.ResourceExhausted, "the message has %d bytes, unpacked; the limit is %d", size, maxBytes)
+		return
+	}
+	if e.leave, e.err = e.admit(size); e.err != nil {
+		return
+	}
+	if packed {
+		if data, e.err = unpacked(data, size); e.err != nil {
+			return
+		}
+	}
+	if err := unmarshal(data, e.message); err != nil {
+		e.err = undecodable(err)
+	}
+}
+
+// decodeBytes is decode of what is no message of gRPC.
+func (e *envelope) decodeBytes(data []byte, maxBytes int, unmarshal func([]byte, proto.Message) error) {
+	e.decode(mem.BufferSlice{mem.SliceBuffer(data)}, maxBytes, func(data mem.BufferSlice, m any) error {
+		return unmarshal(data[0].ReadOnlyData(), m.(proto.Message)) //nolint:forcetypeassert // as all requests of gRPC are
+	})
+}
+
+// undecodable is the error of a request that does not decode.
+func undecodable(err error) error {
+	if field, ok := errors.AsType[*dispatch.FieldError](err); ok {
+		return field
+	}
+	_, cause, found := strings.Cut(err.Error(), "proto:")
+	if !found {
+		cause = err.Error()
+	}
+	// protobuf-go varies the space after its prefix.
+	return &dispatch.FieldError{Field: "request", Limit: "does not decode: " + cut(strings.Trim(cause, " \u00a0"), maxLoggedRequest)}
+}
+
+// envelopeCodec is gRPC's codec for protobuf, for envelopes and answers: every service goes through the chain.
 type envelopeCodec struct {
 	encoding.CodecV2
 
@@ -46,39 +99,9 @@ func (c envelopeCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal decodes into a message, or into the message of an envelope.
+// Unmarshal decodes into the message of an envelope.
 func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	size, packed := unpackedSize(data)
-	e, ok := v.(*envelope)
-	if !ok { // of a health check
-		if packed {
-			var err error
-			if data, err = unpacked(data, min(size, c.maxBytes)); err != nil {
-				return err
-			}
-		}
-		return c.CodecV2.Unmarshal(data, v)
-	}
-	if size > c.maxBytes {
-		e.err = status.Errorf(codes.ResourceExhausted, "the message has %d bytes, unpacked; the limit is %d", size, c.maxBytes)
-		return nil
-	}
-	if e.leave, e.err = e.admit(size); e.err != nil {
-		return nil
-	}
-	if packed {
-		if data, e.err = unpacked(data, size); e.err != nil {
-			return nil
-		}
-	}
-	if err := c.CodecV2.Unmarshal(data, e.message); err != nil {
-		_, cause, found := strings.Cut(err.Error(), "proto:")
-		if !found {
-			cause = err.Error()
-		}
-		// protobuf-go varies the space after its prefix.
-		e.err = &dispatch.FieldError{Field: "request", Limit: "does not decode: " + strings.Trim(cause, " \u00a0")}
-	}
+	v.(*envelope).decode(data, c.maxBytes, c.CodecV2.Unmarshal) //nolint:forcetypeassert // see decoded
 	return nil
 }
 
@@ -120,46 +143,61 @@ func unpacked(data mem.BufferSlice, size int) (mem.BufferSlice, error) {
 	return nil, &dispatch.FieldError{Field: "request", Limit: "is no message that gzip has packed"}
 }
 
-// decoded is desc with its unary requests admitted before they are decoded, and received in envelopes.
+// decoded is desc with its calls in the chain, as gRPC serves them.
 func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	out := *desc
-	out.Methods = make([]grpc.MethodDesc, len(desc.Methods))
+	out.Methods, out.Streams = slices.Clone(desc.Methods), slices.Clone(desc.Streams)
 	for i, method := range desc.Methods {
-		handler, name := method.Handler, "/"+desc.ServiceName+"/"+method.MethodName
-		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			caller, refused := c.admit(ctx, name)
-			ctx = withCaller(ctx, caller)
-			e := &envelope{admit: func(bytes int) (func(), error) {
-				if refused != nil {
-					return nil, refused
-				}
-				return c.decode(ctx, name, bytes)
-			}}
-			defer func() {
-				if e.leave != nil {
-					e.leave()
-				}
-			}()
-			receive := func(req any) error {
-				e.message = req
-				return decode(e)
+		name := "/" + desc.ServiceName + "/" + method.MethodName
+		out.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			resp, err := c.call(ctx, name, srv, method.Handler, func(e *envelope) error { return decode(e) })
+			if err != nil {
+				return nil, err
 			}
-			intercept := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-				if e.err != nil {
-					handler = func(context.Context, any) (any, error) { return nil, e.err }
-				} else {
-					if change, ok := changing(req); ok { // others keep no stack for it while they are parked
-						handler = c.audited(name, change, handler)
-					}
-					handler = c.within(caller, name, handler)
-				}
-				return interceptor(ctx, req, info, handler)
-			}
-			return handler(srv, ctx, receive, intercept)
+			return answerTo(ctx, resp), nil
 		}
-		out.Methods[i] = method
+	}
+	for i, stream := range desc.Streams {
+		info := streamInfo(desc, &stream)
+		out.Streams[i].Handler = func(srv any, with grpc.ServerStream) error {
+			return c.countedStream(srv, answering{with}, info, stream.Handler)
+		}
 	}
 	return &out
+}
+
+func streamInfo(desc *grpc.ServiceDesc, stream *grpc.StreamDesc) *grpc.StreamServerInfo {
+	return &grpc.StreamServerInfo{
+		FullMethod: "/" + desc.ServiceName + "/" + stream.StreamName, IsClientStream: stream.ClientStreams, IsServerStream: stream.ServerStreams,
+	}
+}
+
+// call makes a call of a unary method of srv, of either transport. ctx has who asks, as gRPC has it: metadata, and the peer
+// with its address and what its connection proves. receive decodes the request into the envelope; of a caller who is
+// refused nothing is read.
+func (c *chain) call(ctx context.Context, method string, srv any, handler grpc.MethodHandler, receive func(*envelope) error) (any, error) {
+	caller, refused := c.admit(ctx, method)
+	ctx = withCaller(ctx, caller)
+	e := &envelope{err: refused, admit: func(bytes int) (func(), error) { return c.decode(ctx, method, bytes) }}
+	defer e.end()
+	decode := func(req any) error {
+		if refused != nil {
+			return nil
+		}
+		e.message = req
+		return receive(e)
+	}
+	return handler(srv, ctx, decode, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if e.err != nil {
+			handler = func(context.Context, any) (any, error) { return nil, e.err }
+		} else {
+			if change, ok := changing(req); ok { // others keep no stack for it while they are parked
+				handler = c.audited(method, change, handler)
+			}
+			handler = c.within(caller, method, handler)
+		}
+		return c.counted(ctx, req, info, handler)
+	})
 }
 
 // decodedStream receives its messages in envelopes.
@@ -180,9 +218,7 @@ func (s *decodedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(&e); err != nil {
 		return err
 	}
-	if e.leave != nil {
-		e.leave()
-	}
+	e.end()
 	if e.err != nil {
 		return e.err
 	}

@@ -42,7 +42,9 @@ func Policies() map[string]bool {
 }
 
 // Register serves one more service.
-func (s *Server) Register(desc *grpc.ServiceDesc, service any) { s.grpc.RegisterService(desc, service) }
+func (s *Server) Register(desc *grpc.ServiceDesc, service any) {
+	inChain{s.grpc, s.chain, nil}.RegisterService(desc, service)
+}
 
 // StatusOf is what callers are told of err.
 func StatusOf(ctx context.Context, err error) *status.Status {

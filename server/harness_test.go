@@ -180,7 +180,9 @@ type bed struct {
 	logs   *observer.ObservedLogs
 	shown  *server.Metrics
 	dial   func(context.Context, string) (net.Conn, error)
+	http   net.Listener // nil: gRPC only
 	conn   *grpc.ClientConn
+	by     grpc.ClientConnInterface // of the clients below
 
 	dispatch pb.DispatchServiceClient
 	tasks    pb.TaskServiceClient
@@ -226,6 +228,11 @@ func newBedOn(t testing.TB, store *faults, id string, cfg server.Config) *bed {
 	if b.server, err = server.New(cfg, operate.New(d), zap.New(core)); err != nil {
 		t.Fatal(err)
 	}
+	if cfg.HTTP != "" && cfg.HTTP != server.Off {
+		if b.http, err = new(net.ListenConfig).Listen(t.Context(), "tcp", cfg.HTTP); err != nil {
+			t.Fatal(err)
+		}
+	}
 	b.run(t, d)
 	return b
 }
@@ -240,7 +247,7 @@ func (b *bed) run(t testing.TB, d *engine.Dispatcher) {
 	ran, stopped := make(chan error, 1), make(chan error, 1)
 	listener := bufconn.Listen(1 << 20)
 	go func() { ran <- d.Run(loops, operate.New(d).Chores()...) }()
-	go func() { stopped <- b.server.RunOn(serving, listener, nil); close(stopped) }()
+	go func() { stopped <- b.server.RunOn(serving, listener, b.http); close(stopped) }()
 	b.stop, b.stopped = stop, stopped
 	b.dial = func(context.Context, string) (net.Conn, error) { return listener.DialContext(background) }
 	b.connect(t)
@@ -278,6 +285,12 @@ func (b *bed) connect(t testing.TB) {
 		t.Fatal(err)
 	}
 	b.conn = conn
+	b.use(conn)
+}
+
+// use makes the clients call by conn.
+func (b *bed) use(conn grpc.ClientConnInterface) {
+	b.by = conn
 	b.dispatch, b.tasks = pb.NewDispatchServiceClient(conn), pb.NewTaskServiceClient(conn)
 	b.sources, b.queues = pb.NewSourceServiceClient(conn), pb.NewQueueServiceClient(conn)
 	b.holds, b.admin, b.health = pb.NewHoldServiceClient(conn), pb.NewAdminServiceClient(conn), grpc_health_v1.NewHealthClient(conn)

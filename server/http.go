@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,17 +9,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
-	"google.golang.org/grpc/metadata"
+	"golang.org/x/time/rate"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// newHTTP serves metrics and probes, and nothing else.
+// newHTTP serves the API, metrics and probes.
 func (s *Server) newHTTP() *http.Server {
 	mux := http.NewServeMux()
+	s.api.mount(mux)
 	metrics := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.admitReader(r); err != nil {
+		if err := s.admitReader(r); err != nil { //nolint:contextcheck // it is the request's
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
@@ -40,11 +42,45 @@ func (s *Server) newHTTP() *http.Server {
 		}
 	})
 	errorLog, _ := zap.NewStdLogAt(s.log, zap.WarnLevel) // it fails for levels that do not exist
-	return &http.Server{
-		Handler: mux, ErrorLog: errorLog,
+	errorLog.SetOutput(&sometimes{log: s.log, each: rate.Sometimes{Interval: time.Second}})
+	errorLog.SetFlags(0)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{
+		Handler: mux, ErrorLog: errorLog, Protocols: protocols, ConnContext: connected,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		IdleTimeout: time.Minute, MaxHeaderBytes: maxHTTPHeader,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:      int(s.cfg.MaxConcurrentStreams),
+			MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: httpConnWindow,
+			SendPingTimeout: s.cfg.KeepaliveTime, PingTimeout: s.cfg.KeepaliveTimeout, WriteByteTimeout: answerTimeout,
+		},
 	}
+	if s.certs != nil {
+		server.TLSConfig = s.certs.Config("h2", "http/1.1")
+	}
+	return server
+}
+
+const (
+	maxHTTPHeader = 32 << 10 // bytes; a token has up to 16 KiB
+	// httpConnWindow is how much of a connection may wait for handlers to read it: no address is counted for it.
+	httpConnWindow = 64 << 10
+)
+
+// sometimes logs what net/http returns to nobody, such as handshakes that failed, once a second: who connects could else
+// fill the log.
+type sometimes struct {
+	log  *zap.Logger
+	each rate.Sometimes
+}
+
+// Write logs a line.
+func (s *sometimes) Write(line []byte) (int, error) {
+	s.each.Do(func() { s.log.Warn("the HTTP server", zap.ByteString("error", bytes.TrimSpace(line))) })
+	return len(line), nil
 }
 
 // admitReader lets those read the metrics who may call GetStats, if that is wanted.
@@ -52,8 +88,7 @@ func (s *Server) admitReader(r *http.Request) error {
 	if !s.cfg.MetricsToken {
 		return nil
 	}
-	ctx := metadata.NewIncomingContext(r.Context(), metadata.Pairs("authorization", r.Header.Get("Authorization")))
-	_, err := s.guard.Admit(ctx, pb.AdminService_GetStats_FullMethodName)
+	_, err := s.guard.Admit(askedBy(r), pb.AdminService_GetStats_FullMethodName)
 	return err
 }
 

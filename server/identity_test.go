@@ -113,6 +113,12 @@ func put(t testing.TB, path, content string) string {
 // withTLS is a server with certificates, whose files are in a folder.
 func withTLS(t testing.TB, ca *authority, policy string) (n *network, dir string) {
 	t.Helper()
+	return withTLSAt(t, ca, policy, server.Off)
+}
+
+// withTLSAt is withTLS with an address for HTTP.
+func withTLSAt(t testing.TB, ca *authority, policy, address string) (n *network, dir string) {
+	t.Helper()
 	dir = t.TempDir()
 	cert := ca.issue(t, time.Hour)
 	key, err := x509.MarshalECPrivateKey(cert.PrivateKey.(*ecdsa.PrivateKey)) //nolint:forcetypeassert // issue made it
@@ -120,7 +126,7 @@ func withTLS(t testing.TB, ca *authority, policy string) (n *network, dir string
 		t.Fatal(err)
 	}
 	return onNetwork(t, server.Config{
-		HTTP:            server.Off,
+		HTTP:            address,
 		TLSCertFile:     put(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}))),
 		TLSKeyFile:      put(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}))),
 		TLSClientCAFile: put(t, filepath.Join(dir, "ca.pem"), pems(ca)), PolicyFile: put(t, filepath.Join(dir, "auth.yaml"), policy),

@@ -58,7 +58,12 @@ func (s *Server) serveGRPC(listener net.Listener) error {
 }
 
 func (s *Server) serveHTTP(listener net.Listener) error {
-	if err := s.http.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	listener = s.peers.Listen(listener, false)
+	serve := s.http.Serve
+	if s.certs != nil {
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+	}
+	if err := serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("server: serve HTTP: %w", err)
 	}
 	return nil
@@ -122,8 +127,8 @@ func (s *Server) dueReports(ctx context.Context) int64 {
 // drain ends the server in the order in which nothing is lost. Fetches, parked and new ones, are answered that it
 // drains. The only dispatcher takes the reports that come soon: gRPC's GracefulStop refuses new calls, on open connections
 // too, and collectors that stop as well have no other time. Those of others come when a dispatcher is there again; until
-// then their leases stand. Then streams are asked to reconnect, and calls in flight end, or the time is up. Metrics and
-// probes are served until then.
+// then their leases stand. Then streams are asked to reconnect, and calls in flight end, over HTTP too, or the time is up.
+// Metrics and probes are served until then.
 func (s *Server) drain(ctx context.Context) {
 	began := time.Now()
 	s.health.stop()
@@ -132,7 +137,9 @@ func (s *Server) drain(ctx context.Context) {
 	close(s.closing)
 	graceful := make(chan struct{})
 	go func() {
+		s.api.close()
 		s.grpc.GracefulStop()
+		s.api.running.Wait()
 		close(graceful)
 	}()
 	select {
@@ -140,6 +147,9 @@ func (s *Server) drain(ctx context.Context) {
 	case <-time.After(s.cfg.DrainTimeout - time.Since(began)):
 		s.log.Warn("calls had not ended when the drain timeout was up; ending them", zap.Duration("timeout", s.cfg.DrainTimeout))
 		s.grpc.Stop()
+		if err := s.http.Close(); err != nil {
+			s.log.Warn("close the HTTP server", zap.Error(err))
+		}
 		<-graceful
 	}
 	s.log.Info("drained", zap.Duration("took", time.Since(began)))

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
@@ -17,16 +18,23 @@ import (
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// enter lets a stream in, or refuses it, before anything of it is kept.
-func (c *chain) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
-	most, full := c.peers.Full(ctx, admit.Keeps(info.FullMethodName))
-	if !full {
-		if info.FullMethodName == pb.DispatchService_FetchTask_FullMethodName {
-			ctx = peers.Enter(ctx)
-		}
-		return ctx, nil
+// tapped lets a stream of gRPC in, or refuses it, before anything of it is kept.
+func (c *chain) tapped(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if err := c.enter(ctx, info.FullMethodName); err != nil {
+		return ctx, err
 	}
-	return ctx, tooMany("the connections of this address have more calls and streams open than are allowed", most, info.FullMethodName)
+	if info.FullMethodName == pb.DispatchService_FetchTask_FullMethodName {
+		ctx = peers.Enter(ctx)
+	}
+	return ctx, nil
+}
+
+// enter lets a call in, or refuses it, by what its address has open.
+func (c *chain) enter(ctx context.Context, method string) error {
+	if most, full := c.peers.Full(ctx, admit.Keeps(method)); full {
+		return tooMany("the connections of this address have more calls and streams open than are allowed", most, method)
+	}
+	return nil
 }
 
 // tooMany refuses a stream because of what its address has open.
@@ -109,5 +117,8 @@ func (s sent) Put(*[]byte) {
 	s.data.Free()
 }
 
+// answering is a stream of gRPC that sends answers.
+type answering struct{ grpc.ServerStream }
+
 // SendMsg sends an answer.
-func (s *decodedStream) SendMsg(m any) error { return s.ServerStream.SendMsg(answerTo(s.ctx, m)) }
+func (s answering) SendMsg(m any) error { return s.ServerStream.SendMsg(answerTo(s.Context(), m)) }

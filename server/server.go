@@ -41,6 +41,7 @@ type Server struct {
 	certs   *auth.Certificates // nil: no TLS
 	health  *healthLoop
 	grpc    *grpc.Server
+	api     *httpAPI
 	http    *http.Server
 
 	heartbeats atomic.Int64  // streams that are open
@@ -71,17 +72,17 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	if err := s.identify(); err != nil {
 		return nil, err
 	}
-	s.chain = newChain(&cfg, s.limits, s.peers, s.guard, &s.backend, s.draining, log)
 	if s.metrics == nil {
 		s.metrics = NewMetrics()
 	}
+	s.chain = s.newChain()
 	s.store = newStoreCollector(cfg.StatsInterval, s.heartbeats.Load)
 	for _, c := range []prometheus.Collector{s.limits.Shed, s.peers.Refused, s.store} {
 		if err := s.metrics.registry.Register(c); err != nil {
 			return nil, fmt.Errorf("server: Config.Metrics serve another server already: %w", err)
 		}
 	}
-	s.grpc = grpc.NewServer(s.options()...)
+	s.grpc, s.api = grpc.NewServer(s.options()...), newHTTPAPI(&s.cfg, s.chain)
 	s.register()
 	s.http = s.newHTTP()
 	if o != nil {
@@ -151,10 +152,10 @@ func (s *Server) options() []grpc.ServerOption {
 	if s.plain() {
 		creds = auth.Credentials(creds)
 	} else {
-		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config())))
+		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config("h2"))))
 	}
 	options = append(options, grpc.Creds(creds))
-	return append(options, s.chain.options(s.metrics, s.cfg.MaxReceiveBytes)...)
+	return append(options, s.chain.options(s.cfg.MaxReceiveBytes)...)
 }
 
 // plain reports whether gRPC is served without TLS.
@@ -189,23 +190,39 @@ func (s *Server) register() {
 	tasks, sources := &taskService{backend: b}, &sourceService{backend: b}
 	queues, holds := &queueService{backend: b}, &holdService{backend: b}
 	admin := &adminService{backend: b, guard: s.guard, version: s.cfg.Version, started: time.Now(), heartbeats: &s.heartbeats}
-	s.grpc.RegisterService(s.chain.decoded(&pb.DispatchService_ServiceDesc), dispatching)
-	s.grpc.RegisterService(s.chain.decoded(&pb.TaskService_ServiceDesc), tasks)
-	s.grpc.RegisterService(s.chain.decoded(&pb.SourceService_ServiceDesc), sources)
-	s.grpc.RegisterService(s.chain.decoded(&pb.QueueService_ServiceDesc), queues)
-	s.grpc.RegisterService(s.chain.decoded(&pb.HoldService_ServiceDesc), holds)
-	s.grpc.RegisterService(s.chain.decoded(&pb.AdminService_ServiceDesc), admin)
+	all := inChain{s.grpc, s.chain, s.api}
+	pb.RegisterDispatchServiceServer(all, dispatching)
+	pb.RegisterTaskServiceServer(all, tasks)
+	pb.RegisterSourceServiceServer(all, sources)
+	pb.RegisterQueueServiceServer(all, queues)
+	pb.RegisterHoldServiceServer(all, holds)
+	pb.RegisterAdminServiceServer(all, admin)
 	var services []string
 	for name := range s.grpc.GetServiceInfo() {
 		services = append(services, name)
 	}
 	slices.Sort(services)
 	s.health = newHealthLoop(s.cfg.HealthInterval, s.log, services)
-	grpc_health_v1.RegisterHealthServer(s.grpc, s.health.server)
+	grpc_health_v1.RegisterHealthServer(all, s.health.server)
 	if s.cfg.Reflection {
-		reflection.Register(s.grpc)
+		reflection.Register(inChain{s.grpc, s.chain, nil})
 	}
 	s.metrics.calls.InitializeMetrics(s.grpc)
+}
+
+// inChain registers services whose calls go through the chain.
+type inChain struct {
+	*grpc.Server
+	chain *chain
+	api   *httpAPI // nil: they are served by gRPC only
+}
+
+// RegisterService registers a service.
+func (r inChain) RegisterService(desc *grpc.ServiceDesc, service any) {
+	r.Server.RegisterService(r.chain.decoded(desc), service)
+	if r.api != nil {
+		r.api.register(desc, service)
+	}
 }
 
 // Listen opens the listeners of the config, so that [Server.Address] and [Server.HTTPAddress] are known before
@@ -234,7 +251,7 @@ func (s *Server) Listen(ctx context.Context) error {
 // Address is where gRPC is served; empty before [Server.Listen].
 func (s *Server) Address() string { return s.address(&s.grpcListener) }
 
-// HTTPAddress is where metrics and probes are served; empty before [Server.Listen], or when they are not.
+// HTTPAddress is where the API over HTTP, metrics and probes are served; empty before [Server.Listen], or when they are not.
 func (s *Server) HTTPAddress() string { return s.address(&s.httpListener) }
 
 func (s *Server) address(listener *net.Listener) string {

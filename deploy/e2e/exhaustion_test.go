@@ -51,6 +51,7 @@ func TestExhaustion(t *testing.T) {
 	}
 	for _, attack := range []string{
 		"beats", "handshakes", "partial", "unread", "fetches", "canceled", "patterns", "submits", "reflection", "invented",
+		"HTTP polls", "HTTP slow bodies", "HTTP packed bodies",
 	} {
 		t.Run(attack, func(t *testing.T) { table = append(table, exhaust(t, attack, long, scale, full)) })
 	}
@@ -78,7 +79,7 @@ func exhaust(t *testing.T, attack string, long time.Duration, scale int, full bo
 	before, stored := residentMemory(t, pid), usedMemory(t, server)
 	others.forget()
 
-	args := []string{programs.path("attacker"), "-server", d.addr, "-attack", attack, "-scale", fmt.Sprint(scale)}
+	args := []string{programs.path("attacker"), "-server", d.addr, "-http", d.http, "-attack", attack, "-scale", fmt.Sprint(scale)}
 	args = append(second, args...)
 	a := launch(t, "attacker", args[0], args[1:]...)
 	peak, began := before, time.Now()

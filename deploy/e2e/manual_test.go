@@ -23,3 +23,9 @@ func TestManual_Run(t *testing.T) {
 	}
 	checkDocument(t, manual, nil, documentRun{dir: dir, env: []string{"PATH=" + filepath.Dir(python) + ":" + os.Getenv("PATH")}})
 }
+
+// TestManual_Curl runs the commands of the page on the API over HTTP.
+func TestManual_Curl(t *testing.T) {
+	t.Parallel()
+	checkDocument(t, "../../proto/http.md", nil, documentRun{dir: t.TempDir()})
+}

@@ -58,11 +58,11 @@ func (c *Certificates) use(contents [][]byte) error {
 // Run follows the files until ctx ends.
 func (c *Certificates) Run(ctx context.Context) { follow(ctx, c.files.look) }
 
-// Config serves with the newest certificate that could be read.
-func (c *Certificates) Config() *tls.Config {
+// Config serves these protocols with the newest certificate that could be read.
+func (c *Certificates) Config(protocols ...string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := c.current.Load()
-		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*now.cert}, NextProtos: []string{"h2"}}
+		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*now.cert}, NextProtos: protocols}
 		if now.authorities != nil {
 			config.ClientAuth, config.ClientCAs = tls.VerifyClientCertIfGiven, now.authorities
 		}
@@ -87,9 +87,7 @@ func (p *proving) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	}
 	switch of := info.(type) {
 	case credentials.TLSInfo:
-		if len(of.State.PeerCertificates) > 0 {
-			return conn, &certified{of}, nil
-		}
+		return conn, ProvenBy(of), nil
 	default:
 		if wrapper, ok := raw.(interface{ NetConn() net.Conn }); ok {
 			raw = wrapper.NetConn()
@@ -103,6 +101,14 @@ func (p *proving) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 		}
 	}
 	return conn, info, nil
+}
+
+// ProvenBy is a TLS connection as what proves who calls by it, if its client has sent a certificate.
+func ProvenBy(of credentials.TLSInfo) credentials.AuthInfo {
+	if len(of.State.PeerCertificates) > 0 {
+		return &certified{of}
+	}
+	return of
 }
 
 // Clone copies the credentials.

@@ -20,6 +20,7 @@ import (
 
 func main() {
 	server := flag.String("server", "", "`address` of the dispatcher")
+	overHTTP := flag.String("http", "", "`address` of its API over HTTP")
 	from := flag.String("from", "127.0.0.2", "`address` to connect from")
 	kind := flag.String("attack", "", "`name` of the attack: "+strings.Join(names(), ", "))
 	scale := flag.Int("scale", 1, "divide what is asked for by this `number`")
@@ -29,7 +30,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "attacker: no attack is called %q\n", *kind)
 		os.Exit(2)
 	}
-	a := &attacker{server: *server, from: *from, scale: *scale}
+	a := &attacker{server: *server, http: *overHTTP, from: *from, scale: *scale}
 	attack(a)
 	fmt.Println("asked for all")
 	select {}
@@ -37,14 +38,15 @@ func main() {
 
 // attacker makes connections to one dispatcher.
 type attacker struct {
-	server, from string
-	scale        int
+	server, http, from string
+	scale              int
 }
 
 var attacks = map[string]func(*attacker){
 	"beats": (*attacker).beats, "handshakes": (*attacker).handshakes, "patterns": (*attacker).patterns,
 	"fetches": (*attacker).fetches, "partial": (*attacker).partial, "unread": (*attacker).unread, "submits": (*attacker).submits,
 	"canceled": (*attacker).canceled, "reflection": (*attacker).reflection, "invented": (*attacker).invented,
+	"HTTP polls": (*attacker).httpPolls, "HTTP slow bodies": (*attacker).httpSlow, "HTTP packed bodies": (*attacker).httpPacked,
 }
 
 func names() []string {
@@ -55,9 +57,11 @@ func names() []string {
 	return out
 }
 
-func (a *attacker) dial(ctx context.Context) (net.Conn, error) {
+func (a *attacker) dial(ctx context.Context) (net.Conn, error) { return a.dialTo(ctx, a.server) }
+
+func (a *attacker) dialTo(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.from)}, Timeout: 5 * time.Second}
-	return dialer.DialContext(ctx, "tcp", a.server)
+	return dialer.DialContext(ctx, "tcp", address)
 }
 
 func (a *attacker) client() *grpc.ClientConn {

@@ -94,8 +94,14 @@ func Enter(ctx context.Context) context.Context {
 }
 
 // OnLost calls lost, once, if the caller of an entered unary call does not get its answer: the client cancels the call,
-// also after the answer was sent, or the connection ends before that.
+// over gRPC also after the answer was sent, or the connection ends before that.
 func OnLost(ctx context.Context, lost func()) {
+	if c, ok := ctx.Value(enteredKey{}).(*Call); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lost = lost
+		return
+	}
 	e, ok := ctx.Value(enteredKey{}).(entered)
 	if !ok {
 		return

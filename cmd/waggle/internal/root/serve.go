@@ -56,7 +56,8 @@ machine do not see them.`,
 	}
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	flags.StringVar(&o.server.Listen, "listen", client.DefaultServer, "`address` for gRPC, host:port or unix:PATH; beyond this machine it needs --auth and --tls-cert")
-	flags.StringVar(&o.server.HTTP, "http", "127.0.0.1:7080", "`address` for /metrics, /healthz and /readyz; off: none")
+	flags.StringVar(&o.server.HTTP, "http", "127.0.0.1:7080", "`address` for the API over HTTP, /metrics, /healthz and /readyz; off: none")
+	flags.StringArrayVar(&o.server.HTTPHosts, "http-host", nil, "`name` by which callers may reach the API over HTTP without --auth, beside localhost and IP addresses; may be repeated")
 	o.store.Register(flags)
 	flags.StringVar(&o.server.TLSCertFile, "tls-cert", "", "PEM `file` with the certificate to serve TLS with")
 	flags.StringVar(&o.server.TLSKeyFile, "tls-key", "", "PEM `file` with its key")
