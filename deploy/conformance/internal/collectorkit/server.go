@@ -1,0 +1,132 @@
+package collectorkit
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// server is one dispatcher's address. All servers of a kit share one store: the kit.
+type server struct {
+	k       *kit
+	index   int
+	listen  string // ip:port
+	address string // as the client program is told
+	tls     *tls.Config
+
+	mu   sync.Mutex // guards what follows
+	grpc *grpc.Server
+	gate *gate
+}
+
+// start listens: on a free port at first, on the same one after a kill.
+func (s *server) start() error {
+	listener, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return err
+	}
+	s.listen = listener.Addr().String()
+	options := []grpc.ServerOption{
+		// As real dispatchers: pings that come more often end the connection.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.MaxRecvMsgSize(4 << 20),
+	}
+	if s.tls != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.tls)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate = &gate{Listener: listener}
+	s.grpc = grpc.NewServer(options...)
+	wagglev1.RegisterDispatchServiceServer(s.grpc, service{server: s})
+	grpc_health_v1.RegisterHealthServer(s.grpc, health.NewServer())
+	go func(g *grpc.Server, l net.Listener) { _ = g.Serve(l) }(s.grpc, s.gate) // it ends with kill
+	return nil
+}
+
+// kill closes the port and all connections, without a word.
+func (s *server) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate.freeze(false)
+	s.grpc.Stop()
+}
+
+// freeze stops the server from reading and writing, as SIGSTOP stops a process: the kernel still accepts connections.
+func (s *server) freeze() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate.freeze(true)
+}
+
+// isFrozen reports whether the server is to do nothing.
+func (s *server) isFrozen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	return s.gate.opened != nil
+}
+
+// gate is a listener whose connections can be frozen.
+type gate struct {
+	net.Listener
+
+	mu     sync.Mutex    // guards opened
+	opened chan struct{} // nil while nothing is frozen; closed when it ends
+}
+
+func (g *gate) freeze(frozen bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case frozen && g.opened == nil:
+		g.opened = make(chan struct{})
+	case !frozen && g.opened != nil:
+		close(g.opened)
+		g.opened = nil
+	}
+}
+
+// pass waits while the gate is frozen.
+func (g *gate) pass() {
+	g.mu.Lock()
+	opened := g.opened
+	g.mu.Unlock()
+	if opened != nil {
+		<-opened
+	}
+}
+
+func (g *gate) Accept() (net.Conn, error) {
+	conn, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return gatedConn{Conn: conn, gate: g}, nil
+}
+
+type gatedConn struct {
+	net.Conn
+	gate *gate
+}
+
+func (c gatedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.gate.pass()
+	return n, err
+}
+
+func (c gatedConn) Write(p []byte) (int, error) {
+	c.gate.pass()
+	return c.Conn.Write(p)
+}
