@@ -87,12 +87,7 @@ func (r *run) conclude(l *lease, done Succeeded, err error) {
 
 // abandon drops the result of a handler that returned after its lease was gone.
 func (r *run) abandon(l *lease) {
-	if errors.Is(r.stopCause(), ErrReplaced) {
-		r.stats.lost()
-		r.forget(l)
-		return
-	}
-	if !l.isLost() {
+	if !l.isLost() && !errors.Is(r.stopCause(), ErrReplaced) {
 		r.log.Info("lease not renewed in time, its handler was stopped; the task is given back", zap.String("task_id", l.task.ID))
 		r.giveBack(l)
 		return

@@ -7,17 +7,19 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // The rules that every scenario keeps, unless its script excuses them.
 const (
-	ruleIdentity   = "identity"
-	ruleFreeSlots  = "free slots"
-	ruleTokens     = "client tokens"
-	ruleOutcomes   = "one outcome"
-	ruleNamesAll   = "beats name all"
-	ruleBeatsTimes = "beats in time"
-	ruleBeatRate   = "beat rate"
+	ruleIdentity    = "identity"
+	ruleFreeSlots   = "free slots"
+	ruleTokens      = "client tokens"
+	ruleOutcomes    = "one outcome"
+	ruleNamesAll    = "beats name all"
+	ruleBeatsInTime = "beats in time"
+	ruleBeatRate    = "beat rate"
 )
 
 // checkAlways judges all that was seen, once the script is over.
@@ -33,7 +35,7 @@ func (k *kit) checkAlways(excused []string) {
 		{ruleTokens, k.checkTokens},
 		{ruleOutcomes, k.checkOutcomes},
 		{ruleNamesAll, k.checkNamesAll},
-		{ruleBeatsTimes, k.checkBeatsInTime},
+		{ruleBeatsInTime, k.checkBeatsInTime},
 		{ruleBeatRate, k.checkBeatRate},
 	} {
 		if !slices.Contains(excused, rule.name) {
@@ -110,7 +112,7 @@ func (k *kit) checkTokens() {
 		want(token != "", "a fetch came without a client token")
 		earlier := answered[token]
 		want(earlier == nil || earlier.answered.After(c.at.Add(-slack)), "a fetch has the client token of one that was answered")
-		if !c.answered.IsZero() && c.err == nil {
+		if c.hasArrived() {
 			answered[token] = c
 		}
 	}
@@ -127,7 +129,7 @@ func (k *kit) checkOutcomes() {
 				l.work.id, one.at.Sub(l.told).Round(time.Millisecond))
 			if i > 0 {
 				last := l.reports[i-1]
-				isAnswered := last.call.err == nil && !last.call.answered.IsZero() && last.code <= 4 // STORE_FULL and later: it is to be repeated
+				isAnswered := last.call.hasArrived() && last.code < wagglev1.ReportCode_REPORT_CODE_STORE_FULL
 				want(!isAnswered || last.call.answered.After(one.at.Add(-slack)), "task %s was reported again although the report was answered", l.work.id)
 			}
 		}

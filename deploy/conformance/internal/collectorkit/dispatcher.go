@@ -19,6 +19,7 @@ import (
 const (
 	defaultLease = 30 * time.Second
 	idleBeat     = 15 * time.Second
+	reportRetry  = 1500 * time.Millisecond // as a report's answer of kit.codes asks
 )
 
 // call is one request that a dispatcher got. What the client sent is fixed; what became of it is guarded by kit.mu.
@@ -40,6 +41,11 @@ type call struct {
 
 	answered time.Time // zero: not yet, or with an error
 	err      error
+}
+
+// hasArrived reports whether the client surely has the answer; the caller holds kit.mu.
+func (c *call) hasArrived() bool {
+	return !c.answered.IsZero() && c.err == nil && !c.server.isSilent(c.answered)
 }
 
 // lease is what the store knows of a task that was granted.
@@ -125,6 +131,7 @@ func answer[T any](k *kit, c *call, hook func(*call) (*T, error), usual func(*ca
 func (s service) FetchTask(ctx context.Context, request *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
 	k := s.server.k
 	c := s.note(ctx, &call{method: "FetchTask", fetch: request})
+	k.noteReports(c, request.GetReports())
 	reply, err := answer(k, c, k.hooked().fetch, k.serveFetch)
 	if err == nil {
 		k.handedOut(reply)
@@ -222,7 +229,6 @@ func (s service) Heartbeat(client wagglev1.DispatchService_HeartbeatServer) erro
 
 // serveFetch settles the reports, and grants what is due, or waits for it.
 func (k *kit) serveFetch(c *call) (*wagglev1.FetchTaskResponse, error) {
-	k.noteReports(c, c.fetch.GetReports())
 	reply := &wagglev1.FetchTaskResponse{ReportResults: k.settle(c, c.fetch.GetReports())}
 	over := time.After(c.fetch.GetWait().AsDuration())
 	for {
@@ -298,14 +304,13 @@ func (l *lease) holds(at time.Time) bool {
 	return l.result == nil && l.lost == 0 && at.Before(l.deadline)
 }
 
-// message is the lease with its task as they travel. Whatever a later version may add is in it, and the clock of this store
-// is years ahead: neither may matter to a collector.
+// message is the lease with its task as they travel, with what a later version may add.
 func (l *lease) message(now time.Time) *wagglev1.LeasedTask {
-	future := timestamppb.New(now.AddDate(10, 0, 0))
+	due := timestamppb.New(now.AddDate(l.work.yearsOff, 0, 0))
 	task := &wagglev1.Task{
 		Id: l.work.id, SourceId: "kit", SourceUid: "kit-1", Queue: "kit.test", Pool: "default", Url: "http://kit.test/" + l.work.id,
-		Key: "http://kit.test/" + l.work.id, State: wagglev1.TaskState_TASK_STATE_LEASED, Attempt: 1, Priority: 5, Run: l.work.run,
-		Payload: l.work.payload(), DueTime: future, CreateTime: future, Relation: unknownEnum, Cursor: l.work.savedCursor,
+		Key: "http://kit.test/" + l.work.id, State: wagglev1.TaskState_TASK_STATE_LEASED, Attempt: 1, Priority: 5,
+		Payload: l.work.payload(), DueTime: due, CreateTime: due, Relation: unknownEnum,
 	}
 	task.ProtoReflect().SetUnknown(unknownField())
 	return &wagglev1.LeasedTask{Task: task, Lease: &wagglev1.Lease{
@@ -398,7 +403,10 @@ func (k *kit) settle(c *call, reports []*wagglev1.TaskReport) []*wagglev1.Report
 		for _, report := range reports {
 			l := k.find(report.GetLeaseToken())
 			result := &wagglev1.ReportResult{TaskId: report.GetTaskId(), State: wagglev1.TaskState_TASK_STATE_DONE, Result: unknownEnum}
+			code, isSet := k.codes[report.GetTaskId()]
 			switch {
+			case isSet:
+				result.Code, result.RetryAfter = code, durationpb.New(reportRetry)
 			case l != nil && l.result != nil:
 				result.Code = wagglev1.ReportCode_REPORT_CODE_ALREADY_REPORTED
 			case l != nil && l.lost == 0 && (k.graceful || c.at.Before(l.deadline)):
@@ -406,9 +414,6 @@ func (k *kit) settle(c *call, reports []*wagglev1.TaskReport) []*wagglev1.Report
 				result.Code = wagglev1.ReportCode_REPORT_CODE_OK
 			default:
 				result.Code = wagglev1.ReportCode_REPORT_CODE_LEASE_LOST
-			}
-			if code, isSet := k.codes[report.GetTaskId()]; isSet {
-				result.Code = code
 			}
 			result.Discovered = summary(report.GetOutcome().GetSucceeded().GetDiscovered())
 			results = append(results, result)

@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -51,10 +54,9 @@ type work struct {
 	DiscoverFirst int    `json:"discover_first,omitempty"`
 	Padding       string `json:"padding,omitempty"` // handlers know no such field
 
-	id          string
-	lease       time.Duration // zero: what the fetch asks for, else 30 s
-	run         int64
-	savedCursor []byte
+	id       string
+	lease    time.Duration // zero: what the fetch asks for, else 30 s
+	yearsOff int           // by which the clock of the store is ahead
 }
 
 func (w work) payload() []byte {
@@ -83,7 +85,7 @@ type kit struct {
 	ctx     context.Context //nolint:containedctx // it lives as long as the scenario
 	command []string
 	config  clientConfig
-	dir     string
+	dir     string // for files; it goes with the scenario
 	servers []*server
 	client  *client
 	log     *tail
@@ -108,10 +110,18 @@ type kit struct {
 	nextBeat time.Duration // when nothing is held
 }
 
-// newKit starts two dispatchers. The client program is started by the script.
+// newKit starts two dispatchers. The client program is started by the script. It has to be closed, also after an error.
 func newKit(ctx context.Context, s Scenario, o Options) (*kit, error) {
+	dir, err := os.MkdirTemp("", "waggle-conformance-")
+	if err != nil {
+		return nil, err
+	}
+	hosts := []string{"127.0.0.1", "127.0.0.1"}
+	if s.certificates != nil {
+		hosts[1] = "localhost" // another name for the certificate
+	}
 	k := &kit{
-		ctx: ctx, command: o.Command, changed: make(chan struct{}), fence: 1000, log: &tail{},
+		ctx: ctx, dir: dir, command: o.Command, changed: make(chan struct{}), fence: 1000, log: &tail{},
 		cursors: map[string]string{}, codes: map[string]wagglev1.ReportCode{}, nextBeat: idleBeat,
 		config: clientConfig{
 			Scenario: s.Name, Transport: cmp.Or(o.Transport, "grpc"), CollectorID: "kit-1", Labels: map[string]string{"zone": "a"},
@@ -119,29 +129,45 @@ func newKit(ctx context.Context, s Scenario, o Options) (*kit, error) {
 		},
 	}
 	for i := range 2 {
-		one := &server{k: k, index: i, listen: "127.0.0.1:0"}
-		k.servers = append(k.servers, one)
-		if err := one.start(); err != nil {
-			k.close()
-			return nil, err
+		one := &server{k: k, listen: "127.0.0.1:0"}
+		if s.certificates != nil {
+			config, err := s.certificates(k, hosts[i])
+			if err != nil {
+				return k, err
+			}
+			one.tls = config
 		}
-		one.address = one.listen
-		k.config.Servers = append(k.config.Servers, one.address)
+		if err := one.start(); err != nil {
+			return k, err
+		}
+		k.servers = append(k.servers, one)
+		_, port, err := net.SplitHostPort(one.listen)
+		if err != nil {
+			return k, err
+		}
+		k.config.Servers = append(k.config.Servers, net.JoinHostPort(hosts[i], port))
 	}
 	if s.config != nil {
 		s.config(&k.config)
+	}
+	if k.config.TokenFile != "" {
+		k.config.TokenFile = filepath.Join(dir, k.config.TokenFile)
 	}
 	return k, nil
 }
 
 // close ends everything.
 func (k *kit) close() {
+	if k == nil {
+		return
+	}
 	if k.client != nil {
 		k.client.kill()
 	}
 	for _, s := range k.servers {
 		s.kill()
 	}
+	_ = os.RemoveAll(k.dir) // it is a temporary directory
 }
 
 // change changes what mu guards, and wakes whoever waits for a change.
@@ -221,8 +247,13 @@ func once[T any](reply func(*call) (*T, error)) func(*call) (*T, error) {
 	}
 }
 
-// push sends a message to all open streams.
-func (k *kit) push(message *wagglev1.HeartbeatResponse) {
+// push sends a status to all open streams, as what happens between beats: it renews nothing.
+func (k *kit) push(status *wagglev1.LeaseStatus) {
+	k.check(func() { status.Held = k.held })
+	k.pushMessage(&wagglev1.HeartbeatResponse{Status: status})
+}
+
+func (k *kit) pushMessage(message *wagglev1.HeartbeatResponse) {
 	k.change(func() {
 		for _, st := range k.streams {
 			if st.ended.IsZero() {
@@ -297,6 +328,12 @@ func (k *kit) launch() {
 		fail("%v", err)
 	}
 	k.client = started
+}
+
+// relaunch starts another process of the client program, once the first has ended.
+func (k *kit) relaunch() {
+	k.change(func() { k.events = nil })
+	k.launch()
 }
 
 // start starts the client program and waits for its first call.
@@ -428,7 +465,6 @@ func isFetch(c *call) bool  { return c.fetch != nil }
 func isBeat(c *call) bool   { return c.beat != nil }
 func isReport(c *call) bool { return c.report != nil }
 func isSubmit(c *call) bool { return c.submit != nil }
-func isAny(*call) bool      { return true }
 
 // at narrows to one server.
 func at(s *server, fits func(*call) bool) func(*call) bool {
@@ -503,6 +539,55 @@ func (k *kit) reportsOf(id string) []*reported {
 	return k.reportsLocked(id)
 }
 
+// awaitStream waits for an open stream that was opened after a moment.
+func (k *kit) awaitStream(after time.Time) {
+	k.await(soon, "heartbeat stream", func() bool {
+		return slices.ContainsFunc(k.streams, func(st *stream) bool { return st.opened.After(after) && st.ended.IsZero() })
+	})
+}
+
+// seen are the calls that fit.
+func (k *kit) seen(fits func(*call) bool) (list []*call) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.callsLocked(fits)
+}
+
+// callsLocked is seen for who holds mu.
+func (k *kit) callsLocked(fits func(*call) bool) (list []*call) {
+	for _, c := range k.calls {
+		if fits(c) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// lastLocked is the last call that fits; the caller holds mu, and there is one.
+func (k *kit) lastLocked(fits func(*call) bool) *call {
+	for _, c := range slices.Backward(k.calls) {
+		if fits(c) {
+			return c
+		}
+	}
+	panic(verdict("a call is missing"))
+}
+
+// eventsLocked counts events; the caller holds mu.
+func (k *kit) eventsLocked(name string) (n int) {
+	for _, e := range k.events {
+		if e.Event == name {
+			n++
+		}
+	}
+	return n
+}
+
+// early fails if something came before a moment.
+func early(what string, at, least time.Time) {
+	want(!at.Before(least), "%s %s too early", what, least.Sub(at).Round(time.Millisecond))
+}
+
 // late says by how much something came later than a limit, and fails if it did.
 func late(what string, at, limit time.Time) {
 	want(!at.After(limit), "%s %s too late", what, at.Sub(limit).Round(time.Millisecond))
@@ -515,20 +600,11 @@ func (k *kit) leaseOf(id string) lease {
 	return *k.lease(id)
 }
 
-// reportsLocked is reportsOf for who holds mu; callsLocked are the calls that fit, for the same.
+// reportsLocked is reportsOf for who holds mu.
 func (k *kit) reportsLocked(id string) (list []*reported) {
 	for _, one := range k.reports {
 		if one.report.GetTaskId() == id {
 			list = append(list, one)
-		}
-	}
-	return list
-}
-
-func (k *kit) callsLocked(fits func(*call) bool) (list []*call) {
-	for _, c := range k.calls {
-		if fits(c) {
-			list = append(list, c)
 		}
 	}
 	return list

@@ -2,6 +2,7 @@ package collectorkit
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"regexp"
 	"slices"
@@ -21,8 +22,12 @@ type Scenario struct {
 	// config changes what the client program is told; nil changes nothing.
 	config func(*clientConfig)
 
-	// tls serves over TLS.
-	tls bool
+	// certificates makes a dispatcher serve over TLS, under a host's name, and has the client program trust what it should;
+	// nil: plain text.
+	certificates func(k *kit, host string) (*tls.Config, error)
+
+	// streams says that it is about heartbeat streams, which JSON over HTTP/1.1 does not have.
+	streams bool
 
 	// excused are rules of always.go that the script itself breaks.
 	excused []string
@@ -57,7 +62,8 @@ type Options struct {
 func Run(ctx context.Context, o Options) []Result {
 	var chosen []Scenario
 	for _, s := range Scenarios() {
-		if o.Match == nil || o.Match.MatchString(s.Name) {
+		skipped := s.streams && o.Transport == "connect-json"
+		if !skipped && (o.Match == nil || o.Match.MatchString(s.Name)) {
 			chosen = append(chosen, s)
 		}
 	}
@@ -91,6 +97,7 @@ func (s Scenario) run(ctx context.Context, o Options) (result Result) {
 	result.Scenario = s
 	k, err := newKit(ctx, s, o)
 	if err != nil {
+		k.close()
 		result.Verdict = fmt.Sprintf("the kit could not start: %v", err)
 		return result
 	}
@@ -103,7 +110,7 @@ func (s Scenario) run(ctx context.Context, o Options) (result Result) {
 			panic(thrown)
 		}
 		result.Took = time.Since(began)
-		result.Log = k.client.stderr.String()
+		result.Log = k.log.String()
 	}()
 	s.script(k)
 	k.checkAlways(s.excused)

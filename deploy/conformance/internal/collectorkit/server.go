@@ -17,15 +17,14 @@ import (
 
 // server is one dispatcher's address. All servers of a kit share one store: the kit.
 type server struct {
-	k       *kit
-	index   int
-	listen  string // ip:port
-	address string // as the client program is told
-	tls     *tls.Config
+	k      *kit
+	listen string      // ip:port
+	tls    *tls.Config // nil: plain text
 
 	mu   sync.Mutex // guards what follows
 	grpc *grpc.Server
 	gate *gate
+	cut  []time.Time // when it was killed, frozen or started again: the first and each second begin a silence
 }
 
 // start listens: on a free port at first, on the same one after a kill.
@@ -45,6 +44,9 @@ func (s *server) start() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.gate != nil {
+		s.cut = append(s.cut, time.Now())
+	}
 	s.gate = &gate{Listener: listener}
 	s.grpc = grpc.NewServer(options...)
 	wagglev1.RegisterDispatchServiceServer(s.grpc, service{server: s})
@@ -57,14 +59,28 @@ func (s *server) start() error {
 func (s *server) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.cut = append(s.cut, time.Now())
 	s.gate.freeze(false)
 	s.grpc.Stop()
+}
+
+// isSilent reports whether an answer of this moment may not have arrived.
+func (s *server) isSilent(at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 0; i < len(s.cut); i += 2 {
+		if at.After(s.cut[i].Add(-slack)) && (i+1 == len(s.cut) || at.Before(s.cut[i+1])) {
+			return true
+		}
+	}
+	return false
 }
 
 // freeze stops the server from reading and writing, as SIGSTOP stops a process: the kernel still accepts connections.
 func (s *server) freeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.cut = append(s.cut, time.Now())
 	s.gate.freeze(true)
 }
 
