@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -60,6 +61,8 @@ func main() {
 }
 
 func run() error {
+	faultName := flag.String("fault", "", "misbehave in this way, to show that the kit finds it")
+	flag.Parse()
 	in := bufio.NewReader(os.Stdin)
 	line, err := in.ReadBytes('\n')
 	if err != nil {
@@ -79,6 +82,11 @@ func run() error {
 	}
 	if s.TLSCA != "" {
 		config.TLS = &collector.TLS{CAFile: s.TLSCA}
+	}
+	if *faultName != "" {
+		if err := apply(*faultName, &config); err != nil {
+			return err
+		}
 	}
 	c, err := collector.New(config)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -52,20 +53,20 @@ func (k *kit) checkIdentity() {
 		switch {
 		case c.fetch != nil:
 			id, of = c.fetch.GetCollectorId(), c.fetch.GetSession()
-			want(c.fetch.GetLabels()["zone"] == "a", "a fetch came without the collector's labels")
+			verdict.Want(c.fetch.GetLabels()["zone"] == "a", "a fetch came without the collector's labels")
 		case c.beat != nil:
 			id, of = c.beat.GetCollector().GetId(), c.beat.GetCollector().GetSession()
-			want(c.beat.GetCollector().GetLabels()["zone"] == "a", "a heartbeat came without the collector's labels")
+			verdict.Want(c.beat.GetCollector().GetLabels()["zone"] == "a", "a heartbeat came without the collector's labels")
 		case c.report != nil:
 			id, of = c.report.GetCollectorId(), c.report.GetSession()
 		default:
 			continue
 		}
-		want(id == k.config.CollectorID, "%s has the collector_id %q, want %q", c.method, id, k.config.CollectorID)
+		verdict.Want(id == k.config.CollectorID, "%s has the collector_id %q, want %q", c.method, id, k.config.CollectorID)
 		_, err := uuid.Parse(of)
-		want(err == nil, "%s has the session %q, want a UUID", c.method, of)
+		verdict.Want(err == nil, "%s has the session %q, want a UUID", c.method, of)
 		session = cmp.Or(session, of)
-		want(session == of, "%s has another session than the calls before", c.method)
+		verdict.Want(session == of, "%s has another session than the calls before", c.method)
 	}
 }
 
@@ -84,7 +85,7 @@ func (k *kit) checkFreeSlots() {
 			}
 		}
 		asked := max(int(c.fetch.GetMaxTasks()), 1)
-		want(running+asked <= k.config.Slots, "a fetch asked for %d tasks while %d of %d slots were taken", asked, running, k.config.Slots)
+		verdict.Want(running+asked <= k.config.Slots, "a fetch asked for %d tasks while %d of %d slots were taken", asked, running, k.config.Slots)
 	}
 }
 
@@ -109,9 +110,9 @@ func (k *kit) checkTokens() {
 			continue
 		}
 		token := c.fetch.GetClientToken()
-		want(token != "", "a fetch came without a client token")
+		verdict.Want(token != "", "a fetch came without a client token")
 		earlier := answered[token]
-		want(earlier == nil || earlier.answered.After(c.at.Add(-slack)), "a fetch has the client token of one that was answered")
+		verdict.Want(earlier == nil || earlier.answered.After(c.at.Add(-slack)), "a fetch has the client token of one that was answered")
 		if c.hasArrived() {
 			answered[token] = c
 		}
@@ -123,14 +124,14 @@ func (k *kit) checkOutcomes() {
 	for _, l := range k.leases {
 		for i, one := range l.reports {
 			if i > 0 {
-				want(proto.Equal(one.report.GetOutcome(), l.reports[0].report.GetOutcome()), "task %s was reported again with another outcome", l.work.id)
+				verdict.Want(proto.Equal(one.report.GetOutcome(), l.reports[0].report.GetOutcome()), "task %s was reported again with another outcome", l.work.id)
 			}
-			want(l.told.IsZero() || one.at.Before(l.told.Add(slack)), "task %s was reported %s after its lease was said to be lost",
+			verdict.Want(l.told.IsZero() || one.at.Before(l.told.Add(slack)), "task %s was reported %s after its lease was said to be lost",
 				l.work.id, one.at.Sub(l.told).Round(time.Millisecond))
 			if i > 0 {
 				last := l.reports[i-1]
 				isAnswered := last.call.hasArrived() && last.code < wagglev1.ReportCode_REPORT_CODE_STORE_FULL
-				want(!isAnswered || last.call.answered.After(one.at.Add(-slack)), "task %s was reported again although the report was answered", l.work.id)
+				verdict.Want(!isAnswered || last.call.answered.After(one.at.Add(-slack)), "task %s was reported again although the report was answered", l.work.id)
 			}
 		}
 	}
@@ -146,7 +147,7 @@ func (k *kit) checkNamesAll() {
 		for _, l := range k.leases {
 			over := l.deadline.Add(-margin(l.duration))
 			held := !l.answered.IsZero() && l.answered.Before(c.at.Add(-slack)) && len(l.reports) == 0 && l.told.IsZero() && c.at.Before(over.Add(-slack))
-			want(!held || names(c, l.work.id), "a heartbeat did not name task %s, which was held", l.work.id)
+			verdict.Want(!held || names(c, l.work.id), "a heartbeat did not name task %s, which was held", l.work.id)
 		}
 	}
 }
@@ -176,11 +177,11 @@ func (k *kit) checkBeatsInTime() {
 			if c.beat == nil || !names(c, l.work.id) || c.at.Before(last) || c.at.After(until) {
 				continue
 			}
-			want(c.at.Sub(last) <= limit, "a beat for a lease of %s came %s after the last, want a third of the lease",
+			verdict.Want(c.at.Sub(last) <= limit, "a beat for a lease of %s came %s after the last, want a third of the lease",
 				l.duration, c.at.Sub(last).Round(time.Millisecond))
 			last = c.at
 		}
-		want(until.Sub(last) <= limit, "no beat for a lease of %s came for %s, want one after a third of the lease",
+		verdict.Want(until.Sub(last) <= limit, "no beat for a lease of %s came for %s, want one after a third of the lease",
 			l.duration, until.Sub(last).Round(time.Millisecond))
 	}
 }
@@ -202,6 +203,6 @@ func (k *kit) checkBeatRate() {
 	}
 	const most = 20 // in a second: an answer that was lost or a new lease may double it for a moment
 	for i := most; i < len(beats); i++ {
-		want(beats[i].Sub(beats[i-most]) >= time.Second, "%d heartbeats came within a second, want at most 10", most+1)
+		verdict.Want(beats[i].Sub(beats[i-most]) >= time.Second, "%d heartbeats came within a second, want at most 10", most+1)
 	}
 }

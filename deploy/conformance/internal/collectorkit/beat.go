@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -37,7 +38,7 @@ func beatScenarios() []Scenario {
 				first := k.next(soon, "heartbeat with the cursor", time.Time{}, isCursor)
 				k.next(soon, "second heartbeat with the cursor that was not stored", first.at, isCursor)
 				k.settled(6*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed")
 			},
 		},
 		{
@@ -53,7 +54,7 @@ func beatScenarios() []Scenario {
 				k.add(work{})
 				k.pass(soon)
 				n := k.count(held.Add(slack), time.Now(), isFetch)
-				want(n == 0, "%d fetches came while a hold stopped the collector", n)
+				verdict.Want(n == 0, "%d fetches came while a hold stopped the collector", n)
 				lifted := time.Now()
 				k.hold(false)
 				k.next(soon, "fetch after the hold was lifted", lifted, isFetch)
@@ -88,8 +89,8 @@ func beatScenarios() []Scenario {
 				})
 				k.push(&wagglev1.LeaseStatus{Cancel: k.cancel(wagglev1.CancelReason_CANCEL_REASON_HELD, ids...)})
 				k.settled(soon, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() == nil, "a handler that a hold canceled was reported as succeeded")
-				want(k.outcome(ids[1]).GetSucceeded() != nil, "a handler that succeeded in spite of a hold was not reported so")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() == nil, "a handler that a hold canceled was reported as succeeded")
+				verdict.Want(k.outcome(ids[1]).GetSucceeded() != nil, "a handler that succeeded in spite of a hold was not reported so")
 			},
 		},
 		{
@@ -107,7 +108,7 @@ func beatScenarios() []Scenario {
 					k.next(soon, "heartbeat that names the task on the new stream", ended, func(c *call) bool { return isBeat(c) && c.stream != nil && names(c, ids[0]) })
 				}
 				k.settled(8*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed")
 			},
 		},
 		{
@@ -122,7 +123,7 @@ func beatScenarios() []Scenario {
 				k.awaitStream(told)
 				k.await(soon, "end of the old stream", func() bool { return !k.streams[0].ended.IsZero() })
 				k.settled(8*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed")
 			},
 		},
 		{
@@ -141,7 +142,7 @@ func beatScenarios() []Scenario {
 				})
 				k.start()
 				k.settled(18*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the task was not reported as succeeded: a stream that did not answer cost its lease")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task was not reported as succeeded: a stream that did not answer cost its lease")
 			},
 		},
 		{
@@ -151,7 +152,7 @@ func beatScenarios() []Scenario {
 				ids := k.add(work{WorkMS: 5000, lease: 3 * time.Second})
 				k.start()
 				k.settled(8*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the task was not reported as succeeded: without a stream its lease was lost")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task was not reported as succeeded: without a stream its lease was lost")
 			},
 		},
 		{
@@ -177,7 +178,7 @@ func beatScenarios() []Scenario {
 				k.start()
 				k.pass(soon)
 				n := k.count(time.Now().Add(-2*time.Second), time.Now(), isBeat)
-				want(n <= 24, "%d heartbeats came in 2 s, want at most 20", n)
+				verdict.Want(n <= 24, "%d heartbeats came in 2 s, want at most 20", n)
 			},
 		},
 	}

@@ -48,6 +48,14 @@ func (c *call) hasArrived() bool {
 	return !c.answered.IsZero() && c.err == nil && !c.server.isSilent(c.answered)
 }
 
+// delay delays the answer, unless the caller has gone.
+func (c *call) delay(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-c.ctx.Done():
+	}
+}
+
 // lease is what the store knows of a task that was granted.
 type lease struct {
 	work     work

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -22,7 +23,7 @@ func fetchScenarios() []Scenario {
 				k.start()
 				k.settled(soon, ids...)
 				done := k.outcome(ids[0]).GetSucceeded()
-				want(done.GetHttpStatus() == 200 && done.GetBytes() == 10 && string(done.GetMemo()) == "etag",
+				verdict.Want(done.GetHttpStatus() == 200 && done.GetBytes() == 10 && string(done.GetMemo()) == "etag",
 					"the report has status %d, %d bytes and memo %q, want 200, 10 and \"etag\"", done.GetHttpStatus(), done.GetBytes(), done.GetMemo())
 			},
 		},
@@ -36,7 +37,7 @@ func fetchScenarios() []Scenario {
 				for _, c := range k.seen(isFetch) {
 					most = max(most, c.fetch.GetMaxTasks())
 				}
-				want(most == 4, "the largest fetch asked for %d tasks with 4 free slots, want 4", most)
+				verdict.Want(most == 4, "the largest fetch asked for %d tasks with 4 free slots, want 4", most)
 			},
 		},
 		{
@@ -46,7 +47,7 @@ func fetchScenarios() []Scenario {
 				quick := k.add(many(9, work{WorkMS: 100})...)
 				k.start()
 				k.settled(soon, quick...)
-				want(k.leaseOf(slow[0]).result == nil, "the slow task was reported before the quick ones were done")
+				verdict.Want(k.leaseOf(slow[0]).result == nil, "the slow task was reported before the quick ones were done")
 				k.settled(6*time.Second, slow...)
 			},
 		},
@@ -60,13 +61,13 @@ func fetchScenarios() []Scenario {
 				k.next(soon, "fetch that waits", time.Time{}, func(c *call) bool { return isFetch(c) && len(c.fetch.GetReports()) == 0 })
 				for _, c := range k.seen(isFetch) {
 					wait := c.fetch.GetWait().AsDuration()
-					want(slices.Equal(c.fetch.GetPools(), k.config.Pools), "a fetch asks for pools %v, want %v", c.fetch.GetPools(), k.config.Pools)
-					want(c.fetch.GetLeaseDuration().AsDuration() == 2*time.Second, "a fetch asks for a lease of %s, want 2 s", c.fetch.GetLeaseDuration().AsDuration())
-					want(wait <= 1500*time.Millisecond, "a fetch asks to wait %s, want at most 1.5 s", wait)
-					want(!c.deadline.IsZero() && c.deadline.Sub(c.at) >= wait+5*time.Second-slack, "a fetch that waits %s has no deadline, or one of less than 5 s more", wait)
+					verdict.Want(slices.Equal(c.fetch.GetPools(), k.config.Pools), "a fetch asks for pools %v, want %v", c.fetch.GetPools(), k.config.Pools)
+					verdict.Want(c.fetch.GetLeaseDuration().AsDuration() == 2*time.Second, "a fetch asks for a lease of %s, want 2 s", c.fetch.GetLeaseDuration().AsDuration())
+					verdict.Want(wait <= 1500*time.Millisecond, "a fetch asks to wait %s, want at most 1.5 s", wait)
+					verdict.Want(!c.deadline.IsZero() && c.deadline.Sub(c.at) >= wait+5*time.Second-slack, "a fetch that waits %s has no deadline, or one of less than 5 s more", wait)
 				}
 				info := k.seen(isBeat)[0].beat.GetCollector()
-				want(info.GetSlots() == 4 && slices.Equal(info.GetPools(), k.config.Pools), "a heartbeat has %d slots and pools %v, want 4 and %v",
+				verdict.Want(info.GetSlots() == 4 && slices.Equal(info.GetPools(), k.config.Pools), "a heartbeat has %d slots and pools %v, want 4 and %v",
 					info.GetSlots(), info.GetPools(), k.config.Pools)
 			},
 		},
@@ -77,7 +78,7 @@ func fetchScenarios() []Scenario {
 				k.start()
 				k.settled(5*time.Second, ids...)
 				for _, id := range ids {
-					want(k.outcome(id).GetSucceeded() != nil, "a task whose times are 10 years off did not succeed")
+					verdict.Want(k.outcome(id).GetSucceeded() != nil, "a task whose times are 10 years off did not succeed")
 				}
 			},
 		},
@@ -109,7 +110,7 @@ func fetchScenarios() []Scenario {
 				k.await(soon, "fetch", func() bool { return held.Load() != nil })
 				k.pass(2500 * time.Millisecond)
 				n := k.count(held.Load().at, held.Load().at.Add(2*time.Second-slack/10), isFetch)
-				want(n == 0, "%d fetches came within the 2 s of COLLECTOR_HELD's retry_after", n)
+				verdict.Want(n == 0, "%d fetches came within the 2 s of COLLECTOR_HELD's retry_after", n)
 				k.hold(false)
 				k.settled(soon+2*time.Second, k.add(work{})...)
 			},
@@ -162,9 +163,9 @@ func fetchScenarios() []Scenario {
 				ids := k.add(work{WorkMS: 100})
 				k.on(func(h *hooks) { h.fetch = once(k.grantAndLose) })
 				k.start()
-				k.next(soon, "repeated fetch", k.seen(isFetch)[0].at, isFetch)
-				fetches := k.seen(isFetch)
-				want(fetches[0].fetch.GetClientToken() == fetches[1].fetch.GetClientToken(), "the repeated fetch has another client token")
+				first := k.next(soon, "fetch", time.Time{}, isFetch)
+				second := k.next(soon, "repeated fetch", first.at, isFetch)
+				verdict.Want(first.fetch.GetClientToken() == second.fetch.GetClientToken(), "the repeated fetch has another client token")
 				k.settled(soon, ids...)
 			},
 		},
@@ -178,7 +179,7 @@ func fetchScenarios() []Scenario {
 				k.start()
 				k.settled(10*time.Second, ids...)
 				fetches := k.seen(isFetch)
-				want(fetches[0].fetch.GetClientToken() == fetches[1].fetch.GetClientToken(), "the repeated fetch has another client token")
+				verdict.Want(fetches[0].fetch.GetClientToken() == fetches[1].fetch.GetClientToken(), "the repeated fetch has another client token")
 				k.wantGap(0, 1500*time.Millisecond, "RetryInfo asked for 1.5 s")
 				k.wantGap(1, 1500*time.Millisecond, "RetryInfo asked for 1.5 s")
 			},
@@ -193,8 +194,8 @@ func fetchScenarios() []Scenario {
 				began := time.Now()
 				k.pass(4 * time.Second)
 				n := k.count(began, time.Now(), isFetch)
-				want(n >= 2, "%d fetches in 4 s of RATE_LIMITED, want some repetitions", n)
-				want(n <= 12, "%d fetches in 4 s of RATE_LIMITED: no growing wait between them", n)
+				verdict.Want(n >= 2, "%d fetches in 4 s of RATE_LIMITED, want some repetitions", n)
+				verdict.Want(n <= 12, "%d fetches in 4 s of RATE_LIMITED: no growing wait between them", n)
 			},
 		},
 		{
@@ -228,5 +229,5 @@ func (k *kit) grantAndLose(c *call) (*wagglev1.FetchTaskResponse, error) {
 func (k *kit) wantGap(i int, least time.Duration, why string) {
 	fetches := k.seen(isFetch)
 	gap := fetches[i+1].at.Sub(fetches[i].at)
-	want(gap >= least-slack/10, "a fetch came %s after the last, but %s", gap.Round(time.Millisecond), why)
+	verdict.Want(gap >= least-slack/10, "a fetch came %s after the last, but %s", gap.Round(time.Millisecond), why)
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -112,21 +113,21 @@ type kit struct {
 
 // newKit starts two dispatchers. The client program is started by the script. It has to be closed, also after an error.
 func newKit(ctx context.Context, s Scenario, o Options) (*kit, error) {
-	dir, err := os.MkdirTemp("", "waggle-conformance-")
-	if err != nil {
-		return nil, err
-	}
-	hosts := []string{"127.0.0.1", "127.0.0.1"}
-	if s.certificates != nil {
-		hosts[1] = "localhost" // another name for the certificate
-	}
 	k := &kit{
-		ctx: ctx, dir: dir, command: o.Command, changed: make(chan struct{}), fence: 1000, log: &tail{},
+		ctx: ctx, command: o.Command, changed: make(chan struct{}), fence: 1000, log: &tail{},
 		cursors: map[string]string{}, codes: map[string]wagglev1.ReportCode{}, nextBeat: idleBeat,
 		config: clientConfig{
 			Scenario: s.Name, Transport: cmp.Or(o.Transport, "grpc"), CollectorID: "kit-1", Labels: map[string]string{"zone": "a"},
 			Pools: []string{"default"}, Slots: 4, WaitMS: 2000, DrainMS: 5000,
 		},
+	}
+	var err error
+	if k.dir, err = os.MkdirTemp("", "waggle-conformance-"); err != nil {
+		return k, err
+	}
+	hosts := []string{"127.0.0.1", "127.0.0.1"}
+	if s.certificates != nil {
+		hosts[1] = "localhost" // another name for the certificate
 	}
 	for i := range 2 {
 		one := &server{k: k, listen: "127.0.0.1:0"}
@@ -151,16 +152,13 @@ func newKit(ctx context.Context, s Scenario, o Options) (*kit, error) {
 		s.config(&k.config)
 	}
 	if k.config.TokenFile != "" {
-		k.config.TokenFile = filepath.Join(dir, k.config.TokenFile)
+		k.config.TokenFile = filepath.Join(k.dir, k.config.TokenFile)
 	}
 	return k, nil
 }
 
 // close ends everything.
 func (k *kit) close() {
-	if k == nil {
-		return
-	}
 	if k.client != nil {
 		k.client.kill()
 	}
@@ -325,7 +323,7 @@ var errSilent = status.Error(codes.Unavailable, "silence")
 func (k *kit) launch() {
 	started, err := startClient(k.ctx, k.command, k.config, k.log, func(e event) { k.change(func() { k.events = append(k.events, e) }) })
 	if err != nil {
-		fail("%v", err)
+		verdict.Fail("%v", err)
 	}
 	k.client = started
 }
@@ -348,7 +346,7 @@ func (k *kit) stop() { _ = k.client.stdin.Close() } // it may have ended
 // signal sends a signal to the client program.
 func (k *kit) signal(sig syscall.Signal) {
 	if err := k.client.signal(sig); err != nil {
-		fail("%v", err)
+		verdict.Fail("%v", err)
 	}
 }
 
@@ -362,22 +360,12 @@ func (k *kit) exited(limit time.Duration) int {
 func (k *kit) endedByItself(why string) {
 	code := k.exited(soon + 5*time.Second) // handlers may take theirs
 	k.check(func() {
-		want(k.hasEvent("error", ""), "the collector ended with code %d after %s, without an error event", code, why)
+		verdict.Want(k.hasEvent("error", ""), "the collector ended with code %d after %s, without an error event", code, why)
 	})
-	want(code == 1, "the collector ended with code %d after %s, want 1", code, why)
+	verdict.Want(code == 1, "the collector ended with code %d after %s, want 1", code, why)
 }
 
 // What scripts judge by.
-
-// fail ends the script with a verdict.
-func fail(format string, values ...any) { panic(verdict(fmt.Sprintf(format, values...))) }
-
-// want fails unless something is so.
-func want(isSo bool, format string, values ...any) {
-	if !isSo {
-		fail(format, values...)
-	}
-}
 
 // await waits until isSo, which is called with mu held.
 func (k *kit) await(limit time.Duration, what string, isSo func() bool) {
@@ -391,15 +379,15 @@ func (k *kit) await(limit time.Duration, what string, isSo func() bool) {
 		case ok:
 			return
 		case gone:
-			fail("no %s: the client program has ended%s", what, last)
+			verdict.Fail("no %s: the client program has ended%s", what, last)
 		}
 		select {
 		case <-changed:
 		case <-time.After(20 * time.Millisecond): // what depends on the time alone
 		case <-over:
-			fail("no %s within %s", what, limit)
+			verdict.Fail("no %s within %s", what, limit)
 		case <-k.ctx.Done():
-			fail("no %s: the scenario's time is over", what)
+			verdict.Fail("no %s: the scenario's time is over", what)
 		}
 	}
 }
@@ -426,7 +414,7 @@ func (k *kit) pass(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-k.ctx.Done():
-		fail("the scenario's time is over")
+		verdict.Fail("the scenario's time is over")
 	}
 }
 
@@ -570,7 +558,8 @@ func (k *kit) lastLocked(fits func(*call) bool) *call {
 			return c
 		}
 	}
-	panic(verdict("a call is missing"))
+	verdict.Fail("a call is missing")
+	return nil
 }
 
 // eventsLocked counts events; the caller holds mu.
@@ -585,12 +574,12 @@ func (k *kit) eventsLocked(name string) (n int) {
 
 // early fails if something came before a moment.
 func early(what string, at, least time.Time) {
-	want(!at.Before(least), "%s %s too early", what, least.Sub(at).Round(time.Millisecond))
+	verdict.Want(!at.Before(least), "%s %s too early", what, least.Sub(at).Round(time.Millisecond))
 }
 
 // late says by how much something came later than a limit, and fails if it did.
 func late(what string, at, limit time.Time) {
-	want(!at.After(limit), "%s %s too late", what, at.Sub(limit).Round(time.Millisecond))
+	verdict.Want(!at.After(limit), "%s %s too late", what, at.Sub(limit).Round(time.Millisecond))
 }
 
 // leaseOf is the last lease of a task.

@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -17,7 +18,7 @@ func leaseScenarios() []Scenario {
 				ids := k.add(work{WorkMS: 6000, lease: 2 * time.Second})
 				k.start()
 				k.settled(10*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the task was not reported as succeeded, although its lease was renewed")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task was not reported as succeeded, although its lease was renewed")
 			},
 		},
 		{
@@ -39,7 +40,7 @@ func leaseScenarios() []Scenario {
 					h.beat = failing[wagglev1.LeaseStatus](always, errLost)
 					h.fetch = once(func(c *call) (*wagglev1.FetchTaskResponse, error) {
 						reply, err := k.serveFetch(c)
-						k.pass(2 * time.Second)
+						c.delay(2 * time.Second)
 						return reply, err
 					})
 				})
@@ -59,7 +60,7 @@ func leaseScenarios() []Scenario {
 				k.pass(3 * time.Second)
 				ids := k.add(work{WorkMS: 1000, lease: 2500 * time.Millisecond})
 				k.settled(soon+time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "a task of a fetch that had waited 3 s was not worked on: waited was not counted")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "a task of a fetch that had waited 3 s was not worked on: waited was not counted")
 			},
 		},
 		{
@@ -73,7 +74,7 @@ func leaseScenarios() []Scenario {
 							return nil, nil //nolint:nilnil // the usual dispatcher answers
 						case beat.CompareAndSwap(nil, c):
 							reply, err := k.serveBeat(c)
-							k.pass(1400 * time.Millisecond)
+							c.delay(1400 * time.Millisecond)
 							return reply, err
 						}
 						return nil, errLost
@@ -95,7 +96,7 @@ func leaseScenarios() []Scenario {
 				k.pass(time.Second)
 				short := k.add(work{WorkMS: 4000, lease: 1500 * time.Millisecond})
 				k.settled(8*time.Second, short...)
-				want(k.outcome(short[0]).GetSucceeded() != nil, "the task with the short lease was not reported as succeeded")
+				verdict.Want(k.outcome(short[0]).GetSucceeded() != nil, "the task with the short lease was not reported as succeeded")
 				k.settled(soon, long...)
 			},
 		},
@@ -109,7 +110,7 @@ func leaseScenarios() []Scenario {
 				when := k.canceled(6*time.Second, ids[0])
 				late("the handler of a limited lease was canceled", when, k.leaseOf(ids[0]).deadline.Add(slack))
 				k.settled(8*time.Second, ids[1])
-				want(k.outcome(ids[1]).GetSucceeded() != nil, "the task beside the limited one was not reported as succeeded")
+				verdict.Want(k.outcome(ids[1]).GetSucceeded() != nil, "the task beside the limited one was not reported as succeeded")
 			},
 		},
 		{
@@ -122,7 +123,7 @@ func leaseScenarios() []Scenario {
 				when := k.canceled(soon, ids[0])
 				late("the handler of a lost lease was canceled", when, k.leaseOf(ids[0]).told.Add(slack))
 				k.settled(soon+3*time.Second, ids[1])
-				want(len(k.reportsOf(ids[0])) == 0, "a task was reported whose lease was lost")
+				verdict.Want(len(k.reportsOf(ids[0])) == 0, "a task was reported whose lease was lost")
 			},
 		},
 		{
@@ -136,7 +137,7 @@ func leaseScenarios() []Scenario {
 				pushed := time.Now()
 				late("a message with lost was pushed; the handler was canceled", k.canceled(soon, ids[0]), pushed.Add(2*slack))
 				k.pass(time.Second)
-				want(len(k.reportsOf(ids[0])) == 0, "a task was reported whose lease was lost")
+				verdict.Want(len(k.reportsOf(ids[0])) == 0, "a task was reported whose lease was lost")
 			},
 		},
 		{
@@ -152,7 +153,7 @@ func leaseScenarios() []Scenario {
 				k.pass(1500 * time.Millisecond)
 				k.on(func(h *hooks) { h.every = nil })
 				k.settled(8*time.Second, ids...)
-				want(k.outcome(ids[0]).GetReleased() != nil, "the task of a lapsed lease was not reported as released")
+				verdict.Want(k.outcome(ids[0]).GetReleased() != nil, "the task of a lapsed lease was not reported as released")
 			},
 		},
 		{
@@ -168,7 +169,7 @@ func leaseScenarios() []Scenario {
 				more := k.add(work{})
 				k.settled(8*time.Second, more...)
 				for _, one := range k.reportsOf(ids[0]) {
-					want(one.report.GetOutcome().GetReleased() != nil, "a process that was frozen beyond its lease reported a result")
+					verdict.Want(one.report.GetOutcome().GetReleased() != nil, "a process that was frozen beyond its lease reported a result")
 				}
 			},
 		},
@@ -183,7 +184,7 @@ func leaseScenarios() []Scenario {
 				k.settled(soon, k.add(work{})...)
 				for _, one := range k.reportsOf(ids[0]) {
 					isOver := one.code == wagglev1.ReportCode_REPORT_CODE_LEASE_LOST
-					want(!isOver || one.report.GetOutcome().GetReleased() != nil, "a handler that blocked beyond its lease had its result reported")
+					verdict.Want(!isOver || one.report.GetOutcome().GetReleased() != nil, "a handler that blocked beyond its lease had its result reported")
 				}
 			},
 		},

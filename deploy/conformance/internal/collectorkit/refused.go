@@ -1,10 +1,17 @@
 package collectorkit
 
 import (
+	"regexp"
+	"strings"
+
 	"google.golang.org/grpc/codes"
 
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
+
+// clientName is what a client calls itself.
+var clientName = regexp.MustCompile(`^[a-z0-9._-]+/[0-9][0-9A-Za-z.+-]*$`)
 
 // refusedScenarios are about answers after which going on is of no use.
 func refusedScenarios() []Scenario {
@@ -20,7 +27,7 @@ func refusedScenarios() []Scenario {
 				k.endStreams(replaced)
 				k.canceled(soon, ids[0])
 				k.endedByItself("COLLECTOR_REPLACED")
-				want(len(k.reportsOf(ids[0])) == 0, "a replaced collector reported its task")
+				verdict.Want(len(k.reportsOf(ids[0])) == 0, "a replaced collector reported its task")
 			},
 		},
 		{
@@ -44,13 +51,17 @@ func refusedScenarios() []Scenario {
 			},
 		},
 		{
-			Name: "refused/too-old", Rule: "4: CLIENT_TOO_OLD: this version is not served any more: stop",
+			Name: "refused/too-old", Rule: "3, 4: name yourself as waggle-client; CLIENT_TOO_OLD: this version is not served any more: stop",
 			script: func(k *kit) {
 				k.on(func(h *hooks) {
 					h.every = func(*call) error { return wgError(codes.FailedPrecondition, "CLIENT_TOO_OLD", 0) }
 				})
 				k.launch()
 				k.endedByItself("CLIENT_TOO_OLD")
+				for _, c := range k.seen(func(*call) bool { return true }) {
+					named := strings.Join(c.header.Get("waggle-client"), ",")
+					verdict.Want(clientName.MatchString(named), "%s came with the waggle-client %q, want NAME/VERSION", c.method, named)
+				}
 			},
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -23,12 +24,12 @@ func reportScenarios() []Scenario {
 				k.start()
 				k.settled(soon, ids...)
 				slow, bad, thrown := k.outcome(ids[0]).GetFailed(), k.outcome(ids[1]).GetFailed(), k.outcome(ids[3]).GetFailed()
-				want(slow.GetReason() == wagglev1.FailureReason_FAILURE_REASON_SERVER_ERROR && slow.GetHttpStatus() == 503,
+				verdict.Want(slow.GetReason() == wagglev1.FailureReason_FAILURE_REASON_SERVER_ERROR && slow.GetHttpStatus() == 503,
 					"a failure was reported as %s with status %d, want SERVER_ERROR with 503", slow.GetReason(), slow.GetHttpStatus())
-				want(slow.GetRetryAfter().AsDuration() == 7*time.Second, "a failure was reported with retry_after %s, want 7 s", slow.GetRetryAfter().AsDuration())
-				want(bad.GetPermanent(), "a permanent failure was not reported so")
-				want(k.outcome(ids[2]).GetReleased().GetDelay().AsDuration() == time.Minute, "a task was not reported as released with a delay of 1 min")
-				want(thrown.GetReason() == wagglev1.FailureReason_FAILURE_REASON_HANDLER, "a handler that raised was reported as %s, want HANDLER", thrown.GetReason())
+				verdict.Want(slow.GetRetryAfter().AsDuration() == 7*time.Second, "a failure was reported with retry_after %s, want 7 s", slow.GetRetryAfter().AsDuration())
+				verdict.Want(bad.GetPermanent(), "a permanent failure was not reported so")
+				verdict.Want(k.outcome(ids[2]).GetReleased().GetDelay().AsDuration() == time.Minute, "a task was not reported as released with a delay of 1 min")
+				verdict.Want(thrown.GetReason() == wagglev1.FailureReason_FAILURE_REASON_HANDLER, "a handler that raised was reported as %s, want HANDLER", thrown.GetReason())
 			},
 		},
 		{
@@ -40,7 +41,7 @@ func reportScenarios() []Scenario {
 				k.await(soon+slack, "second report", func() bool { return len(k.reportsLocked(ids[0])) >= 2 })
 				k.pass(2 * time.Second)
 				n := len(k.reportsOf(ids[0]))
-				want(n == 2, "the task was reported %d times, want 2: the second was answered by ALREADY_REPORTED", n)
+				verdict.Want(n == 2, "the task was reported %d times, want 2: the second was answered by ALREADY_REPORTED", n)
 			},
 		},
 		{
@@ -60,7 +61,7 @@ func reportScenarios() []Scenario {
 				k.await(soon, "report", func() bool { return len(k.reportsLocked(ids[0])) > 0 })
 				k.pass(4 * time.Second)
 				n := len(k.reportsOf(ids[0]))
-				want(n <= 14, "%d reports in 4 s: no growing wait between them", n)
+				verdict.Want(n <= 14, "%d reports in 4 s: no growing wait between them", n)
 				k.on(func(h *hooks) { h.report, h.fetch = nil, nil })
 				k.await(6*time.Second, "report that counts: the lease was beaten for while its report failed",
 					func() bool { return k.lease(ids[0]).result != nil })
@@ -83,7 +84,7 @@ func reportScenarios() []Scenario {
 				for _, id := range ids {
 					list := k.reportsOf(id)
 					gap := list[1].at.Sub(list[0].at)
-					want(gap >= reportRetry-slack/10, "a report was repeated after %s, but retry_after was %s", gap.Round(time.Millisecond), reportRetry)
+					verdict.Want(gap >= reportRetry-slack/10, "a report was repeated after %s, but retry_after was %s", gap.Round(time.Millisecond), reportRetry)
 				}
 			},
 		},
@@ -103,7 +104,7 @@ func reportScenarios() []Scenario {
 				k.pass(time.Second)
 				for _, id := range ids {
 					n := len(k.reportsOf(id))
-					want(n == 1, "a report that was answered by LEASE_LOST or NOT_FOUND came %d times, want 1", n)
+					verdict.Want(n == 1, "a report that was answered by LEASE_LOST or NOT_FOUND came %d times, want 1", n)
 				}
 			},
 		},
@@ -175,7 +176,7 @@ func (k *kit) wantDiscovered(id string, n int) {
 	defer k.mu.Unlock()
 	taken := map[string]bool{}
 	note := func(items []*wagglev1.DiscoveredItem) {
-		want(len(items) <= 1000, "%d items came in one call, want at most 1000", len(items))
+		verdict.Want(len(items) <= 1000, "%d items came in one call, want at most 1000", len(items))
 		for _, item := range items {
 			taken[item.GetUrl()] = true
 		}
@@ -184,13 +185,13 @@ func (k *kit) wantDiscovered(id string, n int) {
 	for _, c := range k.calls {
 		if c.submit != nil && c.err == nil {
 			note(c.submit.GetItems())
-			want(c.submit.GetTaskId() == id && c.submit.GetLeaseToken() == l.token, "SubmitDiscovered has another task or lease token")
-			want(c.at.Before(l.reports[0].at), "SubmitDiscovered came after the report")
+			verdict.Want(c.submit.GetTaskId() == id && c.submit.GetLeaseToken() == l.token, "SubmitDiscovered has another task or lease token")
+			verdict.Want(c.at.Before(l.reports[0].at), "SubmitDiscovered came after the report")
 		}
 	}
 	note(l.result.GetOutcome().GetSucceeded().GetDiscovered())
 	for i := range n {
 		url := fmt.Sprintf("http://found.test/%s/%d", id, i)
-		want(taken[url], "item %d of %d never came", i, n)
+		verdict.Want(taken[url], "item %d of %d never came", i, n)
 	}
 }

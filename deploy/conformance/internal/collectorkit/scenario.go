@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
 )
 
 // Scenario is one rule that a collector must keep, and the script that shows whether it does.
@@ -87,32 +88,18 @@ func Run(ctx context.Context, o Options) []Result {
 	return results
 }
 
-// verdict is what a script panics with when it has found something wrong.
-type verdict string
-
-func (s Scenario) run(ctx context.Context, o Options) (result Result) {
+func (s Scenario) run(ctx context.Context, o Options) Result {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	result.Scenario = s
 	k, err := newKit(ctx, s, o)
+	defer k.close()
 	if err != nil {
-		k.close()
-		result.Verdict = fmt.Sprintf("the kit could not start: %v", err)
-		return result
+		return Result{Scenario: s, Verdict: fmt.Sprintf("the kit could not start: %v", err)}
 	}
-	defer func() {
-		thrown := recover()
-		k.close()
-		if found, isVerdict := thrown.(verdict); isVerdict {
-			result.Verdict = strings.Join(strings.Fields(string(found)), " ")
-		} else if thrown != nil {
-			panic(thrown)
-		}
-		result.Took = time.Since(began)
-		result.Log = k.log.String()
-	}()
-	s.script(k)
-	k.checkAlways(s.excused)
-	return result
+	found := verdict.Of(func() {
+		s.script(k)
+		k.checkAlways(s.excused)
+	})
+	return Result{Scenario: s, Verdict: found, Took: time.Since(began), Log: k.log.String()}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
 )
 
 // serverScenarios are about connections: dispatchers that end or freeze, TLS, tokens, another process.
@@ -24,7 +26,7 @@ func serverScenarios() []Scenario {
 				k.settled(soon, more...)
 				k.settled(8*time.Second, ids...)
 				for _, id := range ids {
-					want(k.outcome(id).GetSucceeded() != nil, "a task did not succeed that was fetched before a dispatcher was killed")
+					verdict.Want(k.outcome(id).GetSucceeded() != nil, "a task did not succeed that was fetched before a dispatcher was killed")
 				}
 			},
 		},
@@ -40,11 +42,11 @@ func serverScenarios() []Scenario {
 				}
 				k.pass(2500 * time.Millisecond)
 				for _, s := range k.servers {
-					want(s.start() == nil, "the kit could not listen on its port again")
+					verdict.Want(s.start() == nil, "the kit could not listen on its port again")
 				}
 				k.settled(8*time.Second, k.add(work{})...)
 				k.settled(12*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed, although the dispatchers were back before its lease ended")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed, although the dispatchers were back before its lease ended")
 			},
 		},
 		{
@@ -58,7 +60,7 @@ func serverScenarios() []Scenario {
 				beat.server.freeze()
 				k.settled(25*time.Second, k.add(work{}, work{}, work{})...)
 				k.settled(25*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed: a frozen dispatcher cost its lease")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed: a frozen dispatcher cost its lease")
 			},
 		},
 		{
@@ -66,7 +68,7 @@ func serverScenarios() []Scenario {
 			script: func(k *kit) {
 				k.settledAfterStart(many(40, work{WorkMS: 50})...)
 				for i, s := range k.servers {
-					want(len(k.seen(at(s, func(*call) bool { return true }))) > 0, "no call came to dispatcher %d of 2", i+1)
+					verdict.Want(len(k.seen(at(s, func(*call) bool { return true }))) > 0, "no call came to dispatcher %d of 2", i+1)
 				}
 			},
 		},
@@ -78,7 +80,7 @@ func serverScenarios() []Scenario {
 				k.settledAfterStart(work{})
 				k.servers[0].kill()
 				k.settled(8*time.Second, k.add(work{})...)
-				want(k.servers[0].start() == nil, "the kit could not listen on its port again")
+				verdict.Want(k.servers[0].start() == nil, "the kit could not listen on its port again")
 				k.servers[1].kill()
 				k.settled(12*time.Second, k.add(work{})...)
 			},
@@ -92,7 +94,7 @@ func serverScenarios() []Scenario {
 				k.launch()
 				k.pass(4 * time.Second)
 				n := len(k.seen(func(*call) bool { return true }))
-				want(n == 0, "%d calls came to a dispatcher whose certificate nobody trusts", n)
+				verdict.Want(n == 0, "%d calls came to a dispatcher whose certificate nobody trusts", n)
 			},
 		},
 		{
@@ -110,7 +112,7 @@ func serverScenarios() []Scenario {
 				k.writeToken("token-b")
 				k.settled(8*time.Second, k.add(work{})...)
 				k.settled(8*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed although the token was renewed before its lease ended")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed although the token was renewed before its lease ended")
 			},
 		},
 		{
@@ -125,7 +127,7 @@ func serverScenarios() []Scenario {
 				revoked := time.Now()
 				k.pass(5 * time.Second)
 				n := k.count(revoked, time.Now(), func(*call) bool { return true })
-				want(n <= 40, "%d calls in 5 s with a token that was revoked: no growing wait between them", n)
+				verdict.Want(n <= 40, "%d calls in 5 s with a token that was revoked: no growing wait between them", n)
 			},
 		},
 		{
@@ -140,8 +142,8 @@ func serverScenarios() []Scenario {
 				restarted := time.Now()
 				k.relaunch()
 				c := k.next(startLimit, "fetch of the second process", restarted, isFetch)
-				want(c.fetch.GetSession() != first, "the second process has the session of the first")
-				want(c.fetch.GetCollectorId() == k.config.CollectorID, "the second process has another collector_id")
+				verdict.Want(c.fetch.GetSession() != first, "the second process has the session of the first")
+				verdict.Want(c.fetch.GetCollectorId() == k.config.CollectorID, "the second process has another collector_id")
 			},
 		},
 	}
@@ -164,7 +166,7 @@ func (k *kit) writeToken(token string) {
 	if err == nil {
 		err = os.Rename(path+".new", path)
 	}
-	want(err == nil, "the kit could not write the token: %v", err)
+	verdict.Want(err == nil, "the kit could not write the token: %v", err)
 }
 
 // requireToken has the dispatchers refuse calls without this token.

@@ -1,6 +1,10 @@
 package collectorkit
 
-import "time"
+import (
+	"time"
+
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/verdict"
+)
 
 // stopScenarios are about the end of a collector by plan.
 func stopScenarios() []Scenario {
@@ -14,7 +18,7 @@ func stopScenarios() []Scenario {
 				stopped := time.Now()
 				k.stop()
 				k.settled(5*time.Second, ids...)
-				want(k.outcome(ids[0]).GetSucceeded() != nil, "the running task was not finished")
+				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the running task was not finished")
 				k.wantCleanEnd(soon, stopped)
 			},
 		},
@@ -44,7 +48,7 @@ func stopScenarios() []Scenario {
 				}
 				k.settled(soon, ids...)
 				for _, id := range ids {
-					want(k.outcome(id).GetReleased() != nil, "a task that could not finish was not reported as released")
+					verdict.Want(k.outcome(id).GetReleased() != nil, "a task that could not finish was not reported as released")
 				}
 				k.wantCleanEnd(5*time.Second, stopped)
 			},
@@ -56,15 +60,15 @@ func stopScenarios() []Scenario {
 // ended, the last with ended and without leases.
 func (k *kit) wantCleanEnd(limit time.Duration, stopped time.Time) {
 	code := k.exited(limit)
-	want(code == 0, "the collector ended with code %d after a stop by plan, want 0", code)
+	verdict.Want(code == 0, "the collector ended with code %d after a stop by plan, want 0", code)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, c := range k.calls {
-		want(!isFetch(c) || c.at.Before(stopped.Add(slack)) || k.isRepeat(c), "a new fetch came after the stop")
+		verdict.Want(!isFetch(c) || c.at.Before(stopped.Add(slack)) || k.isRepeat(c), "a new fetch came after the stop")
 	}
 	last := k.lastLocked(isBeat)
-	want(last.beat.GetCollector().GetEnded(), "the last heartbeat did not say ended")
-	want(len(last.beat.GetLeases()) == 0, "the last heartbeat named %d leases, want none", len(last.beat.GetLeases()))
+	verdict.Want(last.beat.GetCollector().GetEnded(), "the last heartbeat did not say ended")
+	verdict.Want(len(last.beat.GetLeases()) == 0, "the last heartbeat named %d leases, want none", len(last.beat.GetLeases()))
 	stopping := k.first(stopped, func(c *call) bool { return isBeat(c) && c.beat.GetCollector().GetStopping() })
-	want(stopping != nil, "no heartbeat after the stop said stopping")
+	verdict.Want(stopping != nil, "no heartbeat after the stop said stopping")
 }
