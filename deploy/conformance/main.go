@@ -1,6 +1,7 @@
 // Command conformance asks whether a collector, or a dispatcher, keeps the rules of the protocol manual.
 //
 //	go run ./deploy/conformance collector [--run REGEXP] [--parallel N] [--matrix FILE] -- COMMAND ARGS...
+//	go run ./deploy/conformance server --address HOST:PORT [--token-file FILE] [--tls-ca FILE] [--run REGEXP]
 //
 // README.md says what COMMAND has to do.
 package main
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/deploy/conformance/internal/collectorkit"
+	"github.com/waggle-crawl/waggle/deploy/conformance/internal/serverkit"
 )
 
 func main() {
@@ -37,6 +39,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	switch args[0] {
 	case "collector":
 		return runCollector(ctx, args[1:], out)
+	case "server":
+		return runServer(ctx, args[1:], out)
 	default:
 		return fmt.Errorf("%q: want collector or server", args[0])
 	}
@@ -70,20 +74,70 @@ func runCollector(ctx context.Context, args []string, out io.Writer) error {
 	results := collectorkit.Run(ctx, collectorkit.Options{
 		Command: flags.Args(), Transport: *transport, Match: matching, Parallel: *parallel,
 		Done: func(r collectorkit.Result) {
-			word := "ok  "
 			if r.Verdict != "" {
-				word = "FAIL"
 				failed++
 			}
-			fmt.Fprintf(out, "%s %-28s %5.1f s  %s\n", word, r.Scenario.Name, r.Took.Seconds(), r.Verdict)
+			printVerdict(out, r.Scenario.Name, r.Took, r.Verdict)
 			if r.Verdict != "" && *logs {
 				fmt.Fprintf(out, "     | %s\n", strings.ReplaceAll(strings.TrimSpace(r.Log), "\n", "\n     | "))
 			}
 		},
 	})
-	fmt.Fprintf(out, "%d of %d scenarios in %.0f s\n", len(results)-failed, len(results), time.Since(began).Seconds())
+	return summarize(out, "scenarios", len(results), failed, began)
+}
+
+func runServer(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("server", flag.ContinueOnError)
+	addresses := flags.String("address", "127.0.0.1:7070", "dispatchers on one store, `HOST:PORT`, separated by commas")
+	tokenFile := flags.String("token-file", "", "`FILE` with the token of an operator who may also be a collector")
+	caFile := flags.String("tls-ca", "", "`FILE` with the authority of the dispatchers' certificates (default: plain text)")
+	match := flags.String("run", "", "ask only for the promises whose names match this `REGEXP`")
+	parallel := flags.Int("parallel", 8, "ask for this many promises at once")
+	list := flags.Bool("list", false, "list the promises with their rules, and ask for none")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *list {
+		for _, p := range serverkit.Promises() {
+			fmt.Fprintf(out, "%-28s %s\n", p.Name, p.Rule)
+		}
+		return nil
+	}
+	matching, err := regexp.Compile(*match)
+	if err != nil {
+		return fmt.Errorf("--run: %w", err)
+	}
+	began := time.Now()
+	failed := 0
+	results, err := serverkit.Run(ctx, serverkit.Options{
+		Addresses: strings.Split(*addresses, ","), TokenFile: *tokenFile, CAFile: *caFile, Match: matching, Parallel: *parallel,
+		Done: func(r serverkit.Result) {
+			if r.Verdict != "" {
+				failed++
+			}
+			printVerdict(out, r.Promise.Name, r.Took, r.Verdict)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return summarize(out, "promises", len(results), failed, began)
+}
+
+// printVerdict writes one line of the table of results.
+func printVerdict(out io.Writer, name string, took time.Duration, found string) {
+	word := "ok  "
+	if found != "" {
+		word = "FAIL"
+	}
+	fmt.Fprintf(out, "%s %-28s %5.1f s  %s\n", word, name, took.Seconds(), found)
+}
+
+// summarize writes the last line, and fails if anything failed.
+func summarize(out io.Writer, what string, all, failed int, began time.Time) error {
+	fmt.Fprintf(out, "%d of %d %s in %.0f s\n", all-failed, all, what, time.Since(began).Seconds())
 	if failed > 0 {
-		return fmt.Errorf("%d scenarios failed", failed)
+		return fmt.Errorf("%d %s failed", failed, what)
 	}
 	return nil
 }
