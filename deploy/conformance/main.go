@@ -1,6 +1,6 @@
 // Command conformance asks whether a collector, or a dispatcher, keeps the rules of the protocol manual.
 //
-//	go run ./deploy/conformance collector [--run REGEXP] [--parallel N] [--matrix FILE] -- COMMAND ARGS...
+//	go run ./deploy/conformance collector [--run REGEXP] [--parallel N] [--matrix FILE --name CLIENT] -- COMMAND ARGS...
 //	go run ./deploy/conformance server --address HOST:PORT [--token-file FILE] [--tls-ca FILE] [--run REGEXP]
 //
 // README.md says what COMMAND has to do.
@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"regexp"
@@ -52,6 +53,8 @@ func runCollector(ctx context.Context, args []string, out io.Writer) error {
 	parallel := flags.Int("parallel", 8, "run this many scenarios at once")
 	transport := flags.String("transport", "grpc", "what the client program is to speak: grpc or connect-json")
 	logs := flags.Bool("logs", false, "print what the client program wrote to stderr in a scenario that failed")
+	matrix := flags.String("matrix", "", "merge the results into the table in this `FILE`; wants --name")
+	name := flags.String("name", "", "what the table calls the client, as Python")
 	list := flags.Bool("list", false, "list the scenarios with their rules, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -62,8 +65,11 @@ func runCollector(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return nil
 	}
-	if flags.NArg() == 0 {
+	switch {
+	case flags.NArg() == 0:
 		return errors.New("want -- COMMAND ARGS...")
+	case *matrix != "" && *name == "":
+		return errors.New("--matrix wants --name, what the table calls the client")
 	}
 	matching, err := regexp.Compile(*match)
 	if err != nil {
@@ -83,7 +89,26 @@ func runCollector(ctx context.Context, args []string, out io.Writer) error {
 			}
 		},
 	})
+	if *matrix != "" {
+		if err := mergeMatrix(*matrix, *name, results); err != nil {
+			return fmt.Errorf("--matrix: %w", err)
+		}
+	}
 	return summarize(out, "scenarios", len(results), failed, began)
+}
+
+// mergeMatrix writes how a client did into the table of all clients.
+func mergeMatrix(path, client string, results []collectorkit.Result) error {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	table, err := collectorkit.ParseMatrix(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	table.Merge(client, results)
+	return os.WriteFile(path, []byte(table.String()), 0o644)
 }
 
 func runServer(ctx context.Context, args []string, out io.Writer) error {

@@ -82,7 +82,10 @@ func reportPromises() []Promise {
 			verdict.Want(p.task(lease.GetTaskId()).GetFailures() == 1, "a failure with reason 77, of scope TASK, did not cost an attempt")
 		}},
 		{Name: "reports/memo", Rule: "9: the next crawl receives the memo", ask: func(p *probe) {
-			p.source(func(s *wagglev1.SourceSpec) { s.Seeds = []*wagglev1.Seed{{Url: p.url(0, "seed")}} })
+			p.source(func(s *wagglev1.SourceSpec) {
+				s.Seeds = []*wagglev1.Seed{{Url: p.url(0, "seed")}}
+				s.Schedule = &wagglev1.Schedule{Rule: &wagglev1.Schedule_Every{Every: durationpb.New(time.Hour)}}
+			})
 			w := p.worker("a")
 			outcome := succeeded()
 			outcome.GetSucceeded().Memo = []byte("etag-1")
