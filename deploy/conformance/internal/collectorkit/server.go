@@ -3,6 +3,7 @@ package collectorkit
 import (
 	"crypto/tls"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ type server struct {
 	tls    *tls.Config // nil: plain text
 
 	mu   sync.Mutex // guards what follows
-	grpc *grpc.Server
+	stop func()     // closes the port and all connections
 	gate *gate
 	cut  []time.Time // when it was killed, frozen or started again: the first and each second begin a silence
 }
@@ -34,6 +35,21 @@ func (s *server) start() error {
 		return err
 	}
 	s.listen = listener.Addr().String()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gate != nil {
+		s.cut = append(s.cut, time.Now())
+	}
+	s.gate = &gate{Listener: listener}
+	if s.k.config.Transport == "connect-json" {
+		s.stop = s.serveJSON(s.gate)
+	} else {
+		s.stop = s.serveGRPC(s.gate)
+	}
+	return nil
+}
+
+func (s *server) serveGRPC(listener net.Listener) (stop func()) {
 	options := []grpc.ServerOption{
 		// As real dispatchers: pings that come more often end the connection.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
@@ -42,17 +58,20 @@ func (s *server) start() error {
 	if s.tls != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.tls)))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gate != nil {
-		s.cut = append(s.cut, time.Now())
+	g := grpc.NewServer(options...)
+	wagglev1.RegisterDispatchServiceServer(g, service{server: s})
+	grpc_health_v1.RegisterHealthServer(g, health.NewServer())
+	go func() { _ = g.Serve(listener) }() // it ends with Stop
+	return g.Stop
+}
+
+func (s *server) serveJSON(listener net.Listener) (stop func()) {
+	h := &http.Server{Handler: jsonServer{service{server: s}}, ReadHeaderTimeout: time.Minute}
+	if s.tls != nil {
+		listener = tls.NewListener(listener, s.tls)
 	}
-	s.gate = &gate{Listener: listener}
-	s.grpc = grpc.NewServer(options...)
-	wagglev1.RegisterDispatchServiceServer(s.grpc, service{server: s})
-	grpc_health_v1.RegisterHealthServer(s.grpc, health.NewServer())
-	go func(g *grpc.Server, l net.Listener) { _ = g.Serve(l) }(s.grpc, s.gate) // it ends with kill
-	return nil
+	go func() { _ = h.Serve(listener) }() // it ends with Close
+	return func() { _ = h.Close() }       // the listener is closed
 }
 
 // kill closes the port and all connections, without a word.
@@ -61,7 +80,7 @@ func (s *server) kill() {
 	defer s.mu.Unlock()
 	s.cut = append(s.cut, time.Now())
 	s.gate.freeze(false)
-	s.grpc.Stop()
+	s.stop()
 }
 
 // isSilent reports whether an answer of this moment may not have arrived.
