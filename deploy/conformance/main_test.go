@@ -8,27 +8,39 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
-// programs are what the tests start, built before the first and removed after the last.
-var programs struct {
+// programs are what the tests start.
+var programs builds
+
+// builds are programs, built before the first test and removed after the last.
+type builds struct {
 	client string // the client program of the Go package
 	waggle string
+	tests  *testing.M
 }
 
 func TestMain(m *testing.M) {
+	programs.tests = m
+	goleak.VerifyTestMain(&programs)
+}
+
+// Run builds the programs and runs the tests.
+func (b *builds) Run() int {
 	dir, err := os.MkdirTemp("", "waggle-conformance-test-")
 	if err != nil {
 		panic(err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // it is a temporary directory
-	programs.client, programs.waggle = filepath.Join(dir, "client"), filepath.Join(dir, "waggle")
-	for program, source := range map[string]string{programs.client: "./clients/go", programs.waggle: "../../cmd/waggle"} {
+	b.client, b.waggle = filepath.Join(dir, "client"), filepath.Join(dir, "waggle")
+	for program, source := range map[string]string{b.client: "./clients/go", b.waggle: "../../cmd/waggle"} {
 		if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("build %s: %v: %s", source, err, out))
 		}
 	}
-	m.Run()
+	return b.tests.Run()
 }
 
 // serve starts a dispatcher and returns its address. It is killed when the test ends.

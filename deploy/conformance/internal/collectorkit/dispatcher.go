@@ -19,6 +19,7 @@ import (
 const (
 	defaultLease = 30 * time.Second
 	idleBeat     = 15 * time.Second
+	heldBeat     = 5 * time.Second
 	reportRetry  = 1500 * time.Millisecond // as a report's answer of kit.codes asks
 )
 
@@ -341,6 +342,9 @@ func (k *kit) serveBeat(c *call) (*wagglev1.LeaseStatus, error) {
 	now := time.Now()
 	reply := &wagglev1.LeaseStatus{Held: k.held}
 	shortest, next := defaultLease, k.nextBeat
+	if k.held {
+		next = min(next, heldBeat)
+	}
 	for _, beat := range c.beat.GetLeases() {
 		l := k.find(beat.GetLeaseToken())
 		if l == nil || !l.holds(now) {

@@ -112,7 +112,7 @@ func fetchScenarios() []Scenario {
 				n := k.count(held.Load().at, held.Load().at.Add(2*time.Second-slack/10), isFetch)
 				verdict.Want(n == 0, "%d fetches came within the 2 s of COLLECTOR_HELD's retry_after", n)
 				k.hold(false)
-				k.settled(soon+2*time.Second, k.add(work{})...)
+				k.settled(heldBeat+soon, k.add(work{})...)
 			},
 		},
 		{

@@ -63,7 +63,7 @@ func reportScenarios() []Scenario {
 				n := len(k.reportsOf(ids[0]))
 				verdict.Want(n <= 14, "%d reports in 4 s: no growing wait between them", n)
 				k.on(func(h *hooks) { h.report, h.fetch = nil, nil })
-				k.await(6*time.Second, "report that counts: the lease was beaten for while its report failed",
+				k.await(10*time.Second, "report that counts: the lease was beaten for while its report failed",
 					func() bool { return k.lease(ids[0]).result != nil })
 			},
 		},
