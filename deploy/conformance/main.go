@@ -67,7 +67,7 @@ func runCollector(ctx context.Context, args []string, out io.Writer) error {
 	}
 	switch {
 	case flags.NArg() == 0:
-		return errors.New("want -- COMMAND ARGS...")
+		return errors.New("no client program: want -- and its command")
 	case *matrix != "" && *name == "":
 		return errors.New("--matrix wants --name, what the table calls the client")
 	}

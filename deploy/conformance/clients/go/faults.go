@@ -139,12 +139,10 @@ func (f fault) unary(ctx context.Context, method string, request, reply any, con
 	}
 	sent := time.Now()
 	try := func() error { return invoke(ctx, method, request, reply, conn, options...) }
-	err := error(nil)
 	if f.call != nil {
-		err = f.call(request, reply, try)
-	} else {
-		err = try()
+		return f.call(request, reply, try)
 	}
+	err := try()
 	if err == nil && f.reply != nil {
 		f.reply(reply, sent)
 	}
@@ -211,8 +209,8 @@ func reportsOf(request any) []*wagglev1.TaskReport {
 }
 
 // stretch makes leases longer than they are.
-func stretch(r *wagglev1.FetchTaskResponse, by, of time.Duration) {
+func stretch(r *wagglev1.FetchTaskResponse, by, of int64) {
 	for _, one := range r.GetLeasedTasks() {
-		one.Lease.Duration = durationpb.New(one.GetLease().GetDuration().AsDuration() * by / of)
+		one.Lease.Duration = durationpb.New(time.Duration(int64(one.GetLease().GetDuration().AsDuration()) * by / of))
 	}
 }

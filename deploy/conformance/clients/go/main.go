@@ -114,7 +114,7 @@ func handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error)
 		}
 	}
 	if w.Block || w.Stubborn {
-		time.Sleep(ms(w.WorkMS))
+		<-time.After(ms(w.WorkMS))
 	} else {
 		select {
 		case <-time.After(ms(w.WorkMS)):
@@ -182,5 +182,7 @@ var events output
 func (o *output) write(e event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_ = json.NewEncoder(os.Stdout).Encode(e) // nobody is left to read it
+	if err := json.NewEncoder(os.Stdout).Encode(e); err != nil {
+		fmt.Fprintln(os.Stderr, "event not written:", err)
+	}
 }

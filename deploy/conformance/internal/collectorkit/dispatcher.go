@@ -137,6 +137,7 @@ func answer[T any](k *kit, c *call, hook func(*call) (*T, error), usual func(*ca
 	return reply, nil
 }
 
+// FetchTask settles the reports and grants what is due.
 func (s service) FetchTask(ctx context.Context, request *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
 	k := s.server.k
 	c := s.note(ctx, &call{method: "FetchTask", fetch: request})
@@ -148,6 +149,7 @@ func (s service) FetchTask(ctx context.Context, request *wagglev1.FetchTaskReque
 	return reply, err
 }
 
+// RenewLease answers a beat.
 func (s service) RenewLease(ctx context.Context, request *wagglev1.RenewLeaseRequest) (*wagglev1.RenewLeaseResponse, error) {
 	k := s.server.k
 	c := s.note(ctx, &call{method: "RenewLease", beat: &wagglev1.HeartbeatRequest{Collector: request.GetCollector(), Leases: request.GetLeases()}})
@@ -159,6 +161,7 @@ func (s service) RenewLease(ctx context.Context, request *wagglev1.RenewLeaseReq
 	return &wagglev1.RenewLeaseResponse{Status: reply}, nil
 }
 
+// ReportTask settles reports.
 func (s service) ReportTask(ctx context.Context, request *wagglev1.ReportTaskRequest) (*wagglev1.ReportTaskResponse, error) {
 	k := s.server.k
 	c := s.note(ctx, &call{method: "ReportTask", report: request})
@@ -168,6 +171,7 @@ func (s service) ReportTask(ctx context.Context, request *wagglev1.ReportTaskReq
 	})
 }
 
+// SubmitDiscovered takes every item.
 func (s service) SubmitDiscovered(ctx context.Context, request *wagglev1.SubmitDiscoveredRequest) (*wagglev1.SubmitDiscoveredResponse, error) {
 	k := s.server.k
 	c := s.note(ctx, &call{method: "SubmitDiscovered", submit: request})
@@ -176,6 +180,7 @@ func (s service) SubmitDiscovered(ctx context.Context, request *wagglev1.SubmitD
 	})
 }
 
+// Heartbeat answers beats, and sends what the script pushes.
 func (s service) Heartbeat(client wagglev1.DispatchService_HeartbeatServer) error {
 	k := s.server.k
 	opened := &call{ctx: client.Context(), server: s.server, at: time.Now(), method: "Heartbeat"}

@@ -47,12 +47,11 @@ func (s jsonServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	if later := []byte(`{"ofALaterVersion":"text"`); string(text) == "{}" {
-		text = append(later, '}')
-	} else {
-		text = append(append(later, ','), text[1:]...)
+	later := `{"ofALaterVersion":"text"`
+	if string(text) != "{}" {
+		later += ","
 	}
-	_, _ = w.Write(text) // the client may have gone
+	_, _ = io.WriteString(w, later+string(text[1:])) // the client may have gone
 }
 
 func (s jsonServer) call(ctx context.Context, r *http.Request) (proto.Message, error) {
@@ -121,5 +120,7 @@ func writeError(w http.ResponseWriter, err error) {
 		answer.Details = append(answer.Details, detail{Type: string(name), Value: base64.RawStdEncoding.EncodeToString(packed.GetValue())})
 	}
 	w.WriteHeader(httpStatus)
-	_ = json.NewEncoder(w).Encode(answer) // the client may have gone
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		return // the client has gone
+	}
 }

@@ -449,10 +449,8 @@ func (k *kit) count(after, before time.Time, fits func(*call) bool) (n int) {
 	return n
 }
 
-func isFetch(c *call) bool  { return c.fetch != nil }
-func isBeat(c *call) bool   { return c.beat != nil }
-func isReport(c *call) bool { return c.report != nil }
-func isSubmit(c *call) bool { return c.submit != nil }
+func isFetch(c *call) bool { return c.fetch != nil }
+func isBeat(c *call) bool  { return c.beat != nil }
 
 // at narrows to one server.
 func at(s *server, fits func(*call) bool) func(*call) bool {

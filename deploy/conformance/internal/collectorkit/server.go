@@ -30,7 +30,7 @@ type server struct {
 
 // start listens: on a free port at first, on the same one after a kill.
 func (s *server) start() error {
-	listener, err := net.Listen("tcp", s.listen)
+	listener, err := new(net.ListenConfig).Listen(s.k.ctx, "tcp", s.listen)
 	if err != nil {
 		return err
 	}
@@ -142,6 +142,7 @@ func (g *gate) pass() {
 	}
 }
 
+// Accept implements [net.Listener].
 func (g *gate) Accept() (net.Conn, error) {
 	conn, err := g.Listener.Accept()
 	if err != nil {
@@ -155,12 +156,14 @@ type gatedConn struct {
 	gate *gate
 }
 
+// Read implements [net.Conn].
 func (c gatedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.gate.pass()
 	return n, err
 }
 
+// Write implements [net.Conn].
 func (c gatedConn) Write(p []byte) (int, error) {
 	c.gate.pass()
 	return c.Conn.Write(p)

@@ -79,7 +79,7 @@ func beatPromises() []Promise {
 			lease := old.one(0).GetLease()
 			s := old.stream()
 			s.beat(lease)
-			time.Sleep(20 * time.Millisecond) // sessions are told apart by when they came
+			p.pass(20 * time.Millisecond) // sessions are told apart by when they came
 			newer := p.worker("a")
 			newer.renew()
 			wantError(s.ended(time.Second+slack), codes.FailedPrecondition, "COLLECTOR_REPLACED")

@@ -41,7 +41,7 @@ func gatePromises() []Promise {
 			p.submit(p.url(0, "a"), p.url(0, "b"))
 			w := p.worker("a")
 			lease := w.one(0).GetLease()
-			time.Sleep(1200 * time.Millisecond) // the default delay
+			p.pass(1200 * time.Millisecond) // the default delay
 			reason := w.none("its queue has a lease, and allows one")
 			verdict.Want(reason == wagglev1.EmptyReason_EMPTY_REASON_THROTTLED, "a fetch from a full queue was answered %s, want THROTTLED", reason)
 			w.wantReport(lease, succeeded(), wagglev1.ReportCode_REPORT_CODE_OK)

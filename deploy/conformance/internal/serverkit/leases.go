@@ -32,7 +32,7 @@ func leasePromises() []Promise {
 			w := p.worker("a")
 			kept, left := w.one(2*time.Second).GetLease(), w.one(2*time.Second).GetLease()
 			for i := range 6 {
-				time.Sleep(600 * time.Millisecond)
+				p.pass(600 * time.Millisecond)
 				w.from = []services{p.services, p.other}[i%2]
 				s := w.renew(kept)
 				verdict.Want(!lost(s, kept), "a lease was lost although each 0.6 s of its 2 s were beaten for")
@@ -57,7 +57,7 @@ func leasePromises() []Promise {
 			a := p.worker("a")
 			stale := a.one(time.Second).GetLease()
 			good := a.one(0).GetLease()
-			time.Sleep(1200 * time.Millisecond)
+			p.pass(1200 * time.Millisecond)
 			p.worker("b").one(0)
 			answered := a.renew(stale, good)
 			verdict.Want(lost(answered, stale), "a beat for a lease that somebody else has did not say lost")
@@ -73,7 +73,7 @@ func leasePromises() []Promise {
 			p.submit(p.url(0, "page"))
 			w := p.worker("a")
 			lease := w.one(0).GetLease()
-			for began := time.Now(); ; time.Sleep(500 * time.Millisecond) {
+			for began := time.Now(); ; p.pass(500 * time.Millisecond) {
 				if lost(w.renew(lease), lease) {
 					verdict.Want(time.Since(began) >= 2500*time.Millisecond, "the lease was lost after %s, but max_hold is 3 s", time.Since(began))
 					return
@@ -114,7 +114,7 @@ func leasePromises() []Promise {
 			for range 2 {
 				w.one(time.Second)
 			}
-			time.Sleep(time.Second + slack)
+			p.pass(time.Second + slack)
 			p.wantState(id, wagglev1.TaskState_TASK_STATE_DEAD)
 			n := len(p.task(id).GetHistory())
 			verdict.Want(n == 2, "the history of the task has %d attempts, want 2", n)

@@ -38,6 +38,15 @@ func (p *probe) cleanUp() {
 	}
 }
 
+// pass lets time pass.
+func (p *probe) pass(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-p.ctx.Done():
+		verdict.Fail("the promise's time is over")
+	}
+}
+
 // source makes the probe's source; change may be nil.
 func (p *probe) source(change func(*wagglev1.SourceSpec)) {
 	spec := &wagglev1.SourceSpec{Id: p.name, Pool: p.name}
