@@ -91,6 +91,13 @@ unit: ## Run every Go test with the race detector: unit, conformance, model, int
 conformance: ## Run only the stores' conformance suite and model test
 	$(GO_TEST) ./store/...
 
+.PHONY: protocol-check
+protocol-check: ## Ask each client package and each kind of store for the manual's rules, and write deploy/conformance/MATRIX.md
+	go build -o bin/conformance ./deploy/conformance
+	go build -o bin/conformance-go ./deploy/conformance/clients/go
+	bin/conformance collector --matrix deploy/conformance/MATRIX.md --name Go -- bin/conformance-go
+	go test -vet=off -count=1 -timeout 10m -v -run TestServer ./deploy/conformance
+
 .PHONY: model
 model: ## Make STEPS=1000000 random steps on Redis and in memory, and compare each; SEED=n for other ones
 	WAGGLE_STEPS=$(or $(STEPS),1000000) $(if $(SEED),WAGGLE_SEED=$(SEED)) go test -count=1 -timeout 24h -v -run 'TestModel$$' ./store/redisstore

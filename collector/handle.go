@@ -64,7 +64,7 @@ func (r *run) watch(l *lease) (returned func() (wasStuck bool)) {
 
 // conclude reports what became of a task.
 func (r *run) conclude(l *lease, done Succeeded, err error) {
-	if !l.finish() {
+	if !l.finish() || errors.Is(r.stopCause(), ErrReplaced) { // then all leases are gone
 		r.abandon(l)
 		return
 	}
@@ -87,7 +87,7 @@ func (r *run) conclude(l *lease, done Succeeded, err error) {
 
 // abandon drops the result of a handler that returned after its lease was gone.
 func (r *run) abandon(l *lease) {
-	if !l.isLost() {
+	if !l.isLost() && !errors.Is(r.stopCause(), ErrReplaced) {
 		r.log.Info("lease not renewed in time, its handler was stopped; the task is given back", zap.String("task_id", l.task.ID))
 		r.giveBack(l)
 		return
