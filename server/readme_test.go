@@ -69,25 +69,3 @@ func TestReadme_calls(t *testing.T) {
 		}
 	}
 }
-
-// TestReadme_python holds that the Python in proto/README.md stands in the collector that the tests run.
-func TestReadme_python(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("../proto/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	collector, err := os.ReadFile("../collector/python/collector.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := readmePython.FindAllSubmatch(readme, -1)
-	if len(blocks) == 0 {
-		t.Fatal("there is no block of Python")
-	}
-	for _, block := range blocks {
-		if !bytes.Contains(collector, block[1]) {
-			t.Errorf("collector.py does not have\n%s", block[1])
-		}
-	}
-}
