@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"os"
 	"regexp"
 	"strings"
@@ -23,9 +22,6 @@ var (
 
 	// readmeVariables puts values in the place of variables.
 	readmeVariables = strings.NewReplacer("'$ID'", "2741-5kq3m7x2wnd4ylhz6tbrc3vjua", "'$TOKEN'", "by-hand/0d0f6a52/1767607200123456")
-
-	// readmePython is a block of Python.
-	readmePython = regexp.MustCompile("(?s)```python\n(.*?)```")
 
 	// readmeMask is a mask of one path as grpcurl reads it.
 	readmeMask = regexp.MustCompile(`\{"paths": \[("[a-z_]+")\]\}`)

@@ -46,7 +46,7 @@ class _Collector:
         pools, sources, queues: take only their tasks, at most 16 each. Default: the pool "default", all sources, all queues.
         labels: operators hold collectors by label; at most 64, keys and values at most 128 bytes.
         version, hostname: shown to operators; at most 128 and 253 bytes.
-        wait: seconds that a fetch waits for a task, up to 30. Shorter than the idle timeout of any proxy on the way.
+        wait: seconds that a fetch waits for a task, 0.1 to 30. Shorter than the idle timeout of any proxy on the way.
         lease_duration: seconds that a lease runs between renewals, 1 to 3600. Default: the source's.
         stop_timeout: seconds that running handlers may go on after stop; then they are canceled.
         report_timeout: seconds that a collector which stops waits for its last reports to be answered.
@@ -57,7 +57,7 @@ class _Collector:
         checks = [
             ("id", id, bool(NAME.fullmatch(id)), "1 to 128 of [a-z0-9._-]"),
             ("slots", slots, 1 <= slots <= 1000, "1 to 1000"),
-            ("wait", wait, 0 <= wait <= 30, "0 to 30 s"),
+            ("wait", wait, 0.1 <= wait <= 30, "0.1 to 30 s"),
             ("lease_duration", lease_duration, lease_duration is None or 1 <= lease_duration <= 3600, "1 to 3600 s"),
             ("stop_timeout", stop_timeout, stop_timeout >= 0, "0 s or more"),
             ("report_timeout", report_timeout, report_timeout >= 0, "0 s or more"),

@@ -96,18 +96,14 @@ def is_local(server: str) -> bool:
         return False
 
 
-def reason_of(error: CallError) -> str:
-    """Why a dispatcher does not serve, for the log."""
-    return "no answer in time" if error.code == grpc.StatusCode.DEADLINE_EXCEEDED else error.message
-
-
 class Dispatcher:
     """One address, with a channel that lives as long as its collector or client."""
 
     def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
         self.address = address
         self.channel = channel
-        self.away = False  # it did not serve
+        self.away = False  # it did not serve: a call is made to it only if all are away
+        self.warned = False  # that was logged
         self.check: asyncio.Task[None] | None = None  # waits until it serves
         self._calls: dict[str, Any] = {}
 
@@ -158,11 +154,15 @@ class Dispatchers:
             try:
                 if await health(b"", timeout=CHECK_TIMEOUT) != NOT_SERVING:
                     break
-                self.leave(dispatcher, "it stops, or its store does not answer")
+                why = "it stops, or its store does not answer"
             except grpc.aio.AioRpcError as error:
                 if error.code() not in AWAY:
                     break  # it has no health, but is there
-                self.leave(dispatcher, reason_of(call_error(error)))
+                why = "no answer in time" if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED else error.details() or error.code().name
+            dispatcher.away = True
+            if not dispatcher.warned:
+                dispatcher.warned = True
+                log.warning("dispatcher %s does not serve, will try again: %s", dispatcher.address, why)
             await asyncio.sleep(backoff.next())
         self.answered(dispatcher)
 
@@ -181,23 +181,22 @@ class Dispatchers:
         client = ("waggle-client", f"waggle-python/{__version__}")
         return (client,) if self._token is None else (client, ("authorization", "Bearer " + self._token.latest()))
 
-    def leave(self, dispatcher: Dispatcher, why: str = "it stops") -> None:
-        """Calls go to other dispatchers until this one serves again."""
-        if not dispatcher.away:
-            dispatcher.away = True
-            log.warning("dispatcher %s does not serve, will try again: %s", dispatcher.address, why)
+    def leave(self, dispatcher: Dispatcher) -> None:
+        """Calls go to other dispatchers until this one serves again. If its health shows that it does not, that is logged once."""
+        dispatcher.away = True
         if dispatcher.check is None or dispatcher.check.done():
             dispatcher.check = asyncio.create_task(self._check(dispatcher))
 
     def answered(self, dispatcher: Dispatcher) -> None:
-        if dispatcher.away:
-            dispatcher.away = False
+        dispatcher.away = False
+        if dispatcher.warned:
+            dispatcher.warned = False
             log.info("dispatcher %s serves", dispatcher.address)
 
     def failed(self, dispatcher: Dispatcher, error: CallError) -> CallError:
         """Takes in the error of a call, and returns it."""
         if error.code in AWAY and error.reason not in STORE:
-            self.leave(dispatcher, reason_of(error))
+            self.leave(dispatcher)
         elif error.code == grpc.StatusCode.UNAUTHENTICATED and not self._unauthenticated:
             self._unauthenticated = True
             log.warning("credentials refused, will try again: %s", error.message)
@@ -218,7 +217,8 @@ class Dispatchers:
     def pause(self, backoff: Backoff, error: CallError) -> float:
         """How long to wait before a call is repeated: hardly while a dispatcher is left that was not tried."""
         pause = backoff.next(error.retry_after)
-        return random.uniform(0, 0.05) if error.code in AWAY and backoff.failures < len(self._ring) else pause
+        is_other = error.code in AWAY and error.reason not in STORE and backoff.failures < len(self._ring)
+        return random.uniform(0, 0.05) if is_other else pause
 
     async def repeat(self, method: str, request: Message, reply: type[Reply], timeout: float) -> Reply:
         """Makes a call, and repeats it until it is answered, or the time is over, or a repetition is of no use."""
@@ -228,6 +228,6 @@ class Dispatchers:
                 return await self.call(method, request, reply, max(end - time.monotonic(), 0.001))
             except CallError as error:
                 pause = self.pause(backoff, error)
-                if not error.repeatable or time.monotonic() + pause >= end:
+                if not error.repeatable or error.code == grpc.StatusCode.UNAUTHENTICATED or time.monotonic() + pause >= end:
                     raise
             await asyncio.sleep(pause)

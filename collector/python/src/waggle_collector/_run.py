@@ -260,7 +260,7 @@ class Run:
                 elif self._ends(error):
                     raise
                 pause = self.dispatchers.pause(backoff, error)
-                log.debug("fetch failed, will be repeated in %.1f s: %s", pause, error)
+                log.log(loudness(backoff, error), "fetch failed, will be repeated in %.1f s: %s", pause, error)
             self._carry(False)
             try:
                 await asyncio.sleep(pause)
@@ -471,6 +471,7 @@ class Run:
                         self._drop(report.lease)
                 self._send_directly(report for report in batch if now <= report.lease.deadline + GRACE)
                 pause = self.dispatchers.pause(backoff, error)
+                log.log(loudness(backoff, error), "reports failed, will be repeated in %.1f s: %s", pause, error)
                 shortest = min(report.lease.interval for report in batch)  # soon after an outage, while the lease still runs
                 await asyncio.sleep(min(pause, max(shortest, BEAT_PAUSE, error.retry_after)))
             else:
@@ -681,6 +682,11 @@ class Run:
             if (lease := self.by_task.get(notice.task_id)) is not None:
                 self._cancel(lease, name_of(v1.CancelReason, notice.reason, "CANCEL_REASON_"))
         self._set_held(status.held)
+
+
+def loudness(backoff: Backoff, error: CallError) -> int:
+    """The level of the log for an error that is repeated: a lasting one is worth a warning, unless dispatchers are known to be away."""
+    return logging.WARNING if backoff.failures == 3 and error.code not in AWAY else logging.DEBUG
 
 
 def failure(message: str) -> v1.Outcome:
