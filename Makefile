@@ -5,12 +5,18 @@ GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 BUF           := go run github.com/bufbuild/buf/cmd/buf@v1.60.0
 CYCLONEDX     := go run -trimpath github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
+# The tools of the Python package, in a virtual environment that is made once for each content of tools.txt.
+PYTHON_ENV := bin/python
+PYTHON     := $(PYTHON_ENV)/bin/python
+PYTHON_SET := $(PYTHON_ENV)/set-$(shell cksum < collector/python/tools.txt | cut -d' ' -f1)
+
 # The race detector needs cgo. Results are never taken from the cache: the tests start servers that Go does not know of.
 # Vet is a part of lint, which looks at the tests too, with the tag e2e.
 GO_TEST := CGO_ENABLED=1 go test -race -vet=off -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
-NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium systemd-analyze:systemd
+NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium systemd-analyze:systemd \
+	python3:python3,python3-venv
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -28,7 +34,7 @@ test: setup build house-check lint buf-lint generate-check unit examples bench-t
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
-setup: ## Install redis-server, a C compiler, wget, nginx, Chromium and systemd when missing (apt-get, as root)
+setup: ## Install redis-server, a C compiler, wget, nginx, Chromium, systemd and Python when missing (apt-get, as root)
 	@missing=; \
 	for need in $(NEEDS); do \
 		if ! PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null; then \
@@ -38,7 +44,7 @@ setup: ## Install redis-server, a C compiler, wget, nginx, Chromium and systemd 
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
-			"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium, systemd-analyze)" >&2; \
+			"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium, systemd-analyze, Python 3.10 with venv)" >&2; \
 		exit 1; \
 	fi; \
 	apt-get update -q; \
@@ -53,9 +59,18 @@ build: ## Compile every package, and the command to bin/waggle
 demo: ## Crawl a small site in one process, with a collector that dies half-way
 	go run ./cmd/waggle demo
 
+$(PYTHON_SET):
+	python3 -m venv --clear $(PYTHON_ENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r collector/python/tools.txt
+	@touch $@
+
+.PHONY: python-tools
+python-tools: $(PYTHON_SET) ## Install what the Python package is generated, checked and built with to bin/python
+
 .PHONY: lint
-lint: ## Run golangci-lint by .golangci.yml, with go vet
+lint: $(PYTHON_SET) ## Run golangci-lint by .golangci.yml, with go vet, and mypy on the Python package
 	$(GOLANGCI_LINT) run
+	cd collector/python && $(abspath $(PYTHON)) -m mypy --cache-dir $(abspath bin/mypy)
 
 .PHONY: buf-lint
 buf-lint: ## Check the .proto files: buf lint, buf format
@@ -63,14 +78,17 @@ buf-lint: ## Check the .proto files: buf lint, buf format
 	$(BUF) format --diff --exit-code
 
 .PHONY: generate
-generate: ## Write the .pb.go files and openapi.json from the .proto files
+generate: $(PYTHON_SET) ## Write the generated Go and Python, and openapi.json, from the .proto files
 	$(BUF) generate
+	$(PYTHON) collector/python/generate.py proto collector/python/src/waggle_collector
 
 .PHONY: generate-check
-generate-check: ## Fail when they are not what generate writes
-	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+generate-check: $(PYTHON_SET) ## Fail when they are not what generate writes
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; package=collector/python/src/waggle_collector; \
 	$(BUF) generate --output "$$fresh"; \
-	if ! diff -rq -x '*.proto' -x '*.md' -x doc.go proto "$$fresh/proto"; then \
+	$(PYTHON) collector/python/generate.py proto "$$fresh"; \
+	if ! diff -rq -x '*.proto' -x '*.md' -x doc.go proto "$$fresh/proto" || \
+		! diff -rq -x __pycache__ $$package/v1 "$$fresh/v1" || ! diff -q $$package/_methods.py "$$fresh/_methods.py"; then \
 		echo "the generated code is stale: run make generate and commit what it writes" >&2; exit 1; \
 	fi
 
@@ -182,7 +200,7 @@ RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/archite
 # gets in. Go takes the version from git: a tag, or one made of the commit, with +dirty when files differ from it. The tools
 # are GNU's.
 .PHONY: release
-release: ## Write archives, bills of materials and checksums of this commit to dist: PLATFORMS="linux/amd64" for some
+release: $(PYTHON_SET) ## Write archives, the Python package, bills of materials and checksums to dist: PLATFORMS="linux/amd64" for some
 	@rm -rf dist; mkdir dist; epoch=$$(git log -1 --format=%ct); \
 	for platform in $(PLATFORMS); do \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} \
@@ -197,7 +215,13 @@ release: ## Write archives, bills of materials and checksums of this commit to d
 			gzip -9n > dist/$$name.tar.gz; \
 		rm -r dist/$$name; \
 	done; \
-	cd dist; sha256sum * > SHA256SUMS; cat SHA256SUMS
+	$(MAKE) wheel; cd dist; sha256sum * > SHA256SUMS; cat SHA256SUMS
+
+DIST := dist
+.PHONY: wheel
+wheel: $(PYTHON_SET) ## Write the Python package of this commit to DIST=dist
+	cd collector/python && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		$(abspath $(PYTHON)) -m hatchling build -t wheel -d $(abspath $(DIST))
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files

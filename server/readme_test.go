@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"os"
 	"regexp"
 	"strings"
@@ -23,9 +22,6 @@ var (
 
 	// readmeVariables puts values in the place of variables.
 	readmeVariables = strings.NewReplacer("'$ID'", "2741-5kq3m7x2wnd4ylhz6tbrc3vjua", "'$TOKEN'", "by-hand/0d0f6a52/1767607200123456")
-
-	// readmePython is a block of Python.
-	readmePython = regexp.MustCompile("(?s)```python\n(.*?)```")
 
 	// readmeMask is a mask of one path as grpcurl reads it.
 	readmeMask = regexp.MustCompile(`\{"paths": \[("[a-z_]+")\]\}`)
@@ -66,28 +62,6 @@ func TestReadme_calls(t *testing.T) {
 		}
 		if err := b.conn.Invoke(t.Context(), "/"+service+"/"+method, request, reply); status.Code(err) == codes.InvalidArgument {
 			t.Errorf("%s/%s: %v, of %s", service, method, err, call[1])
-		}
-	}
-}
-
-// TestReadme_python holds that the Python in proto/README.md stands in the collector that the tests run.
-func TestReadme_python(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("../proto/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	collector, err := os.ReadFile("../collector/python/collector.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := readmePython.FindAllSubmatch(readme, -1)
-	if len(blocks) == 0 {
-		t.Fatal("there is no block of Python")
-	}
-	for _, block := range blocks {
-		if !bytes.Contains(collector, block[1]) {
-			t.Errorf("collector.py does not have\n%s", block[1])
 		}
 	}
 }

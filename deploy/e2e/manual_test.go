@@ -12,7 +12,7 @@ import (
 const manual = "../../proto/README.md"
 
 // TestManual_Run runs the commands of the manual as printed, in a copy of the folders that they read, and compares what they
-// print. The Python in its PATH is that of a virtual environment.
+// print. The Python in its PATH has what waggle_collector needs, and the package itself.
 func TestManual_Run(t *testing.T) {
 	t.Parallel()
 	python, dir := grpcPython(t), t.TempDir()
@@ -21,7 +21,9 @@ func TestManual_Run(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	checkDocument(t, manual, nil, documentRun{dir: dir, env: []string{"PATH=" + filepath.Dir(python) + ":" + os.Getenv("PATH")}})
+	checkDocument(t, manual, nil, documentRun{dir: dir, env: []string{
+		"PATH=" + filepath.Dir(python) + ":" + os.Getenv("PATH"), "PYTHONPATH=" + filepath.Join(dir, "collector", "python", "src"),
+	}})
 }
 
 // TestManual_Curl runs the commands of the page on the API over HTTP.

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,13 +32,13 @@ import (
 // repository is the top of the repository, seen from this package.
 const repository = "../.."
 
-// grpcPython is a Python that has what collector/python needs.
+// grpcPython is a Python that has what the package in collector/python needs.
 func grpcPython(t *testing.T) string {
 	t.Helper()
-	return pythonWith(t, "WAGGLE_E2E_PYTHON", "import grpc_status.rpc_status, grpc_tools.protoc", "grpcio", "grpcio-status", "grpcio-tools")
+	return pythonWith(t, "WAGGLE_E2E_PYTHON", "import grpc.aio, google.rpc.status_pb2", "grpcio", "protobuf<8", "googleapis-common-protos")
 }
 
-// pythonCollector starts collector/python/collector.py on some dispatchers. Its pages go to the folder that is returned.
+// pythonCollector starts the example crawl.py on some dispatchers. Its pages go to the folder that is returned.
 func pythonCollector(t *testing.T, id string, servers ...string) (p *process, out string) {
 	t.Helper()
 	return pythonCollectorWith(t, nil, id, servers...)
@@ -48,17 +47,13 @@ func pythonCollector(t *testing.T, id string, servers ...string) (p *process, ou
 // pythonCollectorWith is pythonCollector with variables of its environment.
 func pythonCollectorWith(t *testing.T, variables []string, id string, servers ...string) (p *process, out string) {
 	t.Helper()
-	python, modules, out := grpcPython(t), t.TempDir(), t.TempDir()
-	protos, err := filepath.Glob(filepath.Join(repository, "proto", "waggle", "v1", "*.proto"))
-	if err != nil || len(protos) == 0 {
-		t.Fatalf("the .proto files: %v, %v", protos, err)
+	python, out := grpcPython(t), t.TempDir()
+	folder, err := filepath.Abs(filepath.Join(repository, "collector", "python"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	args := append([]string{"-m", "grpc_tools.protoc", "-I", filepath.Join(repository, "proto"), "--python_out=" + modules, "--grpc_python_out=" + modules}, protos...)
-	if text, err := exec.CommandContext(t.Context(), python, args...).CombinedOutput(); err != nil {
-		t.Fatalf("protoc: %v\n%s", err, text)
-	}
-	args = append(slices.Concat([]string{"PYTHONPATH=" + modules}, variables), python, filepath.Join(repository, "collector", "python", "collector.py"),
-		"--id", id, "--slots", "4", "--out", out)
+	args := append([]string{"PYTHONPATH=" + filepath.Join(folder, "src")}, variables...)
+	args = append(args, python, filepath.Join(folder, "examples", "crawl.py"), "--id", id, "--slots", "4", "--out", out)
 	for _, server := range servers {
 		args = append(args, "--server", server)
 	}
@@ -174,7 +169,7 @@ func storedPages(t *testing.T, out string) map[string]string {
 	return pages
 }
 
-// TestPythonCollector crawls a small site with collector/python/collector.py at two dispatchers: every page is stored once,
+// TestPythonCollector crawls a small site with the example crawl.py at two dispatchers: every page is stored once,
 // a lease is kept for as long as the page takes, a hold that ends leases stops it, and the crawl goes on when the hold is
 // lifted, and when a dispatcher goes away.
 func TestPythonCollector(t *testing.T) {

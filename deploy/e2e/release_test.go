@@ -22,7 +22,7 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	first, second := release(t, sourceTree(t)), release(t, sourceTree(t))
 	name := "waggle-" + sourceTag + "-linux-" + runtime.GOARCH
-	want := []string{"SHA256SUMS", name + ".cdx.json", name + ".tar.gz"}
+	want := []string{"SHA256SUMS", name + ".cdx.json", name + ".tar.gz", pythonWheel}
 	if !slices.Equal(first.names, want) || !slices.Equal(second.names, want) {
 		t.Fatalf("the releases have %v and %v, want %v", first.names, second.names, want)
 	}
@@ -37,7 +37,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("waggle version prints %s", got)
 	}
 	for _, file := range []string{
-		"LICENSE", "README.md", "proto/waggle/v1/dispatch_service.proto", "proto/waggle/v1/task.proto", "collector/python/collector.py",
+		"LICENSE", "README.md", "proto/waggle/v1/dispatch_service.proto", "proto/waggle/v1/task.proto", "collector/python/examples/crawl.py",
 		"deploy/redis.conf", "deploy/systemd/waggle-serve.service",
 	} {
 		first.read(t, filepath.Join(name, file))
@@ -95,16 +95,8 @@ type released struct {
 // release runs `make release` in a tree, for this machine's platform.
 func release(t *testing.T, tree string) released {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "make", "release", "PLATFORMS=linux/"+runtime.GOARCH)
-	cmd.Dir = tree
-	for _, kv := range os.Environ() { // not of the make that runs this test
-		if !strings.HasPrefix(kv, "MAKE") && !strings.HasPrefix(kv, "MFLAGS") {
-			cmd.Env = append(cmd.Env, kv)
-		}
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("make release: %v\n%s", err, out)
-	}
+	pythonTools(t)
+	runMake(t, tree, "release", "PLATFORMS=linux/"+runtime.GOARCH, "PYTHON_ENV="+absolute(t, repository, "bin", "python"))
 	r := released{dir: filepath.Join(tree, "dist")}
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {

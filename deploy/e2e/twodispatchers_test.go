@@ -59,7 +59,7 @@ auth release gone
 source delete a.ROUND`
 
 // TestTwoDispatchers_TLS runs two dispatchers with tokens, and certificates that have one name each. Client commands, collect
-// and collector.py are given both, and verify each under its own name: with both, and with each of them alone.
+// and crawl.py are given both, and verify each under its own name: with both, and with each of them alone.
 func TestTwoDispatchers_TLS(t *testing.T) {
 	t.Parallel()
 	redis, prefix := shared.Server(t)
