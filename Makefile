@@ -30,12 +30,16 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build house-check lint buf-lint generate-check unit examples bench-test e2e ## Everything that must pass
+test: setup build typescript house-check lint buf-lint generate-check unit examples bench-test e2e ## Everything that must pass
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
-setup: ## Install redis-server, a C compiler, wget, nginx, Chromium, systemd and Python when missing (apt-get, as root)
-	@missing=; \
+setup: ## Install redis-server, a C compiler, wget, nginx, Chromium, systemd and Python when missing (apt-get, as root), and look for Node
+	@if [ "$$(node -p 'const [major, minor] = process.versions.node.split(".").map(Number); major > 20 || (major === 20 && minor >= 3)' \
+		2>/dev/null)" != true ] || ! command -v npm >/dev/null; then \
+		echo "missing: Node.js 20.3 or newer, with npm: https://nodejs.org" >&2; exit 1; \
+	fi; \
+	missing=; \
 	for need in $(NEEDS); do \
 		if ! PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null; then \
 			packages="$${need#*:}"; missing="$$missing $${packages//,/ }"; \
@@ -54,6 +58,15 @@ setup: ## Install redis-server, a C compiler, wget, nginx, Chromium, systemd and
 build: ## Compile every package, and the command to bin/waggle
 	go build ./...
 	go build -o bin/waggle ./cmd/waggle
+
+TYPESCRIPT := collector/typescript
+$(TYPESCRIPT)/node_modules/.package-lock.json: $(TYPESCRIPT)/package-lock.json
+	cd $(TYPESCRIPT) && npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+.PHONY: typescript
+typescript: $(TYPESCRIPT)/node_modules/.package-lock.json ## Check and compile the TypeScript package
+	cd $(TYPESCRIPT) && npm run --silent build
 
 .PHONY: demo
 demo: ## Crawl a small site in one process, with a collector that dies half-way
@@ -78,17 +91,18 @@ buf-lint: ## Check the .proto files: buf lint, buf format
 	$(BUF) format --diff --exit-code
 
 .PHONY: generate
-generate: $(PYTHON_SET) ## Write the generated Go and Python, and openapi.json, from the .proto files
+generate: $(PYTHON_SET) $(TYPESCRIPT)/node_modules/.package-lock.json ## Write the generated Go, Python and TypeScript, and openapi.json, from the .proto files
 	$(BUF) generate
 	$(PYTHON) collector/python/generate.py proto collector/python/src/waggle_collector
 
 .PHONY: generate-check
-generate-check: $(PYTHON_SET) ## Fail when they are not what generate writes
+generate-check: $(PYTHON_SET) $(TYPESCRIPT)/node_modules/.package-lock.json ## Fail when they are not what generate writes
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; package=collector/python/src/waggle_collector; \
 	$(BUF) generate --output "$$fresh"; \
 	$(PYTHON) collector/python/generate.py proto "$$fresh"; \
 	if ! diff -rq -x '*.proto' -x '*.md' -x doc.go proto "$$fresh/proto" || \
-		! diff -rq -x __pycache__ $$package/v1 "$$fresh/v1" || ! diff -q $$package/_methods.py "$$fresh/_methods.py"; then \
+		! diff -rq -x __pycache__ $$package/v1 "$$fresh/v1" || ! diff -q $$package/_methods.py "$$fresh/_methods.py" || \
+		! diff -rq $(TYPESCRIPT)/src/gen "$$fresh/$(TYPESCRIPT)/src/gen"; then \
 		echo "the generated code is stale: run make generate and commit what it writes" >&2; exit 1; \
 	fi
 
@@ -200,7 +214,7 @@ RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/archite
 # gets in. Go takes the version from git: a tag, or one made of the commit, with +dirty when files differ from it. The tools
 # are GNU's.
 .PHONY: release
-release: $(PYTHON_SET) ## Write archives, the Python package, bills of materials and checksums to dist: PLATFORMS="linux/amd64" for some
+release: $(PYTHON_SET) typescript ## Write archives, packages, bills of materials and checksums to dist: PLATFORMS="linux/amd64" for some
 	@rm -rf dist; mkdir dist; epoch=$$(git log -1 --format=%ct); \
 	for platform in $(PLATFORMS); do \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} \
@@ -215,6 +229,7 @@ release: $(PYTHON_SET) ## Write archives, the Python package, bills of materials
 			gzip -9n > dist/$$name.tar.gz; \
 		rm -r dist/$$name; \
 	done; \
+	(cd $(TYPESCRIPT) && npm pack --silent --pack-destination ../../dist >/dev/null); \
 	$(MAKE) wheel; cd dist; sha256sum * > SHA256SUMS; cat SHA256SUMS
 
 DIST := dist
@@ -229,5 +244,5 @@ fmt: ## Format the Go and .proto files
 	$(BUF) format --write
 
 .PHONY: clean
-clean: ## Remove what build and release wrote
-	rm -rf bin dist
+clean: ## Remove what build, typescript and release wrote
+	rm -rf bin dist $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules
