@@ -16,7 +16,7 @@ GO_TEST := CGO_ENABLED=1 go test -race -vet=off -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
 NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium systemd-analyze:systemd \
-	python3:python3,python3-venv
+	python3:python3,python3-venv node:nodejs npm:npm
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -34,25 +34,25 @@ test: setup build typescript house-check lint buf-lint generate-check unit examp
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
-setup: ## Install redis-server, a C compiler, wget, nginx, Chromium, systemd and Python when missing (apt-get, as root), and look for Node
-	@if [ "$$(node -p 'const [major, minor] = process.versions.node.split(".").map(Number); major > 20 || (major === 20 && minor >= 3)' \
-		2>/dev/null)" != true ] || ! command -v npm >/dev/null; then \
-		echo "missing: Node.js 20.3 or newer, with npm: https://nodejs.org" >&2; exit 1; \
-	fi; \
-	missing=; \
+setup: ## Install redis-server, a C compiler, wget, nginx, Chromium, systemd, Python and Node when missing (apt-get, as root)
+	@missing=; \
 	for need in $(NEEDS); do \
 		if ! PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null; then \
 			packages="$${need#*:}"; missing="$$missing $${packages//,/ }"; \
 		fi; \
 	done; \
-	if [ -z "$$missing" ]; then exit 0; fi; \
-	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-		echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
-			"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium, systemd-analyze, Python 3.10 with venv)" >&2; \
-		exit 1; \
+	if [ -n "$$missing" ]; then \
+		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+			echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
+				"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium, systemd-analyze, Python 3.10 with venv, Node.js)" >&2; \
+			exit 1; \
+		fi; \
+		apt-get update -q; \
+		RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
 	fi; \
-	apt-get update -q; \
-	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing
+	if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 3) ? 0 : 1)'; then \
+		echo "Node.js $$(node --version) is too old: install 20.3 or newer, with npm: https://nodejs.org" >&2; exit 1; \
+	fi
 
 .PHONY: build
 build: ## Compile every package, and the command to bin/waggle
