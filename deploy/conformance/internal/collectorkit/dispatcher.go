@@ -32,7 +32,7 @@ type call struct {
 	deadline time.Time // the caller's; zero: none
 	method   string
 
-	// One of these.
+	// One of these, or none: a stream was opened.
 	fetch  *wagglev1.FetchTaskRequest
 	beat   *wagglev1.HeartbeatRequest // of a stream, or of RenewLease
 	report *wagglev1.ReportTaskRequest
@@ -183,8 +183,7 @@ func (s service) SubmitDiscovered(ctx context.Context, request *wagglev1.SubmitD
 // Heartbeat answers beats, and sends what the script pushes.
 func (s service) Heartbeat(client wagglev1.DispatchService_HeartbeatServer) error {
 	k := s.server.k
-	opened := &call{ctx: client.Context(), server: s.server, at: time.Now(), method: "Heartbeat"}
-	opened.header, _ = metadata.FromIncomingContext(client.Context())
+	opened := s.note(client.Context(), &call{method: "Heartbeat"})
 	if err := k.hooked().every(opened); err != nil {
 		return err
 	}

@@ -379,7 +379,7 @@ func (k *kit) await(limit time.Duration, what string, isSo func() bool) {
 		case ok:
 			return
 		case gone:
-			verdict.Fail("no %s: the client program has ended%s", what, last)
+			verdict.Fail("no %s: the client program has ended (%s)%s", what, k.client.cmd.ProcessState, last)
 		}
 		select {
 		case <-changed:
