@@ -89,7 +89,6 @@ type reported struct {
 // stream is an open heartbeat stream.
 type stream struct {
 	number int
-	server *server
 	opened time.Time
 	ended  time.Time // zero: it is open
 	pushes chan *wagglev1.HeartbeatResponse
@@ -192,7 +191,7 @@ func (s service) Heartbeat(client wagglev1.DispatchService_HeartbeatServer) erro
 			return err
 		}
 	}
-	st := k.openStream(s.server)
+	st := k.openStream()
 	defer k.closeStream(st)
 	beats := make(chan *wagglev1.HeartbeatRequest)
 	go func() {
@@ -355,9 +354,6 @@ func (k *kit) serveBeat(c *call) (*wagglev1.LeaseStatus, error) {
 			reply.Lost = append(reply.Lost, lostLease(beat, l))
 			continue
 		}
-		if beat.Cursor != nil {
-			k.cursors[l.work.id] = string(beat.GetCursor())
-		}
 		if l.canceled != nil {
 			reply.Cancel = append(reply.Cancel, l.canceled)
 		}
@@ -452,8 +448,8 @@ func summary(items []*wagglev1.DiscoveredItem) *wagglev1.DiscoverSummary {
 	return s
 }
 
-func (k *kit) openStream(s *server) *stream {
-	st := &stream{server: s, opened: time.Now(), pushes: make(chan *wagglev1.HeartbeatResponse, 16), end: make(chan error, 1)}
+func (k *kit) openStream() *stream {
+	st := &stream{opened: time.Now(), pushes: make(chan *wagglev1.HeartbeatResponse, 16), end: make(chan error, 1)}
 	k.change(func() {
 		st.number = len(k.streams) + 1
 		k.streams = append(k.streams, st)
