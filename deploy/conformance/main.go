@@ -114,7 +114,7 @@ func mergeMatrix(path, client string, results []collectorkit.Result) error {
 func runServer(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	addresses := flags.String("address", "127.0.0.1:7070", "dispatchers on one store, `HOST:PORT`, separated by commas")
-	tokenFile := flags.String("token-file", "", "`FILE` with the token of an operator who may also be a collector")
+	tokenFile := flags.String("token-file", "", "`FILE` with a token of the role admin")
 	caFile := flags.String("tls-ca", "", "`FILE` with the authority of the dispatchers' certificates (default: plain text)")
 	match := flags.String("run", "", "ask only for the promises whose names match this `REGEXP`")
 	parallel := flags.Int("parallel", 8, "ask for this many promises at once")

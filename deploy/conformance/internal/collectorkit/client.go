@@ -67,7 +67,9 @@ func startClient(ctx context.Context, command []string, config clientConfig, log
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
+	drained := make(chan struct{})
 	go func() {
+		defer close(drained)
 		for lines := bufio.NewScanner(read); lines.Scan(); {
 			e := event{at: time.Now()}
 			if json.Unmarshal(lines.Bytes(), &e) == nil {
@@ -82,6 +84,7 @@ func startClient(ctx context.Context, command []string, config clientConfig, log
 		c.err = c.cmd.Wait()
 		write.Close() //nolint:errcheck,gosec // it never fails
 		close(c.exited)
+		<-drained // its last events come before its end
 		seen(event{Event: "exit", at: time.Now()})
 	}()
 	_, err = c.stdin.Write(append(line, '\n'))

@@ -32,7 +32,7 @@ type call struct {
 	deadline time.Time // the caller's; zero: none
 	method   string
 
-	// One of these.
+	// One of these, or none: a stream was opened.
 	fetch  *wagglev1.FetchTaskRequest
 	beat   *wagglev1.HeartbeatRequest // of a stream, or of RenewLease
 	report *wagglev1.ReportTaskRequest
@@ -89,7 +89,6 @@ type reported struct {
 // stream is an open heartbeat stream.
 type stream struct {
 	number int
-	server *server
 	opened time.Time
 	ended  time.Time // zero: it is open
 	pushes chan *wagglev1.HeartbeatResponse
@@ -183,8 +182,7 @@ func (s service) SubmitDiscovered(ctx context.Context, request *wagglev1.SubmitD
 // Heartbeat answers beats, and sends what the script pushes.
 func (s service) Heartbeat(client wagglev1.DispatchService_HeartbeatServer) error {
 	k := s.server.k
-	opened := &call{ctx: client.Context(), server: s.server, at: time.Now(), method: "Heartbeat"}
-	opened.header, _ = metadata.FromIncomingContext(client.Context())
+	opened := s.note(client.Context(), &call{method: "Heartbeat"})
 	if err := k.hooked().every(opened); err != nil {
 		return err
 	}
@@ -193,7 +191,7 @@ func (s service) Heartbeat(client wagglev1.DispatchService_HeartbeatServer) erro
 			return err
 		}
 	}
-	st := k.openStream(s.server)
+	st := k.openStream()
 	defer k.closeStream(st)
 	beats := make(chan *wagglev1.HeartbeatRequest)
 	go func() {
@@ -356,9 +354,6 @@ func (k *kit) serveBeat(c *call) (*wagglev1.LeaseStatus, error) {
 			reply.Lost = append(reply.Lost, lostLease(beat, l))
 			continue
 		}
-		if beat.Cursor != nil {
-			k.cursors[l.work.id] = string(beat.GetCursor())
-		}
 		if l.canceled != nil {
 			reply.Cancel = append(reply.Cancel, l.canceled)
 		}
@@ -453,8 +448,8 @@ func summary(items []*wagglev1.DiscoveredItem) *wagglev1.DiscoverSummary {
 	return s
 }
 
-func (k *kit) openStream(s *server) *stream {
-	st := &stream{server: s, opened: time.Now(), pushes: make(chan *wagglev1.HeartbeatResponse, 16), end: make(chan error, 1)}
+func (k *kit) openStream() *stream {
+	st := &stream{opened: time.Now(), pushes: make(chan *wagglev1.HeartbeatResponse, 16), end: make(chan error, 1)}
 	k.change(func() {
 		st.number = len(k.streams) + 1
 		k.streams = append(k.streams, st)

@@ -102,7 +102,6 @@ type kit struct {
 	due     []work
 	tasks   int
 	fence   int64
-	cursors map[string]string              // by task, as beats brought them
 	codes   map[string]wagglev1.ReportCode // what a report of a task is answered, whatever the lease says
 	held    bool                           // as beats answer
 
@@ -115,7 +114,7 @@ type kit struct {
 func newKit(ctx context.Context, s Scenario, o Options) (*kit, error) {
 	k := &kit{
 		ctx: ctx, command: o.Command, changed: make(chan struct{}), fence: 1000, log: &tail{},
-		cursors: map[string]string{}, codes: map[string]wagglev1.ReportCode{}, nextBeat: idleBeat,
+		codes: map[string]wagglev1.ReportCode{}, nextBeat: idleBeat,
 		config: clientConfig{
 			Scenario: s.Name, Transport: cmp.Or(o.Transport, "grpc"), CollectorID: "kit-1", Labels: map[string]string{"zone": "a"},
 			Pools: []string{"default"}, Slots: 4, WaitMS: 2000, DrainMS: 5000,
@@ -379,7 +378,7 @@ func (k *kit) await(limit time.Duration, what string, isSo func() bool) {
 		case ok:
 			return
 		case gone:
-			verdict.Fail("no %s: the client program has ended%s", what, last)
+			verdict.Fail("no %s: the client program has ended (%s)%s", what, k.client.cmd.ProcessState, last)
 		}
 		select {
 		case <-changed:

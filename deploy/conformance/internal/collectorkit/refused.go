@@ -36,7 +36,7 @@ func refusedScenarios() []Scenario {
 				k.on(func(h *hooks) {
 					h.every = func(*call) error { return wgError(codes.PermissionDenied, "PERMISSION_DENIED", 0) }
 				})
-				k.launch()
+				k.start()
 				k.endedByItself("PERMISSION_DENIED")
 			},
 		},
@@ -46,7 +46,7 @@ func refusedScenarios() []Scenario {
 				k.on(func(h *hooks) {
 					h.fetch = failing[wagglev1.FetchTaskResponse](always, wgError(codes.InvalidArgument, "INVALID_FIELD", 0))
 				})
-				k.launch()
+				k.start()
 				k.endedByItself("INVALID_FIELD")
 			},
 		},
@@ -56,7 +56,7 @@ func refusedScenarios() []Scenario {
 				k.on(func(h *hooks) {
 					h.every = func(*call) error { return wgError(codes.FailedPrecondition, "CLIENT_TOO_OLD", 0) }
 				})
-				k.launch()
+				k.start()
 				k.endedByItself("CLIENT_TOO_OLD")
 				for _, c := range k.seen(func(*call) bool { return true }) {
 					named := strings.Join(c.header.Get("waggle-client"), ",")

@@ -18,13 +18,13 @@ func serverScenarios() []Scenario {
 		{
 			Name: "servers/killed", Rule: "3: all dispatchers are equal: go on at another",
 			script: func(k *kit) {
-				ids := k.add(many(3, work{WorkMS: 5000, lease: 3 * time.Second})...)
+				ids := k.add(many(3, work{WorkMS: 8000, lease: 6 * time.Second})...)
 				k.start()
 				k.started(ids...)
 				k.servers[0].kill()
 				more := k.add(work{})
-				k.settled(soon, more...)
-				k.settled(8*time.Second, ids...)
+				k.settled(soon+2*time.Second, more...)
+				k.settled(12*time.Second, ids...)
 				for _, id := range ids {
 					verdict.Want(k.outcome(id).GetSucceeded() != nil, "a task did not succeed that was fetched before a dispatcher was killed")
 				}

@@ -1,6 +1,6 @@
 // Package serverkit asks any implementation of the API for the promises of the protocol manual, as an outside client can:
 // each [Promise] makes calls and judges the answers. It works on sources, pools and queues of its own, and removes them, so
-// that it may run beside other work; it needs the rights of an operator and of a collector.
+// that it may run beside other work. Where the dispatcher wants to know who calls, it needs the role admin.
 package serverkit
 
 import (
