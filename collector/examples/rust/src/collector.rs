@@ -120,8 +120,8 @@ impl Session {
     pub async fn beats(self: Arc<Self>) { // until everything is reported [19]
         loop {
             let (begun, stopping, ended) = (Instant::now(), self.stopping.load(SeqCst), self.idle());
-            let beat = |c: &Self| RenewLeaseRequest { // names every lease [8]
-                leases: c.jobs.lock().unwrap().values().map(|job| job.beat.clone()).collect(),
+            let beat = |c: &Self| RenewLeaseRequest { // names every lease that has not run out here [7, 8]
+                leases: c.jobs.lock().unwrap().values().filter(|job| job.stop != Some("LEASE_LOST")).map(|job| job.beat.clone()).collect(),
                 collector: Some(CollectorInfo { stopping, ended, ..c.info.clone() }),
             };
             let reply = self.call((self.interval() / 2).min(ms(5000)), beat, |mut c, r| async move { c.renew_lease(r).await }).await;
