@@ -162,6 +162,14 @@ examples: ## Run the tests of the examples and tools that are modules of their o
 	cd collector/examples/browser && go vet . && go test -count=1 -timeout 5m .
 	cd deploy/house && go vet . && go test -count=1 -timeout 5m .
 
+# Its scenarios are those that need no heartbeat stream, which it does not have.
+RUST_SCENARIOS := ^(fetch|refused|report|stop|servers)/|^lease/([^l]|li|lost$$|la)|^beat/(cursor|no-stream|rate|silent)
+
+.PHONY: rust-example
+rust-example: ## Build the collector in Rust, and judge it by the conformance kit (cargo; minutes)
+	cd collector/examples/rust && cargo build --locked
+	go run ./deploy/conformance collector --run '$(RUST_SCENARIOS)' -- collector/examples/rust/target/debug/waggle-collector-example
+
 .PHONY: bench-test
 bench-test: ## Vet and test the benchmarks, which are a module of their own
 	cd deploy/bench && go vet ./... && go test -count=1 -timeout 10m ./...
