@@ -62,6 +62,7 @@ func (c *Config) dial(s security, more ...grpc.DialOption) (*grpc.ClientConn, er
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithUserAgent("waggle-collector"),
+		grpc.WithPerRPCCredentials(clientName{}),
 	}
 	target := c.Targets[0]
 	if len(c.Targets) > 1 {

@@ -57,6 +57,7 @@ type fetchCall struct {
 type beat struct {
 	at       time.Time
 	streamed bool
+	client   []string // as its metadata name it
 	info     *wagglev1.CollectorInfo
 	leases   []*wagglev1.LeaseBeat
 }
@@ -171,7 +172,7 @@ func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.Heartbea
 	for {
 		select {
 		case req := <-requests:
-			answer, err := d.beat(beat{at: time.Now(), streamed: true, info: req.GetCollector(), leases: req.GetLeases()})
+			answer, err := d.beat(beat{at: time.Now(), streamed: true, client: clientOf(stream.Context()), info: req.GetCollector(), leases: req.GetLeases()})
 			if err != nil {
 				return err
 			}
@@ -205,7 +206,7 @@ func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.Heartbea
 
 // RenewLease answers one beat.
 func (d *dispatcher) RenewLease(ctx context.Context, req *wagglev1.RenewLeaseRequest) (*wagglev1.RenewLeaseResponse, error) {
-	answer, err := d.beat(beat{at: time.Now(), info: req.GetCollector(), leases: req.GetLeases()})
+	answer, err := d.beat(beat{at: time.Now(), client: clientOf(ctx), info: req.GetCollector(), leases: req.GetLeases()})
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ var (
 	ErrRunning = errors.New("collector is running already")
 
 	// ErrRefused is wrapped by what Run returns when dispatchers know this collector, and it may not fetch: its role or its
-	// pools do not allow that, or its id belongs to another identity.
+	// pools do not allow that, its id belongs to another identity, or this version of the library is too old.
 	ErrRefused = errors.New("dispatchers refuse this collector")
 
 	// ErrUnclean is wrapped by what Run returns when it had to leave something behind: a handler that did not return
@@ -105,9 +105,11 @@ func isRefusal(err error) bool {
 	return code == codes.Unimplemented || code == codes.PermissionDenied
 }
 
-// isDenied reports whether a dispatcher knows who calls, and does not permit the call. Proxies answer with the same code.
+// isDenied reports whether a dispatcher knows who calls, and does not permit the call, or finds this library too old. Proxies
+// answer with the same code.
 func isDenied(err error) bool {
-	return status.Code(err) == codes.PermissionDenied && detailOf[*errdetails.ErrorInfo](err).GetDomain() == errorDomain
+	return status.Code(err) == codes.PermissionDenied && detailOf[*errdetails.ErrorInfo](err).GetDomain() == errorDomain ||
+		reasonOf(err) == wagglev1.ErrorReason_ERROR_REASON_CLIENT_TOO_OLD
 }
 
 // isOutage reports whether an error says that nobody could answer, and nothing of what was asked.

@@ -59,7 +59,10 @@ func TestCollector_Unauthenticated(t *testing.T) {
 // finishes what runs.
 func TestCollector_Denied(t *testing.T) {
 	t.Parallel()
-	for _, reason := range []string{"PERMISSION_DENIED", "COLLECTOR_BOUND", "A_REASON_OF_LATER"} {
+	for reason, code := range map[string]codes.Code{
+		"PERMISSION_DENIED": codes.PermissionDenied, "COLLECTOR_BOUND": codes.PermissionDenied, "A_REASON_OF_LATER": codes.PermissionDenied,
+		"CLIENT_TOO_OLD": codes.FailedPrecondition,
+	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -68,7 +71,7 @@ func TestCollector_Denied(t *testing.T) {
 					if n == 0 {
 						return &wagglev1.FetchTaskResponse{LeasedTasks: []*wagglev1.LeasedTask{d.grant(req, &wagglev1.Task{Id: "1-a"})}}, nil
 					}
-					return nil, failure(codes.PermissionDenied, reason, 0)
+					return nil, failure(code, reason, 0)
 				}
 				r := start(t, d, collector.HandlerFunc(func(ctx context.Context, _ *collector.Task) (collector.Succeeded, error) {
 					select {

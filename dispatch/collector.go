@@ -34,6 +34,8 @@ type CollectorInfo struct {
 	StuckSlots int `json:"stuck_slots,omitempty"`
 	// Ended: this is the last beat of its session.
 	Ended bool `json:"ended,omitempty"`
+	// Client is its client library, as name/version. The dispatcher that gets the beat adds it.
+	Client string `json:"client,omitempty"`
 	// Outcomes are added by the dispatcher that gets the beat. A store need not keep them over a restart.
 	Outcomes *Outcomes `json:"outcomes,omitempty"`
 }

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
@@ -78,10 +79,20 @@ func addressOf(ctx context.Context) string {
 	return address
 }
 
-// admit lets a caller make a call, or not; see [auth.Guard.Admit].
+// clientHeader is the metadata by which a client library names itself, as name/version.
+const clientHeader = "waggle-client"
+
+// clientOf is the client that made the call of ctx, as it names itself; empty if it does not.
+func clientOf(ctx context.Context) string {
+	return strings.Join(metadata.ValueFromIncomingContext(ctx, clientHeader), ", ")
+}
+
+// admit lets a caller make a call, or not; see [auth.Guard.Admit]. Its client must not be too old.
 func (c *chain) admit(ctx context.Context, method string) (caller *auth.Caller, err error) {
 	return caller, recovered(func() (err error) {
-		caller, err = c.guard.Admit(ctx, method)
+		if caller, err = c.guard.Admit(ctx, method); err == nil {
+			err = checkClient(clientOf(ctx))
+		}
 		return err
 	})
 }

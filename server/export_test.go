@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -77,4 +79,49 @@ func Services(o *operate.Operator) (pb.DispatchServiceServer, pb.TaskServiceServ
 	limits := cfg.limits()
 	limits.Open()
 	return &dispatchService{backend: b, limits: limits, metrics: NewMetrics()}, &taskService{backend: b}
+}
+
+// OldestClient is a line of the table of clients that are too old.
+type OldestClient = oldestClient
+
+// NewOldestClient makes one.
+func NewOldestClient(name, dispatcher, oldest string) OldestClient {
+	return oldestClient{name: name, dispatcher: dispatcher, oldest: oldest}
+}
+
+// OldestClients are those that are in force.
+func OldestClients() []OldestClient { return oldestClients }
+
+// ClientTable is which clients are served by which dispatchers, as proto/README.md has it.
+func ClientTable(rules []OldestClient) string {
+	var names, dispatchers []string
+	for _, rule := range rules {
+		if !slices.Contains(names, rule.name) {
+			names = append(names, rule.name)
+		}
+		if !slices.Contains(dispatchers, rule.dispatcher) {
+			dispatchers = append(dispatchers, rule.dispatcher)
+		}
+	}
+	slices.SortFunc(dispatchers, compareVersions)
+	var b strings.Builder
+	b.WriteString("| client |")
+	for _, dispatcher := range dispatchers {
+		fmt.Fprintf(&b, " dispatcher %s and later |", dispatcher)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(dispatchers)) + "\n")
+	for _, name := range names {
+		fmt.Fprintf(&b, "| `%s` |", name)
+		served := "all"
+		for _, dispatcher := range dispatchers {
+			for _, rule := range rules {
+				if rule.name == name && rule.dispatcher == dispatcher {
+					served = rule.oldest + " and later"
+				}
+			}
+			fmt.Fprintf(&b, " %s |", served)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }

@@ -31,6 +31,7 @@ func (s *dispatchService) RenewLease(ctx context.Context, req *pb.RenewLeaseRequ
 }
 
 func (s *dispatchService) beat(ctx context.Context, beat *wire.Beat) (*engine.BeatResult, error) {
+	beat.Collector.Client = clientOf(ctx)
 	result, err := s.d.Beat(ctx, beat.Collector, beat.Leases)
 	return result, wire.About(err, "collector_id", beat.Collector.ID, "session", beat.Collector.Session)
 }

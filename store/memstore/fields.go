@@ -240,7 +240,11 @@ func collectorFields(c *codec.Codec, k *collector) {
 	codec.List(c, &info.Queues, codec.Text)
 	codec.Int(c, &info.Slots)
 	codec.Int(c, &info.StuckSlots)
-	c.Flags(&info.Stopping, &info.Ended, &k.told, &k.fresh)
+	named := info.Client != ""
+	c.Flags(&info.Stopping, &info.Ended, &k.told, &k.fresh, &named)
+	if named {
+		codec.Text(c, &info.Client)
+	}
 	codec.Int(c, &k.first)
 	codec.Int(c, &k.seen)
 	codec.List(c, &k.replaced, codec.Text)

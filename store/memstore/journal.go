@@ -39,7 +39,7 @@ func durable(ctx context.Context, seen Commit) error {
 }
 
 // MachineVersion is raised with every change of what a command does: an entry of another version cannot be replayed.
-const MachineVersion = 3
+const MachineVersion = 4
 
 // An entry begins with a head of fixed size: the version of the machine, the command, the part of the store that it
 // changes, the instant in microseconds since 1970, and the check of its results. Numbers have their lowest byte first.

@@ -149,7 +149,6 @@ func (m *moving) forTest() storetest.Instance {
 // to Redis and back: each copy is equal to its original, and keeps the contract where that has left off.
 func TestCopy_model(t *testing.T) {
 	t.Parallel()
-	moves := 0
 	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
 		server := redistest.Start(t, redistest.WithClock())
@@ -165,14 +164,16 @@ func TestCopy_model(t *testing.T) {
 		m.use(first)
 		t.TempDir() // removed after what stands here, by the order of cleanups
 		t.Cleanup(func() {
-			moves = m.moves
+			if m.moves == 0 {
+				t.Error("nothing was copied")
+			}
+			t.Logf("%d copies", m.moves)
 			if err := errors.Join(m.now.Close(), m.client.Close()); err != nil {
 				t.Error(err)
 			}
 		})
 		return m.forTest()
 	}, storetest.ModelConfig{Steps: modelSteps, KeepRecords: true})
-	t.Logf("%d copies", moves)
 }
 
 // modelSteps of the model test.

@@ -46,6 +46,7 @@ func collectorBeat(e *env) {
 	info := dispatch.CollectorInfo{
 		ID: "c1", Session: "s1", Version: "1.2", Hostname: "h", Labels: map[string]string{"region": "eu"},
 		Pools: []string{pool, "browser"}, Sources: []string{"a", "b"}, Queues: []string{"a.example"}, Slots: 8, Stopping: true, StuckSlots: 3,
+		Client: "waggle-go/0.1.0",
 	}
 	e.beat(info)
 	e.advance(time.Minute)

@@ -131,7 +131,7 @@ func (w *world) met(collector, session string, got dispatch.PollState) {
 		w.count("session REPLACED")
 	case got.NewSession:
 		w.count("session NEW")
-		w.parts[w.shardOf(collector)].keeps[collector] = session
+		w.parts[w.shardOf(collector)].keeps[collector], w.current[collector] = session, session
 	}
 }
 

@@ -263,7 +263,10 @@ type Collector struct {
 	// The holds on it and on its labels; the one that ends last comes first.
 	Holds []*Hold `protobuf:"bytes,6,rep,name=holds,proto3" json:"holds,omitempty"`
 	// How its tasks ended lately; absent: none did.
-	Outcomes      *Outcomes `protobuf:"bytes,7,opt,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Outcomes *Outcomes `protobuf:"bytes,7,opt,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// Its client library and the version, as the metadata `waggle-client` of its last beat has them: "waggle-go/0.1.0". Empty:
+	// it names none.
+	Client        string `protobuf:"bytes,8,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,6 +348,13 @@ func (x *Collector) GetOutcomes() *Outcomes {
 		return x.Outcomes
 	}
 	return nil
+}
+
+func (x *Collector) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
 }
 
 // Outcomes count how tasks of a collector ended in the last 5 to 10 minutes, by the reports that one dispatcher got: the one
@@ -517,7 +527,7 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"stuckSlots\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd5\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xed\x02\n" +
 	"\tCollector\x12,\n" +
 	"\x04info\x18\x01 \x01(\v2\x18.waggle.v1.CollectorInfoR\x04info\x12/\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x19.waggle.v1.CollectorStateR\x05state\x12\x16\n" +
@@ -526,7 +536,8 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12%\n" +
 	"\x05holds\x18\x06 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x12/\n" +
-	"\boutcomes\x18\a \x01(\v2\x13.waggle.v1.OutcomesR\boutcomes\"\xfb\x01\n" +
+	"\boutcomes\x18\a \x01(\v2\x13.waggle.v1.OutcomesR\boutcomes\x12\x16\n" +
+	"\x06client\x18\b \x01(\tR\x06client\"\xfb\x01\n" +
 	"\bOutcomes\x12\x1a\n" +
 	"\banswered\x18\x01 \x01(\x03R\banswered\x12/\n" +
 	"\x06failed\x18\x02 \x03(\v2\x17.waggle.v1.FailureCountR\x06failed\x12\x1a\n" +

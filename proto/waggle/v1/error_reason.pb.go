@@ -62,6 +62,10 @@ const (
 	// FAILED_PRECONDITION. A newer session uses this collector's id. Do not repeat; stop. Metadata: collector_id,
 	// session.
 	ErrorReason_ERROR_REASON_COLLECTOR_REPLACED ErrorReason = 41
+	// FAILED_PRECONDITION. The client names itself in the metadata `waggle-client`, and the dispatcher serves no version that
+	// old. The call changed nothing. Do not repeat; update the client. Metadata: client (as sent), oldest_version (that is
+	// served), link (to the table of versions).
+	ErrorReason_ERROR_REASON_CLIENT_TOO_OLD ErrorReason = 42
 	// UNAVAILABLE. The store does not answer. Repeat after RetryInfo, with the same tokens. Metadata: none.
 	ErrorReason_ERROR_REASON_STORE_UNAVAILABLE ErrorReason = 50
 	// RESOURCE_EXHAUSTED. The store is full: submits and grants are refused, renewals and reports continue. Repeat after
@@ -110,6 +114,7 @@ var (
 		33: "ERROR_REASON_HOLD_EXISTS",
 		40: "ERROR_REASON_LEASE_LOST",
 		41: "ERROR_REASON_COLLECTOR_REPLACED",
+		42: "ERROR_REASON_CLIENT_TOO_OLD",
 		50: "ERROR_REASON_STORE_UNAVAILABLE",
 		51: "ERROR_REASON_STORE_FULL",
 		52: "ERROR_REASON_STORE_READ_ONLY",
@@ -134,6 +139,7 @@ var (
 		"ERROR_REASON_HOLD_EXISTS":          33,
 		"ERROR_REASON_LEASE_LOST":           40,
 		"ERROR_REASON_COLLECTOR_REPLACED":   41,
+		"ERROR_REASON_CLIENT_TOO_OLD":       42,
 		"ERROR_REASON_STORE_UNAVAILABLE":    50,
 		"ERROR_REASON_STORE_FULL":           51,
 		"ERROR_REASON_STORE_READ_ONLY":      52,
@@ -178,7 +184,7 @@ var File_waggle_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\xeb\x05\n" +
+	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\x8c\x06\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12#\n" +
@@ -192,7 +198,8 @@ const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\x1cERROR_REASON_QUEUE_NOT_EMPTY\x10 \x12\x1c\n" +
 	"\x18ERROR_REASON_HOLD_EXISTS\x10!\x12\x1b\n" +
 	"\x17ERROR_REASON_LEASE_LOST\x10(\x12#\n" +
-	"\x1fERROR_REASON_COLLECTOR_REPLACED\x10)\x12\"\n" +
+	"\x1fERROR_REASON_COLLECTOR_REPLACED\x10)\x12\x1f\n" +
+	"\x1bERROR_REASON_CLIENT_TOO_OLD\x10*\x12\"\n" +
 	"\x1eERROR_REASON_STORE_UNAVAILABLE\x102\x12\x1b\n" +
 	"\x17ERROR_REASON_STORE_FULL\x103\x12 \n" +
 	"\x1cERROR_REASON_STORE_READ_ONLY\x104\x12!\n" +

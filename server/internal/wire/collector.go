@@ -68,7 +68,7 @@ func Collector(v *operate.CollectorView, now time.Time) *pb.Collector {
 		},
 		State: toCollectorState(v, now), Leases: int32(min(v.Held, math.MaxInt32)),
 		HeartbeatAge: durationpb.New(max(0, now.Sub(v.Seen))), StartTime: toTime(v.First), Holds: each(v.Holds, toHold),
-		Outcomes: toOutcomes(v.Outcomes),
+		Outcomes: toOutcomes(v.Outcomes), Client: c.Client,
 	}
 }
 

@@ -2,8 +2,10 @@ package wire
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -81,6 +84,9 @@ func Status(gone, err error, errorID string) (st *status.Status, known bool) {
 		return refused.status(), true
 	}
 	if st, ok := status.FromError(err); ok {
+		if sentBytes(st) > maxSent {
+			st = status.New(st.Code(), cut(st.Message(), maxMessage))
+		}
 		return st, true
 	}
 	interrupted := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
@@ -136,8 +142,30 @@ func (e *Refusal) status() *status.Status {
 	return newStatus(e.Code, e.Reason, e.Error(), metadata, details...)
 }
 
+// Bounds of a status in bytes. The trailer that has it stays under 8 KiB, the names of its fields included: grpcio drops
+// longer ones at random, and so the error.
+const (
+	maxSent    = 7 << 10 // the message and the details, as they are encoded
+	maxMessage = 768
+	maxDetail  = 512 // of one text in the details
+)
+
+// sentBytes is how many bytes the message and the details of a status take in a trailer: percent-encoded, and in base64.
+func sentBytes(st *status.Status) int {
+	encoded := 0
+	for _, b := range []byte(st.Message()) {
+		if encoded++; b < ' ' || b > '~' || b == '%' {
+			encoded += len("%00") - 1
+		}
+	}
+	return encoded + base64.RawStdEncoding.EncodedLen(proto.Size(st.Proto()))
+}
+
 func newStatus(code codes.Code, reason pb.ErrorReason, message string, metadata map[string]string, details ...protoadapt.MessageV1) *status.Status {
-	st := status.New(code, message)
+	st := status.New(code, cut(message, maxMessage))
+	for name, value := range metadata {
+		metadata[name] = cut(value, maxDetail)
+	}
 	if reason != pb.ErrorReason_ERROR_REASON_UNSPECIFIED {
 		info := &errdetails.ErrorInfo{Reason: reasonName(reason), Domain: errorDomain, Metadata: metadata}
 		details = append([]protoadapt.MessageV1{info}, details...)
@@ -148,7 +176,7 @@ func newStatus(code codes.Code, reason pb.ErrorReason, message string, metadata 
 	return st
 }
 
-// invalid names the first field that err is about in words, and all of them as violations.
+// invalid names the first field that err is about in words, and all of them as violations, as far as there is room.
 func (k *errorKind) invalid(err error) *status.Status {
 	fields := fieldErrors(err)
 	message, metadata := err.Error(), map[string]string{"detail": err.Error()}
@@ -165,10 +193,16 @@ func (k *errorKind) invalid(err error) *status.Status {
 			description = field.Error()
 		}
 		bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{
-			Field: field.Field, Description: description, Reason: reasonName(k.reason),
+			Field: cut(field.Field, maxDetail), Description: cut(description, maxDetail), Reason: reasonName(k.reason),
 		})
 	}
-	return newStatus(k.code, k.reason, message, metadata, bad)
+	st, all := newStatus(k.code, k.reason, message, metadata, bad), bad.GetFieldViolations()
+	for shown := len(all) - 1; shown > 0 && sentBytes(st) > maxSent; shown-- {
+		more := &errdetails.BadRequest_FieldViolation{Description: fmt.Sprintf("%d more fields are invalid", len(all)-shown), Reason: reasonName(k.reason)}
+		bad.FieldViolations = append(slices.Clone(all[:shown]), more)
+		st = newStatus(k.code, k.reason, message, metadata, bad)
+	}
+	return st
 }
 
 // reasonName is a reason as ErrorInfo spells it.
@@ -212,15 +246,19 @@ const maxShown = 80
 
 // shorten cuts a value for an error, and shows that it did.
 func shorten(value string) string {
-	value = strings.ToValidUTF8(canonical.RedactedURL(value), "\uFFFD")
-	if len(value) <= maxShown {
-		return value
+	return cut(canonical.RedactedURL(value), maxShown)
+}
+
+// cut is at most so many bytes of a text, with dots in place of the rest.
+func cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= most {
+		return text
 	}
-	cut := maxShown
-	for !utf8.RuneStart(value[cut]) {
-		cut--
+	for !utf8.RuneStart(text[most]) {
+		most--
 	}
-	return value[:cut] + "..."
+	return text[:most] + "..."
 }
 
 // invalidRequest is every field of a request that is outside its limits.

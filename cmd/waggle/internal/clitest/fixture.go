@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -80,7 +81,8 @@ func HoldOne(t *testing.T, env map[string]string) {
 		t.Fatal(err)
 	}
 	held := fetch()
-	if _, err := collectors.RenewLease(t.Context(), &pb.RenewLeaseRequest{
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "waggle-client", "waggle-go/0.1.0")
+	if _, err := collectors.RenewLease(ctx, &pb.RenewLeaseRequest{
 		Collector: &pb.CollectorInfo{
 			Id: "paris-1", Session: "s1", Hostname: "paris", Version: "v1", Pools: []string{"default"}, Slots: 4,
 			Labels: map[string]string{"region": "eu", "tier": "1"},

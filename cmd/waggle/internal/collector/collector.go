@@ -31,7 +31,8 @@ func newCollectorList(o *client.Options) *cobra.Command {
 finishes what it holds is STOPPING. One that was not heard from for 45 s is GONE; its leases end each at its own deadline. HELD
 collectors get nothing until waggle hold lift. STUCK counts slots whose handler goes on 5 s after its lease was lost or its task
 canceled: they take no other task, and a collector with no other slots is STUCK. POOLS are those that its heartbeats name, ONLY
-the sources and queues that it narrows them to. FAILS is what failed since its last success, and how often in the last minutes.`,
+the sources and queues that it narrows them to. CLIENT is the
+library that it is made with. FAILS is what failed since its last success, and how often in the last minutes.`,
 	}
 	flags, filter := cmd.Flags(), request.GetFilter()
 	cli.EnumsVar(flags, &request.States, "state", "only collectors in this `state`", "COLLECTOR_STATE_", pb.CollectorState_value)
@@ -51,14 +52,14 @@ the sources and queues that it narrows them to. FAILS is what failed since its l
 }
 
 func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, none string) {
-	t := human.NewTable("COLLECTOR^10", "STATE", ">LEASES", ">SLOTS/5", ">STUCK/9=0", "POOLS/6~8", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2^10", "VERSION/1~10", "LABELS/7~10", "HELD/8~16", "FAILS/11~20")
+	t := human.NewTable("COLLECTOR^10", "STATE", ">LEASES", ">SLOTS/5", ">STUCK/9=0", "POOLS/6~8", "ONLY/4~10", ">LAST BEAT", "STARTED/3", "HOST/2^10", "VERSION/1~10", "CLIENT/1~17", "LABELS/7~10", "HELD/8~16", "FAILS/11~20")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		var only human.Phrases
 		only.AddIf(len(info.GetSources()) > 0, "source %s", strings.Join(info.GetSources(), " "))
 		only.AddIf(len(info.GetQueues()) > 0, "queue %s", strings.Join(info.GetQueues(), " "))
 		t.Row(info.GetId(), human.Word(k.GetState(), "COLLECTOR_STATE_"), human.Count(k.GetLeases()), human.Count(info.GetSlots()), human.Count(info.GetStuckSlots()), strings.Join(info.GetPools(), " "),
-			only.Text(), human.Span(k.GetHeartbeatAge().AsDuration())+" ago", human.Since(now, k.GetStartTime()), info.GetHostname(), info.GetVersion(),
+			only.Text(), human.Span(k.GetHeartbeatAge().AsDuration())+" ago", human.Since(now, k.GetStartTime()), info.GetHostname(), info.GetVersion(), k.GetClient(),
 			human.Pairs(info.GetLabels()), describe.Holds(now, k.GetHolds()), fails(now, k.GetOutcomes()))
 	}
 	t.Write(out, none)

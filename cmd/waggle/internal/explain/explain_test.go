@@ -79,8 +79,8 @@ func TestExplain_narrowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	clitest.WantOutput(t, clitest.Command(t, env, "collector", "list"), `
-COLLECTOR  STATE   LEASES  SLOTS  STUCK  POOLS    ONLY                                     LAST BEAT  STARTED  HOST  VERSION  LABELS  HELD  FAILS
-c1         ACTIVE       0      0      0  default  source other, queue b.example c.example    AGO  AGO      -     -        -       -     -
+COLLECTOR  STATE   LEASES  SLOTS  STUCK  POOLS    ONLY                                     LAST BEAT  STARTED  HOST  VERSION  CLIENT  LABELS  HELD  FAILS
+c1         ACTIVE       0      0      0  default  source other, queue b.example c.example    AGO  AGO      -     -        -       -       -     -
 `)
 	clitest.Command(t, env, "source", "create", "s", "--seed", "https://a.example/")
 	clitest.WantOutput(t, clitest.Command(t, env, "explain", "source", "s"), `

@@ -32,8 +32,8 @@ TASK                             SOURCE  QUEUE         HOLDER   HELD FOR  ENDS  
 		}
 	}
 	clitest.WantOutput(t, clitest.Command(t, env, "collector", "list"), `
-COLLECTOR  STATE   LEASES  SLOTS  STUCK  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            HELD  FAILS
-paris-1    ACTIVE       1      4      0  default  -       AGO  AGO      paris  v1       region=eu tier=1  -     -
+COLLECTOR  STATE   LEASES  SLOTS  STUCK  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  CLIENT           LABELS            HELD  FAILS
+paris-1    ACTIVE       1      4      0  default  -       AGO  AGO      paris  v1       waggle-go/0.1.0  region=eu tier=1  -     -
 `)
 	got := clitest.Command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/")
 	for _, part := range []string{
