@@ -66,7 +66,7 @@ class CollectorInfo(_message.Message):
     def __init__(self, id: _Optional[str] = ..., session: _Optional[str] = ..., version: _Optional[str] = ..., hostname: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., pools: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., stopping: bool = ..., sources: _Optional[_Iterable[str]] = ..., queues: _Optional[_Iterable[str]] = ..., ended: bool = ..., stuck_slots: _Optional[int] = ...) -> None: ...
 
 class Collector(_message.Message):
-    __slots__ = ("info", "state", "leases", "heartbeat_age", "start_time", "holds", "outcomes")
+    __slots__ = ("info", "state", "leases", "heartbeat_age", "start_time", "holds", "outcomes", "client")
     INFO_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,7 @@ class Collector(_message.Message):
     START_TIME_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
     info: CollectorInfo
     state: CollectorState
     leases: int
@@ -81,7 +82,8 @@ class Collector(_message.Message):
     start_time: _timestamp_pb2.Timestamp
     holds: _containers.RepeatedCompositeFieldContainer[_hold_pb2.Hold]
     outcomes: Outcomes
-    def __init__(self, info: _Optional[_Union[CollectorInfo, _Mapping]] = ..., state: _Optional[_Union[CollectorState, str]] = ..., leases: _Optional[int] = ..., heartbeat_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holds: _Optional[_Iterable[_Union[_hold_pb2.Hold, _Mapping]]] = ..., outcomes: _Optional[_Union[Outcomes, _Mapping]] = ...) -> None: ...
+    client: str
+    def __init__(self, info: _Optional[_Union[CollectorInfo, _Mapping]] = ..., state: _Optional[_Union[CollectorState, str]] = ..., leases: _Optional[int] = ..., heartbeat_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holds: _Optional[_Iterable[_Union[_hold_pb2.Hold, _Mapping]]] = ..., outcomes: _Optional[_Union[Outcomes, _Mapping]] = ..., client: _Optional[str] = ...) -> None: ...
 
 class Outcomes(_message.Message):
     __slots__ = ("answered", "failed", "released", "unable", "since_time", "last_error")

@@ -18,6 +18,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_HOLD_EXISTS: _ClassVar[ErrorReason]
     ERROR_REASON_LEASE_LOST: _ClassVar[ErrorReason]
     ERROR_REASON_COLLECTOR_REPLACED: _ClassVar[ErrorReason]
+    ERROR_REASON_CLIENT_TOO_OLD: _ClassVar[ErrorReason]
     ERROR_REASON_STORE_UNAVAILABLE: _ClassVar[ErrorReason]
     ERROR_REASON_STORE_FULL: _ClassVar[ErrorReason]
     ERROR_REASON_STORE_READ_ONLY: _ClassVar[ErrorReason]
@@ -40,6 +41,7 @@ ERROR_REASON_QUEUE_NOT_EMPTY: ErrorReason
 ERROR_REASON_HOLD_EXISTS: ErrorReason
 ERROR_REASON_LEASE_LOST: ErrorReason
 ERROR_REASON_COLLECTOR_REPLACED: ErrorReason
+ERROR_REASON_CLIENT_TOO_OLD: ErrorReason
 ERROR_REASON_STORE_UNAVAILABLE: ErrorReason
 ERROR_REASON_STORE_FULL: ErrorReason
 ERROR_REASON_STORE_READ_ONLY: ErrorReason
