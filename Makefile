@@ -213,6 +213,10 @@ bench: build ## Measure a build, A=bin/waggle, or compare it with B=PATH: ROUNDS
 bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
 
+.PHONY: bench-typescript
+bench-typescript: build typescript ## Compare the TypeScript package with BullMQ's worker, both with one task at a time: ROUNDS=5 turns each
+	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./typescript -rounds $(or $(ROUNDS),5)
+
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # What an archive holds beside the command: the documents and all that they link to.
 RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \

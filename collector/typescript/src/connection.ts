@@ -1,5 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
+import http from "node:http";
 import http2 from "node:http2";
+import https from "node:https";
 import { isIP } from "node:net";
 
 import { Code, createClient, type Client, type Interceptor, type Transport } from "@connectrpc/connect";
@@ -168,7 +170,14 @@ function overHttp(address: string, baseUrl: string, headers: HeaderSource, files
     baseUrl, httpVersion: "1.1", useBinaryFormat: false, interceptors: [interceptor(headers)], readMaxBytes, acceptCompression: [],
     nodeOptions: files,
   });
-  return new Dispatcher(address, transport, undefined, () => Promise.resolve(true)); // the next call shows it
+  const answers = () => new Promise<boolean>((resolve) => {
+    const request = (baseUrl.startsWith("https:") ? https : http).get(`${baseUrl}/healthz`, { ...files, timeout: 3000 });
+    request.on("response", (response) => {
+      response.resume();
+      resolve(true);
+    }).on("timeout", () => request.destroy(new Error("no answer in time"))).on("error", () => resolve(false));
+  });
+  return new Dispatcher(address, transport, undefined, answers);
 }
 
 function overGrpc(address: string, baseUrl: string, headers: HeaderSource, files: object): Dispatcher {

@@ -15,6 +15,7 @@ import { afterSilence, Backoff, now, Wake } from "./wait.js";
 const idleInterval = 15_000;
 const leastInterval = 100;
 const longestSilence = 5000; // of a beat without an answer
+const shortestSilence = 500; // a busy machine answers no sooner
 const longestBreak = 1000; // from one stream to the next
 const maxLeases = 1000; // of a message
 const maxCursorBytes = 2 << 20; // of a message
@@ -96,7 +97,7 @@ export class Heartbeat {
     const { run } = this;
     for (const part of this.#parts()) {
       const request = create(HeartbeatRequestSchema, { collector: run.info(), leases: part.beats });
-      const patience = Math.round(Math.max(Math.min(this.#interval() / 2, longestSilence), 250)); // Connect takes whole numbers only
+      const patience = Math.round(Math.max(Math.min(this.#interval() / 2, longestSilence), shortestSilence)); // Connect takes whole numbers only
       const sent = now();
       const status = (await this.#exchange(request, patience)) ?? (await this.#renew(request, patience));
       run.answered("heartbeat");
@@ -135,7 +136,8 @@ export class Heartbeat {
       return status!;
     } catch (error) {
       if (!signal.aborted) run.dispatchers.failed(dispatcher, error);
-      if (codeOf(error) === Code.DeadlineExceeded) dispatcher.reset(); // with the stream, the second in a row: the connection is dead
+      // With the stream, the second in a row: the connection is dead.
+      if (codeOf(error) === Code.DeadlineExceeded && timeoutMs >= 1000) dispatcher.reset();
       throw error;
     }
   }

@@ -20,7 +20,7 @@ const smallReports = 64 << 10; // bytes that nobody refuses as too many
 /** How long a store may keep a lease past its deadline, after an outage, so that collectors can renew it. */
 const storeGrace = 30_000;
 
-export const callTimeout = 5000;
+export const callTimeout = 10_000;
 
 /** The outcome of one lease, kept until a dispatcher has answered it. */
 export interface Report {

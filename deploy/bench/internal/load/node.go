@@ -17,6 +17,8 @@ type Config struct {
 	Program string
 	// Store is what the dispatcher keeps everything in; empty: StoreRedis.
 	Store string
+	// Fsync is the dispatcher's --fsync, with StoreFile; empty: its default.
+	Fsync string
 	// Processors is the dispatcher's GOMAXPROCS; 0: all.
 	Processors int
 	// TCP is how many redis-servers on loopback take the place of one on a unix socket; from 2 on they are a Cluster.
@@ -45,8 +47,11 @@ func (n *Node) startDispatcher(ctx context.Context, cfg Config) (err error) {
 	if cfg.Processors > 0 {
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(cfg.Processors))
 	}
-	n.dispatcher, err = start(ctx, n.dir, cfg.Program, env,
-		"serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", n.store, "--log-format", "json")
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", n.store, "--log-format", "json"}
+	if cfg.Fsync != "" {
+		args = append(args, "--fsync", cfg.Fsync)
+	}
+	n.dispatcher, err = start(ctx, n.dir, cfg.Program, env, args...)
 	if err != nil {
 		return err
 	}
