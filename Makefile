@@ -30,7 +30,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build typescript house-check lint buf-lint generate-check unit examples bench-test e2e ## Everything that must pass
+test: setup build typescript house-check lint buf-lint generate-check unit clients-check examples bench-test e2e ## Everything that must pass
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
@@ -123,12 +123,28 @@ unit: ## Run every Go test with the race detector: unit, conformance, model, int
 conformance: ## Run only the stores' conformance suite and model test
 	$(GO_TEST) ./store/...
 
+MATRIX := deploy/conformance/MATRIX.md
+KIT     = bin/conformance collector --matrix $(MATRIX) --name
+
 .PHONY: protocol-check
-protocol-check: ## Ask each client package and each kind of store for the manual's rules, and write deploy/conformance/MATRIX.md
-	go build -o bin/conformance ./deploy/conformance
+protocol-check: clients ## Ask each client package and each kind of store for the manual's rules, and write deploy/conformance/MATRIX.md
 	go build -o bin/conformance-go ./deploy/conformance/clients/go
-	bin/conformance collector --matrix deploy/conformance/MATRIX.md --name Go -- bin/conformance-go
+	$(KIT) Go -- bin/conformance-go
 	go test -vet=off -count=1 -timeout 10m -v -run TestServer ./deploy/conformance
+
+.PHONY: clients
+clients: $(PYTHON_SET) typescript
+	go build -o bin/conformance ./deploy/conformance
+	PYTHONPATH=collector/python/src $(KIT) Python -- $(PYTHON) collector/python/tests/kitclient.py
+	PYTHONPATH=collector/python/src $(KIT) "Python asyncio" -- $(PYTHON) collector/python/tests/kitclient.py --asyncio
+	$(KIT) TypeScript -- node deploy/conformance/clients/typescript/client.mjs
+	$(KIT) "TypeScript JSON" --transport connect-json -- node deploy/conformance/clients/typescript/client.mjs
+
+.PHONY: clients-check
+clients-check: ## Fail when a client package for another language breaks a rule of the manual, or the matrix says otherwise
+	@matrix=$$(mktemp); trap 'rm -f "$$matrix"' EXIT; cp $(MATRIX) "$$matrix"; \
+	$(MAKE) --no-print-directory MATRIX="$$matrix" clients; \
+	if ! diff $(MATRIX) "$$matrix"; then echo "MATRIX.md is stale: run make protocol-check and commit it" >&2; exit 1; fi
 
 .PHONY: model
 model: ## Make STEPS=1000000 random steps on Redis and in memory, and compare each; SEED=n for other ones
