@@ -114,7 +114,7 @@ func (a *httpAPI) serve(w http.ResponseWriter, r *http.Request, calls http.Handl
 	}
 	asked := askedBy(r)
 	ctx, call := peers.Begin(asked)
-	h := &httpCall{Call: call, control: http.NewResponseController(w)}
+	h := &httpCall{Call: call, control: http.NewResponseController(w), length: r.ContentLength}
 	defer func() { h.End(h.sent && r.Context().Err() == nil) }()
 	done, err := a.begin()
 	if err == nil {
@@ -214,7 +214,8 @@ type httpCallKey struct{}
 type httpCall struct {
 	*peers.Call
 	control *http.ResponseController
-	sent    bool // the answer was written
+	length  int64 // of the request's body, in bytes; negative: it is not known
+	sent    bool  // the answer was written
 }
 
 func httpCallOf(ctx context.Context) *httpCall {
@@ -225,6 +226,33 @@ func httpCallOf(ctx context.Context) *httpCall {
 // that has none has ended.
 func (h *httpCall) readUntil(t time.Time)  { _ = h.control.SetReadDeadline(t) }
 func (h *httpCall) writeUntil(t time.Time) { _ = h.control.SetWriteDeadline(t) }
+
+// Requests of at most smallBody bytes, as most are, are read at once. The others of an address take turns, so that those that
+// come slowly take neither much memory nor the processor; one whose length is not known counts as unknownBody.
+const (
+	smallBody   = 64 << 10
+	unknownBody = 1 << 20
+)
+
+// receiveRequest receives the request of a unary call in its turn.
+func (h *httpCall) receiveRequest(ctx context.Context, method string, stream connect.ServerStream, e *envelope) error {
+	if h.length < 0 || h.length > smallBody {
+		weight := min(h.length, math.MaxInt32)
+		if weight < 0 {
+			weight = unknownBody
+		}
+		waiting, stop := context.WithTimeout(ctx, bodyTimeout)
+		leave, err := peers.Turn(waiting, peers.Bodies, int(weight))
+		stop()
+		if err != nil {
+			return tooMany("other large requests of this address have not come yet", smallBody, method)
+		}
+		defer leave()
+	}
+	h.readUntil(time.Now().Add(bodyTimeout))
+	defer h.readUntil(time.Time{}) // its end would end the call
+	return h.receive(ctx, stream, e)
+}
 
 // receive receives a request, or the next message of a stream, into an envelope. The error is io.EOF at the end of a stream.
 func (h *httpCall) receive(ctx context.Context, stream connect.ServerStream, e *envelope) error {
@@ -252,13 +280,12 @@ func (h *httpCall) receive(ctx context.Context, stream connect.ServerStream, e *
 func (a *httpAPI) unary(service any, handler grpc.MethodHandler) connect.ServerFunc {
 	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
 		h := httpCallOf(ctx)
-		h.readUntil(time.Now().Add(bodyTimeout))
+		h.readUntil(time.Time{})
 		h.writeUntil(time.Time{})
 		resp, err := a.chain.call(ctx, spec.Procedure, service, handler, func(e *envelope) error {
-			if err := h.receive(ctx, stream, e); err != nil {
+			if err := h.receiveRequest(ctx, spec.Procedure, stream, e); err != nil {
 				e.err = err
 			}
-			h.readUntil(time.Time{}) // its end would end the call
 			return nil
 		})
 		h.writeUntil(time.Now().Add(answerTimeout))

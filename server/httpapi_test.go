@@ -221,9 +221,9 @@ func TestHTTP_gzip(t *testing.T) {
 			t.Errorf("%s: %d %.200s, want %d", name, resp.StatusCode, text, test.status)
 		}
 	}
-	resp, text := b.raw(t, "/waggle.v1.QueueService/ListQueues", jsonType, `{"page_token":"`+strings.Repeat("a", 5<<20)+`"}`)
+	resp, text := b.raw(t, "/waggle.v1.QueueService/ListQueues", jsonType, `{"page_token":"`+strings.Repeat("a", 4<<20)+`"}`)
 	if resp.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("5 MB: %d %.200s", resp.StatusCode, text)
+		t.Errorf("over 4 MiB: %d %.200s", resp.StatusCode, text)
 	}
 }
 
