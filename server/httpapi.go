@@ -306,7 +306,7 @@ func (a *httpAPI) stream(service any, info *grpc.StreamServerInfo, handler grpc.
 		s := &httpStream{ctx: ctx, call: httpCallOf(ctx), stream: stream}
 		s.call.readUntil(time.Time{})
 		s.call.writeUntil(time.Time{})
-		err := a.chain.countedStream(service, s, info, handler)
+		err := a.chain.countedStream(service, s, info, handler) //nolint:contextcheck // it is the stream's
 		s.end()
 		if err != nil {
 			return connectError(err)

@@ -280,7 +280,7 @@ func TestHTTP_times(t *testing.T) {
 	t.Run("a long poll, HTTP/1.1", func(t *testing.T) {
 		t.Parallel()
 		began := time.Now()
-		if resp, text := b.raw(t, fetchMethod, formType, fetch); resp.StatusCode != 200 || time.Since(began) < 29*time.Second {
+		if resp, text := b.raw(t, fetchMethod, formType, fetch); resp.StatusCode != http.StatusOK || time.Since(began) < 29*time.Second {
 			t.Errorf("%d %s after %v", resp.StatusCode, text, time.Since(began))
 		}
 	})

@@ -25,7 +25,7 @@ func (a *attacker) overHTTP() *http.Client {
 
 // post makes one call, in JSON.
 func (a *attacker) post(client *http.Client, method string, body []byte, encoding string) {
-	req, err := http.NewRequest(http.MethodPost, "http://"+a.http+callPath+method, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+a.http+callPath+method, bytes.NewReader(body))
 	if err != nil {
 		panic(err) // the address is wrong
 	}
