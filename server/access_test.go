@@ -190,7 +190,7 @@ func TestAccess(t *testing.T) {
 }
 
 func testAccess(t *testing.T, newBed func(testing.TB, server.Config) *bed) {
-	soon := time.Now().Add(3 * time.Second).Truncate(time.Second)
+	soon := time.Now().Add(8 * time.Second).Truncate(time.Second)
 	b := withPolicyOn(t, accessPolicy(soon), newBed)
 	if _, err := b.sources.CreateSource(as(t.Context(), "whole"), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news.a", LeaseDuration: durationpb.New(time.Minute)}}); err != nil {
 		t.Fatal(err)
