@@ -1,10 +1,9 @@
 package server
 
 import (
-	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -30,12 +29,11 @@ var oldestClients = []oldestClient{
 	{"waggle-typescript", "0.1.0", "0.1.0", "it is older than the first release"},
 }
 
-var (
-	// clientForm is a name and a version.
-	clientForm = regexp.MustCompile(`^([a-z0-9._-]{1,64})/([0-9a-zA-Z.+_-]{1,64})$`)
-
-	// versionForm is what counts of a version: so pre-releases are served, however their language spells them.
-	versionForm = regexp.MustCompile(`^v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?`)
+// The characters of a client's name and version, and how many each has at most.
+const (
+	clientName    = "abcdefghijklmnopqrstuvwxyz0123456789._-"
+	clientVersion = clientName + "ABCDEFGHIJKLMNOPQRSTUVWXYZ+"
+	longestClient = 64
 )
 
 // checkClient refuses a call of a client that is too old. It also refuses one that names itself in another form than
@@ -45,18 +43,18 @@ func checkClient(client string) error {
 	if client == "" {
 		return nil
 	}
-	parts := clientForm.FindStringSubmatch(client)
-	if parts == nil {
+	name, version, _ := strings.Cut(client, "/")
+	if !isMadeOf(name, clientName) || !isMadeOf(version, clientVersion) {
 		return dispatch.Invalid(clientHeader, client, "must be name/version, as in my-crawler/1.2.0")
 	}
 	for _, rule := range slices.Backward(oldestClients) {
-		if rule.name != parts[1] {
+		if rule.name != name {
 			continue
 		}
-		if !versionForm.MatchString(parts[2]) {
+		if _, ok := versionNumbers(version); !ok {
 			return dispatch.Invalid(clientHeader, client, "must have a version that begins with numbers, as in "+rule.name+"/1.2.0")
 		}
-		if compareVersions(parts[2], rule.oldest) >= 0 {
+		if compareVersions(version, rule.oldest) >= 0 {
 			return nil
 		}
 		return &wire.Refusal{
@@ -67,11 +65,32 @@ func checkClient(client string) error {
 	return nil
 }
 
-// compareVersions compares the numbers with which versions begin; one that is left out is 0.
+// isMadeOf reports whether a text has 1 to [longestClient] characters, all of them of those.
+func isMadeOf(text, characters string) bool {
+	return text != "" && len(text) <= longestClient && strings.Trim(text, characters) == ""
+}
+
+// compareVersions compares the numbers with which versions begin.
 func compareVersions(a, b string) int {
-	return slices.CompareFunc(versionForm.FindStringSubmatch(a)[1:], versionForm.FindStringSubmatch(b)[1:], func(a, b string) int {
-		x, _ := strconv.Atoi(a) // empty: 0; all others are numbers
-		y, _ := strconv.Atoi(b)
-		return cmp.Compare(x, y)
-	})
+	x, _ := versionNumbers(a)
+	y, _ := versionNumbers(b)
+	return slices.Compare(x[:], y[:])
+}
+
+// versionNumbers are up to three numbers with which a version begins, as 1.2.0 and v1.2 do; those that are left out are 0. What
+// follows does not count, so pre-releases are served, however their language spells them.
+func versionNumbers(version string) (numbers [3]int, ok bool) {
+	rest := strings.TrimPrefix(version, "v")
+	for i := range numbers {
+		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
+		n, err := strconv.Atoi(rest[:digits])
+		if err != nil { // there is none, or it is too long
+			return numbers, i > 0
+		}
+		numbers[i] = n
+		if rest, ok = strings.CutPrefix(rest[digits:], "."); !ok {
+			break
+		}
+	}
+	return numbers, true
 }

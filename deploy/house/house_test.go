@@ -35,10 +35,10 @@ func tiny(t *testing.T, oldNew ...string) string {
 // tinyRoads are two calls of the small module.
 func tinyRoads() []road {
 	return []road{{
-		name: "Fetch", chain: "(*server.Server).Chain", handler: "UnaryHandler", begin: "(*server.Service).Fetch",
+		name: "Fetch", chain: []string{"(*server.Server).Chain"}, handler: "UnaryHandler", begin: "(*server.Service).Fetch",
 		end: "(*store.Store).Claim", cut: map[string]string{"(*engine.Engine).report": "it is another road"},
 	}, {
-		name: "Beat", chain: "(*server.Server).Chain", handler: "StreamHandler", begin: "(*server.Service).Beat", end: "(*store.Store).Read",
+		name: "Beat", chain: []string{"(*server.Server).Chain"}, handler: "StreamHandler", begin: "(*server.Service).Beat", end: "(*store.Store).Read",
 	}}
 }
 

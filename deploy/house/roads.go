@@ -17,7 +17,7 @@ import (
 // count, and their names suffice.
 type road struct {
 	name    string
-	chain   string            // the function that puts the interceptors together
+	chain   []string          // the functions that put together what comes before the handler
 	handler string            // the type of what they call; those of others are not followed
 	begin   string            // the handler
 	end     string            // what the road must get to
@@ -26,18 +26,20 @@ type road struct {
 
 // waggle are the roads of this repository.
 func waggle() []road {
-	const chain, service = "(*server.chain).options", "(*server.dispatchService)."
+	chain := []string{"(*server.chain).options", "(*server.Server).newChain", "(*server.chain).decoded"}
+	const service = "(*server.dispatchService)."
+	const audited, changes = "(*server.chain).audited", "only for what operators change"
 	const engine, store = "(*dispatch/engine.Dispatcher).", "(*store/redisstore.Store)."
 	const carried, begun = "the road of ReportTask", "once in a session: it ends the older ones"
 	const empty = "only if a narrowed fetch got nothing: to say why"
 	const watch, changed = "(*dispatch/engine.holdWatch).", "once a second, and when a shard knows of newer holds"
 	return []road{
 		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", map[string]string{
-			engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
+			audited: changes, engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
 			watch + "refresh": changed, watch + "catchUp": changed, engine + "narrowedEmpty": empty,
 		}},
 		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", map[string]string{
-			engine + "noteReleased": "only for a task that was released 20 times in a row",
+			audited: changes, engine + "noteReleased": "only for a task that was released 20 times in a row",
 		}},
 		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", map[string]string{
 			engine + "beginSession": begun,
@@ -46,12 +48,12 @@ func waggle() []road {
 }
 
 // hidden are directories that no road leads to, as none leads to a kit: the Store is the one in Redis, and tools and collectors
-// are no part of the dispatcher. The command is, since it puts the parts together.
-var hidden = []string{"store/memstore/", "collector/", "deploy/"}
+// are no part of the dispatcher. The command is, since it puts the parts together. Generated code only passes a call on.
+var hidden = []string{"store/memstore/", "collector/", "deploy/", "proto/"}
 
 // walk returns the files of a road, in the order in which a reader meets them who follows it depth first.
 func (c *calls) walk(r road) (files []string, err error) {
-	for _, name := range append(slices.Sorted(maps.Keys(r.cut)), r.chain, r.begin, r.end) {
+	for _, name := range slices.Concat(slices.Sorted(maps.Keys(r.cut)), r.chain, []string{r.begin, r.end}) {
 		if c.named[name] == nil {
 			return nil, fmt.Errorf("there is no function %s", name)
 		}
@@ -68,7 +70,9 @@ func (c *calls) walk(r road) (files []string, err error) {
 			visit(callee)
 		}
 	}
-	visit(c.named[r.chain])
+	for _, name := range r.chain {
+		visit(c.named[name])
+	}
 	visit(c.named[r.begin])
 	if _, met := takes[c.named[r.end]]; !met {
 		return nil, fmt.Errorf("it does not get to %s", r.end)
