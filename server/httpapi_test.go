@@ -407,3 +407,50 @@ func TestHTTP_tls(t *testing.T) {
 		}
 	}
 }
+
+// A poll ends once its caller has gone, and takes no task, by both versions of HTTP.
+func TestHTTP_canceled(t *testing.T) {
+	t.Parallel()
+	b := newHTTPBed(t, server.Config{})
+	submit := hundredTasks(t, b.conn)
+	for round := range 20 {
+		got := 0
+		within(t, 2*time.Second, fmt.Sprintf("round %d: all tasks are fetched", round), func() bool {
+			tasks := b.fetch(t, 100)
+			b.succeed(t, tasks...)
+			got += len(tasks)
+			return got == 100
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			if round%2 == 0 {
+				_, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "c2", Session: "s2", MaxTasks: 100, Wait: durationpb.New(20 * time.Second)})
+				gone <- err
+				return
+			}
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+b.http.Addr().String()+fetchMethod, strings.NewReader(
+				`{"collector_id":"c2","session":"s2","max_tasks":100,"wait":"20s"}`))
+			if err == nil {
+				req.Header.Set("Content-Type", jsonType)
+				_, err = http.DefaultClient.Do(req) //nolint:bodyclose // there is no answer
+			}
+			gone <- err
+		}()
+		parked := func(want int64) {
+			eventually(t, fmt.Sprintf("round %d: %d fetches are parked", round, want), func() bool {
+				stats, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{})
+				return err == nil && int64(stats.GetDispatcher().GetParkedFetches()) == want
+			})
+		}
+		parked(1)
+		cancel()
+		if err := <-gone; err == nil {
+			t.Fatalf("round %d: the canceled fetch was answered", round)
+		}
+		parked(0)
+		if _, err := b.tasks.SubmitTasks(t.Context(), submit); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
