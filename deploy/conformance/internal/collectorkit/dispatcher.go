@@ -384,11 +384,13 @@ func lostLease(beat *wagglev1.LeaseBeat, l *lease) *wagglev1.LostLease {
 	return &wagglev1.LostLease{TaskId: beat.GetTaskId(), LeaseToken: beat.GetLeaseToken(), Reason: reason}
 }
 
-// said notes whom a message told that a lease is lost.
+// said notes whom a message told that a lease is lost. A lease that its own report has settled does not count: the answer to
+// that report may have been lost, and then its sender is to repeat it.
 func (k *kit) said(message *wagglev1.LeaseStatus) {
 	k.change(func() {
 		for _, lost := range message.GetLost() {
-			if l := k.find(lost.GetLeaseToken()); l != nil && l.told.IsZero() {
+			isSettled := lost.GetReason() == wagglev1.LostReason_LOST_REASON_SETTLED
+			if l := k.find(lost.GetLeaseToken()); l != nil && !isSettled && l.told.IsZero() {
 				l.told = time.Now()
 			}
 		}
