@@ -3,23 +3,14 @@
 package e2e_test
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -134,58 +125,22 @@ func TestTypeScript(t *testing.T) {
 	}
 }
 
-// typescriptOverTLS has a collector connect with a certificate and a token, to a dispatcher that wants both. Once its file has the
-// token that is accepted, it works, without a restart.
+// typescriptOverTLS has a collector connect with a certificate, and send a token.
 func typescriptOverTLS(t *testing.T, c *client, dir string, node func(name string, args ...string) *process) {
 	t.Helper()
-	pki := filepath.Join(dir, "pki")
-	for _, args := range [][]string{{"ca", pki}, {"server", pki, "localhost"}, {"client", pki, "ts-1.example"}} {
-		shell(t, dir, programs.path("waggle")+" cert "+strings.Join(args, " "))
-	}
-	pair, err := tls.LoadX509KeyPair(filepath.Join(pki, "server.pem"), filepath.Join(pki, "server-key.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	authority, err := os.ReadFile(filepath.Join(pki, "ca.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(authority)
-	var refused atomic.Int32
-	address := serveBetween(t, &forgetful{to: c.dispatch},
-		grpc.Creds(credentials.NewTLS(&tls.Config{
-			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert,
-		})),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			if md, _ := metadata.FromIncomingContext(ctx); strings.Join(md.Get("authorization"), ",") != "Bearer wgl_second" {
-				refused.Add(1)
-				return nil, status.Error(codes.Unauthenticated, "the token is not known")
-			}
-			return handle(ctx, req)
-		}))
 	program := `import { collect, succeeded } from "@waggle/collector";
+		const [, , server, pki, tokenFile] = process.argv;
 		const stop = new AbortController();
 		process.once("SIGTERM", () => stop.abort());
-		const tls = { caFile: "pki/ca.pem", certFile: "pki/ts-1.example.pem", keyFile: "pki/ts-1.example-key.pem" };
-		await collect({ servers: [process.argv[2]], id: "ts-tls", tls, tokenFile: "token" }, () => succeeded(), stop.signal);`
-	put := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		const tls = { caFile: pki + "/ca.pem", certFile: pki + "/collector.example.pem", keyFile: pki + "/collector.example-key.pem" };
+		await collect({ servers: [server], id: "ts-tls", tls, tokenFile }, () => succeeded(), stop.signal);`
+	if err := os.WriteFile(filepath.Join(dir, "tls.mjs"), []byte(program), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	put("tls.mjs", program)
-	put("token", "wgl_first\n")
 	c.createSource(t, &pb.SourceSpec{Id: "tls"})
 	id := c.submit(t, &pb.SubmitItem{SourceId: "tls", Url: "http://tls.example/"})[0]
-	collector := node("tls", "tls.mjs", strings.Replace(address, "127.0.0.1", "localhost", 1))
-	until(t, startLimit, "calls with another token are refused", func() bool { return refused.Load() > 1 })
-	put("token", "wgl_second\n")
-	until(t, 30*time.Second, "the task is done", func() bool { return c.task(t, id).GetState() == pb.TaskState_TASK_STATE_DONE })
-	collector.stop(20 * time.Second)
-	if said, _ := collector.out.text(); strings.Contains(said, "wgl_") {
-		t.Errorf("printed %s", said)
-	}
+	s := serveSecured(t, c)
+	checkSecured(t, c, s, id, func() *process { return node("tls", "tls.mjs", s.address, s.pki, s.token) })
 }
 
 // idle reports whether all tasks of a source that began have ended.
