@@ -28,6 +28,7 @@ import (
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/peers"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
@@ -37,6 +38,8 @@ const (
 	// read it: below sendTimeout, so that it ends before its stream gives up.
 	bodyTimeout   = 20 * time.Second
 	answerTimeout = 8 * time.Second
+	// lingerTimeout is how long the rest of a request that was answered early may come, so that its connection can go on.
+	lingerTimeout = time.Second
 )
 
 // httpAPI is the API over HTTP, in the protocols of Connect and gRPC-Web: the services that gRPC has, through the same chain.
@@ -109,7 +112,7 @@ func (a *httpAPI) serve(w http.ResponseWriter, r *http.Request, calls http.Handl
 	}
 	asked := askedBy(r)
 	ctx, call := peers.Begin(asked)
-	h := &httpCall{Call: call, control: http.NewResponseController(w), length: r.ContentLength}
+	h := &httpCall{Call: call, control: http.NewResponseController(w), isHTTP2: r.ProtoMajor == 2, header: w.Header(), length: r.ContentLength, unread: r.Body}
 	defer func() { h.End(h.sent && r.Context().Err() == nil) }()
 	done, err := a.begin()
 	if err == nil {
@@ -122,11 +125,12 @@ func (a *httpAPI) serve(w http.ResponseWriter, r *http.Request, calls http.Handl
 		w.Header().Set("Connection", "close") // once all its calls are answered
 	}
 	if err != nil {
+		h.readUntil(time.Now().Add(lingerTimeout))
 		_ = a.refuse.Write(w, r, connectError(statusOf(ctx, err))) // a client that has gone misses nothing that anyone could act on
 		return
 	}
 	r = r.WithContext(context.WithValue(ctx, httpCallKey{}, h))
-	r.Body = call.Body(r.Body)
+	r.Body = call.Body(&bodyInTurn{call: h, ctx: ctx, method: r.URL.Path})
 	calls.ServeHTTP(w, r)
 }
 
@@ -209,8 +213,15 @@ type httpCallKey struct{}
 type httpCall struct {
 	*peers.Call
 	control *http.ResponseController
-	length  int64 // of the request's body, in bytes; negative: it is not known
-	sent    bool  // the answer was written
+	isHTTP2 bool
+	header  http.Header   // of the answer
+	length  int64         // of the request's body, in bytes; negative: it is not known
+	unread  io.ReadCloser // the request's body
+	read    int           // bytes of its message that comes
+	leave   func()        // ends the turn of a large body; nil: it has none
+	refused error         // there was no turn for it
+	whole   bool          // a whole message has come
+	sent    bool          // the answer was written
 }
 
 func httpCallOf(ctx context.Context) *httpCall {
@@ -222,35 +233,86 @@ func httpCallOf(ctx context.Context) *httpCall {
 func (h *httpCall) readUntil(t time.Time)  { _ = h.control.SetReadDeadline(t) }
 func (h *httpCall) writeUntil(t time.Time) { _ = h.control.SetWriteDeadline(t) }
 
-// Requests of at most smallBody bytes, as most are, are read at once. The others of an address take turns, so that those that
-// come slowly take neither much memory nor the processor; one whose length is not known counts as unknownBody.
+// The first smallBody bytes of a request, which is all of most, are read at once. For the rest, those of an address take turns, so
+// that those that come slowly take neither much memory nor the processor; one whose length is not known counts as unknownBody.
 const (
 	smallBody   = 64 << 10
 	unknownBody = 1 << 20
 )
 
-// receiveRequest receives the request of a unary call in its turn.
-func (h *httpCall) receiveRequest(ctx context.Context, method string, stream connect.ServerStream, e *envelope) error {
-	if h.length < 0 || h.length > smallBody {
-		weight := min(h.length, math.MaxInt32)
+// bodyInTurn is the body of a request, which waits for its turn once it is large.
+type bodyInTurn struct {
+	call   *httpCall
+	ctx    context.Context //nolint:containedctx // of the call
+	method string
+}
+
+// Read reads.
+func (b *bodyInTurn) Read(p []byte) (int, error) {
+	h := b.call
+	if h.read >= smallBody && h.leave == nil {
+		weight := h.length
 		if weight < 0 {
 			weight = unknownBody
 		}
-		waiting, stop := context.WithTimeout(ctx, bodyTimeout)
-		leave, err := peers.Turn(waiting, peers.Bodies, int(weight))
+		line := peers.Bodies
+		if admit.Keeps(b.method) {
+			line = peers.KeepingBodies
+		}
+		waiting, stop := context.WithTimeout(b.ctx, bodyTimeout)
+		leave, err := peers.Turn(waiting, line, int(min(weight, math.MaxInt32)))
 		stop()
 		if err != nil {
-			return tooMany("other large requests of this address have not come yet", smallBody, method)
+			h.refused = tooMany("other large requests of this address have not come yet", peers.BodiesAtWork, b.method)
+			return 0, h.refused
 		}
-		defer leave()
+		h.leave = leave
+		h.readUntil(time.Now().Add(bodyTimeout))
 	}
+	if h.leave == nil {
+		p = p[:min(len(p), smallBody-h.read)]
+	}
+	n, err := h.unread.Read(p)
+	h.read += n
+	return n, err
+}
+
+// Close closes the body.
+func (b *bodyInTurn) Close() error { return b.call.unread.Close() }
+
+// leaveTurn is for a message that has come, or that never will.
+func (h *httpCall) leaveTurn() {
+	h.read = 0
+	if h.leave != nil {
+		h.leave()
+		h.leave = nil
+		h.readUntil(time.Time{})
+	}
+}
+
+// receiveFirst receives the request of a unary call, or the first message of a stream.
+func (h *httpCall) receiveFirst(ctx context.Context, stream connect.ServerStream, e *envelope) error {
 	h.readUntil(time.Now().Add(bodyTimeout))
 	defer h.readUntil(time.Time{}) // its end would end the call
-	return h.receive(ctx, stream, e)
+	err := h.receive(ctx, stream, e)
+	h.whole = err == nil
+	return err
+}
+
+// leaveUnread lets an answer go out although its request has not come to its end: net/http would first wait for the rest.
+func (h *httpCall) leaveUnread() {
+	if h.whole {
+		return
+	}
+	if !h.isHTTP2 {
+		h.header.Set("Connection", "close")
+	}
+	h.readUntil(time.Now().Add(lingerTimeout))
 }
 
 // receive receives a request, or the next message of a stream, into an envelope. The error is io.EOF at the end of a stream.
 func (h *httpCall) receive(ctx context.Context, stream connect.ServerStream, e *envelope) error {
+	defer h.leaveTurn()
 	err := stream.Receive(e)
 	var refused *connect.Error
 	switch {
@@ -261,6 +323,8 @@ func (h *httpCall) receive(ctx context.Context, stream connect.ServerStream, e *
 		return nil
 	case errors.Is(err, io.EOF):
 		return io.EOF
+	case h.refused != nil:
+		return h.refused
 	case errors.Is(err, os.ErrDeadlineExceeded): // of HTTP/1.1 the call is canceled by it, too
 		return status.Errorf(codes.DeadlineExceeded, "the request did not come within %v", bodyTimeout)
 	case ctx.Err() != nil:
@@ -278,12 +342,13 @@ func (a *httpAPI) unary(service any, handler grpc.MethodHandler) connect.ServerF
 		h.readUntil(time.Time{})
 		h.writeUntil(time.Time{})
 		resp, err := a.chain.call(ctx, spec.Procedure, service, handler, func(e *envelope) error {
-			if err := h.receiveRequest(ctx, spec.Procedure, stream, e); err != nil {
+			if err := h.receiveFirst(ctx, stream, e); err != nil {
 				e.err = err
 			}
 			return nil
 		})
 		h.writeUntil(time.Now().Add(answerTimeout))
+		h.leaveUnread()
 		if err != nil {
 			return connectError(err)
 		}
@@ -303,6 +368,7 @@ func (a *httpAPI) stream(service any, info *grpc.StreamServerInfo, handler grpc.
 		s.call.writeUntil(time.Time{})
 		err := a.chain.countedStream(service, s, info, handler) //nolint:contextcheck // it is the stream's
 		s.end()
+		s.call.leaveUnread()
 		if err != nil {
 			return connectError(err)
 		}
@@ -334,6 +400,9 @@ func (s *httpStream) SetTrailer(metadata.MD) {}
 
 // RecvMsg receives into an envelope.
 func (s *httpStream) RecvMsg(m any) error {
+	if !s.call.whole {
+		return s.call.receiveFirst(s.ctx, s.stream, m.(*envelope)) //nolint:forcetypeassert // see decodedStream
+	}
 	return s.call.receive(s.ctx, s.stream, m.(*envelope)) //nolint:forcetypeassert // see decodedStream
 }
 

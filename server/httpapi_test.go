@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -79,10 +80,14 @@ func TestHTTP_strict(t *testing.T) {
 	t.Parallel()
 	b := newHTTPBed(t, server.Config{})
 	for body, want := range map[string]struct{ field, text string }{
-		`{"spec":{"id":"a","sede":[]}}`:                          {"sede", "is no field"},
+		`{"spec":{"id":"a","sede":[]}}`:                          {"spec.sede", `is "[]"; it is no field`},
 		`{"targets":[{"pool":"a"}],"effect":"HOLD_EFFECT_STOP"}`: {"effect", `"HOLD_EFFECT_STOP"`},
-		`{"spec":{"id":"a","priority":"high"}}`:                  {"priority", "int32"},
-		`{"spec":{"` + strings.Repeat("x", 100_000) + `":1}}`:    {strings.Repeat("x", 77) + "...", "is no field"},
+		"{\"targets\":[{\"pool\":\"é\"},\n {\"poool\": 5}]}":     {"targets[1].poool", `is "5"; it is no field`},
+		`{"spec":{"id":"a","priority":"high"}}`:                  {"spec.priority", `is "high"; it must be of the type int32`},
+		`{"spec":{"id":"a","leaseDuration": "5"}}`:               {"spec.leaseDuration", `is "5"; it must be a duration`},
+		`{"spec":{"id":"a","lease_duration":{"seconds":5}}}`:     {"spec.lease_duration", `it must be of another type`},
+		`{"spec":{"id":"a","id":"b"}}`:                           {"spec.id", "is given twice"},
+		`{"spec":{"` + strings.Repeat("x", 100_000) + `":1}}`:    {"spec." + strings.Repeat("x", 72) + "...", "is no field"},
 		`{"spec":`: {"request", "does not decode"},
 		``:         {"request", "does not decode"},
 		`{"spec":{"id":"` + strings.Repeat("A", 100) + `","scope":"B"}}`: {"spec.id", ""},
@@ -316,6 +321,39 @@ func TestHTTP_times(t *testing.T) {
 			}
 			if took := time.Since(began); took < 15*time.Second || took > 25*time.Second || err == nil && resp.StatusCode != http.StatusGatewayTimeout {
 				t.Errorf("after %v: %v, %v", took, resp, err)
+			}
+		})
+	}
+}
+
+// Who is refused is answered at once, also when the rest of his request does not come; and a stream waits for its first message no
+// longer than a call for its request.
+func TestHTTP_unfinished(t *testing.T) {
+	t.Parallel()
+	b := withPolicyOn(t, accessPolicy(time.Now().Add(time.Hour)), func(t testing.TB, cfg server.Config) *bed { return newHTTPBed(t, cfg) })
+	for path, test := range map[string]struct {
+		kind        string
+		least, most time.Duration
+		want        string
+	}{
+		statsMethod:                    {jsonType, 0, 5 * time.Second, "401"},
+		"/grpc.health.v1.Health/Watch": {"application/connect+json", 15 * time.Second, 25 * time.Second, "deadline_exceeded"},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", b.http.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			began := time.Now()
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\n{", path, test.kind)
+			if err := conn.SetReadDeadline(began.Add(40 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(conn) // the connection ends with it
+			if took := time.Since(began); err != nil || took < test.least || took > test.most || !strings.Contains(string(answer), test.want) {
+				t.Errorf("after %v: %q, %v", took, answer, err)
 			}
 		})
 	}

@@ -2,11 +2,15 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"connectrpc.com/connect/v2/connectgzip"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -84,20 +88,129 @@ func fromJSON(data []byte, m proto.Message) error {
 	if err == nil {
 		return nil
 	}
-	if found := unknownField.FindStringSubmatch(err.Error()); found != nil {
-		return &dispatch.FieldError{Field: cut(found[1], maxNameShown), Limit: "is no field of the request"}
+	found := positioned.FindStringSubmatch(err.Error())
+	if found == nil || !json.Valid(data) {
+		return err
 	}
-	if found := wrongValue.FindStringSubmatch(err.Error()); found != nil {
-		return &dispatch.FieldError{Field: found[2], Value: cut(strings.Trim(found[3], `"`), maxNameShown), Limit: "must be of the type " + found[1]}
-	}
-	return err
+	line, _ := strconv.Atoi(found[1]) // it matched
+	column, _ := strconv.Atoi(found[2])
+	path, value := fieldAt(data, offsetOf(data, line, column))
+	return &dispatch.FieldError{Field: cmp.Or(cut(path, maxNameShown), "request"), Value: cut(value, maxNameShown), Limit: jsonLimit(found[3])}
 }
 
-// maxNameShown is how many bytes of a name or value of JSON go into an error.
-const maxNameShown = 80
+// jsonLimit words what protojson says of a field.
+func jsonLimit(cause string) string {
+	switch found := wrongValue.FindStringSubmatch(cause); {
+	case strings.HasPrefix(cause, "unknown field"):
+		return "is no field of the request"
+	case strings.HasPrefix(cause, "unexpected token"):
+		return "must be of another type"
+	case strings.HasPrefix(cause, "duplicate field"):
+		return "is given twice"
+	case strings.HasPrefix(cause, "invalid google.protobuf.Duration"):
+		return `must be a duration in seconds, such as "1.5s"`
+	case strings.HasPrefix(cause, "invalid google.protobuf.Timestamp"):
+		return `must be a time, such as "2026-01-31T12:00:00Z"`
+	case found != nil:
+		return "must be of the type " + found[1]
+	}
+	return "does not decode: " + cut(cause, maxNameShown)
+}
+
+const (
+	// maxNameShown is how many bytes of a name or value of JSON go into an error.
+	maxNameShown = 80
+	// maxSearched is how far into a request the field of an error is looked for.
+	maxSearched = 64 << 10
+)
 
 // What protojson returns.
 var (
-	unknownField = regexp.MustCompile(`unknown field "([^"]*)"`)
-	wrongValue   = regexp.MustCompile(`invalid value for (\S+) field (\S+): (.*)$`)
+	positioned = regexp.MustCompile(`\(line (\d+):(\d+)\): (.*)`)
+	wrongValue = regexp.MustCompile(`^invalid value for (\S+) field`)
 )
+
+// offsetOf is the offset of a line and a column, which counts runes, both from 1.
+func offsetOf(data []byte, line, column int) int {
+	at := 0
+	for ; line > 1; line-- {
+		at += bytes.IndexByte(data[at:], '\n') + 1
+	}
+	for ; column > 1 && at < len(data); column-- {
+		_, size := utf8.DecodeRune(data[at:])
+		at += size
+	}
+	return at
+}
+
+// fieldAt is the path of the field whose name or value is at an offset of valid JSON, and the value; both are empty when it is far in.
+func fieldAt(data []byte, at int) (path, value string) {
+	if at > maxSearched {
+		return "", ""
+	}
+	s := &jsonSearch{Decoder: json.NewDecoder(bytes.NewReader(data)), data: data, at: at}
+	s.UseNumber()
+	s.find("")
+	return s.path, s.value
+}
+
+type jsonSearch struct {
+	*json.Decoder
+	data        []byte
+	at          int
+	path, value string
+}
+
+// find reads a value, and reports whether the search has ended in it.
+func (s *jsonSearch) find(path string) bool {
+	begin := s.next()
+	token, err := s.Token()
+	if err != nil {
+		return true
+	}
+	if begin >= s.at || token != json.Delim('{') && token != json.Delim('[') && int(s.InputOffset()) > s.at {
+		return s.found(path, begin)
+	}
+	switch token {
+	case json.Delim('{'):
+		for s.More() {
+			name := s.next()
+			key, err := s.Token()
+			if err != nil {
+				return true
+			}
+			inner := strings.TrimPrefix(fmt.Sprintf("%s.%v", path, key), ".")
+			if name >= s.at {
+				return s.found(inner, s.next())
+			}
+			if s.find(inner) {
+				return true
+			}
+		}
+	case json.Delim('['):
+		for i := 0; s.More(); i++ {
+			if s.find(fmt.Sprintf("%s[%d]", path, i)) {
+				return true
+			}
+		}
+	default:
+		return false
+	}
+	_, err = s.Token() // the end
+	return err != nil
+}
+
+// next is where the next token begins.
+func (s *jsonSearch) next() int {
+	at := int(s.InputOffset())
+	return at + len(s.data[at:]) - len(bytes.TrimLeft(s.data[at:], " \t\r\n,:"))
+}
+
+func (s *jsonSearch) found(path string, begin int) bool {
+	var value json.RawMessage
+	if json.NewDecoder(bytes.NewReader(s.data[begin:])).Decode(&value) == nil {
+		s.value = strings.Trim(string(value), `"`)
+	}
+	s.path = path
+	return true
+}

@@ -83,8 +83,8 @@ func addMessages(schemas object, messages []*protogen.Message) {
 		for _, field := range message.Fields {
 			properties[field.Desc.JSONName()] = described(property(field.Desc), text(field.Comments))
 		}
-		// A field that is not known is refused.
-		schemas[name(message.Desc)] = described(object{"type": "object", "properties": properties, "additionalProperties": false}, text(message.Comments))
+		// Others are not ruled out: requests may have the names of the protobuf files, and answers the fields of a later version.
+		schemas[name(message.Desc)] = described(object{"type": "object", "properties": properties}, text(message.Comments))
 		addMessages(schemas, message.Messages)
 		addEnums(schemas, message.Enums)
 	}

@@ -28,6 +28,8 @@ def steps(task: Task, plan: dict[str, Any]) -> Generator[float, None, Outcome]:
     try:
         if "cursor" in plan:
             task.set_cursor(plan["cursor"].encode())
+        if "progress" in plan:
+            task.set_progress(plan["progress"])
         end = time.monotonic() + plan.get("work_ms", 0) / 1000
         while (left := end - time.monotonic()) > 0:
             yield min(left, 0.02)

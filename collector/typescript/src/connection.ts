@@ -46,6 +46,7 @@ export class Dispatcher {
   away = false;
   #backoff = new Backoff();
   #comeback: NodeJS.Timeout | undefined;
+  #closed = false;
 
   /** `answers` resolves to whether the dispatcher answers at all; a frozen one takes connections. */
   constructor(
@@ -66,6 +67,7 @@ export class Dispatcher {
         this.away = false;
         return;
       }
+      if (this.#closed) return;
       this.reset(); // a call on it would wait for long
       wait();
     };
@@ -90,6 +92,7 @@ export class Dispatcher {
   }
 
   close(): void {
+    this.#closed = true;
     clearTimeout(this.#comeback);
     this.reset();
   }

@@ -8,6 +8,9 @@ import { now } from "./wait.js";
 /** How long before its deadline the work on a lease stops: room for clocks that differ, and for the handler to notice. */
 const margin = (ms: number): number => Math.min(ms / 10, 2000);
 
+/** Bytes of a cursor. A heartbeat with a larger one would be refused, and with it all leases. */
+const maxCursor = 64 << 10;
+
 /** How long a handler may go on after its signal aborted, until its slot counts as stuck. */
 export const stuckAfter = 5000;
 
@@ -103,12 +106,14 @@ export class Lease {
   }
 
   setCursor(cursor: Uint8Array): void {
+    if (!(cursor instanceof Uint8Array)) throw new TypeError("cursor: want a Uint8Array");
+    if (cursor.length > maxCursor) throw new RangeError(`cursor: ${cursor.length} bytes: want at most ${maxCursor}`);
     this.#cursor = cursor;
     this.#noted++;
   }
 
   setProgress(progress: number): void {
-    this.#progress = progress;
+    this.#progress = Math.min(1, Math.max(0, progress)) || 0; // also of NaN
     this.#noted++;
   }
 

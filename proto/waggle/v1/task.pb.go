@@ -1533,8 +1533,8 @@ type Succeeded struct {
 	HttpStatus int32 `protobuf:"varint,1,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
 	// Bytes fetched, 0 or more.
 	Bytes int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// From request start to the end of the response, 0 to 24 h. The queue's delay counts from request start; if this is
-	// absent, it counts from the report.
+	// How long before this report the request began, 0 to 24 h: work after the response included. The queue's delay counts from
+	// then; if this is absent, from the report.
 	FetchDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=fetch_duration,json=fetchDuration,proto3" json:"fetch_duration,omitempty"`
 	// Whether the content has changed since the last crawl; absent: not known.
 	Changed *bool `protobuf:"varint,4,opt,name=changed,proto3,oneof" json:"changed,omitempty"`

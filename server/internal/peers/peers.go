@@ -200,14 +200,18 @@ type Line int
 // bytesAtWork are how many bytes of the requests of one address are at work at once in each line. The others wait, so that
 // calls of other addresses wait behind no more. Beats come on streams, which are read no further meanwhile: with fewer of
 // them at work, the streams that wait cost others more than those at work.
-var bytesAtWork = [lines]int64{Beats: 1 << 20, Settle: 256 << 10, Other: 256 << 10, Bodies: 16 << 20}
+var bytesAtWork = [lines]int64{Beats: 1 << 20, Settle: 256 << 10, Other: 256 << 10, Bodies: BodiesAtWork, KeepingBodies: BodiesAtWork}
+
+// BodiesAtWork are the bytes of large requests over HTTP that one address may have on their way at once.
+const BodiesAtWork = 16 << 20
 
 // The lines.
 const (
 	Beats  Line = iota // heartbeats
 	Settle             // calls that keep or settle leases
 	Other
-	Bodies // large requests over HTTP, until they have come
+	Bodies        // large requests over HTTP, until they have come
+	KeepingBodies // those of calls that keep or settle leases
 	lines
 )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
+from waggle_collector import v1
 from waggle_collector._dispatchers import TLS, Dispatchers
 from waggle_collector._loop import loop
 from waggle_collector._methods import AsyncMethods, Methods
@@ -32,6 +34,10 @@ class _Connection:
         if not self._opened:
             self._opened = True
             self._dispatchers.open()
+        if isinstance(request, v1.FetchTaskRequest) and not request.client_token:
+            # Its repetitions are to get what the first one was granted.
+            request = v1.FetchTaskRequest.FromString(request.SerializeToString())
+            request.client_token = str(uuid.uuid4())
         return await self._dispatchers.repeat(method, request, reply, timeout)
 
     async def _end(self) -> None:

@@ -168,7 +168,7 @@ class _Threads:
     def __init__(self, run: Run, handler: Handler) -> None:
         self._run = run
         self._handler = handler
-        self._waiting: queue.SimpleQueue[Lease] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
         self._threads = 0
         self._busy = 0  # of the loop, as _threads
 
@@ -182,9 +182,12 @@ class _Threads:
     def cancel(self, lease: Lease) -> None:
         pass  # task.canceled is set
 
+    def end(self) -> None:
+        for _ in range(self._threads):
+            self._waiting.put(None)
+
     def _work(self) -> None:
-        while True:
-            lease = self._waiting.get()
+        while (lease := self._waiting.get()) is not None:
             result, error = None, None
             try:
                 lease.task.check()
@@ -219,6 +222,9 @@ class _Coroutines:
     def _interrupt(self, lease: Lease) -> None:
         if (task := self._tasks.get(lease)) is not None:
             task.cancel(lease.task.cancel_reason)
+
+    def end(self) -> None:
+        pass  # each ends with its handler
 
     async def _work(self, lease: Lease) -> None:
         result, error = None, None

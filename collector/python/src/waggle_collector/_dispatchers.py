@@ -82,7 +82,7 @@ class Token:
             self._looked = time.monotonic()
             try:
                 self._read()
-            except OSError as error:
+            except (OSError, ValueError) as error:  # gone, or not text
                 log.warning("token file not read, the last token is sent: %s", error)
         return self._token
 

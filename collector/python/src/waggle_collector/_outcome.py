@@ -23,8 +23,8 @@ class Succeeded:
     """Bytes fetched."""
 
     fetch_duration: float | None = None
-    """Seconds from the start of the request to the end of the response, 0 to 24 h. The queue's delay counts from the start of the
-    request; without this, from the report."""
+    """Seconds since the request began, 0 to 24 h: with the work after the response. The queue's delay counts from then; without this,
+    from the report."""
 
     changed: bool | None = None
     """Whether the content has changed since the last crawl; None: not known."""

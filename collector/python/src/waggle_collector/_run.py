@@ -21,7 +21,7 @@ from waggle_collector._errors import AWAY, Backoff, CallError, call_error
 from waggle_collector._lease import GRACE, Lease, Report
 from waggle_collector._outcome import Failed, Released, duration, message_of
 
-MAX_ITEMS = 1000  # reports of a call, items of a report
+MAX_ITEMS = 1000  # reports of a call, leases of a beat, items of a report
 MAX_BYTES = 2 << 20  # of the reports of a call, of the items of a report, of the cursors of a beat
 FETCH_SLACK = 10.0  # seconds that a fetch may take longer than its wait
 CALL_TIMEOUT = 10.0
@@ -67,6 +67,8 @@ class Handlers(Protocol):
     def start(self, lease: Lease) -> None: ...
 
     def cancel(self, lease: Lease) -> None: ...
+
+    def end(self) -> None: ...
 
 
 def seconds(d: Any) -> float:
@@ -130,6 +132,7 @@ class Run:
             for task in fetching, beating, reporting, *self.background:
                 task.cancel()
             await asyncio.wait([fetching, beating, reporting, *self.background])
+            self.handlers.end()
             if not self.abandoned:
                 await self._goodbye()
             await self.dispatchers.close()
@@ -395,14 +398,14 @@ class Run:
                     pause = self.dispatchers.pause(backoff, error)
                     if error.reason in GONE:
                         raise
-                    if lease.lost or error.reason in {"LEASE_LOST", "TASK_NOT_FOUND"} or time.monotonic() + pause > lease.deadline:
-                        lease.lost = lease.lost or error.reason != ""
+                    lease.lost = lease.lost or error.reason in {"LEASE_LOST", "TASK_NOT_FOUND"}
+                    if lease.lost or time.monotonic() + pause > lease.deadline:
                         lease.lapsed = True
                         self._returned(lease)
                         return
                     if not error.repeatable:
-                        outcome = failure(f"discovered items refused: {error.message}")
-                        break
+                        self._report(Report(lease, failure(f"discovered items refused: {error.message}")))
+                        return
                 await asyncio.sleep(pause)
         if not outcome.HasField("succeeded") and lease.task.noted != lease.acked:
             beat = lease.beat()
@@ -621,18 +624,21 @@ class Run:
         return self.next_beat
 
     def _beat(self) -> tuple[v1.HeartbeatRequest, Named]:
-        """A beat that names all leases, with what is acknowledged when it is answered."""
+        """A beat with what is acknowledged when it is answered. It names all leases, or those that must be renewed first: reports that
+        a fetch carries leave room for more leases than a beat may name."""
         beats: list[v1.LeaseBeat] = []
         named: Named = []
         size = 0
-        for lease in self.leases.values():
-            if lease.beaten:
-                beat, noted = lease.beat(), lease.acked
-                if lease.task.noted != lease.acked and size < MAX_BYTES:  # else with the next beat
-                    noted = self._note(lease, beat)
-                    size += beat.ByteSize()
-                beats.append(beat)
-                named.append((lease, noted))
+        leases = [lease for lease in self.leases.values() if lease.beaten]
+        if len(leases) > MAX_ITEMS:
+            leases = sorted(leases, key=lambda lease: lease.beat_at)[:MAX_ITEMS]
+        for lease in leases:
+            beat, noted = lease.beat(), lease.acked
+            if lease.task.noted != lease.acked and size < MAX_BYTES:  # else with the next beat
+                noted = self._note(lease, beat)
+                size += beat.ByteSize()
+            beats.append(beat)
+            named.append((lease, noted))
         self.beat_due.clear()
         self.last_beat = time.monotonic()  # never later than the true renewal
         self.idle_until = self.last_beat + IDLE_BEAT

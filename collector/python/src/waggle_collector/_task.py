@@ -115,4 +115,4 @@ class Task:
 
     def set_progress(self, progress: float) -> None:
         """Notes how far the work is, 0 to 1, for people. It goes out with the next heartbeat."""
-        self.noted = (self.noted[0], min(max(progress, 0.0), 1.0))
+        self.noted = (self.noted[0], min(1.0, max(0.0, progress)))

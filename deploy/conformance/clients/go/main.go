@@ -36,21 +36,22 @@ type settings struct {
 
 // work is a task's payload.
 type work struct {
-	WorkMS        int    `json:"work_ms"`
-	Stubborn      bool   `json:"stubborn"`
-	Block         bool   `json:"block"`
-	Raise         string `json:"raise"`
-	Outcome       string `json:"outcome"`
-	Reason        string `json:"reason"`
-	RetryAfterMS  int    `json:"retry_after_ms"`
-	Permanent     bool   `json:"permanent"`
-	DelayMS       int    `json:"delay_ms"`
-	HTTPStatus    int    `json:"http_status"`
-	Bytes         int64  `json:"bytes"`
-	Memo          string `json:"memo"`
-	Cursor        string `json:"cursor"`
-	Discovered    int    `json:"discovered"`
-	DiscoverFirst int    `json:"discover_first"`
+	WorkMS        int     `json:"work_ms"`
+	Stubborn      bool    `json:"stubborn"`
+	Block         bool    `json:"block"`
+	Raise         string  `json:"raise"`
+	Outcome       string  `json:"outcome"`
+	Reason        string  `json:"reason"`
+	RetryAfterMS  int     `json:"retry_after_ms"`
+	Permanent     bool    `json:"permanent"`
+	DelayMS       int     `json:"delay_ms"`
+	HTTPStatus    int     `json:"http_status"`
+	Bytes         int64   `json:"bytes"`
+	Memo          string  `json:"memo"`
+	Cursor        string  `json:"cursor"`
+	Progress      float64 `json:"progress"`
+	Discovered    int     `json:"discovered"`
+	DiscoverFirst int     `json:"discover_first"`
 }
 
 func main() {
@@ -107,6 +108,9 @@ func handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error)
 	var w work
 	if err := json.Unmarshal(t.Payload, &w); err != nil {
 		return collector.Succeeded{}, err
+	}
+	if w.Progress != 0 {
+		t.SetProgress(w.Progress)
 	}
 	if w.Cursor != "" {
 		if err := t.SetCursor([]byte(w.Cursor)); err != nil {

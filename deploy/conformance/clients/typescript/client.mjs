@@ -27,6 +27,7 @@ async function handle(task, context) {
   write({ event: "started", task: task.id });
   context.signal.addEventListener("abort", () => write({ event: "canceled", task: task.id, reason: context.signal.reason.code }));
   try {
+    if (what.progress) context.setProgress(what.progress);
     if (what.cursor) context.setCursor(Buffer.from(what.cursor));
     if (what.block) {
       for (const end = performance.now() + (what.work_ms ?? 0); performance.now() < end; );

@@ -17,7 +17,7 @@ func beatScenarios() []Scenario {
 		{
 			Name: "beat/cursor", Rule: "8: limited with duration 0: keep the deadline; send the cursor again",
 			script: func(k *kit) {
-				ids := k.add(work{WorkMS: 4000, Cursor: "page-7", lease: 3 * time.Second})
+				ids := k.add(work{WorkMS: 4000, Cursor: "page-7", Progress: 1.5, lease: 3 * time.Second})
 				isCursor := func(c *call) bool {
 					return isBeat(c) && len(c.beat.GetLeases()) > 0 && string(c.beat.GetLeases()[0].GetCursor()) == "page-7"
 				}
@@ -39,6 +39,10 @@ func beatScenarios() []Scenario {
 				k.next(soon, "second heartbeat with the cursor that was not stored", first.at, isCursor)
 				k.settled(6*time.Second, ids...)
 				verdict.Want(k.outcome(ids[0]).GetSucceeded() != nil, "the task did not succeed")
+				tooFar := k.count(time.Time{}, time.Now(), func(c *call) bool {
+					return isBeat(c) && len(c.beat.GetLeases()) > 0 && c.beat.GetLeases()[0].GetProgress() > 1
+				})
+				verdict.Want(tooFar == 0, "%d heartbeats have a progress over 1, with which a dispatcher refuses all their leases", tooFar)
 			},
 		},
 		{

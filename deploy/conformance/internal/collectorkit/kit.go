@@ -38,22 +38,23 @@ const (
 
 // work is the payload of a task: what the handler of the client program does. The fields without JSON are the store's.
 type work struct {
-	WorkMS        int    `json:"work_ms,omitempty"`
-	Stubborn      bool   `json:"stubborn,omitempty"`
-	Block         bool   `json:"block,omitempty"`
-	Raise         string `json:"raise,omitempty"`
-	Outcome       string `json:"outcome,omitempty"`
-	Reason        string `json:"reason,omitempty"`
-	RetryAfterMS  int    `json:"retry_after_ms,omitempty"`
-	Permanent     bool   `json:"permanent,omitempty"`
-	DelayMS       int    `json:"delay_ms,omitempty"`
-	HTTPStatus    int    `json:"http_status,omitempty"`
-	Bytes         int    `json:"bytes,omitempty"`
-	Memo          string `json:"memo,omitempty"`
-	Cursor        string `json:"cursor,omitempty"`
-	Discovered    int    `json:"discovered,omitempty"`
-	DiscoverFirst int    `json:"discover_first,omitempty"`
-	Padding       string `json:"padding,omitempty"` // handlers know no such field
+	WorkMS        int     `json:"work_ms,omitempty"`
+	Stubborn      bool    `json:"stubborn,omitempty"`
+	Block         bool    `json:"block,omitempty"`
+	Raise         string  `json:"raise,omitempty"`
+	Outcome       string  `json:"outcome,omitempty"`
+	Reason        string  `json:"reason,omitempty"`
+	RetryAfterMS  int     `json:"retry_after_ms,omitempty"`
+	Permanent     bool    `json:"permanent,omitempty"`
+	DelayMS       int     `json:"delay_ms,omitempty"`
+	HTTPStatus    int     `json:"http_status,omitempty"`
+	Bytes         int     `json:"bytes,omitempty"`
+	Memo          string  `json:"memo,omitempty"`
+	Cursor        string  `json:"cursor,omitempty"`
+	Progress      float64 `json:"progress,omitempty"`
+	Discovered    int     `json:"discovered,omitempty"`
+	DiscoverFirst int     `json:"discover_first,omitempty"`
+	Padding       string  `json:"padding,omitempty"` // handlers know no such field
 
 	id       string
 	lease    time.Duration // zero: what the fetch asks for, else 30 s

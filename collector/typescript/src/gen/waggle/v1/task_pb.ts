@@ -684,8 +684,8 @@ export type Succeeded = Message<"waggle.v1.Succeeded"> & {
   bytes: bigint;
 
   /**
-   * From request start to the end of the response, 0 to 24 h. The queue's delay counts from request start; if this is
-   * absent, it counts from the report.
+   * How long before this report the request began, 0 to 24 h: work after the response included. The queue's delay counts from
+   * then; if this is absent, from the report.
    *
    * @generated from field: google.protobuf.Duration fetch_duration = 3;
    */
