@@ -36,7 +36,7 @@ func files(t *testing.T, suffixes ...string) []string {
 		case err != nil:
 			return err
 		// What is not of the repository: what npm installed among it; in a worktree .git is a file.
-		case d.IsDir() && (path == ".git" || path == "bin" || d.Name() == "dist" || path == "out" || d.Name() == "node_modules"):
+		case d.IsDir() && (path == ".git" || path == "bin" || d.Name() == "dist" || path == "out" || d.Name() == "node_modules" || d.Name() == "target"):
 			return filepath.SkipDir
 		case path == ".git" || d.IsDir() || !d.Type().IsRegular():
 			return nil

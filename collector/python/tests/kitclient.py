@@ -44,7 +44,8 @@ def steps(task: Task, plan: dict[str, Any]) -> Generator[float, None, Outcome]:
             v1.FailureReason.Value("FAILURE_REASON_" + plan["reason"]), plan.get("message", ""), plan.get("http_status", 0),
             retry_after=plan["retry_after_ms"] / 1000 if plan.get("retry_after_ms") else None, permanent=plan.get("permanent", False))
     found = plan.get("discover_first", 0) + plan.get("discovered", 0)
-    return Succeeded(plan.get("http_status", 0), plan.get("bytes", 0), memo=plan["memo"].encode() if "memo" in plan else None,
+    memo = bytes(plan["memo_bytes"]) if "memo_bytes" in plan else plan["memo"].encode() if "memo" in plan else None
+    return Succeeded(plan.get("http_status", 0), plan.get("bytes", 0), memo=memo,
                      discovered=[f"http://found.test/{task.id}/{i}" for i in range(found)])
 
 

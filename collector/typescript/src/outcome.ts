@@ -31,9 +31,19 @@ export function durationFromMs(ms: number): Duration {
   return create(DurationSchema, { seconds: BigInt(Math.trunc(nanos / 1e9)), nanos: nanos % 1e9 });
 }
 
-/** The outcome of a handler that threw. */
+/** The outcome of a handler that threw. What it threw may be anything. */
 export function thrown(error: unknown): Outcome {
-  return failed({ reason: FailureReason.HANDLER, message: error instanceof Error ? (error.message || error.name) : String(error) });
+  return failed({ reason: FailureReason.HANDLER, message: text(error) });
+}
+
+/** What anything that was thrown says of itself. */
+export function text(error: unknown, stack = false): string {
+  try {
+    if (!(error instanceof Error)) return String(error);
+    return String((stack && error.stack) || error.message || error.name);
+  } catch {
+    return "what was thrown cannot be shown";
+  }
 }
 
 /** Shortens the message of an outcome to what a report may carry. It is for people. */
@@ -45,17 +55,31 @@ export function shorten(outcome: Outcome): void {
   result.value.message = new TextDecoder().decode(bytes.subarray(0, maxMessage), { stream: true });
 }
 
-/** Takes from an outcome the items that its report cannot carry, as batches that each fit a call. `bytes` are those of what stays. */
+/** The bytes of a part of an outcome. */
+function checked(what: string, { length }: Uint8Array): number {
+  if (length > maxItemBytes) throw new RangeError(`${what} has ${length} bytes: want at most ${maxItemBytes}`);
+  return length;
+}
+
+/**
+ * Takes from an outcome the items that its report cannot carry, as batches that each fit a call. `bytes` are those of what stays. It
+ * throws if the outcome cannot be sent.
+ */
 export function takeBatches(outcome: Outcome): { batches: DiscoveredItem[][]; bytes: number } {
-  if (outcome.result.case !== "succeeded" || outcome.result.value.discovered.length === 0) return { batches: [], bytes: 0 };
+  if (outcome.result.case !== "succeeded" || outcome.result.value.discovered.length === 0) {
+    return { batches: [], bytes: checked("the outcome", toBinary(OutcomeSchema, outcome)) };
+  }
+  const all = outcome.result.value.discovered;
+  outcome.result.value.discovered = [];
+  const rest = checked("the outcome", toBinary(OutcomeSchema, outcome));
   const batches: DiscoveredItem[][] = [];
   let batch: DiscoveredItem[] = [];
-  let bytes = 0;
-  for (const item of outcome.result.value.discovered) {
-    const size = toBinary(DiscoveredItemSchema, item).length;
+  let bytes = rest;
+  for (const item of all) {
+    const size = checked("a discovered item", toBinary(DiscoveredItemSchema, item));
     if (batch.length > 0 && (batch.length >= maxItems || bytes + size > maxItemBytes)) {
       batches.push(batch);
-      [batch, bytes] = [[], 0];
+      [batch, bytes] = [[], rest];
     }
     batch.push(item);
     bytes += size;

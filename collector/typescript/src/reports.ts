@@ -8,7 +8,7 @@ import {
 } from "./gen/waggle/v1/dispatch_service_pb.js";
 import { FailureReason, type Outcome } from "./gen/waggle/v1/task_pb.js";
 import type { Lease } from "./lease.js";
-import { failed, released } from "./outcome.js";
+import { failed, released, text } from "./outcome.js";
 import type { Run } from "./run.js";
 import { Backoff, now, sleep, Wake } from "./wait.js";
 
@@ -234,8 +234,6 @@ export class Reports {
     this.#checkEmpty();
   }
 }
-
-const text = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** Whether an error is about the content or the size of the reports, and so comes each time. */
 export function refuses(error: unknown, reports: Report[]): boolean {

@@ -14,7 +14,7 @@ import { LostReason, type FetchTaskResponse } from "./gen/waggle/v1/dispatch_ser
 import { FailureReason, OutcomeSchema, type DiscoveredItem, type Outcome, type Task } from "./gen/waggle/v1/task_pb.js";
 import { Heartbeat } from "./heartbeat.js";
 import { Lease, stuckAfter } from "./lease.js";
-import { failed, released, shorten, takeBatches, thrown } from "./outcome.js";
+import { failed, released, shorten, takeBatches, text, thrown } from "./outcome.js";
 import { callTimeout, Reports } from "./reports.js";
 import { Backoff, sleep } from "./wait.js";
 
@@ -174,7 +174,7 @@ export class Run {
         throw new TypeError("the handler returned no outcome: want succeeded(), failed() or released()");
       }
     } catch (error) {
-      if (!signal.aborted) this.log(`the handler of ${lease.task.id} threw: ${error instanceof Error ? error.stack : String(error)}`);
+      if (!signal.aborted) this.log(`the handler of ${lease.task.id} threw: ${text(error, true)}`);
       outcome = thrown(error);
     }
     // A failure that comes after the signal does not describe the task.
@@ -198,13 +198,27 @@ export class Run {
       this.reports.giveBack(lease);
       return undefined;
     }
-    shorten(outcome);
-    const { batches, bytes } = takeBatches(outcome);
+    const [sent, { batches, bytes }] = this.#sendable(lease, outcome);
+    outcome = sent;
     if (batches.length === 0 && (outcome.result.case === "succeeded" || !lease.hasNews)) {
       this.reports.add(lease, outcome, bytes);
       return undefined;
     }
     return this.#concludeSlowly(lease, outcome, batches, bytes);
+  }
+
+  /** The outcome as it can be sent: a value of a wrong type, or one too large, fails the task. */
+  #sendable(lease: Lease, outcome: Outcome): [Outcome, ReturnType<typeof takeBatches>] {
+    try {
+      shorten(outcome);
+      return [outcome, takeBatches(outcome)];
+    } catch (error) {
+      const message = `the outcome cannot be sent: ${text(error)}`;
+      this.log(`${lease.task.id}: ${message}`);
+      const instead = failed({ reason: FailureReason.HANDLER, message });
+      shorten(instead);
+      return [instead, takeBatches(instead)];
+    }
   }
 
   /** Submits items that the report cannot carry, and the last cursor of work that did not succeed. Beats go on meanwhile. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import logging
 import queue
@@ -90,19 +91,21 @@ class _Collector:
             loop().call_soon_threadsafe(run.stop)
 
     def _start(self, handlers: Callable[[Run], Handlers]) -> concurrent.futures.Future[None]:
+        where = loop()
         with self._lock:
             if self._current is not None:
                 raise RuntimeError("the collector runs already")
             self._current = run = Run(self._config, self._connect(), handlers)
         if self._stopped:
-            run.stop()
-        future = asyncio.run_coroutine_threadsafe(run.work(), loop())
-        future.add_done_callback(self._ended)
-        return future
+            where.call_soon_threadsafe(run.stop)
+        return asyncio.run_coroutine_threadsafe(self._work(run), where)
 
-    def _ended(self, _: object) -> None:
-        self._current = None
-        self._stopped = False
+    async def _work(self, run: Run) -> None:
+        try:
+            await run.work()
+        finally:
+            self._current = None
+            self._stopped = False
 
 
 class Collector(_Collector):
@@ -140,7 +143,9 @@ class AsyncCollector(_Collector):
             await asyncio.shield(future)
         except asyncio.CancelledError:
             self.stop()
-            await future
+            while not future.done():  # a second cancellation does not leave what runs behind either
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(future)
             raise
 
 
@@ -149,7 +154,7 @@ def _outcome(lease: Lease, outcome: Outcome | None, error: BaseException | None)
     try:
         if isinstance(error, (Failed, Released)):
             outcome = error
-        elif error is not None and lease.task.remaining() <= 0:
+        elif error is not None and lease.task.remaining() <= 0 or isinstance(error, asyncio.CancelledError):
             outcome = Released()  # interrupted: the error does not describe the task
         elif error is not None:
             log.error("handler of task %s failed", lease.task.id, exc_info=error)
@@ -157,7 +162,7 @@ def _outcome(lease: Lease, outcome: Outcome | None, error: BaseException | None)
         if isinstance(outcome, Failed) and lease.task.canceled.is_set():
             outcome = Released()
         return message_of(outcome)
-    except Exception as wrong:  # no outcome, or with values of wrong types
+    except BaseException as wrong:  # no outcome, or with values of wrong types; or items that are made as they are read raised it
         log.error("outcome of task %s is not valid", lease.task.id, exc_info=wrong)
         return message_of(Failed(v1.FAILURE_REASON_HANDLER, f"outcome is not valid: {wrong}"))
 

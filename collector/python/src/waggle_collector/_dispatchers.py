@@ -8,6 +8,7 @@ import dataclasses
 import ipaddress
 import logging
 import random
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -114,13 +115,16 @@ class Dispatcher:
         return call
 
 
+SERVER = re.compile(r"unix:.+|(\[[0-9a-fA-F:.]+\]|[^\s/:@\[\]]+):\d{1,5}")
+
+
 class Dispatchers:
     """All dispatchers. Each call goes to the next one that serves; where one was away, its health shows when it serves again.
     Everything but the construction happens on the loop of the package."""
 
     def __init__(self, servers: Sequence[str], tls: TLS | None, token_file: str | None) -> None:
-        if isinstance(servers, str) or not servers or not all(servers):
-            raise ValueError(f"servers: {servers!r}: want a list of at least one host:port")
+        if isinstance(servers, str) or not servers or not all(map(SERVER.fullmatch, servers)):
+            raise ValueError(f"servers: {servers!r}: want a list of at least one, each HOST:PORT or unix:PATH")
         if token_file is not None and tls is None and not all(map(is_local, servers)):
             raise ValueError("token_file: a token is sent to other machines over TLS only: want tls")
         self.servers = list(servers)

@@ -10,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from waggle_collector import v1
 
 MAX_MESSAGE = 1024  # bytes of a message
+MAX_RETRY_AFTER = 366 * 86400.0  # seconds
 
 
 @dataclasses.dataclass
@@ -60,7 +61,7 @@ class Failed(Exception):
     """100 to 599; 0: none."""
 
     retry_after: float | None = None
-    """Seconds of the site's Retry-After, at most 366 days. Report it and never sleep through it: Waggle keeps the site's queue closed
+    """Seconds of the site's Retry-After; over 366 days counts as 366. Report it and never sleep through it: Waggle keeps the site's queue closed
     for as long, while the lease of a task whose handler sleeps runs on."""
 
     fetch_duration: float | None = None
@@ -106,7 +107,7 @@ def message_of(outcome: Outcome | None) -> v1.Outcome:
     if isinstance(outcome, Failed):
         return v1.Outcome(failed=v1.Failed(
             reason=outcome.reason, message=cut(outcome.message), http_status=outcome.http_status,  # type: ignore[arg-type]
-            retry_after=duration(outcome.retry_after), fetch_duration=duration(outcome.fetch_duration),
+            retry_after=duration(None if outcome.retry_after is None else min(outcome.retry_after, MAX_RETRY_AFTER)), fetch_duration=duration(outcome.fetch_duration),
             permanent=outcome.permanent, queue_delay=duration(outcome.queue_delay)))
     if isinstance(outcome, Released):
         return v1.Outcome(released=v1.Released(delay=duration(outcome.delay)))

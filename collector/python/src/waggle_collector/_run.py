@@ -9,7 +9,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import grpc
@@ -121,7 +121,7 @@ class Run:
         """Works until it is stopped, or going on is of no use; then finishes, and raises why if it was not stopped."""
         self.dispatchers.open()
         fetching, beating, reporting = (
-            asyncio.create_task(self._guard(loop())) for loop in (self._fetches, self._beats, self._reports))
+            asyncio.create_task(self._guard(loop)) for loop in (self._fetches, self._beats, self._reports))
         try:
             await self.stop_event.wait()
             fetching.cancel()
@@ -139,9 +139,9 @@ class Run:
         if self.error is not None:
             raise self.error
 
-    async def _guard(self, loop: Any) -> None:
+    async def _guard(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         try:
-            await loop
+            await work(*args)
         except Exception as error:
             self.fail(error)
 
@@ -369,7 +369,7 @@ class Run:
             return
         rest = split(outcome)
         if rest or lease.task.noted[0] != lease.acked[0] and not outcome.HasField("succeeded"):
-            task = asyncio.create_task(self._guard(self._conclude(lease, outcome, rest)))
+            task = asyncio.create_task(self._guard(self._conclude, lease, outcome, rest))
             self.background.add(task)
             task.add_done_callback(self.background.discard)
         else:

@@ -48,6 +48,7 @@ type work struct {
 	HTTPStatus    int     `json:"http_status"`
 	Bytes         int64   `json:"bytes"`
 	Memo          string  `json:"memo"`
+	MemoBytes     int     `json:"memo_bytes"`
 	Cursor        string  `json:"cursor"`
 	Progress      float64 `json:"progress"`
 	Discovered    int     `json:"discovered"`
@@ -142,6 +143,9 @@ func handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error)
 	done := collector.Succeeded{HTTPStatus: w.HTTPStatus, Bytes: w.Bytes, FetchDuration: ms(w.WorkMS)}
 	if w.Memo != "" {
 		done.Memo = []byte(w.Memo)
+	}
+	if w.MemoBytes > 0 {
+		done.Memo = make([]byte, w.MemoBytes)
 	}
 	for i := range w.DiscoverFirst + w.Discovered { // the package submits what does not fit the report
 		done.Discovered = append(done.Discovered, collector.Discovered{URL: fmt.Sprintf("http://found.test/%s/%d", t.ID, i)})

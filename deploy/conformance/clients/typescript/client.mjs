@@ -46,6 +46,7 @@ async function handle(task, context) {
       default:
         return succeeded({
           httpStatus: what.http_status ?? 0, bytes: BigInt(what.bytes ?? 0), ...(what.memo ? { memo: Buffer.from(what.memo) } : {}),
+          ...(what.memo_bytes ? { memo: Buffer.alloc(what.memo_bytes) } : {}),
           discovered: links(task, 0, (what.discover_first ?? 0) + (what.discovered ?? 0)),
         });
     }

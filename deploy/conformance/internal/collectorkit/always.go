@@ -2,6 +2,7 @@ package collectorkit
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -76,16 +77,20 @@ func (k *kit) checkFreeSlots() {
 		if c.fetch == nil || k.isRepeat(c) {
 			continue
 		}
-		running := 0
+		running, which := 0, ""
 		for _, l := range k.leases {
 			started, finished := k.event("started", l.work.id), k.event("finished", l.work.id)
 			// What came within the slack may be seen in the wrong order.
 			if started != nil && started.at.Before(c.at.Add(-slack)) && (finished == nil || finished.at.After(c.at.Add(slack))) {
 				running++
+				which += fmt.Sprintf("; %s since %s", l.work.id, c.at.Sub(started.at).Round(time.Millisecond))
+				if finished != nil {
+					which += fmt.Sprintf(", and for another %s", finished.at.Sub(c.at).Round(time.Millisecond))
+				}
 			}
 		}
 		asked := max(int(c.fetch.GetMaxTasks()), 1)
-		verdict.Want(running+asked <= k.config.Slots, "a fetch asked for %d tasks while %d of %d slots were taken", asked, running, k.config.Slots)
+		verdict.Want(running+asked <= k.config.Slots, "a fetch asked for %d tasks while %d of %d slots were taken%s", asked, running, k.config.Slots, which)
 	}
 }
 

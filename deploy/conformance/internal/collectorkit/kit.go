@@ -50,6 +50,7 @@ type work struct {
 	HTTPStatus    int     `json:"http_status,omitempty"`
 	Bytes         int     `json:"bytes,omitempty"`
 	Memo          string  `json:"memo,omitempty"`
+	MemoBytes     int     `json:"memo_bytes,omitempty"`
 	Cursor        string  `json:"cursor,omitempty"`
 	Progress      float64 `json:"progress,omitempty"`
 	Discovered    int     `json:"discovered,omitempty"`

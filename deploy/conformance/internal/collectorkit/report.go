@@ -121,10 +121,14 @@ func reportScenarios() []Scenario {
 		{
 			Name: "report/large-items", Rule: "20: a request has at most 4 MiB, whatever the number of its items",
 			script: func(k *kit) {
+				tooLarge := k.add(work{MemoBytes: 5 << 20})
 				ids := k.add(work{DiscoverFirst: 3000, id: "1-" + strings.Repeat("x", 1900)})
 				k.start()
 				k.settled(10*time.Second, ids...)
 				k.wantDiscovered(ids[0], 3000)
+				k.settled(15*time.Second, tooLarge...)
+				verdict.Want(k.outcome(tooLarge[0]).GetFailed().GetReason() == wagglev1.FailureReason_FAILURE_REASON_HANDLER,
+					"an outcome that no call can carry was reported as %v, want a failure with HANDLER", k.outcome(tooLarge[0]))
 			},
 		},
 		{
