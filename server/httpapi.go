@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/connect/v2/connectgzip"
 	"connectrpc.com/connect/v2/connecthttp"
 	"connectrpc.com/connect/v2/connectproto"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -119,6 +120,9 @@ func (a *httpAPI) serve(w http.ResponseWriter, r *http.Request, calls http.Handl
 		defer done()
 		if err = a.admitPage(r); err == nil {
 			err = a.chain.enter(ctx, r.URL.Path)
+		} else {
+			a.chain.trouble.Warn("refused a call over HTTP", zap.String("method", r.URL.Path), zap.String("host", cut(r.Host, maxNameShown)),
+				zap.String("origin", cut(r.Header.Get("Origin"), maxNameShown)), zap.Error(err))
 		}
 	}
 	if on, _ := ctx.Value(connKey{}).(time.Time); err != nil || time.Since(on) > a.maxAge {

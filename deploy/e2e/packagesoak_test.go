@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -45,7 +44,7 @@ func TestSoak_Packages(t *testing.T) {
 	python := grpcPython(t)
 	store := "file:" + t.TempDir()
 	d := serve(t, "dispatcher", store, "waggle")
-	addr := d.addr
+	addr, json := d.addr, d.http
 	c := dial(t, addr)
 	c.setRule(t, "*", packageDelay, 4)
 	site := newSlowSite(t)
@@ -54,7 +53,8 @@ func TestSoak_Packages(t *testing.T) {
 	collectors := []*process{
 		launch(t, "Python, threads", "env", source, python, "packagesoak/collect.py", "threads", addr),
 		launch(t, "Python, asyncio", "env", source, python, "packagesoak/collect.py", "asyncio", addr),
-		launch(t, "TypeScript", "node", "packagesoak/collect.mjs", addr),
+		launch(t, "TypeScript", "node", "packagesoak/collect.mjs", "grpc", addr),
+		launch(t, "TypeScript, JSON", "node", "packagesoak/collect.mjs", "connect-json", json),
 	}
 	memory := make([][]int, len(collectors))
 	rounds, repeats := 0, 0
@@ -74,7 +74,7 @@ func TestSoak_Packages(t *testing.T) {
 			lasts(t.Context(), time.Duration(random.IntN(1000))*time.Millisecond)
 			d.kill()
 		}
-		d = serve(t, fmt.Sprintf("dispatcher-%d", rounds+1), store, "waggle", "--listen", addr)
+		d = serve(t, fmt.Sprintf("dispatcher-%d", rounds+1), store, "waggle", "--listen", addr, "--http", json)
 		until(t, packageLimit, "all tasks of "+id+" have ended", func() bool { return c.idle(t, id) })
 		repeats += site.checkRound(t, id)
 		c.checkDone(t, id)
@@ -132,7 +132,7 @@ var residentLine = regexp.MustCompile(`(?m)^VmRSS:\s+(\d+) kB$`)
 // residentMiB is the memory that a process has.
 func residentMiB(t *testing.T, p *process) int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "status"))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
