@@ -179,7 +179,7 @@ examples: ## Run the tests of the examples and tools that are modules of their o
 	cd deploy/house && go vet . && go test -count=1 -timeout 5m .
 
 # Its scenarios are those that need no heartbeat stream, which it does not have.
-RUST_SCENARIOS := ^(fetch|refused|report|stop|servers)/|^lease/([^l]|li|lost$$|la)|^beat/(cursor|no-stream|rate|silent)
+RUST_SCENARIOS := ^(fetch|refused|stop|servers)/|^report/([^l]|le|lo)|^lease/([^l]|li|lost$$|la)|^beat/(cursor|no-stream|rate|silent)
 
 .PHONY: rust-example
 rust-example: ## Build the collector in Rust, and judge it by the conformance kit (cargo; minutes)
