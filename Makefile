@@ -111,11 +111,12 @@ generate-check: $(PYTHON_SET) $(TYPESCRIPT)/node_modules/.package-lock.json ## F
 COMPUTES := ^TestModel|^TestStore_(Model|Replay|Check_(each|wrong|lost|repaired))|^TestCopy_model$$|^TestRestore_damaged$$
 COMPUTES := $(COMPUTES)|^TestFormat|^TestMemoryPer|^TestExplore_|^TestBrokenPages|^TestDispatcher_(passes|discover_)
 COMPUTES := $(COMPUTES)|^TestHoldService_(filter|tooMany)|^TestSchedule_cron_|^TestRead_(brokenInManyPlaces|unknownReferences)$$
+COMPUTES := $(COMPUTES)|^TestFind_|^FuzzCache_large$$
 # Both run at once: many packages wait for Redis, a disk or a clock. The longest comes first.
 .PHONY: unit
 unit: ## Run every Go test with the race detector: unit, conformance, model, integration, repository rules
 	@computed=$$(mktemp); trap 'rm -f "$$computed"' EXIT; \
-	go test -vet=off -count=1 -p 1 -run '$(COMPUTES)' ./dispatch/... ./server ./store/... ./cmd/waggle/internal/sourcefile >"$$computed" 2>&1 & \
+	go test -vet=off -count=1 -p 1 -run '$(COMPUTES)' ./dispatch/... ./server ./store/... ./cmd/waggle/internal/sourcefile ./collector/web/... >"$$computed" 2>&1 & \
 	status=0; $(GO_TEST) -p 3 -skip '$(COMPUTES)' ./store/redisstore ./... || status=$$?; \
 	wait $$! || status=$$?; cat "$$computed"; exit $$status
 
