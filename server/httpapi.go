@@ -237,12 +237,25 @@ func httpCallOf(ctx context.Context) *httpCall {
 func (h *httpCall) readUntil(t time.Time)  { _ = h.control.SetReadDeadline(t) }
 func (h *httpCall) writeUntil(t time.Time) { _ = h.control.SetWriteDeadline(t) }
 
-// The first smallBody bytes of a request, which is all of most, are read at once. For the rest, those of an address take turns, so
-// that those that come slowly take neither much memory nor the processor; one whose length is not known counts as unknownBody.
+// Requests of at most smallBody bytes, as most are, are read at once, and of those whose length is not known the first firstBytes.
+// For more, those of an address take turns, so that those that come slowly take neither much memory nor the processor; one whose
+// length is not known counts as unknownBody.
 const (
 	smallBody   = 64 << 10
+	firstBytes  = 4 << 10
 	unknownBody = 1 << 20
 )
+
+// atOnce is how much of a request is read without a turn.
+func (h *httpCall) atOnce() int {
+	switch {
+	case h.length < 0:
+		return firstBytes
+	case h.length > smallBody:
+		return 0
+	}
+	return smallBody
+}
 
 // bodyInTurn is the body of a request, which waits for its turn once it is large.
 type bodyInTurn struct {
@@ -254,7 +267,8 @@ type bodyInTurn struct {
 // Read reads.
 func (b *bodyInTurn) Read(p []byte) (int, error) {
 	h := b.call
-	if h.read >= smallBody && h.leave == nil {
+	free := h.atOnce() - h.read
+	if free <= 0 && h.leave == nil {
 		weight := h.length
 		if weight < 0 {
 			weight = unknownBody
@@ -274,7 +288,7 @@ func (b *bodyInTurn) Read(p []byte) (int, error) {
 		h.readUntil(time.Now().Add(bodyTimeout))
 	}
 	if h.leave == nil {
-		p = p[:min(len(p), smallBody-h.read)]
+		p = p[:min(len(p), free)]
 	}
 	n, err := h.unread.Read(p)
 	h.read += n
