@@ -149,6 +149,7 @@ class Run:
         """Fetches no more; what runs is finished."""
         self.stopping = True
         self.stop_event.set()
+        self.report_due.set()  # no fetch carries them any more
         self._beat_now()
 
     def fail(self, error: Exception) -> None:
@@ -172,7 +173,6 @@ class Run:
         await self._until(lambda: not working(), HANDLER_GRACE)
         if left := working():
             log.error("%d handlers have not returned within %g s of their cancellation; their leases run out", len(left), HANDLER_GRACE)
-        self.report_due.set()  # no fetch carries them any more
         if not self.abandoned:
             await self._until(lambda: self.abandoned or not self._owed(), self.config.report_timeout)
             if self._owed():
@@ -422,7 +422,7 @@ class Run:
 
     def _report(self, report: Report) -> None:
         self.outbox.append(report)
-        if self.fetch_comes and not report.direct:
+        if self._fetch_carries() and not report.direct:
             self.slot_free.set()
         else:
             self.report_due.set()
