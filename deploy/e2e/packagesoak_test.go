@@ -43,8 +43,8 @@ func TestSoak_Packages(t *testing.T) {
 	shell(t, repository, "make --silent typescript")
 	python := grpcPython(t)
 	store := "file:" + t.TempDir()
-	d := serve(t, "dispatcher", store, "waggle")
-	addr, json := d.addr, d.http
+	addr, json := lastingAddr(t), lastingAddr(t)
+	d := serve(t, "dispatcher", store, "waggle", "--listen", addr, "--http", json)
 	c := dial(t, addr)
 	c.setRule(t, "*", packageDelay, 4)
 	site := newSlowSite(t)

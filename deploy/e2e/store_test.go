@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -187,6 +188,22 @@ func TestServe_StoreFull(t *testing.T) {
 // page is a page of a source to submit.
 func page(source string, n int) *pb.SubmitItem {
 	return &pb.SubmitItem{SourceId: source, Url: fmt.Sprintf("https://%s.example/%d", source, n)}
+}
+
+// lastingAddr is an address where nobody listens, below the ports that Linux gives to clients: one that asks again and again for a
+// server that restarts would at last be given the port that it asks for, be connected to itself, and keep it.
+func lastingAddr(t *testing.T) string {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
+		if err != nil {
+			continue // it is taken
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return l.Addr().String()
+	}
 }
 
 // freeAddr is an address where nobody listens.
