@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect/v2"
@@ -115,6 +116,7 @@ func (a *httpAPI) serve(w http.ResponseWriter, r *http.Request, calls http.Handl
 	ctx, call := peers.Begin(asked)
 	h := &httpCall{Call: call, control: http.NewResponseController(w), isHTTP2: r.ProtoMajor == 2, header: w.Header(), length: r.ContentLength, unread: r.Body}
 	defer func() { h.End(h.sent && r.Context().Err() == nil) }()
+	defer h.end()
 	done, err := a.begin()
 	if err == nil {
 		defer done()
@@ -224,8 +226,11 @@ type httpCall struct {
 	read    int           // bytes of its message that comes
 	leave   func()        // ends the turn of a large body; nil: it has none
 	refused error         // there was no turn for it
-	whole   bool          // a whole message has come
+	whole   atomic.Bool   // a whole message has come
 	sent    bool          // the answer was written
+
+	mu   sync.Mutex // guards over, and that no deadline is set once it is
+	over bool       // its handler returns: the next call may have what net/http had for this one
 }
 
 func httpCallOf(ctx context.Context) *httpCall {
@@ -234,8 +239,21 @@ func httpCallOf(ctx context.Context) *httpCall {
 
 // readUntil and writeUntil set the deadlines of the call, instead of those of the server; a zero time is none. A connection
 // that has none has ended.
-func (h *httpCall) readUntil(t time.Time)  { _ = h.control.SetReadDeadline(t) }
+func (h *httpCall) readUntil(t time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.over {
+		_ = h.control.SetReadDeadline(t)
+	}
+}
 func (h *httpCall) writeUntil(t time.Time) { _ = h.control.SetWriteDeadline(t) }
+
+// end is called as the handler returns. A goroutine of a stream may still wait for a message.
+func (h *httpCall) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+}
 
 // Requests of at most smallBody bytes, as most are, are read at once, and of those whose length is not known the first firstBytes.
 // For more, those of an address take turns, so that those that come slowly take neither much memory nor the processor; one whose
@@ -313,13 +331,13 @@ func (h *httpCall) receiveFirst(ctx context.Context, stream connect.ServerStream
 	h.readUntil(time.Now().Add(bodyTimeout))
 	defer h.readUntil(time.Time{}) // its end would end the call
 	err := h.receive(ctx, stream, e)
-	h.whole = err == nil
+	h.whole.Store(err == nil)
 	return err
 }
 
 // leaveUnread lets an answer go out although its request has not come to its end: net/http would first wait for the rest.
 func (h *httpCall) leaveUnread() {
-	if h.whole {
+	if h.whole.Load() {
 		return
 	}
 	if !h.isHTTP2 {
@@ -418,7 +436,7 @@ func (s *httpStream) SetTrailer(metadata.MD) {}
 
 // RecvMsg receives into an envelope.
 func (s *httpStream) RecvMsg(m any) error {
-	if !s.call.whole {
+	if !s.call.whole.Load() {
 		return s.call.receiveFirst(s.ctx, s.stream, m.(*envelope)) //nolint:forcetypeassert // see decodedStream
 	}
 	return s.call.receive(s.ctx, s.stream, m.(*envelope)) //nolint:forcetypeassert // see decodedStream

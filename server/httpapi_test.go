@@ -359,6 +359,41 @@ func TestHTTP_unfinished(t *testing.T) {
 	}
 }
 
+// A stream that never sent a message ends with a drain as any other, and so does who waits for its message.
+func TestHTTP_silentStream(t *testing.T) {
+	t.Parallel()
+	b := newHTTPBed(t, server.Config{})
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
+	defer client.CloseIdleConnections()
+	ended := make(chan struct{}, 20)
+	for range cap(ended) {
+		body, silent := io.Pipe()
+		defer silent.Close() //nolint:errcheck // it never fails
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+b.http.Addr().String()+"/waggle.v1.DispatchService/Heartbeat", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/connect+json")
+		go func() {
+			if resp, err := client.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body) // how it ends is not asked here
+				resp.Body.Close()
+			}
+			ended <- struct{}{}
+		}()
+	}
+	time.Sleep(200 * time.Millisecond) // nothing shows that a handler waits
+	b.stop()
+	for range cap(ended) {
+		<-ended
+	}
+	if err := <-b.stopped; err != nil {
+		t.Error(err)
+	}
+}
+
 // A drain answers parked polls and asks streams to reconnect, over HTTP too, and then refuses calls.
 func TestHTTP_drain(t *testing.T) {
 	t.Parallel()
