@@ -370,7 +370,7 @@ func TestHTTP_silentStream(t *testing.T) {
 	ended := make(chan struct{}, 20)
 	for range cap(ended) {
 		body, silent := io.Pipe()
-		defer silent.Close() //nolint:errcheck // it never fails
+		t.Cleanup(func() { silent.Close() }) //nolint:errcheck // it never fails
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+b.http.Addr().String()+"/waggle.v1.DispatchService/Heartbeat", body)
 		if err != nil {
 			t.Fatal(err)
