@@ -38,6 +38,7 @@ class _Collector:
         queues: Sequence[str] = (), labels: Mapping[str, str] | None = None, version: str = "", hostname: str | None = None,
         wait: float = 10.0, lease_duration: float | None = None, stop_timeout: float = 20.0, report_timeout: float = 20.0,
         tls: TLS | None = None, token_file: str | None = None,
+        discovered: Callable[[Task, Sequence[v1.DiscoveredItem], v1.DiscoverSummary], None] | None = None,
     ) -> None:
         """Checks the configuration, and reads the files that it names; connects to nothing. ValueError names the field that is wrong.
 
@@ -54,6 +55,8 @@ class _Collector:
         tls: encrypts connections. Default: plain text.
         token_file: holds the token that each call sends. It is read again when half a second has passed, and needs tls unless
             all servers are on this machine.
+        discovered: is called with what became of the items that a task has led to, on the thread of the package: it must not block. Not
+            called for a report whose first answer was lost.
         """
         checks = [
             ("id", id, bool(NAME.fullmatch(id)), "1 to 128 of [a-z0-9._-]"),
@@ -76,7 +79,8 @@ class _Collector:
                 raise ValueError(f"{field}: {value!r}: want {want}")
         self._config = Config(
             id=id, slots=slots, wait=wait, lease_duration=lease_duration, stop_timeout=stop_timeout, report_timeout=report_timeout,
-            pools=list(pools), sources=list(sources), queues=list(queues), labels=dict(labels or {}), version=version, hostname=hostname)
+            pools=list(pools), sources=list(sources), queues=list(queues), labels=dict(labels or {}), version=version, hostname=hostname,
+            discovered=discovered)
         self._connect = functools.partial(Dispatchers, servers, tls, token_file)
         self._connect()  # to find what is wrong
         self._lock = threading.Lock()  # guards what follows

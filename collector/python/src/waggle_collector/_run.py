@@ -20,6 +20,7 @@ from waggle_collector._dispatchers import Dispatcher, Dispatchers
 from waggle_collector._errors import AWAY, Backoff, CallError, call_error
 from waggle_collector._lease import GRACE, Lease, Report
 from waggle_collector._outcome import Failed, Released, duration, message_of
+from waggle_collector._task import Task
 
 MAX_ITEMS = 1000  # reports of a call, leases of a beat, items of a report
 MAX_BYTES = 2 << 20  # of the reports of a call, of the items of a report, of the cursors of a beat
@@ -59,6 +60,7 @@ class Config:
     labels: Mapping[str, str]
     version: str
     hostname: str
+    discovered: Callable[[Task, Sequence[v1.DiscoveredItem], v1.DiscoverSummary], None] | None
 
 
 class Handlers(Protocol):
@@ -392,7 +394,8 @@ class Run:
             request = v1.SubmitDiscoveredRequest(task_id=lease.task.id, lease_token=lease.token, items=items)
             while True:
                 try:
-                    await self.dispatchers.call(SERVICE + "SubmitDiscovered", request, v1.SubmitDiscoveredResponse, CALL_TIMEOUT)
+                    answer = await self.dispatchers.call(SERVICE + "SubmitDiscovered", request, v1.SubmitDiscoveredResponse, CALL_TIMEOUT)
+                    self._discovered(lease, items, answer.summary)
                     break
                 except CallError as error:
                     pause = self.dispatchers.pause(backoff, error)
@@ -494,7 +497,17 @@ class Run:
                 continue
             if result.code not in (v1.REPORT_CODE_OK, v1.REPORT_CODE_ALREADY_REPORTED):
                 log.info("report of task %s came too late: %s", report.lease.task.id, name_of(v1.ReportCode, result.code, "REPORT_CODE_"))
+            elif result.discovered.results:
+                self._discovered(report.lease, report.message.outcome.succeeded.discovered, result.discovered)
             self._drop(report.lease)
+
+    def _discovered(self, lease: Lease, items: Sequence[v1.DiscoveredItem], summary: v1.DiscoverSummary) -> None:
+        """Passes on what became of the items of a report."""
+        if self.config.discovered is not None:
+            try:
+                self.config.discovered(lease.task, items, summary)
+            except Exception:
+                log.exception("discovered failed for task %s", lease.task.id)
 
     def _refused(self, batch: list[Report], error: CallError) -> None:
         """Sends the reports of a refused call one by one, so that a bad one delays no other; one that is refused alone becomes a failure."""

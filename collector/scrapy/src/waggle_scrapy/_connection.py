@@ -1,0 +1,261 @@
+"""The connection to Waggle: a thread with an event loop of its own, so that the engine of Scrapy never waits for a dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from waggle_collector import AsyncClient, AsyncCollector, CallError, Outcome, Task, v1
+
+TICK = 0.1  # seconds between looks at what has left the engine
+LOOK = 1.0  # seconds between looks at the source while there is nothing to do
+CALL_TIMEOUT = 5.0
+FLUSH_TIMEOUT = 10.0  # seconds in which a spider that ends still submits its requests
+MAX_ITEMS, MAX_BYTES = 1000, 1 << 20  # of a SubmitTasks
+REFUSED = {"INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "FAILED_PRECONDITION", "UNIMPLEMENTED"}
+
+log = logging.getLogger("waggle_scrapy")
+
+
+class Engine(Protocol):
+    """What the scheduler does for the connection. All of it is called on the engine's thread."""
+
+    def connected(self) -> None: ...
+    def granted(self, task: Task, future: asyncio.Future[Outcome]) -> None: ...
+    def canceled(self, future: asyncio.Future[Outcome]) -> None: ...
+    def submitted(self, item: v1.SubmitItem, result: v1.SubmitResult) -> None: ...
+    def discovered(self, items: Sequence[v1.DiscoveredItem], summary: v1.DiscoverSummary) -> None: ...
+    def looked(self, status: v1.SourceStatus, activity: int) -> None: ...
+    def tick(self) -> None: ...
+    def failed(self, message: str) -> None: ...
+    def ended(self) -> None: ...
+
+
+class Connection:
+    """The thread and all that it runs: one collector, the client that submits, and the looks at the source."""
+
+    def __init__(self, engine: Engine, call: Callable[..., None], source: str, connect: Callable[[], AsyncClient],
+                 collector: AsyncCollector) -> None:
+        """call runs a function on the engine's thread, soon."""
+        self._engine = engine
+        self._call = call
+        self._source = source
+        self._connect = connect
+        self._collector = collector
+        self._thread = threading.Thread(target=self._run, name="waggle-scrapy", daemon=True)
+        self._lock = threading.Lock()  # guards what follows
+        self._items: list[v1.SubmitItem] = []
+        self._settled: list[tuple[asyncio.Future[Outcome], Outcome]] = []
+        self._idle: int | None = 0  # the engine's activity, if it has nothing to do
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._work: asyncio.Event  # of the loop: there are items or settled leases, or the end is near
+        self._stopping = False
+        self._closed = False  # no more leases
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # The engine's thread.
+
+    def submit(self, item: v1.SubmitItem) -> None:
+        with self._lock:
+            self._items.append(item)
+        self._wake()
+
+    def settle(self, future: asyncio.Future[Outcome], outcome: Outcome) -> None:
+        with self._lock:
+            self._settled.append((future, outcome))
+            first = len(self._settled) == 1
+            loop = self._loop
+        if first and loop is not None:
+            loop.call_soon_threadsafe(self._settle)
+
+    def idle(self, activity: int | None) -> None:
+        """Notes whether the engine has nothing to do: the source is looked at meanwhile."""
+        with self._lock:
+            self._idle = activity
+
+    def close(self) -> None:
+        """Takes no more tasks."""
+        if not self._closed:
+            self._closed = True
+            self._collector.stop()
+
+    def stop(self) -> None:
+        """Submits and reports what is left; then ended is called."""
+        self.close()
+        with self._lock:
+            self._stopping = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
+            loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(self._work.set)
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # a defect: a spider that waits for ever would be worse
+            log.error("the connection to Waggle has ended", exc_info=error)
+            self._call(self._engine.failed, f"the connection to Waggle has ended: {error!r}")
+        finally:
+            self._call(self._engine.ended)
+
+    async def _main(self) -> None:
+        self._work = asyncio.Event()
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+            self._work.set()
+        try:
+            async with self._connect() as client:
+                if await self._opened(client):
+                    await self._serve(client)
+        except CallError as error:
+            self._failed(error)
+        finally:
+            with self._lock:
+                self._loop = None
+
+    async def _serve(self, client: AsyncClient) -> None:
+        """Works until the spider ends; what fails for good ends the spider."""
+        self._call(self._engine.connected)
+        collecting, *others = (asyncio.create_task(self._guard(part)) for part in (
+            self._collect(), self._look(client), self._ticks(), self._submit(client)))
+        while not self._ends():
+            await asyncio.sleep(TICK)
+        await asyncio.wait([collecting, others[-1]])
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+
+    async def _guard(self, part: Coroutine[Any, Any, None]) -> None:
+        try:
+            await part
+        except CallError as error:
+            self._failed(error)
+
+    async def _opened(self, client: AsyncClient) -> bool:
+        """Waits until a dispatcher has answered for the source. False: the spider ends before."""
+        while not self._ends():
+            if await self._source_status(client) is not None:
+                return True
+            await self._pause(LOOK)
+        return False
+
+    def _ends(self) -> bool:
+        with self._lock:
+            return self._stopping
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits, but not beyond the beginning of the end."""
+        end = time.monotonic() + seconds
+        while not self._ends() and time.monotonic() < end:
+            await asyncio.sleep(TICK)
+
+    async def _source_status(self, client: AsyncClient) -> v1.SourceStatus | None:
+        """What Waggle knows of the source. None: nobody answers; the package logs that."""
+        try:
+            return (await client.GetSource(v1.GetSourceRequest(id=self._source), timeout=CALL_TIMEOUT)).source.status
+        except CallError as error:
+            if error.code.name in REFUSED:
+                raise
+            log.debug("the source is not looked at: %s", error)
+            return None
+
+    def _failed(self, error: CallError) -> None:
+        message = error.message
+        if error.reason == "SOURCE_NOT_FOUND" or error.code.name == "NOT_FOUND":
+            message = f"there is no source {self._source}: waggle source create {self._source} --follow-host HOST:PORT"
+        elif error.code.name == "PERMISSION_DENIED":
+            message = f"{message} (a spider needs the roles collector, producer and viewer)"
+        self._call(self._engine.failed, message)
+
+    async def _collect(self) -> None:
+        await self._collector.run(self._handle)
+
+    async def _handle(self, task: Task) -> Outcome:
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._call(self._engine.granted, task, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._call(self._engine.canceled, future)
+            raise
+
+    def _settle(self) -> None:
+        with self._lock:
+            settled, self._settled = self._settled, []
+        for future, outcome in settled:
+            if not future.done():
+                future.set_result(outcome)
+
+    async def _ticks(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            self._call(self._engine.tick)
+
+    async def _look(self, client: AsyncClient) -> None:
+        """Looks at the source while the engine has nothing to do."""
+        while not self._ends():
+            with self._lock:
+                activity = self._idle
+            if activity is not None and (status := await self._source_status(client)) is not None:
+                self._call(self._engine.looked, status, activity)
+            await self._pause(LOOK)
+
+    async def _submit(self, client: AsyncClient) -> None:
+        """Submits in batches, until the spider ends."""
+        deadline: float | None = None
+        while True:
+            ends = self._ends()
+            batch = self._batch()
+            if ends and deadline is None:
+                deadline = time.monotonic() + FLUSH_TIMEOUT
+            if not batch:
+                if ends:
+                    return
+                await self._work.wait()
+                self._work.clear()
+                continue
+            if deadline is not None and time.monotonic() > deadline:
+                log.error("%d requests were not submitted: no dispatcher takes them", len(batch) + len(self._items))
+                return
+            await self._submit_batch(client, batch)
+
+    def _batch(self) -> list[v1.SubmitItem]:
+        with self._lock:
+            size = count = 0
+            for item in self._items[:MAX_ITEMS]:
+                size += item.ByteSize()
+                if count and size > MAX_BYTES:
+                    break
+                count += 1
+            batch, self._items = self._items[:count], self._items[count:]
+        return batch
+
+    async def _submit_batch(self, client: AsyncClient, batch: list[v1.SubmitItem]) -> None:
+        try:
+            results: Sequence[v1.SubmitResult] = (await client.SubmitTasks(v1.SubmitTasksRequest(items=batch), timeout=CALL_TIMEOUT)).results
+        except CallError as error:
+            if error.code.name in REFUSED:
+                raise
+            log.debug("requests are not submitted yet: %s", error)
+            results = [v1.SubmitResult(code=v1.SUBMIT_CODE_UNSPECIFIED) for _ in batch]
+        again = []
+        for item, result in zip(batch, results):
+            if result.code in (v1.SUBMIT_CODE_UNSPECIFIED, v1.SUBMIT_CODE_LIMITED):
+                again.append(item)
+            if result.code != v1.SUBMIT_CODE_UNSPECIFIED:
+                self._call(self._engine.submitted, item, result)
+        if again:
+            with self._lock:
+                self._items[:0] = again
+            await asyncio.sleep(LOOK)

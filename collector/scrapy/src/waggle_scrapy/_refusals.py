@@ -1,0 +1,65 @@
+"""What Waggle does not take: counted by host, and logged once for each, so that no link is lost in silence."""
+
+from __future__ import annotations
+
+import collections
+import logging
+from urllib.parse import urlsplit
+
+from waggle_collector import v1
+
+MOST = 20  # requests that are logged one by one
+
+log = logging.getLogger("waggle_scrapy")
+
+
+class Refusals:
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._unfollowed: collections.Counter[str] = collections.Counter()  # links by host
+        self._filtered: collections.Counter[str] = collections.Counter()  # links by the name of the rule
+        self._limited = 0
+        self._bad = 0
+
+    def discovered(self, item: v1.DiscoveredItem, result: v1.DiscoverResult) -> None:
+        if result.code == v1.DISCOVER_CODE_FILTERED:
+            if result.filter_reason in (v1.FILTER_REASON_HOST, v1.FILTER_REASON_NO_RULE):
+                host = urlsplit(item.url).netloc.lower()
+                self._unfollowed[host] += 1
+                if self._unfollowed[host] == 1:
+                    log.warning("links refused: %s", self._advice(host))
+                return
+            rule = v1.FilterReason.Name(result.filter_reason).removeprefix("FILTER_REASON_")
+            self._filtered[rule] += 1
+            if self._filtered[rule] == 1:
+                log.info("links refused by the rule %s of the source, the first is %s", rule, item.url)
+        elif result.code == v1.DISCOVER_CODE_LIMITED:
+            self._limited += 1
+            if self._limited == 1:
+                log.warning("links refused: %s; waggle source update %s --max-outstanding NUMBER", result.message, self._source)
+        elif result.code == v1.DISCOVER_CODE_INVALID:
+            self.cannot_travel(f"{item.url} cannot become a task: {result.message}")
+
+    def limited(self, message: str) -> None:
+        self._limited += 1
+        if self._limited == 1:
+            log.info("requests wait, they are submitted again: %s", message)
+
+    def cannot_travel(self, message: str) -> None:
+        self._bad += 1
+        if self._bad <= MOST:
+            log.error("%s", message)
+
+    def sum_up(self) -> None:
+        """Logs the counts at the end."""
+        for host, count in sorted(self._unfollowed.items()):
+            log.warning("%d links refused: %s", count, self._advice(host))
+        for rule, count in sorted(self._filtered.items()):
+            log.info("%d links refused by the rule %s of the source", count, rule)
+        if self._limited:
+            log.warning("%d requests met the limit max_outstanding of the source", self._limited)
+        if self._bad > MOST:
+            log.error("%d requests could not become tasks", self._bad)
+
+    def _advice(self, host: str) -> str:
+        return f"{host} is not followed; waggle source update {self._source} --follow-host {host}"

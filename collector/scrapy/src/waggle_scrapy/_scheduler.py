@@ -1,0 +1,375 @@
+"""The scheduler: it hands the engine what Waggle has granted, and settles each lease when its request has left the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from scrapy import Request, signals
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.utils.defer import deferred_from_coro
+from twisted.internet.defer import Deferred
+
+from waggle_collector import TLS, AsyncClient, AsyncCollector, Failed, Outcome, Released, Task, v1
+from waggle_scrapy._connection import Connection
+from waggle_scrapy._lease import Errback, Lease
+from waggle_scrapy._outcome import outcome_of, seconds
+from waggle_scrapy._refusals import Refusals
+from waggle_scrapy._request import LEASE, PARENT, CannotTravel, Codec
+from waggle_scrapy._version import __version__
+
+OPEN_TIMEOUT = 3.0  # seconds for the first answer of a dispatcher; the spider is opened without it then
+DEFAULT_FINGERPRINTER = "scrapy.utils.request.RequestFingerprinter"
+
+log = logging.getLogger("waggle_scrapy")
+
+
+class Refused(RuntimeError):
+    """Going on is of no use: the crawl ends with this error, and the process with a code other than 0."""
+
+
+class Scheduler(BaseScheduler):
+    """Everything here runs on the engine's thread. A lease is in `waiting` until the engine takes its request, then in `running`."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Scheduler:
+        return cls(crawler)
+
+    def __init__(self, crawler: Any) -> None:
+        settings = crawler.settings
+        self._crawler = crawler
+        self._settings = settings
+        self._retry_codes = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
+        self.waiting: collections.deque[Lease] = collections.deque()
+        self.running: dict[str, Lease] = {}
+        self._lost: set[str] = set()  # leases that were canceled while their requests ran
+        self._unsubmitted = 0
+        self._activity = 0  # counts what begins and ends, so that a look at the source can be known to be old
+        self._granted = 0
+        self._settled_starts: collections.Counter[str] = collections.Counter()  # submitted requests that had settled long ago
+        self._quiet_looks = 0
+        self._finished = False
+        self._closing = False
+        self._fatal: Refused | None = None
+        self._held = ""
+        self._crawl_delays: dict[str, float] = {}
+
+    # What Scrapy calls.
+
+    def open(self, spider: Any) -> Deferred[None]:
+        engine = self._crawler.engine
+        slot = engine._slot
+        if not isinstance(getattr(slot, "inprogress", None), set) or not callable(getattr(slot.nextcall, "schedule", None)):
+            raise RuntimeError("this version of Scrapy keeps its requests elsewhere (engine._slot): use one that the README lists")
+        self._spider, self._engine, self._slot = spider, engine, slot
+        fingerprinter = self._settings.get("REQUEST_FINGERPRINTER_CLASS")
+        self._codec = Codec(spider, self._crawler.request_fingerprinter, fingerprinter == DEFAULT_FINGERPRINTER)
+        self._source = self._settings.get("WAGGLE_SOURCE") or spider.name
+        self._refusals = Refusals(self._source)
+        self._end_with_error()
+        self._opened: Deferred[None] | None = Deferred()
+        self._closed: Deferred[None] = Deferred()
+        connect = self._crawler.signals.connect
+        connect(self._spider_error, signals.spider_error)
+        connect(self._item_error, signals.item_error)
+        if hasattr(signals, "robots_parsed"):
+            connect(self._robots_parsed, signals.robots_parsed)
+        call = self._caller()
+        self._connection = self._connect(call)
+        self._connection.start()
+        self._later(call, OPEN_TIMEOUT, self._open)
+        return self._opened
+
+    def has_pending_requests(self) -> bool:
+        return not self._finished
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Never raises: the engine would drop the request with one line at INFO."""
+        try:
+            return self._enqueue(request)
+        except CannotTravel as error:
+            message = f"{request.url} cannot become a task: {error}"
+            lease = self._parent(request)
+            if lease is not None:
+                lease.error = lease.error or message
+            self._refusals.cannot_travel(message)
+        except Exception as error:
+            log.error("request %s is not scheduled", request, exc_info=True)
+            if (lease := self._parent(request)) is not None:
+                lease.error = lease.error or f"request {request} is not scheduled: {error!r}"
+        return False
+
+    def next_request(self) -> Request | None:
+        self._settle()
+        if not self.waiting:
+            return None
+        lease = self.waiting.popleft()
+        self.running[lease.id] = lease
+        request: Request = lease.request
+        return request
+
+    def close(self, reason: str) -> Deferred[None]:
+        self._closing = True
+        self._settle()
+        self._release()
+        for lease in list(self.running.values()):
+            self._conclude(lease, Released())
+        self._connection.stop()
+        return self._closed
+
+    # Requests that become tasks.
+
+    def _parent(self, request: Request) -> Lease | None:
+        return self.running.get(request.meta.get(PARENT) or request.meta.get(LEASE) or "")
+
+    def _enqueue(self, request: Request) -> bool:
+        self._activity += 1
+        self._finished = False
+        self._connection.idle(None)
+        parent, copied = request.meta.pop(PARENT, ""), request.meta.get(LEASE, "")
+        if parent in self._lost or copied in self._lost:
+            log.debug("%s is dropped: the lease of its page is lost, another collector has the page", request)
+            return True
+        lease = self.running.get(parent or copied)
+        if lease is None:
+            self._submit(self._codec.item(request, start=True))
+        elif parent or lease.scraping:
+            self._add_child(lease, request)
+        else:
+            self._add_hop(lease, request)
+        return True
+
+    def _add_child(self, lease: Lease, request: Request) -> None:
+        fingerprint = self._codec.fingerprint(request)
+        if fingerprint == lease.fingerprint and (
+                lease.failure is not None or request.meta.get("retry_times", 0) > lease.request.meta.get("retry_times", 0)):
+            lease.retry = lease.retry or "the spider asks for another attempt"
+            return
+        lease.items.append(self._codec.item(
+            request, start=False, repeated=lease.repeated(fingerprint) if request.dont_filter else ""))
+
+    def _add_hop(self, lease: Lease, request: Request) -> None:
+        """What a middleware of the downloader returns in place of a response."""
+        fingerprint = self._codec.fingerprint(request)
+        redirects = request.meta.get("redirect_times", 0) > lease.request.meta.get("redirect_times", 0)
+        if fingerprint == lease.fingerprint and not redirects:
+            lease.retry = lease.retry or "a middleware asks for another attempt"
+            return
+        repeated = lease.repeated(fingerprint) if request.dont_filter and not lease.start else ""
+        item = self._codec.item(request, start=lease.start, repeated=repeated, hop=True)
+        lease.items.append({**item, "relation": v1.RELATION_REDIRECT})
+
+    def _submit(self, fields: dict[str, Any]) -> None:
+        self._unsubmitted += 1
+        self._connection.submit(v1.SubmitItem(source_id=self._source, **fields))
+
+    # What the connection calls.
+
+    def connected(self) -> None:
+        self._open()
+
+    def granted(self, task: Task, future: asyncio.Future[Outcome]) -> None:
+        self._activity += 1
+        self._granted += 1
+        self._finished = False
+        self._connection.idle(None)
+        lease = Lease(task, future, f"{task.id}:{task.fence}")
+        if self._is_closing():
+            self._connection.settle(future, Released())
+            return
+        try:
+            lease.request, lease.start = self._codec.request(task)
+        except Exception as error:
+            log.error("task %s (%s) is not for this spider: %s", task.id, task.url, error)
+            self._connection.settle(future, Failed(v1.FAILURE_REASON_HANDLER, f"not for the spider {self._spider.name}: {error}"))
+            return
+        lease.request.meta[LEASE] = lease.id
+        lease.request.errback = Errback(lease, lease.request.errback)
+        lease.fingerprint = self._codec.fingerprint(lease.request)
+        self.waiting.append(lease)
+        self._slot.nextcall.schedule()
+
+    def canceled(self, future: asyncio.Future[Outcome]) -> None:
+        self._activity += 1
+        self.waiting = collections.deque(lease for lease in self.waiting if lease.future is not future)
+        for lease in list(self.running.values()):
+            if lease.future is future:
+                del self.running[lease.id]
+                self._lost.add(lease.id)
+
+    def submitted(self, item: v1.SubmitItem, result: v1.SubmitResult) -> None:
+        if result.code == v1.SUBMIT_CODE_LIMITED:
+            self._refusals.limited(result.message)
+            return  # it is submitted again
+        self._activity += 1
+        self._unsubmitted -= 1
+        if result.code == v1.SUBMIT_CODE_EXISTS and result.state in (v1.TASK_STATE_DONE, v1.TASK_STATE_DEAD, v1.TASK_STATE_CANCELED):
+            self._settled_starts[v1.TaskState.Name(result.state).removeprefix("TASK_STATE_")] += 1
+        elif result.code == v1.SUBMIT_CODE_INVALID:
+            if v1.ErrorReason.Name(result.error_reason).endswith("SOURCE_NOT_FOUND"):
+                self.failed(f"the source {self._source} is deleted")
+            self._refusals.cannot_travel(f"{item.url} cannot become a task: {result.message}")
+
+    def discovered(self, items: Sequence[v1.DiscoveredItem], summary: v1.DiscoverSummary) -> None:
+        for item, result in zip(items, summary.results):
+            self._refusals.discovered(item, result)
+
+    def looked(self, status: v1.SourceStatus, activity: int) -> None:
+        """Takes in a look at the source: twice nothing outstanding, and nothing here meanwhile, is the end."""
+        if activity != self._activity or not self._is_idle():
+            self._quiet_looks = 0
+            return
+        self._log_gates(status)
+        over = status.outstanding == 0 and (
+            not status.HasField("next_due_time") or status.HasField("last_success_time") or status.HasField("last_failure_time")
+            or status.tasks.done > 0 or status.tasks.dead > 0)
+        self._quiet_looks = self._quiet_looks + 1 if over else 0
+        if self._quiet_looks < 2 or self._engine._start is not None:
+            return
+        if not self._granted and self._settled_starts:
+            known = ", ".join(f"{state} {count}" for state, count in sorted(self._settled_starts.items()))
+            log.info(
+                "nothing to do: all start requests are known already (%s). To crawl them again: waggle source update %s --revisit-after 1s;"
+                " those that failed: waggle task retry --source %s --state dead --yes", known, self._source, self._source)
+        self._finished = True
+        self._slot.nextcall.schedule()
+
+    def tick(self) -> None:
+        if self._is_closing():
+            self._release()
+        self._settle()
+        self._connection.idle(self._activity if self._is_idle() else None)
+
+    def failed(self, message: str) -> None:
+        """Ends the crawl with an error."""
+        if self._fatal is not None:
+            return
+        self._fatal = Refused(message)
+        log.error("%s", message)
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            opened.errback(self._fatal)
+        elif not self._is_closing():
+            deferred_from_coro(self._engine.close_spider_async(reason="waggle_refused"))
+
+    def ended(self) -> None:
+        self._refusals.sum_up()
+        if not self._closed.called:
+            self._closed.callback(None)
+
+    # Leases.
+
+    def _settle(self) -> None:
+        """Reports the leases whose requests have left the engine: after callbacks and pipelines."""
+        inprogress = self._slot.inprogress
+        for lease in [lease for lease in self.running.values() if lease.request not in inprogress]:
+            outcome = outcome_of(lease, self._retry_codes)
+            if isinstance(outcome, Failed):
+                # Only the report of a success carries what was discovered. A plain crawl has these requests too.
+                for item in lease.items:
+                    item.pop("relation", None)
+                    self._submit(item)
+                if outcome.reason == v1.FAILURE_REASON_THROTTLED:
+                    wait = f"Retry-After: {lease.retry_after}" if seconds(lease.retry_after) is not None else "without a Retry-After"
+                    log.info("%s asks for less (%d, %s): its queue waits", urlsplit(lease.request.url).netloc, lease.status, wait)
+            self._conclude(lease, outcome)
+
+    def _conclude(self, lease: Lease, outcome: Outcome) -> None:
+        self._activity += 1
+        del self.running[lease.id]
+        self._crawler.stats.inc_value(f"waggle/{type(outcome).__name__.lower()}")
+        self._connection.settle(lease.future, outcome)
+
+    def _release(self) -> None:
+        """Gives back what the engine will not take any more."""
+        self._connection.close()
+        while self.waiting:
+            self._connection.settle(self.waiting.popleft().future, Released())
+
+    def _is_closing(self) -> bool:
+        return self._closing or self._slot.closing is not None
+
+    def _is_idle(self) -> bool:
+        return not self.running and not self.waiting and not self._unsubmitted
+
+    def _noted(self, response: Any) -> Lease | None:
+        request = getattr(response, "request", None)
+        return None if request is None else self.running.get(request.meta.get(LEASE, ""))
+
+    def _spider_error(self, failure: Any, response: Any) -> None:
+        if (lease := self._noted(response)) is not None:
+            lease.error = lease.error or f"{failure.type.__name__}: {failure.value}"
+
+    def _item_error(self, item: Any, response: Any, failure: Any) -> None:
+        if (lease := self._noted(response)) is not None:
+            lease.error = lease.error or f"pipeline: {failure.type.__name__}: {failure.value}"
+
+    def _robots_parsed(self, robotparser: Any, request: Any) -> None:
+        """Notes a Crawl-delay: the dispatcher keeps it for all processes."""
+        agent = self._settings.get("ROBOTSTXT_USER_AGENT") or self._settings.get("USER_AGENT")
+        if hasattr(robotparser, "crawl_delay") and (delay := robotparser.crawl_delay(agent)) is not None:
+            self._crawl_delays[urlsplit(request.url).netloc] = min(float(delay), 3600.0)
+
+    def _log_gates(self, status: v1.SourceStatus) -> None:
+        held = ", ".join(sorted({v1.GateKind.Name(gate.kind).removeprefix("GATE_KIND_") for gate in status.gates})) if status.gates else ""
+        if held and held != self._held:
+            log.info("waiting: %s; waggle explain source %s", held, self._source)
+        self._held = held
+
+    # Opening.
+
+    def _connect(self, call: Callable[..., None]) -> Connection:
+        settings = self._settings
+        servers = settings.getlist("WAGGLE_SERVERS")
+        if not servers:
+            raise ValueError('WAGGLE_SERVERS: want the addresses of dispatchers, as ["127.0.0.1:7070"]')
+        files = {name: settings.get(f"WAGGLE_{name.upper()}") or None for name in ("ca_file", "cert_file", "key_file")}
+        tls = TLS(**files) if any(files.values()) else None
+        token_file = settings.get("WAGGLE_TOKEN_FILE") or None
+        name = f"{self._source}-{socket.gethostname()}-{os.getpid()}".lower()
+        collector = AsyncCollector(
+            servers, settings.get("WAGGLE_COLLECTOR_ID") or re.sub("[^a-z0-9._-]", "-", name)[-128:],
+            slots=min(settings.getint("CONCURRENT_REQUESTS"), 1000), sources=[self._source], pools=settings.getlist("WAGGLE_POOLS"),
+            version=f"waggle-scrapy {__version__}", labels={"spider": self._spider.name}, tls=tls, token_file=token_file,
+            discovered=lambda task, items, summary: call(self.discovered, items, summary))
+        return Connection(self, call, self._source, lambda: AsyncClient(servers, tls=tls, token_file=token_file), collector)
+
+    def _caller(self) -> Callable[..., None]:
+        """How another thread calls on the engine's."""
+        if self._settings.getbool("TWISTED_REACTOR_ENABLED", True):
+            from twisted.internet import reactor
+            return lambda function, *args: reactor.callFromThread(function, *args)
+        loop = asyncio.get_running_loop()
+
+        def call(function: Callable[..., None], *args: Any) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(function, *args)
+        return call
+
+    def _open(self) -> None:
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            opened.callback(None)
+
+    def _end_with_error(self) -> None:
+        """Makes the crawl raise what ended it: `scrapy crawl` ends with 1 then. Scrapy has no other way once the spider is open."""
+        start = self._engine.start_async
+
+        async def start_async(*args: Any, **kwargs: Any) -> None:
+            await start(*args, **kwargs)
+            if self._fatal is not None:
+                raise self._fatal
+        self._engine.start_async = start_async
+
+    def _later(self, call: Callable[..., None], delay: float, function: Callable[[], None]) -> None:
+        import threading
+        timer = threading.Timer(delay, call, (function,))
+        timer.daemon = True
+        timer.start()

@@ -1,0 +1,53 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// newestScrapy is the version that these tests run.
+const newestScrapy = "2.19.0"
+
+// scrapyPackages are what a Python needs to run spiders on Waggle from the source tree.
+func scrapyPackages(version string) []string {
+	return []string{"scrapy==" + version, "aiohttp", "grpcio", "protobuf>=6.31.1,<8", "googleapis-common-protos"}
+}
+
+// scrapyPython is a Python with Scrapy and what the packages of this repository need.
+func scrapyPython(t *testing.T) string {
+	t.Helper()
+	return pythonWith(t, "WAGGLE_E2E_SCRAPY", "import scrapy, aiohttp, grpc, google.rpc", scrapyPackages(newestScrapy)...)
+}
+
+// scrapyCommand is a command of a Python that finds the packages in the source tree, as a user's process after their installation.
+func scrapyCommand(t *testing.T, python string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), python, args...)
+	paths := []string{absolute(t, repository, "collector", "python", "src"), absolute(t, repository, "collector", "scrapy", "src")}
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+strings.Join(paths, string(os.PathListSeparator)))
+	return cmd
+}
+
+// TestScrapy_Shop crawls a shop with three processes of Scrapy, with each of the event loops that Scrapy runs on.
+func TestScrapy_Shop(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string]string{
+		"asyncio": `{}`,
+		"select":  `{"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"}`,
+		"none":    `{"TWISTED_REACTOR_ENABLED": false}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			python := scrapyPython(t)
+			crawlShop(t, spider{name: "scrapy", hops: true, command: func() *exec.Cmd {
+				cmd := scrapyCommand(t, python, "-m", "scrapy", "runspider", "../../collector/scrapy/tests/shop.py")
+				cmd.Env = append(cmd.Env, "SETTINGS="+settings)
+				return cmd
+			}})
+		})
+	}
+}
