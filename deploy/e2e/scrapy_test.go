@@ -35,18 +35,16 @@ func scrapyCommand(t *testing.T, python string, args ...string) *exec.Cmd {
 // TestScrapy_Shop crawls a shop with three processes of Scrapy, with each of the event loops that Scrapy runs on.
 func TestScrapy_Shop(t *testing.T) {
 	t.Parallel()
-	for name, settings := range map[string]string{
-		"asyncio": `{}`,
-		"select":  `{"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"}`,
-		"none":    `{"TWISTED_REACTOR_ENABLED": false}`,
+	for name, setting := range map[string]string{
+		"asyncio": "TWISTED_REACTOR=twisted.internet.asyncioreactor.AsyncioSelectorReactor",
+		"select":  "TWISTED_REACTOR=twisted.internet.selectreactor.SelectReactor",
+		"none":    "TWISTED_REACTOR_ENABLED=False",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			python := scrapyPython(t)
 			crawlShop(t, spider{name: "scrapy", hops: true, command: func() *exec.Cmd {
-				cmd := scrapyCommand(t, python, "-m", "scrapy", "runspider", "../../collector/scrapy/tests/shop.py")
-				cmd.Env = append(cmd.Env, "SETTINGS="+settings)
-				return cmd
+				return scrapyCommand(t, python, "-m", "scrapy", "runspider", "-s", setting, "../../collector/scrapy/tests/shop.py")
 			}})
 		})
 	}

@@ -1,6 +1,6 @@
 """A spider as people have them, for the test of three processes: `scrapy runspider shop.py`. Only its settings know of Waggle.
 
-SERVER: a dispatcher; empty: without Waggle. SOURCE, START_URL; OUT: the file for its items. SETTINGS: more of them, as JSON."""
+SERVER: a dispatcher; empty: without Waggle. SOURCE, START_URL; OUT: the file for its items."""
 
 import json
 import os
@@ -28,7 +28,6 @@ class Shop(scrapy.Spider):
         "LOG_LEVEL": "INFO",
         "ITEM_PIPELINES": {ToFile: 100},
         "TELNETCONSOLE_ENABLED": False,
-        **json.loads(os.environ.get("SETTINGS", "{}")),
     }
     if os.environ["SERVER"]:
         custom_settings |= {
