@@ -59,6 +59,7 @@ class Scheduler(BaseScheduler):
         self._closing = False
         self._fatal: Refused | None = None
         self._held = ""
+        self._incomplete = ""  # a request that could not become a task, and that no page stands for
         self._crawl_delays: dict[str, float] = {}
 
     # What Scrapy calls.
@@ -92,18 +93,20 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Never raises: the engine would drop the request with one line at INFO."""
+        lease = None
         try:
+            lease = self._parent(request)
             return self._enqueue(request)
         except CannotTravel as error:
             message = f"{request.url} cannot become a task: {error}"
-            lease = self._parent(request)
-            if lease is not None:
-                lease.error = lease.error or message
             self._refusals.cannot_travel(message)
+            if lease is None:
+                self._incomplete = message
         except Exception as error:
-            log.error("request %s is not scheduled", request, exc_info=True)
-            if (lease := self._parent(request)) is not None:
-                lease.error = lease.error or f"request {request} is not scheduled: {error!r}"
+            message = f"{request} is not scheduled: {error!r}"
+            log.error("%s", message, exc_info=True)
+        if lease is not None:
+            lease.error = lease.error or message
         return False
 
     def next_request(self) -> Request | None:
@@ -364,6 +367,8 @@ class Scheduler(BaseScheduler):
 
         async def start_async(*args: Any, **kwargs: Any) -> None:
             await start(*args, **kwargs)
+            if self._fatal is None and self._incomplete:
+                self._fatal = Refused(f"the crawl is not complete: {self._incomplete}")
             if self._fatal is not None:
                 raise self._fatal
         self._engine.start_async = start_async

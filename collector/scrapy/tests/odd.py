@@ -1,0 +1,327 @@
+"""Odd spiders against a real site and a real dispatcher: each gives the items that it gives without Waggle, or is refused by name.
+
+odd.py SERVER [TEST...]. The environment has the packages in its PYTHONPATH."""
+
+import concurrent.futures
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from google.protobuf.duration_pb2 import Duration
+from oddsite import Site
+from waggle_collector import Client, v1
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SERVER = sys.argv[1]
+SITE = Site()
+CLIENT = Client([SERVER])
+HOSTS = itertools.count(1)
+LIMIT = 60
+
+
+class Crawl:
+    """One process of a spider, with a source of its own, and a host of its own on the one site."""
+
+    def __init__(self, name, settings=None, waggle=True, source=None, host=None, server=SERVER):
+        n = next(HOSTS)
+        self.host = host or f"127.0.{n // 250 + 1}.{n % 250 + 1}:{SITE.server_address[1]}"
+        self.source = source or f"{name}-{n}"
+        self.settings = dict(settings or {})
+        if waggle:
+            self.settings |= {"ADDONS": {"waggle_scrapy.AddOn": 100}, "WAGGLE_SERVERS": [server], "WAGGLE_SOURCE": self.source}
+        self.dir = tempfile.mkdtemp()
+        self.name = name
+        self.waggle = waggle
+
+    def create(self, hosts=None, **retry):
+        CLIENT.SetQueueRule(v1.SetQueueRuleRequest(
+            rule=v1.QueueRule(pattern=self.host, min_delay=Duration(), max_in_flight=16), by="test", reason="test"))
+        CLIENT.CreateSource(v1.CreateSourceRequest(spec=v1.SourceSpec(
+            id=self.source, follow=v1.Follow(allow_hosts=hosts or [self.host, "127.0.0.1:1"]),
+            retry=v1.RetryPolicy(min_backoff=Duration(nanos=10**8), max_backoff=Duration(nanos=10**8), **{"max_throttled": 3, **retry}))))
+        return self
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "runodd.py"), self.name, f"http://{self.host}/", os.path.join(self.dir, "items"),
+             json.dumps(self.settings)], cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return self
+
+    def wait(self):
+        try:
+            self.log, _ = self.process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.log, _ = self.process.communicate()
+            raise AssertionError(f"{self.name} has not ended within {LIMIT} s\n{self.log}") from None
+        self.code = self.process.returncode
+        return self
+
+    def run(self):
+        return self.start().wait()
+
+    def items(self):
+        path = os.path.join(self.dir, "items")
+        return sorted(line.strip() for line in open(path)) if os.path.exists(path) else []
+
+    def status(self):
+        return CLIENT.GetSource(v1.GetSourceRequest(id=self.source)).source.status
+
+    def failures(self):
+        """The reasons of the tasks that are DEAD, by path."""
+        tasks = CLIENT.ListTasks(v1.ListTasksRequest(
+            filter=v1.Filter(source_id=self.source, states=[v1.TASK_STATE_DEAD]), page_size=1000)).tasks
+        return {task.url.split("/", 3)[3]: v1.FailureReason.Name(task.last_error.reason).removeprefix("FAILURE_REASON_") for task in tasks}
+
+    def asked(self, path):
+        return SITE.asked[self.host, path]
+
+
+def until(condition, what):
+    end = time.monotonic() + LIMIT
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {LIMIT} s: {what}")
+        time.sleep(0.05)
+
+
+class Odd(unittest.TestCase):
+    maxDiff = 4000
+
+    def same(self, name, items=None, dead=None, settings=None, **retry):
+        """Runs a spider with and without Waggle: both give the same items, so many of them."""
+        plain = Crawl(name, settings, waggle=False).run()
+        crawl = Crawl(name, settings).create(**retry).run()
+        if items is not None:
+            self.assertEqual(len(crawl.items()), items, crawl.log)
+        self.assertEqual([one.replace(plain.host, "HOST") for one in plain.items()],
+                         [one.replace(crawl.host, "HOST") for one in crawl.items()], crawl.log)
+        self.assertEqual(crawl.code, 0, crawl.log)
+        self.assertEqual(crawl.failures(), dead or {}, crawl.log)
+        self.assertEqual(crawl.status().tasks.leased, 0)
+        return crawl
+
+    def refused(self, name, *texts):
+        """Runs a spider with a request that cannot travel: that is logged, and its page is no success."""
+        crawl = Crawl(name).create(max_attempts=1).run()
+        for text in texts:
+            self.assertIn(text, crawl.log)
+        return crawl
+
+    def test_plain(self):
+        self.same("plain", 6)
+
+    def test_dont_filter(self):
+        self.same("dont-filter", 3)
+
+    def test_priority(self):
+        crawl = self.same("priority", 5)
+        self.assertIn('{"order": 1, "query": "3", "priority": 3}', crawl.items())
+
+    def test_errback(self):
+        self.same("errback", 5, {"status/404": "NOT_FOUND", "status/403": "FORBIDDEN", "": "CONNECT"}, max_throttled=1)
+
+    def test_inline(self):
+        self.same("inline", 1)
+
+    def test_meta_copied(self):
+        self.same("meta-copied", 4)
+
+    def test_retry(self):
+        crawl = self.same("retry", 1)
+        self.assertEqual(crawl.asked("/captcha/1"), 2)
+
+    def test_again(self):
+        self.same("again", 1)
+
+    def test_cookies(self):
+        self.same("cookies", 4)
+
+    def test_callbacks(self):
+        self.same("callbacks", 8)
+
+    def test_handle_status(self):
+        self.same("handle-status", 2)
+
+    def test_dropping(self):
+        self.same("dropping", 1)
+
+    def test_kwargs(self):
+        self.same("kwargs", 1)
+
+    def test_crawl_spider(self):
+        self.same("crawl", 4)
+
+    def test_sitemap_spider(self):
+        self.same("sitemap", 2)
+
+    def test_login(self):
+        crawl = self.same("login", 1)
+        self.assertIn("home of ada", crawl.items()[0])
+
+    def test_posts(self):
+        self.same("posts", 5)
+
+    def test_refresh(self):
+        self.same("refresh", 1)
+
+    def test_redirected(self):
+        self.same("redirected", 1)
+
+    def test_loop(self):
+        self.same("loop", 0, {"loop/3": "REDIRECT"})
+
+    def test_flaky(self):
+        self.same("flaky", 1)
+
+    def test_subclass(self):
+        self.same("subclass", 1)
+
+    def test_feeding(self):
+        self.same("feeding", 4)
+
+    def test_offsite(self):
+        self.same("offsite", 1)
+
+    def test_private_callback(self):
+        self.same("private", 1)
+
+    def test_robots(self):
+        crawl = self.same("robots", 1, {"status/200": "ROBOTS_DENIED"})
+        self.assertEqual(crawl.asked("/status/200"), 0)
+        queue = CLIENT.GetQueue(v1.GetQueueRequest(queue=crawl.host)).queue
+        self.assertEqual(queue.host_delay.ToMilliseconds(), 300)
+
+    def test_breaking_pipeline(self):
+        crawl = Crawl("breaking-pipeline").create(max_attempts=2).run()
+        self.assertEqual((crawl.items(), crawl.failures()), ([], {"page/5": "HANDLER"}), crawl.log)
+        self.assertEqual(crawl.asked("/page/5"), 2)
+
+    def test_raising(self):
+        crawl = Crawl("raising").create(max_attempts=2).run()
+        self.assertEqual(crawl.failures(), {"page/4": "HANDLER"}, crawl.log)
+        self.assertIn('"path": "page/5"', "".join(crawl.items()))
+
+    def test_lambda(self):
+        crawl = self.refused("lambda", "page/5 cannot become a task: callback Lambda.parse.<locals>.<lambda> of type function has no name")
+        self.assertEqual(crawl.failures(), {"page/4": "HANDLER"}, crawl.log)
+
+    def test_bad_meta(self):
+        crawl = self.refused("bad-meta", "page/5 cannot become a task: meta['thing']['deep'] is of type object")
+        self.assertEqual(crawl.failures(), {"page/4": "HANDLER"}, crawl.log)
+
+    def test_bad_start(self):
+        crawl = self.refused("bad-start", "page/5 cannot become a task: cb_kwargs['numbers'] has the key 1 of type int")
+        self.assertNotEqual(crawl.code, 0, crawl.log)
+
+    def test_close_early(self):
+        crawl = Crawl("close-early").create().run()
+        self.assertEqual((crawl.code, crawl.status().tasks.leased, len(crawl.items())), (0, 0, 2), crawl.log)
+        again = Crawl("plain", source=crawl.source, host=crawl.host).run()
+        self.assertEqual(len(again.items()), 4, again.log)
+        self.assertEqual(again.asked("/page/1"), 1)
+
+    def test_item_count(self):
+        crawl = Crawl("item-count").create().run()
+        self.assertEqual((crawl.code, crawl.status().tasks.leased), (0, 0), crawl.log)
+        self.assertIn("closespider_itemcount", crawl.log)
+
+    def test_throttled(self):
+        crawl = self.same("throttled", 1)
+        self.assertEqual(crawl.log.count(f"{crawl.host} asks for less (429, Retry-After: 1)"), 1, crawl.log)
+
+    def test_elsewhere(self):
+        crawl = Crawl("elsewhere").create().run()
+        away = f"127.9.9.9:{SITE.server_address[1]}"
+        hint = f"{away} is not followed; waggle source update {crawl.source} --follow-host {crawl.host}"
+        self.assertEqual(crawl.log.count("links refused: " + hint), 2, crawl.log)
+        self.assertEqual(crawl.log.count("3 links refused: " + hint), 1, crawl.log)
+        self.assertIn(f"--follow-host {away}", crawl.log)
+
+    def test_nothing_to_do(self):
+        crawl = Crawl("plain").create().run()
+        again = Crawl("plain", source=crawl.source, host=crawl.host).run()
+        self.assertEqual((again.code, again.items()), (0, []), again.log)
+        self.assertIn("nothing to do: all start requests are known already (DONE 1)", again.log)
+
+    def test_no_source(self):
+        crawl = Crawl("plain").run()
+        self.assertNotEqual(crawl.code, 0, crawl.log)
+        self.assertIn(f"there is no source {crawl.source}: waggle source create {crawl.source} --follow-host HOST:PORT", crawl.log)
+
+    def test_source_deleted(self):
+        crawl = Crawl("slow", {"CONCURRENT_REQUESTS": 2}).create().start()
+        until(lambda: crawl.asked("/slow/1"), "the second page is asked for")
+        CLIENT.DeleteSources(v1.DeleteSourcesRequest(ids=[crawl.source], by="test", reason="test"))
+        crawl.wait()
+        self.assertNotEqual(crawl.code, 0, crawl.log)
+        self.assertIn(f"there is no source {crawl.source}", crawl.log)
+
+    def test_no_dispatcher(self):
+        crawl = Crawl("plain", server="127.0.0.1:1").start()
+        time.sleep(6)
+        crawl.process.send_signal(signal.SIGTERM)
+        crawl.wait()
+        self.assertEqual(crawl.log.count("127.0.0.1:1 does not serve"), 1, crawl.log)
+        self.assertIn("Spider closed (shutdown)", crawl.log)
+
+    def test_stopped(self):
+        crawl = Crawl("slow", {"CONCURRENT_REQUESTS": 4}).create().start()
+        until(lambda: crawl.asked("/slow/3"), "the fourth page is asked for")
+        crawl.process.send_signal(signal.SIGTERM)
+        crawl.wait()
+        self.assertEqual((crawl.code, crawl.status().tasks.leased), (0, 0), crawl.log)
+        self.assertGreater(crawl.status().tasks.ready, 0)
+
+    def test_scheduler_of_a_project(self):
+        crawl = self.same("scheduled", 1)
+        self.assertEqual(crawl.status().tasks.done, 1)
+
+    def test_jobdir(self):
+        crawl = Crawl("jobdir").create().run()
+        self.assertNotEqual(crawl.code, 0)
+        self.assertIn("JOBDIR: the state of the crawl is in Waggle", crawl.log)
+
+    def test_no_servers(self):
+        crawl = Crawl("plain", {"ADDONS": {"waggle_scrapy.AddOn": 100}}, waggle=False).run()
+        self.assertNotEqual(crawl.code, 0)
+        self.assertIn("WAGGLE_SERVERS", crawl.log)
+
+    def test_foreign_task(self):
+        crawl = Crawl("plain").create(max_attempts=1)
+        item = v1.SubmitItem(source_id=crawl.source, url=f"http://{crawl.host}/page/1", kind="parse_nothing", payload=b"{}")
+        CLIENT.SubmitTasks(v1.SubmitTasksRequest(items=[item]))
+        crawl.run()
+        self.assertIn("the spider plain has no method parse_nothing", crawl.log)
+        self.assertEqual(crawl.failures(), {"page/1": "HANDLER"}, crawl.log)
+
+
+def main():
+    names = sys.argv[2:] or unittest.defaultTestLoader.getTestCaseNames(Odd)
+    result, lock = unittest.TestResult(), threading.Lock()
+
+    def run(name):
+        own = unittest.TestResult()
+        began = time.monotonic()
+        Odd(name).run(own)
+        with lock:
+            result.testsRun += 1
+            result.failures += own.failures + own.errors
+            print("ok  " if own.wasSuccessful() else "FAIL", name, f"{time.monotonic() - began:.1f} s", flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, names))
+    for test, text in result.failures:
+        print(f"\n=== {test}\n{text}")
+    print(f"{result.testsRun} spiders, {len(result.failures)} failures")
+    sys.exit(bool(result.failures))
+
+
+main()

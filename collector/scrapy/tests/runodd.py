@@ -1,0 +1,16 @@
+"""Runs one of the odd spiders: runodd.py NAME BASE ITEMS [SETTINGS]. The last argument has more settings as JSON."""
+
+import json
+import sys
+
+import oddspiders
+from scrapy.crawler import CrawlerProcess
+from scrapy.utils.spider import iter_spider_classes
+
+name, base, items, *more = sys.argv[1:]
+spider = next(cls for cls in iter_spider_classes(oddspiders) if cls.name == name)
+process = CrawlerProcess({
+    "FEEDS": {items: {"format": "jsonlines"}}, "TELNETCONSOLE_ENABLED": False, "LOG_LEVEL": "INFO", **json.loads(more[0] if more else "{}")})
+process.crawl(spider, base=base)
+process.start()
+sys.exit(process.bootstrap_failed)
