@@ -24,12 +24,12 @@ log = logging.getLogger("waggle_scrapy")
 class Engine(Protocol):
     """What the scheduler does for the connection. All of it is called on the engine's thread."""
 
-    def connected(self) -> None: ...
+    def connected(self, source: v1.Source) -> None: ...
     def granted(self, task: Task, future: asyncio.Future[Outcome]) -> None: ...
     def canceled(self, future: asyncio.Future[Outcome]) -> None: ...
     def submitted(self, item: v1.SubmitItem, result: v1.SubmitResult) -> None: ...
     def discovered(self, items: Sequence[v1.DiscoveredItem], summary: v1.DiscoverSummary) -> None: ...
-    def looked(self, status: v1.SourceStatus, activity: int) -> None: ...
+    def looked(self, source: v1.Source, activity: int) -> None: ...
     def tick(self) -> None: ...
     def failed(self, message: str) -> None: ...
     def ended(self) -> None: ...
@@ -116,7 +116,8 @@ class Connection:
             self._work.set()
         try:
             async with self._connect() as client:
-                if await self._opened(client):
+                if (source := await self._opened(client)) is not None:
+                    self._call(self._engine.connected, source)
                     await self._serve(client)
         except CallError as error:
             self._failed(error)
@@ -126,7 +127,6 @@ class Connection:
 
     async def _serve(self, client: AsyncClient) -> None:
         """Works until the spider ends; what fails for good ends the spider."""
-        self._call(self._engine.connected)
         collecting, *others = (asyncio.create_task(self._guard(part)) for part in (
             self._collect(), self._look(client), self._ticks(), self._submit(client)))
         while not self._ends():
@@ -142,13 +142,13 @@ class Connection:
         except CallError as error:
             self._failed(error)
 
-    async def _opened(self, client: AsyncClient) -> bool:
-        """Waits until a dispatcher has answered for the source. False: the spider ends before."""
+    async def _opened(self, client: AsyncClient) -> v1.Source | None:
+        """Waits until a dispatcher has answered for the source. None: the spider ends before."""
         while not self._ends():
-            if await self._source_status(client) is not None:
-                return True
+            if (source := await self._get_source(client)) is not None:
+                return source
             await self._pause(LOOK)
-        return False
+        return None
 
     def _ends(self) -> bool:
         with self._lock:
@@ -160,10 +160,10 @@ class Connection:
         while not self._ends() and time.monotonic() < end:
             await asyncio.sleep(TICK)
 
-    async def _source_status(self, client: AsyncClient) -> v1.SourceStatus | None:
-        """What Waggle knows of the source. None: nobody answers; the package logs that."""
+    async def _get_source(self, client: AsyncClient) -> v1.Source | None:
+        """The source with its status. None: nobody answers; the package logs that."""
         try:
-            return (await client.GetSource(v1.GetSourceRequest(id=self._source), timeout=CALL_TIMEOUT)).source.status
+            return (await client.GetSource(v1.GetSourceRequest(id=self._source), timeout=CALL_TIMEOUT)).source
         except CallError as error:
             if error.code.name in REFUSED:
                 raise
@@ -207,8 +207,8 @@ class Connection:
         while not self._ends():
             with self._lock:
                 activity = self._idle
-            if activity is not None and (status := await self._source_status(client)) is not None:
-                self._call(self._engine.looked, status, activity)
+            if activity is not None and (source := await self._get_source(client)) is not None:
+                self._call(self._engine.looked, source, activity)
             await self._pause(LOOK)
 
     async def _submit(self, client: AsyncClient) -> None:

@@ -20,6 +20,11 @@ class Refusals:
         self._filtered: collections.Counter[str] = collections.Counter()  # links by the name of the rule
         self._limited = 0
         self._bad = 0
+        self._followed: list[str] = []
+
+    def follow(self, spec: v1.SourceSpec) -> None:
+        """Notes the hosts that the source follows: the flag that adds one names them all."""
+        self._followed = list(spec.follow.allow_hosts) or sorted({urlsplit(seed.url).netloc for seed in spec.seeds})
 
     def discovered(self, item: v1.DiscoveredItem, result: v1.DiscoverResult) -> None:
         if result.code == v1.DISCOVER_CODE_FILTERED:
@@ -62,4 +67,5 @@ class Refusals:
             log.error("%d requests could not become tasks", self._bad)
 
     def _advice(self, host: str) -> str:
-        return f"{host} is not followed; waggle source update {self._source} --follow-host {host}"
+        hosts = "".join(f" --follow-host {name}" for name in dict.fromkeys([*self._followed, host]))
+        return f"{host} is not followed; waggle source update {self._source}{hosts}"

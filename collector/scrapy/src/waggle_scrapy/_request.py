@@ -84,6 +84,11 @@ def is_plain_get(request: Any) -> bool:
     return bool(request.method == "GET" and not request.body)
 
 
+def _headers(payload: dict[str, Any]) -> dict[bytes, list[bytes]]:
+    """The headers, as bytes: texts would be encoded as UTF-8."""
+    return {name.encode("latin-1"): [value.encode("latin-1") for value in values] for name, values in payload.get("headers", {}).items()}
+
+
 class Codec:
     """Makes tasks of a spider's requests, and requests of tasks."""
 
@@ -159,7 +164,7 @@ class Codec:
             meta["retry_times"] = task.attempt - 1
         request = self._class(payload)(
             task.url, callback=method_of(self._spider, task.kind), errback=method_of(self._spider, payload.get("errback", "")),
-            method=payload.get("method", "GET"), headers=payload.get("headers"), body=base64.b64decode(payload.get("body", "")),
+            method=payload.get("method", "GET"), headers=_headers(payload), body=base64.b64decode(payload.get("body", "")),
             cookies=restored(payload.get("cookies")), meta=meta, cb_kwargs=restored(payload.get("cb_kwargs", {})),
             encoding=payload.get("encoding", "utf-8"), priority=payload.get("priority", 0), flags=restored(payload.get("flags")),
             dont_filter=start or payload.get("dont_filter", False), **restored(payload.get("attributes", {})))

@@ -175,7 +175,8 @@ class Scheduler(BaseScheduler):
 
     # What the connection calls.
 
-    def connected(self) -> None:
+    def connected(self, source: v1.Source) -> None:
+        self._refusals.follow(source.spec)
         self._open()
 
     def granted(self, task: Task, future: asyncio.Future[Outcome]) -> None:
@@ -224,8 +225,10 @@ class Scheduler(BaseScheduler):
         for item, result in zip(items, summary.results):
             self._refusals.discovered(item, result)
 
-    def looked(self, status: v1.SourceStatus, activity: int) -> None:
+    def looked(self, source: v1.Source, activity: int) -> None:
         """Takes in a look at the source: twice nothing outstanding, and nothing here meanwhile, is the end."""
+        self._refusals.follow(source.spec)
+        status = source.status
         if activity != self._activity or not self._is_idle():
             self._quiet_looks = 0
             return
@@ -273,6 +276,7 @@ class Scheduler(BaseScheduler):
         """Reports the leases whose requests have left the engine: after callbacks and pipelines."""
         inprogress = self._slot.inprogress
         for lease in [lease for lease in self.running.values() if lease.request not in inprogress]:
+            lease.queue_delay = self._crawl_delays.get(urlsplit(lease.request.url).netloc)
             outcome = outcome_of(lease, self._retry_codes)
             if isinstance(outcome, Failed):
                 # Only the report of a success carries what was discovered. A plain crawl has these requests too.
