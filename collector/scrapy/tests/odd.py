@@ -15,6 +15,7 @@ import time
 import unittest
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 from oddsite import Site
 from waggle_collector import Client, v1
 
@@ -196,6 +197,12 @@ class Odd(unittest.TestCase):
     def test_robots(self):
         crawl = self.same("robots", 1, {"status/200": "ROBOTS_DENIED"})
         self.assertEqual(crawl.asked("/status/200"), 0)
+
+    def test_crawl_delay(self):
+        crawl, other = Crawl("robots").create(), Crawl("plain").create()
+        due = Timestamp(seconds=int(time.time()) + 3600)  # it keeps the queue
+        CLIENT.SubmitTasks(v1.SubmitTasksRequest(items=[v1.SubmitItem(source_id=other.source, url=f"http://{crawl.host}/", due_time=due)]))
+        crawl.run()
         queue = CLIENT.GetQueue(v1.GetQueueRequest(name=crawl.host)).queue
         self.assertEqual(queue.queue_delay.ToMilliseconds(), 300)
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from waggle_scrapy._lease import Lease, mark
-from waggle_scrapy._request import LEASE
 from waggle_scrapy._scheduler import Scheduler
 
 
@@ -20,12 +19,8 @@ class _Middleware:
         return cls(crawler)
 
     def _lease(self, request: Any) -> Lease | None:
-        """The lease that a request works on. A request to which a spider has copied the meta of another one works on none."""
         slot = self._crawler.engine._slot
-        if slot is None or not isinstance(slot.scheduler, Scheduler) or request is None:
-            return None
-        lease = slot.scheduler.running.get(request.meta.get(LEASE, ""))
-        return lease if lease is not None and lease.request is request else None
+        return slot.scheduler.lease_of(request) if slot is not None and isinstance(slot.scheduler, Scheduler) else None
 
 
 class DownloaderMiddleware(_Middleware):

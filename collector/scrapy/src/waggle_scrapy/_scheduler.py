@@ -49,7 +49,7 @@ class Scheduler(BaseScheduler):
         self._retry_codes = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
         self.waiting: collections.deque[Lease] = collections.deque()
         self.running: dict[str, Lease] = {}
-        self._lost: set[str] = set()  # leases that were canceled while their requests ran
+        self._lost: dict[str, Lease] = {}  # canceled while their requests ran
         self._unsubmitted = 0
         self._activity = 0  # counts what begins and ends, so that a look at the source can be known to be old
         self._granted = 0
@@ -137,7 +137,7 @@ class Scheduler(BaseScheduler):
         self._finished = False
         self._connection.idle(None)
         parent, copied = request.meta.pop(PARENT, ""), request.meta.get(LEASE, "")
-        if parent in self._lost or copied in self._lost:
+        if (parent or copied) in self._lost:
             log.debug("%s is dropped: the lease of its page is lost, another collector has the page", request)
             return True
         lease = self.running.get(parent or copied)
@@ -205,8 +205,13 @@ class Scheduler(BaseScheduler):
         self.waiting = collections.deque(lease for lease in self.waiting if lease.future is not future)
         for lease in list(self.running.values()):
             if lease.future is future:
-                del self.running[lease.id]
-                self._lost.add(lease.id)
+                self._lost[lease.id] = self.running.pop(lease.id)
+
+    def lease_of(self, request: Any) -> Lease | None:
+        """The lease that a request works on. A request to which a spider has copied the meta of another one works on none."""
+        name = "" if request is None else request.meta.get(LEASE, "")
+        lease = self.running.get(name) or self._lost.get(name)
+        return lease if lease is not None and lease.request is request else None
 
     def submitted(self, item: v1.SubmitItem, result: v1.SubmitResult) -> None:
         if result.code == v1.SUBMIT_CODE_LIMITED:
@@ -275,6 +280,8 @@ class Scheduler(BaseScheduler):
     def _settle(self) -> None:
         """Reports the leases whose requests have left the engine: after callbacks and pipelines."""
         inprogress = self._slot.inprogress
+        for name in [name for name, lease in self._lost.items() if lease.request not in inprogress]:
+            del self._lost[name]
         for lease in [lease for lease in self.running.values() if lease.request not in inprogress]:
             lease.queue_delay = self._crawl_delays.get(urlsplit(lease.request.url).netloc)
             outcome = outcome_of(lease, self._retry_codes)
