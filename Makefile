@@ -213,6 +213,10 @@ exhaustion: ## Attack a dispatcher from one address in each way for TIME=10s, an
 bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 turns each
 	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestCrawlRate ./deploy/e2e
 
+.PHONY: bench-scrapy
+bench-scrapy: ## Measure Scrapy on Waggle beside plain Scrapy, and how soon an idle spider starts: ROUNDS=5 turns each
+	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestScrapy_Rate ./deploy/e2e
+
 .PHONY: house
 house: ## Print what deploy/house/budgets.txt counts: lines, exported names, files opened on the road of a call, words
 	cd deploy/house && go run . ../..
@@ -263,9 +267,9 @@ release: $(PYTHON_SET) typescript ## Write archives, packages, bills of material
 
 DIST := dist
 .PHONY: wheel
-wheel: $(PYTHON_SET) ## Write the Python package of this commit to DIST=dist
-	cd collector/python && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
-		$(abspath $(PYTHON)) -m hatchling build -t wheel -d $(abspath $(DIST))
+wheel: $(PYTHON_SET) ## Write the Python packages of this commit to DIST=dist
+	for package in python scrapy; do (cd collector/$$package && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		$(abspath $(PYTHON)) -m hatchling build -t wheel -d $(abspath $(DIST))); done
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files

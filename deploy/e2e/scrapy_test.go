@@ -5,12 +5,15 @@ package e2e_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// newestScrapy is the version that these tests run.
-const newestScrapy = "2.19.0"
+const (
+	newestScrapy = "2.19.0" // the version that these tests run
+	scrapyWheel  = "waggle_scrapy-0.1.0-py3-none-any.whl"
+)
 
 // scrapyPackages are what a Python needs to run spiders on Waggle from the source tree.
 func scrapyPackages(version string) []string {
@@ -48,4 +51,28 @@ func TestScrapy_Shop(t *testing.T) {
 			}})
 		})
 	}
+}
+
+// TestScrapy_Odd runs spiders that use what Scrapy offers, each by itself and on Waggle.
+func TestScrapy_Odd(t *testing.T) {
+	t.Parallel()
+	d := serve(t, "dispatcher", "memory", "waggle")
+	cmd := scrapyCommand(t, scrapyPython(t), "../../collector/scrapy/tests/odd.py", d.addr)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestScrapy_Readme runs the commands of the package's README as printed, from the installation of the packages to the end of two
+// spiders of the example.
+func TestScrapy_Readme(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pythonTools(t)
+	runMake(t, repository, "wheel", "DIST="+filepath.Join(dir, "dist"))
+	example := filepath.Join("collector", "scrapy", "example")
+	if err := os.CopyFS(filepath.Join(dir, example), os.DirFS(filepath.Join(repository, example))); err != nil {
+		t.Fatal(err)
+	}
+	checkDocument(t, "../../collector/scrapy/README.md", nil, documentRun{dir: dir})
 }

@@ -237,7 +237,7 @@ class Scheduler(BaseScheduler):
         if activity != self._activity or not self._is_idle():
             self._quiet_looks = 0
             return
-        self._log_gates(status)
+        self._log_gates(source)
         over = status.outstanding == 0 and (
             not status.HasField("next_due_time") or status.HasField("last_success_time") or status.HasField("last_failure_time")
             or status.tasks.done > 0 or status.tasks.dead > 0)
@@ -331,8 +331,10 @@ class Scheduler(BaseScheduler):
         if hasattr(robotparser, "crawl_delay") and (delay := robotparser.crawl_delay(agent)) is not None:
             self._crawl_delays[urlsplit(request.url).netloc] = min(float(delay), 3600.0)
 
-    def _log_gates(self, status: v1.SourceStatus) -> None:
-        held = ", ".join(sorted({v1.GateKind.Name(gate.kind).removeprefix("GATE_KIND_") for gate in status.gates})) if status.gates else ""
+    def _log_gates(self, source: v1.Source) -> None:
+        """Logs once what holds the source while there is nothing to do."""
+        held = ", ".join(f"{v1.GateKind.Name(gate.kind).removeprefix('GATE_KIND_')} ({gate.reason})" for gate in source.status.gates
+                         if gate.kind != v1.GATE_KIND_NO_COLLECTOR) or ", ".join(f"SOURCE_HELD ({hold.reason})" for hold in source.status.holds)
         if held and held != self._held:
             log.info("waiting: %s; waggle explain source %s", held, self._source)
         self._held = held
