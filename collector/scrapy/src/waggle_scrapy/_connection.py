@@ -1,4 +1,4 @@
-"""The connection to Waggle: a thread with an event loop of its own, so that the engine of Scrapy never waits for a dispatcher."""
+"""The connection to Waggle: it runs on the event loop of Scrapy, or on a thread where Scrapy has none. The engine never waits for it."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ class Engine(Protocol):
 
 
 class Connection:
-    """The thread and all that it runs: one collector, the client that submits, and the looks at the source."""
+    """What runs beside the engine: one collector, the client that submits, and the looks at the source."""
 
-    def __init__(self, engine: Engine, call: Callable[..., None], source: str, connect: Callable[[], AsyncClient],
-                 collector: AsyncCollector) -> None:
-        """call runs a function on the engine's thread, soon."""
+    def __init__(self, engine: Engine, call: Callable[..., Any], source: str, connect: Callable[[], AsyncClient],
+                 collector: AsyncCollector, loop: asyncio.AbstractEventLoop | None) -> None:
+        """call runs a function on the engine's thread, soon. loop is that of this thread: with it, each page costs two changes of thread
+        less. None: the engine's reactor is none of asyncio."""
         self._engine = engine
         self._call = call
         self._source = source
         self._connect = connect
         self._collector = collector
-        self._thread = threading.Thread(target=self._run, name="waggle-scrapy", daemon=True)
+        self._own = loop
+        self._task: asyncio.Task[None] | None = None
         self._lock = threading.Lock()  # guards what follows
         self._items: list[v1.SubmitItem] = []
         self._settled: list[tuple[asyncio.Future[Outcome], Outcome]] = []
@@ -57,7 +59,10 @@ class Connection:
         self._closed = False  # no more leases
 
     def start(self) -> None:
-        self._thread.start()
+        if self._own is not None:
+            self._task = self._own.create_task(self._run())
+        else:
+            threading.Thread(target=lambda: asyncio.run(self._run()), name="waggle-scrapy", daemon=True).start()
 
     # The engine's thread.
 
@@ -72,7 +77,7 @@ class Connection:
             first = len(self._settled) == 1
             loop = self._loop
         if first and loop is not None:
-            loop.call_soon_threadsafe(self._settle)
+            self._post(loop, self._settle)
 
     def idle(self, activity: int | None) -> None:
         """Notes whether the engine has nothing to do: the source is looked at meanwhile."""
@@ -96,13 +101,20 @@ class Connection:
         with self._lock:
             loop = self._loop
         if loop is not None:
-            loop.call_soon_threadsafe(self._work.set)
+            self._post(loop, self._work.set)
 
-    # The thread.
+    def _post(self, loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+        """Runs a function on the loop, soon."""
+        if self._own is not None:
+            loop.call_soon(function)
+        else:
+            loop.call_soon_threadsafe(function)
 
-    def _run(self) -> None:
+    # The loop.
+
+    async def _run(self) -> None:
         try:
-            asyncio.run(self._main())
+            await self._main()
         except BaseException as error:  # a defect: a spider that waits for ever would be worse
             log.error("the connection to Waggle has ended", exc_info=error)
             self._call(self._engine.failed, f"the connection to Waggle has ended: {error!r}")

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from scrapy import Request, signals
 from scrapy.core.scheduler import BaseScheduler
+from scrapy.utils.asyncio import call_later, is_asyncio_available
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import Deferred
 
@@ -85,7 +86,7 @@ class Scheduler(BaseScheduler):
         call = self._caller()
         self._connection = self._connect(call)
         self._connection.start()
-        self._later(call, OPEN_TIMEOUT, self._open)
+        call_later(OPEN_TIMEOUT, self._open)
         return self._opened
 
     def has_pending_requests(self) -> bool:
@@ -355,19 +356,21 @@ class Scheduler(BaseScheduler):
             slots=min(settings.getint("CONCURRENT_REQUESTS"), 1000), sources=[self._source], pools=settings.getlist("WAGGLE_POOLS"),
             version=f"waggle-scrapy {__version__}", labels={"spider": self._spider.name}, tls=tls, token_file=token_file,
             discovered=lambda task, items, summary: call(self.discovered, items, summary))
-        return Connection(self, call, self._source, lambda: AsyncClient(servers, tls=tls, token_file=token_file), collector)
+        loop = asyncio.get_running_loop() if is_asyncio_available() else None
+        soon: Callable[..., Any] = call if loop is None else loop.call_soon
+        return Connection(self, soon, self._source, lambda: AsyncClient(servers, tls=tls, token_file=token_file), collector, loop)
 
     def _caller(self) -> Callable[..., None]:
         """How another thread calls on the engine's."""
-        if self._settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            from twisted.internet import reactor
-            return lambda function, *args: reactor.callFromThread(function, *args)
-        loop = asyncio.get_running_loop()
+        if is_asyncio_available():
+            loop = asyncio.get_running_loop()
 
-        def call(function: Callable[..., None], *args: Any) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(function, *args)
-        return call
+            def call(function: Callable[..., None], *args: Any) -> None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(function, *args)
+            return call
+        from twisted.internet import reactor
+        return lambda function, *args: reactor.callFromThread(function, *args)
 
     def _open(self) -> None:
         if self._opened is not None:
@@ -385,9 +388,3 @@ class Scheduler(BaseScheduler):
             if self._fatal is not None:
                 raise self._fatal
         self._engine.start_async = start_async
-
-    def _later(self, call: Callable[..., None], delay: float, function: Callable[[], None]) -> None:
-        import threading
-        timer = threading.Timer(delay, call, (function,))
-        timer.daemon = True
-        timer.start()
