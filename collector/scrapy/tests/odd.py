@@ -14,10 +14,14 @@ import threading
 import time
 import unittest
 
+import scrapy
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from oddsite import Site
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.utils.test import get_crawler
 from waggle_collector import Client, v1
+from waggle_scrapy import Scheduler
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SERVER = sys.argv[1]
@@ -119,6 +123,11 @@ class Odd(unittest.TestCase):
             self.assertIn(text, crawl.log)
         return crawl
 
+    def test_interface(self):
+        """The tests of Scrapy's test_scheduler_base.py that apply; those of single calls want answers at once, and False for duplicates."""
+        self.assertTrue(issubclass(Scheduler, BaseScheduler))
+        self.assertIsInstance(Scheduler.from_crawler(get_crawler()), BaseScheduler)
+
     def test_plain(self):
         self.same("plain", 6)
 
@@ -201,6 +210,7 @@ class Odd(unittest.TestCase):
         crawl = self.same("robots", 1, {"status/200": "ROBOTS_DENIED"})
         self.assertEqual(crawl.asked("/status/200"), 0)
 
+    @unittest.skipUnless(hasattr(scrapy.signals, "robots_parsed"), "this Scrapy does not read Crawl-delay")
     def test_crawl_delay(self):
         crawl, other = Crawl("robots").create(), Crawl("plain").create()
         due = Timestamp(seconds=int(time.time()) + 3600)  # it keeps the queue

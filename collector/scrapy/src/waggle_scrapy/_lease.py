@@ -24,7 +24,6 @@ class Lease:
     id: str
     request: Any = None
     start: bool = False  # the spider's start has yielded it, or a redirect of such a request
-    fingerprint: str = ""
     began: float | None = None  # when the request went to the network
     status: int = 0
     bytes: int = 0

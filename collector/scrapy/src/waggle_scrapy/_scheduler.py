@@ -151,19 +151,18 @@ class Scheduler(BaseScheduler):
         return True
 
     def _add_child(self, lease: Lease, request: Request) -> None:
-        fingerprint = self._codec.fingerprint(request)
-        if fingerprint == lease.fingerprint and (
-                lease.failure is not None or request.meta.get("retry_times", 0) > lease.request.meta.get("retry_times", 0)):
+        asked_again = lease.failure is not None or request.meta.get("retry_times", 0) > lease.request.meta.get("retry_times", 0)
+        if asked_again and self._codec.fingerprint(request) == self._codec.fingerprint(lease.request):
             lease.retry = lease.retry or "the spider asks for another attempt"
             return
-        lease.items.append(self._codec.item(
-            request, start=False, repeated=lease.repeated(fingerprint) if request.dont_filter else ""))
+        repeated = lease.repeated(self._codec.fingerprint(request)) if request.dont_filter else ""
+        lease.items.append(self._codec.item(request, start=False, repeated=repeated))
 
     def _add_hop(self, lease: Lease, request: Request) -> None:
         """What a middleware of the downloader returns in place of a response."""
         fingerprint = self._codec.fingerprint(request)
         redirects = request.meta.get("redirect_times", 0) > lease.request.meta.get("redirect_times", 0)
-        if fingerprint == lease.fingerprint and not redirects:
+        if not redirects and fingerprint == self._codec.fingerprint(lease.request):
             lease.retry = lease.retry or "a middleware asks for another attempt"
             return
         repeated = lease.repeated(fingerprint) if request.dont_filter and not lease.start else ""
@@ -197,7 +196,6 @@ class Scheduler(BaseScheduler):
             return
         lease.request.meta[LEASE] = lease.id
         lease.request.errback = Errback(lease, lease.request.errback)
-        lease.fingerprint = self._codec.fingerprint(lease.request)
         self.waiting.append(lease)
         self._slot.nextcall.schedule()
 
