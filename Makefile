@@ -213,6 +213,12 @@ exhaustion: ## Attack a dispatcher from one address in each way for TIME=10s, an
 bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 turns each
 	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestCrawlRate ./deploy/e2e
 
+# The odd spiders with each version that the README of the add-on lists, and a shop of 2,000 pages with each event loop.
+.PHONY: scrapy
+scrapy: ## Test the add-on for Scrapy with older versions, and by a large crawl
+	WAGGLE_E2E_SCRAPY_VERSIONS="2.16.0 2.17.0 2.18.0" WAGGLE_E2E_PAGES=$(or $(PAGES),2000) \
+		go test -count=1 -timeout 25m -v -tags e2e -run 'TestScrapy_(Odd|Shop)' ./deploy/e2e
+
 .PHONY: bench-scrapy
 bench-scrapy: ## Measure Scrapy on Waggle beside plain Scrapy, and how soon an idle spider starts: ROUNDS=5 turns each
 	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestScrapy_Rate ./deploy/e2e

@@ -23,7 +23,13 @@ func scrapyPackages(version string) []string {
 // scrapyPython is a Python with Scrapy and what the packages of this repository need.
 func scrapyPython(t *testing.T) string {
 	t.Helper()
-	return pythonWith(t, "WAGGLE_E2E_SCRAPY", "import scrapy, aiohttp, grpc, google.rpc", scrapyPackages(newestScrapy)...)
+	return scrapyPythonOf(t, "WAGGLE_E2E_SCRAPY", newestScrapy)
+}
+
+// scrapyPythonOf is one with a version of Scrapy.
+func scrapyPythonOf(t *testing.T, variable, version string) string {
+	t.Helper()
+	return pythonWith(t, variable, "import scrapy, aiohttp, grpc, google.rpc", scrapyPackages(version)...)
 }
 
 // scrapyCommand is a command of a Python that finds the packages in the source tree, as a user's process after their installation.
@@ -53,13 +59,24 @@ func TestScrapy_Shop(t *testing.T) {
 	}
 }
 
-// TestScrapy_Odd runs spiders that use what Scrapy offers, each by itself and on Waggle.
+// TestScrapy_Odd runs spiders that use what Scrapy offers, each by itself and on Waggle. WAGGLE_E2E_SCRAPY_VERSIONS: with older
+// versions, too.
 func TestScrapy_Odd(t *testing.T) {
 	t.Parallel()
-	d := serve(t, "dispatcher", "memory", "waggle")
-	cmd := scrapyCommand(t, scrapyPython(t), "../../collector/scrapy/tests/odd.py", d.addr)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	pythons := map[string]string{newestScrapy: scrapyPython(t)}
+	for _, version := range strings.Fields(os.Getenv("WAGGLE_E2E_SCRAPY_VERSIONS")) {
+		pythons[version] = scrapyPythonOf(t, "", version)
+	}
+	for version, python := range pythons {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			d := serve(t, "dispatcher", "memory", "waggle")
+			out, err := scrapyCommand(t, python, "../../collector/scrapy/tests/odd.py", d.addr).CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			t.Logf("%s", out[strings.LastIndex(strings.TrimSpace("\n"+string(out)), "\n")+1:])
+		})
 	}
 }
 

@@ -122,7 +122,7 @@ func measureIdleStart(t *testing.T, rounds int, start func(name, server, site st
 	until(t, startLimit, "the spider works", func() bool { return len(site.times()) > 0 })
 	var waits []time.Duration
 	for i := range 5 * rounds {
-		time.Sleep(700 * time.Millisecond) // it is idle again, at another moment of what it does each second
+		until(t, startLimit, "the spider is idle", func() bool { return c.stats(t).GetTasks().GetLeased() == 0 })
 		known, began := len(site.times()), time.Now()
 		c.submit(t, &pb.SubmitItem{SourceId: "shop", Url: fmt.Sprintf("%s/p/%d", site.url, i+1)})
 		until(t, startLimit, "the task is asked for", func() bool { return len(site.times()) > known })

@@ -266,6 +266,11 @@ class Odd(unittest.TestCase):
         self.assertEqual(crawl.log.count(hint), 2, crawl.log)
         self.assertEqual(crawl.log.count("3 " + hint), 1, crawl.log)
 
+    def test_many_links(self):
+        """More links than a report can carry."""
+        crawl = Crawl("many").create().run()
+        self.assertIn("2500 links refused: 127.9.9.8 is not followed", crawl.log)
+
     def test_nothing_to_do(self):
         crawl = Crawl("plain").create().run()
         again = Crawl("plain", source=crawl.source, host=crawl.host).run()

@@ -78,6 +78,8 @@ class Page(BaseHTTPRequestHandler):
         elif kind == "elsewhere":
             port = self.server.server_address[1]
             self.send("<h1>elsewhere</h1>" + "".join(f'<a href="http://127.9.9.9:{port}/page/{n}">away</a>' for n in range(3)))
+        elif kind == "many":
+            self.send("<h1>many</h1>" + "".join(f'<a href="http://127.9.9.8/page/{n}">away</a>' for n in range(2500)))
         elif kind == "robots.txt":
             self.send("User-agent: *\nDisallow: /status/\nCrawl-delay: 0.3\n", "text/plain")
         elif kind == "sitemap.xml":

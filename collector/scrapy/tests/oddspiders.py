@@ -344,6 +344,11 @@ class Elsewhere(Odd):
     first = "elsewhere"
 
 
+class Many(Odd):
+    name = "many"
+    first = "many"
+
+
 class Offsite(Odd):
     name = "offsite"
     first = "elsewhere"
