@@ -68,6 +68,15 @@ $(TYPESCRIPT)/node_modules/.package-lock.json: $(TYPESCRIPT)/package-lock.json
 typescript: $(TYPESCRIPT)/node_modules/.package-lock.json ## Check and compile the TypeScript package
 	cd $(TYPESCRIPT) && npm run --silent build
 
+CRAWLEE_NODE := collector/crawlee/node
+$(CRAWLEE_NODE)/node_modules/.package-lock.json: $(CRAWLEE_NODE)/package-lock.json
+	cd $(CRAWLEE_NODE) && npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+.PHONY: crawlee-node
+crawlee-node: typescript $(CRAWLEE_NODE)/node_modules/.package-lock.json ## Check and compile the package for Crawlee
+	cd $(CRAWLEE_NODE) && npm run --silent build
+
 .PHONY: demo
 demo: ## Crawl a small site in one process, with a collector that dies half-way
 	go run ./cmd/waggle demo
