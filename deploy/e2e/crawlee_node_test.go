@@ -36,5 +36,5 @@ func nodeIn(dir, program string, args ...string) *exec.Cmd {
 func TestCrawleeNode_Shop(t *testing.T) {
 	t.Parallel()
 	dir := crawleeFolder(t, "3.18.1")
-	crawlShop(t, spider{name: "crawlee", command: func() *exec.Cmd { return nodeIn(dir, filepath.Join(dir, "shop.mjs")) }})
+	crawlShop(t, spider{name: "crawlee", drops: true, command: func() *exec.Cmd { return nodeIn(dir, filepath.Join(dir, "shop.mjs")) }})
 }

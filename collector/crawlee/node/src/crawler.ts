@@ -97,13 +97,16 @@ export function buildCrawler<O extends object, C extends Runnable, F>(
 function navigation(manager: WaggleRequestManager, Class: object, options: Options): Options {
   const { optionsShape } = Class as { optionsShape?: object };
   if (!optionsShape || !("postNavigationHooks" in optionsShape)) return {}; // a BasicCrawler
-  const begin: Hook = ({ request, proxyInfo }) => {
+  const begin: Hook = (context) => {
+    const { request, proxyInfo } = context;
     if (!(request instanceof LeasedRequest)) return;
     request.work.began = performance.now();
     request.work.proxied = proxyInfo !== undefined;
+    request.work.answer = undefined;
+    request.work.note = () => answer(context);
   };
   const answer: Hook = ({ request, response }) => {
-    if (!response || !(request instanceof LeasedRequest)) return;
+    if (!response || !(request instanceof LeasedRequest) || request.work.answer) return;
     const ofBrowser = typeof response.status === "function"; // its status and headers are methods
     const { headers } = response;
     manager.answered(request, {

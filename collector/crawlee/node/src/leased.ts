@@ -15,6 +15,8 @@ export interface Work {
   /** When the request began: the delay of the host counts from then. */
   began: number;
   answer?: Answer | undefined;
+  /** Notes the answer, if there is one that nobody has noted: some errors come before the hooks that do. */
+  note?: (() => void) | undefined;
   /** The handler was called, and so what it throws is its own failure. */
   handling: boolean;
   /** The handler has returned without an error. */
@@ -60,6 +62,7 @@ export class LeasedRequest extends Request {
    */
   override pushErrorMessage(error: unknown, options?: { omitStack?: boolean }): void {
     super.pushErrorMessage(error, options);
+    this.work.note?.();
     this.work.failure = { error };
     const [verdict, isLast] = this.#judge(this);
     this.work.failure.verdict = verdict;

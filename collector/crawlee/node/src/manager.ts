@@ -51,6 +51,7 @@ export class WaggleRequestManager implements IRequestManager {
   #collecting: Promise<unknown> | undefined;
   #error: Error | undefined;
   #begun = 0;
+  #polled = false; // the crawler asks for requests: woken before that, it would begin with half of its parts
 
   /** Connects to the dispatchers, and waits until one answers. It rejects if the source does not exist. */
   static async open(config: WaggleConfig): Promise<WaggleRequestManager> {
@@ -110,6 +111,7 @@ export class WaggleRequestManager implements IRequestManager {
     if (this.#collecting) throw new Error("a manager is for one crawler: open another one, with a source of its own");
     this.#hosting = hosting;
     this.#error = undefined;
+    this.#polled = false;
     this.#source.finished = false;
     this.#stop = new AbortController();
     const { servers, transport, tls, tokenFile, id, labels, leaseMs, version, source } = this.#config;
@@ -156,7 +158,11 @@ export class WaggleRequestManager implements IRequestManager {
   #fail(error: Error): void {
     this.#error ??= error;
     this.#stop.abort();
-    this.#hosting?.wake();
+    this.#wake();
+  }
+
+  #wake(): void {
+    if (this.#polled) this.#hosting?.wake();
   }
 
   #take(task: Task, { signal }: Context): Promise<Outcome> | Outcome {
@@ -183,7 +189,7 @@ export class WaggleRequestManager implements IRequestManager {
       this.#waiting.push(request);
       this.#begun++;
       this.#source.finished = false;
-      this.#hosting?.wake();
+      this.#wake();
     });
   }
 
@@ -194,6 +200,7 @@ export class WaggleRequestManager implements IRequestManager {
 
   async isEmpty(): Promise<boolean> {
     this.#check();
+    this.#polled = true;
     return this.#waiting.length === 0;
   }
 

@@ -107,7 +107,7 @@ export class WatchedSource {
   /** Reports what the crawl waits for, once for each thing. */
   async #explain(process: Watched, signal: AbortSignal): Promise<void> {
     const answer = await this.#admin.explain({ sourceId: this.id }, { signal, timeoutMs: 10_000 }).catch(() => undefined);
-    const gate = answer?.gates[0]?.gate;
+    const gate = answer?.gates.find((one) => one.gate?.kind !== GateKind.NO_SEEDS)?.gate; // links need no seeds
     const { outstanding, tasks } = this.status ?? {};
     const what = gate ? gateText(gate) : "other collectors or for the time of the next attempts";
     if (what === this.#gate) return;
