@@ -244,6 +244,10 @@ bench-typescript: build typescript ## Compare the TypeScript package with BullMQ
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./typescript -rounds $(or $(ROUNDS),5)
 
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+.PHONY: bench-crawlee-node
+bench-crawlee-node: build crawlee-node ## Compare Crawlee for Node by Waggle with Crawlee alone: ROUNDS=5 turns each
+	cd deploy/bench && go run ./crawlee/node -rounds $(or $(ROUNDS),5)
+
 # What an archive holds beside the command: the documents and all that they link to.
 RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
 	deploy/redis.conf deploy/systemd ':!*_test.go'

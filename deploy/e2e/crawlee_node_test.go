@@ -169,7 +169,7 @@ func crawlOdd(t *testing.T, dir string) {
 		again := launchCommand(t, "page, again", nodeIn(dir, []string{"odd.mjs", "page"}, "SERVER="+d.addr, "SOURCE=page", "SITE="+site.URL))
 		ends(t, again, 0, "nothing to do: all start requests are known already (DONE 1)")
 		absent := launchCommand(t, "absent", nodeIn(dir, []string{"odd.mjs", "page"}, "SERVER="+d.addr, "SOURCE=absent", "SITE="+site.URL))
-		ends(t, absent, 1, "the source absent does not exist. Create it: waggle source create absent --follow-host HOST:PORT")
+		ends(t, absent, 1, "the source absent does not exist. Create it: waggle source create absent")
 	})
 
 	t.Run("failures", func(t *testing.T) {
@@ -347,4 +347,10 @@ func (c *client) waits(t *testing.T, source string) bool {
 		}
 	}
 	return false
+}
+
+// TestCrawleeNode_Readme runs the commands of the package's README in an empty folder: install, source, rule, and both examples.
+func TestCrawleeNode_Readme(t *testing.T) {
+	t.Parallel()
+	checkDocument(t, crawleeNode+"/README.md", nil, documentRun{dir: packCrawlee(t)})
 }

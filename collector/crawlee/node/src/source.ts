@@ -119,7 +119,7 @@ export class WatchedSource {
     const reason = errorReason(error);
     if (reason === "SOURCE_NOT_FOUND" && this.#last) return new Error(`the source ${this.id} was deleted; the crawl ends`);
     if (reason === "SOURCE_NOT_FOUND") {
-      return new Error(`the source ${this.id} does not exist. Create it: waggle source create ${this.id} --follow-host HOST:PORT`);
+      return new Error(`the source ${this.id} does not exist. Create it: waggle source create ${this.id}`);
     }
     return new Error(`${reason}: ${text(error)}. A crawl needs the roles collector, producer and viewer`);
   }
