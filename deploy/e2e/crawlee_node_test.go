@@ -4,13 +4,16 @@ package e2e_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,12 +69,9 @@ func TestCrawleeNode(t *testing.T) {
 	})
 }
 
-// TestCrawleeNode_Versions does the same with the oldest version that is supported.
+// TestCrawleeNode_Versions does the same with the versions of Crawlee that WAGGLE_E2E_CRAWLEE_VERSIONS names, as 3.18.0,3.18.1.
 func TestCrawleeNode_Versions(t *testing.T) {
-	if os.Getenv("WAGGLE_E2E_CRAWLEE_VERSIONS") == "" {
-		t.Skip("WAGGLE_E2E_CRAWLEE_VERSIONS=3.18.0,... names the versions of Crawlee")
-	}
-	for version := range strings.SplitSeq(os.Getenv("WAGGLE_E2E_CRAWLEE_VERSIONS"), ",") {
+	for version := range strings.FieldsFuncSeq(os.Getenv("WAGGLE_E2E_CRAWLEE_VERSIONS"), func(r rune) bool { return r == ',' }) {
 		t.Run(version, func(t *testing.T) {
 			dir := crawleeFolder(t, version)
 			crawlShop(t, spider{name: "crawlee", drops: true, command: func() *exec.Cmd { return nodeIn(dir, []string{"shop.mjs"}) }})
@@ -254,6 +254,23 @@ func crawlOdd(t *testing.T, dir string) {
 		ends(t, p, 1, "the source forever was deleted")
 	})
 
+	t.Run("stopped", func(t *testing.T) {
+		_, p := run(t, "stopped", once)
+		until(t, startLimit, "it waits for work", func() bool { return c.waits(t, "stopped") })
+		if _, err := c.holds.SetHolds(t.Context(), &pb.SetHoldsRequest{
+			Targets: []*pb.HoldTarget{{SourceId: "stopped"}}, By: "ada", Reason: "they called",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.submit(t, &pb.SubmitItem{SourceId: "stopped", Url: "http://127.0.0.1:1/held"})
+		p.line("by ada: they called", startLimit)
+		p.signal(syscall.SIGTERM)
+		ends(t, p, 0)
+		if n := c.counts(t, "stopped"); n.GetReady() != 1 {
+			t.Errorf("its tasks are %v", n)
+		}
+	})
+
 	t.Run("robots", func(t *testing.T) {
 		site := newOddSite(t)
 		c.createSource(t, &pb.SourceSpec{Id: "robots", Retry: once})
@@ -292,7 +309,20 @@ func crawlOdd(t *testing.T, dir string) {
 		d.kill()
 		p := launchCommand(t, "late", nodeIn(dir, []string{"odd.mjs", "page"}, "SERVER="+late, "SOURCE=late", "SITE="+newOddSite(t).URL))
 		p.line("no dispatcher answers at "+late, startLimit)
-		time.Sleep(2 * time.Second) // several calls fail meanwhile
+		refusing, err := net.Listen("tcp", late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 { // it goes on trying
+			conn, err := refusing.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close()
+		}
+		if err := refusing.Close(); err != nil {
+			t.Fatal(err)
+		}
 		if text, _ := p.out.text(); strings.Count(text, "\n") > 3 {
 			t.Errorf("it logged more than one warning:\n%s", text)
 		}
@@ -349,8 +379,18 @@ func (c *client) waits(t *testing.T, source string) bool {
 	return false
 }
 
-// TestCrawleeNode_Readme runs the commands of the package's README in an empty folder: install, source, rule, and both examples.
+// TestCrawleeNode_Readme runs the commands of the package's README in an empty folder: install, source, rule, its program, and both
+// examples.
 func TestCrawleeNode_Readme(t *testing.T) {
 	t.Parallel()
-	checkDocument(t, crawleeNode+"/README.md", nil, documentRun{dir: packCrawlee(t)})
+	readme := crawleeNode + "/README.md"
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := regexp.MustCompile("(?s)```js\n(.*?)```").FindStringSubmatch(string(text))
+	if program == nil {
+		t.Fatal("the README has no program")
+	}
+	checkDocument(t, readme, nil, documentRun{dir: packCrawlee(t), prepare: []string{"cat > spider.mjs <<'END'\n" + program[1] + "END"}})
 }

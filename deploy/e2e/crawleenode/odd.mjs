@@ -87,6 +87,13 @@ const cases = {
     await waggle.crawler(CheerioCrawler, { keepAlive: true, requestHandler() {} }).run();
   },
 
+  /** It ends by SIGTERM as the README says. */
+  async stopped() {
+    const crawler = waggle.crawler(CheerioCrawler, { keepAlive: true, requestHandler() {} });
+    process.once("SIGTERM", () => crawler.stop());
+    await crawler.run();
+  },
+
   /** robots.txt is Crawlee's: what it forbids is not asked for, and its delay is kept by all. */
   async robots() {
     await waggle.crawler(CheerioCrawler, { respectRobotsTxtFile: true, requestHandler() {} }).run();

@@ -1,11 +1,11 @@
 // A site to try the crawlers on: 120 books in lists of ten, a search, and a
-// page for members, who come by the proxy at the next port.
+// page for members, who come by the proxy at the second port.
 //
-//     node site.mjs 7090
+//     node site.mjs 7090 7091
 
 import http from "node:http";
 
-const port = Number(process.argv[2]);
+const [port, proxyPort] = process.argv.slice(2).map(Number);
 const books = 120;
 
 http.createServer((request, response) => {
@@ -54,4 +54,4 @@ http.createServer((request, response) => {
     answer.pipe(response);
   }).on("error", () => response.writeHead(502).end());
   request.pipe(onward);
-}).listen(port + 1, "127.0.0.1");
+}).listen(proxyPort, "127.0.0.1");
