@@ -30,7 +30,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build typescript house-check lint buf-lint generate-check unit clients-check examples bench-test e2e ## Everything that must pass
+test: setup build crawlee-node house-check lint buf-lint generate-check unit clients-check examples bench-test e2e ## Everything that must pass
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
@@ -67,6 +67,15 @@ $(TYPESCRIPT)/node_modules/.package-lock.json: $(TYPESCRIPT)/package-lock.json
 .PHONY: typescript
 typescript: $(TYPESCRIPT)/node_modules/.package-lock.json ## Check and compile the TypeScript package
 	cd $(TYPESCRIPT) && npm run --silent build
+
+CRAWLEE_NODE := collector/crawlee/node
+$(CRAWLEE_NODE)/node_modules/.package-lock.json: $(CRAWLEE_NODE)/package-lock.json
+	cd $(CRAWLEE_NODE) && npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+.PHONY: crawlee-node
+crawlee-node: typescript $(CRAWLEE_NODE)/node_modules/.package-lock.json ## Check and compile the package for Crawlee
+	cd $(CRAWLEE_NODE) && npm run --silent build
 
 .PHONY: demo
 demo: ## Crawl a small site in one process, with a collector that dies half-way
@@ -245,6 +254,10 @@ bench-typescript: build typescript ## Compare the TypeScript package with BullMQ
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./typescript -rounds $(or $(ROUNDS),5)
 
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+.PHONY: bench-crawlee-node
+bench-crawlee-node: build crawlee-node ## Compare Crawlee for Node by Waggle with Crawlee alone: ROUNDS=5 turns each
+	cd deploy/bench && go run ./crawlee/node -rounds $(or $(ROUNDS),5)
+
 # What an archive holds beside the command: the documents and all that they link to.
 RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
 	deploy/redis.conf deploy/systemd ':!*_test.go'
@@ -253,7 +266,7 @@ RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/archite
 # gets in. Go takes the version from git: a tag, or one made of the commit, with +dirty when files differ from it. The tools
 # are GNU's.
 .PHONY: release
-release: $(PYTHON_SET) typescript ## Write archives, packages, bills of materials and checksums to dist: PLATFORMS="linux/amd64" for some
+release: $(PYTHON_SET) crawlee-node ## Write archives, packages, bills of materials and checksums to dist: PLATFORMS="linux/amd64" for some
 	@rm -rf dist; mkdir dist; epoch=$$(git log -1 --format=%ct); \
 	for platform in $(PLATFORMS); do \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} \
@@ -268,7 +281,9 @@ release: $(PYTHON_SET) typescript ## Write archives, packages, bills of material
 			gzip -9n > dist/$$name.tar.gz; \
 		rm -r dist/$$name; \
 	done; \
-	(cd $(TYPESCRIPT) && npm pack --silent --pack-destination ../../dist >/dev/null); \
+	for package in $(TYPESCRIPT) $(CRAWLEE_NODE); do \
+		(cd $$package && npm pack --silent --pack-destination $(abspath dist) >/dev/null); \
+	done; \
 	$(MAKE) wheel; cd dist; sha256sum * > SHA256SUMS; cat SHA256SUMS
 
 DIST := dist
@@ -284,4 +299,4 @@ fmt: ## Format the Go and .proto files
 
 .PHONY: clean
 clean: ## Remove what build, typescript and release wrote
-	rm -rf bin dist $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules
+	rm -rf bin dist $(foreach package,$(TYPESCRIPT) $(CRAWLEE_NODE),$(package)/dist $(package)/node_modules)

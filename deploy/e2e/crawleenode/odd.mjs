@@ -1,0 +1,108 @@
+// Crawlers that meet trouble: the first argument is which one. SITE is where pages are.
+
+import { BasicCrawler, CheerioCrawler, Configuration, HttpCrawler, NonRetryableError } from "@crawlee/cheerio";
+import { WaggleRequestManager } from "@waggle/crawlee";
+
+const { SERVER, SOURCE, SITE } = process.env;
+Configuration.getGlobalConfig().set("persistStorage", false);
+
+const waggle = await WaggleRequestManager.open({ servers: [SERVER], source: SOURCE });
+const site = (path) => SITE + path;
+
+const cases = {
+  /** One page, and a second start finds nothing to do. */
+  async page() {
+    await waggle.crawler(CheerioCrawler, { requestHandler() {} }).run([site("/page")]);
+  },
+
+  /** Statuses, errors, and what handlers do. */
+  async failures() {
+    const crawler = waggle.crawler(CheerioCrawler, {
+      ignoreHttpErrorStatusCodes: [418], additionalMimeTypes: ["text/plain"],
+      requestHandler({ request }) {
+        if (request.url.endsWith("/throws")) throw new Error("the handler does not like it");
+        if (request.url.endsWith("/hopeless")) throw new NonRetryableError("never again");
+      },
+      failedRequestHandler: ({ request }) => console.log(`given up: ${request.url}`),
+      errorHandler: ({ request }) => console.log(`once more: ${request.url}`),
+    });
+    const refused = "http://127.0.0.1:1/";
+    await crawler.run([
+      ...["/status/404", "/status/410", "/status/403", "/status/500", "/status/503", "/status/418", "/status/400", "/busy", "/pdf",
+        "/throws", "/hopeless", "/cut", "/page"].map(site),
+      refused, "http://no-such-host.invalid/",
+    ]);
+  },
+
+  /** Links that are refused, or cannot travel. */
+  async links() {
+    const crawler = waggle.crawler(HttpCrawler, {
+      async requestHandler({ request, addRequests }) {
+        if (request.url.endsWith("/function")) await addRequests([{ url: site("/never"), userData: { deep: { parse: () => 1 } } }]);
+        if (request.url.endsWith("/map")) await addRequests([{ url: site("/never"), userData: { seen: new Map() } }]);
+        if (request.url.endsWith("/refused")) {
+          const { addedRequests } = await addRequests(["http://ada:secret@example.com/", "http://ada:secret@example.com/2", site("/ok")]);
+          if (addedRequests.length !== 1) throw new Error(`${addedRequests.length} requests added`);
+        }
+      },
+    });
+    await crawler.run(["/function", "/map", "/refused"].map(site));
+  },
+
+  /** What travels with a request. */
+  async travel() {
+    const sent = {
+      url: site("/echo?b=1&a=2#part"), method: "PUT", payload: Buffer.from([0, 255, 10]), headers: { "x-mine": "yes" },
+      userData: { list: [1, { two: "zwei" }], none: null }, label: "echo", uniqueKey: "mine", crawlDepth: 3,
+    };
+    const crawler = waggle.crawler(HttpCrawler, { additionalMimeTypes: ["text/plain"] });
+    crawler.router.addHandler("echo", ({ request, body }) => {
+      const { uniqueKey, label, crawlDepth, userData, url } = request;
+      console.log(`travelled: ${JSON.stringify({ url, uniqueKey, label, crawlDepth, userData: { ...userData }, body: body.toString() })}`);
+    });
+    crawler.router.addHandler("bare", ({ sendRequest, request }) => console.log(`bare: ${request.skipNavigation}`));
+    await crawler.run([sent, { url: site("/bare"), label: "bare", skipNavigation: true }]);
+  },
+
+  /** A crawler that makes its requests itself. */
+  async basic() {
+    const crawler = waggle.crawler(BasicCrawler, {
+      async requestHandler({ request, sendRequest }) {
+        const response = await sendRequest({ throwHttpErrors: false });
+        waggle.answered(request, response);
+        if (response.statusCode !== 200) throw new Error(`HTTP status ${response.statusCode}`);
+      },
+    });
+    await crawler.run([site("/page"), site("/busy"), site("/status/404")]);
+  },
+
+  /** It ends early, and gives back what it has. */
+  async early() {
+    await waggle.crawler(CheerioCrawler, { maxRequestsPerCrawl: 2, maxConcurrency: 1, requestHandler() {} })
+      .run(["/1", "/2", "/3", "/4"].map((path) => site("/page" + path)));
+  },
+
+  /** It never ends by itself. */
+  async forever() {
+    await waggle.crawler(CheerioCrawler, { keepAlive: true, requestHandler() {} }).run();
+  },
+
+  /** It ends by SIGTERM as the README says. */
+  async stopped() {
+    const crawler = waggle.crawler(CheerioCrawler, { keepAlive: true, requestHandler() {} });
+    process.once("SIGTERM", () => crawler.stop());
+    await crawler.run();
+  },
+
+  /** robots.txt is Crawlee's: what it forbids is not asked for, and its delay is kept by all. */
+  async robots() {
+    await waggle.crawler(CheerioCrawler, { respectRobotsTxtFile: true, requestHandler() {} }).run();
+  },
+
+  /** A label without a route ends the crawl, as it does without Waggle. */
+  async route() {
+    await waggle.crawler(CheerioCrawler, {}).run([{ url: site("/page"), label: "nobody" }]);
+  },
+};
+
+await cases[process.argv[2]]();
