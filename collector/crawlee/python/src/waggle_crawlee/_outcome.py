@@ -1,0 +1,148 @@
+"""How the work on a request ended, as it is reported: by the request's state and its error, never by "handled" alone."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from crawlee._request import RequestState
+from crawlee.errors import (
+    ContextPipelineInitializationError,
+    HttpStatusCodeError,
+    ProxyError,
+    RequestHandlerError,
+    RequestThrottledError,
+    SessionError,
+)
+
+from waggle_collector import Failed, Outcome, Succeeded, v1
+from waggle_crawlee._request import LeasedRequest
+
+STATUSES = {
+    401: v1.FAILURE_REASON_FORBIDDEN, 403: v1.FAILURE_REASON_FORBIDDEN, 451: v1.FAILURE_REASON_FORBIDDEN,
+    404: v1.FAILURE_REASON_NOT_FOUND, 410: v1.FAILURE_REASON_GONE, 429: v1.FAILURE_REASON_THROTTLED,
+}
+
+# What HTTP clients and browsers write of a fetch without an answer, the first that matches. They have no common classes.
+MESSAGES = [
+    (re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in (
+        (r"name_not_resolved|name or service not known|name resolution|getaddrinfo|nodename|dns|lookup address", v1.FAILURE_REASON_DNS),
+        (r"proxy|tunnel", v1.FAILURE_REASON_PROXY),
+        (r"certificate|\bssl|\btls|err_cert|handshake", v1.FAILURE_REASON_TLS),
+        (r"timeout|timed.?out", v1.FAILURE_REASON_TIMEOUT),
+        (r"toomanyredirects|too_many_redirects", v1.FAILURE_REASON_REDIRECT),
+        (r"unsupportedprotocol|invalidurl", v1.FAILURE_REASON_BAD_REQUEST),
+        (r"decodingerror", v1.FAILURE_REASON_UNSUPPORTED_CONTENT),
+        (r"connecterror|refused|unreachable|err_connection_failed|couldn't connect|failed to connect|connection attempts failed",
+         v1.FAILURE_REASON_CONNECT),
+        (r"reset|closed|disconnected|protocolerror|readerror|writeerror|networkerror|transporterror|err_connection|err_empty|err_http2"
+         r"|requestserror|playwright.*net::|HTTPError", v1.FAILURE_REASON_CONNECTION_LOST),
+        (r"browser|target.*crash", v1.FAILURE_REASON_BROWSER),
+    )
+]
+
+
+def outcome_of(request: LeasedRequest, handled: bool, queue_delay: float | None) -> Outcome:
+    """The outcome of a request that its crawler has handled, or gives back to be tried again."""
+    state, error, took = request.state, request.error, request.took()
+    if handled and state == RequestState.DONE:
+        return Succeeded(fetch_duration=took, queue_delay=queue_delay)
+    if handled and state == RequestState.SKIPPED:
+        return Failed(v1.FAILURE_REASON_ROBOTS_DENIED, "robots.txt forbids it", permanent=True, queue_delay=queue_delay)
+    if error is not None:
+        failed = failed_of(error)
+        if handled and state != RequestState.ERROR:
+            failed.message = f"replaced by the error handler: {failed.message}"
+        # Crawlee gives up: no further attempt. It has an effect for failures of the page itself only.
+        failed.permanent = failed.permanent or handled
+    elif request.loaded_url not in (None, request.url):
+        failed = Failed(v1.FAILURE_REASON_REDIRECT, f"redirects to {request.loaded_url}, which the enqueue strategy excludes", permanent=True)
+    else:
+        failed = Failed(v1.FAILURE_REASON_OTHER, f"dropped by the crawler in the state {state.name}", permanent=handled)
+    failed.fetch_duration = took
+    failed.queue_delay = queue_delay
+    return failed
+
+
+def failed_of(error: BaseException) -> Failed:
+    """The failure that an error of a crawler stands for."""
+    response = answer_in(error)
+    in_handler = isinstance(error, RequestHandlerError)
+    while isinstance(error, (RequestHandlerError, ContextPipelineInitializationError)):
+        error = error.wrapped_exception
+    if isinstance(error, Failed):  # of the user's handler
+        return error
+    status, headers = response if response is not None else (0, {})
+    if isinstance(error, HttpStatusCodeError):
+        status = error.status_code
+    message = f"{type(error).__name__}: {error}"
+    if isinstance(error, ProxyError):
+        return Failed(v1.FAILURE_REASON_PROXY, f"ProxyError: {error.__cause__ or error}")
+    if isinstance(error, (HttpStatusCodeError, RequestThrottledError)) or isinstance(error, SessionError) and status >= 400:
+        reason, after = reason_of(status, headers)
+        return Failed(reason, message, status, retry_after=after)
+    if isinstance(error, SessionError):
+        return Failed(v1.FAILURE_REASON_FORBIDDEN, message, status)
+    if in_handler:
+        return Failed(v1.FAILURE_REASON_HANDLER, message, status)
+    if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
+        return Failed(v1.FAILURE_REASON_TIMEOUT, message)
+    if response is not None:
+        return Failed(v1.FAILURE_REASON_PARSE, message, status)
+    text = " ".join(f"{type(e).__module__}.{type(e).__name__}: {e}" for e in causes(error))
+    if re.match(r"(impit|httpx2?|httpcore|curl_cffi|playwright|builtins\.(Connection|OSError))", text) or isinstance(error, OSError):
+        for pattern, reason in MESSAGES:
+            if pattern.search(text):
+                return Failed(reason, message)
+    return Failed(v1.FAILURE_REASON_HANDLER, message)
+
+
+def reason_of(status: int, headers: Mapping[str, str]) -> tuple[v1.FailureReason, float | None]:
+    """The reason for a status that is an error, and the pause in seconds that the site asks for."""
+    after = retry_after(headers)
+    if reason := STATUSES.get(status):
+        return reason, after
+    if status == 503 and after is not None:
+        return v1.FAILURE_REASON_THROTTLED, after
+    return v1.FAILURE_REASON_SERVER_ERROR if status >= 500 else v1.FAILURE_REASON_CLIENT_ERROR, after
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds of a Retry-After, which has a number or a date."""
+    value = next((value for name, value in headers.items() if name.lower() == "retry-after"), "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+
+
+def answer_in(error: BaseException) -> tuple[int, Mapping[str, str]] | None:
+    """Status and headers of the page whose check raised an error. The errors have no headers, but a crawler's check has the context of
+    the page, and the traceback has that."""
+    for each in causes(error):
+        place = each.__traceback__
+        while place is not None:
+            context: Any = place.tb_frame.f_locals.get("context")
+            if (response := getattr(context, "http_response", None)) is not None:
+                return int(response.status_code), dict(response.headers)
+            if (response := getattr(context, "response", None)) is not None:
+                return int(response.status), dict(response.headers)
+            place = place.tb_next
+    return None
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came from."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        wrapped = getattr(each, "wrapped_exception", None)
+        each = wrapped if isinstance(wrapped, BaseException) else each.__cause__ or each.__context__
