@@ -104,8 +104,6 @@ class Crawl:
     async def close(self) -> None:
         """Waits until everything is reported."""
         self._end()
-        if (current := asyncio.current_task()) in self._tasks:
-            self._tasks.remove(current)  # type: ignore[arg-type]
         with contextlib.suppress(CallError):
             await asyncio.gather(*self._tasks)
 
@@ -222,10 +220,13 @@ class Crawl:
         """Logs once what holds the tasks that are left."""
         request = v1.ExplainRequest(source_id=self._source)
         answer = await patiently(lambda: self._client.Explain(request, timeout=CALL_TIMEOUT), self._source, "explain the source")
-        gates = [gate.gate for gate in answer.gates if gate.gate.kind not in USUAL]
-        kind = v1.GateKind.Name(gates[0].kind) if gates and gates[0].kind in v1.GateKind.values() else ""
-        why = gates[0].reason or kind if gates else "; ".join(answer.notes[:2])
-        if (kind or why) and (kind or "notes") != self._said:
+        held = next((gate for gate in answer.gates if gate.gate.kind not in USUAL), None)
+        kind, why = "", "; ".join(answer.notes[:2])
+        if held is not None:
+            gate = held.gate
+            kind = v1.GateKind.Name(gate.kind).removeprefix("GATE_KIND_") if gate.kind in v1.GateKind.values() else str(gate.kind)
+            why = " ".join(filter(None, (kind, held.name, gate.by and f"by {gate.by}", gate.reason and f"({gate.reason})")))
+        if why and (kind or "notes") != self._said:
             self._said = kind or "notes"
             log.info("nothing to crawl now, %d tasks wait: %s; see: waggle explain source %s", status.outstanding, why, self._source)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import re
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 
 import crawlee
 from crawlee import Request
@@ -17,7 +18,7 @@ from crawlee.request_loaders import RequestManager, ThrottlingRequestManager
 from crawlee.storage_clients.models import ProcessedRequest
 from yarl import URL
 
-from waggle_collector import TLS, AsyncClient, AsyncCollector, Task
+from waggle_collector import TLS, AsyncClient, AsyncCollector, Task, v1
 from waggle_crawlee._crawl import Crawl
 from waggle_crawlee._outcome import outcome_of
 from waggle_crawlee._request import LeasedRequest
@@ -41,10 +42,10 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
 
         servers: addresses of dispatchers, each host:port.
         source: the id of the source whose tasks are crawled, and where requests are added.
-        collector_id: names this process. Default: the source, the host and the process id.
+        collector_id: names this manager. Default: the source, the host and the process id, and from the second one of a process on a number.
         token_file: holds a token with the roles collector, producer and viewer; it needs tls unless all servers are on this machine.
         tls, queues, labels, lease_duration: as in AsyncCollector of waggle_collector."""
-        id = collector_id or re.sub(r"[^a-z0-9._-]+", "-", f"{source}-{socket.gethostname()}-{os.getpid()}".lower())[:128]
+        id = collector_id or name(source)
 
         def collector(pools: list[str], slots: int) -> AsyncCollector:
             return AsyncCollector(
@@ -107,6 +108,11 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
 
     async def fetch_next_request(self) -> Request | None:
         """The next request. It waits for one for a second, and returns None then."""
+        above = sys._getframe(1).f_locals.get("self")
+        if isinstance(above, ThrottlingRequestManager) and above is not self:
+            raise TypeError(
+                "a ThrottlingRequestManager stands above the WaggleRequestManager: it would report pages that it only puts off as done."
+                " Give the WaggleRequestManager to the crawler itself; Waggle holds hosts back")
         return await (await self._opened()).fetch()
 
     async def add_request(self, request: str | Request, *, forefront: bool = False) -> ProcessedRequest | None:
@@ -150,9 +156,7 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
         tasks = self._counts()
         return int(tasks.scheduled + tasks.ready + tasks.leased + tasks.done + tasks.dead + tasks.canceled)
 
-    def _counts(self) -> Any:
-        from waggle_collector import v1
-
+    def _counts(self) -> v1.TaskCounts:
         return self._crawl.status.tasks if self._crawl is not None else v1.TaskCounts()
 
     async def drop(self) -> None:
@@ -187,6 +191,16 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
     async def get_stall_reason(self) -> str | None:
         """None: a host that asks for long pauses is waited for."""
         return None
+
+
+_managers = itertools.count(1)  # of this process: two collectors with one id would end each other
+
+
+def name(source: str) -> str:
+    """An id for a collector that no other one has."""
+    n = next(_managers)
+    text = f"{source}-{socket.gethostname()}-{os.getpid()}{'' if n == 1 else f'-{n}'}"
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower())[-128:]
 
 
 def task_of(request: Request) -> Task | None:

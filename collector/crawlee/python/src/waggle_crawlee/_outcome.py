@@ -27,23 +27,24 @@ STATUSES = {
     404: v1.FAILURE_REASON_NOT_FOUND, 410: v1.FAILURE_REASON_GONE, 429: v1.FAILURE_REASON_THROTTLED,
 }
 
-# What HTTP clients and browsers write of a fetch without an answer, the first that matches. They have no common classes.
+# What HTTP clients and browsers write of a fetch without an answer, the first that matches: they have no common classes. Any other
+# error of them is a connection that broke.
 MESSAGES = [
     (re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in (
         (r"name_not_resolved|name or service not known|name resolution|getaddrinfo|nodename|dns|lookup address", v1.FAILURE_REASON_DNS),
         (r"proxy|tunnel", v1.FAILURE_REASON_PROXY),
-        (r"certificate|\bssl|\btls|err_cert|handshake", v1.FAILURE_REASON_TLS),
+        (r"certificate|\bssl|\btls|err_cert|handshake|invalidmessage", v1.FAILURE_REASON_TLS),
         (r"timeout|timed.?out", v1.FAILURE_REASON_TIMEOUT),
         (r"toomanyredirects|too_many_redirects", v1.FAILURE_REASON_REDIRECT),
         (r"unsupportedprotocol|invalidurl", v1.FAILURE_REASON_BAD_REQUEST),
         (r"decodingerror", v1.FAILURE_REASON_UNSUPPORTED_CONTENT),
         (r"connecterror|refused|unreachable|err_connection_failed|couldn't connect|failed to connect|connection attempts failed",
          v1.FAILURE_REASON_CONNECT),
-        (r"reset|closed|disconnected|protocolerror|readerror|writeerror|networkerror|transporterror|err_connection|err_empty|err_http2"
-         r"|requestserror|playwright.*net::|HTTPError", v1.FAILURE_REASON_CONNECTION_LOST),
-        (r"browser|target.*crash", v1.FAILURE_REASON_BROWSER),
+        (r"browser has been closed|browser closed|target.*(crash|closed)|executable doesn't exist", v1.FAILURE_REASON_BROWSER),
     )
 ]
+
+CLIENTS = ("impit", "httpx", "httpx2", "httpcore", "curl_cffi", "playwright")
 
 
 def outcome_of(request: LeasedRequest, handled: bool, queue_delay: float | None) -> Outcome:
@@ -57,8 +58,8 @@ def outcome_of(request: LeasedRequest, handled: bool, queue_delay: float | None)
         failed = failed_of(error)
         if handled and state != RequestState.ERROR:
             failed.message = f"replaced by the error handler: {failed.message}"
-        # Crawlee gives up: no further attempt. It has an effect for failures of the page itself only.
-        failed.permanent = failed.permanent or handled
+        if handled and failed.reason < v1.FAILURE_REASON_DNS:
+            failed.permanent = True  # Crawlee gives up. A failure that is not the page's own, the dispatcher gives up by its own budget
     elif request.loaded_url not in (None, request.url):
         failed = Failed(v1.FAILURE_REASON_REDIRECT, f"redirects to {request.loaded_url}, which the enqueue strategy excludes", permanent=True)
     else:
@@ -79,9 +80,9 @@ def failed_of(error: BaseException) -> Failed:
     status, headers = response if response is not None else (0, {})
     if isinstance(error, HttpStatusCodeError):
         status = error.status_code
-    message = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {' '.join(str(error).split())}"
     if isinstance(error, ProxyError):
-        return Failed(v1.FAILURE_REASON_PROXY, f"ProxyError: {error.__cause__ or error}")
+        return Failed(v1.FAILURE_REASON_PROXY, f"ProxyError: {' '.join(str(error.__cause__ or error).split())}")
     if isinstance(error, (HttpStatusCodeError, RequestThrottledError)) or isinstance(error, SessionError) and status >= 400:
         reason, after = reason_of(status, headers)
         return Failed(reason, message, status, retry_after=after)
@@ -90,14 +91,13 @@ def failed_of(error: BaseException) -> Failed:
     if in_handler:
         return Failed(v1.FAILURE_REASON_HANDLER, message, status)
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
-        return Failed(v1.FAILURE_REASON_TIMEOUT, message)
+        return Failed(v1.FAILURE_REASON_TIMEOUT, "no complete answer in time")
     if response is not None:
         return Failed(v1.FAILURE_REASON_PARSE, message, status)
-    text = " ".join(f"{type(e).__module__}.{type(e).__name__}: {e}" for e in causes(error))
-    if re.match(r"(impit|httpx2?|httpcore|curl_cffi|playwright|builtins\.(Connection|OSError))", text) or isinstance(error, OSError):
-        for pattern, reason in MESSAGES:
-            if pattern.search(text):
-                return Failed(reason, message)
+    if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS:
+        text = " ".join(f"{type(e).__name__}: {e}" for e in causes(error))
+        reason = next((reason for pattern, reason in MESSAGES if pattern.search(text)), v1.FAILURE_REASON_CONNECTION_LOST)
+        return Failed(reason, message)
     return Failed(v1.FAILURE_REASON_HANDLER, message)
 
 

@@ -152,12 +152,13 @@ def request_of(task: Task, last: bool) -> LeasedRequest:
     body = payload.get("payload")
     if isinstance(body, dict):
         body = base64.b64decode(body["base64"])
-    data = {name: payload[name] for name in ("maxRetries", "enqueueStrategy", "skipNavigation", "sessionRotationCount") if name in payload}
+    data: dict[str, Any] = {name: payload[name] for name in ("maxRetries", "enqueueStrategy", "skipNavigation", "sessionRotationCount") if name in payload}
     data["crawlDepth"] = payload.get("crawlDepth", task.depth)
     message = task.message
+    user_data: dict[str, Any] = {**payload.get("userData", {}), "__crawlee": data}
     request = LeasedRequest(
         url=task.url, unique_key=task.key, method=payload.get("method", "GET"), payload=body, headers=payload.get("headers", {}),
-        user_data={**payload.get("userData", {}), "__crawlee": data}, no_retry=payload.get("noRetry", False),
+        user_data=user_data, no_retry=payload.get("noRetry", False),
         retry_count=payload.get("retryCount", 0) + message.failures + message.expirations)
     if "label" in payload:
         request.user_data["label"] = payload["label"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import grpc
 from crawlee import Request
@@ -20,6 +21,8 @@ MAX_BYTES = 2 << 20
 CALL_TIMEOUT = 30.0
 WARN_EVERY = 60.0  # seconds from one warning to the next while no dispatcher answers
 
+Reply = TypeVar("Reply")
+
 log = logging.getLogger("waggle_crawlee")
 
 
@@ -31,7 +34,7 @@ class NotAllowed(Exception):
     """The token lacks a role."""
 
 
-async def patiently(call, source: str, what: str):  # type: ignore[no-untyped-def]
+async def patiently(call: Callable[[], Awaitable[Reply]], source: str, what: str) -> Reply:
     """Makes a call again and again until a dispatcher answers it. Never raises TimeoutError, which Crawlee takes for one of its own."""
     loop = asyncio.get_running_loop()
     warn_at = loop.time() + WARN_EVERY
