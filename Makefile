@@ -84,6 +84,7 @@ python-tools: $(PYTHON_SET) ## Install what the Python package is generated, che
 lint: $(PYTHON_SET) ## Run golangci-lint by .golangci.yml, with go vet, and mypy on the Python package
 	$(GOLANGCI_LINT) run
 	cd collector/python && $(abspath $(PYTHON)) -m mypy --cache-dir $(abspath bin/mypy)
+	cd collector/crawlee/python && $(abspath $(PYTHON)) -m mypy --cache-dir $(abspath bin/mypy-crawlee)
 
 .PHONY: buf-lint
 buf-lint: ## Check the .proto files: buf lint, buf format
@@ -234,6 +235,11 @@ bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns 
 bench-typescript: build typescript ## Compare the TypeScript package with BullMQ's worker, both with one task at a time: ROUNDS=5 turns each
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./typescript -rounds $(or $(ROUNDS),5)
 
+.PHONY: bench-crawlee-python
+bench-crawlee-python: build ## Compare Crawlee for Python on Waggle with Crawlee by itself: ROUNDS=5 turns each, PYTHON_CRAWLEE=a Python that has it
+	cd deploy/bench && PYTHONPATH=$(abspath collector/python/src):$(abspath collector/crawlee/python/src) \
+		go run ./crawlee/python -rounds $(or $(ROUNDS),5) -python $(or $(PYTHON_CRAWLEE),python3)
+
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # What an archive holds beside the command: the documents and all that they link to.
 RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
@@ -263,9 +269,11 @@ release: $(PYTHON_SET) typescript ## Write archives, packages, bills of material
 
 DIST := dist
 .PHONY: wheel
-wheel: $(PYTHON_SET) ## Write the Python package of this commit to DIST=dist
-	cd collector/python && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
-		$(abspath $(PYTHON)) -m hatchling build -t wheel -d $(abspath $(DIST))
+wheel: $(PYTHON_SET) ## Write the Python packages of this commit to DIST=dist
+	@for package in collector/python collector/crawlee/python; do \
+		(cd $$package && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+			$(abspath $(PYTHON)) -m hatchling build -t wheel -d $(abspath $(DIST))); \
+	done
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files

@@ -18,6 +18,7 @@ PATIENCE = 1.0  # seconds that a fetch waits; a crawler that is stopped waits fo
 PICKUP = 2.0  # seconds in which a leased request is taken by the crawler; then it is given back
 GATHER = 0.05  # seconds in which a crawler starts its first workers
 QUIET = 3  # looks without work before it is asked what holds the source
+SAY_AGAIN = 300.0  # seconds until it is logged again
 REFRESH = 10.0  # seconds after which the counts are read again while there is work
 
 # They open by themselves within seconds: that is how a crawl goes.
@@ -58,7 +59,7 @@ class Crawl:
         self._tasks: list[asyncio.Task[None]] = []
         self._idle_looks = 0  # in a row, without work here
         self._was_idle = False  # nothing was outstanding at the last of them
-        self._said = ""  # what was last logged to hold the crawl
+        self._said: dict[str, float] = {}  # when it was last logged what kind of gate holds the crawl
         self._looked_at = 0.0
         self.status = v1.SourceStatus()
         self.retry = (4, 20)
@@ -217,7 +218,7 @@ class Crawl:
         self._was_idle = status.outstanding == 0 and begun(status)
 
     async def _explain(self, status: v1.SourceStatus) -> None:
-        """Logs once what holds the tasks that are left."""
+        """Logs what holds the tasks that are left: once when it begins, and rarely while it lasts."""
         request = v1.ExplainRequest(source_id=self._source)
         answer = await patiently(lambda: self._client.Explain(request, timeout=CALL_TIMEOUT), self._source, "explain the source")
         held = next((gate for gate in answer.gates if gate.gate.kind not in USUAL), None)
@@ -226,8 +227,8 @@ class Crawl:
             gate = held.gate
             kind = v1.GateKind.Name(gate.kind).removeprefix("GATE_KIND_") if gate.kind in v1.GateKind.values() else str(gate.kind)
             why = " ".join(filter(None, (kind, held.name, gate.by and f"by {gate.by}", gate.reason and f"({gate.reason})")))
-        if why and (kind or "notes") != self._said:
-            self._said = kind or "notes"
+        if why and time.monotonic() - self._said.get(kind, -SAY_AGAIN) >= SAY_AGAIN:
+            self._said[kind] = time.monotonic()
             log.info("nothing to crawl now, %d tasks wait: %s; see: waggle explain source %s", status.outstanding, why, self._source)
 
 
