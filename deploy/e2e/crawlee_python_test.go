@@ -3,11 +3,18 @@
 package e2e_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // crawleePackage is the folder of the package for Crawlee, seen from this package.
@@ -27,7 +34,7 @@ func crawleePython(t *testing.T) func(args ...string) *exec.Cmd {
 	path := absolute(t, "../../collector/python/src") + string(os.PathListSeparator) + absolute(t, crawleePackage, "src")
 	return func(args ...string) *exec.Cmd {
 		cmd := exec.Command(python, append([]string{"-u", "-W", "ignore"}, args...)...)
-		cmd.Dir = dir(t) // for its storage
+		cmd.Dir = t.TempDir() // for its storage
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1")
 		return cmd
 	}
@@ -78,4 +85,71 @@ func TestCrawleePython_Readme(t *testing.T) {
 	runMake(t, repository, "wheel", "DIST="+filepath.Join(dir, "dist"))
 	checkDocument(t, filepath.Join(crawleePackage, "README.md"), nil,
 		documentRun{dir: dir, prepare: []string{"waggle serve --store memory"}})
+}
+
+// TestCrawleePython_Example crawls a small shop by the two examples: lists with products behind a proxy, and a form.
+func TestCrawleePython_Example(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		var page int
+		switch {
+		case r.URL.Path == "/search" && r.Method == http.MethodPost:
+			fmt.Fprintf(w, "<ul><li>red %[1]s</li><li>blue %[1]s</li></ul>", r.PostFormValue("q"))
+		case r.URL.Path == "/list":
+			_, _ = fmt.Sscan(r.FormValue("page"), &page)
+			for i := range 3 {
+				fmt.Fprintf(w, `<a class="product" href="/product/%d">product</a>`, 3*page+i)
+			}
+			if page < 2 {
+				fmt.Fprintf(w, `<a class="next" href="/list?page=%d">next</a>`, page+1)
+			}
+		case strings.HasPrefix(r.URL.Path, "/product/") && r.Header.Get("Via") != "":
+			fmt.Fprintf(w, `<h1>Product %s</h1><p class="price">9.99</p>`, filepath.Base(r.URL.Path))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(site.Close)
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.Out.Header.Set("Via", "1.1 proxy") }})
+	t.Cleanup(proxy.Close)
+	d := serve(t, "dispatcher", "memory", "waggle")
+	c := dial(t, d.addr)
+	c.setRule(t, strings.TrimPrefix(site.URL, "http://"), time.Millisecond, 4)
+	python := crawleePython(t)
+	for name, test := range map[string]struct {
+		args []string
+		done int64
+		want string // in one of the items
+	}{
+		"products": {[]string{site.URL, proxy.URL}, 12, `"name": "Product 8"`},
+		"search":   {[]string{site.URL, "shoes", "hat & coat"}, 2, `"blue hat & coat"`},
+	} {
+		c.createSource(t, &pb.SourceSpec{Id: name})
+		cmd := python(append([]string{absolute(t, crawleePackage, "example", name+".py")}, test.args...)...)
+		cmd.Env = append(cmd.Env, "WAGGLE_SERVER="+d.addr)
+		runCrawlee(t, name+".py", cmd)
+		reply, err := c.sources.GetSource(t.Context(), &pb.GetSourceRequest{Id: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tasks := reply.GetSource().GetStatus().GetTasks(); tasks.GetDone() != test.done || tasks.GetDead() != 0 {
+			t.Errorf("%s: %v, want %d DONE", name, tasks, test.done)
+		}
+		files, err := filepath.Glob(filepath.Join(cmd.Dir, "storage", "datasets", name, "0*.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var items strings.Builder
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			items.Write(text)
+		}
+		if !strings.Contains(items.String(), test.want) {
+			t.Errorf("%s: no item has %s:\n%s", name, test.want, items.String())
+		}
+	}
 }
