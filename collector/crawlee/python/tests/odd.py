@@ -266,6 +266,45 @@ async def no_retry(c):
     equal((await c.state("/"), len(c.site.times("/"))), (("DEAD", "HANDLER"), 1))
 
 
+async def no_retry_of_a_host(c):
+    await c.begin({"/": (500, {}, "no")})
+    await c.crawler().run([Request.from_url(c.site.url + "/", method="POST", no_retry=True)])
+    equal((await c.state("/"), len(c.site.times("/"))), (("DEAD", "OTHER"), 1))
+
+
+async def max_request_retries(c):
+    failed = []
+    await c.begin({"/": lambda n: (500, {}, "no") if n < 3 else page("a"), "/b": page("b")})
+
+    async def handler(context):
+        if context.request.url.endswith("/b"):
+            raise KeyError("boom")
+
+    crawler = c.crawler(handler=handler, max_request_retries=0)
+
+    @crawler.failed_request_handler
+    async def gave_up(context, error):
+        failed.append(context.request.url)
+
+    await crawler.run([c.site.url + "/", c.site.url + "/b"])
+    equal((await c.state("/"), len(c.site.times("/"))), (("DONE", ""), 3))  # the server's failures are Waggle's
+    equal((await c.state("/b"), failed), (("DEAD", "HANDLER"), [c.site.url + "/b"]))
+
+
+async def closed(c):
+    await c.begin({"/": page("a"), "/b": page("b")})
+    manager = c.manager()
+    crawler = c.crawler(request_manager=manager, keep_alive=True)
+    run = asyncio.create_task(crawler.run([c.site.url + "/"]))
+    while not c.site.times("/"):
+        await asyncio.sleep(0.05)
+    crawler.stop()
+    await run
+    await manager.close()
+    collectors = (await c.client.ListCollectors(v1.ListCollectorsRequest())).collectors
+    equal([one.state for one in collectors if one.info.id.startswith(c.source)], [v1.COLLECTOR_STATE_ENDED])
+
+
 async def own_reason(c):
     async def handler(context):
         raise Failed(v1.FAILURE_REASON_PARSE, "no price", permanent=True)
@@ -285,7 +324,7 @@ async def replacement(c):
 
     await crawler.run([c.site.url + "/"])
     equal(await c.state("/b"), ("DONE", ""))
-    true((await c.state("/"))[0] != "DONE", "the failed page is DONE")
+    equal((await c.state("/"), len(c.site.times("/"))), (("DEAD", "OTHER"), 1))
 
 
 async def throttled(c):

@@ -14,8 +14,7 @@ from crawlee.http_clients import CurlImpersonateHttpClient, HttpxHttpClient, Imp
 
 from waggle_collector import v1
 from waggle_crawlee import WaggleRequestManager
-from waggle_crawlee._outcome import outcome_of
-from waggle_crawlee._request import LeasedRequest
+from waggle_crawlee._leased import LeasedRequest
 
 
 class One(WaggleRequestManager):
@@ -36,10 +35,10 @@ class One(WaggleRequestManager):
         return self.request if taken else None
 
     async def mark_request_as_handled(self, request):
-        self.outcome = outcome_of(request, True, None)
+        self.outcome = request.outcome(True, None)
 
     async def reclaim_request(self, request, *, forefront=False):
-        self.outcome = outcome_of(request, False, None)
+        self.outcome = request.outcome(False, None)
 
 
 def serve(answer):

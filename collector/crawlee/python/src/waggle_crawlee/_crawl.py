@@ -9,8 +9,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from waggle_collector import AsyncClient, AsyncCollector, CallError, Failed, Outcome, Released, Task, v1
-from waggle_crawlee._request import LeasedRequest, request_of
+from waggle_collector import AsyncClient, AsyncCollector, Failed, Outcome, Released, Task, v1
+from waggle_crawlee._leased import LeasedRequest
 from waggle_crawlee._submit import CALL_TIMEOUT, SourceMissing, patiently
 
 TICK = 1.0  # seconds from one look to the next
@@ -56,13 +56,14 @@ class Crawl:
         self._peak = 1  # of fetchers and taken requests since the last look
         self._fetched_at = time.monotonic()
         self._collector: AsyncCollector | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._watching: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None  # the collector
         self._idle_looks = 0  # in a row, without work here
         self._was_idle = False  # nothing was outstanding at the last of them
         self._said: dict[str, float] = {}  # when it was last logged what kind of gate holds the crawl
         self._looked_at = 0.0
         self.status = v1.SourceStatus()
-        self.retry = (4, 20)
+        self._budgets = (4, 20)  # max_attempts and max_throttled
         self.count = 0  # tasks that were handed to the crawler
         self.ends = False  # the crawler asks whether the source is finished
         self.finished = False
@@ -73,13 +74,13 @@ class Crawl:
         """Reads the source, waiting for a dispatcher if there is none. SourceMissing, NotAllowed: it is of no use to go on."""
         spec = (await self._read()).spec
         self._pools = [spec.pool] if spec.pool else []
-        self._tasks.append(asyncio.create_task(self._guard(self._watch)))
+        self._watching = asyncio.create_task(self._guard(self._watch))
 
     async def _read(self) -> v1.Source:
         request = v1.GetSourceRequest(id=self._source)
         source = (await patiently(lambda: self._client.GetSource(request, timeout=CALL_TIMEOUT), self._source, "read the source")).source
         policy = source.spec.retry
-        self.retry = (policy.max_attempts or 4, policy.max_throttled or 20)
+        self._budgets = (policy.max_attempts or 4, policy.max_throttled or 20)
         self.status, self._looked_at = source.status, time.monotonic()
         return source
 
@@ -105,8 +106,10 @@ class Crawl:
     async def close(self) -> None:
         """Waits until everything is reported."""
         self._end()
-        with contextlib.suppress(CallError):
-            await asyncio.gather(*self._tasks)
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._running is not None:
+            await asyncio.wait((self._running,))
 
     # The crawler's side.
 
@@ -145,7 +148,7 @@ class Crawl:
 
     def _collect(self) -> None:
         self._collector = self._make(self._pools, self._peak)
-        self._tasks.append(asyncio.create_task(self._guard(self._run)))
+        self._running = asyncio.create_task(self._guard(self._run))
 
     async def _run(self) -> None:
         assert self._collector is not None
@@ -155,10 +158,8 @@ class Crawl:
             await self._collector.run(self._handle)
 
     async def _handle(self, task: Task) -> Outcome:
-        attempts, throttled = self.retry
-        message = task.message
         try:
-            request = request_of(task, message.failures + 1 >= attempts or message.throttled + 1 >= throttled)
+            request = LeasedRequest.of(task, self._budgets)
         except (ValueError, TypeError, KeyError) as error:
             return Failed(v1.FAILURE_REASON_BAD_REQUEST, f"no request of Crawlee: {error}", permanent=True)
         work = self.works[id(request)] = Work(task, request)

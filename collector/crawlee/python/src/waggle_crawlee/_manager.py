@@ -20,8 +20,7 @@ from yarl import URL
 
 from waggle_collector import TLS, AsyncClient, AsyncCollector, Task, v1
 from waggle_crawlee._crawl import Crawl
-from waggle_crawlee._outcome import outcome_of
-from waggle_crawlee._request import LeasedRequest
+from waggle_crawlee._leased import LeasedRequest
 from waggle_crawlee._submit import Submitter
 from waggle_crawlee._version import __version__
 
@@ -143,7 +142,7 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
         if work is None or not isinstance(request, LeasedRequest):
             log.info("the lease of %s is over, its outcome is dropped", request.url)
             return None
-        work.settle(outcome_of(request, handled, self._delays.get(str(URL(request.url).origin()))))
+        work.settle(request.outcome(handled, self._delays.get(str(URL(request.url).origin()))))
         return ProcessedRequest(id=work.task.id, unique_key=request.unique_key, was_already_present=True, was_already_handled=handled)
 
     async def get_handled_count(self) -> int:
@@ -165,7 +164,14 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
     async def purge(self) -> None:
         """Does nothing: a second run goes on with the source."""
 
-    # What a crawler passes on. A request's own error has the status and the Retry-After; see outcome_of.
+    async def close(self) -> None:
+        """Ends the crawl, gives back what is not done, and closes the connections. A process that ends does without."""
+        if (crawl := self._crawl) is not None:
+            self._crawl = None
+            await crawl.close()
+        await self._client.close()
+
+    # What a crawler passes on. The error that follows has the status and the Retry-After.
 
     @property
     def inner(self) -> RequestManager:

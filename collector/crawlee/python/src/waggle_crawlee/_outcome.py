@@ -1,4 +1,4 @@
-"""How the work on a request ended, as it is reported: by the request's state and its error, never by "handled" alone."""
+"""Which failure an error of a crawler is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crawlee._request import RequestState
 from crawlee.errors import (
     ContextPipelineInitializationError,
     HttpStatusCodeError,
@@ -19,8 +18,7 @@ from crawlee.errors import (
     SessionError,
 )
 
-from waggle_collector import Failed, Outcome, Succeeded, v1
-from waggle_crawlee._request import LeasedRequest
+from waggle_collector import Failed, v1
 
 STATUSES = {
     401: v1.FAILURE_REASON_FORBIDDEN, 403: v1.FAILURE_REASON_FORBIDDEN, 451: v1.FAILURE_REASON_FORBIDDEN,
@@ -45,28 +43,6 @@ MESSAGES = [
 ]
 
 CLIENTS = ("impit", "httpx", "httpx2", "httpcore", "curl_cffi", "playwright")
-
-
-def outcome_of(request: LeasedRequest, handled: bool, queue_delay: float | None) -> Outcome:
-    """The outcome of a request that its crawler has handled, or gives back to be tried again."""
-    state, error, took = request.state, request.error, request.took()
-    if handled and state == RequestState.DONE:
-        return Succeeded(fetch_duration=took, queue_delay=queue_delay)
-    if handled and state == RequestState.SKIPPED:
-        return Failed(v1.FAILURE_REASON_ROBOTS_DENIED, "robots.txt forbids it", permanent=True, queue_delay=queue_delay)
-    if error is not None:
-        failed = failed_of(error)
-        if handled and state != RequestState.ERROR:
-            failed.message = f"replaced by the error handler: {failed.message}"
-        if handled and failed.reason < v1.FAILURE_REASON_DNS:
-            failed.permanent = True  # Crawlee gives up. A failure that is not the page's own, the dispatcher gives up by its own budget
-    elif request.loaded_url not in (None, request.url):
-        failed = Failed(v1.FAILURE_REASON_REDIRECT, f"redirects to {request.loaded_url}, which the enqueue strategy excludes", permanent=True)
-    else:
-        failed = Failed(v1.FAILURE_REASON_OTHER, f"dropped by the crawler in the state {state.name}", permanent=handled)
-    failed.fetch_duration = took
-    failed.queue_delay = queue_delay
-    return failed
 
 
 def failed_of(error: BaseException) -> Failed:

@@ -1,19 +1,14 @@
-"""Requests as they travel: what of a request of Crawlee is in a task's payload, and the request of a task."""
+"""Requests as they travel: what of a request of Crawlee is in a task's payload."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-import sys
-import time
 from typing import Any
 
 from crawlee import Request
-from crawlee._request import RequestState
-from crawlee._utils.requests import compute_unique_key
 from crawlee.errors import RequestCollisionError
-from pydantic import PrivateAttr
 
 from waggle_collector import Task, v1
 
@@ -29,47 +24,11 @@ class RequestRefused(RequestCollisionError, ValueError):
     It is a RequestCollisionError, because a crawler lets only the page fail of an error of this kind, and does not try it again."""
 
 
-class LeasedRequest(Request):
-    """A request made of a task that this process has leased. It notes when its fetch began and the first error that its crawler
-    handled: Crawlee tells a request manager only that a request is "handled" or "reclaimed"."""
-
-    _task: Task | None = PrivateAttr(default=None)
-    _began: float | None = PrivateAttr(default=None)
-    _error: BaseException | None = PrivateAttr(default=None)
-
-    @property
-    def state(self) -> RequestState:
-        return self.crawlee_data.state
-
-    @state.setter
-    def state(self, state: RequestState) -> None:
-        self.crawlee_data.state = state
-        if state == RequestState.BEFORE_NAV:
-            self._began = time.monotonic()
-        elif state in (RequestState.ERROR_HANDLER, RequestState.ERROR) and self._error is None:
-            self._error = sys.exc_info()[1]  # the crawler changes the state where it handles the error
-
-    @property
-    def task(self) -> Task:
-        """The task, with its id, cycle and fence."""
-        assert self._task is not None
-        return self._task
-
-    @property
-    def error(self) -> BaseException | None:
-        """What the request failed of, if the crawler handled an error."""
-        return self._error
-
-    def took(self) -> float | None:
-        """Seconds since the fetch began."""
-        return None if self._began is None else time.monotonic() - self._began
-
-
 def item_of(request: Request, source: str, forefront: bool = False) -> v1.SubmitItem:
     """The item to submit for a request. RequestRefused: it cannot travel."""
     payload = payload_of(request)
     item = v1.SubmitItem(source_id=source, url=request.url)
-    if request.unique_key != compute_unique_key(request.url):
+    if request.unique_key != Request.from_url(request.url).unique_key:
         item.key = request.unique_key
         if len(request.unique_key.encode()) > MAX_KEY:
             item.key = "sha256:" + hashlib.sha256(request.unique_key.encode()).hexdigest()
@@ -135,8 +94,8 @@ def check(url: str, field: str, value: Any) -> None:
         raise RequestRefused(f"request {url}: {field} is {value}; only JSON can travel")
 
 
-def request_of(task: Task, last: bool) -> LeasedRequest:
-    """The request of a task. last: after a failure of this attempt there is no other one. ValueError: the task has none."""
+def fields_of(task: Task) -> dict[str, Any]:
+    """The fields of a task's request, but for its counts. ValueError, TypeError, KeyError: the task has none."""
     if not task.url:
         raise ValueError("the task has no URL")
     payload: dict[str, Any] = {}
@@ -152,17 +111,13 @@ def request_of(task: Task, last: bool) -> LeasedRequest:
     body = payload.get("payload")
     if isinstance(body, dict):
         body = base64.b64decode(body["base64"])
-    data: dict[str, Any] = {name: payload[name] for name in ("maxRetries", "enqueueStrategy", "skipNavigation", "sessionRotationCount") if name in payload}
+    data: dict[str, Any] = {
+        name: payload[name] for name in ("maxRetries", "enqueueStrategy", "skipNavigation", "sessionRotationCount") if name in payload}
     data["crawlDepth"] = payload.get("crawlDepth", task.depth)
-    message = task.message
     user_data: dict[str, Any] = {**payload.get("userData", {}), "__crawlee": data}
-    request = LeasedRequest(
-        url=task.url, unique_key=task.key, method=payload.get("method", "GET"), payload=body, headers=payload.get("headers", {}),
-        user_data=user_data, no_retry=payload.get("noRetry", False),
-        retry_count=payload.get("retryCount", 0) + message.failures + message.expirations)
     if "label" in payload:
-        request.user_data["label"] = payload["label"]
-    if last:
-        request.no_retry = True
-    request._task = task
-    return request
+        user_data["label"] = payload["label"]
+    return {
+        "url": task.url, "unique_key": task.key, "method": payload.get("method", "GET"), "payload": body,
+        "headers": payload.get("headers", {}), "user_data": user_data, "no_retry": payload.get("noRetry", False),
+        "retry_count": payload.get("retryCount", 0)}
