@@ -153,3 +153,47 @@ func TestCrawleePython_Example(t *testing.T) {
 		}
 	}
 }
+
+// TestCrawleePython_Token crawls with a token that has the two roles that are needed, and is told what one lacks that has less.
+func TestCrawleePython_Token(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	policy := filepath.Join(dir, "auth.yaml")
+	command := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), programs.path("waggle"), args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("waggle %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	for name, role := range map[string]string{"ada": "admin", "both": "collector", "producer": "producer"} {
+		command("auth", "token", "new", name, "--role", role, "--out", name+".token")
+	}
+	text, err := os.ReadFile(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, policy, string(text)+"  - identity: token:both\n    role: producer\n")
+	d := serve(t, "dispatcher", "memory", "waggle", "--auth", policy)
+	command("source", "create", "search", "--server", d.addr, "--token-file", "ada.token")
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<li>a hat</li>")
+	}))
+	t.Cleanup(site.Close)
+	python := crawleePython(t)
+	crawl := func(token string) *process {
+		cmd := python(absolute(t, crawleePackage, "example", "search.py"), site.URL, "hat")
+		cmd.Env = append(cmd.Env, "WAGGLE_SERVER="+d.addr, "WAGGLE_TOKEN_FILE="+filepath.Join(dir, token+".token"))
+		return launchCommand(t, token, cmd)
+	}
+	if p := crawl("producer"); p.exit(shopLoad) == 0 {
+		t.Error("a crawl with the role producer alone ended well")
+	} else if said, _ := p.out.text(); !strings.Contains(said, "NotAllowed: fetch: not allowed: token:producer has the role producer") {
+		t.Errorf("it said\n%s", said)
+	}
+	if code := crawl("both").exit(shopLoad); code != 0 {
+		t.Errorf("a crawl with both roles ended with code %d", code)
+	}
+}

@@ -9,9 +9,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from waggle_collector import AsyncClient, AsyncCollector, Failed, Outcome, Released, Task, v1
+import grpc
+
+from waggle_collector import AsyncClient, AsyncCollector, CallError, Failed, Outcome, Released, Task, v1
 from waggle_crawlee._leased import LeasedRequest
-from waggle_crawlee._submit import CALL_TIMEOUT, SourceMissing, patiently
+from waggle_crawlee._submit import CALL_TIMEOUT, NotAllowed, SourceMissing, not_allowed, patiently
 
 TICK = 1.0  # seconds from one look to the next
 PATIENCE = 1.0  # seconds that a fetch waits; a crawler that is stopped waits for it
@@ -154,8 +156,12 @@ class Crawl:
         assert self._collector is not None
         await asyncio.sleep(GATHER)
         self._collector.set_slots(min(self._peak, 1000))
-        if not self.ended:
+        if self.ended:
+            return
+        try:
             await self._collector.run(self._handle)
+        except CallError as error:
+            raise not_allowed("fetch", error) if error.code == grpc.StatusCode.PERMISSION_DENIED else error from None
 
     async def _handle(self, task: Task) -> Outcome:
         try:
@@ -221,7 +227,10 @@ class Crawl:
     async def _explain(self, status: v1.SourceStatus) -> None:
         """Logs what holds the tasks that are left: once when it begins, and rarely while it lasts."""
         request = v1.ExplainRequest(source_id=self._source)
-        answer = await patiently(lambda: self._client.Explain(request, timeout=CALL_TIMEOUT), self._source, "explain the source")
+        try:
+            answer = await patiently(lambda: self._client.Explain(request, timeout=CALL_TIMEOUT), self._source, "explain the source")
+        except NotAllowed:
+            answer = v1.ExplainResponse(notes=["the reason is for the role viewer"])
         held = next((gate for gate in answer.gates if gate.gate.kind not in USUAL), None)
         kind, why = "", "; ".join(answer.notes[:2])
         if held is not None:

@@ -42,7 +42,8 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
         servers: addresses of dispatchers, each host:port.
         source: the id of the source whose tasks are crawled, and where requests are added.
         collector_id: names this manager. Default: the source, the host and the process id, and from the second one of a process on a number.
-        token_file: holds a token with the roles collector, producer and viewer; it needs tls unless all servers are on this machine.
+        token_file: holds a token with the roles collector and producer, and viewer for the log to say what holds a crawl; it needs tls unless all
+            servers are on this machine.
         tls, queues, labels, lease_duration: as in AsyncCollector of waggle_collector."""
         id = collector_id or name(source)
 

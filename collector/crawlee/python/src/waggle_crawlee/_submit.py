@@ -45,13 +45,17 @@ async def patiently(call: Callable[[], Awaitable[Reply]], source: str, what: str
             if error.reason == "SOURCE_NOT_FOUND":
                 raise missing(source) from None
             if error.code == grpc.StatusCode.PERMISSION_DENIED:
-                raise NotAllowed(f"{what}: {error.message}; the token needs the roles collector, producer and viewer") from None
+                raise not_allowed(what, error) from None
             if not error.repeatable and error.code != grpc.StatusCode.UNAUTHENTICATED:
                 raise
             if loop.time() >= warn_at:
                 warn_at = loop.time() + WARN_EVERY
                 log.warning("%s: no dispatcher has answered for %.0f s, still trying: %s", what, WARN_EVERY, error)
             await asyncio.sleep(max(1.0, error.retry_after))
+
+
+def not_allowed(what: str, error: CallError) -> NotAllowed:
+    return NotAllowed(f"{what}: {error.message}; the token needs the roles collector and producer")
 
 
 def missing(source: str) -> SourceMissing:
