@@ -237,6 +237,8 @@ class Crawl:
             gate = held.gate
             kind = v1.GateKind.Name(gate.kind).removeprefix("GATE_KIND_") if gate.kind in v1.GateKind.values() else str(gate.kind)
             why = " ".join(filter(None, (kind, held.name, gate.by and f"by {gate.by}", gate.reason and f"({gate.reason})")))
+            if gate.HasField("until"):
+                why += f", until {gate.until.ToDatetime():%Y-%m-%d %H:%M:%SZ}"
         if why and time.monotonic() - self._said.get(kind, -SAY_AGAIN) >= SAY_AGAIN:
             self._said[kind] = time.monotonic()
             log.info("nothing to crawl now, %d tasks wait: %s; see: waggle explain source %s", status.outstanding, why, self._source)

@@ -29,6 +29,7 @@ STATUSES = {
 # error of them is a connection that broke.
 MESSAGES = [
     (re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in (
+        (r"err_http_response_code_failure", v1.FAILURE_REASON_OTHER),  # Chromium, for an error without a body: the status is not known
         (r"name_not_resolved|name or service not known|name resolution|getaddrinfo|nodename|dns|lookup address", v1.FAILURE_REASON_DNS),
         (r"proxy|tunnel", v1.FAILURE_REASON_PROXY),
         (r"certificate|\bssl|\btls|err_cert|handshake|invalidmessage", v1.FAILURE_REASON_TLS),
