@@ -28,15 +28,9 @@ const crawleeLimit = 5 * time.Minute
 func crawleePython(t *testing.T) func(args ...string) *exec.Cmd {
 	t.Helper()
 	python := pythonWith(t, "WAGGLE_E2E_CRAWLEE",
-		"import grpc, google.rpc.status_pb2; from crawlee.crawlers import BeautifulSoupCrawler, ParselCrawler;"+
+		"import grpc, google.rpc.status_pb2; from crawlee.crawlers import BeautifulSoupCrawler, ParselCrawler, PlaywrightCrawler;"+
 			"from crawlee.http_clients import CurlImpersonateHttpClient, HttpxHttpClient",
-		"crawlee", "crawlee[parsel,beautifulsoup,httpx,curl-impersonate]>=1.11,<2", "grpcio>=1.66", "protobuf>=6.31.1,<8", "googleapis-common-protos>=1.70")
-	return crawleeBy(t, python)
-}
-
-// crawleeBy returns how a program is run by a Python that has Crawlee.
-func crawleeBy(t *testing.T, python string) func(args ...string) *exec.Cmd {
-	t.Helper()
+		"crawlee", "crawlee[parsel,beautifulsoup,httpx,curl-impersonate,playwright]>=1.11,<2", "grpcio>=1.66", "protobuf>=6.31.1,<8", "googleapis-common-protos>=1.70")
 	path := absolute(t, "../../collector/python/src") + string(os.PathListSeparator) + absolute(t, crawleePackage, "src")
 	return func(args ...string) *exec.Cmd {
 		cmd := exec.Command(python, append([]string{"-u", "-W", "ignore"}, args...)...)
@@ -204,13 +198,9 @@ func TestCrawleePython_Token(t *testing.T) {
 	}
 }
 
-// TestCrawleePython_Browser crawls with Playwright and Chromium, if WAGGLE_E2E_PLAYWRIGHT names a Python that has crawlee[playwright].
+// TestCrawleePython_Browser crawls with Playwright and Debian's Chromium.
 func TestCrawleePython_Browser(t *testing.T) {
 	t.Parallel()
-	browser := os.Getenv("WAGGLE_E2E_PLAYWRIGHT")
-	if browser == "" {
-		t.Skip("WAGGLE_E2E_PLAYWRIGHT names no Python")
-	}
 	d := serve(t, "dispatcher", "memory", "waggle")
-	runCrawlee(t, "browser.py", crawleeBy(t, browser)(absolute(t, crawleePackage, "tests", "browser.py"), d.addr))
+	runCrawlee(t, "browser.py", crawleePython(t)(absolute(t, crawleePackage, "tests", "browser.py"), d.addr))
 }
