@@ -17,8 +17,11 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// crawleePackage is the folder of the package for Crawlee, seen from this package.
-const crawleePackage = "../../collector/crawlee/python"
+// crawleePackage is the folder of the package for Crawlee, seen from this package; crawleeWheel is the file of the package.
+const (
+	crawleePackage = "../../collector/crawlee/python"
+	crawleeWheel   = "waggle_crawlee-0.1.0-py3-none-any.whl"
+)
 
 // crawleeLimit is when a program that runs many small crawls is given up.
 const crawleeLimit = 5 * time.Minute
