@@ -81,6 +81,7 @@ crawlee-node: typescript $(CRAWLEE_NODE)/node_modules/.package-lock.json ## Chec
 demo: ## Crawl a small site in one process, with a collector that dies half-way
 	go run ./cmd/waggle demo
 
+PYTHON_PACKAGES := collector/python collector/scrapy collector/crawlee/python
 $(PYTHON_SET):
 	python3 -m venv --clear $(PYTHON_ENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r collector/python/tools.txt
@@ -90,9 +91,11 @@ $(PYTHON_SET):
 python-tools: $(PYTHON_SET) ## Install what the Python package is generated, checked and built with to bin/python
 
 .PHONY: lint
-lint: $(PYTHON_SET) ## Run golangci-lint by .golangci.yml, with go vet, and mypy on the Python package
+lint: $(PYTHON_SET) ## Run golangci-lint by .golangci.yml, with go vet, and mypy on the Python packages
 	$(GOLANGCI_LINT) run
-	cd collector/python && $(abspath $(PYTHON)) -m mypy --cache-dir $(abspath bin/mypy)
+	@for package in $(PYTHON_PACKAGES); do \
+		(cd $$package && $(abspath $(PYTHON)) -m mypy --cache-dir $(abspath bin/mypy)/$$package); \
+	done
 
 .PHONY: buf-lint
 buf-lint: ## Check the .proto files: buf lint, buf format
@@ -222,11 +225,11 @@ exhaustion: ## Attack a dispatcher from one address in each way for TIME=10s, an
 bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 turns each
 	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestCrawlRate ./deploy/e2e
 
-# The odd spiders with each version that the README of the add-on lists, and a shop of 2,000 pages with each event loop.
-.PHONY: scrapy
-scrapy: ## Test the add-on for Scrapy with older versions, and by a large crawl
-	WAGGLE_E2E_SCRAPY_VERSIONS="2.16.0 2.17.0 2.18.0" WAGGLE_E2E_PAGES=$(or $(PAGES),2000) \
-		go test -count=1 -timeout 25m -v -tags e2e -run 'TestScrapy_(Odd|Shop)' ./deploy/e2e
+# The odd spiders and a shop of 2,000 pages, with each version that the READMEs of the packages list.
+.PHONY: frameworks
+frameworks: ## Test the packages for Scrapy and Crawlee by large crawls, also with older versions: PAGES=2000
+	WAGGLE_E2E_SCRAPY_VERSIONS="2.16.0 2.17.0 2.18.0" WAGGLE_E2E_CRAWLEE_VERSIONS=3.18.0 WAGGLE_E2E_PAGES=$(or $(PAGES),2000) \
+		go test -count=1 -timeout 60m -v -tags e2e -run 'TestScrapy_(Odd|Shop)|TestCrawlee(Node|Python)_(Shop|Odd|Versions)' ./deploy/e2e
 
 .PHONY: bench-scrapy
 bench-scrapy: ## Measure Scrapy on Waggle beside plain Scrapy, and how soon an idle spider starts: ROUNDS=5 turns each
@@ -253,11 +256,18 @@ bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns 
 bench-typescript: build typescript ## Compare the TypeScript package with BullMQ's worker, both with one task at a time: ROUNDS=5 turns each
 	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./typescript -rounds $(or $(ROUNDS),5)
 
-PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
-.PHONY: bench-crawlee-node
-bench-crawlee-node: build crawlee-node ## Compare Crawlee for Node by Waggle with Crawlee alone: ROUNDS=5 turns each
-	cd deploy/bench && go run ./crawlee/node -rounds $(or $(ROUNDS),5)
+bin/crawlee/bin/python:
+	python3 -m venv --clear bin/crawlee
+	bin/crawlee/bin/python -m pip install --quiet --disable-pip-version-check 'crawlee[parsel]==1.11.0' 'grpcio>=1.66' 'protobuf>=6.31.1,<8' \
+		'googleapis-common-protos>=1.70'
 
+.PHONY: bench-crawlee
+bench-crawlee: build crawlee-node bin/crawlee/bin/python ## Compare Crawlee on Waggle with Crawlee alone, for Node and for Python: ROUNDS=5 turns each
+	cd deploy/bench && go run ./crawlee/node -rounds $(or $(ROUNDS),5)
+	cd deploy/bench && PYTHONPATH=$(abspath collector/python/src):$(abspath collector/crawlee/python/src) \
+		go run ./crawlee/python -rounds $(or $(ROUNDS),5) -python $(abspath bin/crawlee/bin/python)
+
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # What an archive holds beside the command: the documents and all that they link to.
 RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
 	deploy/redis.conf deploy/systemd ':!*_test.go'
@@ -289,8 +299,10 @@ release: $(PYTHON_SET) crawlee-node ## Write archives, packages, bills of materi
 DIST := dist
 .PHONY: wheel
 wheel: $(PYTHON_SET) ## Write the Python packages of this commit to DIST=dist
-	for package in python scrapy; do (cd collector/$$package && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
-		$(abspath $(PYTHON)) -m hatchling build -t wheel -d $(abspath $(DIST))); done
+	@for package in $(PYTHON_PACKAGES); do \
+		(cd $$package && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+			$(abspath $(PYTHON)) -m hatchling build -t wheel -d $(abspath $(DIST))); \
+	done
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files

@@ -22,7 +22,9 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	first, second := release(t, sourceTree(t)), release(t, sourceTree(t))
 	name := "waggle-" + sourceTag + "-linux-" + runtime.GOARCH
-	want := []string{"SHA256SUMS", name + ".cdx.json", name + ".tar.gz", pythonWheel, scrapyWheel, "waggle-collector-0.1.0.tgz"}
+	want := []string{
+		"SHA256SUMS", name + ".cdx.json", name + ".tar.gz", pythonWheel, scrapyWheel, crawleeWheel, "waggle-collector-0.1.0.tgz", "waggle-crawlee-0.1.0.tgz",
+	}
 	slices.Sort(want)
 	if !slices.Equal(first.names, want) || !slices.Equal(second.names, want) {
 		t.Fatalf("the releases have %v and %v, want %v", first.names, second.names, want)

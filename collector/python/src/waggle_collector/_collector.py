@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import logging
 import queue
@@ -93,6 +94,16 @@ class _Collector:
         self._stopped = True
         if (run := self._current) is not None:
             loop().call_soon_threadsafe(run.stop)
+
+    def set_slots(self, slots: int) -> None:
+        """Changes how many tasks are worked on at once, 1 to 1000, for programs whose concurrency changes. Nothing that runs is stopped;
+        a fetch that waits already may still bring as many tasks as it asked for."""
+        if not 1 <= slots <= 1000:
+            raise ValueError(f"slots: {slots!r}: want 1 to 1000")
+        with self._lock:
+            self._config = dataclasses.replace(self._config, slots=slots)
+            if (run := self._current) is not None:
+                loop().call_soon_threadsafe(run.set_slots, slots)
 
     def _start(self, handlers: Callable[[Run], Handlers]) -> concurrent.futures.Future[None]:
         where = loop()

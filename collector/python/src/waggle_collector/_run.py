@@ -154,6 +154,11 @@ class Run:
         self.report_due.set()  # no fetch carries them any more
         self._beat_now()
 
+    def set_slots(self, slots: int) -> None:
+        """Changes how many tasks are worked on at once, from the next fetch on."""
+        self.config = dataclasses.replace(self.config, slots=slots)
+        self.slot_free.set()
+
     def fail(self, error: Exception) -> None:
         """Ends the run with an error."""
         self.error = self.error or error
