@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from crawlee import Request, RequestState
 from pydantic import PrivateAttr
@@ -18,6 +19,9 @@ FORBIDDEN_ATTEMPTS = 3  # of a one-shot task, whatever the source's max_attempts
 class LeasedRequest(Request):
     """Follows what its crawler does by the changes of its state: when the fetch began, and which error was handled. Crawlee tells a request
     manager only that a request is "handled" or "reclaimed". It also decides whether the crawler gives up, which is Waggle's to know."""
+
+    if TYPE_CHECKING:  # a property of Crawlee, where Crawlee is not installed
+        no_retry: bool
 
     _task: Task | None = PrivateAttr(default=None)
     _budgets: tuple[int, int] = PrivateAttr(default=(1, 1))  # max_attempts and max_throttled of the source
