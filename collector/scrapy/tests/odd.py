@@ -321,6 +321,18 @@ class Odd(unittest.TestCase):
         crawl = self.same("scheduled", 1)
         self.assertEqual(crawl.status().tasks.done, 1)
 
+    def test_default_source(self):
+        crawl = Crawl("feeding", source="feeding").create()
+        del crawl.settings["WAGGLE_SOURCE"]
+        crawl.run()
+        self.assertEqual((crawl.code, crawl.status().tasks.done), (0, 4), crawl.log)
+
+    def test_password_in_url(self):
+        crawl = Crawl("password").create().run()
+        self.assertNotEqual(crawl.code, 0, crawl.log)
+        self.assertIn("cannot become a task", crawl.log)
+        self.assertNotIn("secret", crawl.log)
+
     def test_jobdir(self):
         crawl = Crawl("jobdir").create().run()
         self.assertNotEqual(crawl.code, 0)

@@ -99,8 +99,7 @@ class Scheduler(BaseScheduler):
             lease = self._parent(request)
             return self._enqueue(request)
         except CannotTravel as error:
-            message = f"{request.url} cannot become a task: {error}"
-            self._refusals.cannot_travel(message)
+            message = self._refusals.cannot_travel(f"{request.url} cannot become a task: {error}")
             if lease is None:
                 self._incomplete = message
         except Exception as error:
@@ -223,7 +222,7 @@ class Scheduler(BaseScheduler):
         elif result.code == v1.SUBMIT_CODE_INVALID:
             if v1.ErrorReason.Name(result.error_reason).endswith("SOURCE_NOT_FOUND"):
                 self.failed(f"the source {self._source} is deleted")
-            self._refusals.cannot_travel(f"{item.url} cannot become a task: {result.message}")
+            self._incomplete = self._refusals.cannot_travel(f"{item.url} cannot become a task: {result.message}")
 
     def discovered(self, items: Sequence[v1.DiscoveredItem], summary: v1.DiscoverSummary) -> None:
         for item, result in zip(items, summary.results):
