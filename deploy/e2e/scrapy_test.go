@@ -72,10 +72,10 @@ func TestScrapy_Odd(t *testing.T) {
 			t.Parallel()
 			d := serve(t, "dispatcher", "memory", "waggle")
 			out, err := scrapyCommand(t, python, "../../collector/scrapy/tests/odd.py", d.addr).CombinedOutput()
-			if err != nil {
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			if t.Logf("%s", lines[len(lines)-1]); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			t.Logf("%s", out[strings.LastIndex(strings.TrimSpace("\n"+string(out)), "\n")+1:])
 		})
 	}
 }

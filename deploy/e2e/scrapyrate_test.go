@@ -87,22 +87,29 @@ func TestScrapy_Rate(t *testing.T) {
 		cmd.Env = append(cmd.Env, "SERVER="+server, "SOURCE=shop", "START_URL="+site+"/p/0", "OUT="+filepath.Join(dir, name))
 		return launchCommand(t, name, cmd)
 	}
+	// Processor time of the spider alone, which other work on the machine hardly changes.
+	cpu := func(p *process) float64 {
+		return (p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()).Seconds() * 1000 / float64(pages)
+	}
 	var plains, waggles []float64
 	for round := range rounds {
 		site := newTreeSite(t, pages)
-		if code := start("plain", "", site.url).exit(rateLimit); code != 0 {
+		alone := start("plain", "", site.url)
+		if code := alone.exit(rateLimit); code != 0 {
 			t.Fatalf("the plain spider ended with code %d", code)
 		}
 		plain := site.perSecond(t, pages)
 		site = newTreeSite(t, pages)
 		d := serve(t, "dispatcher", "memory", "waggle")
 		newScrapySource(t, dial(t, d.addr), site.url)
-		if code := start("waggle", d.addr, site.url).exit(rateLimit); code != 0 {
+		together := start("waggle", d.addr, site.url)
+		if code := together.exit(rateLimit); code != 0 {
 			t.Fatalf("the spider ended with code %d", code)
 		}
 		waggle := site.perSecond(t, pages)
 		plains, waggles = append(plains, plain), append(waggles, waggle)
-		t.Logf("round %d: Scrapy %4.0f pages a second, on Waggle %4.0f: %.2f", round+1, plain, waggle, waggle/plain)
+		t.Logf("round %d: Scrapy %4.0f pages a second, %.1f ms of processor a page; on Waggle %4.0f, %.1f ms: %.2f", round+1,
+			plain, cpu(alone), waggle, cpu(together), waggle/plain)
 	}
 	slices.Sort(plains)
 	slices.Sort(waggles)

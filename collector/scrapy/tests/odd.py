@@ -54,17 +54,26 @@ class Crawl:
         return self
 
     def start(self):
-        self.process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "runodd.py"), self.name, f"http://{self.host}/", os.path.join(self.dir, "items"),
-             json.dumps(self.settings)], cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        with open(os.path.join(self.dir, "log"), "w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, os.path.join(HERE, "runodd.py"), self.name, f"http://{self.host}/", os.path.join(self.dir, "items"),
+                 json.dumps(self.settings)], cwd=self.dir, stdout=log, stderr=subprocess.STDOUT)
         return self
+
+    @property
+    def log(self):
+        with open(os.path.join(self.dir, "log")) as log:
+            return log.read()
+
+    def until(self, text):
+        until(lambda: text in self.log, text)
 
     def wait(self):
         try:
-            self.log, _ = self.process.communicate(timeout=LIMIT)
+            self.process.wait(LIMIT)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.log, _ = self.process.communicate()
+            self.process.wait()
             raise AssertionError(f"{self.name} has not ended within {LIMIT} s\n{self.log}") from None
         self.code = self.process.returncode
         return self
@@ -287,7 +296,8 @@ class Odd(unittest.TestCase):
         target = v1.HoldTarget(source_id=crawl.source)
         CLIENT.SetHolds(v1.SetHoldsRequest(targets=[target], by="test", reason="they asked"))
         crawl.start()
-        time.sleep(5)
+        crawl.until("waiting: ")
+        time.sleep(3)
         CLIENT.LiftHolds(v1.LiftHoldsRequest(targets=[target], by="test", reason="test"))
         crawl.wait()
         self.assertEqual((len(crawl.items()), crawl.code), (6, 0), crawl.log)
@@ -303,11 +313,19 @@ class Odd(unittest.TestCase):
 
     def test_no_dispatcher(self):
         crawl = Crawl("plain", server="127.0.0.1:1").start()
-        time.sleep(6)
+        crawl.until("does not serve")
+        crawl.until("Crawled 0 pages")
+        time.sleep(5)
         crawl.process.send_signal(signal.SIGTERM)
         crawl.wait()
         self.assertEqual(crawl.log.count("127.0.0.1:1 does not serve"), 1, crawl.log)
         self.assertIn("Spider closed (shutdown)", crawl.log)
+
+    def test_stopped_at_once(self):
+        crawl = Crawl("plain", server="127.0.0.1:1").start()
+        crawl.until("Spider opened")
+        crawl.process.send_signal(signal.SIGTERM)
+        crawl.wait()
 
     def test_stopped(self):
         crawl = Crawl("slow", {"CONCURRENT_REQUESTS": 4}).create().start()
@@ -320,6 +338,18 @@ class Odd(unittest.TestCase):
     def test_scheduler_of_a_project(self):
         crawl = self.same("scheduled", 1)
         self.assertEqual(crawl.status().tasks.done, 1)
+
+    def test_default_source(self):
+        crawl = Crawl("feeding", source="feeding").create()
+        del crawl.settings["WAGGLE_SOURCE"]
+        crawl.run()
+        self.assertEqual((crawl.code, crawl.status().tasks.done), (0, 4), crawl.log)
+
+    def test_password_in_url(self):
+        crawl = Crawl("password").create().run()
+        self.assertNotEqual(crawl.code, 0, crawl.log)
+        self.assertIn("cannot become a task", crawl.log)
+        self.assertNotIn("secret", crawl.log)
 
     def test_jobdir(self):
         crawl = Crawl("jobdir").create().run()

@@ -422,6 +422,13 @@ class Jobdir(Odd):
     custom_settings = {"JOBDIR": "job"}
 
 
+class Password(Odd):
+    name = "password"
+
+    async def start(self):
+        yield scrapy.Request(self.base.replace("http://", "http://ada:secret@"))
+
+
 class Private(Odd):
     name = "private"
 

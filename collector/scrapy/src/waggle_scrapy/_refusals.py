@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import collections
 import logging
+import re
 from urllib.parse import urlsplit
 
 from waggle_collector import v1
 
+USER = re.compile(r"//[^/@\s]*@")  # in a URL
 MOST = 20  # requests that are logged one by one
 
 log = logging.getLogger("waggle_scrapy")
@@ -50,10 +52,13 @@ class Refusals:
         if self._limited == 1:
             log.info("requests wait, they are submitted again: %s", message)
 
-    def cannot_travel(self, message: str) -> None:
+    def cannot_travel(self, message: str) -> str:
+        """Logs a request that became no task. Returns what it has logged: without the password of a URL."""
+        message = USER.sub("//", message)
         self._bad += 1
         if self._bad <= MOST:
             log.error("%s", message)
+        return message
 
     def sum_up(self) -> None:
         """Logs the counts at the end."""

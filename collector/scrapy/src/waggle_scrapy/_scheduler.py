@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import socket
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +28,8 @@ from waggle_scrapy._request import LEASE, PARENT, CannotTravel, Codec
 from waggle_scrapy._version import __version__
 
 OPEN_TIMEOUT = 3.0  # seconds for the first answer of a dispatcher; the spider is opened without it then
+STOP_TIMEOUT = 86400.0  # seconds: how long a spider that ends may finish its requests is Scrapy's to decide
+LONG_IDLE = 30.0  # seconds without a task after which the reason is logged
 DEFAULT_FINGERPRINTER = "scrapy.utils.request.RequestFingerprinter"
 
 log = logging.getLogger("waggle_scrapy")
@@ -56,6 +59,7 @@ class Scheduler(BaseScheduler):
         self._granted = 0
         self._settled_starts: collections.Counter[str] = collections.Counter()  # submitted requests that had settled long ago
         self._quiet_looks = 0
+        self._idle_since: float | None = None  # None: there is something to do, or it is logged that there is nothing
         self._finished = False
         self._closing = False
         self._fatal: Refused | None = None
@@ -74,6 +78,7 @@ class Scheduler(BaseScheduler):
         fingerprinter = self._settings.get("REQUEST_FINGERPRINTER_CLASS")
         self._codec = Codec(spider, self._crawler.request_fingerprinter, fingerprinter == DEFAULT_FINGERPRINTER)
         self._source = self._settings.get("WAGGLE_SOURCE") or spider.name
+        self._idle_since = time.monotonic()
         self._refusals = Refusals(self._source)
         self._end_with_error()
         self._opened: Deferred[None] | None = Deferred()
@@ -99,8 +104,7 @@ class Scheduler(BaseScheduler):
             lease = self._parent(request)
             return self._enqueue(request)
         except CannotTravel as error:
-            message = f"{request.url} cannot become a task: {error}"
-            self._refusals.cannot_travel(message)
+            message = self._refusals.cannot_travel(f"{request.url} cannot become a task: {error}")
             if lease is None:
                 self._incomplete = message
         except Exception as error:
@@ -182,6 +186,7 @@ class Scheduler(BaseScheduler):
     def granted(self, task: Task, future: asyncio.Future[Outcome]) -> None:
         self._activity += 1
         self._granted += 1
+        self._idle_since = time.monotonic()
         self._finished = False
         self._connection.idle(None)
         lease = Lease(task, future, f"{task.id}:{task.fence}")
@@ -223,7 +228,7 @@ class Scheduler(BaseScheduler):
         elif result.code == v1.SUBMIT_CODE_INVALID:
             if v1.ErrorReason.Name(result.error_reason).endswith("SOURCE_NOT_FOUND"):
                 self.failed(f"the source {self._source} is deleted")
-            self._refusals.cannot_travel(f"{item.url} cannot become a task: {result.message}")
+            self._incomplete = self._refusals.cannot_travel(f"{item.url} cannot become a task: {result.message}")
 
     def discovered(self, items: Sequence[v1.DiscoveredItem], summary: v1.DiscoverSummary) -> None:
         for item, result in zip(items, summary.results):
@@ -237,11 +242,15 @@ class Scheduler(BaseScheduler):
             self._quiet_looks = 0
             return
         self._log_gates(source)
+        if self._idle_since is not None and status.outstanding and time.monotonic() - self._idle_since > LONG_IDLE:
+            self._idle_since = None
+            log.info("waiting: of %d tasks %d are ready, %d are due later, others work on %d; waggle explain source %s",
+                     status.outstanding, status.tasks.ready, status.tasks.scheduled, status.tasks.leased, self._source)
         over = status.outstanding == 0 and (
             not status.HasField("next_due_time") or status.HasField("last_success_time") or status.HasField("last_failure_time")
             or status.tasks.done > 0 or status.tasks.dead > 0)
         self._quiet_looks = self._quiet_looks + 1 if over else 0
-        if self._quiet_looks < 2 or self._engine._start is not None:
+        if self._quiet_looks < 2 or getattr(self._engine, "_start", None) is not None:
             return
         if not self._granted and self._settled_starts:
             known = ", ".join(f"{state} {count}" for state, count in sorted(self._settled_starts.items()))
@@ -353,7 +362,7 @@ class Scheduler(BaseScheduler):
             servers, settings.get("WAGGLE_COLLECTOR_ID") or re.sub("[^a-z0-9._-]", "-", name)[-128:],
             slots=min(settings.getint("CONCURRENT_REQUESTS"), 1000), sources=[self._source], pools=settings.getlist("WAGGLE_POOLS"),
             version=f"waggle-scrapy {__version__}", labels={"spider": self._spider.name}, tls=tls, token_file=token_file,
-            discovered=lambda task, items, summary: call(self.discovered, items, summary))
+            stop_timeout=STOP_TIMEOUT, discovered=lambda task, items, summary: call(self.discovered, items, summary))
         loop = asyncio.get_running_loop() if is_asyncio_available() else None
         soon: Callable[..., Any] = call if loop is None else loop.call_soon
         return Connection(self, soon, self._source, lambda: AsyncClient(servers, tls=tls, token_file=token_file), collector, loop)
