@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +20,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/collector"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/auth"
 )
 
 // crawleeNode is the package for Crawlee, seen from this package.
@@ -77,6 +80,17 @@ func TestCrawleeNode_Versions(t *testing.T) {
 			crawlShop(t, spider{name: "crawlee", drops: true, command: func() *exec.Cmd { return nodeIn(dir, []string{"shop.mjs"}) }})
 			crawlOdd(t, dir)
 		})
+	}
+}
+
+// TestCrawleeNode_Browser crawls a shop by PlaywrightCrawler with the browser that WAGGLE_E2E_CHROMIUM names, as /usr/bin/chromium.
+func TestCrawleeNode_Browser(t *testing.T) {
+	if browser := os.Getenv("WAGGLE_E2E_CHROMIUM"); browser != "" {
+		dir := crawleeFolder(t, "3.18.1")
+		shell(t, dir, "PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm install --no-audit --no-fund --prefer-offline @crawlee/playwright@3.18.1 playwright")
+		crawlShop(t, spider{name: "browser", drops: true, command: func() *exec.Cmd {
+			return nodeIn(dir, []string{"browser.mjs"}, "CHROMIUM="+browser)
+		}})
 	}
 }
 
@@ -184,7 +198,10 @@ func crawlOdd(t *testing.T, dir string) {
 			"/cut": pb.FailureReason_FAILURE_REASON_CONNECTION_LOST,
 		}
 		for path, reason := range want {
-			c.wantDead(t, "failures", site.URL+path, reason)
+			e := c.wantDead(t, "failures", site.URL+path, reason)
+			if path == "/throws" && !strings.HasPrefix(e.GetMessage(), "the handler does not like it ü") {
+				t.Errorf("the handler's error came as %q", e.GetMessage())
+			}
 		}
 		c.wantDead(t, "failures", "http://127.0.0.1:1/", pb.FailureReason_FAILURE_REASON_CONNECT)
 		c.wantDead(t, "failures", "http://no-such-host.invalid/", pb.FailureReason_FAILURE_REASON_DNS)
@@ -300,6 +317,28 @@ func crawlOdd(t *testing.T, dir string) {
 		site, p := run(t, "route", once)
 		ends(t, p, 1)
 		c.wantDead(t, "route", site.URL+"/page", pb.FailureReason_FAILURE_REASON_HANDLER)
+	})
+
+	t.Run("secured", func(t *testing.T) {
+		text := "grants:\n- {identity: token:ops, role: admin}\n- {identity: token:*, role: collector}\n" +
+			"- {identity: token:crawl, role: producer, sources: [page]}\ntokens:\n"
+		folder := t.TempDir()
+		for _, name := range []string{"ops", "crawl", "other"} {
+			text += fmt.Sprintf("- {name: %s, sha256: %s}\n", name, auth.HashToken("wgl_"+name))
+			replace(t, filepath.Join(folder, name), "wgl_"+name)
+		}
+		d := serve(t, "secured dispatcher", "memory", "", "--auth", replace(t, filepath.Join(folder, "auth.yaml"), text))
+		ops := dialAs(t, collector.Config{Targets: []string{d.addr}, Token: "wgl_ops"})
+		request := &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "page"}}
+		if _, err := pb.NewSourceServiceClient(ops).CreateSource(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		as := func(token string) *process {
+			return launchCommand(t, token, nodeIn(dir, []string{"odd.mjs", "page"}, "SERVER="+d.addr, "SOURCE=page", "SITE="+newOddSite(t).URL,
+				"TOKEN_FILE="+filepath.Join(folder, token)))
+		}
+		ends(t, as("crawl"), 0, "1 attempts of this process succeeded, 0 failed")
+		ends(t, as("other"), 1, "PERMISSION_DENIED", "A crawl needs the roles collector and producer")
 	})
 
 	t.Run("late", func(t *testing.T) {

@@ -3,10 +3,10 @@
 import { BasicCrawler, CheerioCrawler, Configuration, HttpCrawler, NonRetryableError } from "@crawlee/cheerio";
 import { WaggleRequestManager } from "@waggle/crawlee";
 
-const { SERVER, SOURCE, SITE } = process.env;
+const { SERVER, SOURCE, SITE, TOKEN_FILE } = process.env;
 Configuration.getGlobalConfig().set("persistStorage", false);
 
-const waggle = await WaggleRequestManager.open({ servers: [SERVER], source: SOURCE });
+const waggle = await WaggleRequestManager.open({ servers: [SERVER], source: SOURCE, tokenFile: TOKEN_FILE });
 const site = (path) => SITE + path;
 
 const cases = {
@@ -20,7 +20,7 @@ const cases = {
     const crawler = waggle.crawler(CheerioCrawler, {
       ignoreHttpErrorStatusCodes: [418], additionalMimeTypes: ["text/plain"],
       requestHandler({ request }) {
-        if (request.url.endsWith("/throws")) throw new Error("the handler does not like it");
+        if (request.url.endsWith("/throws")) throw new Error(`\u001b[2mthe handler\u0007\ndoes not like it\u001b[22m ${"ü".repeat(2000)}`);
         if (request.url.endsWith("/hopeless")) throw new NonRetryableError("never again");
       },
       failedRequestHandler: ({ request }) => console.log(`given up: ${request.url}`),

@@ -123,10 +123,14 @@ function scopeOf(reason: FailureReason): "TASK" | "HOST" | "COLLECTOR" | "URL" {
   return reason < 300 ? "COLLECTOR" : "URL";
 }
 
-/** What was thrown, for people. The report's own limit is in bytes, and the package of collectors cuts there. */
+/**
+ * What was thrown, for people, in one line: dispatchers refuse control characters, and browsers colour their messages. The limit of
+ * a report is in bytes, and the package of collectors cuts there.
+ */
 export function text(error: unknown): string {
   try {
-    return error instanceof Error ? error.message || error.name : String(error);
+    const said = error instanceof Error ? error.message || error.name : String(error);
+    return said.replace(/\u001b\[[0-9;]*m/g, "").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
   } catch {
     return "what was thrown cannot be shown";
   }
