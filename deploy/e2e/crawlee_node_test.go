@@ -126,6 +126,8 @@ func (s *oddSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	case r.URL.Path == "/pdf":
 		w.Header().Set("Content-Type", "application/pdf")
+	case r.URL.Path == "/slow":
+		<-r.Context().Done()
 	case r.URL.Path == "/cut":
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
@@ -188,14 +190,14 @@ func crawlOdd(t *testing.T, dir string) {
 
 	t.Run("failures", func(t *testing.T) {
 		site, p := run(t, "failures", once)
-		ends(t, p, 0, "answers 429 and asks for a pause of 1 s", "given up: "+site.URL+"/throws", "2 attempts of this process succeeded, 13 failed")
+		ends(t, p, 0, "answers 429 and asks for a pause of 1 s", "given up: "+site.URL+"/throws", "2 attempts of this process succeeded, 15 failed")
 		want := map[string]pb.FailureReason{
 			"/status/404": pb.FailureReason_FAILURE_REASON_NOT_FOUND, "/status/410": pb.FailureReason_FAILURE_REASON_GONE,
 			"/status/403": pb.FailureReason_FAILURE_REASON_FORBIDDEN, "/status/500": pb.FailureReason_FAILURE_REASON_SERVER_ERROR,
 			"/status/503": pb.FailureReason_FAILURE_REASON_SERVER_ERROR, "/status/400": pb.FailureReason_FAILURE_REASON_CLIENT_ERROR,
 			"/busy": pb.FailureReason_FAILURE_REASON_THROTTLED, "/pdf": pb.FailureReason_FAILURE_REASON_UNSUPPORTED_CONTENT,
 			"/throws": pb.FailureReason_FAILURE_REASON_HANDLER, "/hopeless": pb.FailureReason_FAILURE_REASON_HANDLER,
-			"/cut": pb.FailureReason_FAILURE_REASON_CONNECTION_LOST,
+			"/cut": pb.FailureReason_FAILURE_REASON_CONNECTION_LOST, "/slow": pb.FailureReason_FAILURE_REASON_TIMEOUT,
 		}
 		for path, reason := range want {
 			e := c.wantDead(t, "failures", site.URL+path, reason)
@@ -203,6 +205,7 @@ func crawlOdd(t *testing.T, dir string) {
 				t.Errorf("the handler's error came as %q", e.GetMessage())
 			}
 		}
+		c.wantDead(t, "failures", strings.Replace(site.URL, "http:", "https:", 1)+"/tls", pb.FailureReason_FAILURE_REASON_TLS)
 		c.wantDead(t, "failures", "http://127.0.0.1:1/", pb.FailureReason_FAILURE_REASON_CONNECT)
 		c.wantDead(t, "failures", "http://no-such-host.invalid/", pb.FailureReason_FAILURE_REASON_DNS)
 		c.wantDone(t, "failures", 2) // the page, and the status that the crawler takes as one
@@ -239,6 +242,15 @@ func crawlOdd(t *testing.T, dir string) {
 		c.wantDead(t, "basic", site.URL+"/busy", pb.FailureReason_FAILURE_REASON_THROTTLED)
 		c.wantDead(t, "basic", site.URL+"/status/404", pb.FailureReason_FAILURE_REASON_NOT_FOUND)
 		c.wantDone(t, "basic", 1)
+	})
+
+	t.Run("proxy", func(t *testing.T) {
+		site, p := run(t, "proxy", once)
+		until(t, startLimit, "the page fails", func() bool {
+			reply, err := c.tasks.GetTask(t.Context(), &pb.GetTaskRequest{SourceId: "proxy", Url: site.URL + "/page"})
+			return err == nil && reply.GetTask().GetLastError().GetReason() == pb.FailureReason_FAILURE_REASON_PROXY
+		})
+		p.kill()
 	})
 
 	t.Run("early", func(t *testing.T) {

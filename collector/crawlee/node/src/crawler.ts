@@ -18,7 +18,7 @@ interface Insides {
 interface CrawlingContext {
   request: unknown;
   response?: { statusCode?: number; status?: number | (() => number); headers?: unknown };
-  proxyInfo?: unknown;
+  proxyInfo?: { hostname?: string; port?: number | string };
 }
 
 type Options = Record<string, unknown>;
@@ -96,7 +96,7 @@ function navigation(manager: WaggleRequestManager, Class: object, options: Optio
     const { request, proxyInfo } = context;
     if (!(request instanceof LeasedRequest)) return;
     request.work.began = performance.now();
-    request.work.proxied = proxyInfo !== undefined;
+    request.work.proxy = proxyInfo;
     request.work.answer = undefined;
     request.work.note = () => answer(context);
   };
