@@ -229,7 +229,7 @@ func crawlOdd(t *testing.T, dir string) {
 
 	t.Run("travel", func(t *testing.T) {
 		site, p := run(t, "travel", once)
-		ends(t, p, 0, "bare: true", `travelled: {"url":"`+site.URL+`/echo?b=1&a=2#part","uniqueKey":"mine","label":"echo","crawlDepth":3,`+
+		ends(t, p, 0, "bare: true", `traveled: {"url":"`+site.URL+`/echo?b=1&a=2#part","uniqueKey":"mine","label":"echo","crawlDepth":3,`+
 			`"userData":{"list":[1,{"two":"zwei"}],"none":null,"label":"echo"},"body":"PUT 00ff0a yes"}`)
 		if n := len(site.times("/bare")); n != 0 {
 			t.Errorf("a request without navigation was made %d times", n)

@@ -59,7 +59,7 @@ const cases = {
     const crawler = waggle.crawler(HttpCrawler, { additionalMimeTypes: ["text/plain"] });
     crawler.router.addHandler("echo", ({ request, body }) => {
       const { uniqueKey, label, crawlDepth, userData, url } = request;
-      console.log(`travelled: ${JSON.stringify({ url, uniqueKey, label, crawlDepth, userData: { ...userData }, body: body.toString() })}`);
+      console.log(`traveled: ${JSON.stringify({ url, uniqueKey, label, crawlDepth, userData: { ...userData }, body: body.toString() })}`);
     });
     crawler.router.addHandler("bare", ({ sendRequest, request }) => console.log(`bare: ${request.skipNavigation}`));
     await crawler.run([sent, { url: site("/bare"), label: "bare", skipNavigation: true }]);
