@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +20,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/collector"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/auth"
 )
 
 // crawleeNode is the package for Crawlee, seen from this package.
@@ -80,6 +83,17 @@ func TestCrawleeNode_Versions(t *testing.T) {
 	}
 }
 
+// TestCrawleeNode_Browser crawls a shop by PlaywrightCrawler with the browser that WAGGLE_E2E_CHROMIUM names, as /usr/bin/chromium.
+func TestCrawleeNode_Browser(t *testing.T) {
+	if browser := os.Getenv("WAGGLE_E2E_CHROMIUM"); browser != "" {
+		dir := crawleeFolder(t, "3.18.1")
+		shell(t, dir, "PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm install --no-audit --no-fund --prefer-offline @crawlee/playwright@3.18.1 playwright")
+		crawlShop(t, spider{name: "browser", drops: true, command: func() *exec.Cmd {
+			return nodeIn(dir, []string{"browser.mjs"}, "CHROMIUM="+browser)
+		}})
+	}
+}
+
 // oddSite answers as its paths say, and notes who asks for what.
 type oddSite struct {
 	*httptest.Server
@@ -112,6 +126,8 @@ func (s *oddSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	case r.URL.Path == "/pdf":
 		w.Header().Set("Content-Type", "application/pdf")
+	case r.URL.Path == "/slow":
+		<-r.Context().Done()
 	case r.URL.Path == "/cut":
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
@@ -174,18 +190,22 @@ func crawlOdd(t *testing.T, dir string) {
 
 	t.Run("failures", func(t *testing.T) {
 		site, p := run(t, "failures", once)
-		ends(t, p, 0, "answers 429 and asks for a pause of 1 s", "given up: "+site.URL+"/throws", "2 attempts of this process succeeded, 13 failed")
+		ends(t, p, 0, "answers 429 and asks for a pause of 1 s", "given up: "+site.URL+"/throws", "2 attempts of this process succeeded, 15 failed")
 		want := map[string]pb.FailureReason{
 			"/status/404": pb.FailureReason_FAILURE_REASON_NOT_FOUND, "/status/410": pb.FailureReason_FAILURE_REASON_GONE,
 			"/status/403": pb.FailureReason_FAILURE_REASON_FORBIDDEN, "/status/500": pb.FailureReason_FAILURE_REASON_SERVER_ERROR,
 			"/status/503": pb.FailureReason_FAILURE_REASON_SERVER_ERROR, "/status/400": pb.FailureReason_FAILURE_REASON_CLIENT_ERROR,
 			"/busy": pb.FailureReason_FAILURE_REASON_THROTTLED, "/pdf": pb.FailureReason_FAILURE_REASON_UNSUPPORTED_CONTENT,
 			"/throws": pb.FailureReason_FAILURE_REASON_HANDLER, "/hopeless": pb.FailureReason_FAILURE_REASON_HANDLER,
-			"/cut": pb.FailureReason_FAILURE_REASON_CONNECTION_LOST,
+			"/cut": pb.FailureReason_FAILURE_REASON_CONNECTION_LOST, "/slow": pb.FailureReason_FAILURE_REASON_TIMEOUT,
 		}
 		for path, reason := range want {
-			c.wantDead(t, "failures", site.URL+path, reason)
+			e := c.wantDead(t, "failures", site.URL+path, reason)
+			if path == "/throws" && !strings.HasPrefix(e.GetMessage(), "the handler does not like it ü") {
+				t.Errorf("the handler's error came as %q", e.GetMessage())
+			}
 		}
+		c.wantDead(t, "failures", strings.Replace(site.URL, "http:", "https:", 1)+"/tls", pb.FailureReason_FAILURE_REASON_TLS)
 		c.wantDead(t, "failures", "http://127.0.0.1:1/", pb.FailureReason_FAILURE_REASON_CONNECT)
 		c.wantDead(t, "failures", "http://no-such-host.invalid/", pb.FailureReason_FAILURE_REASON_DNS)
 		c.wantDone(t, "failures", 2) // the page, and the status that the crawler takes as one
@@ -209,7 +229,7 @@ func crawlOdd(t *testing.T, dir string) {
 
 	t.Run("travel", func(t *testing.T) {
 		site, p := run(t, "travel", once)
-		ends(t, p, 0, "bare: true", `travelled: {"url":"`+site.URL+`/echo?b=1&a=2#part","uniqueKey":"mine","label":"echo","crawlDepth":3,`+
+		ends(t, p, 0, "bare: true", `traveled: {"url":"`+site.URL+`/echo?b=1&a=2#part","uniqueKey":"mine","label":"echo","crawlDepth":3,`+
 			`"userData":{"list":[1,{"two":"zwei"}],"none":null,"label":"echo"},"body":"PUT 00ff0a yes"}`)
 		if n := len(site.times("/bare")); n != 0 {
 			t.Errorf("a request without navigation was made %d times", n)
@@ -222,6 +242,15 @@ func crawlOdd(t *testing.T, dir string) {
 		c.wantDead(t, "basic", site.URL+"/busy", pb.FailureReason_FAILURE_REASON_THROTTLED)
 		c.wantDead(t, "basic", site.URL+"/status/404", pb.FailureReason_FAILURE_REASON_NOT_FOUND)
 		c.wantDone(t, "basic", 1)
+	})
+
+	t.Run("proxy", func(t *testing.T) {
+		site, p := run(t, "proxy", once)
+		until(t, startLimit, "the page fails", func() bool {
+			reply, err := c.tasks.GetTask(t.Context(), &pb.GetTaskRequest{SourceId: "proxy", Url: site.URL + "/page"})
+			return err == nil && reply.GetTask().GetLastError().GetReason() == pb.FailureReason_FAILURE_REASON_PROXY
+		})
+		p.kill()
 	})
 
 	t.Run("early", func(t *testing.T) {
@@ -300,6 +329,28 @@ func crawlOdd(t *testing.T, dir string) {
 		site, p := run(t, "route", once)
 		ends(t, p, 1)
 		c.wantDead(t, "route", site.URL+"/page", pb.FailureReason_FAILURE_REASON_HANDLER)
+	})
+
+	t.Run("secured", func(t *testing.T) {
+		text := "grants:\n- {identity: token:ops, role: admin}\n- {identity: token:*, role: collector}\n" +
+			"- {identity: token:crawl, role: producer, sources: [page]}\ntokens:\n"
+		folder := t.TempDir()
+		for _, name := range []string{"ops", "crawl", "other"} {
+			text += fmt.Sprintf("- {name: %s, sha256: %s}\n", name, auth.HashToken("wgl_"+name))
+			replace(t, filepath.Join(folder, name), "wgl_"+name)
+		}
+		d := serve(t, "secured dispatcher", "memory", "", "--auth", replace(t, filepath.Join(folder, "auth.yaml"), text))
+		ops := dialAs(t, collector.Config{Targets: []string{d.addr}, Token: "wgl_ops"})
+		request := &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "page"}}
+		if _, err := pb.NewSourceServiceClient(ops).CreateSource(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		as := func(token string) *process {
+			return launchCommand(t, token, nodeIn(dir, []string{"odd.mjs", "page"}, "SERVER="+d.addr, "SOURCE=page", "SITE="+newOddSite(t).URL,
+				"TOKEN_FILE="+filepath.Join(folder, token)))
+		}
+		ends(t, as("crawl"), 0, "1 attempts of this process succeeded, 0 failed")
+		ends(t, as("other"), 1, "PERMISSION_DENIED", "A crawl needs the roles collector and producer")
 	})
 
 	t.Run("late", func(t *testing.T) {

@@ -71,7 +71,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind, rest, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
 	page, err := strconv.Atoi(rest)
 	query := r.PostFormValue("q")
-	first := s.note(strings.TrimSuffix(r.URL.Path+"?"+query, "?"), kind != "robots.txt" && (s.hops || kind != "p" || !s.redirected(page)))
+	first := s.note(strings.TrimSuffix(r.URL.Path+"?"+query, "?"), kind != "robots.txt" && kind != "favicon.ico" && (s.hops || kind != "p" || !s.redirected(page)))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	switch {
 	case kind == "robots.txt":
@@ -162,7 +162,7 @@ func (s *shop) checkRequests(t *testing.T, repeats int, delay time.Duration) {
 	again := 0
 	for path, times := range s.asked {
 		switch n := len(times) - want[path]; {
-		case path == "/robots.txt":
+		case path == "/robots.txt", path == "/favicon.ico": // as browsers do by themselves
 		case want[path] == 0:
 			t.Errorf("%s was asked for %d times", path, len(times))
 		case n > 0:

@@ -1,12 +1,12 @@
 // Crawlers that meet trouble: the first argument is which one. SITE is where pages are.
 
-import { BasicCrawler, CheerioCrawler, Configuration, HttpCrawler, NonRetryableError } from "@crawlee/cheerio";
+import { BasicCrawler, CheerioCrawler, Configuration, HttpCrawler, NonRetryableError, ProxyConfiguration } from "@crawlee/cheerio";
 import { WaggleRequestManager } from "@waggle/crawlee";
 
-const { SERVER, SOURCE, SITE } = process.env;
+const { SERVER, SOURCE, SITE, TOKEN_FILE } = process.env;
 Configuration.getGlobalConfig().set("persistStorage", false);
 
-const waggle = await WaggleRequestManager.open({ servers: [SERVER], source: SOURCE });
+const waggle = await WaggleRequestManager.open({ servers: [SERVER], source: SOURCE, tokenFile: TOKEN_FILE });
 const site = (path) => SITE + path;
 
 const cases = {
@@ -18,9 +18,9 @@ const cases = {
   /** Statuses, errors, and what handlers do. */
   async failures() {
     const crawler = waggle.crawler(CheerioCrawler, {
-      ignoreHttpErrorStatusCodes: [418], additionalMimeTypes: ["text/plain"],
+      navigationTimeoutSecs: 2, ignoreHttpErrorStatusCodes: [418], additionalMimeTypes: ["text/plain"],
       requestHandler({ request }) {
-        if (request.url.endsWith("/throws")) throw new Error("the handler does not like it");
+        if (request.url.endsWith("/throws")) throw new Error(`\u001b[2mthe handler\u0007\ndoes not like it\u001b[22m ${"ü".repeat(2000)}`);
         if (request.url.endsWith("/hopeless")) throw new NonRetryableError("never again");
       },
       failedRequestHandler: ({ request }) => console.log(`given up: ${request.url}`),
@@ -29,7 +29,8 @@ const cases = {
     const refused = "http://127.0.0.1:1/";
     await crawler.run([
       ...["/status/404", "/status/410", "/status/403", "/status/500", "/status/503", "/status/418", "/status/400", "/busy", "/pdf",
-        "/throws", "/hopeless", "/cut", "/page"].map(site),
+        "/throws", "/hopeless", "/cut", "/slow", "/page"].map(site),
+      site("/tls").replace("http:", "https:"),
       refused, "http://no-such-host.invalid/",
     ]);
   },
@@ -58,7 +59,7 @@ const cases = {
     const crawler = waggle.crawler(HttpCrawler, { additionalMimeTypes: ["text/plain"] });
     crawler.router.addHandler("echo", ({ request, body }) => {
       const { uniqueKey, label, crawlDepth, userData, url } = request;
-      console.log(`travelled: ${JSON.stringify({ url, uniqueKey, label, crawlDepth, userData: { ...userData }, body: body.toString() })}`);
+      console.log(`traveled: ${JSON.stringify({ url, uniqueKey, label, crawlDepth, userData: { ...userData }, body: body.toString() })}`);
     });
     crawler.router.addHandler("bare", ({ sendRequest, request }) => console.log(`bare: ${request.skipNavigation}`));
     await crawler.run([sent, { url: site("/bare"), label: "bare", skipNavigation: true }]);
@@ -74,6 +75,12 @@ const cases = {
       },
     });
     await crawler.run([site("/page"), site("/busy"), site("/status/404")]);
+  },
+
+  /** Its proxy does not answer. */
+  async proxy() {
+    const proxyConfiguration = new ProxyConfiguration({ proxyUrls: ["http://127.0.0.1:1"] });
+    await waggle.crawler(CheerioCrawler, { proxyConfiguration, requestHandler() {} }).run([site("/page")]);
   },
 
   /** It ends early, and gives back what it has. */

@@ -4,10 +4,8 @@ import type { WaggleRequestManager } from "./manager.js";
 const usualSlots = 10;
 const longestPoll = 0.25; // s: a task that comes wakes the crawler, so that this is for the rest
 
-/** What every crawler of Crawlee has. */
-export interface Runnable {
-  run(...args: never[]): Promise<unknown>;
-}
+/** A class of Crawlee's crawlers. What their options are is for the class to say. */
+export type CrawlerClass = new (...args: any[]) => { run(...args: never[]): Promise<unknown> };
 
 /** The crawler as this file knows it. What is private of it is asked for with care: without it a crawl-delay is not known, or a task starts later. */
 interface Insides {
@@ -20,7 +18,7 @@ interface Insides {
 interface CrawlingContext {
   request: unknown;
   response?: { statusCode?: number; status?: number | (() => number); headers?: unknown };
-  proxyInfo?: unknown;
+  proxyInfo?: { hostname?: string; port?: number | string };
 }
 
 type Options = Record<string, unknown>;
@@ -46,10 +44,7 @@ const refused: Readonly<Record<string, string>> = {
 };
 
 /** Makes a crawler whose requests are those of a manager. */
-export function buildCrawler<O extends object, C extends Runnable, F>(
-  manager: WaggleRequestManager, Class: new (options?: O, config?: F) => C, given: O, config?: F,
-): C {
-  const options = given as Options;
+export function buildCrawler(manager: WaggleRequestManager, Class: CrawlerClass, options: Options, config: unknown): object {
   for (const [name, why] of Object.entries(refused)) if (options[name] !== undefined) throw new TypeError(`${name}: ${why}`);
   for (const [name, why] of Object.entries(waggles)) if (options[name] !== undefined) manager.log.info(`${name} has no effect: ${why}`);
 
@@ -71,7 +66,7 @@ export function buildCrawler<O extends object, C extends Runnable, F>(
     autoscaledPoolOptions: {
       maybeRunIntervalSecs: longestPoll, ...pool, desiredConcurrency: slots, minConcurrency: slots, maxConcurrency: slots,
     },
-  } as unknown as O, ...(config === undefined ? [] : [config]) as [F]);
+  }, ...(config === undefined ? [] : [config]));
   crawler = built as unknown as Insides;
   const agent = (options["respectRobotsTxtFile"] as { userAgent?: string } | undefined)?.userAgent ?? "*";
   const run = crawler.run.bind(crawler);
@@ -101,7 +96,7 @@ function navigation(manager: WaggleRequestManager, Class: object, options: Optio
     const { request, proxyInfo } = context;
     if (!(request instanceof LeasedRequest)) return;
     request.work.began = performance.now();
-    request.work.proxied = proxyInfo !== undefined;
+    request.work.proxy = proxyInfo;
     request.work.answer = undefined;
     request.work.note = () => answer(context);
   };

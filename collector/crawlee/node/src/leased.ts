@@ -21,8 +21,8 @@ export interface Work {
   handling: boolean;
   /** The handler has returned without an error. */
   handled: boolean;
-  /** The request went through a proxy. */
-  proxied: boolean;
+  /** The proxy that the request went through. */
+  proxy?: { hostname?: string; port?: number | string } | undefined;
   /** What made the attempt fail, and how that was judged. */
   failure?: { error: unknown; verdict?: Verdict } | undefined;
 }
@@ -43,7 +43,7 @@ export class LeasedRequest extends Request {
     this.#task = task;
     this.#judge = judge;
     this.#settle = settle;
-    this.work = { began: performance.now(), handling: false, handled: false, proxied: false };
+    this.work = { began: performance.now(), handling: false, handled: false };
     Object.defineProperty(this, "work", { enumerable: false }); // it is no part of the request for who prints or copies it
     this.retryCount = Math.max(0, task.attempt - 1);
   }

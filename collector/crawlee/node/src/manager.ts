@@ -9,7 +9,7 @@ import {
 
 import { collectorId, type WaggleConfig } from "./config.js";
 import { Counts } from "./counts.js";
-import { buildCrawler, type Runnable } from "./crawler.js";
+import { buildCrawler, type CrawlerClass } from "./crawler.js";
 import { LeasedRequest, type Answer } from "./leased.js";
 import { askedPause, isLast, judge, report, text, type Accepted } from "./outcome.js";
 import { WatchedSource } from "./source.js";
@@ -78,10 +78,10 @@ export class WaggleRequestManager implements IRequestManager {
    * Makes a crawler of a class of Crawlee, with its usual options. Its `run` resolves when the source has nothing left to do, and
    * everything is reported.
    */
-  crawler<Options extends object, C extends Runnable, Configuration = never>(
-    Class: new (options?: Options, config?: Configuration) => C, options: Options, config?: Configuration,
-  ): C {
-    return buildCrawler(this, Class, options, config);
+  crawler<Class extends CrawlerClass>(
+    Class: Class, options: NonNullable<ConstructorParameters<Class>[0]>, config?: ConstructorParameters<Class>[1],
+  ): InstanceType<Class> {
+    return buildCrawler(this, Class, options, config) as InstanceType<Class>;
   }
 
   /**
@@ -100,13 +100,13 @@ export class WaggleRequestManager implements IRequestManager {
       "no process of the crawl asks it for pages meanwhile", { url: request.url });
   }
 
-  /** Whether a page that answered so goes to the handler. */
+  /** Whether a page that answered so goes to the handler. @internal */
   isForHandler(request: LeasedRequest): boolean {
     const status = request.work.answer?.status ?? 0;
     return this.#hosting!.accepted.has(status) || !(status === 429 || status >= 500);
   }
 
-  /** Begins to fetch tasks. The crawler calls it by its `run`. */
+  /** Begins to fetch tasks. The crawler calls it by its `run`. @internal */
   begin(hosting: Hosting): void {
     if (this.#collecting) throw new Error("a manager is for one crawler: open another one, with a source of its own");
     this.#hosting = hosting;
@@ -131,7 +131,7 @@ export class WaggleRequestManager implements IRequestManager {
     this.#collecting = Promise.all([collecting, watching]);
   }
 
-  /** Fetches no more, reports everything, and gives back what was not worked on. */
+  /** Fetches no more, reports everything, and gives back what was not worked on. @internal */
   async end(): Promise<void> {
     this.#stop.abort();
     for (const request of this.#waiting.splice(0)) request.settle(released());
@@ -146,7 +146,7 @@ export class WaggleRequestManager implements IRequestManager {
     this.#counts.summarize();
   }
 
-  /** Reports how the attempt on a request went. */
+  /** Reports how the attempt on a request went. @internal */
   settle(request: LeasedRequest): void {
     if (request.settled) return;
     this.#working.delete(request);

@@ -100,13 +100,16 @@ const texts: readonly (readonly [RegExp, FailureReason])[] = [
   [/Invalid URL|ERR_INVALID_URL/, FailureReason.BAD_REQUEST],
 ];
 
-const ofProxy = /proxy|ERR_TUNNEL|tunneling/i;
+/** Whether an error is of the proxy: it says so, or names its address. The site is not to blame, and must not rest for it. */
+function isOfProxy({ hostname, port }: NonNullable<LeasedRequest["work"]["proxy"]>, said: string): boolean {
+  return /proxy|ERR_TUNNEL|tunneling/i.test(said) || (!!hostname && said.includes(port ? `${hostname}:${port}` : hostname));
+}
 
 function byError({ work }: LeasedRequest, error: unknown): FailureReason {
   if (work.handling) return FailureReason.HANDLER;
   const { code } = (error ?? {}) as { code?: unknown };
   const said = `${typeof code === "string" ? code : ""} ${text(error)}`;
-  if (work.proxied && ofProxy.test(said)) return FailureReason.PROXY;
+  if (work.proxy && isOfProxy(work.proxy, said)) return FailureReason.PROXY;
   return texts.find(([pattern]) => pattern.test(said))?.[1] ?? FailureReason.OTHER;
 }
 
@@ -123,10 +126,14 @@ function scopeOf(reason: FailureReason): "TASK" | "HOST" | "COLLECTOR" | "URL" {
   return reason < 300 ? "COLLECTOR" : "URL";
 }
 
-/** What was thrown, for people. The report's own limit is in bytes, and the package of collectors cuts there. */
+/**
+ * What was thrown, for people, in one line: dispatchers refuse control characters, and browsers colour their messages. The limit of
+ * a report is in bytes, and the package of collectors cuts there.
+ */
 export function text(error: unknown): string {
   try {
-    return error instanceof Error ? error.message || error.name : String(error);
+    const said = error instanceof Error ? error.message || error.name : String(error);
+    return said.replace(/\u001b\[[0-9;]*m/g, "").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
   } catch {
     return "what was thrown cannot be shown";
   }

@@ -121,7 +121,7 @@ export class WatchedSource {
     if (reason === "SOURCE_NOT_FOUND") {
       return new Error(`the source ${this.id} does not exist. Create it: waggle source create ${this.id}`);
     }
-    return new Error(`${reason}: ${text(error)}. A crawl needs the roles collector, producer and viewer`);
+    return new Error(`${reason}: ${text(error)}. A crawl needs the roles collector and producer`);
   }
 }
 

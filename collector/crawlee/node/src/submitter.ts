@@ -3,7 +3,7 @@ import type { connect } from "@waggle/collector";
 
 import { Backoff, isRefusal, sleep } from "./calls.js";
 import { text } from "./outcome.js";
-import type { Travelling } from "./travel.js";
+import type { Traveling } from "./travel.js";
 
 const maxItems = 1000; // of a call
 const maxBytes = 2 << 20; // leaves room within the 4 MiB that a dispatcher takes
@@ -16,7 +16,7 @@ const first = 9;
 
 /** A link on its way. */
 interface Waiting {
-  link: Travelling;
+  link: Traveling;
   forefront: boolean;
   done: (result: SubmitResult) => void;
   failed: (error: unknown) => void;
@@ -40,7 +40,7 @@ export class Submitter {
   }
 
   /** Resolves to the dispatcher's result once the link is stored. It rejects if no repetition can help. */
-  submit(link: Travelling, forefront: boolean): Promise<SubmitResult> {
+  submit(link: Traveling, forefront: boolean): Promise<SubmitResult> {
     const known = this.#known.get(identity(link));
     if (known && known.until > performance.now()) return Promise.resolve(known.result);
     return new Promise((done, failed) => {
@@ -102,7 +102,7 @@ export class Submitter {
   }
 
   /** Keeps the result of a link that is stored, for a while. The oldest is forgotten first. */
-  #remember(link: Travelling, result: SubmitResult): void {
+  #remember(link: Traveling, result: SubmitResult): void {
     if (result.code === SubmitCode.LIMITED || result.code === SubmitCode.INVALID) return;
     if (this.#known.size >= keepMost) this.#known.delete(this.#known.keys().next().value!);
     const known = { ...result, code: SubmitCode.EXISTS };
@@ -110,4 +110,4 @@ export class Submitter {
   }
 }
 
-const identity = ({ url, key }: Travelling): string => `${key}\n${url}`;
+const identity = ({ url, key }: Traveling): string => `${key}\n${url}`;

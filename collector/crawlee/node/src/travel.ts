@@ -19,7 +19,7 @@ interface Parcel {
 }
 
 /** A request as a task. */
-export interface Travelling {
+export interface Traveling {
   url: string;
   /** Empty: the canonical URL. */
   key: string;
@@ -31,7 +31,7 @@ export interface Travelling {
  * Packs a request for another process. Only JSON travels: the error names the field that is none, because a value that gets lost on
  * the way would be missed by the handler of another machine.
  */
-export function pack(request: Request): Travelling {
+export function pack(request: Request): Traveling {
   const parcel: Parcel = { crawlee: 1 };
   if (request.method !== "GET") parcel.method = request.method;
   if (Object.keys(request.headers ?? {}).length > 0) parcel.headers = plain(request.headers, "headers", request.url) as Record<string, string>;

@@ -1,5 +1,6 @@
 // Command node lets Crawlee for Node crawl a site by Waggle and by itself, in turns: one process, no delay, the same number of
-// requests at a time. Waggle keeps its tasks in a directory, Crawlee in its MemoryStorage, which writes each request to a file.
+// requests at a time. Waggle keeps its tasks in a directory. Crawlee keeps its requests in its MemoryStorage, which writes each to a
+// file unless that is switched off; then a killed process loses them.
 package main
 
 import (
@@ -26,6 +27,12 @@ const (
 	filler = 8 << 10 // bytes of a page beside its links
 )
 
+// storages are where Crawlee keeps its requests, if it keeps them itself.
+var storages = []struct{ text, env string }{
+	{"files, its default", "CRAWLEE_PERSIST_STORAGE=true"},
+	{"memory alone", "CRAWLEE_PERSIST_STORAGE=false"},
+}
+
 func main() { program.Main("node", run) }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -43,31 +50,32 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	site := httptest.NewServer(siteOf(*pages))
 	defer site.Close()
-	crawl := func(extra ...string) (float64, error) {
-		return node(ctx, append([]string{site.URL + "/p/0", strconv.Itoa(*pages), strconv.Itoa(*concurrency)}, extra...)...)
-	}
-	var ours, theirs, ratios []float64
-	for round := range *rounds {
-		w, err := byWaggle(ctx, *waggle, crawl)
-		if err != nil {
-			return fmt.Errorf("round %d: %w", round+1, err)
+	table := program.Table{{"Crawlee's storage", "by Waggle/s", "alone/s", "ratio", "least", "most"}}
+	for _, storage := range storages {
+		crawl := func(extra ...string) (float64, error) {
+			return node(ctx, storage.env, append([]string{site.URL + "/p/0", strconv.Itoa(*pages), strconv.Itoa(*concurrency)}, extra...)...)
 		}
-		p, err := crawl()
-		if err != nil {
-			return fmt.Errorf("round %d: %w", round+1, err)
+		var ours, theirs, ratios []float64
+		for round := range *rounds {
+			w, err := byWaggle(ctx, *waggle, crawl)
+			if err != nil {
+				return fmt.Errorf("round %d: %w", round+1, err)
+			}
+			p, err := crawl()
+			if err != nil {
+				return fmt.Errorf("round %d: %w", round+1, err)
+			}
+			fmt.Fprintf(progress, "round %d  %-22s  Crawlee by Waggle %5.0f pages/s  Crawlee alone %5.0f pages/s\n", round+1, storage.text, w, p)
+			ours, theirs, ratios = append(ours, w), append(theirs, p), append(ratios, w/p)
 		}
-		fmt.Fprintf(progress, "round %d  Crawlee by Waggle %5.0f pages/s  Crawlee alone %5.0f pages/s\n", round+1, w, p)
-		ours, theirs, ratios = append(ours, w), append(theirs, p), append(ratios, w/p)
-	}
-	spread := func(of []float64) load.Spread { return load.SpreadOf(of, func(v float64) float64 { return v }) }
-	ratio := spread(ratios)
-	program.Table{
-		{"pages", "at a time", "by Waggle/s", "alone/s", "ratio", "least", "most"},
-		{
-			strconv.Itoa(*pages), strconv.Itoa(*concurrency), fmt.Sprintf("%.0f", spread(ours).Median), fmt.Sprintf("%.0f", spread(theirs).Median),
+		spread := func(of []float64) load.Spread { return load.SpreadOf(of, func(v float64) float64 { return v }) }
+		ratio := spread(ratios)
+		table = append(table, []string{
+			storage.text, fmt.Sprintf("%.0f", spread(ours).Median), fmt.Sprintf("%.0f", spread(theirs).Median),
 			fmt.Sprintf("%.2f", ratio.Median), fmt.Sprintf("%.2f", ratio.Low), fmt.Sprintf("%.2f", ratio.High),
-		},
-	}.Write(out)
+		})
+	}
+	table.Write(out)
 	return nil
 }
 
@@ -98,7 +106,7 @@ func byWaggle(ctx context.Context, waggle string, crawl func(...string) (float64
 }
 
 // node runs the crawl in a folder of its own, where Crawlee keeps its storage.
-func node(ctx context.Context, args ...string) (float64, error) {
+func node(ctx context.Context, env string, args ...string) (float64, error) {
 	dir, err := os.MkdirTemp("", "waggle-bench-crawlee")
 	if err != nil {
 		return 0, fmt.Errorf("make a folder: %w", err)
@@ -110,6 +118,7 @@ func node(ctx context.Context, args ...string) (float64, error) {
 	}
 	cmd := exec.CommandContext(ctx, "node", append([]string{script}, args...)...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env)
 	text, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError
