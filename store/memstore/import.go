@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Import implements [dispatch.Portable].
@@ -82,19 +81,6 @@ type importCommand struct {
 	taken int // tasks
 }
 
-func (*importCommand) op() op { return opImport }
-
-func (c *importCommand) inputs(code *codec.Codec) {
-	code.Bytes(&c.encoded)
-	if code.Reading() && code.Err() == nil {
-		if err := c.decode(); err != nil {
-			code.Failf("%v", err)
-		}
-	}
-}
-
-func (c *importCommand) results(sum *checksum) { sum.number(uint64(c.taken)) }
-
 // decode reads and checks the batch.
 func (c *importCommand) decode() error {
 	if err := json.Unmarshal(c.encoded, &c.batch); err != nil {
@@ -112,8 +98,15 @@ func (c *importCommand) decode() error {
 	return nil
 }
 
+func (c *importCommand) room() (bytes int, grows bool) {
+	return smallGroup + 2*len(c.encoded), true
+}
+
 func (c *importCommand) runAll(s *Store) {
 	if len(c.batch.Holds) > 0 {
+		for i := range c.batch.Holds {
+			s.changeNamed(itemHold, c.batch.Holds[i].Key())
+		}
 		s.holds.holds = s.holds.changed(&dispatch.HoldChange{Set: c.batch.Holds})
 		for _, sh := range s.shards {
 			sh.takeHolds(sh.holdsVersion, dispatch.HeldQueues(c.batch.Holds))
@@ -206,13 +199,15 @@ func (s *shard) importLease(r *record, t *dispatch.PortableTask) {
 	key := grantKey{was.Token.Collector, was.Token.ClientToken}
 	note := s.grants.get(key)
 	if note == nil {
-		note = &grantNote{holder: holder, clientToken: key.clientToken, digest: was.Digest.Holder}
+		s.lastGrant++
+		note = &grantNote{
+			number: s.lastGrant, holder: holder, clientToken: key.clientToken, session: t.Session, digest: was.Digest.Holder,
+		}
 		s.added(note)
 		s.grants.add(key, note)
 	}
-	s.change(note)
 	l := &lease{
-		note: note, fence: was.Digest.Fence, heldAt: len(holder.held), session: t.Session, granted: millis(was.Granted),
+		note: note, fence: was.Digest.Fence, heldAt: len(holder.held), granted: millis(was.Granted),
 		deadline: millis(was.Deadline), duration: span(was.Duration), maxHold: span(was.MaxHold), lockDeleted: t.LockDeleted,
 	}
 	if !l.lockDeleted {
@@ -222,7 +217,6 @@ func (s *shard) importLease(r *record, t *dispatch.PortableTask) {
 	s.enterLeases(r, l.deadline)
 	s.count(r, dispatch.StateLeased)
 	q := s.queueOf(r.lane)
-	s.change(q)
 	q.inFlight++
 	s.touchQueue(q)
 	holder.held = append(holder.held, r)
@@ -245,7 +239,7 @@ func (s *shard) importQueue(p *dispatch.PortableQueue) {
 		}
 		q = s.openQueue(p.Name)
 	}
-	s.change(q)
+	s.change(q, allParts)
 	q.nextGrant, q.blocked, q.blockedAt, q.blockStep = millis(p.NextGrant), millis(p.Blocked), millis(p.BlockedAt), p.BlockStep
 	q.cause, q.asked, q.failedURLs = clone(p.Cause), p.Asked, slices.Clone(p.FailedURLs)
 	q.settings.version = -1
@@ -259,6 +253,7 @@ func (s *shard) importTokens(tokens *dispatch.PortableTokens) {
 	}
 	for _, digest := range tokens.Digests {
 		s.used[tokens.Step].add(digest)
+		s.usedToken(tokens.Step, digest)
 	}
 }
 
@@ -272,7 +267,7 @@ func (s *Store) importStatus(p *dispatch.PortableStatus) {
 	if src == nil {
 		return
 	}
-	home.change(src)
+	home.change(src, partState)
 	src.limited, src.failures = st.Limited, st.FailuresInARow
 	src.lastSuccess, src.lastFailure = millis(st.LastSuccess), millis(st.LastFailure)
 	done := st.Counts.Done
@@ -283,7 +278,9 @@ func (s *Store) importStatus(p *dispatch.PortableStatus) {
 	}
 	done = max(done, 0) // the tasks that came are the least
 	src.counts[dispatch.StateDone] += done
+	src.forgottenDone += done
 	home.counts[dispatch.StateDone] += done
+	home.forgottenDone += done
 }
 
 // importTotals sets the counters of the store, in its first shard, and what only rises, in all.
@@ -303,4 +300,5 @@ func (s *Store) importTotals(want *dispatch.PortableTotals) {
 	first.orphaned += want.Orphaned - have.Orphaned
 	first.dropped += want.Dropped - have.Dropped
 	first.counts[dispatch.StateDone] += want.Done - have.Done
+	first.forgottenDone += want.Done - have.Done
 }

@@ -43,6 +43,8 @@ type Store struct {
 	snapshots sync.Mutex // one is made at a time
 	snapshot  uint32     // the number of the last one; all mutexes guard it
 	pages     pages
+
+	noted []noted // rules and holds that the command under way has changed; all mutexes guard it
 }
 
 var (
