@@ -18,8 +18,7 @@ import (
 
 // part is what one mutex guards: a shard, the sources, the collectors, or bindings and the audit log.
 type part struct {
-	clock  *clock
-	number int
+	clock *clock
 
 	mu sync.Mutex
 	// now and micros are the instant of the call that holds mu: time is read once per call.

@@ -37,10 +37,9 @@ func (l *loading) placeSources() error {
 	s := l.s
 	for _, name := range slices.Sorted(maps.Keys(l.sources)) {
 		src := l.sources[name]
-		if !l.known[src] {
+		if !src.written {
 			return fmt.Errorf("there is no source %s", name)
 		}
-		src.written = true
 		src.heldUntil = until(src.gate.HeldUntil)
 		src.counts[dispatch.StateDone] += src.forgottenDone
 		src.pool = s.poolNamed(src.gate.Pool)
@@ -60,10 +59,9 @@ func (l *loading) placeLanes() error {
 	s := l.s
 	for _, number := range slices.Sorted(maps.Keys(l.lanes)) {
 		found := l.lanes[number]
-		if !l.known[found] {
+		if !found.written {
 			return fmt.Errorf("there is no lane %d", number)
 		}
-		found.written = true
 		if l.dropped[found] {
 			continue
 		}
@@ -98,7 +96,7 @@ func (l *loading) placeTasks() error {
 	s := l.s
 	var gone []*record
 	for r := range s.records.all() {
-		if r.lane == nil || !l.known[r.lane] {
+		if r.lane == nil || !r.lane.written {
 			return fmt.Errorf("task %s is in no lane", r.id)
 		}
 		r.written = true
@@ -153,7 +151,7 @@ func (l *loading) placeTask(r *record) error {
 
 func (l *loading) placeLease(r *record) error {
 	s, note := l.s, r.lease.note
-	if !l.known[note] {
+	if !note.written {
 		return fmt.Errorf("there is no grant %d", note.number)
 	}
 	holder := s.holder(note.holder.collector)
@@ -174,7 +172,6 @@ func (l *loading) placeGrants() error {
 		if note.left == 0 {
 			return fmt.Errorf("grant %d has no lease", number)
 		}
-		note.written = true
 		slices.SortFunc(note.entries, func(a, b grantEntry) int { return cmp.Compare(a.fence, b.fence) })
 		s.grants.add(note.key(), note)
 	}

@@ -3,7 +3,6 @@ package memstore
 import (
 	"context"
 	"encoding/binary"
-	"math"
 )
 
 // Journal keeps what the commands of a [Store] change, so that another one can be made of it ([Loader]). Every change of a store
@@ -38,10 +37,3 @@ const groupHead = 8
 func beginGroup(buf []byte, micros uint64) []byte {
 	return binary.LittleEndian.AppendUint64(buf, micros)
 }
-
-// The parts of a store other than its shards, which are numbered from 0.
-const (
-	accessPart     = math.MaxUint16 - 3
-	sourcesPart    = math.MaxUint16 - 2
-	collectorsPart = math.MaxUint16 - 1
-)

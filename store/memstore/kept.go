@@ -76,6 +76,7 @@ func (s *shard) removed(k kept) {
 		s.noted = append(s.noted, noted{item: k, removed: true})
 	}
 	m.noted, m.written, m.parts = false, false, 0
+	delete(s.unknown, k)
 }
 
 // changeNamed notes that an item without memory of its own has changed or was removed: a setting, the end of a hold on queues,

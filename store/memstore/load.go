@@ -26,7 +26,7 @@ type Loader struct {
 	begun  bool   // it has its begin
 }
 
-// loading are the items of a shard that others name by their numbers.
+// loading are the items of a shard that others name. One that was named and did not come yet is not written.
 type loading struct {
 	s       *shard
 	lanes   map[int64]*lane
@@ -35,7 +35,6 @@ type loading struct {
 	queues  map[string]*queue
 	rules   map[string]string // the pattern by the name of the settings
 	dropped map[*lane]bool
-	known   map[any]bool // lanes, sources and grants that came; others were only named
 }
 
 // NewLoader begins to load a store. A snapshot, if one comes, says how many shards it has; another number in the config is an
@@ -127,8 +126,12 @@ func (l *Loader) inSnapshot(kind itemKind, shard int, fields []byte) error {
 	return l.item(kind, shard, fields)
 }
 
+// ended is the error of reading an item that has no place for fields that are not known.
 func ended(c *codec.Codec) error {
-	_, err := c.End()
+	unknown, err := c.End()
+	if err == nil && len(unknown) > 0 {
+		err = errors.New("it has a field that is not known: a newer release wrote it")
+	}
 	return err
 }
 
@@ -147,7 +150,7 @@ func (l *Loader) begin(shards int) error {
 	for _, sh := range l.store.shards {
 		l.shards = append(l.shards, &loading{
 			s: sh, lanes: make(map[int64]*lane), sources: make(map[string]*source), grants: make(map[uint64]*grantNote),
-			queues: make(map[string]*queue), rules: make(map[string]string), dropped: make(map[*lane]bool), known: make(map[any]bool),
+			queues: make(map[string]*queue), rules: make(map[string]string), dropped: make(map[*lane]bool),
 		})
 	}
 	return nil
@@ -278,7 +281,7 @@ func (l *loading) read(kind itemKind, c *codec.Codec) error {
 		src := l.source(name)
 		c.Part(2, false, func(c *codec.Codec) { sourceFields(c, src) })
 		c.Part(3, false, func(c *codec.Codec) { sourceCounts(c, src) })
-		l.known[src], of = true, src
+		src.written, of = true, src
 	case itemQueue:
 		q := new(queue)
 		queueFields(c, q, 0)
@@ -290,7 +293,9 @@ func (l *loading) read(kind itemKind, c *codec.Codec) error {
 		laneFields(c, &number, &source, &queueName, &dropped)
 		found := l.lane(number)
 		found.source, found.queueName = l.source(source), queueName
-		l.dropped[found], l.known[found], of = dropped, true, found
+		if found.written, of = true, found; dropped {
+			l.dropped[found] = true
+		}
 	case itemHolder:
 		h := new(holder)
 		holderFields(c, h)
@@ -306,7 +311,7 @@ func (l *loading) read(kind itemKind, c *codec.Codec) error {
 		note := l.grant(n.number)
 		note.clientToken, note.session, note.holder = n.clientToken, n.session, &holder{collector: collector}
 		note.digest = dispatch.HolderDigest(collector, n.clientToken)
-		l.known[note], of = true, note
+		note.written, of = true, note
 	case itemUsed:
 		var step int64
 		var digest uint64
@@ -321,7 +326,11 @@ func (l *loading) read(kind itemKind, c *codec.Codec) error {
 		c.Failf("there is no such kind")
 	}
 	unknown, err := c.End()
-	if of != nil && len(unknown) > 0 {
+	switch {
+	case err != nil || len(unknown) == 0:
+	case of == nil:
+		return ended(c)
+	default:
 		if s.unknown == nil {
 			s.unknown = make(map[kept]codec.Unknown)
 		}

@@ -14,6 +14,7 @@ import (
 // shard owns the tasks, queues and lanes of a range of slots. This file has what it keeps.
 type shard struct {
 	part    // its mutex guards everything below, and all that hangs from it
+	number  int
 	publish func(dispatch.Hint)
 
 	// touched are lanes, and touchedQueues queues, that the call has changed
@@ -87,7 +88,7 @@ type shard struct {
 
 func newShard(number int, clock *clock, publish func(dispatch.Hint)) *shard {
 	s := &shard{
-		part: part{clock: clock, number: number}, publish: publish,
+		part: part{clock: clock}, number: number, publish: publish,
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
