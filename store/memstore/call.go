@@ -282,15 +282,11 @@ func (s *Store) groupAll(out []byte) []byte {
 
 // appendNoted appends a rule or a hold as it is now, or its removal.
 func (s *Store) appendNoted(out []byte, n noted) []byte {
-	switch n.kind {
-	case itemRule:
-		if rule, ok := s.rules.rules.Get(n.name); ok {
-			return appendItem(out, n.kind, 0, func(c *codec.Codec) { ruleFields(c, &rule) })
-		}
-	case itemHold:
-		if hold, ok := s.holds.holds[n.name]; ok {
-			return appendItem(out, n.kind, 0, func(c *codec.Codec) { holdFields(c, &hold) })
-		}
+	if rule, ok := s.rules.rules.Get(n.name); ok && n.kind == itemRule {
+		return appendItem(out, n.kind, 0, func(c *codec.Codec) { ruleFields(c, &rule) })
+	}
+	if hold, ok := s.holds.holds[n.name]; ok && n.kind == itemHold {
+		return appendItem(out, n.kind, 0, func(c *codec.Codec) { holdFields(c, &hold) })
 	}
 	return removedText(out, n.kind, 0, n.name)
 }

@@ -153,24 +153,20 @@ func (e *encoder) removal(out []byte, k kept) []byte {
 // named appends an item without memory of its own, or its removal.
 func (e *encoder) named(out []byte, n noted) []byte {
 	s, kind, name := e.s, n.kind, n.name
-	switch kind {
-	case itemUsed:
+	if kind == itemUsed {
 		if n.removed {
 			kind |= removedItem
 		}
 		return e.item(out, kind, func(c *codec.Codec) { usedFields(c, &n.step, &n.digest) })
-	case itemSetting:
-		if rule, ok := s.settings[name]; ok {
-			return e.item(out, kind, func(c *codec.Codec) { settingFields(c, &name, &rule.Pattern) })
-		}
-	case itemHeld:
-		if until, ok := s.held[name]; ok {
-			return e.item(out, kind, func(c *codec.Codec) { heldFields(c, &name, &until) })
-		}
-	case itemStray:
-		if lock, ok := s.strays[dispatch.TaskID(name)]; ok {
-			return e.item(out, kind, func(c *codec.Codec) { strayFields(c, &name, &lock) })
-		}
+	}
+	if rule, ok := s.settings[name]; ok && kind == itemSetting {
+		return e.item(out, kind, func(c *codec.Codec) { settingFields(c, &name, &rule.Pattern) })
+	}
+	if until, ok := s.held[name]; ok && kind == itemHeld {
+		return e.item(out, kind, func(c *codec.Codec) { heldFields(c, &name, &until) })
+	}
+	if lock, ok := s.strays[dispatch.TaskID(name)]; ok && kind == itemStray {
+		return e.item(out, kind, func(c *codec.Codec) { strayFields(c, &name, &lock) })
 	}
 	return removedText(out, kind, s.number, name)
 }

@@ -369,13 +369,13 @@ func (l *loading) task(c *codec.Codec) *record {
 // remove takes the removal of an item.
 func (l *loading) remove(kind itemKind, c *codec.Codec) {
 	s, name := l.s, ""
-	switch kind {
-	case itemGrant:
+	if kind == itemGrant {
 		var number uint64
 		codec.Uint(c, 1, &number)
 		delete(l.grants, number)
 		return
-	case itemUsed:
+	}
+	if kind == itemUsed {
 		var step int64
 		codec.Int(c, 1, &step)
 		delete(s.used, step)

@@ -15,7 +15,6 @@ type paced struct {
 	clock *clock
 	kept  *ledger
 	gate  dispatch.SourceGate
-	calls int
 }
 
 const longDelay = time.Hour

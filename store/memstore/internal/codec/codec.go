@@ -257,11 +257,9 @@ func (c *Codec) Time(number int, v *time.Time) {
 	if !c.take(number, protowire.VarintType) {
 		return
 	}
-	switch n := protowire.DecodeZigZag(c.varint >> 1); {
-	case c.varint&1 == 0:
+	n := protowire.DecodeZigZag(c.varint >> 1)
+	if *v = time.Unix(0, n).UTC(); c.varint&1 == 0 {
 		*v = time.UnixMilli(n).UTC()
-	default:
-		*v = time.Unix(0, n).UTC()
 	}
 }
 
