@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,21 +21,14 @@ func (s *Store) Import(ctx context.Context, batch *dispatch.PortableBatch) error
 	if err != nil {
 		return err
 	}
-	rest := *batch
-	rest.Collectors = nil
-	encoded, err := json.Marshal(&rest)
-	if err != nil {
-		return fmt.Errorf("%w: import a batch: %w", dispatch.ErrInvalid, err)
-	}
-	c := importCommand{encoded: encoded}
-	if err := c.decode(); err != nil {
+	if err := checkTasks(batch.Tasks); err != nil {
 		return err
 	}
 	s.rules.mu.Lock()
 	defer s.rules.mu.Unlock()
 	s.holds.mu.Lock()
 	defer s.holds.mu.Unlock()
-	if last, err = s.performAll(&c); err != nil {
+	if last, err = s.performAll((*importCommand)(batch)); err != nil {
 		return err
 	}
 	return durable(ctx, last)
@@ -72,22 +64,10 @@ func (s *Store) importCollectors(all []dispatch.PortableCollector) (last Commit,
 	return last, nil
 }
 
-// importCommand is [dispatch.Portable.Import] of all but the collectors. Its inputs are the batch as JSON: a copy is rare,
-// and the next snapshot replaces it.
-type importCommand struct {
-	encoded []byte
-	batch   dispatch.PortableBatch
-
-	taken int // tasks
-}
-
-// decode reads and checks the batch.
-func (c *importCommand) decode() error {
-	if err := json.Unmarshal(c.encoded, &c.batch); err != nil {
-		return fmt.Errorf("%w: import a batch: %w", dispatch.ErrInvalid, err)
-	}
-	for i := range c.batch.Tasks {
-		t := &c.batch.Tasks[i].Task
+// checkTasks checks the tasks of a batch.
+func checkTasks(tasks []dispatch.PortableTask) error {
+	for i := range tasks {
+		t := &tasks[i].Task
 		if _, err := dispatch.ParseTaskID(string(t.ID)); err != nil {
 			return err
 		}
@@ -98,53 +78,54 @@ func (c *importCommand) decode() error {
 	return nil
 }
 
+// importCommand is [dispatch.Portable.Import] of all but the collectors.
+type importCommand dispatch.PortableBatch
+
 func (c *importCommand) room() (bytes int, grows bool) {
-	return smallGroup + 2*len(c.encoded), true
+	items := len(c.Gates) + len(c.Tasks) + len(c.Holds) + len(c.Queues) + len(c.Tokens) + len(c.Statuses)
+	return smallGroup + dispatch.MaxPortableBytes + items*changedBytes, true
 }
 
 func (c *importCommand) runAll(s *Store) {
-	if len(c.batch.Holds) > 0 {
-		for i := range c.batch.Holds {
-			s.changeNamed(itemHold, c.batch.Holds[i].Key())
+	if len(c.Holds) > 0 {
+		for i := range c.Holds {
+			s.changeNamed(itemHold, c.Holds[i].Key())
 		}
-		s.holds.holds = s.holds.changed(&dispatch.HoldChange{Set: c.batch.Holds})
+		s.holds.holds = s.holds.changed(&dispatch.HoldChange{Set: c.Holds})
 		for _, sh := range s.shards {
-			sh.takeHolds(sh.holdsVersion, dispatch.HeldQueues(c.batch.Holds))
+			sh.takeHolds(sh.holdsVersion, dispatch.HeldQueues(c.Holds))
 		}
 	}
-	for i := range c.batch.Gates {
+	for i := range c.Gates {
 		for _, sh := range s.shards {
-			sh.takeGate(c.batch.Gates[i])
+			sh.takeGate(c.Gates[i])
 		}
 	}
-	for i := range c.batch.Tasks {
-		t := &c.batch.Tasks[i]
-		if s.shardOfTask(t.Task.ID).importTask(t) {
-			c.taken++
-		}
+	for i := range c.Tasks {
+		s.shardOfTask(c.Tasks[i].Task.ID).importTask(&c.Tasks[i])
 	}
-	for i := range c.batch.Queues {
-		q := &c.batch.Queues[i]
+	for i := range c.Queues {
+		q := &c.Queues[i]
 		s.shardOfName(q.Name).importQueue(q)
 	}
-	for i := range c.batch.Tokens {
+	for i := range c.Tokens {
 		for _, sh := range s.shards {
-			sh.importTokens(&c.batch.Tokens[i])
+			sh.importTokens(&c.Tokens[i])
 		}
 	}
-	for i := range c.batch.Statuses {
-		s.importStatus(&c.batch.Statuses[i])
+	for i := range c.Statuses {
+		s.importStatus(&c.Statuses[i])
 	}
-	if c.batch.Totals != nil {
-		s.importTotals(c.batch.Totals)
+	if c.Totals != nil {
+		s.importTotals(c.Totals)
 	}
 }
 
 // importTask takes in a task, unless there is one with its id, its source is unknown, or it is to be forgotten by now.
-func (s *shard) importTask(t *dispatch.PortableTask) bool {
+func (s *shard) importTask(t *dispatch.PortableTask) {
 	src, forgetAt := s.sources.get(t.Task.SourceUID), millis(t.ForgetAt)
 	if src == nil || s.records.get(keyOf(t.Task.ID)) != nil || forgetAt != 0 && forgetAt <= s.now {
-		return false
+		return
 	}
 	r := s.recordOf(s.laneFor(src, t.Task.Queue), &t.Task)
 	s.added(r)
@@ -173,7 +154,6 @@ func (s *shard) importTask(t *dispatch.PortableTask) bool {
 		s.listRecord(r)
 		s.enterWaiting(r)
 	}
-	return true
 }
 
 // recordOf makes the record of a task, which stands nowhere yet.
