@@ -24,8 +24,8 @@ func (l *loading) place(rules *ruleBook) error {
 			return err
 		}
 	}
-	for _, q := range s.queues {
-		s.touchQueue(q)
+	for _, name := range slices.Sorted(maps.Keys(s.queues)) {
+		s.touchQueue(s.queues[name])
 	}
 	s.placeTouched()
 	clear(s.soonest)
