@@ -58,7 +58,7 @@ var layers = []layer{
 	{
 		path: "dispatch/dispatchtest", core: true,
 		ours:   []string{"dispatch/...", "store/memstore/..."},
-		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path: "dispatch/bounds", core: true,
@@ -77,7 +77,7 @@ var layers = []layer{
 	{
 		path: "store/memstore/...", core: true,
 		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/memstore/internal/codec"},
-		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path: "store/redisstore/lua", core: true,
@@ -115,7 +115,7 @@ var layers = []layer{
 	{
 		path: "store/filestore", core: true,
 		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/filestore/...", "store/memstore/..."},
-		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path: "store/storecopy", core: true,

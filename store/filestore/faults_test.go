@@ -286,10 +286,10 @@ func TestStore_Damaged(t *testing.T) {
 		}, dispatch.ErrStoreMismatch, []string{"belongs to store"}},
 		"snapshot of a newer release": {func(d *disktest.Disk, snapshots, _ []string) {
 			content := d.ReadFile(snapshots[1])
-			content[12] = 99
+			content[8] = 99
 			filestore.SealSnapshot(content)
 			d.WriteFile(snapshots[1], content)
-		}, dispatch.ErrStoreMismatch, []string{"version 99", "use the release that wrote it"}},
+		}, dispatch.ErrStoreMismatch, []string{"format 99", "use the release that wrote it"}},
 		"not ours":  {func(d *disktest.Disk, _, _ []string) { d.WriteFile("/data/store.json", nil) }, dispatch.ErrStoreMismatch, []string{"is no store"}},
 		"identity":  {func(d *disktest.Disk, _, _ []string) { d.WriteFile("/data/store.json", []byte("{}")) }, dispatch.ErrStoreMismatch, []string{"has format 0"}},
 		"read-only": {func(d *disktest.Disk, _, _ []string) { d.SetReadOnly(true) }, syscall.EROFS, []string{"read-only"}},

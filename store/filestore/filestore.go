@@ -1,5 +1,5 @@
 // Package filestore keeps tasks, leases, sources and queues in the memory of one process, and in a directory: it is
-// [memstore] behind a log of commands with group commit, and snapshots.
+// [memstore] behind a log of groups of changed items with group commit, and snapshots.
 //
 // No call answers from what is not durable: each waits until the log has what it has changed or read. What that means is
 // set by [Config.SyncEvery]. After a failed write or sync nothing is acknowledged until the store is opened anew. The
@@ -193,7 +193,6 @@ func (s *Store) read(ctx context.Context, known uint64) error {
 	if err != nil {
 		return err
 	}
-	s.Store = snap.store
 	s.journal.due.Store(max(s.config.SnapshotBytes, snap.bytes))
 	entries := 0
 	opts := s.logOptions()
@@ -201,7 +200,7 @@ func (s *Store) read(ctx context.Context, known uint64) error {
 	s.log, err = wal.Open(s.config.Dir, opts, snap.sequence, func(sequence uint64, entry []byte) error {
 		entries++
 		s.journal.grow(len(entry))
-		return s.replay(ctx, sequence, entry)
+		return load(ctx, snap.loader, sequence, entry)
 	})
 	switch {
 	case errors.Is(err, wal.ErrFull):
@@ -209,24 +208,27 @@ func (s *Store) read(ctx context.Context, known uint64) error {
 	case err != nil:
 		return damaged(err)
 	}
+	if s.Store, err = snap.loader.Store(); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	s.config.Logger.Info("read the store", zap.String("dir", s.config.Dir), zap.Uint64("snapshot", snap.sequence),
 		zap.Int64("snapshot_bytes", snap.bytes), zap.Int("entries", entries), zap.Int64("log_bytes", s.log.Bytes()),
 		zap.Duration("took", time.Since(began).Round(time.Millisecond)))
-	if last, now := s.LastInstant(), s.config.Now(); now.Before(last.Add(-time.Second)) {
-		s.config.Logger.Warn("the clock of this machine is behind the last command in the log: was it stepped back? Leases and delays are cut to their longest",
-			zap.Duration("behind", last.Sub(now)), zap.Time("last_command", last))
+	if last, now := snap.loader.LastInstant(), s.config.Now(); now.Before(last.Add(-time.Second)) {
+		s.config.Logger.Warn("the clock of this machine is behind the last group in the log: was it stepped back? Leases and delays are cut to their longest",
+			zap.Duration("behind", last.Sub(now)), zap.Time("last_group", last))
 	}
 	return nil
 }
 
-// replay makes the change of an entry of the log.
-func (s *Store) replay(ctx context.Context, sequence uint64, entry []byte) error {
-	err := s.Store.Replay(entry)
+// load takes a group of the log.
+func load(ctx context.Context, loader *memstore.Loader, sequence uint64, group []byte) error {
+	err := loader.Group(group)
 	switch {
 	case errors.Is(err, dispatch.ErrStoreMismatch):
-		return fmt.Errorf("entry %d of the log: %w", sequence, err)
+		return fmt.Errorf("group %d of the log: %w", sequence, err)
 	case err != nil:
-		return fmt.Errorf("%w: entry %d of the log: %w", ErrDamaged, sequence, err)
+		return fmt.Errorf("%w: group %d of the log: %w", ErrDamaged, sequence, err)
 	}
 	return ctx.Err()
 }
@@ -248,8 +250,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.Store.Ping(ctx)
 }
 
-// fullBytes is the command that a store must have room for, or it is full.
-const fullBytes = 1 << 10
+// fullBytes is the group that a store must have room for, or it is full.
+const fullBytes = 4 << 10
 
 // Stats counts over all shards.
 func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
@@ -281,7 +283,7 @@ func (s *Store) Close() error {
 	return s.ended
 }
 
-// journal hands the commands of the memory to the log.
+// journal hands the groups of the memory to the log.
 type journal struct {
 	log *wal.Log
 	// since are the bytes that the log has got since the last snapshot; when they reach due, grown has a value.
@@ -315,23 +317,23 @@ func (j *journal) isDue() bool { return j.since.Load() >= j.due.Load() }
 
 // Reserve implements [memstore.Journal].
 func (j *journal) Reserve(n int, grows bool) error {
-	if err := j.log.Reserve(n, grows); err != nil {
+	if err := j.log.Reserve(j.log.Fits(n), grows); err != nil {
 		return storeError(err)
 	}
 	return nil
 }
 
 // Append implements [memstore.Journal].
-func (j *journal) Append(entry []byte, reserved int) memstore.Commit {
-	if entry == nil {
-		j.log.Release(reserved)
+func (j *journal) Append(group []byte, reserved int) memstore.Commit {
+	if group == nil {
+		j.log.Release(j.log.Fits(reserved))
 		return nil
 	}
-	j.grow(len(entry))
-	return commit{j.log.Append(entry, reserved)}
+	j.grow(len(group))
+	return commit{j.log.Append(group, j.log.Fits(reserved))}
 }
 
-// commit waits until the log has a command.
+// commit waits until the log has a group.
 type commit struct{ *wal.Commit }
 
 // Wait implements [memstore.Commit].

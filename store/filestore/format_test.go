@@ -62,9 +62,12 @@ func TestFormat(t *testing.T) {
 		t.Fatal(reply, err)
 	}
 	var found struct {
-		Sequence        uint64
-		Tasks           map[string]string
-		Items, Commands map[string]int
+		Sequence uint64
+		Tasks    map[string]struct {
+			URL   string
+			State dispatch.State
+		}
+		Items, Later map[string]int
 	}
 	out, err := exec.CommandContext(t.Context(), "python3", reader, dir).Output()
 	if err != nil {
@@ -73,19 +76,23 @@ func TestFormat(t *testing.T) {
 	if err := json.Unmarshal(out, &found); err != nil {
 		t.Fatal(err)
 	}
-	for id, url := range found.Tasks {
-		if urls[id] != url {
-			t.Errorf("task %s has the URL %q, want %q", id, url, urls[id])
+	leased := 0
+	for id, task := range found.Tasks {
+		if urls[id] != task.URL {
+			t.Errorf("task %s has the URL %q, want %q", id, task.URL, urls[id])
+		}
+		if task.State == dispatch.StateLeased {
+			leased++
 		}
 	}
-	if len(found.Tasks) != inSnapshot || found.Items["14"] != inSnapshot || found.Items["15"] != 1 || found.Sequence < uint64(inSnapshot) {
-		t.Errorf("%d tasks, items %v, sequence %d; want %d tasks", len(found.Tasks), found.Items, found.Sequence, inSnapshot)
+	if len(found.Tasks) != len(urls) || found.Items["18"] != inSnapshot || found.Items["19"] != 1 || found.Sequence < uint64(inSnapshot) {
+		t.Errorf("%d tasks, items %v, sequence %d; want %d tasks", len(found.Tasks), found.Items, found.Sequence, len(urls))
 	}
-	if found.Items["16"] != 1 || found.Items["17"] != 2 {
+	if found.Items["6"] != 1 || found.Items["7"] != 2 {
 		t.Errorf("items %v; want a binding and two audit entries", found.Items)
 	}
-	if c := found.Commands; c["10"] != 7 || c["1"] != 1 || c["18"] != 1 || len(c) != 3 {
-		t.Errorf("the log has commands %v; want 7 submits, a claim and a start", c)
+	if l := found.Later; leased != 1 || l["18"] != 8 || l["16"] != 1 {
+		t.Errorf("the log has items %v, %d tasks are leased; want 7 new tasks, and one that a grant has changed", l, leased)
 	}
 	damageEach(t, dir)
 }
@@ -140,7 +147,6 @@ func TestFormat_Tables(t *testing.T) {
 		numbers     *regexp.Regexp // of the constants, in their order
 		wanted      func(constant string) string
 	}{
-		{"commands", "../memstore/command.go", regexp.MustCompile(`(?m)^\top(\w+)(?: op = iota \+ 1)?$`), words},
 		{"items", "../memstore/items.go", regexp.MustCompile(`(?m)^\titem(\w+)(?: itemKind = iota \+ 1)?$`), words},
 	} {
 		_, table, ok := strings.Cut(page, "<!-- "+of.table+" -->")

@@ -21,7 +21,7 @@ const (
 	// identityName is the file that makes a directory one of ours.
 	identityName = "store.json"
 	// formatVersion is raised if an older program cannot read the directory.
-	formatVersion = 1
+	formatVersion = 2
 )
 
 // identity is the content of that file.
@@ -82,7 +82,7 @@ func parseIdentity(fs disk.FS, path string) (*identity, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	}
 	if of.Format != formatVersion {
-		return nil, fmt.Errorf("%w: %s has format %d, this program reads format %d: use the release that made it, or a newer one",
+		return nil, fmt.Errorf("%w: %s has format %d, this program reads format %d: use the release that made it, or a newer one; `waggle store copy` of an older release, to Redis and back, takes it along",
 			dispatch.ErrStoreMismatch, path, of.Format, formatVersion)
 	}
 	return of, nil

@@ -22,7 +22,7 @@ type Report struct {
 	// Snapshot is the sequence of the one that was read, Bytes its size; 0: none.
 	Snapshot uint64 `json:"snapshot"`
 	Bytes    int64  `json:"snapshot_bytes"`
-	// Entries of the log after the snapshot, which were replayed, and the last sequence.
+	// Entries of the log after the snapshot, and the last sequence.
 	Entries  int    `json:"entries"`
 	Last     uint64 `json:"last"`
 	LogBytes int64  `json:"log_bytes"`
@@ -87,7 +87,11 @@ func Restore(ctx context.Context, file, dir string, did func(bytes int)) (report
 		return report, err
 	}
 	report = Report{Snapshots: 1, Snapshot: snap.sequence, Last: snap.sequence, Bytes: snap.bytes}
-	if report.Stats, err = snap.store.Stats(ctx); err != nil {
+	store, err := snap.loader.Store()
+	if err != nil {
+		return report, fmt.Errorf("%w: %s: %w", ErrDamaged, file, err)
+	}
+	if report.Stats, err = store.Stats(ctx); err != nil {
 		return report, err
 	}
 	// The file that makes it a store comes last: what is cut off before is none.
@@ -98,7 +102,7 @@ func Restore(ctx context.Context, file, dir string, did func(bytes int)) (report
 	if err != nil {
 		return report, err
 	}
-	s.id, s.config.Shards = snap.id, snap.store.Shards()
+	s.id, s.config.Shards = snap.id, store.Shards()
 	if s.log, err = wal.Open(dir, s.logOptions(), snap.sequence, nil); err != nil {
 		return report, err
 	}
@@ -151,27 +155,27 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 			report.Unread = err.Error()
 		case err != nil:
 			return report, err
-		case snap.store == nil:
+		case snap.loader == nil:
 			snap = read
 		}
-		if snap.store != nil && !all {
+		if snap.loader != nil && !all {
 			break
 		}
 	}
-	if snap.store == nil {
-		if snap.store, err = memstore.New(memstore.Config{Shards: s.config.Shards}); err != nil {
-			return report, err
-		}
+	if snap.loader == nil {
+		snap.loader = memstore.NewLoader(memstore.Config{Shards: s.config.Shards})
 	}
-	s.Store = snap.store
 	report.Snapshot, report.Bytes, report.Last = snap.sequence, snap.bytes, snap.sequence
 	scanned, err := wal.Scan(s.config.fs, s.config.Dir, snap.sequence, known, func(sequence uint64, entry []byte) error {
 		report.Entries++
 		report.Last = sequence
-		return s.replay(ctx, sequence, entry)
+		return load(ctx, snap.loader, sequence, entry)
 	})
 	if err != nil {
 		return report, damaged(err)
+	}
+	if s.Store, err = snap.loader.Store(); err != nil {
+		return report, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	report.LogBytes = scanned.Bytes
 	if scanned.Torn != nil {

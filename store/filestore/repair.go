@@ -48,7 +48,7 @@ func Repair(ctx context.Context, dir string, did func(bytes int)) (report Report
 // giveUp replaces the files by a snapshot of what can be read, and an empty log.
 func (s *Store) giveUp(ctx context.Context) (report Report, err error) {
 	last, err := s.salvage(ctx, math.MaxUint64)
-	if err == nil { // an entry that could not be replayed may have changed something
+	if last > 0 { // a group that could not be read to its end may have changed something
 		last, err = s.salvage(ctx, last)
 	}
 	if err != nil {
@@ -84,16 +84,16 @@ func (s *Store) salvage(ctx context.Context, upTo uint64) (last uint64, err erro
 	if err != nil {
 		return 0, err
 	}
-	snap, err := s.newest(snapshotSequences(names), memstore.Config{})
+	snap, err := s.newest(snapshotSequences(names), memstore.Config{Shards: s.config.Shards})
 	if err != nil {
 		return 0, err
 	}
-	s.Store, last = snap.store, snap.sequence
+	last = snap.sequence
 	_, err = wal.Scan(s.config.fs, s.config.Dir, last, 0, func(sequence uint64, entry []byte) error {
 		if sequence > upTo {
 			return ErrDamaged
 		}
-		err := s.replay(ctx, sequence, entry)
+		err := load(ctx, snap.loader, sequence, entry)
 		if err == nil {
 			last = sequence
 		}
@@ -101,6 +101,9 @@ func (s *Store) salvage(ctx context.Context, upTo uint64) (last uint64, err erro
 	})
 	if errors.Is(damaged(err), ErrDamaged) {
 		err = nil
+	}
+	if err == nil && upTo < math.MaxUint64 {
+		s.Store, err = snap.loader.Store()
 	}
 	return last, err
 }

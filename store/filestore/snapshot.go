@@ -62,9 +62,9 @@ func snapshotSequences(names []string) (sequences []uint64) {
 	return sequences
 }
 
-// loaded is the memory as of a snapshot.
+// loaded are the items of a snapshot.
 type loaded struct {
-	store    *memstore.Store
+	loader   *memstore.Loader
 	id       [16]byte // of the store
 	sequence uint64
 	bytes    int64
@@ -109,16 +109,13 @@ func (s *Store) newest(kept []uint64, config memstore.Config) (snap loaded, err 
 		}
 		s.config.Logger.Warn("a snapshot cannot be read: using what is older, and the log", zap.Error(err))
 	}
-	snap = loaded{}
-	snap.store, err = memstore.New(config)
-	return snap, err
+	return loaded{loader: memstore.NewLoader(config)}, nil
 }
 
 func (s *Store) snapshotHeader(sequence uint64) []byte {
 	h := make([]byte, snapshotHeader)
 	copy(h, snapshotMagic)
 	binary.LittleEndian.PutUint32(h[8:], formatVersion)
-	binary.LittleEndian.PutUint32(h[12:], memstore.MachineVersion)
 	copy(h[16:], s.id[:])
 	binary.LittleEndian.PutUint64(h[32:], sequence)
 	binary.LittleEndian.PutUint32(h[snapshotHeader-4:], crc32.Checksum(h[:snapshotHeader-4], castagnoli))
@@ -154,19 +151,23 @@ func (s *Store) readSnapshotFile(f disk.File, path string, id *[16]byte, config 
 		return snap, fmt.Errorf("%w: %s: its header is damaged", ErrDamaged, path)
 	}
 	snap.id, snap.sequence = [16]byte(header[16:32]), binary.LittleEndian.Uint64(header[32:])
-	format, machine := binary.LittleEndian.Uint32(header[8:]), binary.LittleEndian.Uint32(header[12:])
+	format := binary.LittleEndian.Uint32(header[8:])
 	switch {
-	case format != formatVersion || machine > memstore.MachineVersion:
-		return snap, fmt.Errorf("%w: %s has format %d of version %d, this program reads format %d up to version %d: use the release that wrote it, or a newer one",
-			dispatch.ErrStoreMismatch, path, format, machine, formatVersion, memstore.MachineVersion)
+	case format != formatVersion:
+		return snap, fmt.Errorf("%w: %s has format %d, this program reads format %d: use the release that wrote it, or a newer one",
+			dispatch.ErrStoreMismatch, path, format, formatVersion)
 	case id != nil && snap.id != *id:
 		return snap, fmt.Errorf("%w: %s belongs to store %x, not to %x", dispatch.ErrStoreMismatch, path, snap.id, *id)
 	}
-	loader := memstore.NewLoader(config)
-	if err := readFrames(r, loader.Add); err != nil {
-		return snap, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+	snap.loader = memstore.NewLoader(config)
+	err = readFrames(r, snap.loader.Add)
+	if err == nil {
+		err = snap.loader.Ended()
 	}
-	if snap.store, err = loader.Store(); err != nil {
+	switch {
+	case errors.Is(err, dispatch.ErrStoreMismatch):
+		return snap, fmt.Errorf("%s: %w", path, err)
+	case err != nil:
 		return snap, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	}
 	return snap, nil

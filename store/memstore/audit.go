@@ -19,15 +19,6 @@ type auditEntry struct {
 	entry  dispatch.AuditEntry
 }
 
-func auditFields(c *codec.Codec, a *auditEntry) {
-	c.Uvarint(&a.number)
-	codec.Int(c, &a.time)
-	e := &a.entry
-	for _, text := range [...]*string{&e.By, &e.Said, &e.From, &e.Method, &e.Target, &e.Before, &e.After, &e.Reason} {
-		codec.Text(c, text)
-	}
-}
-
 // AppendAudit implements [dispatch.AuditLog].
 func (s *Store) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) error {
 	if err := s.usable(ctx); err != nil {
@@ -49,8 +40,9 @@ func (b *accessBook) note(entry dispatch.AuditEntry) (Commit, error) {
 		newest := b.audit[n-1]
 		next.number, next.time = newest.number+1, max(b.now, newest.time)
 	}
-	c := auditCommand{entry: next}
-	err := b.commit(&c, b.number, func() { c.run(b) })
+	err := b.commit(drains{}, false, func() { b.add(next) }, func(out []byte) []byte {
+		return appendItem(out, itemAudit, 0, func(c *codec.Codec) { auditFields(c, next) })
+	})
 	return b.last, err
 }
 
@@ -100,24 +92,4 @@ func (b *accessBook) add(a *auditEntry) {
 	if len(b.audit) > bounds.MaxAuditEntries {
 		b.audit = slices.Delete(b.audit, 0, 1)
 	}
-}
-
-// auditCommand adds an entry to the audit log.
-type auditCommand struct {
-	noResults
-	entry *auditEntry
-}
-
-func (*auditCommand) op() op { return opAudit }
-
-func (c *auditCommand) inputs(code *codec.Codec) {
-	if code.Reading() {
-		c.entry = new(auditEntry)
-	}
-	auditFields(code, c.entry)
-}
-
-func (c *auditCommand) run(b *accessBook) {
-	b.changed = true
-	b.add(c.entry)
 }

@@ -32,18 +32,6 @@ type binding struct {
 
 func (b *binding) member() string { return b.collector }
 
-func bindingFields(c *codec.Codec, b *binding) {
-	codec.Text(c, &b.collector)
-	codec.Text(c, &b.identity)
-	codec.Int(c, &b.until)
-}
-
-// accessCommand changes bindings or the audit log.
-type accessCommand interface {
-	command
-	run(b *accessBook)
-}
-
 // BindCollector implements [dispatch.Bindings].
 func (s *Store) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {
 	if collectorID == "" || identity == "" {
@@ -89,14 +77,25 @@ func (b *accessBook) bind(collector, identity string, ttl time.Duration) (owner 
 	case old != nil && until < old.until+span(min(dispatch.BindingStep, ttl/2)):
 		return identity, b.last, nil
 	}
-	c := bindCommand{binding: &binding{collector, identity, until}}
+	next := &binding{collector, identity, until}
+	var ended []string
 	for e := range b.ends.from(0) {
-		if e.score > b.now || len(c.ended) == endedBindings {
+		if e.score > b.now || len(ended) == endedBindings {
 			break
 		}
-		c.ended = append(c.ended, e.value.collector)
+		ended = append(ended, e.value.collector)
 	}
-	err = b.commit(&c, b.number, func() { c.run(b) })
+	err = b.commit(drains{}, false, func() {
+		for _, collector := range ended {
+			b.remove(collector)
+		}
+		b.put(next)
+	}, func(out []byte) []byte {
+		for _, collector := range ended {
+			out = removedText(out, itemBinding, 0, collector)
+		}
+		return appendItem(out, itemBinding, 0, func(c *codec.Codec) { bindingFields(c, next) })
+	})
 	return identity, b.last, err
 }
 
@@ -107,8 +106,9 @@ func (b *accessBook) release(collector string) (owner string, last Commit, err e
 	if old == nil {
 		return "", b.last, nil
 	}
-	c := releaseCommand{collector: collector}
-	err = b.commit(&c, b.number, func() { c.run(b) })
+	err = b.commit(drains{}, false, func() { b.remove(collector) }, func(out []byte) []byte {
+		return removedText(out, itemBinding, 0, collector)
+	})
 	return old.identity, b.last, err
 }
 
@@ -123,44 +123,4 @@ func (b *accessBook) remove(collector string) {
 	if old, ok := b.bindings.Delete(collector); ok {
 		b.ends.remove(old.until, old)
 	}
-}
-
-// bindCommand sets a binding, and removes some that have ended.
-type bindCommand struct {
-	noResults
-	binding *binding
-	ended   []string
-}
-
-func (*bindCommand) op() op { return opBind }
-
-func (c *bindCommand) inputs(code *codec.Codec) {
-	if code.Reading() {
-		c.binding = new(binding)
-	}
-	bindingFields(code, c.binding)
-	codec.List(code, &c.ended, codec.Text)
-}
-
-func (c *bindCommand) run(b *accessBook) {
-	b.changed = true
-	for _, collector := range c.ended {
-		b.remove(collector)
-	}
-	b.put(c.binding)
-}
-
-// releaseCommand ends a binding.
-type releaseCommand struct {
-	noResults
-	collector string
-}
-
-func (*releaseCommand) op() op { return opRelease }
-
-func (c *releaseCommand) inputs(code *codec.Codec) { codec.Text(code, &c.collector) }
-
-func (c *releaseCommand) run(b *accessBook) {
-	b.changed = true
-	b.remove(c.collector)
 }

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"maps"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // This file has how calls go: a call that changes something makes commands, one that reads looks, and both return when
@@ -18,17 +18,14 @@ import (
 
 // part is what one mutex guards: a shard, the sources, the collectors, or bindings and the audit log.
 type part struct {
-	clock  *clock
-	number int
+	clock *clock
 
 	mu sync.Mutex
 	// now and micros are the instant of the call that holds mu: time is read once per call.
 	now    int64
 	micros uint64
-	// changed: the command under way has changed something.
-	changed bool
-	entry   []byte // room for the next entry
-	// last is the entry of the last command.
+	entry  []byte // room for the next group
+	// last is the group of the last command.
 	last Commit
 }
 
@@ -42,10 +39,9 @@ func (p *part) setInstant(now time.Time) {
 	p.now, p.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
 }
 
-// commit runs a command while the call holds the mutex, and records it if it has changed something. of is the part that
-// it changes: this one, or all shards.
-func (p *part) commit(c command, of int, run func()) error {
-	p.changed = false
+// commit runs a command while the call holds the mutex, and hands the journal what it has changed, which group appends. always: also
+// if that is nothing, so that last is later than all before in any part.
+func (p *part) commit(c command, always bool, run func(), group func(out []byte) []byte) error {
 	if p.clock.journal == nil {
 		run()
 		return nil
@@ -53,24 +49,26 @@ func (p *part) commit(c command, of int, run func()) error {
 	if p.clock.broken.Load() {
 		return errBroken
 	}
-	p.entry = encodeEntry(p.entry[:0], of, p.micros, c)
-	if err := p.clock.journal.Reserve(len(p.entry), grows(c)); err != nil {
+	room, grows := c.room()
+	if err := p.clock.journal.Reserve(room, grows); err != nil {
 		return err
 	}
-	p.runWhole(run)
-	if !p.changed {
-		p.clock.journal.Append(nil, len(p.entry))
+	p.runWhole(func() {
+		run()
+		p.entry = group(beginGroup(p.entry[:0], p.micros))
+	})
+	if len(p.entry) == groupHead && !always {
+		p.clock.journal.Append(nil, room)
 		return nil
 	}
-	binary.LittleEndian.PutUint32(p.entry[checkAt:], checkOf(c))
-	p.last = p.clock.journal.Append(p.entry, len(p.entry))
+	p.last = p.clock.journal.Append(p.entry, room)
 	if cap(p.entry) > maxEntryRoom {
 		p.entry = nil
 	}
 	return nil
 }
 
-// runWhole runs a command. If it panics, the store is not used any more: what it has is not what its journal gives.
+// runWhole runs a command. If it panics, the store is not used any more: nothing that it has changed is kept.
 func (p *part) runWhole(run func()) {
 	whole := false
 	defer func() {
@@ -82,7 +80,7 @@ func (p *part) runWhole(run func()) {
 	whole = true
 }
 
-// maxEntryRoom bounds the room that a part keeps for its next entry.
+// maxEntryRoom bounds the room that a part keeps for its next group.
 const maxEntryRoom = 1 << 20
 
 // shard finds a shard by its number.
@@ -115,7 +113,7 @@ func (s *shard) perform(c shardCommand) (Commit, error) {
 
 // performHeld makes a change while the call holds the mutex.
 func (s *shard) performHeld(c shardCommand) error {
-	return s.commit(c, s.number, func() { s.run(c) })
+	return s.commit(c, false, func() { s.run(c) }, s.group)
 }
 
 // run makes a change, and places what it touched.
@@ -260,10 +258,7 @@ func (s *Store) performAll(c storeCommand) (Commit, error) {
 	s.lockAll()
 	defer s.unlockAll()
 	first := &s.shards[0].part
-	err := first.commit(c, allShards, func() {
-		s.runAll(c)
-		first.changed = true
-	})
+	err := first.commit(c, true, func() { s.runAll(c) }, s.groupAll)
 	if err != nil {
 		return nil, err
 	}
@@ -271,6 +266,36 @@ func (s *Store) performAll(c storeCommand) (Commit, error) {
 		sh.last = first.last
 	}
 	return first.last, nil
+}
+
+// groupAll appends what a command has changed in all shards, and of the rules and holds.
+func (s *Store) groupAll(out []byte) []byte {
+	for _, n := range s.noted {
+		out = s.appendNoted(out, n)
+	}
+	s.noted = nil
+	for _, sh := range s.shards {
+		out = sh.group(out)
+	}
+	return out
+}
+
+// appendNoted appends a rule or a hold as it is now, or its removal.
+func (s *Store) appendNoted(out []byte, n noted) []byte {
+	if rule, ok := s.rules.rules.Get(n.name); ok && n.kind == itemRule {
+		return appendItem(out, n.kind, 0, func(c *codec.Codec) { ruleFields(c, &rule) })
+	}
+	if hold, ok := s.holds.holds[n.name]; ok && n.kind == itemHold {
+		return appendItem(out, n.kind, 0, func(c *codec.Codec) { holdFields(c, &hold) })
+	}
+	return removedText(out, n.kind, 0, n.name)
+}
+
+// changeNamed notes that a rule or a hold is set or removed.
+func (s *Store) changeNamed(kind itemKind, name string) {
+	if s.journal != nil {
+		s.noted = append(s.noted, noted{kind: kind, name: name})
+	}
 }
 
 func (s *Store) runAll(c storeCommand) {

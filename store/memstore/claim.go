@@ -7,7 +7,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Claim implements [dispatch.Claims].
@@ -33,21 +32,12 @@ type claimCommand struct {
 	err   error
 }
 
-func (*claimCommand) op() op { return opClaim }
-
-func (c *claimCommand) inputs(code *codec.Codec) {
-	codec.Text(code, &c.pool)
-	codec.Int(code, &c.holds)
-	codec.List(code, &c.wants, wantFields)
-}
-
-func (c *claimCommand) results(sum *checksum) {
-	for _, grants := range c.reply.Grants {
-		for i := range grants {
-			sum.text(string(grants[i].Task.ID))
-			sum.number(grants[i].Token.Fence)
-		}
+func (c *claimCommand) room() (bytes int, grows bool) {
+	tasks := 0
+	for i := range c.wants {
+		tasks += min(max(c.wants[i].Max, 1), bounds.MaxClaimTasks)
 	}
+	return smallGroup + (min(tasks, bounds.MaxClaimTasks)+len(c.wants))*changedBytes, true
 }
 
 func (c *claimCommand) run(s *shard) {
@@ -153,7 +143,6 @@ func (c *claim) serveAny(n *line) {
 		if c.pool.open.len() == 0 {
 			return
 		}
-		c.s.change(c.pool)
 		e := c.pool.pick()
 		c.turn(n, e.value, nil)
 	}
@@ -249,11 +238,9 @@ const namedMemory = 86_400_000
 // name notes that a claim names the source: lanes that are placed are listed from then on.
 func (s *shard) name(src *source) {
 	if src.named == nil || src.named.until <= s.now {
-		s.change(src)
 		src.named = new(namedLanes)
 	}
 	if src.named.until < s.now+namedMemory/2 {
-		s.change(src)
 		src.named.until = s.now + namedMemory
 	}
 }
@@ -263,7 +250,6 @@ func (s *shard) list(src *source) {
 	if src.named.whole {
 		return
 	}
-	s.change(src)
 	src.named.whole = true
 	for _, l := range src.lanes {
 		switch {
@@ -316,7 +302,6 @@ func (c *claim) turnsOf(n *line, of []*source) {
 			continue
 		}
 		if c.turn(n, qp, l) {
-			c.s.change(lead)
 			lead.named.picks++
 		}
 		if qp.stands != open && l.at == qp && l.stands == open {
@@ -354,7 +339,7 @@ func nextNamed(of []*source) (next *lane, lead *source) {
 	var first entry[namedLane]
 	for _, src := range of {
 		e, ok := src.named.open.first()
-		if ok && (lead == nil || ahead(before, e, first)) {
+		if ok && (lead == nil || goesFirst(before, e, first)) {
 			first, lead = e, src
 		}
 	}
@@ -363,15 +348,15 @@ func nextNamed(of []*source) (next *lane, lead *source) {
 	}
 	oldest := first
 	for _, src := range of {
-		if e, ok := src.named.open.oldest(); ok && ahead(older, e, oldest) {
+		if e, ok := src.named.open.oldest(); ok && goesFirst(older, e, oldest) {
 			oldest = e
 		}
 	}
 	return oldest.value.lane, lead
 }
 
-// ahead orders lanes of several sources: as less orders those of one, then by source.
-func ahead(less func(a, b entry[namedLane]) bool, a, b entry[namedLane]) bool {
+// goesFirst orders lanes of several sources: as less orders those of one, then by source.
+func goesFirst(less func(a, b entry[namedLane]) bool, a, b entry[namedLane]) bool {
 	if goes := less(a, b); goes || less(b, a) {
 		return goes
 	}

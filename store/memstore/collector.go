@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // BeginPolls implements [dispatch.Claims].
@@ -59,16 +58,12 @@ func (s *shard) poll(c *pollsCommand) (Commit, error) {
 
 // pollsCommand is [dispatch.Claims.BeginPolls] in one shard.
 type pollsCommand struct {
-	noResults
+	drains
 	polls []dispatch.Poll
 
 	used    []bool
 	replays [][]dispatch.Grant
 }
-
-func (*pollsCommand) op() op { return opPolls }
-
-func (c *pollsCommand) inputs(code *codec.Codec) { codec.List(code, &c.polls, pollFields) }
 
 func (c *pollsCommand) run(s *shard) {
 	c.used, c.replays = make([]bool, len(c.polls)), make([][]dispatch.Grant, len(c.polls))
@@ -109,15 +104,8 @@ func (s *Store) meet(ctx context.Context, collector, session string, told *dispa
 
 // markCommand notes in the home shard of a collector which session is the current one.
 type markCommand struct {
-	noResults
+	drains
 	collector, session string
-}
-
-func (*markCommand) op() op { return opMark }
-
-func (c *markCommand) inputs(code *codec.Codec) {
-	codec.Text(code, &c.collector)
-	codec.Text(code, &c.session)
 }
 
 func (c *markCommand) run(s *shard) { s.replace(c.collector, c.session) }
@@ -160,12 +148,10 @@ type endSessionCommand struct {
 	held []*dispatch.Task
 }
 
-func (*endSessionCommand) op() op { return opEndSession }
-
 func (c *endSessionCommand) run(s *shard) {
 	h := s.replace(c.collector, c.session)
 	for _, r := range h.held {
-		if r.lease.session != c.session && !r.gone && len(c.held) < c.limit {
+		if r.lease.note.session != c.session && !r.gone && len(c.held) < c.limit {
 			c.held = append(c.held, s.task(r, noDetails))
 		}
 	}
@@ -176,7 +162,6 @@ func (s *shard) holder(collector string) *holder {
 	h := s.holders.get(collector)
 	if h == nil {
 		h = &holder{collector: collector}
-		s.added(h)
 		s.holders.add(collector, h)
 	}
 	return h
@@ -185,7 +170,6 @@ func (s *shard) holder(collector string) *holder {
 // dropIdleHolder forgets a collector that holds nothing and has no mark.
 func (s *shard) dropIdleHolder(h *holder) {
 	if len(h.held) == 0 && h.markedUntil == 0 {
-		s.change(h)
 		s.holders.remove(h.collector)
 	}
 }
@@ -193,7 +177,7 @@ func (s *shard) dropIdleHolder(h *holder) {
 // replace notes which session of a collector is the current one.
 func (s *shard) replace(collector, keep string) *holder {
 	h := s.holder(collector)
-	s.change(h)
+	s.change(h, allParts)
 	s.forgetMarks.remove(h.markedUntil, h)
 	h.keep, h.markedUntil = keep, s.now+span(dispatch.CollectorMemory)
 	s.forgetMarks.insert(h.markedUntil, h)
@@ -202,7 +186,7 @@ func (s *shard) replace(collector, keep string) *holder {
 
 // unmark forgets which session of a collector was kept.
 func (s *shard) unmark(h *holder) {
-	s.change(h)
+	s.change(h, allParts)
 	s.forgetMarks.remove(h.markedUntil, h)
 	h.keep, h.markedUntil = "", 0
 	s.dropIdleHolder(h)

@@ -106,46 +106,16 @@ func (b *collectorBook) remove(id string) {
 // record replaces what is known of a collector, in the journal too.
 func (b *collectorBook) record(next *collector) error {
 	next.recorded = next.seen
-	c := putCollectorCommand{next: next}
-	return b.commit(&c, b.number, func() { c.run(b) })
+	return b.commit(putCollector{next}, false, func() { b.put(next) }, func(out []byte) []byte {
+		return appendItem(out, itemCollector, 0, func(c *codec.Codec) { collectorFields(c, next) })
+	})
 }
 
-// putCollectorCommand replaces what is known of a collector.
-type putCollectorCommand struct {
-	noResults
-	next *collector
-}
+// putCollector replaces what is known of a collector.
+type putCollector struct{ next *collector }
 
-func (*putCollectorCommand) op() op { return opPutCollector }
-
-func (c *putCollectorCommand) inputs(code *codec.Codec) {
-	if code.Reading() {
-		c.next = new(collector)
-	}
-	collectorFields(code, c.next)
-	c.next.recorded = c.next.seen
-}
-
-func (c *putCollectorCommand) run(b *collectorBook) {
-	b.changed = true
-	b.put(c.next)
-}
-
-// forgetCommand forgets collectors.
-type forgetCommand struct {
-	noResults
-	ids []string
-}
-
-func (*forgetCommand) op() op { return opForgetCollectors }
-
-func (c *forgetCommand) inputs(code *codec.Codec) { codec.List(code, &c.ids, codec.Text) }
-
-func (c *forgetCommand) run(b *collectorBook) {
-	for _, id := range c.ids {
-		b.changed = true
-		b.remove(id)
-	}
+func (c putCollector) room() (bytes int, grows bool) {
+	return smallGroup + 128*(len(c.next.info.Labels)+len(c.next.info.Pools)+len(c.next.info.Sources)+2*len(c.next.info.Queues)+len(c.next.replaced)), false
 }
 
 // replaced reports whether the session is no longer the current one of its collector.
@@ -235,9 +205,9 @@ func (b *collectorBook) forget(ids []string, before int64, limit int) (last Comm
 	b.begin()
 	defer b.mu.Unlock()
 	silent := b.now - span(dispatch.CollectorMemory)
-	var c forgetCommand
+	var gone []string
 	add := func(known *collector) {
-		if c.ids = append(c.ids, known.info.ID); known.seen > silent { // else nobody knew it any more
+		if gone = append(gone, known.info.ID); known.seen > silent { // else nobody knew it any more
 			forgotten++
 		}
 	}
@@ -252,6 +222,20 @@ func (b *collectorBook) forget(ids []string, before int64, limit int) (last Comm
 		}
 		add(e.value)
 	}
-	err = b.commit(&c, b.number, func() { c.run(b) })
+	err = b.commit(forgetCollectors(len(gone)), false, func() {
+		for _, id := range gone {
+			b.remove(id)
+		}
+	}, func(out []byte) []byte {
+		for _, id := range gone {
+			out = removedText(out, itemCollector, 0, id)
+		}
+		return out
+	})
 	return b.last, forgotten, err
 }
+
+// forgetCollectors forgets that many collectors.
+type forgetCollectors int
+
+func (n forgetCollectors) room() (bytes int, grows bool) { return smallGroup + int(n)*256, false }

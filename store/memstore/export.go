@@ -80,7 +80,7 @@ func (s *shard) exportTasks(batch *dispatch.PortableBatch, from int) (next int) 
 			t.Task.Lock = s.tellStray(r)
 		}
 		if l := r.lease; l != nil {
-			t.Session, t.LockDeleted = l.session, l.lockDeleted
+			t.Session, t.LockDeleted = l.note.session, l.lockDeleted
 		}
 	}
 }

@@ -78,6 +78,16 @@ func (s *SortedSet) After(score int64, member string) []string {
 // BandScore is the score of a band and since.
 func BandScore(band, since int64) int64 { return band<<bandShift + since }
 
+// HasGhosts reports whether records were removed by hand while sets name them.
+func (s *Store) HasGhosts() bool {
+	for _, sh := range s.shards {
+		if len(sh.ghosts) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Kept is how many records, stray locks, grants, queues and holders all shards
 // keep.
 func (s *Store) Kept() (records, locks, grants, queues, holders int) {
@@ -124,36 +134,18 @@ func (t *Table) Keys() (keys []string, size int) {
 // CutSnapshots makes the pages of snapshots small.
 func (s *Store) CutSnapshots(items, bytes int) { s.pages = pages{items: items, bytes: bytes} }
 
-// Digest is a sum over all that the store keeps but what the journal does without: when a collector was seen, and what
-// else it sends with each beat.
+// Digest is a sum over all that the store keeps, as normalized has it.
 func (s *Store) Digest() (uint64, error) {
 	var sum uint64
-	var left []byte
-	err := s.Snapshot(func() {}, func(piece []byte) error {
-		left = append(left, piece...)
-		for {
-			kind, shard, fields, rest, ok := cutItem(left)
-			if !ok {
-				return nil
-			}
-			if kind == itemCollector {
-				var c collector
-				collectorFields(codec.Reader(fields), &c)
-				c.seen = 0
-				c.info = dispatch.CollectorInfo{ID: c.info.ID, Session: c.info.Session, Ended: c.info.Ended}
-				w := codec.Writer(nil)
-				collectorFields(w, &c)
-				fields = w.Buffer()
-			}
-			hash := sha256.Sum256(appendItem(nil, kind, shard, fields))
-			sum += binary.LittleEndian.Uint64(hash[:])
-			left = rest
-		}
-	})
+	lines, err := s.Items()
+	for _, line := range lines {
+		hash := sha256.Sum256([]byte(line))
+		sum += binary.LittleEndian.Uint64(hash[:])
+	}
 	return sum, err
 }
 
-// Items describes the items of a store, to find what differs.
+// Items describes what the store keeps, to find what differs.
 func (s *Store) Items() (lines []string, err error) {
 	var left []byte
 	err = s.Snapshot(func() {}, func(piece []byte) error {
@@ -163,12 +155,71 @@ func (s *Store) Items() (lines []string, err error) {
 			if !ok {
 				return nil
 			}
-			lines = append(lines, fmt.Sprintf("%d of %d: %q", kind, shard, fields))
+			if same := normalized(kind, fields); same != nil {
+				lines = append(lines, fmt.Sprintf("%d of %d: %q", kind, shard, same))
+			}
 			left = rest
 		}
 	})
 	slices.Sort(lines)
 	return lines, err
+}
+
+// normalized leaves out of an item what a store that was made of it may have otherwise: when a collector was seen, and what it
+// sends with each beat, which the journal does without; the instant of the last call; and the next grant of a queue, which is cut to
+// the longest delay when the queue is placed.
+func normalized(kind itemKind, fields []byte) []byte {
+	c, w := codec.Reader(fields), codec.Writer(nil)
+	switch kind {
+	case itemStore:
+		return nil
+	case itemCollector:
+		var k collector
+		collectorFields(c, &k)
+		k.seen = 0
+		k.info = dispatch.CollectorInfo{ID: k.info.ID, Session: k.info.Session, Ended: k.info.Ended}
+		collectorFields(w, &k)
+	case itemQueue:
+		var q queue
+		queueFields(c, &q, 0)
+		q.nextGrant = 0
+		if !q.hasGates(0) {
+			return nil
+		}
+		queueFields(w, &q, 0)
+	case itemTask:
+		r, lane, grant := new(record), int64(0), uint64(0)
+		codec.Text(c, 1, &r.id)
+		c.Part(2, true, func(c *codec.Codec) { taskBody(c, r, &lane) })
+		c.Part(3, true, func(c *codec.Codec) { taskState(c, r, &grant) })
+		c.Part(4, true, func(c *codec.Codec) { taskDetails(c, r) })
+		r.paced = 0
+		codec.Text(w, 1, &r.id)
+		w.Part(2, true, func(c *codec.Codec) { taskBody(c, r, &lane) })
+		w.Part(3, true, func(c *codec.Codec) { taskState(c, r, &grant) })
+		w.Part(4, true, func(c *codec.Codec) { taskDetails(c, r) })
+	default:
+		return fields
+	}
+	return w.Buffer()
+}
+
+// Described describes a line of Items.
+func Described(line string) string {
+	var kind itemKind
+	var shard int
+	var fields []byte
+	if _, err := fmt.Sscanf(line, "%d of %d: %q", &kind, &shard, &fields); err != nil || kind != itemTask {
+		return line
+	}
+	r, c, lane, grant := new(record), codec.Reader(fields), int64(0), uint64(0)
+	codec.Text(c, 1, &r.id)
+	c.Part(2, false, func(c *codec.Codec) { taskBody(c, r, &lane) })
+	c.Part(3, false, func(c *codec.Codec) { taskState(c, r, &grant) })
+	c.Part(4, false, func(c *codec.Codec) { taskDetails(c, r) })
+	l, d := r.lease, r.details
+	r.lease, r.details = nil, nil
+	return fmt.Sprintf("task %+v lane %d grant %d lease %+v details %+v", *r, lane, grant, l, d)
 }
 
 // TakeUnrecorded takes over what no journal has of another store: leaders, when the shards were swept, and when and how

@@ -7,245 +7,154 @@ import (
 	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
-// The fields of what commands have as inputs, in the order in which the journal has them. A change of an order, or a
-// field more, is a change of [MachineVersion].
-
-func pollFields(c *codec.Codec, p *dispatch.Poll) {
-	codec.Text(c, &p.Collector)
-	codec.Text(c, &p.Session)
-	codec.Text(c, &p.ClientToken)
-	codec.Text(c, &p.Call)
-}
-
-func wantFields(c *codec.Codec, w *dispatch.Want) {
-	pollFields(c, &w.Poll)
-	codec.Int(c, &w.Max)
-	codec.Int(c, &w.MaxBytes)
-	codec.Int(c, &w.Lease)
-	codec.List(c, &w.SourceUIDs, codec.Text)
-	codec.List(c, &w.Queues, codec.Text)
-	c.Flags(&w.Noted)
-}
-
-func tokenFields(c *codec.Codec, t *dispatch.LeaseToken) {
-	codec.Text(c, &t.Collector)
-	codec.Text(c, &t.ClientToken)
-	c.Uvarint(&t.Fence)
-}
-
-func digestFields(c *codec.Codec, d *dispatch.LeaseDigest) {
-	c.Uvarint(&d.Fence)
-	if d.Fence != 0 {
-		c.Fixed64(&d.Holder)
-	}
-}
-
-func renewalFields(c *codec.Codec, r *dispatch.Renewal) {
-	codec.Text(c, &r.ID)
-	tokenFields(c, &r.Token)
-	c.Bytes(&r.Cursor)
-}
-
-func countersFields(c *codec.Codec, n *dispatch.Counters) {
-	codec.Uint(c, &n.Cycle)
-	codec.Uint(c, &n.Attempt)
-	codec.Uint(c, &n.Failures)
-	both := uint32(n.Expirations) | uint32(n.Released)<<16
-	codec.Uint(c, &both)
-	n.Expirations, n.Released = uint16(both), uint8(both>>16) //nolint:gosec // the halves
-	codec.Uint(c, &n.Throttled)
-	codec.Uint(c, &n.GivenUp)
-	codec.Uint(c, &n.ExpiredCycles)
-	codec.Uint(c, &n.PermanentCycles)
-}
+// The fields of what items have inside, and of the items that are of no shard.
 
 func failureFields(c *codec.Codec, f *dispatch.Failure) {
-	codec.Uint(c, &f.Result)
-	codec.Int(c, &f.Reason)
-	codec.Text(c, &f.Message)
-	codec.Int(c, &f.HTTPStatus)
-	c.Flags(&f.Permanent)
-	c.Time(&f.Time)
+	codec.Uint(c, 1, &f.Result)
+	codec.Int(c, 2, &f.Reason)
+	codec.Text(c, 3, &f.Message)
+	codec.Int(c, 4, &f.HTTPStatus)
+	c.Flag(5, &f.Permanent)
+	c.Time(6, &f.Time)
 }
 
 func attemptFields(c *codec.Codec, a *dispatch.Attempt) {
-	codec.Text(c, &a.Collector)
-	codec.Uint(c, &a.Cycle)
-	c.Uvarint(&a.Fence)
-	c.Time(&a.Started)
-	c.Time(&a.Ended)
-	both := uint32(a.Result) | uint32(a.MovedStatus)<<8 //nolint:gosec // a status
-	codec.Uint(c, &both)
-	a.Result, a.MovedStatus = dispatch.Result(both), int(both>>8) //nolint:gosec // the conversion cuts it
-	if a.MovedStatus > 0 {
-		codec.Text(c, &a.Moved)
-	}
-	codec.Optional(c, &a.Failure, failureFields)
-	codec.Text(c, &a.By)
-	codec.Text(c, &a.Reason)
+	codec.Text(c, 1, &a.Collector)
+	codec.Uint(c, 2, &a.Cycle)
+	codec.Uint(c, 3, &a.Fence)
+	c.Time(4, &a.Started)
+	c.Time(5, &a.Ended)
+	codec.Uint(c, 6, &a.Result)
+	codec.Int(c, 7, &a.MovedStatus)
+	codec.Text(c, 8, &a.Moved)
+	codec.Optional(c, 9, &a.Failure, failureFields)
+	codec.Text(c, 10, &a.By)
+	codec.Text(c, 11, &a.Reason)
 }
 
-func transitionFields(c *codec.Codec, t *dispatch.Transition) {
-	codec.Text(c, &t.ID)
-	digestFields(c, &t.Token)
-	c.Flags(&t.Unread, &t.Expired, &t.Behind, &t.Settled, &t.Shrink, &t.ClearAgain, &t.ClearError, &t.SourceSuccess)
-	c.Flags(&t.SourceFailure)
-	codec.Uint(c, &t.Revision)
-	if t.Unread {
-		tokenFields(c, &t.Lease)
-	}
-	codec.Uint(c, &t.Result)
-	codec.Uint(c, &t.State)
-	c.Time(&t.Due)
-	codec.Int(c, &t.Delay)
-	c.Time(&t.FirstDue)
-	c.Time(&t.Run)
-	countersFields(c, &t.Counters)
-	codec.Int(c, &t.Remember)
-	c.Bytes(&t.Memo)
-	c.Bytes(&t.Cursor)
-	codec.Optional(c, &t.LastError, failureFields)
-	codec.Optional(c, &t.Attempt, attemptFields)
-	codec.Uint(c, &t.Queue.Kind)
-	codec.Int(c, &t.Queue.FetchDuration)
-	codec.Int(c, &t.Queue.RetryAfter)
-	codec.Uint(c, &t.Queue.URL)
-	codec.Optional(c, &t.Queue.QueueDelay, codec.Int)
-	filteredFields(c, &t.Filtered)
+func redirectFields(c *codec.Codec, r *dispatch.Redirect) {
+	codec.Int(c, 1, &r.Hops)
+	codec.Text(c, 2, &r.From)
+	c.Time(3, &r.Due)
 }
 
 func filteredFields(c *codec.Codec, f *dispatch.Filtered) {
-	some := *f != dispatch.Filtered{}
-	if c.Flags(&some); !some {
-		return
-	}
 	for i := range f {
-		codec.Int(c, &f[i])
+		codec.Int(c, i+1, &f[i])
 	}
 }
 
 func gateFields(c *codec.Codec, g *dispatch.SourceGate) {
-	codec.Text(c, &g.UID)
-	codec.Text(c, &g.ID)
-	codec.Int(c, &g.Version)
-	codec.Text(c, &g.Pool)
-	codec.Int(c, &g.Priority)
-	c.Time(&g.HeldUntil)
-	c.Flags(&g.Deleted)
-	codec.Int(c, &g.MaxOutstanding)
-	codec.Int(c, &g.LeaseDuration)
-	codec.Int(c, &g.MaxHold)
-	codec.Int(c, &g.Remember)
-	codec.Int(c, &g.JoinedBytes)
+	codec.Text(c, 1, &g.UID)
+	codec.Text(c, 2, &g.ID)
+	codec.Int(c, 3, &g.Version)
+	codec.Text(c, 4, &g.Pool)
+	codec.Int(c, 5, &g.Priority)
+	c.Time(6, &g.HeldUntil)
+	c.Flag(7, &g.Deleted)
+	codec.Int(c, 8, &g.MaxOutstanding)
+	codec.Int(c, 9, &g.LeaseDuration)
+	codec.Int(c, 10, &g.MaxHold)
+	codec.Int(c, 11, &g.Remember)
+	codec.Int(c, 12, &g.JoinedBytes)
 }
 
 // deletionFields are those of a gate that says who deleted a source.
 func deletionFields(c *codec.Codec, g *dispatch.Gate) {
-	codec.Text(c, &g.Kind)
-	c.Time(&g.Until)
-	codec.Text(c, &g.By)
-	codec.Text(c, &g.Reason)
-	c.Time(&g.Time)
+	codec.Text(c, 1, &g.Kind)
+	c.Time(2, &g.Until)
+	codec.Text(c, 3, &g.By)
+	codec.Text(c, 4, &g.Reason)
+	c.Time(5, &g.Time)
 }
 
-func submissionFields(c *codec.Codec, s *dispatch.Submission) {
-	codec.Text(c, &s.ID)
-	codec.Text(c, &s.SourceUID)
-	codec.Text(c, &s.Queue)
-	codec.Text(c, &s.URL)
-	sameKey := s.Key == s.URL
-	c.Flags(&sameKey, &s.Recurring)
-	switch {
-	case !sameKey:
-		codec.Text(c, &s.Key)
-	case c.Reading():
-		s.Key = s.URL
-	}
-	codec.Text(c, &s.Kind)
-	relationFields(c, &s.Relation, &s.Redirect)
-	codec.Int(c, &s.Depth)
-	c.Time(&s.Run)
-	codec.Int(c, &s.Priority)
-	c.Time(&s.Due)
-	c.Time(&s.FirstDue)
-	codec.Map(c, &s.Metadata, codec.Text)
-	c.Bytes(&s.Payload)
-	codec.Uint(c, &s.IfExists)
-	codec.Int(c, &s.RevisitAfter)
-	c.Time(&s.Modified)
-	codec.Uint(c, &s.Revision)
-}
-
-// relationFields are the relation of a task and the redirect that led to it, if one did.
-func relationFields(c *codec.Codec, relation *dispatch.Relation, redirect *dispatch.Redirect) {
-	both := uint32(*relation) | uint32(redirect.Hops)<<8 //nolint:gosec // few
-	codec.Uint(c, &both)
-	*relation, redirect.Hops = dispatch.Relation(both), int(both>>8) //nolint:gosec // the conversion cuts it
-	if redirect.Hops > 0 {
-		codec.Text(c, &redirect.From)
-		c.Time(&redirect.Due)
-	}
+// storeFields are those of the store itself: its shards, and the instant in microseconds.
+func storeFields(c *codec.Codec, shards *int, micros *uint64) {
+	codec.Int(c, 1, shards)
+	codec.Uint(c, 2, micros)
 }
 
 func ruleFields(c *codec.Codec, r *dispatch.QueueRule) {
-	codec.Text(c, &r.Pattern)
-	codec.Text(c, &r.Queue)
-	codec.Int(c, &r.Settings.MinDelay)
-	codec.Int(c, &r.Settings.MaxInFlight)
+	codec.Text(c, 1, &r.Pattern)
+	codec.Text(c, 2, &r.Queue)
+	codec.Int(c, 3, &r.Settings.MinDelay)
+	codec.Int(c, 4, &r.Settings.MaxInFlight)
 	factor := math.Float64bits(r.Settings.DelayFactor)
-	if c.Fixed64(&factor); c.Reading() {
+	if c.Fixed64(5, &factor); c.Reading() {
 		r.Settings.DelayFactor = math.Float64frombits(factor)
 	}
-	codec.Int(c, &r.Settings.MaxDelay)
-	codec.Int(c, &r.Settings.MaxBlock)
-	codec.Text(c, &r.By)
-	codec.Text(c, &r.Reason)
-	c.Time(&r.Time)
+	codec.Int(c, 6, &r.Settings.MaxDelay)
+	codec.Int(c, 7, &r.Settings.MaxBlock)
+	codec.Text(c, 8, &r.By)
+	codec.Text(c, 9, &r.Reason)
+	c.Time(10, &r.Time)
 }
 
+// holdFields have the key of a hold first, which names it.
 func holdFields(c *codec.Codec, h *dispatch.Hold) {
-	c.Flags(&h.Target.Everything)
-	codec.Text(c, &h.Target.Pool)
-	codec.Text(c, &h.Target.Source)
-	codec.Text(c, &h.Target.Queue)
-	codec.Text(c, &h.Target.Collector)
-	codec.Map(c, &h.Target.Labels, codec.Text)
-	codec.Text(c, &h.Name)
-	codec.Uint(c, &h.Effect)
-	codec.Text(c, &h.By)
-	codec.Text(c, &h.Reason)
-	c.Time(&h.Created)
-	c.Time(&h.Until)
+	key := ""
+	if !c.Reading() {
+		key = h.Key()
+	}
+	codec.Text(c, 1, &key)
+	c.Flag(2, &h.Target.Everything)
+	codec.Text(c, 3, &h.Target.Pool)
+	codec.Text(c, 4, &h.Target.Source)
+	codec.Text(c, 5, &h.Target.Queue)
+	codec.Text(c, 6, &h.Target.Collector)
+	codec.Map(c, 7, &h.Target.Labels)
+	codec.Text(c, 8, &h.Name)
+	codec.Uint(c, 9, &h.Effect)
+	codec.Text(c, 10, &h.By)
+	codec.Text(c, 11, &h.Reason)
+	c.Time(12, &h.Created)
+	c.Time(13, &h.Until)
 }
 
 func keptSourceFields(c *codec.Codec, k *keptSource) {
-	codec.Text(c, &k.id)
-	codec.Text(c, &k.uid)
-	codec.Int(c, &k.version)
-	c.Flags(&k.deleted, &k.held)
-	c.Bytes(&k.encoded)
-	codec.Int(c, &k.applied)
-	codec.List(c, &k.seeds, codec.Text)
+	codec.Text(c, 1, &k.id)
+	codec.Text(c, 2, &k.uid)
+	codec.Int(c, 3, &k.version)
+	c.Flag(4, &k.deleted)
+	c.Flag(5, &k.held)
+	c.Bytes(6, &k.encoded)
+	codec.Int(c, 7, &k.applied)
+	codec.Texts(c, 8, &k.seeds)
 }
 
 func collectorFields(c *codec.Codec, k *collector) {
 	info := &k.info
-	codec.Text(c, &info.ID)
-	codec.Text(c, &info.Session)
-	codec.Text(c, &info.Version)
-	codec.Text(c, &info.Hostname)
-	codec.Map(c, &info.Labels, codec.Text)
-	codec.List(c, &info.Pools, codec.Text)
-	codec.List(c, &info.Sources, codec.Text)
-	codec.List(c, &info.Queues, codec.Text)
-	codec.Int(c, &info.Slots)
-	codec.Int(c, &info.StuckSlots)
-	named := info.Client != ""
-	c.Flags(&info.Stopping, &info.Ended, &k.told, &k.fresh, &named)
-	if named {
-		codec.Text(c, &info.Client)
+	codec.Text(c, 1, &info.ID)
+	codec.Text(c, 2, &info.Session)
+	codec.Text(c, 3, &info.Version)
+	codec.Text(c, 4, &info.Hostname)
+	codec.Map(c, 5, &info.Labels)
+	codec.Texts(c, 6, &info.Pools)
+	codec.Texts(c, 7, &info.Sources)
+	codec.Texts(c, 8, &info.Queues)
+	codec.Int(c, 9, &info.Slots)
+	codec.Int(c, 10, &info.StuckSlots)
+	c.Flag(11, &info.Stopping)
+	c.Flag(12, &info.Ended)
+	c.Flag(13, &k.told)
+	c.Flag(14, &k.fresh)
+	codec.Text(c, 15, &info.Client)
+	codec.Int(c, 16, &k.first)
+	codec.Int(c, 17, &k.seen)
+	codec.Texts(c, 18, &k.replaced)
+}
+
+func bindingFields(c *codec.Codec, b *binding) {
+	codec.Text(c, 1, &b.collector)
+	codec.Text(c, 2, &b.identity)
+	codec.Int(c, 3, &b.until)
+}
+
+func auditFields(c *codec.Codec, a *auditEntry) {
+	codec.Uint(c, 1, &a.number)
+	codec.Int(c, 2, &a.time)
+	e := &a.entry
+	for i, text := range [...]*string{&e.By, &e.Said, &e.From, &e.Method, &e.Target, &e.Before, &e.After, &e.Reason} {
+		codec.Text(c, i+3, text)
 	}
-	codec.Int(c, &k.first)
-	codec.Int(c, &k.seen)
-	codec.List(c, &k.replaced, codec.Text)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // answer notes that a call has answered from the grant.
@@ -15,7 +14,6 @@ func (s *shard) answer(n *grantNote, call string) {
 	if len(n.calls) == 0 || slices.Contains(n.calls, call) {
 		return
 	}
-	s.change(n)
 	if len(n.calls) < bounds.MaxGrantCalls {
 		n.calls = append(n.calls, call)
 	} else {
@@ -53,7 +51,7 @@ func (s *shard) endLease(r *record) {
 // detach removes the lease from its collector and its queue, with its lock; a lock that was set by hand stays.
 func (s *shard) detach(r *record) {
 	l := r.lease
-	s.change(r)
+	s.change(r, partState)
 	if l.byHand != "" && l.lockedUntil > s.now {
 		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
 	}
@@ -70,7 +68,6 @@ func (s *shard) detach(r *record) {
 
 // dropGhost removes the index entries of a record that was deleted by hand, and counts them as dropped.
 func (s *shard) dropGhost(r *record) {
-	s.change(r)
 	if r.stands != inNone {
 		s.dropped++
 	}
@@ -83,22 +80,25 @@ func (s *shard) dropGhost(r *record) {
 	if r.lease != nil {
 		s.detach(r)
 	}
+	s.removed(r)
+	s.keepPace(r)
 }
 
 // leaseEnded records that a lease of a grant has ended. With the last one the note ends, and the client token counts as
 // used unless the grant is given back.
 func (s *shard) leaseEnded(note *grantNote) {
-	s.change(note)
 	note.left--
 	if note.left > 0 || s.grants.get(note.key()) != note {
 		return
 	}
 	s.grants.remove(note.key())
+	s.removed(note)
 	step := dispatch.TokenStep(instant(s.now))
 	if s.used[step] == nil {
 		s.used[step] = &usedTokens{has: make(map[uint64]struct{})}
 	}
 	s.used[step].add(note.digest)
+	s.usedToken(step, note.digest)
 }
 
 // usedTokens are the digests of the client tokens of a step.
@@ -118,10 +118,12 @@ func (u *usedTokens) add(digest uint64) {
 // forgetUsed forgets the client tokens that were used before the last step.
 func (s *shard) forgetUsed() {
 	last := dispatch.TokenStep(instant(s.now)) - 1
-	maps.DeleteFunc(s.used, func(step int64, _ *usedTokens) bool {
-		s.changed = s.changed || step < last
-		return step < last
-	})
+	for _, step := range slices.Sorted(maps.Keys(s.used)) {
+		if step < last {
+			delete(s.used, step)
+			s.forgottenTokens(step)
+		}
+	}
 }
 
 // grantOf is what the shard knows about a client token: the digest of its holder, whether it was used, and the note of
@@ -174,31 +176,22 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 
 // giveBackCommand is [dispatch.Claims.GiveBack].
 type giveBackCommand struct {
+	drains
 	collector, clientToken, call string
 
 	given int
 }
-
-func (*giveBackCommand) op() op { return opGiveBack }
-
-func (c *giveBackCommand) inputs(code *codec.Codec) {
-	codec.Text(code, &c.collector)
-	codec.Text(code, &c.clientToken)
-	codec.Text(code, &c.call)
-}
-
-func (c *giveBackCommand) results(sum *checksum) { sum.number(uint64(c.given)) }
 
 func (c *giveBackCommand) run(sh *shard) {
 	note := sh.grants.get(grantKey{c.collector, c.clientToken})
 	if note == nil || !slices.Contains(note.calls, c.call) {
 		return
 	}
-	sh.change(note)
 	if !note.giveBack(c.call) {
 		return
 	}
 	sh.grants.remove(note.key())
+	sh.removed(note)
 	for _, m := range note.moved {
 		back := 0
 		for i := range note.entries[m.first : m.first+m.count] {
@@ -209,8 +202,13 @@ func (c *giveBackCommand) run(sh *shard) {
 		}
 		// Where a task of the turn was reported, a request was made.
 		if q := sh.queues[m.queue]; back == m.count && q.nextGrant == m.after {
-			sh.change(q)
+			if q.written { // with what it was
+				sh.change(q, allParts)
+			}
 			q.nextGrant = m.before
+			for i := range note.entries[m.first : m.first+m.count] {
+				note.entries[m.first+i].record.paced = m.before
+			}
 		}
 		c.given += back
 	}

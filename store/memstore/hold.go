@@ -10,7 +10,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // holdBook keeps all holds except those on sources. Each shard has their version and the ends of the holds on queues.
@@ -63,21 +62,21 @@ func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVers
 
 // holdsCommand is [dispatch.Holds.PutHolds], with the new version of the holds.
 type holdsCommand struct {
-	noResults
 	change  dispatch.HoldChange
 	version int64
 }
 
-func (*holdsCommand) op() op { return opPutHolds }
-
-func (c *holdsCommand) inputs(code *codec.Codec) {
-	codec.Int(code, &c.version)
-	codec.List(code, &c.change.Set, holdFields)
-	codec.List(code, &c.change.Lift, codec.Text)
-	codec.Map(code, &c.change.Queues, (*codec.Codec).Time)
+func (c *holdsCommand) room() (bytes int, grows bool) {
+	return smallGroup + changedBytes*(len(c.change.Set)+len(c.change.Lift)+len(c.change.Queues)), false
 }
 
 func (c *holdsCommand) runAll(s *Store) {
+	for _, key := range c.change.Lift {
+		s.changeNamed(itemHold, key)
+	}
+	for i := range c.change.Set {
+		s.changeNamed(itemHold, c.change.Set[i].Key())
+	}
 	s.holds.holds, s.holds.version = s.holds.changed(&c.change), c.version
 	for _, sh := range s.shards {
 		sh.takeHolds(c.version, c.change.Queues)
@@ -101,8 +100,9 @@ func (b *holdBook) changed(change *dispatch.HoldChange) map[string]dispatch.Hold
 // them; SyncRules reschedules opened ones.
 func (s *shard) takeHolds(version int64, queues map[string]time.Time) {
 	s.holdsVersion = version
-	for name, end := range queues {
-		if end.IsZero() {
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		s.changeNamed(itemHeld, name)
+		if end := queues[name]; end.IsZero() {
 			delete(s.held, name)
 		} else {
 			s.held[name] = until(end)
@@ -122,16 +122,11 @@ func (s *Store) Unblock(ctx context.Context, queue string) (blocked bool, err er
 
 // unblockCommand is [dispatch.Queues.Unblock].
 type unblockCommand struct {
+	drains
 	queue string
 
 	blocked bool
 }
-
-func (*unblockCommand) op() op { return opUnblock }
-
-func (c *unblockCommand) inputs(code *codec.Codec) { codec.Text(code, &c.queue) }
-
-func (c *unblockCommand) results(sum *checksum) { sum.truth(c.blocked) }
 
 func (c *unblockCommand) run(s *shard) {
 	q := s.existing(c.queue)
@@ -140,7 +135,7 @@ func (c *unblockCommand) run(s *shard) {
 	}
 	c.blocked = q.blocked > s.now || q.blockStep > 0
 	if q.blocked != 0 || q.blockStep != 0 {
-		s.change(q)
+		s.change(q, allParts)
 	}
 	q.blocked, q.blockStep = 0, 0
 	s.touchQueue(q)

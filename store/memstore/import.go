@@ -2,13 +2,11 @@ package memstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Import implements [dispatch.Portable].
@@ -23,21 +21,14 @@ func (s *Store) Import(ctx context.Context, batch *dispatch.PortableBatch) error
 	if err != nil {
 		return err
 	}
-	rest := *batch
-	rest.Collectors = nil
-	encoded, err := json.Marshal(&rest)
-	if err != nil {
-		return fmt.Errorf("%w: import a batch: %w", dispatch.ErrInvalid, err)
-	}
-	c := importCommand{encoded: encoded}
-	if err := c.decode(); err != nil {
+	if err := checkTasks(batch.Tasks); err != nil {
 		return err
 	}
 	s.rules.mu.Lock()
 	defer s.rules.mu.Unlock()
 	s.holds.mu.Lock()
 	defer s.holds.mu.Unlock()
-	if last, err = s.performAll(&c); err != nil {
+	if last, err = s.performAll((*importCommand)(batch)); err != nil {
 		return err
 	}
 	return durable(ctx, last)
@@ -73,35 +64,10 @@ func (s *Store) importCollectors(all []dispatch.PortableCollector) (last Commit,
 	return last, nil
 }
 
-// importCommand is [dispatch.Portable.Import] of all but the collectors. Its inputs are the batch as JSON: a copy is rare,
-// and the next snapshot replaces it.
-type importCommand struct {
-	encoded []byte
-	batch   dispatch.PortableBatch
-
-	taken int // tasks
-}
-
-func (*importCommand) op() op { return opImport }
-
-func (c *importCommand) inputs(code *codec.Codec) {
-	code.Bytes(&c.encoded)
-	if code.Reading() && code.Err() == nil {
-		if err := c.decode(); err != nil {
-			code.Failf("%v", err)
-		}
-	}
-}
-
-func (c *importCommand) results(sum *checksum) { sum.number(uint64(c.taken)) }
-
-// decode reads and checks the batch.
-func (c *importCommand) decode() error {
-	if err := json.Unmarshal(c.encoded, &c.batch); err != nil {
-		return fmt.Errorf("%w: import a batch: %w", dispatch.ErrInvalid, err)
-	}
-	for i := range c.batch.Tasks {
-		t := &c.batch.Tasks[i].Task
+// checkTasks checks the tasks of a batch.
+func checkTasks(tasks []dispatch.PortableTask) error {
+	for i := range tasks {
+		t := &tasks[i].Task
 		if _, err := dispatch.ParseTaskID(string(t.ID)); err != nil {
 			return err
 		}
@@ -112,46 +78,54 @@ func (c *importCommand) decode() error {
 	return nil
 }
 
+// importCommand is [dispatch.Portable.Import] of all but the collectors.
+type importCommand dispatch.PortableBatch
+
+func (c *importCommand) room() (bytes int, grows bool) {
+	items := len(c.Gates) + len(c.Tasks) + len(c.Holds) + len(c.Queues) + len(c.Tokens) + len(c.Statuses)
+	return smallGroup + dispatch.MaxPortableBytes + items*changedBytes, true
+}
+
 func (c *importCommand) runAll(s *Store) {
-	if len(c.batch.Holds) > 0 {
-		s.holds.holds = s.holds.changed(&dispatch.HoldChange{Set: c.batch.Holds})
+	if len(c.Holds) > 0 {
+		for i := range c.Holds {
+			s.changeNamed(itemHold, c.Holds[i].Key())
+		}
+		s.holds.holds = s.holds.changed(&dispatch.HoldChange{Set: c.Holds})
 		for _, sh := range s.shards {
-			sh.takeHolds(sh.holdsVersion, dispatch.HeldQueues(c.batch.Holds))
+			sh.takeHolds(sh.holdsVersion, dispatch.HeldQueues(c.Holds))
 		}
 	}
-	for i := range c.batch.Gates {
+	for i := range c.Gates {
 		for _, sh := range s.shards {
-			sh.takeGate(c.batch.Gates[i])
+			sh.takeGate(c.Gates[i])
 		}
 	}
-	for i := range c.batch.Tasks {
-		t := &c.batch.Tasks[i]
-		if s.shardOfTask(t.Task.ID).importTask(t) {
-			c.taken++
-		}
+	for i := range c.Tasks {
+		s.shardOfTask(c.Tasks[i].Task.ID).importTask(&c.Tasks[i])
 	}
-	for i := range c.batch.Queues {
-		q := &c.batch.Queues[i]
+	for i := range c.Queues {
+		q := &c.Queues[i]
 		s.shardOfName(q.Name).importQueue(q)
 	}
-	for i := range c.batch.Tokens {
+	for i := range c.Tokens {
 		for _, sh := range s.shards {
-			sh.importTokens(&c.batch.Tokens[i])
+			sh.importTokens(&c.Tokens[i])
 		}
 	}
-	for i := range c.batch.Statuses {
-		s.importStatus(&c.batch.Statuses[i])
+	for i := range c.Statuses {
+		s.importStatus(&c.Statuses[i])
 	}
-	if c.batch.Totals != nil {
-		s.importTotals(c.batch.Totals)
+	if c.Totals != nil {
+		s.importTotals(c.Totals)
 	}
 }
 
 // importTask takes in a task, unless there is one with its id, its source is unknown, or it is to be forgotten by now.
-func (s *shard) importTask(t *dispatch.PortableTask) bool {
+func (s *shard) importTask(t *dispatch.PortableTask) {
 	src, forgetAt := s.sources.get(t.Task.SourceUID), millis(t.ForgetAt)
 	if src == nil || s.records.get(keyOf(t.Task.ID)) != nil || forgetAt != 0 && forgetAt <= s.now {
-		return false
+		return
 	}
 	r := s.recordOf(s.laneFor(src, t.Task.Queue), &t.Task)
 	s.added(r)
@@ -180,7 +154,6 @@ func (s *shard) importTask(t *dispatch.PortableTask) bool {
 		s.listRecord(r)
 		s.enterWaiting(r)
 	}
-	return true
 }
 
 // recordOf makes the record of a task, which stands nowhere yet.
@@ -206,13 +179,15 @@ func (s *shard) importLease(r *record, t *dispatch.PortableTask) {
 	key := grantKey{was.Token.Collector, was.Token.ClientToken}
 	note := s.grants.get(key)
 	if note == nil {
-		note = &grantNote{holder: holder, clientToken: key.clientToken, digest: was.Digest.Holder}
+		s.lastGrant++
+		note = &grantNote{
+			number: s.lastGrant, holder: holder, clientToken: key.clientToken, session: t.Session, digest: was.Digest.Holder,
+		}
 		s.added(note)
 		s.grants.add(key, note)
 	}
-	s.change(note)
 	l := &lease{
-		note: note, fence: was.Digest.Fence, heldAt: len(holder.held), session: t.Session, granted: millis(was.Granted),
+		note: note, fence: was.Digest.Fence, heldAt: len(holder.held), granted: millis(was.Granted),
 		deadline: millis(was.Deadline), duration: span(was.Duration), maxHold: span(was.MaxHold), lockDeleted: t.LockDeleted,
 	}
 	if !l.lockDeleted {
@@ -222,7 +197,6 @@ func (s *shard) importLease(r *record, t *dispatch.PortableTask) {
 	s.enterLeases(r, l.deadline)
 	s.count(r, dispatch.StateLeased)
 	q := s.queueOf(r.lane)
-	s.change(q)
 	q.inFlight++
 	s.touchQueue(q)
 	holder.held = append(holder.held, r)
@@ -245,7 +219,7 @@ func (s *shard) importQueue(p *dispatch.PortableQueue) {
 		}
 		q = s.openQueue(p.Name)
 	}
-	s.change(q)
+	s.change(q, allParts)
 	q.nextGrant, q.blocked, q.blockedAt, q.blockStep = millis(p.NextGrant), millis(p.Blocked), millis(p.BlockedAt), p.BlockStep
 	q.cause, q.asked, q.failedURLs = clone(p.Cause), p.Asked, slices.Clone(p.FailedURLs)
 	q.settings.version = -1
@@ -259,6 +233,7 @@ func (s *shard) importTokens(tokens *dispatch.PortableTokens) {
 	}
 	for _, digest := range tokens.Digests {
 		s.used[tokens.Step].add(digest)
+		s.usedToken(tokens.Step, digest)
 	}
 }
 
@@ -272,7 +247,7 @@ func (s *Store) importStatus(p *dispatch.PortableStatus) {
 	if src == nil {
 		return
 	}
-	home.change(src)
+	home.change(src, partState)
 	src.limited, src.failures = st.Limited, st.FailuresInARow
 	src.lastSuccess, src.lastFailure = millis(st.LastSuccess), millis(st.LastFailure)
 	done := st.Counts.Done
@@ -283,7 +258,9 @@ func (s *Store) importStatus(p *dispatch.PortableStatus) {
 	}
 	done = max(done, 0) // the tasks that came are the least
 	src.counts[dispatch.StateDone] += done
+	src.forgottenDone += done
 	home.counts[dispatch.StateDone] += done
+	home.forgottenDone += done
 }
 
 // importTotals sets the counters of the store, in its first shard, and what only rises, in all.
@@ -303,4 +280,5 @@ func (s *Store) importTotals(want *dispatch.PortableTotals) {
 	first.orphaned += want.Orphaned - have.Orphaned
 	first.dropped += want.Dropped - have.Dropped
 	first.counts[dispatch.StateDone] += want.Done - have.Done
+	first.forgottenDone += want.Done - have.Done
 }

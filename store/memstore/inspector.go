@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Inspector is for tests. It does to a [Store] what an operator can do to Redis with redis-cli: read, set and delete
@@ -54,20 +53,11 @@ func (i Inspector) do(c *handCommand) {
 
 // handCommand is one change of an [Inspector].
 type handCommand struct {
-	noResults
+	drains
 	id                                dispatch.TaskID
 	deleteLock, setLock, deleteRecord bool
 	value                             string
 	ttl                               int64
-}
-
-func (*handCommand) op() op { return opByHand }
-
-func (c *handCommand) inputs(code *codec.Codec) {
-	codec.Text(code, &c.id)
-	code.Flags(&c.deleteLock, &c.setLock, &c.deleteRecord)
-	codec.Text(code, &c.value)
-	codec.Int(code, &c.ttl)
 }
 
 func (c *handCommand) run(s *shard) {
@@ -83,7 +73,7 @@ func (c *handCommand) run(s *shard) {
 
 func (s *shard) deleteLock(id dispatch.TaskID, r *record) {
 	if r != nil && r.lease != nil {
-		s.change(r)
+		s.change(r, partState)
 		r.lease.lockedUntil = 0
 	}
 	s.dropStray(id)
@@ -98,12 +88,12 @@ func (s *shard) setLock(id dispatch.TaskID, r *record, c *handCommand) {
 		s.setStray(id, lock)
 		return
 	}
-	s.change(r)
+	s.change(r, partState)
 	r.lease.byHand, r.lease.lockedUntil = lock.value, lock.until
 }
 
 func (s *shard) deleteRecord(r *record) {
-	s.change(r)
+	s.change(r, partState)
 	if lock, stands := s.lockOf(r.id); stands && r.lease != nil {
 		s.setStray(r.id, lock)
 	}

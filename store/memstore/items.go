@@ -1,13 +1,15 @@
 package memstore
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
-// itemKind is what an item of a snapshot is.
+// itemKind is what an item is.
 type itemKind uint8
 
 const (
@@ -16,8 +18,12 @@ const (
 	itemHold
 	itemKeptSource
 	itemCollector
+	itemBinding
+	itemAudit
 	itemShard
-	itemPool
+	itemSetting
+	itemHeld
+	itemStray
 	itemSource
 	itemQueue
 	itemLane
@@ -26,370 +32,441 @@ const (
 	itemUsed
 	itemTask
 	itemEnd
-	itemBinding
-	itemAudit
 )
 
-// items goes through the fields of the items of one shard: to write them, or to read them into the shard. An item comes
-// after those that it names, other than lanes that a queue has put aside.
-type items struct {
-	*codec.Codec
-	s *shard
-	// While items are read: the lanes and sources by their numbers, also those that only settled tasks name, and the
-	// lanes that queues have put aside.
-	lanes   map[int64]*lane
-	sources map[string]*source
-	aside   map[*queuePool][]int64
+// removedItem is added to the kind of an item that was removed: only what names it follows.
+const removedItem itemKind = 0x80
+
+// appendItem appends an item: its kind, its shard, the length of its fields, and these.
+func appendItem(out []byte, kind itemKind, shard int, fields func(*codec.Codec)) []byte {
+	c := codec.Writer(nil)
+	fields(c)
+	return appendEncoded(out, kind, shard, c.Buffer())
 }
 
-// number is a signed number.
-func number[T ~int | ~int8 | ~int32 | ~int64](i *items, n *T) { codec.Int(i.Codec, n) }
+func appendEncoded(out []byte, kind itemKind, shard int, fields []byte) []byte {
+	out = append(out, byte(kind))
+	out = binary.AppendUvarint(out, uint64(shard))
+	out = binary.AppendUvarint(out, uint64(len(fields)))
+	return append(out, fields...)
+}
 
-// count is an unsigned number.
-func count[T ~uint8 | ~uint16 | ~uint32 | ~uint64](i *items, n *T) { codec.Uint(i.Codec, n) }
+// removedText appends the removal of an item that a text names.
+func removedText(out []byte, kind itemKind, shard int, name string) []byte {
+	return appendItem(out, kind|removedItem, shard, func(c *codec.Codec) { codec.Text(c, 1, &name) })
+}
 
-// text is a string.
-func text[T ~string](i *items, t *T) { codec.Text(i.Codec, t) }
+// encoder writes the items of a shard.
+type encoder struct {
+	s    *shard
+	room codec.Codec
+	// heads writes the fields of the shard itself; written is what the journal has of them.
+	heads   codec.Codec
+	written []byte
+}
 
-// missing makes reading fail: an item names another that was not there.
-func (i *items) missing(what string, name any) { i.Failf("there is no %s %v", what, name) }
+// item appends one item.
+func (e *encoder) item(out []byte, kind itemKind, fields func(*codec.Codec)) []byte {
+	e.room.Reset(e.room.Buffer()[:0], nil)
+	fields(&e.room)
+	return appendEncoded(out, kind, e.s.number, e.room.Buffer())
+}
 
-// shard has the fields of the shard itself.
-func (i *items) shard(s *shard) {
-	i.Uvarint(&s.lastFence)
-	number(i, &s.lastLane)
-	number(i, &s.lastSource)
-	number(i, &s.rulesVersion)
-	number(i, &s.holdsVersion)
-	number(i, &s.placed)
-	number(i, &s.graceUntil)
-	i.counts(&s.counts)
-	for _, n := range [...]*int64{&s.granted, &s.settled, &s.expired, &s.orphaned, &s.dropped} {
-		number(i, n)
+// kept appends an item with its fields that this program does not know.
+func (e *encoder) kept(out []byte, kind itemKind, k kept, fields func(*codec.Codec)) []byte {
+	e.room.Reset(e.room.Buffer()[:0], e.s.unknown[k])
+	fields(&e.room)
+	_, _ = e.room.End()
+	return appendEncoded(out, kind, e.s.number, e.room.Buffer())
+}
+
+// changed appends what of an item has changed.
+func (e *encoder) changed(out []byte, k kept) []byte {
+	m := k.marked()
+	of := m.parts
+	m.noted, m.parts = false, 0
+	if !e.keeps(k) {
+		if m.written {
+			m.written = false
+			out = e.removal(out, k)
+		}
+		return out
 	}
-	filed := make(map[string]string, len(s.settings)) // the pattern of the rule by the name of its settings
-	for name, rule := range s.settings {
-		filed[name] = rule.Pattern
+	m.written = true
+	return e.parts(out, k, of)
+}
+
+// whole appends all of an item.
+func (e *encoder) whole(out []byte, k kept) []byte {
+	if !e.keeps(k) {
+		return out
 	}
-	codec.Map(i.Codec, &filed, codec.Text)
-	codec.Map(i.Codec, &s.held, codec.Int)
-	strays := make(map[string]strayLock, len(s.strays))
-	for id, lock := range s.strays {
-		strays[string(id)] = lock
+	return e.parts(out, k, allParts)
+}
+
+// keeps reports whether there is something to keep of an item.
+func (e *encoder) keeps(k kept) bool {
+	switch k := k.(type) {
+	case *queue:
+		return k.hasGates(e.s.now) && !k.over(e.s.now)
+	case *holder:
+		return k.markedUntil != 0
+	default:
+		return true
 	}
-	codec.Map(i.Codec, &strays, func(c *codec.Codec, lock *strayLock) {
-		codec.Text(c, &lock.value)
-		codec.Int(c, &lock.until)
+}
+
+// parts appends parts of an item.
+func (e *encoder) parts(out []byte, k kept, of parts) []byte {
+	switch k := k.(type) {
+	case *record:
+		return e.kept(out, itemTask, k, func(c *codec.Codec) { e.s.taskItem(c, k, of) })
+	case *lane:
+		return e.kept(out, itemLane, k, func(c *codec.Codec) { e.s.laneItem(c, k) })
+	case *source:
+		return e.kept(out, itemSource, k, func(c *codec.Codec) { sourceItem(c, k, of) })
+	case *queue:
+		return e.kept(out, itemQueue, k, func(c *codec.Codec) { queueFields(c, k, e.s.now) })
+	case *grantNote:
+		return e.kept(out, itemGrant, k, func(c *codec.Codec) { grantFields(c, k, &k.holder.collector) })
+	case *holder:
+		return e.kept(out, itemHolder, k, func(c *codec.Codec) { holderFields(c, k) })
+	}
+	return out
+}
+
+// removal appends the removal of an item.
+func (e *encoder) removal(out []byte, k kept) []byte {
+	switch k := k.(type) {
+	case *record:
+		return removedText(out, itemTask, e.s.number, string(k.id))
+	case *queue:
+		return removedText(out, itemQueue, e.s.number, k.name)
+	case *holder:
+		return removedText(out, itemHolder, e.s.number, k.collector)
+	case *grantNote:
+		return e.item(out, itemGrant|removedItem, func(c *codec.Codec) { codec.Uint(c, 1, &k.number) })
+	}
+	return out
+}
+
+// named appends an item without memory of its own, or its removal.
+func (e *encoder) named(out []byte, n noted) []byte {
+	s, kind, name := e.s, n.kind, n.name
+	if kind == itemUsed {
+		if n.removed {
+			kind |= removedItem
+		}
+		return e.item(out, kind, func(c *codec.Codec) { usedFields(c, &n.step, &n.digest) })
+	}
+	if rule, ok := s.settings[name]; ok && kind == itemSetting {
+		return e.item(out, kind, func(c *codec.Codec) { settingFields(c, &name, &rule.Pattern) })
+	}
+	if until, ok := s.held[name]; ok && kind == itemHeld {
+		return e.item(out, kind, func(c *codec.Codec) { heldFields(c, &name, &until) })
+	}
+	if lock, ok := s.strays[dispatch.TaskID(name)]; ok && kind == itemStray {
+		return e.item(out, kind, func(c *codec.Codec) { strayFields(c, &name, &lock) })
+	}
+	return removedText(out, kind, s.number, name)
+}
+
+// head appends the fields of the shard itself, if they have changed.
+func (e *encoder) head(out []byte) []byte {
+	e.heads.Reset(e.heads.Buffer()[:0], nil)
+	headFields(&e.heads, e.s)
+	if bytes.Equal(e.heads.Buffer(), e.written) {
+		return out
+	}
+	e.written = append(e.written[:0], e.heads.Buffer()...)
+	return appendEncoded(out, itemShard, e.s.number, e.written)
+}
+
+// The fields of items, and their numbers. A new field gets the next number; none is used again for something else.
+
+// headFields are those of the shard itself.
+func headFields(c *codec.Codec, s *shard) {
+	codec.Uint(c, 1, &s.lastFence)
+	codec.Int(c, 2, &s.lastLane)
+	codec.Int(c, 3, &s.lastSource)
+	codec.Uint(c, 4, &s.lastGrant)
+	codec.Int(c, 5, &s.rulesVersion)
+	codec.Int(c, 6, &s.holdsVersion)
+	codec.Int(c, 7, &s.placed)
+	codec.Int(c, 8, &s.graceUntil)
+	codec.Int(c, 9, &s.granted)
+	codec.Int(c, 10, &s.settled)
+	codec.Int(c, 11, &s.expired)
+	codec.Int(c, 12, &s.orphaned)
+	codec.Int(c, 13, &s.dropped)
+	codec.Int(c, 14, &s.forgottenDone)
+}
+
+func settingFields(c *codec.Codec, name, pattern *string) {
+	codec.Text(c, 1, name)
+	codec.Text(c, 2, pattern)
+}
+
+func heldFields(c *codec.Codec, name *string, until *int64) {
+	codec.Text(c, 1, name)
+	codec.Int(c, 2, until)
+}
+
+func strayFields(c *codec.Codec, id *string, lock *strayLock) {
+	codec.Text(c, 1, id)
+	codec.Text(c, 2, &lock.value)
+	codec.Int(c, 3, &lock.until)
+}
+
+func usedFields(c *codec.Codec, step *int64, digest *uint64) {
+	codec.Int(c, 1, step)
+	c.Fixed64(2, digest)
+}
+
+func holderFields(c *codec.Codec, h *holder) {
+	codec.Text(c, 1, &h.collector)
+	codec.Text(c, 2, &h.keep)
+	codec.Int(c, 3, &h.markedUntil)
+}
+
+func grantFields(c *codec.Codec, n *grantNote, collector *string) {
+	codec.Uint(c, 1, &n.number)
+	codec.Text(c, 2, collector)
+	codec.Text(c, 3, &n.clientToken)
+	codec.Text(c, 4, &n.session)
+}
+
+func queueFields(c *codec.Codec, q *queue, now int64) {
+	codec.Text(c, 1, &q.name)
+	ahead(c, 2, &q.nextGrant, now)
+	codec.Int(c, 3, &q.blocked)
+	codec.Int(c, 4, &q.blockedAt)
+	codec.Int(c, 5, &q.blockStep)
+	codec.Optional(c, 6, &q.cause, func(c *codec.Codec, cause *dispatch.BlockCause) {
+		codec.Text(c, 1, &cause.Task)
+		codec.Value(c, 2, &cause.Failure, failureFields)
 	})
-	if !i.Reading() {
-		return
-	}
-	for name, pattern := range filed {
-		s.settings[name] = dispatch.QueueRule{Pattern: pattern} // the rest is in the rules
-	}
-	for id, lock := range strays {
-		s.setStray(dispatch.TaskID(id), lock)
-	}
+	codec.Int(c, 7, &q.asked)
+	codec.Numbers(c, 8, &q.failedURLs)
 }
 
-func (i *items) counts(counts *stateCounts) {
-	for n := range counts {
-		number(i, &counts[n])
-	}
+// laneItem has the fields of a lane but for its source.
+func (s *shard) laneItem(c *codec.Codec, l *lane) {
+	dropped := s.lanes[laneKey{l.source, l.queueName}] != l
+	laneFields(c, &l.number, &l.source.name, &l.queueName, &dropped)
 }
 
-func (i *items) pool(p *pool) {
-	text(i, &p.name)
-	i.Uvarint(&p.picks)
+func laneFields(c *codec.Codec, number *int64, source, queueName *string, dropped *bool) {
+	codec.Int(c, 1, number)
+	codec.Text(c, 2, source)
+	codec.Text(c, 3, queueName)
+	c.Flag(4, dropped)
 }
 
-// poolNamed is a reference to a pool.
-func (i *items) poolNamed(p **pool) {
-	name := ""
-	if *p != nil {
-		name = (*p).name
-	}
-	text(i, &name)
-	if i.Reading() {
-		if *p = i.s.pools[name]; *p == nil {
-			i.missing("pool", name)
+// sourceItem writes parts of a source.
+func sourceItem(c *codec.Codec, src *source, of parts) {
+	codec.Text(c, 1, &src.name)
+	c.Part(2, of&partBody != 0, func(c *codec.Codec) { sourceFields(c, src) })
+	c.Part(3, of&partState != 0, func(c *codec.Codec) { sourceCounts(c, src) })
+}
+
+func sourceFields(c *codec.Codec, src *source) {
+	codec.Value(c, 1, &src.gate, gateFields)
+	c.Flag(2, &src.forgotten)
+	codec.Int(c, 3, &src.forgetAt)
+	codec.Optional(c, 4, &src.deletion, deletionFields)
+}
+
+func sourceCounts(c *codec.Codec, src *source) {
+	codec.Int(c, 1, &src.forgottenDone)
+	codec.Int(c, 2, &src.limited)
+	codec.Value(c, 3, &src.filtered, filteredFields)
+	codec.Int(c, 4, &src.lastSuccess)
+	codec.Int(c, 5, &src.lastFailure)
+	codec.Int(c, 6, &src.failures)
+}
+
+// taskItem writes parts of a task.
+func (s *shard) taskItem(c *codec.Codec, r *record, of parts) {
+	codec.Text(c, 1, &r.id)
+	c.Part(2, of&partBody != 0, func(c *codec.Codec) { taskBody(c, r, &r.lane.number) })
+	c.Part(3, of&partState != 0, func(c *codec.Codec) {
+		var grant uint64
+		if r.lease != nil {
+			grant = r.lease.note.number
 		}
-	}
-}
-
-func (i *items) source(src *source) {
-	text(i, &src.name)
-	gateFields(i.Codec, &src.gate)
-	i.poolNamed(&src.pool)
-	named, whole := src.named != nil, src.named != nil && src.named.whole
-	i.Flags(&src.forgotten, &named, &whole)
-	number(i, &src.forgetAt)
-	codec.Optional(i.Codec, &src.deletion, deletionFields)
-	if named {
-		if i.Reading() {
-			src.named = &namedLanes{whole: whole}
-		}
-		number(i, &src.named.until)
-		i.Uvarint(&src.named.picks)
-	}
-	i.counts(&src.counts)
-	number(i, &src.limited)
-	filteredFields(i.Codec, &src.filtered)
-	number(i, &src.lastSuccess)
-	number(i, &src.lastFailure)
-	number(i, &src.failures)
-}
-
-func (i *items) place(p *place) {
-	count(i, &p.stands)
-	number(i, &p.score)
-}
-
-func (i *items) queue(q *queue) {
-	text(i, &q.name)
-	number(i, &q.nextGrant)
-	number(i, &q.blocked)
-	number(i, &q.blockedAt)
-	number(i, &q.blockStep)
-	codec.Optional(i.Codec, &q.cause, func(c *codec.Codec, cause *dispatch.BlockCause) {
-		codec.Text(c, &cause.Task)
-		failureFields(c, &cause.Failure)
+		taskState(c, r, &grant)
 	})
-	number(i, &q.asked)
-	codec.List(i.Codec, &q.failedURLs, codec.Uint)
-	number(i, &q.idleUntil)
-	codec.List(i.Codec, &q.pools, func(_ *codec.Codec, qp **queuePool) { i.queuePool(q, qp) })
+	c.Part(4, of&partDetails != 0, func(c *codec.Codec) { taskDetails(c, r) })
 }
 
-func (i *items) queuePool(q *queue, of **queuePool) {
-	if i.Reading() {
-		*of = &queuePool{queue: q}
+// taskBody has what a task is.
+func taskBody(c *codec.Codec, r *record, lane *int64) {
+	codec.Int(c, 1, lane)
+	codec.Int(c, 2, &r.created)
+	codec.Text(c, 3, &r.url)
+	key := r.key
+	if key == r.url {
+		key = ""
 	}
-	qp := *of
-	i.poolNamed(&qp.pool)
-	i.Uvarint(&qp.picks)
-	i.place(&qp.place)
-	i.Flags(&qp.dirty)
-	number(i, &qp.sooner)
-	var aside []int64
-	for _, l := range qp.aside {
-		aside = append(aside, l.number)
-	}
-	codec.List(i.Codec, &aside, codec.Int)
-	if i.Reading() && len(aside) > 0 {
-		i.aside[qp] = aside
-	}
-}
-
-func (i *items) lane(l *lane) {
-	number(i, &l.number)
-	src, dropped, placed := "", false, l.at != nil
-	named := l.namedIn != nil && l.namedIn == l.source.named
-	if !i.Reading() {
-		src, dropped = l.source.name, i.s.lanes[laneKey{l.source, l.queueName}] != l
-	}
-	text(i, &src)
-	text(i, &l.queueName)
-	i.Flags(&dropped, &placed, &named)
-	number(i, &l.lastListed)
-	if i.Reading() {
-		if l.source = i.sources[src]; l.source == nil {
-			i.missing("source", src)
-			return
+	if codec.Text(c, 4, &key); c.Reading() {
+		if r.key = key; key == "" {
+			r.key = r.url
 		}
 	}
-	if placed {
-		i.lanePlace(l)
+	codec.Text(c, 5, &r.kind)
+	codec.Map(c, 6, &r.metadata)
+	c.Bytes(7, &r.payload)
+	codec.Int(c, 8, &r.run)
+	codec.Int(c, 9, &r.depth)
+	codec.Int(c, 10, &r.priority)
+	c.Flag(11, &r.recurring)
+	codec.Uint(c, 12, &r.relation)
+	codec.Optional(c, 13, &r.redirect, redirectFields)
+}
+
+// taskDetails has what most tasks never have.
+func taskDetails(c *codec.Codec, r *record) {
+	if c.Reading() {
+		r.details = new(details)
 	}
-	if named {
-		i.place(&l.named)
+	if d := r.details; d != nil {
+		c.Bytes(1, &d.cursor)
+		c.Bytes(2, &d.memo)
+		codec.Optional(c, 3, &d.lastError, failureFields)
+		codec.List(c, 4, &d.history, attemptFields)
 	}
-	if i.Reading() {
-		if named {
-			l.namedIn = l.source.named
+	if c.Reading() && r.details.empty() {
+		r.details = nil
+	}
+}
+
+// taskState has where a task stands. Its first fields, whose tags take a byte, are those of most tasks that are handed out or
+// have succeeded.
+func taskState(c *codec.Codec, r *record, grant *uint64) {
+	codec.Uint(c, 1, &r.state)
+	since(c, 2, &r.due, r.created)
+	codec.Uint(c, 3, &r.revision)
+	codec.Uint(c, 4, &r.counters.Cycle)
+	codec.Uint(c, 5, &r.counters.Attempt)
+	codec.Int(c, 6, &r.listedAt)
+	paced := distance(r.paced, r.lastGrant())
+	codec.Int(c, 7, &paced)
+	codec.Uint(c, 8, grant)
+	if *grant != 0 {
+		if c.Reading() {
+			r.lease = new(lease)
 		}
-		i.enterLane(l, dropped)
+		leaseFields(c, r.lease)
+	} else if c.Reading() {
+		r.lease = nil
+	}
+	codec.Uint(c, 12, &r.result)
+	codec.Int(c, 13, &r.settledAt)
+	codec.Int(c, 14, &r.forgetAt)
+	c.Fixed64(15, &r.lastLease.Holder)
+	if *grant != 0 {
+		leaseMore(c, r.lease)
+	}
+	codec.Uint(c, 22, &r.lastLease.Fence)
+	since(c, 23, &r.firstDue, r.created)
+	codec.Uint(c, 24, &r.counters.Failures)
+	codec.Uint(c, 25, &r.counters.Expirations)
+	codec.Uint(c, 26, &r.counters.Released)
+	codec.Uint(c, 27, &r.counters.Throttled)
+	codec.Uint(c, 28, &r.counters.GivenUp)
+	codec.Uint(c, 29, &r.counters.ExpiredCycles)
+	codec.Uint(c, 30, &r.counters.PermanentCycles)
+	codec.Uint(c, 31, &r.cancel)
+	c.Flag(32, &r.again)
+	c.Flag(33, &r.behind)
+	c.Flag(34, &r.gone)
+	orphan := int64(0)
+	if r.waiting() && r.stands == inLeases {
+		orphan = r.score
+	}
+	if codec.Int(c, 35, &orphan); c.Reading() {
+		r.score = orphan
+	}
+	c.Flag(36, &r.shrunk)
+	if c.Reading() {
+		r.paced = atDistance(paced, r.lastGrant())
 	}
 }
 
-// lanePlace has the place of a lane in its queue.
-func (i *items) lanePlace(l *lane) {
-	var p *pool
-	if l.at != nil {
-		p = l.at.pool
+// lastGrant is when the task was last granted, 0 for never.
+func (r *record) lastGrant() int64 {
+	if r.lease != nil {
+		return int64(r.lease.fence / 1000)
 	}
-	i.poolNamed(&p)
-	i.place(&l.place)
-	if !i.Reading() {
-		return
+	return int64(r.lastLease.Fence / 1000)
+}
+
+// leaseFields are the fields 9 to 11 of a task's state, leaseMore 16 to 21.
+func leaseFields(c *codec.Codec, l *lease) {
+	codec.Uint(c, 9, &l.fence)
+	since(c, 10, &l.granted, int64(l.fence/1000))
+	offset(c, 11, &l.duration, span(dispatch.DefaultLeaseDuration))
+}
+
+func leaseMore(c *codec.Codec, l *lease) {
+	offset(c, 16, &l.maxHold, span(dispatch.DefaultMaxHold))
+	offset(c, 17, &l.deadline, l.granted+l.duration)
+	offset(c, 18, &l.lockedUntil, l.deadline)
+	codec.Text(c, 19, &l.byHand)
+	c.Flag(20, &l.lockDeleted)
+}
+
+// ahead is an instant that matters until it has come.
+func ahead(c *codec.Codec, number int, at *int64, now int64) {
+	left := *at
+	if !c.Reading() && left <= now {
+		left = 0
 	}
-	if q := i.s.queues[l.queueName]; q != nil {
-		l.at = q.part(p)
-	}
-	if l.at == nil {
-		i.missing("queue with that pool", l.queueName)
+	if codec.Int(c, number, &left); c.Reading() {
+		*at = left
 	}
 }
 
-func (i *items) holder(h *holder) {
-	text(i, &h.collector)
-	text(i, &h.keep)
-	number(i, &h.markedUntil)
-}
-
-func (i *items) grant(n *grantNote) {
-	collector := ""
-	if n.holder != nil {
-		collector = n.holder.collector
-	}
-	text(i, &collector)
-	text(i, &n.clientToken)
-	i.Fixed64(&n.digest)
-	codec.List(i.Codec, &n.calls, codec.Text)
-	codec.List(i.Codec, &n.entries, func(_ *codec.Codec, e *grantEntry) { i.Uvarint(&e.fence) })
-	codec.List(i.Codec, &n.moved, func(c *codec.Codec, m *movedGrant) {
-		codec.Text(c, &m.queue)
-		codec.Int(c, &m.before)
-		codec.Int(c, &m.after)
-		codec.Int(c, &m.first)
-		codec.Int(c, &m.count)
-	})
-	if i.Reading() {
-		if n.holder = i.s.holders.get(collector); n.holder == nil {
-			i.missing("collector", collector)
-		}
-	}
-}
-
-func (i *items) task(r *record) {
-	var lane int64
-	if r.lane != nil {
-		lane = r.lane.number
-	}
-	text(i, &r.id)
-	number(i, &lane)
-	sameKey, leased, detailed := r.key == r.url, r.lease != nil, r.details != nil
-	settled := r.settledAt != 0 || r.forgetAt != 0 || r.result != dispatch.ResultNone || r.lastLease != dispatch.LeaseDigest{}
-	i.Flags(&sameKey, &leased, &detailed, &settled, &r.recurring, &r.again, &r.behind, &r.gone)
-	text(i, &r.url)
-	if sameKey {
-		r.key = r.url
-	} else {
-		text(i, &r.key)
-	}
-	text(i, &r.kind)
-	codec.Map(i.Codec, &r.metadata, codec.Text)
-	i.Bytes(&r.payload)
-	if detailed {
-		i.details(r.detail())
-	}
-	number(i, &r.run)
-	number(i, &r.depth)
-	number(i, &r.priority)
-	redirect := r.redirected()
-	if relationFields(i.Codec, &r.relation, &redirect); i.Reading() {
-		r.setRedirect(redirect)
-	}
-	count(i, &r.state)
-	count(i, &r.counted)
-	countersFields(i.Codec, &r.counters)
-	count(i, &r.revision)
-	count(i, &r.cancel)
-	count(i, &r.stands)
-	if r.stands == inLeases {
-		number(i, &r.score)
-	}
-	number(i, &r.listedAt)
-	number(i, &r.created)
-	i.since(&r.due, r.created)
-	i.since(&r.firstDue, r.created)
-	if settled {
-		count(i, &r.result)
-		number(i, &r.settledAt)
-		number(i, &r.forgetAt)
-		digestFields(i.Codec, &r.lastLease)
-	}
-	if i.Reading() {
-		if r.lane = i.lanes[lane]; r.lane == nil {
-			i.missing("lane", lane)
-			return
-		}
-	}
-	if leased {
-		i.lease(r)
+// offset is a number that mostly equals another one.
+func offset(c *codec.Codec, number int, v *int64, other int64) {
+	distance := *v - other
+	if codec.Int(c, number, &distance); c.Reading() {
+		*v = other + distance
 	}
 }
 
 // since is an instant that is mostly near another one, or 0.
-func (i *items) since(at *int64, other int64) {
-	offset := int64(0) // 0: not set
-	switch d := *at - other; {
-	case i.Reading() || *at == 0:
+func since(c *codec.Codec, number int, at *int64, other int64) {
+	d := distance(*at, other)
+	if codec.Int(c, number, &d); c.Reading() {
+		*at = atDistance(d, other)
+	}
+}
+
+// distance is how far an instant is from another one, plus one if it is not earlier; 0: it is not set.
+func distance(at, other int64) int64 {
+	switch d := at - other; {
+	case at == 0:
+		return 0
 	case d >= 0:
-		offset = d + 1
+		return d + 1
 	default:
-		offset = d
+		return d
 	}
-	number(i, &offset)
-	if !i.Reading() {
-		return
-	}
+}
+
+// atDistance reads what distance wrote.
+func atDistance(d, other int64) int64 {
 	switch {
-	case offset == 0:
-		*at = 0
-	case offset > 0:
-		*at = other + offset - 1
+	case d == 0:
+		return 0
+	case d > 0:
+		return other + d - 1
 	default:
-		*at = other + offset
+		return other + d
 	}
 }
 
-func (i *items) details(d *details) {
-	i.Bytes(&d.cursor)
-	i.Bytes(&d.memo)
-	codec.Optional(i.Codec, &d.lastError, failureFields)
-	codec.List(i.Codec, &d.history, attemptFields)
-}
-
-func (i *items) lease(r *record) {
-	var collector, clientToken string
-	if r.lease != nil {
-		collector, clientToken = r.lease.note.holder.collector, r.lease.note.clientToken
-	} else {
-		r.lease = new(lease)
-	}
-	l := r.lease
-	text(i, &collector)
-	text(i, &clientToken)
-	i.Uvarint(&l.fence)
-	text(i, &l.session)
-	number(i, &l.granted)
-	number(i, &l.deadline)
-	number(i, &l.duration)
-	number(i, &l.maxHold)
-	number(i, &l.lockedUntil)
-	text(i, &l.byHand)
-	i.Flags(&l.lockDeleted)
-	if i.Reading() {
-		if l.note = i.s.grants.get(grantKey{collector, clientToken}); l.note == nil {
-			i.missing("grant", collector+"/"+clientToken)
-		}
-	}
-}
-
-// storeFields are those of the store itself: its shards, the instant in microseconds, and the versions of rules and holds.
-func storeFields(c *codec.Codec, shards *int, micros *uint64, s *Store) {
-	codec.Int(c, shards)
-	c.Uvarint(micros)
-	codec.Int(c, &s.rules.version)
-	codec.Int(c, &s.holds.version)
-}
-
-// usedFields are those of the used client tokens of a step.
-func usedFields(c *codec.Codec, step *int64, digests *[]uint64) {
-	codec.Int(c, step)
-	codec.List(c, digests, (*codec.Codec).Fixed64)
-}
-
-// ErrSnapshot is wrapped by errors about the items of a snapshot.
-var ErrSnapshot = errors.New("the snapshot cannot be read")
+// ErrItems is wrapped by errors about items that cannot be read.
+var ErrItems = errors.New("the items cannot be read")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -150,17 +149,4 @@ func TestJournal_RefusedForAll(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// TestStore_Replay_otherVersion says that another release reads an entry, not that it is damaged.
-func TestStore_Replay_otherVersion(t *testing.T) {
-	t.Parallel()
-	s, err := memstore.New(memstore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	entry := append([]byte{memstore.MachineVersion + 1}, make([]byte, 16)...)
-	if err := s.Replay(entry); !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(err.Error(), "start the release that wrote it") {
-		t.Errorf("an entry of another version: %v", err)
-	}
 }

@@ -1,49 +1,157 @@
 package memstore
 
 import (
-	"encoding/binary"
-
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
+	"maps"
+	"slices"
 )
 
-// kept is what a snapshot has as one item. Whoever changes one calls change before that.
+// kept is an item of a shard. Whoever changes one calls change before that.
 type kept interface {
 	marked() *mark
 }
 
-// mark is part of everything that is kept. It is the number of the last snapshot that has the item, or that does not
-// need it.
-type mark struct{ snapshot uint32 }
+// mark is part of every item.
+type mark struct {
+	// snapshot is the number of the last snapshot that has the item, or does not need it.
+	snapshot uint32
+	// noted: the command under way has changed it.
+	noted bool
+	// parts are what of it has changed since it was last in a group.
+	parts parts
+	// written: the journal has it.
+	written bool
+}
 
 func (m *mark) marked() *mark { return m }
 
-// change is called before something that is kept is changed or removed: the command goes into the journal, and a
-// snapshot that is being written takes it as it was.
-func (s *shard) change(k kept) {
-	s.changed = true
+// parts are the parts of an item that go into a group by themselves, so that a group has what changed of it.
+type parts uint8
+
+const (
+	partBody    parts = 1 << iota // of a task: what it is; of a source: its gate
+	partState                     // of a task: where it stands; of a source: what it counts
+	partDetails                   // of a task
+	allParts    = partBody | partState | partDetails
+)
+
+// change notes that an item is about to change: the group of the command has it, and a snapshot that is being written takes
+// it as it was.
+func (s *shard) change(k kept, of parts) {
 	if s.saving != nil {
 		s.saving.save(k)
 	}
+	s.note(k, of)
 }
 
-// added is called for something new, which a snapshot that is being written does not have.
+// added notes something new, which a snapshot that is being written does not have.
 func (s *shard) added(k kept) {
-	s.changed = true
 	if s.saving != nil {
 		k.marked().snapshot = s.saving.snapshot
 	}
+	s.note(k, allParts)
+}
+
+func (s *shard) note(k kept, of parts) {
+	if s.clock.journal == nil {
+		return
+	}
+	m := k.marked()
+	m.parts |= of
+	if !m.noted {
+		m.noted = true
+		s.noted = append(s.noted, noted{item: k})
+	}
+}
+
+// removed notes that an item is about to be removed.
+func (s *shard) removed(k kept) {
+	if s.saving != nil {
+		s.saving.save(k)
+	}
+	if s.clock.journal == nil {
+		return
+	}
+	m := k.marked()
+	if m.written {
+		s.noted = append(s.noted, noted{item: k, removed: true})
+	}
+	m.noted, m.written, m.parts = false, false, 0
+	delete(s.unknown, k)
+}
+
+// changeNamed notes that an item without memory of its own has changed or was removed: a setting, the end of a hold on queues,
+// a stray lock.
+func (s *shard) changeNamed(kind itemKind, name string) {
+	if s.clock.journal != nil {
+		s.noted = append(s.noted, noted{kind: kind, name: name})
+	}
+}
+
+// usedToken notes that a client token was used.
+func (s *shard) usedToken(step int64, digest uint64) {
+	if s.clock.journal != nil {
+		s.noted = append(s.noted, noted{kind: itemUsed, step: step, digest: digest})
+	}
+}
+
+// forgottenTokens notes that the used client tokens of a step are forgotten.
+func (s *shard) forgottenTokens(step int64) {
+	if s.clock.journal != nil {
+		s.noted = append(s.noted, noted{kind: itemUsed, removed: true, step: step})
+	}
+}
+
+// noted is a change of the command under way.
+type noted struct {
+	item    kept // nil: the item of that kind and name
+	removed bool
+	kind    itemKind
+	name    string
+	step    int64  // of a used client token
+	digest  uint64 // of that
+}
+
+// group appends the items that the command has changed, as they are now.
+func (s *shard) group(out []byte) []byte {
+	for _, n := range s.noted {
+		switch {
+		case n.item == nil:
+			out = s.encoder.named(out, n)
+		case n.removed:
+			out = s.encoder.removal(out, n.item)
+		case n.item.marked().noted:
+			out = s.encoder.changed(out, n.item)
+		}
+	}
+	s.noted = s.noted[:0]
+	return s.encoder.head(out)
 }
 
 // saver writes what a shard keeps for a snapshot, as it was when the snapshot began.
 type saver struct {
 	snapshot uint32
-	items    items // of one item
+	encoder  encoder
 	out      []byte
 	tasks    int // that were written
 }
 
 func newSaver(s *shard, snapshot uint32) *saver {
-	return &saver{snapshot: snapshot, items: items{Codec: codec.Writer(nil), s: s}}
+	return &saver{snapshot: snapshot, encoder: encoder{s: s}}
+}
+
+// begin writes what has no memory of its own, and the shard itself.
+func (w *saver) begin() {
+	s := w.encoder.s
+	for _, name := range slices.Sorted(maps.Keys(s.settings)) {
+		w.out = w.encoder.named(w.out, noted{kind: itemSetting, name: name})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.held)) {
+		w.out = w.encoder.named(w.out, noted{kind: itemHeld, name: name})
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.strays)) {
+		w.out = w.encoder.named(w.out, noted{kind: itemStray, name: string(id)})
+	}
+	w.out = w.encoder.head(w.out)
 }
 
 // take gives what was written since the last call.
@@ -53,56 +161,19 @@ func (w *saver) take() []byte {
 	return out
 }
 
-// save writes something that is kept, unless the snapshot has it. First it writes what that names.
+// save writes an item, unless the snapshot has it, and what it names that no table has.
 func (w *saver) save(k kept) {
-	if k.marked().snapshot == w.snapshot {
+	m := k.marked()
+	if m.snapshot == w.snapshot {
 		return
 	}
-	k.marked().snapshot = w.snapshot
-	s := w.items.s
+	m.snapshot = w.snapshot
 	switch k := k.(type) {
 	case *record:
 		w.save(k.lane)
-		if k.lease != nil {
-			w.save(k.lease.note)
-		}
 		w.tasks++
-		w.write(itemTask, func() { w.items.task(k) })
 	case *lane:
 		w.save(k.source)
-		if q := s.queues[k.queueName]; q != nil {
-			w.save(q)
-		}
-		w.write(itemLane, func() { w.items.lane(k) })
-	case *source:
-		w.save(k.pool)
-		w.write(itemSource, func() { w.items.source(k) })
-	case *queue:
-		for _, qp := range k.pools {
-			w.save(qp.pool)
-		}
-		w.write(itemQueue, func() { w.items.queue(k) })
-	case *grantNote:
-		w.save(k.holder)
-		w.write(itemGrant, func() { w.items.grant(k) })
-	case *holder:
-		w.write(itemHolder, func() { w.items.holder(k) })
-	case *pool:
-		w.write(itemPool, func() { w.items.pool(k) })
 	}
-}
-
-// write writes an item of the shard.
-func (w *saver) write(kind itemKind, fields func()) {
-	w.items.Reset()
-	fields()
-	w.out = appendItem(w.out, kind, w.items.s.number, w.items.Buffer())
-}
-
-// appendItem appends an item: its kind, its shard, the length of its fields, and these.
-func appendItem(out []byte, kind itemKind, shard int, fields []byte) []byte {
-	out = append(out, byte(kind))
-	out = binary.AppendUvarint(out, uint64(shard))
-	out = binary.AppendUvarint(out, uint64(len(fields)))
-	return append(out, fields...)
+	w.out = w.encoder.whole(w.out, k)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Renew implements [dispatch.Leases].
@@ -35,15 +34,12 @@ type renewCommand struct {
 	answers []dispatch.RenewResult
 }
 
-func (*renewCommand) op() op { return opRenew }
-
-func (c *renewCommand) inputs(code *codec.Codec) { codec.List(code, &c.renewals, renewalFields) }
-
-func (c *renewCommand) results(sum *checksum) {
-	for i := range c.answers {
-		sum.number(uint64(c.answers[i].Lost))
-		sum.number(uint64(c.answers[i].Remaining))
+func (c *renewCommand) room() (bytes int, grows bool) {
+	bytes = smallGroup
+	for i := range c.renewals {
+		bytes += changedBytes + len(c.renewals[i].Cursor)
 	}
+	return bytes, false
 }
 
 func (c *renewCommand) run(s *shard) {
@@ -81,12 +77,12 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 		return lost(dispatch.LostMaxHold)
 	}
 	if l.lockedUntil < s.now && l.deadline > s.now {
-		s.change(r)
+		s.change(r, partState)
 		l.lockDeleted = true
 		s.moveDeadline(r, s.now)
 		return lost(dispatch.LostLockDeleted)
 	}
-	s.change(r)
+	s.change(r, partState)
 	if r.cancel != dispatch.CancelHeld {
 		// The index is brought up to date when a sweep comes to it.
 		l.deadline = max(l.deadline, end)
@@ -135,14 +131,12 @@ type applyCommand struct {
 	answers []dispatch.ApplyResult
 }
 
-func (*applyCommand) op() op { return opApply }
-
-func (c *applyCommand) inputs(code *codec.Codec) { codec.List(code, &c.transitions, transitionFields) }
-
-func (c *applyCommand) results(sum *checksum) {
-	for i := range c.answers {
-		sum.number(uint64(c.answers[i].Code)<<16 | uint64(c.answers[i].Prior)<<8 | uint64(c.answers[i].State))
+func (c *applyCommand) room() (bytes int, grows bool) {
+	bytes = smallGroup
+	for i := range c.transitions {
+		bytes += 2*changedBytes + len(c.transitions[i].Memo) + len(c.transitions[i].Cursor)
 	}
+	return bytes, false
 }
 
 func (c *applyCommand) run(s *shard) {
@@ -234,9 +228,7 @@ func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
 // transit makes the transition.
 func (s *shard) transit(r *record, t *dispatch.Transition) {
 	q, src := s.queueOf(r.lane), r.lane.source
-	s.change(r)
-	s.change(q)
-	s.change(src)
+	s.change(r, partState)
 	if r.lease != nil {
 		// The lane changes when the task waits again.
 		s.touchQueue(q)
@@ -244,7 +236,9 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		s.endLease(r)
 		r.cancel = dispatch.CancelNone
 		block := q.blocked
-		if s.affect(q, &t.Queue, deadline); q.blocked != block && t.LastError != nil {
+		s.affect(q, &t.Queue, deadline)
+		r.paced = q.nextGrant
+		if q.blocked != block && t.LastError != nil {
 			q.cause = &dispatch.BlockCause{Task: t.ID, Failure: *t.LastError}
 		}
 		r.lastLease, r.result = t.Token, t.Result
@@ -253,7 +247,11 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		s.leave(r)
 		s.touch(r.lane)
 	}
-	r.firstDue, r.run, r.counters, r.behind = millis(t.FirstDue), millis(t.Run), t.Counters, t.Behind
+	r.firstDue, r.counters, r.behind = millis(t.FirstDue), t.Counters, t.Behind
+	if run := millis(t.Run); run != r.run {
+		s.change(r, partBody)
+		r.run = run
+	}
 	if t.Settled {
 		r.settledAt = s.now
 	}
@@ -269,6 +267,9 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 			r.due = s.now + span(t.Delay)
 		}
 		s.enterWaiting(r)
+	}
+	if t.SourceSuccess || t.SourceFailure || t.Filtered != (dispatch.Filtered{}) {
+		s.change(src, partState)
 	}
 	if t.SourceSuccess {
 		src.lastSuccess, src.failures = s.now, 0
@@ -302,7 +303,7 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 	if t.LastError != nil {
 		r.detail().lastError = clone(t.LastError)
 	} else if t.ClearError && r.details != nil {
-		r.details.lastError = nil
+		r.detail().lastError = nil
 	}
 	if t.Attempt != nil {
 		r.addHistory(*t.Attempt)
@@ -310,6 +311,12 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 	if !t.Shrink {
 		return
 	}
+	r.shrink()
+}
+
+// shrink keeps of a settled record what decides its future.
+func (r *record) shrink() {
+	r.shrunk = true
 	d := r.details
 	r.payload, r.metadata, r.redirect, r.details = nil, nil, nil, nil
 	if d != nil && d.memo != nil {
@@ -331,7 +338,10 @@ func (r *record) addHistory(line dispatch.Attempt) {
 func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	set := s.settingsOf(q)
 	if effect.QueueDelay != nil {
-		q.asked = effect.QueueDelay.Truncate(time.Millisecond)
+		if asked := effect.QueueDelay.Truncate(time.Millisecond); asked != q.asked {
+			s.change(q, allParts)
+			q.asked = asked
+		}
 		set.pace(q.asked)
 	}
 	switch effect.Kind {
@@ -341,12 +351,20 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 		q.nextGrant = max(q.nextGrant, deadline+span(set.paced.MinDelay))
 		return
 	case dispatch.QueueSucceeded:
-		q.blockStep, q.failedURLs = 0, nil
+		if q.blockStep != 0 || q.failedURLs != nil {
+			s.change(q, allParts)
+			q.blockStep, q.failedURLs = 0, nil
+		}
 	case dispatch.QueueAnswered:
-		q.failedURLs = nil
+		if q.failedURLs != nil {
+			s.change(q, allParts)
+			q.failedURLs = nil
+		}
 	case dispatch.QueueBlocked:
+		s.change(q, allParts)
 		s.block(q, effect.RetryAfter)
 	case dispatch.QueueURLFailed:
+		s.change(q, allParts)
 		if q.urlFailed(effect.URL) {
 			s.block(q, 0)
 		}
@@ -381,15 +399,9 @@ type cancelCommand struct {
 	hints []dispatch.Hint
 }
 
-func (*cancelCommand) op() op { return opRequestCancel }
-
-func (c *cancelCommand) inputs(code *codec.Codec) {
-	codec.List(code, &c.ids, codec.Text)
-	codec.Uint(code, &c.reason)
-	codec.Optional(code, &c.line, attemptFields)
+func (c *cancelCommand) room() (bytes int, grows bool) {
+	return smallGroup + len(c.ids)*2*changedBytes, false
 }
-
-func (c *cancelCommand) results(sum *checksum) { sum.number(uint64(len(c.hints))) }
 
 func (c *cancelCommand) run(s *shard) {
 	for _, id := range c.ids {
@@ -397,7 +409,7 @@ func (c *cancelCommand) run(s *shard) {
 		if r == nil || r.lease == nil || r.cancel == c.reason || r.cancel != dispatch.CancelNone && c.reason == dispatch.CancelHeld {
 			continue
 		}
-		s.change(r)
+		s.change(r, partState)
 		r.cancel = c.reason
 		r.revision++
 		c.hints = append(c.hints, dispatch.Hint{Kind: dispatch.HintCancel, ID: r.lease.token().Collector, Task: id, Reason: c.reason})

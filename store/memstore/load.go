@@ -3,27 +3,45 @@ package memstore
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
-// Loader makes a store of the items of a snapshot.
+// Loader makes a store of items: those of a snapshot, and then those of the groups that came after it. Of an item that comes several
+// times the last one counts. What follows from the items, such as orders and counts, is made at the end.
 type Loader struct {
 	config Config
 	store  *Store
-	shards []items
+	shards []*loading
 	left   []byte // the begin of an item, of which the rest is yet to come
-	tasks  int
-	ended  bool
+	micros uint64 // of the snapshot or the last group
+	tasks  int    // of the snapshot
+	ended  bool   // it has its end
+	begun  bool   // it has its begin
 }
 
-// NewLoader begins to load a store. The snapshot says how many shards it has; another number in the config is an error.
+// loading are the items of a shard that others name. One that was named and did not come yet is not written.
+type loading struct {
+	s       *shard
+	lanes   map[int64]*lane
+	sources map[string]*source // by their numbers, as text
+	grants  map[uint64]*grantNote
+	queues  map[string]*queue
+	rules   map[string]string // the pattern by the name of the settings
+	dropped map[*lane]bool
+}
+
+// NewLoader begins to load a store. A snapshot, if one comes, says how many shards it has; another number in the config is an
+// error.
 func NewLoader(config Config) *Loader { return &Loader{config: config} }
 
-// Add takes the next piece of what [Store.Snapshot] wrote, cut anywhere. The error wraps [ErrSnapshot].
+// Add takes the next piece of what [Store.Snapshot] wrote, cut anywhere. The error wraps [ErrItems].
 func (l *Loader) Add(piece []byte) error {
 	rest := slices.Concat(l.left, piece)
 	for {
@@ -32,11 +50,35 @@ func (l *Loader) Add(piece []byte) error {
 			l.left = rest
 			return nil
 		}
-		if err := l.item(kind, shard, fields); err != nil {
-			return fmt.Errorf("%w: item of kind %d of shard %d: %w", ErrSnapshot, kind, shard, err)
+		if err := l.inSnapshot(kind, shard, fields); err != nil {
+			return fmt.Errorf("%w: item of kind %d of shard %d: %w", ErrItems, kind, shard, err)
 		}
 		rest = after
 	}
+}
+
+// Group takes a group that came after the snapshot, if there is one. The error wraps [ErrItems].
+func (l *Loader) Group(group []byte) error {
+	if len(group) < groupHead {
+		return fmt.Errorf("%w: a group of %d bytes is shorter than its head", ErrItems, len(group))
+	}
+	if l.store == nil {
+		if err := l.begin(l.config.Shards); err != nil {
+			return err
+		}
+	}
+	l.micros = binary.LittleEndian.Uint64(group)
+	for rest := group[groupHead:]; len(rest) > 0; {
+		kind, shard, fields, after, ok := cutItem(rest)
+		if !ok {
+			return fmt.Errorf("%w: an item of a group is cut off", ErrItems)
+		}
+		if err := l.item(kind, shard, fields); err != nil {
+			return fmt.Errorf("%w: item of kind %d of shard %d: %w", ErrItems, kind, shard, err)
+		}
+		rest = after
+	}
+	return nil
 }
 
 // cutItem takes the first item; ok is false if it is not complete.
@@ -56,264 +98,339 @@ func cutItem(buf []byte) (kind itemKind, shard int, fields, rest []byte, ok bool
 	return itemKind(buf[0]), int(number), fields[:length], fields[length:], true
 }
 
-func (l *Loader) item(kind itemKind, shard int, fields []byte) error {
+// inSnapshot takes an item of a snapshot, which has a begin and an end.
+func (l *Loader) inSnapshot(kind itemKind, shard int, fields []byte) error {
 	c := codec.Reader(fields)
 	switch {
 	case l.ended:
-		return fmt.Errorf("it is behind the end")
-	case kind == itemStore && l.store == nil:
-		return l.begin(c)
-	case l.store == nil:
-		return fmt.Errorf("the first one is not the store")
+		return errors.New("it is behind the end")
+	case kind == itemStore && !l.begun:
+		var shards int
+		if storeFields(c, &shards, &l.micros); ended(c) != nil {
+			return ended(c)
+		}
+		l.begun = true
+		return l.begin(shards)
+	case !l.begun:
+		return errors.New("the first one is not the store")
 	case kind == itemEnd:
 		var tasks int
-		if codec.Int(c, &tasks); tasks != l.tasks {
+		if codec.Int(c, 1, &tasks); tasks != l.tasks {
 			c.Failf("there are %d tasks, and must be %d", l.tasks, tasks)
 		}
 		l.ended = true
-	case kind < itemShard || kind > itemEnd:
-		l.ofStore(kind, c)
-	case shard >= len(l.shards):
-		return fmt.Errorf("there are %d shards", len(l.shards))
-	default:
-		of := &l.shards[shard]
-		of.Codec = c
-		of.read(kind, l)
+		return ended(c)
+	case kind == itemTask:
+		l.tasks++
 	}
-	return c.End()
+	return l.item(kind, shard, fields)
+}
+
+// ended is the error of reading an item that has no place for fields that are not known.
+func ended(c *codec.Codec) error {
+	unknown, err := c.End()
+	if err == nil && len(unknown) > 0 {
+		err = errors.New("it has a field that is not known: a newer release wrote it")
+	}
+	return err
 }
 
 // begin makes the empty store.
-func (l *Loader) begin(c *codec.Codec) error {
-	var shards int
-	var micros uint64
-	var versions Store
-	storeFields(c, &shards, &micros, &versions)
-	if err := c.End(); err != nil {
-		return err
-	}
+func (l *Loader) begin(shards int) error {
+	shards = cmp.Or(shards, 1)
 	if l.config.Shards != 0 && l.config.Shards != shards {
 		return fmt.Errorf("%w: it has %d shards, not %d", dispatch.ErrStoreMismatch, shards, l.config.Shards)
 	}
-	l.config.Shards = shards
+	config := l.config
+	config.Shards, config.Journal = shards, nil // what is loaded is kept already
 	var err error
-	if l.store, err = New(l.config); err != nil {
+	if l.store, err = New(config); err != nil {
 		return err
 	}
-	l.store.rules.version, l.store.holds.version = versions.rules.version, versions.holds.version
 	for _, sh := range l.store.shards {
-		sh.micros = micros
-		l.shards = append(l.shards, items{
-			s: sh, lanes: make(map[int64]*lane), sources: make(map[string]*source), aside: make(map[*queuePool][]int64),
+		l.shards = append(l.shards, &loading{
+			s: sh, lanes: make(map[int64]*lane), sources: make(map[string]*source), grants: make(map[uint64]*grantNote),
+			queues: make(map[string]*queue), rules: make(map[string]string), dropped: make(map[*lane]bool),
 		})
 	}
 	return nil
 }
 
-// ofStore reads an item that is of no shard.
-func (l *Loader) ofStore(kind itemKind, c *codec.Codec) {
-	switch s := l.store; kind {
+// item takes an item, or the removal of one.
+func (l *Loader) item(kind itemKind, shard int, fields []byte) error {
+	c := codec.Reader(fields)
+	removed := kind&removedItem != 0
+	switch kind &^= removedItem; {
+	case kind < itemShard:
+		l.ofStore(kind, removed, c)
+	case shard >= len(l.shards):
+		return fmt.Errorf("there are %d shards", len(l.shards))
+	case removed:
+		l.shards[shard].remove(kind, c)
+	default:
+		return l.shards[shard].read(kind, c)
+	}
+	return ended(c)
+}
+
+// ofStore takes an item that is of no shard.
+func (l *Loader) ofStore(kind itemKind, removed bool, c *codec.Codec) {
+	s, name := l.store, ""
+	if removed {
+		codec.Text(c, 1, &name)
+	}
+	switch kind {
 	case itemRule:
 		var rule dispatch.QueueRule
-		ruleFields(c, &rule)
-		s.rules.rules.Set(rule.Pattern, rule)
+		if removed {
+			s.rules.rules.Delete(name)
+		} else if ruleFields(c, &rule); true {
+			s.rules.rules.Set(rule.Pattern, rule)
+		}
 	case itemHold:
 		var hold dispatch.Hold
-		holdFields(c, &hold)
-		s.holds.holds[hold.Key()] = hold
+		if removed {
+			delete(s.holds.holds, name)
+		} else if holdFields(c, &hold); true {
+			s.holds.holds[hold.Key()] = hold
+		}
 	case itemKeptSource:
 		k := new(keptSource)
-		keptSourceFields(c, k)
-		s.sourceBook.put(k)
+		if removed {
+			s.sourceBook.remove(name)
+		} else if keptSourceFields(c, k); true {
+			s.sourceBook.put(k)
+		}
 	case itemCollector:
 		k := new(collector)
-		collectorFields(c, k)
-		k.recorded = k.seen
-		s.collectors.put(k)
+		if removed {
+			s.collectors.remove(name)
+		} else if collectorFields(c, k); true {
+			k.recorded = k.seen
+			s.collectors.put(k)
+		}
 	case itemBinding:
 		b := new(binding)
-		bindingFields(c, b)
-		s.access.put(b)
+		if removed {
+			s.access.remove(name)
+		} else if bindingFields(c, b); true {
+			s.access.put(b)
+		}
 	case itemAudit:
 		a := new(auditEntry)
-		auditFields(c, a)
-		s.access.add(a)
+		if auditFields(c, a); !removed {
+			s.access.add(a)
+		}
 	default:
 		c.Failf("there is no such kind")
 	}
 }
 
-// read reads an item of a shard.
-func (i *items) read(kind itemKind, l *Loader) {
-	switch s := i.s; kind {
+// lane is the lane of that number, which may come later.
+func (l *loading) lane(number int64) *lane {
+	found := l.lanes[number]
+	if found == nil {
+		found = &lane{number: number}
+		l.lanes[number] = found
+	}
+	return found
+}
+
+func (l *loading) source(name string) *source {
+	found := l.sources[name]
+	if found == nil {
+		found = &source{name: name}
+		l.sources[name] = found
+	}
+	return found
+}
+
+func (l *loading) grant(number uint64) *grantNote {
+	found := l.grants[number]
+	if found == nil {
+		found = &grantNote{number: number}
+		l.grants[number] = found
+	}
+	return found
+}
+
+// read takes an item of the shard.
+func (l *loading) read(kind itemKind, c *codec.Codec) error {
+	s := l.s
+	var of kept
+	switch kind {
 	case itemShard:
-		i.shard(s)
-		for name, rule := range s.settings {
-			s.settings[name], _ = l.store.rules.rules.Get(rule.Pattern)
-		}
-	case itemPool:
-		p := new(pool)
-		i.pool(p)
-		s.pools[p.name] = p
+		headFields(c, s)
+	case itemSetting:
+		var name, pattern string
+		settingFields(c, &name, &pattern)
+		l.rules[name] = pattern
+	case itemHeld:
+		var name string
+		var until int64
+		heldFields(c, &name, &until)
+		s.held[name] = until
+	case itemStray:
+		var id string
+		var lock strayLock
+		strayFields(c, &id, &lock)
+		s.setStray(dispatch.TaskID(id), lock)
 	case itemSource:
-		src := new(source)
-		i.source(src)
-		i.enterSource(src)
+		var name string
+		codec.Text(c, 1, &name)
+		src := l.source(name)
+		c.Part(2, false, func(c *codec.Codec) { sourceFields(c, src) })
+		c.Part(3, false, func(c *codec.Codec) { sourceCounts(c, src) })
+		src.written, of = true, src
 	case itemQueue:
 		q := new(queue)
-		i.queue(q)
-		s.enterQueue(q)
+		queueFields(c, q, 0)
+		l.queues[q.name], of = q, q
 	case itemLane:
-		i.lane(new(lane))
+		var number int64
+		var source, queueName string
+		var dropped bool
+		laneFields(c, &number, &source, &queueName, &dropped)
+		found := l.lane(number)
+		found.source, found.queueName = l.source(source), queueName
+		if found.written, of = true, found; dropped {
+			l.dropped[found] = true
+		}
 	case itemHolder:
 		h := new(holder)
-		i.holder(h)
-		if s.holders.add(h.collector, h); h.markedUntil != 0 {
-			s.forgetMarks.insert(h.markedUntil, h)
+		holderFields(c, h)
+		if old := s.holders.get(h.collector); old != nil {
+			s.holders.remove(h.collector)
 		}
+		s.holders.add(h.collector, h)
+		of = h
 	case itemGrant:
-		n := new(grantNote)
-		if i.grant(n); i.Err() == nil {
-			s.grants.add(n.key(), n)
-		}
+		var n grantNote
+		var collector string
+		grantFields(c, &n, &collector)
+		note := l.grant(n.number)
+		note.clientToken, note.session, note.holder = n.clientToken, n.session, &holder{collector: collector}
+		note.digest = dispatch.HolderDigest(collector, n.clientToken)
+		note.written, of = true, note
 	case itemUsed:
-		used := usedTokens{has: make(map[uint64]struct{})}
 		var step int64
-		usedFields(i.Codec, &step, &used.listed)
-		for _, digest := range used.listed {
-			used.has[digest] = struct{}{}
+		var digest uint64
+		usedFields(c, &step, &digest)
+		if s.used[step] == nil {
+			s.used[step] = &usedTokens{has: make(map[uint64]struct{})}
 		}
-		s.used[step] = &used
+		s.used[step].add(digest)
 	case itemTask:
-		r := new(record)
-		if i.task(r); i.Err() == nil {
-			i.enterTask(r)
-		}
-		l.tasks++
+		of = l.task(c)
 	default:
-		i.Failf("there is no such kind")
+		c.Failf("there is no such kind")
 	}
-}
-
-func (i *items) enterSource(src *source) {
-	src.heldUntil = until(src.gate.HeldUntil)
-	i.sources[src.name] = src
-	if src.forgotten {
-		return
-	}
-	i.s.sources.add(src.gate.UID, src)
-	if src.forgetAt != 0 {
-		i.s.forgetSources.insert(src.forgetAt, src)
-	}
-}
-
-func (s *shard) enterQueue(q *queue) {
-	q.reversed, q.settings.version = reverseLabels(q.name), -1
-	s.queues[q.name] = q
-	s.queueNames.Set(q.reversed, q)
-	if q.idleUntil != 0 {
-		s.idleQueues.insert(q.idleUntil, q)
-	}
-	for _, qp := range q.pools {
-		if qp.pool != nil {
-			qp.pool.move(qp, place{}, qp.place)
-			qp.pool.counts[qp.stands]++
+	unknown, err := c.End()
+	switch {
+	case err != nil || len(unknown) == 0:
+	case of == nil:
+		return ended(c)
+	default:
+		if s.unknown == nil {
+			s.unknown = make(map[kept]codec.Unknown)
 		}
-	}
-}
-
-// enterLane puts a lane where it stands.
-func (i *items) enterLane(l *lane, dropped bool) {
-	i.lanes[l.number] = l
-	if l.at != nil {
-		l.at.schedule.move(l, place{}, l.place)
-	}
-	if l.namedIn != nil {
-		l.namedIn.move(namedLane{l}, place{}, l.named)
-	}
-	if dropped {
-		return
-	}
-	i.s.lanes[laneKey{l.source, l.queueName}] = l
-	l.source.lanes = append(l.source.lanes, l)
-	i.s.lanesIn[l.queueName] = append(i.s.lanesIn[l.queueName], l)
-}
-
-// enterTask puts a task where it stands, and counts it where the snapshot has no counts.
-func (i *items) enterTask(r *record) {
-	s := i.s
-	if r.gone {
-		s.ghosts[r.id] = r
-	} else {
-		s.records.add(keyOf(r.id), r)
-	}
-	if r.listedAt != 0 {
-		r.lane.listed.Set(r.listedAt, r)
-	}
-	switch r.stands {
-	case inReady:
-		r.score = r.readyScore()
-		r.lane.ready.insert(r.score, r)
-	case inLater:
-		r.score = r.laterScore()
-		r.lane.later.insert(r.score, r)
-	case inLeases:
-		s.leases.insert(r.score, r)
-	case inNone:
-	}
-	if r.forgetAt != 0 {
-		s.forgetSet(r).insert(r.forgetAt, r)
-	}
-	if !r.recurring {
-		r.lane.source.outstanding += outstanding(r.counted)
-	}
-	q := s.queues[r.lane.queueName]
-	if (r.counted.Waiting() || r.lease != nil) && q == nil {
-		i.missing("queue", r.lane.queueName)
-		return
-	}
-	if r.counted.Waiting() {
-		q.waiting++
-	}
-	if l := r.lease; l != nil {
-		q.inFlight++
-		l.heldAt = len(l.note.holder.held)
-		l.note.holder.held = append(l.note.holder.held, r)
-		l.note.left++
-		for e := range l.note.entries {
-			if l.note.entries[e].fence == l.fence {
-				l.note.entries[e].record = r
-			}
+		if s.unknown[of] == nil {
+			s.unknown[of] = make(codec.Unknown)
 		}
+		maps.Copy(s.unknown[of], unknown)
+	}
+	return err
+}
+
+// task takes a task, or the parts of it that have changed.
+func (l *loading) task(c *codec.Codec) *record {
+	var id dispatch.TaskID
+	codec.Text(c, 1, &id)
+	r := l.s.records.get(keyOf(id))
+	if r == nil {
+		r = &record{id: id}
+		l.s.records.add(keyOf(id), r)
+	}
+	c.Part(2, false, func(c *codec.Codec) {
+		var lane int64
+		taskBody(c, r, &lane)
+		r.lane = l.lane(lane)
+	})
+	c.Part(3, false, func(c *codec.Codec) {
+		var grant uint64
+		if taskState(c, r, &grant); r.lease != nil {
+			r.lease.note = l.grant(grant)
+		}
+	})
+	c.Part(4, false, func(c *codec.Codec) { taskDetails(c, r) })
+	return r
+}
+
+// remove takes the removal of an item.
+func (l *loading) remove(kind itemKind, c *codec.Codec) {
+	s, name := l.s, ""
+	if kind == itemGrant {
+		var number uint64
+		codec.Uint(c, 1, &number)
+		delete(l.grants, number)
+		return
+	}
+	if kind == itemUsed {
+		var step int64
+		codec.Int(c, 1, &step)
+		delete(s.used, step)
+		return
+	}
+	switch codec.Text(c, 1, &name); kind {
+	case itemSetting:
+		delete(l.rules, name)
+	case itemHeld:
+		delete(s.held, name)
+	case itemStray:
+		s.dropStray(dispatch.TaskID(name))
+	case itemQueue:
+		delete(l.queues, name)
+	case itemHolder:
+		s.holders.remove(name)
+	case itemTask:
+		s.records.remove(keyOf(dispatch.TaskID(name)))
+	default:
+		c.Failf("nothing of that kind is removed")
 	}
 }
 
-// Store is what was loaded, after the last piece. The error wraps [ErrSnapshot].
-func (l *Loader) Store() (*Store, error) {
+// Ended is nil if a whole snapshot was added.
+func (l *Loader) Ended() error {
 	if !l.ended || len(l.left) > 0 {
-		return nil, fmt.Errorf("%w: its end is missing", ErrSnapshot)
+		return fmt.Errorf("%w: the end of the snapshot is missing", ErrItems)
 	}
-	for n := range l.shards {
-		i := &l.shards[n]
-		for _, src := range i.sources {
-			src.lanes.sort()
-		}
-		for _, lanes := range i.s.lanesIn {
-			lanes.sort()
-		}
-		for qp, numbers := range i.aside {
-			for _, number := range numbers {
-				aside := i.lanes[number]
-				if aside == nil {
-					aside = &lane{number: number} // dropped meanwhile
-				}
-				qp.aside = append(qp.aside, aside)
-			}
-		}
-	}
-	return l.store, nil
+	return nil
 }
 
-func (n laneList) sort() {
-	slices.SortFunc(n, func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
+// Store is what was loaded. The error wraps [ErrItems].
+func (l *Loader) Store() (*Store, error) {
+	if err := l.Ended(); l.begun && err != nil {
+		return nil, err
+	}
+	if l.store == nil {
+		if err := l.begin(l.config.Shards); err != nil {
+			return nil, err
+		}
+	}
+	s := l.store
+	now := s.clock.now()
+	for _, of := range l.shards {
+		of.s.setInstant(now)
+		if err := of.place(&s.rules); err != nil {
+			return nil, fmt.Errorf("%w: shard %d: %w", ErrItems, of.s.number, err)
+		}
+		of.s.micros = l.micros
+	}
+	first := s.shards[0]
+	s.rules.version, s.holds.version = first.rulesVersion, first.holdsVersion
+	s.clock.journal = l.config.Journal
+	return s, nil
 }
+
+// LastInstant is the time of the last group, or of the snapshot.
+func (l *Loader) LastInstant() time.Time { return time.UnixMicro(int64(l.micros)) }

@@ -54,7 +54,7 @@ func (s *shard) tellStray(r *record) *dispatch.StrayLock {
 // setStray keeps a lock that no lease has, until it ends.
 func (s *shard) setStray(id dispatch.TaskID, lock strayLock) {
 	s.dropStray(id)
-	s.changed = true
+	s.changeNamed(itemStray, string(id))
 	s.strays[id] = lock
 	s.forgetStrays.insert(lock.until, strayTask(id))
 }
@@ -65,7 +65,7 @@ func (s *shard) dropStray(id dispatch.TaskID) {
 		return
 	}
 	if old, ok := s.strays[id]; ok {
-		s.changed = true
+		s.changeNamed(itemStray, string(id))
 		s.forgetStrays.remove(old.until, strayTask(id))
 		delete(s.strays, id)
 	}

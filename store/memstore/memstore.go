@@ -1,6 +1,6 @@
 // Package memstore keeps tasks, leases, sources and queues in the memory of one process. It is the reference for the
 // [dispatch.Store] contract: given the same times and the same calls it always answers the same. By itself it keeps
-// nothing over a restart; store/filestore records its commands and snapshots.
+// nothing over a restart; store/filestore keeps what its commands change.
 //
 // A store has a fixed number of shards, each with its own mutex, and no goroutines. It changes only by commands
 // ([Journal]): what ends with time is not seen by reads, and removed by a later command, a few with each.
@@ -43,6 +43,8 @@ type Store struct {
 	snapshots sync.Mutex // one is made at a time
 	snapshot  uint32     // the number of the last one; all mutexes guard it
 	pages     pages
+
+	noted []noted // rules and holds that the command under way has changed; all mutexes guard it
 }
 
 var (
@@ -62,9 +64,9 @@ func New(config Config) (*Store, error) {
 	}
 	s := &Store{clock: clock{now: config.Now, journal: config.Journal, closed: make(chan struct{})}, pages: defaultPages()}
 	s.cluster.clock = &s.clock
-	s.sourceBook.part = part{clock: &s.clock, number: sourcesPart}
-	s.collectors.part = part{clock: &s.clock, number: collectorsPart}
-	s.access.part = part{clock: &s.clock, number: accessPart}
+	s.sourceBook.part = part{clock: &s.clock}
+	s.collectors.part = part{clock: &s.clock}
+	s.access.part = part{clock: &s.clock}
 	s.leaders = make(map[string]leader)
 	s.holds.holds = make(map[string]dispatch.Hold)
 	for i := range config.Shards {

@@ -65,7 +65,6 @@ func (s *shard) placeLane(l *lane, turnEnded bool) {
 		return
 	}
 	if l.at == nil {
-		s.change(l)
 		l.at = s.partIn(s.queueOf(l), home)
 	}
 	before, to := l.soonest(), place{wait, t}
@@ -80,7 +79,6 @@ func (s *shard) placeLane(l *lane, turnEnded bool) {
 		s.placeNamed(l, to)
 	}
 	if after := max(t, s.now); after < before && after < l.at.sooner {
-		s.change(l.at.queue)
 		l.at.sooner = min(l.at.sooner, after)
 	}
 }
@@ -127,8 +125,6 @@ func (l *lane) band(head *record) int64 {
 // moveLane takes the lane to another place in its queue.
 func (s *shard) moveLane(l *lane, to place) {
 	if l.place != to {
-		s.change(l)
-		s.change(l.at.queue)
 		l.at.move(l, l.place, to)
 		l.place, l.at.dirty = to, true
 	}
@@ -137,7 +133,6 @@ func (s *shard) moveLane(l *lane, to place) {
 // leaveQueue takes the lane out of its queue.
 func (s *shard) leaveQueue(l *lane) {
 	if l.at != nil {
-		s.change(l)
 		s.moveLane(l, place{})
 		l.at = nil
 	}
@@ -149,14 +144,10 @@ func (s *shard) placeNamed(l *lane, to place) {
 	if l.namedIn != n {
 		was = place{} // it stood in a list that is no longer kept
 	}
-	if l.namedIn != nil || n != nil {
-		s.change(l)
-	}
 	l.named, l.namedIn = place{}, nil
 	switch {
 	case n == nil:
 	case n.until <= s.now:
-		s.change(l.source)
 		l.source.named = nil
 	default:
 		n.move(namedLane{l}, was, to)
@@ -177,7 +168,6 @@ func (s *shard) putAside(l *lane, qp *queuePool) {
 	}
 	if len(qp.aside) < maxAside {
 		if !slices.Contains(qp.aside, l) {
-			s.change(qp.queue)
 			qp.aside = append(qp.aside, l)
 		}
 	} else {
@@ -193,10 +183,7 @@ func (s *shard) bringBack(qp *queuePool) {
 			s.placeNamed(l, l.place)
 		}
 	}
-	if len(qp.aside) > 0 {
-		s.change(qp.queue)
-		qp.aside = nil
-	}
+	qp.aside = nil
 }
 
 // placeQueue places the queue in each of its pools, and deletes it if it is empty and has no gate. turn is the pool
@@ -237,9 +224,6 @@ func (s *shard) placeIn(qp *queuePool, turnEnded bool) {
 		s.placeLane(l, false)
 	}
 	sooner := qp.sooner
-	if qp.dirty || sooner != infinite {
-		s.change(qp.queue)
-	}
 	qp.dirty, qp.sooner = false, infinite
 	if qp.len() == 0 {
 		s.moveQueue(qp, place{})

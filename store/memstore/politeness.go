@@ -25,14 +25,16 @@ func (s *shard) nextGrantOf(q *queue) int64 {
 
 // clampNextGrant corrects the queue's next grant after a step of the clock.
 func (s *shard) clampNextGrant(q *queue) {
-	if next := s.nextGrantOf(q); next != q.nextGrant {
-		s.change(q)
-		q.nextGrant = next
-	}
+	q.nextGrant = s.nextGrantOf(q)
 }
 
 // kept is until when the queue's own gates hold it, and keep it if it is empty.
 func (q *queue) kept() int64 { return max(q.nextGrant, q.blocked) }
+
+// hasGates reports whether there is something to keep of the queue beside its tasks.
+func (q *queue) hasGates(now int64) bool {
+	return q.nextGrant > now || q.blocked != 0 || q.blockStep != 0 || q.cause != nil || q.asked != 0 || len(q.failedURLs) > 0
+}
 
 // settingsVersion rises with the rules and with the holds.
 func (s *shard) settingsVersion() int64 { return s.rulesVersion + s.holdsVersion }
@@ -121,7 +123,6 @@ func reverseLabels(name string) string {
 // with a gate that ends, it is deleted then.
 func (s *shard) closeWhenEmpty(q *queue) {
 	if q.idleUntil != 0 {
-		s.change(q)
 		s.idleQueues.remove(q.idleUntil, q)
 		q.idleUntil = 0
 	}
@@ -130,15 +131,14 @@ func (s *shard) closeWhenEmpty(q *queue) {
 	}
 	switch kept := q.kept(); {
 	case kept <= s.now:
-		s.change(q)
 		for _, qp := range q.pools {
 			s.moveQueue(qp, place{})
 		}
 		q.gone = true
 		delete(s.queues, q.name)
 		s.queueNames.Delete(q.reversed)
+		s.removed(q)
 	case kept != infinite:
-		s.change(q)
 		q.idleUntil = kept
 		s.idleQueues.insert(kept, q)
 	}
@@ -154,7 +154,6 @@ func (s *shard) closeIdleQueues(limit int) {
 // moveQueue takes the queue to another place in a pool.
 func (s *shard) moveQueue(qp *queuePool, to place) {
 	if qp.place != to {
-		s.change(qp.queue)
 		qp.pool.move(qp, qp.place, to)
 		qp.pool.counts[qp.stands]--
 		qp.pool.counts[to.stands]++
@@ -176,7 +175,6 @@ func (q *queue) part(p *pool) *queuePool {
 func (s *shard) partIn(q *queue, p *pool) *queuePool {
 	qp := q.part(p)
 	if qp == nil {
-		s.change(q)
 		qp = &queuePool{queue: q, pool: p, sooner: infinite}
 		q.pools = append(q.pools, qp)
 	}

@@ -23,6 +23,7 @@ func (r *record) detail() *details {
 	if r.details == nil {
 		r.details = new(details)
 	}
+	r.parts |= partDetails
 	return r.details
 }
 
@@ -107,8 +108,6 @@ func (s *shard) count(r *record, state dispatch.State) {
 	if was == state {
 		return
 	}
-	s.change(r)
-	s.change(src)
 	r.counted = state
 	for _, counts := range [...]*stateCounts{&s.counts, &src.counts} {
 		counts[was]--
@@ -152,7 +151,6 @@ func (s *shard) leave(r *record) {
 	if r.stands == inNone {
 		return
 	}
-	s.change(r)
 	switch r.stands {
 	case inReady:
 		r.lane.ready.remove(r.score, r)
@@ -175,7 +173,6 @@ func (s *shard) enterWaiting(r *record) {
 // enterLane puts a waiting record, standing nowhere, into lane ready when it is
 // due, else into lane later.
 func (s *shard) enterLane(r *record) {
-	s.change(r)
 	r.state = dispatch.StateScheduled
 	if r.due <= s.now {
 		r.stands, r.score = inReady, r.readyScore()
@@ -195,7 +192,9 @@ func (r *record) laterScore() int64 { return r.due*32 + r.rank() }
 
 // enterLeases puts a record, standing nowhere, into the lease index.
 func (s *shard) enterLeases(r *record, deadline int64) {
-	s.change(r)
+	if r.lease == nil { // an orphan keeps until when
+		s.change(r, partState)
+	}
 	r.stands, r.score = inLeases, deadline
 	s.leases.insert(deadline, r)
 }
@@ -205,15 +204,17 @@ func (s *shard) moveDeadline(r *record, deadline int64) {
 	if r.lease.deadline == deadline && r.score == deadline {
 		return
 	}
-	s.change(r)
-	r.lease.deadline = deadline
+	if r.lease.deadline != deadline {
+		s.change(r, partState)
+		r.lease.deadline = deadline
+	}
 	s.leave(r)
 	s.enterLeases(r, deadline)
 }
 
 // settle makes the record DONE, DEAD or CANCELED. It stands nowhere.
 func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) {
-	s.change(r)
+	s.change(r, partState)
 	r.state = state
 	s.count(r, state)
 	r.forgetAt = 0
@@ -230,8 +231,7 @@ func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) 
 // listRecord puts a record among those that its lane lists, if it is not there.
 func (s *shard) listRecord(r *record) {
 	if r.listedAt == 0 {
-		s.change(r)
-		s.change(r.lane)
+		s.change(r, partState)
 		r.lane.lastListed++
 		r.listedAt = r.lane.lastListed
 		r.lane.listed.Set(r.listedAt, r)
@@ -240,7 +240,7 @@ func (s *shard) listRecord(r *record) {
 
 func (s *shard) unlist(r *record) {
 	if r.listedAt != 0 {
-		s.change(r)
+		s.change(r, partState)
 		r.lane.listed.Delete(r.listedAt)
 		r.listedAt = 0
 	}
@@ -257,7 +257,7 @@ func (s *shard) forgetSet(r *record) *sortedSet[*record] {
 // keep takes a settled record out of what is to be forgotten.
 func (s *shard) keep(r *record) {
 	if r.forgetAt != 0 {
-		s.change(r)
+		s.change(r, partState)
 		s.forgetSet(r).remove(r.forgetAt, r)
 		r.forgetAt = 0
 	}
@@ -267,16 +267,28 @@ func (s *shard) keep(r *record) {
 // over.
 func (s *shard) forget(r *record) {
 	known := s.known(r) != nil
-	s.change(r)
 	s.keep(r)
 	if r.state != dispatch.StateDone || known {
 		s.count(r, dispatch.StateUnknown)
+	} else {
+		s.change(r.lane.source, partState)
+		r.lane.source.forgottenDone++
+		s.forgottenDone++
 	}
 	s.unlist(r)
 	if r.gone {
 		delete(s.ghosts, r.id)
 	} else {
 		s.records.remove(keyOf(r.id))
+	}
+	s.removed(r)
+	s.keepPace(r)
+}
+
+// keepPace keeps the next grant of the queue of a record that is removed, if the record had it.
+func (s *shard) keepPace(r *record) {
+	if q := s.queues[r.lane.queueName]; q != nil && r.paced > s.now {
+		s.change(q, allParts)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // ruleBook keeps the queue rules. Each shard has the settings they file.
@@ -56,21 +55,18 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 // ruleCommand sets or removes a queue rule, under a new version in every shard. A claim notices closed queues when it
 // picks them; SyncRules reschedules opened ones.
 type ruleCommand struct {
-	noResults
 	pattern string
 	rule    *dispatch.QueueRule
 }
 
-func (*ruleCommand) op() op { return opPutRule }
-
-func (c *ruleCommand) inputs(code *codec.Codec) {
-	codec.Text(code, &c.pattern)
-	codec.Optional(code, &c.rule, ruleFields)
+func (c *ruleCommand) room() (bytes int, grows bool) {
+	return smallGroup, true
 }
 
 func (c *ruleCommand) runAll(s *Store) {
 	b := &s.rules
 	old, replaced := b.rules.Get(c.pattern)
+	s.changeNamed(itemRule, c.pattern)
 	if c.rule == nil {
 		b.rules.Delete(c.pattern)
 	} else {
@@ -82,6 +78,7 @@ func (c *ruleCommand) runAll(s *Store) {
 			sh.unfile(old, b)
 		}
 		if c.rule != nil {
+			sh.changeNamed(itemSetting, c.rule.SettingsName())
 			sh.settings[c.rule.SettingsName()] = *c.rule
 		}
 		sh.rulesVersion = b.version
@@ -114,6 +111,7 @@ func (s *shard) unfile(rule dispatch.QueueRule, b *ruleBook) {
 	if filed, ok := s.settings[name]; !ok || filed.Pattern != rule.Pattern {
 		return
 	}
+	s.changeNamed(itemSetting, name)
 	delete(s.settings, name)
 	b.rules.Scan(func(_ string, other dispatch.QueueRule) bool {
 		if other.SettingsName() != name {
@@ -154,6 +152,7 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 
 // syncCommand is [dispatch.Queues.SyncRules].
 type syncCommand struct {
+	drains
 	first   bool
 	version int64
 	after   string
@@ -161,17 +160,6 @@ type syncCommand struct {
 
 	next string
 }
-
-func (*syncCommand) op() op { return opSyncRules }
-
-func (c *syncCommand) inputs(code *codec.Codec) {
-	code.Flags(&c.first)
-	codec.Int(code, &c.version)
-	codec.Text(code, &c.after)
-	codec.Int(code, &c.limit)
-}
-
-func (c *syncCommand) results(sum *checksum) { sum.text(c.next) }
 
 func (c *syncCommand) run(s *shard) {
 	version := c.version
@@ -185,7 +173,7 @@ func (c *syncCommand) run(s *shard) {
 	case more:
 		c.next = fmt.Sprintf("%d/%s", version, last)
 	case version == s.settingsVersion():
-		s.placed, s.changed = version, true
+		s.placed = version
 	}
 }
 

@@ -8,11 +8,13 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // shard owns the tasks, queues and lanes of a range of slots. This file has what it keeps.
 type shard struct {
 	part    // its mutex guards everything below, and all that hangs from it
+	number  int
 	publish func(dispatch.Hint)
 
 	// touched are lanes, and touchedQueues queues, that the call has changed
@@ -29,6 +31,7 @@ type shard struct {
 	lastFence uint64
 	// lastLane numbers lanes, as lists of tasks order them; lastSource numbers sources.
 	lastLane, lastSource int64
+	lastGrant            uint64
 
 	records table[idKey, *record]
 	strays  map[dispatch.TaskID]strayLock
@@ -71,14 +74,21 @@ type shard struct {
 
 	// saving writes a snapshot; nil: none is being made.
 	saving *saver
+	// noted are the items that the command under way has changed, in order; encoder writes them.
+	noted   []noted
+	encoder encoder
+	// unknown has what a newer release has written of items.
+	unknown map[kept]codec.Unknown
 
 	counts                                       stateCounts
 	granted, settled, expired, orphaned, dropped int64
+	// forgottenDone counts the DONE tasks that are forgotten; counts has them too.
+	forgottenDone int64
 }
 
 func newShard(number int, clock *clock, publish func(dispatch.Hint)) *shard {
-	return &shard{
-		part: part{clock: clock, number: number}, publish: publish,
+	s := &shard{
+		part: part{clock: clock}, number: number, publish: publish,
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
@@ -90,6 +100,8 @@ func newShard(number int, clock *clock, publish func(dispatch.Hint)) *shard {
 		settings: make(map[string]dispatch.QueueRule),
 		held:     make(map[string]int64),
 	}
+	s.encoder.s = s
+	return s
 }
 
 // touch has the lane, then its queue, placed at the end of the call.
@@ -155,6 +167,8 @@ type source struct {
 	lastSuccess int64
 	lastFailure int64
 	failures    int64 // in a row
+	// forgottenDone counts its DONE tasks that are forgotten; counts has them too.
+	forgottenDone int64
 }
 
 func (src *source) member() string { return src.gate.UID }
@@ -291,7 +305,6 @@ func (qp *queuePool) member() string { return qp.queue.name }
 
 // pool is the queues that have lanes with waiting tasks of one pool.
 type pool struct {
-	mark
 	name string
 	schedule[*queuePool]
 	// counts has how many queues stand where: those that are counted alone are in no set.
@@ -349,6 +362,10 @@ type record struct {
 	// lease index is an orphan.
 	stands setIn
 	score  int64
+	// paced is the next grant of its queue that its last grant or report has set: the queue itself keeps that only in memory.
+	paced int64
+	// shrunk: it has settled, and keeps only what decides its future.
+	shrunk bool
 	// listedAt is its number among the records that its lane lists; 0 = it is
 	// not listed.
 	listedAt int64
@@ -381,12 +398,15 @@ type details struct {
 	history      []dispatch.Attempt
 }
 
+func (d *details) empty() bool {
+	return d.cursor == nil && d.memo == nil && d.lastError == nil && d.history == nil
+}
+
 // lease is who works on a record.
 type lease struct {
 	note     *grantNote
 	fence    uint64
 	heldAt   int // its place among those of its holder
-	session  string
 	granted  int64
 	deadline int64
 	duration int64
@@ -429,8 +449,10 @@ type grantKey struct {
 // grantNote is the grant of a client token in the shard, while it has leases.
 type grantNote struct {
 	mark
+	number      uint64
 	holder      *holder
 	clientToken string
+	session     string
 	digest      uint64 // of both
 	// calls that got the grant and have not given it back; none: there were more than are kept.
 	calls   []string

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,15 +38,15 @@ func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 		return err
 	}
 	f.sources.Scan(func(_ string, k *keptSource) bool {
-		out = appendFields(out, itemKeptSource, func(c *codec.Codec) { keptSourceFields(c, k) })
+		out = appendItem(out, itemKeptSource, 0, func(c *codec.Codec) { keptSourceFields(c, k) })
 		return flush(s.pages.bytes) == nil
 	})
 	f.bindings.Scan(func(_ string, b *binding) bool {
-		out = appendFields(out, itemBinding, func(c *codec.Codec) { bindingFields(c, b) })
+		out = appendItem(out, itemBinding, 0, func(c *codec.Codec) { bindingFields(c, b) })
 		return flush(s.pages.bytes) == nil
 	})
 	for _, a := range f.audit {
-		out = appendFields(out, itemAudit, func(c *codec.Codec) { auditFields(c, a) })
+		out = appendItem(out, itemAudit, 0, func(c *codec.Codec) { auditFields(c, a) })
 		if err := flush(s.pages.bytes); err != nil {
 			return err
 		}
@@ -56,7 +57,9 @@ func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 	tasks := 0
 	for i, sh := range s.shards {
 		for _, used := range f.used[i] {
-			out = appendItem(out, itemUsed, sh.number, used.fields())
+			for _, digest := range used.digests {
+				out = appendItem(out, itemUsed, sh.number, func(c *codec.Codec) { usedFields(c, &used.step, &digest) })
+			}
 		}
 		for at := (walk{}); !at.done; {
 			out = append(out, sh.savePage(&at, s.pages.items)...)
@@ -66,15 +69,8 @@ func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 		}
 		tasks += sh.saved()
 	}
-	out = appendFields(out, itemEnd, func(c *codec.Codec) { codec.Int(c, &tasks) })
+	out = appendItem(out, itemEnd, 0, func(c *codec.Codec) { codec.Int(c, 1, &tasks) })
 	return flush(0)
-}
-
-// appendFields appends an item that is of no shard.
-func appendFields(out []byte, kind itemKind, fields func(*codec.Codec)) []byte {
-	c := codec.Writer(nil)
-	fields(c)
-	return appendItem(out, kind, 0, c.Buffer())
 }
 
 // frozen is what a snapshot takes when it begins.
@@ -90,12 +86,6 @@ type frozen struct {
 type usedStep struct {
 	step    int64
 	digests []uint64
-}
-
-func (u *usedStep) fields() []byte {
-	c := codec.Writer(nil)
-	usedFields(c, &u.step, &u.digests)
-	return c.Buffer()
 }
 
 // freeze begins a snapshot.
@@ -117,13 +107,14 @@ func (s *Store) freeze(begun func()) (f frozen) {
 	begun()
 	s.snapshot++
 	shards := len(s.shards)
-	f.head = appendFields(nil, itemStore, func(c *codec.Codec) { storeFields(c, &shards, &s.shards[0].micros, s) })
+	f.head = appendItem(nil, itemStore, 0, func(c *codec.Codec) { storeFields(c, &shards, &s.shards[0].micros) })
 	s.rules.rules.Scan(func(_ string, rule dispatch.QueueRule) bool {
-		f.head = appendFields(f.head, itemRule, func(c *codec.Codec) { ruleFields(c, &rule) })
+		f.head = appendItem(f.head, itemRule, 0, func(c *codec.Codec) { ruleFields(c, &rule) })
 		return true
 	})
-	for _, hold := range s.holds.holds {
-		f.head = appendFields(f.head, itemHold, func(c *codec.Codec) { holdFields(c, &hold) })
+	for _, key := range slices.Sorted(maps.Keys(s.holds.holds)) {
+		hold := s.holds.holds[key]
+		f.head = appendItem(f.head, itemHold, 0, func(c *codec.Codec) { holdFields(c, &hold) })
 	}
 	f.sources, f.bindings, f.audit = s.kept.Copy(), s.access.bindings.Copy(), slices.Clone(s.access.audit)
 	for _, sh := range s.shards {
@@ -134,10 +125,7 @@ func (s *Store) freeze(begun func()) (f frozen) {
 		f.used = append(f.used, used)
 		sh.saving = newSaver(sh, s.snapshot)
 		sh.pin(true)
-		sh.saving.write(itemShard, func() { sh.saving.items.shard(sh) })
-		for _, p := range sh.pools {
-			sh.saving.save(p)
-		}
+		sh.saving.begin()
 		for _, ghost := range sh.ghosts {
 			sh.saving.save(ghost)
 		}
@@ -241,7 +229,7 @@ func (b *collectorBook) page(out []byte, after string, items int) (page []byte, 
 			more = true
 			return false
 		}
-		out = appendFields(out, itemCollector, func(code *codec.Codec) { collectorFields(code, c) })
+		out = appendItem(out, itemCollector, 0, func(code *codec.Codec) { collectorFields(code, c) })
 		last = id
 		return true
 	})
@@ -257,16 +245,4 @@ func (s *Store) Start(ctx context.Context, away time.Duration) error {
 		return err
 	}
 	return durable(ctx, last)
-}
-
-// LastInstant is the time of the last call, replayed entry or loaded snapshot; zero: there was none.
-func (s *Store) LastInstant() (last time.Time) {
-	for _, sh := range s.shards {
-		sh.mu.Lock()
-		if at := time.UnixMicro(int64(sh.micros)); sh.micros > 0 && at.After(last) {
-			last = at
-		}
-		sh.mu.Unlock()
-	}
-	return last
 }

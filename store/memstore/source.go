@@ -8,7 +8,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // lanesPerPage bounds the lanes that one call of PushSource places.
@@ -27,15 +26,10 @@ func (s *shard) takeGate(gate dispatch.SourceGate) *source {
 	if gate.Version <= src.gate.Version {
 		return src
 	}
-	s.change(src)
+	s.change(src, partBody)
 	src.gate = gate
 	src.heldUntil = until(gate.HeldUntil)
-	src.pool = s.pools[gate.Pool]
-	if src.pool == nil {
-		src.pool = &pool{name: gate.Pool}
-		s.added(src.pool)
-		s.pools[gate.Pool] = src.pool
-	}
+	src.pool = s.poolNamed(gate.Pool)
 	if gate.Deleted {
 		s.forgetLater(src)
 	}
@@ -45,7 +39,7 @@ func (s *shard) takeGate(gate dispatch.SourceGate) *source {
 // forgetLater keeps a deleted source for CanceledMemory from now on, so that
 // what comes late for it is refused.
 func (s *shard) forgetLater(src *source) {
-	s.change(src)
+	s.change(src, partBody)
 	if src.forgetAt != 0 {
 		s.forgetSources.remove(src.forgetAt, src)
 	}
@@ -59,7 +53,7 @@ func (s *shard) forgetSource(src *source) {
 		s.forgetLater(src)
 		return
 	}
-	s.change(src)
+	s.change(src, partBody)
 	s.forgetSources.remove(src.forgetAt, src)
 	src.forgotten = true
 	s.sources.remove(src.gate.UID)
@@ -68,7 +62,7 @@ func (s *shard) forgetSource(src *source) {
 // dropLane removes a lane of a deleted source that holds nothing, and so stands
 // in no set of its queue.
 func (s *shard) dropLane(l *lane) {
-	s.change(l)
+	s.change(l, allParts)
 	s.leaveQueue(l)
 	s.placeNamed(l, place{})
 	delete(s.lanes, laneKey{l.source, l.queueName})
@@ -98,20 +92,12 @@ func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceG
 
 // pushCommand is [dispatch.Sources.PushSource].
 type pushCommand struct {
+	drains
 	gate  dispatch.SourceGate
 	after int64
 
 	next string
 }
-
-func (*pushCommand) op() op { return opPushSource }
-
-func (c *pushCommand) inputs(code *codec.Codec) {
-	gateFields(code, &c.gate)
-	codec.Int(code, &c.after)
-}
-
-func (c *pushCommand) results(sum *checksum) { sum.text(c.next) }
 
 func (c *pushCommand) run(s *shard) {
 	src := s.takeGate(c.gate)
@@ -150,15 +136,9 @@ type dropCommand struct {
 	leased []dispatch.TaskID
 }
 
-func (*dropCommand) op() op { return opDropTasks }
-
-func (c *dropCommand) inputs(code *codec.Codec) {
-	codec.Text(code, &c.uid)
-	codec.Int(code, &c.limit)
-	codec.Optional(code, &c.why, deletionFields)
+func (c *dropCommand) room() (bytes int, grows bool) {
+	return smallGroup + 2*c.limit*changedBytes, false
 }
-
-func (c *dropCommand) results(sum *checksum) { sum.number(uint64(c.ended)) }
 
 func (c *dropCommand) run(s *shard) {
 	src := s.sources.get(c.uid)
@@ -166,7 +146,7 @@ func (c *dropCommand) run(s *shard) {
 		return
 	}
 	if c.why != nil && (src.deletion == nil || *src.deletion != *c.why) {
-		s.change(src)
+		s.change(src, partBody)
 		src.deletion = clone(c.why)
 	}
 	for _, l := range slices.Clone(src.lanes) {
@@ -222,7 +202,7 @@ func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 
 // drop ends a task of a deleted source that waits or has settled.
 func (s *shard) drop(r *record) {
-	s.change(r)
+	s.change(r, partState)
 	if r.waiting() {
 		r.settledAt = s.now
 		s.touch(r.lane)
@@ -266,21 +246,14 @@ func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filter
 
 // filteredCommand is [dispatch.Sources.CountFiltered].
 type filteredCommand struct {
-	noResults
+	drains
 	uid      string
 	filtered dispatch.Filtered
 }
 
-func (*filteredCommand) op() op { return opCountFiltered }
-
-func (c *filteredCommand) inputs(code *codec.Codec) {
-	codec.Text(code, &c.uid)
-	filteredFields(code, &c.filtered)
-}
-
 func (c *filteredCommand) run(s *shard) {
 	if src := s.sources.get(c.uid); src != nil {
-		s.change(src)
+		s.change(src, partState)
 		src.filtered.Add(c.filtered)
 	}
 }

@@ -118,48 +118,34 @@ func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
 	return b.perform(&putSourceCommand{k: k, grows: !ok || !bytes.Equal(old.spec(), k.spec())})
 }
 
-// perform makes a change while the call holds the mutex.
-func (b *sourceBook) perform(c sourceCommand) (Commit, error) {
-	err := b.commit(c, b.number, func() { c.run(b) })
+// perform stores a source, whatever there was, while the call holds the mutex.
+func (b *sourceBook) perform(c *putSourceCommand) (Commit, error) {
+	err := b.commit(c, false, func() { b.put(c.k) }, func(out []byte) []byte {
+		return appendItem(out, itemKeptSource, 0, func(code *codec.Codec) { keptSourceFields(code, c.k) })
+	})
 	return b.last, err
 }
 
-// putSourceCommand stores a source, whatever there was.
+// putSourceCommand stores a source.
 type putSourceCommand struct {
-	noResults
 	k     *keptSource
-	grows bool // not an input: only whether there is room depends on it
+	grows bool
 }
 
-func (*putSourceCommand) op() op { return opPutSource }
-
-func (c *putSourceCommand) inputs(code *codec.Codec) {
-	if code.Reading() {
-		c.k = new(keptSource)
-	}
-	keptSourceFields(code, c.k)
+func (c *putSourceCommand) room() (bytes int, grows bool) {
+	return smallGroup + len(c.k.encoded) + len(c.k.seeds)*changedBytes, c.grows && !c.k.deleted
 }
 
-func (c *putSourceCommand) run(b *sourceBook) {
-	b.changed = true
-	b.put(c.k)
+// forget removes a source while the call holds the mutex.
+func (b *sourceBook) forget(id string) (Commit, error) {
+	err := b.commit(drains{}, false, func() { b.remove(id) }, func(out []byte) []byte { return removedText(out, itemKeptSource, 0, id) })
+	return b.last, err
 }
 
-// removeSourceCommand removes a source.
-type removeSourceCommand struct {
-	noResults
-	id string
-}
-
-func (*removeSourceCommand) op() op { return opRemoveSource }
-
-func (c *removeSourceCommand) inputs(code *codec.Codec) { codec.Text(code, &c.id) }
-
-func (c *removeSourceCommand) run(b *sourceBook) {
-	b.changed = true
-	b.kept.Delete(c.id)
-	b.pending.Delete(c.id)
-	b.held.Delete(c.id)
+func (b *sourceBook) remove(id string) {
+	b.kept.Delete(id)
+	b.pending.Delete(id)
+	b.held.Delete(id)
 }
 
 // MarkApplied implements [dispatch.Sources].
@@ -185,7 +171,7 @@ func (b *sourceBook) markApplied(id, uid string, version int64, seeds []dispatch
 	case old.uid != uid || old.version > version:
 		return false, b.last, nil
 	case old.deleted:
-		last, err = b.perform(&removeSourceCommand{id: id})
+		last, err = b.forget(id)
 		return true, last, err
 	case old.applied == version && slices.Equal(old.seeds, seeds):
 		return true, b.last, nil

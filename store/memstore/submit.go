@@ -10,7 +10,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // Submit implements [dispatch.Tasks].
@@ -56,18 +55,16 @@ type submitCommand struct {
 	answers []dispatch.SubmitResult
 }
 
-func (*submitCommand) op() op { return opSubmit }
-
-func (c *submitCommand) inputs(code *codec.Codec) {
-	codec.Int(code, &c.rules)
-	codec.List(code, &c.gates, gateFields)
-	codec.List(code, &c.items, submissionFields)
-}
-
-func (c *submitCommand) results(sum *checksum) {
-	for i := range c.answers {
-		sum.number(uint64(c.answers[i].Code)<<8 | uint64(c.answers[i].State))
+func (c *submitCommand) room() (bytes int, grows bool) {
+	bytes = smallGroup
+	for i := range c.items {
+		item := &c.items[i]
+		bytes += changedBytes + len(item.URL) + len(item.Key) + len(item.Payload) + len(item.Redirect.From)
+		for key, value := range item.Metadata {
+			bytes += len(key) + len(value) + 8
+		}
 	}
+	return bytes, true
 }
 
 func (c *submitCommand) run(s *shard) {
@@ -118,7 +115,7 @@ func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.
 func (s *shard) full(src *source, free bool) bool {
 	full := !free && src.gate.MaxOutstanding > 0 && src.outstanding >= src.gate.MaxOutstanding
 	if full {
-		s.change(src)
+		s.change(src, partState)
 		src.limited++
 	}
 	return full
@@ -139,7 +136,6 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 		priority: int8(item.Priority), run: millis(item.Run), recurring: item.Recurring,
 		due: s.dueOf(item.Due), firstDue: millis(item.FirstDue), created: s.now, revision: 1,
 	}
-	s.added(r)
 	r.takeBody(item)
 	if ghost := s.ghosts[r.id]; ghost != nil {
 		s.dropGhost(ghost)
@@ -147,6 +143,7 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 	if old != nil {
 		s.forget(old)
 	}
+	s.added(r)
 	s.records.add(keyOf(r.id), r)
 	s.listRecord(r)
 	s.enterWaiting(r)
@@ -175,7 +172,7 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 		if r.waiting() {
 			due = min(due, s.dueOf(item.Due))
 		} else if !r.again {
-			s.change(r)
+			s.change(r, partState)
 			r.again, changed = true, true
 		}
 	case dispatch.IfExistsReseed:
@@ -190,7 +187,7 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 	}
 	if due != r.due || priority != r.priority || recurring != r.recurring || behind != r.behind {
 		changed = true
-		s.change(r)
+		s.change(r, partBody|partState)
 		// An orphan stays in the lease index, and a leased record in its.
 		waits := r.stands == inReady || r.stands == inLater
 		if waits {
@@ -203,7 +200,7 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 		}
 	}
 	if changed {
-		s.change(r)
+		s.change(r, partBody|partState)
 		r.run, r.depth = run, depth
 		r.revision++
 	}
@@ -216,7 +213,7 @@ func (s *shard) reseed(r *record, item *dispatch.Submission) bool {
 		maps.Equal(r.metadata, item.Metadata) && bytes.Equal(r.payload, item.Payload) {
 		return false
 	}
-	s.change(r)
+	s.change(r, partBody|partState)
 	r.takeBody(item)
 	r.firstDue, r.cancel = millis(item.FirstDue), dispatch.CancelNone
 	return true
@@ -244,7 +241,8 @@ func (s *shard) wantsRevisit(r *record, item *dispatch.Submission) bool {
 // revisit makes a settled record due again: its memo is kept, its counters but
 // the cycle are reset.
 func (s *shard) revisit(r *record, item *dispatch.Submission) {
-	s.change(r)
+	s.change(r, allParts)
+	r.shrunk = false
 	s.keep(r)
 	s.listRecord(r)
 	r.takeBody(item)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/memstore/internal/codec"
 )
 
 // forgetPerSweep limits what one call of Expired forgets of each kind, and how many deadlines it corrects after a step
@@ -48,17 +47,8 @@ type expiredCommand struct {
 	result dispatch.Sweep
 }
 
-func (*expiredCommand) op() op { return opExpired }
-
-func (c *expiredCommand) inputs(code *codec.Codec) {
-	codec.Int(code, &c.limit)
-	codec.Int(code, &c.sweptAt)
-}
-
-func (c *expiredCommand) results(sum *checksum) {
-	for _, t := range c.result.Expired {
-		sum.text(string(t.ID))
-	}
+func (c *expiredCommand) room() (bytes int, grows bool) {
+	return smallGroup + (bounds.MaxSweepLooks+8*forgetPerSweep)*64, false
 }
 
 func (c *expiredCommand) run(s *shard) {
@@ -90,9 +80,7 @@ func (c *expiredCommand) run(s *shard) {
 
 // setGrace sets until when overdue leases may be renewed before any is swept.
 func (s *shard) setGrace(until int64) {
-	if s.graceUntil != until {
-		s.graceUntil, s.changed = until, true
-	}
+	s.graceUntil = until
 }
 
 // wasAway gives leases as much grace as the time without a sweep, after an outage.
@@ -105,13 +93,9 @@ func (s *shard) wasAway(away int64) {
 // startCommand is the start of a dispatcher with what another one left, after a time in milliseconds: collectors have time
 // to renew their leases.
 type startCommand struct {
-	noResults
+	drains
 	away int64
 }
-
-func (*startCommand) op() op { return opStart }
-
-func (c *startCommand) inputs(code *codec.Codec) { codec.Int(code, &c.away) }
 
 func (c *startCommand) runAll(s *Store) {
 	for _, sh := range s.shards {
@@ -189,6 +173,7 @@ func (s *shard) mend(r *record) {
 		s.dropGhost(r)
 		return
 	}
+	s.change(r, partState)
 	s.leave(r)
 	if ends, stands := s.strayUntil(r.id); stands {
 		s.enterLeases(r, s.nextLook(ends))
@@ -207,7 +192,7 @@ func (s *shard) clampDeadlines() {
 			return
 		}
 		var until int64
-		s.change(e.value)
+		s.change(e.value, partState)
 		if r, l := e.value, e.value.lease; l != nil {
 			l.lockedUntil, until = s.clampLock(l.lockedUntil, l.duration)
 			s.moveDeadline(r, until)

@@ -99,6 +99,9 @@ func (n *line) moved(at, had int, m movedGrant) {
 		h := &n.hands[i]
 		if m.first, m.count = had, len(h.grants)-had; m.count > 0 {
 			h.note.moved = append(h.note.moved, m)
+			for i := range h.note.entries[m.first:] {
+				h.note.entries[m.first+i].record.paced = m.after
+			}
 		}
 		had = 0
 	}
@@ -124,7 +127,6 @@ func (c *claim) turn(n *line, qp *queuePool, first *lane) bool {
 	granted := c.granted > before
 	if granted {
 		m := movedGrant{queue: q.name, before: q.nextGrant}
-		c.s.change(q)
 		q.nextGrant = max(q.nextGrant, c.s.now)
 		if set.paced.MinDelay > 0 {
 			q.nextGrant = max(q.nextGrant, c.s.nowEnd()+span(set.paced.MinDelay))
@@ -166,7 +168,6 @@ func (c *claim) takeFromLanes(n *line, qp *queuePool, quota int, first *lane) {
 func (c *claim) pickLane(want *dispatch.Want, qp *queuePool) *lane {
 	var picked entry[*lane]
 	if len(want.SourceUIDs) == 0 && qp.open.len() > 0 {
-		c.s.change(qp.queue)
 		picked = qp.pick()
 	}
 	for _, uid := range want.SourceUIDs {
@@ -245,13 +246,13 @@ func (c *claim) grant(h *hand, r *record) {
 	length = min(length, maxHold)
 
 	s.leave(r)
-	s.change(r)
+	s.change(r, partState)
 	r.state = dispatch.StateLeased
 	r.counters.Attempt++
 	r.revision++
 	holder := h.note.holder
 	r.lease = &lease{
-		note: h.note, fence: s.nextFence(), heldAt: len(holder.held), session: want.Session, granted: s.now,
+		note: h.note, fence: s.nextFence(), heldAt: len(holder.held), granted: s.now,
 		deadline: s.now + length, duration: length, maxHold: maxHold, lockedUntil: s.now + length,
 	}
 	s.dropStray(r.id)
@@ -276,8 +277,9 @@ func (c *claim) grant(h *hand, r *record) {
 func (c *claim) newNote(h *hand) {
 	room := min(h.room, bounds.MaxClaimTasks-c.granted, max(int(c.s.counts[dispatch.StateReady]), 1))
 	h.grants = make([]dispatch.Grant, 0, room)
+	c.s.lastGrant++
 	h.note = &grantNote{
-		holder: c.s.holder(h.want.Collector), clientToken: h.want.ClientToken, digest: h.digest,
+		number: c.s.lastGrant, session: h.want.Session, holder: c.s.holder(h.want.Collector), clientToken: h.want.ClientToken, digest: h.digest,
 		oneCall: [1]string{h.want.Call},
 	}
 	c.s.added(h.note)

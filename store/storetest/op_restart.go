@@ -4,9 +4,11 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // genRestart ends the store and opens it again, if it can be restarted. Collectors beat before and after, since a store may keep less
@@ -23,6 +25,10 @@ func (m *model) genRestart() step {
 				return nil, err
 			}
 			after, err := m.readAll(i)
+			m.withoutPools(before, after)
+			if err := errors.Join(err, m.sameDelays(before, after)); err != nil {
+				return nil, err
+			}
 			if d := diff(reflect.ValueOf(before), reflect.ValueOf(after), "read"); err == nil && d != "" {
 				err = broken("a restart changes what is read (before, after): %s", d)
 			}
@@ -50,6 +56,62 @@ func (m *model) readAll(i *Instance) (answers []any, err error) {
 		answers, err = append(answers, answer), errors.Join(err, readErr)
 	}
 	return answers, err
+}
+
+// withoutPools leaves out in which pools queues stand while lanes are not placed by the pools of their sources: what is made anew
+// has them there.
+func (m *model) withoutPools(reads ...[]any) {
+	if !slices.ContainsFunc(m.world.parts, func(p *part) bool { return p.unsynced || len(p.unplaced) > 0 }) {
+		return
+	}
+	for _, answers := range reads {
+		for _, answer := range answers {
+			if queues, ok := answer.([]*dispatch.Queue); ok {
+				for _, q := range queues {
+					q.Pools = nil
+				}
+			}
+		}
+	}
+}
+
+// sameDelays lets a queue wait for longer after a restart, at most for its longest delay: a delay that was cut, since its rule became
+// shorter or the clock was set back, counts again. It leaves out such delays. No queue waits for less (P6).
+func (m *model) sameDelays(before, after []any) error {
+	for i := range before {
+		was, ok := before[i].([]*dispatch.Queue)
+		is, _ := after[i].([]*dispatch.Queue)
+		if !ok || len(was) != len(is) {
+			continue
+		}
+		for n := range was {
+			a, b := delayOf(was[n]), delayOf(is[n])
+			paced := is[n].Settings.Paced(is[n].QueueDelay)
+			limit := m.world.millisecondEnd().Add(max(paced.MinDelay, paced.MaxDelay))
+			if paced.DelayFactor > 0 && paced.MaxDelay == 0 {
+				limit = limit.Add(bounds.MaxMinDelay)
+			}
+			switch {
+			case b.Before(a):
+				return broken("queue %s can be granted from %v on after a restart, %v before (P6)", is[n].Name, b, a)
+			case b.After(a) && b.After(limit):
+				return broken("queue %s can be granted from %v on after a restart, %v before: later than its delay allows", is[n].Name, b, a)
+			case b.After(a):
+				is[n].NextGrant, is[n].Gates = was[n].NextGrant, was[n].Gates
+			}
+		}
+	}
+	return nil
+}
+
+// delayOf is when the delay of a queue ends.
+func delayOf(q *dispatch.Queue) (end time.Time) {
+	for _, gate := range q.Gates {
+		if gate.Kind == dispatch.GateMinDelay {
+			end = gate.Until
+		}
+	}
+	return end
 }
 
 // beatAll is a beat of each collector's session.

@@ -1,4 +1,4 @@
-"""Reads a store by FORMAT.md: python3 readstore.py DIR prints its tasks and commands as JSON, or fails if it is damaged."""
+"""Reads a store by FORMAT.md: python3 readstore.py DIR prints its tasks and items as JSON, or fails if it is damaged."""
 import json, os, struct, sys
 
 TABLE = list(range(256))  # of CRC-32C, which zlib does not have
@@ -23,12 +23,30 @@ class Reader:
             b = self.take(1)[0]
             n, shift = n | (b & 127) << shift, shift + 7
             if b < 128: return n
-    def text(self): return self.take(self.uvarint()).decode()
+    def fields(self):  # by their numbers; of a list the last one
+        found = {}
+        while self.at < len(self.data):
+            tag = self.uvarint()
+            found[tag >> 3] = self.uvarint() if tag & 7 == 0 else self.take(8 if tag & 7 == 1 else self.uvarint())
+        return found
 
 def header(data, magic, store):  # checks it, and returns its checksum and sequence
     check, sequence = struct.unpack("<I", data[60:64])[0], struct.unpack("<Q", data[32:40])[0]
     assert data[:8] == magic and crc(data[:60]) == check and data[16:32] == store, "a header is damaged"
     return check, sequence
+
+def take_items(content, tasks, items):
+    r, kind = Reader(content), 0
+    while r.at < len(content):
+        kind, shard, fields = r.take(1)[0], r.uvarint(), Reader(r.take(r.uvarint())).fields()
+        items[kind] = items.get(kind, 0) + 1
+        if kind == 18:
+            task = tasks.setdefault(fields[1].decode(), {})
+            if 2 in fields: task["url"] = Reader(fields[2]).fields()[3].decode()
+            if 3 in fields: task["state"] = Reader(fields[3]).fields()[1]
+        elif kind == 18 + 128:
+            del tasks[fields[1].decode()]
+    return kind
 
 def snapshot(data, store, tasks, items):
     _, sequence = header(data, b"WAGGSNP\n", store)
@@ -37,17 +55,10 @@ def snapshot(data, store, tasks, items):
         size, check = struct.unpack("<II", frames.take(8))
         content += frames.take(size)
         assert crc(content[len(content) - size:]) == check, "a frame is damaged"
-    r = Reader(content)
-    while r.at < len(content):
-        kind, shard, fields = r.take(1)[0], r.uvarint(), Reader(r.take(r.uvarint()))
-        items[kind] = items.get(kind, 0) + 1
-        if kind == 14:
-            task, lane, flags = fields.text(), fields.uvarint(), fields.take(1)
-            tasks[task] = fields.text()  # its URL
-    assert kind == 15, "the end is missing"
+    assert take_items(content, tasks, items) == 19, "the end is missing"
     return sequence
 
-def segment(data, store, after, commands):
+def segment(data, store, after, tasks, items):
     start, at, last = header(data, b"WAGGLOG\n", store)[0], 64, after
     assert len(data) >= struct.unpack("<Q", data[40:48])[0], "a segment is cut off"
     while data[at:at + 4] == b"WBAT":
@@ -56,16 +67,16 @@ def segment(data, store, after, commands):
         entries, at = Reader(data[at + 36:at + 36 + size]), at + 36 + size
         for sequence in range(first, first + count):
             entry = entries.take(struct.unpack("<I", entries.take(4))[0])
-            if sequence > after: commands[entry[2]] = commands.get(entry[2], 0) + 1
+            if sequence > after: take_items(entry[8:], tasks, items)
             last = max(last, sequence)
     return last
 
 files = {name: open(os.path.join(sys.argv[1], name), "rb").read() for name in sorted(os.listdir(sys.argv[1])) if os.path.isfile(os.path.join(sys.argv[1], name))}
-store, after, tasks, items, commands = bytes.fromhex(json.loads(files["store.json"])["id"]), 0, {}, {}, {}
+store, after, tasks, items, later = bytes.fromhex(json.loads(files["store.json"])["id"]), 0, {}, {}, {}
 for name in [n for n in files if n.startswith("snapshot-")][-1:]: after = snapshot(files[name], store, tasks, items)
 last = after
-for name in [n for n in files if n.startswith("log-0")]: last = segment(files[name], store, after, commands)
+for name in [n for n in files if n.startswith("log-0")]: last = segment(files[name], store, after, tasks, later)
 mark = files.get("mark.waggle", b"")
 if len(mark) == 44 and crc(mark[:40], crc(store)) == struct.unpack("<I", mark[40:])[0]:
     assert last >= struct.unpack("<Q", mark[32:40])[0], "the end of the log is missing"
-print(json.dumps({"sequence": after, "tasks": tasks, "items": items, "commands": commands}))
+print(json.dumps({"sequence": after, "tasks": tasks, "items": items, "later": later}))

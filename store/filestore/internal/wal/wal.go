@@ -241,6 +241,9 @@ func (l *Log) Reserve(n int, grows bool) error {
 	}
 }
 
+// Fits is a size that is at most the largest of an entry.
+func (l *Log) Fits(n int) int { return min(n, int(l.maxBatch()-cost(0))) }
+
 // room is how many bytes of batches the files can take. The empty batch at the end of each has its room. l.mu is held.
 func (l *Log) room() int64 {
 	room := l.segments[len(l.segments)-1].size - l.offset - batchHeader

@@ -1,6 +1,11 @@
-// Package codec writes values as bytes and reads them again. A type has one function that goes through its fields, for
-// both directions: so what is written and what is read cannot differ. A Writer does not change the values, which others
-// may read meanwhile. The file FORMAT.md of store/filestore has the forms.
+// Package codec writes items as numbered fields and reads them again. A type has one function that goes through its fields by
+// ascending numbers, for both directions, so what is written and what is read cannot differ. A Writer does not change the
+// values, which others may read meanwhile.
+//
+// The form is that of Protocol Buffers: `protoc --decode_raw` shows it. A field that has its zero value is left out. A number is
+// never used again for something else, and a new field has a higher number than all before it. So a program that does not know
+// a field of an item, or of a part, keeps it ([Unknown]). It refuses a value inside an item that has one: there is no place to
+// keep it.
 //
 // Equal values give equal bytes: maps are written in the order of their keys.
 package codec
@@ -9,16 +14,33 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Codec writes values to a buffer, or reads them from one. After an error it reads only zero values.
+// Codec writes fields to a buffer, or reads them from one. After an error it reads only zero values.
 type Codec struct {
 	buf     []byte
 	reading bool
 	err     error
+
+	// While reading: the next field, if one was cut off the buffer already.
+	number  int // 0: none was
+	kind    protowire.Type
+	varint  uint64
+	content []byte
+	raw     []byte // the field as it was written
+	unknown []byte
+
+	kept Unknown
 }
+
+// Unknown has the fields of an item that a program does not know, as they were written: those of the item itself under 0, those
+// of a [Codec.Part] under its number. They are written behind those that it knows.
+type Unknown map[int][]byte
 
 // Writer appends to buf, which may be nil.
 func Writer(buf []byte) *Codec { return &Codec{buf: buf} }
@@ -26,237 +48,371 @@ func Writer(buf []byte) *Codec { return &Codec{buf: buf} }
 // Reader reads what a Writer wrote. Texts and bytes that it reads are copies.
 func Reader(buf []byte) *Codec { return &Codec{buf: buf, reading: true} }
 
-// Reading reports whether values are read.
+// Reset makes it a Writer that appends to buf; unknown are the fields of the item that it does not know.
+func (c *Codec) Reset(buf []byte, unknown Unknown) { *c = Codec{buf: buf, kept: unknown} }
+
+// Reading reports whether fields are read.
 func (c *Codec) Reading() bool { return c.reading }
 
-// Buffer is what was written, or what is left to read.
+// Buffer is what was written.
 func (c *Codec) Buffer() []byte { return c.buf }
-
-// Err is the first error of a Reader.
-func (c *Codec) Err() error { return c.err }
-
-// End is nil if a Reader has read everything, and nothing but what was written.
-func (c *Codec) End() error {
-	if c.err == nil && len(c.buf) > 0 {
-		c.Failf("%d bytes are left", len(c.buf))
-	}
-	return c.err
-}
 
 // Failf makes a Reader fail.
 func (c *Codec) Failf(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf("decode: "+format, args...)
 	}
-	c.buf = nil
+	c.buf, c.number = nil, 0
 }
 
-func (c *Codec) take(n int) []byte {
-	if n > len(c.buf) {
-		c.Failf("%d bytes are missing", n-len(c.buf))
-		return nil
-	}
-	taken := c.buf[:n]
-	c.buf = c.buf[n:]
-	return taken
-}
-
-// Uvarint is an unsigned number: 7 bits a byte, the lowest first, the highest bit of a byte set if another follows.
-func (c *Codec) Uvarint(v *uint64) {
+// End ends an item. It returns the fields that nobody has asked for and the error of reading; a Writer adds those fields.
+func (c *Codec) End() (Unknown, error) {
 	if !c.reading {
-		c.buf = binary.AppendUvarint(c.buf, *v)
-		return
+		c.buf = append(c.buf, c.kept[0]...)
+		return nil, nil
 	}
-	read, n := binary.Uvarint(c.buf)
-	if n <= 0 {
-		*v = 0
-		c.Failf("a number is cut off or too large")
-		return
-	}
-	*v, c.buf = read, c.buf[n:]
+	c.keep(0, c.rest())
+	return c.kept, c.err
 }
 
-// Uint is an unsigned number of any width, as [Codec.Uvarint] has it.
-func Uint[T ~uint8 | ~uint16 | ~uint32 | ~uint64](c *Codec, v *T) {
-	wide := uint64(*v)
-	if c.Uvarint(&wide); !c.reading {
-		return
-	}
-	if *v = T(wide); uint64(*v) != wide {
-		c.Failf("the number %d is too large", wide)
-	}
+// rest are the fields that nobody has asked for.
+func (c *Codec) rest() []byte {
+	c.seek(math.MaxInt)
+	return c.unknown
 }
 
-// Int is a signed number: n as 2n, or -n as 2n-1, as [Codec.Uvarint] has it.
-func Int[T ~int | ~int8 | ~int32 | ~int64](c *Codec, v *T) {
-	wide := int64(*v)
-	folded := uint64(wide)<<1 ^ uint64(wide>>63)
-	if c.Uvarint(&folded); !c.reading {
+func (c *Codec) keep(number int, unknown []byte) {
+	if len(unknown) == 0 {
 		return
 	}
-	wide = int64(folded>>1) ^ -int64(folded&1)
-	if *v = T(wide); int64(*v) != wide {
-		c.Failf("the number %d is too large", wide)
+	if c.kept == nil {
+		c.kept = make(Unknown)
 	}
+	c.kept[number] = slices.Clone(unknown)
 }
 
-// Fixed64 is a number of eight bytes, the lowest first: for what is random.
-func (c *Codec) Fixed64(v *uint64) {
-	if !c.reading {
-		c.buf = binary.LittleEndian.AppendUint64(c.buf, *v)
-		return
-	}
-	*v = 0
-	if b := c.take(8); b != nil {
-		*v = binary.LittleEndian.Uint64(b)
+// seek skips fields of lower numbers, and reports whether the next one has that number.
+func (c *Codec) seek(number int) bool {
+	for {
+		if c.number == 0 && !c.cut() {
+			return false
+		}
+		switch {
+		case c.number == number:
+			return true
+		case c.number > number:
+			return false
+		}
+		c.unknown = append(c.unknown, c.raw...)
+		c.number = 0
 	}
 }
 
-// Flags are at most eight truth values in a byte, the first in the lowest bit.
-func (c *Codec) Flags(flags ...*bool) {
-	var bits byte
-	for i, flag := range flags {
-		if *flag {
-			bits |= 1 << i
+// cut takes the next field off the buffer.
+func (c *Codec) cut() bool {
+	if len(c.buf) == 0 {
+		return false
+	}
+	number, kind, n := protowire.ConsumeTag(c.buf)
+	m := n
+	if n > 0 {
+		switch kind {
+		case protowire.VarintType:
+			c.varint, m = protowire.ConsumeVarint(c.buf[n:])
+		case protowire.Fixed64Type:
+			c.varint, m = protowire.ConsumeFixed64(c.buf[n:])
+		case protowire.BytesType:
+			c.content, m = protowire.ConsumeBytes(c.buf[n:])
+		default:
+			m = -1
 		}
 	}
+	if m < 0 {
+		c.Failf("a field is damaged or cut off")
+		return false
+	}
+	c.number, c.kind, c.raw, c.buf = int(number), kind, c.buf[:n+m], c.buf[n+m:]
+	return true
+}
+
+// take reports whether the next field is this one and of that kind, and takes it.
+func (c *Codec) take(number int, kind protowire.Type) bool {
+	if !c.seek(number) {
+		return false
+	}
+	if c.kind != kind {
+		c.Failf("field %d is of another kind", number)
+		return false
+	}
+	c.number = 0
+	return true
+}
+
+func (c *Codec) tag(number int, kind protowire.Type) {
+	c.buf = protowire.AppendTag(c.buf, protowire.Number(number), kind) //nolint:gosec // few
+}
+
+// Uint is an unsigned number.
+func Uint[T ~uint8 | ~uint16 | ~uint32 | ~uint64](c *Codec, number int, v *T) {
 	if !c.reading {
-		c.buf = append(c.buf, bits)
+		if *v != 0 {
+			c.tag(number, protowire.VarintType)
+			c.buf = binary.AppendUvarint(c.buf, uint64(*v))
+		}
 		return
 	}
-	bits = 0
-	if b := c.take(1); b != nil {
-		bits = b[0]
-	}
-	if bits>>len(flags) != 0 {
-		c.Failf("there are flags beyond the %d that are known", len(flags))
-	}
-	for i, flag := range flags {
-		*flag = bits>>i&1 == 1
-	}
-}
-
-// Text is a string after its length.
-func Text[T ~string](c *Codec, v *T) {
-	n := uint64(len(*v))
-	c.Uvarint(&n)
-	switch {
-	case !c.reading:
-		c.buf = append(c.buf, *v...)
-	case n > uint64(len(c.buf)):
-		*v = ""
-		c.Failf("a text of %d bytes is cut off", n)
-	default:
-		*v = T(c.take(int(n)))
-	}
-}
-
-// Bytes are bytes after their length plus one; nil is 0.
-func (c *Codec) Bytes(v *[]byte) {
-	n := c.length(len(*v), *v == nil)
-	switch {
-	case !c.reading:
-		c.buf = append(c.buf, *v...)
-	case n < 0:
-		*v = nil
-	default:
-		*v = append(make([]byte, 0, n), c.take(n)...)
-	}
-}
-
-// length is the length of something that can be nil, -1 if it is; it is never more than what is left to read.
-func (c *Codec) length(n int, null bool) int {
-	length := uint64(n) + 1
-	if null {
-		length = 0
-	}
-	c.Uvarint(&length)
-	if c.reading && length > uint64(len(c.buf))+1 {
-		c.Failf("%d values or bytes are cut off", length-1)
-		return -1
-	}
-	return int(length) - 1
-}
-
-// Time is an instant: 0 if it is zero, else 1 + 2m, m its milliseconds since 1970 as [Int] has them, or 2 + 2m with the
-// nanoseconds within that millisecond behind it.
-func (c *Codec) Time(v *time.Time) {
-	var coded, nanos uint64
-	if !c.reading && !v.IsZero() {
-		ms := v.UnixMilli()
-		nanos = uint64(v.Nanosecond() % 1_000_000)
-		coded = (uint64(ms)<<1^uint64(ms>>63))<<1 + 1
-		if nanos != 0 {
-			coded++
+	if *v = 0; c.take(number, protowire.VarintType) {
+		if *v = T(c.varint); uint64(*v) != c.varint {
+			c.Failf("the number %d is too large", c.varint)
 		}
 	}
-	c.Uvarint(&coded)
-	if coded != 0 && coded&1 == 0 {
-		c.Uvarint(&nanos)
+}
+
+// Int is a signed number, as sint64 of Protocol Buffers.
+func Int[T ~int | ~int8 | ~int32 | ~int64](c *Codec, number int, v *T) {
+	if !c.reading {
+		if *v != 0 {
+			c.tag(number, protowire.VarintType)
+			c.buf = binary.AppendUvarint(c.buf, protowire.EncodeZigZag(int64(*v)))
+		}
+		return
 	}
-	switch {
-	case !c.reading:
-	case coded == 0:
-		*v = time.Time{}
-	default:
-		folded := (coded - 1) >> 1
-		ms := int64(folded>>1) ^ -int64(folded&1)
-		*v = time.UnixMilli(ms).Add(time.Duration(nanos)).UTC()
+	if *v = 0; c.take(number, protowire.VarintType) {
+		wide := protowire.DecodeZigZag(c.varint)
+		if *v = T(wide); int64(*v) != wide {
+			c.Failf("the number %d is too large", wide)
+		}
 	}
 }
 
-// List is its length plus one, 0 if it is nil, and its members.
-func List[T any](c *Codec, v *[]T, each func(*Codec, *T)) {
-	n := c.length(len(*v), *v == nil)
-	if c.reading {
-		if *v = nil; n < 0 {
+// Fixed64 is a number of eight bytes, for what is random.
+func (c *Codec) Fixed64(number int, v *uint64) {
+	if !c.reading {
+		if *v != 0 {
+			c.tag(number, protowire.Fixed64Type)
+			c.buf = protowire.AppendFixed64(c.buf, *v)
+		}
+		return
+	}
+	if *v = 0; c.take(number, protowire.Fixed64Type) {
+		*v = c.varint
+	}
+}
+
+// Flag is a truth value.
+func (c *Codec) Flag(number int, v *bool) {
+	wide := uint8(0)
+	if *v {
+		wide = 1
+	}
+	if Uint(c, number, &wide); c.reading {
+		*v = wide == 1
+	}
+}
+
+// Text is a string.
+func Text[T ~string](c *Codec, number int, v *T) {
+	if !c.reading {
+		if *v != "" {
+			c.tag(number, protowire.BytesType)
+			c.buf = protowire.AppendString(c.buf, string(*v))
+		}
+		return
+	}
+	if *v = ""; c.take(number, protowire.BytesType) {
+		*v = T(c.content)
+	}
+}
+
+// Bytes are bytes; nil is left out, and what is empty is not.
+func (c *Codec) Bytes(number int, v *[]byte) {
+	if !c.reading {
+		if *v != nil {
+			c.tag(number, protowire.BytesType)
+			c.buf = protowire.AppendBytes(c.buf, *v)
+		}
+		return
+	}
+	if *v = nil; c.take(number, protowire.BytesType) {
+		*v = append(make([]byte, 0, len(c.content)), c.content...)
+	}
+}
+
+// Time is an instant: 2m, m its milliseconds since 1970 as [Int] has them, or 2n + 1 with nanoseconds, if it has some within
+// its millisecond.
+func (c *Codec) Time(number int, v *time.Time) {
+	if !c.reading {
+		if v.IsZero() {
 			return
 		}
-		*v = make([]T, n)
+		coded := protowire.EncodeZigZag(v.UnixMilli()) << 1
+		if v.Nanosecond()%1_000_000 != 0 {
+			coded = protowire.EncodeZigZag(v.UnixNano())<<1 + 1
+		}
+		c.tag(number, protowire.VarintType)
+		c.buf = binary.AppendUvarint(c.buf, coded)
+		return
 	}
-	for i := range *v {
-		each(c, &(*v)[i])
+	*v = time.Time{}
+	if !c.take(number, protowire.VarintType) {
+		return
+	}
+	n := protowire.DecodeZigZag(c.varint >> 1)
+	if *v = time.Unix(0, n).UTC(); c.varint&1 == 0 {
+		*v = time.UnixMilli(n).UTC()
 	}
 }
 
-// Map is its size plus one, 0 if it is nil, then keys and values by ascending keys.
-func Map[V any](c *Codec, v *map[string]V, each func(*Codec, *V)) {
-	n := c.length(len(*v), *v == nil)
+// message is a value that has fields of its own.
+func (c *Codec) message(number int, fields func(*Codec)) {
+	c.tag(number, protowire.BytesType)
+	begin := len(c.buf)
+	c.buf = append(c.buf, 0) // its length, which is mostly short
+	fields(c)
+	length := len(c.buf) - begin - 1
+	if length < 1<<7 {
+		c.buf[begin] = byte(length)
+		return
+	}
+	var long [binary.MaxVarintLen64]byte
+	n := binary.PutUvarint(long[:], uint64(length)) //nolint:gosec // not negative
+	c.buf = slices.Replace(c.buf, begin, begin+1, long[:n]...)
+}
+
+// Part is a part of an item that stands for itself: if it is there it replaces the one of before, also if it has no fields.
+func (c *Codec) Part(number int, there bool, fields func(*Codec)) {
+	switch {
+	case !c.reading:
+		if there {
+			c.message(number, func(c *Codec) {
+				fields(c)
+				c.buf = append(c.buf, c.kept[number]...)
+			})
+		}
+	case c.take(number, protowire.BytesType):
+		inner := Reader(c.content)
+		fields(inner)
+		if c.keep(number, inner.rest()); inner.err != nil {
+			c.Failf("%w", inner.err)
+		}
+	}
+}
+
+// within reads the value that was taken.
+func (c *Codec) within(fields func(*Codec)) {
+	inner := Reader(c.content)
+	fields(inner)
+	if unknown := inner.rest(); len(unknown) > 0 {
+		number, _, _ := protowire.ConsumeTag(unknown)
+		inner.Failf("field %d is not known: a newer release wrote it", number)
+	}
+	if inner.err != nil {
+		c.Failf("%w", inner.err)
+	}
+}
+
+// Optional is a value that may be missing.
+func Optional[T any](c *Codec, number int, v **T, fields func(*Codec, *T)) {
+	if !c.reading {
+		if *v != nil {
+			c.message(number, func(c *Codec) { fields(c, *v) })
+		}
+		return
+	}
+	if *v = nil; c.take(number, protowire.BytesType) {
+		*v = new(T)
+		c.within(func(inner *Codec) { fields(inner, *v) })
+	}
+}
+
+// Value is a value that is left out if it is zero.
+func Value[T comparable](c *Codec, number int, v *T, fields func(*Codec, *T)) {
+	var none T
+	if !c.reading {
+		if *v != none {
+			c.message(number, func(c *Codec) { fields(c, v) })
+		}
+		return
+	}
+	if *v = none; c.take(number, protowire.BytesType) {
+		c.within(func(inner *Codec) { fields(inner, v) })
+	}
+}
+
+// List is a field for each member. An empty list is read as nil.
+func List[T any](c *Codec, number int, v *[]T, fields func(*Codec, *T)) {
+	if !c.reading {
+		for i := range *v {
+			c.message(number, func(c *Codec) { fields(c, &(*v)[i]) })
+		}
+		return
+	}
+	for *v = nil; c.take(number, protowire.BytesType); {
+		var member T
+		c.within(func(inner *Codec) { fields(inner, &member) })
+		*v = append(*v, member)
+	}
+}
+
+// Texts is a list of strings.
+func Texts[T ~string](c *Codec, number int, v *[]T) {
+	if !c.reading {
+		for _, text := range *v {
+			c.tag(number, protowire.BytesType)
+			c.buf = protowire.AppendString(c.buf, string(text))
+		}
+		return
+	}
+	for *v = nil; c.take(number, protowire.BytesType); {
+		*v = append(*v, T(c.content))
+	}
+}
+
+// Numbers is a list of unsigned numbers, in one field.
+func Numbers[T ~uint32 | ~uint64](c *Codec, number int, v *[]T) {
+	if !c.reading {
+		if len(*v) > 0 {
+			var packed []byte
+			for _, n := range *v {
+				packed = binary.AppendUvarint(packed, uint64(n))
+			}
+			c.Bytes(number, &packed)
+		}
+		return
+	}
+	if *v = nil; !c.take(number, protowire.BytesType) {
+		return
+	}
+	for rest := c.content; len(rest) > 0; {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 || uint64(T(n)) != n {
+			c.Failf("a number in a list is damaged")
+			return
+		}
+		*v, rest = append(*v, T(n)), rest[size:]
+	}
+}
+
+// Map is a field for each entry, by ascending keys: its key is field 1, its value field 2. An empty map is read as nil.
+func Map(c *Codec, number int, v *map[string]string) {
 	if !c.reading {
 		for _, key := range slices.Sorted(maps.Keys(*v)) {
 			value := (*v)[key]
-			Text(c, &key)
-			each(c, &value)
+			c.message(number, func(c *Codec) { entryFields(c, &key, &value) })
 		}
 		return
 	}
-	if *v = nil; n < 0 {
-		return
-	}
-	*v = make(map[string]V, n)
-	for range n {
-		var key string
-		var value V
-		Text(c, &key)
-		each(c, &value)
+	for *v = nil; c.take(number, protowire.BytesType); {
+		var key, value string
+		c.within(func(inner *Codec) { entryFields(inner, &key, &value) })
+		if *v == nil {
+			*v = make(map[string]string)
+		}
 		(*v)[key] = value
 	}
 }
 
-// Optional is a flag whether there is a value, and the value.
-func Optional[T any](c *Codec, v **T, each func(*Codec, *T)) {
-	there := *v != nil
-	c.Flags(&there)
-	if c.reading {
-		*v = nil
-		if there {
-			*v = new(T)
-		}
-	}
-	if there {
-		each(c, *v)
-	}
+func entryFields(c *Codec, key, value *string) {
+	Text(c, 1, key)
+	Text(c, 2, value)
 }
-
-// Reset empties the buffer of a Writer, and keeps its room.
-func (c *Codec) Reset() { c.buf = c.buf[:0] }
