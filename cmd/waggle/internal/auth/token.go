@@ -27,7 +27,8 @@ func identityOf(name string) string { return "token:" + name }
 // request is a token to be made.
 type request struct {
 	file, out string
-	grant     auth.Grant
+	roles     []auth.Role
+	grant     auth.Grant             // but for its role
 	expires   *timestamppb.Timestamp // nil: never
 	replace   bool
 	overlap   time.Duration // for which a replaced token still counts
@@ -35,23 +36,24 @@ type request struct {
 
 func newTokenNew(c cli.Console) *cobra.Command {
 	var r request
-	var role string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Make a token, and grant it a role",
-		Long: `Make a random token, and write its name, its SHA-256 and a grant to the policy file. The token itself is printed
+		Short: "Make a token, and grant it roles",
+		Long: `Make a random token, and write its name, its SHA-256 and a grant for each role to the policy file. The token itself is printed
 on standard output, or written to the file of --out, and is kept nowhere else.
 
 --replace makes another token for a name: it has the grants of the old one, which is refused from then on, or after --overlap.`,
 		Example: `  waggle auth token new ada --role operator --out ada.token
   waggle auth token new eu-1 --role collector --collectors 'eu-*' --expires 90d
   waggle auth token new feeds --role producer --sources news.,blogs.
+  waggle auth token new spider --role collector,producer --sources shop
   waggle auth token new eu-1 --replace --overlap 1h --out eu-1.token`,
 		Args: cli.Exactly("NAME"),
 	}
 	flags := cmd.Flags()
 	registerFile(cmd, c, &r.file)
-	cli.ChoiceVar(flags, &role, "role", "", "", "what it may do: collector, producer, operator, viewer, admin", roleNames()...)
+	cli.ChoicesVar(flags, func(role string) { r.roles = append(r.roles, auth.Role(role)) }, "role",
+		"what it may do: collector, producer, operator, viewer, admin", roleNames()...)
 	flags.StringSliceVar(&r.grant.Collectors, "collectors", nil, "collector ids that a collector may use, as `patterns` with *")
 	flags.StringSliceVar(&r.grant.Pools, "pools", nil, "`pools` that a collector may fetch from")
 	flags.StringSliceVar(&r.grant.Sources, "sources", nil, "what the ids of its sources begin with, as `prefixes`; for producers, operators and viewers")
@@ -60,7 +62,7 @@ on standard output, or written to the file of --out, and is kept nowhere else.
 	flags.BoolVar(&r.replace, "replace", false, "make another token for a name that has one")
 	cli.SpanVar(flags, &r.overlap, "overlap", "how long the old token still counts, with --replace")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r.grant.Identity, r.grant.Role = identityOf(args[0]), auth.Role(role)
+		r.grant.Identity = identityOf(args[0])
 		if err := r.check(args[0], flags); err != nil {
 			return err
 		}
@@ -90,10 +92,12 @@ func (r *request) check(name string, flags *pflag.FlagSet) error {
 	}
 	narrowed := len(r.grant.Collectors)+len(r.grant.Pools)+len(r.grant.Sources) > 0
 	switch {
-	case r.grant.Role == "" && !r.replace:
+	case len(r.roles) == 0 && !r.replace:
 		return cli.Usagef("--role is missing; say %s", strings.Join(roleNames(), ", "))
-	case r.replace && (r.grant.Role != "" || narrowed):
+	case r.replace && (len(r.roles) > 0 || narrowed):
 		return cli.Usagef("--replace keeps the grants of %s; change them in %s", name, r.file)
+	case len(r.roles) > 1 && len(r.grant.Collectors)+len(r.grant.Pools) > 0 && !slices.Contains(r.roles, auth.Collector):
+		return cli.Usagef("--collectors and --pools are for the role %s", auth.Collector)
 	case r.overlap > 0 && !r.replace:
 		return cli.Usagef("--overlap is for --replace")
 	case r.expires != nil && !r.expires.AsTime().After(time.Now()):
@@ -127,8 +131,27 @@ func (r *request) make(name string) (token string, err error) {
 		if r.expires != nil {
 			made.Expires = expiry(r.expires)
 		}
-		return errors.Join(doc.add("tokens", made), doc.add("grants", r.grant))
+		err := doc.add("tokens", made)
+		for _, grant := range r.grants() {
+			err = errors.Join(err, doc.add("grants", grant))
+		}
+		return err
 	}, func() error { return r.write(token) })
+}
+
+// grants are those of the roles. Of several roles each gets the limits that it can have.
+func (r *request) grants() (grants []auth.Grant) {
+	for _, role := range r.roles {
+		grant := r.grant
+		grant.Role = role
+		if len(r.roles) > 1 && role == auth.Collector {
+			grant.Sources = nil
+		} else if len(r.roles) > 1 {
+			grant.Collectors, grant.Pools = nil, nil
+		}
+		grants = append(grants, grant)
+	}
+	return grants
 }
 
 // renew adds another token of a name, with the end that is given, or that of the newest. All others end with the overlap.

@@ -72,6 +72,21 @@ func TestToken_new(t *testing.T) {
 	}
 }
 
+// A token with several roles has a grant for each, with the limits that the role can have.
+func TestToken_roles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "auth.yaml")
+	clitest.MustRun(t, "auth", "token", "new", "spider", "--role", "collector,producer", "--role", "viewer", "--collectors", "s-*", "--sources", "shop", "--file", file)
+	var grants []string
+	for _, grant := range policyOf(t, file).Grants {
+		grants = append(grants, grant.String())
+	}
+	want := "grant of collector to token:spider, collectors s-*; grant of producer to token:spider, sources shop; grant of viewer to token:spider, sources shop"
+	if got := strings.Join(grants, "; "); got != want {
+		t.Errorf("the grants are %s, want %s", got, want)
+	}
+}
+
 // A token goes to a file that only its owner can read, and no file is overwritten without --replace.
 func TestToken_out(t *testing.T) {
 	t.Parallel()

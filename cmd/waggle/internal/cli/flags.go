@@ -164,6 +164,19 @@ func ChoiceVar(flags *pflag.FlagSet, into *string, name, shorthand, value, usage
 	}}, name, shorthand, usage)
 }
 
+// ChoicesVar adds a flag for some of a few texts. It may be repeated, and may hold several with commas between them.
+func ChoicesVar(flags *pflag.FlagSet, take func(string), name, usage string, choices ...string) {
+	flags.Var(&valueFlag{kind: "string", choices: choices, read: func(text string) (string, error) {
+		for word := range strings.SplitSeq(text, ",") {
+			if !slices.Contains(choices, word) {
+				return "", notAmong(word, choices)
+			}
+			take(word)
+		}
+		return text, nil
+	}}, name, usage)
+}
+
 func notAmong(text string, choices []string) error {
 	return fmt.Errorf("%q is unknown; say %s", text, strings.Join(choices, ", "))
 }

@@ -38,6 +38,7 @@ func TestUsage(t *testing.T) {
 		"auth token new a --role root":   `--role: "root" is unknown; say collector, producer, operator, viewer, admin`,
 		"auth token new a --role admin --expires 2020-01-01":        "--expires: 2020-01-01 00:00:00Z is over",
 		"auth token new a --role admin --server b:1":                "--server is for commands that ask a dispatcher",
+		"auth token new a --role admin,viewer --pools p":            "--collectors and --pools are for the role collector",
 		"auth token new a --replace --role admin":                   "--replace keeps the grants of a",
 		"auth token new A --role admin --file no.yaml":              `tokens[0].name is "A"; it must be 1 to 64`,
 		"auth token new a --role admin --pools p --file no.yaml":    "collectors and pools are for the role collector, not for admin",

@@ -203,7 +203,8 @@ class Dispatchers:
             self.leave(dispatcher)
         elif error.code == grpc.StatusCode.UNAUTHENTICATED and not self._unauthenticated:
             self._unauthenticated = True
-            log.warning("credentials refused, will try again: %s", error.message)
+            without = "" if self._token is not None else "; no token_file is set"
+            log.warning("credentials refused, will try again: %s%s", error.message, without)
         return error
 
     async def call(self, method: str, request: Message, reply: type[Reply], timeout: float) -> Reply:

@@ -232,6 +232,8 @@ class Crawl:
         except NotAllowed:
             answer = v1.ExplainResponse(notes=["the reason is for the role viewer"])
         held = next((gate for gate in answer.gates if gate.gate.kind not in USUAL), None)
+        if held is None and status.tasks.ready > 0:
+            return  # they wait for their turn, or another process has taken as many as it may
         kind, why = "", "; ".join(answer.notes[:2])
         if held is not None:
             gate = held.gate

@@ -37,7 +37,8 @@ class NotAllowed(Exception):
 async def patiently(call: Callable[[], Awaitable[Reply]], source: str, what: str) -> Reply:
     """Makes a call again and again until a dispatcher answers it. Never raises TimeoutError, which Crawlee takes for one of its own."""
     loop = asyncio.get_running_loop()
-    warn_at = loop.time() + WARN_EVERY
+    began = loop.time()
+    warn_at = began + WARN_EVERY
     while True:
         try:
             return await call()
@@ -50,7 +51,7 @@ async def patiently(call: Callable[[], Awaitable[Reply]], source: str, what: str
                 raise
             if loop.time() >= warn_at:
                 warn_at = loop.time() + WARN_EVERY
-                log.warning("%s: no dispatcher has answered for %.0f s, still trying: %s", what, WARN_EVERY, error)
+                log.warning("%s: not answered for %.0f s, will try again: %s", what, loop.time() - began, error)
             await asyncio.sleep(max(1.0, error.retry_after))
 
 
@@ -107,9 +108,9 @@ class Submitter:
         return processed
 
     def _refuse(self, url: str, why: str) -> None:
-        host = URL(url).authority.rpartition("@")[2]
+        host, shown = URL(url).authority.rpartition("@")[2], URL(url).with_user(None)  # without a password
         if not any(known == host for known, _ in self._refused):
-            log.warning("a request to %s was refused and is not crawled: %s: %s", host, url, why)
+            log.warning("a request to %s was refused and is not crawled: %s: %s", host, shown, why)
         self._refused[host, why] += 1
 
     def report(self) -> None:
