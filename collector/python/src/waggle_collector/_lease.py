@@ -19,7 +19,7 @@ class Lease:
     def __init__(self, granted: v1.LeasedTask, begin: float) -> None:
         lease = granted.lease
         self.task = Task(granted.task, lease.fence)
-        self.token = lease.lease_token
+        self.token = self.task.lease_token = lease.lease_token
         self.duration = lease.duration.ToNanoseconds() / 1e9
         self.deadline = begin + self.duration
         self.stop_at = self.deadline - min(MARGIN, self.duration / 10)

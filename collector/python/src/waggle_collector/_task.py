@@ -26,6 +26,9 @@ class Task:
         self.fence = fence
         """The number of the lease. Store results under (id, cycle); the highest fence wins."""
 
+        self.lease_token = ""
+        """What calls under the lease name, as Client.SubmitDiscovered. Reports and heartbeats are the collector's."""
+
         self.canceled = threading.Event()
         """Set when the work must end; then cancel_reason says why. An asyncio handler is cancelled too."""
 
