@@ -3,110 +3,20 @@
 odd.py SERVER [TEST...]. The environment has the packages in its PYTHONPATH."""
 
 import concurrent.futures
-import itertools
-import json
-import os
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 
 import scrapy
-from google.protobuf.duration_pb2 import Duration
+from crawls import CLIENT, SITE, Crawl, until
 from google.protobuf.timestamp_pb2 import Timestamp
-from oddsite import Site
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.test import get_crawler
-from waggle_collector import Client, v1
+from units import Units
+from waggle_collector import v1
 from waggle_scrapy import Scheduler
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-SERVER = sys.argv[1]
-SITE = Site()
-CLIENT = Client([SERVER])
-HOSTS = itertools.count(1)
-LIMIT = 60
-
-
-class Crawl:
-    """One process of a spider, with a source of its own, and a host of its own on the one site."""
-
-    def __init__(self, name, settings=None, waggle=True, source=None, host=None, server=SERVER):
-        n = next(HOSTS)
-        self.host = host or f"127.0.{n // 250 + 1}.{n % 250 + 1}:{SITE.server_address[1]}"
-        self.source = source or f"{name}-{n}"
-        self.settings = dict(settings or {})
-        if waggle:
-            self.settings |= {"ADDONS": {"waggle_scrapy.AddOn": 100}, "WAGGLE_SERVERS": [server], "WAGGLE_SOURCE": self.source}
-        self.dir = tempfile.mkdtemp()
-        self.name = name
-        self.waggle = waggle
-
-    def create(self, hosts=None, **retry):
-        CLIENT.SetQueueRule(v1.SetQueueRuleRequest(
-            rule=v1.QueueRule(pattern=self.host, min_delay=Duration(), max_in_flight=16), by="test", reason="test"))
-        CLIENT.CreateSource(v1.CreateSourceRequest(spec=v1.SourceSpec(
-            id=self.source, follow=v1.Follow(allow_hosts=hosts or [self.host, "127.0.0.1:1"]),
-            retry=v1.RetryPolicy(min_backoff=Duration(nanos=10**8), max_backoff=Duration(nanos=10**8), **{"max_throttled": 3, **retry}))))
-        return self
-
-    def start(self):
-        with open(os.path.join(self.dir, "log"), "w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, os.path.join(HERE, "runodd.py"), self.name, f"http://{self.host}/", os.path.join(self.dir, "items"),
-                 json.dumps(self.settings)], cwd=self.dir, stdout=log, stderr=subprocess.STDOUT)
-        return self
-
-    @property
-    def log(self):
-        with open(os.path.join(self.dir, "log")) as log:
-            return log.read()
-
-    def until(self, text):
-        until(lambda: text in self.log, text)
-
-    def wait(self):
-        try:
-            self.process.wait(LIMIT)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise AssertionError(f"{self.name} has not ended within {LIMIT} s\n{self.log}") from None
-        self.code = self.process.returncode
-        return self
-
-    def run(self):
-        return self.start().wait()
-
-    def items(self):
-        path = os.path.join(self.dir, "items")
-        return sorted(line.strip() for line in open(path)) if os.path.exists(path) else []
-
-    def status(self):
-        return CLIENT.GetSource(v1.GetSourceRequest(id=self.source)).source.status
-
-    def failures(self):
-        """The reasons of the tasks that are DEAD, by path."""
-        tasks = CLIENT.ListTasks(v1.ListTasksRequest(
-            filter=v1.Filter(source_id=self.source, states=[v1.TASK_STATE_DEAD]), page_size=1000)).tasks
-        return {task.url.split("/", 3)[3]: v1.FailureReason.Name(task.last_error.reason).removeprefix("FAILURE_REASON_") for task in tasks}
-
-    def requests(self):
-        return sum(count for (host, _), count in list(SITE.asked.items()) if host == self.host)
-
-    def asked(self, path):
-        return SITE.asked[self.host, path]
-
-
-def until(condition, what):
-    end = time.monotonic() + LIMIT
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {LIMIT} s: {what}")
-        time.sleep(0.05)
 
 
 class Odd(unittest.TestCase):
@@ -232,6 +142,7 @@ class Odd(unittest.TestCase):
         crawl = Crawl("breaking-pipeline").create(max_attempts=2).run()
         self.assertEqual((crawl.items(), crawl.failures()), ([], {"page/5": "HANDLER"}), crawl.log)
         self.assertEqual(crawl.asked("/page/5"), 2)
+        self.assertIn("/page/5 failed at attempt 2: HANDLER: pipeline: OSError: disk full; it is tried again", crawl.log)
 
     def test_raising(self):
         crawl = Crawl("raising").create(max_attempts=2).run()
@@ -249,6 +160,37 @@ class Odd(unittest.TestCase):
     def test_bad_start(self):
         crawl = self.refused("bad-start", "page/5 cannot become a task: cb_kwargs['numbers'] has the key 1 of type int")
         self.assertNotEqual(crawl.code, 0, crawl.log)
+
+    def test_circular(self):
+        crawl = self.refused("circular", "cannot become a task: meta contains itself or is too deep")
+        self.assertNotEqual(crawl.code, 0, crawl.log)
+        self.assertNotIn("secret", crawl.log)
+
+    def test_oddly(self):
+        self.same("oddly", 1)
+
+    def test_changing(self):
+        crawl = self.same("changing", 2)
+        self.assertEqual((crawl.asked("/echo"), crawl.status().tasks.done), (2, 2))
+
+    def test_endless(self):
+        crawl = Crawl("endless").create(max_attempts=2).run()
+        self.assertEqual((crawl.failures(), crawl.asked("/page/4")), ({"page/4": "OTHER"}, 42), crawl.log)
+
+    def test_paused(self):
+        crawl = Crawl("paused").create().start()
+        until(lambda: crawl.status().tasks.leased > 3, "tasks are leased for the paused engine")
+        until(lambda: crawl.status().tasks.leased < 2, "tasks are given back")
+        self.assertLess(crawl.requests(), 10, "it is paused yet")
+        self.assertEqual((crawl.wait().code, len(crawl.items())), (0, 21), crawl.log)
+
+    def test_failed_links(self):
+        crawl = Crawl("failed-links").create().run()
+        self.assertEqual((crawl.code, len(crawl.items()), crawl.failures()), (0, 1, {"status/404": "NOT_FOUND", "status/403": "FORBIDDEN"}), crawl.log)
+        self.assertIn("1 links refused: 127.9.9.9 is not followed", crawl.log)
+        self.assertIn(f"2 pages are DEAD: waggle task list --source {crawl.source} --state dead", crawl.log)
+        tasks = CLIENT.ListTasks(v1.ListTasksRequest(filter=v1.Filter(source_id=crawl.source), page_size=1000)).tasks
+        self.assertEqual({task.url.split("/", 3)[3]: task.depth for task in tasks}, {"status/404": 0, "status/403": 1})
 
     def test_close_early(self):
         crawl = Crawl("close-early").create().run()
@@ -271,9 +213,10 @@ class Odd(unittest.TestCase):
         crawl = Crawl("elsewhere").create().run()
         away = f"127.9.9.9:{SITE.server_address[1]}"
         hosts = f"--follow-host {crawl.host} --follow-host 127.0.0.1:1 --follow-host {away}"
-        hint = f"links refused: {away} is not followed; waggle source update {crawl.source} {hosts}"
+        hint = f"links refused: {away} is not followed"
         self.assertEqual(crawl.log.count(hint), 2, crawl.log)
         self.assertEqual(crawl.log.count("3 " + hint), 1, crawl.log)
+        self.assertEqual(crawl.log.count(f"to follow all these hosts: waggle source update {crawl.source} {hosts}"), 2, crawl.log)
 
     def test_many_links(self):
         """More links than a report can carry."""
@@ -290,6 +233,8 @@ class Odd(unittest.TestCase):
         crawl = Crawl("plain").run()
         self.assertNotEqual(crawl.code, 0, crawl.log)
         self.assertIn(f"there is no source {crawl.source}: waggle source create {crawl.source} --follow-host HOST:PORT", crawl.log)
+        self.assertIn("Spider closed (waggle_refused)", crawl.log)
+        self.assertLess(crawl.log.count("Traceback"), 2, crawl.log)
 
     def test_held(self):
         crawl = Crawl("plain").create()
@@ -302,6 +247,7 @@ class Odd(unittest.TestCase):
         crawl.wait()
         self.assertEqual((len(crawl.items()), crawl.code), (6, 0), crawl.log)
         self.assertEqual(crawl.log.count("waiting: SOURCE_HELD (they asked)"), 1, crawl.log)
+        self.assertEqual(crawl.log.count("going on"), 1, crawl.log)
 
     def test_source_deleted(self):
         crawl = Crawl("slow", {"CONCURRENT_REQUESTS": 2}).create().start()
@@ -315,7 +261,7 @@ class Odd(unittest.TestCase):
         crawl = Crawl("plain", server="127.0.0.1:1").start()
         crawl.until("does not serve")
         crawl.until("Crawled 0 pages")
-        time.sleep(5)
+        crawl.until("WARNING: no dispatcher has answered for 8 s")
         crawl.process.send_signal(signal.SIGTERM)
         crawl.wait()
         self.assertEqual(crawl.log.count("127.0.0.1:1 does not serve"), 1, crawl.log)
@@ -337,6 +283,7 @@ class Odd(unittest.TestCase):
 
     def test_scheduler_of_a_project(self):
         crawl = self.same("scheduled", 1)
+        self.assertIn("not used on Waggle: SCHEDULER, DOWNLOAD_DELAY, AUTOTHROTTLE_ENABLED", crawl.log)
         self.assertEqual(crawl.status().tasks.done, 1)
 
     def test_default_source(self):
@@ -371,13 +318,14 @@ class Odd(unittest.TestCase):
 
 
 def main():
-    names = sys.argv[2:] or unittest.defaultTestLoader.getTestCaseNames(Odd)
+    tests = {name: case for case in (Units, Odd) for name in unittest.defaultTestLoader.getTestCaseNames(case)}
+    names = sys.argv[2:] or tests
     result, lock = unittest.TestResult(), threading.Lock()
 
     def run(name):
         own = unittest.TestResult()
         began = time.monotonic()
-        Odd(name).run(own)
+        tests[name](name).run(own)
         with lock:
             result.testsRun += 1
             result.failures += own.failures + own.errors

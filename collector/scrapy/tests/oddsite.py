@@ -56,9 +56,11 @@ class Page(BaseHTTPRequestHandler):
             self.send("flaky", status=503)
         elif kind == "later" and times == 1:
             self.send("later", status=429, headers={"Retry-After": "1"})
+        elif kind == "oddly" and times == 1:
+            self.send("oddly", status=429, headers={"Retry-After": "²"})
         elif kind == "captcha" and times == 1:
             self.send("<h1>captcha</h1>")
-        elif kind in ("flaky", "later", "captcha"):
+        elif kind in ("flaky", "later", "oddly", "captcha"):
             self.send(f"<h1>{kind} {rest}</h1>")
         elif kind == "redirect":
             self.send("", status=302, headers={"Location": f"/page/{rest}"})

@@ -5,7 +5,6 @@ import json
 
 import scrapy
 from scrapy import signals
-from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider, DontCloseSpider, DropItem
 from scrapy.http import JsonRequest
 from scrapy.linkextractors import LinkExtractor
@@ -66,23 +65,6 @@ class Priority(Odd):
         yield {"order": self.order, "query": json.loads(response.text)["query"], "priority": response.request.priority}
 
 
-class Errback(Odd):
-    name = "errback"
-
-    async def start(self):
-        yield self.page("status/404", errback=self.failed)
-        yield self.page("status/403", errback=self.failed_later)
-        yield scrapy.Request("http://127.0.0.1:1/", errback=self.failed)
-
-    def failed(self, failure):
-        yield {"failed": type(failure.value).__name__}
-        yield self.page("page/3", callback=self.parse_title)
-
-    async def failed_later(self, failure):
-        await asyncio.sleep(0.01)
-        return [{"failed later": failure.value.response.status}, self.page("page/5", callback=self.parse_title)]
-
-
 class Inline(Odd):
     name = "inline"
 
@@ -120,27 +102,6 @@ class ItemCount(Odd):
     name = "item-count"
     first = "page/0"
     custom_settings = {"CLOSESPIDER_ITEMCOUNT": 2}
-
-
-class Retry(Odd):
-    name = "retry"
-    first = "captcha/1"
-
-    def parse(self, response):
-        if response.css("h1::text").get() == "captcha":
-            return get_retry_request(response.request, spider=self, reason="captcha")
-        return title(response)
-
-
-class Again(Odd):
-    name = "again"
-    first = "captcha/2"
-
-    def parse(self, response):
-        if response.css("h1::text").get() == "captcha":
-            yield response.request.replace(dont_filter=True)
-        else:
-            yield title(response)
 
 
 class Cookies(Odd):
@@ -183,27 +144,6 @@ class Callbacks(Odd):
         return {"by": "one"}
 
 
-class Lambda(Odd):
-    name = "lambda"
-
-    def parse(self, response):
-        yield self.page("page/5", callback=lambda response: title(response))
-
-
-class BadMeta(Odd):
-    name = "bad-meta"
-
-    def parse(self, response):
-        yield self.page("page/5", meta={"thing": {"deep": object()}})
-
-
-class BadStart(Odd):
-    name = "bad-start"
-
-    async def start(self):
-        yield self.page("page/5", cb_kwargs={"numbers": {1: "one"}})
-
-
 class HandleStatus(Odd):
     name = "handle-status"
     first = "status/404"
@@ -227,27 +167,6 @@ class Drop:
 class Dropping(Odd):
     name = "dropping"
     custom_settings = {"ITEM_PIPELINES": {Drop: 1}}
-
-
-class Break:
-    async def process_item(self, item):
-        await asyncio.sleep(0.05)
-        raise OSError("disk full")
-
-
-class BreakingPipeline(Odd):
-    name = "breaking-pipeline"
-    first = "page/5"
-    custom_settings = {"ITEM_PIPELINES": {Break: 1}}
-
-
-class Raising(Odd):
-    name = "raising"
-
-    def parse(self, response):
-        yield title(response)
-        yield self.page("page/5", callback=self.parse_title)
-        raise KeyError("price")
 
 
 class Kwargs(Odd):
@@ -323,30 +242,16 @@ class Redirected(Odd):
         yield {**title(response), "a": a, "times": response.meta["redirect_times"], "urls": len(response.meta["redirect_urls"])}
 
 
-class Loop(Odd):
-    name = "loop"
-    first = "loop/0"
-    custom_settings = {"REDIRECT_MAX_TIMES": 3}
+class Paused(Odd):
+    name = "paused"
+    first = "page/0"
 
-
-class Flaky(Odd):
-    name = "flaky"
-    first = "flaky/1"
-
-
-class Throttled(Odd):
-    name = "throttled"
-    first = "later/1"
-
-
-class Elsewhere(Odd):
-    name = "elsewhere"
-    first = "elsewhere"
-
-
-class Many(Odd):
-    name = "many"
-    first = "many"
+    async def parse(self, response):
+        yield title(response)
+        for n in range(20):
+            yield self.page(f"echo?{n}", callback=self.parse_echo)
+        self.crawler.engine.pause()
+        asyncio.get_running_loop().call_later(6, self.crawler.engine.unpause)
 
 
 class Offsite(Odd):
@@ -415,18 +320,6 @@ class Scheduled(Odd):
     name = "scheduled"
     first = "page/5"
     custom_settings = {"SCHEDULER": "scrapy.core.scheduler.Scheduler", "DOWNLOAD_DELAY": 3, "AUTOTHROTTLE_ENABLED": True}
-
-
-class Jobdir(Odd):
-    name = "jobdir"
-    custom_settings = {"JOBDIR": "job"}
-
-
-class Password(Odd):
-    name = "password"
-
-    async def start(self):
-        yield scrapy.Request(self.base.replace("http://", "http://ada:secret@"))
 
 
 class Private(Odd):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from scrapy import signals
@@ -21,6 +22,8 @@ FIXED = {
     "RETRY_ENABLED": False,
 }
 
+log = logging.getLogger("waggle_scrapy")
+
 
 class AddOn:
     """Puts the spiders of a project on Waggle: ADDONS = {"waggle_scrapy.AddOn": 100}."""
@@ -36,9 +39,12 @@ class AddOn:
         """Changes the settings of a crawler before they are frozen. ValueError: a setting does not go with Waggle."""
         if settings.get("JOBDIR"):
             raise ValueError("JOBDIR: the state of the crawl is in Waggle, where all processes have it: remove this setting")
+        self._unused = [name for name, value in FIXED.items() if settings.getpriority(name) and settings.get(name) != value]
         for name, value in FIXED.items():
             settings.set(name, value, priority=PRIORITY)
         settings.set("CONCURRENT_REQUESTS_PER_DOMAIN", settings.getint("CONCURRENT_REQUESTS"), priority=PRIORITY)
+        if settings.get("LOG_LEVEL") == "DEBUG":
+            logging.getLogger("grpc").setLevel(logging.INFO)  # it logs each loop that it watches
         # The first sees what the spider and all other middlewares yield, the second what the network answers.
         self._add(settings, "SPIDER_MIDDLEWARES", SpiderMiddleware, 0)
         self._add(settings, "DOWNLOADER_MIDDLEWARES", DownloaderMiddleware, 10_000)
@@ -53,3 +59,5 @@ class AddOn:
         if not isinstance(self.crawler.engine._slot.scheduler, Scheduler):
             message = "SCHEDULER: another add-on has replaced waggle_scrapy.Scheduler: nothing of this crawl is on Waggle"
             raise RuntimeError(message)
+        if self._unused:
+            log.info("not used on Waggle: %s; see: waggle queue rule, waggle source update", ", ".join(self._unused))

@@ -9,24 +9,39 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from waggle_collector import AsyncClient, AsyncCollector, CallError, Outcome, Task, v1
+from waggle_collector import AsyncClient, AsyncCollector, CallError, Failed, Outcome, Task, v1
+from waggle_scrapy._lease import Ending
 
 TICK = 0.1  # seconds between looks at what has left the engine
 LOOK = 1.0  # seconds between looks at the source while there is nothing to do
 CALL_TIMEOUT = 5.0
 FLUSH_TIMEOUT = 10.0  # seconds in which a spider that ends still submits its requests
-MAX_ITEMS, MAX_BYTES = 1000, 1 << 20  # of a SubmitTasks
+MAX_ITEMS, MAX_BYTES = 1000, 1 << 20  # of a call that submits
 REFUSED = {"INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "FAILED_PRECONDITION", "UNIMPLEMENTED"}
 
+FIRST_WARNING, NEXT_WARNING = 8.0, 60.0  # seconds, while no dispatcher answers
+LOST = {"LEASE_LOST", "TASK_NOT_FOUND"}
+
 log = logging.getLogger("waggle_scrapy")
+
+
+def fitting(items: Sequence[v1.SubmitItem | v1.DiscoveredItem]) -> int:
+    """How many of the items one call carries."""
+    size = count = 0
+    for item in items[:MAX_ITEMS]:
+        size += item.ByteSize()
+        if count and size > MAX_BYTES:
+            break
+        count += 1
+    return count
 
 
 class Engine(Protocol):
     """What the scheduler does for the connection. All of it is called on the engine's thread."""
 
     def connected(self, source: v1.Source) -> None: ...
-    def granted(self, task: Task, future: asyncio.Future[Outcome]) -> None: ...
-    def canceled(self, future: asyncio.Future[Outcome]) -> None: ...
+    def granted(self, task: Task, future: asyncio.Future[Ending]) -> None: ...
+    def canceled(self, future: asyncio.Future[Ending]) -> None: ...
     def submitted(self, item: v1.SubmitItem, result: v1.SubmitResult) -> None: ...
     def discovered(self, items: Sequence[v1.DiscoveredItem], summary: v1.DiscoverSummary) -> None: ...
     def looked(self, source: v1.Source, activity: int) -> None: ...
@@ -51,10 +66,12 @@ class Connection:
         self._task: asyncio.Task[None] | None = None
         self._lock = threading.Lock()  # guards what follows
         self._items: list[v1.SubmitItem] = []
-        self._settled: list[tuple[asyncio.Future[Outcome], Outcome]] = []
+        self._settled: list[tuple[asyncio.Future[Ending], Ending]] = []
         self._idle: int | None = 0  # the engine's activity, if it has nothing to do
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Event  # of the loop: there are items or settled leases, or the end is near
+        self._unanswered = 0.0  # when a look at the source first failed
+        self._warned = -NEXT_WARNING
         self._stopping = False
         self._closed = False  # no more leases
 
@@ -71,9 +88,10 @@ class Connection:
             self._items.append(item)
         self._wake()
 
-    def settle(self, future: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    def settle(self, future: asyncio.Future[Ending], outcome: Outcome, items: Sequence[v1.DiscoveredItem] = ()) -> None:
+        """Reports a lease, and before that submits items that the report does not carry."""
         with self._lock:
-            self._settled.append((future, outcome))
+            self._settled.append((future, (outcome, items)))
             first = len(self._settled) == 1
             loop = self._loop
         if first and loop is not None:
@@ -83,6 +101,9 @@ class Connection:
         """Notes whether the engine has nothing to do: the source is looked at meanwhile."""
         with self._lock:
             self._idle = activity
+
+    def set_slots(self, slots: int) -> None:
+        self._collector.set_slots(slots)
 
     def close(self) -> None:
         """Takes no more tasks."""
@@ -115,9 +136,8 @@ class Connection:
     async def _run(self) -> None:
         try:
             await self._main()
-        except BaseException as error:  # a defect: a spider that waits for ever would be worse
-            log.error("the connection to Waggle has ended", exc_info=error)
-            self._call(self._engine.failed, f"the connection to Waggle has ended: {error!r}")
+        except BaseException as error:
+            self._broken(error)
         finally:
             self._call(self._engine.ended)
 
@@ -140,7 +160,7 @@ class Connection:
     async def _serve(self, client: AsyncClient) -> None:
         """Works until the spider ends; what fails for good ends the spider."""
         collecting, *others = (asyncio.create_task(self._guard(part)) for part in (
-            self._collect(), self._look(client), self._ticks(), self._submit(client)))
+            self._collect(client), self._look(client), self._ticks(), self._submit(client)))
         while not self._ends():
             await asyncio.sleep(TICK)
         await asyncio.wait([collecting, others[-1]])
@@ -153,6 +173,13 @@ class Connection:
             await part
         except CallError as error:
             self._failed(error)
+        except Exception as error:
+            self._broken(error)
+
+    def _broken(self, error: BaseException) -> None:
+        """Ends the crawl for a defect: a spider that waits for ever would be worse."""
+        log.error("the connection to Waggle has ended", exc_info=error)
+        self._call(self._engine.failed, f"the connection to Waggle has ended: {error!r}")
 
     async def _opened(self, client: AsyncClient) -> v1.Source | None:
         """Waits until a dispatcher has answered for the source. None: the spider ends before."""
@@ -175,12 +202,19 @@ class Connection:
     async def _get_source(self, client: AsyncClient) -> v1.Source | None:
         """The source with its status. None: nobody answers; the package logs that."""
         try:
-            return (await client.GetSource(v1.GetSourceRequest(id=self._source), timeout=CALL_TIMEOUT)).source
+            source = (await client.GetSource(v1.GetSourceRequest(id=self._source), timeout=CALL_TIMEOUT)).source
         except CallError as error:
             if error.code.name in REFUSED:
                 raise
-            log.debug("the source is not looked at: %s", error)
+            now = time.monotonic()
+            self._unanswered = self._unanswered or now
+            if now >= max(self._unanswered + FIRST_WARNING, self._warned + NEXT_WARNING):
+                self._warned = now
+                hint = "; a dispatcher with TLS needs WAGGLE_CA_FILE" if "closed" in error.message else ""
+                log.warning("no dispatcher has answered for %d s: %s%s", now - self._unanswered, error, hint)
             return None
+        self._unanswered = 0.0
+        return source
 
     def _failed(self, error: CallError) -> None:
         message = error.message
@@ -190,24 +224,45 @@ class Connection:
             message = f"{message} (a spider needs the roles collector, producer and viewer)"
         self._call(self._engine.failed, message)
 
-    async def _collect(self) -> None:
-        await self._collector.run(self._handle)
+    async def _collect(self, client: AsyncClient) -> None:
+        await self._collector.run(lambda task: self._handle(client, task))
 
-    async def _handle(self, task: Task) -> Outcome:
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    async def _handle(self, client: AsyncClient, task: Task) -> Outcome:
+        future: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._call(self._engine.granted, task, future)
         try:
-            return await future
+            outcome, items = await future
+            while items:
+                count = fitting(items)
+                await self._discover(client, task, items[:count])
+                items = items[count:]
+            return outcome
         except asyncio.CancelledError:
             self._call(self._engine.canceled, future)
             raise
 
+    async def _discover(self, client: AsyncClient, task: Task, items: Sequence[v1.DiscoveredItem]) -> None:
+        """Submits what a page leads to while its lease stands. Failed: it is refused."""
+        request = v1.SubmitDiscoveredRequest(task_id=task.id, lease_token=task.lease_token, items=items)
+        while True:
+            try:
+                answer = await client.SubmitDiscovered(request, timeout=CALL_TIMEOUT)
+                self._call(self._engine.discovered, items, answer.summary)
+                return
+            except CallError as error:
+                if error.reason in LOST:
+                    return  # the collector drops the outcome
+                if not error.repeatable:
+                    raise Failed(v1.FAILURE_REASON_HANDLER, f"links refused: {error.message}") from None
+                log.debug("links of %s are not submitted yet: %s", task.url, error)
+            await asyncio.sleep(LOOK)
+
     def _settle(self) -> None:
         with self._lock:
             settled, self._settled = self._settled, []
-        for future, outcome in settled:
+        for future, ending in settled:
             if not future.done():
-                future.set_result(outcome)
+                future.set_result(ending)
 
     async def _ticks(self) -> None:
         while True:
@@ -244,12 +299,7 @@ class Connection:
 
     def _batch(self) -> list[v1.SubmitItem]:
         with self._lock:
-            size = count = 0
-            for item in self._items[:MAX_ITEMS]:
-                size += item.ByteSize()
-                if count and size > MAX_BYTES:
-                    break
-                count += 1
+            count = fitting(self._items)
             batch, self._items = self._items[:count], self._items[count:]
         return batch
 

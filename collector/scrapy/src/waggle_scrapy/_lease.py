@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from inspect import isasyncgen, isawaitable
 from typing import Any
 
 from scrapy import Request
 
-from waggle_collector import Outcome, Task
+from waggle_collector import Outcome, Task, v1
 from waggle_scrapy._request import LEASE, PARENT
+
+# How a page has ended, and what it leads to if the report does not carry that.
+Ending = tuple[Outcome, Sequence[v1.DiscoveredItem]]
 
 
 @dataclasses.dataclass(eq=False)
@@ -20,9 +23,11 @@ class Lease:
     """All of it belongs to the engine's thread, but for the future, which belongs to the collector's loop."""
 
     task: Task
-    future: asyncio.Future[Outcome]
+    future: asyncio.Future[Ending]
     id: str
     request: Any = None
+    since: float = dataclasses.field(default_factory=time.monotonic)  # when it began to wait for the engine
+    changes: int = 0  # how often a middleware has put another request in place of its request
     start: bool = False  # the spider's start has yielded it, or a redirect of such a request
     began: float | None = None  # when the request went to the network
     status: int = 0
@@ -36,6 +41,19 @@ class Lease:
     retry: str = ""  # why another attempt was asked for
     items: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # its children and hops
     repeats: dict[str, int] = dataclasses.field(default_factory=dict)  # children with dont_filter, by fingerprint
+
+    def change(self, request: Any) -> None:
+        """Goes on with a request that a middleware has put in place of the one before."""
+        request.meta[LEASE] = self.id
+        if not isinstance(request.errback, Errback):
+            request.errback = Errback(self, request.errback)
+        self.request = request
+        self.changes += 1
+        self.since = time.monotonic()
+        self.status, self.bytes, self.retry_after, self.network_error = 0, 0, "", None
+
+    def discovered(self) -> list[v1.DiscoveredItem]:
+        return [v1.DiscoveredItem(**item) for item in self.items]
 
     def duration(self) -> float | None:
         return None if self.began is None else time.monotonic() - self.began

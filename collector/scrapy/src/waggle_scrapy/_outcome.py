@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import email.utils
+import logging
+import re
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from waggle_collector import Failed, Outcome, Succeeded, v1
 from waggle_scrapy._lease import Lease
@@ -37,6 +40,8 @@ EXCEPTIONS = {
 }
 PERMANENT = {v1.FAILURE_REASON_TOO_LARGE, v1.FAILURE_REASON_BAD_REQUEST}  # another attempt would end the same way
 
+log = logging.getLogger("waggle_scrapy")
+
 
 def outcome_of(lease: Lease, retry_codes: set[int]) -> Outcome:
     """The outcome of a lease whose request has left the engine. retry_codes: statuses for which the project wants another attempt."""
@@ -48,7 +53,7 @@ def outcome_of(lease: Lease, retry_codes: set[int]) -> Outcome:
             outcome.permanent = False
         return outcome
     return Succeeded(http_status=_status(lease), bytes=lease.bytes, fetch_duration=lease.duration(), queue_delay=lease.queue_delay,
-                     discovered=[v1.DiscoveredItem(**item) for item in lease.items])
+                     discovered=lease.discovered())
 
 
 def _failure(lease: Lease, retry_codes: set[int]) -> Failed:
@@ -89,13 +94,21 @@ def _failed(lease: Lease, reason: Any, message: str, *, retry_after: float | Non
                   permanent=permanent, queue_delay=lease.queue_delay)
 
 
+def log_failure(lease: Lease, outcome: Failed) -> None:
+    again = "" if outcome.permanent else "; it is tried again if the source has attempts left"
+    log.info("%s failed at attempt %d: %s%s", lease.task.url, lease.task.attempt, str(outcome).removeprefix("FAILURE_REASON_"), again)
+    if outcome.reason == v1.FAILURE_REASON_THROTTLED:
+        wait = f"Retry-After: {lease.retry_after}" if outcome.retry_after is not None else "without a Retry-After"
+        log.info("%s asks for less (%d, %s): its queue waits", urlsplit(lease.task.url).netloc, lease.status, wait)
+
+
 def _status(lease: Lease) -> int:
     return lease.status if 100 <= lease.status <= 599 else 0
 
 
 def seconds(retry_after: str) -> float | None:
     """What a Retry-After asks for: seconds, or a date. None: nothing, or nothing that can be read."""
-    if retry_after.strip().isdigit():
+    if re.fullmatch("[0-9]+", retry_after.strip()):
         return float(retry_after)
     try:
         return max(email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time(), 0.0)

@@ -9,10 +9,15 @@ from urllib.parse import urlsplit
 
 from waggle_collector import v1
 
-USER = re.compile(r"//[^/@\s]*@")  # in a URL
-MOST = 20  # requests that are logged one by one
+_USER = re.compile(r"//[^/@\s]*@")  # in a URL
+MOST = 20  # requests or hosts that are logged one by one
 
 log = logging.getLogger("waggle_scrapy")
+
+
+def public(text: str) -> str:
+    """A text without the user and password of its URLs."""
+    return _USER.sub("//", text)
 
 
 class Refusals:
@@ -31,15 +36,16 @@ class Refusals:
     def discovered(self, item: v1.DiscoveredItem, result: v1.DiscoverResult) -> None:
         if result.code == v1.DISCOVER_CODE_FILTERED:
             if result.filter_reason in (v1.FILTER_REASON_HOST, v1.FILTER_REASON_NO_RULE):
-                host = urlsplit(item.url).netloc.lower()
+                host = urlsplit(public(item.url)).netloc.lower()
                 self._unfollowed[host] += 1
-                if self._unfollowed[host] == 1:
-                    log.warning("links refused: %s", self._advice(host))
+                if self._unfollowed[host] == 1 and len(self._unfollowed) <= MOST:
+                    log.warning("links refused: %s is not followed", host)
+                    self._advise()
                 return
             rule = v1.FilterReason.Name(result.filter_reason).removeprefix("FILTER_REASON_")
             self._filtered[rule] += 1
             if self._filtered[rule] == 1:
-                log.info("links refused by the rule %s of the source, the first is %s", rule, item.url)
+                log.info("links refused by the rule %s of the source, the first is %s", rule, public(item.url))
         elif result.code == v1.DISCOVER_CODE_LIMITED:
             self._limited += 1
             if self._limited == 1:
@@ -54,7 +60,7 @@ class Refusals:
 
     def cannot_travel(self, message: str) -> str:
         """Logs a request that became no task. Returns what it has logged: without the password of a URL."""
-        message = USER.sub("//", message)
+        message = public(message)
         self._bad += 1
         if self._bad <= MOST:
             log.error("%s", message)
@@ -63,7 +69,9 @@ class Refusals:
     def sum_up(self) -> None:
         """Logs the counts at the end."""
         for host, count in sorted(self._unfollowed.items()):
-            log.warning("%d links refused: %s", count, self._advice(host))
+            log.warning("%d links refused: %s is not followed", count, host)
+        if self._unfollowed:
+            self._advise()
         for rule, count in sorted(self._filtered.items()):
             log.info("%d links refused by the rule %s of the source", count, rule)
         if self._limited:
@@ -71,6 +79,8 @@ class Refusals:
         if self._bad > MOST:
             log.error("%d requests could not become tasks", self._bad)
 
-    def _advice(self, host: str) -> str:
-        hosts = "".join(f" --follow-host {name}" for name in dict.fromkeys([*self._followed, host]))
-        return f"{host} is not followed; waggle source update {self._source}{hosts}"
+    def _advise(self) -> None:
+        """Logs the one command that follows all these hosts: a second one would replace what the first has set."""
+        hosts = "".join(f" --follow-host {name}" for name in dict.fromkeys([*self._followed, *list(self._unfollowed)[:MOST]]))
+        log.warning("to follow %s: waggle source update %s%s",
+                    "all these hosts" if len(self._unfollowed) <= MOST else f"the first {MOST} hosts", self._source, hosts)

@@ -44,6 +44,14 @@ def plain(value: Any, field: str) -> Any:
     raise CannotTravel(f"{field} is of type {type(value).__name__}: only JSON and bytes travel")
 
 
+def checked(value: Any, field: str) -> Any:
+    """As plain; what contains itself is refused, too."""
+    try:
+        return plain(value, field)
+    except RecursionError:
+        raise CannotTravel(f"{field} contains itself or is too deep") from None
+
+
 def restored(value: Any) -> Any:
     """The value that plain was given."""
     if isinstance(value, list):
@@ -129,12 +137,12 @@ class Codec:
             "headers": {name.decode("latin-1"): [value.decode("latin-1") for value in values]
                         for name, values in request.headers.items()},
             "body": base64.b64encode(request.body).decode(),
-            "cookies": plain(request.cookies, "cookies"),
-            "meta": plain({key: value for key, value in request.meta.items() if key not in LOCAL}, "meta"),
-            "cb_kwargs": plain(request.cb_kwargs, "cb_kwargs"),
+            "cookies": checked(request.cookies, "cookies"),
+            "meta": checked({key: value for key, value in request.meta.items() if key not in LOCAL}, "meta"),
+            "cb_kwargs": checked(request.cb_kwargs, "cb_kwargs"),
             "encoding": request.encoding if request.encoding != "utf-8" else "",
             "priority": request.priority,
-            "flags": plain(request.flags, "flags"),
+            "flags": checked(request.flags, "flags"),
             "start": start,
             "dont_filter": request.dont_filter and not start,
         }
@@ -142,7 +150,7 @@ class Codec:
         if kind.__module__.split(".")[0] != "scrapy":
             fields["class"] = f"{kind.__module__}:{kind.__qualname__}"
             more = set(kind.attributes) - set(Request.attributes)
-            fields["attributes"] = {name: plain(getattr(request, name), name) for name in sorted(more)}
+            fields["attributes"] = {name: checked(getattr(request, name), name) for name in sorted(more)}
         return {key: value for key, value in fields.items() if value}
 
     def request(self, task: Task) -> tuple[Any, bool]:

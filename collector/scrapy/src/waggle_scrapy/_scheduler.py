@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import functools
 import logging
-import os
-import re
-import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,19 +14,20 @@ from urllib.parse import urlsplit
 from scrapy import Request, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.asyncio import call_later, is_asyncio_available
-from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import Deferred
 
-from waggle_collector import TLS, AsyncClient, AsyncCollector, Failed, Outcome, Released, Task, v1
+from waggle_collector import Failed, Outcome, Released, Task, v1
 from waggle_scrapy._connection import Connection
-from waggle_scrapy._lease import Errback, Lease
-from waggle_scrapy._outcome import outcome_of, seconds
-from waggle_scrapy._refusals import Refusals
+from waggle_scrapy._engine import ScrapyEngine, caller
+from waggle_scrapy._lease import Ending, Errback, Lease
+from waggle_scrapy._outcome import log_failure, outcome_of
+from waggle_scrapy._refusals import Refusals, public
 from waggle_scrapy._request import LEASE, PARENT, CannotTravel, Codec
-from waggle_scrapy._version import __version__
+from waggle_scrapy._settings import Settings
 
 OPEN_TIMEOUT = 3.0  # seconds for the first answer of a dispatcher; the spider is opened without it then
-STOP_TIMEOUT = 86400.0  # seconds: how long a spider that ends may finish its requests is Scrapy's to decide
+MAX_WAIT = 2.0  # seconds that a lease waits for the engine
+MOST_CHANGES = 20  # of a request by middlewares of the downloader; then another attempt has its turn
 LONG_IDLE = 30.0  # seconds without a task after which the reason is logged
 DEFAULT_FINGERPRINTER = "scrapy.utils.request.RequestFingerprinter"
 
@@ -60,27 +59,26 @@ class Scheduler(BaseScheduler):
         self._settled_starts: collections.Counter[str] = collections.Counter()  # submitted requests that had settled long ago
         self._quiet_looks = 0
         self._idle_since: float | None = None  # None: there is something to do, or it is logged that there is nothing
+        self._stalled = False  # the engine has not taken what was leased for it
         self._finished = False
         self._closing = False
         self._fatal: Refused | None = None
         self._held = ""
+        self._dead = 0
         self._incomplete = ""  # a request that could not become a task, and that no page stands for
         self._crawl_delays: dict[str, float] = {}
 
     # What Scrapy calls.
 
     def open(self, spider: Any) -> Deferred[None]:
-        engine = self._crawler.engine
-        slot = engine._slot
-        if not isinstance(getattr(slot, "inprogress", None), set) or not callable(getattr(slot.nextcall, "schedule", None)):
-            raise RuntimeError("this version of Scrapy keeps its requests elsewhere (engine._slot): use one that the README lists")
-        self._spider, self._engine, self._slot = spider, engine, slot
+        self._engine = ScrapyEngine(self._crawler.engine, self._error)
+        self._spider = spider
         fingerprinter = self._settings.get("REQUEST_FINGERPRINTER_CLASS")
         self._codec = Codec(spider, self._crawler.request_fingerprinter, fingerprinter == DEFAULT_FINGERPRINTER)
-        self._source = self._settings.get("WAGGLE_SOURCE") or spider.name
+        settings = Settings(self._settings, spider)
+        self._source, self._slots = settings.source, settings.slots
         self._idle_since = time.monotonic()
         self._refusals = Refusals(self._source)
-        self._end_with_error()
         self._opened: Deferred[None] | None = Deferred()
         self._closed: Deferred[None] = Deferred()
         connect = self._crawler.signals.connect
@@ -88,8 +86,7 @@ class Scheduler(BaseScheduler):
         connect(self._item_error, signals.item_error)
         if hasattr(signals, "robots_parsed"):
             connect(self._robots_parsed, signals.robots_parsed)
-        call = self._caller()
-        self._connection = self._connect(call)
+        self._connection = self._connect(settings)
         self._connection.start()
         call_later(OPEN_TIMEOUT, self._open)
         return self._opened
@@ -103,19 +100,23 @@ class Scheduler(BaseScheduler):
         try:
             lease = self._parent(request)
             return self._enqueue(request)
-        except CannotTravel as error:
-            message = self._refusals.cannot_travel(f"{request.url} cannot become a task: {error}")
-            if lease is None:
-                self._incomplete = message
         except Exception as error:
-            message = f"{request} is not scheduled: {error!r}"
-            log.error("%s", message, exc_info=True)
-        if lease is not None:
+            why = str(error) if isinstance(error, CannotTravel) else repr(error)
+            message = self._refusals.cannot_travel(f"{request.url} cannot become a task: {why}")
+        if lease is None:
+            self._incomplete = message
+        else:
             lease.error = lease.error or message
         return False
 
     def next_request(self) -> Request | None:
+        if not self._engine.started:
+            self.failed("this version of Scrapy does not call engine.start_async once the spider is open: use one that the README lists")
+            return None
         self._settle()
+        if self._stalled:
+            self._stalled = False
+            self._connection.set_slots(self._slots)
         if not self.waiting:
             return None
         lease = self.waiting.popleft()
@@ -143,7 +144,7 @@ class Scheduler(BaseScheduler):
         self._connection.idle(None)
         parent, copied = request.meta.pop(PARENT, ""), request.meta.get(LEASE, "")
         if (parent or copied) in self._lost:
-            log.debug("%s is dropped: the lease of its page is lost, another collector has the page", request)
+            log.debug("%s is dropped: the lease of its page is lost, another collector has the page", public(str(request)))
             return True
         lease = self.running.get(parent or copied)
         if lease is None:
@@ -165,9 +166,15 @@ class Scheduler(BaseScheduler):
     def _add_hop(self, lease: Lease, request: Request) -> None:
         """What a middleware of the downloader returns in place of a response."""
         fingerprint = self._codec.fingerprint(request)
-        redirects = request.meta.get("redirect_times", 0) > lease.request.meta.get("redirect_times", 0)
+        old, new = lease.request.meta, request.meta
+        redirects = new.get("redirect_times", 0) > old.get("redirect_times", 0)
         if not redirects and fingerprint == self._codec.fingerprint(lease.request):
-            lease.retry = lease.retry or "a middleware asks for another attempt"
+            if new.get("retry_times", 0) > old.get("retry_times", 0) or lease.changes == MOST_CHANGES:
+                lease.retry = lease.retry or "a middleware asks for another attempt"
+                return
+            del self.running[lease.id]
+            lease.change(request)
+            self.waiting.appendleft(lease)
             return
         repeated = lease.repeated(fingerprint) if request.dont_filter and not lease.start else ""
         item = self._codec.item(request, start=lease.start, repeated=repeated, hop=True)
@@ -183,12 +190,15 @@ class Scheduler(BaseScheduler):
         self._refusals.follow(source.spec)
         self._open()
 
-    def granted(self, task: Task, future: asyncio.Future[Outcome]) -> None:
+    def granted(self, task: Task, future: asyncio.Future[Ending]) -> None:
         self._activity += 1
         self._granted += 1
         self._idle_since = time.monotonic()
         self._finished = False
         self._connection.idle(None)
+        if self._held:
+            self._held = ""
+            log.info("going on: nothing holds the source any more")
         lease = Lease(task, future, f"{task.id}:{task.fence}")
         if self._is_closing():
             self._connection.settle(future, Released())
@@ -202,9 +212,9 @@ class Scheduler(BaseScheduler):
         lease.request.meta[LEASE] = lease.id
         lease.request.errback = Errback(lease, lease.request.errback)
         self.waiting.append(lease)
-        self._slot.nextcall.schedule()
+        self._engine.wake()
 
-    def canceled(self, future: asyncio.Future[Outcome]) -> None:
+    def canceled(self, future: asyncio.Future[Ending]) -> None:
         self._activity += 1
         self.waiting = collections.deque(lease for lease in self.waiting if lease.future is not future)
         for lease in list(self.running.values()):
@@ -238,6 +248,7 @@ class Scheduler(BaseScheduler):
         """Takes in a look at the source: twice nothing outstanding, and nothing here meanwhile, is the end."""
         self._refusals.follow(source.spec)
         status = source.status
+        self._dead = status.tasks.dead
         if activity != self._activity or not self._is_idle():
             self._quiet_looks = 0
             return
@@ -250,20 +261,21 @@ class Scheduler(BaseScheduler):
             not status.HasField("next_due_time") or status.HasField("last_success_time") or status.HasField("last_failure_time")
             or status.tasks.done > 0 or status.tasks.dead > 0)
         self._quiet_looks = self._quiet_looks + 1 if over else 0
-        if self._quiet_looks < 2 or getattr(self._engine, "_start", None) is not None:
+        if self._quiet_looks < 2 or self._engine.starting:
             return
         if not self._granted and self._settled_starts:
             known = ", ".join(f"{state} {count}" for state, count in sorted(self._settled_starts.items()))
             log.info(
-                "nothing to do: all start requests are known already (%s). To crawl them again: waggle source update %s --revisit-after 1s;"
-                " those that failed: waggle task retry --source %s --state dead --yes", known, self._source, self._source)
+                "nothing to do: all start requests are known already (%s). To crawl them again: waggle source update %s --revisit-after 1d"
+                " (longer than a crawl takes); those that failed: waggle task retry --source %s --state dead --yes", known, self._source, self._source)
         self._finished = True
-        self._slot.nextcall.schedule()
+        self._engine.wake()
 
     def tick(self) -> None:
         if self._is_closing():
             self._release()
         self._settle()
+        self._return_waiting()
         self._connection.idle(self._activity if self._is_idle() else None)
 
     def failed(self, message: str) -> None:
@@ -273,13 +285,14 @@ class Scheduler(BaseScheduler):
         self._fatal = Refused(message)
         log.error("%s", message)
         if self._opened is not None:
-            opened, self._opened = self._opened, None
-            opened.errback(self._fatal)
+            self._open()  # an error here would leave the engine half open; its start raises this one
         elif not self._is_closing():
-            deferred_from_coro(self._engine.close_spider_async(reason="waggle_refused"))
+            self._engine.refuse()
 
     def ended(self) -> None:
         self._refusals.sum_up()
+        if self._dead:
+            log.warning("%d pages are DEAD: waggle task list --source %s --state dead", self._dead, self._source)
         if not self._closed.called:
             self._closed.callback(None)
 
@@ -287,27 +300,39 @@ class Scheduler(BaseScheduler):
 
     def _settle(self) -> None:
         """Reports the leases whose requests have left the engine: after callbacks and pipelines."""
-        inprogress = self._slot.inprogress
-        for name in [name for name, lease in self._lost.items() if lease.request not in inprogress]:
+        for name in [name for name, lease in self._lost.items() if not self._engine.has(lease.request)]:
             del self._lost[name]
-        for lease in [lease for lease in self.running.values() if lease.request not in inprogress]:
-            lease.queue_delay = self._crawl_delays.get(urlsplit(lease.request.url).netloc)
-            outcome = outcome_of(lease, self._retry_codes)
-            if isinstance(outcome, Failed):
-                # Only the report of a success carries what was discovered. A plain crawl has these requests too.
-                for item in lease.items:
-                    item.pop("relation", None)
-                    self._submit(item)
-                if outcome.reason == v1.FAILURE_REASON_THROTTLED:
-                    wait = f"Retry-After: {lease.retry_after}" if seconds(lease.retry_after) is not None else "without a Retry-After"
-                    log.info("%s asks for less (%d, %s): its queue waits", urlsplit(lease.request.url).netloc, lease.status, wait)
-            self._conclude(lease, outcome)
+        for lease in [lease for lease in self.running.values() if not self._engine.has(lease.request)]:
+            try:
+                self._conclude(lease, *self._ending(lease))
+            except Exception as error:  # a lease that nothing settles would keep the spider open for ever
+                log.error("how %s ended cannot be reported", lease.task.url, exc_info=True)
+                self._conclude(lease, Failed(v1.FAILURE_REASON_HANDLER, f"how it ended cannot be reported: {error!r}"))
 
-    def _conclude(self, lease: Lease, outcome: Outcome) -> None:
+    def _ending(self, lease: Lease) -> Ending:
+        lease.queue_delay = self._crawl_delays.get(urlsplit(lease.request.url).netloc)
+        outcome = outcome_of(lease, self._retry_codes)
+        if not isinstance(outcome, Failed):
+            return outcome, ()
+        log_failure(lease, outcome)
+        # Only the report of a success carries what was discovered. A plain crawl has these requests too.
+        return outcome, lease.discovered()
+
+    def _conclude(self, lease: Lease, outcome: Outcome, items: Sequence[v1.DiscoveredItem] = ()) -> None:
         self._activity += 1
-        del self.running[lease.id]
+        self.running.pop(lease.id, None)
         self._crawler.stats.inc_value(f"waggle/{type(outcome).__name__.lower()}")
-        self._connection.settle(lease.future, outcome)
+        self._connection.settle(lease.future, outcome, items)
+
+    def _return_waiting(self) -> None:
+        """Gives back what the engine has not taken for a while: it is paused, or pipelines are slow. Then one task is leased at a time."""
+        late = [lease for lease in self.waiting if time.monotonic() - lease.since > MAX_WAIT]
+        for lease in late:
+            self.waiting.remove(lease)
+            self._connection.settle(lease.future, Released())
+        if late and not self._stalled:
+            self._stalled = True
+            self._connection.set_slots(1)
 
     def _release(self) -> None:
         """Gives back what the engine will not take any more."""
@@ -316,7 +341,7 @@ class Scheduler(BaseScheduler):
             self._connection.settle(self.waiting.popleft().future, Released())
 
     def _is_closing(self) -> bool:
-        return self._closing or self._slot.closing is not None
+        return self._closing or self._engine.closing
 
     def _is_idle(self) -> bool:
         return not self.running and not self.waiting and not self._unsubmitted
@@ -349,49 +374,28 @@ class Scheduler(BaseScheduler):
 
     # Opening.
 
-    def _connect(self, call: Callable[..., None]) -> Connection:
-        settings = self._settings
-        servers = settings.getlist("WAGGLE_SERVERS")
-        if not servers:
-            raise ValueError('WAGGLE_SERVERS: want the addresses of dispatchers, as ["127.0.0.1:7070"]')
-        files = {name: settings.get(f"WAGGLE_{name.upper()}") or None for name in ("ca_file", "cert_file", "key_file")}
-        tls = TLS(**files) if any(files.values()) else None
-        token_file = settings.get("WAGGLE_TOKEN_FILE") or None
-        name = f"{self._source}-{socket.gethostname()}-{os.getpid()}".lower()
-        collector = AsyncCollector(
-            servers, settings.get("WAGGLE_COLLECTOR_ID") or re.sub("[^a-z0-9._-]", "-", name)[-128:],
-            slots=min(settings.getint("CONCURRENT_REQUESTS"), 1000), sources=[self._source], pools=settings.getlist("WAGGLE_POOLS"),
-            version=f"waggle-scrapy {__version__}", labels={"spider": self._spider.name}, tls=tls, token_file=token_file,
-            stop_timeout=STOP_TIMEOUT, discovered=lambda task, items, summary: call(self.discovered, items, summary))
+    def _guarded(self, function: Callable[..., None], *args: Any) -> None:
+        """Calls something for the connection: an error that only the event loop noted would make the spider wait for ever."""
+        try:
+            function(*args)
+        except Exception as error:
+            log.error("a defect of waggle_scrapy", exc_info=True)
+            self.failed(f"a defect of waggle_scrapy: {error!r}")
+
+    def _error(self) -> Exception | None:
+        """What the crawl ends with."""
+        if self._fatal is None and self._incomplete:
+            self._fatal = Refused(f"the crawl is not complete: {self._incomplete}")
+        return self._fatal
+
+    def _connect(self, settings: Settings) -> Connection:
+        call = caller()
+        collector = settings.collector(lambda task, items, summary: call(self._guarded, self.discovered, items, summary))
         loop = asyncio.get_running_loop() if is_asyncio_available() else None
         soon: Callable[..., Any] = call if loop is None else loop.call_soon
-        return Connection(self, soon, self._source, lambda: AsyncClient(servers, tls=tls, token_file=token_file), collector, loop)
-
-    def _caller(self) -> Callable[..., None]:
-        """How another thread calls on the engine's."""
-        if is_asyncio_available():
-            loop = asyncio.get_running_loop()
-
-            def call(function: Callable[..., None], *args: Any) -> None:
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(function, *args)
-            return call
-        from twisted.internet import reactor
-        return lambda function, *args: reactor.callFromThread(function, *args)
+        return Connection(self, functools.partial(soon, self._guarded), self._source, settings.client, collector, loop)
 
     def _open(self) -> None:
         if self._opened is not None:
             opened, self._opened = self._opened, None
             opened.callback(None)
-
-    def _end_with_error(self) -> None:
-        """Makes the crawl raise what ended it: `scrapy crawl` ends with 1 then. Scrapy has no other way once the spider is open."""
-        start = self._engine.start_async
-
-        async def start_async(*args: Any, **kwargs: Any) -> None:
-            await start(*args, **kwargs)
-            if self._fatal is None and self._incomplete:
-                self._fatal = Refused(f"the crawl is not complete: {self._incomplete}")
-            if self._fatal is not None:
-                raise self._fatal
-        self._engine.start_async = start_async
