@@ -2,7 +2,6 @@
 
     ADDONS = {"waggle_scrapy.AddOn": 100}
     WAGGLE_SERVERS = ["127.0.0.1:7070"]
-    WAGGLE_SOURCE = "shop"
 
 The add-on replaces Scrapy's scheduler: requests become tasks of a source, and every process that runs the spider works on them.
 Delays, retries and duplicates are Waggle's; robots.txt, redirects, callbacks and pipelines stay Scrapy's.

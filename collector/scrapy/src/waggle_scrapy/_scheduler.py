@@ -63,8 +63,7 @@ class Scheduler(BaseScheduler):
         self._finished = False
         self._closing = False
         self._fatal: Refused | None = None
-        self._held = ""
-        self._dead = 0
+        self._held, self._dead = "", 0  # what held the source, and its dead pages, at the last look
         self._incomplete = ""  # a request that could not become a task, and that no page stands for
         self._crawl_delays: dict[str, float] = {}
 
