@@ -177,6 +177,11 @@ class Odd(unittest.TestCase):
         crawl = Crawl("endless").create(max_attempts=2).run()
         self.assertEqual((crawl.failures(), crawl.asked("/page/4")), ({"page/4": "OTHER"}, 42), crawl.log)
 
+    def test_no_copy(self):
+        crawl = Crawl("no-copy").create().run()
+        self.assertEqual(crawl.failures(), {"page/4": "OTHER"}, crawl.log)
+        self.assertIn("a middleware that returns another request must return a copy", crawl.log)
+
     def test_paused(self):
         crawl = Crawl("paused").create().start()
         until(lambda: crawl.status().tasks.leased > 3, "tasks are leased for the paused engine")

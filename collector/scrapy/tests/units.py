@@ -31,7 +31,8 @@ class Units(unittest.TestCase):
         scheduler = self.scheduler()
         for n in range(2):
             scheduler.running[str(n)] = Lease(
-                Task(v1.Task(url=f"http://a/{n}")), n, str(n), request=SimpleNamespace(url=f"http://a/{n}"), items=[{"wrong": 1}] * (1 - n))
+                Task(v1.Task(url=f"http://a/{n}")), n, str(n), request=SimpleNamespace(url=f"http://a/{n}"), scraping=True,
+                items=[{"wrong": 1}] * (1 - n))
         with self.assertLogs("waggle_scrapy", "ERROR") as logs:
             scheduler.next_request()
         self.assertIn("http://a/0", logs.output[0])

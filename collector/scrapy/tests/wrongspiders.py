@@ -143,6 +143,17 @@ class Endless(Odd):
     custom_settings = {"DOWNLOADER_MIDDLEWARES": {Unchanged: 300}}
 
 
+class Fresh:
+    def process_request(self, request):
+        if not request.headers.get("X-Test"):
+            return scrapy.Request(request.url, headers={"X-Test": "fresh"}, dont_filter=True)
+
+
+class NoCopy(Odd):
+    name = "no-copy"
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Fresh: 300}}
+
+
 class FailedLinks(Odd):
     name = "failed-links"
 

@@ -52,6 +52,9 @@ def outcome_of(lease: Lease, retry_codes: set[int]) -> Outcome:
         if lease.retry:
             outcome.permanent = False
         return outcome
+    if not lease.scraping and not lease.items:  # a request that is no copy of this one knows of no lease
+        message = "neither callback nor errback was called: a middleware that returns another request must return a copy, as of replace()"
+        return _failed(lease, v1.FAILURE_REASON_OTHER, message, permanent=True)
     return Succeeded(http_status=_status(lease), bytes=lease.bytes, fetch_duration=lease.duration(), queue_delay=lease.queue_delay,
                      discovered=lease.discovered())
 
