@@ -1,6 +1,7 @@
 """What no spider provokes: defects, and versions of Scrapy that are another inside."""
 
 import asyncio
+import logging
 import unittest
 from types import SimpleNamespace
 from unittest import mock
@@ -62,6 +63,13 @@ class Units(unittest.TestCase):
         settings = Settings(get_crawler(settings_dict={"WAGGLE_SERVERS": ["127.0.0.1:1"]}).settings, SimpleNamespace(name="s"))
         names = {settings.collector(None)._config.id for _ in range(2)}
         self.assertEqual(len(names), 2, names)
+
+    def test_grpc_log(self):
+        log = logging.getLogger("grpc")
+        for level, want in (("INFO", logging.NOTSET), ("DEBUG", logging.INFO)):
+            log.setLevel(logging.NOTSET)
+            get_crawler(settings_dict={"ADDONS": {"waggle_scrapy.AddOn": 1}, "LOG_LEVEL": level})
+            self.assertEqual(log.level, want)
 
     def test_other_scrapy(self):
         class Engine:
