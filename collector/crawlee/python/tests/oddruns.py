@@ -7,6 +7,7 @@ import time
 from case import equal, true
 from crawlee import ConcurrencySettings, Request
 from crawlee.crawlers import BeautifulSoupCrawler, HttpCrawler
+from crawlee.proxy_configuration import ProxyConfiguration
 from crawlee.request_loaders import RequestList, ThrottlingRequestManager
 from crawlee.storages import RequestQueue
 from testsite import page
@@ -145,14 +146,75 @@ async def hold(c):
     equal(await c.state("/"), ("DONE", ""))
 
 
-async def abort_on_error(c):
-    async def handler(context):
-        raise KeyError("boom")
+FOUR = ConcurrencySettings(min_concurrency=4, desired_concurrency=4, max_concurrency=4)
 
+
+def fails_once():
+    """A handler that fails for the first page."""
+    async def handler(context):
+        failed.append(context.request.url)
+        if len(failed) == 1:
+            raise KeyError("boom")
+
+    failed = []
+    return handler
+
+
+async def leaves_nothing(c):
+    """Fails unless the process leases nothing any more."""
+    await asyncio.sleep(3)
+    for _ in range(12):
+        tasks = (await c.client.GetSource(v1.GetSourceRequest(id=c.source))).source.status.tasks
+        equal(tasks.leased, 0)
+        await asyncio.sleep(0.2)
+    true(tasks.ready + tasks.scheduled > 0, f"nothing is left to be leased: {tasks}")
+
+
+async def abort_on_error(c):
+    await c.begin({f"/{i}": page(i) for i in range(30)})
+    crawler = c.crawler(handler=fails_once(), abort_on_error=True, concurrency_settings=FOUR)
+    await crawler.run([c.site.url + f"/{i}" for i in range(30)])
+    await leaves_nothing(c)
+    await crawler.run()
+    equal({(await c.state(f"/{i}"))[0] for i in range(30)}, {"DONE"})
+
+
+async def failed_run(c):
+    await c.begin({f"/{i}": page(i) for i in range(30)})
+    crawler = c.crawler(handler=fails_once(), concurrency_settings=FOUR)
+
+    @crawler.error_handler
+    async def fails(context, error):
+        raise ValueError("boom")
+
+    try:
+        await crawler.run([c.site.url + f"/{i}" for i in range(30)])
+    except Exception as error:
+        true("error handler" in str(error), error)
+    else:
+        raise AssertionError("it ended without an error")
+    await leaves_nothing(c)
+    await crawler.run()
+    equal({(await c.state(f"/{i}"))[0] for i in range(30)}, {"DONE"})
+
+
+async def failed_proxy(c):
+    async def proxy(session_id=None, request=None):
+        asked.append(request)
+        if len(asked) == 1:
+            raise ValueError("boom")
+
+    asked = []
     await c.begin({"/": page("a"), "/b": page("b")})
-    await c.crawler(handler=handler, abort_on_error=True, concurrency_settings=ConcurrencySettings(
-        min_concurrency=1, desired_concurrency=1, max_concurrency=1)).run([c.site.url + "/", c.site.url + "/b"])
-    true((await c.state("/"))[0] != "DONE", "DONE")
+    crawler = c.crawler(proxy_configuration=ProxyConfiguration(new_url_function=proxy))
+    try:
+        await crawler.run([c.site.url + "/", c.site.url + "/b"])
+    except Exception as error:
+        true("new_url_function" in str(error), error)
+    else:
+        raise AssertionError("it ended without an error")
+    await crawler.run()
+    equal((await c.state("/"), await c.state("/b")), (("DONE", ""), ("DONE", "")))
 
 
 async def tandem(c):

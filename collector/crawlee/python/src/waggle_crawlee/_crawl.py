@@ -22,6 +22,7 @@ GATHER = 0.05  # seconds in which a crawler starts its first workers
 QUIET = 3  # looks without work before it is asked what holds the source
 SAY_AGAIN = 300.0  # seconds until it is logged again
 REFRESH = 10.0  # seconds after which the counts are read again while there is work
+RUN = "autoscaled pool worker task orchestrator"  # Crawlee's name of the asyncio task that lives as long as a run
 
 # They open by themselves within seconds: that is how a crawl goes.
 USUAL = (v1.GATE_KIND_MIN_DELAY, v1.GATE_KIND_MAX_IN_FLIGHT, v1.GATE_KIND_NO_SEEDS, v1.GATE_KIND_LEASED, v1.GATE_KIND_SETTLED)
@@ -36,6 +37,7 @@ class Work:
         self.task = task
         self.request = request
         self.taken = False  # by the crawler
+        self.run: asyncio.Task[object] | None = None  # of the crawler that took it
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def settle(self, outcome: Outcome) -> None:
@@ -60,6 +62,7 @@ class Crawl:
         self._collector: AsyncCollector | None = None
         self._watching: asyncio.Task[None] | None = None
         self._running: asyncio.Task[None] | None = None  # the collector
+        self._run: asyncio.Task[object] | None = None  # of the crawler; None: not known
         self._idle_looks = 0  # in a row, without work here
         self._was_idle = False  # nothing was outstanding at the last of them
         self._said: dict[str, float] = {}  # when it was last logged what kind of gate holds the crawl
@@ -115,6 +118,11 @@ class Crawl:
 
     # The crawler's side.
 
+    def asked(self) -> None:
+        """Notes the crawler's run, which asks for as long as it lasts whether there is more."""
+        if (task := asyncio.current_task()) is not None and task.get_name() == RUN:
+            self._run = task
+
     async def fetch(self) -> LeasedRequest | None:
         """The next request; None: there is none now, or the crawl has ended."""
         self._fetched_at = time.monotonic()
@@ -133,7 +141,7 @@ class Crawl:
         if self.ended or not self._ready:
             return None
         work = self._ready.popleft()
-        work.taken = True
+        work.taken, work.run = True, self._run
         self.count += 1
         return work.request
 
@@ -150,9 +158,9 @@ class Crawl:
 
     def _collect(self) -> None:
         self._collector = self._make(self._pools, self._peak)
-        self._running = asyncio.create_task(self._guard(self._run))
+        self._running = asyncio.create_task(self._guard(self._lease))
 
-    async def _run(self) -> None:
+    async def _lease(self) -> None:
         assert self._collector is not None
         await asyncio.sleep(GATHER)
         self._collector.set_slots(min(self._peak, 1000))
@@ -197,8 +205,11 @@ class Crawl:
             await asyncio.sleep(TICK)
             if self.ended:
                 return
-            if not self.works and not self._fetchers and time.monotonic() - self._fetched_at > PICKUP:
-                self._end()  # the crawler was stopped
+            for work in self.works.values():
+                if work.run is not None and work.run.done():  # by an error, or it was canceled: nobody reports it
+                    work.settle(Released())
+            if self._abandoned():
+                self._end()
                 return
             self._demand()
             if self._collector is not None:
@@ -209,6 +220,12 @@ class Crawl:
                 await self._look()
             elif time.monotonic() - self._looked_at > REFRESH:
                 await self._read()
+
+    def _abandoned(self) -> bool:
+        """Whether the crawler's run has ended. Requests that no crawler took are no work."""
+        if self._fetchers or any(work.taken for work in self.works.values()):
+            return False
+        return self._run.done() if self._run is not None else time.monotonic() - self._fetched_at > PICKUP
 
     async def _look(self) -> None:
         """Ends the crawl when the source has had nothing outstanding at two looks, as `waggle source wait` does."""

@@ -69,6 +69,8 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._crawl is crawl:
+                if crawl is not None:
+                    await crawl.close()  # its collector has the same id
                 crawl = Crawl(self._client, self._source, self._make)
                 await crawl.begin()
                 self._crawl = crawl
@@ -80,6 +82,7 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
     async def is_finished(self) -> bool:
         """Whether the source has nothing outstanding. Raises what ended the crawl."""
         crawl = await self._opened()
+        crawl.asked()
         crawl.ends = True
         if crawl.error is None and not crawl.finished:
             return False
@@ -104,7 +107,9 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
 
     async def is_empty(self) -> bool:
         """False until the crawl has ended: a fetch waits for the next request."""
-        return (await self._opened()).ended
+        crawl = await self._opened()
+        crawl.asked()
+        return crawl.ended
 
     async def fetch_next_request(self) -> Request | None:
         """The next request. It waits for one for a second, and returns None then."""
