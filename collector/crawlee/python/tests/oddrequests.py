@@ -228,8 +228,14 @@ async def foreign_task(c):
     await c.begin({"/": page("a")})
     await c.client.SubmitTasks(v1.SubmitTasksRequest(items=[
         v1.SubmitItem(source_id=c.source, url=c.site.url + "/", payload=b"\x00not json"),
+        v1.SubmitItem(source_id=c.source, url=c.site.url + "/js", payload=b'{"crawlee-js":1,"method":"POST"}'),
+        v1.SubmitItem(source_id=c.source, url=c.site.url + "/newer", payload=b'{"crawlee-python":2}'),
         v1.SubmitItem(source_id=c.source, key="no-url", queue="q")]))
     await c.crawler().run()
     equal(await c.state("/"), ("DONE", ""))
+    for path, tag in ("/js", "crawlee-js 1"), ("/newer", "crawlee-python 2"):
+        task = await c.task(path)
+        equal((await c.state(path), len(c.site.times(path))), (("DEAD", "BAD_REQUEST"), 0))
+        true(f"the tag {tag}; this package reads crawlee-python 1" in task.last_error.message, task.last_error.message)
     task = (await c.client.GetTask(v1.GetTaskRequest(source_id=c.source, key="no-url", queue="q"))).task
     equal(task.last_error.reason, v1.FAILURE_REASON_BAD_REQUEST)
