@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import time
+import types
+import unittest.mock
 
-from case import equal, true
+from case import FAST, equal, true
 from crawlee import ConcurrencySettings, Request
 from crawlee.crawlers import BeautifulSoupCrawler, HttpCrawler
 from crawlee.proxy_configuration import ProxyConfiguration
@@ -14,6 +16,7 @@ from testsite import page
 
 from waggle_collector import v1
 from waggle_crawlee import SourceMissing, WaggleRequestManager
+from waggle_crawlee._crawl import Crawl
 
 
 async def missing_source(c):
@@ -58,15 +61,20 @@ async def second_start(c):
     equal(await c.state("/"), ("DONE", ""))
     equal(await c.state("/gone"), ("DEAD", "NOT_FOUND"))
     await c.crawler(links=True).run([c.site.url + "/"])
-    true(c.log.has("all requests are known already (DONE 1, DEAD 1)", "INFO"), "it does not say that nothing was left")
+    true(c.log.has("all requests are known already (DONE 1, DEAD 1). To crawl pages again", "INFO"), "not logged that nothing was left")
     equal(len(c.site.times("/")), 1)
+    await c.client.ApplySources(v1.ApplySourcesRequest(specs=[v1.SourceSpec(id=c.source, retry=FAST, revisit_after={"seconds": 600})]))
+    await c.crawler(links=True).run([c.site.url + "/"])
+    true(c.log.has("(DONE 1, DEAD 1). Pages are crawled again when they are added 600 s after their last crawl"), "not logged that pages are crawled again")
 
 
 async def second_run(c):
     await c.begin({"/": page("a"), "/b": page("b")})
     crawler = c.crawler()
-    await crawler.run([c.site.url + "/"])
-    await crawler.run([c.site.url + "/b"])
+    with unittest.mock.patch("waggle_crawlee._manager.refuse_throttling") as check:
+        await crawler.run([c.site.url + "/"])
+        await crawler.run([c.site.url + "/b"])
+    equal(check.call_count, 2)  # reading the frame of a caller is slow
     equal((await c.state("/"), await c.state("/b")), (("DONE", ""), ("DONE", "")))
 
 
@@ -222,6 +230,24 @@ async def tandem(c):
     manager = await RequestList([c.site.url + "/"]).to_tandem(c.manager())
     await c.crawler(links=True, request_manager=manager).run()
     equal((await c.state("/"), await c.state("/b")), (("DONE", ""), ("DONE", "")))
+
+
+async def lasting_hold(c):
+    """What holds a crawl is logged again if it lasts longer than it was to: here 10 s."""
+    class Client:
+        async def Explain(self, request, timeout):
+            until = now[0] + 10 if now[0] < 1020 else 1030
+            return v1.ExplainResponse(gates=[v1.ExplainedGate(gate=v1.Gate(kind=v1.GATE_KIND_HOST_BLOCKED, until={"seconds": until}))])
+
+    now = [1000]
+    clock = types.SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0])
+    with unittest.mock.patch("waggle_crawlee._crawl.time", clock):
+        crawl = Crawl(Client(), c.source, None)
+        lines = []
+        for now[0] in 1000, 1009, 1011, 1020, 1022, 1030, 1033, 1043, 1044:
+            await crawl._explain(v1.SourceStatus(outstanding=1))
+            lines.append(c.log.count("nothing to crawl now"))
+    equal(lines, [1, 1, 2, 2, 3, 3, 4, 5, 5])
 
 
 async def throttling_above(c):

@@ -20,7 +20,7 @@ PATIENCE = 1.0  # seconds that a fetch waits; a crawler that is stopped waits fo
 PICKUP = 2.0  # seconds in which a leased request is taken by the crawler; then it is given back
 GATHER = 0.05  # seconds in which a crawler starts its first workers
 QUIET = 3  # looks without work before it is asked what holds the source
-SAY_AGAIN = 300.0  # seconds until it is logged again
+REPEAT_MIN, REPEAT_MAX = 10.0, 300.0  # seconds until the same is logged again, if it lasts
 REFRESH = 10.0  # seconds after which the counts are read again while there is work
 RUN = "autoscaled pool worker task orchestrator"  # Crawlee's name of the asyncio task that lives as long as a run
 
@@ -65,11 +65,12 @@ class Crawl:
         self._run: asyncio.Task[object] | None = None  # of the crawler; None: not known
         self._idle_looks = 0  # in a row, without work here
         self._was_idle = False  # nothing was outstanding at the last of them
-        self._said: dict[str, float] = {}  # when it was last logged what kind of gate holds the crawl
+        self._log_after: dict[str, float] = {}  # when it is logged again that a kind of gate holds the crawl
         self._looked_at = 0.0
-        self.status = v1.SourceStatus()
+        self.spec, self.status = v1.SourceSpec(), v1.SourceStatus()
         self._budgets = (4, 20)  # max_attempts and max_throttled
         self.count = 0  # tasks that were handed to the crawler
+        self.fetches = False  # the crawler has asked for requests
         self.ends = False  # the crawler asks whether the source is finished
         self.finished = False
         self.ended = False
@@ -77,14 +78,13 @@ class Crawl:
 
     async def begin(self) -> None:
         """Reads the source, waiting for a dispatcher if there is none. SourceMissing, NotAllowed: it is of no use to go on."""
-        spec = (await self._read()).spec
-        self._pools = [spec.pool] if spec.pool else []
+        await self._read()
         self._watching = asyncio.create_task(self._guard(self._watch))
 
     async def _read(self) -> v1.Source:
         request = v1.GetSourceRequest(id=self._source)
         source = (await patiently(lambda: self._client.GetSource(request, timeout=CALL_TIMEOUT), self._source, "read the source")).source
-        policy = source.spec.retry
+        self.spec, policy = source.spec, source.spec.retry
         self._budgets = (policy.max_attempts or 4, policy.max_throttled or 20)
         self.status, self._looked_at = source.status, time.monotonic()
         return source
@@ -125,7 +125,7 @@ class Crawl:
 
     async def fetch(self) -> LeasedRequest | None:
         """The next request; None: there is none now, or the crawl has ended."""
-        self._fetched_at = time.monotonic()
+        self.fetches, self._fetched_at = True, time.monotonic()
         self._demand(1)
         if not self._ready and not self.ended:
             if self._collector is None:
@@ -157,7 +157,7 @@ class Crawl:
     # The dispatcher's side.
 
     def _collect(self) -> None:
-        self._collector = self._make(self._pools, self._peak)
+        self._collector = self._make([self.spec.pool] if self.spec.pool else [], self._peak)
         self._running = asyncio.create_task(self._guard(self._lease))
 
     async def _lease(self) -> None:
@@ -242,7 +242,7 @@ class Crawl:
         self._was_idle = status.outstanding == 0 and begun(status)
 
     async def _explain(self, status: v1.SourceStatus) -> None:
-        """Logs what holds the tasks that are left: once when it begins, and rarely while it lasts."""
+        """Logs what holds the tasks that are left: when it begins, and again if it lasts longer than it was to."""
         request = v1.ExplainRequest(source_id=self._source)
         try:
             answer = await patiently(lambda: self._client.Explain(request, timeout=CALL_TIMEOUT), self._source, "explain the source")
@@ -251,15 +251,16 @@ class Crawl:
         held = next((gate for gate in answer.gates if gate.gate.kind not in USUAL), None)
         if held is None and status.tasks.ready > 0:
             return  # they wait for their turn, or another process has taken as many as it may
-        kind, why = "", "; ".join(answer.notes[:2])
+        kind, why, repeat = "", "; ".join(answer.notes[:2]), REPEAT_MAX
         if held is not None:
             gate = held.gate
             kind = v1.GateKind.Name(gate.kind).removeprefix("GATE_KIND_") if gate.kind in v1.GateKind.values() else str(gate.kind)
             why = " ".join(filter(None, (kind, held.name, gate.by and f"by {gate.by}", gate.reason and f"({gate.reason})")))
             if gate.HasField("until"):
+                repeat = min(max(gate.until.ToNanoseconds() / 1e9 - time.time(), REPEAT_MIN), REPEAT_MAX)
                 why += f", until {gate.until.ToDatetime():%Y-%m-%d %H:%M:%SZ}"
-        if why and time.monotonic() - self._said.get(kind, -SAY_AGAIN) >= SAY_AGAIN:
-            self._said[kind] = time.monotonic()
+        if why and time.monotonic() >= self._log_after.get(kind, 0.0):
+            self._log_after[kind] = time.monotonic() + repeat
             log.info("nothing to crawl now, %d tasks wait: %s; see: waggle explain source %s", status.outstanding, why, self._source)
 
 
