@@ -36,14 +36,15 @@ async def request_that_cannot_travel(c):
     true(c.log.has("user_data['when'] is of type date", "ERROR"), "not logged")
 
 
-async def session_id_cannot_travel(c):
+async def start_that_cannot_travel(c):
     await c.begin({})
-    try:
-        await c.crawler().run([Request.from_url(c.site.url + "/", session_id="s1")])
-    except RequestRefused as error:
-        true("session_id" in str(error), error)
-    else:
-        raise AssertionError("it ran")
+    for options, text in (({"session_id": "s1"}, "session_id"), ({"user_data": {"big": "x" * (256 << 10)}}, "limit 262144")):
+        try:
+            await c.crawler().run([Request.from_url(c.site.url + "/", **options)])
+        except RequestRefused as error:
+            true(text in str(error), error)
+        else:
+            raise AssertionError("it ran")
 
 
 async def handler_error(c):
