@@ -168,21 +168,11 @@ def fails_once():
     return handler
 
 
-async def leaves_nothing(c):
-    """Fails unless the process leases nothing any more."""
-    await asyncio.sleep(3)
-    for _ in range(12):
-        tasks = (await c.client.GetSource(v1.GetSourceRequest(id=c.source))).source.status.tasks
-        equal(tasks.leased, 0)
-        await asyncio.sleep(0.2)
-    true(tasks.ready + tasks.scheduled > 0, f"nothing is left to be leased: {tasks}")
-
-
 async def abort_on_error(c):
     await c.begin({f"/{i}": page(i) for i in range(30)})
     crawler = c.crawler(handler=fails_once(), abort_on_error=True, concurrency_settings=FOUR)
     await crawler.run([c.site.url + f"/{i}" for i in range(30)])
-    await leaves_nothing(c)
+    await c.leases_nothing()
     await crawler.run()
     equal({(await c.state(f"/{i}"))[0] for i in range(30)}, {"DONE"})
 
@@ -201,7 +191,7 @@ async def failed_run(c):
         true("error handler" in str(error), error)
     else:
         raise AssertionError("it ended without an error")
-    await leaves_nothing(c)
+    await c.leases_nothing()
     await crawler.run()
     equal({(await c.state(f"/{i}"))[0] for i in range(30)}, {"DONE"})
 
