@@ -151,7 +151,7 @@ async def hold(c):
     true(c.log.has("by ada (they asked)", "INFO"), [line for line in c.log.lines if "nothing to crawl" in line[2]])
     await c.client.LiftHolds(v1.LiftHoldsRequest(targets=[target], by="ada"))
     await run
-    equal(await c.state("/"), ("DONE", ""))
+    equal((await c.state("/"), c.log.count("the hold is lifted, the crawl goes on")), (("DONE", ""), 1))
 
 
 FOUR = ConcurrencySettings(min_concurrency=4, desired_concurrency=4, max_concurrency=4)

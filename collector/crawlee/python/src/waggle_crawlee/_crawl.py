@@ -27,6 +27,8 @@ RUN = "autoscaled pool worker task orchestrator"  # Crawlee's name of the asynci
 # They open by themselves within seconds: that is how a crawl goes.
 USUAL = (v1.GATE_KIND_MIN_DELAY, v1.GATE_KIND_MAX_IN_FLIGHT, v1.GATE_KIND_NO_SEEDS, v1.GATE_KIND_LEASED, v1.GATE_KIND_SETTLED)
 
+HOLDS = ("EVERYTHING_HELD", "POOL_HELD", "SOURCE_HELD")  # no task of the source is leased while one is set
+
 log = logging.getLogger("waggle_crawlee")
 
 
@@ -179,6 +181,8 @@ class Crawl:
         work = self.works[id(request)] = Work(task, request)
         self._ready.append(work)
         self._idle_looks, self._was_idle = 0, False
+        if [self._log_after.pop(kind) for kind in HOLDS if kind in self._log_after]:
+            log.info("the hold is lifted, the crawl goes on")
         self._wake()
         timer = asyncio.get_running_loop().call_later(PICKUP, self._give_back, work)
         try:
