@@ -151,6 +151,12 @@ async def unavailable(c):
     true(second - first >= 2, f"again after {second - first} s")
 
 
+async def no_session_pool(c):
+    await c.begin({"/": (403, {}, "no")})
+    await c.crawler(use_session_pool=False).run([c.site.url + "/"])
+    equal((await c.state("/"), len(c.site.times("/"))), (("DEAD", "FORBIDDEN"), 1))
+
+
 async def blocked_session(c):
     await c.begin({"/": (403, {}, "no")})
     crawler = c.crawler(keep_alive=True)
