@@ -1,5 +1,6 @@
 """A crawl that is tested: its source, its site, and what was logged."""
 
+import asyncio
 import logging
 
 from crawlee.crawlers import ParselCrawler
@@ -66,6 +67,15 @@ class Case:
         task = await self.task(path)
         reason = v1.FailureReason.Name(task.last_error.reason).removeprefix("FAILURE_REASON_") if task.HasField("last_error") else ""
         return v1.TaskState.Name(task.state).removeprefix("TASK_STATE_"), reason
+
+    async def leases_nothing(self):
+        """Fails unless the process, whose run has ended, leases nothing any more although tasks are left."""
+        await asyncio.sleep(3)
+        for _ in range(12):
+            tasks = (await self.client.GetSource(v1.GetSourceRequest(id=self.source))).source.status.tasks
+            equal(tasks.leased, 0)
+            await asyncio.sleep(0.2)
+        true(tasks.ready + tasks.scheduled > 0, f"nothing is left to be leased: {tasks}")
 
     async def submit(self, *paths):
         items = [v1.SubmitItem(source_id=self.source, url=self.site.url + path) for path in paths]

@@ -36,14 +36,15 @@ async def request_that_cannot_travel(c):
     true(c.log.has("user_data['when'] is of type date", "ERROR"), "not logged")
 
 
-async def session_id_cannot_travel(c):
+async def start_that_cannot_travel(c):
     await c.begin({})
-    try:
-        await c.crawler().run([Request.from_url(c.site.url + "/", session_id="s1")])
-    except RequestRefused as error:
-        true("session_id" in str(error), error)
-    else:
-        raise AssertionError("it ran")
+    for options, text in (({"session_id": "s1"}, "session_id"), ({"user_data": {"big": "x" * (256 << 10)}}, "limit 262144")):
+        try:
+            await c.crawler().run([Request.from_url(c.site.url + "/", **options)])
+        except RequestRefused as error:
+            true(text in str(error), error)
+        else:
+            raise AssertionError("it ran")
 
 
 async def handler_error(c):
@@ -150,6 +151,12 @@ async def unavailable(c):
     true(second - first >= 2, f"again after {second - first} s")
 
 
+async def no_session_pool(c):
+    await c.begin({"/": (403, {}, "no")})
+    await c.crawler(use_session_pool=False).run([c.site.url + "/"])
+    equal((await c.state("/"), len(c.site.times("/"))), (("DEAD", "FORBIDDEN"), 1))
+
+
 async def blocked_session(c):
     await c.begin({"/": (403, {}, "no")})
     crawler = c.crawler(keep_alive=True)
@@ -228,8 +235,14 @@ async def foreign_task(c):
     await c.begin({"/": page("a")})
     await c.client.SubmitTasks(v1.SubmitTasksRequest(items=[
         v1.SubmitItem(source_id=c.source, url=c.site.url + "/", payload=b"\x00not json"),
+        v1.SubmitItem(source_id=c.source, url=c.site.url + "/js", payload=b'{"crawlee-js":1,"method":"POST"}'),
+        v1.SubmitItem(source_id=c.source, url=c.site.url + "/newer", payload=b'{"crawlee-python":2}'),
         v1.SubmitItem(source_id=c.source, key="no-url", queue="q")]))
     await c.crawler().run()
     equal(await c.state("/"), ("DONE", ""))
+    for path, tag in ("/js", "crawlee-js 1"), ("/newer", "crawlee-python 2"):
+        task = await c.task(path)
+        equal((await c.state(path), len(c.site.times(path))), (("DEAD", "BAD_REQUEST"), 0))
+        true(f"the tag {tag}; this package reads crawlee-python 1" in task.last_error.message, task.last_error.message)
     task = (await c.client.GetTask(v1.GetTaskRequest(source_id=c.source, key="no-url", queue="q"))).task
     equal(task.last_error.reason, v1.FAILURE_REASON_BAD_REQUEST)

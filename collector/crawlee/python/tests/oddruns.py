@@ -3,16 +3,20 @@
 import asyncio
 import contextlib
 import time
+import types
+import unittest.mock
 
-from case import equal, true
+from case import FAST, equal, true
 from crawlee import ConcurrencySettings, Request
 from crawlee.crawlers import BeautifulSoupCrawler, HttpCrawler
+from crawlee.proxy_configuration import ProxyConfiguration
 from crawlee.request_loaders import RequestList, ThrottlingRequestManager
 from crawlee.storages import RequestQueue
 from testsite import page
 
 from waggle_collector import v1
 from waggle_crawlee import SourceMissing, WaggleRequestManager
+from waggle_crawlee._crawl import Crawl
 
 
 async def missing_source(c):
@@ -57,15 +61,20 @@ async def second_start(c):
     equal(await c.state("/"), ("DONE", ""))
     equal(await c.state("/gone"), ("DEAD", "NOT_FOUND"))
     await c.crawler(links=True).run([c.site.url + "/"])
-    true(c.log.has("all requests are known already (DONE 1, DEAD 1)", "INFO"), "it does not say that nothing was left")
+    true(c.log.has("all requests are known already (DONE 1, DEAD 1). To crawl pages again", "INFO"), "not logged that nothing was left")
     equal(len(c.site.times("/")), 1)
+    await c.client.ApplySources(v1.ApplySourcesRequest(specs=[v1.SourceSpec(id=c.source, retry=FAST, revisit_after={"seconds": 600})]))
+    await c.crawler(links=True).run([c.site.url + "/"])
+    true(c.log.has("(DONE 1, DEAD 1). Pages are crawled again when they are added 600 s after their last crawl"), "not logged that pages are crawled again")
 
 
 async def second_run(c):
     await c.begin({"/": page("a"), "/b": page("b")})
     crawler = c.crawler()
-    await crawler.run([c.site.url + "/"])
-    await crawler.run([c.site.url + "/b"])
+    with unittest.mock.patch("waggle_crawlee._manager.refuse_throttling") as check:
+        await crawler.run([c.site.url + "/"])
+        await crawler.run([c.site.url + "/b"])
+    equal(check.call_count, 2)  # reading the frame of a caller is slow
     equal((await c.state("/"), await c.state("/b")), (("DONE", ""), ("DONE", "")))
 
 
@@ -142,17 +151,68 @@ async def hold(c):
     true(c.log.has("by ada (they asked)", "INFO"), [line for line in c.log.lines if "nothing to crawl" in line[2]])
     await c.client.LiftHolds(v1.LiftHoldsRequest(targets=[target], by="ada"))
     await run
-    equal(await c.state("/"), ("DONE", ""))
+    equal((await c.state("/"), c.log.count("the hold is lifted, the crawl goes on")), (("DONE", ""), 1))
+
+
+FOUR = ConcurrencySettings(min_concurrency=4, desired_concurrency=4, max_concurrency=4)
+
+
+def fails_once():
+    """A handler that fails for the first page."""
+    async def handler(context):
+        failed.append(context.request.url)
+        if len(failed) == 1:
+            raise KeyError("boom")
+
+    failed = []
+    return handler
 
 
 async def abort_on_error(c):
-    async def handler(context):
-        raise KeyError("boom")
+    await c.begin({f"/{i}": page(i) for i in range(30)})
+    crawler = c.crawler(handler=fails_once(), abort_on_error=True, concurrency_settings=FOUR)
+    await crawler.run([c.site.url + f"/{i}" for i in range(30)])
+    await c.leases_nothing()
+    await crawler.run()
+    equal({(await c.state(f"/{i}"))[0] for i in range(30)}, {"DONE"})
 
+
+async def failed_run(c):
+    await c.begin({f"/{i}": page(i) for i in range(30)})
+    crawler = c.crawler(handler=fails_once(), concurrency_settings=FOUR)
+
+    @crawler.error_handler
+    async def fails(context, error):
+        raise ValueError("boom")
+
+    try:
+        await crawler.run([c.site.url + f"/{i}" for i in range(30)])
+    except Exception as error:
+        true("error handler" in str(error), error)
+    else:
+        raise AssertionError("it ended without an error")
+    await c.leases_nothing()
+    await crawler.run()
+    equal({(await c.state(f"/{i}"))[0] for i in range(30)}, {"DONE"})
+
+
+async def failed_proxy(c):
+    async def proxy(session_id=None, request=None):
+        asked.append(request)
+        if len(asked) == 1:
+            raise ValueError("boom")
+
+    asked = []
     await c.begin({"/": page("a"), "/b": page("b")})
-    await c.crawler(handler=handler, abort_on_error=True, concurrency_settings=ConcurrencySettings(
-        min_concurrency=1, desired_concurrency=1, max_concurrency=1)).run([c.site.url + "/", c.site.url + "/b"])
-    true((await c.state("/"))[0] != "DONE", "DONE")
+    crawler = c.crawler(proxy_configuration=ProxyConfiguration(new_url_function=proxy))
+    try:
+        await crawler.run([c.site.url + "/", c.site.url + "/b"])
+    except Exception as error:
+        true("new_url_function" in str(error), error)
+    else:
+        raise AssertionError("it ended without an error")
+    await crawler.run()
+    equal((await c.state("/"), await c.state("/b")), (("DONE", ""), ("DONE", "")))
 
 
 async def tandem(c):
@@ -160,6 +220,24 @@ async def tandem(c):
     manager = await RequestList([c.site.url + "/"]).to_tandem(c.manager())
     await c.crawler(links=True, request_manager=manager).run()
     equal((await c.state("/"), await c.state("/b")), (("DONE", ""), ("DONE", "")))
+
+
+async def lasting_hold(c):
+    """What holds a crawl is logged again if it lasts longer than it was to: here 10 s."""
+    class Client:
+        async def Explain(self, request, timeout):
+            until = now[0] + 10 if now[0] < 1020 else 1030
+            return v1.ExplainResponse(gates=[v1.ExplainedGate(gate=v1.Gate(kind=v1.GATE_KIND_HOST_BLOCKED, until={"seconds": until}))])
+
+    now = [1000]
+    clock = types.SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0])
+    with unittest.mock.patch("waggle_crawlee._crawl.time", clock):
+        crawl = Crawl(Client(), c.source, None)
+        lines = []
+        for now[0] in 1000, 1009, 1011, 1020, 1022, 1030, 1033, 1043, 1044:
+            await crawl._explain(v1.SourceStatus(outstanding=1))
+            lines.append(c.log.count("nothing to crawl now"))
+    equal(lines, [1, 1, 2, 2, 3, 3, 4, 5, 5])
 
 
 async def throttling_above(c):

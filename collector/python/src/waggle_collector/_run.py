@@ -195,7 +195,7 @@ class Run:
             await wait(self.something_ended, left)
 
     async def _goodbye(self) -> None:
-        """Says once that this collector has ended, so that nobody waits for its silence."""
+        """Reports once that this collector has ended, so that nobody waits until it counts as silent."""
         request = v1.RenewLeaseRequest(collector=self._info(ended=True))
         try:
             await self.dispatchers.call(SERVICE + "RenewLease", request, v1.RenewLeaseResponse, GOODBYE_TIMEOUT)

@@ -20,11 +20,14 @@ PATIENCE = 1.0  # seconds that a fetch waits; a crawler that is stopped waits fo
 PICKUP = 2.0  # seconds in which a leased request is taken by the crawler; then it is given back
 GATHER = 0.05  # seconds in which a crawler starts its first workers
 QUIET = 3  # looks without work before it is asked what holds the source
-SAY_AGAIN = 300.0  # seconds until it is logged again
+REPEAT_MIN, REPEAT_MAX = 10.0, 300.0  # seconds until the same is logged again, if it lasts
 REFRESH = 10.0  # seconds after which the counts are read again while there is work
+RUN = "autoscaled pool worker task orchestrator"  # Crawlee's name of the asyncio task that lives as long as a run
 
 # They open by themselves within seconds: that is how a crawl goes.
 USUAL = (v1.GATE_KIND_MIN_DELAY, v1.GATE_KIND_MAX_IN_FLIGHT, v1.GATE_KIND_NO_SEEDS, v1.GATE_KIND_LEASED, v1.GATE_KIND_SETTLED)
+
+HOLDS = ("EVERYTHING_HELD", "POOL_HELD", "SOURCE_HELD")  # no task of the source is leased while one is set
 
 log = logging.getLogger("waggle_crawlee")
 
@@ -36,6 +39,7 @@ class Work:
         self.task = task
         self.request = request
         self.taken = False  # by the crawler
+        self.run: asyncio.Task[object] | None = None  # of the crawler that took it
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def settle(self, outcome: Outcome) -> None:
@@ -60,13 +64,15 @@ class Crawl:
         self._collector: AsyncCollector | None = None
         self._watching: asyncio.Task[None] | None = None
         self._running: asyncio.Task[None] | None = None  # the collector
+        self._run: asyncio.Task[object] | None = None  # of the crawler; None: not known
         self._idle_looks = 0  # in a row, without work here
         self._was_idle = False  # nothing was outstanding at the last of them
-        self._said: dict[str, float] = {}  # when it was last logged what kind of gate holds the crawl
+        self._log_after: dict[str, float] = {}  # when it is logged again that a kind of gate holds the crawl
         self._looked_at = 0.0
-        self.status = v1.SourceStatus()
+        self.spec, self.status = v1.SourceSpec(), v1.SourceStatus()
         self._budgets = (4, 20)  # max_attempts and max_throttled
         self.count = 0  # tasks that were handed to the crawler
+        self.fetches = False  # the crawler has asked for requests
         self.ends = False  # the crawler asks whether the source is finished
         self.finished = False
         self.ended = False
@@ -74,14 +80,13 @@ class Crawl:
 
     async def begin(self) -> None:
         """Reads the source, waiting for a dispatcher if there is none. SourceMissing, NotAllowed: it is of no use to go on."""
-        spec = (await self._read()).spec
-        self._pools = [spec.pool] if spec.pool else []
+        await self._read()
         self._watching = asyncio.create_task(self._guard(self._watch))
 
     async def _read(self) -> v1.Source:
         request = v1.GetSourceRequest(id=self._source)
         source = (await patiently(lambda: self._client.GetSource(request, timeout=CALL_TIMEOUT), self._source, "read the source")).source
-        policy = source.spec.retry
+        self.spec, policy = source.spec, source.spec.retry
         self._budgets = (policy.max_attempts or 4, policy.max_throttled or 20)
         self.status, self._looked_at = source.status, time.monotonic()
         return source
@@ -115,9 +120,14 @@ class Crawl:
 
     # The crawler's side.
 
+    def asked(self) -> None:
+        """Notes the crawler's run, which asks for as long as it lasts whether there is more."""
+        if (task := asyncio.current_task()) is not None and task.get_name() == RUN:
+            self._run = task
+
     async def fetch(self) -> LeasedRequest | None:
         """The next request; None: there is none now, or the crawl has ended."""
-        self._fetched_at = time.monotonic()
+        self.fetches, self._fetched_at = True, time.monotonic()
         self._demand(1)
         if not self._ready and not self.ended:
             if self._collector is None:
@@ -133,7 +143,7 @@ class Crawl:
         if self.ended or not self._ready:
             return None
         work = self._ready.popleft()
-        work.taken = True
+        work.taken, work.run = True, self._run
         self.count += 1
         return work.request
 
@@ -149,10 +159,10 @@ class Crawl:
     # The dispatcher's side.
 
     def _collect(self) -> None:
-        self._collector = self._make(self._pools, self._peak)
-        self._running = asyncio.create_task(self._guard(self._run))
+        self._collector = self._make([self.spec.pool] if self.spec.pool else [], self._peak)
+        self._running = asyncio.create_task(self._guard(self._lease))
 
-    async def _run(self) -> None:
+    async def _lease(self) -> None:
         assert self._collector is not None
         await asyncio.sleep(GATHER)
         self._collector.set_slots(min(self._peak, 1000))
@@ -171,6 +181,8 @@ class Crawl:
         work = self.works[id(request)] = Work(task, request)
         self._ready.append(work)
         self._idle_looks, self._was_idle = 0, False
+        if [self._log_after.pop(kind) for kind in HOLDS if kind in self._log_after]:
+            log.info("the hold is lifted, the crawl goes on")
         self._wake()
         timer = asyncio.get_running_loop().call_later(PICKUP, self._give_back, work)
         try:
@@ -197,8 +209,11 @@ class Crawl:
             await asyncio.sleep(TICK)
             if self.ended:
                 return
-            if not self.works and not self._fetchers and time.monotonic() - self._fetched_at > PICKUP:
-                self._end()  # the crawler was stopped
+            for work in self.works.values():
+                if work.run is not None and work.run.done():  # by an error, or it was canceled: nobody reports it
+                    work.settle(Released())
+            if self._abandoned():
+                self._end()
                 return
             self._demand()
             if self._collector is not None:
@@ -209,6 +224,12 @@ class Crawl:
                 await self._look()
             elif time.monotonic() - self._looked_at > REFRESH:
                 await self._read()
+
+    def _abandoned(self) -> bool:
+        """Whether the crawler's run has ended. Requests that no crawler took are no work."""
+        if self._fetchers or any(work.taken for work in self.works.values()):
+            return False
+        return self._run.done() if self._run is not None else time.monotonic() - self._fetched_at > PICKUP
 
     async def _look(self) -> None:
         """Ends the crawl when the source has had nothing outstanding at two looks, as `waggle source wait` does."""
@@ -225,7 +246,7 @@ class Crawl:
         self._was_idle = status.outstanding == 0 and begun(status)
 
     async def _explain(self, status: v1.SourceStatus) -> None:
-        """Logs what holds the tasks that are left: once when it begins, and rarely while it lasts."""
+        """Logs what holds the tasks that are left: when it begins, and again if it lasts longer than it was to."""
         request = v1.ExplainRequest(source_id=self._source)
         try:
             answer = await patiently(lambda: self._client.Explain(request, timeout=CALL_TIMEOUT), self._source, "explain the source")
@@ -234,15 +255,16 @@ class Crawl:
         held = next((gate for gate in answer.gates if gate.gate.kind not in USUAL), None)
         if held is None and status.tasks.ready > 0:
             return  # they wait for their turn, or another process has taken as many as it may
-        kind, why = "", "; ".join(answer.notes[:2])
+        kind, why, repeat = "", "; ".join(answer.notes[:2]), REPEAT_MAX
         if held is not None:
             gate = held.gate
             kind = v1.GateKind.Name(gate.kind).removeprefix("GATE_KIND_") if gate.kind in v1.GateKind.values() else str(gate.kind)
             why = " ".join(filter(None, (kind, held.name, gate.by and f"by {gate.by}", gate.reason and f"({gate.reason})")))
             if gate.HasField("until"):
+                repeat = min(max(gate.until.ToNanoseconds() / 1e9 - time.time(), REPEAT_MIN), REPEAT_MAX)
                 why += f", until {gate.until.ToDatetime():%Y-%m-%d %H:%M:%SZ}"
-        if why and time.monotonic() - self._said.get(kind, -SAY_AGAIN) >= SAY_AGAIN:
-            self._said[kind] = time.monotonic()
+        if why and time.monotonic() >= self._log_after.get(kind, 0.0):
+            self._log_after[kind] = time.monotonic() + repeat
             log.info("nothing to crawl now, %d tasks wait: %s; see: waggle explain source %s", status.outstanding, why, self._source)
 
 

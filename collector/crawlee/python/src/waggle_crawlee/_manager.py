@@ -69,6 +69,8 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._crawl is crawl:
+                if crawl is not None:
+                    await crawl.close()  # its collector has the same id
                 crawl = Crawl(self._client, self._source, self._make)
                 await crawl.begin()
                 self._crawl = crawl
@@ -80,6 +82,7 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
     async def is_finished(self) -> bool:
         """Whether the source has nothing outstanding. Raises what ended the crawl."""
         crawl = await self._opened()
+        crawl.asked()
         crawl.ends = True
         if crawl.error is None and not crawl.finished:
             return False
@@ -93,27 +96,29 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
     def _conclude(self, crawl: Crawl) -> None:
         """Logs how the crawl ended, and why there was nothing to do."""
         self._submitter.report()
-        tasks = crawl.status.tasks
-        log.info("source %s is finished: %d DONE, %d DEAD, %d CANCELED", self._source, tasks.done, tasks.dead, tasks.canceled)
+        tasks, after = crawl.status.tasks, crawl.spec.revisit_after.ToSeconds()
+        dead = f"; see: waggle task list --source {self._source} --state dead" if tasks.dead else ""
+        log.info("source %s is finished: %d DONE, %d DEAD, %d CANCELED%s", self._source, tasks.done, tasks.dead, tasks.canceled, dead)
         if crawl.count == 0 and self._submitter.known and not self._submitter.added:
             log.info(
-                "nothing was left to crawl: all requests are known already (DONE %d, DEAD %d). To crawl pages again when they are added again:"
-                " waggle source update %s --revisit-after 1h; to try what failed again: waggle task retry --source %s --state dead --yes",
-                tasks.done, tasks.dead, self._source, self._source)
+                "nothing was left to crawl: all requests are known already (DONE %d, DEAD %d). %s; to try what failed again:"
+                " waggle task retry --source %s --state dead --yes",
+                tasks.done, tasks.dead, f"Pages are crawled again when they are added {after} s after their last crawl" if after else
+                f"To crawl pages again when they are added again: waggle source update {self._source} --revisit-after 1d", self._source)
         self._submitter.known = self._submitter.added = 0
 
     async def is_empty(self) -> bool:
         """False until the crawl has ended: a fetch waits for the next request."""
-        return (await self._opened()).ended
+        crawl = await self._opened()
+        crawl.asked()
+        return crawl.ended
 
     async def fetch_next_request(self) -> Request | None:
         """The next request. It waits for one for a second, and returns None then."""
-        above = sys._getframe(1).f_locals.get("self")
-        if isinstance(above, ThrottlingRequestManager) and above is not self:
-            raise TypeError(
-                "a ThrottlingRequestManager stands above the WaggleRequestManager: it would report pages that it only puts off as done."
-                " Give the WaggleRequestManager to the crawler itself; Waggle holds hosts back")
-        return await (await self._opened()).fetch()
+        crawl = await self._opened()
+        if not crawl.fetches:
+            refuse_throttling(sys._getframe(1).f_locals.get("self"))
+        return await crawl.fetch()
 
     async def add_request(self, request: str | Request, *, forefront: bool = False) -> ProcessedRequest | None:
         """Submits a request. Requests that are known already are not crawled again, unless the source's revisit_after has passed."""
@@ -179,7 +184,7 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
         return self
 
     def record_domain_delay(self, url: str, *, retry_after: timedelta | None = None) -> bool:
-        """Takes note of a 429, of which the request's report tells the dispatcher: it holds the host for all crawlers."""
+        """Logs a 429. The report of the request has it too, so the dispatcher holds the host for all crawlers."""
         after = "none" if retry_after is None else f"{retry_after.total_seconds():.0f} s"
         log.info("%s answers 429, Retry-After: %s; Waggle holds the host", URL(url).authority, after)
         return True
@@ -189,7 +194,7 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
         return True
 
     def record_success(self, url: str) -> None:
-        """Does nothing: reports tell."""
+        """Does nothing: the report of the request has the success."""
 
     def set_crawl_delay(self, url: str, delay_seconds: int) -> None:
         """Takes in a Crawl-delay of robots.txt, which goes along with each report."""
@@ -198,6 +203,14 @@ class WaggleRequestManager(ThrottlingRequestManager[RequestManager]):
     async def get_stall_reason(self) -> str | None:
         """None: a host that asks for long pauses is waited for."""
         return None
+
+
+def refuse_throttling(caller: object) -> None:
+    """Raises TypeError if a ThrottlingRequestManager calls."""
+    if isinstance(caller, ThrottlingRequestManager):
+        raise TypeError(
+            "a ThrottlingRequestManager stands above the WaggleRequestManager: it would report pages that it only puts off as done."
+            " Give the WaggleRequestManager to the crawler itself; Waggle holds hosts back")
 
 
 _managers = itertools.count(1)  # of this process: two collectors with one id would end each other

@@ -14,7 +14,8 @@ from waggle_collector import Task, v1
 
 MAX_KEY = 2048  # bytes
 MAX_PAYLOAD = 256 << 10  # bytes
-VERSION = 1  # of the payload
+TAG = "crawlee-python"  # the field of a payload that has its version: other packages have other fields
+VERSION = 1
 HIGHEST = 9  # priority of what goes to the front
 
 
@@ -33,7 +34,7 @@ def item_of(request: Request, source: str, forefront: bool = False) -> v1.Submit
         if len(request.unique_key.encode()) > MAX_KEY:
             item.key = "sha256:" + hashlib.sha256(request.unique_key.encode()).hexdigest()
     if payload:
-        text = json.dumps({"crawlee": VERSION, **payload}, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps({TAG: VERSION, **payload}, ensure_ascii=False, separators=(",", ":"))
         item.payload = text.encode()
         if len(item.payload) > MAX_PAYLOAD:
             raise RequestRefused(f"request {request.url}: {len(item.payload)} bytes of payload, headers and user_data, limit {MAX_PAYLOAD}")
@@ -104,10 +105,11 @@ def fields_of(task: Task) -> dict[str, Any]:
             payload = json.loads(task.payload)
         except ValueError:
             pass
-        if not isinstance(payload, dict) or "crawlee" not in payload:
+        tag = next((name for name in payload if name.startswith("crawlee")), None) if isinstance(payload, dict) else None
+        if tag is None:
             payload = {}  # somebody else's
-        elif payload["crawlee"] != VERSION:
-            raise ValueError(f"the payload has version {payload['crawlee']!r}; this package reads {VERSION}")
+        elif tag != TAG or payload[tag] != VERSION:
+            raise ValueError(f"the payload has the tag {tag} {payload[tag]!r}; this package reads {TAG} {VERSION}")
     body = payload.get("payload")
     if isinstance(body, dict):
         body = base64.b64decode(body["base64"])
