@@ -2,6 +2,7 @@ package filestore_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -69,11 +70,24 @@ func open(ctx context.Context, t *testing.T, config filestore.Config) *instance 
 	return i
 }
 
-func (i *instance) open(ctx context.Context) (err error) {
-	if i.file, err = filestore.Open(ctx, i.config); err == nil {
-		i.Store = i.file
+// open opens the store, at once or within a moment: a program that another test starts has the lock of the directory, too, until it
+// begins to run.
+func (i *instance) open(ctx context.Context) error {
+	for limit := time.Now().Add(5 * time.Second); ; {
+		file, err := filestore.Open(ctx, i.config)
+		if err == nil {
+			i.file, i.Store = file, file
+			return nil
+		}
+		if !errors.Is(err, filestore.ErrInUse) || time.Now().After(limit) {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return err
 }
 
 func (i *instance) forTest(c storetest.Clock) storetest.Instance {
