@@ -5,8 +5,14 @@ const refusals = new Set([
   "INVALID_FIELD", "SOURCE_NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED", "COLLECTOR_BOUND", "COLLECTOR_REPLACED", "CLIENT_TOO_OLD",
 ]);
 
+/** Codes of gRPC itself, without a reason, that a repetition does not change. RESOURCE_EXHAUSTED is then a message that is too large. */
+const codes = new Set<unknown>([3 /* INVALID_ARGUMENT */, 8 /* RESOURCE_EXHAUSTED */, 11 /* OUT_OF_RANGE */]);
+
 /** Whether a repeated call would be refused again. */
-export const isRefusal = (error: unknown): boolean => refusals.has(errorReason(error));
+export function isRefusal(error: unknown): boolean {
+  const reason = errorReason(error);
+  return reason === "" ? codes.has((error as { code?: unknown } | null)?.code) : refusals.has(reason);
+}
 
 /** Waits for some milliseconds, or until the signal aborts. */
 export function sleep(ms: number, signal: AbortSignal): Promise<void> {

@@ -100,17 +100,17 @@ const texts: readonly (readonly [RegExp, FailureReason])[] = [
   [/Invalid URL|ERR_INVALID_URL/, FailureReason.BAD_REQUEST],
 ];
 
-/** Whether an error is of the proxy: it says so, or names its address. The site is not to blame, and must not rest for it. */
-function isOfProxy({ hostname, port }: NonNullable<LeasedRequest["work"]["proxy"]>, said: string): boolean {
-  return /proxy|ERR_TUNNEL|tunneling/i.test(said) || (!!hostname && said.includes(port ? `${hostname}:${port}` : hostname));
+/** Whether an error is of the proxy: its message names a proxy, or the address of this one. The host of the page is not blocked for it. */
+function isOfProxy({ hostname, port }: NonNullable<LeasedRequest["work"]["proxy"]>, message: string): boolean {
+  return /proxy|ERR_TUNNEL|tunneling/i.test(message) || (!!hostname && message.includes(port ? `${hostname}:${port}` : hostname));
 }
 
 function byError({ work }: LeasedRequest, error: unknown): FailureReason {
   if (work.handling) return FailureReason.HANDLER;
   const { code } = (error ?? {}) as { code?: unknown };
-  const said = `${typeof code === "string" ? code : ""} ${text(error)}`;
-  if (work.proxy && isOfProxy(work.proxy, said)) return FailureReason.PROXY;
-  return texts.find(([pattern]) => pattern.test(said))?.[1] ?? FailureReason.OTHER;
+  const message = `${typeof code === "string" ? code : ""} ${text(error)}`;
+  if (work.proxy && isOfProxy(work.proxy, message)) return FailureReason.PROXY;
+  return texts.find(([pattern]) => pattern.test(message))?.[1] ?? FailureReason.OTHER;
 }
 
 function isForGood(request: LeasedRequest, reason: FailureReason, retryAfter: number, error: unknown): boolean {
@@ -132,8 +132,8 @@ function scopeOf(reason: FailureReason): "TASK" | "HOST" | "COLLECTOR" | "URL" {
  */
 export function text(error: unknown): string {
   try {
-    const said = error instanceof Error ? error.message || error.name : String(error);
-    return said.replace(/\u001b\[[0-9;]*m/g, "").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
+    const message = error instanceof Error ? error.message || error.name : String(error);
+    return message.replace(/\u001b\[[0-9;]*m/g, "").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
   } catch {
     return "what was thrown cannot be shown";
   }
