@@ -1,5 +1,6 @@
 import { LeasedRequest } from "./leased.js";
 import type { WaggleRequestManager } from "./manager.js";
+import { refused } from "./options.js";
 
 const usualSlots = 10;
 const longestPoll = 0.25; // s: a task that comes wakes the crawler, so that this is for the rest
@@ -24,29 +25,10 @@ interface CrawlingContext {
 type Options = Record<string, unknown>;
 type Hook = (context: CrawlingContext, ...rest: unknown[]) => unknown;
 
-/** Options that would be a second owner of what Waggle does, and what to do instead. */
-const ineffective: Readonly<Record<string, string>> = {
-  maxRequestRetries: "retries are Waggle's: waggle source update SOURCE --max-attempts NUMBER",
-  maxSessionRotations: "retries are Waggle's: waggle source update SOURCE --max-attempts NUMBER",
-  maxRequestsPerMinute: "the pace is Waggle's: waggle queue rule set HOST --min-delay TIME",
-  sameDomainDelaySecs: "the pace is Waggle's: waggle queue rule set HOST --min-delay TIME",
-  minConcurrency: "the number of requests at a time is always maxConcurrency",
-};
-
-/** Options without which a manager cannot do its work. */
-const refused: Readonly<Record<string, string>> = {
-  requestQueue: "the requests come from Waggle",
-  requestList: "the requests come from Waggle: add the URLs by run() or addRequests()",
-  requestManager: "the requests come from Waggle",
-  handleRequestFunction: "its name is requestHandler",
-  handlePageFunction: "its name is requestHandler",
-  handleFailedRequestFunction: "its name is failedRequestHandler",
-};
-
 /** Makes a crawler whose requests are those of a manager. */
 export function buildCrawler(manager: WaggleRequestManager, Class: CrawlerClass, options: Options, config: unknown): object {
   for (const [name, why] of Object.entries(refused)) if (options[name] !== undefined) throw new TypeError(`${name}: ${why}`);
-  for (const [name, why] of Object.entries(ineffective)) if (options[name] !== undefined) manager.log.info(`${name} has no effect: ${why}`);
+  manager.ignore(options);
 
   const pool = (options["autoscaledPoolOptions"] ?? {}) as { maxConcurrency?: number; maybeRunIntervalSecs?: number };
   const slots = (options["maxConcurrency"] as number | undefined) ?? pool.maxConcurrency ?? usualSlots;

@@ -10,8 +10,9 @@ import {
 import { collectorId, type WaggleConfig } from "./config.js";
 import { Counts } from "./counts.js";
 import { buildCrawler, type CrawlerClass } from "./crawler.js";
+import { ineffective } from "./options.js";
 import { LeasedRequest, type Answer } from "./leased.js";
-import { askedPause, isLast, judge, report, text, type Accepted } from "./outcome.js";
+import { askedPause, isLast, judge, report, text, usualAttempts, type Accepted } from "./outcome.js";
 import { pack, unpack } from "./payload.js";
 import { WatchedSource } from "./source.js";
 import { Submitter } from "./submitter.js";
@@ -103,6 +104,12 @@ export class WaggleRequestManager implements IRequestManager {
       "no process of the crawl asks it for pages meanwhile", { url: request.url });
   }
 
+  /** Logs options of a crawler that have no effect, and what to do instead. @internal */
+  ignore(options: Readonly<Record<string, unknown>>): void {
+    const maxAttempts = this.#source.spec?.retry?.maxAttempts ?? usualAttempts;
+    for (const line of ineffective(options, this.#config.source, maxAttempts)) this.log.info(line);
+  }
+
   /** Whether a page that answered so goes to the handler. @internal */
   isForHandler(request: LeasedRequest): boolean {
     const status = request.work.answer?.status ?? 0;
@@ -147,7 +154,7 @@ export class WaggleRequestManager implements IRequestManager {
     this.#run = undefined;
     this.#stop = new AbortController(); // requests may be added for another run
     this.#submitter = this.#newSubmitter();
-    this.#counts.summarize();
+    this.#counts.summarize(this.#source.finished);
   }
 
   /** Reports how the attempt on a request went. @internal */

@@ -100,7 +100,8 @@ function parsed(payload: Uint8Array): Payload {
   const { "crawlee-js": version } = found as Partial<Payload>;
   if (version === undefined) {
     const [tag = ""] = Object.keys(found);
-    throw new TypeError(`the payload of the task has the tag "${tag.slice(0, 100)}", and @waggle/crawlee reads only "crawlee-js": submit the page without a payload`);
+    throw new TypeError(`the payload of the task has the tag "${tag.slice(0, 100)}", and @waggle/crawlee reads only "crawlee-js": ` +
+      "submit the page without a payload");
   }
   if (version !== 1) throw new TypeError(`the payload of the task has version ${String(version).slice(0, 100)} of "crawlee-js", and this package reads 1`);
   return found as Payload;
