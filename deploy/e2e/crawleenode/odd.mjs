@@ -86,8 +86,8 @@ const cases = {
       robotsTxtFileCache = undefined;
     }
     waggle.crawler(Cacheless, { respectRobotsTxtFile: true, requestHandler() {} });
-    const { isRefusal } = await import(new URL("calls.js", import.meta.resolve("@waggle/crawlee")));
-    const [large, away] = [Code.ResourceExhausted, Code.Unavailable].map((code) => isRefusal(new ConnectError("no reason", code)));
+    const { isTooLarge } = await import(new URL("calls.js", import.meta.resolve("@waggle/crawlee")));
+    const [large, away] = [Code.ResourceExhausted, Code.Unavailable].map((code) => isTooLarge(new ConnectError("no reason", code)));
     console.log(`too large: ${large}, away: ${away}`);
   },
 

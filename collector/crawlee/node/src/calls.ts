@@ -5,13 +5,14 @@ const refusals = new Set([
   "INVALID_FIELD", "SOURCE_NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED", "COLLECTOR_BOUND", "COLLECTOR_REPLACED", "CLIENT_TOO_OLD",
 ]);
 
-/** Codes of gRPC itself, without a reason, that a repetition does not change. RESOURCE_EXHAUSTED is then a message that is too large. */
-const codes = new Set<unknown>([3 /* INVALID_ARGUMENT */, 8 /* RESOURCE_EXHAUSTED */, 11 /* OUT_OF_RANGE */]);
-
 /** Whether a repeated call would be refused again. */
-export function isRefusal(error: unknown): boolean {
-  const reason = errorReason(error);
-  return reason === "" ? codes.has((error as { code?: unknown } | null)?.code) : refusals.has(reason);
+export const isRefusal = (error: unknown): boolean => refusals.has(errorReason(error));
+
+const resourceExhausted = 8; // of gRPC's codes
+
+/** Whether a message is too large for a dispatcher. gRPC refuses it, without a reason of Waggle's. */
+export function isTooLarge(error: unknown): boolean {
+  return errorReason(error) === "" && (error as { code?: unknown } | null)?.code === resourceExhausted;
 }
 
 /** Waits for some milliseconds, or until the signal aborts. */

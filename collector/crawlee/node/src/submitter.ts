@@ -1,7 +1,7 @@
 import { createClient, errorReason, SubmitCode, TaskService, type SubmitResult } from "@waggle/collector";
 import type { connect } from "@waggle/collector";
 
-import { Backoff, isRefusal, sleep } from "./calls.js";
+import { Backoff, isRefusal, isTooLarge, sleep } from "./calls.js";
 import { text } from "./outcome.js";
 import { maxUrl, type Link } from "./payload.js";
 
@@ -103,7 +103,7 @@ export class Submitter {
         return results;
       } catch (error) {
         if (this.signal.aborted) throw new Error(`the crawl has ended, and ${items.length} links were not stored`);
-        if (isRefusal(error)) throw new Error(`the dispatcher refuses the links: ${errorReason(error)} ${text(error)}`);
+        if (isRefusal(error) || isTooLarge(error)) throw new Error(`the dispatcher refuses the links: ${errorReason(error)} ${text(error)}`);
         if (!this.#troubled) this.warn(`SubmitTasks fails and is repeated: ${text(error)}`);
         this.#troubled = true;
         await sleep(backoff.next(), this.signal);
