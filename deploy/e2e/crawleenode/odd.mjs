@@ -154,7 +154,7 @@ const cases = {
     await waggle.crawler(CheerioCrawler, { keepAlive: true, requestHandler() {} }).run();
   },
 
-  /** It ends by SIGTERM as the README says. */
+  /** It ends by SIGTERM, as in the README. */
   async stopped() {
     const crawler = waggle.crawler(CheerioCrawler, { keepAlive: true, requestHandler() {} });
     process.once("SIGTERM", () => crawler.stop());

@@ -23,7 +23,7 @@ export interface Watched {
   fail(error: Error): void;
 }
 
-/** The source of a crawl: what its spec says, and whether anything of it is left to do. */
+/** The source of a crawl: its spec, and whether anything of it is left to do. */
 export class WatchedSource {
   /** Nothing was outstanding at two looks in a row. */
   finished = false;
