@@ -1,5 +1,8 @@
 // Crawlers that meet trouble: the first argument is which one. SITE is where pages are.
 
+import { once } from "node:events";
+
+import { Code, ConnectError } from "@connectrpc/connect";
 import { BasicCrawler, CheerioCrawler, Configuration, HttpCrawler, NonRetryableError, ProxyConfiguration } from "@crawlee/cheerio";
 import { WaggleRequestManager } from "@waggle/crawlee";
 
@@ -35,23 +38,27 @@ const cases = {
     ]);
   },
 
-  /** Links that are refused, or cannot travel. */
+  /** Links that are refused, or cannot be sent to another process. */
   async links() {
     const crawler = waggle.crawler(HttpCrawler, {
       async requestHandler({ request, addRequests }) {
         if (request.url.endsWith("/function")) await addRequests([{ url: site("/never"), userData: { deep: { parse: () => 1 } } }]);
         if (request.url.endsWith("/map")) await addRequests([{ url: site("/never"), userData: { seen: new Map() } }]);
+        if (request.url.endsWith("/large")) await addRequests([{ url: site("/never"), method: "POST", payload: "x".repeat(262_144) }]);
+        if (request.url.endsWith("/enormous")) await addRequests([{ url: site("/never"), userData: { text: "x".repeat(5 << 20) } }]);
+        if (request.url.endsWith("/just")) await addRequests([{ url: site("/ok/2"), uniqueKey: "k".repeat(3000), userData: { text: "x".repeat(250_000) } }]);
         if (request.url.endsWith("/refused")) {
-          const { addedRequests } = await addRequests(["http://ada:secret@example.com/", "http://ada:secret@example.com/2", site("/ok")]);
+          const long = `http://long.example/${"x".repeat(2035)}`;
+          const { addedRequests } = await addRequests([long, "http://ada:secret@example.com/", "http://ada:secret@example.com/2", site("/ok")]);
           if (addedRequests.length !== 1) throw new Error(`${addedRequests.length} requests added`);
         }
       },
     });
-    await crawler.run(["/function", "/map", "/refused"].map(site));
+    await crawler.run(["/function", "/map", "/large", "/enormous", "/just", "/refused"].map(site));
   },
 
-  /** What travels with a request. */
-  async travel() {
+  /** What of a request arrives in another process. */
+  async request() {
     const sent = {
       url: site("/echo?b=1&a=2#part"), method: "PUT", payload: Buffer.from([0, 255, 10]), headers: { "x-mine": "yes" },
       userData: { list: [1, { two: "zwei" }], none: null }, label: "echo", uniqueKey: "mine", crawlDepth: 3,
@@ -59,10 +66,63 @@ const cases = {
     const crawler = waggle.crawler(HttpCrawler, { additionalMimeTypes: ["text/plain"] });
     crawler.router.addHandler("echo", ({ request, body }) => {
       const { uniqueKey, label, crawlDepth, userData, url } = request;
-      console.log(`traveled: ${JSON.stringify({ url, uniqueKey, label, crawlDepth, userData: { ...userData }, body: body.toString() })}`);
+      console.log(`received: ${JSON.stringify({ url, uniqueKey, label, crawlDepth, userData: { ...userData }, body: body.toString() })}`);
     });
     crawler.router.addHandler("bare", ({ sendRequest, request }) => console.log(`bare: ${request.skipNavigation}`));
     await crawler.run([sent, { url: site("/bare"), label: "bare", skipNavigation: true }]);
+  },
+
+  /** Crawlers without what this package uses of them, and errors of gRPC itself. */
+  async missing() {
+    class Hookless extends CheerioCrawler {
+      static optionsShape = undefined;
+    }
+    try {
+      waggle.crawler(Hookless, { requestHandler() {} });
+    } catch (error) {
+      console.log(error.message);
+    }
+    class Cacheless extends CheerioCrawler {
+      robotsTxtFileCache = undefined;
+    }
+    waggle.crawler(Cacheless, { respectRobotsTxtFile: true, requestHandler() {} });
+    const { isTooLarge } = await import(new URL("calls.js", import.meta.resolve("@waggle/crawlee")));
+    const [large, away] = [Code.ResourceExhausted, Code.Unavailable].map((code) => isTooLarge(new ConnectError("no reason", code)));
+    console.log(`too large: ${large}, away: ${away}`);
+  },
+
+  /** The handler throws at a page that is not there. */
+  async thrown() {
+    const requestHandler = ({ response }) => {
+      throw new Error(`status ${response.statusCode}`);
+    };
+    const options = { maxRequestRetries: 2, additionalMimeTypes: ["text/plain"], requestHandler };
+    await waggle.crawler(CheerioCrawler, options).run([site("/status/404"), site("/status/400")]);
+  },
+
+  /** It waits long for the next attempt. */
+  async waiting() {
+    const requestHandler = ({ request }) => {
+      if (request.url.endsWith("/later")) throw new Error("not now");
+    };
+    const crawler = waggle.crawler(CheerioCrawler, { requestHandler });
+    process.once("SIGTERM", () => crawler.stop());
+    await crawler.run(process.argv[3] === "again" ? [site("/page")] : [site("/page"), site("/later")]);
+  },
+
+  /** A page submits links after SIGHUP, and may take 5 s. */
+  async away() {
+    const crawler = waggle.crawler(CheerioCrawler, {
+      requestHandlerTimeoutSecs: 5,
+      async requestHandler({ addRequests }) {
+        const proceeds = once(process, "SIGHUP");
+        console.log("the handler waits");
+        await proceeds;
+        await addRequests([site("/never")]).catch((error) => console.log(error.message));
+      },
+    });
+    process.once("SIGTERM", () => crawler.stop());
+    await crawler.run([site("/page")]);
   },
 
   /** A crawler that makes its requests itself. */
@@ -94,7 +154,7 @@ const cases = {
     await waggle.crawler(CheerioCrawler, { keepAlive: true, requestHandler() {} }).run();
   },
 
-  /** It ends by SIGTERM as the README says. */
+  /** It ends by SIGTERM, as in the README. */
   async stopped() {
     const crawler = waggle.crawler(CheerioCrawler, { keepAlive: true, requestHandler() {} });
     process.once("SIGTERM", () => crawler.stop());

@@ -8,6 +8,13 @@ const refusals = new Set([
 /** Whether a repeated call would be refused again. */
 export const isRefusal = (error: unknown): boolean => refusals.has(errorReason(error));
 
+const resourceExhausted = 8; // of gRPC's codes
+
+/** Whether a message is too large for a dispatcher. gRPC refuses it, without a reason of Waggle's. */
+export function isTooLarge(error: unknown): boolean {
+  return errorReason(error) === "" && (error as { code?: unknown } | null)?.code === resourceExhausted;
+}
+
 /** Waits for some milliseconds, or until the signal aborts. */
 export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();

@@ -51,11 +51,11 @@ export class Counts {
     return code === SubmitCode.LIMITED ? `The limit: waggle source update ${this.source} --max-outstanding NUMBER. ` : "";
   }
 
-  /** Logs, at the end of a run, what became of the pages of this process. */
-  summarize(): void {
+  /** Logs, at the end of a run, what became of the pages of this process. `finished`: the source had nothing left to do. */
+  summarize(finished: boolean): void {
     for (const [name, { links, message }] of this.#refused) this.warn(`${links} links refused: ${name}: ${message}`);
     const known = [...this.#starts.values()].reduce((sum, n) => sum + n, 0);
-    if (this.total === 0 && known > 0 && this.#newStarts === 0) {
+    if (finished && this.total === 0 && known > 0 && this.#newStarts === 0) {
       const states = [...this.#starts].map(([state, n]) => `${TaskState[state]} ${n}`).join(", ");
       this.info(`${this.source}: nothing to do: all start requests are known already (${states}). To crawl pages again when they are older than a day: ` +
         `waggle source update ${this.source} --revisit-after 24h. To try the dead ones again: waggle task retry --source ${this.source} --state dead --yes`);

@@ -1,13 +1,14 @@
 import { LeasedRequest } from "./leased.js";
 import type { WaggleRequestManager } from "./manager.js";
+import { refused } from "./options.js";
 
 const usualSlots = 10;
 const longestPoll = 0.25; // s: a task that comes wakes the crawler, so that this is for the rest
 
-/** A class of Crawlee's crawlers. What their options are is for the class to say. */
+/** A class of Crawlee's crawlers. Each has options of its own. */
 export type CrawlerClass = new (...args: any[]) => { run(...args: never[]): Promise<unknown> };
 
-/** The crawler as this file knows it. What is private of it is asked for with care: without it a crawl-delay is not known, or a task starts later. */
+/** The crawler as this file knows it. Optional members are private in Crawlee: without them a task starts later, or there is no Crawl-delay. */
 interface Insides {
   run(...args: unknown[]): Promise<unknown>;
   router?: (context: unknown) => unknown;
@@ -24,29 +25,10 @@ interface CrawlingContext {
 type Options = Record<string, unknown>;
 type Hook = (context: CrawlingContext, ...rest: unknown[]) => unknown;
 
-/** Options that would be a second owner of what Waggle does, and what to do instead. */
-const waggles: Readonly<Record<string, string>> = {
-  maxRequestRetries: "retries are Waggle's: waggle source update SOURCE --max-attempts NUMBER",
-  maxSessionRotations: "retries are Waggle's: waggle source update SOURCE --max-attempts NUMBER",
-  maxRequestsPerMinute: "the pace is Waggle's: waggle queue rule set HOST --min-delay TIME",
-  sameDomainDelaySecs: "the pace is Waggle's: waggle queue rule set HOST --min-delay TIME",
-  minConcurrency: "there are as many requests at a time as maxConcurrency says",
-};
-
-/** Options without which a manager cannot do its work. */
-const refused: Readonly<Record<string, string>> = {
-  requestQueue: "the requests come from Waggle",
-  requestList: "the requests come from Waggle: add the URLs by run() or addRequests()",
-  requestManager: "the requests come from Waggle",
-  handleRequestFunction: "its name is requestHandler",
-  handlePageFunction: "its name is requestHandler",
-  handleFailedRequestFunction: "its name is failedRequestHandler",
-};
-
 /** Makes a crawler whose requests are those of a manager. */
 export function buildCrawler(manager: WaggleRequestManager, Class: CrawlerClass, options: Options, config: unknown): object {
   for (const [name, why] of Object.entries(refused)) if (options[name] !== undefined) throw new TypeError(`${name}: ${why}`);
-  for (const [name, why] of Object.entries(waggles)) if (options[name] !== undefined) manager.log.info(`${name} has no effect: ${why}`);
+  manager.ignore(options);
 
   const pool = (options["autoscaledPoolOptions"] ?? {}) as { maxConcurrency?: number; maybeRunIntervalSecs?: number };
   const slots = (options["maxConcurrency"] as number | undefined) ?? pool.maxConcurrency ?? usualSlots;
@@ -68,6 +50,9 @@ export function buildCrawler(manager: WaggleRequestManager, Class: CrawlerClass,
     },
   }, ...(config === undefined ? [] : [config]));
   crawler = built as unknown as Insides;
+  if (options["respectRobotsTxtFile"] && typeof crawler.robotsTxtFileCache?.get !== "function") {
+    manager.log.warning(`Crawl-delay of robots.txt is not kept: ${Class.name} has no robotsTxtFileCache, as Crawlee 3.18 has`);
+  }
   const agent = (options["respectRobotsTxtFile"] as { userAgent?: string } | undefined)?.userAgent ?? "*";
   const run = crawler.run.bind(crawler);
   crawler.run = async (...args) => {
@@ -89,8 +74,11 @@ export function buildCrawler(manager: WaggleRequestManager, Class: CrawlerClass,
 }
 
 /** Hooks of crawlers that navigate by themselves: when a request begins, and what was answered. */
-function navigation(manager: WaggleRequestManager, Class: object, options: Options): Options {
-  const { optionsShape } = Class as { optionsShape?: object };
+function navigation(manager: WaggleRequestManager, Class: CrawlerClass, options: Options): Options {
+  const { optionsShape, name } = Class as { optionsShape?: object; name: string };
+  if (!optionsShape && name !== "BasicCrawler") {
+    throw new TypeError(`${name} has no optionsShape, as crawlers of Crawlee 3.18 have: its hooks are unknown, and a status 404 would be a success`);
+  }
   if (!optionsShape || !("postNavigationHooks" in optionsShape)) return {}; // a BasicCrawler
   const begin: Hook = (context) => {
     const { request, proxyInfo } = context;

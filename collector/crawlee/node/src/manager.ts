@@ -10,18 +10,19 @@ import {
 import { collectorId, type WaggleConfig } from "./config.js";
 import { Counts } from "./counts.js";
 import { buildCrawler, type CrawlerClass } from "./crawler.js";
+import { ineffective } from "./options.js";
 import { LeasedRequest, type Answer } from "./leased.js";
-import { askedPause, isLast, judge, report, text, type Accepted } from "./outcome.js";
+import { askedPause, isLast, judge, report, text, usualAttempts, type Accepted } from "./outcome.js";
+import { pack, unpack } from "./payload.js";
 import { WatchedSource } from "./source.js";
 import { Submitter } from "./submitter.js";
-import { pack, unpack } from "./travel.js";
 
 const batchSize = 1000;
 
 type Added = AddRequestsBatchedResult["addedRequests"][number];
 
-/** How a crawler works, as far as its manager must know. */
-export interface Hosting {
+/** A run of a crawler, as far as its manager must know it. */
+export interface CrawlerRun {
   slots: number;
   /** Statuses that are errors, and that the handler takes as pages. */
   accepted: Accepted;
@@ -40,13 +41,13 @@ export class WaggleRequestManager implements IRequestManager {
 
   readonly #config: WaggleConfig & { id: string };
   readonly #source: WatchedSource;
-  readonly #submitter: Submitter;
+  readonly #transport: ReturnType<typeof connect>;
+  #submitter: Submitter; // of this run: what it repeats ends with the run
   readonly #counts: Counts;
-  readonly #closed = new AbortController();
 
   readonly #waiting: LeasedRequest[] = []; // granted, and not yet asked for by the crawler
   readonly #working = new Set<LeasedRequest>();
-  #hosting: Hosting | undefined;
+  #run: CrawlerRun | undefined;
   #stop = new AbortController();
   #collecting: Promise<unknown> | undefined;
   #error: Error | undefined;
@@ -56,17 +57,20 @@ export class WaggleRequestManager implements IRequestManager {
   /** Connects to the dispatchers, and waits until one answers. It rejects if the source does not exist. */
   static async open(config: WaggleConfig): Promise<WaggleRequestManager> {
     const manager = new WaggleRequestManager(config);
-    await manager.#source.open((message) => manager.log.warning(message), manager.#closed.signal);
+    await manager.#source.open((message) => manager.log.warning(message), manager.#stop.signal);
     return manager;
   }
 
   private constructor(config: WaggleConfig) {
     this.#config = { ...config, id: config.id ?? collectorId(config.source) };
-    const transport = connect(config);
-    const warn = (message: string) => this.log.warning(message);
-    this.#source = new WatchedSource(transport, config.source, config.servers);
-    this.#submitter = new Submitter(transport, config.source, warn, this.#closed.signal);
-    this.#counts = new Counts(config.source, warn, (message) => this.log.info(message));
+    this.#transport = connect(config);
+    this.#source = new WatchedSource(this.#transport, config.source, config.servers);
+    this.#submitter = this.#newSubmitter();
+    this.#counts = new Counts(config.source, (message) => this.log.warning(message), (message) => this.log.info(message));
+  }
+
+  #newSubmitter(): Submitter {
+    return new Submitter(this.#transport, this.#config.source, (message) => this.log.warning(message), this.#stop.signal);
   }
 
   /** The name of this process at Waggle. */
@@ -100,24 +104,29 @@ export class WaggleRequestManager implements IRequestManager {
       "no process of the crawl asks it for pages meanwhile", { url: request.url });
   }
 
+  /** Logs options of a crawler that have no effect, and what to do instead. @internal */
+  ignore(options: Readonly<Record<string, unknown>>): void {
+    const maxAttempts = this.#source.spec?.retry?.maxAttempts ?? usualAttempts;
+    for (const line of ineffective(options, this.#config.source, maxAttempts)) this.log.info(line);
+  }
+
   /** Whether a page that answered so goes to the handler. @internal */
   isForHandler(request: LeasedRequest): boolean {
     const status = request.work.answer?.status ?? 0;
-    return this.#hosting!.accepted.has(status) || !(status === 429 || status >= 500);
+    return this.#run!.accepted.has(status) || !(status === 429 || status >= 500);
   }
 
   /** Begins to fetch tasks. The crawler calls it by its `run`. @internal */
-  begin(hosting: Hosting): void {
+  begin(run: CrawlerRun): void {
     if (this.#collecting) throw new Error("a manager is for one crawler: open another one, with a source of its own");
-    this.#hosting = hosting;
+    this.#run = run;
     this.#error = undefined;
     this.#polled = false;
     this.#source.finished = false;
-    this.#stop = new AbortController();
     const { servers, transport, tls, tokenFile, id, labels, leaseMs, version, source } = this.#config;
     const pool = this.#source.spec?.pool || "default";
     const config = {
-      servers, transport, tls, tokenFile, id, labels, leaseMs, version, slots: hosting.slots, sources: [source], pools: [pool],
+      servers, transport, tls, tokenFile, id, labels, leaseMs, version, slots: run.slots, sources: [source], pools: [pool],
       log: (message: string) => this.log.warning(message),
     };
     const collecting = collect(config, (task, context) => this.#take(task, context), this.#stop.signal)
@@ -131,7 +140,7 @@ export class WaggleRequestManager implements IRequestManager {
     this.#collecting = Promise.all([collecting, watching]);
   }
 
-  /** Fetches no more, reports everything, and gives back what was not worked on. @internal */
+  /** Fetches and submits no more, reports everything, and gives back what was not worked on. @internal */
   async end(): Promise<void> {
     this.#stop.abort();
     for (const request of this.#waiting.splice(0)) request.settle(released());
@@ -142,17 +151,19 @@ export class WaggleRequestManager implements IRequestManager {
     this.#working.clear();
     await this.#collecting;
     this.#collecting = undefined;
-    this.#hosting = undefined;
-    this.#counts.summarize();
+    this.#run = undefined;
+    this.#stop = new AbortController(); // requests may be added for another run
+    this.#submitter = this.#newSubmitter();
+    this.#counts.summarize(this.#source.finished);
   }
 
   /** Reports how the attempt on a request went. @internal */
   settle(request: LeasedRequest): void {
     if (request.settled) return;
     this.#working.delete(request);
-    const verdict = judge(request, this.#hosting!.accepted);
+    const verdict = judge(request, this.#run!.accepted);
     this.#counts.ended(verdict);
-    request.settle(report(request, verdict, this.#hosting!.crawlDelay(request.url)));
+    request.settle(report(request, verdict, this.#run!.crawlDelay(request.url)));
   }
 
   #fail(error: Error): void {
@@ -162,7 +173,7 @@ export class WaggleRequestManager implements IRequestManager {
   }
 
   #wake(): void {
-    if (this.#polled) this.#hosting?.wake();
+    if (this.#polled) this.#run?.wake();
   }
 
   #take(task: Task, { signal }: Context): Promise<Outcome> | Outcome {
@@ -176,7 +187,7 @@ export class WaggleRequestManager implements IRequestManager {
     }
     return new Promise((resolve) => {
       const request: LeasedRequest = new LeasedRequest(options, task, (one) => {
-        const verdict = judge(one, this.#hosting!.accepted);
+        const verdict = judge(one, this.#run!.accepted);
         return [verdict, isLast(one, verdict, this.#source.spec?.retry)];
       }, resolve);
       signal.addEventListener("abort", () => {
@@ -222,14 +233,14 @@ export class WaggleRequestManager implements IRequestManager {
     for (let request = await this.fetchNextRequest(); request; request = await this.fetchNextRequest()) yield request;
   }
 
-  /** Said of pages that succeeded, failed, or were skipped. Of a failed one, the handler of failed requests comes first. */
+  /** Crawlee calls it for pages that succeeded, failed, or were skipped: for a failed one after the handler of failed requests. */
   async markRequestHandled(request: Request): Promise<RequestQueueOperationInfo | null> {
     if (!(request instanceof LeasedRequest)) return null;
     if (!request.work.failure) this.settle(request);
     return operationInfo(request);
   }
 
-  /** Said of a failed attempt that is to be repeated: Waggle does that, maybe elsewhere. */
+  /** Crawlee calls it to repeat a failed attempt. Waggle repeats it, maybe in another process. */
   async reclaimRequest(request: Request): Promise<RequestQueueOperationInfo | null> {
     if (!(request instanceof LeasedRequest)) return null;
     this.settle(request);

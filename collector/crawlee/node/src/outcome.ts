@@ -6,6 +6,12 @@ import type { Answer, LeasedRequest } from "./leased.js";
 const longestRetryAfter = 366 * 86_400_000;
 const longestQueueDelay = 3_600_000;
 
+/** Attempts of a task, if its source has no number of them. */
+export const usualAttempts = 4;
+
+/** Statuses of a failed attempt that another attempt may not meet: other errors of a client are for good. */
+const repeatable: ReadonlySet<number> = new Set([401, 403, 408, 429]);
+
 /** How an attempt ended, in Waggle's words. */
 export interface Verdict {
   /** Absent: it succeeded. */
@@ -27,7 +33,9 @@ export function judge(request: LeasedRequest, accepted: Accepted): Verdict {
   const retryAfter = refused ? askedPause(answer) : 0;
   if (failure) {
     const reason = refused ?? byError(request, failure.error);
-    return { reason, message: text(failure.error), permanent: isForGood(request, reason, retryAfter, failure.error), retryAfter };
+    const again = refused === undefined || repeatable.has(answer!.status);
+    const permanent = isOfTask(reason) && retryAfter === 0 && (!again || isForGood(request, reason, failure.error));
+    return { reason, message: text(failure.error), permanent, retryAfter };
   }
   if (request.state === RequestState.SKIPPED) {
     return answer
@@ -60,7 +68,7 @@ export function isLast({ task }: LeasedRequest, { reason, permanent, retryAfter 
   if (permanent) return true;
   if (reason === undefined || scopeOf(reason) === "COLLECTOR") return false;
   if (scopeOf(reason) !== "TASK" || retryAfter > 0) return task.throttled + 1 >= (retry?.maxThrottled ?? 20);
-  const most = retry?.maxAttempts ?? 4;
+  const most = retry?.maxAttempts ?? usualAttempts;
   const fewer = { [FailureReason.NOT_FOUND]: 2, [FailureReason.GONE]: 2, [FailureReason.FORBIDDEN]: 3 } as Partial<Record<FailureReason, number>>;
   return task.failures + 1 >= Math.min(most, task.recurring ? most : fewer[reason] ?? most);
 }
@@ -100,21 +108,20 @@ const texts: readonly (readonly [RegExp, FailureReason])[] = [
   [/Invalid URL|ERR_INVALID_URL/, FailureReason.BAD_REQUEST],
 ];
 
-/** Whether an error is of the proxy: it says so, or names its address. The site is not to blame, and must not rest for it. */
-function isOfProxy({ hostname, port }: NonNullable<LeasedRequest["work"]["proxy"]>, said: string): boolean {
-  return /proxy|ERR_TUNNEL|tunneling/i.test(said) || (!!hostname && said.includes(port ? `${hostname}:${port}` : hostname));
+/** Whether an error is of the proxy: its message names a proxy, or the address of this one. The host of the page is not blocked for it. */
+function isOfProxy({ hostname, port }: NonNullable<LeasedRequest["work"]["proxy"]>, message: string): boolean {
+  return /proxy|ERR_TUNNEL|tunneling/i.test(message) || (!!hostname && message.includes(port ? `${hostname}:${port}` : hostname));
 }
 
 function byError({ work }: LeasedRequest, error: unknown): FailureReason {
   if (work.handling) return FailureReason.HANDLER;
   const { code } = (error ?? {}) as { code?: unknown };
-  const said = `${typeof code === "string" ? code : ""} ${text(error)}`;
-  if (work.proxy && isOfProxy(work.proxy, said)) return FailureReason.PROXY;
-  return texts.find(([pattern]) => pattern.test(said))?.[1] ?? FailureReason.OTHER;
+  const message = `${typeof code === "string" ? code : ""} ${text(error)}`;
+  if (work.proxy && isOfProxy(work.proxy, message)) return FailureReason.PROXY;
+  return texts.find(([pattern]) => pattern.test(message))?.[1] ?? FailureReason.OTHER;
 }
 
-function isForGood(request: LeasedRequest, reason: FailureReason, retryAfter: number, error: unknown): boolean {
-  if (!isOfTask(reason) || retryAfter > 0) return false;
+function isForGood(request: LeasedRequest, reason: FailureReason, error: unknown): boolean {
   return error instanceof NonRetryableError || request.noRetry || reason === FailureReason.UNSUPPORTED_CONTENT;
 }
 
@@ -132,8 +139,8 @@ function scopeOf(reason: FailureReason): "TASK" | "HOST" | "COLLECTOR" | "URL" {
  */
 export function text(error: unknown): string {
   try {
-    const said = error instanceof Error ? error.message || error.name : String(error);
-    return said.replace(/\u001b\[[0-9;]*m/g, "").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
+    const message = error instanceof Error ? error.message || error.name : String(error);
+    return message.replace(/\u001b\[[0-9;]*m/g, "").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
   } catch {
     return "what was thrown cannot be shown";
   }

@@ -1,14 +1,16 @@
 import {
-  AdminService, createClient, errorReason, GateKind, SourceService, type connect, type Source, type SourceStatus,
+  AdminService, createClient, errorReason, GateKind, type Gate, SourceService, type connect, type Source, type SourceStatus,
 } from "@waggle/collector";
 
 import { Backoff, isRefusal, sleep } from "./calls.js";
 import { text } from "./outcome.js";
 
+const usualServer = "127.0.0.1:7070"; // the one that commands ask
 const lookEvery = 1000;
 const warnEvery = 30_000;
 const explainAfter = 3; // looks that find the process idle
 const explainEvery = 10;
+const longWait = 60_000; // a due time after it is logged
 
 /** What the watch of a source needs to know of the process, and what it reports. */
 export interface Watched {
@@ -21,14 +23,15 @@ export interface Watched {
   fail(error: Error): void;
 }
 
-/** The source of a crawl: what its spec says, and whether anything of it is left to do. */
+/** The source of a crawl: its spec, and whether anything of it is left to do. */
 export class WatchedSource {
   /** Nothing was outstanding at two looks in a row. */
   finished = false;
   readonly #sources;
   readonly #admin;
   #last: Source | undefined;
-  #gate = "";
+  #gate = ""; // what the crawl waits for, as it was logged last
+  #heldAt: number | undefined; // leases that had begun when a hold was logged; undefined: none stands
 
   constructor(
     transport: ReturnType<typeof connect>,
@@ -73,6 +76,7 @@ export class WatchedSource {
     for (;;) {
       await sleep(lookEvery, signal);
       if (signal.aborted) return;
+      if (process.begun() > (this.#heldAt ?? Infinity)) this.#resume(process);
       if (!process.idle()) {
         [idle, nothing, this.finished] = [0, 0, false];
         continue;
@@ -104,6 +108,12 @@ export class WatchedSource {
     this.#last = source;
   }
 
+  #resume(process: Watched): void {
+    process.info(`${this.id}: resumed`);
+    this.#heldAt = undefined;
+    this.#gate = "";
+  }
+
   /** Reports what the crawl waits for, once for each thing. */
   async #explain(process: Watched, signal: AbortSignal): Promise<void> {
     const answer = await this.#admin.explain({ sourceId: this.id }, { signal, timeoutMs: 10_000 }).catch(() => undefined);
@@ -111,23 +121,29 @@ export class WatchedSource {
     const { outstanding, tasks } = this.status ?? {};
     const what = gate ? gateText(gate) : "other collectors or for the time of the next attempts";
     if (what === this.#gate) return;
+    if (this.#heldAt !== undefined && !gate?.hold) this.#resume(process);
     this.#gate = what;
-    process.info(`${this.id}: ${outstanding} outstanding, ${tasks?.leased} of them leased; waiting for ${what}. Details: waggle explain source ${this.id}`);
+    if (gate?.hold) this.#heldAt = process.begun();
+    const end = gate?.kind === GateKind.NOT_DUE ? ` To end sooner: waggle task cancel --source ${this.id} --state scheduled --yes.` : "";
+    process.info(`${this.id}: ${outstanding} outstanding, ${tasks?.leased} of them leased; waiting for ${what}.${end} ` +
+      `Details: waggle explain source ${this.id}`);
   }
 
   #refused(error: unknown): Error {
     const reason = errorReason(error);
     if (reason === "SOURCE_NOT_FOUND" && this.#last) return new Error(`the source ${this.id} was deleted; the crawl ends`);
     if (reason === "SOURCE_NOT_FOUND") {
-      return new Error(`the source ${this.id} does not exist. Create it: waggle source create ${this.id}`);
+      const server = this.servers[0] === usualServer ? "" : ` --server ${this.servers[0]}`;
+      return new Error(`the source ${this.id} does not exist. Create it: waggle source create ${this.id}${server}`);
     }
     return new Error(`${reason}: ${text(error)}. A crawl needs the roles collector and producer`);
   }
 }
 
-function gateText(gate: { kind: GateKind; by: string; reason: string }): string {
-  const by = gate.by ? `, by ${gate.by}` : "";
-  return `${GateKind[gate.kind]}${by}${gate.reason ? `: ${gate.reason}` : ""}`;
+function gateText({ kind, by, reason, until }: Gate): string {
+  const due = kind === GateKind.NOT_DUE && until ? Number(until.seconds) * 1000 : 0;
+  const next = due > Date.now() + longWait ? `; the next is due at ${new Date(due).toISOString().replace(".000", "")}` : "";
+  return `${GateKind[kind]}${by ? `, by ${by}` : ""}${reason ? `: ${reason.replace(/\.+$/, "")}` : ""}${next}`;
 }
 
 /** Whether anything of a source was ever crawled or is outstanding, or no seed of it will be. */

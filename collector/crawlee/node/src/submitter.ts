@@ -1,9 +1,9 @@
 import { createClient, errorReason, SubmitCode, TaskService, type SubmitResult } from "@waggle/collector";
 import type { connect } from "@waggle/collector";
 
-import { Backoff, isRefusal, sleep } from "./calls.js";
+import { Backoff, isRefusal, isTooLarge, sleep } from "./calls.js";
 import { text } from "./outcome.js";
-import type { Traveling } from "./travel.js";
+import { maxUrl, type Link } from "./payload.js";
 
 const maxItems = 1000; // of a call
 const maxBytes = 2 << 20; // leaves room within the 4 MiB that a dispatcher takes
@@ -14,15 +14,18 @@ const keepMost = 50_000;
 /** The highest priority of a task within its source. */
 const first = 9;
 
-/** A link on its way. */
+/** A link that is to be submitted. */
 interface Waiting {
-  link: Traveling;
+  link: Link;
   forefront: boolean;
   done: (result: SubmitResult) => void;
   failed: (error: unknown) => void;
 }
 
-/** Submits requests as tasks: those of all pages that are worked on go in one call, so that a page with few links costs no call. */
+/**
+ * Submits requests as tasks: those of all pages that are worked on go in one call, so that a page with few links costs no call. It
+ * repeats a failed call until the signal aborts.
+ */
 export class Submitter {
   readonly #client;
   readonly #known = new Map<string, { result: SubmitResult; until: number }>();
@@ -39,8 +42,15 @@ export class Submitter {
     this.#client = createClient(TaskService, transport);
   }
 
-  /** Resolves to the dispatcher's result once the link is stored. It rejects if no repetition can help. */
-  submit(link: Traveling, forefront: boolean): Promise<SubmitResult> {
+  /**
+   * Resolves to the dispatcher's result once the link is stored. It rejects if no repetition can help. A URL that is too long is
+   * INVALID, as at the dispatcher: it is the site's, and the page that has the link must not fail for it.
+   */
+  submit(link: Link, forefront: boolean): Promise<SubmitResult> {
+    const length = Buffer.byteLength(link.url);
+    if (length > maxUrl) {
+      return Promise.resolve({ code: SubmitCode.INVALID, message: `url has ${length} bytes, and the limit is ${maxUrl}` } as SubmitResult);
+    }
     const known = this.#known.get(identity(link));
     if (known && known.until > performance.now()) return Promise.resolve(known.result);
     return new Promise((done, failed) => {
@@ -93,7 +103,7 @@ export class Submitter {
         return results;
       } catch (error) {
         if (this.signal.aborted) throw new Error(`the crawl has ended, and ${items.length} links were not stored`);
-        if (isRefusal(error)) throw new Error(`the dispatcher refuses the links: ${errorReason(error)} ${text(error)}`);
+        if (isRefusal(error) || isTooLarge(error)) throw new Error(`the dispatcher refuses the links: ${errorReason(error)} ${text(error)}`);
         if (!this.#troubled) this.warn(`SubmitTasks fails and is repeated: ${text(error)}`);
         this.#troubled = true;
         await sleep(backoff.next(), this.signal);
@@ -102,7 +112,7 @@ export class Submitter {
   }
 
   /** Keeps the result of a link that is stored, for a while. The oldest is forgotten first. */
-  #remember(link: Traveling, result: SubmitResult): void {
+  #remember(link: Link, result: SubmitResult): void {
     if (result.code === SubmitCode.LIMITED || result.code === SubmitCode.INVALID) return;
     if (this.#known.size >= keepMost) this.#known.delete(this.#known.keys().next().value!);
     const known = { ...result, code: SubmitCode.EXISTS };
@@ -110,4 +120,4 @@ export class Submitter {
   }
 }
 
-const identity = ({ url, key }: Traveling): string => `${key}\n${url}`;
+const identity = ({ url, key }: Link): string => `${key}\n${url}`;
