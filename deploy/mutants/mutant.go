@@ -64,7 +64,7 @@ func parse(dir, text string) ([]mutant, error) {
 		return nil, fmt.Errorf("%s: it needs a file, a package with tests, and a text that is replaced", m.name)
 	}
 	if strings.HasSuffix(m.file, "/") {
-		return m.each(dir, strings.Join(before, "\n"))
+		return m.each(dir, strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	source, err := os.ReadFile(filepath.Join(dir, m.file))
 	if err != nil {
@@ -81,8 +81,8 @@ func parse(dir, text string) ([]mutant, error) {
 	return []mutant{m}, nil
 }
 
-// each makes a mutant of each line of the Go files of a directory that a regular expression matches: the line is left out.
-func (m *mutant) each(dir, expression string) ([]mutant, error) {
+// each makes a mutant of each line of the Go files of a directory that a regular expression matches.
+func (m *mutant) each(dir, expression, instead string) ([]mutant, error) {
 	lines, err := regexp.Compile(expression)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.name, err)
@@ -106,7 +106,7 @@ func (m *mutant) each(dir, expression string) ([]mutant, error) {
 				continue
 			}
 			without := slices.Clone(text)
-			without[n] = ""
+			without[n] = lines.ReplaceAllString(line, instead)
 			all = append(all, mutant{
 				name: fmt.Sprintf("%s: %s:%d %s", m.name, filepath.Base(file), n+1, strings.TrimSpace(line)), file: m.file + filepath.Base(file),
 				changed: strings.Join(without, "\n"), pkg: m.pkg, run: m.run,

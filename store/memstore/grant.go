@@ -81,7 +81,6 @@ func (s *shard) dropGhost(r *record) {
 		s.detach(r)
 	}
 	s.removed(r)
-	s.keepPace(r)
 }
 
 // leaseEnded records that a lease of a grant has ended. With the last one the note ends, and the client token counts as
@@ -202,9 +201,6 @@ func (c *giveBackCommand) run(sh *shard) {
 		}
 		// Where a task of the turn was reported, a request was made.
 		if q := sh.queues[m.queue]; back == m.count && q.nextGrant == m.after {
-			if q.written { // with what it was
-				sh.change(q, allParts)
-			}
 			q.nextGrant = m.before
 			for i := range note.entries[m.first : m.first+m.count] {
 				note.entries[m.first+i].record.paced = m.before

@@ -77,9 +77,8 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 		return lost(dispatch.LostMaxHold)
 	}
 	if l.lockedUntil < s.now && l.deadline > s.now {
-		s.change(r, partState)
-		l.lockDeleted = true
 		s.moveDeadline(r, s.now)
+		l.lockDeleted = true
 		return lost(dispatch.LostLockDeleted)
 	}
 	s.change(r, partState)
