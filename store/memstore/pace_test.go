@@ -1,6 +1,7 @@
 package memstore_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -73,16 +74,7 @@ func (p *paced) done(g dispatch.Grant, asked time.Duration) {
 // check fails unless the queue can be granted at an instant, here and in the store that is made of the journal.
 func (p *paced) check(when string, at time.Time) {
 	p.Helper()
-	loader := memstore.NewLoader(memstore.Config{Now: p.clock.Now})
-	for _, group := range p.kept.entries {
-		if err := loader.Group(group); err != nil {
-			p.Fatal(err)
-		}
-	}
-	fresh, err := loader.Store()
-	if err != nil {
-		p.Fatal(err)
-	}
+	fresh := p.made()
 	var next [2]time.Time
 	for i, s := range []*memstore.Store{p.Store, fresh} {
 		queues, err := s.QueuesNamed(p.Context(), []string{"q"})
@@ -96,6 +88,22 @@ func (p *paced) check(when string, at time.Time) {
 	if !next[0].Equal(at) || !next[1].Equal(at) {
 		p.Errorf("%s: it grants from %v on, and what is made of its journal from %v on; want %v", when, next[0], next[1], at)
 	}
+}
+
+// made is the store that is made of the journal.
+func (p *paced) made() *memstore.Store {
+	p.Helper()
+	loader := memstore.NewLoader(memstore.Config{Now: p.clock.Now})
+	for _, group := range p.kept.entries {
+		if err := loader.Group(group); err != nil {
+			p.Fatal(err)
+		}
+	}
+	fresh, err := loader.Store()
+	if err != nil {
+		p.Fatal(err)
+	}
+	return fresh
 }
 
 // TestStore_Pace keeps the delay of a queue over a restart (P6): it is in the task that was granted last, and in the queue when that task
@@ -139,5 +147,28 @@ func TestStore_Pace_givenBack(t *testing.T) {
 		p.check("after a give-back", time.Time{})
 		p.claim("3")
 		p.check("after a third grant", p.clock.Now().Add(longDelay))
+	}
+}
+
+// TestStore_Pace_orphan lets the lock of an orphan end: a store that is made of the journal knows that it waits for nothing more.
+func TestStore_Pace_orphan(t *testing.T) {
+	t.Parallel()
+	p := newPaced(t)
+	p.submit("1")
+	id := dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: "q", Key: "1"})
+	p.Inspect().SetLock(id, "other/token/1", time.Second)
+	reply, err := p.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "1", Call: "1"}, Max: 1}})
+	if err != nil || len(reply.Grants[0]) != 0 {
+		t.Fatalf("an orphan was granted: %+v, %v", reply, err)
+	}
+	p.clock.Advance(2 * time.Second)
+	if _, err := p.Expired(t.Context(), 0, 10); err != nil {
+		t.Fatal(err)
+	}
+	fresh := p.made()
+	want, err := p.Items()
+	got, err2 := fresh.Items()
+	if err != nil || err2 != nil || !slices.Equal(got, want) {
+		t.Errorf("what is made of the journal is %q, %v, %v; want %q", got, err, err2, want)
 	}
 }

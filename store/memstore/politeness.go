@@ -85,7 +85,6 @@ func (s *shard) openQueue(name string) *queue {
 	q := s.existing(name)
 	if q == nil {
 		q = &queue{name: name, reversed: reverseLabels(name)}
-		s.added(q)
 		q.settings.version = -1
 		s.queues[name] = q
 		s.queueNames.Set(q.reversed, q)

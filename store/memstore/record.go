@@ -212,9 +212,8 @@ func (s *shard) moveDeadline(r *record, deadline int64) {
 	s.enterLeases(r, deadline)
 }
 
-// settle makes the record DONE, DEAD or CANCELED. It stands nowhere.
+// settle makes the record, which is about to change, DONE, DEAD or CANCELED. It stands nowhere.
 func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) {
-	s.change(r, partState)
 	r.state = state
 	s.count(r, state)
 	r.forgetAt = 0
@@ -228,10 +227,9 @@ func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) 
 	}
 }
 
-// listRecord puts a record among those that its lane lists, if it is not there.
+// listRecord puts a record, which is about to change, among those that its lane lists, if it is not there.
 func (s *shard) listRecord(r *record) {
 	if r.listedAt == 0 {
-		s.change(r, partState)
 		r.lane.lastListed++
 		r.listedAt = r.lane.lastListed
 		r.lane.listed.Set(r.listedAt, r)
@@ -254,10 +252,9 @@ func (s *shard) forgetSet(r *record) *sortedSet[*record] {
 	return &s.forgetEnded
 }
 
-// keep takes a settled record out of what is to be forgotten.
+// keep takes a settled record, which is about to change, out of what is to be forgotten.
 func (s *shard) keep(r *record) {
 	if r.forgetAt != 0 {
-		s.change(r, partState)
 		s.forgetSet(r).remove(r.forgetAt, r)
 		r.forgetAt = 0
 	}
@@ -267,6 +264,7 @@ func (s *shard) keep(r *record) {
 // over.
 func (s *shard) forget(r *record) {
 	known := s.known(r) != nil
+	s.removed(r)
 	s.keep(r)
 	if r.state != dispatch.StateDone || known {
 		s.count(r, dispatch.StateUnknown)
@@ -275,13 +273,14 @@ func (s *shard) forget(r *record) {
 		r.lane.source.forgottenDone++
 		s.forgottenDone++
 	}
-	s.unlist(r)
+	if r.listedAt != 0 {
+		r.lane.listed.Delete(r.listedAt)
+	}
 	if r.gone {
 		delete(s.ghosts, r.id)
 	} else {
 		s.records.remove(keyOf(r.id))
 	}
-	s.removed(r)
 	s.keepPace(r)
 }
 

@@ -16,17 +16,17 @@ const lanesPerPage = 500
 // takeGate makes the gate the shard's, unless the shard's is newer.
 func (s *shard) takeGate(gate dispatch.SourceGate) *source {
 	src := s.sources.get(gate.UID)
-	if src == nil {
+	switch {
+	case src == nil:
 		s.lastSource++
 		src = &source{name: strconv.FormatInt(s.lastSource, 10)}
-		src.gate.Version = gate.Version - 1
 		s.added(src)
 		s.sources.add(gate.UID, src)
-	}
-	if gate.Version <= src.gate.Version {
+	case gate.Version <= src.gate.Version:
 		return src
+	default:
+		s.change(src, partBody)
 	}
-	s.change(src, partBody)
 	src.gate = gate
 	src.heldUntil = until(gate.HeldUntil)
 	src.pool = s.poolNamed(gate.Pool)

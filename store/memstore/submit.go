@@ -160,8 +160,8 @@ func (r *record) takeBody(item *dispatch.Submission) {
 // meet lets a waiting or leased record take from an item what it may.
 func (s *shard) meet(r *record, item *dispatch.Submission) {
 	run, depth := max(r.run, millis(item.Run)), min(r.depth, int32(item.Depth))
-	changed := run != r.run || depth != r.depth
-	due, priority, recurring, behind := r.due, r.priority, r.recurring, r.behind
+	changed, reseeded := run != r.run || depth != r.depth, false
+	due, priority, recurring, behind, again := r.due, r.priority, r.recurring, r.behind, r.again
 	switch item.IfExists {
 	case dispatch.IfExistsSooner:
 		if r.waiting() {
@@ -172,22 +172,26 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 		if r.waiting() {
 			due = min(due, s.dueOf(item.Due))
 		} else if !r.again {
-			s.change(r, partState)
-			r.again, changed = true, true
+			again, changed = true, true
 		}
 	case dispatch.IfExistsReseed:
 		due, priority, recurring, behind = s.dueOf(item.Due), int8(item.Priority), true, false
-		if s.reseed(r, item) {
-			changed = true
-		}
+		reseeded = r.differsFrom(item)
 	case dispatch.IfExistsKeep, dispatch.IfExistsRetry:
 	}
 	if due != r.due || priority != r.priority {
 		behind = false
 	}
-	if due != r.due || priority != r.priority || recurring != r.recurring || behind != r.behind {
-		changed = true
-		s.change(r, partBody|partState)
+	moved := due != r.due || priority != r.priority || recurring != r.recurring || behind != r.behind
+	if !changed && !reseeded && !moved {
+		return
+	}
+	s.change(r, partBody|partState)
+	if reseeded {
+		r.takeBody(item)
+		r.firstDue, r.cancel = millis(item.FirstDue), dispatch.CancelNone
+	}
+	if moved {
 		// An orphan stays in the lease index, and a leased record in its.
 		waits := r.stands == inReady || r.stands == inLater
 		if waits {
@@ -199,24 +203,15 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 			s.enterWaiting(r)
 		}
 	}
-	if changed {
-		s.change(r, partBody|partState)
-		r.run, r.depth = run, depth
-		r.revision++
-	}
+	r.run, r.depth, r.again = run, depth, again
+	r.revision++
 }
 
-// reseed replaces what a source says of its recurring task, and reports whether that differs.
-func (s *shard) reseed(r *record, item *dispatch.Submission) bool {
-	if firstDue := millis(item.FirstDue); r.firstDue == firstDue && r.cancel == dispatch.CancelNone &&
-		r.kind == item.Kind && r.url == item.URL && r.relation == item.Relation && r.redirected() == item.Redirect &&
-		maps.Equal(r.metadata, item.Metadata) && bytes.Equal(r.payload, item.Payload) {
-		return false
-	}
-	s.change(r, partBody|partState)
-	r.takeBody(item)
-	r.firstDue, r.cancel = millis(item.FirstDue), dispatch.CancelNone
-	return true
+// differsFrom reports whether a source now says something else of its recurring task.
+func (r *record) differsFrom(item *dispatch.Submission) bool {
+	return r.firstDue != millis(item.FirstDue) || r.cancel != dispatch.CancelNone ||
+		r.kind != item.Kind || r.url != item.URL || r.relation != item.Relation || r.redirected() != item.Redirect ||
+		!maps.Equal(r.metadata, item.Metadata) || !bytes.Equal(r.payload, item.Payload)
 }
 
 // wantsRevisit reports whether a settled record is due again by the item.

@@ -191,12 +191,12 @@ func (s *shard) clampDeadlines() {
 		if !ok || e.score <= s.now+span(bounds.MaxLeaseDuration) {
 			return
 		}
-		var until int64
-		s.change(e.value, partState)
 		if r, l := e.value, e.value.lease; l != nil {
-			l.lockedUntil, until = s.clampLock(l.lockedUntil, l.duration)
+			locked, until := s.clampLock(l.lockedUntil, l.duration)
 			s.moveDeadline(r, until)
+			l.lockedUntil = locked
 		} else {
+			var until int64
 			lock, _ := s.lockOf(r.id)
 			lock.until, until = s.clampLock(lock.until, span(bounds.MaxLeaseDuration))
 			s.setStray(r.id, lock)
