@@ -31,12 +31,8 @@ func (n *grantNote) giveBack(call string) bool {
 	return len(n.calls) == 0
 }
 
-// stillHeld reports whether the task is leased by that grant. The record may be nil, where the lease ended before a
-// snapshot was made.
+// stillHeld reports whether the task is leased by that grant.
 func (e *grantEntry) stillHeld() bool {
-	if e.record == nil {
-		return false
-	}
 	l := e.record.lease
 	return l != nil && l.fence == e.fence && !e.record.gone
 }

@@ -23,26 +23,13 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 		return dispatch.Sweep{}, err
 	}
 	c := expiredCommand{limit: min(limit, bounds.MaxExpired)}
-	last, err := sh.expire(&c)
-	if err != nil {
-		return dispatch.Sweep{}, err
-	}
-	return c.result, durable(ctx, last)
-}
-
-// expire makes the change. When it ran last is an input: a sweep that changes nothing is not in the journal.
-func (s *shard) expire(c *expiredCommand) (Commit, error) {
-	s.begin()
-	defer s.end()
-	c.sweptAt = s.sweptAt
-	err := s.performHeld(c)
-	return s.last, err
+	err = sh.do(ctx, &c)
+	return c.result, err
 }
 
 // expiredCommand is [dispatch.Leases.Expired].
 type expiredCommand struct {
-	limit   int
-	sweptAt int64
+	limit int
 
 	result dispatch.Sweep
 }
@@ -53,14 +40,15 @@ func (c *expiredCommand) room() (bytes int, grows bool) {
 
 func (c *expiredCommand) run(s *shard) {
 	c.result.Now = instant(s.now)
+	sweptAt := s.sweptAt
 	s.sweptAt = s.now
 	s.sweep(forgetPerSweep)
 	s.forgetUsed()
 	// Further ahead, the clock was stepped back.
 	s.setGrace(min(s.graceUntil, s.now+span(dispatch.OutageGrace)))
 	if next := s.leases.firstScore(); next != infinite {
-		if c.sweptAt != 0 {
-			s.wasAway(s.now - c.sweptAt)
+		if sweptAt != 0 {
+			s.wasAway(s.now - sweptAt)
 		}
 		if s.now < s.graceUntil {
 			c.result.Grace, c.result.Next = true, instant(max(next, s.graceUntil))
