@@ -108,7 +108,7 @@ func (c *compose) here(t *testing.T) map[string]string {
 	here := map[string]string{}
 	for name := range c.Services {
 		for _, port := range []string{"6379", "7070", "7080"} {
-			listener := listenAside(t)
+			listener := listenAside(t, "127.0.0.1")
 			here[name+":"+port] = listener.Addr().String()
 			if err := listener.Close(); err != nil {
 				t.Fatal(err)

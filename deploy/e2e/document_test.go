@@ -5,9 +5,7 @@ package e2e_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -335,7 +333,7 @@ func freePorts(t *testing.T, script, taken string) (there, back *strings.Replace
 			continue
 		}
 		seen[port] = true
-		listener := listenAside(t)
+		listener := listenAside(t, "127.0.0.1")
 		_, free, err := net.SplitHostPort(listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -348,21 +346,6 @@ func freePorts(t *testing.T, script, taken string) (there, back *strings.Replace
 		pairs, reversed = append(pairs, port, free), append(reversed, "127.0.0.1:"+free, "127.0.0.1:"+port)
 	}
 	return strings.NewReplacer(pairs...), strings.NewReplacer(reversed...)
-}
-
-// listenAside listens on a port that the kernel gives to nobody who asks for any, so that tests beside the document do
-// not take it before the document comes to the command that does.
-func listenAside(t *testing.T) net.Listener {
-	t.Helper()
-	for {
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
-		if err == nil {
-			return listener
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			t.Fatal(err)
-		}
-	}
 }
 
 // changing is what differs from one run of a document to the next.

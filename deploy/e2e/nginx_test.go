@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -173,18 +172,4 @@ func (n *nginx) count(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return bytes.Count(text, []byte("\n"))
-}
-
-// freePort is a port that nobody listens on, on any address of this machine.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp4", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return strconv.Itoa(port)
 }

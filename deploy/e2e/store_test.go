@@ -4,10 +4,12 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -206,15 +208,38 @@ func lastingAddr(t *testing.T) string {
 	}
 }
 
-// freeAddr is an address where nobody listens.
+// freeAddr is an address that nobody listens on, nor will before it is used.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	return closed(t, listenAside(t, "127.0.0.1"))
+}
+
+// freePort is freeAddr's for all addresses of this machine.
+func freePort(t *testing.T) string {
+	t.Helper()
+	return portOf(closed(t, listenAside(t, "0.0.0.0")))
+}
+
+// closed is the address of the listener, which it closes.
+func closed(t *testing.T, listener net.Listener) string {
+	t.Helper()
+	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
+	return listener.Addr().String()
+}
+
+// listenAside listens on a port that the kernel gives to nobody who asks for any, so that no test beside takes it before
+// its time.
+func listenAside(t *testing.T, host string) net.Listener {
+	t.Helper()
+	for {
+		listener, err := net.Listen("tcp4", fmt.Sprintf("%s:%d", host, 20_000+rand.IntN(12_000)))
+		if err == nil {
+			return listener
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
 	}
-	return l.Addr().String()
 }
