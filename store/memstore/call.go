@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,8 +35,11 @@ func (p *part) begin() {
 }
 
 func (p *part) setInstant(now time.Time) {
-	p.now, p.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
+	p.now, p.micros = now.UnixMilli(), microsOf(now)
 }
+
+// microsOf is an instant as groups have it.
+func microsOf(now time.Time) uint64 { return uint64(max(now.UnixMicro(), 0)) }
 
 // commit runs a command while the call holds the mutex, and hands the journal what it has changed, which group appends. always: also
 // if that is nothing, so that last is later than all before in any part.
@@ -83,8 +85,26 @@ func (p *part) runWhole(run func()) {
 // maxEntryRoom bounds the room that a part keeps for its next group.
 const maxEntryRoom = 1 << 20
 
+// owned is a shard with what one mutex guards.
+type owned struct {
+	part
+	*shard
+	publish func(dispatch.Hint)
+}
+
+// begin starts a call.
+func (s *owned) begin() {
+	s.mu.Lock()
+	s.setInstant(s.clock.now())
+}
+
+func (s *owned) setInstant(now time.Time) {
+	s.part.setInstant(now)
+	s.shard.at(now)
+}
+
 // shard finds a shard by its number.
-func (s *Store) shard(ctx context.Context, number int) (*shard, error) {
+func (s *Store) shard(ctx context.Context, number int) (*owned, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -95,7 +115,7 @@ func (s *Store) shard(ctx context.Context, number int) (*shard, error) {
 }
 
 // do makes a change, and returns when the journal has it.
-func (s *shard) do(ctx context.Context, c shardCommand) error {
+func (s *owned) do(ctx context.Context, c shardCommand) error {
 	last, err := s.perform(c)
 	if err != nil {
 		return err
@@ -104,7 +124,7 @@ func (s *shard) do(ctx context.Context, c shardCommand) error {
 }
 
 // perform makes a change. What it returns waits until the journal has it.
-func (s *shard) perform(c shardCommand) (Commit, error) {
+func (s *owned) perform(c shardCommand) (Commit, error) {
 	s.begin()
 	defer s.end()
 	err := s.performHeld(c)
@@ -112,41 +132,24 @@ func (s *shard) perform(c shardCommand) (Commit, error) {
 }
 
 // performHeld makes a change while the call holds the mutex.
-func (s *shard) performHeld(c shardCommand) error {
-	return s.commit(c, false, func() { s.run(c) }, s.group)
-}
-
-// run makes a change, and places what it touched.
-func (s *shard) run(c shardCommand) {
-	s.promoted = 0
-	c.run(s)
-	s.placeTouched()
+func (s *owned) performHeld(c shardCommand) error {
+	return s.commit(c, false, func() { s.shard.perform(c.run) }, s.group)
 }
 
 // read reads the shard, and returns when the journal has what was read.
-func (s *shard) read(ctx context.Context, work func(*shard)) error { return durable(ctx, s.look(work)) }
+func (s *owned) read(ctx context.Context, work func(*shard)) error { return durable(ctx, s.look(work)) }
 
 // look reads the shard. What it returns waits until the journal has what was read.
-func (s *shard) look(work func(*shard)) Commit {
+func (s *owned) look(work func(*shard)) Commit {
 	s.begin()
 	defer s.end()
-	work(s)
+	work(s.shard)
 	return s.last
 }
 
 // end ends a call: it sends hints for what became grantable earlier.
-func (s *shard) end() {
-	if len(s.soonest) == 0 {
-		s.mu.Unlock()
-		return
-	}
-	hints := make([]dispatch.Hint, 0, len(s.soonest))
-	for _, pool := range slices.Sorted(maps.Keys(s.soonest)) {
-		hints = append(hints, dispatch.Hint{
-			Kind: dispatch.HintReady, Shard: s.number, Pool: pool, In: duration(max(s.soonest[pool]-s.now, 0)),
-		})
-	}
-	clear(s.soonest)
+func (s *owned) end() {
+	hints := s.hints()
 	s.mu.Unlock()
 	for _, hint := range hints {
 		s.publish(hint)
@@ -155,7 +158,7 @@ func (s *shard) end() {
 
 // byShard gives, for each shard that owns some of n tasks, the indexes of those tasks in order, at most limit at a time.
 // Ids without a slot are left out.
-func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*shard, []int] {
+func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*owned, []int] {
 	groups := make([][]int, len(s.shards))
 	if len(groups) == 1 {
 		groups[0] = make([]int, 0, n)
@@ -165,7 +168,7 @@ func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*s
 			groups[sh.number] = append(groups[sh.number], i)
 		}
 	}
-	return func(yield func(*shard, []int) bool) {
+	return func(yield func(*owned, []int) bool) {
 		for number, group := range groups {
 			for page := range slices.Chunk(group, limit) {
 				if !yield(s.shards[number], page) {
@@ -301,7 +304,6 @@ func (s *Store) changeNamed(kind itemKind, name string) {
 func (s *Store) runAll(c storeCommand) {
 	c.runAll(s)
 	for _, sh := range s.shards {
-		sh.promoted = 0
-		sh.placeTouched()
+		sh.shard.perform(func(*shard) {})
 	}
 }

@@ -12,7 +12,10 @@ import (
 // that stands where it does not belong.
 func (s *Store) Check() error {
 	for _, sh := range s.shards {
-		if err := sh.check(); err != nil {
+		sh.begin()
+		err := sh.check()
+		sh.end()
+		if err != nil {
 			return fmt.Errorf("shard %d: %w", sh.number, err)
 		}
 	}
@@ -27,8 +30,6 @@ type tallies struct {
 }
 
 func (s *shard) check() error {
-	s.begin()
-	defer s.end()
 	sum := tallies{map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
 	for r := range s.records.all() {
 		if err := s.checkRecord(r, &sum); err != nil {

@@ -43,17 +43,22 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 }
 
 // poll makes the change, if there is a grant that it can change: else it only reads.
-func (s *shard) poll(c *pollsCommand) (Commit, error) {
+func (s *owned) poll(c *pollsCommand) (Commit, error) {
 	s.begin()
 	defer s.end()
-	if slices.ContainsFunc(c.polls, func(p dispatch.Poll) bool {
-		return s.grants.get(grantKey{p.Collector, p.ClientToken}) != nil
-	}) {
+	if c.meets(s.shard) {
 		err := s.performHeld(c)
 		return s.last, err
 	}
-	c.run(s)
+	c.run(s.shard)
 	return s.last, nil
+}
+
+// meets reports whether there is a grant of one of the polls.
+func (c *pollsCommand) meets(s *shard) bool {
+	return slices.ContainsFunc(c.polls, func(p dispatch.Poll) bool {
+		return s.grants.get(grantKey{p.Collector, p.ClientToken}) != nil
+	})
 }
 
 // pollsCommand is [dispatch.Claims.BeginPolls] in one shard.
@@ -130,7 +135,7 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 }
 
 // endSession makes the change, unless the session to keep was replaced itself.
-func (s *Store) endSession(sh *shard, c *endSessionCommand) (Commit, error) {
+func (s *Store) endSession(sh *owned, c *endSessionCommand) (Commit, error) {
 	sh.begin()
 	defer sh.end()
 	if s.collectors.replaced(c.collector, c.session) {
@@ -209,14 +214,19 @@ func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFil
 	}
 	return records, s.readAll(ctx, func(sh *shard) {
 		for _, r := range records {
-			if r == nil {
-				continue
-			}
-			if h := sh.holders.get(r.Info.ID); h != nil {
-				r.Held += int64(len(h.held))
+			if r != nil {
+				r.Held += sh.heldBy(r.Info.ID)
 			}
 		}
 	})
+}
+
+// heldBy is how many leases a collector holds.
+func (s *shard) heldBy(collector string) int64 {
+	if h := s.holders.get(collector); h != nil {
+		return int64(len(h.held))
+	}
+	return 0
 }
 
 // Forget implements [dispatch.Collectors].

@@ -5,15 +5,29 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
+// end makes the shard of what was loaded, at that instant. ruleOf finds the queue rules; keeping: what commands will change is noted.
+func (l *loading) end(now time.Time, ruleOf func(pattern string) (dispatch.QueueRule, bool), keeping bool) error {
+	l.s.at(now)
+	if err := l.place(ruleOf); err != nil {
+		return err
+	}
+	l.s.keeping = keeping
+	return nil
+}
+
+// versions are those of the queue rules and the holds that the shard has.
+func (s *shard) versions() (rules, holds int64) { return s.rulesVersion, s.holdsVersion }
+
 // place makes what follows from the items of a shard: who names whom, counts, orders, and the places of lanes and queues.
-func (l *loading) place(rules *ruleBook) error {
+func (l *loading) place(ruleOf func(pattern string) (dispatch.QueueRule, bool)) error {
 	s := l.s
 	for name, pattern := range l.rules {
-		rule, ok := rules.rules.Get(pattern)
+		rule, ok := ruleOf(pattern)
 		if !ok {
 			return fmt.Errorf("the settings %s are of the rule %s, which is missing", name, pattern)
 		}

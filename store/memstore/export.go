@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -39,9 +40,7 @@ func (s *Store) Export(ctx context.Context, each func(*dispatch.PortableBatch) e
 func (s *Store) exportGates(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
 	var gates []dispatch.SourceGate
 	err := s.readAll(ctx, func(sh *shard) {
-		for src := range sh.sources.all() {
-			gates = append(gates, src.gate)
-		}
+		gates = sh.exportGates(gates)
 	})
 	if err != nil {
 		return err
@@ -52,6 +51,14 @@ func (s *Store) exportGates(ctx context.Context, each func(*dispatch.PortableBat
 		}
 	}
 	return nil
+}
+
+// exportGates adds the gates of the sources.
+func (s *shard) exportGates(gates []dispatch.SourceGate) []dispatch.SourceGate {
+	for src := range s.sources.all() {
+		gates = append(gates, src.gate)
+	}
+	return gates
 }
 
 // exportTasks gives a page of the tasks of a shard, and where the next begins; -1: nowhere. With those of a source that
@@ -89,12 +96,7 @@ func (s *Store) exportQueues(ctx context.Context, each func(*dispatch.PortableBa
 	for _, sh := range s.shards {
 		var queues []dispatch.PortableQueue
 		err := sh.read(ctx, func(sh *shard) {
-			sh.queueNames.Scan(func(_ string, q *queue) bool {
-				if !q.over(sh.now) {
-					queues = append(queues, q.export())
-				}
-				return true
-			})
+			queues = sh.exportQueues()
 		})
 		if err != nil {
 			return err
@@ -106,6 +108,17 @@ func (s *Store) exportQueues(ctx context.Context, each func(*dispatch.PortableBa
 		}
 	}
 	return nil
+}
+
+// exportQueues gives the queues.
+func (s *shard) exportQueues() (queues []dispatch.PortableQueue) {
+	s.queueNames.Scan(func(_ string, q *queue) bool {
+		if !q.over(s.now) {
+			queues = append(queues, q.export())
+		}
+		return true
+	})
+	return queues
 }
 
 func (q *queue) export() dispatch.PortableQueue {
@@ -143,31 +156,32 @@ func (s *Store) exportCollectors(ctx context.Context, each func(*dispatch.Portab
 
 // exportTokens gives the used client tokens, each once, though several shards may have one.
 func (s *Store) exportTokens(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
-	steps := make(map[int64]*usedTokens)
-	err := s.readAll(ctx, func(sh *shard) {
-		for step, tokens := range sh.used {
-			if step < dispatch.TokenStep(instant(sh.now))-1 {
-				continue
-			}
-			if steps[step] == nil {
-				steps[step] = &usedTokens{has: make(map[uint64]struct{})}
-			}
-			for _, digest := range tokens.listed {
-				steps[step].add(digest)
-			}
-		}
-	})
+	steps := make(map[int64]map[uint64]struct{})
+	err := s.readAll(ctx, func(sh *shard) { sh.exportTokens(steps) })
 	if err != nil {
 		return err
 	}
 	for step, tokens := range steps {
-		for page := range slices.Chunk(tokens.listed, dispatch.MaxPortable) {
+		for page := range slices.Chunk(slices.Collect(maps.Keys(tokens)), dispatch.MaxPortable) {
 			if err := each(&dispatch.PortableBatch{Tokens: []dispatch.PortableTokens{{Step: step, Digests: page}}}); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// exportTokens adds the used client tokens by their steps.
+func (s *shard) exportTokens(steps map[int64]map[uint64]struct{}) {
+	for step, tokens := range s.used {
+		if step < dispatch.TokenStep(instant(s.now))-1 {
+			continue
+		}
+		if steps[step] == nil {
+			steps[step] = make(map[uint64]struct{})
+		}
+		maps.Copy(steps[step], tokens.has)
+	}
 }
 
 func (s *Store) exportTotals(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
@@ -180,16 +194,14 @@ func (s *Store) exportTotals(ctx context.Context, each func(*dispatch.PortableBa
 
 func (s *Store) totals(ctx context.Context) (*dispatch.PortableTotals, error) {
 	totals := new(dispatch.PortableTotals)
-	err := s.readAll(ctx, func(sh *shard) {
-		totals.Fence = max(totals.Fence, sh.lastFence)
-		totals.RulesVersion, totals.HoldsVersion = max(totals.RulesVersion, sh.rulesVersion), max(totals.HoldsVersion, sh.holdsVersion)
-		sh.addTo(totals)
-	})
+	err := s.readAll(ctx, func(sh *shard) { sh.addTotals(totals) })
 	return totals, err
 }
 
-// addTo adds what the shard counts.
-func (s *shard) addTo(totals *dispatch.PortableTotals) {
+// addTotals adds what the shard counts.
+func (s *shard) addTotals(totals *dispatch.PortableTotals) {
+	totals.Fence = max(totals.Fence, s.lastFence)
+	totals.RulesVersion, totals.HoldsVersion = max(totals.RulesVersion, s.rulesVersion), max(totals.HoldsVersion, s.holdsVersion)
 	totals.Granted += s.granted
 	totals.Settled += s.settled
 	totals.Expired += s.expired

@@ -93,7 +93,7 @@ func (c *importCommand) runAll(s *Store) {
 		}
 		s.holds.holds = s.holds.changed(&dispatch.HoldChange{Set: c.Holds})
 		for _, sh := range s.shards {
-			sh.takeHolds(sh.holdsVersion, dispatch.HeldQueues(c.Holds))
+			sh.importHolds(c.Holds)
 		}
 	}
 	for i := range c.Gates {
@@ -243,42 +243,56 @@ func (s *Store) importStatus(p *dispatch.PortableStatus) {
 	if home == nil {
 		home = s.shardOfName(p.UID)
 	}
-	src, st := home.sources.get(p.UID), &p.Status
+	var came dispatch.SourceStatus
+	for _, sh := range s.shards {
+		sh.addStatus(p.UID, &came)
+	}
+	home.importStatus(p, max(p.Status.Counts.Done-came.Counts.Done, 0)) // the tasks that came are the least
+}
+
+// importStatus sets what a source counts, with as many DONE tasks more than came.
+func (s *shard) importStatus(p *dispatch.PortableStatus, done int64) {
+	src, st := s.sources.get(p.UID), &p.Status
 	if src == nil {
 		return
 	}
-	home.change(src, partState)
+	s.change(src, partState)
 	src.limited, src.failures = st.Limited, st.FailuresInARow
 	src.lastSuccess, src.lastFailure = millis(st.LastSuccess), millis(st.LastFailure)
-	done := st.Counts.Done
-	for _, sh := range s.shards {
-		if of := sh.sources.get(p.UID); of != nil {
-			done -= of.counts[dispatch.StateDone]
-		}
-	}
-	done = max(done, 0) // the tasks that came are the least
 	src.counts[dispatch.StateDone] += done
 	src.forgottenDone += done
-	home.counts[dispatch.StateDone] += done
-	home.forgottenDone += done
+	s.counts[dispatch.StateDone] += done
+	s.forgottenDone += done
 }
+
+// importHolds sets the ends of the holds on queues.
+func (s *shard) importHolds(holds []dispatch.Hold) { s.takeHolds(s.holdsVersion, dispatch.HeldQueues(holds)) }
 
 // importTotals sets the counters of the store, in its first shard, and what only rises, in all.
 func (s *Store) importTotals(want *dispatch.PortableTotals) {
 	var have dispatch.PortableTotals
 	s.rules.version, s.holds.version = max(s.rules.version, want.RulesVersion), max(s.holds.version, want.HoldsVersion)
 	for _, sh := range s.shards {
-		sh.lastFence = max(sh.lastFence, want.Fence)
-		sh.rulesVersion, sh.holdsVersion = s.rules.version, s.holds.version
-		sh.addTo(&have)
+		sh.importVersions(want.Fence, s.rules.version, s.holds.version)
+		sh.addTotals(&have)
 	}
-	(&startCommand{away: span(dispatch.OutageGrace)}).runAll(s) // nobody knows how long the outage is
-	first := s.shards[0]
-	first.granted += want.Granted - have.Granted
-	first.settled += want.Settled - have.Settled
-	first.expired += want.Expired - have.Expired
-	first.orphaned += want.Orphaned - have.Orphaned
-	first.dropped += want.Dropped - have.Dropped
-	first.counts[dispatch.StateDone] += want.Done - have.Done
-	first.forgottenDone += want.Done - have.Done
+	(&startCommand{away: dispatch.OutageGrace}).runAll(s) // nobody knows how long the outage is
+	s.shards[0].importTotals(want, &have)
+}
+
+// importVersions sets what only rises.
+func (s *shard) importVersions(fence uint64, rules, holds int64) {
+	s.lastFence = max(s.lastFence, fence)
+	s.rulesVersion, s.holdsVersion = rules, holds
+}
+
+// importTotals adds what all shards have not counted.
+func (s *shard) importTotals(want, have *dispatch.PortableTotals) {
+	s.granted += want.Granted - have.Granted
+	s.settled += want.Settled - have.Settled
+	s.expired += want.Expired - have.Expired
+	s.orphaned += want.Orphaned - have.Orphaned
+	s.dropped += want.Dropped - have.Dropped
+	s.counts[dispatch.StateDone] += want.Done - have.Done
+	s.forgottenDone += want.Done - have.Done
 }

@@ -22,15 +22,21 @@ func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Durati
 		return "", 0
 	}
 	sh.look(func(sh *shard) {
-		lock, stands := sh.lockOf(id)
-		if stands {
-			token = lock.value
-		}
-		if stands && lock.until != infinite {
-			left = duration(lock.until - sh.now)
-		}
+		token, left = sh.lockValue(id)
 	})
 	return token, left
+}
+
+// lockValue is what the lock of a task has, and for how long; 0: without end.
+func (s *shard) lockValue(id dispatch.TaskID) (token string, left time.Duration) {
+	lock, stands := s.lockOf(id)
+	switch {
+	case !stands:
+		return "", 0
+	case lock.until == infinite:
+		return lock.value, 0
+	}
+	return lock.value, duration(lock.until - s.now)
 }
 
 // DeleteLock deletes the lock of the task.

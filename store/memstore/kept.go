@@ -52,7 +52,7 @@ func (s *shard) added(k kept) {
 }
 
 func (s *shard) note(k kept, of parts) {
-	if s.clock.journal == nil {
+	if !s.keeping {
 		return
 	}
 	m := k.marked()
@@ -68,7 +68,7 @@ func (s *shard) removed(k kept) {
 	if s.saving != nil {
 		s.saving.save(k)
 	}
-	if s.clock.journal == nil {
+	if !s.keeping {
 		return
 	}
 	m := k.marked()
@@ -82,21 +82,21 @@ func (s *shard) removed(k kept) {
 // changeNamed notes that an item without memory of its own has changed or was removed: a setting, the end of a hold on queues,
 // a stray lock.
 func (s *shard) changeNamed(kind itemKind, name string) {
-	if s.clock.journal != nil {
+	if s.keeping {
 		s.noted = append(s.noted, noted{kind: kind, name: name})
 	}
 }
 
 // usedToken notes that a client token was used.
 func (s *shard) usedToken(step int64, digest uint64) {
-	if s.clock.journal != nil {
+	if s.keeping {
 		s.noted = append(s.noted, noted{kind: itemUsed, step: step, digest: digest})
 	}
 }
 
 // forgottenTokens notes that the used client tokens of a step are forgotten.
 func (s *shard) forgottenTokens(step int64) {
-	if s.clock.journal != nil {
+	if s.keeping {
 		s.noted = append(s.noted, noted{kind: itemUsed, removed: true, step: step})
 	}
 }
@@ -133,6 +133,8 @@ type saver struct {
 	encoder  encoder
 	out      []byte
 	tasks    int // that were written
+	at       walk
+	used     []usedStep // that are not written yet
 }
 
 func newSaver(s *shard, snapshot uint32) *saver {
@@ -151,7 +153,32 @@ func (w *saver) begin() {
 	for _, id := range slices.Sorted(maps.Keys(s.strays)) {
 		w.out = w.encoder.named(w.out, noted{kind: itemStray, name: string(id)})
 	}
+	for step, tokens := range s.used {
+		w.used = append(w.used, usedStep{step, tokens.listed[:len(tokens.listed):len(tokens.listed)]})
+	}
 	w.out = w.encoder.head(w.out)
+}
+
+// usedStep are the used client tokens of a step.
+type usedStep struct {
+	step    int64
+	digests []uint64
+}
+
+// saveUsed writes the next used client tokens, and reports whether there were any.
+func (w *saver) saveUsed(items int) bool {
+	if len(w.used) == 0 {
+		return false
+	}
+	next := &w.used[0]
+	n := min(items, len(next.digests))
+	for _, digest := range next.digests[:n] {
+		w.out = w.encoder.named(w.out, noted{kind: itemUsed, step: next.step, digest: digest})
+	}
+	if next.digests = next.digests[n:]; len(next.digests) == 0 {
+		w.used = w.used[1:]
+	}
+	return true
 }
 
 // take gives what was written since the last call.

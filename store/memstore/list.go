@@ -21,11 +21,9 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
 	for sh, page := range s.byShard(len(ids), bounds.MaxRenewals, idOf) {
 		err := sh.read(ctx, func(sh *shard) {
-			now = latest(now, instant(sh.now))
+			now = latest(now, sh.instant())
 			for _, i := range page {
-				if r := sh.record(ids[i]); r != nil {
-					tasks[i] = sh.wholeTask(r, details)
-				}
+				tasks[i] = sh.get(ids[i], details)
 			}
 		})
 		if err != nil {
@@ -35,9 +33,13 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	return tasks, now, nil
 }
 
-// wholeTask is the task with its lock, and with its details if requested.
-func (s *shard) wholeTask(r *record, details bool) *dispatch.Task {
-	if !details {
+// get is the task with its lock, and with its details if requested; nil: there is none.
+func (s *shard) get(id dispatch.TaskID, details bool) *dispatch.Task {
+	r := s.record(id)
+	switch {
+	case r == nil:
+		return nil
+	case !details:
 		return s.task(r, noDetails)
 	}
 	t, src := s.task(r, allDetails), r.lane.source
@@ -50,11 +52,16 @@ func (s *shard) wholeTask(r *record, details bool) *dispatch.Task {
 	return t
 }
 
-// listCursor is a place in a list: a shard, a lane and the number of a record in it, or a
-// place in the lease index.
+// listCursor is a place in a list of a shard.
 type listCursor struct {
-	shard, lane, after int64
-	id                 string
+	shard int64
+	listPlace
+}
+
+// listPlace is a lane and the number of a record in it, or a place in the lease index.
+type listPlace struct {
+	lane, after int64
+	id          string
 }
 
 func (c *listCursor) String() string {
@@ -76,7 +83,7 @@ func parsePage(token string, numbers ...*int64) (rest string, err error) {
 
 // eachFrom calls list for the shards from the cursor on until the page is full. list moves the cursor to the last task
 // that it took; next is where the list continues.
-func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *shard, at *listCursor) (more bool)) (next string, err error) {
+func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *shard, at *listPlace) (more bool)) (next string, err error) {
 	if err := s.usable(ctx); err != nil {
 		return "", err
 	}
@@ -88,7 +95,7 @@ func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *shard
 	}
 	for ; at.shard >= 0 && at.shard < int64(len(s.shards)); at = (listCursor{shard: at.shard + 1}) {
 		more := false
-		if err := s.shards[at.shard].read(ctx, func(sh *shard) { more = list(sh, &at) }); err != nil {
+		if err := s.shards[at.shard].read(ctx, func(sh *shard) { more = list(sh, &at.listPlace) }); err != nil {
 			return "", err
 		}
 		if more {
@@ -104,31 +111,36 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 		return page, fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
 	}
 	var bytes pageBytes
-	page.Next, err = s.eachFrom(ctx, cursor, func(sh *shard, at *listCursor) (more bool) {
-		for _, l := range sh.lanesOf(filter).from(at.lane) {
-			if l.number > at.lane {
-				at.lane, at.after = l.number, 0
-			}
-			l.listed.Ascend(at.after+1, func(number int64, r *record) bool {
-				wanted := !r.gone && sh.known(r) != nil && slices.Contains(filter.States, r.visibleState(sh.now))
-				more = len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || wanted && !bytes.fits(r.listedBytes())
-				if more {
-					return false
-				}
-				page.Looked++
-				at.after = number
-				if wanted {
-					page.Tasks = append(page.Tasks, sh.task(r, lastError))
-				}
-				return true
-			})
-			if more {
-				return true
-			}
-		}
-		return false
+	page.Next, err = s.eachFrom(ctx, cursor, func(sh *shard, at *listPlace) (more bool) {
+		return sh.listTasks(&page, &bytes, filter, at, limit)
 	})
 	return page, err
+}
+
+// listTasks adds tasks to the page, from that place on, which it moves, and reports whether there are more than fit.
+func (s *shard) listTasks(page *dispatch.TaskPage, bytes *pageBytes, filter dispatch.TaskFilter, at *listPlace, limit int) (more bool) {
+	for _, l := range s.lanesOf(filter).from(at.lane) {
+		if l.number > at.lane {
+			at.lane, at.after = l.number, 0
+		}
+		l.listed.Ascend(at.after+1, func(number int64, r *record) bool {
+			wanted := !r.gone && s.known(r) != nil && slices.Contains(filter.States, r.visibleState(s.now))
+			more = len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || wanted && !bytes.fits(r.listedBytes())
+			if more {
+				return false
+			}
+			page.Looked++
+			at.after = number
+			if wanted {
+				page.Tasks = append(page.Tasks, s.task(r, lastError))
+			}
+			return true
+		})
+		if more {
+			return true
+		}
+	}
+	return false
 }
 
 // lanesOf are the lanes that a filter selects.
@@ -151,21 +163,27 @@ func (s *shard) lanesOf(filter dispatch.TaskFilter) laneList {
 // ListLeases implements [dispatch.Leases]: by shard and place in the lease index.
 func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) (leased []*dispatch.Task, next string, err error) {
 	var bytes pageBytes
-	next, err = s.eachFrom(ctx, cursor, func(sh *shard, at *listCursor) (more bool) {
-		for e := range sh.leases.after(at.after, at.id) {
-			r := e.value
-			if r.lease == nil || r.gone {
-				continue
-			}
-			if len(leased) >= limit || !bytes.fits(r.listedBytes()) {
-				return true
-			}
-			leased = append(leased, sh.task(r, lastError))
-			at.after, at.id = e.score, r.member()
-		}
-		return false
+	next, err = s.eachFrom(ctx, cursor, func(sh *shard, at *listPlace) (more bool) {
+		leased, more = sh.listLeases(leased, &bytes, at, limit)
+		return more
 	})
 	return leased, next, err
+}
+
+// listLeases adds leased tasks to a list, from that place on, which it moves, and reports whether there are more than fit.
+func (s *shard) listLeases(leased []*dispatch.Task, bytes *pageBytes, at *listPlace, limit int) (_ []*dispatch.Task, more bool) {
+	for e := range s.leases.after(at.after, at.id) {
+		r := e.value
+		if r.lease == nil || r.gone {
+			continue
+		}
+		if len(leased) >= limit || !bytes.fits(r.listedBytes()) {
+			return leased, true
+		}
+		leased = append(leased, s.task(r, lastError))
+		at.after, at.id = e.score, r.member()
+	}
+	return leased, false
 }
 
 // DueLanes implements [dispatch.Tasks].

@@ -37,6 +37,13 @@ type loading struct {
 	dropped map[*lane]bool
 }
 
+func newLoading(s *shard) *loading {
+	return &loading{
+		s: s, lanes: make(map[int64]*lane), sources: make(map[string]*source), grants: make(map[uint64]*grantNote),
+		queues: make(map[string]*queue), rules: make(map[string]string), dropped: make(map[*lane]bool),
+	}
+}
+
 // NewLoader begins to load a store. A snapshot, if one comes, says how many shards it has; another number in the config is an
 // error.
 func NewLoader(config Config) *Loader { return &Loader{config: config} }
@@ -106,8 +113,8 @@ func (l *Loader) inSnapshot(kind itemKind, shard int, fields []byte) error {
 		return errors.New("it is behind the end")
 	case kind == itemStore && !l.begun:
 		var shards int
-		if storeFields(c, &shards, &l.micros); ended(c) != nil {
-			return ended(c)
+		if storeFields(c, &shards, &l.micros); c.Known() != nil {
+			return c.Known()
 		}
 		l.begun = true
 		return l.begin(shards)
@@ -119,20 +126,11 @@ func (l *Loader) inSnapshot(kind itemKind, shard int, fields []byte) error {
 			c.Failf("there are %d tasks, and must be %d", l.tasks, tasks)
 		}
 		l.ended = true
-		return ended(c)
+		return c.Known()
 	case kind == itemTask:
 		l.tasks++
 	}
 	return l.item(kind, shard, fields)
-}
-
-// ended is the error of reading an item that has no place for fields that are not known.
-func ended(c *codec.Codec) error {
-	unknown, err := c.End()
-	if err == nil && len(unknown) > 0 {
-		err = errors.New("it has a field that is not known: a newer release wrote it")
-	}
-	return err
 }
 
 // begin makes the empty store.
@@ -148,10 +146,7 @@ func (l *Loader) begin(shards int) error {
 		return err
 	}
 	for _, sh := range l.store.shards {
-		l.shards = append(l.shards, &loading{
-			s: sh, lanes: make(map[int64]*lane), sources: make(map[string]*source), grants: make(map[uint64]*grantNote),
-			queues: make(map[string]*queue), rules: make(map[string]string), dropped: make(map[*lane]bool),
-		})
+		l.shards = append(l.shards, newLoading(sh.shard))
 	}
 	return nil
 }
@@ -170,7 +165,7 @@ func (l *Loader) item(kind itemKind, shard int, fields []byte) error {
 	default:
 		return l.shards[shard].read(kind, c)
 	}
-	return ended(c)
+	return c.Known()
 }
 
 // ofStore takes an item that is of no shard.
@@ -329,7 +324,7 @@ func (l *loading) read(kind itemKind, c *codec.Codec) error {
 	switch {
 	case err != nil || len(unknown) == 0:
 	case of == nil:
-		return ended(c)
+		return codec.ErrUnknown
 	default:
 		if s.unknown == nil {
 			s.unknown = make(map[kept]codec.Unknown)
@@ -419,15 +414,12 @@ func (l *Loader) Store() (*Store, error) {
 	}
 	s := l.store
 	now := s.clock.now()
-	for _, of := range l.shards {
-		of.s.setInstant(now)
-		if err := of.place(&s.rules); err != nil {
-			return nil, fmt.Errorf("%w: shard %d: %w", ErrItems, of.s.number, err)
+	for number, of := range l.shards {
+		if err := of.end(now, s.rules.rules.Get, l.config.Journal != nil); err != nil {
+			return nil, fmt.Errorf("%w: shard %d: %w", ErrItems, number, err)
 		}
-		of.s.micros = l.micros
 	}
-	first := s.shards[0]
-	s.rules.version, s.holds.version = first.rulesVersion, first.holdsVersion
+	s.rules.version, s.holds.version = s.shards[0].versions()
 	s.clock.journal = l.config.Journal
 	return s, nil
 }

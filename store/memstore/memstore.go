@@ -37,7 +37,7 @@ type Store struct {
 	access     accessBook
 	holds      holdBook
 	rules      ruleBook
-	shards     []*shard
+	shards     []*owned
 	closing    sync.Once
 
 	snapshots sync.Mutex // one is made at a time
@@ -70,7 +70,9 @@ func New(config Config) (*Store, error) {
 	s.leaders = make(map[string]leader)
 	s.holds.holds = make(map[string]dispatch.Hold)
 	for i := range config.Shards {
-		s.shards = append(s.shards, newShard(i, &s.clock, s.publish))
+		sh := newShard(i)
+		sh.keeping = config.Journal != nil
+		s.shards = append(s.shards, &owned{part: part{clock: &s.clock}, shard: sh, publish: s.publish})
 	}
 	return s, nil
 }
@@ -103,7 +105,7 @@ func (s *Store) Close() error {
 }
 
 // shardOfTask is the shard that owns the task; nil when the id has no slot.
-func (s *Store) shardOfTask(id dispatch.TaskID) *shard {
+func (s *Store) shardOfTask(id dispatch.TaskID) *owned {
 	slot := id.Slot()
 	if slot < 0 {
 		return nil
@@ -112,7 +114,7 @@ func (s *Store) shardOfTask(id dispatch.TaskID) *shard {
 }
 
 // shardOfName is the shard that owns a queue.
-func (s *Store) shardOfName(name string) *shard {
+func (s *Store) shardOfName(name string) *owned {
 	return s.shards[dispatch.ShardOf(dispatch.SlotOf(name), len(s.shards))]
 }
 
@@ -120,7 +122,7 @@ func (s *Store) shardOfName(name string) *shard {
 func (s *Store) HasLeases() bool {
 	for _, sh := range s.shards {
 		sh.mu.Lock()
-		n := sh.leases.len()
+		n := sh.leased()
 		sh.mu.Unlock()
 		if n > 0 {
 			return true
@@ -134,21 +136,27 @@ const overdueLooks = 100
 
 // Stats counts over all shards.
 func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error) {
-	err = s.readAll(ctx, func(sh *shard) {
-		stats.Counts = stats.Counts.Add(sh.counts.visible())
-		stats.Queues += int64(len(sh.queues) - sh.idleQueues.upTo(sh.now))
-		stats.Granted += sh.granted
-		stats.Settled += sh.settled
-		stats.Expired += sh.expired
-		stats.Orphaned += sh.orphaned
-		stats.Dropped += sh.dropped
-		stats.OldestOverdue = max(stats.OldestOverdue, duration(sh.oldestOverdue()))
-		stats.Grace = max(stats.Grace, duration(sh.graceUntil-sh.now))
-	})
+	err = s.readAll(ctx, func(sh *shard) { sh.addStats(&stats) })
 	if err == nil {
 		stats.Collectors = s.collectors.count()
 	}
 	return stats, err
+}
+
+// leased is how many leases stand.
+func (s *shard) leased() int { return s.leases.len() }
+
+// addStats adds what the shard has.
+func (s *shard) addStats(stats *dispatch.StoreStats) {
+	stats.Counts = stats.Counts.Add(s.counts.visible())
+	stats.Queues += int64(len(s.queues) - s.idleQueues.upTo(s.now))
+	stats.Granted += s.granted
+	stats.Settled += s.settled
+	stats.Expired += s.expired
+	stats.Orphaned += s.orphaned
+	stats.Dropped += s.dropped
+	stats.OldestOverdue = max(stats.OldestOverdue, duration(s.oldestOverdue()))
+	stats.Grace = max(stats.Grace, duration(s.graceUntil-s.now))
 }
 
 // oldestOverdue is the time since the deadline of the most overdue of the first leases.

@@ -18,15 +18,21 @@ func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Qu
 	queues := make([]*dispatch.Queue, len(names))
 	for i, name := range names {
 		err := s.shardOfName(name).read(ctx, func(sh *shard) {
-			if q := sh.standing(name); q != nil {
-				queues[i] = sh.describe(q)
-			}
+			queues[i] = sh.queueNamed(name)
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return queues, nil
+}
+
+// queueNamed is a queue; nil: there is none.
+func (s *shard) queueNamed(name string) *dispatch.Queue {
+	if q := s.standing(name); q != nil {
+		return s.describe(q)
+	}
+	return nil
 }
 
 // describe is the queue as a caller of the store sees it.
@@ -105,18 +111,25 @@ func (s *shard) listQueues(suffix, after string, limit int) (found []*dispatch.Q
 	return found
 }
 
+// eachPool gives what the shard has of each pool that has queues with waiting tasks, in no order.
+func (s *shard) eachPool(each func(dispatch.Pool)) {
+	for name, p := range s.pools {
+		if p.len() > 0 {
+			due := p.wait.upTo(s.now)
+			each(dispatch.Pool{Name: name, Open: int64(p.open.len() + due), Waiting: int64(p.wait.len() - due + p.counted())})
+		}
+	}
+}
+
 // ListPools implements [dispatch.Queues].
 func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
 	var sums btree.Map[string, dispatch.Pool]
 	err := s.readAll(ctx, func(sh *shard) {
-		for pool, p := range sh.pools {
-			if p.len() > 0 {
-				due := p.wait.upTo(sh.now)
-				sum, _ := sums.Get(pool)
-				sum.Name, sum.Open, sum.Waiting = pool, sum.Open+int64(p.open.len()+due), sum.Waiting+int64(p.wait.len()-due+p.counted())
-				sums.Set(pool, sum)
-			}
-		}
+		sh.eachPool(func(p dispatch.Pool) {
+			sum, _ := sums.Get(p.Name)
+			sum.Name, sum.Open, sum.Waiting = p.Name, sum.Open+p.Open, sum.Waiting+p.Waiting
+			sums.Set(p.Name, sum)
+		})
 	})
 	var known []dispatch.Pool
 	sums.Ascend(after, func(pool string, sum dispatch.Pool) bool {

@@ -75,14 +75,30 @@ func (c *ruleCommand) runAll(s *Store) {
 	b.version++
 	for _, sh := range s.shards {
 		if replaced {
-			sh.unfile(old, b)
+			sh.unfile(old, b.other)
 		}
-		if c.rule != nil {
-			sh.changeNamed(itemSetting, c.rule.SettingsName())
-			sh.settings[c.rule.SettingsName()] = *c.rule
-		}
-		sh.rulesVersion = b.version
+		sh.takeRule(b.version, c.rule)
 	}
+}
+
+// other is the first rule that files under a name of settings.
+func (b *ruleBook) other(name string) (found dispatch.QueueRule, ok bool) {
+	b.rules.Scan(func(_ string, rule dispatch.QueueRule) bool {
+		if ok = rule.SettingsName() == name; ok {
+			found = rule
+		}
+		return !ok
+	})
+	return found, ok
+}
+
+// takeRule stores a version of the rules, and the settings of one that was set.
+func (s *shard) takeRule(version int64, rule *dispatch.QueueRule) {
+	if rule != nil {
+		s.changeNamed(itemSetting, rule.SettingsName())
+		s.settings[rule.SettingsName()] = *rule
+	}
+	s.rulesVersion = version
 }
 
 // changed reports whether a change of the rules at ifVersion was made earlier: the version is one higher, and the rules
@@ -106,20 +122,16 @@ func sameRule(a, b dispatch.QueueRule) bool {
 
 // unfile removes the settings of a rule, if they are what is filed. The first of the other rules that file under that name
 // takes its place.
-func (s *shard) unfile(rule dispatch.QueueRule, b *ruleBook) {
+func (s *shard) unfile(rule dispatch.QueueRule, other func(name string) (dispatch.QueueRule, bool)) {
 	name := rule.SettingsName()
 	if filed, ok := s.settings[name]; !ok || filed.Pattern != rule.Pattern {
 		return
 	}
 	s.changeNamed(itemSetting, name)
 	delete(s.settings, name)
-	b.rules.Scan(func(_ string, other dispatch.QueueRule) bool {
-		if other.SettingsName() != name {
-			return true
-		}
-		s.settings[name] = other
-		return false
-	})
+	if next, ok := other(name); ok {
+		s.settings[name] = next
+	}
 }
 
 // Rules implements [dispatch.Queues].

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,9 +14,12 @@ import (
 
 // shard owns the tasks, queues and lanes of a range of slots. This file has what it keeps.
 type shard struct {
-	part    // its mutex guards everything below, and all that hangs from it
-	number  int
-	publish func(dispatch.Hint)
+	number int
+	// keeping: what commands change is noted, for a group.
+	keeping bool
+	// now and micros are the instant of the call under way: time is read once per call.
+	now    int64
+	micros uint64
 
 	// touched are lanes, and touchedQueues queues, that the call has changed
 	// and that are placed at its end.
@@ -86,9 +90,9 @@ type shard struct {
 	forgottenDone int64
 }
 
-func newShard(number int, clock *clock, publish func(dispatch.Hint)) *shard {
+func newShard(number int) *shard {
 	s := &shard{
-		part: part{clock: clock}, number: number, publish: publish,
+		number: number,
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
@@ -125,6 +129,36 @@ func (s *shard) sooner(pool string, t int64) {
 	if at, ok := s.soonest[pool]; !ok || t < at {
 		s.soonest[pool] = t
 	}
+}
+
+// at begins a call at that instant.
+func (s *shard) at(now time.Time) {
+	s.now, s.micros = now.UnixMilli(), microsOf(now)
+}
+
+// instant is that of the call under way.
+func (s *shard) instant() time.Time { return instant(s.now) }
+
+// perform makes a change, and places what it touched.
+func (s *shard) perform(change func(*shard)) {
+	s.promoted = 0
+	change(s)
+	s.placeTouched()
+}
+
+// hints are for what the call made grantable earlier.
+func (s *shard) hints() []dispatch.Hint {
+	if len(s.soonest) == 0 {
+		return nil
+	}
+	hints := make([]dispatch.Hint, 0, len(s.soonest))
+	for _, pool := range slices.Sorted(maps.Keys(s.soonest)) {
+		hints = append(hints, dispatch.Hint{
+			Kind: dispatch.HintReady, Shard: s.number, Pool: pool, In: duration(max(s.soonest[pool]-s.now, 0)),
+		})
+	}
+	clear(s.soonest)
+	return hints
 }
 
 // nowEnd is the end of this millisecond: from there a delay counts after a grant, so that

@@ -55,14 +55,11 @@ func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 		out, after, more = s.collectors.page(out, after, s.pages.items)
 	}
 	tasks := 0
-	for i, sh := range s.shards {
-		for _, used := range f.used[i] {
-			for _, digest := range used.digests {
-				out = appendItem(out, itemUsed, sh.number, func(c *codec.Codec) { usedFields(c, &used.step, &digest) })
-			}
-		}
-		for at := (walk{}); !at.done; {
-			out = append(out, sh.savePage(&at, s.pages.items)...)
+	for _, sh := range s.shards {
+		for more := true; more; {
+			var page []byte
+			page, more = sh.savePage(s.pages.items)
+			out = append(out, page...)
 			if err := flush(s.pages.bytes); err != nil {
 				return err
 			}
@@ -79,13 +76,6 @@ type frozen struct {
 	sources  *btree.Map[string, *keptSource]
 	bindings *btree.Map[string, *binding]
 	audit    []*auditEntry
-	used     [][]usedStep // by shard
-}
-
-// usedStep are the used client tokens of a step.
-type usedStep struct {
-	step    int64
-	digests []uint64
 }
 
 // freeze begins a snapshot.
@@ -107,7 +97,7 @@ func (s *Store) freeze(begun func()) (f frozen) {
 	begun()
 	s.snapshot++
 	shards := len(s.shards)
-	f.head = appendItem(nil, itemStore, 0, func(c *codec.Codec) { storeFields(c, &shards, &s.shards[0].micros) })
+	f.head = appendItem(nil, itemStore, 0, func(c *codec.Codec) { storeFields(c, &shards, &s.shards[0].part.micros) })
 	s.rules.rules.Scan(func(_ string, rule dispatch.QueueRule) bool {
 		f.head = appendItem(f.head, itemRule, 0, func(c *codec.Codec) { ruleFields(c, &rule) })
 		return true
@@ -118,17 +108,7 @@ func (s *Store) freeze(begun func()) (f frozen) {
 	}
 	f.sources, f.bindings, f.audit = s.kept.Copy(), s.access.bindings.Copy(), slices.Clone(s.access.audit)
 	for _, sh := range s.shards {
-		var used []usedStep
-		for step, tokens := range sh.used {
-			used = append(used, usedStep{step, tokens.listed[:len(tokens.listed):len(tokens.listed)]})
-		}
-		f.used = append(f.used, used)
-		sh.saving = newSaver(sh, s.snapshot)
-		sh.pin(true)
-		sh.saving.begin()
-		for _, ghost := range sh.ghosts {
-			sh.saving.save(ghost)
-		}
+		sh.freeze(s.snapshot)
 	}
 	return f
 }
@@ -137,21 +117,42 @@ func (s *Store) freeze(begun func()) (f frozen) {
 func (s *Store) thaw() {
 	for _, sh := range s.shards {
 		sh.mu.Lock()
-		sh.saving = nil
-		sh.pin(false)
+		sh.thaw()
 		sh.mu.Unlock()
 	}
+}
+
+func (s *owned) savePage(items int) (page []byte, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shard.savePage(items)
+}
+
+func (s *owned) saved() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saving.tasks
+}
+
+// freeze begins a snapshot of the shard as it is.
+func (s *shard) freeze(snapshot uint32) {
+	s.saving = newSaver(s, snapshot)
+	s.pin(true)
+	s.saving.begin()
+	for _, ghost := range s.ghosts {
+		s.saving.save(ghost)
+	}
+}
+
+// thaw ends a snapshot of the shard.
+func (s *shard) thaw() {
+	s.saving = nil
+	s.pin(false)
 }
 
 // pin keeps the places of what a snapshot goes through.
 func (s *shard) pin(pinned bool) {
 	s.records.pinned, s.grants.pinned, s.sources.pinned, s.holders.pinned = pinned, pinned, pinned, pinned
-}
-
-func (s *shard) saved() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.saving.tasks
 }
 
 // walk is how far a snapshot has gone through a shard.
@@ -162,10 +163,12 @@ type walk struct {
 	done                          bool
 }
 
-// savePage takes the next page of a shard, and what was changed meanwhile.
-func (s *shard) savePage(at *walk, items int) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// savePage takes the next page of a shard, and what was changed meanwhile, and reports whether there is more.
+func (s *shard) savePage(items int) (page []byte, more bool) {
+	if s.saving.saveUsed(items) {
+		return s.saving.take(), true
+	}
+	at := &s.saving.at
 	for range items {
 		k := s.next(at)
 		if at.done {
@@ -173,7 +176,7 @@ func (s *shard) savePage(at *walk, items int) []byte {
 		}
 		s.saving.save(k)
 	}
-	return s.saving.take()
+	return s.saving.take(), !at.done
 }
 
 // next is the next thing that is kept; it sets done after the last one. Most of them are saved earlier, with a task
@@ -240,7 +243,7 @@ func (b *collectorBook) page(out []byte, after string, items int) (page []byte, 
 // [dispatch.OutageAfter], collectors have as much time to renew their leases before any is swept, at most
 // [dispatch.OutageGrace].
 func (s *Store) Start(ctx context.Context, away time.Duration) error {
-	last, err := s.performAll(&startCommand{away: span(away)})
+	last, err := s.performAll(&startCommand{away: away})
 	if err != nil {
 		return err
 	}

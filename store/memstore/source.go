@@ -220,19 +220,24 @@ func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.S
 	statuses := make([]dispatch.SourceStatus, len(uids))
 	err := s.readAll(ctx, func(sh *shard) {
 		for i, uid := range uids {
-			src, st := sh.sources.get(uid), &statuses[i]
-			if src == nil {
-				continue
-			}
-			st.Counts = st.Counts.Add(src.counts.visible())
-			st.Limited += src.limited
-			st.Filtered.Add(src.filtered)
-			st.FailuresInARow += src.failures
-			st.LastSuccess = latest(st.LastSuccess, instant(src.lastSuccess))
-			st.LastFailure = latest(st.LastFailure, instant(src.lastFailure))
+			sh.addStatus(uid, &statuses[i])
 		}
 	})
 	return statuses, err
+}
+
+// addStatus adds what the shard knows of a source.
+func (s *shard) addStatus(uid string, st *dispatch.SourceStatus) {
+	src := s.sources.get(uid)
+	if src == nil {
+		return
+	}
+	st.Counts = st.Counts.Add(src.counts.visible())
+	st.Limited += src.limited
+	st.Filtered.Add(src.filtered)
+	st.FailuresInARow += src.failures
+	st.LastSuccess = latest(st.LastSuccess, instant(src.lastSuccess))
+	st.LastFailure = latest(st.LastFailure, instant(src.lastFailure))
 }
 
 // CountFiltered implements [dispatch.Sources].

@@ -82,14 +82,19 @@ func (s *shard) wasAway(away int64) {
 // to renew their leases.
 type startCommand struct {
 	drains
-	away int64
+	away time.Duration
 }
 
 func (c *startCommand) runAll(s *Store) {
 	for _, sh := range s.shards {
-		sh.wasAway(c.away)
-		sh.sweptAt = 0 // the first sweep does not count the same outage
+		sh.start(c.away)
 	}
+}
+
+// start gives leases grace for the time that nobody swept.
+func (s *shard) start(away time.Duration) {
+	s.wasAway(span(away))
+	s.sweptAt = 0 // the first sweep does not count the same outage
 }
 
 // sweep removes at most limit of each kind of what has ended with time. Each

@@ -12,6 +12,7 @@ package codec
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -74,6 +75,18 @@ func (c *Codec) End() (Unknown, error) {
 	c.keep(0, c.rest())
 	return c.kept, c.err
 }
+
+// Known ends an item that has no place for fields that are not known.
+func (c *Codec) Known() error {
+	unknown, err := c.End()
+	if err == nil && len(unknown) > 0 {
+		err = ErrUnknown
+	}
+	return err
+}
+
+// ErrUnknown is of an item that has a field that is not known, and no place for it.
+var ErrUnknown = errors.New("it has a field that is not known: a newer release wrote it")
 
 // rest are the fields that nobody has asked for.
 func (c *Codec) rest() []byte {

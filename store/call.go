@@ -1,0 +1,308 @@
+package store
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store/machine"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// This file has how calls go: a call that changes something makes commands, one that reads looks, and both return when
+// the journal has what they changed or saw.
+
+// part is what one mutex guards: a shard, the sources, the collectors, or bindings and the audit log.
+type part struct {
+	clock *clock
+
+	mu sync.Mutex
+	// now and micros are the instant of the call that holds mu: time is read once per call.
+	now    int64
+	micros uint64
+	entry  []byte // room for the next group
+	// last is the group of the last command.
+	last Commit
+}
+
+// begin starts a call: it takes the mutex and reads the clock.
+func (p *part) begin() {
+	p.mu.Lock()
+	p.setInstant(p.clock.now())
+}
+
+func (p *part) setInstant(now time.Time) {
+	p.now, p.micros = now.UnixMilli(), MicrosOf(now)
+}
+
+// MicrosOf is an instant as groups have it.
+func MicrosOf(now time.Time) uint64 { return uint64(max(now.UnixMicro(), 0)) }
+
+// commit runs a command while the call holds the mutex, and hands the journal what it has changed, which group appends. always: also
+// if that is nothing, so that last is later than all before in any part.
+func (p *part) commit(c machine.Command, always bool, run func(), group func(out []byte) []byte) error {
+	if p.clock.journal == nil {
+		run()
+		return nil
+	}
+	if p.clock.broken.Load() {
+		return errBroken
+	}
+	room, grows := c.Room()
+	if err := p.clock.journal.Reserve(room, grows); err != nil {
+		return err
+	}
+	p.runWhole(func() {
+		run()
+		p.entry = group(beginGroup(p.entry[:0], p.micros))
+	})
+	if len(p.entry) == groupHead && !always {
+		p.clock.journal.Append(nil, room)
+		return nil
+	}
+	p.last = p.clock.journal.Append(p.entry, room)
+	if cap(p.entry) > maxEntryRoom {
+		p.entry = nil
+	}
+	return nil
+}
+
+// runWhole runs a command. If it panics, the store is not used any more: nothing that it has changed is kept.
+func (p *part) runWhole(run func()) {
+	whole := false
+	defer func() {
+		if !whole {
+			p.clock.broken.Store(true)
+		}
+	}()
+	run()
+	whole = true
+}
+
+// maxEntryRoom bounds the room that a part keeps for its next group.
+const maxEntryRoom = 1 << 20
+
+// owned is a shard with what one mutex guards.
+type owned struct {
+	part
+	*machine.Shard
+	publish func(dispatch.Hint)
+}
+
+// begin starts a call.
+func (s *owned) begin() {
+	s.mu.Lock()
+	s.setInstant(s.clock.now())
+}
+
+func (s *owned) setInstant(now time.Time) {
+	s.part.setInstant(now)
+	s.Shard.At(now)
+}
+
+// shard finds a shard by its number.
+func (s *Store) shard(ctx context.Context, number int) (*owned, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if number < 0 || number >= len(s.shards) {
+		return nil, fmt.Errorf("%w: shard %d is not 0 to %d", dispatch.ErrInvalid, number, len(s.shards)-1)
+	}
+	return s.shards[number], nil
+}
+
+// do makes a change, and returns when the journal has it.
+func (s *owned) do(ctx context.Context, c shardCommand) error {
+	last, err := s.perform(c)
+	if err != nil {
+		return err
+	}
+	return durable(ctx, last)
+}
+
+// perform makes a change. What it returns waits until the journal has it.
+func (s *owned) perform(c shardCommand) (Commit, error) {
+	s.begin()
+	defer s.end()
+	err := s.performHeld(c)
+	return s.last, err
+}
+
+// performHeld makes a change while the call holds the mutex.
+func (s *owned) performHeld(c shardCommand) error {
+	return s.commit(c, false, func() { s.Shard.Perform(c.run) }, s.Group)
+}
+
+// read reads the shard, and returns when the journal has what was read.
+func (s *owned) read(ctx context.Context, work func(*machine.Shard)) error { return durable(ctx, s.look(work)) }
+
+// look reads the shard. What it returns waits until the journal has what was read.
+func (s *owned) look(work func(*machine.Shard)) Commit {
+	s.begin()
+	defer s.end()
+	work(s.Shard)
+	return s.last
+}
+
+// end ends a call: it sends hints for what became grantable earlier.
+func (s *owned) end() {
+	hints := s.Hints()
+	s.mu.Unlock()
+	for _, hint := range hints {
+		s.publish(hint)
+	}
+}
+
+// byShard gives, for each shard that owns some of n tasks, the indexes of those tasks in order, at most limit at a time.
+// Ids without a slot are left out.
+func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*owned, []int] {
+	groups := make([][]int, len(s.shards))
+	if len(groups) == 1 {
+		groups[0] = make([]int, 0, n)
+	}
+	for i := range n {
+		if sh := s.shardOfTask(id(i)); sh != nil {
+			groups[sh.Number] = append(groups[sh.Number], i)
+		}
+	}
+	return func(yield func(*owned, []int) bool) {
+		for number, group := range groups {
+			for page := range slices.Chunk(group, limit) {
+				if !yield(s.shards[number], page) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// byPage makes a change of n tasks: a command for each page of those of a shard, which done takes the answers of. It returns when
+// the journal has all of them.
+func byPage[C shardCommand](
+	ctx context.Context, s *Store, n, limit int, id func(int) dispatch.TaskID, of func(page []int) C, done func(c C, page []int),
+) error {
+	var seen []Commit
+	for sh, page := range s.byShard(n, limit, id) {
+		c := of(page)
+		last, err := sh.perform(c)
+		if err != nil {
+			return err
+		}
+		done(c, page)
+		seen = append(seen, last)
+	}
+	return allDurable(ctx, seen)
+}
+
+// allDurable returns when all that a call has seen is durable. A shard's last commit says nothing of the others: it may be
+// old, if the call changed nothing there.
+func allDurable(ctx context.Context, seen []Commit) error {
+	for _, commit := range seen {
+		if err := durable(ctx, commit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spread puts the answers for a page to their places among all.
+func spread[R any](all []R, page []int, answers []R) {
+	for n, i := range page {
+		all[i] = answers[n]
+	}
+}
+
+// pick gives those members in that order: all of them as they are, or copies.
+func pick[T any](all []T, page []int) []T {
+	if len(page) == len(all) && slices.IsSorted(page) {
+		return all
+	}
+	picked := make([]T, len(page))
+	for n, i := range page {
+		picked[n] = all[i]
+	}
+	return picked
+}
+
+// readAll reads all shards, one after the other.
+func (s *Store) readAll(ctx context.Context, work func(*machine.Shard)) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	seen := make([]Commit, len(s.shards))
+	for i, sh := range s.shards {
+		seen[i] = sh.look(work)
+	}
+	return allDurable(ctx, seen)
+}
+
+// lockAll begins a call on all shards at one instant.
+func (s *Store) lockAll() {
+	for _, sh := range s.shards {
+		sh.mu.Lock()
+	}
+	now := s.now()
+	for _, sh := range s.shards {
+		sh.setInstant(now)
+	}
+}
+
+func (s *Store) unlockAll() {
+	for _, sh := range s.shards {
+		sh.end()
+	}
+}
+
+// performAll makes a change of all shards, as one command. What it returns waits until the journal has it.
+func (s *Store) performAll(c storeCommand) (Commit, error) {
+	s.lockAll()
+	defer s.unlockAll()
+	first := &s.shards[0].part
+	err := first.commit(c, true, func() { s.runAll(c) }, s.groupAll)
+	if err != nil {
+		return nil, err
+	}
+	for _, sh := range s.shards {
+		sh.last = first.last
+	}
+	return first.last, nil
+}
+
+// groupAll appends what a command has changed in all shards, and of the rules and holds.
+func (s *Store) groupAll(out []byte) []byte {
+	for _, n := range s.noted {
+		out = s.appendNoted(out, n)
+	}
+	s.noted = nil
+	for _, sh := range s.shards {
+		out = sh.Group(out)
+	}
+	return out
+}
+
+// appendNoted appends a rule or a hold as it is now, or its removal.
+func (s *Store) appendNoted(out []byte, n machine.Noted) []byte {
+	if rule, ok := s.rules.rules.Get(n.Name); ok && n.Kind == codec.Rule {
+		return codec.AppendItem(out, n.Kind, 0, func(c *codec.Codec) { ruleFields(c, &rule) })
+	}
+	if hold, ok := s.holds.holds[n.Name]; ok && n.Kind == codec.Hold {
+		return codec.AppendItem(out, n.Kind, 0, func(c *codec.Codec) { holdFields(c, &hold) })
+	}
+	return codec.RemovedText(out, n.Kind, 0, n.Name)
+}
+
+// changeNamed notes that a rule or a hold is set or removed.
+func (s *Store) changeNamed(kind codec.Kind, name string) {
+	if s.journal != nil {
+		s.noted = append(s.noted, machine.Noted{Kind: kind, Name: name})
+	}
+}
+
+func (s *Store) runAll(c storeCommand) {
+	c.runAll(s)
+	for _, sh := range s.shards {
+		sh.Shard.Perform(func(*machine.Shard) {})
+	}
+}
+

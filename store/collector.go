@@ -1,0 +1,146 @@
+package store
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store/machine"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// BeginPolls implements [dispatch.Claims].
+func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	states := make([]dispatch.PollState, len(polls))
+	var current []int // polls of sessions that were not replaced
+	for i := range polls {
+		var err error
+		if states[i], err = s.meet(ctx, polls[i].Collector, polls[i].Session, nil); err != nil {
+			return nil, err
+		}
+		if !states[i].Replaced {
+			current = append(current, i)
+		}
+	}
+	seen := make([]Commit, len(s.shards))
+	for i, sh := range s.shards {
+		c := machine.Polls{Polls: pick(polls, current)}
+		var err error
+		if seen[i], err = sh.poll(&c); err != nil {
+			return nil, err
+		}
+		for n, i := range current {
+			states[i].Used = states[i].Used || c.Used[n]
+			states[i].Replay = append(states[i].Replay, c.Replays[n]...)
+		}
+	}
+	if err := allDurable(ctx, seen); err != nil {
+		return nil, err
+	}
+	return states, nil
+}
+
+// poll makes the change, if there is a grant that it can change: else it only reads.
+func (s *owned) poll(c *machine.Polls) (Commit, error) {
+	s.begin()
+	defer s.end()
+	if c.Meets(s.Shard) {
+		err := s.performHeld(c)
+		return s.last, err
+	}
+	c.Run(s.Shard)
+	return s.last, nil
+}
+
+// Beats implements [dispatch.Collectors].
+func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	states := make([]dispatch.PollState, len(beats))
+	for i := range beats {
+		var err error
+		if states[i], err = s.meet(ctx, beats[i].ID, beats[i].Session, &beats[i]); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+// meet records that a session was seen. The home shard of the collector refuses the replaced session at once; the other
+// shards do so after EndSession.
+func (s *Store) meet(ctx context.Context, collector, session string, told *dispatch.CollectorInfo) (dispatch.PollState, error) {
+	state, last, err := s.collectors.meet(collector, session, told)
+	if err == nil && state.NewSession {
+		last, err = s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
+	}
+	if err != nil {
+		return state, err
+	}
+	return state, durable(ctx, last)
+}
+
+// EndSession implements [dispatch.Leases].
+func (s *Store) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
+	sh, err := s.shard(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	c := machine.EndSession{Mark: machine.Mark{Collector: collector, Session: keep}, Limit: max(limit, 1)}
+	last, err := s.endSession(sh, &c)
+	seen := []Commit{last}
+	if err == nil && len(c.Held) == 0 && sh == s.shardOfName(collector) {
+		last, err = s.collectors.sessionEnded(collector, keep)
+		seen = append(seen, last)
+	}
+	if err == nil {
+		err = allDurable(ctx, seen)
+	}
+	return c.Held, err
+}
+
+// endSession makes the change, unless the session to keep was replaced itself.
+func (s *Store) endSession(sh *owned, c *machine.EndSession) (Commit, error) {
+	sh.begin()
+	defer sh.end()
+	if s.collectors.replaced(c.Collector, c.Session) {
+		return sh.last, nil
+	}
+	err := sh.performHeld(c)
+	return sh.last, err
+}
+
+// ListCollectors implements [dispatch.Collectors].
+func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	records, last := s.collectors.list(filter, after, limit)
+	if err := durable(ctx, last); err != nil || !filter.Held {
+		return records, err
+	}
+	return records, s.readAll(ctx, func(sh *machine.Shard) {
+		for _, r := range records {
+			if r != nil {
+				r.Held += sh.HeldBy(r.Info.ID)
+			}
+		}
+	})
+}
+
+// Forget implements [dispatch.Collectors].
+func (s *Store) Forget(ctx context.Context, ids []string, before time.Time, limit int) (int, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	last, forgotten, err := s.collectors.forget(ids, ms.Of(before), limit)
+	if err != nil {
+		return 0, err
+	}
+	return forgotten, durable(ctx, last)
+}
+

@@ -1,0 +1,242 @@
+package store
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store/machine"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// maxReplaced bounds the replaced sessions that are remembered of a collector.
+const maxReplaced = 100
+
+// seenRecorded is how exactly the journal has when a collector was seen, in ms.
+const seenRecorded = 3_600_000
+
+// collectorBook keeps what collectors send about themselves. The journal has each session and its end; when a collector
+// was seen, and what else it sends with each beat, it has only once an hour, and its outcomes not at all.
+type collectorBook struct {
+	part // its mutex guards what follows
+
+	byID btree.Map[string, *collector]
+	seen sorted.Set[*collector]
+}
+
+// collector is one of them.
+type collector struct {
+	info     dispatch.CollectorInfo
+	first    int64
+	seen     int64
+	recorded int64    // seen, as the journal has it
+	told     bool     // info came with a beat
+	replaced []string // sessions, the newest last
+	// fresh: the session has replaced another, and EndSession has not ended
+	// that one in the collector's home shard.
+	fresh bool
+}
+
+func (c *collector) member() string { return c.info.ID }
+
+// known finds a collector that was not silent for CollectorMemory.
+func (b *collectorBook) known(id string) (c *collector, ok bool) {
+	c, ok = b.byID.Get(id)
+	return c, ok && c.seen > b.now-ms.Span(dispatch.CollectorMemory)
+}
+
+// meet records that a session of a collector was seen, in a beat or in a poll (which has no info), and returns whether
+// it is the current one. After a session's last beat nothing changes its info. The last beat of another session than
+// the current one changes nothing.
+func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, last Commit, err error) {
+	b.begin()
+	defer b.mu.Unlock()
+	var next collector
+	old, known := b.known(id)
+	switch {
+	case !known:
+		next = collector{info: dispatch.CollectorInfo{ID: id, Session: session}, first: b.now}
+	case old.info.Session == session:
+		next = *old
+	case slices.Contains(old.replaced, session):
+		return dispatch.PollState{Replaced: true}, b.last, nil
+	case told != nil && told.Ended:
+		return dispatch.PollState{}, b.last, nil
+	default:
+		replaced := old.replaced[max(0, len(old.replaced)-maxReplaced+1):]
+		next = collector{
+			info: dispatch.CollectorInfo{ID: id, Session: session}, first: b.now, seen: old.seen, fresh: true,
+			replaced: append(slices.Clone(replaced), old.info.Session),
+		}
+	}
+	state.NewSession = next.fresh
+	if told != nil && !next.info.Ended {
+		next.info, next.told = copyInfo(*told), true
+	}
+	if noted := told == nil && !next.fresh && b.now >= next.seen && b.now < next.seen+ms.Span(dispatch.PollNoted); !noted {
+		next.seen = b.now
+	}
+	if known && old.info.Session == session && old.told == next.told && old.info.Ended == next.info.Ended &&
+		next.seen < next.recorded+seenRecorded {
+		if next.seen != old.seen {
+			b.seen.Remove(old.seen, old)
+			b.seen.Insert(next.seen, old)
+		}
+		*old = next // the journal does without
+		return state, b.last, nil
+	}
+	err = b.record(&next)
+	return state, b.last, err
+}
+
+// put replaces what is known of a collector.
+func (b *collectorBook) put(c *collector) {
+	b.remove(c.info.ID)
+	b.byID.Set(c.info.ID, c)
+	b.seen.Insert(c.seen, c)
+}
+
+func (b *collectorBook) remove(id string) {
+	if c, ok := b.byID.Delete(id); ok {
+		b.seen.Remove(c.seen, c)
+	}
+}
+
+// record replaces what is known of a collector, in the journal too.
+func (b *collectorBook) record(next *collector) error {
+	next.recorded = next.seen
+	return b.commit(putCollector{next}, false, func() { b.put(next) }, func(out []byte) []byte {
+		return codec.AppendItem(out, codec.Collector, 0, func(c *codec.Codec) { collectorFields(c, next) })
+	})
+}
+
+// putCollector replaces what is known of a collector.
+type putCollector struct{ next *collector }
+
+func (c putCollector) room() (bytes int, grows bool) {
+	return machine.SmallGroup + 128*(len(c.next.info.Labels)+len(c.next.info.Pools)+len(c.next.info.Sources)+2*len(c.next.info.Queues)+len(c.next.replaced)), false
+}
+
+// replaced reports whether the session is no longer the current one of its collector.
+func (b *collectorBook) replaced(id, session string) bool {
+	b.begin()
+	defer b.mu.Unlock()
+	c, known := b.known(id)
+	return known && c.info.Session != session && slices.Contains(c.replaced, session)
+}
+
+// sessionEnded notes that all sessions but keep were ended in the home shard.
+func (b *collectorBook) sessionEnded(id, keep string) (Commit, error) {
+	b.begin()
+	defer b.mu.Unlock()
+	c, known := b.known(id)
+	if !known || c.info.Session != keep || !c.fresh {
+		return b.last, nil
+	}
+	next := *c
+	next.fresh = false
+	err := b.record(&next)
+	return b.last, err
+}
+
+// count counts those that are neither gone nor ended.
+func (b *collectorBook) count() (present int64) {
+	b.begin()
+	defer b.mu.Unlock()
+	for e := range b.seen.From(b.now - ms.Span(dispatch.GoneAfter)) {
+		if !e.Value.info.Ended {
+			present++
+		}
+	}
+	return present
+}
+
+// list returns the collectors of the filter: by id, nil for unknown ones; or at most limit, either the ids of those
+// seen since then and not ended, or all that follow after.
+func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord, last Commit) {
+	b.begin()
+	defer b.mu.Unlock()
+	switch {
+	case filter.IDs != nil:
+		for _, id := range filter.IDs {
+			var record *dispatch.CollectorRecord
+			if c, known := b.known(id); known {
+				record = c.record()
+			}
+			records = append(records, record)
+		}
+	case !filter.Since.IsZero():
+		for e := range b.seen.From(ms.Of(filter.Since)) {
+			if len(records) >= limit {
+				break
+			}
+			if _, known := b.known(e.Value.info.ID); known && !e.Value.info.Ended {
+				records = append(records, &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: e.Value.info.ID}})
+			}
+		}
+	default:
+		b.byID.Ascend(after, func(id string, c *collector) bool {
+			if _, known := b.known(id); known && id > after && len(records) < limit {
+				records = append(records, c.record())
+			}
+			return len(records) < limit
+		})
+	}
+	return records, b.last
+}
+
+func (c *collector) record() *dispatch.CollectorRecord {
+	return &dispatch.CollectorRecord{Info: copyInfo(c.info), First: ms.Time(c.first), Seen: ms.Time(c.seen), OnlyPolls: !c.told}
+}
+
+func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
+	info.Labels, info.Pools = maps.Clone(info.Labels), slices.Clone(info.Pools)
+	info.Sources, info.Queues = slices.Clone(info.Sources), slices.Clone(info.Queues)
+	if info.Outcomes != nil { // their map is never changed
+		info.Outcomes = new(*info.Outcomes)
+	}
+	return info
+}
+
+// forget removes at most limit collectors that were not seen since an instant, or were silent for CollectorMemory; unless
+// ids is nil, only those of ids.
+func (b *collectorBook) forget(ids []string, before int64, limit int) (last Commit, forgotten int, err error) {
+	b.begin()
+	defer b.mu.Unlock()
+	silent := b.now - ms.Span(dispatch.CollectorMemory)
+	var gone []string
+	add := func(known *collector) {
+		if gone = append(gone, known.info.ID); known.seen > silent { // else nobody knew it any more
+			forgotten++
+		}
+	}
+	for _, id := range ids {
+		if known, ok := b.byID.Get(id); ok && known.seen < before && forgotten < limit {
+			add(known)
+		}
+	}
+	for e := range b.seen.From(0) {
+		if ids != nil || e.Score >= before && e.Score > silent || forgotten >= limit {
+			break
+		}
+		add(e.Value)
+	}
+	err = b.commit(forgetCollectors(len(gone)), false, func() {
+		for _, id := range gone {
+			b.remove(id)
+		}
+	}, func(out []byte) []byte {
+		for _, id := range gone {
+			out = codec.RemovedText(out, codec.Collector, 0, id)
+		}
+		return out
+	})
+	return b.last, forgotten, err
+}
+
+// forgetCollectors forgets that many collectors.
+type forgetCollectors int
+
+func (n forgetCollectors) room() (bytes int, grows bool) { return machine.SmallGroup + int(n)*256, false }
+

@@ -1,0 +1,132 @@
+package store
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store/machine"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+var _ dispatch.Portable = (*Store)(nil)
+
+// Export implements [dispatch.Portable].
+func (s *Store) Export(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
+	if err := s.exportGates(ctx, each); err != nil {
+		return err
+	}
+	for _, sh := range s.shards {
+		for next := 0; next >= 0; {
+			var batch dispatch.PortableBatch
+			err := sh.read(ctx, func(sh *machine.Shard) { next = sh.ExportTasks(&batch, next) })
+			if err == nil && len(batch.Tasks) > 0 {
+				err = each(&batch)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, export := range [...]func(context.Context, func(*dispatch.PortableBatch) error) error{
+		s.exportQueues, s.exportCollectors, s.exportTokens, s.exportTotals,
+	} {
+		if err := export(ctx, each); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (s *Store) exportGates(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
+	var gates []dispatch.SourceGate
+	err := s.readAll(ctx, func(sh *machine.Shard) {
+		gates = sh.ExportGates(gates)
+	})
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(gates, dispatch.MaxPortable) {
+		if err := each(&dispatch.PortableBatch{Gates: page}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) exportQueues(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
+	for _, sh := range s.shards {
+		var queues []dispatch.PortableQueue
+		err := sh.read(ctx, func(sh *machine.Shard) {
+			queues = sh.ExportQueues()
+		})
+		if err != nil {
+			return err
+		}
+		for page := range slices.Chunk(queues, dispatch.MaxPortable) {
+			if err := each(&dispatch.PortableBatch{Queues: page}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) exportCollectors(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
+	b := &s.collectors
+	var all []dispatch.PortableCollector
+	b.begin()
+	b.byID.Scan(func(id string, c *collector) bool {
+		if _, known := b.known(id); known {
+			all = append(all, dispatch.PortableCollector{
+				Info: copyInfo(c.info), First: ms.Time(c.first), Seen: ms.Time(c.seen), OnlyPolls: !c.told, Fresh: c.fresh,
+				Replaced: slices.Clone(c.replaced),
+			})
+		}
+		return true
+	})
+	last := b.last
+	b.mu.Unlock()
+	if err := durable(ctx, last); err != nil {
+		return err
+	}
+	for page := range slices.Chunk(all, dispatch.MaxPortable) {
+		if err := each(&dispatch.PortableBatch{Collectors: page}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportTokens gives the used client tokens, each once, though several shards may have one.
+func (s *Store) exportTokens(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
+	steps := make(map[int64]map[uint64]struct{})
+	err := s.readAll(ctx, func(sh *machine.Shard) { sh.ExportTokens(steps) })
+	if err != nil {
+		return err
+	}
+	for step, tokens := range steps {
+		for page := range slices.Chunk(slices.Collect(maps.Keys(tokens)), dispatch.MaxPortable) {
+			if err := each(&dispatch.PortableBatch{Tokens: []dispatch.PortableTokens{{Step: step, Digests: page}}}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) exportTotals(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
+	totals, err := s.totals(ctx)
+	if err != nil {
+		return err
+	}
+	return each(&dispatch.PortableBatch{Totals: totals})
+}
+
+func (s *Store) totals(ctx context.Context) (*dispatch.PortableTotals, error) {
+	totals := new(dispatch.PortableTotals)
+	err := s.readAll(ctx, func(sh *machine.Shard) { sh.AddTotals(totals) })
+	return totals, err
+}
+

@@ -1,0 +1,106 @@
+package store
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store/machine"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// holdBook keeps all holds except those on sources. Each shard has their version and the ends of the holds on queues.
+type holdBook struct {
+	mu      sync.Mutex               // orders changes of the holds, and guards what follows together with all shards
+	holds   map[string]dispatch.Hold // by key
+	version int64
+	last    Commit // of the last change
+}
+
+// Holds implements [dispatch.Holds].
+func (s *Store) Holds(ctx context.Context, have int64) (holds []dispatch.Hold, version int64, now time.Time, err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, 0, time.Time{}, err
+	}
+	b := &s.holds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if have != b.version {
+		holds = slices.Collect(maps.Values(b.holds))
+		for i := range holds {
+			holds[i].Target.Labels = maps.Clone(holds[i].Target.Labels)
+		}
+	}
+	return holds, b.version, ms.Time(s.millis()), durable(ctx, b.last)
+}
+
+// PutHolds implements [dispatch.Holds].
+func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVersion int64) (int64, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	b := &s.holds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.version != ifVersion {
+		return 0, fmt.Errorf("%w: the holds have version %d, not %d", dispatch.ErrEtagMismatch, b.version, ifVersion)
+	}
+	if n := len(b.changed(&change)); n > bounds.MaxHolds {
+		return 0, fmt.Errorf("%w: %d holds would stand, the limit is %d", dispatch.ErrInvalid, n, bounds.MaxHolds)
+	}
+	c := holdsCommand{change: change, version: max(ifVersion+1, s.millis())}
+	last, err := s.performAll(&c)
+	if err != nil {
+		return 0, err
+	}
+	b.last = last
+	return c.version, durable(ctx, last)
+}
+
+// holdsCommand is [dispatch.Holds.PutHolds], with the new version of the holds.
+type holdsCommand struct {
+	change  dispatch.HoldChange
+	version int64
+}
+
+func (c *holdsCommand) room() (bytes int, grows bool) {
+	return machine.SmallGroup + machine.ChangedBytes*(len(c.change.Set)+len(c.change.Lift)+len(c.change.Queues)), false
+}
+
+func (c *holdsCommand) runAll(s *Store) {
+	for _, key := range c.change.Lift {
+		s.changeNamed(codec.Hold, key)
+	}
+	for i := range c.change.Set {
+		s.changeNamed(codec.Hold, c.change.Set[i].Key())
+	}
+	s.holds.holds, s.holds.version = s.holds.changed(&c.change), c.version
+	for _, sh := range s.shards {
+		sh.TakeHolds(c.version, c.change.Queues)
+	}
+}
+
+// changed are the holds after a change.
+func (b *holdBook) changed(change *dispatch.HoldChange) map[string]dispatch.Hold {
+	holds := maps.Clone(b.holds)
+	for _, key := range change.Lift {
+		delete(holds, key)
+	}
+	for _, hold := range change.Set {
+		hold.Target.Labels = maps.Clone(hold.Target.Labels)
+		holds[hold.Key()] = hold
+	}
+	return holds
+}
+
+// Unblock implements [dispatch.Queues].
+func (s *Store) Unblock(ctx context.Context, queue string) (blocked bool, err error) {
+	if err := s.usable(ctx); err != nil {
+		return false, err
+	}
+	c := machine.Unblock{Queue: queue}
+	err = s.shardOfName(queue).do(ctx, &c)
+	return c.Blocked, err
+}
+

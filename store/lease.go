@@ -1,0 +1,80 @@
+package store
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store/machine"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// Renew implements [dispatch.Leases].
+func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	results := make([]dispatch.RenewResult, len(renewals))
+	for i := range results {
+		results[i].Lost = dispatch.LostUnknownTask // of an id without a slot
+	}
+	err := byPage(ctx, s, len(renewals), bounds.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID },
+		func(page []int) *machine.Renew { return &machine.Renew{Renewals: pick(renewals, page)} },
+		func(c *machine.Renew, page []int) { spread(results, page, c.Answers) })
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// Apply implements [dispatch.Leases].
+func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	order := unreadFirst(transitions)
+	ordered := pick(transitions, order)
+	results := slices.Repeat([]dispatch.ApplyResult{{Code: dispatch.ApplyNotFound}}, len(transitions))
+	err := byPage(ctx, s, len(ordered), bounds.MaxTransitions, func(n int) dispatch.TaskID { return ordered[n].ID },
+		func(page []int) *machine.Apply { return &machine.Apply{Transitions: pick(ordered, page)} },
+		func(c *machine.Apply, page []int) {
+			for n, i := range page {
+				results[order[i]] = c.Answers[n]
+			}
+		})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// unreadFirst is the order in which transitions are applied.
+func unreadFirst(transitions []dispatch.Transition) []int {
+	order := make([]int, 0, len(transitions))
+	for _, unread := range [...]bool{true, false} {
+		for i := range transitions {
+			if transitions[i].Unread == unread {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
+}
+
+// RequestCancel implements [dispatch.Leases].
+func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return byPage(ctx, s, len(ids), bounds.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] },
+		func(page []int) *machine.Cancel {
+			return &machine.Cancel{Ids: pick(ids, page), Reason: reason, Line: line}
+		},
+		func(c *machine.Cancel, _ []int) {
+			for _, hint := range c.Hints {
+				s.publish(hint)
+			}
+		})
+}
+

@@ -1,0 +1,204 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// End makes the shard of what was loaded, at that instant. ruleOf finds the queue rules; keeping: what commands will change is noted.
+func (l *Loading) End(now time.Time, ruleOf func(pattern string) (dispatch.QueueRule, bool), keeping bool) error {
+	l.s.At(now)
+	if err := l.place(ruleOf); err != nil {
+		return err
+	}
+	l.s.Keeping = keeping
+	return nil
+}
+
+// Versions are those of the queue rules and the holds that the shard has.
+func (s *Shard) Versions() (rules, holds int64) { return s.rulesVersion, s.holdsVersion }
+
+// place makes what follows from the items of a shard: who names whom, counts, orders, and the places of lanes and queues.
+func (l *Loading) place(ruleOf func(pattern string) (dispatch.QueueRule, bool)) error {
+	s := l.s
+	for name, pattern := range l.rules {
+		rule, ok := ruleOf(pattern)
+		if !ok {
+			return fmt.Errorf("the settings %s are of the rule %s, which is missing", name, pattern)
+		}
+		s.settings[name] = rule
+	}
+	for _, place := range [...]func() error{l.placeSources, l.placeLanes, l.placeQueues, l.placeHolders, l.placeTasks, l.placeGrants} {
+		if err := place(); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.queues)) {
+		s.touchQueue(s.queues[name])
+	}
+	s.placeTouched()
+	clear(s.soonest)
+	s.encoder.head(nil) // it is kept
+	return nil
+}
+
+func (l *Loading) placeSources() error {
+	s := l.s
+	for _, name := range slices.Sorted(maps.Keys(l.sources)) {
+		src := l.sources[name]
+		if !src.written {
+			return fmt.Errorf("there is no source %s", name)
+		}
+		src.heldUntil = until(src.gate.HeldUntil)
+		src.counts[dispatch.StateDone] += src.forgottenDone
+		src.pool = s.poolNamed(src.gate.Pool)
+		if src.forgotten {
+			continue
+		}
+		s.sources.add(src.gate.UID, src)
+		if src.forgetAt != 0 {
+			s.forgetSources.Insert(src.forgetAt, src)
+		}
+	}
+	s.counts[dispatch.StateDone] += s.forgottenDone
+	return nil
+}
+
+func (l *Loading) placeLanes() error {
+	s := l.s
+	for _, number := range slices.Sorted(maps.Keys(l.lanes)) {
+		found := l.lanes[number]
+		if !found.written {
+			return fmt.Errorf("there is no lane %d", number)
+		}
+		if l.dropped[found] {
+			continue
+		}
+		s.lanes[laneKey{found.source, found.queueName}] = found
+		found.source.lanes = append(found.source.lanes, found)
+		s.lanesIn[found.queueName] = append(s.lanesIn[found.queueName], found)
+	}
+	return nil
+}
+
+func (l *Loading) placeQueues() error {
+	s := l.s
+	for _, name := range slices.Sorted(maps.Keys(l.queues)) {
+		q := l.queues[name]
+		q.reversed, q.settings.version, q.written = ReverseLabels(name), -1, true
+		s.queues[name] = q
+		s.queueNames.Set(q.reversed, q)
+	}
+	return nil
+}
+
+func (l *Loading) placeHolders() error {
+	for h := range l.s.holders.all() {
+		h.written = true
+		l.s.forgetMarks.Insert(h.markedUntil, h)
+	}
+	return nil
+}
+
+// placeTasks puts the tasks where they stand. The order decides nothing: each place is one in an ordered set.
+func (l *Loading) placeTasks() error {
+	s := l.s
+	var gone []*record
+	for r := range s.records.all() {
+		if r.lane == nil || !r.lane.written {
+			return fmt.Errorf("task %s is in no lane", r.id)
+		}
+		r.written = true
+		if r.gone {
+			gone = append(gone, r)
+		}
+		if err := l.placeTask(r); err != nil {
+			return fmt.Errorf("task %s: %w", r.id, err)
+		}
+	}
+	for _, r := range gone {
+		s.records.remove(keyOf(r.id))
+		s.ghosts[r.id] = r
+	}
+	return nil
+}
+
+func (l *Loading) placeTask(r *record) error {
+	s := l.s
+	if r.listedAt != 0 {
+		r.lane.listed.Set(r.listedAt, r)
+		r.lane.lastListed = max(r.lane.lastListed, r.listedAt)
+	}
+	switch {
+	case r.lease != nil:
+		if err := l.placeLease(r); err != nil {
+			return err
+		}
+	case r.waiting() && r.score != 0: // an orphan
+		s.enterLeases(r, r.score)
+		s.count(r, r.visibleState(s.now))
+	case r.waiting():
+		s.enterWaiting(r)
+	case r.state.Settled():
+		if r.shrunk {
+			r.shrink()
+		}
+		s.count(r, r.state)
+		if r.forgetAt != 0 {
+			s.forgetSet(r).Insert(r.forgetAt, r)
+		}
+	default:
+		return fmt.Errorf("its state is %d", r.state)
+	}
+	// Where the delay was cut meanwhile, since its rule became shorter or the clock was set back, placing the queue cuts it again.
+	if q := s.queues[r.lane.queueName]; q != nil || r.paced > s.now {
+		q = s.queueOf(r.lane)
+		q.nextGrant = max(q.nextGrant, r.paced)
+	}
+	return nil
+}
+
+func (l *Loading) placeLease(r *record) error {
+	s, note := l.s, r.lease.note
+	if !note.written {
+		return fmt.Errorf("there is no grant %d", note.number)
+	}
+	holder := s.holder(note.holder.collector)
+	note.holder = holder
+	r.lease.heldAt = len(holder.held)
+	holder.held = append(holder.held, r)
+	note.entries = append(note.entries, grantEntry{record: r, fence: r.lease.fence})
+	note.left++
+	s.enterLeases(r, r.lease.deadline)
+	s.count(r, dispatch.StateLeased)
+	s.queueOf(r.lane).inFlight++
+	return nil
+}
+
+func (l *Loading) placeGrants() error {
+	s := l.s
+	for number, note := range l.grants {
+		if note.left == 0 {
+			return fmt.Errorf("grant %d has no lease", number)
+		}
+		slices.SortFunc(note.entries, func(a, b grantEntry) int { return cmp.Compare(a.fence, b.fence) })
+		s.grants.add(note.key(), note)
+	}
+	return nil
+}
+
+// poolNamed finds a pool, or makes it.
+func (s *Shard) poolNamed(name string) *pool {
+	found := s.pools[name]
+	if found == nil {
+		found = &pool{name: name}
+		s.pools[name] = found
+	}
+	return found
+}
+

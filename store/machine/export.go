@@ -1,0 +1,94 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// ExportGates adds the gates of the sources.
+func (s *Shard) ExportGates(gates []dispatch.SourceGate) []dispatch.SourceGate {
+	for src := range s.sources.all() {
+		gates = append(gates, src.gate)
+	}
+	return gates
+}
+
+// ExportTasks gives a page of the tasks of a shard, and where the next begins; -1: nowhere. With those of a source that
+// the shard has forgotten comes its gate.
+func (s *Shard) ExportTasks(batch *dispatch.PortableBatch, from int) (next int) {
+	bytes := 0
+	for {
+		r, after, ok := s.records.from(from)
+		if !ok {
+			return -1
+		}
+		if n := len(batch.Tasks); n == dispatch.MaxPortable || n > 0 && bytes+r.listedBytes() > dispatch.MaxPortableBytes {
+			return from
+		}
+		if from = after; s.known(r) == nil {
+			continue
+		}
+		if src, n := r.lane.source, len(batch.Gates); src.forgotten && (n == 0 || batch.Gates[n-1].UID != src.gate.UID) {
+			batch.Gates = append(batch.Gates, src.gate)
+		}
+		bytes += r.listedBytes()
+		batch.Tasks = append(batch.Tasks, dispatch.PortableTask{ForgetAt: ms.Time(r.forgetAt)})
+		t := &batch.Tasks[len(batch.Tasks)-1]
+		s.copyTo(&t.Task, r, allDetails)
+		if r.waiting() {
+			t.Task.Lock = s.tellStray(r)
+		}
+		if l := r.lease; l != nil {
+			t.Session, t.LockDeleted = l.note.session, l.lockDeleted
+		}
+	}
+}
+
+// ExportQueues gives the queues.
+func (s *Shard) ExportQueues() (queues []dispatch.PortableQueue) {
+	s.queueNames.Scan(func(_ string, q *queue) bool {
+		if !q.over(s.now) {
+			queues = append(queues, q.export())
+		}
+		return true
+	})
+	return queues
+}
+
+func (q *queue) export() dispatch.PortableQueue {
+	return dispatch.PortableQueue{
+		Name: q.name, NextGrant: ms.Time(q.nextGrant), Blocked: ms.Time(q.blocked), BlockedAt: ms.Time(q.blockedAt),
+		BlockStep: q.blockStep, Cause: clone(q.cause), Asked: q.asked, FailedURLs: slices.Clone(q.failedURLs),
+	}
+}
+
+// ExportTokens adds the used client tokens by their steps.
+func (s *Shard) ExportTokens(steps map[int64]map[uint64]struct{}) {
+	for step, tokens := range s.used {
+		if step < dispatch.TokenStep(ms.Time(s.now))-1 {
+			continue
+		}
+		if steps[step] == nil {
+			steps[step] = make(map[uint64]struct{})
+		}
+		maps.Copy(steps[step], tokens.has)
+	}
+}
+
+// AddTotals adds what the shard counts.
+func (s *Shard) AddTotals(totals *dispatch.PortableTotals) {
+	totals.Fence = max(totals.Fence, s.lastFence)
+	totals.RulesVersion, totals.HoldsVersion = max(totals.RulesVersion, s.rulesVersion), max(totals.HoldsVersion, s.holdsVersion)
+	totals.Granted += s.granted
+	totals.Settled += s.settled
+	totals.Expired += s.expired
+	totals.Orphaned += s.orphaned
+	totals.Dropped += s.dropped
+	totals.Done += s.counts[dispatch.StateDone]
+}
+

@@ -1,0 +1,219 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// answer notes that a call has answered from the grant.
+func (s *Shard) answer(n *grantNote, call string) {
+	if len(n.calls) == 0 || slices.Contains(n.calls, call) {
+		return
+	}
+	if len(n.calls) < bounds.MaxGrantCalls {
+		n.calls = append(n.calls, call)
+	} else {
+		n.calls = nil
+	}
+}
+
+// giveBack removes a call from the calls of a grant, and reports whether it was the last.
+func (n *grantNote) giveBack(call string) bool {
+	i := slices.Index(n.calls, call)
+	if i < 0 {
+		return false
+	}
+	n.calls = slices.Delete(n.calls, i, i+1)
+	return len(n.calls) == 0
+}
+
+// stillHeld reports whether the task is leased by that grant.
+func (e *grantEntry) stillHeld() bool {
+	l := e.record.lease
+	return l != nil && l.fence == e.fence && !e.record.gone
+}
+
+// endLease removes the lease of a record: lock, lease index, the collector's held leases, the queue's leases in flight.
+// The record is in no set then.
+func (s *Shard) endLease(r *record) {
+	s.leave(r)
+	s.detach(r)
+}
+
+// detach removes the lease from its collector and its queue, with its lock; a lock that was set by hand stays.
+func (s *Shard) detach(r *record) {
+	l := r.lease
+	s.change(r, partState)
+	if l.byHand != "" && l.lockedUntil > s.now {
+		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
+	}
+	h := l.note.holder
+	end := len(h.held) - 1
+	last := h.held[end] // gets its place
+	h.held[l.heldAt], last.lease.heldAt = last, l.heldAt
+	h.held[end], h.held = nil, h.held[:end]
+	s.dropIdleHolder(h)
+	s.leaseEnded(l.note)
+	s.queueOf(r.lane).inFlight--
+	r.lease = nil
+}
+
+// dropGhost removes the index entries of a record that was deleted by hand, and counts them as dropped.
+func (s *Shard) dropGhost(r *record) {
+	if r.stands != inNone {
+		s.dropped++
+	}
+	s.leave(r)
+	s.keep(r)
+	delete(s.ghosts, r.id)
+	s.touch(r.lane)
+	s.count(r, dispatch.StateUnknown)
+	s.unlist(r)
+	if r.lease != nil {
+		s.detach(r)
+	}
+	s.removed(r)
+}
+
+// leaseEnded records that a lease of a grant has ended. With the last one the note ends, and the client token counts as
+// used unless the grant is given back.
+func (s *Shard) leaseEnded(note *grantNote) {
+	note.left--
+	if note.left > 0 || s.grants.get(note.key()) != note {
+		return
+	}
+	s.grants.remove(note.key())
+	s.removed(note)
+	step := dispatch.TokenStep(ms.Time(s.now))
+	if s.used[step] == nil {
+		s.used[step] = &usedTokens{has: make(map[uint64]struct{})}
+	}
+	s.used[step].add(note.digest)
+	s.usedToken(step, note.digest)
+}
+
+// usedTokens are the digests of the client tokens of a step.
+type usedTokens struct {
+	has map[uint64]struct{}
+	// listed has them in the order in which they came: a snapshot has the first of them.
+	listed []uint64
+}
+
+func (u *usedTokens) add(digest uint64) {
+	if _, known := u.has[digest]; !known {
+		u.has[digest] = struct{}{}
+		u.listed = append(u.listed, digest)
+	}
+}
+
+// forgetUsed forgets the client tokens that were used before the last step.
+func (s *Shard) forgetUsed() {
+	last := dispatch.TokenStep(ms.Time(s.now)) - 1
+	for _, step := range slices.Sorted(maps.Keys(s.used)) {
+		if step < last {
+			delete(s.used, step)
+			s.forgottenTokens(step)
+		}
+	}
+}
+
+// grantOf is what the shard knows about a client token: the digest of its holder, whether it was used, and the note of
+// its grant; nil if no lease of it is left.
+func (s *Shard) grantOf(p *dispatch.Poll) (note *grantNote, digest uint64, used bool) {
+	digest = dispatch.HolderDigest(p.Collector, p.ClientToken)
+	if note := s.grants.get(grantKey{p.Collector, p.ClientToken}); note != nil {
+		return note, digest, true
+	}
+	step := dispatch.TokenStep(ms.Time(s.now))
+	for at := step - 1; at <= step+1 && !used; at++ {
+		if tokens := s.used[at]; tokens != nil {
+			_, used = tokens.has[digest]
+		}
+	}
+	return nil, digest, used
+}
+
+// replay returns the leases of a grant that are still held to a call that repeats it. The note of the grant may be
+// gone.
+func (s *Shard) replay(note *grantNote, call string) (grants []dispatch.Grant) {
+	if note == nil {
+		return nil
+	}
+	s.answer(note, call)
+	for i := range note.entries {
+		if e := &note.entries[i]; e.stillHeld() {
+			l := e.record.lease
+			grants = append(grants, dispatch.Grant{
+				Token:         l.token(),
+				Remaining:     ms.Duration(max(l.deadline-s.now, 0)),
+				SourceVersion: e.record.lane.source.gate.Version,
+			})
+			s.copyTo(&grants[len(grants)-1].Task, e.record, handedOut)
+		}
+	}
+	return grants
+}
+
+// GiveBack is [dispatch.Claims.GiveBack].
+type GiveBack struct {
+	Drains
+	Collector, ClientToken, Call string
+
+	Given int
+}
+
+func (c *GiveBack) run(sh *Shard) {
+	note := sh.grants.get(grantKey{c.Collector, c.ClientToken})
+	if note == nil || !slices.Contains(note.calls, c.Call) {
+		return
+	}
+	if !note.giveBack(c.Call) {
+		return
+	}
+	sh.grants.remove(note.key())
+	sh.removed(note)
+	for _, m := range note.moved {
+		back := 0
+		for i := range note.entries[m.first : m.first+m.count] {
+			if e := &note.entries[m.first+i]; e.stillHeld() {
+				sh.giveBack(e.record)
+				back++
+			}
+		}
+		// Where a task of the turn was reported, a request was made.
+		if q := sh.queues[m.queue]; back == m.count && q.nextGrant == m.after {
+			q.nextGrant = m.before
+			for i := range note.entries[m.first : m.first+m.count] {
+				note.entries[m.first+i].record.paced = m.before
+			}
+		}
+		c.Given += back
+	}
+}
+
+// giveBack undoes the grant of one task, or ends it if it has a cancel request other than by a hold.
+func (s *Shard) giveBack(r *record) {
+	s.endLease(r)
+	if r.counters.Attempt > 0 {
+		r.counters.Attempt--
+	}
+	r.revision++
+	if r.cancel == dispatch.CancelNone || r.cancel == dispatch.CancelHeld {
+		r.cancel = dispatch.CancelNone
+		s.enterWaiting(r)
+		return
+	}
+	s.touchQueue(s.queueOf(r.lane))
+	remember := dispatch.CanceledMemory
+	if gate := &r.lane.source.gate; !gate.Deleted {
+		remember = gate.Remember
+	}
+	r.settledAt, r.cancel, r.again = s.now, dispatch.CancelNone, false
+	s.settle(r, dispatch.StateCanceled, remember)
+}
+

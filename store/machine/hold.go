@@ -1,0 +1,47 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// TakeHolds stores a version of the holds, with its changes of queues. A claim notices closed queues when it picks
+// them; SyncRules reschedules opened ones.
+func (s *Shard) TakeHolds(version int64, queues map[string]time.Time) {
+	s.holdsVersion = version
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		s.changeNamed(codec.Held, name)
+		if end := queues[name]; end.IsZero() {
+			delete(s.held, name)
+		} else {
+			s.held[name] = until(end)
+		}
+	}
+}
+
+// Unblock is [dispatch.Queues.Unblock].
+type Unblock struct {
+	Drains
+	Queue string
+
+	Blocked bool
+}
+
+func (c *Unblock) run(s *Shard) {
+	q := s.existing(c.Queue)
+	if q == nil {
+		return
+	}
+	c.Blocked = q.blocked > s.now || q.blockStep > 0
+	if q.blocked != 0 || q.blockStep != 0 {
+		s.change(q, allParts)
+	}
+	q.blocked, q.blockStep = 0, 0
+	s.touchQueue(q)
+}
+

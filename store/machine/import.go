@@ -1,0 +1,163 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// ImportTask takes in a task, unless there is one with its id, its source is unknown, or it is to be forgotten by now.
+func (s *Shard) ImportTask(t *dispatch.PortableTask) {
+	src, forgetAt := s.sources.get(t.Task.SourceUID), ms.Of(t.ForgetAt)
+	if src == nil || s.records.get(keyOf(t.Task.ID)) != nil || forgetAt != 0 && forgetAt <= s.now {
+		return
+	}
+	r := s.recordOf(s.laneFor(src, t.Task.Queue), &t.Task)
+	s.added(r)
+	s.records.add(keyOf(r.id), r)
+	switch {
+	case t.Task.Lease != nil:
+		s.listRecord(r)
+		s.importLease(r, t)
+	case t.Task.State.Settled():
+		r.state = t.Task.State
+		s.count(r, r.state)
+		if r.forgetAt = forgetAt; forgetAt != 0 {
+			s.forgetSet(r).Insert(forgetAt, r)
+		}
+		if r.state != dispatch.StateDone || forgetAt == 0 {
+			s.listRecord(r)
+		}
+	default:
+		if lock := t.Task.Lock; lock != nil && lock.Value != "" {
+			stray := strayLock{value: lock.Value, until: ms.Infinite}
+			if !lock.Ends.IsZero() {
+				stray.until = ms.Of(lock.Ends)
+			}
+			s.setStray(r.id, stray)
+		}
+		s.listRecord(r)
+		s.enterWaiting(r)
+	}
+}
+
+// recordOf makes the record of a task, which stands nowhere yet.
+func (s *Shard) recordOf(l *lane, t *dispatch.Task) *record {
+	r := &record{
+		id: t.ID, lane: l, url: t.URL, key: t.Key, kind: t.Kind, metadata: maps.Clone(t.Metadata), payload: slices.Clone(t.Payload),
+		run: ms.Of(t.Run), depth: int32(t.Depth), priority: int8(t.Priority), recurring: t.Recurring, relation: t.Relation,
+		counters: t.Counters, revision: t.Revision, result: t.Result, cancel: t.CancelRequested, again: t.AgainRequested,
+		behind: t.Behind, due: ms.Of(t.Due), firstDue: ms.Of(t.FirstDue), created: ms.Of(t.Created), settledAt: ms.Of(t.SettledAt),
+		lastLease: t.LastLease,
+	}
+	r.setRedirect(t.Redirect)
+	if t.Cursor != nil || t.Memo != nil || t.LastError != nil || t.History != nil {
+		r.details = &details{cursor: slices.Clone(t.Cursor), memo: slices.Clone(t.Memo), lastError: clone(t.LastError), history: slices.Clone(t.History)}
+	}
+	return r
+}
+
+// importLease leases a record to the holder that it had. Its grant has no calls, and so is not given back.
+func (s *Shard) importLease(r *record, t *dispatch.PortableTask) {
+	was := t.Task.Lease
+	holder := s.holder(was.Token.Collector)
+	key := grantKey{was.Token.Collector, was.Token.ClientToken}
+	note := s.grants.get(key)
+	if note == nil {
+		s.lastGrant++
+		note = &grantNote{
+			number: s.lastGrant, holder: holder, clientToken: key.clientToken, session: t.Session, digest: was.Digest.Holder,
+		}
+		s.added(note)
+		s.grants.add(key, note)
+	}
+	l := &lease{
+		note: note, fence: was.Digest.Fence, heldAt: len(holder.held), granted: ms.Of(was.Granted),
+		deadline: ms.Of(was.Deadline), duration: ms.Span(was.Duration), maxHold: ms.Span(was.MaxHold), lockDeleted: t.LockDeleted,
+	}
+	if !l.lockDeleted {
+		l.lockedUntil = l.deadline
+	}
+	r.state, r.lease = dispatch.StateLeased, l
+	s.enterLeases(r, l.deadline)
+	s.count(r, dispatch.StateLeased)
+	q := s.queueOf(r.lane)
+	q.inFlight++
+	s.touchQueue(q)
+	holder.held = append(holder.held, r)
+	note.entries = append(note.entries, grantEntry{record: r, fence: l.fence})
+	slices.SortFunc(note.entries, func(a, b grantEntry) int {
+		if a.fence < b.fence {
+			return -1
+		}
+		return 1
+	})
+	note.left++
+}
+
+// ImportQueue sets what a queue knows beside its tasks, if it has tasks or a gate.
+func (s *Shard) ImportQueue(p *dispatch.PortableQueue) {
+	q := s.existing(p.Name)
+	if q == nil {
+		if ms.Of(p.Kept()) <= s.now {
+			return
+		}
+		q = s.openQueue(p.Name)
+	}
+	s.change(q, allParts)
+	q.nextGrant, q.blocked, q.blockedAt, q.blockStep = ms.Of(p.NextGrant), ms.Of(p.Blocked), ms.Of(p.BlockedAt), p.BlockStep
+	q.cause, q.asked, q.failedURLs = clone(p.Cause), p.Asked, slices.Clone(p.FailedURLs)
+	q.settings.version = -1
+	s.touchQueue(q)
+}
+
+// ImportTokens notes used client tokens.
+func (s *Shard) ImportTokens(tokens *dispatch.PortableTokens) {
+	if s.used[tokens.Step] == nil {
+		s.used[tokens.Step] = &usedTokens{has: make(map[uint64]struct{})}
+	}
+	for _, digest := range tokens.Digests {
+		s.used[tokens.Step].add(digest)
+		s.usedToken(tokens.Step, digest)
+	}
+}
+
+// ImportStatus sets what a source counts, with as many DONE tasks more than came.
+func (s *Shard) ImportStatus(p *dispatch.PortableStatus, done int64) {
+	src, st := s.sources.get(p.UID), &p.Status
+	if src == nil {
+		return
+	}
+	s.change(src, partState)
+	src.limited, src.failures = st.Limited, st.FailuresInARow
+	src.lastSuccess, src.lastFailure = ms.Of(st.LastSuccess), ms.Of(st.LastFailure)
+	src.counts[dispatch.StateDone] += done
+	src.forgottenDone += done
+	s.counts[dispatch.StateDone] += done
+	s.forgottenDone += done
+}
+
+// ImportHolds sets the ends of the holds on queues.
+func (s *Shard) ImportHolds(holds []dispatch.Hold) { s.TakeHolds(s.holdsVersion, dispatch.HeldQueues(holds)) }
+
+// ImportVersions sets what only rises.
+func (s *Shard) ImportVersions(fence uint64, rules, holds int64) {
+	s.lastFence = max(s.lastFence, fence)
+	s.rulesVersion, s.holdsVersion = rules, holds
+}
+
+// ImportTotals adds what all shards have not counted.
+func (s *Shard) ImportTotals(want, have *dispatch.PortableTotals) {
+	s.granted += want.Granted - have.Granted
+	s.settled += want.Settled - have.Settled
+	s.expired += want.Expired - have.Expired
+	s.orphaned += want.Orphaned - have.Orphaned
+	s.dropped += want.Dropped - have.Dropped
+	s.counts[dispatch.StateDone] += want.Done - have.Done
+	s.forgottenDone += want.Done - have.Done
+}
+

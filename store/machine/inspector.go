@@ -1,0 +1,75 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// LockValue is what the lock of a task has, and for how long; 0: without end.
+func (s *Shard) LockValue(id dispatch.TaskID) (token string, left time.Duration) {
+	lock, stands := s.lockOf(id)
+	switch {
+	case !stands:
+		return "", 0
+	case lock.until == ms.Infinite:
+		return lock.value, 0
+	}
+	return lock.value, ms.Duration(lock.until - s.now)
+}
+
+// Hand is one change of an [Inspector].
+type Hand struct {
+	Drains
+	Id                                dispatch.TaskID
+	DeleteLock, SetLock, DeleteRecord bool
+	Value                             string
+	Ttl                               int64
+}
+
+func (c *Hand) run(s *Shard) {
+	switch r := s.records.get(keyOf(c.Id)); {
+	case c.DeleteLock:
+		s.deleteLock(c.Id, r)
+	case c.SetLock:
+		s.setLock(c.Id, r, c)
+	case c.DeleteRecord && r != nil:
+		s.deleteRecord(r)
+	}
+}
+
+func (s *Shard) deleteLock(id dispatch.TaskID, r *record) {
+	if r != nil && r.lease != nil {
+		s.change(r, partState)
+		r.lease.lockedUntil = 0
+	}
+	s.dropStray(id)
+}
+
+func (s *Shard) setLock(id dispatch.TaskID, r *record, c *Hand) {
+	lock := strayLock{value: c.Value, until: ms.Infinite}
+	if c.Ttl > 0 {
+		lock.until = s.now + c.Ttl
+	}
+	if r == nil || r.lease == nil {
+		s.setStray(id, lock)
+		return
+	}
+	s.change(r, partState)
+	r.lease.byHand, r.lease.lockedUntil = lock.value, lock.until
+}
+
+func (s *Shard) deleteRecord(r *record) {
+	s.change(r, partState)
+	if lock, stands := s.lockOf(r.id); stands && r.lease != nil {
+		s.setStray(r.id, lock)
+	}
+	r.gone = true
+	s.records.remove(keyOf(r.id))
+	s.ghosts[r.id] = r
+}
+

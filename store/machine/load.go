@@ -1,0 +1,203 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// Loading are the items of a shard that others name. One that was named and did not come yet is not written.
+type Loading struct {
+	s       *Shard
+	lanes   map[int64]*lane
+	sources map[string]*source // by their numbers, as text
+	grants  map[uint64]*grantNote
+	queues  map[string]*queue
+	rules   map[string]string // the pattern by the name of the settings
+	dropped map[*lane]bool
+}
+
+func NewLoading(s *Shard) *Loading {
+	return &Loading{
+		s: s, lanes: make(map[int64]*lane), sources: make(map[string]*source), grants: make(map[uint64]*grantNote),
+		queues: make(map[string]*queue), rules: make(map[string]string), dropped: make(map[*lane]bool),
+	}
+}
+
+// lane is the lane of that number, which may come later.
+func (l *Loading) lane(number int64) *lane {
+	found := l.lanes[number]
+	if found == nil {
+		found = &lane{number: number}
+		l.lanes[number] = found
+	}
+	return found
+}
+
+func (l *Loading) source(name string) *source {
+	found := l.sources[name]
+	if found == nil {
+		found = &source{name: name}
+		l.sources[name] = found
+	}
+	return found
+}
+
+func (l *Loading) grant(number uint64) *grantNote {
+	found := l.grants[number]
+	if found == nil {
+		found = &grantNote{number: number}
+		l.grants[number] = found
+	}
+	return found
+}
+
+// Read takes an item of the shard.
+func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
+	s := l.s
+	var of kept
+	switch kind {
+	case codec.Shard:
+		headFields(c, s)
+	case codec.Setting:
+		var name, pattern string
+		settingFields(c, &name, &pattern)
+		l.rules[name] = pattern
+	case codec.Held:
+		var name string
+		var until int64
+		heldFields(c, &name, &until)
+		s.held[name] = until
+	case codec.Stray:
+		var id string
+		var lock strayLock
+		strayFields(c, &id, &lock)
+		s.setStray(dispatch.TaskID(id), lock)
+	case codec.Source:
+		var name string
+		codec.Text(c, 1, &name)
+		src := l.source(name)
+		c.Part(2, false, func(c *codec.Codec) { sourceFields(c, src) })
+		c.Part(3, false, func(c *codec.Codec) { sourceCounts(c, src) })
+		src.written, of = true, src
+	case codec.Queue:
+		q := new(queue)
+		queueFields(c, q, 0)
+		l.queues[q.name], of = q, q
+	case codec.Lane:
+		var number int64
+		var source, queueName string
+		var dropped bool
+		laneFields(c, &number, &source, &queueName, &dropped)
+		found := l.lane(number)
+		found.source, found.queueName = l.source(source), queueName
+		if found.written, of = true, found; dropped {
+			l.dropped[found] = true
+		}
+	case codec.Holder:
+		h := new(holder)
+		holderFields(c, h)
+		if old := s.holders.get(h.collector); old != nil {
+			s.holders.remove(h.collector)
+		}
+		s.holders.add(h.collector, h)
+		of = h
+	case codec.Grant:
+		var n grantNote
+		var collector string
+		grantFields(c, &n, &collector)
+		note := l.grant(n.number)
+		note.clientToken, note.session, note.holder = n.clientToken, n.session, &holder{collector: collector}
+		note.digest = dispatch.HolderDigest(collector, n.clientToken)
+		note.written, of = true, note
+	case codec.Used:
+		var step int64
+		var digest uint64
+		usedFields(c, &step, &digest)
+		if s.used[step] == nil {
+			s.used[step] = &usedTokens{has: make(map[uint64]struct{})}
+		}
+		s.used[step].add(digest)
+	case codec.Task:
+		of = l.task(c)
+	default:
+		c.Failf("there is no such kind")
+	}
+	unknown, err := c.End()
+	switch {
+	case err != nil || len(unknown) == 0:
+	case of == nil:
+		return codec.ErrUnknown
+	default:
+		if s.unknown == nil {
+			s.unknown = make(map[kept]codec.Unknown)
+		}
+		if s.unknown[of] == nil {
+			s.unknown[of] = make(codec.Unknown)
+		}
+		maps.Copy(s.unknown[of], unknown)
+	}
+	return err
+}
+
+// task takes a task, or the parts of it that have changed.
+func (l *Loading) task(c *codec.Codec) *record {
+	var id dispatch.TaskID
+	codec.Text(c, 1, &id)
+	r := l.s.records.get(keyOf(id))
+	if r == nil {
+		r = &record{id: id}
+		l.s.records.add(keyOf(id), r)
+	}
+	c.Part(2, false, func(c *codec.Codec) {
+		var lane int64
+		taskBody(c, r, &lane)
+		r.lane = l.lane(lane)
+	})
+	c.Part(3, false, func(c *codec.Codec) {
+		var grant uint64
+		if taskState(c, r, &grant); r.lease != nil {
+			r.lease.note = l.grant(grant)
+		}
+	})
+	c.Part(4, false, func(c *codec.Codec) { taskDetails(c, r) })
+	return r
+}
+
+// Remove takes the removal of an item.
+func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
+	s, name := l.s, ""
+	if kind == codec.Grant {
+		var number uint64
+		codec.Uint(c, 1, &number)
+		delete(l.grants, number)
+		return
+	}
+	if kind == codec.Used {
+		var step int64
+		codec.Int(c, 1, &step)
+		delete(s.used, step)
+		return
+	}
+	switch codec.Text(c, 1, &name); kind {
+	case codec.Setting:
+		delete(l.rules, name)
+	case codec.Held:
+		delete(s.held, name)
+	case codec.Stray:
+		s.dropStray(dispatch.TaskID(name))
+	case codec.Queue:
+		delete(l.queues, name)
+	case codec.Holder:
+		s.holders.remove(name)
+	case codec.Task:
+		s.records.remove(keyOf(dispatch.TaskID(name)))
+	default:
+		c.Failf("nothing of that kind is removed")
+	}
+}
+

@@ -1,0 +1,282 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// queueGate is the maximum over the queue's gates and holds: when it can be granted from.
+func (s *Shard) queueGate(q *queue) int64 {
+	set := s.settingsOf(q)
+	if q.inFlight >= int64(set.MaxInFlight) {
+		return ms.Infinite
+	}
+	return max(s.nextGrantOf(q), q.blocked, set.heldUntil)
+}
+
+// nextGrantOf is the queue's next grant, unless it is further ahead than it can be: then the clock was stepped back.
+func (s *Shard) nextGrantOf(q *queue) int64 {
+	return min(q.nextGrant, s.nowEnd()+s.settingsOf(q).longestDelay)
+}
+
+// clampNextGrant corrects the queue's next grant after a step of the clock.
+func (s *Shard) clampNextGrant(q *queue) {
+	q.nextGrant = s.nextGrantOf(q)
+}
+
+// kept is until when the queue's own gates hold it, and keep it if it is empty.
+func (q *queue) kept() int64 { return max(q.nextGrant, q.blocked) }
+
+// hasGates reports whether there is something to keep of the queue beside its tasks.
+func (q *queue) hasGates(now int64) bool {
+	return q.nextGrant > now || q.blocked != 0 || q.blockStep != 0 || q.cause != nil || q.asked != 0 || len(q.failedURLs) > 0
+}
+
+// settingsVersion rises with the rules and with the holds.
+func (s *Shard) settingsVersion() int64 { return s.rulesVersion + s.holdsVersion }
+
+// settingsOf resolves the settings of a queue.
+func (s *Shard) settingsOf(q *queue) *settings {
+	if q.settings.version != s.settingsVersion() {
+		q.settings = s.resolve(q.name)
+		q.settings.pace(q.asked)
+	}
+	return &q.settings
+}
+
+// pace takes in what the host asks for.
+func (set *settings) pace(asked time.Duration) {
+	set.paced = set.Paced(asked)
+	set.longestDelay = ms.Span(longestDelay(set.paced))
+}
+
+func (s *Shard) resolve(queueName string) settings {
+	set := settings{QueueSettings: dispatch.DefaultQueueSettings(), version: s.settingsVersion()}
+	if len(s.settings)+len(s.held) == 0 {
+		return set
+	}
+	for _, name := range dispatch.SettingsNames(queueName) {
+		if filed, ok := s.settings[name]; ok && set.name == "" {
+			set.QueueSettings, set.name = filed.Settings, name
+		}
+		set.heldUntil = max(set.heldUntil, s.held[name])
+	}
+	return set
+}
+
+// queueOf is the queue of the lane; it is made when it does not exist.
+func (s *Shard) queueOf(l *lane) *queue {
+	if l.q == nil || l.q.gone || l.q.over(s.now) {
+		l.q = s.openQueue(l.queueName)
+	}
+	return l.q
+}
+
+// over reports whether the queue holds nothing, and the gates that kept it have
+// ended.
+func (q *queue) over(now int64) bool { return q.idleUntil != 0 && q.idleUntil <= now }
+
+// openQueue finds the queue, or makes it.
+func (s *Shard) openQueue(name string) *queue {
+	q := s.existing(name)
+	if q == nil {
+		q = &queue{name: name, reversed: ReverseLabels(name)}
+		q.settings.version = -1
+		s.queues[name] = q
+		s.queueNames.Set(q.reversed, q)
+	}
+	return q
+}
+
+// standing finds a queue that holds something or has a gate, for a read; nil: there is none.
+func (s *Shard) standing(name string) *queue {
+	q := s.queues[name]
+	if q != nil && q.over(s.now) {
+		return nil
+	}
+	return q
+}
+
+// existing finds a queue that holds something or has a gate, and deletes another; nil: there is none.
+func (s *Shard) existing(name string) *queue {
+	q := s.queues[name]
+	if q != nil && q.over(s.now) {
+		s.closeWhenEmpty(q)
+		return nil
+	}
+	return q
+}
+
+// ReverseLabels turns www.example.com into com.example.www.
+func ReverseLabels(name string) string {
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
+}
+
+// closeWhenEmpty deletes the queue when it holds nothing and no gate stands;
+// with a gate that ends, it is deleted then.
+func (s *Shard) closeWhenEmpty(q *queue) {
+	if q.idleUntil != 0 {
+		s.idleQueues.Remove(q.idleUntil, q)
+		q.idleUntil = 0
+	}
+	if q.waiting > 0 || q.inFlight > 0 {
+		return
+	}
+	switch kept := q.kept(); {
+	case kept <= s.now:
+		for _, qp := range q.pools {
+			s.moveQueue(qp, place{})
+		}
+		q.gone = true
+		delete(s.queues, q.name)
+		s.queueNames.Delete(q.reversed)
+		s.removed(q)
+	case kept != ms.Infinite:
+		q.idleUntil = kept
+		s.idleQueues.Insert(kept, q)
+	}
+}
+
+// closeIdleQueues deletes at most limit queues that only a gate kept.
+func (s *Shard) closeIdleQueues(limit int) {
+	for q := range s.idleQueues.Due(s.now, limit) {
+		s.closeWhenEmpty(q)
+	}
+}
+
+// moveQueue takes the queue to another place in a pool.
+func (s *Shard) moveQueue(qp *queuePool, to place) {
+	if qp.place != to {
+		qp.pool.move(qp, qp.place, to)
+		qp.pool.counts[qp.stands]--
+		qp.pool.counts[to.stands]++
+		qp.place = to
+	}
+}
+
+// part finds the queue's part in a pool; nil when it has none.
+func (q *queue) part(p *pool) *queuePool {
+	for _, qp := range q.pools {
+		if qp.pool == p {
+			return qp
+		}
+	}
+	return nil
+}
+
+// partIn gives the queue's part in a pool.
+func (s *Shard) partIn(q *queue, p *pool) *queuePool {
+	qp := q.part(p)
+	if qp == nil {
+		qp = &queuePool{queue: q, pool: p, sooner: ms.Infinite}
+		q.pools = append(q.pools, qp)
+	}
+	return qp
+}
+
+// The arithmetic of dispatch/scheduling.md.
+
+// behindRank is the rank of a task that is behind: the last in its lane.
+const behindRank = 20
+
+// rankOf orders tasks within a lane: priority first, then recurring tasks before
+// those they led to. Lower goes first; 0 to 19.
+func rankOf(priority int, recurring bool) int {
+	rank := (bounds.MaxPriority - priority) * 2
+	if !recurring {
+		rank++
+	}
+	return rank
+}
+
+// lanePriority is the priority with which a lane competes in its queue and
+// pool: the source's, shifted by how far the task at the lane's head is from
+// [dispatch.DefaultPriority], within 0 to [bounds.MaxPriority]. So changing a source's priority
+// moves its lanes and touches no task.
+func lanePriority(source, head int) int {
+	return min(max(source+head-dispatch.DefaultPriority, 0), bounds.MaxPriority)
+}
+
+// nextGrantAfterReport is the earliest next grant of a queue after a report: the latest of prev (P6), min_delay from
+// the start of the request, and delay_factor times its duration from now. If the duration is unknown (0), min_delay
+// counts from now.
+func nextGrantAfterReport(now, prev time.Time, s dispatch.QueueSettings, fetch time.Duration) time.Time {
+	next := Latest(prev, now.Add(s.MinDelay-fetch))
+	if fetch > 0 && s.DelayFactor > 0 {
+		delay := time.Duration(s.DelayFactor * float64(fetch)).Truncate(time.Millisecond)
+		next = Latest(next, now.Add(min(delay, longestAdaptiveDelay(s))))
+	}
+	return next
+}
+
+// firstBlock is the first automatic block of a queue after a failure of its host that
+// named no Retry-After; each further one doubles.
+const firstBlock = 10 * time.Second
+
+// maxFailedURLs different URLs of a queue that failed since its host last answered block it.
+const maxFailedURLs = 3
+
+// urlFailed notes the hash of a URL that failed, and reports whether there are enough to block the host.
+func (q *queue) urlFailed(url uint32) bool {
+	if len(q.failedURLs) < maxFailedURLs && !slices.Contains(q.failedURLs, url) {
+		q.failedURLs = append(q.failedURLs, url)
+	}
+	return len(q.failedURLs) == maxFailedURLs
+}
+
+// block blocks the queue's host for a while.
+func (s *Shard) block(q *queue, retryAfter time.Duration) {
+	if q.blocked <= s.now {
+		q.blockedAt = s.now
+	}
+	blocked, step := blockAfter(ms.Time(s.now), ms.Time(q.blocked), q.blockStep,
+		s.settingsOf(q).QueueSettings, retryAfter.Truncate(time.Millisecond))
+	q.blocked, q.blockStep = ms.Of(blocked), step
+}
+
+// blockAfter is the automatic block of a queue after its host failed. The first failure outside a block begins one:
+// twice as long as the last one, or as long as the host asked for. Failures during a block only extend it to the time
+// that the host asks for.
+func blockAfter(now, until time.Time, step int, s dispatch.QueueSettings, retryAfter time.Duration) (time.Time, int) {
+	if until.After(now) {
+		return Latest(until, now.Add(min(retryAfter, s.MaxBlock))), step
+	}
+	step++
+	length := retryAfter
+	if length <= 0 {
+		// 30 doublings of 10 s are 340 years; max_block is at most days.
+		length = firstBlock << min(step-1, 30)
+	}
+	return now.Add(min(length, s.MaxBlock)), step
+}
+
+// longestDelay is the longest possible time to next_grant by these settings. If next_grant is later, the store's clock
+// was stepped back.
+func longestDelay(s dispatch.QueueSettings) time.Duration {
+	if s.DelayFactor > 0 {
+		return max(s.MinDelay, longestAdaptiveDelay(s))
+	}
+	return s.MinDelay
+}
+
+func longestAdaptiveDelay(s dispatch.QueueSettings) time.Duration {
+	if s.MaxDelay > 0 {
+		return s.MaxDelay
+	}
+	return bounds.MaxMinDelay
+}
+
+func Latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+

@@ -1,0 +1,96 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// QueueNamed is a queue; nil: there is none.
+func (s *Shard) QueueNamed(name string) *dispatch.Queue {
+	if q := s.standing(name); q != nil {
+		return s.describe(q)
+	}
+	return nil
+}
+
+// describe is the queue as a caller of the store sees it.
+func (s *Shard) describe(q *queue) *dispatch.Queue {
+	set := s.settingsOf(q)
+	d := &dispatch.Queue{
+		Name: q.name, Settings: set.QueueSettings, SettingsName: set.name,
+		QueueDelay: q.asked, Waiting: q.waiting, Leased: q.inFlight, BlockStep: q.blockStep,
+	}
+	for _, qp := range q.pools {
+		if qp.len() > 0 {
+			d.Pools = append(d.Pools, qp.pool.name)
+		}
+	}
+	slices.Sort(d.Pools)
+	if gate := s.queueGate(q); gate > s.now && gate != ms.Infinite {
+		d.NextGrant = ms.Time(gate)
+	}
+	d.Gates = s.gatesOf(q, set)
+	return d
+}
+
+// gatesOf lists the gates of its own that hold the queue now.
+func (s *Shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
+	var gates []dispatch.Gate
+	if next := s.nextGrantOf(q); next > s.now {
+		gates = append(gates, set.MinDelayGate(ms.Time(next), q.asked))
+	}
+	if q.blocked > s.now {
+		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: ms.Time(q.blocked), By: dispatch.HoldWaggle, Time: ms.Time(q.blockedAt), Cause: clone(q.cause)})
+	}
+	if q.inFlight >= int64(set.MaxInFlight) {
+		gates = append(gates, set.MaxInFlightGate(q.inFlight))
+	}
+	return gates
+}
+
+// ListQueues lists at most limit queues of the shard.
+func (s *Shard) ListQueues(suffix, after string, limit int) (found []*dispatch.Queue) {
+	begin := ""
+	if after != "" {
+		begin = ReverseLabels(after) + "\x00"
+	}
+	collect := func(prefix string) {
+		s.queueNames.Ascend(max(begin, prefix), func(reversed string, q *queue) bool {
+			switch {
+			case len(found) >= limit || !strings.HasPrefix(reversed, prefix):
+				return false
+			case q.over(s.now):
+				return true
+			}
+			found = append(found, s.describe(q))
+			return true
+		})
+	}
+	if suffix == "" {
+		collect("")
+		return found
+	}
+	// The name itself, then all below it: names like example-x.com lie between.
+	exact := ReverseLabels(suffix)
+	if q := s.standing(suffix); q != nil && exact >= begin && limit > 0 {
+		found = append(found, s.describe(q))
+	}
+	collect(exact + ".")
+	return found
+}
+
+// EachPool gives what the shard has of each pool that has queues with waiting tasks, in no order.
+func (s *Shard) EachPool(each func(dispatch.Pool)) {
+	for name, p := range s.pools {
+		if p.len() > 0 {
+			due := p.wait.UpTo(s.now)
+			each(dispatch.Pool{Name: name, Open: int64(p.open.Len() + due), Waiting: int64(p.wait.Len() - due + p.counted())})
+		}
+	}
+}
+

@@ -1,0 +1,95 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// Freeze begins a snapshot of the shard as it is.
+func (s *Shard) Freeze(snapshot uint32) {
+	s.Saving = newSaver(s, snapshot)
+	s.pin(true)
+	s.Saving.begin()
+	for _, ghost := range s.ghosts {
+		s.Saving.save(ghost)
+	}
+}
+
+// Thaw ends a snapshot of the shard.
+func (s *Shard) Thaw() {
+	s.Saving = nil
+	s.pin(false)
+}
+
+// pin keeps the places of what a snapshot goes through.
+func (s *Shard) pin(pinned bool) {
+	s.records.pinned, s.grants.pinned, s.sources.pinned, s.holders.pinned = pinned, pinned, pinned, pinned
+}
+
+// walk is how far a snapshot has gone through a shard.
+type walk struct {
+	record, grant, source, holder int
+	lane                          int64 // of that source
+	queue                         string
+	done                          bool
+}
+
+// SavePage takes the next page of a shard, and what was changed meanwhile, and reports whether there is more.
+func (s *Shard) SavePage(items int) (page []byte, more bool) {
+	if s.Saving.saveUsed(items) {
+		return s.Saving.take(), true
+	}
+	at := &s.Saving.at
+	for range items {
+		k := s.next(at)
+		if at.done {
+			break
+		}
+		s.Saving.save(k)
+	}
+	return s.Saving.take(), !at.done
+}
+
+// next is the next thing that is kept; it sets done after the last one. Most of them are saved earlier, with a task
+// that names them.
+func (s *Shard) next(at *walk) kept {
+	if r, after, ok := s.records.from(at.record); ok {
+		at.record = after
+		return r
+	}
+	if n, after, ok := s.grants.from(at.grant); ok {
+		at.grant = after
+		return n
+	}
+	if src, after, ok := s.sources.from(at.source); ok {
+		if lanes := src.lanes.from(at.lane + 1); len(lanes) > 0 {
+			at.lane = lanes[0].number
+			return lanes[0]
+		}
+		at.source, at.lane = after, 0
+		return src
+	}
+	if h, after, ok := s.holders.from(at.holder); ok {
+		at.holder = after
+		return h
+	}
+	var next *queue
+	s.queueNames.Ascend(at.queue, func(reversed string, q *queue) bool {
+		if reversed != at.queue {
+			next = q
+		}
+		return next == nil
+	})
+	if next == nil {
+		at.done = true
+		return nil
+	}
+	at.queue = next.reversed
+	return next
+}
+

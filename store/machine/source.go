@@ -1,0 +1,216 @@
+package machine
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// lanesPerPage bounds the lanes that one call of PushSource places.
+const lanesPerPage = 500
+
+// TakeGate makes the gate the shard's, unless the shard's is newer.
+func (s *Shard) TakeGate(gate dispatch.SourceGate) *source {
+	src := s.sources.get(gate.UID)
+	switch {
+	case src == nil:
+		s.lastSource++
+		src = &source{name: strconv.FormatInt(s.lastSource, 10)}
+		s.added(src)
+		s.sources.add(gate.UID, src)
+	case gate.Version <= src.gate.Version:
+		return src
+	default:
+		s.change(src, partBody)
+	}
+	src.gate = gate
+	src.heldUntil = until(gate.HeldUntil)
+	src.pool = s.poolNamed(gate.Pool)
+	if gate.Deleted {
+		s.forgetLater(src)
+	}
+	return src
+}
+
+// forgetLater keeps a deleted source for CanceledMemory from now on, so that
+// what comes late for it is refused.
+func (s *Shard) forgetLater(src *source) {
+	s.change(src, partBody)
+	if src.forgetAt != 0 {
+		s.forgetSources.Remove(src.forgetAt, src)
+	}
+	src.forgetAt = s.now + ms.Span(dispatch.CanceledMemory)
+	s.forgetSources.Insert(src.forgetAt, src)
+}
+
+// forgetSource removes a deleted source that holds nothing.
+func (s *Shard) forgetSource(src *source) {
+	if len(src.lanes) > 0 {
+		s.forgetLater(src)
+		return
+	}
+	s.change(src, partBody)
+	s.forgetSources.Remove(src.forgetAt, src)
+	src.forgotten = true
+	s.sources.remove(src.gate.UID)
+}
+
+// dropLane removes a lane of a deleted source that holds nothing, and so stands
+// in no set of its queue.
+func (s *Shard) dropLane(l *lane) {
+	s.change(l, allParts)
+	s.leaveQueue(l)
+	s.placeNamed(l, place{})
+	delete(s.lanes, laneKey{l.source, l.queueName})
+	l.source.lanes = l.source.lanes.without(l)
+	if s.lanesIn[l.queueName] = s.lanesIn[l.queueName].without(l); len(s.lanesIn[l.queueName]) == 0 {
+		delete(s.lanesIn, l.queueName)
+	}
+}
+
+// Push is [dispatch.Sources.PushSource].
+type Push struct {
+	Drains
+	Gate  dispatch.SourceGate
+	After int64
+
+	Next string
+}
+
+func (c *Push) run(s *Shard) {
+	src := s.TakeGate(c.Gate)
+	if c.Gate.Version < src.gate.Version {
+		return
+	}
+	for n, l := range src.lanes.from(c.After + 1) {
+		if n == lanesPerPage {
+			c.Next = strconv.FormatInt(l.number-1, 10)
+			return
+		}
+		if l.ready.Len()+l.later.Len() > 0 {
+			s.touch(l)
+		}
+	}
+}
+
+// Drop is [dispatch.Sources.DropTasks].
+type Drop struct {
+	Uid   string
+	Limit int
+	Why   *dispatch.Gate
+
+	Ended  int
+	Leased []dispatch.TaskID
+}
+
+func (c *Drop) room() (bytes int, grows bool) {
+	return SmallGroup + 2*c.Limit*ChangedBytes, false
+}
+
+func (c *Drop) run(s *Shard) {
+	src := s.sources.get(c.Uid)
+	if src == nil || !src.gate.Deleted {
+		return
+	}
+	if c.Why != nil && (src.deletion == nil || *src.deletion != *c.Why) {
+		s.change(src, partBody)
+		src.deletion = clone(c.Why)
+	}
+	for _, l := range slices.Clone(src.lanes) {
+		n, met := s.dropFrom(l, c.Limit-c.Ended, c.Limit-len(c.Leased))
+		c.Ended += n
+		c.Leased = append(c.Leased, met...)
+		if l.listed.Len() == 0 {
+			s.dropLane(l)
+		}
+		if c.Ended >= c.Limit || len(c.Leased) >= c.Limit {
+			break
+		}
+	}
+}
+
+// dropFrom ends at most limit tasks of a lane of a deleted source, and returns at most leasedLimit leased ones that
+// were not returned before.
+func (s *Shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []dispatch.TaskID) {
+	var drop, kept, over []*record
+	l.listed.Scan(func(_ int64, r *record) bool {
+		switch {
+		case len(drop) >= limit || len(leased) >= leasedLimit:
+			return false
+		case s.known(r) == nil:
+			over = append(over, r)
+		case r.state == dispatch.StateLeased:
+			if !r.gone && r.cancel != dispatch.CancelSourceDeleted {
+				leased = append(leased, r.id)
+			}
+		case r.state == dispatch.StateCanceled && r.forgetAt != 0 && r.forgetAt <= s.now+ms.Span(dispatch.CanceledMemory):
+			kept = append(kept, r)
+		default:
+			drop = append(drop, r)
+		}
+		return true
+	})
+	for _, r := range over {
+		s.forget(r)
+	}
+	for _, r := range kept {
+		s.unlist(r)
+	}
+	for _, r := range drop {
+		if r.gone {
+			s.dropGhost(r)
+			continue
+		}
+		s.drop(r)
+		ended++
+	}
+	return ended, leased
+}
+
+// drop ends a task of a deleted source that waits or has settled.
+func (s *Shard) drop(r *record) {
+	s.change(r, partState)
+	if r.waiting() {
+		r.settledAt = s.now
+		s.touch(r.lane)
+	}
+	s.leave(r)
+	s.keep(r)
+	s.settle(r, dispatch.StateCanceled, dispatch.CanceledMemory)
+	r.cancel, r.again = dispatch.CancelNone, false
+	r.revision++
+	s.unlist(r)
+}
+
+// AddStatus adds what the shard knows of a source.
+func (s *Shard) AddStatus(uid string, st *dispatch.SourceStatus) {
+	src := s.sources.get(uid)
+	if src == nil {
+		return
+	}
+	st.Counts = st.Counts.Add(src.counts.visible())
+	st.Limited += src.limited
+	st.Filtered.Add(src.filtered)
+	st.FailuresInARow += src.failures
+	st.LastSuccess = Latest(st.LastSuccess, ms.Time(src.lastSuccess))
+	st.LastFailure = Latest(st.LastFailure, ms.Time(src.lastFailure))
+}
+
+// CountFiltered is [dispatch.Sources.CountFiltered].
+type CountFiltered struct {
+	Drains
+	Uid      string
+	Filtered dispatch.Filtered
+}
+
+func (c *CountFiltered) run(s *Shard) {
+	if src := s.sources.get(c.Uid); src != nil {
+		s.change(src, partState)
+		src.filtered.Add(c.Filtered)
+	}
+}
+

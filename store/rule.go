@@ -1,0 +1,140 @@
+package store
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store/machine"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// ruleBook keeps the queue rules. Each shard has the settings they file.
+type ruleBook struct {
+	mu      sync.Mutex // orders changes of the rules, and guards what follows together with all shards
+	rules   btree.Map[string, dispatch.QueueRule]
+	version int64
+	last    Commit // of the last change
+}
+
+// PutRule implements [dispatch.Queues].
+func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.QueueRule, ifVersion int64) (int64, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	b := &s.rules
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old, replaced := b.rules.Get(pattern)
+	asLeft := !replaced
+	if rule != nil {
+		asLeft = replaced && sameRule(old, *rule)
+	}
+	switch done, err := b.changed(ifVersion, asLeft); {
+	case err != nil:
+		return b.version, err
+	case done:
+		return b.version, durable(ctx, b.last)
+	}
+	switch {
+	case rule == nil && !replaced:
+		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
+	case rule != nil && !replaced && b.rules.Len() >= bounds.MaxQueueRules:
+		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), bounds.MaxQueueRules)
+	}
+	last, err := s.performAll(&ruleCommand{pattern: pattern, rule: rule})
+	if err != nil {
+		return 0, err
+	}
+	b.last = last
+	return b.version, durable(ctx, last)
+}
+
+// ruleCommand sets or removes a queue rule, under a new version in every shard. A claim notices closed queues when it
+// picks them; SyncRules reschedules opened ones.
+type ruleCommand struct {
+	pattern string
+	rule    *dispatch.QueueRule
+}
+
+func (c *ruleCommand) room() (bytes int, grows bool) {
+	return machine.SmallGroup, true
+}
+
+func (c *ruleCommand) runAll(s *Store) {
+	b := &s.rules
+	old, replaced := b.rules.Get(c.pattern)
+	s.changeNamed(codec.Rule, c.pattern)
+	if c.rule == nil {
+		b.rules.Delete(c.pattern)
+	} else {
+		b.rules.Set(c.pattern, *c.rule)
+	}
+	b.version++
+	for _, sh := range s.shards {
+		if replaced {
+			sh.Unfile(old, b.other)
+		}
+		sh.TakeRule(b.version, c.rule)
+	}
+}
+
+// other is the first rule that files under a name of settings.
+func (b *ruleBook) other(name string) (found dispatch.QueueRule, ok bool) {
+	b.rules.Scan(func(_ string, rule dispatch.QueueRule) bool {
+		if ok = rule.SettingsName() == name; ok {
+			found = rule
+		}
+		return !ok
+	})
+	return found, ok
+}
+
+// changed reports whether a change of the rules at ifVersion was made earlier: the version is one higher, and the rules
+// equal the result. ErrEtagMismatch if they have another version for another reason.
+func (b *ruleBook) changed(ifVersion int64, asLeft bool) (bool, error) {
+	switch {
+	case b.version == ifVersion:
+		return false, nil
+	case b.version == ifVersion+1 && asLeft:
+		return true, nil
+	}
+	return false, fmt.Errorf("%w: the queue rules have version %d, not %d", dispatch.ErrEtagMismatch, b.version, ifVersion)
+}
+
+// sameRule reports whether two rules are one, set at one time.
+func sameRule(a, b dispatch.QueueRule) bool {
+	same := a.Time.Equal(b.Time)
+	a.Time = b.Time
+	return same && a == b
+}
+
+// Rules implements [dispatch.Queues].
+func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, 0, err
+	}
+	s.rules.mu.Lock()
+	defer s.rules.mu.Unlock()
+	return s.rules.rules.Values(), s.rules.version, durable(ctx, s.rules.last)
+}
+
+// SyncRules implements [dispatch.Queues]. All shards always have the same rules and holds here, so it only reschedules
+// queues. A page is the version of rules and holds for which the pass began, and the last queue.
+func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
+	c := machine.Sync{First: page == "", Limit: max(limit, 1)}
+	if !c.First {
+		var err error
+		if c.After, err = parsePage(page, &c.Version); err != nil {
+			return "", err
+		}
+	}
+	sh, err := s.shard(ctx, shard)
+	if err != nil {
+		return "", err
+	}
+	err = sh.do(ctx, &c)
+	return c.Next, err
+}
+

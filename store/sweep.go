@@ -1,0 +1,36 @@
+package store
+
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/tidwall/btree"
+	"github.com/waggle-crawl/waggle/store/machine"
+	"github.com/waggle-crawl/waggle/store/codec"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
+)
+
+// Expired implements [dispatch.Leases].
+func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {
+	sh, err := s.shard(ctx, shard)
+	if err != nil {
+		return dispatch.Sweep{}, err
+	}
+	c := machine.Expired{Limit: min(limit, bounds.MaxExpired)}
+	err = sh.do(ctx, &c)
+	return c.Result, err
+}
+
+// startCommand is the start of a dispatcher with what another one left, after a time in milliseconds: collectors have time
+// to renew their leases.
+type startCommand struct {
+	machine.Drains
+	away time.Duration
+}
+
+func (c *startCommand) runAll(s *Store) {
+	for _, sh := range s.shards {
+		sh.Start(c.away)
+	}
+}
+
