@@ -57,7 +57,7 @@ var layers = []layer{
 	},
 	{
 		path: "dispatch/dispatchtest", core: true,
-		ours:   []string{"dispatch/...", "store/memstore/..."},
+		ours:   slices.Concat(memoryStore, []string{"dispatch/..."}),
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
@@ -75,8 +75,22 @@ var layers = []layer{
 		avoids: []string{redisLibrary, cobraLibrary},
 	},
 	{
-		path: "store/memstore/...", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/memstore/internal/codec"},
+		path: "store/codec", core: true,
+		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
+	},
+	{
+		path: "store/internal/...",
+		ours:   []string{"store/internal/..."},
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
+		path: "store/machine", core: true,
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/codec", "store/internal/..."},
+		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
+	},
+	{
+		path: "store", core: true,
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/codec", "store/internal/...", "store/machine"},
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
@@ -114,7 +128,7 @@ var layers = []layer{
 	},
 	{
 		path: "store/filestore", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/filestore/...", "store/memstore/..."},
+		ours:   slices.Concat(memoryStore, []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/filestore/..."}),
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
@@ -166,7 +180,7 @@ var layers = []layer{
 	},
 	{
 		path: "collector/collectortest", core: true,
-		ours: []string{"collector", "dispatch/...", "proto/...", "server/...", "store/memstore/..."},
+		ours: slices.Concat(memoryStore, []string{"collector", "dispatch/...", "proto/...", "server/..."}),
 	},
 	{
 		path:   "collector/examples/...",
@@ -180,17 +194,20 @@ var layers = []layer{
 	},
 	{
 		path: "cmd/waggle/internal/clitest", core: true,
-		ours: []string{"cmd/waggle/...", "collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
+		ours: slices.Concat(memoryStore, []string{"cmd/waggle/...", "collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/redisstore/...", "store/storecopy"}),
 	},
 	{
 		path: "cmd/waggle/...", core: true,
-		ours: []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/memstore/...", "store/redisstore/...", "store/storecopy"},
+		ours: slices.Concat(memoryStore, []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/redisstore/...", "store/storecopy"}),
 	},
 	{
 		path: "deploy/...",
 		ours: []string{"collector/...", "proto/..."},
 	},
 }
+
+// memoryStore is the store in memory.
+var memoryStore = []string{"store", "store/codec", "store/internal/...", "store/machine"}
 
 // testOnly lists the packages that nothing but tests may import.
 var testOnly = []string{"dispatch/dispatchtest", "cmd/waggle/internal/clitest", "store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest"}
@@ -307,15 +324,16 @@ func TestArchitecture_Violations(t *testing.T) {
 		{"dispatch", module + "/proto/waggle/v1", "depends on proto/waggle/v1"},
 		{"dispatch", "github.com/redis/go-redis/v9", "pulls in"},
 		{"dispatch", "go.uber.org/zap", ""},
-		{"store/memstore", module + "/dispatch", ""},
-		{"store/memstore", module + "/store/redisstore", "depends on store/redisstore"},
+		{"store/machine", module + "/dispatch", ""},
+		{"store/machine", module + "/store", "depends on store"},
+		{"store", module + "/store/redisstore", "depends on store/redisstore"},
 		{"store/redisstore", module + "/store/redistest", "for tests only"},
 		{"store/redisstore", module + "/store/redisstore/internal/script", ""},
 		{"store/redisstore/internal/script", module + "/store/redisstore", "depends on store/redisstore"},
 		{"store/redisstore/internal/script", "github.com/redis/go-redis/v9", ""},
 		{"store/redisstore/internal/record", "github.com/redis/go-redis/v9", "pulls in"},
 		{"store/redisstore", "google.golang.org/grpc/status", "pulls in"},
-		{"server", module + "/store/memstore", "depends on store/memstore"},
+		{"server", module + "/store", "depends on store"},
 		{"server", module + "/collector", "depends on collector"},
 		{"server", module + "/dispatch", ""},
 		{"server", module + "/server/internal/admit", ""},

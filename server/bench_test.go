@@ -14,7 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 // desk is what benchmarks measure: the handlers, the dispatcher and the memory
@@ -29,7 +29,7 @@ type desk struct {
 
 func newDesk(b *testing.B) *desk {
 	b.Helper()
-	store, err := memstore.New(memstore.Config{})
+	store, err := store.New(store.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -22,8 +22,8 @@ import (
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/filestore"
-	"github.com/waggle-crawl/waggle/store/memstore"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -52,7 +52,7 @@ func hundredTasks(t *testing.T, conn grpc.ClientConnInterface) *pb.SubmitTasksRe
 func TestDispatchService_FetchTask_canceled(t *testing.T) {
 	t.Parallel()
 	for kind, make := range map[string]func() (Store, error){
-		"memory": func() (Store, error) { return memstore.New(memstore.Config{Shards: 2}) },
+		"memory": func() (Store, error) { return store.New(store.Config{Shards: 2}) },
 		"file":   func() (Store, error) { return filestore.Open(t.Context(), filestore.Config{Dir: t.TempDir()}) },
 		"redis": func() (Store, error) {
 			return redisstore.Open(t.Context(), redisstore.Config{URL: redistest.Start(t).URL(), Shards: 2})

@@ -28,7 +28,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 // Store is a store with what it may have beside.
@@ -199,7 +199,7 @@ type bed struct {
 
 func newStore(t testing.TB) *faults {
 	t.Helper()
-	memory, err := memstore.New(memstore.Config{})
+	memory, err := store.New(store.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

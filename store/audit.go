@@ -1,13 +1,17 @@
 package store
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // auditEntry is an entry of the audit log. Its number is its ID.
@@ -91,4 +95,3 @@ func (b *accessBook) add(a *auditEntry) {
 		b.audit = slices.Delete(b.audit, 0, 1)
 	}
 }
-

@@ -1,13 +1,17 @@
 package store
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"context"
+	"fmt"
+	"time"
+
 	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // endedBindings is how many bindings that have ended are removed with each new one.
@@ -29,7 +33,8 @@ type binding struct {
 	until               int64
 }
 
-func (b *binding) member() string { return b.collector }
+// Member implements [sorted.Member].
+func (b *binding) Member() string { return b.collector }
 
 // BindCollector implements [dispatch.Bindings].
 func (s *Store) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {
@@ -123,4 +128,3 @@ func (b *accessBook) remove(collector string) {
 		b.ends.Remove(old.until, old)
 	}
 }
-

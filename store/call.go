@@ -1,13 +1,17 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // This file has how calls go: a call that changes something makes commands, one that reads looks, and both return when
@@ -33,15 +37,12 @@ func (p *part) begin() {
 }
 
 func (p *part) setInstant(now time.Time) {
-	p.now, p.micros = now.UnixMilli(), MicrosOf(now)
+	p.now, p.micros = now.UnixMilli(), ms.Micros(now)
 }
-
-// MicrosOf is an instant as groups have it.
-func MicrosOf(now time.Time) uint64 { return uint64(max(now.UnixMicro(), 0)) }
 
 // commit runs a command while the call holds the mutex, and hands the journal what it has changed, which group appends. always: also
 // if that is nothing, so that last is later than all before in any part.
-func (p *part) commit(c machine.Command, always bool, run func(), group func(out []byte) []byte) error {
+func (p *part) commit(c change, always bool, run func(), group func(out []byte) []byte) error {
 	if p.clock.journal == nil {
 		run()
 		return nil
@@ -113,7 +114,7 @@ func (s *Store) shard(ctx context.Context, number int) (*owned, error) {
 }
 
 // do makes a change, and returns when the journal has it.
-func (s *owned) do(ctx context.Context, c shardCommand) error {
+func (s *owned) do(ctx context.Context, c machine.Command) error {
 	last, err := s.perform(c)
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func (s *owned) do(ctx context.Context, c shardCommand) error {
 }
 
 // perform makes a change. What it returns waits until the journal has it.
-func (s *owned) perform(c shardCommand) (Commit, error) {
+func (s *owned) perform(c machine.Command) (Commit, error) {
 	s.begin()
 	defer s.end()
 	err := s.performHeld(c)
@@ -130,12 +131,14 @@ func (s *owned) perform(c shardCommand) (Commit, error) {
 }
 
 // performHeld makes a change while the call holds the mutex.
-func (s *owned) performHeld(c shardCommand) error {
-	return s.commit(c, false, func() { s.Shard.Perform(c.run) }, s.Group)
+func (s *owned) performHeld(c machine.Command) error {
+	return s.commit(c, false, func() { s.Shard.Perform(c.Run) }, s.Group)
 }
 
 // read reads the shard, and returns when the journal has what was read.
-func (s *owned) read(ctx context.Context, work func(*machine.Shard)) error { return durable(ctx, s.look(work)) }
+func (s *owned) read(ctx context.Context, work func(*machine.Shard)) error {
+	return durable(ctx, s.look(work))
+}
 
 // look reads the shard. What it returns waits until the journal has what was read.
 func (s *owned) look(work func(*machine.Shard)) Commit {
@@ -155,7 +158,7 @@ func (s *owned) end() {
 }
 
 // byShard gives, for each shard that owns some of n tasks, the indexes of those tasks in order, at most limit at a time.
-// Ids without a slot are left out.
+// IDs without a slot are left out.
 func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*owned, []int] {
 	groups := make([][]int, len(s.shards))
 	if len(groups) == 1 {
@@ -179,7 +182,7 @@ func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*o
 
 // byPage makes a change of n tasks: a command for each page of those of a shard, which done takes the answers of. It returns when
 // the journal has all of them.
-func byPage[C shardCommand](
+func byPage[C machine.Command](
 	ctx context.Context, s *Store, n, limit int, id func(int) dispatch.TaskID, of func(page []int) C, done func(c C, page []int),
 ) error {
 	var seen []Commit
@@ -305,4 +308,3 @@ func (s *Store) runAll(c storeCommand) {
 		sh.Shard.Perform(func(*machine.Shard) {})
 	}
 }
-

@@ -1,13 +1,10 @@
 package store
 
 import (
+	"context"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
 	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // Claim implements [dispatch.Claims].
@@ -22,4 +19,3 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, 
 	}
 	return c.Reply, c.Err
 }
-

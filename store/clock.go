@@ -1,13 +1,12 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // clock is the time of a store, its journal, and whether it is closed, shared by all its parts. Instants are in milliseconds, 0 = not
@@ -40,4 +39,3 @@ func (c *clock) usable(ctx context.Context) error {
 }
 
 func (c *clock) millis() int64 { return c.now().UnixMilli() }
-

@@ -1,12 +1,12 @@
 package store
 
 import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -114,4 +114,3 @@ func (c *cluster) setSubscribers(change func([]*subscriber) []*subscriber) {
 	defer c.mu.Unlock()
 	c.subscribers = change(c.subscribers)
 }
-

@@ -1,13 +1,12 @@
 package store
 
 import (
+	"context"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // BeginPolls implements [dispatch.Claims].
@@ -143,4 +142,3 @@ func (s *Store) Forget(ctx context.Context, ids []string, before time.Time, limi
 	}
 	return forgotten, durable(ctx, last)
 }
-

@@ -1,13 +1,16 @@
 package store
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"maps"
+	"slices"
+
 	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // maxReplaced bounds the replaced sessions that are remembered of a collector.
@@ -38,7 +41,8 @@ type collector struct {
 	fresh bool
 }
 
-func (c *collector) member() string { return c.info.ID }
+// Member implements [sorted.Member].
+func (c *collector) Member() string { return c.info.ID }
 
 // known finds a collector that was not silent for CollectorMemory.
 func (b *collectorBook) known(id string) (c *collector, ok bool) {
@@ -114,7 +118,8 @@ func (b *collectorBook) record(next *collector) error {
 // putCollector replaces what is known of a collector.
 type putCollector struct{ next *collector }
 
-func (c putCollector) room() (bytes int, grows bool) {
+// Room implements [change].
+func (c putCollector) Room() (bytes int, grows bool) {
 	return machine.SmallGroup + 128*(len(c.next.info.Labels)+len(c.next.info.Pools)+len(c.next.info.Sources)+2*len(c.next.info.Queues)+len(c.next.replaced)), false
 }
 
@@ -238,5 +243,7 @@ func (b *collectorBook) forget(ids []string, before int64, limit int) (last Comm
 // forgetCollectors forgets that many collectors.
 type forgetCollectors int
 
-func (n forgetCollectors) room() (bytes int, grows bool) { return machine.SmallGroup + int(n)*256, false }
-
+// Room implements [change].
+func (n forgetCollectors) Room() (bytes int, grows bool) {
+	return machine.SmallGroup + int(n)*256, false
+}

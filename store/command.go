@@ -1,24 +1,13 @@
 package store
 
-import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
-)
-
-// shardCommand changes one shard.
-type shardCommand interface {
-	machine.Command
-	run(s *machine.Shard)
+// change is a change of a part of the store.
+type change interface {
+	// Room is as [machine.Command] has it.
+	Room() (bytes int, grows bool)
 }
 
 // storeCommand changes all shards at once.
 type storeCommand interface {
-	machine.Command
+	change
 	runAll(s *Store)
 }
-

@@ -1,13 +1,13 @@
 package store
 
 import (
+	"context"
+	"maps"
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 var _ dispatch.Portable = (*Store)(nil)
@@ -129,4 +129,3 @@ func (s *Store) totals(ctx context.Context) (*dispatch.PortableTotals, error) {
 	err := s.readAll(ctx, func(sh *machine.Shard) { sh.AddTotals(totals) })
 	return totals, err
 }
-

@@ -1,13 +1,10 @@
 package store
 
 import (
+	"math"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // storeFields are those of the store itself: its shards, and the instant in microseconds.
@@ -100,4 +97,3 @@ func auditFields(c *codec.Codec, a *auditEntry) {
 		codec.Text(c, i+3, text)
 	}
 }
-

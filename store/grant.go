@@ -1,13 +1,9 @@
 package store
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
+	"context"
+
 	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // GiveBack implements [dispatch.Claims].
@@ -20,4 +16,3 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	err = sh.do(ctx, &c)
 	return c.Given, err
 }
-

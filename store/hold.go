@@ -1,13 +1,18 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // holdBook keeps all holds except those on sources. Each shard has their version and the ends of the holds on queues.
@@ -64,7 +69,8 @@ type holdsCommand struct {
 	version int64
 }
 
-func (c *holdsCommand) room() (bytes int, grows bool) {
+// Room implements [change].
+func (c *holdsCommand) Room() (bytes int, grows bool) {
 	return machine.SmallGroup + machine.ChangedBytes*(len(c.change.Set)+len(c.change.Lift)+len(c.change.Queues)), false
 }
 
@@ -103,4 +109,3 @@ func (s *Store) Unblock(ctx context.Context, queue string) (blocked bool, err er
 	err = s.shardOfName(queue).do(ctx, &c)
 	return c.Blocked, err
 }
-

@@ -1,13 +1,14 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // Import implements [dispatch.Portable].
@@ -82,7 +83,8 @@ func checkTasks(tasks []dispatch.PortableTask) error {
 // importCommand is [dispatch.Portable.Import] of all but the collectors.
 type importCommand dispatch.PortableBatch
 
-func (c *importCommand) room() (bytes int, grows bool) {
+// Room implements [change].
+func (c *importCommand) Room() (bytes int, grows bool) {
 	items := len(c.Gates) + len(c.Tasks) + len(c.Holds) + len(c.Queues) + len(c.Tokens) + len(c.Statuses)
 	return machine.SmallGroup + dispatch.MaxPortableBytes + items*machine.ChangedBytes, true
 }
@@ -99,7 +101,7 @@ func (c *importCommand) runAll(s *Store) {
 	}
 	for i := range c.Gates {
 		for _, sh := range s.shards {
-			sh.TakeGate(c.Gates[i])
+			sh.ImportGate(c.Gates[i])
 		}
 	}
 	for i := range c.Tasks {
@@ -146,4 +148,3 @@ func (s *Store) importTotals(want *dispatch.PortableTotals) {
 	(&startCommand{away: dispatch.OutageGrace}).runAll(s) // nobody knows how long the outage is
 	s.shards[0].ImportTotals(want, &have)
 }
-

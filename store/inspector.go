@@ -1,13 +1,11 @@
 package store
 
 import (
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // Inspector is for tests. It does to a [Store] what an operator can do to Redis with redis-cli: read, set and delete
@@ -32,20 +30,19 @@ func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Durati
 }
 
 // DeleteLock deletes the lock of the task.
-func (i Inspector) DeleteLock(id dispatch.TaskID) { i.do(&machine.Hand{Id: id, DeleteLock: true}) }
+func (i Inspector) DeleteLock(id dispatch.TaskID) { i.do(&machine.Hand{ID: id, DeleteLock: true}) }
 
 // SetLock sets the lock of the task, as a failover might leave it, or somebody by hand; with a ttl of 0 it has no end.
 func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) {
-	i.do(&machine.Hand{Id: id, SetLock: true, Value: value, Ttl: ms.Span(ttl)})
+	i.do(&machine.Hand{ID: id, SetLock: true, Value: value, TTL: ms.Span(ttl)})
 }
 
 // DeleteRecord deletes the record of the task and nothing else: indexes, locks and counts keep it until they are next
 // read.
-func (i Inspector) DeleteRecord(id dispatch.TaskID) { i.do(&machine.Hand{Id: id, DeleteRecord: true}) }
+func (i Inspector) DeleteRecord(id dispatch.TaskID) { i.do(&machine.Hand{ID: id, DeleteRecord: true}) }
 
 func (i Inspector) do(c *machine.Hand) {
-	if sh := i.store.shardOfTask(c.Id); sh != nil {
+	if sh := i.store.shardOfTask(c.ID); sh != nil {
 		_, _ = sh.perform(c) // a test that cannot write the journal fails by its next call
 	}
 }
-

@@ -1,13 +1,8 @@
 package store
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"context"
+	"encoding/binary"
 )
 
 // Journal keeps what the commands of a [Store] change, so that another one can be made of it ([Loader]). Every change of a store
@@ -42,4 +37,3 @@ const groupHead = 8
 func beginGroup(buf []byte, micros uint64) []byte {
 	return binary.LittleEndian.AppendUint64(buf, micros)
 }
-

@@ -1,13 +1,12 @@
 package store
 
 import (
+	"context"
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
 	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // Renew implements [dispatch.Leases].
@@ -69,7 +68,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	}
 	return byPage(ctx, s, len(ids), bounds.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] },
 		func(page []int) *machine.Cancel {
-			return &machine.Cancel{Ids: pick(ids, page), Reason: reason, Line: line}
+			return &machine.Cancel{IDs: pick(ids, page), Reason: reason, Line: line}
 		},
 		func(c *machine.Cancel, _ []int) {
 			for _, hint := range c.Hints {
@@ -77,4 +76,3 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 			}
 		})
 }
-

@@ -1,13 +1,16 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // Tasks implements [dispatch.Tasks].
@@ -19,7 +22,9 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
 	for sh, page := range s.byShard(len(ids), bounds.MaxRenewals, idOf) {
 		err := sh.read(ctx, func(sh *machine.Shard) {
-			now = machine.Latest(now, sh.Instant())
+			if at := sh.Instant(); at.After(now) {
+				now = at
+			}
 			for _, i := range page {
 				tasks[i] = sh.Get(ids[i], details)
 			}
@@ -38,7 +43,7 @@ type listCursor struct {
 }
 
 func (c *listCursor) String() string {
-	return fmt.Sprintf("%d/%d/%d/%s", c.shard, c.Lane, c.After, c.Id)
+	return fmt.Sprintf("%d/%d/%d/%s", c.shard, c.Lane, c.After, c.ID)
 }
 
 // parsePage reads the numbers at the start of a page token, each followed by a slash.
@@ -62,7 +67,7 @@ func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *machi
 	}
 	var at listCursor
 	if cursor != "" {
-		if at.Id, err = parsePage(cursor, &at.shard, &at.Lane, &at.After); err != nil {
+		if at.ID, err = parsePage(cursor, &at.shard, &at.Lane, &at.After); err != nil {
 			return "", err
 		}
 	}
@@ -109,4 +114,3 @@ func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit 
 	err = s.readAll(ctx, func(sh *machine.Shard) { next = sh.DueLanes(&found, filter, limit, next) })
 	return found, err
 }
-

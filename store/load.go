@@ -1,13 +1,16 @@
 package store
 
 import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // Loader makes a store of items: those of a snapshot, and then those of the groups that came after it. Of an item that comes several
@@ -216,3 +219,5 @@ func (l *Loader) Store() (*Store, error) {
 // LastInstant is the time of the last group, or of the snapshot.
 func (l *Loader) LastInstant() time.Time { return time.UnixMicro(int64(l.micros)) }
 
+// ErrItems is wrapped by errors about items that cannot be read.
+var ErrItems = errors.New("the items cannot be read")

@@ -1,13 +1,14 @@
 package store
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"context"
+	"slices"
+	"strings"
+
 	"github.com/tidwall/btree"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // QueuesNamed implements [dispatch.Queues].
@@ -56,4 +57,3 @@ func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([
 	})
 	return known, err
 }
-

@@ -1,13 +1,16 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/tidwall/btree"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // ruleBook keeps the queue rules. Each shard has the settings they file.
@@ -58,7 +61,8 @@ type ruleCommand struct {
 	rule    *dispatch.QueueRule
 }
 
-func (c *ruleCommand) room() (bytes int, grows bool) {
+// Room implements [change].
+func (c *ruleCommand) Room() (bytes int, grows bool) {
 	return machine.SmallGroup, true
 }
 
@@ -137,4 +141,3 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 	err = sh.do(ctx, &c)
 	return c.Next, err
 }
-

@@ -1,13 +1,15 @@
 package store
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // pages is how a snapshot is cut.
@@ -164,4 +166,3 @@ func (s *Store) Start(ctx context.Context, away time.Duration) error {
 	}
 	return durable(ctx, last)
 }
-

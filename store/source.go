@@ -1,13 +1,13 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"strconv"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
 	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // PushSource implements [dispatch.Sources]. A page is the number of the last
@@ -34,7 +34,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 	if err != nil {
 		return 0, nil, err
 	}
-	c := machine.Drop{Uid: uid, Limit: max(min(limit, bounds.MaxTransitions), 1), Why: why}
+	c := machine.Drop{UID: uid, Limit: max(min(limit, bounds.MaxTransitions), 1), Why: why}
 	err = sh.do(ctx, &c)
 	return c.Ended, c.Leased, err
 }
@@ -56,6 +56,5 @@ func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filter
 	if err != nil {
 		return err
 	}
-	return sh.do(ctx, &machine.CountFiltered{Uid: uid, Filtered: filtered})
+	return sh.do(ctx, &machine.CountFiltered{UID: uid, Filtered: filtered})
 }
-

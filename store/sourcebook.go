@@ -1,13 +1,18 @@
 package store
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store/machine"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // sourceBook keeps the sources as people wrote them.
@@ -128,7 +133,8 @@ type putSourceCommand struct {
 	grows bool
 }
 
-func (c *putSourceCommand) room() (bytes int, grows bool) {
+// Room implements [change].
+func (c *putSourceCommand) Room() (bytes int, grows bool) {
 	return machine.SmallGroup + len(c.k.encoded) + len(c.k.seeds)*machine.ChangedBytes, c.grows && !c.k.deleted
 }
 
@@ -255,4 +261,3 @@ func decodeSources(kept []*keptSource) ([]*dispatch.Source, error) {
 	}
 	return sources, nil
 }
-

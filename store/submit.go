@@ -1,13 +1,12 @@
 package store
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
 	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // Submit implements [dispatch.Tasks].
@@ -35,4 +34,3 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 	}
 	return results, nil
 }
-

@@ -1,13 +1,12 @@
 package store
 
 import (
+	"context"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
 	"github.com/waggle-crawl/waggle/store/machine"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // Expired implements [dispatch.Leases].
@@ -33,4 +32,3 @@ func (c *startCommand) runAll(s *Store) {
 		sh.Start(c.away)
 	}
 }
-

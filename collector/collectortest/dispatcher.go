@@ -20,7 +20,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 const (
@@ -44,7 +44,7 @@ type Dispatcher struct {
 // delay, by up to 1,000 tasks at once; SetQueueRule over Conn makes others.
 func Start(t testing.TB) *Dispatcher {
 	t.Helper()
-	store, err := memstore.New(memstore.Config{})
+	store, err := store.New(store.Config{})
 	if err != nil {
 		t.Fatalf("make a store: %v", err)
 	}

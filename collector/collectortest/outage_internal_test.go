@@ -15,12 +15,12 @@ import (
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/dispatch"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 // awayStore is a store that may be away.
 type awayStore struct {
-	*memstore.Store
+	*store.Store
 	away atomic.Bool
 }
 
@@ -113,7 +113,7 @@ func TestOutage_ShortLeases(t *testing.T) {
 }
 
 func outage(t *testing.T, slots int, away time.Duration) {
-	memory, err := memstore.New(memstore.Config{})
+	memory, err := store.New(store.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

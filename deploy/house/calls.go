@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"go/types"
+	"regexp"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/callgraph/cha"
 	"golang.org/x/tools/go/callgraph/vta"
@@ -23,11 +23,11 @@ type calls struct {
 	named   map[string]*ssa.Function
 }
 
-// newCalls leaves out kits and the packages in the hidden directories, so that interfaces stand for other implementations.
-func newCalls(m *module, hidden []string) *calls {
+// newCalls leaves out kits and hidden packages, so that interfaces stand for other implementations.
+func newCalls(m *module, hidden *regexp.Regexp) *calls {
 	isHidden := func(p *packages.Package) bool {
-		path := m.short(p.PkgPath) + "/"
-		return kit.MatchString(path) || slices.ContainsFunc(hidden, func(dir string) bool { return strings.HasPrefix(path, dir) })
+		path := m.short(p.PkgPath)
+		return kit.MatchString(path+"/") || hidden.MatchString(path)
 	}
 	prog, _ := ssautil.Packages(slices.DeleteFunc(slices.Clone(m.packages), isHidden), ssa.InstantiateGenerics)
 	prog.Build()

@@ -36,9 +36,9 @@ func tiny(t *testing.T, oldNew ...string) string {
 func tinyRoads() []road {
 	return []road{{
 		name: "Fetch", chain: []string{"(*server.Server).Chain"}, handler: "UnaryHandler", begin: "(*server.Service).Fetch",
-		end: "(*store.Store).Claim", cut: map[string]string{"(*engine.Engine).report": "it is another road"},
+		end: "(*store/kept.Store).Claim", cut: map[string]string{"(*engine.Engine).report": "it is another road"},
 	}, {
-		name: "Beat", chain: []string{"(*server.Server).Chain"}, handler: "StreamHandler", begin: "(*server.Service).Beat", end: "(*store.Store).Read",
+		name: "Beat", chain: []string{"(*server.Server).Chain"}, handler: "StreamHandler", begin: "(*server.Service).Beat", end: "(*store/kept.Store).Read",
 	}}
 }
 
@@ -72,7 +72,8 @@ func TestRun_Check(t *testing.T) {
 		{"a line of a kit", []string{"package storetest", "package storetest\n"}, []string{"tests .: 4, over the budget of 3"}},
 		{"a name", []string{"Limit = 2", "Limit, Most = 2, 3"}, []string{"names domain: 9, over the budget of 8"}},
 		{
-			"a method", []string{"\tReader\n", "\tReader; More()\n", "Store struct{", "Store struct{ domain.Store;"},
+			"a method",
+			[]string{"\tReader\n", "\tReader; More()\n", "Store struct{", "Store struct{ domain.Store;"},
 			[]string{"methods domain.Store: 3, over the budget of 2"},
 		},
 		{
@@ -182,9 +183,9 @@ func TestRoads(t *testing.T) {
 		road road
 		want string
 	}{
-		{fetch, "server/chain.go server/log.go server/service.go engine/engine.go engine/checked.go engine/merge.go store/claim.go"},
-		{uncut, "server/chain.go server/log.go server/service.go engine/engine.go engine/report.go store/read.go store/reading.go engine/checked.go engine/merge.go store/claim.go"},
-		{beat, "server/chain.go server/stream.go server/wrapped.go server/service.go engine/engine.go store/read.go store/reading.go"},
+		{fetch, "server/chain.go server/log.go server/service.go engine/engine.go engine/checked.go engine/merge.go store/kept/claim.go"},
+		{uncut, "server/chain.go server/log.go server/service.go engine/engine.go engine/report.go store/kept/read.go store/kept/reading.go engine/checked.go engine/merge.go store/kept/claim.go"},
+		{beat, "server/chain.go server/stream.go server/wrapped.go server/service.go engine/engine.go store/kept/read.go store/kept/reading.go"},
 	} {
 		files, err := calls.walk(c.road)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"go/types"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -47,9 +48,9 @@ func waggle() []road {
 	}
 }
 
-// hidden are directories that no road leads to, as none leads to a kit: the Store is the one in Redis, and tools and collectors
+// hidden are packages that no road leads to, as none leads to a kit: the Store is the one in Redis, and tools and collectors
 // are no part of the dispatcher. The command is, since it puts the parts together. Generated code only passes a call on.
-var hidden = []string{"store/memstore/", "collector/", "deploy/", "proto/"}
+var hidden = regexp.MustCompile(`^(store|store/machine|(collector|deploy|proto)(/.*)?)$`)
 
 // walk returns the files of a road, in the order in which a reader meets them who follows it depth first.
 func (c *calls) walk(r road) (files []string, err error) {

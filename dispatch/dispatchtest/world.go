@@ -16,7 +16,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 // World is a memory store with dispatchers on it, in virtual time.
@@ -25,7 +25,7 @@ type World struct {
 	*operate.Operator  // beside it
 
 	T      *testing.T           // the test
-	Store  *memstore.Store      // without faults
+	Store  *store.Store         // without faults
 	Stores []*faultyStore       // as the dispatchers have it
 	D      []*engine.Dispatcher // all
 	O      []*operate.Operator  // beside them
@@ -60,7 +60,7 @@ func InWorld(t *testing.T, s Setup, test func(t *testing.T, w *World)) {
 		s.Shards = 2
 	}
 	synctest.Test(t, func(t *testing.T) {
-		store, err := memstore.New(memstore.Config{Shards: s.Shards})
+		store, err := store.New(store.Config{Shards: s.Shards})
 		if err != nil {
 			t.Fatal(err)
 		}

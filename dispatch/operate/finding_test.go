@@ -11,7 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 // findings are those of an operator, by kind.
@@ -222,7 +222,7 @@ func TestOperator_Findings_sources(t *testing.T) {
 
 // fullStore is a store of some kind without room.
 type fullStore struct {
-	*memstore.Store
+	*store.Store
 	kind string
 }
 
@@ -242,7 +242,7 @@ func TestOperator_Findings_fullStore(t *testing.T) {
 		"file":   "the disk is full: submits are refused, work in hand goes on. Make room",
 		"memory": "full: submits are refused, work in hand goes on.",
 	} {
-		store, err := memstore.New(memstore.Config{})
+		store, err := store.New(store.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/filestore"
-	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
 // BenchmarkStore_Life submits, claims and reports tasks, 100 a call, beside the store in memory.
@@ -22,7 +22,7 @@ func BenchmarkStore_Life(b *testing.B) {
 	}{
 		{"memory", func(b *testing.B) dispatch.Store {
 			b.Helper()
-			s, err := memstore.New(memstore.Config{})
+			s, err := store.New(store.Config{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -1,5 +1,5 @@
 // Package filestore keeps tasks, leases, sources and queues in the memory of one process, and in a directory: it is
-// [memstore] behind a log of groups of changed items with group commit, and snapshots.
+// [store] behind a log of groups of changed items with group commit, and snapshots.
 //
 // No call answers from what is not durable: each waits until the log has what it has changed or read. What that means is
 // set by [Config.SyncEvery]. After a failed write or sync nothing is acknowledged until the store is opened anew. The
@@ -18,9 +18,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
 	"github.com/waggle-crawl/waggle/store/filestore/internal/wal"
-	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
 // SyncNever as [Config.SyncEvery] leaves it to the operating system when what was written reaches the disk.
@@ -56,7 +56,7 @@ type Config struct {
 
 // Store is a [dispatch.Store] in memory and a directory.
 type Store struct {
-	*memstore.Store
+	*store.Store
 	config  Config
 	lock    disk.Hold
 	log     *wal.Log
@@ -189,7 +189,7 @@ func (s *Store) release() error {
 // read makes the memory of the newest snapshot and the log, which have the entries up to known.
 func (s *Store) read(ctx context.Context, known uint64) error {
 	began := time.Now()
-	snap, err := s.snapshots.load(s, memstore.Config{Shards: s.config.Shards, Now: s.config.Now, Journal: s.journal})
+	snap, err := s.snapshots.load(s, store.Config{Shards: s.config.Shards, Now: s.config.Now, Journal: s.journal})
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (s *Store) read(ctx context.Context, known uint64) error {
 }
 
 // load takes a group of the log.
-func load(ctx context.Context, loader *memstore.Loader, sequence uint64, group []byte) error {
+func load(ctx context.Context, loader *store.Loader, sequence uint64, group []byte) error {
 	err := loader.Group(group)
 	switch {
 	case errors.Is(err, dispatch.ErrStoreMismatch):
@@ -315,7 +315,7 @@ func signal(c chan struct{}) {
 // isDue reports whether the log has grown enough for another snapshot.
 func (j *journal) isDue() bool { return j.since.Load() >= j.due.Load() }
 
-// Reserve implements [memstore.Journal].
+// Reserve implements [store.Journal].
 func (j *journal) Reserve(n int, grows bool) error {
 	if err := j.log.Reserve(j.log.Fits(n), grows); err != nil {
 		return storeError(err)
@@ -323,8 +323,8 @@ func (j *journal) Reserve(n int, grows bool) error {
 	return nil
 }
 
-// Append implements [memstore.Journal].
-func (j *journal) Append(group []byte, reserved int) memstore.Commit {
+// Append implements [store.Journal].
+func (j *journal) Append(group []byte, reserved int) store.Commit {
 	if group == nil {
 		j.log.Release(j.log.Fits(reserved))
 		return nil
@@ -336,7 +336,7 @@ func (j *journal) Append(group []byte, reserved int) memstore.Commit {
 // commit waits until the log has a group.
 type commit struct{ *wal.Commit }
 
-// Wait implements [memstore.Commit].
+// Wait implements [store.Commit].
 func (c commit) Wait(ctx context.Context) error {
 	if err := c.Commit.Wait(ctx); err != nil {
 		return storeError(err)

@@ -147,7 +147,7 @@ func TestFormat_Tables(t *testing.T) {
 		numbers     *regexp.Regexp // of the constants, in their order
 		wanted      func(constant string) string
 	}{
-		{"items", "../memstore/items.go", regexp.MustCompile(`(?m)^\titem(\w+)(?: itemKind = iota \+ 1)?$`), words},
+		{"items", "../codec/item.go", regexp.MustCompile(`(?m)^\t([A-Z]\w+)(?: Kind = iota \+ 1)?$`), words},
 	} {
 		_, table, ok := strings.Cut(page, "<!-- "+of.table+" -->")
 		table, _, _ = strings.Cut(table, "\n\n")

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
 	"github.com/waggle-crawl/waggle/store/filestore/internal/wal"
-	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
 // Report is what a directory has.
@@ -82,7 +82,7 @@ func Restore(ctx context.Context, file, dir string, did func(bytes int)) (report
 		return report, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	snap, err := s.readSnapshotFile(source, file, nil, memstore.Config{})
+	snap, err := s.readSnapshotFile(source, file, nil, store.Config{})
 	if err != nil {
 		return report, err
 	}
@@ -149,7 +149,7 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 	kept := snapshotSequences(names)
 	report.Snapshots = len(kept)
 	for _, sequence := range slices.Backward(kept) {
-		read, err := s.readSnapshot(sequence, memstore.Config{})
+		read, err := s.readSnapshot(sequence, store.Config{})
 		switch {
 		case errors.Is(err, ErrDamaged): // what is older, and the log, may have all of it
 			report.Unread = err.Error()
@@ -163,7 +163,7 @@ func (s *Store) readOnly(ctx context.Context, all bool) (report Report, err erro
 		}
 	}
 	if snap.loader == nil {
-		snap.loader = memstore.NewLoader(memstore.Config{Shards: s.config.Shards})
+		snap.loader = store.NewLoader(store.Config{Shards: s.config.Shards})
 	}
 	report.Snapshot, report.Bytes, report.Last = snap.sequence, snap.bytes, snap.sequence
 	scanned, err := wal.Scan(s.config.fs, s.config.Dir, snap.sequence, known, func(sequence uint64, entry []byte) error {

@@ -13,8 +13,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/filestore/internal/wal"
-	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
 // Repair makes of a damaged store one that can be opened: it gives up the first entry of the log that is damaged or
@@ -84,7 +84,7 @@ func (s *Store) salvage(ctx context.Context, upTo uint64) (last uint64, err erro
 	if err != nil {
 		return 0, err
 	}
-	snap, err := s.newest(snapshotSequences(names), memstore.Config{Shards: s.config.Shards})
+	snap, err := s.newest(snapshotSequences(names), store.Config{Shards: s.config.Shards})
 	if err != nil {
 		return 0, err
 	}

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/filestore/internal/disk"
-	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
 // A snapshot is a header and frames of items. All numbers are little endian; FORMAT.md has it to the byte.
@@ -64,7 +64,7 @@ func snapshotSequences(names []string) (sequences []uint64) {
 
 // loaded are the items of a snapshot.
 type loaded struct {
-	loader   *memstore.Loader
+	loader   *store.Loader
 	id       [16]byte // of the store
 	sequence uint64
 	bytes    int64
@@ -72,7 +72,7 @@ type loaded struct {
 
 // load reads the newest snapshot that can be read; without one the memory is empty. The log has what came after, or
 // opening it fails.
-func (p *snapshots) load(s *Store, config memstore.Config) (snap loaded, err error) {
+func (p *snapshots) load(s *Store, config store.Config) (snap loaded, err error) {
 	names, err := s.config.fs.List(s.config.Dir)
 	if err != nil {
 		return snap, err
@@ -102,14 +102,14 @@ func (s *Store) checkLog(names []string) error {
 }
 
 // newest reads the newest snapshot that can be read; the memory is empty if none can.
-func (s *Store) newest(kept []uint64, config memstore.Config) (snap loaded, err error) {
+func (s *Store) newest(kept []uint64, config store.Config) (snap loaded, err error) {
 	for _, sequence := range slices.Backward(kept) {
 		if snap, err = s.readSnapshot(sequence, config); !errors.Is(err, ErrDamaged) {
 			return snap, err
 		}
 		s.config.Logger.Warn("a snapshot cannot be read: using what is older, and the log", zap.Error(err))
 	}
-	return loaded{loader: memstore.NewLoader(config)}, nil
+	return loaded{loader: store.NewLoader(config)}, nil
 }
 
 func (s *Store) snapshotHeader(sequence uint64) []byte {
@@ -123,7 +123,7 @@ func (s *Store) snapshotHeader(sequence uint64) []byte {
 }
 
 // readSnapshot reads one snapshot of the directory.
-func (s *Store) readSnapshot(sequence uint64, config memstore.Config) (snap loaded, err error) {
+func (s *Store) readSnapshot(sequence uint64, config store.Config) (snap loaded, err error) {
 	path := filepath.Join(s.config.Dir, snapshotName(sequence))
 	f, err := s.config.fs.Open(path)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Store) readSnapshot(sequence uint64, config memstore.Config) (snap load
 }
 
 // readSnapshotFile reads a snapshot. An id that is not nil must be that of its store.
-func (s *Store) readSnapshotFile(f disk.File, path string, id *[16]byte, config memstore.Config) (snap loaded, err error) {
+func (s *Store) readSnapshotFile(f disk.File, path string, id *[16]byte, config store.Config) (snap loaded, err error) {
 	if snap.bytes, err = f.Size(); err != nil {
 		return snap, err
 	}
@@ -159,7 +159,7 @@ func (s *Store) readSnapshotFile(f disk.File, path string, id *[16]byte, config 
 	case id != nil && snap.id != *id:
 		return snap, fmt.Errorf("%w: %s belongs to store %x, not to %x", dispatch.ErrStoreMismatch, path, snap.id, *id)
 	}
-	snap.loader = memstore.NewLoader(config)
+	snap.loader = store.NewLoader(config)
 	err = readFrames(r, snap.loader.Add)
 	if err == nil {
 		err = snap.loader.Ended()

@@ -1,13 +1,13 @@
 package machine
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
 )
 
 // Claim is [dispatch.Claims.Claim].
@@ -16,11 +16,13 @@ type Claim struct {
 	Holds int64
 	Wants []dispatch.Want
 
+	// Reply is empty with Err, which wraps [dispatch.ErrStaleHolds].
 	Reply dispatch.ClaimReply
 	Err   error
 }
 
-func (c *Claim) room() (bytes int, grows bool) {
+// Room implements [Command].
+func (c *Claim) Room() (bytes int, grows bool) {
 	tasks := 0
 	for i := range c.Wants {
 		tasks += min(max(c.Wants[i].Max, 1), bounds.MaxClaimTasks)
@@ -28,7 +30,8 @@ func (c *Claim) room() (bytes int, grows bool) {
 	return SmallGroup + (min(tasks, bounds.MaxClaimTasks)+len(c.Wants))*ChangedBytes, true
 }
 
-func (c *Claim) run(s *Shard) {
+// Run implements [Command].
+func (c *Claim) Run(s *Shard) {
 	if c.Holds < s.holdsVersion {
 		c.Err = fmt.Errorf("%w: shard %d has version %d, the claim %d", dispatch.ErrStaleHolds, s.Number, s.holdsVersion, c.Holds)
 		return
@@ -350,4 +353,3 @@ func goesFirst(less func(a, b sorted.Entry[namedLane]) bool, a, b sorted.Entry[n
 	}
 	return a.Value.source.name < b.Value.source.name
 }
-

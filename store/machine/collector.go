@@ -1,12 +1,9 @@
 package machine
 
 import (
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -22,10 +19,12 @@ type Polls struct {
 	Drains
 	Polls []dispatch.Poll
 
+	// Used, of each poll: its client token was granted something; Replays: what of that is held.
 	Used    []bool
 	Replays [][]dispatch.Grant
 }
 
+// Run implements [Command].
 func (c *Polls) Run(s *Shard) {
 	c.Used, c.Replays = make([]bool, len(c.Polls)), make([][]dispatch.Grant, len(c.Polls))
 	for i := range c.Polls {
@@ -41,17 +40,20 @@ type Mark struct {
 	Collector, Session string
 }
 
-func (c *Mark) run(s *Shard) { s.replace(c.Collector, c.Session) }
+// Run implements [Command].
+func (c *Mark) Run(s *Shard) { s.replace(c.Collector, c.Session) }
 
 // EndSession is [dispatch.Leases.EndSession].
 type EndSession struct {
 	Mark
 	Limit int
 
+	// Held are tasks that other sessions of the collector hold, at most Limit.
 	Held []*dispatch.Task
 }
 
-func (c *EndSession) run(s *Shard) {
+// Run implements [Command].
+func (c *EndSession) Run(s *Shard) {
 	h := s.replace(c.Collector, c.Session)
 	for _, r := range h.held {
 		if r.lease.note.session != c.Session && !r.gone && len(c.Held) < c.Limit {
@@ -108,4 +110,3 @@ func (s *Shard) HeldBy(collector string) int64 {
 	}
 	return 0
 }
-

@@ -1,19 +1,11 @@
 package machine
 
-import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
-)
-
-// Command is one change of a part of the store.
+// Command is one change of a shard. Its fields that begin a struct are what is asked for, those behind a blank line the answer.
 type Command interface {
 	// Room is about how many bytes the group of what it changes takes, and whether it adds data.
 	Room() (bytes int, grows bool)
+	// Run makes the change. It is called by [Shard.Perform].
+	Run(s *Shard)
 }
 
 // SmallGroup has room for the changes of a few items, and of those that each call sweeps.
@@ -25,5 +17,5 @@ const ChangedBytes = 512
 // Drains is part of commands that change a few items and add none.
 type Drains struct{}
 
-func (Drains) room() (bytes int, grows bool) { return SmallGroup, false }
-
+// Room implements [Command].
+func (Drains) Room() (bytes int, grows bool) { return SmallGroup, false }

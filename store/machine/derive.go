@@ -1,13 +1,13 @@
 package machine
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // End makes the shard of what was loaded, at that instant. ruleOf finds the queue rules; keeping: what commands will change is noted.
@@ -201,4 +201,3 @@ func (s *Shard) poolNamed(name string) *pool {
 	}
 	return found
 }
-

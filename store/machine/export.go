@@ -1,12 +1,10 @@
 package machine
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -91,4 +89,3 @@ func (s *Shard) AddTotals(totals *dispatch.PortableTotals) {
 	totals.Dropped += s.dropped
 	totals.Done += s.counts[dispatch.StateDone]
 }
-

@@ -2,12 +2,7 @@ package machine
 
 import (
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // The fields of what items have inside, and of the items that are of no shard.
@@ -70,4 +65,3 @@ func deletionFields(c *codec.Codec, g *dispatch.Gate) {
 	codec.Text(c, 4, &g.Reason)
 	c.Time(5, &g.Time)
 }
-

@@ -1,12 +1,11 @@
 package machine
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -164,10 +163,12 @@ type GiveBack struct {
 	Drains
 	Collector, ClientToken, Call string
 
+	// Given is how many leases were given back.
 	Given int
 }
 
-func (c *GiveBack) run(sh *Shard) {
+// Run implements [Command].
+func (c *GiveBack) Run(sh *Shard) {
 	note := sh.grants.get(grantKey{c.Collector, c.ClientToken})
 	if note == nil || !slices.Contains(note.calls, c.Call) {
 		return
@@ -216,4 +217,3 @@ func (s *Shard) giveBack(r *record) {
 	r.settledAt, r.cancel, r.again = s.now, dispatch.CancelNone, false
 	s.settle(r, dispatch.StateCanceled, remember)
 }
-

@@ -1,13 +1,11 @@
 package machine
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // TakeHolds stores a version of the holds, with its changes of queues. A claim notices closed queues when it picks
@@ -29,10 +27,12 @@ type Unblock struct {
 	Drains
 	Queue string
 
+	// Blocked: the queue was, or its next block would have been longer.
 	Blocked bool
 }
 
-func (c *Unblock) run(s *Shard) {
+// Run implements [Command].
+func (c *Unblock) Run(s *Shard) {
 	q := s.existing(c.Queue)
 	if q == nil {
 		return
@@ -44,4 +44,3 @@ func (c *Unblock) run(s *Shard) {
 	q.blocked, q.blockStep = 0, 0
 	s.touchQueue(q)
 }
-

@@ -1,14 +1,15 @@
 package machine
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
+
+// ImportGate takes in the gate of a source.
+func (s *Shard) ImportGate(gate dispatch.SourceGate) { s.takeGate(gate) }
 
 // ImportTask takes in a task, unless there is one with its id, its source is unknown, or it is to be forgotten by now.
 func (s *Shard) ImportTask(t *dispatch.PortableTask) {
@@ -142,7 +143,9 @@ func (s *Shard) ImportStatus(p *dispatch.PortableStatus, done int64) {
 }
 
 // ImportHolds sets the ends of the holds on queues.
-func (s *Shard) ImportHolds(holds []dispatch.Hold) { s.TakeHolds(s.holdsVersion, dispatch.HeldQueues(holds)) }
+func (s *Shard) ImportHolds(holds []dispatch.Hold) {
+	s.TakeHolds(s.holdsVersion, dispatch.HeldQueues(holds))
+}
 
 // ImportVersions sets what only rises.
 func (s *Shard) ImportVersions(fence uint64, rules, holds int64) {
@@ -160,4 +163,3 @@ func (s *Shard) ImportTotals(want, have *dispatch.PortableTotals) {
 	s.counts[dispatch.StateDone] += want.Done - have.Done
 	s.forgottenDone += want.Done - have.Done
 }
-

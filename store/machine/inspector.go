@@ -1,12 +1,9 @@
 package machine
 
 import (
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -25,18 +22,19 @@ func (s *Shard) LockValue(id dispatch.TaskID) (token string, left time.Duration)
 // Hand is one change of an [Inspector].
 type Hand struct {
 	Drains
-	Id                                dispatch.TaskID
+	ID                                dispatch.TaskID
 	DeleteLock, SetLock, DeleteRecord bool
 	Value                             string
-	Ttl                               int64
+	TTL                               int64
 }
 
-func (c *Hand) run(s *Shard) {
-	switch r := s.records.get(keyOf(c.Id)); {
+// Run implements [Command].
+func (c *Hand) Run(s *Shard) {
+	switch r := s.records.get(keyOf(c.ID)); {
 	case c.DeleteLock:
-		s.deleteLock(c.Id, r)
+		s.deleteLock(c.ID, r)
 	case c.SetLock:
-		s.setLock(c.Id, r, c)
+		s.setLock(c.ID, r, c)
 	case c.DeleteRecord && r != nil:
 		s.deleteRecord(r)
 	}
@@ -52,8 +50,8 @@ func (s *Shard) deleteLock(id dispatch.TaskID, r *record) {
 
 func (s *Shard) setLock(id dispatch.TaskID, r *record, c *Hand) {
 	lock := strayLock{value: c.Value, until: ms.Infinite}
-	if c.Ttl > 0 {
-		lock.until = s.now + c.Ttl
+	if c.TTL > 0 {
+		lock.until = s.now + c.TTL
 	}
 	if r == nil || r.lease == nil {
 		s.setStray(id, lock)
@@ -72,4 +70,3 @@ func (s *Shard) deleteRecord(r *record) {
 	s.records.remove(keyOf(r.id))
 	s.ghosts[r.id] = r
 }
-

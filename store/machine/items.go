@@ -1,12 +1,10 @@
 package machine
 
 import (
+	"bytes"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -421,4 +419,3 @@ func atDistance(d, other int64) int64 {
 		return other + d
 	}
 }
-

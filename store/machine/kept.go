@@ -1,13 +1,10 @@
 package machine
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
+	"maps"
+	"slices"
+
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // kept is an item of a shard. Whoever changes one calls change before that.
@@ -209,4 +206,3 @@ func (w *saver) save(k kept) {
 	}
 	w.out = w.encoder.whole(w.out, k)
 }
-

@@ -1,12 +1,11 @@
 package machine
 
 import (
+	"slices"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -14,10 +13,12 @@ import (
 type Renew struct {
 	Renewals []dispatch.Renewal
 
+	// Answers has one for each, in their order.
 	Answers []dispatch.RenewResult
 }
 
-func (c *Renew) room() (bytes int, grows bool) {
+// Room implements [Command].
+func (c *Renew) Room() (bytes int, grows bool) {
 	bytes = SmallGroup
 	for i := range c.Renewals {
 		bytes += ChangedBytes + len(c.Renewals[i].Cursor)
@@ -25,7 +26,8 @@ func (c *Renew) room() (bytes int, grows bool) {
 	return bytes, false
 }
 
-func (c *Renew) run(s *Shard) {
+// Run implements [Command].
+func (c *Renew) Run(s *Shard) {
 	c.Answers = make([]dispatch.RenewResult, len(c.Renewals))
 	for i := range c.Renewals {
 		c.Answers[i] = s.renew(&c.Renewals[i])
@@ -89,10 +91,12 @@ func (r *record) setCursor(cursor []byte) {
 type Apply struct {
 	Transitions []dispatch.Transition
 
+	// Answers has one for each, in their order.
 	Answers []dispatch.ApplyResult
 }
 
-func (c *Apply) room() (bytes int, grows bool) {
+// Room implements [Command].
+func (c *Apply) Room() (bytes int, grows bool) {
 	bytes = SmallGroup
 	for i := range c.Transitions {
 		bytes += 2*ChangedBytes + len(c.Transitions[i].Memo) + len(c.Transitions[i].Cursor)
@@ -100,7 +104,8 @@ func (c *Apply) room() (bytes int, grows bool) {
 	return bytes, false
 }
 
-func (c *Apply) run(s *Shard) {
+// Run implements [Command].
+func (c *Apply) Run(s *Shard) {
 	c.Answers = make([]dispatch.ApplyResult, len(c.Transitions))
 	for i := range c.Transitions {
 		c.Answers[i] = s.apply(&c.Transitions[i])
@@ -324,19 +329,22 @@ func (s *Shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 
 // Cancel is [dispatch.Leases.RequestCancel] of tasks of one shard.
 type Cancel struct {
-	Ids    []dispatch.TaskID
+	IDs    []dispatch.TaskID
 	Reason dispatch.CancelReason
 	Line   *dispatch.Attempt
 
+	// Hints are for the collectors whose tasks are canceled.
 	Hints []dispatch.Hint
 }
 
-func (c *Cancel) room() (bytes int, grows bool) {
-	return SmallGroup + len(c.Ids)*2*ChangedBytes, false
+// Room implements [Command].
+func (c *Cancel) Room() (bytes int, grows bool) {
+	return SmallGroup + len(c.IDs)*2*ChangedBytes, false
 }
 
-func (c *Cancel) run(s *Shard) {
-	for _, id := range c.Ids {
+// Run implements [Command].
+func (c *Cancel) Run(s *Shard) {
+	for _, id := range c.IDs {
 		r := s.record(id)
 		if r == nil || r.lease == nil || r.cancel == c.Reason || r.cancel != dispatch.CancelNone && c.Reason == dispatch.CancelHeld {
 			continue
@@ -350,4 +358,3 @@ func (c *Cancel) run(s *Shard) {
 		}
 	}
 }
-

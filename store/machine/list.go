@@ -1,13 +1,10 @@
 package machine
 
 import (
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // Get is the task with its lock, and with its details if requested; nil: there is none.
@@ -32,7 +29,7 @@ func (s *Shard) Get(id dispatch.TaskID, details bool) *dispatch.Task {
 // ListPlace is a lane and the number of a record in it, or a place in the lease index.
 type ListPlace struct {
 	Lane, After int64
-	Id          string
+	ID          string
 }
 
 // ListTasks adds tasks to the page, from that place on, which it moves, and reports whether there are more than fit.
@@ -80,7 +77,7 @@ func (s *Shard) lanesOf(filter dispatch.TaskFilter) laneList {
 
 // ListLeases adds leased tasks to a list, from that place on, which it moves, and reports whether there are more than fit.
 func (s *Shard) ListLeases(leased []*dispatch.Task, bytes *PageBytes, at *ListPlace, limit int) (_ []*dispatch.Task, more bool) {
-	for e := range s.leases.After(at.After, at.Id) {
+	for e := range s.leases.After(at.After, at.ID) {
 		r := e.Value
 		if r.lease == nil || r.gone {
 			continue
@@ -89,7 +86,7 @@ func (s *Shard) ListLeases(leased []*dispatch.Task, bytes *PageBytes, at *ListPl
 			return leased, true
 		}
 		leased = append(leased, s.task(r, lastError))
-		at.After, at.Id = e.Score, r.member()
+		at.After, at.ID = e.Score, r.Member()
 	}
 	return leased, false
 }
@@ -118,4 +115,3 @@ func (s *Shard) DueLanes(found *dispatch.DueLanes, filter dispatch.TaskFilter, l
 	}
 	return next
 }
-

@@ -1,16 +1,13 @@
 package machine
 
 import (
+	"maps"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
-// Loading are the items of a shard that others name. One that was named and did not come yet is not written.
+// Loading makes a shard of its items. It has those that others name: one that was named and did not come yet is not written.
 type Loading struct {
 	s       *Shard
 	lanes   map[int64]*lane
@@ -21,6 +18,7 @@ type Loading struct {
 	dropped map[*lane]bool
 }
 
+// NewLoading begins to load a shard, which is new.
 func NewLoading(s *Shard) *Loading {
 	return &Loading{
 		s: s, lanes: make(map[int64]*lane), sources: make(map[string]*source), grants: make(map[uint64]*grantNote),
@@ -200,4 +198,3 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 		c.Failf("nothing of that kind is removed")
 	}
 }
-

@@ -3,10 +3,7 @@ package machine
 import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -75,4 +72,3 @@ func (s *Shard) dropStray(id dispatch.TaskID) {
 		delete(s.strays, id)
 	}
 }
-

@@ -1,12 +1,9 @@
 package machine
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -270,4 +267,3 @@ func (s *Shard) countedAs(qp *queuePool) where {
 		return countedLater
 	}
 }
-

@@ -1,12 +1,12 @@
 package machine
 
 import (
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -208,10 +208,10 @@ func lanePriority(source, head int) int {
 // the start of the request, and delay_factor times its duration from now. If the duration is unknown (0), min_delay
 // counts from now.
 func nextGrantAfterReport(now, prev time.Time, s dispatch.QueueSettings, fetch time.Duration) time.Time {
-	next := Latest(prev, now.Add(s.MinDelay-fetch))
+	next := latest(prev, now.Add(s.MinDelay-fetch))
 	if fetch > 0 && s.DelayFactor > 0 {
 		delay := time.Duration(s.DelayFactor * float64(fetch)).Truncate(time.Millisecond)
-		next = Latest(next, now.Add(min(delay, longestAdaptiveDelay(s))))
+		next = latest(next, now.Add(min(delay, longestAdaptiveDelay(s))))
 	}
 	return next
 }
@@ -246,7 +246,7 @@ func (s *Shard) block(q *queue, retryAfter time.Duration) {
 // that the host asks for.
 func blockAfter(now, until time.Time, step int, s dispatch.QueueSettings, retryAfter time.Duration) (time.Time, int) {
 	if until.After(now) {
-		return Latest(until, now.Add(min(retryAfter, s.MaxBlock))), step
+		return latest(until, now.Add(min(retryAfter, s.MaxBlock))), step
 	}
 	step++
 	length := retryAfter
@@ -273,10 +273,9 @@ func longestAdaptiveDelay(s dispatch.QueueSettings) time.Duration {
 	return bounds.MaxMinDelay
 }
 
-func Latest(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
 }
-

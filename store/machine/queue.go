@@ -1,12 +1,10 @@
 package machine
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -93,4 +91,3 @@ func (s *Shard) EachPool(each func(dispatch.Pool)) {
 		}
 	}
 }
-

@@ -1,13 +1,14 @@
 package machine
 
 import (
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
 )
 
 func (r *record) waiting() bool { return r.state == dispatch.StateScheduled }
@@ -356,4 +357,3 @@ func (s *Shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 		}
 	}
 }
-

@@ -1,13 +1,10 @@
 package machine
 
 import (
+	"fmt"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // TakeRule stores a version of the rules, and the settings of one that was set.
@@ -41,10 +38,12 @@ type Sync struct {
 	After   string
 	Limit   int
 
+	// Next is where the next page begins; empty: there is none.
 	Next string
 }
 
-func (c *Sync) run(s *Shard) {
+// Run implements [Command].
+func (c *Sync) Run(s *Shard) {
 	version := c.Version
 	if c.First {
 		if version = s.settingsVersion(); s.placed == version {
@@ -78,4 +77,3 @@ func (s *Shard) placeAll(after string, limit int) (last string, more bool) {
 	})
 	return last, more
 }
-

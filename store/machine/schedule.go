@@ -1,13 +1,8 @@
 package machine
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
 )
 
 // turnsPerOldest: every eighth pick of a queue in a pool, and of a lane in a queue, goes to
@@ -156,4 +151,3 @@ func older[V sorted.Member](a, b sorted.Entry[V]) bool {
 	}
 	return sorted.Before(a, b)
 }
-

@@ -1,17 +1,28 @@
+// Package machine has the rules of dispatch over the items of a shard, in memory: commands change them, methods read them. It does no
+// I/O and has no clock of its own, nothing in it runs by itself, and neither the order of a map nor chance decides anything: equal
+// items and equal calls at equal instants give equal results. One call at a time uses a shard.
+//
+// What a command changes is noted where it changes ([Shard.Group] has it). Everything else follows from the items, and is made anew
+// when a shard is loaded ([Loading.End]).
 package machine
 
 import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
 )
 
 // Shard owns the tasks, queues and lanes of a range of slots. This file has what it keeps.
 type Shard struct {
+	// Number of the shard in its store.
 	Number int
 	// Keeping: what commands change is noted, for a group.
 	Keeping bool
@@ -88,9 +99,10 @@ type Shard struct {
 	forgottenDone int64
 }
 
+// New makes an empty shard.
 func New(number int) *Shard {
 	s := &Shard{
-		Number: number,
+		Number:   number,
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
@@ -131,7 +143,7 @@ func (s *Shard) sooner(pool string, t int64) {
 
 // At begins a call at that instant.
 func (s *Shard) At(now time.Time) {
-	s.now, s.micros = now.UnixMilli(), store.MicrosOf(now)
+	s.now, s.micros = now.UnixMilli(), ms.Micros(now)
 }
 
 // Instant is that of the call under way.
@@ -203,7 +215,8 @@ type source struct {
 	forgottenDone int64
 }
 
-func (src *source) member() string { return src.gate.UID }
+// Member implements [sorted.Member].
+func (src *source) Member() string { return src.gate.UID }
 
 // namedLanes are the lanes of a source that a claim has named, by where they stand
 // in their queues ("source open" and "source wait" in dispatch/scheduling.md): such a
@@ -243,12 +256,14 @@ type lane struct {
 	namedIn *namedLanes
 }
 
-func (l *lane) member() string { return l.source.name }
+// Member implements [sorted.Member].
+func (l *lane) Member() string { return l.source.name }
 
 // namedLane is a lane among those of its source.
 type namedLane struct{ *lane }
 
-func (l namedLane) member() string { return l.queueName }
+// Member implements [sorted.Member].
+func (l namedLane) Member() string { return l.queueName }
 
 // laneKey finds a lane.
 type laneKey struct {
@@ -305,7 +320,8 @@ type queue struct {
 	gone bool
 }
 
-func (q *queue) member() string { return q.name }
+// Member implements [sorted.Member].
+func (q *queue) Member() string { return q.name }
 
 // settings are what rules and holds come to for a queue, as of their versions.
 type settings struct {
@@ -333,7 +349,8 @@ type queuePool struct {
 	aside []*lane
 }
 
-func (qp *queuePool) member() string { return qp.queue.name }
+// Member implements [sorted.Member].
+func (qp *queuePool) Member() string { return qp.queue.name }
 
 // pool is the queues that have lanes with waiting tasks of one pool.
 type pool struct {
@@ -413,7 +430,8 @@ type record struct {
 	lastLease dispatch.LeaseDigest
 }
 
-func (r *record) member() string { return string(r.id) }
+// Member implements [sorted.Member].
+func (r *record) Member() string { return string(r.id) }
 
 // idKey is a task id as a key without a pointer: no id that has a slot is longer.
 type idKey [32]byte
@@ -471,7 +489,8 @@ type holder struct {
 	markedUntil int64
 }
 
-func (h *holder) member() string { return h.collector }
+// Member implements [sorted.Member].
+func (h *holder) Member() string { return h.collector }
 
 // grantKey is what makes a claim the same claim (P7).
 type grantKey struct {
@@ -525,5 +544,5 @@ type strayLock struct {
 // strayTask is the task of a stray lock.
 type strayTask dispatch.TaskID
 
-func (t strayTask) member() string { return string(t) }
-
+// Member implements [sorted.Member].
+func (t strayTask) Member() string { return string(t) }

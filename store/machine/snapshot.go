@@ -1,15 +1,5 @@
 package machine
 
-import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
-)
-
 // Freeze begins a snapshot of the shard as it is.
 func (s *Shard) Freeze(snapshot uint32) {
 	s.Saving = newSaver(s, snapshot)
@@ -92,4 +82,3 @@ func (s *Shard) next(at *walk) kept {
 	at.queue = next.reversed
 	return next
 }
-

@@ -1,20 +1,18 @@
 package machine
 
 import (
+	"slices"
+	"strconv"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // lanesPerPage bounds the lanes that one call of PushSource places.
 const lanesPerPage = 500
 
-// TakeGate makes the gate the shard's, unless the shard's is newer.
-func (s *Shard) TakeGate(gate dispatch.SourceGate) *source {
+// takeGate makes the gate the shard's, unless the shard's is newer.
+func (s *Shard) takeGate(gate dispatch.SourceGate) *source {
 	src := s.sources.get(gate.UID)
 	switch {
 	case src == nil:
@@ -78,11 +76,13 @@ type Push struct {
 	Gate  dispatch.SourceGate
 	After int64
 
+	// Next is where the next page begins; empty: there is none.
 	Next string
 }
 
-func (c *Push) run(s *Shard) {
-	src := s.TakeGate(c.Gate)
+// Run implements [Command].
+func (c *Push) Run(s *Shard) {
+	src := s.takeGate(c.Gate)
 	if c.Gate.Version < src.gate.Version {
 		return
 	}
@@ -99,20 +99,23 @@ func (c *Push) run(s *Shard) {
 
 // Drop is [dispatch.Sources.DropTasks].
 type Drop struct {
-	Uid   string
+	UID   string
 	Limit int
 	Why   *dispatch.Gate
 
+	// Ended is how many tasks were ended; Leased are some that are leased still.
 	Ended  int
 	Leased []dispatch.TaskID
 }
 
-func (c *Drop) room() (bytes int, grows bool) {
+// Room implements [Command].
+func (c *Drop) Room() (bytes int, grows bool) {
 	return SmallGroup + 2*c.Limit*ChangedBytes, false
 }
 
-func (c *Drop) run(s *Shard) {
-	src := s.sources.get(c.Uid)
+// Run implements [Command].
+func (c *Drop) Run(s *Shard) {
+	src := s.sources.get(c.UID)
 	if src == nil || !src.gate.Deleted {
 		return
 	}
@@ -196,21 +199,21 @@ func (s *Shard) AddStatus(uid string, st *dispatch.SourceStatus) {
 	st.Limited += src.limited
 	st.Filtered.Add(src.filtered)
 	st.FailuresInARow += src.failures
-	st.LastSuccess = Latest(st.LastSuccess, ms.Time(src.lastSuccess))
-	st.LastFailure = Latest(st.LastFailure, ms.Time(src.lastFailure))
+	st.LastSuccess = latest(st.LastSuccess, ms.Time(src.lastSuccess))
+	st.LastFailure = latest(st.LastFailure, ms.Time(src.lastFailure))
 }
 
 // CountFiltered is [dispatch.Sources.CountFiltered].
 type CountFiltered struct {
 	Drains
-	Uid      string
+	UID      string
 	Filtered dispatch.Filtered
 }
 
-func (c *CountFiltered) run(s *Shard) {
-	if src := s.sources.get(c.Uid); src != nil {
+// Run implements [Command].
+func (c *CountFiltered) Run(s *Shard) {
+	if src := s.sources.get(c.UID); src != nil {
 		s.change(src, partState)
 		src.filtered.Add(c.Filtered)
 	}
 }
-

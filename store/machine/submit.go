@@ -1,15 +1,16 @@
 package machine
 
 import (
+	"bytes"
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
+// GatesByUID are the gates by the uids of their sources.
 func GatesByUID(gates []dispatch.SourceGate) map[string]*dispatch.SourceGate {
 	gateOf := make(map[string]*dispatch.SourceGate, len(gates))
 	for i := range gates {
@@ -24,10 +25,12 @@ type Submit struct {
 	Gates []dispatch.SourceGate
 	Items []dispatch.Submission
 
+	// Answers has one for each, in their order.
 	Answers []dispatch.SubmitResult
 }
 
-func (c *Submit) room() (bytes int, grows bool) {
+// Room implements [Command].
+func (c *Submit) Room() (bytes int, grows bool) {
 	bytes = SmallGroup
 	for i := range c.Items {
 		item := &c.Items[i]
@@ -39,12 +42,13 @@ func (c *Submit) room() (bytes int, grows bool) {
 	return bytes, true
 }
 
-func (c *Submit) run(s *Shard) {
+// Run implements [Command].
+func (c *Submit) Run(s *Shard) {
 	gateOf := GatesByUID(c.Gates)
 	c.Answers = make([]dispatch.SubmitResult, len(c.Items))
 	for i := range c.Items {
 		gate := gateOf[c.Items[i].SourceUID]
-		c.Answers[i] = s.submit(s.TakeGate(*gate), gate.Version, c.Rules, &c.Items[i])
+		c.Answers[i] = s.submit(s.takeGate(*gate), gate.Version, c.Rules, &c.Items[i])
 	}
 	s.sweep(len(c.Items))
 }
@@ -224,4 +228,3 @@ func (s *Shard) revisit(r *record, item *dispatch.Submission) {
 	r.revision++
 	s.enterWaiting(r)
 }
-

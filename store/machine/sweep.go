@@ -1,12 +1,10 @@
 package machine
 
 import (
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -22,14 +20,17 @@ const sweepAhead = 500 * time.Millisecond
 type Expired struct {
 	Limit int
 
+	// Result has at most Limit leases that have run out.
 	Result dispatch.Sweep
 }
 
-func (c *Expired) room() (bytes int, grows bool) {
+// Room implements [Command].
+func (c *Expired) Room() (bytes int, grows bool) {
 	return SmallGroup + (bounds.MaxSweepLooks+8*forgetPerSweep)*64, false
 }
 
-func (c *Expired) run(s *Shard) {
+// Run implements [Command].
+func (c *Expired) Run(s *Shard) {
 	c.Result.Now = ms.Time(s.now)
 	sweptAt := s.sweptAt
 	s.sweptAt = s.now
@@ -185,4 +186,3 @@ func (s *Shard) clampLock(ends, longest int64) (clamped, until int64) {
 	}
 	return until, until
 }
-

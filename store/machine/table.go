@@ -1,14 +1,6 @@
 package machine
 
-import (
-	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
-)
+import "iter"
 
 // A table of more than leastSparse places, of which no more than one in sparse is used,
 // gives back what a peak has left of it. A Go map keeps what it ever had.
@@ -95,4 +87,3 @@ func (t *table[K, V]) from(place int) (value V, after int, ok bool) {
 	}
 	return none, place, false
 }
-

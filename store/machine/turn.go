@@ -1,13 +1,12 @@
 package machine
 
 import (
+	"slices"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/tidwall/btree"
-	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/codec"
-	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
 )
 
 // maxMisses bounds the misses of one call.
@@ -87,8 +86,8 @@ func (n *line) open() *hand {
 	return nil
 }
 
-// room is what the hand that is served and those behind it have.
-func (n *line) room() (room int) {
+// Room is what the hand that is served and those behind it have.
+func (n *line) Room() (room int) {
 	for i := n.at; i < len(n.hands); i++ {
 		room += n.hands[i].room
 	}
@@ -121,7 +120,7 @@ func (c *claim) turn(n *line, qp *queuePool, first *lane) bool {
 	q := qp.queue
 	set := c.s.settingsOf(q)
 	share := max(1, n.asks/min(c.pool.open.inBand(qp.score), turnsPerLine))
-	quota := min(share, n.room(), set.MaxInFlight-int(q.inFlight), bounds.MaxClaimTasks-c.granted)
+	quota := min(share, n.Room(), set.MaxInFlight-int(q.inFlight), bounds.MaxClaimTasks-c.granted)
 	if set.paced.MinDelay > 0 {
 		quota = 1
 	}
@@ -178,7 +177,7 @@ func (c *claim) pickLane(want *dispatch.Want, qp *queuePool) *lane {
 		if l == nil || l.at != qp || l.stands != open {
 			continue
 		}
-		if e := (sorted.Entry[*lane]{l.score, l}); picked.Value == nil || sorted.Before(e, picked) {
+		if e := (sorted.Entry[*lane]{Score: l.score, Value: l}); picked.Value == nil || sorted.Before(e, picked) {
 			picked = e
 		}
 	}
@@ -295,4 +294,3 @@ func (s *Shard) nextFence() uint64 {
 	s.lastFence = max(s.lastFence+1, s.micros)
 	return s.lastFence
 }
-

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 	"github.com/waggle-crawl/waggle/store/storetest"
@@ -36,7 +36,7 @@ var laneOps = []func(w *laneWorld) (what string, do func(s dispatch.Store) (any,
 	(*laneWorld).end, (*laneWorld).end, (*laneWorld).pass, (*laneWorld).pass, (*laneWorld).push,
 }
 
-// TestModel_LargeLanes has this store and memstore answer alike, in the order of tasks above
+// TestModel_LargeLanes has this store and the one in memory answer alike, in the order of tasks above
 // all, and its indexes in step with the records.
 func TestModel_LargeLanes(t *testing.T) {
 	t.Parallel()
@@ -44,7 +44,7 @@ func TestModel_LargeLanes(t *testing.T) {
 	server := redistest.Start(t, redistest.WithClock())
 	server.Clock().Freeze()
 	s := open(t, redisstore.Config{URL: server.SocketURL()})
-	reference, err := memstore.New(memstore.Config{Now: server.Clock().Now})
+	reference, err := store.New(store.Config{Now: server.Clock().Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,13 @@ package redisstore_test
 import (
 	"testing"
 
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
-// TestModel applies the same random operations to this store and to memstore,
+// TestModel applies the same random operations to this store and to the one in memory,
 // on one clock that stands still, and compares every answer.
 func TestModel(t *testing.T) {
 	t.Parallel()
@@ -17,14 +17,14 @@ func TestModel(t *testing.T) {
 	clock := server.Clock()
 	clock.Freeze()
 	client := redisClient(t, server.URL())
-	store := func(t *testing.T, opts storetest.Options) storetest.Instance {
+	lua := func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
 		s := open(t, redisstore.Config{URL: server.SocketURL(), Prefix: "model", Shards: opts.Shards})
 		return instance(t, s, clock, client, "model")
 	}
 	reference := func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
-		s, err := memstore.New(memstore.Config{Shards: opts.Shards, Now: clock.Now})
+		s, err := store.New(store.Config{Shards: opts.Shards, Now: clock.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,5 +34,5 @@ func TestModel(t *testing.T) {
 			DeleteLock: hand.DeleteLock, SetLock: hand.SetLock, LockValue: hand.LockValue, DeleteRecord: hand.DeleteRecord,
 		}
 	}
-	storetest.Model(t, store, storetest.ModelConfig{Reference: reference})
+	storetest.Model(t, lua, storetest.ModelConfig{Reference: reference})
 }

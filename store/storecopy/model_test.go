@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/filestore"
-	"github.com/waggle-crawl/waggle/store/memstore"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 	"github.com/waggle-crawl/waggle/store/storecopy"
@@ -42,7 +42,7 @@ type copyable interface {
 func (m *moving) use(s copyable) { m.now, m.Store = s, s }
 
 func (m *moving) openMemory() (copyable, error) {
-	return memstore.New(memstore.Config{Shards: m.shards, Now: m.clock.Now})
+	return store.New(store.Config{Shards: m.shards, Now: m.clock.Now})
 }
 
 func (m *moving) openFile() (copyable, error) {
@@ -83,14 +83,14 @@ func (m *moving) move() error {
 	return before.Close()
 }
 
-func (m *moving) inspector() (memstore.Inspector, bool) {
+func (m *moving) inspector() (store.Inspector, bool) {
 	switch s := m.now.(type) {
-	case *memstore.Store:
+	case *store.Store:
 		return s.Inspect(), true
 	case *filestore.Store:
 		return s.Inspect(), true
 	}
-	return memstore.Inspector{}, false
+	return store.Inspector{}, false
 }
 
 func (m *moving) lock(id dispatch.TaskID) string {

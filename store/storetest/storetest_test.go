@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
@@ -43,7 +43,7 @@ func (c *clock) Set(now time.Time) {
 func newInstance(t *testing.T, mutate func(storetest.Store) storetest.Store) storetest.Instance {
 	t.Helper()
 	c := &clock{}
-	s, err := memstore.New(memstore.Config{Shards: 2, Now: c.Now})
+	s, err := store.New(store.Config{Shards: 2, Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 // New makes the command.
@@ -121,7 +121,7 @@ func run(ctx context.Context, out io.Writer, pages int) (err error) {
 
 // startDispatcher runs a dispatcher on the memory store, as `waggle serve --store memory` does, and connects to it. stop ends it.
 func (d *demo) startDispatcher(ctx context.Context) (stop func() error, err error) {
-	store, err := memstore.New(memstore.Config{})
+	store, err := store.New(store.Config{})
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/server"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
@@ -194,7 +194,7 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 		return s.openFile(ctx, dir, log)
 	}
 	if s.URL == MemoryStore {
-		store, err := memstore.New(memstore.Config{Shards: s.shards})
+		store, err := store.New(store.Config{Shards: s.shards})
 		if err != nil {
 			return nil, cli.Usagef("--shards: %s", invalidText(err))
 		}

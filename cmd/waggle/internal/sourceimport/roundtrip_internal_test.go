@@ -21,13 +21,13 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 // served is a client of a server on a memory store.
 func served(t testing.TB) pb.SourceServiceClient {
 	t.Helper()
-	store, err := memstore.New(memstore.Config{})
+	store, err := store.New(store.Config{})
 	must(t, err)
 	d, err := engine.New(engine.Config{Store: store, ID: "d1"})
 	must(t, err)

@@ -1,0 +1,145 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/waggle-crawl/waggle/store/codec"
+)
+
+// HasGhosts reports whether records were removed by hand while sets name them.
+func (s *Store) HasGhosts() bool {
+	for _, sh := range s.shards {
+		if sh.Kept().Ghosts > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Kept is how many records, stray locks, grants, queues and holders all shards
+// keep.
+func (s *Store) Kept() (records, locks, grants, queues, holders int) {
+	for _, sh := range s.shards {
+		kept := sh.Kept()
+		records += kept.Records
+		locks += kept.Locks
+		grants += kept.Grants
+		queues += kept.Queues
+		holders += kept.Holders
+	}
+	return records, locks, grants, queues, holders
+}
+
+// CutSnapshots makes the pages of snapshots small.
+func (s *Store) CutSnapshots(items, bytes int) { s.pages = pages{items: items, bytes: bytes} }
+
+// Digest is a sum over all that the store keeps, as normalized has it.
+func (s *Store) Digest() (uint64, error) {
+	var sum uint64
+	lines, err := s.Items()
+	for _, line := range lines {
+		hash := sha256.Sum256([]byte(line))
+		sum += binary.LittleEndian.Uint64(hash[:])
+	}
+	return sum, err
+}
+
+// Items describes what the store keeps, to find what differs.
+func (s *Store) Items() (lines []string, err error) {
+	var left []byte
+	err = s.Snapshot(func() {}, func(piece []byte) error {
+		left = append(left, piece...)
+		for {
+			kind, shard, fields, rest, ok := codec.CutItem(left)
+			if !ok {
+				return nil
+			}
+			if same := normalized(kind, fields); same != nil {
+				lines = append(lines, fmt.Sprintf("%d of %d: %q", kind, shard, same))
+			}
+			left = rest
+		}
+	})
+	slices.Sort(lines)
+	return lines, err
+}
+
+// fieldsOf are the fields of an item or a part by their numbers, each as it was written; of a number that comes several times
+// they are all in one.
+func fieldsOf(buf []byte) map[protowire.Number][]byte {
+	fields := make(map[protowire.Number][]byte)
+	for len(buf) > 0 {
+		number, _, n := protowire.ConsumeField(buf)
+		if n < 0 {
+			panic("an item is damaged")
+		}
+		fields[number] = append(fields[number], buf[:n]...)
+		buf = buf[n:]
+	}
+	return fields
+}
+
+// written puts fields together again.
+func written(fields map[protowire.Number][]byte) (buf []byte) {
+	for _, number := range slices.Sorted(maps.Keys(fields)) {
+		buf = append(buf, fields[number]...)
+	}
+	return buf
+}
+
+// normalized leaves out of an item what a store that was made of it may have otherwise: when a collector was seen, and what it
+// sends with each beat, which the journal does without; the instant of the last call; and the next grant of a queue, which is cut to
+// the longest delay when the queue is placed.
+func normalized(kind codec.Kind, buf []byte) []byte {
+	fields := fieldsOf(buf)
+	switch kind {
+	case codec.Store:
+		return nil
+	case codec.Collector: // its id, session, end, whether the session is fresh, when it was first seen, replaced sessions
+		maps.DeleteFunc(fields, func(number protowire.Number, _ []byte) bool {
+			return !slices.Contains([]protowire.Number{1, 2, 12, 13, 14, 16, 18}, number)
+		})
+	case codec.Queue:
+		if delete(fields, 2); len(fields) == 1 {
+			return nil
+		}
+	case codec.Task:
+		_, _, tag := protowire.ConsumeTag(fields[3])
+		content, _ := protowire.ConsumeBytes(fields[3][tag:])
+		state := fieldsOf(content)
+		delete(state, 7)
+		fields[3] = written(state)
+	}
+	return written(fields)
+}
+
+// TakeUnrecorded takes over what no journal has of another store: leaders, when the shards were swept, and when and how
+// collectors were seen.
+func (s *Store) TakeUnrecorded(other *Store) {
+	s.leaders = other.leaders
+	for i, sh := range s.shards {
+		sh.TakeOver(other.shards[i].Shard)
+	}
+	for c := range other.collectors.seen.From(0) {
+		s.collectors.put(new(*c.Value))
+	}
+}
+
+// Check walks over everything that the store keeps and names the first thing that stands where it does not belong.
+func (s *Store) Check() error {
+	for _, sh := range s.shards {
+		sh.begin()
+		err := sh.Check()
+		sh.end()
+		if err != nil {
+			return fmt.Errorf("shard %d: %w", sh.Number, err)
+		}
+	}
+	return nil
+}

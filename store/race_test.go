@@ -1,0 +1,277 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// submitMany makes n tasks of one source, spread over queues.
+func submitMany(tb testing.TB, s *store.Store, n, queues int) {
+	tb.Helper()
+	gate := dispatch.SourceGate{UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5}
+	items := make([]dispatch.Submission, n)
+	for i := range items {
+		queue, key := fmt.Sprintf("q%d.test", i%queues), strconv.Itoa(i)
+		items[i] = dispatch.Submission{
+			ID:        dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: queue, Key: key}),
+			SourceUID: "u", Scope: "u", Queue: queue, Key: key, URL: "http://" + queue + "/" + key, Priority: 5,
+		}
+	}
+	_, version, err := s.Rules(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for len(items) > 0 {
+		page := items[:min(len(items), 1000)]
+		items = items[len(page):]
+		if _, err := s.Submit(tb.Context(), version, []dispatch.SourceGate{gate}, page); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// openQueues lifts delay and limit of all queues.
+func openQueues(tb testing.TB, s *store.Store, minDelay time.Duration) {
+	tb.Helper()
+	settings := dispatch.DefaultQueueSettings()
+	settings.MinDelay, settings.MaxInFlight = minDelay, 1000
+	if _, err := s.PutRule(tb.Context(), "*", &dispatch.QueueRule{Pattern: "*", Settings: settings}, 0); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// done reports a grant as succeeded.
+func done(g *dispatch.Grant) dispatch.Transition {
+	return dispatch.Transition{
+		ID: g.Task.ID, Token: g.Token.Digest(), Revision: g.Task.Revision, Result: dispatch.ResultSucceeded,
+		State: dispatch.StateDone, Settled: true, Shrink: true, Remember: time.Hour,
+		Queue: dispatch.QueueEffect{Kind: dispatch.QueueSucceeded},
+	}
+}
+
+// TestStore_ManyCallersAtOnce has collectors claim, renew and report at once
+// while others read, and checks that each task was granted once (P2) and that
+// nothing is left (P1).
+func TestStore_ManyCallersAtOnce(t *testing.T) {
+	t.Parallel()
+	const tasks, collectors = 4000, 8
+	s, err := store.New(store.Config{Shards: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	openQueues(t, s, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	var readers, workers sync.WaitGroup
+	var hints atomic.Int64
+	readers.Go(func() {
+		if err := s.Subscribe(ctx, func(dispatch.Hint) { hints.Add(1) }); err != nil {
+			t.Error(err)
+		}
+	})
+	readers.Go(func() { readAlong(ctx, t, s) })
+	workers.Go(func() { submitMany(t, s, tasks, 50) })
+	var granted sync.Map
+	var finished atomic.Int64
+	for c := range collectors {
+		workers.Go(func() {
+			for call := 0; finished.Load() < tasks; call++ {
+				w := worker{store: s, name: "c" + strconv.Itoa(c), granted: &granted}
+				finished.Add(int64(w.round(t, call)))
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	cancel()
+	readers.Wait()
+	stats, err := s.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats.Counts.Done != tasks || stats.Granted != tasks || stats.Settled != tasks {
+		t.Errorf("of %d tasks: %+v", tasks, stats)
+	}
+	if hints.Load() == 0 {
+		t.Error("no hint came of 4,000 submits")
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// worker is one collector.
+type worker struct {
+	store   *store.Store
+	name    string
+	granted *sync.Map
+}
+
+// round claims, renews and reports, and answers how many tasks it finished.
+func (w worker) round(t *testing.T, call int) (finished int) {
+	for shard := range w.store.Shards() {
+		poll := dispatch.Poll{Collector: w.name, Session: "s", ClientToken: strconv.Itoa(call), Call: "1"}
+		if _, err := w.store.BeginPolls(t.Context(), []dispatch.Poll{poll}); err != nil {
+			t.Error(err)
+		}
+		reply, err := w.store.Claim(t.Context(), shard, "default", 0, []dispatch.Want{{Poll: poll, Max: 7}})
+		if err != nil {
+			t.Error(err)
+			return finished
+		}
+		for i := range reply.Grants[0] {
+			finished += w.finish(t, &reply.Grants[0][i])
+		}
+	}
+	return finished
+}
+
+func (w worker) finish(t *testing.T, g *dispatch.Grant) int {
+	if _, twice := w.granted.LoadOrStore(g.Task.ID, w.name); twice {
+		t.Errorf("task %s was granted twice", g.Task.Key)
+	}
+	renewed, err := w.store.Renew(t.Context(), []dispatch.Renewal{{ID: g.Task.ID, Token: g.Token}})
+	if err != nil || renewed[0].Lost != dispatch.LostNone {
+		t.Errorf("renewal: %+v, %v", renewed, err)
+	}
+	applied, err := w.store.Apply(t.Context(), []dispatch.Transition{done(g)})
+	if err != nil || applied[0].Code != dispatch.Applied {
+		t.Errorf("report: %+v, %v", applied, err)
+		return 0
+	}
+	return 1
+}
+
+// readAlong reads what there is to read until ctx ends.
+func readAlong(ctx context.Context, t *testing.T, s *store.Store) {
+	fail := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}
+	for ctx.Err() == nil {
+		_, err := s.Stats(ctx)
+		fail(err)
+		_, err = s.ListTasks(ctx, dispatch.TaskFilter{SourceUID: "u", States: []dispatch.State{dispatch.StateReady}}, "", 50)
+		fail(err)
+		_, _, err = s.ListLeases(ctx, "", 50)
+		fail(err)
+		_, err = s.ListQueues(ctx, "test", "", 50)
+		fail(err)
+		for shard := range s.Shards() {
+			_, err = s.Expired(ctx, shard, 10)
+			fail(err)
+		}
+	}
+}
+
+func TestStore_Close(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t, 1)
+	ended := make(chan error)
+	begun := make(chan struct{})
+	go func() {
+		ended <- s.Subscribe(t.Context(), func(h dispatch.Hint) {
+			if h.Kind == dispatch.HintResync {
+				close(begun)
+			}
+		})
+	}()
+	<-begun
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("a subscription to a closed store ended without an error")
+	}
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("a closed store answers a ping")
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("the second close: %v", err)
+	}
+}
+
+// TestStore_SlowSubscriber lets a subscriber fall behind: it is told to look at
+// everything again, and nobody waits for it.
+func TestStore_SlowSubscriber(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	resyncs := make(chan struct{}, 10)
+	first := true
+	ended := make(chan error)
+	go func() {
+		ended <- s.Subscribe(ctx, func(h dispatch.Hint) {
+			if first {
+				first = false
+				close(begun)
+				<-proceed
+				return
+			}
+			if h.Kind == dispatch.HintResync {
+				resyncs <- struct{}{}
+			}
+		})
+	}()
+	<-begun
+	for range 5000 {
+		if err := s.Publish(t.Context(), dispatch.Hint{Kind: dispatch.HintRules}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(proceed)
+	<-resyncs
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStore_ForgetsWhatIsOver checks that memory does not grow with tasks that
+// were settled and forgotten (P10).
+func TestStore_ForgetsWhatIsOver(t *testing.T) {
+	t.Parallel()
+	s, c := newStore(t, 1)
+	openQueues(t, s, time.Second)
+	submitMany(t, s, 300, 300)
+	for call := range 300 {
+		w := worker{store: s, name: "c", granted: new(sync.Map)}
+		if w.round(t, call) == 0 {
+			break
+		}
+	}
+	records, _, grants, queues, _ := s.Kept()
+	if records != 300 || grants == 0 || queues != 300 {
+		t.Fatalf("kept after the crawl: %d records, %d grants, %d queues", records, grants, queues)
+	}
+	for range 10 {
+		c.Advance(time.Hour)
+		if _, err := s.Expired(t.Context(), 0, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records, locks, grants, queues, holders := s.Kept()
+	if records+locks+grants+queues+holders != 0 {
+		t.Errorf("kept after all was over: %d records, %d locks, %d grants, %d queues, %d collectors",
+			records, locks, grants, queues, holders)
+	}
+}

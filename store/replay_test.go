@@ -1,0 +1,310 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/storecopy"
+	"github.com/waggle-crawl/waggle/store/storetest"
+)
+
+// ledger is a journal in memory.
+type ledger struct {
+	mu       sync.Mutex
+	entries  [][]byte
+	reserved int
+}
+
+func (j *ledger) Reserve(n int, _ bool) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reserved += n
+	return nil
+}
+
+func (j *ledger) Append(entry []byte, reserved int) store.Commit {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.reserved -= reserved; entry != nil {
+		j.entries = append(j.entries, slices.Clone(entry))
+	}
+	return written{}
+}
+
+type written struct{}
+
+func (written) Wait(context.Context) error { return nil }
+
+// reborn is a store that is replaced, each so often when its clock moves, by one that is made of a snapshot and of what
+// the journal has since: it must keep the same.
+type reborn struct {
+	storetest.Store
+	clock  *clock
+	t      *testing.T
+	shards int
+	rand   *rand.Rand
+	now    *store.Store
+	kept   *ledger
+
+	// fair: it is not replaced, since who waits longest is not kept, nor how often a queue was picked.
+	fair bool
+
+	snapshot *slowSnapshot // that is being made; nil: none
+	restarts int
+}
+
+// slowSnapshot is a snapshot that goes on a little with each move of the clock.
+type slowSnapshot struct {
+	from   int // how many entries the journal had
+	pieces [][]byte
+	next   chan struct{}
+	ended  chan error
+}
+
+func newReborn(t *testing.T, opts storetest.Options, seed uint64) *reborn {
+	t.Helper()
+	r := &reborn{t: t, clock: &clock{now: start}, shards: opts.Shards, rand: rand.New(rand.NewPCG(seed, 2)), kept: new(ledger)}
+	s, err := store.New(r.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.use(s)
+	t.Cleanup(func() {
+		if r.snapshot != nil {
+			r.finish()
+		}
+		r.check("at the end")
+		if err := r.now.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *reborn) config() store.Config {
+	return store.Config{Shards: r.shards, Now: r.clock.Now, Journal: r.kept}
+}
+
+func (r *reborn) use(s *store.Store) {
+	s.CutSnapshots(3, 1)
+	r.now, r.Store = s, s
+}
+
+// restarting is the clock of a store that is replaced when it moves.
+type restarting struct {
+	*clock
+	of *reborn
+}
+
+func (c restarting) Advance(d time.Duration) {
+	c.of.step()
+	c.clock.Advance(d)
+}
+
+func (c restarting) Set(now time.Time) {
+	c.of.step()
+	c.clock.Set(now)
+}
+
+func (r *reborn) step() {
+	switch {
+	case r.fair:
+	case r.snapshot == nil && r.rand.IntN(4) == 0:
+		r.begin()
+	case r.snapshot != nil && r.rand.IntN(20) == 0:
+		r.restart(r.finish())
+	case r.snapshot != nil:
+		for range r.rand.IntN(10) {
+			select {
+			case r.snapshot.next <- struct{}{}:
+			case err := <-r.snapshot.ended:
+				r.snapshot.ended <- err
+			}
+		}
+	}
+}
+
+// begin begins a snapshot.
+func (r *reborn) begin() {
+	snap := &slowSnapshot{next: make(chan struct{}), ended: make(chan error, 1)}
+	r.snapshot = snap
+	begun := make(chan struct{})
+	go func() {
+		snap.ended <- r.now.Snapshot(func() {
+			snap.from = len(r.kept.entries)
+			close(begun)
+		}, func(piece []byte) error {
+			snap.pieces = append(snap.pieces, slices.Clone(piece))
+			<-snap.next
+			return nil
+		})
+	}()
+	<-begun
+}
+
+// finish ends the snapshot.
+func (r *reborn) finish() *slowSnapshot {
+	snap := r.snapshot
+	r.snapshot = nil
+	for {
+		select {
+		case snap.next <- struct{}{}:
+			continue
+		case err := <-snap.ended:
+			if err != nil {
+				r.t.Fatal("snapshot:", err)
+			}
+		}
+		return snap
+	}
+}
+
+// restart makes the store anew, and uses that.
+func (r *reborn) restart(snap *slowSnapshot) {
+	r.restarts++
+	fresh := r.load(snap)
+	r.same(fresh, "after a restart")
+	fresh.TakeUnrecorded(r.now)
+	if err := r.now.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.use(fresh)
+}
+
+// load makes a store of a snapshot and of what the journal has since.
+func (r *reborn) load(snap *slowSnapshot) *store.Store {
+	loader := store.NewLoader(r.config())
+	for _, piece := range snap.pieces {
+		if err := loader.Add(piece); err != nil {
+			r.t.Fatal("load:", err)
+		}
+	}
+	return r.groups(loader, snap.from)
+}
+
+// groups loads the groups of the journal from one on, and makes the store.
+func (r *reborn) groups(loader *store.Loader, from int) *store.Store {
+	for i, group := range r.kept.entries[from:] {
+		if err := loader.Group(group); err != nil {
+			r.t.Fatalf("group %d of %d: %v", i+from, len(r.kept.entries), err)
+		}
+	}
+	fresh, err := loader.Store()
+	if err != nil {
+		r.t.Fatal("load:", err)
+	}
+	if err := fresh.Check(); err != nil && !fresh.HasGhosts() {
+		r.t.Fatal("what was loaded:", err)
+	}
+	return fresh
+}
+
+// check makes a store of the whole journal, and compares.
+func (r *reborn) check(when string) {
+	if r.t.Failed() {
+		return
+	}
+	r.same(r.groups(store.NewLoader(r.config()), 0), when)
+}
+
+// same compares what two stores keep.
+func (r *reborn) same(fresh *store.Store, when string) {
+	r.t.Helper()
+	want, err := r.now.Digest()
+	got, err2 := fresh.Digest()
+	if err := errors.Join(err, err2); err != nil {
+		r.t.Fatal(err)
+	}
+	if got == want {
+		return
+	}
+	a, _ := r.now.Items()
+	b, _ := fresh.Items()
+	for _, line := range a {
+		if !slices.Contains(b, line) {
+			r.t.Logf("lost  %s", line)
+		}
+	}
+	for _, line := range b {
+		if !slices.Contains(a, line) {
+			r.t.Logf("found %s", line)
+		}
+	}
+	r.t.Fatalf("%s: what is kept differs from what was kept", when)
+}
+
+func (r *reborn) instance() storetest.Instance {
+	return storetest.Instance{
+		Store: r, Clock: restarting{r.clock, r},
+		DeleteLock:   func(id dispatch.TaskID) { r.now.Inspect().DeleteLock(id) },
+		SetLock:      func(id dispatch.TaskID, v string, ttl time.Duration) { r.now.Inspect().SetLock(id, v, ttl) },
+		LockValue:    func(id dispatch.TaskID) (string, time.Duration) { return r.now.Inspect().LockValue(id) },
+		DeleteRecord: func(id dispatch.TaskID) { r.now.Inspect().DeleteRecord(id) },
+	}
+}
+
+// TestStore_Replay runs the conformance suite on stores that are replaced again and again.
+func TestStore_Replay(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		t.Parallel()
+		r := newReborn(t, opts, 1)
+		r.fair = strings.Contains(t.Name(), "/Order/") || strings.HasSuffix(t.Name(), "/Source_EachQueueHasTurns")
+		return r.instance()
+	})
+}
+
+// TestStore_ReplayModel makes random operations on a store that is replaced again and again.
+func TestStore_ReplayModel(t *testing.T) {
+	t.Parallel()
+	var r *reborn
+	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		r = newReborn(t, opts, storetest.Seed(t))
+		return r.instance()
+	}, storetest.ModelConfig{Steps: modelSteps})
+	t.Logf("%d restarts, %d entries", r.restarts, len(r.kept.entries))
+}
+
+// copied replaces the store by a copy of it, whose journal begins with that.
+func (r *reborn) copied() error {
+	if r.snapshot != nil {
+		r.finish()
+	}
+	before := r.now
+	r.kept = new(ledger)
+	fresh, err := store.New(r.config())
+	if err != nil {
+		return err
+	}
+	if _, err := storecopy.Copy(r.t.Context(), before, fresh, func(storecopy.Step, int64) {}, nil); err != nil {
+		return err
+	}
+	r.use(fresh)
+	r.check("after a copy")
+	return before.Close()
+}
+
+// TestStore_ReplayCopies makes random operations on a store that is replaced by its copies, too: the journal has them.
+func TestStore_ReplayCopies(t *testing.T) {
+	t.Parallel()
+	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		r := newReborn(t, opts, storetest.Seed(t))
+		of := r.instance()
+		of.Restart, of.Copied = r.copied, true
+		return of
+	}, storetest.ModelConfig{Steps: copySteps, KeepRecords: true})
+}
+
+// copySteps of the model test with copies.
+const copySteps = 5_000
