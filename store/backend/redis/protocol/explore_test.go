@@ -1,0 +1,237 @@
+package protocol_test
+
+import (
+	"fmt"
+	"hash/maphash"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
+)
+
+// result is what an exploration found.
+type result struct {
+	states, transitions, depth int
+	wrong                      string
+	trace                      string
+}
+
+// explore visits every state that is reachable within b, nearest first, so that a counterexample is the shortest. It stops at the
+// first one.
+func explore(m mutant, b bounds, recoverEvery uint64) result {
+	all, seed := events(), maphash.MakeSeed()
+	first := initial()
+	visited := map[uint64]struct{}{}
+	key := func(s *state) uint64 {
+		swapped := s.swap()
+		return min(maphash.Comparable(seed, *s), maphash.Comparable(seed, swapped))
+	}
+	visited[key(&first)] = struct{}{}
+	// Each state is known by its number; how it was reached is enough to build it again.
+	from, by := []uint32{0}, []event{{}}
+	type entry struct {
+		s state
+		n uint32
+	}
+	r := result{states: 1}
+	for frontier := []entry{{s: first}}; len(frontier) > 0; r.depth++ {
+		var next []entry
+		for _, at := range frontier {
+			for _, e := range all {
+				if !at.s.can(m, b, e) {
+					continue
+				}
+				s := at.s
+				s.do(m, e)
+				s.canonical(b)
+				r.transitions++
+				h := key(&s)
+				if _, ok := visited[h]; ok {
+					continue
+				}
+				visited[h] = struct{}{}
+				from, by = append(from, at.n), append(by, e)
+				n := uint32(len(by) - 1)
+				r.wrong = s.check(m)
+				if r.wrong == "" && recoverEvery > 0 && h%recoverEvery == 0 {
+					if r.wrong = s.recovers(m, all, false); r.wrong == "" && s.full {
+						r.wrong = s.recovers(m, all, true)
+					}
+				}
+				if r.wrong != "" {
+					r.states, r.trace = len(by), trace(m, b, from, by, n)
+					return r
+				}
+				next = append(next, entry{s, n})
+			}
+		}
+		frontier = next
+	}
+	r.states = len(by)
+	return r
+}
+
+// trace tells how state n was reached, one event a line, each with the store and the processes after it.
+func trace(m mutant, b bounds, from []uint32, by []event, n uint32) string {
+	var path []event
+	for ; n != 0; n = from[n] {
+		path = append(path, by[n])
+	}
+	slices.Reverse(path)
+	s := initial()
+	var text strings.Builder
+	for i, e := range path {
+		s.do(m, e)
+		s.canonical(b)
+		fmt.Fprintf(&text, "%3d. %-58s %s\n", i+1, e.text(), s.line())
+	}
+	return text.String()
+}
+
+// line shows a state on one line.
+func (s *state) line() string {
+	name := func(p protocol.Process) string { return string(rune('A' + p - 1)) }
+	head := s.primary.head
+	text := fmt.Sprintf("epoch %d%s head %d%s/%d", s.primary.epoch.Number, name(s.primary.epoch.Process), head.Epoch.Number, name(head.Epoch.Process), head.Seq)
+	for k, it := range s.primary.items {
+		text += fmt.Sprintf(" %d:%s", k, [...]string{"-", "waiting", "leased", "gone"}[it.state])
+		if it.state == leased {
+			text += fmt.Sprintf("(%d)", it.fence)
+		}
+	}
+	if head.Rewriting {
+		text += " rewriting"
+	}
+	return text
+}
+
+// canonical clears what cannot matter any more and numbers the beats anew, so that equal situations are equal states.
+func (s *state) canonical(b bounds) {
+	if s.faults >= b.faults {
+		s.once, s.replica, s.lagging = 0, store{}, false
+	}
+	if !s.lagging {
+		s.replica = store{}
+	}
+	if !s.late.valid {
+		s.late = message{}
+	}
+	beats := [2 + processes]*uint8{&s.primary.beat, &s.replica.beat}
+	for p := range s.procs {
+		o := &s.procs[p]
+		beats[2+p] = &o.watchBeat
+		if !o.watching || s.acquires >= b.acquires { // nobody can act on what is watched any more
+			o.watching = false
+			o.watched, o.watchBeat = 0, 0
+		}
+		if !o.renewing {
+			o.renewAge = 0
+		}
+		if o.phase == candidate {
+			o.age, o.epoch, o.lost, o.doubt = 3, protocol.Epoch{}, false, false
+		} else {
+			o.watching, o.watched, o.watchBeat = false, 0, 0
+		}
+		if !o.line.Loaded && o.phase != loading {
+			o.kept, o.mem, o.fence, o.group, o.undo, o.rewrite = [tasks]item{}, [tasks]item{}, 0, group{}, 0, 0
+			o.line = protocol.Line{}
+		}
+	}
+	var rank uint8
+	for last := -1; ; rank++ {
+		low := -1
+		for _, b := range beats {
+			if int(*b) > last && (low < 0 || int(*b) < low) {
+				low = int(*b)
+			}
+		}
+		if low < 0 {
+			return
+		}
+		for _, b := range beats {
+			if int(*b) == low {
+				*b = rank
+			}
+		}
+		last = low
+	}
+}
+
+// swap returns the state with B and C exchanged.
+func (s *state) swap() state {
+	o := *s
+	o.procs[1], o.procs[2] = o.procs[2], o.procs[1]
+	swap := func(epochs ...*protocol.Epoch) {
+		for _, e := range epochs {
+			if e.Process > 1 {
+				e.Process = 5 - e.Process
+			}
+		}
+	}
+	swap(&o.primary.epoch, &o.primary.head.Epoch, &o.replica.epoch, &o.replica.head.Epoch)
+	swap(&o.late.epoch, &o.late.group.after.Epoch, &o.late.group.head.Epoch)
+	if o.late.from > 0 {
+		o.late.from = 3 - o.late.from
+	}
+	for p := range o.procs {
+		q := &o.procs[p]
+		swap(&q.epoch, &q.line.Base.Epoch, &q.line.Kept.Epoch, &q.line.Sent.Epoch, &q.group.after.Epoch, &q.group.head.Epoch)
+	}
+	if o.torn > 1 && o.torn != nobody {
+		o.torn = 5 - o.torn
+	}
+	return o
+}
+
+func TestExplore_Protocol(t *testing.T) {
+	b := bounds{faults: 2, commands: 2, acquires: 2}
+	if os.Getenv("WAGGLE_EXPLORE") != "" {
+		fmt.Sscan(os.Getenv("WAGGLE_EXPLORE"), &b.faults, &b.commands, &b.acquires)
+	}
+	begin := time.Now()
+	r := explore(mutant{}, b, 16)
+	t.Logf("%d faults, %d commands, %d acquires: %d states, depth %d, %d transitions, %v", b.faults, b.commands, b.acquires, r.states, r.depth, r.transitions, time.Since(begin))
+	if r.wrong != "" {
+		t.Errorf("%s:\n%s", r.wrong, r.trace)
+	}
+}
+
+func TestExplore_Mutants(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		m    mutant
+		b    bounds
+	}{
+		{"head not watched", mutant{headNotWatched: true}, bounds{2, 3, 1}},
+		{"epoch not compared", mutant{epochNotCompared: true}, bounds{1, 1, 1}},
+		{"resend without reading", mutant{resendsBlindly: true}, bounds{2, 3, 1}},
+		{"no margin at two thirds", mutant{noMargin: true}, bounds{1, 1, 1}},
+		{"term counted from the answer", mutant{countsFromAnswer: true}, bounds{1, 0, 1}},
+		{"record watched across a failover", mutant{watchesAcrossFailover: true}, bounds{2, 0, 1}},
+		{"answer before the group", mutant{answersEarly: true}, bounds{1, 2, 1}},
+		{"read of what is not kept", mutant{readsMemory: true}, bounds{1, 2, 1}},
+		{"fallen epoch accepted", mutant{fallenEpoch: true}, bounds{1, 2, 2}},
+		{"fence from the clock only", mutant{clockFence: true}, bounds{1, 3, 1}},
+		{"rewrite without deletes", mutant{rewriteWithoutDeletes: true}, bounds{1, 3, 1}},
+		{"rewrite deletes first", mutant{rewriteDeletesFirst: true}, bounds{2, 3, 1}},
+		{"load not verified", mutant{loadsUnverified: true}, bounds{1, 3, 2}},
+		{"sequence used again", mutant{reusesSequence: true}, bounds{2, 3, 1}},
+		{"script without compare", mutant{scriptNotCompared: true}, bounds{2, 2, 1}},
+		{"acquire not conditional on the record", mutant{acquiresBlindly: true}, bounds{0, 0, 2}},
+		{"grant answered without its lock", mutant{answersFailedLock: true}, bounds{1, 1, 1}},
+		{"memory kept whatever the head", mutant{keepsMemory: true}, bounds{1, 2, 2}},
+		{"base forgotten", mutant{forgetsBase: true}, bounds{1, 3, 2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			begin := time.Now()
+			r := explore(c.m, c.b, 16)
+			t.Logf("%d states, depth %d, %v: %s\n%s", r.states, r.depth, time.Since(begin), r.wrong, r.trace)
+			if r.wrong == "" {
+				t.Errorf("not found in %d states", r.states)
+			}
+		})
+	}
+}
