@@ -66,8 +66,11 @@ const unique = 1<<pause | 1<<kill | 1<<failover | 1<<slowTick | 1<<stepBack | 1<
 // event is a kind with its process and its task.
 type event struct{ kind, process, task uint8 }
 
-// bounds limit a run.
-type bounds struct{ faults, commands, acquires uint8 }
+// bounds limit a run: how many faults, commands and acquires it has, and which kinds of faults. No kind means every kind.
+type bounds struct {
+	faults, commands, acquires uint8
+	only                       uint32
+}
 
 // events lists every event, in the order that a recovery without faults prefers.
 func events() []event {
@@ -100,7 +103,7 @@ func events() []event {
 func (s *state) can(m mutant, b bounds, e event) bool {
 	k, p, task := kind(e.kind), int(e.process), int(e.task)
 	o := &s.procs[p]
-	if k < lastFault && s.faults >= b.faults || s.once&(1<<k) != 0 {
+	if k < lastFault && (s.faults >= b.faults || b.only != 0 && b.only&(1<<k) == 0) || s.once&(1<<k) != 0 {
 		return false
 	}
 	owns := o.runs() && o.phase != candidate
@@ -132,7 +135,7 @@ func (s *state) can(m mutant, b bounds, e event) bool {
 		found := s.primary.items[task]
 		return found.state == leased && !past(found, s.over[task])
 	case lag:
-		return !s.lagging && s.faults < b.faults && s.once&(1<<failover) == 0
+		return !s.lagging && s.faults < b.faults && s.once&(1<<failover) == 0 && (b.only == 0 || b.only&(1<<failover) != 0)
 	case arrive:
 		return s.late.valid
 	case reply:
@@ -202,7 +205,7 @@ func (s *state) do(m mutant, e event) {
 		s.late = message{}
 		s.exec(m, int(late.from), late.epoch, &late.group)
 		if sender := &s.procs[late.from].group; sender.head == late.group.head {
-			sender.failed = late.group.failed // for the invariants: no reply brings it
+			sender.bare = late.group.bare
 		}
 	case reply:
 		s.replied(m, p)
@@ -234,7 +237,7 @@ func (s *state) do(m mutant, e event) {
 	case expire:
 		s.expire(task)
 	case renew:
-		if s.primary.epoch == o.epoch {
+		if s.epoch(m, o.epoch) == o.epoch {
 			s.beat()
 			o.renewing, o.renewAge = true, 0
 		} else {
@@ -245,8 +248,8 @@ func (s *state) do(m mutant, e event) {
 		if m.countsFromAnswer {
 			o.age = 0
 		}
-		step := o.line.Resolve(o.epoch, s.primary.epoch, s.primary.head)
-		o.doubt = o.phase == ready && step != protocol.Confirm && step != protocol.Resend
+		step := o.line.Resolve(o.epoch, s.epoch(m, o.epoch), s.primary.head)
+		o.doubt = !m.renewsBlindly && o.phase == ready && step != protocol.Confirm && step != protocol.Resend
 	case hear:
 		o.phase, o.seen = candidate, s.highest()
 	case handOver:

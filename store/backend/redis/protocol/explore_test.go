@@ -12,6 +12,9 @@ import (
 	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
 )
 
+// recoverEvery is how many states there are to one that is tried for recovery, which costs as much as many others.
+const recoverEvery = 16
+
 // result is what an exploration found.
 type result struct {
 	states, transitions, depth int
@@ -21,7 +24,7 @@ type result struct {
 
 // explore visits every state that is reachable within b, nearest first, so that a counterexample is the shortest. It stops at the
 // first one.
-func explore(m mutant, b bounds, recoverEvery uint64) result {
+func explore(m mutant, b bounds) result {
 	all, seed := events(), maphash.MakeSeed()
 	first := initial()
 	visited := map[uint64]struct{}{}
@@ -56,7 +59,7 @@ func explore(m mutant, b bounds, recoverEvery uint64) result {
 				from, by = append(from, at.n), append(by, e)
 				n := uint32(len(by) - 1)
 				r.wrong = s.check(m)
-				if r.wrong == "" && recoverEvery > 0 && h%recoverEvery == 0 {
+				if r.wrong == "" && h%recoverEvery == 0 {
 					if r.wrong = s.recovers(m, all, false); r.wrong == "" && s.full {
 						r.wrong = s.recovers(m, all, true)
 					}
@@ -186,49 +189,64 @@ func (s *state) swap() state {
 	return o
 }
 
+// TestExplore_Protocol wants no invariant broken in any state within the bounds. WAGGLE_EXPLORE=long takes the larger ones.
 func TestExplore_Protocol(t *testing.T) {
-	b := bounds{faults: 2, commands: 2, acquires: 2}
-	if os.Getenv("WAGGLE_EXPLORE") != "" {
-		fmt.Sscan(os.Getenv("WAGGLE_EXPLORE"), &b.faults, &b.commands, &b.acquires)
+	runs := []bounds{{faults: 1, commands: 2, acquires: 2}, {faults: 2, commands: 1, acquires: 1}}
+	if os.Getenv("WAGGLE_EXPLORE") == "long" {
+		runs = []bounds{
+			{faults: 1, commands: 4, acquires: 2},
+			{faults: 2, commands: 2, acquires: 2},
+			{faults: 3, commands: 3, acquires: 2, only: 1<<failover | 1<<sendLate | 1<<pause},
+		}
 	}
-	begin := time.Now()
-	r := explore(mutant{}, b, 16)
-	t.Logf("%d faults, %d commands, %d acquires: %d states, depth %d, %d transitions, %v", b.faults, b.commands, b.acquires, r.states, r.depth, r.transitions, time.Since(begin))
-	if r.wrong != "" {
-		t.Errorf("%s:\n%s", r.wrong, r.trace)
+	for _, b := range runs {
+		begin := time.Now()
+		r := explore(mutant{}, b)
+		t.Logf("%d faults, %d commands, %d acquires: %d states, depth %d, %d transitions in %v",
+			b.faults, b.commands, b.acquires, r.states, r.depth, r.transitions, time.Since(begin).Round(time.Millisecond))
+		if r.wrong != "" {
+			t.Fatalf("%s\n%s", r.wrong, r.trace)
+		}
 	}
 }
 
+// TestExplore_Mutants wants the explorer to find what is wrong in each mutant, and logs how.
 func TestExplore_Mutants(t *testing.T) {
+	const rewrites = 1 << failover
 	for _, c := range []struct {
 		name string
 		m    mutant
 		b    bounds
 	}{
-		{"head not watched", mutant{headNotWatched: true}, bounds{2, 3, 1}},
-		{"epoch not compared", mutant{epochNotCompared: true}, bounds{1, 1, 1}},
-		{"resend without reading", mutant{resendsBlindly: true}, bounds{2, 3, 1}},
-		{"no margin at two thirds", mutant{noMargin: true}, bounds{1, 1, 1}},
-		{"term counted from the answer", mutant{countsFromAnswer: true}, bounds{1, 0, 1}},
-		{"record watched across a failover", mutant{watchesAcrossFailover: true}, bounds{2, 0, 1}},
-		{"answer before the group", mutant{answersEarly: true}, bounds{1, 2, 1}},
-		{"read of what is not kept", mutant{readsMemory: true}, bounds{1, 2, 1}},
-		{"fallen epoch accepted", mutant{fallenEpoch: true}, bounds{1, 2, 2}},
-		{"fence from the clock only", mutant{clockFence: true}, bounds{1, 3, 1}},
-		{"rewrite without deletes", mutant{rewriteWithoutDeletes: true}, bounds{1, 3, 1}},
-		{"rewrite deletes first", mutant{rewriteDeletesFirst: true}, bounds{2, 3, 1}},
-		{"load not verified", mutant{loadsUnverified: true}, bounds{1, 3, 2}},
-		{"sequence used again", mutant{reusesSequence: true}, bounds{2, 3, 1}},
-		{"script without compare", mutant{scriptNotCompared: true}, bounds{2, 2, 1}},
-		{"acquire not conditional on the record", mutant{acquiresBlindly: true}, bounds{0, 0, 2}},
-		{"grant answered without its lock", mutant{answersFailedLock: true}, bounds{1, 1, 1}},
-		{"memory kept whatever the head", mutant{keepsMemory: true}, bounds{1, 2, 2}},
-		{"base forgotten", mutant{forgetsBase: true}, bounds{1, 3, 2}},
+		{"head not watched", mutant{headNotWatched: true}, bounds{1, 2, 1, 1 << sendLate}},
+		{"epoch not compared", mutant{epochNotCompared: true}, bounds{1, 1, 1, 1 << sendLate}},
+		{"script without compare", mutant{scriptNotCompared: true}, bounds{2, 2, 1, 1<<fill | 1<<sendLate}},
+		{"resend without reading", mutant{resendsBlindly: true}, bounds{2, 3, 1, rewrites | 1<<loseReply}},
+		{"acquire not conditional on the record", mutant{acquiresBlindly: true}, bounds{0, 0, 2, 0}},
+		{"no margin at two thirds", mutant{noMargin: true}, bounds{1, 0, 1, 1 << slowTick}},
+		{"term counted from the answer", mutant{countsFromAnswer: true}, bounds{1, 0, 1, 1 << slowTick}},
+		{"record watched across a failover", mutant{watchesAcrossFailover: true}, bounds{2, 0, 1, rewrites | 1<<slowTick}},
+		{"answer before the group", mutant{answersEarly: true}, bounds{1, 2, 1, 1 << loseReply}},
+		{"grant answered without its lock", mutant{answersFailedLock: true}, bounds{1, 1, 1, 1 << lockByHand}},
+		{"read of what is not kept", mutant{readsMemory: true}, bounds{0, 1, 1, 0}},
+		{"fallen epoch accepted", mutant{fallenEpoch: true}, bounds{1, 0, 2, rewrites}},
+		{"fence from the clock only", mutant{clockFence: true}, bounds{1, 3, 1, 1 << stepBack}},
+		{"sequence used again", mutant{reusesSequence: true}, bounds{2, 3, 1, rewrites | 1<<sendLate}},
+		{"rewrite without deletes", mutant{rewriteWithoutDeletes: true}, bounds{1, 2, 1, rewrites}},
+		{"rewrite deletes first", mutant{rewriteDeletesFirst: true}, bounds{1, 2, 1, rewrites}},
+		{"rewrite follows the last confirmed head", mutant{rewriteFollowsKept: true}, bounds{1, 1, 1, rewrites}},
+		{"loss not noticed without work", mutant{renewsBlindly: true}, bounds{1, 1, 1, rewrites}},
+		{"full store without script", mutant{neverScripts: true}, bounds{1, 1, 1, 1 << fill}},
+		{"answer after the term", mutant{answersLate: true}, bounds{2, 2, 1, 1<<pause | 1<<expire}},
+		{"epoch without process", mutant{epochWithoutProcess: true}, bounds{1, 2, 2, rewrites}},
+		{"memory loaded before the check", mutant{loadedEarly: true}, bounds{0, 0, 2, 0}},
+		{"load not verified", mutant{loadsUnverified: true}, bounds{1, 3, 2, rewrites}},
+		{"memory kept whatever the head", mutant{keepsMemory: true}, bounds{0, 1, 2, 0}},
+		{"base forgotten", mutant{forgetsBase: true}, bounds{1, 2, 2, rewrites}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			begin := time.Now()
-			r := explore(c.m, c.b, 16)
-			t.Logf("%d states, depth %d, %v: %s\n%s", r.states, r.depth, time.Since(begin), r.wrong, r.trace)
+			r := explore(c.m, c.b)
+			t.Logf("%d states, depth %d: %s\n%s", r.states, r.depth, r.wrong, r.trace)
 			if r.wrong == "" {
 				t.Errorf("not found in %d states", r.states)
 			}

@@ -22,7 +22,9 @@ type mutant struct {
 	answersEarly, answersFailedLock, readsMemory                        bool
 	fallenEpoch, clockFence, reusesSequence                             bool
 	rewriteWithoutDeletes, rewriteDeletesFirst                          bool
-	loadsUnverified, forgetsBase, keepsMemory                           bool
+	loadsUnverified, loadedEarly, forgetsBase, keepsMemory              bool
+	answersLate, renewsBlindly, neverScripts, rewriteFollowsKept        bool
+	epochWithoutProcess                                                 bool
 }
 
 // The states of a task's item.
@@ -74,6 +76,7 @@ type group struct {
 	items  [tasks]item
 	locks  [tasks]uint8
 	failed bool // SET NX failed, as the reply says
+	bare   bool // for the invariants: the grant was applied and its token is not in the lock
 	repair bool // a part of a rewrite, which answers nobody
 }
 
@@ -175,6 +178,14 @@ func (m mutant) serves(p *process) bool {
 	return p.runs() && p.phase == ready && p.rewrite == 0 && m.inTerm(p)
 }
 
+// epoch is what an owner with the epoch own takes the store's for.
+func (s *state) epoch(m mutant, own protocol.Epoch) protocol.Epoch {
+	if m.epochWithoutProcess && own.Number == s.primary.epoch.Number {
+		return own
+	}
+	return s.primary.epoch
+}
+
 // exec is what Redis does with a group.
 func (s *state) exec(m mutant, from int, epoch protocol.Epoch, g *group) protocol.Reply {
 	if m.epochNotCompared {
@@ -187,10 +198,10 @@ func (s *state) exec(m mutant, from int, epoch protocol.Epoch, g *group) protoco
 	switch {
 	case s.full && !g.script:
 		return protocol.ReplyFull
-	case !(m.scriptNotCompared && g.script) && !protocol.Compare(epoch, s.primary.epoch, after, s.primary.head):
+	case !(m.scriptNotCompared && g.script) && !protocol.Compare(epoch, s.epoch(m, epoch), after, s.primary.head):
 		return protocol.ReplyNil
 	}
-	g.failed = false
+	g.failed, g.bare = false, false
 	for k := range tasks {
 		if g.writes[k] {
 			s.primary.items[k] = g.items[k]
@@ -198,11 +209,11 @@ func (s *state) exec(m mutant, from int, epoch protocol.Epoch, g *group) protoco
 		lock := &s.primary.locks[k]
 		switch g.locks[k] {
 		case lockNX:
-			if *lock != 0 {
-				g.failed = true
-			} else {
+			g.failed = *lock != 0
+			if !g.failed {
 				*lock = g.items[k].fence
 			}
+			g.bare = *lock != g.items[k].fence
 		case lockSet:
 			*lock = g.items[k].fence
 		case lockRestore:
@@ -269,7 +280,7 @@ func (s *state) replied(m mutant, p int) {
 	case protocol.Confirm:
 		s.confirm(m, o, !o.group.failed || m.answersFailedLock)
 	case protocol.Script:
-		o.group.state, o.group.script = groupReady, true
+		o.group.state, o.group.script = groupReady, !m.neverScripts
 	default:
 		o.group.state = groupUnsure
 	}
@@ -288,7 +299,7 @@ func (s *state) confirm(m mutant, o *process, stands bool) {
 			o.undo = uint8(k + 1)
 		}
 	}
-	if m.serves(o) && !o.lost && !m.answersEarly {
+	if (m.serves(o) || m.answersLate) && !o.lost && !m.answersEarly {
 		o.group = g
 		s.answer(m, o, stands)
 		o.group = group{}
@@ -309,7 +320,7 @@ func (s *state) answer(m mutant, o *process, stands bool) {
 			if l.live {
 				s.wrong = "two unexpired leases of one task were answered"
 			}
-			if g.failed {
+			if g.bare {
 				s.wrong = "a grant was answered that has no lock"
 			}
 			if it.fence <= s.lastFence {
@@ -337,7 +348,7 @@ func (s *state) readBack(m mutant, p int) {
 	if m.forgetsBase && line.Base.Epoch.Process != id(p) {
 		line.Base = protocol.Head{}
 	}
-	step := line.Resolve(o.epoch, s.primary.epoch, s.primary.head)
+	step := line.Resolve(o.epoch, s.epoch(m, o.epoch), s.primary.head)
 	if m.keepsMemory && step == protocol.Reload && line.Loaded {
 		step = protocol.Rewrite
 	}
@@ -367,9 +378,11 @@ func (s *state) readBack(m mutant, p int) {
 		}
 	case protocol.Rewrite:
 		o.phase, o.rewrite, o.group, o.undo = ready, 1, group{}, 0
-		o.line = o.line.Rewritten(s.primary.head)
+		if !m.rewriteFollowsKept {
+			o.line = o.line.Rewritten(s.primary.head)
+		}
 	default:
-		s.load(p)
+		s.load(m, p)
 	}
 }
 
@@ -383,13 +396,14 @@ func (o *process) head(m mutant, rewriting bool) {
 }
 
 // load begins to load the items: the head and the first of them.
-func (s *state) load(p int) {
+func (s *state) load(m mutant, p int) {
 	o := &s.procs[p]
 	twoChanges := o.line.Loaded && o.line.Base.Epoch.Number > s.primary.head.Epoch.Number
 	if int(s.torn) == p+1 && (!o.line.Loaded || twoChanges) {
 		s.forgive()
 	}
 	o.line = protocol.NewLine(o.epoch, s.primary.head)
+	o.line.Loaded = m.loadedEarly
 	o.phase, o.rewrite, o.group, o.undo, o.fence = loading, 0, group{}, 0, uint8(s.primary.head.Fence)
 	o.mem = [tasks]item{s.primary.items[0]}
 }
