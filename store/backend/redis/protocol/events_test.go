@@ -157,7 +157,7 @@ func (s *state) can(m mutant, b bounds, e event) bool {
 	case requeue:
 		return idle && it.state == leased && past(it, s.over[task])
 	case hear:
-		return owns && s.highest() > uint8(o.epoch.Number)
+		return owns && s.highest() > o.epoch.number
 	case report:
 		return free && it.state == leased && s.leases[task].fence == it.fence
 	case extend:
@@ -237,18 +237,18 @@ func (s *state) do(m mutant, e event) {
 	case expire:
 		s.expire(task)
 	case renew:
-		if s.epoch(m, o.epoch) == o.epoch {
+		if s.found(m, o.epoch) == o.epoch {
 			s.beat()
 			o.renewing, o.renewAge = true, 0
 		} else {
-			o.phase, o.seen = candidate, max(o.seen, uint8(s.primary.epoch.Number))
+			o.phase, o.seen = candidate, max(o.seen, s.primary.epoch.number)
 		}
 	case renewed:
 		o.age, o.renewing = o.renewAge, false
 		if m.countsFromAnswer {
 			o.age = 0
 		}
-		step := o.line.Resolve(o.epoch, s.epoch(m, o.epoch), s.primary.head)
+		step := s.resolve(m, o)
 		o.doubt = !m.renewsBlindly && o.phase == ready && step != protocol.Confirm && step != protocol.Resend
 	case hear:
 		o.phase, o.seen = candidate, s.highest()
@@ -280,7 +280,7 @@ func (s *state) command(m mutant, k kind, o *process, task int) {
 		s.commands++
 	}
 	g := group{state: groupReady}
-	seq := uint8(o.line.Last) + 1
+	seq := o.line.last + 1
 	it := o.mem[task]
 	it.seq = seq
 	switch k {
@@ -304,7 +304,7 @@ func (s *state) command(m mutant, k kind, o *process, task int) {
 	o.mem[task], g.writes[task] = it, true
 	g.items = o.mem
 	o.group = g
-	o.head(m, false)
+	o.number(m, false)
 }
 
 // check returns the invariant that s breaks, or nothing. The others are checked where they can break: in answer and acquire.
@@ -351,10 +351,10 @@ func (s *state) compare(o *process) string {
 	if s.primary.epoch != o.epoch || s.torn != 0 {
 		return ""
 	}
-	if o.group.state != groupNone && s.primary.head.Same(o.line.Sent) {
+	if o.group.state != groupNone && s.primary.head == o.line.sent {
 		return ""
 	}
-	if s.primary.head != o.line.Kept {
+	if s.primary.head != o.line.kept {
 		return "somebody else has written the head under the owner's epoch"
 	}
 	if s.primary.items != o.kept {
@@ -363,7 +363,7 @@ func (s *state) compare(o *process) string {
 	for k, it := range o.kept {
 		lock := s.primary.locks[k]
 		live := s.leases[k].live && s.leases[k].fence == it.fence
-		if it.state == leased && live && lock != uint8(it.fence) && lock != foreign {
+		if it.state == leased && live && lock != it.fence && lock != foreign {
 			return fmt.Sprintf("the lease of task %d has no lock", k)
 		}
 		if it.state != leased && lock != 0 && lock != foreign {
@@ -385,7 +385,7 @@ func (s state) recovers(m mutant, all []event, full bool) string {
 	for range 80 {
 		for p := range s.procs {
 			o := &s.procs[p]
-			if m.serves(o) && o.group.state == groupNone && o.undo == 0 && !o.doubt && s.primary.epoch == o.epoch && s.primary.head == o.line.Kept {
+			if m.serves(o) && o.group.state == groupNone && o.undo == 0 && !o.doubt && s.primary.epoch == o.epoch && s.primary.head == o.line.kept {
 				return ""
 			}
 		}

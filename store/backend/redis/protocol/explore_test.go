@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
 )
 
 // recoverEvery is how many states there are to one that is tried for recovery, which costs as much as many others.
@@ -96,16 +94,15 @@ func trace(m mutant, b bounds, from []uint32, by []event, n uint32) string {
 
 // line shows a state on one line.
 func (s *state) line() string {
-	name := func(p protocol.Process) string { return string(rune('A' + p - 1)) }
-	head := s.primary.head
-	text := fmt.Sprintf("epoch %d%s head %d%s/%d", s.primary.epoch.Number, name(s.primary.epoch.Process), head.Epoch.Number, name(head.Epoch.Process), head.Seq)
+	own, last := s.primary.epoch, s.primary.head
+	text := fmt.Sprintf("epoch %d%s head %d%s/%d", own.number, names[own.process-1], last.number, names[last.process-1], last.seq)
 	for k, it := range s.primary.items {
 		text += fmt.Sprintf(" %d:%s", k, [...]string{"-", "waiting", "leased", "gone"}[it.state])
 		if it.state == leased {
 			text += fmt.Sprintf("(%d)", it.fence)
 		}
 	}
-	if head.Rewriting {
+	if last.rewriting {
 		text += " rewriting"
 	}
 	return text
@@ -134,13 +131,13 @@ func (s *state) canonical(b bounds) {
 			o.renewAge = 0
 		}
 		if o.phase == candidate {
-			o.age, o.epoch, o.lost, o.doubt = 3, protocol.Epoch{}, false, false
+			o.age, o.epoch, o.lost, o.doubt = 3, epoch{}, false, false
 		} else {
 			o.watching, o.watched, o.watchBeat = false, 0, 0
 		}
-		if !o.line.Loaded && o.phase != loading {
+		if !o.line.loaded && o.phase != loading {
 			o.kept, o.mem, o.fence, o.group, o.undo, o.rewrite = [tasks]item{}, [tasks]item{}, 0, group{}, 0, 0
-			o.line = protocol.Line{}
+			o.line = line{}
 		}
 	}
 	var rank uint8
@@ -167,21 +164,21 @@ func (s *state) canonical(b bounds) {
 func (s *state) swap() state {
 	o := *s
 	o.procs[1], o.procs[2] = o.procs[2], o.procs[1]
-	swap := func(epochs ...*protocol.Epoch) {
+	swap := func(epochs ...*epoch) {
 		for _, e := range epochs {
-			if e.Process > 1 {
-				e.Process = 5 - e.Process
+			if e.process > 1 {
+				e.process = 5 - e.process
 			}
 		}
 	}
-	swap(&o.primary.epoch, &o.primary.head.Epoch, &o.replica.epoch, &o.replica.head.Epoch)
-	swap(&o.late.epoch, &o.late.group.after.Epoch, &o.late.group.head.Epoch)
+	swap(&o.primary.epoch, &o.primary.head.epoch, &o.replica.epoch, &o.replica.head.epoch)
+	swap(&o.late.epoch, &o.late.group.after.epoch, &o.late.group.head.epoch)
 	if o.late.from > 0 {
 		o.late.from = 3 - o.late.from
 	}
 	for p := range o.procs {
 		q := &o.procs[p]
-		swap(&q.epoch, &q.line.Base.Epoch, &q.line.Kept.Epoch, &q.line.Sent.Epoch, &q.group.after.Epoch, &q.group.head.Epoch)
+		swap(&q.epoch, &q.line.base.epoch, &q.line.kept.epoch, &q.line.sent.epoch, &q.group.after.epoch, &q.group.head.epoch)
 	}
 	if o.torn > 1 && o.torn != nobody {
 		o.torn = 5 - o.torn

@@ -27,6 +27,43 @@ type mutant struct {
 	epochWithoutProcess                                                 bool
 }
 
+// The protocol's types in a byte a number: a state has many of them, and an exploration millions of states.
+type (
+	epoch struct{ number, process uint8 }
+	head  struct {
+		epoch
+		seq, fence uint8
+		rewriting  bool
+	}
+	line struct {
+		loaded           bool
+		first, last      uint8
+		base, kept, sent head
+	}
+)
+
+func (e epoch) wide() protocol.Epoch {
+	return protocol.Epoch{Number: uint64(e.number), Process: protocol.Process(e.process)}
+}
+
+func (h head) wide() protocol.Head {
+	return protocol.Head{Epoch: h.epoch.wide(), Seq: uint64(h.seq), Fence: uint64(h.fence), Rewriting: h.rewriting}
+}
+
+func (l line) wide() protocol.Line {
+	return protocol.Line{Loaded: l.loaded, Base: l.base.wide(), First: uint64(l.first), Kept: l.kept.wide(), Sent: l.sent.wide(), Last: uint64(l.last)}
+}
+
+func narrowEpoch(e protocol.Epoch) epoch { return epoch{uint8(e.Number), uint8(e.Process)} }
+
+func narrowHead(h protocol.Head) head {
+	return head{narrowEpoch(h.Epoch), uint8(h.Seq), uint8(h.Fence), h.Rewriting}
+}
+
+func narrowLine(l protocol.Line) line {
+	return line{l.Loaded, uint8(l.First), uint8(l.Last), narrowHead(l.Base), narrowHead(l.Kept), narrowHead(l.Sent)}
+}
+
 // The states of a task's item.
 const (
 	absent uint8 = iota
@@ -40,10 +77,10 @@ type item struct{ state, fence, renewal, seq uint8 }
 
 // store is one shard in one Redis server.
 type store struct {
-	epoch    protocol.Epoch
+	epoch    epoch
 	beat     uint8 // of the record; its epoch is the store's
 	released bool
-	head     protocol.Head
+	head     head
 	items    [tasks]item
 	locks    [tasks]uint8 // the fence of the token, foreign, or 0
 }
@@ -70,8 +107,8 @@ type group struct {
 	state  uint8
 	reply  protocol.Reply
 	script bool // sent by the allow-oom script
-	after  protocol.Head
-	head   protocol.Head
+	after  head
+	head   head
 	writes [tasks]bool
 	items  [tasks]item
 	locks  [tasks]uint8
@@ -92,7 +129,7 @@ type process struct {
 	paused, dead bool
 	phase        uint8
 	seen         uint8 // the highest epoch ever read or minted
-	epoch        protocol.Epoch
+	epoch        epoch
 	age          uint8 // since the send of the last confirmed renewal
 	renewing     bool
 	renewAge     uint8
@@ -100,7 +137,7 @@ type process struct {
 	watched      uint8
 	watchBeat    uint8
 
-	line      protocol.Line
+	line      line
 	kept, mem [tasks]item // as of the last confirmed group; with the group on its way
 	fence     uint8       // the last that was minted
 	group     group
@@ -114,7 +151,7 @@ type process struct {
 type message struct {
 	valid bool
 	from  uint8
-	epoch protocol.Epoch
+	epoch epoch
 	group group
 }
 
@@ -149,13 +186,13 @@ func id(p int) protocol.Process { return protocol.Process(p + 1) }
 
 // initial is a shard with one waiting task, that A owns.
 func initial() state {
-	epoch := protocol.Epoch{Number: 1, Process: id(0)}
+	first := epoch{number: 1, process: 1}
 	s := state{now: 3}
-	s.primary = store{epoch: epoch, head: protocol.Head{Epoch: epoch, Seq: 1}, items: [tasks]item{{state: waiting, seq: 1}}}
+	s.primary = store{epoch: first, head: head{epoch: first, seq: 1}, items: [tasks]item{{state: waiting, seq: 1}}}
 	s.truth = s.primary.items
 	a := &s.procs[0]
-	*a = process{phase: ready, epoch: epoch, line: protocol.NewLine(epoch, s.primary.head)}
-	a.line.Loaded = true
+	*a = process{phase: ready, epoch: first, line: narrowLine(protocol.NewLine(first.wide(), s.primary.head.wide()))}
+	a.line.loaded = true
 	a.kept, a.mem = s.primary.items, s.primary.items
 	for p := range s.procs {
 		s.procs[p].seen = 1
@@ -178,18 +215,18 @@ func (m mutant) serves(p *process) bool {
 	return p.runs() && p.phase == ready && p.rewrite == 0 && m.inTerm(p)
 }
 
-// epoch is what an owner with the epoch own takes the store's for.
-func (s *state) epoch(m mutant, own protocol.Epoch) protocol.Epoch {
-	if m.epochWithoutProcess && own.Number == s.primary.epoch.Number {
+// found is what an owner with the epoch own takes the store's for.
+func (s *state) found(m mutant, own epoch) epoch {
+	if m.epochWithoutProcess && own.number == s.primary.epoch.number {
 		return own
 	}
 	return s.primary.epoch
 }
 
 // exec is what Redis does with a group.
-func (s *state) exec(m mutant, from int, epoch protocol.Epoch, g *group) protocol.Reply {
+func (s *state) exec(m mutant, from int, own epoch, g *group) protocol.Reply {
 	if m.epochNotCompared {
-		epoch = s.primary.epoch
+		own = s.primary.epoch
 	}
 	after := g.after
 	if m.headNotWatched {
@@ -198,7 +235,7 @@ func (s *state) exec(m mutant, from int, epoch protocol.Epoch, g *group) protoco
 	switch {
 	case s.full && !g.script:
 		return protocol.ReplyFull
-	case !(m.scriptNotCompared && g.script) && !protocol.Compare(epoch, s.epoch(m, epoch), after, s.primary.head):
+	case !(m.scriptNotCompared && g.script) && !protocol.Compare(own.wide(), s.found(m, own).wide(), after.wide(), s.primary.head.wide()):
 		return protocol.ReplyNil
 	}
 	g.failed, g.bare = false, false
@@ -227,7 +264,7 @@ func (s *state) exec(m mutant, from int, epoch protocol.Epoch, g *group) protoco
 		}
 	}
 	s.primary.head = g.head
-	s.wrote(from, !g.head.Rewriting)
+	s.wrote(from, !g.head.rewriting)
 	return protocol.ReplyApplied
 }
 
@@ -245,7 +282,7 @@ func (s *state) wrote(from int, whole bool) {
 
 // forgive forgets answers that died with a replaced owner: a real dispatcher counts and reports them.
 func (s *state) forgive() {
-	s.torn, s.truth, s.lastFence = 0, s.primary.items, min(s.lastFence, uint8(s.primary.head.Fence))
+	s.torn, s.truth, s.lastFence = 0, s.primary.items, min(s.lastFence, s.primary.head.fence)
 	for k, l := range s.leases {
 		it := s.primary.items[k]
 		if it.state != leased || it.fence != l.fence || it.renewal < l.renewal {
@@ -266,11 +303,11 @@ func (s *state) send(m mutant, p int, late bool) {
 		g.state = groupUnsure
 		return
 	}
-	epoch := o.epoch
+	own := o.epoch
 	if m.resendsBlindly && g.reply == protocol.ReplyLost {
-		epoch, g.after = s.primary.epoch, s.primary.head
+		own, g.after = s.primary.epoch, s.primary.head
 	}
-	g.state, g.reply = groupReplied, s.exec(m, p, epoch, g)
+	g.state, g.reply = groupReplied, s.exec(m, p, own, g)
 }
 
 // replied is the arrival of the reply to a group.
@@ -289,7 +326,7 @@ func (s *state) replied(m mutant, p int) {
 // confirm is what an owner does when its group is known to be kept; stands is false if SET NX failed.
 func (s *state) confirm(m mutant, o *process, stands bool) {
 	g := o.group
-	o.line, o.kept, o.group = o.line.Confirmed(), o.mem, group{}
+	o.line, o.kept, o.group = narrowLine(o.line.wide().Confirmed()), o.mem, group{}
 	if g.repair {
 		o.rewrite = (o.rewrite + 1) % 3
 		return
@@ -341,15 +378,20 @@ func past(it item, over lease) bool {
 	return it.fence < over.fence || it.fence == over.fence && it.renewal <= over.renewal
 }
 
+// resolve is what o decides by the epoch and the head of the store.
+func (s *state) resolve(m mutant, o *process) protocol.Step {
+	l := o.line
+	if m.forgetsBase && l.base.epoch.process != o.epoch.process {
+		l.base = head{}
+	}
+	return l.wide().Resolve(o.epoch.wide(), s.found(m, o.epoch).wide(), s.primary.head.wide())
+}
+
 // readBack is what an owner does after it has read epoch and head.
 func (s *state) readBack(m mutant, p int) {
 	o := &s.procs[p]
-	line := o.line
-	if m.forgetsBase && line.Base.Epoch.Process != id(p) {
-		line.Base = protocol.Head{}
-	}
-	step := line.Resolve(o.epoch, s.epoch(m, o.epoch), s.primary.head)
-	if m.keepsMemory && step == protocol.Reload && line.Loaded {
+	step := s.resolve(m, o)
+	if m.keepsMemory && step == protocol.Reload && o.line.loaded {
 		step = protocol.Rewrite
 	}
 	if m.resendsBlindly && o.phase == ready && o.group.state == groupUnsure {
@@ -358,7 +400,7 @@ func (s *state) readBack(m mutant, p int) {
 	o.doubt = false
 	switch step {
 	case protocol.StepDown:
-		o.phase, o.seen = candidate, max(o.seen, uint8(s.primary.epoch.Number))
+		o.phase, o.seen = candidate, max(o.seen, s.primary.epoch.number)
 	case protocol.Confirm:
 		o.phase = ready
 		stands := true
@@ -372,39 +414,39 @@ func (s *state) readBack(m mutant, p int) {
 		o.phase = ready
 		if o.group.state != groupNone {
 			o.group.state = groupReady
-			if o.group.head.Epoch != o.epoch { // another epoch is another group, so it gets another number
-				o.head(m, o.group.head.Rewriting)
+			if o.group.head.epoch != o.epoch { // another epoch is another group, so it gets another number
+				o.number(m, o.group.head.rewriting)
 			}
 		}
 	case protocol.Rewrite:
 		o.phase, o.rewrite, o.group, o.undo = ready, 1, group{}, 0
 		if !m.rewriteFollowsKept {
-			o.line = o.line.Rewritten(s.primary.head)
+			o.line = narrowLine(o.line.wide().Rewritten(s.primary.head.wide()))
 		}
 	default:
 		s.load(m, p)
 	}
 }
 
-// head numbers the group of o.
-func (o *process) head(m mutant, rewriting bool) {
+// number makes the head of the group of o.
+func (o *process) number(m mutant, rewriting bool) {
 	if m.reusesSequence {
-		o.line.Last = o.line.Kept.Seq
+		o.line.last = o.line.kept.seq
 	}
-	o.line = o.line.Next(o.epoch, uint64(o.fence), rewriting)
-	o.group.after, o.group.head = o.line.Kept, o.line.Sent
+	o.line = narrowLine(o.line.wide().Next(o.epoch.wide(), uint64(o.fence), rewriting))
+	o.group.after, o.group.head = o.line.kept, o.line.sent
 }
 
 // load begins to load the items: the head and the first of them.
 func (s *state) load(m mutant, p int) {
 	o := &s.procs[p]
-	twoChanges := o.line.Loaded && o.line.Base.Epoch.Number > s.primary.head.Epoch.Number
-	if int(s.torn) == p+1 && (!o.line.Loaded || twoChanges) {
+	twoChanges := o.line.loaded && o.line.base.number > s.primary.head.number
+	if int(s.torn) == p+1 && (!o.line.loaded || twoChanges) {
 		s.forgive()
 	}
-	o.line = protocol.NewLine(o.epoch, s.primary.head)
-	o.line.Loaded = m.loadedEarly
-	o.phase, o.rewrite, o.group, o.undo, o.fence = loading, 0, group{}, 0, uint8(s.primary.head.Fence)
+	o.line = narrowLine(protocol.NewLine(o.epoch.wide(), s.primary.head.wide()))
+	o.line.loaded = m.loadedEarly
+	o.phase, o.rewrite, o.group, o.undo, o.fence = loading, 0, group{}, 0, s.primary.head.fence
 	o.mem = [tasks]item{s.primary.items[0]}
 }
 
@@ -412,11 +454,11 @@ func (s *state) load(m mutant, p int) {
 func (s *state) loadRest(m mutant, p int) {
 	o := &s.procs[p]
 	if s.primary.epoch != o.epoch && !m.loadsUnverified {
-		o.phase, o.line = candidate, protocol.Line{}
+		o.phase, o.line = candidate, line{}
 		return
 	}
 	o.mem[1] = s.primary.items[1]
-	o.kept, o.phase, o.line.Loaded = o.mem, ready, true
+	o.kept, o.phase, o.line.loaded = o.mem, ready, true
 }
 
 // repair builds a part of a rewrite: first what memory has, then the deletion of what it lacks. So a takeover in between finds
@@ -435,25 +477,25 @@ func (o *process) repair(m mutant) {
 		}
 		o.group.writes[k] = true
 	}
-	o.head(m, o.rewrite == 1)
+	o.number(m, o.rewrite == 1)
 }
 
 // acquire is one conditional script: the record that the candidate has read, and its epoch. So is renew.
 func (s *state) acquire(m mutant, p int, answered bool) {
 	o := &s.procs[p]
-	epoch := protocol.NextEpoch(id(p), s.primary.epoch, uint64(o.seen))
+	own := narrowEpoch(protocol.NextEpoch(id(p), s.primary.epoch.wide(), uint64(o.seen)))
 	if m.fallenEpoch {
-		epoch.Number = s.primary.epoch.Number + 1
+		own.number = s.primary.epoch.number + 1
 	}
-	if epoch.Number <= uint64(o.seen) {
+	if own.number <= o.seen {
 		s.wrong = "a process accepted an epoch that is not above one it has seen"
 	}
-	s.primary.epoch, s.primary.released = epoch, false
+	s.primary.epoch, s.primary.released = own, false
 	s.beat()
 	s.wrote(p, false)
-	o.seen = uint8(epoch.Number)
+	o.seen = own.number
 	if answered {
-		o.phase, o.epoch, o.age, o.lost, o.watching, o.renewing = acquired, epoch, 0, false, false, false
+		o.phase, o.epoch, o.age, o.lost, o.watching, o.renewing = acquired, own, 0, false, false, false
 		if o.group.state == groupReplied { // the connection of the epoch before is closed
 			o.group.state = groupUnsure
 		}
@@ -463,7 +505,7 @@ func (s *state) acquire(m mutant, p int, answered bool) {
 // mayAcquire reports whether p is a candidate that may acquire now.
 func (s *state) mayAcquire(m mutant, p int) bool {
 	o := &s.procs[p]
-	found := protocol.Record{Epoch: s.primary.epoch, Beat: uint64(s.primary.beat), Released: s.primary.released}
+	found := protocol.Record{Epoch: s.primary.epoch.wide(), Beat: uint64(s.primary.beat), Released: s.primary.released}
 	watched := uint8(0)
 	if o.watching && (o.watchBeat == s.primary.beat || m.acquiresBlindly) {
 		watched = o.watched
@@ -486,7 +528,7 @@ func (s *state) pass(m mutant, slow int) {
 	for p := range s.procs {
 		o := &s.procs[p]
 		if o.runs() && o.phase == candidate {
-			o.seen = max(o.seen, uint8(s.primary.epoch.Number))
+			o.seen = max(o.seen, s.primary.epoch.number)
 			if !o.watching || o.watchBeat != s.primary.beat {
 				o.watching, o.watchBeat, o.watched = true, s.primary.beat, 0
 			}
@@ -514,9 +556,9 @@ func (s *state) failover(m mutant) {
 	if old.head != s.primary.head || old.epoch != s.primary.epoch {
 		// An owner that has not loaded yet has nothing to write again, if memory of an earlier term is not the latest state.
 		s.torn = nobody
-		o := &s.procs[old.epoch.Process-1]
-		if !o.dead && o.line.Loaded && (old.head.Same(o.line.Kept) || old.head.Same(o.line.Sent)) {
-			s.torn = uint8(old.epoch.Process)
+		o := &s.procs[old.epoch.process-1]
+		if !o.dead && o.line.loaded && (old.head == o.line.kept || old.head == o.line.sent) {
+			s.torn = old.epoch.process
 		}
 	}
 }
