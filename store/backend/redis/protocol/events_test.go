@@ -60,8 +60,8 @@ var texts = [kinds]string{
 	handOver: "%s hands over", tick: "a second passes",
 }
 
-// unique lists the kinds of events that happen once in a run, faults or not.
-const unique = 1<<pause | 1<<kill | 1<<failover | 1<<slowTick | 1<<stepBack | 1<<stepAhead | 1<<fill | 1<<lockByHand | 1<<lag | 1<<handOver
+// unique lists the kinds of faults that happen once in a run.
+const unique = 1<<pause | 1<<kill | 1<<slowTick | 1<<stepBack | 1<<stepAhead | 1<<fill | 1<<lockByHand | 1<<handOver
 
 // event is a kind with its process and its task.
 type event struct{ kind, process, task uint8 }
@@ -135,7 +135,7 @@ func (s *state) can(m mutant, b bounds, e event) bool {
 		found := s.primary.items[task]
 		return found.state == leased && !past(found, s.over[task])
 	case lag:
-		return !s.lagging && s.faults < b.faults && s.once&(1<<failover) == 0 && (b.only == 0 || b.only&(1<<failover) != 0)
+		return !s.lagging && s.faults < b.faults && (b.only == 0 || b.only&(1<<failover) != 0)
 	case arrive:
 		return s.late.valid
 	case reply:
@@ -291,10 +291,13 @@ func (s *state) command(m mutant, k kind, o *process, task int) {
 		}
 		it.state, it.fence, it.renewal, g.locks[task] = leased, o.fence, 0, lockNX
 	case extend:
-		it.renewal, g.locks[task] = it.renewal+1, lockSet
+		g.locks[task] = lockSet
+		if !m.renewsLockOnly {
+			it.renewal++
+		}
 	case report:
 		it.state, g.locks[task] = gone, lockDeleted
-		if task == 0 {
+		if task == 0 && o.mem[1].state == absent { // it is there already if a failover lost the report and a rewrite did not end
 			o.mem[1] = item{state: waiting, seq: seq}
 			g.writes[1] = true
 		}

@@ -24,7 +24,7 @@ type mutant struct {
 	rewriteWithoutDeletes, rewriteDeletesFirst                          bool
 	loadsUnverified, loadedEarly, forgetsBase, keepsMemory              bool
 	answersLate, renewsBlindly, neverScripts, rewriteFollowsKept        bool
-	epochWithoutProcess                                                 bool
+	epochWithoutProcess, renewsLockOnly                                 bool
 }
 
 // The protocol's types in a byte a number: a state has many of them, and an exploration millions of states.
@@ -200,19 +200,19 @@ func initial() state {
 	return s
 }
 
-func (p *process) runs() bool { return !p.dead && !p.paused }
+func (o *process) runs() bool { return !o.dead && !o.paused }
 
 // inTerm reports whether an owner's term goes on.
-func (m mutant) inTerm(p *process) bool {
+func (m mutant) inTerm(o *process) bool {
 	if m.noMargin {
-		return clock(p.age) < term
+		return clock(o.age) < term
 	}
-	return protocol.MayServe(clock(p.age), term)
+	return protocol.MayServe(clock(o.age), term)
 }
 
 // serves reports whether a process answers now. While it rewrites, what it remembers is not kept.
-func (m mutant) serves(p *process) bool {
-	return p.runs() && p.phase == ready && p.rewrite == 0 && m.inTerm(p)
+func (m mutant) serves(o *process) bool {
+	return o.runs() && o.phase == ready && o.rewrite == 0 && m.inTerm(o)
 }
 
 // found is what an owner with the epoch own takes the store's for.
@@ -235,7 +235,8 @@ func (s *state) exec(m mutant, from int, own epoch, g *group) protocol.Reply {
 	switch {
 	case s.full && !g.script:
 		return protocol.ReplyFull
-	case !(m.scriptNotCompared && g.script) && !protocol.Compare(own.wide(), s.found(m, own).wide(), after.wide(), s.primary.head.wide()):
+	case m.scriptNotCompared && g.script:
+	case !protocol.Compare(own.wide(), s.found(m, own).wide(), after.wide(), s.primary.head.wide()):
 		return protocol.ReplyNil
 	}
 	g.failed, g.bare = false, false
@@ -366,6 +367,9 @@ func (s *state) answer(m mutant, o *process, stands bool) {
 			s.lastFence = it.fence
 			*l = lease{fence: it.fence, live: !past(it, s.over[k])}
 		case g.locks[k] == lockSet:
+			if m.renewsLockOnly {
+				it.renewal++
+			}
 			*l = lease{fence: it.fence, renewal: it.renewal, live: !past(it, s.over[k])}
 		case it.state == gone:
 			l.live = false
@@ -555,9 +559,12 @@ func (s *state) failover(m mutant) {
 	}
 	if old.head != s.primary.head || old.epoch != s.primary.epoch {
 		// An owner that has not loaded yet has nothing to write again, if memory of an earlier term is not the latest state.
+		o, latest := &s.procs[old.epoch.process-1], s.torn == old.epoch.process
+		if s.torn == 0 {
+			latest = old.head == o.line.kept || old.head == o.line.sent
+		}
 		s.torn = nobody
-		o := &s.procs[old.epoch.process-1]
-		if !o.dead && o.line.loaded && (old.head == o.line.kept || old.head == o.line.sent) {
+		if !o.dead && o.line.loaded && latest {
 			s.torn = old.epoch.process
 		}
 	}
