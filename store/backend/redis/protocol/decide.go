@@ -79,7 +79,7 @@ const (
 	Resend               // the group is not kept: send it again
 	Rewrite              // a failover lost writes: write everything that memory has, then delete what it lacks
 	StepDown             // another epoch stands: stop answering; memory stays until the head is known under an epoch of its own
-	Reload               // memory is not the latest state: drop it and load
+	Reload               // memory is not the latest state: drop it, acquire anew if anything was sent under this epoch, and load
 )
 
 // AfterSend returns the step that a reply to a group calls for.

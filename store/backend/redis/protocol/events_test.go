@@ -8,7 +8,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
 )
 
-// kind is what can happen next. Those up to the last fault spend the budget of faults.
+// kind is what can happen next. Those before lastFault spend the budget of faults.
 type kind uint8
 
 const (
@@ -203,8 +203,8 @@ func (s *state) do(m mutant, e event) {
 	case arrive:
 		late := s.late
 		s.late = message{}
-		s.exec(m, int(late.from), late.epoch, &late.group)
-		if sender := &s.procs[late.from].group; sender.head == late.group.head {
+		applied := s.exec(m, int(late.from), late.epoch, &late.group) == protocol.ReplyApplied
+		if sender := &s.procs[late.from].group; applied && sender.head == late.group.head {
 			sender.bare = late.group.bare
 		}
 	case reply:

@@ -193,7 +193,11 @@ func TestExplore_Protocol(t *testing.T) {
 		runs = []bounds{
 			{faults: 1, commands: 4, acquires: 2},
 			{faults: 2, commands: 2, acquires: 2},
-			{faults: 3, commands: 3, acquires: 2, only: 1<<failover | 1<<sendLate | 1<<pause},
+			{faults: 2, commands: 3, acquires: 2, only: 1<<failover | 1<<sendLate},
+			{faults: 3, commands: 2, acquires: 1},
+			{faults: 3, commands: 1, acquires: 2, only: 1<<failover | 1<<pause},
+			{faults: 3, commands: 2, acquires: 2, only: 1<<sendLate | 1<<pause | 1<<expire},
+			{faults: 3, commands: 3, acquires: 1, only: 1<<failover | 1<<sendLate | 1<<pause | 1<<expire},
 		}
 	}
 	for _, b := range runs {
