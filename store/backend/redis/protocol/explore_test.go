@@ -188,7 +188,11 @@ func (s *state) swap() state {
 
 // TestExplore_Protocol wants no invariant broken in any state within the bounds. WAGGLE_EXPLORE=long takes the larger ones.
 func TestExplore_Protocol(t *testing.T) {
-	runs := []bounds{{faults: 1, commands: 2, acquires: 2}, {faults: 2, commands: 1, acquires: 1}}
+	runs := []bounds{ // seconds, under the race detector too
+		{faults: 1, commands: 2, acquires: 1},
+		{faults: 1, commands: 1, acquires: 2},
+		{faults: 2, commands: 1, acquires: 1, only: 1<<failover | 1<<sendLate | 1<<loseReply | 1<<pause},
+	}
 	if os.Getenv("WAGGLE_EXPLORE") == "long" {
 		runs = []bounds{
 			{faults: 1, commands: 4, acquires: 2},
