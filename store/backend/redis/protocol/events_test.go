@@ -155,7 +155,7 @@ func (s *state) can(m mutant, b bounds, e event) bool {
 	case undo:
 		return owns && o.phase == ready && o.rewrite == 0 && o.group.state == groupNone && o.undo != 0
 	case requeue:
-		return idle && it.state == leased && past(it, s.over[task])
+		return idle && it.state == leased && (past(it, s.over[task]) || m.requeuesEarly)
 	case hear:
 		return owns && s.highest() > o.epoch.number
 	case report:
@@ -235,7 +235,7 @@ func (s *state) do(m mutant, e event) {
 	case lockByHand:
 		s.primary.locks[task] = foreign
 	case expire:
-		s.expire(task)
+		s.expire(m, task)
 	case renew:
 		if s.found(m, o.epoch) == o.epoch {
 			s.beat()
@@ -260,13 +260,13 @@ func (s *state) do(m mutant, e event) {
 }
 
 // expire lets the deadline of the lease in the store's record pass, and the lock's TTL with it.
-func (s *state) expire(k int) {
+func (s *state) expire(m mutant, k int) {
 	it := s.primary.items[k]
 	s.over[k] = lease{fence: it.fence, renewal: it.renewal}
 	l := &s.leases[k]
 	l.live = l.live && !past(item{fence: l.fence, renewal: l.renewal}, s.over[k])
 	for _, side := range []*store{&s.primary, &s.replica} {
-		if side.locks[k] != foreign && past(side.items[k], s.over[k]) {
+		if side.locks[k] != foreign && past(side.items[k], s.over[k]) && !m.renewsLockOnly {
 			side.locks[k] = 0
 		}
 	}

@@ -57,7 +57,7 @@ func explore(m mutant, b bounds) result {
 				from, by = append(from, at.n), append(by, e)
 				n := uint32(len(by) - 1)
 				r.wrong = s.check(m)
-				if r.wrong == "" && h%recoverEvery == 0 {
+				if r.wrong == "" && n%recoverEvery == 0 {
 					if r.wrong = s.recovers(m, all, false); r.wrong == "" && s.full {
 						r.wrong = s.recovers(m, all, true)
 					}
@@ -233,6 +233,7 @@ func TestExplore_Mutants(t *testing.T) {
 		{"record watched across a failover", mutant{watchesAcrossFailover: true}, bounds{2, 0, 1, rewrites | 1<<slowTick}},
 		{"answer before the group", mutant{answersEarly: true}, bounds{1, 2, 1, 1 << loseReply}},
 		{"grant answered without its lock", mutant{answersFailedLock: true}, bounds{1, 1, 1, 1 << lockByHand}},
+		{"requeue before the deadline", mutant{requeuesEarly: true}, bounds{0, 2, 1, 0}},
 		{"renewal kept in the lock only", mutant{renewsLockOnly: true}, bounds{1, 3, 1, 1 << expire}},
 		{"read of what is not kept", mutant{readsMemory: true}, bounds{0, 1, 1, 0}},
 		{"fallen epoch accepted", mutant{fallenEpoch: true}, bounds{1, 0, 2, rewrites}},
@@ -240,6 +241,7 @@ func TestExplore_Mutants(t *testing.T) {
 		{"sequence used again", mutant{reusesSequence: true}, bounds{2, 3, 0, rewrites | 1<<sendLate}},
 		{"rewrite without deletes", mutant{rewriteWithoutDeletes: true}, bounds{1, 2, 1, rewrites}},
 		{"rewrite deletes first", mutant{rewriteDeletesFirst: true}, bounds{1, 2, 1, rewrites}},
+		{"rewrite without locks", mutant{rewriteOmitsLocks: true}, bounds{1, 3, 1, rewrites}},
 		{"rewrite follows the last confirmed head", mutant{rewriteFollowsKept: true}, bounds{1, 1, 1, rewrites}},
 		{"loss not noticed without work", mutant{renewsBlindly: true}, bounds{1, 1, 1, rewrites}},
 		{"full store without script", mutant{neverScripts: true}, bounds{1, 1, 1, 1 << fill}},

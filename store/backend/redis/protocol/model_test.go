@@ -17,14 +17,14 @@ const (
 
 // mutant says what is wrong in a protocol that the explorer must refuse.
 type mutant struct {
-	headNotWatched, epochNotCompared, resendsBlindly, scriptNotCompared bool
-	noMargin, countsFromAnswer, watchesAcrossFailover, acquiresBlindly  bool
-	answersEarly, answersFailedLock, readsMemory                        bool
-	fallenEpoch, clockFence, reusesSequence                             bool
-	rewriteWithoutDeletes, rewriteDeletesFirst                          bool
-	loadsUnverified, loadedEarly, forgetsBase, keepsMemory              bool
-	answersLate, renewsBlindly, neverScripts, rewriteFollowsKept        bool
-	epochWithoutProcess, renewsLockOnly                                 bool
+	headNotWatched, epochNotCompared, resendsBlindly, scriptNotCompared   bool
+	noMargin, countsFromAnswer, watchesAcrossFailover, acquiresBlindly    bool
+	answersEarly, answersFailedLock, readsMemory                          bool
+	fallenEpoch, clockFence, reusesSequence                               bool
+	rewriteWithoutDeletes, rewriteDeletesFirst                            bool
+	loadsUnverified, loadedEarly, forgetsBase, keepsMemory                bool
+	answersLate, renewsBlindly, neverScripts, rewriteFollowsKept          bool
+	epochWithoutProcess, renewsLockOnly, requeuesEarly, rewriteOmitsLocks bool
 }
 
 // The protocol's types in a byte a number: a state has many of them, and an exploration millions of states.
@@ -480,6 +480,9 @@ func (o *process) repair(m mutant) {
 			o.group.locks[k] = lockDeleted
 		}
 		o.group.writes[k] = true
+	}
+	if m.rewriteOmitsLocks {
+		o.group.locks = [tasks]uint8{}
 	}
 	o.number(m, o.rewrite == 1)
 }
