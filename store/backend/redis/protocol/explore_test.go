@@ -63,7 +63,9 @@ func explore(m mutant, b bounds) result {
 					}
 				}
 				if r.wrong != "" {
-					r.states, r.trace = len(by), trace(m, b, from, by, n)
+					var way string // that a recovery took beyond this state
+					r.wrong, way, _ = strings.Cut(r.wrong, "\n")
+					r.states, r.trace = len(by), trace(m, b, from, by, n)+way
 					return r
 				}
 				next = append(next, entry{s, n})
