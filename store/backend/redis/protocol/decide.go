@@ -123,7 +123,8 @@ func (l Line) Confirmed() Line {
 	return l
 }
 
-// Rewritten returns the line that rewrites a store with an older head: its groups follow that head, by new numbers.
+// Rewritten returns the line that rewrites a store with an older head: its groups follow that head, by new numbers. The owner goes
+// on with the rewrite until the last group is confirmed, over new epochs too, and begins again when Resolve returns Rewrite again.
 func (l Line) Rewritten(found Head) Line {
 	l.Kept, l.Sent = found, Head{}
 	return l
