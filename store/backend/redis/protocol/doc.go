@@ -97,7 +97,7 @@
 //	go test ./store/backend/redis/protocol
 //	WAGGLE_EXPLORE=long GOGC=40 go test -v -run Protocol -timeout 1h ./store/backend/redis/protocol
 //
-// The first takes seconds. The second explores some 70 million states in five minutes and 3 GB.
+// The first takes seconds. The second explores 69.6 million states, up to 53 events deep, in six minutes and 3 GB.
 //
 // # What the model leaves out
 //
