@@ -217,6 +217,10 @@ e2e: ## Run real processes against a real Redis, with kill -9, and print what th
 soak: ## Let processes, Redis and connections fail in every way for TIME=10m, and check what came of it; SEED=n for the same faults
 	$(if $(SEED),WAGGLE_E2E_SEED=$(SEED)) WAGGLE_E2E_SOAK=$(or $(TIME),10m) go test -count=1 -timeout 0 -v -tags e2e -run TestSoak ./deploy/e2e
 
+.PHONY: explore
+explore: ## Try the protocol of ownership in every order of many faults: some 70 million states, 3 GB of memory
+	WAGGLE_EXPLORE=long GOGC=40 go test -count=1 -timeout 1h -v -run Protocol ./store/backend/redis/protocol
+
 .PHONY: exhaustion
 exhaustion: ## Attack a dispatcher from one address in each way for TIME=10s, and print what it takes and how long others wait
 	WAGGLE_E2E_EXHAUSTION=$(or $(TIME),10s) go test -count=1 -timeout 25m -v -tags e2e -run TestExhaustion ./deploy/e2e

@@ -132,6 +132,10 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
+		path: "store/backend/redis/protocol", core: true, // decisions only: the backend that calls them does the I/O
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "store/storecopy", core: true,
 		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
