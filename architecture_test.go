@@ -94,6 +94,11 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
+		path:   "store/backend/redis",
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/backend/redis/protocol", "store/codec"},
+		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
+	},
+	{
 		path: "store/redisstore/lua", core: true,
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},

@@ -1,0 +1,123 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
+)
+
+// Ownership moves by scripts and not by transactions: Redis over its maxmemory refuses every transaction that could write, and a script
+// with the flag allow-oom none. Each compares before it writes.
+
+// acquireScript writes epoch and record, if both are as they were read.
+var acquireScript = goredis.NewScript(`#!lua flags=allow-oom
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] or (redis.call('GET', KEYS[2]) or '') ~= ARGV[2] then return 0 end
+redis.call('SET', KEYS[1], ARGV[3])
+redis.call('SET', KEYS[2], ARGV[4])
+return 1`)
+
+// recordScript replaces the record if the epoch is still that of the caller and the record is not released. It returns what the
+// head and the clock say.
+var recordScript = goredis.NewScript(`#!lua flags=allow-oom
+local record = redis.call('GET', KEYS[2])
+if redis.call('GET', KEYS[1]) ~= ARGV[1] or record and string.find(record, '"released":true', 1, true) then return false end
+redis.call('SET', KEYS[2], ARGV[2])
+return {redis.call('GET', KEYS[3]) or '', redis.call('TIME')}`)
+
+// groupScript applies a group while Redis is full: the commands of its transaction, under the same condition. A command is the number
+// of its words and these; LOCK is lockFunction. It returns what each command has returned.
+var groupScript = goredis.NewScript("#!lua flags=allow-oom\n" + lockFunction + `
+if redis.call('GET', KEYS[1]) ~= ARGV[1] or (redis.call('GET', KEYS[2]) or '') ~= ARGV[2] then return false end
+local results, at = {}, 3
+while at <= #ARGV do
+	local n, result = tonumber(ARGV[at]), 0
+	if ARGV[at + 1] == 'LOCK' then
+		result = lock(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+	else
+		result = redis.call(unpack(ARGV, at + 1, at + n))
+	end
+	results[#results + 1] = result
+	at = at + n + 1
+end
+return results`)
+
+// lockFunction writes a lock after it has looked at it. A value that no lease has is foreign: somebody has set it by hand, and it stays.
+const lockFunction = `local function lock(key, how, token, ttl)
+	local value = redis.call('GET', key)
+	local fence = value and tonumber(string.match(value, '/(%d+)$'))
+	if how == 'release' and value == token or how == 'forget' and fence then return redis.call('DEL', key) end
+	if how == 'restore' and (not value or fence and fence < tonumber(string.match(token, '/(%d+)$'))) then
+		redis.call('SET', key, token, 'PX', ttl)
+		return 1
+	end
+	return 0
+end`
+
+// lockScript is lockFunction within a transaction.
+const lockScript = lockFunction + `
+return lock(KEYS[1], ARGV[1], ARGV[2], ARGV[3])`
+
+// found is what the keys of ownership say.
+type found struct {
+	epoch  protocol.Epoch
+	record record
+	texts  [2]string // of both, as they were read
+}
+
+// look reads epoch and record.
+func look(ctx context.Context, c goredis.Cmdable, k keys) (f found, err error) {
+	values, err := c.MGet(ctx, k.epoch(), k.record()).Result()
+	if err != nil {
+		return f, err
+	}
+	for i, value := range values {
+		f.texts[i], _ = value.(string)
+	}
+	if f.epoch, err = parseEpoch(f.texts[0]); err != nil {
+		return f, fmt.Errorf("key %s: %w", k.epoch(), err)
+	}
+	if f.record, err = parseRecord(f.texts[1]); err != nil {
+		return f, fmt.Errorf("key %s: %w", k.record(), err)
+	}
+	return f, nil
+}
+
+// acquire writes an epoch and a record in the place of what was found, and reports whether it could.
+func acquire(ctx context.Context, c goredis.Scripter, k keys, f found, epoch protocol.Epoch, next record) (bool, error) {
+	n, err := acquireScript.Run(ctx, c, []string{k.epoch(), k.record()}, f.texts[0], f.texts[1], epochText(epoch), next.text()).Int()
+	return n == 1, err
+}
+
+// renewed is what a renewal has read.
+type renewed struct {
+	head   protocol.Head
+	micros uint64 // of Redis' clock
+}
+
+// errNotOwner: another epoch stands, or the record was released.
+var errNotOwner = errors.New("another owner has the shard")
+
+// renew replaces the record of the owner.
+func renew(ctx context.Context, c goredis.Scripter, k keys, epoch protocol.Epoch, next record) (r renewed, err error) {
+	reply, err := recordScript.Run(ctx, c, []string{k.epoch(), k.record(), k.head()}, epochText(epoch), next.text()).Slice()
+	switch {
+	case errors.Is(err, goredis.Nil):
+		return r, errNotOwner
+	case err != nil:
+		return r, err
+	}
+	text, _ := reply[0].(string)
+	if r.head, err = parseHead(text); err != nil {
+		return r, fmt.Errorf("key %s: %w", k.head(), err)
+	}
+	var seconds, micros uint64
+	if _, err := fmt.Sscanf(fmt.Sprint(reply[1]), "[%d %d]", &seconds, &micros); err != nil {
+		return r, fmt.Errorf("the clock of Redis: %w", err)
+	}
+	r.micros = seconds*1_000_000 + micros
+	return r, nil
+}
