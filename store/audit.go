@@ -9,6 +9,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
@@ -30,11 +31,11 @@ func (s *Store) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) erro
 	if err != nil {
 		return err
 	}
-	return durable(ctx, last)
+	return s.durable(ctx, last)
 }
 
 // note adds an entry to the audit log.
-func (b *accessBook) note(entry dispatch.AuditEntry) (Commit, error) {
+func (b *accessBook) note(entry dispatch.AuditEntry) (backend.Commit, error) {
 	b.begin()
 	defer b.mu.Unlock()
 	next := &auditEntry{number: 1, time: b.now, entry: entry}
@@ -42,7 +43,7 @@ func (b *accessBook) note(entry dispatch.AuditEntry) (Commit, error) {
 		newest := b.audit[n-1]
 		next.number, next.time = newest.number+1, max(b.now, newest.time)
 	}
-	err := b.commit(machine.Drains{}, false, func() { b.add(next) }, func(out []byte) []byte {
+	err := b.commit(bookShard, machine.Drains{}, func() { b.add(next) }, func(out []byte) []byte {
 		return codec.AppendItem(out, codec.Audit, 0, func(c *codec.Codec) { auditFields(c, next) })
 	})
 	return b.last, err
@@ -61,11 +62,11 @@ func (s *Store) AuditEntries(ctx context.Context, by, before string, limit int) 
 		}
 	}
 	entries, next, last := s.access.entries(by, end, max(limit, 1))
-	return entries, next, durable(ctx, last)
+	return entries, next, s.durable(ctx, last)
 }
 
 // entries lists entries from the newest one before that number on; 0: from the newest of all.
-func (b *accessBook) entries(by string, before uint64, limit int) (entries []dispatch.AuditEntry, next string, last Commit) {
+func (b *accessBook) entries(by string, before uint64, limit int) (entries []dispatch.AuditEntry, next string, last backend.Commit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := len(b.audit)

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/internal/sorted"
@@ -48,7 +49,7 @@ func (s *Store) BindCollector(ctx context.Context, collectorID, identity string,
 	if err != nil {
 		return "", err
 	}
-	return owner, durable(ctx, last)
+	return owner, s.durable(ctx, last)
 }
 
 // ReleaseCollector implements [dispatch.Bindings].
@@ -60,7 +61,7 @@ func (s *Store) ReleaseCollector(ctx context.Context, collectorID string) (strin
 	if err != nil {
 		return "", err
 	}
-	return owner, durable(ctx, last)
+	return owner, s.durable(ctx, last)
 }
 
 // bound finds the binding of a collector id that has not ended.
@@ -71,7 +72,7 @@ func (b *accessBook) bound(collector string) *binding {
 	return nil
 }
 
-func (b *accessBook) bind(collector, identity string, ttl time.Duration) (owner string, last Commit, err error) {
+func (b *accessBook) bind(collector, identity string, ttl time.Duration) (owner string, last backend.Commit, err error) {
 	b.begin()
 	defer b.mu.Unlock()
 	until, old := b.now+ms.Span(ttl), b.bound(collector)
@@ -89,7 +90,7 @@ func (b *accessBook) bind(collector, identity string, ttl time.Duration) (owner 
 		}
 		ended = append(ended, e.Value.collector)
 	}
-	err = b.commit(machine.Drains{}, false, func() {
+	err = b.commit(bookShard, machine.Drains{}, func() {
 		for _, collector := range ended {
 			b.remove(collector)
 		}
@@ -103,14 +104,14 @@ func (b *accessBook) bind(collector, identity string, ttl time.Duration) (owner 
 	return identity, b.last, err
 }
 
-func (b *accessBook) release(collector string) (owner string, last Commit, err error) {
+func (b *accessBook) release(collector string) (owner string, last backend.Commit, err error) {
 	b.begin()
 	defer b.mu.Unlock()
 	old := b.bound(collector)
 	if old == nil {
 		return "", b.last, nil
 	}
-	err = b.commit(machine.Drains{}, false, func() { b.remove(collector) }, func(out []byte) []byte {
+	err = b.commit(bookShard, machine.Drains{}, func() { b.remove(collector) }, func(out []byte) []byte {
 		return codec.RemovedText(out, codec.Binding, 0, collector)
 	})
 	return old.identity, b.last, err

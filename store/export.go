@@ -88,7 +88,7 @@ func (s *Store) exportCollectors(ctx context.Context, each func(*dispatch.Portab
 	})
 	last := b.last
 	b.mu.Unlock()
-	if err := durable(ctx, last); err != nil {
+	if err := s.durable(ctx, last); err != nil {
 		return err
 	}
 	for page := range slices.Chunk(all, dispatch.MaxPortable) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
@@ -95,11 +96,11 @@ func (b *sourceBook) PutSource(ctx context.Context, src *dispatch.Source, ifVers
 	if err != nil {
 		return err
 	}
-	return durable(ctx, last)
+	return b.clock.durable(ctx, last)
 }
 
 // putIf stores k, if the source with its id has that version.
-func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
+func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (backend.Commit, error) {
 	b.begin()
 	defer b.mu.Unlock()
 	old, ok := b.kept.Get(k.id)
@@ -120,8 +121,8 @@ func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
 }
 
 // perform stores a source, whatever there was, while the call holds the mutex.
-func (b *sourceBook) perform(c *putSourceCommand) (Commit, error) {
-	err := b.commit(c, false, func() { b.put(c.k) }, func(out []byte) []byte {
+func (b *sourceBook) perform(c *putSourceCommand) (backend.Commit, error) {
+	err := b.commit(bookShard, c, func() { b.put(c.k) }, func(out []byte) []byte {
 		return codec.AppendItem(out, codec.KeptSource, 0, func(code *codec.Codec) { keptSourceFields(code, c.k) })
 	})
 	return b.last, err
@@ -139,8 +140,8 @@ func (c *putSourceCommand) Room() (bytes int, grows bool) {
 }
 
 // forget removes a source while the call holds the mutex.
-func (b *sourceBook) forget(id string) (Commit, error) {
-	err := b.commit(machine.Drains{}, false, func() { b.remove(id) }, func(out []byte) []byte { return codec.RemovedText(out, codec.KeptSource, 0, id) })
+func (b *sourceBook) forget(id string) (backend.Commit, error) {
+	err := b.commit(bookShard, machine.Drains{}, func() { b.remove(id) }, func(out []byte) []byte { return codec.RemovedText(out, codec.KeptSource, 0, id) })
 	return b.last, err
 }
 
@@ -159,10 +160,10 @@ func (b *sourceBook) MarkApplied(ctx context.Context, id, uid string, version in
 	if err != nil {
 		return false, err
 	}
-	return marked, durable(ctx, last)
+	return marked, b.clock.durable(ctx, last)
 }
 
-func (b *sourceBook) markApplied(id, uid string, version int64, seeds []dispatch.TaskID) (marked bool, last Commit, err error) {
+func (b *sourceBook) markApplied(id, uid string, version int64, seeds []dispatch.TaskID) (marked bool, last backend.Commit, err error) {
 	b.begin()
 	defer b.mu.Unlock()
 	old, ok := b.kept.Get(id)
@@ -196,7 +197,7 @@ func (b *sourceBook) SourcesByID(ctx context.Context, ids []string) ([]*dispatch
 	}
 	last := b.last
 	b.mu.Unlock()
-	if err := durable(ctx, last); err != nil {
+	if err := b.clock.durable(ctx, last); err != nil {
 		return nil, err
 	}
 	return decodeSources(kept)
@@ -239,7 +240,7 @@ func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilt
 	}
 	last := b.last
 	b.mu.Unlock()
-	if err := durable(ctx, last); err != nil {
+	if err := b.clock.durable(ctx, last); err != nil {
 		return nil, false, err
 	}
 	sources, err = decodeSources(kept)
