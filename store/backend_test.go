@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
@@ -154,6 +155,62 @@ func TestBackend_RefusedForAll(t *testing.T) {
 		}
 		if err := <-submitted; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// limited is a backend whose term ends at an instant.
+type limited struct {
+	backend.Backend
+	until time.Time
+}
+
+// Until implements [backend.Backend].
+func (l *limited) Until() (time.Time, error) { return l.until, nil }
+
+// TestBackend_Lost answers neither reads nor grants once another owner may have the store, though nothing new would be read.
+func TestBackend_Lost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ledger := new(backendtest.Ledger)
+		for name, lose := range map[string]func(*limited){
+			"the term ends": func(*limited) { time.Sleep(2 * time.Second) },
+			"another owner": func(*limited) {
+				if _, err := store.Open(t.Context(), store.Config{Backend: ledger.Backend()}); err != nil {
+					t.Error(err)
+				}
+			},
+		} {
+			keep := &limited{Backend: ledger.Backend(), until: time.Now().Add(time.Second)}
+			config := store.Config{Backend: keep}
+			if name == "another owner" {
+				config.Backend = keep.Backend
+			}
+			s, err := store.Open(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls := map[string]func() error{
+				"ping":    func() error { return s.Ping(t.Context()) },
+				"tasks":   func() error { _, err := s.ListQueues(t.Context(), "", "", 1); return err },
+				"sources": func() error { _, _, err := s.ListSources(t.Context(), dispatch.SourceFilter{}, "", 1); return err },
+				"rules":   func() error { _, _, err := s.Rules(t.Context()); return err },
+				"claim": func() error {
+					_, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1}})
+					return err
+				},
+			}
+			for call, of := range calls {
+				if err := of(); err != nil {
+					t.Errorf("%s before %s: %v", call, name, err)
+				}
+			}
+			lose(keep)
+			for call, of := range calls {
+				if err := of(); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+					t.Errorf("%s when %s: %v", call, name, err)
+				}
+			}
 		}
 	})
 }

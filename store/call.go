@@ -42,6 +42,27 @@ func (p *part) setInstant(now time.Time) {
 	p.now, p.micros = now.UnixMilli(), ms.Micros(now)
 }
 
+// call makes a call: run changes or reads the part while the call holds the mutex. It returns when what it has changed or read is
+// kept.
+func (p *part) call(ctx context.Context, run func() error) error {
+	if err := p.clock.usable(ctx); err != nil {
+		return err
+	}
+	last, err := p.hold(run)
+	if err != nil {
+		return err
+	}
+	return p.clock.durable(ctx, last)
+}
+
+// hold runs something while it holds the mutex. What it returns waits until what that has changed or read is kept.
+func (p *part) hold(run func() error) (backend.Commit, error) {
+	p.begin()
+	defer p.mu.Unlock()
+	err := run()
+	return p.last, err
+}
+
 // A group begins with the instant of its command, in microseconds since 1970, the lowest byte first. Items follow: those that the
 // command has changed, as they are now, or the parts of them that have changed, and those that it has removed.
 const groupHead = 8

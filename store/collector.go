@@ -74,7 +74,11 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 // meet records that a session was seen. The home shard of the collector refuses the replaced session at once; the other
 // shards do so after EndSession.
 func (s *Store) meet(ctx context.Context, collector, session string, told *dispatch.CollectorInfo) (dispatch.PollState, error) {
-	state, last, err := s.collectors.meet(collector, session, told)
+	var state dispatch.PollState
+	last, err := s.collectors.hold(func() (err error) {
+		state, err = s.collectors.meet(collector, session, told)
+		return err
+	})
 	if err == nil && state.NewSession {
 		last, err = s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
 	}
@@ -94,7 +98,7 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	last, err := s.endSession(sh, &c)
 	seen := []backend.Commit{last}
 	if err == nil && len(c.Held) == 0 && sh == s.shardOfName(collector) {
-		last, err = s.collectors.sessionEnded(collector, keep)
+		last, err = s.collectors.hold(func() error { return s.collectors.sessionEnded(collector, keep) })
 		seen = append(seen, last)
 	}
 	if err == nil {
@@ -116,11 +120,12 @@ func (s *Store) endSession(sh *owned, c *machine.EndSession) (backend.Commit, er
 
 // ListCollectors implements [dispatch.Collectors].
 func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) ([]*dispatch.CollectorRecord, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	records, last := s.collectors.list(filter, after, limit)
-	if err := s.durable(ctx, last); err != nil || !filter.Held {
+	var records []*dispatch.CollectorRecord
+	err := s.collectors.call(ctx, func() error {
+		records = s.collectors.list(filter, after, limit)
+		return nil
+	})
+	if err != nil || !filter.Held {
 		return records, err
 	}
 	return records, s.readAll(ctx, func(sh *machine.Shard) {
@@ -134,12 +139,10 @@ func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFil
 
 // Forget implements [dispatch.Collectors].
 func (s *Store) Forget(ctx context.Context, ids []string, before time.Time, limit int) (int, error) {
-	if err := s.usable(ctx); err != nil {
-		return 0, err
-	}
-	last, forgotten, err := s.collectors.forget(ids, ms.Of(before), limit)
-	if err != nil {
-		return 0, err
-	}
-	return forgotten, s.durable(ctx, last)
+	forgotten := 0
+	err := s.collectors.call(ctx, func() (err error) {
+		forgotten, err = s.collectors.forget(ids, ms.Of(before), limit)
+		return err
+	})
+	return forgotten, err
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/internal/sorted"
@@ -54,9 +53,7 @@ func (b *collectorBook) known(id string) (c *collector, ok bool) {
 // meet records that a session of a collector was seen, in a beat or in a poll (which has no info), and returns whether
 // it is the current one. After a session's last beat nothing changes its info. The last beat of another session than
 // the current one changes nothing.
-func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, last backend.Commit, err error) {
-	b.begin()
-	defer b.mu.Unlock()
+func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, err error) {
 	var next collector
 	old, known := b.known(id)
 	switch {
@@ -65,9 +62,9 @@ func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (
 	case old.info.Session == session:
 		next = *old
 	case slices.Contains(old.replaced, session):
-		return dispatch.PollState{Replaced: true}, b.last, nil
+		return dispatch.PollState{Replaced: true}, nil
 	case told != nil && told.Ended:
-		return dispatch.PollState{}, b.last, nil
+		return dispatch.PollState{}, nil
 	default:
 		replaced := old.replaced[max(0, len(old.replaced)-maxReplaced+1):]
 		next = collector{
@@ -89,10 +86,9 @@ func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (
 			b.seen.Insert(next.seen, old)
 		}
 		*old = next // the backend does without
-		return state, b.last, nil
+		return state, nil
 	}
-	err = b.record(&next)
-	return state, b.last, err
+	return state, b.record(&next)
 }
 
 // put replaces what is known of a collector.
@@ -133,17 +129,14 @@ func (b *collectorBook) replaced(id, session string) bool {
 }
 
 // sessionEnded notes that all sessions but keep were ended in the home shard.
-func (b *collectorBook) sessionEnded(id, keep string) (backend.Commit, error) {
-	b.begin()
-	defer b.mu.Unlock()
+func (b *collectorBook) sessionEnded(id, keep string) error {
 	c, known := b.known(id)
 	if !known || c.info.Session != keep || !c.fresh {
-		return b.last, nil
+		return nil
 	}
 	next := *c
 	next.fresh = false
-	err := b.record(&next)
-	return b.last, err
+	return b.record(&next)
 }
 
 // count counts those that are neither gone nor ended.
@@ -160,9 +153,7 @@ func (b *collectorBook) count() (present int64) {
 
 // list returns the collectors of the filter: by id, nil for unknown ones; or at most limit, either the ids of those
 // seen since then and not ended, or all that follow after.
-func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord, last backend.Commit) {
-	b.begin()
-	defer b.mu.Unlock()
+func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord) {
 	switch {
 	case filter.IDs != nil:
 		for _, id := range filter.IDs {
@@ -189,7 +180,7 @@ func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limi
 			return len(records) < limit
 		})
 	}
-	return records, b.last
+	return records
 }
 
 func (c *collector) record() *dispatch.CollectorRecord {
@@ -207,9 +198,7 @@ func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
 
 // forget removes at most limit collectors that were not seen since an instant, or were silent for CollectorMemory; unless
 // ids is nil, only those of ids.
-func (b *collectorBook) forget(ids []string, before int64, limit int) (last backend.Commit, forgotten int, err error) {
-	b.begin()
-	defer b.mu.Unlock()
+func (b *collectorBook) forget(ids []string, before int64, limit int) (forgotten int, err error) {
 	silent := b.now - ms.Span(dispatch.CollectorMemory)
 	var gone []string
 	add := func(known *collector) {
@@ -238,7 +227,7 @@ func (b *collectorBook) forget(ids []string, before int64, limit int) (last back
 		}
 		return out
 	})
-	return b.last, forgotten, err
+	return forgotten, err
 }
 
 // forgetCollectors forgets that many collectors.

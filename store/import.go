@@ -54,11 +54,7 @@ func (s *Store) importCollectors(all []dispatch.PortableCollector) (last backend
 			info: copyInfo(p.Info), first: ms.Of(p.First), seen: ms.Of(p.Seen), told: !p.OnlyPolls, fresh: p.Fresh,
 			replaced: slices.Clone(p.Replaced),
 		}
-		b.begin()
-		err = b.record(&c)
-		last = b.last
-		b.mu.Unlock()
-		if err != nil {
+		if last, err = b.hold(func() error { return b.record(&c) }); err != nil {
 			return nil, err
 		}
 		if len(c.replaced) == 0 {
