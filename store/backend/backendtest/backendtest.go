@@ -93,6 +93,7 @@ type owner struct {
 
 	mu     sync.Mutex // guards what follows
 	kept   kept
+	sent   bool // a group of this term
 	shards int
 	left   []byte
 	ended  bool
@@ -171,7 +172,9 @@ func (o *owner) Group(group []byte) error {
 func (o *owner) snapshot(begun func(), write func([]byte) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	begun()
+	if begun(); !o.sent {
+		o.t.Error("a snapshot is asked for before the first group")
+	}
 	shards := max(o.shards, 1)
 	out := codec.AppendItem(nil, codec.Store, 0, func(c *codec.Codec) { codec.Int(c, 1, &shards) })
 	for _, pattern := range slices.Sorted(maps.Keys(o.kept)) {
@@ -220,6 +223,7 @@ func (o *owner) send(shard int, rules kept) (backend.Commit, error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.sent = true
 	c := o.Commit(shard, group, len(group))
 	clear(group) // it belongs to the caller
 	for pattern, queue := range rules {
@@ -302,6 +306,8 @@ func afterRelease(t *testing.T, p Place) {
 	if until, err := second.Until(); err != nil || !until.IsZero() && time.Until(until) <= 0 {
 		t.Errorf("reads may be answered until %v, %v", until, err)
 	}
+	second.mustRelease() // without a group, as if what was loaded did not fit together
+	acquire(t, p).has(kept{"a": "1"})
 }
 
 // load kills and releases owners: what was acknowledged is loaded, and nothing else.
@@ -434,7 +440,7 @@ func full(t *testing.T, p Place) {
 			if err := o.Commit(0, group, len(group)).Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			o.kept[pattern] = queue
+			o.sent, o.kept[pattern] = true, queue
 		}
 	}
 	if !errors.Is(err, dispatch.ErrStoreFull) {

@@ -2,6 +2,7 @@ package dir_test
 
 import (
 	"bytes"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,32 @@ func TestStore_Grace(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStore_Grace_startFails fails a start after an outage at each of its writes: the next one has not forgotten the outage (P5).
+func TestStore_Grace_startFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for n := range 12 {
+			m := &machine{disk: disktest.New(1), boot: 1, booted: time.Now()}
+			s := startOn(t, m.config())
+			lease(t, s, time.Minute)
+			synctest.Wait()
+			if err := s.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(8 * time.Second)
+			m.disk.Fail(disktest.Write, n, syscall.EIO)
+			s, failed := openStore(t.Context(), m.config())
+			if failed != nil {
+				s = startOn(t, m.config())
+			}
+			if stats, err := s.Stats(t.Context()); err != nil || stats.Grace < 8*time.Second {
+				t.Errorf("after a start that failed at write %d with %v: grace %v, %v", n, failed, stats.Grace, err)
+			}
+			_ = s.Close() // which may meet the fault
+		}
+	})
 }
 
 // TestStore_CrashLoop kills a store after an outage again each 8 s, with 1 s away: a lease of 2 s is found when the grace after
