@@ -61,10 +61,7 @@ func Backup(ctx context.Context, dir, file string, memory Memory, did func(bytes
 	if err != nil {
 		return report, err
 	}
-	err = writeFile(b.config.fs, filepath.Dir(file), filepath.Base(file), func(w io.Writer) (string, error) {
-		_, _, err := b.writeSnapshot(ctx, w, memory.Snapshot, func() uint64 { return report.Last })
-		return filepath.Base(file), err
-	})
+	_, _, err = b.writeSnapshot(ctx, filepath.Dir(file), filepath.Base(file), memory.Snapshot, func() uint64 { return report.Last })
 	return report, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -55,16 +54,12 @@ func (b *Backend) giveUp(ctx context.Context, memory Memory) (report Report, err
 	if last == 0 {
 		return report, fmt.Errorf("%w: nothing of it can be read", backend.ErrDamaged)
 	}
-	name := snapshotName(last)
-	err = writeFile(b.config.fs, b.config.Dir, name, func(w io.Writer) (_ string, err error) {
-		_, report.Bytes, err = b.writeSnapshot(ctx, w, memory.Snapshot, func() uint64 { return last })
-		return name, err
-	})
+	_, report.Bytes, err = b.writeSnapshot(ctx, b.config.Dir, "", memory.Snapshot, func() uint64 { return last })
 	if err != nil {
 		return report, err
 	}
 	report.Aside = filepath.Join(b.config.Dir, "damaged-"+time.Now().UTC().Format("20060102T150405.000Z"))
-	if err := b.putAside(report.Aside, name); err != nil {
+	if err := b.putAside(report.Aside, snapshotName(last)); err != nil {
 		return report, err
 	}
 	b.log, err = wal.Open(b.config.Dir, b.logOptions(), last, nil)

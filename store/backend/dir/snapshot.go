@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -217,19 +218,23 @@ func writeFrame(w io.Writer, content []byte) error {
 // snapshotOf writes a snapshot of items as of one instant: see [backend.Owner].
 type snapshotOf func(begun func(), write func(piece []byte) error) error
 
-// writeSnapshot writes a snapshot. begun is called at its instant, and returns the sequence of the last group that it has.
-func (b *Backend) writeSnapshot(ctx context.Context, w io.Writer, of snapshotOf, begun func() uint64) (sequence uint64, size int64, err error) {
-	err = of(func() { sequence = begun() }, func(piece []byte) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if size == 0 {
-			if _, err := w.Write(b.snapshotHeader(sequence)); err != nil {
+// writeSnapshot writes a snapshot to a file in a directory. begun is called at its instant, and returns the sequence of the last group
+// that it has, which also names it if the name is empty.
+func (b *Backend) writeSnapshot(ctx context.Context, dir, name string, of snapshotOf, begun func() uint64) (sequence uint64, size int64, err error) {
+	err = writeFile(b.config.fs, dir, cmp.Or(name, "snapshot"), func(w io.Writer) (string, error) {
+		err := of(func() { sequence = begun() }, func(piece []byte) error {
+			if err := ctx.Err(); err != nil {
 				return err
 			}
-		}
-		size += int64(len(piece))
-		return writeFrame(w, piece)
+			if size == 0 {
+				if _, err := w.Write(b.snapshotHeader(sequence)); err != nil {
+					return err
+				}
+			}
+			size += int64(len(piece))
+			return writeFrame(w, piece)
+		})
+		return cmp.Or(name, snapshotName(sequence)), err
 	})
 	return sequence, size, err
 }
@@ -238,14 +243,9 @@ func (b *Backend) writeSnapshot(ctx context.Context, w io.Writer, of snapshotOf,
 // that are kept.
 func (b *Backend) snapshot(ctx context.Context) error {
 	began := time.Now()
-	var sequence uint64
-	var size int64
-	err := writeFile(b.config.fs, b.config.Dir, "snapshot", func(w io.Writer) (_ string, err error) {
-		sequence, size, err = b.writeSnapshot(ctx, w, b.owner.Snapshot, func() uint64 {
-			b.since.Store(0)
-			return b.log.Sequence()
-		})
-		return snapshotName(sequence), err
+	sequence, size, err := b.writeSnapshot(ctx, b.config.Dir, "", b.owner.Snapshot, func() uint64 {
+		b.since.Store(0)
+		return b.log.Sequence()
 	})
 	if err != nil {
 		return fmt.Errorf("write a snapshot: %w", err)

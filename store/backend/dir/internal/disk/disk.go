@@ -50,8 +50,6 @@ type File interface {
 	// Preallocate makes the file at least size bytes long and takes the room for them, so that writes below size find room.
 	// What was not written reads as zeros.
 	Preallocate(size int64) error
-	// Truncate cuts the file to size bytes, or extends it with zeros.
-	Truncate(size int64) error
 	// Sync makes all writes so far durable, with the size of the file but without its times (fdatasync).
 	Sync() error
 }

@@ -24,7 +24,6 @@ const (
 	Write       Op = "write"
 	Sync        Op = "fdatasync"
 	Preallocate Op = "fallocate"
-	Truncate    Op = "truncate"
 	Create      Op = "create"
 	Rename      Op = "rename"
 	Remove      Op = "remove"

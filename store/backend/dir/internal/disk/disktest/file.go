@@ -168,17 +168,6 @@ func (f *file) full(op Op) error {
 	return &fs.PathError{Op: string(op), Path: f.path, Err: syscall.ENOSPC}
 }
 
-// Truncate implements disk.File.
-func (f *file) Truncate(size int64) error {
-	f.disk.mu.Lock()
-	defer f.disk.mu.Unlock()
-	if err := f.begin(Truncate); err != nil {
-		return err
-	}
-	f.inode.truncate(size)
-	return nil
-}
-
 // Sync implements disk.File.
 func (f *file) Sync() error {
 	if f.disk.OnSync != nil {
