@@ -65,6 +65,7 @@ type Backend struct {
 	busy       chan struct{}       // has a value when the log has got a group
 	first      chan backend.Commit // has the first group of this term
 	owned      atomic.Bool         // it has come
+	checked    atomic.Int64        // when the lock was looked at, in nanoseconds since 1970
 
 	stop      context.CancelFunc // ends the goroutines; nil: there are none
 	loops     sync.WaitGroup     // for them
@@ -244,8 +245,19 @@ func (b *Backend) Applied(context.Context) (uint64, error) {
 	return sequence, storeError(err)
 }
 
-// Until implements [backend.Backend]: there is no limit while the log is good.
-func (b *Backend) Until() (time.Time, error) { return time.Time{}, storeError(b.log.Err()) }
+// checkEach is how often it is looked whether the directory is still the one that is locked.
+const checkEach = time.Second
+
+// Until implements [backend.Backend]: there is no limit while the log is good and the directory has its path.
+func (b *Backend) Until() (time.Time, error) {
+	now, last := time.Now().UnixNano(), b.checked.Load()
+	if age := now - last; (age < 0 || age >= int64(checkEach)) && b.checked.CompareAndSwap(last, now) {
+		if err := b.lock.Check(); err != nil {
+			b.log.Fail(err)
+		}
+	}
+	return time.Time{}, storeError(b.log.Err())
+}
 
 // Release implements [backend.Backend]. The last snapshot makes the next start fast.
 func (b *Backend) Release(ctx context.Context) error {

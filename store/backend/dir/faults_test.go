@@ -418,6 +418,25 @@ func TestStore_InUse(t *testing.T) {
 	fails(t, "repair", err, backend.ErrInUse)
 }
 
+// TestStore_MovedIdle has somebody move the directory of a store that only reads: it ends soon.
+func TestStore_MovedIdle(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "data")
+	s := startOn(t, storeConfig{Dir: path})
+	if err := os.Rename(path, path+"-old"); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for limit := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(limit); _, err = s.Stats(t.Context()) {
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
+	fails(t, "a read", err, dispatch.ErrStoreUnavailable, "moved or removed")
+	_ = s.Close()
+}
+
 // TestStore_Moved has somebody move or remove the directory of a store, and another store begin under its path: the first
 // acknowledges nothing more, and leaves the files of the other alone.
 func TestStore_Moved(t *testing.T) {

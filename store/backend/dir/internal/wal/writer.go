@@ -23,7 +23,7 @@ func (l *Log) writeBatches() {
 			err = l.write(b)
 		}
 		if err != nil {
-			l.fail(err)
+			l.Fail(err)
 		}
 		l.mu.Lock()
 		if l.stuck != nil && l.err == nil {
@@ -59,9 +59,9 @@ func (l *Log) take() *batch {
 	}
 }
 
-// fail makes an error of the disk the last word: nothing that is not durable now is ever acknowledged, since nobody knows
+// Fail makes an error of the disk the last word: nothing that is not durable now is ever acknowledged, since nobody knows
 // what of it is on the disk, and a later sync that succeeds does not change that.
-func (l *Log) fail(err error) {
+func (l *Log) Fail(err error) {
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
@@ -187,7 +187,7 @@ func (l *Log) syncRegularly() {
 			return
 		case <-tick.C:
 			if err := l.sync(); err != nil {
-				l.fail(err)
+				l.Fail(err)
 				return
 			}
 		}
@@ -282,7 +282,7 @@ func (l *Log) makeSpare() error {
 	spare, err := l.allocate()
 	switch {
 	case err != nil && !isTemporary(err):
-		l.fail(err)
+		l.Fail(err)
 		return nil
 	case err != nil && before == nil:
 		l.opts.Logger.Warn("cannot allocate the next segment of the log: what grows the data is refused when this one is nearly full",
