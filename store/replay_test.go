@@ -183,7 +183,7 @@ func (r *reborn) groups(loader *store.Loader, from int) *store.Store {
 	return fresh
 }
 
-// check makes a store of the whole journal, and compares.
+// check makes a store of all groups that were kept, and compares.
 func (r *reborn) check(when string) {
 	if r.t.Failed() {
 		return
