@@ -144,6 +144,15 @@ func (s *Store) shard(ctx context.Context, number int) (*owned, error) {
 	return s.shards[number], nil
 }
 
+// doIn makes a change of a shard, and returns when the backend has it.
+func (s *Store) doIn(ctx context.Context, shard int, c machine.Command) error {
+	sh, err := s.shard(ctx, shard)
+	if err != nil {
+		return err
+	}
+	return sh.do(ctx, c)
+}
+
 // do makes a change, and returns when the backend has it.
 func (s *owned) do(ctx context.Context, c machine.Command) error {
 	last, err := s.perform(c)

@@ -135,10 +135,6 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 			return "", err
 		}
 	}
-	sh, err := s.shard(ctx, shard)
-	if err != nil {
-		return "", err
-	}
-	err = sh.do(ctx, &c)
+	err := s.doIn(ctx, shard, &c)
 	return c.Next, err
 }
