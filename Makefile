@@ -178,8 +178,8 @@ fuzz: ## Run each fuzz test for TIME=10m, one after another
 
 .PHONY: crash
 crash: ## Cut the power of the file store 1,000 times, restart it 500 times in random steps, kill its dispatcher 200 times
-	WAGGLE_CRASHES=250 WAGGLE_STEPS=125000 go test -count=1 -timeout 2h -v -run 'TestStore_PowerCuts|TestStore_Model' ./store/filestore
-	WAGGLE_CRASH_BYTES=65536 go test -count=1 -timeout 2h -v -run 'TestLog_EachCut|TestLog_PowerCuts' ./store/filestore/internal/wal
+	WAGGLE_CRASHES=250 WAGGLE_STEPS=125000 go test -count=1 -timeout 2h -v -run 'TestStore_PowerCuts|TestStore_Model' ./store/backend/dir
+	WAGGLE_CRASH_BYTES=65536 go test -count=1 -timeout 2h -v -run 'TestLog_EachCut|TestLog_PowerCuts' ./store/backend/dir/internal/wal
 	WAGGLE_E2E_KILLS=200 go test -count=1 -timeout 2h -v -tags e2e -run 'TestKilled$$' ./deploy/e2e
 
 .PHONY: mutants

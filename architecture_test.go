@@ -79,7 +79,7 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
-		path: "store/internal/...",
+		path:   "store/internal/...",
 		ours:   []string{"store/internal/..."},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
@@ -90,7 +90,7 @@ var layers = []layer{
 	},
 	{
 		path: "store", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/codec", "store/internal/...", "store/machine"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/backend", "store/codec", "store/internal/...", "store/machine"},
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
@@ -128,12 +128,22 @@ var layers = []layer{
 		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
-		path:   "store/filestore/internal/...",
+		path:   "store/backend/dir/internal/...",
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
-		path: "store/filestore", core: true,
-		ours:   slices.Concat(memoryStore, []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/filestore/..."}),
+		path: "store/backend/backendtest", core: true,
+		ours:   slices.Concat(memoryStore, []string{"dispatch", "dispatch/bounds", "dispatch/canonical"}),
+		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
+	},
+	{
+		path: "store/backend/dir", core: true,
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/backend", "store/backend/dir/...", "store/codec"},
+		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
+	},
+	{
+		path: "store/backend", core: true,
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
@@ -203,11 +213,11 @@ var layers = []layer{
 	},
 	{
 		path: "cmd/waggle/internal/clitest", core: true,
-		ours: slices.Concat(memoryStore, []string{"cmd/waggle/...", "collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/redisstore/...", "store/storecopy"}),
+		ours: slices.Concat(memoryStore, []string{"cmd/waggle/...", "collector/...", "dispatch/...", "proto/...", "server/...", "store/backend/dir/...", "store/redisstore/...", "store/storecopy"}),
 	},
 	{
 		path: "cmd/waggle/...", core: true,
-		ours: slices.Concat(memoryStore, []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/filestore/...", "store/redisstore/...", "store/storecopy"}),
+		ours: slices.Concat(memoryStore, []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/backend/dir/...", "store/redisstore/...", "store/storecopy"}),
 	},
 	{
 		path: "deploy/...",
@@ -215,11 +225,11 @@ var layers = []layer{
 	},
 }
 
-// memoryStore is the store in memory.
-var memoryStore = []string{"store", "store/codec", "store/internal/...", "store/machine"}
+// memoryStore is the store in memory, with the contract of its backend.
+var memoryStore = []string{"store", "store/backend", "store/codec", "store/internal/...", "store/machine"}
 
 // testOnly lists the packages that nothing but tests may import.
-var testOnly = []string{"dispatch/dispatchtest", "cmd/waggle/internal/clitest", "store/storetest/...", "store/redistest", "store/filestore/internal/disk/disktest", "collector/collectortest"}
+var testOnly = []string{"dispatch/dispatchtest", "cmd/waggle/internal/clitest", "store/storetest/...", "store/redistest", "store/backend/backendtest", "store/backend/dir/internal/disk/disktest", "collector/collectortest"}
 
 // listed is what the go command says of a package.
 type listed struct {
@@ -336,6 +346,8 @@ func TestArchitecture_Violations(t *testing.T) {
 		{"store/machine", module + "/dispatch", ""},
 		{"store/machine", module + "/store", "depends on store"},
 		{"store", module + "/store/redisstore", "depends on store/redisstore"},
+		{"store", module + "/store/backend/dir", "depends on store/backend/dir"},
+		{"store/backend/dir", module + "/store", "depends on store"},
 		{"store/redisstore", module + "/store/redistest", "for tests only"},
 		{"store/redisstore", module + "/store/redisstore/internal/script", ""},
 		{"store/redisstore/internal/script", module + "/store/redisstore", "depends on store/redisstore"},

@@ -23,7 +23,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/filestore"
+	"github.com/waggle-crawl/waggle/store/backend/dir"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -53,7 +53,9 @@ func TestDispatchService_FetchTask_canceled(t *testing.T) {
 	t.Parallel()
 	for kind, make := range map[string]func() (Store, error){
 		"memory": func() (Store, error) { return store.New(store.Config{Shards: 2}) },
-		"file":   func() (Store, error) { return filestore.Open(t.Context(), filestore.Config{Dir: t.TempDir()}) },
+		"file": func() (Store, error) {
+			return store.Open(t.Context(), store.Config{Backend: dir.New(dir.Config{Dir: t.TempDir()})})
+		},
 		"redis": func() (Store, error) {
 			return redisstore.Open(t.Context(), redisstore.Config{URL: redistest.Start(t).URL(), Shards: 2})
 		},

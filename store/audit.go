@@ -23,36 +23,21 @@ type auditEntry struct {
 
 // AppendAudit implements [dispatch.AuditLog].
 func (s *Store) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	last, err := s.access.note(entry)
-	if err != nil {
-		return err
-	}
-	return durable(ctx, last)
-}
-
-// note adds an entry to the audit log.
-func (b *accessBook) note(entry dispatch.AuditEntry) (Commit, error) {
-	b.begin()
-	defer b.mu.Unlock()
-	next := &auditEntry{number: 1, time: b.now, entry: entry}
-	if n := len(b.audit); n > 0 {
-		newest := b.audit[n-1]
-		next.number, next.time = newest.number+1, max(b.now, newest.time)
-	}
-	err := b.commit(machine.Drains{}, false, func() { b.add(next) }, func(out []byte) []byte {
-		return codec.AppendItem(out, codec.Audit, 0, func(c *codec.Codec) { auditFields(c, next) })
+	b := &s.access
+	return b.call(ctx, func() error {
+		next := &auditEntry{number: 1, time: b.now, entry: entry}
+		if n := len(b.audit); n > 0 {
+			newest := b.audit[n-1]
+			next.number, next.time = newest.number+1, max(b.now, newest.time)
+		}
+		return b.commit(bookShard, machine.Drains{}, func() { b.add(next) }, func(out []byte) []byte {
+			return codec.AppendItem(out, codec.Audit, 0, func(c *codec.Codec) { auditFields(c, next) })
+		})
 	})
-	return b.last, err
 }
 
 // AuditEntries implements [dispatch.AuditLog].
 func (s *Store) AuditEntries(ctx context.Context, by, before string, limit int) ([]dispatch.AuditEntry, string, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, "", err
-	}
 	end := uint64(0)
 	if before != "" {
 		var err error
@@ -60,21 +45,24 @@ func (s *Store) AuditEntries(ctx context.Context, by, before string, limit int) 
 			return nil, "", fmt.Errorf("%w: %.64q is no id of an audit entry", dispatch.ErrPageToken, before)
 		}
 	}
-	entries, next, last := s.access.entries(by, end, max(limit, 1))
-	return entries, next, durable(ctx, last)
+	var entries []dispatch.AuditEntry
+	var next string
+	err := s.access.call(ctx, func() error {
+		entries, next = s.access.entries(by, end, max(limit, 1))
+		return nil
+	})
+	return entries, next, err
 }
 
 // entries lists entries from the newest one before that number on; 0: from the newest of all.
-func (b *accessBook) entries(by string, before uint64, limit int) (entries []dispatch.AuditEntry, next string, last Commit) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (b *accessBook) entries(by string, before uint64, limit int) (entries []dispatch.AuditEntry, next string) {
 	at := len(b.audit)
 	if before != 0 {
 		at, _ = slices.BinarySearchFunc(b.audit, before, func(a *auditEntry, n uint64) int { return cmp.Compare(a.number, n) })
 	}
 	for looks := 0; at > 0; looks++ {
 		if len(entries) == limit || looks == bounds.MaxLooks {
-			return entries, strconv.FormatUint(b.audit[at].number, 10), b.last
+			return entries, strconv.FormatUint(b.audit[at].number, 10)
 		}
 		at--
 		a := b.audit[at]
@@ -85,7 +73,7 @@ func (b *accessBook) entries(by string, before uint64, limit int) (entries []dis
 		e.ID, e.Time = strconv.FormatUint(a.number, 10), ms.Time(a.time)
 		entries = append(entries, e)
 	}
-	return entries, "", b.last
+	return entries, ""
 }
 
 // add adds the newest entry, and removes the oldest one beyond the limit.

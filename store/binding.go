@@ -41,26 +41,31 @@ func (s *Store) BindCollector(ctx context.Context, collectorID, identity string,
 	if collectorID == "" || identity == "" {
 		return "", fmt.Errorf("%w: collector %q cannot belong to identity %q: both must be set", dispatch.ErrInvalid, collectorID, identity)
 	}
-	if err := s.usable(ctx); err != nil {
-		return "", err
-	}
-	owner, last, err := s.access.bind(collectorID, identity, ttl)
-	if err != nil {
-		return "", err
-	}
-	return owner, durable(ctx, last)
+	owner := identity
+	err := s.access.call(ctx, func() error {
+		if old := s.access.bound(collectorID); old != nil && old.identity != identity {
+			owner = old.identity
+			return nil
+		}
+		return s.access.bind(collectorID, identity, ttl)
+	})
+	return owner, err
 }
 
 // ReleaseCollector implements [dispatch.Bindings].
 func (s *Store) ReleaseCollector(ctx context.Context, collectorID string) (string, error) {
-	if err := s.usable(ctx); err != nil {
-		return "", err
-	}
-	owner, last, err := s.access.release(collectorID)
-	if err != nil {
-		return "", err
-	}
-	return owner, durable(ctx, last)
+	b, owner := &s.access, ""
+	err := b.call(ctx, func() error {
+		old := b.bound(collectorID)
+		if old == nil {
+			return nil
+		}
+		owner = old.identity
+		return b.commit(bookShard, machine.Drains{}, func() { b.remove(collectorID) }, func(out []byte) []byte {
+			return codec.RemovedText(out, codec.Binding, 0, collectorID)
+		})
+	})
+	return owner, err
 }
 
 // bound finds the binding of a collector id that has not ended.
@@ -71,15 +76,11 @@ func (b *accessBook) bound(collector string) *binding {
 	return nil
 }
 
-func (b *accessBook) bind(collector, identity string, ttl time.Duration) (owner string, last Commit, err error) {
-	b.begin()
-	defer b.mu.Unlock()
-	until, old := b.now+ms.Span(ttl), b.bound(collector)
-	switch {
-	case old != nil && old.identity != identity:
-		return old.identity, b.last, nil
-	case old != nil && until < old.until+ms.Span(min(dispatch.BindingStep, ttl/2)):
-		return identity, b.last, nil
+// bind binds a collector id that belongs to nobody else, unless its binding lasts about as long.
+func (b *accessBook) bind(collector, identity string, ttl time.Duration) error {
+	until := b.now + ms.Span(ttl)
+	if old := b.bound(collector); old != nil && until < old.until+ms.Span(min(dispatch.BindingStep, ttl/2)) {
+		return nil
 	}
 	next := &binding{collector, identity, until}
 	var ended []string
@@ -89,7 +90,7 @@ func (b *accessBook) bind(collector, identity string, ttl time.Duration) (owner 
 		}
 		ended = append(ended, e.Value.collector)
 	}
-	err = b.commit(machine.Drains{}, false, func() {
+	return b.commit(bookShard, machine.Drains{}, func() {
 		for _, collector := range ended {
 			b.remove(collector)
 		}
@@ -100,20 +101,6 @@ func (b *accessBook) bind(collector, identity string, ttl time.Duration) (owner 
 		}
 		return codec.AppendItem(out, codec.Binding, 0, func(c *codec.Codec) { bindingFields(c, next) })
 	})
-	return identity, b.last, err
-}
-
-func (b *accessBook) release(collector string) (owner string, last Commit, err error) {
-	b.begin()
-	defer b.mu.Unlock()
-	old := b.bound(collector)
-	if old == nil {
-		return "", b.last, nil
-	}
-	err = b.commit(machine.Drains{}, false, func() { b.remove(collector) }, func(out []byte) []byte {
-		return codec.RemovedText(out, codec.Binding, 0, collector)
-	})
-	return old.identity, b.last, err
 }
 
 // put replaces the binding of a collector id.

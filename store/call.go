@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"slices"
@@ -9,13 +10,14 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // This file has how calls go: a call that changes something makes commands, one that reads looks, and both return when
-// the journal has what they changed or saw.
+// the backend has what they changed or saw.
 
 // part is what one mutex guards: a shard, the sources, the collectors, or bindings and the audit log.
 type part struct {
@@ -27,7 +29,7 @@ type part struct {
 	micros uint64
 	entry  []byte // room for the next group
 	// last is the group of the last command.
-	last Commit
+	last backend.Commit
 }
 
 // begin starts a call: it takes the mutex and reads the clock.
@@ -40,10 +42,39 @@ func (p *part) setInstant(now time.Time) {
 	p.now, p.micros = now.UnixMilli(), ms.Micros(now)
 }
 
-// commit runs a command while the call holds the mutex, and hands the journal what it has changed, which group appends. always: also
-// if that is nothing, so that last is later than all before in any part.
-func (p *part) commit(c change, always bool, run func(), group func(out []byte) []byte) error {
-	if p.clock.journal == nil {
+// call makes a call: run changes or reads the part while the call holds the mutex. It returns when what it has changed or read is
+// kept.
+func (p *part) call(ctx context.Context, run func() error) error {
+	if err := p.clock.usable(ctx); err != nil {
+		return err
+	}
+	last, err := p.hold(run)
+	if err != nil {
+		return err
+	}
+	return p.clock.durable(ctx, last)
+}
+
+// hold runs something while it holds the mutex. What it returns waits until what that has changed or read is kept.
+func (p *part) hold(run func() error) (backend.Commit, error) {
+	p.begin()
+	defer p.mu.Unlock()
+	err := run()
+	return p.last, err
+}
+
+// A group begins with the instant of its command, in microseconds since 1970, the lowest byte first. Items follow: those that the
+// command has changed, as they are now, or the parts of them that have changed, and those that it has removed.
+const groupHead = 8
+
+// bookShard is the shard whose groups have what is of no shard.
+const bookShard = 0
+
+// commit runs a command while the call holds the mutex, and has what it has changed kept, which group appends. A command that changes
+// nothing has no group, unless it changes all shards: then last is later than all before in any part.
+func (p *part) commit(shard int, c change, run func(), group func(out []byte) []byte) error {
+	keep := p.clock.backend
+	if keep == nil {
 		run()
 		return nil
 	}
@@ -51,18 +82,18 @@ func (p *part) commit(c change, always bool, run func(), group func(out []byte) 
 		return errBroken
 	}
 	room, grows := c.Room()
-	if err := p.clock.journal.Reserve(room, grows); err != nil {
+	if err := keep.Room(room, grows); err != nil {
 		return err
 	}
 	p.runWhole(func() {
 		run()
-		p.entry = group(beginGroup(p.entry[:0], p.micros))
+		p.entry = group(binary.LittleEndian.AppendUint64(p.entry[:0], p.micros))
 	})
-	if len(p.entry) == groupHead && !always {
-		p.clock.journal.Append(nil, room)
+	if len(p.entry) == groupHead && shard != backend.AllShards {
+		keep.Commit(shard, nil, room)
 		return nil
 	}
-	p.last = p.clock.journal.Append(p.entry, room)
+	p.last = keep.Commit(shard, p.entry, room)
 	if cap(p.entry) > maxEntryRoom {
 		p.entry = nil
 	}
@@ -113,17 +144,26 @@ func (s *Store) shard(ctx context.Context, number int) (*owned, error) {
 	return s.shards[number], nil
 }
 
-// do makes a change, and returns when the journal has it.
+// doIn makes a change of a shard, and returns when the backend has it.
+func (s *Store) doIn(ctx context.Context, shard int, c machine.Command) error {
+	sh, err := s.shard(ctx, shard)
+	if err != nil {
+		return err
+	}
+	return sh.do(ctx, c)
+}
+
+// do makes a change, and returns when the backend has it.
 func (s *owned) do(ctx context.Context, c machine.Command) error {
 	last, err := s.perform(c)
 	if err != nil {
 		return err
 	}
-	return durable(ctx, last)
+	return s.clock.durable(ctx, last)
 }
 
-// perform makes a change. What it returns waits until the journal has it.
-func (s *owned) perform(c machine.Command) (Commit, error) {
+// perform makes a change. What it returns waits until the backend has it.
+func (s *owned) perform(c machine.Command) (backend.Commit, error) {
 	s.begin()
 	defer s.end()
 	err := s.performHeld(c)
@@ -132,16 +172,16 @@ func (s *owned) perform(c machine.Command) (Commit, error) {
 
 // performHeld makes a change while the call holds the mutex.
 func (s *owned) performHeld(c machine.Command) error {
-	return s.commit(c, false, func() { s.Shard.Perform(c.Run) }, s.Group)
+	return s.commit(s.Number, c, func() { s.Shard.Perform(c.Run) }, s.Group)
 }
 
-// read reads the shard, and returns when the journal has what was read.
+// read reads the shard, and returns when the backend has what was read.
 func (s *owned) read(ctx context.Context, work func(*machine.Shard)) error {
-	return durable(ctx, s.look(work))
+	return s.clock.durable(ctx, s.look(work))
 }
 
-// look reads the shard. What it returns waits until the journal has what was read.
-func (s *owned) look(work func(*machine.Shard)) Commit {
+// look reads the shard. What it returns waits until the backend has what was read.
+func (s *owned) look(work func(*machine.Shard)) backend.Commit {
 	s.begin()
 	defer s.end()
 	work(s.Shard)
@@ -181,11 +221,12 @@ func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*o
 }
 
 // byPage makes a change of n tasks: a command for each page of those of a shard, which done takes the answers of. It returns when
-// the journal has all of them.
+// its backend has all of them.
 func byPage[C machine.Command](
 	ctx context.Context, s *Store, n, limit int, id func(int) dispatch.TaskID, of func(page []int) C, done func(c C, page []int),
 ) error {
-	var seen []Commit
+	// A shard's last commit says nothing of the others: it may be old, if the call changed nothing there.
+	var seen []backend.Commit
 	for sh, page := range s.byShard(n, limit, id) {
 		c := of(page)
 		last, err := sh.perform(c)
@@ -195,18 +236,7 @@ func byPage[C machine.Command](
 		done(c, page)
 		seen = append(seen, last)
 	}
-	return allDurable(ctx, seen)
-}
-
-// allDurable returns when all that a call has seen is durable. A shard's last commit says nothing of the others: it may be
-// old, if the call changed nothing there.
-func allDurable(ctx context.Context, seen []Commit) error {
-	for _, commit := range seen {
-		if err := durable(ctx, commit); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.durable(ctx, seen...)
 }
 
 // spread puts the answers for a page to their places among all.
@@ -233,11 +263,11 @@ func (s *Store) readAll(ctx context.Context, work func(*machine.Shard)) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	seen := make([]Commit, len(s.shards))
+	seen := make([]backend.Commit, len(s.shards))
 	for i, sh := range s.shards {
 		seen[i] = sh.look(work)
 	}
-	return allDurable(ctx, seen)
+	return s.durable(ctx, seen...)
 }
 
 // lockAll begins a call on all shards at one instant.
@@ -257,12 +287,12 @@ func (s *Store) unlockAll() {
 	}
 }
 
-// performAll makes a change of all shards, as one command. What it returns waits until the journal has it.
-func (s *Store) performAll(c storeCommand) (Commit, error) {
+// performAll makes a change of all shards, as one command. What it returns waits until the backend has it.
+func (s *Store) performAll(c storeCommand) (backend.Commit, error) {
 	s.lockAll()
 	defer s.unlockAll()
 	first := &s.shards[0].part
-	err := first.commit(c, true, func() { s.runAll(c) }, s.groupAll)
+	err := first.commit(backend.AllShards, c, func() { s.runAll(c) }, s.groupAll)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +327,7 @@ func (s *Store) appendNoted(out []byte, n machine.Noted) []byte {
 
 // changeNamed notes that a rule or a hold is set or removed.
 func (s *Store) changeNamed(kind codec.Kind, name string) {
-	if s.journal != nil {
+	if s.backend != nil {
 		s.noted = append(s.noted, machine.Noted{Kind: kind, Name: name})
 	}
 }

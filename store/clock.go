@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 )
 
-// clock is the time of a store, its journal, and whether it is closed, shared by all its parts. Instants are in milliseconds, 0 = not
+// clock is the time of a store, what keeps it, and whether it is closed, shared by all its parts. Instants are in milliseconds, 0 = not
 // set.
 type clock struct {
 	now     func() time.Time
-	journal Journal       // nil: nobody records the commands
-	broken  atomic.Bool   // a command panicked in its middle
-	closed  chan struct{} // closed with the store
+	backend backend.Backend // nil: nothing outlives the process
+	broken  atomic.Bool     // a command panicked in its middle
+	closed  chan struct{}   // closed with the store
 }
 
 var errBroken = fmt.Errorf("%w: a command failed in its middle; the store must be opened anew", dispatch.ErrStoreUnavailable)
@@ -36,6 +37,31 @@ func (c *clock) usable(ctx context.Context) error {
 		return fmt.Errorf("memory store: %w", err)
 	}
 	return nil
+}
+
+// durable returns when what a call has seen is kept, and the call may be answered.
+func (c *clock) durable(ctx context.Context, seen ...backend.Commit) error {
+	if c.backend == nil {
+		return nil
+	}
+	for _, commit := range seen {
+		if commit == nil {
+			continue
+		}
+		if err := commit.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return c.owned()
+}
+
+// owned is nil while the store may answer reads and grants.
+func (c *clock) owned() error {
+	until, err := c.backend.Until()
+	if err == nil && !until.IsZero() && time.Until(until) <= 0 {
+		err = fmt.Errorf("%w: its owner could not renew its term", dispatch.ErrStoreUnavailable)
+	}
+	return err
 }
 
 func (c *clock) millis() int64 { return c.now().UnixMilli() }

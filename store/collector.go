@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
@@ -25,7 +26,7 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 			current = append(current, i)
 		}
 	}
-	seen := make([]Commit, len(s.shards))
+	seen := make([]backend.Commit, len(s.shards))
 	for i, sh := range s.shards {
 		c := machine.Polls{Polls: pick(polls, current)}
 		var err error
@@ -37,14 +38,14 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 			states[i].Replay = append(states[i].Replay, c.Replays[n]...)
 		}
 	}
-	if err := allDurable(ctx, seen); err != nil {
+	if err := s.durable(ctx, seen...); err != nil {
 		return nil, err
 	}
 	return states, nil
 }
 
 // poll makes the change, if there is a grant that it can change: else it only reads.
-func (s *owned) poll(c *machine.Polls) (Commit, error) {
+func (s *owned) poll(c *machine.Polls) (backend.Commit, error) {
 	s.begin()
 	defer s.end()
 	if c.Meets(s.Shard) {
@@ -73,14 +74,18 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 // meet records that a session was seen. The home shard of the collector refuses the replaced session at once; the other
 // shards do so after EndSession.
 func (s *Store) meet(ctx context.Context, collector, session string, told *dispatch.CollectorInfo) (dispatch.PollState, error) {
-	state, last, err := s.collectors.meet(collector, session, told)
+	var state dispatch.PollState
+	last, err := s.collectors.hold(func() (err error) {
+		state, err = s.collectors.meet(collector, session, told)
+		return err
+	})
 	if err == nil && state.NewSession {
 		last, err = s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
 	}
 	if err != nil {
 		return state, err
 	}
-	return state, durable(ctx, last)
+	return state, s.durable(ctx, last)
 }
 
 // EndSession implements [dispatch.Leases].
@@ -91,19 +96,19 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	}
 	c := machine.EndSession{Mark: machine.Mark{Collector: collector, Session: keep}, Limit: max(limit, 1)}
 	last, err := s.endSession(sh, &c)
-	seen := []Commit{last}
+	seen := []backend.Commit{last}
 	if err == nil && len(c.Held) == 0 && sh == s.shardOfName(collector) {
-		last, err = s.collectors.sessionEnded(collector, keep)
+		last, err = s.collectors.hold(func() error { return s.collectors.sessionEnded(collector, keep) })
 		seen = append(seen, last)
 	}
 	if err == nil {
-		err = allDurable(ctx, seen)
+		err = s.durable(ctx, seen...)
 	}
 	return c.Held, err
 }
 
 // endSession makes the change, unless the session to keep was replaced itself.
-func (s *Store) endSession(sh *owned, c *machine.EndSession) (Commit, error) {
+func (s *Store) endSession(sh *owned, c *machine.EndSession) (backend.Commit, error) {
 	sh.begin()
 	defer sh.end()
 	if s.collectors.replaced(c.Collector, c.Session) {
@@ -115,11 +120,12 @@ func (s *Store) endSession(sh *owned, c *machine.EndSession) (Commit, error) {
 
 // ListCollectors implements [dispatch.Collectors].
 func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) ([]*dispatch.CollectorRecord, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	records, last := s.collectors.list(filter, after, limit)
-	if err := durable(ctx, last); err != nil || !filter.Held {
+	var records []*dispatch.CollectorRecord
+	err := s.collectors.call(ctx, func() error {
+		records = s.collectors.list(filter, after, limit)
+		return nil
+	})
+	if err != nil || !filter.Held {
 		return records, err
 	}
 	return records, s.readAll(ctx, func(sh *machine.Shard) {
@@ -133,12 +139,10 @@ func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFil
 
 // Forget implements [dispatch.Collectors].
 func (s *Store) Forget(ctx context.Context, ids []string, before time.Time, limit int) (int, error) {
-	if err := s.usable(ctx); err != nil {
-		return 0, err
-	}
-	last, forgotten, err := s.collectors.forget(ids, ms.Of(before), limit)
-	if err != nil {
-		return 0, err
-	}
-	return forgotten, durable(ctx, last)
+	forgotten := 0
+	err := s.collectors.call(ctx, func() (err error) {
+		forgotten, err = s.collectors.forget(ids, ms.Of(before), limit)
+		return err
+	})
+	return forgotten, err
 }

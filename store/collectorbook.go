@@ -16,10 +16,10 @@ import (
 // maxReplaced bounds the replaced sessions that are remembered of a collector.
 const maxReplaced = 100
 
-// seenRecorded is how exactly the journal has when a collector was seen, in ms.
+// seenRecorded is how exactly the backend has when a collector was seen, in ms.
 const seenRecorded = 3_600_000
 
-// collectorBook keeps what collectors send about themselves. The journal has each session and its end; when a collector
+// collectorBook keeps what collectors send about themselves. The backend has each session and its end; when a collector
 // was seen, and what else it sends with each beat, it has only once an hour, and its outcomes not at all.
 type collectorBook struct {
 	part // its mutex guards what follows
@@ -33,7 +33,7 @@ type collector struct {
 	info     dispatch.CollectorInfo
 	first    int64
 	seen     int64
-	recorded int64    // seen, as the journal has it
+	recorded int64    // seen, as the backend has it
 	told     bool     // info came with a beat
 	replaced []string // sessions, the newest last
 	// fresh: the session has replaced another, and EndSession has not ended
@@ -53,9 +53,7 @@ func (b *collectorBook) known(id string) (c *collector, ok bool) {
 // meet records that a session of a collector was seen, in a beat or in a poll (which has no info), and returns whether
 // it is the current one. After a session's last beat nothing changes its info. The last beat of another session than
 // the current one changes nothing.
-func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, last Commit, err error) {
-	b.begin()
-	defer b.mu.Unlock()
+func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, err error) {
 	var next collector
 	old, known := b.known(id)
 	switch {
@@ -64,9 +62,9 @@ func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (
 	case old.info.Session == session:
 		next = *old
 	case slices.Contains(old.replaced, session):
-		return dispatch.PollState{Replaced: true}, b.last, nil
+		return dispatch.PollState{Replaced: true}, nil
 	case told != nil && told.Ended:
-		return dispatch.PollState{}, b.last, nil
+		return dispatch.PollState{}, nil
 	default:
 		replaced := old.replaced[max(0, len(old.replaced)-maxReplaced+1):]
 		next = collector{
@@ -87,11 +85,10 @@ func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (
 			b.seen.Remove(old.seen, old)
 			b.seen.Insert(next.seen, old)
 		}
-		*old = next // the journal does without
-		return state, b.last, nil
+		*old = next // the backend does without
+		return state, nil
 	}
-	err = b.record(&next)
-	return state, b.last, err
+	return state, b.record(&next)
 }
 
 // put replaces what is known of a collector.
@@ -107,10 +104,10 @@ func (b *collectorBook) remove(id string) {
 	}
 }
 
-// record replaces what is known of a collector, in the journal too.
+// record replaces what is known of a collector, in the backend too.
 func (b *collectorBook) record(next *collector) error {
 	next.recorded = next.seen
-	return b.commit(putCollector{next}, false, func() { b.put(next) }, func(out []byte) []byte {
+	return b.commit(bookShard, putCollector{next}, func() { b.put(next) }, func(out []byte) []byte {
 		return codec.AppendItem(out, codec.Collector, 0, func(c *codec.Codec) { collectorFields(c, next) })
 	})
 }
@@ -132,17 +129,14 @@ func (b *collectorBook) replaced(id, session string) bool {
 }
 
 // sessionEnded notes that all sessions but keep were ended in the home shard.
-func (b *collectorBook) sessionEnded(id, keep string) (Commit, error) {
-	b.begin()
-	defer b.mu.Unlock()
+func (b *collectorBook) sessionEnded(id, keep string) error {
 	c, known := b.known(id)
 	if !known || c.info.Session != keep || !c.fresh {
-		return b.last, nil
+		return nil
 	}
 	next := *c
 	next.fresh = false
-	err := b.record(&next)
-	return b.last, err
+	return b.record(&next)
 }
 
 // count counts those that are neither gone nor ended.
@@ -159,9 +153,7 @@ func (b *collectorBook) count() (present int64) {
 
 // list returns the collectors of the filter: by id, nil for unknown ones; or at most limit, either the ids of those
 // seen since then and not ended, or all that follow after.
-func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord, last Commit) {
-	b.begin()
-	defer b.mu.Unlock()
+func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord) {
 	switch {
 	case filter.IDs != nil:
 		for _, id := range filter.IDs {
@@ -188,7 +180,7 @@ func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limi
 			return len(records) < limit
 		})
 	}
-	return records, b.last
+	return records
 }
 
 func (c *collector) record() *dispatch.CollectorRecord {
@@ -206,9 +198,7 @@ func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
 
 // forget removes at most limit collectors that were not seen since an instant, or were silent for CollectorMemory; unless
 // ids is nil, only those of ids.
-func (b *collectorBook) forget(ids []string, before int64, limit int) (last Commit, forgotten int, err error) {
-	b.begin()
-	defer b.mu.Unlock()
+func (b *collectorBook) forget(ids []string, before int64, limit int) (forgotten int, err error) {
 	silent := b.now - ms.Span(dispatch.CollectorMemory)
 	var gone []string
 	add := func(known *collector) {
@@ -227,7 +217,7 @@ func (b *collectorBook) forget(ids []string, before int64, limit int) (last Comm
 		}
 		add(e.Value)
 	}
-	err = b.commit(forgetCollectors(len(gone)), false, func() {
+	err = b.commit(bookShard, forgetCollectors(len(gone)), func() {
 		for _, id := range gone {
 			b.remove(id)
 		}
@@ -237,7 +227,7 @@ func (b *collectorBook) forget(ids []string, before int64, limit int) (last Comm
 		}
 		return out
 	})
-	return b.last, forgotten, err
+	return forgotten, err
 }
 
 // forgetCollectors forgets that many collectors.

@@ -44,15 +44,17 @@ func (s *Store) exportGates(ctx context.Context, each func(*dispatch.PortableBat
 	err := s.readAll(ctx, func(sh *machine.Shard) {
 		gates = sh.ExportGates(gates)
 	})
-	if err != nil {
-		return err
-	}
-	for page := range slices.Chunk(gates, dispatch.MaxPortable) {
-		if err := each(&dispatch.PortableBatch{Gates: page}); err != nil {
-			return err
+	return inPages(gates, err, func(page []dispatch.SourceGate) error { return each(&dispatch.PortableBatch{Gates: page}) })
+}
+
+// inPages gives what was read, if it was, in pages.
+func inPages[T any](all []T, err error, each func(page []T) error) error {
+	for page := range slices.Chunk(all, dispatch.MaxPortable) {
+		if err == nil {
+			err = each(page)
 		}
 	}
-	return nil
+	return err
 }
 
 func (s *Store) exportQueues(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
@@ -61,13 +63,9 @@ func (s *Store) exportQueues(ctx context.Context, each func(*dispatch.PortableBa
 		err := sh.read(ctx, func(sh *machine.Shard) {
 			queues = sh.ExportQueues()
 		})
+		err = inPages(queues, err, func(page []dispatch.PortableQueue) error { return each(&dispatch.PortableBatch{Queues: page}) })
 		if err != nil {
 			return err
-		}
-		for page := range slices.Chunk(queues, dispatch.MaxPortable) {
-			if err := each(&dispatch.PortableBatch{Queues: page}); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -76,56 +74,39 @@ func (s *Store) exportQueues(ctx context.Context, each func(*dispatch.PortableBa
 func (s *Store) exportCollectors(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
 	b := &s.collectors
 	var all []dispatch.PortableCollector
-	b.begin()
-	b.byID.Scan(func(id string, c *collector) bool {
-		if _, known := b.known(id); known {
-			all = append(all, dispatch.PortableCollector{
-				Info: copyInfo(c.info), First: ms.Time(c.first), Seen: ms.Time(c.seen), OnlyPolls: !c.told, Fresh: c.fresh,
-				Replaced: slices.Clone(c.replaced),
-			})
-		}
-		return true
+	err := b.call(ctx, func() error {
+		b.byID.Scan(func(id string, c *collector) bool {
+			if _, known := b.known(id); known {
+				all = append(all, dispatch.PortableCollector{
+					Info: copyInfo(c.info), First: ms.Time(c.first), Seen: ms.Time(c.seen), OnlyPolls: !c.told, Fresh: c.fresh,
+					Replaced: slices.Clone(c.replaced),
+				})
+			}
+			return true
+		})
+		return nil
 	})
-	last := b.last
-	b.mu.Unlock()
-	if err := durable(ctx, last); err != nil {
-		return err
-	}
-	for page := range slices.Chunk(all, dispatch.MaxPortable) {
-		if err := each(&dispatch.PortableBatch{Collectors: page}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inPages(all, err, func(page []dispatch.PortableCollector) error {
+		return each(&dispatch.PortableBatch{Collectors: page})
+	})
 }
 
 // exportTokens gives the used client tokens, each once, though several shards may have one.
 func (s *Store) exportTokens(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
 	steps := make(map[int64]map[uint64]struct{})
 	err := s.readAll(ctx, func(sh *machine.Shard) { sh.ExportTokens(steps) })
-	if err != nil {
-		return err
-	}
 	for step, tokens := range steps {
-		for page := range slices.Chunk(slices.Collect(maps.Keys(tokens)), dispatch.MaxPortable) {
-			if err := each(&dispatch.PortableBatch{Tokens: []dispatch.PortableTokens{{Step: step, Digests: page}}}); err != nil {
-				return err
-			}
-		}
+		err = inPages(slices.Collect(maps.Keys(tokens)), err, func(page []uint64) error {
+			return each(&dispatch.PortableBatch{Tokens: []dispatch.PortableTokens{{Step: step, Digests: page}}})
+		})
 	}
-	return nil
+	return err
 }
 
 func (s *Store) exportTotals(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
-	totals, err := s.totals(ctx)
-	if err != nil {
+	totals := new(dispatch.PortableTotals)
+	if err := s.readAll(ctx, func(sh *machine.Shard) { sh.AddTotals(totals) }); err != nil {
 		return err
 	}
 	return each(&dispatch.PortableBatch{Totals: totals})
-}
-
-func (s *Store) totals(ctx context.Context) (*dispatch.PortableTotals, error) {
-	totals := new(dispatch.PortableTotals)
-	err := s.readAll(ctx, func(sh *machine.Shard) { sh.AddTotals(totals) })
-	return totals, err
 }

@@ -94,7 +94,7 @@ func written(fields map[protowire.Number][]byte) (buf []byte) {
 }
 
 // normalized leaves out of an item what a store that was made of it may have otherwise: when a collector was seen, and what it
-// sends with each beat, which the journal does without; the instant of the last call; and the next grant of a queue, which is cut to
+// sends with each beat, which the backend does without; the instant of the last call; and the next grant of a queue, which is cut to
 // the longest delay when the queue is placed.
 func normalized(kind codec.Kind, buf []byte) []byte {
 	fields := fieldsOf(buf)
@@ -119,7 +119,7 @@ func normalized(kind codec.Kind, buf []byte) []byte {
 	return written(fields)
 }
 
-// TakeUnrecorded takes over what no journal has of another store: leaders, when the shards were swept, and when and how
+// TakeUnrecorded takes over what no backend has of another store: leaders, when the shards were swept, and when and how
 // collectors were seen.
 func (s *Store) TakeUnrecorded(other *Store) {
 	s.leaders = other.leaders
@@ -129,17 +129,4 @@ func (s *Store) TakeUnrecorded(other *Store) {
 	for c := range other.collectors.seen.From(0) {
 		s.collectors.put(new(*c.Value))
 	}
-}
-
-// Check walks over everything that the store keeps and names the first thing that stands where it does not belong.
-func (s *Store) Check() error {
-	for _, sh := range s.shards {
-		sh.begin()
-		err := sh.Check()
-		sh.end()
-		if err != nil {
-			return fmt.Errorf("shard %d: %w", sh.Number, err)
-		}
-	}
-	return nil
 }

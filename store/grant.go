@@ -8,11 +8,7 @@ import (
 
 // GiveBack implements [dispatch.Claims].
 func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error) {
-	sh, err := s.shard(ctx, shard)
-	if err != nil {
-		return 0, err
-	}
 	c := machine.GiveBack{Collector: collector, ClientToken: clientToken, Call: call}
-	err = sh.do(ctx, &c)
+	err := s.doIn(ctx, shard, &c)
 	return c.Given, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
@@ -20,7 +21,7 @@ type holdBook struct {
 	mu      sync.Mutex               // orders changes of the holds, and guards what follows together with all shards
 	holds   map[string]dispatch.Hold // by key
 	version int64
-	last    Commit // of the last change
+	last    backend.Commit // of the last change
 }
 
 // Holds implements [dispatch.Holds].
@@ -37,7 +38,7 @@ func (s *Store) Holds(ctx context.Context, have int64) (holds []dispatch.Hold, v
 			holds[i].Target.Labels = maps.Clone(holds[i].Target.Labels)
 		}
 	}
-	return holds, b.version, ms.Time(s.millis()), durable(ctx, b.last)
+	return holds, b.version, ms.Time(s.millis()), s.durable(ctx, b.last)
 }
 
 // PutHolds implements [dispatch.Holds].
@@ -60,7 +61,7 @@ func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVers
 		return 0, err
 	}
 	b.last = last
-	return c.version, durable(ctx, last)
+	return c.version, s.durable(ctx, last)
 }
 
 // holdsCommand is [dispatch.Holds.PutHolds], with the new version of the holds.

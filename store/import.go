@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
@@ -18,7 +19,7 @@ func (s *Store) Import(ctx context.Context, batch *dispatch.PortableBatch) error
 	}
 	last, err := s.importCollectors(batch.Collectors)
 	if err == nil {
-		err = durable(ctx, last)
+		err = s.durable(ctx, last)
 	}
 	if err != nil {
 		return err
@@ -33,14 +34,19 @@ func (s *Store) Import(ctx context.Context, batch *dispatch.PortableBatch) error
 	if last, err = s.performAll((*importCommand)(batch)); err != nil {
 		return err
 	}
-	return durable(ctx, last)
+	return s.durable(ctx, last)
 }
 
-// EndCopy implements [dispatch.Portable]: a store in memory is not opened for a copy.
-func (s *Store) EndCopy(context.Context) error { return nil }
+// EndCopy implements [dispatch.Portable].
+func (s *Store) EndCopy(ctx context.Context) error {
+	if s.backend == nil {
+		return nil // a store in memory is not opened for a copy
+	}
+	return s.backend.EndCopy(ctx)
+}
 
 // importCollectors replaces what is known of collectors. Their home shards refuse the sessions that were replaced.
-func (s *Store) importCollectors(all []dispatch.PortableCollector) (last Commit, err error) {
+func (s *Store) importCollectors(all []dispatch.PortableCollector) (last backend.Commit, err error) {
 	b := &s.collectors
 	for i := range all {
 		p := &all[i]
@@ -48,11 +54,7 @@ func (s *Store) importCollectors(all []dispatch.PortableCollector) (last Commit,
 			info: copyInfo(p.Info), first: ms.Of(p.First), seen: ms.Of(p.Seen), told: !p.OnlyPolls, fresh: p.Fresh,
 			replaced: slices.Clone(p.Replaced),
 		}
-		b.begin()
-		err = b.record(&c)
-		last = b.last
-		b.mu.Unlock()
-		if err != nil {
+		if last, err = b.hold(func() error { return b.record(&c) }); err != nil {
 			return nil, err
 		}
 		if len(c.replaced) == 0 {

@@ -43,6 +43,6 @@ func (i Inspector) DeleteRecord(id dispatch.TaskID) { i.do(&machine.Hand{ID: id,
 
 func (i Inspector) do(c *machine.Hand) {
 	if sh := i.store.shardOfTask(c.ID); sh != nil {
-		_, _ = sh.perform(c) // a test that cannot write the journal fails by its next call
+		_, _ = sh.perform(c) // a test that cannot write the backend fails by its next call
 	}
 }

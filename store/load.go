@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,28 +8,37 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
 
-// Loader makes a store of items: those of a snapshot, and then those of the groups that came after it. Of an item that comes several
-// times the last one counts. What follows from the items, such as orders and counts, is made at the end.
+// Loader makes a store of items ([backend.Items]): those of a snapshot, and then those of the groups that came after it. Of an item
+// that comes several times the last one counts. What follows from the items, such as orders and counts, is made at the end.
 type Loader struct {
 	config Config
 	store  *Store
-	shards []*machine.Loading
-	left   []byte // the begin of an item, of which the rest is yet to come
-	micros uint64 // of the snapshot or the last group
-	tasks  int    // of the snapshot
-	ended  bool   // it has its end
-	begun  bool   // it has its begin
+	shards []*machine.Loading // nil: they are placed
+	left   []byte             // the begin of an item, of which the rest is yet to come
+	micros uint64             // of the snapshot or the last group
+	tasks  int                // of the snapshot
+	ended  bool               // it has its end
+	begun  bool               // it has its begin
 }
 
-// NewLoader begins to load a store. A snapshot, if one comes, says how many shards it has; another number in the config is an
-// error.
+// NewLoader makes a loader of an empty store. [Config.Backend] keeps what the store changes once it is loaded.
 func NewLoader(config Config) *Loader { return &Loader{config: config} }
 
-// Add takes the next piece of what [Store.Snapshot] wrote, cut anywhere. The error wraps [ErrItems].
+// Begin implements [backend.Items].
+func (l *Loader) Begin(shards int) error {
+	*l = Loader{config: l.config}
+	if shards == 0 {
+		return nil
+	}
+	return l.begin(shards)
+}
+
+// Add implements [backend.Items]: it takes the next piece of what [Store.Snapshot] wrote.
 func (l *Loader) Add(piece []byte) error {
 	rest := slices.Concat(l.left, piece)
 	for {
@@ -40,30 +48,25 @@ func (l *Loader) Add(piece []byte) error {
 			return nil
 		}
 		if err := l.inSnapshot(kind, shard, fields); err != nil {
-			return fmt.Errorf("%w: item of kind %d of shard %d: %w", ErrItems, kind, shard, err)
+			return fmt.Errorf("item of kind %d of shard %d: %w", kind, shard, err)
 		}
 		rest = after
 	}
 }
 
-// Group takes a group that came after the snapshot, if there is one. The error wraps [ErrItems].
+// Group implements [backend.Items].
 func (l *Loader) Group(group []byte) error {
 	if len(group) < groupHead {
-		return fmt.Errorf("%w: a group of %d bytes is shorter than its head", ErrItems, len(group))
-	}
-	if l.store == nil {
-		if err := l.begin(l.config.Shards); err != nil {
-			return err
-		}
+		return fmt.Errorf("a group of %d bytes is shorter than its head", len(group))
 	}
 	l.micros = binary.LittleEndian.Uint64(group)
 	for rest := group[groupHead:]; len(rest) > 0; {
 		kind, shard, fields, after, ok := codec.CutItem(rest)
 		if !ok {
-			return fmt.Errorf("%w: an item of a group is cut off", ErrItems)
+			return errors.New("an item of a group is cut off")
 		}
 		if err := l.item(kind, shard, fields); err != nil {
-			return fmt.Errorf("%w: item of kind %d of shard %d: %w", ErrItems, kind, shard, err)
+			return fmt.Errorf("item of kind %d of shard %d: %w", kind, shard, err)
 		}
 		rest = after
 	}
@@ -98,19 +101,20 @@ func (l *Loader) inSnapshot(kind codec.Kind, shard int, fields []byte) error {
 	return l.item(kind, shard, fields)
 }
 
-// begin makes the empty store.
+// begin makes the empty store, unless it is there.
 func (l *Loader) begin(shards int) error {
-	shards = cmp.Or(shards, 1)
-	if l.config.Shards != 0 && l.config.Shards != shards {
-		return fmt.Errorf("%w: it has %d shards, not %d", dispatch.ErrStoreMismatch, shards, l.config.Shards)
+	if l.store != nil && len(l.shards) == shards {
+		return nil
 	}
-	config := l.config
-	config.Shards, config.Journal = shards, nil // what is loaded is kept already
-	var err error
-	if l.store, err = New(config); err != nil {
+	if l.store != nil {
+		return fmt.Errorf("there are %d shards, not %d", shards, len(l.shards))
+	}
+	s, err := newStore(shards, l.config)
+	if err != nil {
 		return err
 	}
-	for _, sh := range l.store.shards {
+	l.store = s
+	for _, sh := range s.shards {
 		l.shards = append(l.shards, machine.NewLoading(sh.Shard))
 	}
 	return nil
@@ -186,38 +190,54 @@ func (l *Loader) ofStore(kind codec.Kind, removed bool, c *codec.Codec) {
 	}
 }
 
-// Ended is nil if a whole snapshot was added.
+// Ended implements [backend.Items].
 func (l *Loader) Ended() error {
 	if !l.ended || len(l.left) > 0 {
-		return fmt.Errorf("%w: the end of the snapshot is missing", ErrItems)
+		return errors.New("the end of the snapshot is missing")
 	}
 	return nil
 }
 
-// Store is what was loaded. The error wraps [ErrItems].
+// Store is what was loaded. The error wraps [backend.ErrDamaged].
 func (l *Loader) Store() (*Store, error) {
-	if err := l.Ended(); l.begun && err != nil {
-		return nil, err
-	}
-	if l.store == nil {
-		if err := l.begin(l.config.Shards); err != nil {
-			return nil, err
-		}
-	}
 	s := l.store
+	if l.shards == nil && s != nil {
+		return s, nil
+	}
+	if s == nil {
+		return nil, fmt.Errorf("%w: it has no items", backend.ErrDamaged)
+	}
 	now := s.clock.now()
 	for number, of := range l.shards {
-		if err := of.End(now, s.rules.rules.Get, l.config.Journal != nil); err != nil {
-			return nil, fmt.Errorf("%w: shard %d: %w", ErrItems, number, err)
+		if err := of.End(now, s.rules.rules.Get, s.backend != nil); err != nil {
+			return nil, fmt.Errorf("%w: shard %d: %w", backend.ErrDamaged, number, err)
 		}
 	}
 	s.rules.version, s.holds.version = s.shards[0].Versions()
-	s.clock.journal = l.config.Journal
+	l.shards = nil
 	return s, nil
 }
 
-// LastInstant is the time of the last group, or of the snapshot.
-func (l *Loader) LastInstant() time.Time { return time.UnixMicro(int64(l.micros)) }
+// Place puts what was loaded in its places, and returns the number of shards. The error wraps [backend.ErrDamaged].
+func (l *Loader) Place() (shards int, err error) {
+	s, err := l.Store()
+	if err != nil {
+		return 0, err
+	}
+	return s.Shards(), nil
+}
 
-// ErrItems is wrapped by errors about items that cannot be read.
-var ErrItems = errors.New("the items cannot be read")
+// Snapshot writes what was loaded, and what the store has changed since: see [Store.Snapshot].
+func (l *Loader) Snapshot(begun func(), write func(piece []byte) error) error {
+	s, err := l.Store()
+	if err != nil {
+		return err
+	}
+	return s.Snapshot(begun, write)
+}
+
+// leased reports whether leases stand in what was loaded.
+func (l *Loader) leased() bool { return l.store.hasLeases() }
+
+// lastInstant is the time of the last group, or of the snapshot.
+func (l *Loader) lastInstant() time.Time { return time.UnixMicro(int64(l.micros)) }

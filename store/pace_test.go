@@ -7,14 +7,15 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend/backendtest"
 )
 
-// paced is a store with a queue of a long delay, and the store that is made of its journal.
+// paced is a store with a queue of a long delay, and the store that is made of its backend.
 type paced struct {
 	*testing.T
 	*store.Store
 	clock *clock
-	kept  *ledger
+	kept  *backendtest.Ledger
 	gate  dispatch.SourceGate
 }
 
@@ -22,10 +23,10 @@ const longDelay = time.Hour
 
 func newPaced(t *testing.T) *paced {
 	t.Helper()
-	p := &paced{T: t, clock: &clock{now: start}, kept: new(ledger), gate: dispatch.SourceGate{
+	p := &paced{T: t, clock: &clock{now: start}, kept: new(backendtest.Ledger), gate: dispatch.SourceGate{
 		UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5, Remember: time.Second,
 	}}
-	s, err := store.New(store.Config{Now: p.clock.Now, Journal: p.kept})
+	s, err := store.Open(t.Context(), store.Config{Now: p.clock.Now, Backend: p.kept.Backend()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func (p *paced) done(g dispatch.Grant, asked time.Duration) {
 	}
 }
 
-// check fails unless the queue can be granted at an instant, here and in the store that is made of the journal.
+// check fails unless the queue can be granted at an instant, here and in the store that is made of the backend.
 func (p *paced) check(when string, at time.Time) {
 	p.Helper()
 	fresh := p.made()
@@ -86,15 +87,18 @@ func (p *paced) check(when string, at time.Time) {
 		}
 	}
 	if !next[0].Equal(at) || !next[1].Equal(at) {
-		p.Errorf("%s: it grants from %v on, and what is made of its journal from %v on; want %v", when, next[0], next[1], at)
+		p.Errorf("%s: it grants from %v on, and what is made of its backend from %v on; want %v", when, next[0], next[1], at)
 	}
 }
 
-// made is the store that is made of the journal.
+// made is the store that is made of the backend.
 func (p *paced) made() *store.Store {
 	p.Helper()
 	loader := store.NewLoader(store.Config{Now: p.clock.Now})
-	for _, group := range p.kept.entries {
+	if err := loader.Begin(1); err != nil {
+		p.Fatal(err)
+	}
+	for _, group := range p.kept.Groups() {
 		if err := loader.Group(group); err != nil {
 			p.Fatal(err)
 		}
@@ -150,7 +154,7 @@ func TestStore_Pace_givenBack(t *testing.T) {
 	}
 }
 
-// TestStore_Pace_orphan lets the lock of an orphan end: a store that is made of the journal knows that it waits for nothing more.
+// TestStore_Pace_orphan lets the lock of an orphan end: a store that is made of the backend knows that it waits for nothing more.
 func TestStore_Pace_orphan(t *testing.T) {
 	t.Parallel()
 	p := newPaced(t)
@@ -169,6 +173,6 @@ func TestStore_Pace_orphan(t *testing.T) {
 	want, err := p.Items()
 	got, err2 := fresh.Items()
 	if err != nil || err2 != nil || !slices.Equal(got, want) {
-		t.Errorf("what is made of the journal is %q, %v, %v; want %q", got, err, err2, want)
+		t.Errorf("what is made of the backend is %q, %v, %v; want %q", got, err, err2, want)
 	}
 }

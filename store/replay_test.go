@@ -1,50 +1,22 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend/backendtest"
 	"github.com/waggle-crawl/waggle/store/storecopy"
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
-// ledger is a journal in memory.
-type ledger struct {
-	mu       sync.Mutex
-	entries  [][]byte
-	reserved int
-}
-
-func (j *ledger) Reserve(n int, _ bool) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.reserved += n
-	return nil
-}
-
-func (j *ledger) Append(entry []byte, reserved int) store.Commit {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.reserved -= reserved; entry != nil {
-		j.entries = append(j.entries, slices.Clone(entry))
-	}
-	return written{}
-}
-
-type written struct{}
-
-func (written) Wait(context.Context) error { return nil }
-
 // reborn is a store that is replaced, each so often when its clock moves, by one that is made of a snapshot and of what
-// the journal has since: it must keep the same.
+// the backend has since: it must keep the same.
 type reborn struct {
 	storetest.Store
 	clock  *clock
@@ -52,7 +24,7 @@ type reborn struct {
 	shards int
 	rand   *rand.Rand
 	now    *store.Store
-	kept   *ledger
+	kept   *backendtest.Ledger
 
 	// fair: it is not replaced, since who waits longest is not kept, nor how often a queue was picked.
 	fair bool
@@ -63,7 +35,7 @@ type reborn struct {
 
 // slowSnapshot is a snapshot that goes on a little with each move of the clock.
 type slowSnapshot struct {
-	from   int // how many entries the journal had
+	from   int // how many entries the backend had
 	pieces [][]byte
 	next   chan struct{}
 	ended  chan error
@@ -71,12 +43,8 @@ type slowSnapshot struct {
 
 func newReborn(t *testing.T, opts storetest.Options, seed uint64) *reborn {
 	t.Helper()
-	r := &reborn{t: t, clock: &clock{now: start}, shards: opts.Shards, rand: rand.New(rand.NewPCG(seed, 2)), kept: new(ledger)}
-	s, err := store.New(r.config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.use(s)
+	r := &reborn{t: t, clock: &clock{now: start}, shards: opts.Shards, rand: rand.New(rand.NewPCG(seed, 2)), kept: new(backendtest.Ledger)}
+	r.use(r.open())
 	t.Cleanup(func() {
 		if r.snapshot != nil {
 			r.finish()
@@ -90,7 +58,16 @@ func newReborn(t *testing.T, opts storetest.Options, seed uint64) *reborn {
 }
 
 func (r *reborn) config() store.Config {
-	return store.Config{Shards: r.shards, Now: r.clock.Now, Journal: r.kept}
+	return store.Config{Shards: r.shards, Now: r.clock.Now, Backend: r.kept.Backend()}
+}
+
+// open opens a store of what the backend keeps.
+func (r *reborn) open() *store.Store {
+	s, err := store.Open(r.t.Context(), r.config())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
 }
 
 func (r *reborn) use(s *store.Store) {
@@ -139,7 +116,7 @@ func (r *reborn) begin() {
 	begun := make(chan struct{})
 	go func() {
 		snap.ended <- r.now.Snapshot(func() {
-			snap.from = len(r.kept.entries)
+			snap.from = len(r.kept.Groups())
 			close(begun)
 		}, func(piece []byte) error {
 			snap.pieces = append(snap.pieces, slices.Clone(piece))
@@ -167,11 +144,21 @@ func (r *reborn) finish() *slowSnapshot {
 	}
 }
 
-// restart makes the store anew, and uses that.
+// restart makes the store anew of the snapshot and of what the backend has since, and uses that.
 func (r *reborn) restart(snap *slowSnapshot) {
 	r.restarts++
-	fresh := r.load(snap)
-	r.same(fresh, "after a restart")
+	loader := store.NewLoader(store.Config{Now: r.clock.Now})
+	if err := loader.Begin(0); err != nil {
+		r.t.Fatal("load:", err)
+	}
+	for _, piece := range snap.pieces {
+		if err := loader.Add(piece); err != nil {
+			r.t.Fatal("load:", err)
+		}
+	}
+	r.same(r.groups(loader, snap.from), "after a restart")
+	r.kept.Compact(snap.pieces, snap.from)
+	fresh := r.open()
 	fresh.TakeUnrecorded(r.now)
 	if err := r.now.Close(); err != nil {
 		r.t.Fatal(err)
@@ -179,22 +166,11 @@ func (r *reborn) restart(snap *slowSnapshot) {
 	r.use(fresh)
 }
 
-// load makes a store of a snapshot and of what the journal has since.
-func (r *reborn) load(snap *slowSnapshot) *store.Store {
-	loader := store.NewLoader(r.config())
-	for _, piece := range snap.pieces {
-		if err := loader.Add(piece); err != nil {
-			r.t.Fatal("load:", err)
-		}
-	}
-	return r.groups(loader, snap.from)
-}
-
-// groups loads the groups of the journal from one on, and makes the store.
+// groups loads the groups of the backend from one on, and makes the store.
 func (r *reborn) groups(loader *store.Loader, from int) *store.Store {
-	for i, group := range r.kept.entries[from:] {
+	for i, group := range r.kept.Groups()[from:] {
 		if err := loader.Group(group); err != nil {
-			r.t.Fatalf("group %d of %d: %v", i+from, len(r.kept.entries), err)
+			r.t.Fatalf("group %d of %d: %v", i+from, len(r.kept.Groups()), err)
 		}
 	}
 	fresh, err := loader.Store()
@@ -207,12 +183,16 @@ func (r *reborn) groups(loader *store.Loader, from int) *store.Store {
 	return fresh
 }
 
-// check makes a store of the whole journal, and compares.
+// check makes a store of all groups that were kept, and compares.
 func (r *reborn) check(when string) {
 	if r.t.Failed() {
 		return
 	}
-	r.same(r.groups(store.NewLoader(r.config()), 0), when)
+	loader := store.NewLoader(store.Config{Now: r.clock.Now})
+	if err := loader.Begin(max(r.shards, 1)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.same(r.groups(loader, 0), when)
 }
 
 // same compares what two stores keep.
@@ -272,20 +252,17 @@ func TestStore_ReplayModel(t *testing.T) {
 		r = newReborn(t, opts, storetest.Seed(t))
 		return r.instance()
 	}, storetest.ModelConfig{Steps: modelSteps})
-	t.Logf("%d restarts, %d entries", r.restarts, len(r.kept.entries))
+	t.Logf("%d restarts, %d entries", r.restarts, len(r.kept.Groups()))
 }
 
-// copied replaces the store by a copy of it, whose journal begins with that.
+// copied replaces the store by a copy of it, whose backend begins with that.
 func (r *reborn) copied() error {
 	if r.snapshot != nil {
 		r.finish()
 	}
 	before := r.now
-	r.kept = new(ledger)
-	fresh, err := store.New(r.config())
-	if err != nil {
-		return err
-	}
+	r.kept = new(backendtest.Ledger)
+	fresh := r.open()
 	if _, err := storecopy.Copy(r.t.Context(), before, fresh, func(storecopy.Step, int64) {}, nil); err != nil {
 		return err
 	}
@@ -294,7 +271,7 @@ func (r *reborn) copied() error {
 	return before.Close()
 }
 
-// TestStore_ReplayCopies makes random operations on a store that is replaced by its copies, too: the journal has them.
+// TestStore_ReplayCopies makes random operations on a store that is replaced by its copies, too: the backend has them.
 func TestStore_ReplayCopies(t *testing.T) {
 	t.Parallel()
 	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {

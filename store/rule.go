@@ -9,6 +9,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
@@ -18,7 +19,7 @@ type ruleBook struct {
 	mu      sync.Mutex // orders changes of the rules, and guards what follows together with all shards
 	rules   btree.Map[string, dispatch.QueueRule]
 	version int64
-	last    Commit // of the last change
+	last    backend.Commit // of the last change
 }
 
 // PutRule implements [dispatch.Queues].
@@ -38,7 +39,7 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	case err != nil:
 		return b.version, err
 	case done:
-		return b.version, durable(ctx, b.last)
+		return b.version, s.durable(ctx, b.last)
 	}
 	switch {
 	case rule == nil && !replaced:
@@ -51,7 +52,7 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 		return 0, err
 	}
 	b.last = last
-	return b.version, durable(ctx, last)
+	return b.version, s.durable(ctx, last)
 }
 
 // ruleCommand sets or removes a queue rule, under a new version in every shard. A claim notices closed queues when it
@@ -121,7 +122,7 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 	}
 	s.rules.mu.Lock()
 	defer s.rules.mu.Unlock()
-	return s.rules.rules.Values(), s.rules.version, durable(ctx, s.rules.last)
+	return s.rules.rules.Values(), s.rules.version, s.durable(ctx, s.rules.last)
 }
 
 // SyncRules implements [dispatch.Queues]. All shards always have the same rules and holds here, so it only reschedules
@@ -134,10 +135,6 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 			return "", err
 		}
 	}
-	sh, err := s.shard(ctx, shard)
-	if err != nil {
-		return "", err
-	}
-	err = sh.do(ctx, &c)
+	err := s.doIn(ctx, shard, &c)
 	return c.Next, err
 }

@@ -1,10 +1,8 @@
 package store
 
 import (
-	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/tidwall/btree"
 
@@ -21,7 +19,7 @@ type pages struct {
 func defaultPages() pages { return pages{items: 512, bytes: 256 << 10} }
 
 // Snapshot writes all that the store keeps, as of one instant, in pieces. begun is called at that instant, with the
-// store locked: what the journal has by then is in the snapshot, what comes later is not. Calls go on meanwhile. Only
+// store locked: what the backend has by then is in the snapshot, what comes later is not. Calls go on meanwhile. Only
 // one snapshot is made at a time; an error of write ends it.
 func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 	s.snapshots.Lock()
@@ -134,7 +132,7 @@ func (s *owned) saved() int {
 	return s.Saving.Tasks
 }
 
-// page appends the items of collectors, from the first after after: they are as of now, since the journal has a
+// page appends the items of collectors, from the first after after: they are as of now, since the backend has a
 // collector as a whole whenever it has one.
 func (b *collectorBook) page(out []byte, after string, items int) (page []byte, last string, more bool) {
 	b.mu.Lock()
@@ -154,15 +152,4 @@ func (b *collectorBook) page(out []byte, after string, items int) (page []byte, 
 		return true
 	})
 	return out, last, more
-}
-
-// Start records that a dispatcher begins to use the store, which nobody used for a while. If that is over
-// [dispatch.OutageAfter], collectors have as much time to renew their leases before any is swept, at most
-// [dispatch.OutageGrace].
-func (s *Store) Start(ctx context.Context, away time.Duration) error {
-	last, err := s.performAll(&startCommand{away: away})
-	if err != nil {
-		return err
-	}
-	return durable(ctx, last)
 }

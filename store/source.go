@@ -20,22 +20,14 @@ func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceG
 			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
 		}
 	}
-	sh, err := s.shard(ctx, shard)
-	if err != nil {
-		return "", err
-	}
-	err = sh.do(ctx, &c)
+	err := s.doIn(ctx, shard, &c)
 	return c.Next, err
 }
 
 // DropTasks implements [dispatch.Sources].
 func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int, why *dispatch.Gate) (int, []dispatch.TaskID, error) {
-	sh, err := s.shard(ctx, shard)
-	if err != nil {
-		return 0, nil, err
-	}
 	c := machine.Drop{UID: uid, Limit: max(min(limit, bounds.MaxTransitions), 1), Why: why}
-	err = sh.do(ctx, &c)
+	err := s.doIn(ctx, shard, &c)
 	return c.Ended, c.Leased, err
 }
 
@@ -52,9 +44,5 @@ func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.S
 
 // CountFiltered implements [dispatch.Sources].
 func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filtered dispatch.Filtered) error {
-	sh, err := s.shard(ctx, shard)
-	if err != nil {
-		return err
-	}
-	return sh.do(ctx, &machine.CountFiltered{UID: uid, Filtered: filtered})
+	return s.doIn(ctx, shard, &machine.CountFiltered{UID: uid, Filtered: filtered})
 }

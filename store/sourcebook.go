@@ -84,35 +84,26 @@ func (b *sourceBook) put(k *keptSource) {
 
 // PutSource implements [dispatch.Sources].
 func (b *sourceBook) PutSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
-	if err := b.clock.usable(ctx); err != nil {
-		return err
-	}
 	k, err := keepSource(src)
 	if err != nil {
 		return err
 	}
-	last, err := b.putIf(k, ifVersion)
-	if err != nil {
-		return err
-	}
-	return durable(ctx, last)
+	return b.call(ctx, func() error { return b.putIf(k, ifVersion) })
 }
 
 // putIf stores k, if the source with its id has that version.
-func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
-	b.begin()
-	defer b.mu.Unlock()
+func (b *sourceBook) putIf(k *keptSource, ifVersion int64) error {
 	old, ok := b.kept.Get(k.id)
 	switch {
 	case !ok && ifVersion == 0:
 	case !ok:
-		return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceNotFound, k.id)
+		return fmt.Errorf("%w: %s", dispatch.ErrSourceNotFound, k.id)
 	case ifVersion == 0 && old.uid == k.uid, bytes.Equal(old.encoded, k.encoded) && (old.gone() || !k.gone()):
-		return b.last, nil
+		return nil
 	case ifVersion == 0:
-		return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceExists, k.id)
+		return fmt.Errorf("%w: %s", dispatch.ErrSourceExists, k.id)
 	case old.version != ifVersion || old.uid != k.uid && !old.gone():
-		return nil, fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, k.id, old.version, ifVersion)
+		return fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, k.id, old.version, ifVersion)
 	case old.uid == k.uid && !k.gone():
 		k.applied, k.seeds = old.applied, old.seeds
 	}
@@ -120,11 +111,10 @@ func (b *sourceBook) putIf(k *keptSource, ifVersion int64) (Commit, error) {
 }
 
 // perform stores a source, whatever there was, while the call holds the mutex.
-func (b *sourceBook) perform(c *putSourceCommand) (Commit, error) {
-	err := b.commit(c, false, func() { b.put(c.k) }, func(out []byte) []byte {
+func (b *sourceBook) perform(c *putSourceCommand) error {
+	return b.commit(bookShard, c, func() { b.put(c.k) }, func(out []byte) []byte {
 		return codec.AppendItem(out, codec.KeptSource, 0, func(code *codec.Codec) { keptSourceFields(code, c.k) })
 	})
-	return b.last, err
 }
 
 // putSourceCommand stores a source.
@@ -139,9 +129,8 @@ func (c *putSourceCommand) Room() (bytes int, grows bool) {
 }
 
 // forget removes a source while the call holds the mutex.
-func (b *sourceBook) forget(id string) (Commit, error) {
-	err := b.commit(machine.Drains{}, false, func() { b.remove(id) }, func(out []byte) []byte { return codec.RemovedText(out, codec.KeptSource, 0, id) })
-	return b.last, err
+func (b *sourceBook) forget(id string) error {
+	return b.commit(bookShard, machine.Drains{}, func() { b.remove(id) }, func(out []byte) []byte { return codec.RemovedText(out, codec.KeptSource, 0, id) })
 }
 
 func (b *sourceBook) remove(id string) {
@@ -152,51 +141,37 @@ func (b *sourceBook) remove(id string) {
 
 // MarkApplied implements [dispatch.Sources].
 func (b *sourceBook) MarkApplied(ctx context.Context, id, uid string, version int64, seeds []dispatch.TaskID) (bool, error) {
-	if err := b.clock.usable(ctx); err != nil {
-		return false, err
-	}
-	marked, last, err := b.markApplied(id, uid, version, seeds)
-	if err != nil {
-		return false, err
-	}
-	return marked, durable(ctx, last)
-}
-
-func (b *sourceBook) markApplied(id, uid string, version int64, seeds []dispatch.TaskID) (marked bool, last Commit, err error) {
-	b.begin()
-	defer b.mu.Unlock()
-	old, ok := b.kept.Get(id)
-	switch {
-	case !ok:
-		// Removed by an earlier call.
-		return true, b.last, nil
-	case old.uid != uid || old.version > version:
-		return false, b.last, nil
-	case old.deleted:
-		last, err = b.forget(id)
-		return true, last, err
-	case old.applied == version && slices.Equal(old.seeds, seeds):
-		return true, b.last, nil
-	}
-	k := *old
-	k.applied, k.seeds = version, append([]dispatch.TaskID(nil), seeds...)
-	last, err = b.perform(&putSourceCommand{k: &k})
-	return true, last, err
+	marked := true
+	err := b.call(ctx, func() error {
+		old, ok := b.kept.Get(id)
+		switch {
+		case !ok: // removed by an earlier call
+			return nil
+		case old.uid != uid || old.version > version:
+			marked = false
+			return nil
+		case old.deleted:
+			return b.forget(id)
+		case old.applied == version && slices.Equal(old.seeds, seeds):
+			return nil
+		}
+		k := *old
+		k.applied, k.seeds = version, append([]dispatch.TaskID(nil), seeds...)
+		return b.perform(&putSourceCommand{k: &k})
+	})
+	return marked && err == nil, err
 }
 
 // SourcesByID implements [dispatch.Sources].
 func (b *sourceBook) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
-	if err := b.clock.usable(ctx); err != nil {
-		return nil, err
-	}
 	kept := make([]*keptSource, len(ids))
-	b.mu.Lock()
-	for i, id := range ids {
-		kept[i], _ = b.kept.Get(id)
-	}
-	last := b.last
-	b.mu.Unlock()
-	if err := durable(ctx, last); err != nil {
+	err := b.call(ctx, func() error {
+		for i, id := range ids {
+			kept[i], _ = b.kept.Get(id)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	return decodeSources(kept)
@@ -204,9 +179,6 @@ func (b *sourceBook) SourcesByID(ctx context.Context, ids []string) ([]*dispatch
 
 // ListSources implements [dispatch.Sources].
 func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
-	if err := b.clock.usable(ctx); err != nil {
-		return nil, false, err
-	}
 	var kept []*keptSource
 	var bytes machine.PageBytes
 	visit := func(id string, k *keptSource) bool {
@@ -221,7 +193,6 @@ func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilt
 		}
 		return !more
 	}
-	b.mu.Lock()
 	begin := max(filter.Prefix, after)
 	among := func(ids *btree.Set[string]) {
 		ids.Ascend(begin, func(id string) bool {
@@ -229,17 +200,18 @@ func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilt
 			return visit(id, k)
 		})
 	}
-	switch {
-	case filter.Held:
-		among(&b.held)
-	case filter.Pending:
-		among(&b.pending)
-	default:
-		b.kept.Ascend(begin, visit)
-	}
-	last := b.last
-	b.mu.Unlock()
-	if err := durable(ctx, last); err != nil {
+	err = b.call(ctx, func() error {
+		switch {
+		case filter.Held:
+			among(&b.held)
+		case filter.Pending:
+			among(&b.pending)
+		default:
+			b.kept.Ascend(begin, visit)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, false, err
 	}
 	sources, err = decodeSources(kept)

@@ -1,7 +1,8 @@
 // Package store keeps tasks, leases, sources and queues. It is the reference for the [dispatch.Store] contract: given the
 // same times and the same calls it always answers the same. The rules of dispatch are those of package machine, of which it has
 // one for each shard; this package has the calls: a call that changes something gives a machine a command, a group of what that
-// has changed goes to the [Journal], and the call answers when the group is kept. Without a journal nothing outlives the process.
+// has changed goes to the [backend.Backend], and the call answers when the group is kept. Without a backend nothing outlives the
+// process.
 //
 // A store has a fixed number of shards, each with its own mutex, and no goroutines. It changes only by commands: what ends with
 // time is not seen by reads, and removed by a later command, a few with each.
@@ -10,25 +11,31 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
 
 // Config of a [Store]. The zero value is usable.
 type Config struct {
-	// Shards from 1 to [dispatch.Slots]; 0 is 1. More of them let more calls
+	// Shards from 1 to [dispatch.Slots], fixed when the store is made; 0: as it was made, else 1. More of them let more calls
 	// run at once.
 	Shards int
 	// Now is the store's clock; nil is the clock of the machine. Instants are
 	// its whole milliseconds, fences its microseconds.
 	Now func() time.Time
-	// Journal records the commands; nil: nobody does.
-	Journal Journal
+	// Backend keeps the store: see [Open].
+	Backend backend.Backend
+	// Logger logs what is found at the start; nil: nothing is logged.
+	Logger *zap.Logger
 }
 
 // Store is a [dispatch.Store] in memory.
@@ -41,7 +48,11 @@ type Store struct {
 	holds      holdBook
 	rules      ruleBook
 	shards     []*owned
-	closing    sync.Once
+	term       backend.Term
+
+	closing sync.Once
+	release func() error // gives up the backend; nil: there is none
+	ended   error        // what Close has returned
 
 	snapshots sync.Mutex // one is made at a time
 	snapshot  uint32     // the number of the last one; all mutexes guard it
@@ -52,45 +63,106 @@ type Store struct {
 
 var (
 	_ dispatch.Local    = (*Store)(nil)
+	_ dispatch.Portable = (*Store)(nil)
 	_ dispatch.Bindings = (*Store)(nil)
 	_ dispatch.AuditLog = (*Store)(nil)
 )
 
-// New makes an empty store. The error wraps [dispatch.ErrInvalid].
+// New makes an empty store that nothing keeps. The error wraps [dispatch.ErrInvalid].
 func New(config Config) (*Store, error) {
-	config.Shards = cmp.Or(config.Shards, 1)
-	if config.Shards < 0 || config.Shards > dispatch.Slots {
-		return nil, fmt.Errorf("%w: shards %d is not 1 to %d", dispatch.ErrInvalid, config.Shards, dispatch.Slots)
+	config.Backend = nil
+	return newStore(cmp.Or(config.Shards, 1), config)
+}
+
+func newStore(shards int, config Config) (*Store, error) {
+	if err := checkShards(shards); err != nil {
+		return nil, err
 	}
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	s := &Store{clock: clock{now: config.Now, journal: config.Journal, closed: make(chan struct{})}, pages: defaultPages()}
+	s := &Store{clock: clock{now: config.Now, backend: config.Backend, closed: make(chan struct{})}, pages: defaultPages()}
+	s.term.Kind = "memory"
 	s.cluster.clock = &s.clock
 	s.sourceBook.part = part{clock: &s.clock}
 	s.collectors.part = part{clock: &s.clock}
 	s.access.part = part{clock: &s.clock}
 	s.leaders = make(map[string]leader)
 	s.holds.holds = make(map[string]dispatch.Hold)
-	for i := range config.Shards {
-		sh := machine.New(i)
-		sh.Keeping = config.Journal != nil
-		s.shards = append(s.shards, &owned{part: part{clock: &s.clock}, Shard: sh, publish: s.publish})
+	for i := range shards {
+		s.shards = append(s.shards, &owned{part: part{clock: &s.clock}, Shard: machine.New(i), publish: s.publish})
 	}
 	return s, nil
+}
+
+func checkShards(shards int) error {
+	if shards < 0 || shards > dispatch.Slots {
+		return fmt.Errorf("%w: shards %d is not 1 to %d", dispatch.ErrInvalid, shards, dispatch.Slots)
+	}
+	return nil
+}
+
+// Open acquires what the backend keeps, loads it, and begins to use it: if nobody did for over [dispatch.OutageAfter], collectors
+// have as much time to renew their leases before any is swept, at most [dispatch.OutageGrace]. Errors are those of the backend, and
+// [dispatch.ErrInvalid].
+func Open(ctx context.Context, config Config) (*Store, error) {
+	if err := checkShards(config.Shards); err != nil {
+		return nil, err
+	}
+	if config.Logger == nil {
+		config.Logger = zap.NewNop()
+	}
+	l := NewLoader(config)
+	term, err := config.Backend.Acquire(ctx, backend.Owner{Shards: config.Shards, Snapshot: l.Snapshot, Leased: l.leased})
+	if err != nil {
+		return nil, err
+	}
+	s, err := l.open(ctx, term)
+	if err != nil {
+		return nil, errors.Join(err, config.Backend.Release(context.WithoutCancel(ctx)))
+	}
+	s.release = func() error { return s.backend.Release(context.WithoutCancel(ctx)) }
+	return s, nil
+}
+
+// open loads the store of a term that begins, and starts it. To load takes a while: nobody could renew a lease meanwhile.
+func (l *Loader) open(ctx context.Context, term backend.Term) (*Store, error) {
+	acquired := time.Now()
+	if err := l.config.Backend.Load(ctx, l); err != nil {
+		return nil, err
+	}
+	s, err := l.Store()
+	if err != nil {
+		return nil, err
+	}
+	s.term = term
+	if last, now := l.lastInstant(), s.now(); now.Before(last.Add(-time.Second)) {
+		l.config.Logger.Warn("the clock of this machine is behind the last group that was kept: was it stepped back? Leases and delays are cut to their longest",
+			zap.Duration("behind", last.Sub(now)), zap.Time("last_group", last))
+	}
+	last, err := s.performAll(&startCommand{away: term.Away + time.Since(acquired)})
+	if err == nil {
+		err = s.durable(ctx, last)
+	}
+	return s, err
 }
 
 // Shards is the number the store was made with.
 func (s *Store) Shards() int { return len(s.shards) }
 
-// Kind is "memory".
-func (s *Store) Kind() string { return "memory" }
+// Kind is that of the backend, or "memory".
+func (s *Store) Kind() string { return s.term.Kind }
 
 // Local implements [dispatch.Local].
 func (s *Store) Local() {}
 
-// Ping answers nil until the store is closed.
-func (s *Store) Ping(ctx context.Context) error { return s.usable(ctx) }
+// Ping answers nil until the store is closed, or its backend has lost it.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.durable(ctx)
+}
 
 // Now is the store's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
@@ -100,11 +172,16 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return ms.Time(s.millis()), nil
 }
 
-// Close ends the subscriptions; calls after it fail with
+// Close ends the subscriptions and gives up the backend; calls after it fail with
 // [dispatch.ErrStoreUnavailable].
 func (s *Store) Close() error {
-	s.closing.Do(func() { close(s.closed) })
-	return nil
+	s.closing.Do(func() {
+		close(s.closed)
+		if s.release != nil {
+			s.ended = s.release()
+		}
+	})
+	return s.ended
 }
 
 // shardOfTask is the shard that owns the task; nil when the id has no slot.
@@ -121,8 +198,8 @@ func (s *Store) shardOfName(name string) *owned {
 	return s.shards[dispatch.ShardOf(dispatch.SlotOf(name), len(s.shards))]
 }
 
-// HasLeases reports whether leases stand.
-func (s *Store) HasLeases() bool {
+// hasLeases reports whether leases stand.
+func (s *Store) hasLeases() bool {
 	for _, sh := range s.shards {
 		sh.mu.Lock()
 		n := sh.Leased()
@@ -134,11 +211,22 @@ func (s *Store) HasLeases() bool {
 	return false
 }
 
+// fullBytes is the group that a backend must have room for, or the store is full.
+const fullBytes = 4 << 10
+
 // Stats counts over all shards.
 func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error) {
 	err = s.readAll(ctx, func(sh *machine.Shard) { sh.AddStats(&stats) })
-	if err == nil {
-		stats.Collectors = s.collectors.count()
+	if err != nil {
+		return stats, err
 	}
-	return stats, err
+	stats.Collectors = s.collectors.count()
+	if s.backend != nil {
+		full := s.backend.Room(fullBytes, true)
+		if full == nil {
+			s.backend.Commit(bookShard, nil, fullBytes)
+		}
+		stats.Full = errors.Is(full, dispatch.ErrStoreFull)
+	}
+	return stats, nil
 }

@@ -11,12 +11,8 @@ import (
 
 // Expired implements [dispatch.Leases].
 func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {
-	sh, err := s.shard(ctx, shard)
-	if err != nil {
-		return dispatch.Sweep{}, err
-	}
 	c := machine.Expired{Limit: min(limit, bounds.MaxExpired)}
-	err = sh.do(ctx, &c)
+	err := s.doIn(ctx, shard, &c)
 	return c.Result, err
 }
 

@@ -28,7 +28,7 @@ func (s *Shard) Kept() Kept {
 	return kept
 }
 
-// TakeOver takes what no journal has of a shard that this one succeeds: when it was swept.
+// TakeOver takes what no backend has of a shard that this one succeeds: when it was swept.
 func (s *Shard) TakeOver(from *Shard) { s.sweptAt = from.sweptAt }
 
 // tallies are what the records of a shard come to.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/waggle-crawl/waggle/store/filestore"
+	"github.com/waggle-crawl/waggle/store/backend/dir"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -32,7 +32,7 @@ func TestCopy_cluster(t *testing.T) {
 			t.Fatal(t.Context().Err())
 		}
 	}
-	from := openFile(t, filestore.Config{Dir: t.TempDir()})
+	from := openFile(t, 0, dir.Config{Dir: t.TempDir()})
 	f := fill(t, from)
 	cluster := openRedis(t, redisstore.Config{URL: "redis+cluster://" + server.Addr(), CopyOf: "file"})
 	if cluster.Shards() != redisstore.DefaultClusterShards {
@@ -43,7 +43,7 @@ func TestCopy_cluster(t *testing.T) {
 	if err != nil || report.Left() > 0 {
 		t.Errorf("the copy in the cluster has the disagreements %+v, %v", report, err)
 	}
-	now, back := copyInto(t, now, openFile(t, filestore.Config{Dir: t.TempDir(), CopyOf: "redis"}))
+	now, back := copyInto(t, now, openFile(t, 0, dir.Config{Dir: t.TempDir(), CopyOf: "redis"}))
 	if there.From != back.To {
 		t.Errorf("copied\n%s, and back\n%s", there.From, back.To)
 	}

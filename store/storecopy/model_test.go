@@ -12,7 +12,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
-	"github.com/waggle-crawl/waggle/store/filestore"
+	"github.com/waggle-crawl/waggle/store/backend/dir"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 	"github.com/waggle-crawl/waggle/store/storecopy"
@@ -46,9 +46,9 @@ func (m *moving) openMemory() (copyable, error) {
 }
 
 func (m *moving) openFile() (copyable, error) {
-	return filestore.Open(m.t.Context(), filestore.Config{
-		Dir: m.t.TempDir(), Shards: m.shards, Now: m.clock.Now, SyncEvery: filestore.SyncNever, CopyOf: "the one before",
-	})
+	return store.Open(m.t.Context(), store.Config{Shards: m.shards, Now: m.clock.Now, Backend: dir.New(dir.Config{
+		Dir: m.t.TempDir(), SyncEvery: dir.SyncNever, CopyOf: "the one before",
+	})})
 }
 
 func (m *moving) openRedis() (copyable, error) {
@@ -84,10 +84,7 @@ func (m *moving) move() error {
 }
 
 func (m *moving) inspector() (store.Inspector, bool) {
-	switch s := m.now.(type) {
-	case *store.Store:
-		return s.Inspect(), true
-	case *filestore.Store:
+	if s, ok := m.now.(*store.Store); ok {
 		return s.Inspect(), true
 	}
 	return store.Inspector{}, false

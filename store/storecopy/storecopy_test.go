@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/filestore"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend/dir"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/storecopy"
 )
@@ -32,10 +33,10 @@ func copyInto(t testing.TB, from, to dispatch.Portable) (dispatch.Portable, stor
 	return to, report
 }
 
-func openFile(t testing.TB, config filestore.Config) *filestore.Store {
+func openFile(t testing.TB, shards int, config dir.Config) *store.Store {
 	t.Helper()
-	config.SyncEvery = filestore.SyncNever
-	s, err := filestore.Open(t.Context(), config)
+	config.SyncEvery = dir.SyncNever
+	s, err := store.Open(t.Context(), store.Config{Shards: shards, Backend: dir.New(config)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +224,7 @@ func TestCopy_shards(t *testing.T) {
 		t.Run(strconv.Itoa(shards), func(t *testing.T) {
 			t.Parallel()
 			server, prefix := shared.Server(t)
-			from := openFile(t, filestore.Config{Dir: t.TempDir()})
+			from := openFile(t, 0, dir.Config{Dir: t.TempDir()})
 			f := fill(t, from)
 			redis := openRedis(t, redisstore.Config{URL: server.URL(), Prefix: prefix, Shards: shards, CopyOf: "file"})
 			now, there := copyInto(t, from, redis)
@@ -233,7 +234,7 @@ func TestCopy_shards(t *testing.T) {
 			}
 			other := openRedis(t, redisstore.Config{URL: server.URL(), Prefix: prefix + "-2", Shards: 3, CopyOf: "redis"})
 			now, again := copyInto(t, now, other)
-			now, back := copyInto(t, now, openFile(t, filestore.Config{Dir: t.TempDir(), Shards: 2, CopyOf: "redis"}))
+			now, back := copyInto(t, now, openFile(t, 2, dir.Config{Dir: t.TempDir(), CopyOf: "redis"}))
 			if there.To.Hash != back.To.Hash || there.To.Hash != again.To.Hash || there.To.Tasks != 40 || there.To.Leased != 6 {
 				t.Errorf("copied\n%s, then\n%s, and back\n%s", there.To, again.To, back.To)
 			}
@@ -252,7 +253,7 @@ func TestCopy_intoRedis(t *testing.T) {
 		t.Run(strconv.Itoa(shards), func(t *testing.T) {
 			t.Parallel()
 			server, prefix := shared.Server(t)
-			from := openFile(t, filestore.Config{Dir: t.TempDir()})
+			from := openFile(t, 0, dir.Config{Dir: t.TempDir()})
 			f := fill(t, from)
 			now, _ := copyInto(t, from, openRedis(t, redisstore.Config{URL: server.URL(), Prefix: prefix, Shards: shards, CopyOf: "file"}))
 			f.check(now)
@@ -282,11 +283,11 @@ func (c *cutting) Import(ctx context.Context, batch *dispatch.PortableBatch) err
 func TestCopy_interrupted(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Server(t)
-	from := openFile(t, filestore.Config{Dir: t.TempDir()})
+	from := openFile(t, 0, dir.Config{Dir: t.TempDir()})
 	fill(t, from)
-	dir := t.TempDir()
+	path := t.TempDir()
 	file := func(of string) (dispatch.Portable, error) {
-		return portable(filestore.Open(t.Context(), filestore.Config{Dir: dir, CopyOf: of, SyncEvery: filestore.SyncNever}))
+		return portable(store.Open(t.Context(), store.Config{Backend: dir.New(dir.Config{Dir: path, CopyOf: of, SyncEvery: dir.SyncNever})}))
 	}
 	redis := func(of string) (dispatch.Portable, error) {
 		return portable(redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Prefix: prefix, Shards: 2, CopyOf: of}))
@@ -339,9 +340,9 @@ func portable[S dispatch.Portable](s S, err error) (dispatch.Portable, error) {
 // A copy of what has changed since it began, or that ends with its context, is not finished.
 func TestCopy_changed(t *testing.T) {
 	t.Parallel()
-	from := openFile(t, filestore.Config{Dir: t.TempDir()})
+	from := openFile(t, 0, dir.Config{Dir: t.TempDir()})
 	f := fill(t, from)
-	to := openFile(t, filestore.Config{Dir: t.TempDir(), CopyOf: "the original"})
+	to := openFile(t, 0, dir.Config{Dir: t.TempDir(), CopyOf: "the original"})
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := storecopy.Copy(ctx, from, to, func(storecopy.Step, int64) { cancel() }, nil)
 	if !errors.Is(err, context.Canceled) {
@@ -373,7 +374,7 @@ func BenchmarkCopy(b *testing.B) {
 	}
 	for b.Loop() {
 		b.StopTimer()
-		from := openFile(b, filestore.Config{Dir: b.TempDir()})
+		from := openFile(b, 0, dir.Config{Dir: b.TempDir()})
 		f := fill(b, from)
 		for begin := 0; begin < tasks; begin += 1000 {
 			f.items = f.items[:0]
@@ -391,7 +392,7 @@ func BenchmarkCopy(b *testing.B) {
 		}
 		server, prefix := shared.Server(b)
 		redis := openRedis(b, redisstore.Config{URL: server.URL(), Prefix: prefix, CopyOf: "file"})
-		back := openFile(b, filestore.Config{Dir: b.TempDir(), CopyOf: "redis"})
+		back := openFile(b, 0, dir.Config{Dir: b.TempDir(), CopyOf: "redis"})
 		b.StartTimer()
 		now, there := copyInto(b, from, redis)
 		now, again := copyInto(b, now, back)

@@ -12,21 +12,23 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/filestore"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/backend/dir"
 )
 
 // Dir is the directory of a store file:DIR.
-func (s *StoreOptions) Dir() (dir string, ok bool) {
-	dir, ok = strings.CutPrefix(s.URL, FileStore)
-	return strings.TrimPrefix(dir, "//"), ok
+func (s *StoreOptions) Dir() (name string, ok bool) {
+	name, ok = strings.CutPrefix(s.URL, FileStore)
+	return strings.TrimPrefix(name, "//"), ok
 }
 
 // openFile opens a store in a directory.
-func (s *StoreOptions) openFile(ctx context.Context, dir string, log *zap.Logger) (dispatch.Store, error) {
-	if dir == "" {
+func (s *StoreOptions) openFile(ctx context.Context, name string, log *zap.Logger) (dispatch.Store, error) {
+	if name == "" {
 		return nil, cli.Usagef("--store %s names no directory", s.URL)
 	}
-	path, err := filepath.Abs(dir)
+	path, err := filepath.Abs(name)
 	if err != nil {
 		return nil, fmt.Errorf("--store %s: %w", s.URL, err)
 	}
@@ -34,31 +36,32 @@ func (s *StoreOptions) openFile(ctx context.Context, dir string, log *zap.Logger
 	if err != nil {
 		return nil, err
 	}
-	store, err := filestore.Open(ctx, filestore.Config{
-		Dir: path, Shards: s.shards, SyncEvery: syncEvery, Existing: s.existing, CopyOf: s.copyOf, Logger: log,
-	})
+	keep := dir.New(dir.Config{Dir: path, SyncEvery: syncEvery, Existing: s.existing, CopyOf: s.copyOf, Logger: log})
+	opened, err := store.Open(ctx, store.Config{Shards: s.shards, Backend: keep, Logger: log})
 	switch {
 	case err == nil:
-		return store, nil
+		return opened, nil
 	case errors.Is(err, dispatch.ErrInvalid):
 		return nil, cli.Usagef("--shards: %s", invalidText(err))
+	case IsAway(err):
+		return nil, fmt.Errorf("--store %s: %v", s.URL, err) //nolint:errorlint // for good: nobody waits for a directory
 	default:
-		return nil, AdviseFile(fmt.Errorf("--store %s: %w", s.URL, err), dir)
+		return nil, AdviseFile(fmt.Errorf("--store %s: %w", s.URL, err), name)
 	}
 }
 
 // AdviseFile adds what to do about a directory that cannot be used; nothing when the error says it all.
-func AdviseFile(err error, dir string) error {
+func AdviseFile(err error, name string) error {
 	switch {
 	case err == nil:
 		return nil
 	case strings.Contains(err.Error(), unfinishedCopy):
 		return cli.Advise(err, unfinishedAdvice)
-	case errors.Is(err, filestore.ErrInUse):
+	case errors.Is(err, backend.ErrInUse):
 		return cli.Advise(err, "one dispatcher uses a directory; several share one Redis: --store redis://...")
-	case errors.Is(err, filestore.ErrDamaged):
+	case errors.Is(err, backend.ErrDamaged):
 		return cli.Advise(err, "nothing was changed: restore the file, or a backup by `waggle store restore FILE DIR`",
-			fmt.Sprintf("`waggle store repair %s --accept-loss` gives up what cannot be read, and all after it", dir))
+			fmt.Sprintf("`waggle store repair %s --accept-loss` gives up what cannot be read, and all after it", name))
 	case errors.Is(err, dispatch.ErrStoreFull):
 		return cli.Advise(err, "a store needs 128 MiB for its log, and room for two snapshots")
 	default:
@@ -81,7 +84,7 @@ func (s *StoreOptions) syncEvery() (time.Duration, error) {
 	case fsyncAlways, "": // it is empty for a command without that flag
 		return 0, nil
 	case fsyncNever:
-		return filestore.SyncNever, nil
+		return dir.SyncNever, nil
 	}
 	each, err := time.ParseDuration(s.fsync)
 	if err != nil || each < minFsync || each > maxFsync {

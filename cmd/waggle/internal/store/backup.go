@@ -14,7 +14,9 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
-	"github.com/waggle-crawl/waggle/store/filestore"
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend/dir"
 )
 
 func newBackup(o *client.Options) *cobra.Command {
@@ -29,9 +31,9 @@ A Redis is backed up by its own means.`,
 		Args:    cli.Exactly("DIR", "FILE"),
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		progress, did := watch(c, 2, args[0], false) // to write is about what is to read
-		report, err := filestore.Backup(ctx, args[0], args[1], did)
+		found, err := read(ctx, func(memory dir.Memory) (dir.Report, error) { return dir.Backup(ctx, args[0], args[1], memory, did) })
 		progress.Show()
-		return showFile(c, args[0], report, err)
+		return found.show(c, args[0], err)
 	})
 }
 
@@ -46,12 +48,12 @@ What the store acknowledged after the backup is not in it. Tasks that were fetch
 		Args:    cli.Exactly("FILE", "DIR"),
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		progress, did := watch(c, 3, args[0], true) // it is read twice
-		report, err := filestore.Restore(ctx, args[0], args[1], did)
+		found, err := read(ctx, func(memory dir.Memory) (dir.Report, error) { return dir.Restore(ctx, args[0], args[1], memory, did) })
 		progress.Show()
 		if err != nil {
 			return err // of the file, not of the directory
 		}
-		return showFile(c, args[1], report, nil)
+		return found.show(c, args[1], nil)
 	})
 }
 
@@ -74,10 +76,10 @@ both. A store that can be read stays as it is.`,
 		if !accept {
 			return cli.Usagef("repair gives up what was acknowledged and cannot be read: --accept-loss accepts that; `waggle store check %s` shows the damage", args[0])
 		}
-		progress, did := watch(c, 4, args[0], true) // see filestore.Repair
-		report, err := filestore.Repair(ctx, args[0], did)
+		progress, did := watch(c, 4, args[0], true) // see dir.Repair
+		found, err := read(ctx, func(memory dir.Memory) (dir.Report, error) { return dir.Repair(ctx, args[0], memory, did) })
 		progress.Show()
-		return showFile(c, args[0], report, err)
+		return found.show(c, args[0], err)
 	})
 }
 
@@ -109,23 +111,59 @@ func watch(c *client.Client, times int64, path string, all bool) (p *human.Progr
 	}
 }
 
-// showFile shows what was read of a directory or a backup, or advises what to do about the directory.
-func showFile(c *client.Client, dir string, report filestore.Report, err error) error {
-	return c.Show(report, dispatcher.AdviseFile(err, dir), func() {
-		n := report.Stats.Counts
+// found is what was read of a directory or a backup.
+type found struct {
+	dir.Report
+	// Misfits are what a check has found.
+	Misfits []string `json:"misfits,omitempty"`
+	store   *store.Store
+	counts  dispatch.StoreStats
+}
+
+// read reads a directory or a backup into the memory of a store.
+func read(ctx context.Context, into func(dir.Memory) (dir.Report, error)) (found found, err error) {
+	loader := store.NewLoader(store.Config{})
+	if found.Report, err = into(loader); err != nil {
+		return found, err
+	}
+	if found.store, err = loader.Store(); err == nil {
+		found.counts, err = found.store.Stats(ctx)
+	}
+	return found, err
+}
+
+// check names what does not fit together.
+func (f *found) check() {
+	for _, misfit := range f.store.Check() {
+		f.Misfits = append(f.Misfits, misfit.Error())
+	}
+}
+
+// show shows it, or advises what to do about the directory.
+func (f *found) show(c *client.Client, path string, err error) error {
+	return c.Show(f, dispatcher.AdviseFile(err, path), func() {
+		n := f.counts.Counts
 		var sh human.Sheet
 		sh.Linef("Tasks", "%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
 			human.Count(n.Scheduled), human.Count(n.Ready), human.Count(n.Leased), human.Count(n.Done), human.Count(n.Dead), human.Count(n.Canceled))
-		sh.Linef("Snapshot", "%s at entry %d", human.Bytes(report.Bytes), report.Snapshot)
-		sh.Linef("Log", "%s entries after it, the last is %d", human.Count(report.Entries), report.Last)
-		sh.LineIf(report.Torn != "", "Torn", "%s: being written, or cut at the next start", report.Torn)
-		if report.Damage != "" {
-			sh.Linef("Given up", "%s", report.Damage)
-			sh.Linef("Files", "those of before are in %s", report.Aside)
+		sh.Linef("Snapshot", "%s at entry %d", human.Bytes(f.Bytes), f.Snapshot)
+		sh.Linef("Log", "%s entries after it, the last is %d", human.Count(f.Entries), f.Last)
+		sh.LineIf(f.Torn != "", "Torn", "%s: being written, or cut at the next start", f.Torn)
+		if f.Damage != "" {
+			sh.Linef("Given up", "%s", f.Damage)
+			sh.Linef("Files", "those of before are in %s", f.Aside)
 		}
-		sh.LineIf(report.Unread != "", "Unread", "%s", report.Unread)
+		sh.LineIf(f.Unread != "", "Unread", "%s", f.Unread)
 		sh.Write(c.Out)
-		if report.Unread == "" {
+		if len(f.Misfits) > 0 {
+			t := human.NewTable("SHARD", "DOES NOT FIT~20")
+			for _, misfit := range f.Misfits {
+				shard, what, _ := strings.Cut(strings.TrimPrefix(misfit, "shard "), ": ")
+				t.Row(shard, what)
+			}
+			t.Write(c.Out, "")
+		}
+		if f.Unread == "" {
 			fmt.Fprintln(c.Out, "everything can be read")
 		} else {
 			fmt.Fprintln(c.Out, "nothing is lost: a dispatcher starts without it; check the disk")

@@ -14,7 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
-	"github.com/waggle-crawl/waggle/store/filestore"
+	"github.com/waggle-crawl/waggle/store/backend/dir"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
@@ -35,8 +35,8 @@ func newCheck(of *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [DIR]",
 		Short: "Check that a store can be read",
-		Long: `Read all snapshots and the log of a store in a directory, and check every byte of them. Nothing is changed. It
-takes as much memory as the dispatcher.
+		Long: `Read all snapshots and the log of a store in a directory, check every byte of them, and whether what they have fits
+together: of each shard the first thing that does not is listed. Nothing is changed. It takes as much memory as the dispatcher.
 
 Of a Redis, compare the indexes, queues and counts in Redis with the records of tasks, sources, rules and holds that they are
 made of. After keys were lost, tasks may stand in no queue, and nobody would ever fetch them; --repair rebuilds what is wrong.
@@ -44,7 +44,7 @@ What was lost itself, such as the record of a task, is not brought back.
 
 Dispatchers may run meanwhile. What they change during the check is no disagreement.
 
-Exit code 1: the store is damaged, or disagreements are left.`,
+Exit code 1: the store is damaged, something does not fit, or disagreements are left.`,
 		Example: `  waggle store check ./waggle-data
   waggle store check --store redis://127.0.0.1:6379/0
   waggle store check --store redis://127.0.0.1:6379/0 --repair
@@ -63,14 +63,21 @@ Exit code 1: the store is damaged, or disagreements are left.`,
 			}
 			o.store.URL = dispatcher.FileStore + args[0]
 		}
-		if dir, ok := o.store.Dir(); ok {
+		if path, ok := o.store.Dir(); ok {
 			if o.repair {
 				return cli.Usagef("--repair is for a Redis: a directory has no indexes; `waggle store repair DIR` repairs a damaged one")
 			}
-			progress, did := watch(c, 1, dir, true)
-			report, err := filestore.Check(ctx, dir, did)
+			progress, did := watch(c, 1, path, true)
+			found, err := read(ctx, func(memory dir.Memory) (dir.Report, error) { return dir.Check(ctx, path, memory, did) })
 			progress.Show()
-			return showFile(c, dir, report, err)
+			if err == nil {
+				found.check()
+			}
+			if err := found.show(c, path, err); err != nil || len(found.Misfits) == 0 {
+				return err
+			}
+			return cli.Advise(errors.New("what was read does not fit together"),
+				"a dispatcher starts on it, and may treat what is listed wrongly: a backup of before may be whole")
 		}
 		report, err := o.check(ctx)
 		if err := c.Show(report, err, func() { writeReport(c.Out, report) }); err != nil {

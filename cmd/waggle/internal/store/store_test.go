@@ -4,6 +4,8 @@ package store_test
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,10 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/clitest"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/backend/dir"
+	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -117,6 +123,48 @@ func TestStore_directory(t *testing.T) {
 		}
 		if strings.Contains(again.Err.Text(), "begins empty") {
 			t.Errorf("%s has a store:\n%s", of, again.Err.Text())
+		}
+	}
+}
+
+// TestStoreCheck_misfits lists what the items of a directory contradict each other about.
+func TestStoreCheck_misfits(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "data")
+	b, loader := dir.New(dir.Config{Dir: path}), store.NewLoader(store.Config{})
+	_, err := b.Acquire(t.Context(), backend.Owner{
+		Shards: 2, Snapshot: func(func(), func([]byte) error) error { return errors.New("the log is enough") }, Leased: func() bool { return false },
+	})
+	if err == nil {
+		err = b.Load(t.Context(), loader)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A collector that holds nothing, and that nothing is remembered of.
+	name := "c"
+	group := codec.AppendItem(make([]byte, 8), codec.Holder, 1, func(c *codec.Codec) { codec.Text(c, 1, &name) })
+	if err := b.Room(len(group), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Commit(1, group, len(group)).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := clitest.Command(t, nil, "store", "check", path)
+	clitest.WantFailure(t, got, cli.ExitFailed, "does not fit together", "a backup of before")
+	if !strings.Contains(got.Out, "SHARD") || !strings.Contains(got.Out, "collector c counts 0 held") {
+		t.Errorf("printed\n%s", got.Out)
+	}
+	term := clitest.OpenTerminal(t, 80)
+	if code := clitest.Run(t.Context(), []string{"store", "check", path}, strings.NewReader(""), term.TTY, io.Discard, nil); code != cli.ExitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	for line := range strings.Lines(term.All(t)) {
+		if len([]rune(line)) > 81 {
+			t.Errorf("on a terminal of 80 columns: %s", line)
 		}
 	}
 }

@@ -1,0 +1,606 @@
+// Package backendtest has the tests that every [backend.Backend] passes.
+package backendtest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/codec"
+)
+
+// Place is where a store is kept, which is new. What a backend cannot be made to do is nil.
+type Place struct {
+	// Backend makes a backend of the store, as another process would have it.
+	Backend func() backend.Backend
+	// Kill ends a backend as the death of its process would.
+	Kill func(backend.Backend) error
+	// Lose takes the store away from its owner, so that another one can acquire it.
+	Lose func() error
+	// Fail makes the next group fail.
+	Fail func()
+	// Fill leaves no room for what grows, or as much as wanted.
+	Fill func(full bool)
+	// Renew makes the store one of a format that no program knows yet.
+	Renew func() error
+}
+
+// Run runs all tests. place is called for each.
+func Run(t *testing.T, place func(t *testing.T) Place) {
+	t.Helper()
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, p Place)
+	}{
+		{"OneOwner", oneOwner},
+		{"AfterRelease", afterRelease},
+		{"Load", load},
+		{"Order", order},
+		{"Shards", shards},
+		{"Lost", lost},
+		{"Failed", failed},
+		{"Full", full},
+		{"Applied", applied},
+		{"NewerFormat", newerFormat},
+		{"UnknownFields", unknownFields},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, place(t))
+		})
+	}
+}
+
+// kept are rules by their patterns: items as good as any.
+type kept map[string]string
+
+func (k kept) apply(kind codec.Kind, fields []byte) error {
+	c := codec.Reader(fields)
+	var pattern, queue string
+	codec.Text(c, 1, &pattern)
+	codec.Text(c, 2, &queue)
+	switch kind {
+	case codec.Rule:
+		k[pattern] = queue
+	case codec.Rule | codec.Removed:
+		delete(k, pattern)
+	case codec.Store, codec.End:
+	default:
+		return fmt.Errorf("there is an item of kind %d", kind)
+	}
+	_, err := c.End()
+	return err
+}
+
+// owner uses a backend, and has what it keeps.
+type owner struct {
+	t testing.TB
+	backend.Backend
+	term backend.Term
+
+	mu     sync.Mutex // guards what follows
+	kept   kept
+	sent   bool // a group of this term
+	shards int
+	left   []byte
+	ended  bool
+}
+
+// acquire acquires and loads the store, which must work.
+func acquire(t testing.TB, p Place) *owner {
+	t.Helper()
+	o := &owner{t: t, Backend: p.Backend(), kept: kept{}}
+	if err := o.open(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Release(context.WithoutCancel(t.Context())) })
+	return o
+}
+
+func (o *owner) open(ctx context.Context, shards int) (err error) {
+	o.term, err = o.Acquire(ctx, backend.Owner{Shards: shards, Snapshot: o.snapshot, Leased: func() bool { return false }})
+	if err != nil {
+		return err
+	}
+	if err := o.Load(ctx, o); err != nil {
+		return errors.Join(err, o.Release(ctx))
+	}
+	return nil
+}
+
+// Begin implements [backend.Items].
+func (o *owner) Begin(shards int) error {
+	o.kept, o.shards, o.left, o.ended = kept{}, shards, nil, false
+	return nil
+}
+
+// Add implements [backend.Items].
+func (o *owner) Add(piece []byte) error {
+	o.left = append(o.left, piece...)
+	for {
+		kind, _, fields, rest, ok := codec.CutItem(o.left)
+		if !ok {
+			return nil
+		}
+		o.left, o.ended = rest, kind == codec.End
+		if err := o.kept.apply(kind, fields); err != nil {
+			return err
+		}
+	}
+}
+
+// Ended implements [backend.Items].
+func (o *owner) Ended() error {
+	if !o.ended || len(o.left) > 0 {
+		return errors.New("the end of the snapshot is missing")
+	}
+	return nil
+}
+
+// headBytes are before the items of a group.
+const headBytes = 8
+
+// Group implements [backend.Items].
+func (o *owner) Group(group []byte) error {
+	for rest := group[headBytes:]; len(rest) > 0; {
+		kind, _, fields, after, ok := codec.CutItem(rest)
+		if !ok {
+			return errors.New("a group is cut off")
+		}
+		if err := o.kept.apply(kind, fields); err != nil {
+			return err
+		}
+		rest = after
+	}
+	return nil
+}
+
+// snapshot writes all rules, in two pieces.
+func (o *owner) snapshot(begun func(), write func([]byte) error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if begun(); !o.sent {
+		o.t.Error("a snapshot is asked for before the first group")
+	}
+	shards := max(o.shards, 1)
+	out := codec.AppendItem(nil, codec.Store, 0, func(c *codec.Codec) { codec.Int(c, 1, &shards) })
+	for _, pattern := range slices.Sorted(maps.Keys(o.kept)) {
+		out = append(out, rule(pattern, o.kept[pattern])...)
+	}
+	out = codec.AppendItem(out, codec.End, 0, func(*codec.Codec) {})
+	if err := write(out[:len(out)/2]); err != nil {
+		return err
+	}
+	return write(out[len(out)/2:])
+}
+
+// rule is the item of one; without a queue it is removed.
+func rule(pattern, queue string) []byte {
+	if queue == "" {
+		return codec.RemovedText(nil, codec.Rule, 0, pattern)
+	}
+	return codec.AppendItem(nil, codec.Rule, 0, func(c *codec.Codec) {
+		codec.Text(c, 1, &pattern)
+		codec.Text(c, 2, &queue)
+	})
+}
+
+// groupOf is the group of some items.
+func groupOf(items ...[]byte) []byte {
+	return slices.Concat(append([][]byte{binary.LittleEndian.AppendUint64(nil, 1)}, items...)...)
+}
+
+// put sends a group that sets rules, and waits until it is kept.
+func (o *owner) put(ctx context.Context, shard int, rules kept) error {
+	c, err := o.send(shard, rules)
+	if err != nil {
+		return err
+	}
+	return c.Wait(ctx)
+}
+
+func (o *owner) send(shard int, rules kept) (backend.Commit, error) {
+	var items [][]byte
+	for _, pattern := range slices.Sorted(maps.Keys(rules)) {
+		items = append(items, rule(pattern, rules[pattern]))
+	}
+	group := groupOf(items...)
+	if err := o.Room(len(group), false); err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sent = true
+	c := o.Commit(shard, group, len(group))
+	clear(group) // it belongs to the caller
+	for pattern, queue := range rules {
+		if o.kept[pattern] = queue; queue == "" {
+			delete(o.kept, pattern)
+		}
+	}
+	return c, nil
+}
+
+func (o *owner) mustPut(rules kept) {
+	o.t.Helper()
+	if err := o.put(o.t.Context(), 0, rules); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *owner) mustRelease() {
+	o.t.Helper()
+	if err := o.Release(o.t.Context()); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// has fails unless exactly those rules were loaded.
+func (o *owner) has(want kept) {
+	o.t.Helper()
+	if !maps.Equal(o.kept, want) {
+		o.t.Errorf("loaded are %v; want %v", o.kept, want)
+	}
+}
+
+// refused fails unless nothing is kept any more, and nothing may be answered.
+func (o *owner) refused(want error) {
+	o.t.Helper()
+	if err := o.put(o.t.Context(), 0, kept{"late": "q"}); !errors.Is(err, want) {
+		o.t.Errorf("a group is kept, or refused by %v; want %v", err, want)
+	}
+	if until, err := o.Until(); err == nil && (until.IsZero() || time.Until(until) > 0) {
+		o.t.Errorf("reads may be answered until %v", until)
+	}
+}
+
+// oneOwner has a second owner come while the first one lives: it is refused, or the first one is.
+func oneOwner(t *testing.T, p Place) {
+	first := acquire(t, p)
+	first.mustPut(kept{"a": "1"})
+	second := &owner{t: t, Backend: p.Backend(), kept: kept{}}
+	if err := second.open(t.Context(), 0); err != nil {
+		if !errors.Is(err, backend.ErrInUse) {
+			t.Errorf("the second owner: %v", err)
+		}
+		first.mustPut(kept{"b": "2"})
+		return
+	}
+	if second.term.Epoch <= first.term.Epoch {
+		t.Errorf("epoch %d follows %d", second.term.Epoch, first.term.Epoch)
+	}
+	first.refused(dispatch.ErrStoreUnavailable)
+	second.has(kept{"a": "1"})
+	second.mustRelease()
+	acquire(t, p).has(kept{"a": "1"})
+}
+
+// afterRelease acquires a store again.
+func afterRelease(t *testing.T, p Place) {
+	first := acquire(t, p)
+	first.has(kept{})
+	if first.term.Kind == "" {
+		t.Error("the store has no kind")
+	}
+	first.mustPut(kept{"a": "1"})
+	first.mustRelease()
+	first.mustRelease()
+	second := acquire(t, p)
+	second.has(kept{"a": "1"})
+	if second.term.Away > time.Minute {
+		t.Errorf("nobody owned the store for %v", second.term.Away)
+	}
+	if until, err := second.Until(); err != nil || !until.IsZero() && time.Until(until) <= 0 {
+		t.Errorf("reads may be answered until %v, %v", until, err)
+	}
+	second.mustRelease() // without a group, as if what was loaded did not fit together
+	acquire(t, p).has(kept{"a": "1"})
+}
+
+// load kills and releases owners: what was acknowledged is loaded, and nothing else.
+func load(t *testing.T, p Place) {
+	random := rand.New(rand.NewPCG(1, 2))
+	want := kept{}
+	for round := range 8 {
+		o := acquire(t, p)
+		o.has(want)
+		for range random.IntN(60) {
+			rules := kept{}
+			for range 1 + random.IntN(4) {
+				rules[fmt.Sprint(random.IntN(30))] = []string{"", "q", "r"}[random.IntN(3)]
+			}
+			shard := random.IntN(2) - 1 // AllShards or 0
+			if err := o.put(t.Context(), shard, rules); err != nil {
+				t.Fatal(err)
+			}
+			for pattern, queue := range rules {
+				if want[pattern] = queue; queue == "" {
+					delete(want, pattern)
+				}
+			}
+		}
+		if round%3 == 2 {
+			o.mustRelease()
+		} else if err := p.Kill(o.Backend); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// order has some send groups at the same time, without waiting for each: of each sender they are kept in order and whole.
+func order(t *testing.T, p Place) {
+	const senders, groups = 4, 200
+	o := acquire(t, p)
+	var sending errgroup.Group
+	for n := range senders {
+		sending.Go(func() error {
+			var last backend.Commit
+			for i := range groups {
+				value := fmt.Sprint(i)
+				var err error
+				if last, err = o.send(0, kept{fmt.Sprintf("%d-a", n): value, fmt.Sprintf("%d-b", n): value}); err != nil {
+					return err
+				}
+			}
+			return last.Wait(t.Context())
+		})
+	}
+	if err := sending.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(o.Backend); err != nil {
+		t.Fatal(err)
+	}
+	want := kept{}
+	for n := range senders {
+		want[fmt.Sprintf("%d-a", n)], want[fmt.Sprintf("%d-b", n)] = fmt.Sprint(groups-1), fmt.Sprint(groups-1)
+	}
+	acquire(t, p).has(want)
+}
+
+// shards fixes how many a store has.
+func shards(t *testing.T, p Place) {
+	first := &owner{t: t, Backend: p.Backend(), kept: kept{}}
+	if err := first.open(t.Context(), 4); err != nil || first.shards != 4 {
+		t.Fatalf("%d shards, %v; want 4", first.shards, err)
+	}
+	first.mustPut(kept{"a": "1"})
+	first.mustRelease()
+	other := &owner{t: t, Backend: p.Backend(), kept: kept{}}
+	if err := other.open(t.Context(), 3); !errors.Is(err, dispatch.ErrStoreMismatch) {
+		t.Errorf("with 3 shards: %v", err)
+	}
+	if again := acquire(t, p); again.shards != 4 {
+		t.Errorf("it has %d shards", again.shards)
+	}
+}
+
+// lost takes the store from its owner: nothing that the owner sends then is kept.
+func lost(t *testing.T, p Place) {
+	if p.Lose == nil {
+		return
+	}
+	o := acquire(t, p)
+	o.mustPut(kept{"a": "1"})
+	if err := p.Lose(); err != nil {
+		t.Fatal(err)
+	}
+	o.refused(dispatch.ErrStoreUnavailable)
+	next := acquire(t, p)
+	next.has(kept{"a": "1"})
+	o.refused(dispatch.ErrStoreUnavailable)
+	next.mustPut(kept{"b": "2"})
+	next.mustRelease()
+	acquire(t, p).has(kept{"a": "1", "b": "2"})
+}
+
+// failed fails one group: no later one is kept, and nothing is answered. What was acknowledged is there.
+func failed(t *testing.T, p Place) {
+	if p.Fail == nil {
+		return
+	}
+	o := acquire(t, p)
+	o.mustPut(kept{"a": "1"})
+	p.Fail()
+	o.refused(dispatch.ErrStoreUnavailable)
+	o.refused(dispatch.ErrStoreUnavailable)
+	_ = p.Kill(o.Backend)
+	next := acquire(t, p)
+	delete(next.kept, "late") // it may be there
+	next.has(kept{"a": "1"})
+}
+
+// full has no room: what grows is refused, the rest goes on; and all does when there is room again.
+func full(t *testing.T, p Place) {
+	if p.Fill == nil {
+		return
+	}
+	o := acquire(t, p)
+	p.Fill(true)
+	const most = 10_000
+	grown := 0
+	var err error
+	for ; err == nil && grown < most; grown++ {
+		pattern, queue := fmt.Sprint(grown), strings.Repeat("q", 1000)
+		group := groupOf(rule(pattern, queue))
+		if err = o.Room(len(group), true); err == nil {
+			if err := o.Commit(0, group, len(group)).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			o.sent, o.kept[pattern] = true, queue
+		}
+	}
+	if !errors.Is(err, dispatch.ErrStoreFull) {
+		t.Fatalf("after %d groups what grows is refused by %v", grown, err)
+	}
+	for i := range 5 {
+		o.mustPut(kept{fmt.Sprint(i): ""})
+	}
+	p.Fill(false)
+	for limit := time.Now().Add(10 * time.Second); ; {
+		if err = o.Room(1000, true); err == nil || time.Now().After(limit) {
+			break
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
+	if err != nil {
+		t.Fatalf("there is room again, but %v", err)
+	}
+	if o.Commit(0, nil, 1000) != nil {
+		t.Error("there is a commit without a group")
+	}
+	want := maps.Clone(o.kept)
+	o.mustRelease()
+	acquire(t, p).has(want)
+}
+
+// applied counts groups over terms.
+func applied(t *testing.T, p Place) {
+	o := acquire(t, p)
+	before, err := o.Applied(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(3) {
+		o.mustPut(kept{"a": "1"})
+		if got, err := o.Applied(t.Context()); err != nil || got != before+n+1 {
+			t.Errorf("after %d groups: %d, %v; before it was %d", n+1, got, err, before)
+		}
+	}
+	if err := p.Kill(o.Backend); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := acquire(t, p).Applied(t.Context()); err != nil || got != before+3 {
+		t.Errorf("in the next term: %d, %v; want %d", got, err, before+3)
+	}
+}
+
+// newerFormat refuses what only a later program can read, and names that.
+func newerFormat(t *testing.T, p Place) {
+	if p.Renew == nil {
+		return
+	}
+	o := acquire(t, p)
+	o.mustPut(kept{"a": "1"})
+	o.mustRelease()
+	if err := p.Renew(); err != nil {
+		t.Fatal(err)
+	}
+	next := &owner{t: t, Backend: p.Backend(), kept: kept{}}
+	if err := next.open(t.Context(), 0); !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(err.Error(), "format") {
+		t.Errorf("a newer format is refused by %v", err)
+	}
+}
+
+// unknownFields adds a field to a task that this program does not know: it stays when the task changes.
+func unknownFields(t *testing.T, p Place) {
+	const number, value = 1000, 77
+	s, err := store.Open(t.Context(), store.Config{Backend: p.Backend()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := dispatch.SourceGate{UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5}
+	id := dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: "q", Key: "k"})
+	_, err = s.Submit(t.Context(), 0, []dispatch.SourceGate{gate}, []dispatch.Submission{{ID: id, SourceUID: "u", Queue: "q", Key: "k", Priority: 5}})
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b := p.Backend()
+	found := new(tasks)
+	_, err = b.Acquire(t.Context(), backend.Owner{Snapshot: func(func(), func([]byte) error) error { return errors.New("none is needed") }, Leased: func() bool { return false }})
+	if err == nil {
+		err = b.Load(t.Context(), found)
+	}
+	if err != nil || len(found.items) == 0 {
+		t.Fatalf("%d tasks, %v", len(found.items), err)
+	}
+	extended := slices.Concat(found.items[0], field(number, value))
+	group := groupOf(codec.AppendEncoded(nil, codec.Task, 0, extended))
+	if err := b.Room(len(group), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Commit(0, group, len(group)).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(b); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = store.Open(t.Context(), store.Config{Backend: p.Backend()}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{
+		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1, MaxBytes: 1 << 20,
+	}})
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, found = p.Backend(), new(tasks)
+	_, err = b.Acquire(t.Context(), backend.Owner{Leased: func() bool { return false }})
+	if err == nil {
+		err = errors.Join(b.Load(t.Context(), found), b.Release(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(found.items); n == 0 || !strings.HasSuffix(string(found.items[n-1]), string(field(number, value))) {
+		t.Errorf("the task is %q, without its field %d", found.items, number)
+	}
+}
+
+// field is a number as a field of that number.
+func field(number int, value uint64) []byte {
+	c := codec.Writer(nil)
+	codec.Uint(c, number, &value)
+	return c.Buffer()
+}
+
+// tasks are the fields of the tasks that are loaded, in their order.
+type tasks struct {
+	left  []byte
+	items [][]byte
+}
+
+// Begin implements [backend.Items].
+func (o *tasks) Begin(int) error {
+	*o = tasks{}
+	return nil
+}
+
+// Add implements [backend.Items].
+func (o *tasks) Add(piece []byte) error {
+	o.left = append(o.left, piece...)
+	for {
+		kind, _, fields, rest, ok := codec.CutItem(o.left)
+		if !ok {
+			return nil
+		}
+		if o.left = rest; kind == codec.Task {
+			o.items = append(o.items, slices.Clone(fields))
+		}
+	}
+}
+
+// Ended implements [backend.Items].
+func (*tasks) Ended() error { return nil }
+
+// Group implements [backend.Items].
+func (o *tasks) Group(group []byte) error {
+	o.left = nil
+	return o.Add(group[headBytes:])
+}

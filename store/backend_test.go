@@ -1,0 +1,216 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/backend/backendtest"
+)
+
+// slowDisk is a backend whose groups are not durable until that is said, once it is slow.
+type slowDisk struct {
+	backend.Backend
+	mu      sync.Mutex // guards what follows
+	slow    bool
+	refuse  error
+	pending []chan struct{}
+}
+
+// Room implements [backend.Backend].
+func (j *slowDisk) Room(int, bool) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.refuse
+}
+
+// Commit implements [backend.Backend].
+func (j *slowDisk) Commit(shard int, group []byte, room int) backend.Commit {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if group == nil || !j.slow {
+		return j.Backend.Commit(shard, group, room)
+	}
+	j.pending = append(j.pending, make(chan struct{}))
+	return pending(j.pending[len(j.pending)-1])
+}
+
+// sync makes all entries durable.
+func (j *slowDisk) sync() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, entry := range j.pending {
+		close(entry)
+	}
+	j.pending = nil
+}
+
+func (j *slowDisk) setRefuse(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.refuse = err
+}
+
+// pending waits for an entry to be durable.
+type pending chan struct{}
+
+func (p pending) Wait(ctx context.Context) error {
+	select {
+	case <-p:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// onSlowDisk makes a store of two shards on a slow disk, and a task for each shard.
+func onSlowDisk(t *testing.T) (s *store.Store, j *slowDisk, gate dispatch.SourceGate, items [2]dispatch.Submission) {
+	t.Helper()
+	j = &slowDisk{Backend: new(backendtest.Ledger).Backend()}
+	s, err := store.Open(t.Context(), store.Config{Shards: 2, Backend: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.slow = true
+	gate = dispatch.SourceGate{UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5}
+	for i := 0; items[0].ID == "" || items[1].ID == ""; i++ {
+		queue := "q" + string(rune('a'+i)) + ".test"
+		items[dispatch.ShardOf(dispatch.SlotOf(queue), 2)] = dispatch.Submission{
+			ID: dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: queue, Key: "k"}), SourceUID: "u", Queue: queue, Key: "k", Priority: 5,
+		}
+	}
+	return s, j, gate, items
+}
+
+// answered runs a call, and reports whether it returns before anything more is durable.
+func answered(t *testing.T, j *slowDisk, call func() error) bool {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- call() }()
+	synctest.Wait()
+	early := len(ended) > 0
+	j.sync()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return early
+}
+
+// TestBackend_SeveralShards answers a call of several shards only when what it changed in each of them is durable, also
+// if it changed nothing in the last one.
+func TestBackend_SeveralShards(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, j, gate, items := onSlowDisk(t)
+		submit := func(items ...dispatch.Submission) func() error {
+			return func() error {
+				_, err := s.Submit(t.Context(), 0, []dispatch.SourceGate{gate}, items)
+				return err
+			}
+		}
+		if answered(t, j, submit(items[1])) {
+			t.Error("a submit is answered before it is durable")
+		}
+		if answered(t, j, submit(items[0], items[1])) {
+			t.Error("a submit of a new task and one that exists is answered before the new one is durable")
+		}
+		if !answered(t, j, submit(items[0], items[1])) {
+			t.Error("a submit that changes nothing waits, though all is durable")
+		}
+	})
+}
+
+// TestBackend_RefusedForAll refuses a change of all shards: reads still wait for what they see.
+func TestBackend_RefusedForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, j, gate, items := onSlowDisk(t)
+		full := errors.New("full")
+		submitted := make(chan error, 1)
+		go func() {
+			_, err := s.Submit(t.Context(), 0, []dispatch.SourceGate{gate}, items[1:])
+			submitted <- err
+		}()
+		synctest.Wait()
+		j.setRefuse(full)
+		if _, err := s.PutHolds(t.Context(), dispatch.HoldChange{}, 0); !errors.Is(err, full) {
+			t.Errorf("a change without room: %v", err)
+		}
+		j.setRefuse(nil)
+		if answered(t, j, func() error {
+			tasks, _, err := s.Tasks(t.Context(), []dispatch.TaskID{items[1].ID}, false)
+			if slices.Contains(tasks, nil) {
+				t.Error("the task is not there")
+			}
+			return err
+		}) {
+			t.Error("a read shows a task that is not durable")
+		}
+		if err := <-submitted; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// limited is a backend whose term ends at an instant.
+type limited struct {
+	backend.Backend
+	until time.Time
+}
+
+// Until implements [backend.Backend].
+func (l *limited) Until() (time.Time, error) { return l.until, nil }
+
+// TestBackend_Lost answers neither reads nor grants once another owner may have the store, though nothing new would be read.
+func TestBackend_Lost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ledger := new(backendtest.Ledger)
+		for name, lose := range map[string]func(*limited){
+			"the term ends": func(*limited) { time.Sleep(2 * time.Second) },
+			"another owner": func(*limited) {
+				if _, err := store.Open(t.Context(), store.Config{Backend: ledger.Backend()}); err != nil {
+					t.Error(err)
+				}
+			},
+		} {
+			keep := &limited{Backend: ledger.Backend(), until: time.Now().Add(time.Second)}
+			config := store.Config{Backend: keep}
+			if name == "another owner" {
+				config.Backend = keep.Backend
+			}
+			s, err := store.Open(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls := map[string]func() error{
+				"ping":    func() error { return s.Ping(t.Context()) },
+				"tasks":   func() error { _, err := s.ListQueues(t.Context(), "", "", 1); return err },
+				"sources": func() error { _, _, err := s.ListSources(t.Context(), dispatch.SourceFilter{}, "", 1); return err },
+				"rules":   func() error { _, _, err := s.Rules(t.Context()); return err },
+				"claim": func() error {
+					_, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1}})
+					return err
+				},
+			}
+			for call, of := range calls {
+				if err := of(); err != nil {
+					t.Errorf("%s before %s: %v", call, name, err)
+				}
+			}
+			lose(keep)
+			for call, of := range calls {
+				if err := of(); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+					t.Errorf("%s when %s: %v", call, name, err)
+				}
+			}
+		}
+	})
+}
