@@ -43,7 +43,7 @@ func (s *Shard) Check() error {
 	sum := tallies{map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
 	for r := range s.records.all() {
 		if err := s.checkRecord(r, &sum); err != nil {
-			return fmt.Errorf("task %s in state %s: %w", r.key, r.visibleState(s.now), err)
+			return fmt.Errorf("task %s in state %s: %w", r.id(), r.visibleState(s.now), err)
 		}
 	}
 	for name, q := range s.queues {

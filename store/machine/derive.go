@@ -60,7 +60,7 @@ func (l *Loading) placeSources() error {
 		if src.forgotten {
 			continue
 		}
-		s.sources.add(src.gate.UID, src)
+		s.sources.add(src)
 		if src.forgetAt != 0 {
 			s.forgetSources.Insert(src.forgetAt, src)
 		}
@@ -111,19 +111,19 @@ func (l *Loading) placeTasks() error {
 	var gone []*record
 	for r := range s.records.all() {
 		if r.lane == nil || !r.lane.written {
-			return fmt.Errorf("task %s is in no lane", r.id)
+			return fmt.Errorf("task %x is in no lane", r.hash)
 		}
 		r.written = true
 		if r.gone {
 			gone = append(gone, r)
 		}
 		if err := l.placeTask(r); err != nil {
-			return fmt.Errorf("task %s: %w", r.id, err)
+			return fmt.Errorf("task %s: %w", r.id(), err)
 		}
 	}
 	for _, r := range gone {
-		s.records.remove(keyOf(r.id))
-		s.ghosts[r.id] = r
+		s.records.remove(r.hash)
+		s.ghosts[r.id()] = r
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (l *Loading) placeTask(r *record) error {
 		s.enterWaiting(r)
 	case r.state.Settled():
 		if r.shrunk {
-			r.shrink()
+			r.content = ""
 		}
 		s.count(r, r.state)
 		if r.forgetAt != 0 {
@@ -187,7 +187,7 @@ func (l *Loading) placeGrants() error {
 			return fmt.Errorf("grant %d has no lease", number)
 		}
 		slices.SortFunc(note.entries, func(a, b grantEntry) int { return cmp.Compare(a.fence, b.fence) })
-		s.grants.add(note.key(), note)
+		s.grants.add(note)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (e *encoder) parts(out []byte, k kept, of parts) []byte {
 func (e *encoder) removal(out []byte, k kept) []byte {
 	switch k := k.(type) {
 	case *record:
-		return codec.RemovedText(out, codec.Task, e.s.Number, string(k.id))
+		return e.item(out, codec.Task|codec.Removed, func(c *codec.Codec) { c.Key(1, (*[16]byte)(&k.hash)) })
 	case *queue:
 		return codec.RemovedText(out, codec.Queue, e.s.Number, k.name)
 	case *holder:
@@ -240,7 +240,7 @@ func sourceCounts(c *codec.Codec, src *source) {
 
 // taskItem writes parts of a task.
 func (s *Shard) taskItem(c *codec.Codec, r *record, of parts) {
-	codec.Text(c, 1, &r.id)
+	c.Key(1, (*[16]byte)(&r.hash))
 	c.Part(2, of&partBody != 0, func(c *codec.Codec) { taskBody(c, r, &r.lane.number) })
 	c.Part(3, of&partState != 0, func(c *codec.Codec) {
 		var grant uint64
@@ -250,31 +250,18 @@ func (s *Shard) taskItem(c *codec.Codec, r *record, of parts) {
 		taskState(c, r, &grant)
 	})
 	c.Part(4, of&partDetails != 0, func(c *codec.Codec) { taskDetails(c, r) })
+	codec.Packed(c, 5, of&partContent != 0, &r.content)
 }
 
-// taskBody has what a task is.
+// taskBody has what a task is, beside its content.
 func taskBody(c *codec.Codec, r *record, lane *int64) {
 	codec.Int(c, 1, lane)
 	codec.Int(c, 2, &r.created)
-	codec.Text(c, 3, &r.url)
-	key := r.key
-	if key == r.url {
-		key = ""
-	}
-	if codec.Text(c, 4, &key); c.Reading() {
-		if r.key = key; key == "" {
-			r.key = r.url
-		}
-	}
-	codec.Text(c, 5, &r.kind)
-	codec.Map(c, 6, &r.metadata)
-	c.Bytes(7, &r.payload)
-	codec.Int(c, 8, &r.run)
-	codec.Int(c, 9, &r.depth)
-	codec.Int(c, 10, &r.priority)
-	c.Flag(11, &r.recurring)
-	codec.Uint(c, 12, &r.relation)
-	codec.Optional(c, 13, &r.redirect, redirectFields)
+	codec.Int(c, 3, &r.run)
+	codec.Int(c, 4, &r.depth)
+	codec.Int(c, 5, &r.priority)
+	c.Flag(6, &r.recurring)
+	codec.Uint(c, 7, &r.relation)
 }
 
 // taskDetails has what most tasks never have.

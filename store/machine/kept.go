@@ -33,7 +33,8 @@ const (
 	partBody    parts = 1 << iota // of a task: what it is; of a source: its gate
 	partState                     // of a task: where it stands; of a source: what it counts
 	partDetails                   // of a task
-	allParts    = partBody | partState | partDetails
+	partContent                   // of a task
+	allParts    = partBody | partState | partDetails | partContent
 )
 
 // change notes that an item is about to change: the group of the command has it, and a snapshot that is being written takes

@@ -211,7 +211,7 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 	if t.ClearAgain {
 		r.again = false
 	}
-	r.takeDetails(t)
+	s.takeDetails(r, t)
 	r.revision++
 	if t.State.Settled() {
 		s.settle(r, t.State, t.Remember)
@@ -246,7 +246,7 @@ func (s *Shard) tally(result dispatch.Result) {
 }
 
 // takeDetails applies the rarely needed parts of a transition.
-func (r *record) takeDetails(t *dispatch.Transition) {
+func (s *Shard) takeDetails(r *record, t *dispatch.Transition) {
 	if len(t.Memo) > 0 || t.Memo != nil && r.details != nil {
 		r.detail().memo = append([]byte(nil), t.Memo...)
 	}
@@ -261,20 +261,27 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 	if t.Attempt != nil {
 		r.addHistory(*t.Attempt)
 	}
-	if !t.Shrink {
-		return
+	if t.Shrink {
+		s.shrink(r, t.State == dispatch.StateDone && !r.recurring)
 	}
-	r.shrink()
 }
 
-// shrink keeps of a settled record what decides its future.
-func (r *record) shrink() {
-	r.shrunk = true
-	d := r.details
-	r.payload, r.metadata, r.redirect, r.details = nil, nil, nil, nil
-	if d != nil && d.memo != nil {
-		r.details = &details{memo: d.memo}
+// shrink drops what a record needs no more, but for its memo. Of one that is over it drops the whole content: should the task come
+// again, it comes with another, and its id is the hash of its key. A log has no more of that than a flag.
+func (s *Shard) shrink(r *record, over bool) {
+	if r.details != nil {
+		r.details = &details{memo: r.details.memo}
+		if r.parts |= partDetails; r.details.memo == nil {
+			r.details = nil
+		}
 	}
+	if r.shrunk = over; over {
+		r.content = ""
+		return
+	}
+	r.parts |= partContent
+	about := r.content.unpack()
+	r.content = s.pack(&unpacked{url: about.url, key: about.key, kind: about.kind})
 }
 
 // addHistory adds a line to the history; if it is full, the oldest line is dropped.

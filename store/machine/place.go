@@ -3,6 +3,7 @@ package machine
 import (
 	"slices"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
@@ -26,7 +27,7 @@ func (s *Shard) laneFor(src *source, queueName string) *lane {
 	l := s.lanes[key]
 	if l == nil {
 		s.lastLane++
-		l = &lane{number: s.lastLane, source: src, queueName: queueName}
+		l = &lane{number: s.lastLane, source: src, queueName: queueName, slot: uint16(dispatch.SlotOf(queueName))}
 		s.added(l)
 		s.lanes[key] = l
 		src.lanes = append(src.lanes, l)

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -29,28 +28,9 @@ func (r *record) detail() *details {
 	return r.details
 }
 
-// redirected is what the record keeps of the redirect that led to it.
-func (r *record) redirected() dispatch.Redirect {
-	if r.redirect == nil {
-		return dispatch.Redirect{}
-	}
-	return *r.redirect
-}
-
-// setRedirect keeps a redirect, with its time in whole milliseconds.
-func (r *record) setRedirect(redirect dispatch.Redirect) {
-	if r.redirect = nil; redirect.Hops > 0 {
-		redirect.Due = ms.Time(ms.Of(redirect.Due))
-		r.redirect = &redirect
-	}
-}
-
 // bytes is the size of the record for the limit on bytes of a claim.
 func (r *record) bytes() int {
-	n := len(r.url) + len(r.key) + len(r.kind) + len(r.payload) + len(r.redirected().From)
-	for k, v := range r.metadata {
-		n += len(k) + len(v)
-	}
+	n := r.content.bytes()
 	if r.details != nil {
 		n += len(r.details.cursor) + len(r.details.memo)
 	}
@@ -93,7 +73,20 @@ func (r *record) visibleState(now int64) dispatch.State {
 }
 
 // record finds a record, unless it is to be forgotten by now.
-func (s *Shard) record(id dispatch.TaskID) *record { return s.known(s.records.get(keyOf(id))) }
+func (s *Shard) record(id dispatch.TaskID) *record { return s.known(s.find(id)) }
+
+// find finds a record. An id with the slot of another queue names none.
+func (s *Shard) find(id dispatch.TaskID) *record {
+	slot, hash, ok := parseID(id)
+	if !ok {
+		return nil
+	}
+	r := s.records.get(hash)
+	if r == nil || r.lane.slot != slot {
+		return nil
+	}
+	return r
+}
 
 // known is the record, unless it is to be forgotten by now.
 func (s *Shard) known(r *record) *record {
@@ -279,9 +272,9 @@ func (s *Shard) forget(r *record) {
 		r.lane.listed.Delete(r.listedAt)
 	}
 	if r.gone {
-		delete(s.ghosts, r.id)
+		delete(s.ghosts, r.id())
 	} else {
-		s.records.remove(keyOf(r.id))
+		s.records.remove(r.hash)
 	}
 	s.keepPace(r)
 }
@@ -321,13 +314,14 @@ func (s *Shard) task(r *record, with withDetails) *dispatch.Task {
 
 func (s *Shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 	src := r.lane.source
+	about := r.content.unpack()
 	*t = dispatch.Task{
-		ID: r.id, SourceUID: src.gate.UID, Queue: r.lane.queueName,
-		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Relation: r.relation, Redirect: r.redirected(), Depth: int(r.depth),
+		ID: r.id(), SourceUID: src.gate.UID, Queue: r.lane.queueName,
+		URL: about.url, Key: about.key, Kind: about.kind, Recurring: r.recurring, Relation: r.relation, Redirect: about.redirect, Depth: int(r.depth),
 		Run: ms.Time(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
 		Counters: r.counters, Due: ms.Time(r.due), FirstDue: ms.Time(r.firstDue),
 		Created: ms.Time(r.created), SettledAt: ms.Time(r.settledAt),
-		Metadata: maps.Clone(r.metadata), Payload: slices.Clone(r.payload),
+		Metadata: about.metadata, Payload: about.payload,
 		LastLease: r.lastLease, Result: r.result,
 		CancelRequested: r.cancel, AgainRequested: r.again, Behind: r.behind, Revision: r.revision,
 	}

@@ -46,15 +46,15 @@ type Shard struct {
 	lastLane, lastSource int64
 	lastGrant            uint64
 
-	records table[idKey, *record]
+	records table[taskHash, *record]
 	strays  map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
-	sources table[string, *source]
+	sources table[text, *source]
 	queues  map[string]*queue
 	pools   map[string]*pool
 	leases  sorted.Set[*record]
-	holders table[string, *holder]
+	holders table[text, *holder]
 	grants  table[grantKey, *grantNote]
 	// used has the digests of who has held what a client token was granted, by the step
 	// in which the last lease ended ([dispatch.TokenStep]).
@@ -90,6 +90,7 @@ type Shard struct {
 	// noted are the items that the command under way has changed, in order; encoder writes them.
 	noted   []Noted
 	encoder encoder
+	packer  codec.Codec
 	// unknown has what a newer release has written of items.
 	unknown map[kept]codec.Unknown
 
@@ -215,8 +216,10 @@ type source struct {
 	forgottenDone int64
 }
 
-// Member implements [sorted.Member].
-func (src *source) Member() string { return src.gate.UID }
+// Before implements [sorted.Member].
+func (src *source) Before(other *source) bool { return src.gate.UID < other.gate.UID }
+
+func (src *source) key() text { return text(src.gate.UID) }
 
 // namedLanes are the lanes of a source that a claim has named, by where they stand
 // in their queues ("source open" and "source wait" in dispatch/scheduling.md): such a
@@ -235,6 +238,7 @@ type lane struct {
 	number    int64
 	source    *source
 	queueName string
+	slot      uint16 // of that name
 	q         *queue // may have been deleted meanwhile; see queueOf
 
 	ready sorted.Set[*record] // what is due
@@ -256,14 +260,14 @@ type lane struct {
 	namedIn *namedLanes
 }
 
-// Member implements [sorted.Member].
-func (l *lane) Member() string { return l.source.name }
+// Before implements [sorted.Member].
+func (l *lane) Before(other *lane) bool { return l.source.name < other.source.name }
 
 // namedLane is a lane among those of its source.
 type namedLane struct{ *lane }
 
-// Member implements [sorted.Member].
-func (l namedLane) Member() string { return l.queueName }
+// Before implements [sorted.Member].
+func (l namedLane) Before(other namedLane) bool { return l.queueName < other.queueName }
 
 // laneKey finds a lane.
 type laneKey struct {
@@ -320,8 +324,8 @@ type queue struct {
 	gone bool
 }
 
-// Member implements [sorted.Member].
-func (q *queue) Member() string { return q.name }
+// Before implements [sorted.Member].
+func (q *queue) Before(other *queue) bool { return q.name < other.name }
 
 // settings are what rules and holds come to for a queue, as of their versions.
 type settings struct {
@@ -349,8 +353,8 @@ type queuePool struct {
 	aside []*lane
 }
 
-// Member implements [sorted.Member].
-func (qp *queuePool) Member() string { return qp.queue.name }
+// Before implements [sorted.Member].
+func (qp *queuePool) Before(other *queuePool) bool { return qp.queue.name < other.queue.name }
 
 // pool is the queues that have lanes with waiting tasks of one pool.
 type pool struct {
@@ -381,15 +385,11 @@ const (
 // millions of records.
 type record struct {
 	mark
-	id   dispatch.TaskID
-	lane *lane // and by it the source and the queue
-
-	url, key, kind string
-	metadata       map[string]string
-	payload        []byte
-	redirect       *dispatch.Redirect // nil: no redirect led to it
-	details        *details
-	run            int64
+	hash    taskHash
+	lane    *lane   // and by it the source, the queue and the slot
+	content content // empty: it has settled, and keeps only what decides its future
+	details *details
+	run     int64
 
 	depth     int32
 	priority  int8
@@ -413,7 +413,7 @@ type record struct {
 	score  int64
 	// paced is the next grant of its queue that its last grant or report has set: the queue itself keeps that only in memory.
 	paced int64
-	// shrunk: it has settled, and keeps only what decides its future.
+	// shrunk: it is over, and its content is dropped.
 	shrunk bool
 	// listedAt is its number among the records that its lane lists; 0 = it is
 	// not listed.
@@ -430,15 +430,17 @@ type record struct {
 	lastLease dispatch.LeaseDigest
 }
 
-// Member implements [sorted.Member].
-func (r *record) Member() string { return string(r.id) }
+// id is that of the task.
+func (r *record) id() dispatch.TaskID { return idOf(r.lane.slot, &r.hash) }
 
-// idKey is a task id as a key without a pointer: no id that has a slot is longer.
-type idKey [32]byte
+func (r *record) key() taskHash { return r.hash }
 
-func keyOf(id dispatch.TaskID) (key idKey) {
-	copy(key[:], id)
-	return key
+// Before implements [sorted.Member]: it is the order of the ids.
+func (r *record) Before(other *record) bool {
+	if r.lane.slot != other.lane.slot {
+		return slotBefore(r.lane.slot, other.lane.slot)
+	}
+	return hashBefore(&r.hash, &other.hash)
 }
 
 // details are what most records never have.
@@ -489,13 +491,17 @@ type holder struct {
 	markedUntil int64
 }
 
-// Member implements [sorted.Member].
-func (h *holder) Member() string { return h.collector }
+// Before implements [sorted.Member].
+func (h *holder) Before(other *holder) bool { return h.collector < other.collector }
+
+func (h *holder) key() text { return text(h.collector) }
 
 // grantKey is what makes a claim the same claim (P7).
 type grantKey struct {
 	collector, clientToken string
 }
+
+func (k grantKey) hash() uint32 { return text(k.clientToken).hash() ^ 5*text(k.collector).hash() }
 
 // grantNote is the grant of a client token in the shard, while it has leases.
 type grantNote struct {
@@ -544,5 +550,5 @@ type strayLock struct {
 // strayTask is the task of a stray lock.
 type strayTask dispatch.TaskID
 
-// Member implements [sorted.Member].
-func (t strayTask) Member() string { return string(t) }
+// Before implements [sorted.Member].
+func (t strayTask) Before(other strayTask) bool { return t < other }
