@@ -19,7 +19,7 @@ type Kept struct {
 // Kept counts what the shard keeps. Locks are those that no lease has; a used client token is a grant.
 func (s *Shard) Kept() Kept {
 	kept := Kept{
-		Records: s.records.len(), Locks: len(s.strays), Grants: s.grants.len(), Queues: len(s.queues), Holders: s.holders.len(),
+		Records: s.records.len() + s.ended.len(), Locks: len(s.strays), Grants: s.grants.len(), Queues: len(s.queues), Holders: s.holders.len(),
 		Ghosts: len(s.ghosts),
 	}
 	for _, used := range s.used {

@@ -121,9 +121,31 @@ func (l *Loading) placeTasks() error {
 			return fmt.Errorf("task %s: %w", r.id(), err)
 		}
 	}
+	if err := l.placeEnded(); err != nil {
+		return err
+	}
 	for _, r := range gone {
 		s.records.remove(r.hash)
 		s.ghosts[r.id()] = r
+	}
+	return nil
+}
+
+// placeEnded counts the ended tasks.
+func (l *Loading) placeEnded() error {
+	var r record
+	for place := range l.s.ended.places() {
+		e := l.s.ended.at(place)
+		if e.hash == (taskHash{}) {
+			continue
+		}
+		if e.lane == nil || !e.lane.written {
+			return fmt.Errorf("task %x is in no lane", e.hash)
+		}
+		e.written = true
+		e.record(&r).counted = dispatch.StateUnknown
+		l.s.count(&r, dispatch.StateDone)
+		l.pace(&r)
 	}
 	return nil
 }
@@ -155,12 +177,17 @@ func (l *Loading) placeTask(r *record) error {
 	default:
 		return fmt.Errorf("its state is %d", r.state)
 	}
-	// Where the delay was cut meanwhile, since its rule became shorter or the clock was set back, placing the queue cuts it again.
-	if q := s.queues[r.lane.queueName]; q != nil || r.paced > s.now {
-		q = s.queueOf(r.lane)
+	l.pace(r)
+	return nil
+}
+
+// pace gives the queue of a task the next grant that the task has. Where the delay was cut meanwhile, since its rule became
+// shorter or the clock was set back, placing the queue cuts it again.
+func (l *Loading) pace(r *record) {
+	if q := l.s.queues[r.lane.queueName]; q != nil || r.paced > l.s.now {
+		q = l.s.queueOf(r.lane)
 		q.nextGrant = max(q.nextGrant, r.paced)
 	}
-	return nil
 }
 
 func (l *Loading) placeLease(r *record) error {

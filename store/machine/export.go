@@ -21,7 +21,7 @@ func (s *Shard) ExportGates(gates []dispatch.SourceGate) []dispatch.SourceGate {
 func (s *Shard) ExportTasks(batch *dispatch.PortableBatch, from int) (next int) {
 	bytes := 0
 	for {
-		r, after, ok := s.records.from(from)
+		r, after, ok := s.taskFrom(from)
 		if !ok {
 			return -1
 		}
@@ -45,6 +45,23 @@ func (s *Shard) ExportTasks(batch *dispatch.PortableBatch, from int) (next int) 
 			t.Session, t.LockDeleted = l.note.session, l.lockDeleted
 		}
 	}
+}
+
+// endedPlaces is where the places of ended tasks begin, behind those of records.
+const endedPlaces = 1 << 40
+
+// taskFrom is the first record from a place on, and the place behind it.
+func (s *Shard) taskFrom(place int) (r *record, after int, ok bool) {
+	if place < endedPlaces {
+		if r, after, ok = s.records.from(place); ok {
+			return r, after, true
+		}
+	}
+	e, after, ok := s.ended.from(max(place-endedPlaces, 0))
+	if !ok {
+		return nil, 0, false
+	}
+	return e.record(new(record)), endedPlaces + after, true
 }
 
 // ExportQueues gives the queues.

@@ -90,10 +90,8 @@ func (t *Table) Has(key string) bool {
 
 // Keys lists the keys, and their number as the table has it.
 func (t *Table) Keys() (keys []string, size int) {
-	for _, v := range t.table.values {
-		if v != nil {
-			keys = append(keys, string(v.name))
-		}
+	for v := range t.table.all() {
+		keys = append(keys, string(v.name))
 	}
 	return keys, t.table.len()
 }

@@ -28,6 +28,7 @@ func (s *Shard) ImportTask(t *dispatch.PortableTask) {
 		s.count(r, r.state)
 		if r.forgetAt = forgetAt; forgetAt != 0 {
 			s.forgetSet(r).Insert(forgetAt, r)
+			s.over = append(s.over, r)
 		}
 		if r.state != dispatch.StateDone || forgetAt == 0 {
 			s.listRecord(r)
@@ -59,7 +60,17 @@ func (s *Shard) recordOf(l *lane, t *dispatch.Task) *record {
 	if t.Cursor != nil || t.Memo != nil || t.LastError != nil || t.History != nil {
 		r.details = &details{cursor: slices.Clone(t.Cursor), memo: slices.Clone(t.Memo), lastError: clone(t.LastError), history: slices.Clone(t.History)}
 	}
+	if t.State == dispatch.StateDone && !t.Recurring && r.bare(&body) {
+		r.shrunk, r.content = true, ""
+	}
 	return r
+}
+
+// bare reports whether a success has dropped what it needs no more, as [dispatch.Transition.Shrink] says.
+func (r *record) bare(about *unpacked) bool {
+	d := r.details
+	return about.payload == nil && about.metadata == nil && about.redirect.Hops == 0 &&
+		(d == nil || d.cursor == nil && d.lastError == nil && d.history == nil)
 }
 
 // importLease leases a record to the holder that it had. Its grant has no calls, and so is not given back.

@@ -73,6 +73,8 @@ func (e *encoder) parts(out []byte, k kept, of parts) []byte {
 	switch k := k.(type) {
 	case *record:
 		return e.kept(out, codec.Task, k, func(c *codec.Codec) { e.s.taskItem(c, k, of) })
+	case *ended:
+		return e.item(out, codec.Task, func(c *codec.Codec) { e.s.taskItem(c, k.record(new(record)), of) })
 	case *lane:
 		return e.kept(out, codec.Lane, k, func(c *codec.Codec) { e.s.laneItem(c, k) })
 	case *source:

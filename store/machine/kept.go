@@ -40,6 +40,9 @@ const (
 // change notes that an item is about to change: the group of the command has it, and a snapshot that is being written takes
 // it as it was.
 func (s *Shard) change(k kept, of parts) {
+	if r, ok := k.(*record); ok && r.stands == inEnded {
+		s.wake(r)
+	}
 	if s.Saving != nil {
 		s.Saving.save(k)
 	}
@@ -200,6 +203,9 @@ func (w *saver) save(k kept) {
 	m.snapshot = w.snapshot
 	switch k := k.(type) {
 	case *record:
+		w.save(k.lane)
+		w.Tasks++
+	case *ended:
 		w.save(k.lane)
 		w.Tasks++
 	case *lane:

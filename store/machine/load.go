@@ -16,6 +16,7 @@ type Loading struct {
 	queues  map[string]*queue
 	rules   map[string]string // the pattern by the name of the settings
 	dropped map[*lane]bool
+	spare   *record // one that became an ended task
 }
 
 // NewLoading begins to load a shard, which is new.
@@ -127,6 +128,11 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 	unknown, err := c.End()
 	switch {
 	case err != nil || len(unknown) == 0:
+		if r, ok := of.(*record); ok && r.over() && s.unknown[r] == nil {
+			s.records.remove(r.hash)
+			s.ended.add(r.ended())
+			l.spare = r
+		}
 	case of == nil:
 		return codec.ErrUnknown
 	default:
@@ -147,7 +153,16 @@ func (l *Loading) task(c *codec.Codec) *record {
 	c.Key(1, (*[16]byte)(&hash))
 	r := l.s.records.get(hash)
 	if r == nil {
-		r = &record{hash: hash}
+		if r, l.spare = l.spare, nil; r == nil {
+			r = new(record)
+		}
+		if e := l.s.ended.get(hash); e.hash == hash {
+			l.s.ended.remove(hash)
+			e.record(r)
+			r.stands, r.counted = inNone, dispatch.StateUnknown
+		} else {
+			*r = record{hash: hash}
+		}
 		l.s.records.add(r)
 	}
 	c.Part(2, false, func(c *codec.Codec) {
@@ -185,6 +200,7 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 		var hash taskHash
 		c.Key(1, (*[16]byte)(&hash))
 		s.records.remove(hash)
+		s.ended.remove(hash)
 		return
 	}
 	switch codec.Text(c, 1, &name); kind {

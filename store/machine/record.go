@@ -82,7 +82,14 @@ func (s *Shard) find(id dispatch.TaskID) *record {
 		return nil
 	}
 	r := s.records.get(hash)
-	if r == nil || r.lane.slot != slot {
+	if r == nil {
+		e := s.ended.get(hash)
+		if e.lane == nil {
+			return nil
+		}
+		r = e.record(new(record))
+	}
+	if r.lane.slot != slot {
 		return nil
 	}
 	return r
@@ -153,7 +160,7 @@ func (s *Shard) leave(r *record) {
 		r.lane.later.Remove(r.score, r)
 	case inLeases:
 		s.leases.Remove(r.score, r)
-	case inNone:
+	case inNone, inEnded:
 	}
 	r.stands = inNone
 }
@@ -214,11 +221,13 @@ func (s *Shard) settle(r *record, state dispatch.State, remember time.Duration) 
 	r.forgetAt = 0
 	if remember > 0 {
 		r.forgetAt = s.now + ms.Span(remember)
-		s.forgetSet(r).Insert(r.forgetAt, r)
-		if state == dispatch.StateDone {
-			// One that is kept with its source ends with its source's others.
-			s.unlist(r)
+		if state != dispatch.StateDone {
+			s.forgetEnded.Insert(r.forgetAt, r)
+			return
 		}
+		// One that is kept with its source ends with its source's others.
+		s.unlist(r)
+		s.over = append(s.over, r)
 	}
 }
 
@@ -275,6 +284,7 @@ func (s *Shard) forget(r *record) {
 		delete(s.ghosts, r.id())
 	} else {
 		s.records.remove(r.hash)
+		s.ended.remove(r.hash)
 	}
 	s.keepPace(r)
 }

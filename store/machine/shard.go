@@ -47,7 +47,12 @@ type Shard struct {
 	lastGrant            uint64
 
 	records table[taskHash, *record]
-	strays  map[dispatch.TaskID]strayLock
+	// ended are tasks that are over, records of which is none; over are records that may be made such, and looked is the last one that a sweep
+	// has looked at.
+	ended  table[taskHash, ended]
+	over   []*record
+	looked int
+	strays map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
 	sources table[text, *source]
@@ -153,6 +158,7 @@ func (s *Shard) Instant() time.Time { return ms.Time(s.now) }
 // Perform makes a change, and places what it touched.
 func (s *Shard) Perform(change func(*Shard)) {
 	s.promoted = 0
+	s.packEnded()
 	change(s)
 	s.placeTouched()
 }
@@ -379,6 +385,7 @@ const (
 	inReady
 	inLater
 	inLeases
+	inEnded // the record is a copy: its task is among the ended ones
 )
 
 // record is a task as the shard keeps it. Small fields stand together, since there are

@@ -18,15 +18,15 @@ func (s *Shard) Thaw() {
 
 // pin keeps the places of what a snapshot goes through.
 func (s *Shard) pin(pinned bool) {
-	s.records.pinned, s.grants.pinned, s.sources.pinned, s.holders.pinned = pinned, pinned, pinned, pinned
+	s.records.pinned, s.ended.pinned, s.grants.pinned, s.sources.pinned, s.holders.pinned = pinned, pinned, pinned, pinned, pinned
 }
 
 // walk is how far a snapshot has gone through a shard.
 type walk struct {
-	record, grant, source, holder int
-	lane                          int64 // of that source
-	queue                         string
-	done                          bool
+	record, ended, grant, source, holder int
+	lane                                 int64 // of that source
+	queue                                string
+	done                                 bool
 }
 
 // SavePage takes the next page of a shard, and what was changed meanwhile, and reports whether there is more.
@@ -51,6 +51,10 @@ func (s *Shard) next(at *walk) kept {
 	if r, after, ok := s.records.from(at.record); ok {
 		at.record = after
 		return r
+	}
+	if _, after, ok := s.ended.from(at.ended); ok {
+		at.ended = after
+		return s.ended.at(after - 1)
 	}
 	if n, after, ok := s.grants.from(at.grant); ok {
 		at.grant = after

@@ -80,6 +80,7 @@ func (s *Shard) Start(away time.Duration) {
 // call on the shard does a little of it, so that nothing piles up.
 func (s *Shard) sweep(limit int) {
 	s.forgetFrom(&s.forgetDone, limit)
+	s.forgetOver(limit)
 	for h := range s.forgetMarks.Due(s.now, limit) {
 		s.unmark(h)
 	}

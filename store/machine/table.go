@@ -18,7 +18,10 @@ type tableKey interface {
 	hash() uint32
 }
 
-// tableValue is what a table keeps: a pointer that knows its key.
+// chunkSize is how many values a chunk of a table has: 256 of [ended] are one of the sizes in which Go gives out memory.
+const chunkSize = 256
+
+// tableValue is what a table keeps: it knows its key.
 type tableValue[K tableKey] interface {
 	comparable
 	key() K
@@ -28,8 +31,10 @@ type tableValue[K tableKey] interface {
 // with pointers in the index, at random places of the memory, following them would be most
 // of what a garbage collection costs.
 type table[K tableKey, V tableValue[K]] struct {
-	index  index
-	values []V
+	index index
+	// chunks have the values: a slice of all would be copied where it grows, and keep room for a quarter more.
+	chunks [][]V
+	size   int      // places that were ever used
 	free   []uint32 // places that no key has
 	// pinned: no value moves to another place, since somebody goes through them with pauses.
 	pinned bool
@@ -38,7 +43,7 @@ type table[K tableKey, V tableValue[K]] struct {
 // get is the value of the key, the zero value where there is none.
 func (t *table[K, V]) get(k K) (found V) {
 	if at := t.find(k, k.hash()); at >= 0 {
-		found = t.values[t.index.place(at)]
+		found = *t.at(int(t.index.place(at)))
 	}
 	return found
 }
@@ -46,7 +51,7 @@ func (t *table[K, V]) get(k K) (found V) {
 // find is the slot of the key in the index; -1: it is not in.
 func (t *table[K, V]) find(k K, hash uint32) int {
 	for at := t.index.first(hash); at >= 0; at = t.index.next(at, hash) {
-		if t.values[t.index.place(at)].key() == k {
+		if (*t.at(int(t.index.place(at)))).key() == k {
 			return at
 		}
 	}
@@ -55,12 +60,17 @@ func (t *table[K, V]) find(k K, hash uint32) int {
 
 // add takes in a value whose key is not in.
 func (t *table[K, V]) add(v V) {
-	place := uint32(len(t.values))
+	place := uint32(t.size)
 	if n := len(t.free); n > 0 {
 		place, t.free = t.free[n-1], t.free[:n-1]
-		t.values[place] = v
+		*t.at(int(place)) = v
 	} else {
-		t.values = append(t.values, v)
+		if t.size%chunkSize == 0 {
+			t.chunks = append(t.chunks, nil)
+		}
+		last := &t.chunks[len(t.chunks)-1]
+		*last = append(*last, v)
+		t.size++
 	}
 	t.index.add(v.key().hash(), place)
 }
@@ -74,9 +84,9 @@ func (t *table[K, V]) remove(k K) {
 	place := t.index.place(at)
 	t.index.remove(at)
 	var none V
-	t.values[place] = none
+	*t.at(int(place)) = none
 	t.free = append(t.free, place)
-	if len(t.values) > leastSparse && t.len() < len(t.values)/sparse && !t.pinned {
+	if (t.len() == 0 && t.size > chunkSize || t.size > leastSparse && t.len() < t.size/sparse) && !t.pinned {
 		var left table[K, V]
 		for v := range t.all() {
 			left.add(v)
@@ -86,6 +96,11 @@ func (t *table[K, V]) remove(k K) {
 }
 
 func (t *table[K, V]) len() int { return t.index.used }
+
+// places is how many places there are, used or free; at is what is in one.
+func (t *table[K, V]) places() int { return t.size }
+
+func (t *table[K, V]) at(place int) *V { return &t.chunks[place/chunkSize][place%chunkSize] }
 
 // all gives the values. The table must not be changed meanwhile.
 func (t *table[K, V]) all() iter.Seq[V] {
@@ -103,8 +118,8 @@ func (t *table[K, V]) all() iter.Seq[V] {
 // from is the first value from that place on, and the place behind it.
 func (t *table[K, V]) from(place int) (v V, after int, ok bool) {
 	var none V
-	for ; place < len(t.values); place++ {
-		if v = t.values[place]; v != none {
+	for ; place < t.size; place++ {
+		if v = *t.at(place); v != none {
 			return v, place + 1, true
 		}
 	}
