@@ -19,7 +19,7 @@ type Kept struct {
 // Kept counts what the shard keeps. Locks are those that no lease has; a used client token is a grant.
 func (s *Shard) Kept() Kept {
 	kept := Kept{
-		Records: s.records.len() + s.ended.len(), Locks: len(s.strays), Grants: s.grants.len(), Queues: len(s.queues), Holders: s.holders.len(),
+		Records: s.records.len() + s.ended.len(), Locks: len(s.strays), Grants: s.grants.len(), Queues: s.queues.len(), Holders: s.holders.len(),
 		Ghosts: len(s.ghosts),
 	}
 	for _, used := range s.used {
@@ -46,7 +46,8 @@ func (s *Shard) Check() error {
 			return fmt.Errorf("task %s in state %s: %w", r.id(), r.visibleState(s.now), err)
 		}
 	}
-	for name, q := range s.queues {
+	for q := range s.queues.all() {
+		name := q.name
 		if q.waiting != sum.waiting[name] || q.inFlight != sum.leased[name] {
 			return fmt.Errorf("queue %s counts %d waiting and %d in flight, there are %d and %d",
 				name, q.waiting, q.inFlight, sum.waiting[name], sum.leased[name])
@@ -54,7 +55,7 @@ func (s *Shard) Check() error {
 		if q.waiting == 0 && q.inFlight == 0 && q.idleUntil == 0 && q.kept() != ms.Infinite {
 			return fmt.Errorf("queue %s holds nothing and is kept", name)
 		}
-		for _, qp := range q.pools {
+		for qp := range q.parts() {
 			if err := s.checkQueue(qp); err != nil {
 				return fmt.Errorf("queue %s in pool %s: %w", name, qp.pool.name, err)
 			}
@@ -211,8 +212,8 @@ func (s *Shard) checkQueue(qp *queuePool) error {
 func (s *Shard) checkPool(p *pool) error {
 	counts := p.counts
 	counts[open], counts[wait] = p.open.Len(), p.wait.Len()
-	for _, q := range s.queues {
-		for _, qp := range q.pools {
+	for q := range s.queues.all() {
+		for qp := range q.parts() {
 			if qp.pool == p && qp.stands != nowhere {
 				counts[qp.stands]--
 			}

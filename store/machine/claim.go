@@ -149,7 +149,7 @@ func (c *claim) serveQueues(n *line) {
 				return
 			}
 			var qp *queuePool
-			if q := c.s.queues[name]; q != nil {
+			if q := c.s.queues.get(text(name)); q != nil {
 				qp = q.part(c.pool)
 			}
 			if qp == nil || qp.len() == 0 {
@@ -173,7 +173,7 @@ func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
 	at := int64(ms.Infinite)
 	for _, uid := range want.SourceUIDs {
 		src := c.s.sources.get(text(uid))
-		l := c.s.lanes[laneKey{src, qp.queue.name}]
+		l := c.s.lanes.get(laneKey{src, qp.queue.name})
 		if l != nil && l.at == qp && l.stands == wait {
 			at = min(at, l.score)
 		}

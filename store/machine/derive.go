@@ -38,8 +38,8 @@ func (l *Loading) place(ruleOf func(pattern string) (dispatch.QueueRule, bool)) 
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.queues)) {
-		s.touchQueue(s.queues[name])
+	for q := range s.queueNames.From(0) {
+		s.touchQueue(q.Value.queue)
 	}
 	s.placeTouched()
 	clear(s.soonest)
@@ -79,9 +79,7 @@ func (l *Loading) placeLanes() error {
 		if l.dropped[found] {
 			continue
 		}
-		s.lanes[laneKey{found.source, found.queueName}] = found
-		found.source.lanes = append(found.source.lanes, found)
-		s.lanesIn[found.queueName] = append(s.lanesIn[found.queueName], found)
+		s.addLane(found)
 	}
 	return nil
 }
@@ -90,9 +88,8 @@ func (l *Loading) placeQueues() error {
 	s := l.s
 	for _, name := range slices.Sorted(maps.Keys(l.queues)) {
 		q := l.queues[name]
-		q.reversed, q.settings.version, q.written = ReverseLabels(name), -1, true
-		s.queues[name] = q
-		s.queueNames.Set(q.reversed, q)
+		q.written = true
+		s.addQueue(q)
 	}
 	return nil
 }
@@ -153,7 +150,7 @@ func (l *Loading) placeEnded() error {
 func (l *Loading) placeTask(r *record) error {
 	s := l.s
 	if r.listedAt != 0 {
-		r.lane.listed.Set(r.listedAt, r)
+		r.lane.listed.Insert(r.listedAt, r)
 		r.lane.lastListed = max(r.lane.lastListed, r.listedAt)
 	}
 	switch {
@@ -184,7 +181,7 @@ func (l *Loading) placeTask(r *record) error {
 // pace gives the queue of a task the next grant that the task has. Where the delay was cut meanwhile, since its rule became
 // shorter or the clock was set back, placing the queue cuts it again.
 func (l *Loading) pace(r *record) {
-	if q := l.s.queues[r.lane.queueName]; q != nil || r.paced > l.s.now {
+	if q := l.s.queues.get(text(r.lane.queueName)); q != nil || r.paced > l.s.now {
 		q = l.s.queueOf(r.lane)
 		q.nextGrant = max(q.nextGrant, r.paced)
 	}

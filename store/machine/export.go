@@ -66,12 +66,11 @@ func (s *Shard) taskFrom(place int) (r *record, after int, ok bool) {
 
 // ExportQueues gives the queues.
 func (s *Shard) ExportQueues() (queues []dispatch.PortableQueue) {
-	s.queueNames.Scan(func(_ string, q *queue) bool {
-		if !q.over(s.now) {
+	for e := range s.queueNames.From(0) {
+		if q := e.Value; !q.over(s.now) {
 			queues = append(queues, q.export())
 		}
-		return true
-	})
+	}
 	return queues
 }
 

@@ -187,7 +187,7 @@ func (c *GiveBack) Run(sh *Shard) {
 			}
 		}
 		// Where a task of the turn was reported, a request was made.
-		if q := sh.queues[m.queue]; back == m.count && q.nextGrant == m.after {
+		if q := sh.queues.get(text(m.queue)); back == m.count && q.nextGrant == m.after {
 			q.nextGrant = m.before
 			for i := range note.entries[m.first : m.first+m.count] {
 				note.entries[m.first+i].record.paced = m.before

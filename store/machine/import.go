@@ -123,7 +123,7 @@ func (s *Shard) ImportQueue(p *dispatch.PortableQueue) {
 	s.change(q, allParts)
 	q.nextGrant, q.blocked, q.blockedAt, q.blockStep = ms.Of(p.NextGrant), ms.Of(p.Blocked), ms.Of(p.BlockedAt), p.BlockStep
 	q.cause, q.asked, q.failedURLs = clone(p.Cause), p.Asked, slices.Clone(p.FailedURLs)
-	q.settings.version = -1
+	q.settings = nil
 	s.touchQueue(q)
 }
 

@@ -206,7 +206,7 @@ func queueFields(c *codec.Codec, q *queue, now int64) {
 
 // laneItem has the fields of a lane but for its source.
 func (s *Shard) laneItem(c *codec.Codec, l *lane) {
-	dropped := s.lanes[laneKey{l.source, l.queueName}] != l
+	dropped := s.lanes.get(l.key()) != l
 	laneFields(c, &l.number, &l.source.name, &l.queueName, &dropped)
 }
 

@@ -302,7 +302,8 @@ func (s *Shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 			s.change(q, allParts)
 			q.asked = asked
 		}
-		set.pace(q.asked)
+		s.pace(q, *set)
+		set = q.settings
 	}
 	switch effect.Kind {
 	case dispatch.QueueUntouched:

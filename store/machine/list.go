@@ -38,21 +38,18 @@ func (s *Shard) ListTasks(page *dispatch.TaskPage, bytes *PageBytes, filter disp
 		if l.number > at.Lane {
 			at.Lane, at.After = l.number, 0
 		}
-		l.listed.Ascend(at.After+1, func(number int64, r *record) bool {
+		for e := range l.listed.From(at.After + 1) {
+			r := e.Value
 			wanted := !r.gone && s.known(r) != nil && slices.Contains(filter.States, r.visibleState(s.now))
 			more = len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || wanted && !bytes.Fits(r.listedBytes())
 			if more {
-				return false
+				return true
 			}
 			page.Looked++
-			at.After = number
+			at.After = e.Score
 			if wanted {
 				page.Tasks = append(page.Tasks, s.task(r, lastError))
 			}
-			return true
-		})
-		if more {
-			return true
 		}
 	}
 	return false
@@ -63,13 +60,13 @@ func (s *Shard) lanesOf(filter dispatch.TaskFilter) laneList {
 	src := s.sources.get(text(filter.SourceUID))
 	switch {
 	case filter.SourceUID == "":
-		return s.lanesIn[filter.Queue]
+		return s.lanesNamed(filter.Queue)
 	case src == nil:
 		return nil
 	case filter.Queue == "":
 		return src.lanes
 	}
-	if l := s.lanes[laneKey{src, filter.Queue}]; l != nil {
+	if l := s.lanes.get(laneKey{src, filter.Queue}); l != nil {
 		return laneList{l}
 	}
 	return nil

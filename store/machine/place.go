@@ -24,16 +24,48 @@ const (
 // laneFor finds the lane of the source in the queue, or makes it.
 func (s *Shard) laneFor(src *source, queueName string) *lane {
 	key := laneKey{src, queueName}
-	l := s.lanes[key]
+	l := s.lanes.get(key)
 	if l == nil {
 		s.lastLane++
 		l = &lane{number: s.lastLane, source: src, queueName: queueName, slot: uint16(dispatch.SlotOf(queueName))}
 		s.added(l)
-		s.lanes[key] = l
-		src.lanes = append(src.lanes, l)
-		s.lanesIn[queueName] = append(s.lanesIn[queueName], l)
+		s.addLane(l)
 	}
 	return l
+}
+
+// addLane takes in a lane, whose number is higher than those of all before.
+func (s *Shard) addLane(l *lane) {
+	s.lanes.add(l)
+	l.source.lanes = append(l.source.lanes, l)
+	l.before = s.lanesIn.get(text(l.queueName)).lane
+	s.lanesIn.set(laneIn{l})
+}
+
+// lanesNamed are the lanes of a queue name.
+func (s *Shard) lanesNamed(queueName string) (lanes laneList) {
+	for l := s.lanesIn.get(text(queueName)).lane; l != nil; l = l.before {
+		lanes = append(lanes, l)
+	}
+	slices.Reverse(lanes)
+	return lanes
+}
+
+// leaveName takes a lane out of those of its queue name.
+func (s *Shard) leaveName(l *lane) {
+	last := s.lanesIn.get(text(l.queueName)).lane
+	switch {
+	case last != l:
+		for last.before != l {
+			last = last.before
+		}
+		last.before = l.before
+	case l.before != nil:
+		s.lanesIn.set(laneIn{l.before})
+	default:
+		s.lanesIn.remove(text(l.queueName))
+	}
+	l.before = nil
 }
 
 // placeTouched puts what the call has changed where it belongs: each lane once,
@@ -193,8 +225,8 @@ func (s *Shard) bringBack(qp *queuePool) {
 func (s *Shard) placeQueue(q *queue, turn *pool) {
 	// Placing in one pool can move lanes to another one, whose source was
 	// moved: the pools are a list that may grow meanwhile.
-	for i := 0; i < len(q.pools); i++ {
-		s.placeIn(q.pools[i], q.pools[i].pool == turn)
+	for qp := range q.parts() {
+		s.placeIn(qp, qp.pool == turn)
 	}
 	s.placeDirty(q)
 	s.closeWhenEmpty(q)
@@ -209,7 +241,7 @@ func (s *Shard) placePart(qp *queuePool) {
 
 // placeDirty places the queue where lanes have moved since it was placed.
 func (s *Shard) placeDirty(q *queue) {
-	for _, qp := range q.pools {
+	for qp := range q.parts() {
 		if qp.dirty {
 			s.placeIn(qp, false)
 		}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -42,18 +43,29 @@ func (s *Shard) settingsVersion() int64 { return s.rulesVersion + s.holdsVersion
 
 // settingsOf resolves the settings of a queue.
 func (s *Shard) settingsOf(q *queue) *settings {
-	if q.settings.version != s.settingsVersion() {
-		q.settings = s.resolve(q.name)
-		q.settings.pace(q.asked)
+	if q.settings == nil || q.settings.version != s.settingsVersion() {
+		s.pace(q, s.resolve(q.name))
 	}
-	return &q.settings
+	return q.settings
 }
 
-// pace takes in what the host asks for.
-func (set *settings) pace(asked time.Duration) {
-	set.paced = set.Paced(asked)
+// pace gives a queue its settings, with what its host asks for.
+func (s *Shard) pace(q *queue, set settings) {
+	set.paced = set.Paced(q.asked)
 	set.longestDelay = ms.Span(longestDelay(set.paced))
+	shared := s.resolved[set]
+	if shared == nil {
+		if s.resolved == nil || s.resolvedOf != set.version || len(s.resolved) > maxResolved {
+			s.resolved, s.resolvedOf = make(map[settings]*settings), set.version
+		}
+		shared = &set
+		s.resolved[set] = shared
+	}
+	q.settings = shared
 }
+
+// maxResolved bounds the different settings that queues share.
+const maxResolved = 1000
 
 func (s *Shard) resolve(queueName string) settings {
 	set := settings{QueueSettings: dispatch.DefaultQueueSettings(), version: s.settingsVersion()}
@@ -85,17 +97,20 @@ func (q *queue) over(now int64) bool { return q.idleUntil != 0 && q.idleUntil <=
 func (s *Shard) openQueue(name string) *queue {
 	q := s.existing(name)
 	if q == nil {
-		q = &queue{name: name, reversed: ReverseLabels(name)}
-		q.settings.version = -1
-		s.queues[name] = q
-		s.queueNames.Set(q.reversed, q)
+		q = &queue{name: name}
+		s.addQueue(q)
 	}
 	return q
 }
 
+func (s *Shard) addQueue(q *queue) {
+	s.queues.add(q)
+	s.queueNames.Insert(0, namedQueue{q})
+}
+
 // standing finds a queue that holds something or has a gate, for a read; nil: there is none.
 func (s *Shard) standing(name string) *queue {
-	q := s.queues[name]
+	q := s.queues.get(text(name))
 	if q != nil && q.over(s.now) {
 		return nil
 	}
@@ -104,7 +119,7 @@ func (s *Shard) standing(name string) *queue {
 
 // existing finds a queue that holds something or has a gate, and deletes another; nil: there is none.
 func (s *Shard) existing(name string) *queue {
-	q := s.queues[name]
+	q := s.queues.get(text(name))
 	if q != nil && q.over(s.now) {
 		s.closeWhenEmpty(q)
 		return nil
@@ -119,6 +134,31 @@ func ReverseLabels(name string) string {
 	return strings.Join(labels, ".")
 }
 
+// reversedBefore orders names by their reversed labels.
+func reversedBefore(a, b string) bool {
+	for {
+		i, j := strings.LastIndexByte(a, '.'), strings.LastIndexByte(b, '.')
+		labelA, labelB := a[i+1:], b[j+1:]
+		switch {
+		case labelA != labelB:
+			return dotted(labelA, i >= 0) < dotted(labelB, j >= 0)
+		case j < 0:
+			return false
+		case i < 0:
+			return true
+		}
+		a, b = a[:i], b[:j]
+	}
+}
+
+// dotted is a label as it stands in a reversed name.
+func dotted(label string, more bool) string {
+	if more {
+		return label + "."
+	}
+	return label
+}
+
 // closeWhenEmpty deletes the queue when it holds nothing and no gate stands;
 // with a gate that ends, it is deleted then.
 func (s *Shard) closeWhenEmpty(q *queue) {
@@ -131,12 +171,12 @@ func (s *Shard) closeWhenEmpty(q *queue) {
 	}
 	switch kept := q.kept(); {
 	case kept <= s.now:
-		for _, qp := range q.pools {
+		for qp := range q.parts() {
 			s.moveQueue(qp, place{})
 		}
 		q.gone = true
-		delete(s.queues, q.name)
-		s.queueNames.Delete(q.reversed)
+		s.queues.remove(q.key())
+		s.queueNames.Remove(0, namedQueue{q})
 		s.removed(q)
 	case kept != ms.Infinite:
 		q.idleUntil = kept
@@ -163,7 +203,7 @@ func (s *Shard) moveQueue(qp *queuePool, to place) {
 
 // part finds the queue's part in a pool; nil when it has none.
 func (q *queue) part(p *pool) *queuePool {
-	for _, qp := range q.pools {
+	for qp := range q.parts() {
 		if qp.pool == p {
 			return qp
 		}
@@ -171,13 +211,33 @@ func (q *queue) part(p *pool) *queuePool {
 	return nil
 }
 
+// parts are the queue's parts in its pools. They can become more meanwhile.
+func (q *queue) parts() iter.Seq[*queuePool] {
+	return func(yield func(*queuePool) bool) {
+		if q.first.pool == nil || !yield(&q.first) {
+			return
+		}
+		for i := 0; i < len(q.others); i++ {
+			if !yield(q.others[i]) {
+				return
+			}
+		}
+	}
+}
+
 // partIn gives the queue's part in a pool.
 func (s *Shard) partIn(q *queue, p *pool) *queuePool {
 	qp := q.part(p)
-	if qp == nil {
-		qp = &queuePool{queue: q, pool: p, sooner: ms.Infinite}
-		q.pools = append(q.pools, qp)
+	if qp != nil {
+		return qp
 	}
+	if q.first.pool == nil {
+		qp = &q.first
+	} else {
+		qp = new(queuePool)
+		q.others = append(q.others, qp)
+	}
+	qp.queue, qp.pool, qp.sooner = q, p, ms.Infinite
 	return qp
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -23,7 +24,7 @@ func (s *Shard) describe(q *queue) *dispatch.Queue {
 		Name: q.name, Settings: set.QueueSettings, SettingsName: set.name,
 		QueueDelay: q.asked, Waiting: q.waiting, Leased: q.inFlight, BlockStep: q.blockStep,
 	}
-	for _, qp := range q.pools {
+	for qp := range q.parts() {
 		if qp.len() > 0 {
 			d.Pools = append(d.Pools, qp.pool.name)
 		}
@@ -51,6 +52,18 @@ func (s *Shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 	return gates
 }
 
+// namesFrom are the queues from a reversed name on, in the order of such names.
+func (s *Shard) namesFrom(reversed string) iter.Seq2[string, *queue] {
+	return func(yield func(string, *queue) bool) {
+		behind := func(q namedQueue) bool { return ReverseLabels(q.name) >= reversed }
+		for e := range s.queueNames.After(0, behind) {
+			if !yield(ReverseLabels(e.Value.name), e.Value.queue) {
+				return
+			}
+		}
+	}
+}
+
 // ListQueues lists at most limit queues of the shard.
 func (s *Shard) ListQueues(suffix, after string, limit int) (found []*dispatch.Queue) {
 	begin := ""
@@ -58,16 +71,14 @@ func (s *Shard) ListQueues(suffix, after string, limit int) (found []*dispatch.Q
 		begin = ReverseLabels(after) + "\x00"
 	}
 	collect := func(prefix string) {
-		s.queueNames.Ascend(max(begin, prefix), func(reversed string, q *queue) bool {
-			switch {
-			case len(found) >= limit || !strings.HasPrefix(reversed, prefix):
-				return false
-			case q.over(s.now):
-				return true
+		for reversed, q := range s.namesFrom(max(begin, prefix)) {
+			if len(found) >= limit || !strings.HasPrefix(reversed, prefix) {
+				return
 			}
-			found = append(found, s.describe(q))
-			return true
-		})
+			if !q.over(s.now) {
+				found = append(found, s.describe(q))
+			}
+		}
 	}
 	if suffix == "" {
 		collect("")

@@ -236,14 +236,14 @@ func (s *Shard) listRecord(r *record) {
 	if r.listedAt == 0 {
 		r.lane.lastListed++
 		r.listedAt = r.lane.lastListed
-		r.lane.listed.Set(r.listedAt, r)
+		r.lane.listed.Insert(r.listedAt, r)
 	}
 }
 
 func (s *Shard) unlist(r *record) {
 	if r.listedAt != 0 {
 		s.change(r, partState)
-		r.lane.listed.Delete(r.listedAt)
+		r.lane.listed.Remove(r.listedAt, r)
 		r.listedAt = 0
 	}
 }
@@ -278,7 +278,7 @@ func (s *Shard) forget(r *record) {
 		s.forgottenDone++
 	}
 	if r.listedAt != 0 {
-		r.lane.listed.Delete(r.listedAt)
+		r.lane.listed.Remove(r.listedAt, r)
 	}
 	if r.gone {
 		delete(s.ghosts, r.id())
@@ -291,7 +291,7 @@ func (s *Shard) forget(r *record) {
 
 // keepPace keeps the next grant of the queue of a record that is removed, if the record had it.
 func (s *Shard) keepPace(r *record) {
-	if q := s.queues[r.lane.queueName]; q != nil && r.paced > s.now {
+	if q := s.queues.get(text(r.lane.queueName)); q != nil && r.paced > s.now {
 		s.change(q, allParts)
 	}
 }

@@ -110,7 +110,7 @@ const (
 // priority band.
 type openSet[V sorted.Member[V]] struct {
 	sorted.Set[V]
-	count [behindBand + 1]int
+	count [behindBand + 1]int32
 }
 
 func (s *openSet[V]) insert(score int64, value V) {
@@ -125,7 +125,7 @@ func (s *openSet[V]) remove(score int64, value V) {
 }
 
 // inBand is the number of members that share the band of score.
-func (s *openSet[V]) inBand(score int64) int { return s.count[score>>bandShift] }
+func (s *openSet[V]) inBand(score int64) int { return int(s.count[score>>bandShift]) }
 
 // oldest is the oldest of the first members of all bands.
 func (s *openSet[V]) oldest() (oldest sorted.Entry[V], ok bool) {

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
@@ -56,7 +54,7 @@ type Shard struct {
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
 	sources table[text, *source]
-	queues  map[string]*queue
+	queues  table[text, *queue]
 	pools   map[string]*pool
 	leases  sorted.Set[*record]
 	holders table[text, *holder]
@@ -65,13 +63,16 @@ type Shard struct {
 	// in which the last lease ended ([dispatch.TokenStep]).
 	used map[int64]*usedTokens
 
-	// queueNames orders the queues by their reversed labels; lanesIn has the
+	// queueNames orders the queues by their reversed labels; lanesIn has the last of the
 	// lanes of each queue name, whether the queue exists now or not.
-	queueNames btree.Map[string, *queue]
-	lanesIn    map[string]laneList
-	lanes      map[laneKey]*lane
+	queueNames sorted.Set[namedQueue]
+	lanesIn    table[text, laneIn]
+	lanes      table[laneKey, *lane]
 
-	settings     map[string]dispatch.QueueRule
+	settings map[string]dispatch.QueueRule
+	// resolved are what settings of queues come to, as of one version: most queues share theirs.
+	resolved     map[settings]*settings
+	resolvedOf   int64 // the version
 	rulesVersion int64
 	// held is until when holds stop queues, by names as those of settings.
 	held         map[string]int64
@@ -112,11 +113,8 @@ func New(number int) *Shard {
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
-		queues:   make(map[string]*queue),
 		pools:    make(map[string]*pool),
 		used:     make(map[int64]*usedTokens),
-		lanesIn:  make(map[string]laneList),
-		lanes:    make(map[laneKey]*lane),
 		settings: make(map[string]dispatch.QueueRule),
 		held:     make(map[string]int64),
 	}
@@ -249,9 +247,11 @@ type lane struct {
 
 	ready sorted.Set[*record] // what is due
 	later sorted.Set[*record] // what is due later
+	// before is the one that came before it of those with that queue name.
+	before *lane
 	// listed has all records but DONE ones, in the order in which they came in;
 	// lastListed is the number of the last.
-	listed     btree.Map[int64, *record]
+	listed     sorted.Set[*record]
 	lastListed int64
 
 	// touched: the call under way places it at its end.
@@ -281,6 +281,20 @@ type laneKey struct {
 	queueName string
 }
 
+func (k laneKey) hash() uint32 {
+	if k.source == nil {
+		return 0
+	}
+	return text(k.queueName).hash() ^ 5*text(k.source.name).hash()
+}
+
+func (l *lane) key() laneKey { return laneKey{l.source, l.queueName} }
+
+// laneIn is a lane as the last of its queue name.
+type laneIn struct{ *lane }
+
+func (l laneIn) key() text { return text(l.queueName) }
+
 // laneList has lanes ascending by number.
 type laneList []*lane
 
@@ -305,7 +319,6 @@ func (n laneList) without(l *lane) laneList {
 type queue struct {
 	mark
 	name     string
-	reversed string // labels from the last to the first
 	waiting  int64
 	inFlight int64
 
@@ -319,9 +332,11 @@ type queue struct {
 	// failedURLs are hashes of different URLs that failed since the host last answered, at most maxFailedURLs.
 	failedURLs []uint32
 
-	pools []*queuePool
+	// first and others are its parts in pools; most queues have one.
+	first  queuePool
+	others []*queuePool
 
-	settings settings
+	settings *settings // nil: to be resolved
 	// touched: the call under way places it at its end.
 	touched bool
 	// idleUntil is the score in the shard's idle queues; 0 = not idle.
@@ -332,6 +347,14 @@ type queue struct {
 
 // Before implements [sorted.Member].
 func (q *queue) Before(other *queue) bool { return q.name < other.name }
+
+func (q *queue) key() text { return text(q.name) }
+
+// namedQueue is a queue among all, by the labels of its name from the last to the first.
+type namedQueue struct{ *queue }
+
+// Before implements [sorted.Member].
+func (q namedQueue) Before(other namedQueue) bool { return reversedBefore(q.name, other.name) }
 
 // settings are what rules and holds come to for a queue, as of their versions.
 type settings struct {

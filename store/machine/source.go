@@ -63,11 +63,9 @@ func (s *Shard) dropLane(l *lane) {
 	s.change(l, allParts)
 	s.leaveQueue(l)
 	s.placeNamed(l, place{})
-	delete(s.lanes, laneKey{l.source, l.queueName})
+	s.lanes.remove(l.key())
 	l.source.lanes = l.source.lanes.without(l)
-	if s.lanesIn[l.queueName] = s.lanesIn[l.queueName].without(l); len(s.lanesIn[l.queueName]) == 0 {
-		delete(s.lanesIn, l.queueName)
-	}
+	s.leaveName(l)
 }
 
 // Push is [dispatch.Sources.PushSource].
@@ -140,10 +138,11 @@ func (c *Drop) Run(s *Shard) {
 // were not returned before.
 func (s *Shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []dispatch.TaskID) {
 	var drop, kept, over []*record
-	l.listed.Scan(func(_ int64, r *record) bool {
-		switch {
-		case len(drop) >= limit || len(leased) >= leasedLimit:
-			return false
+	for e := range l.listed.From(0) {
+		if len(drop) >= limit || len(leased) >= leasedLimit {
+			break
+		}
+		switch r := e.Value; {
 		case s.known(r) == nil:
 			over = append(over, r)
 		case r.state == dispatch.StateLeased:
@@ -155,8 +154,7 @@ func (s *Shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 		default:
 			drop = append(drop, r)
 		}
-		return true
-	})
+	}
 	for _, r := range over {
 		s.forget(r)
 	}

@@ -75,6 +75,15 @@ func (t *table[K, V]) add(v V) {
 	t.index.add(v.key().hash(), place)
 }
 
+// set takes in a value in place of the one of its key, if there is one.
+func (t *table[K, V]) set(v V) {
+	if at := t.find(v.key(), v.key().hash()); at >= 0 {
+		*t.at(int(t.index.place(at))) = v
+		return
+	}
+	t.add(v)
+}
+
 // remove takes the key out, if it is in.
 func (t *table[K, V]) remove(k K) {
 	at := t.find(k, k.hash())

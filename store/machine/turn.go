@@ -173,7 +173,7 @@ func (c *claim) pickLane(want *dispatch.Want, qp *queuePool) *lane {
 		picked = qp.pick()
 	}
 	for _, uid := range want.SourceUIDs {
-		l := c.s.lanes[laneKey{c.s.sources.get(text(uid)), qp.queue.name}]
+		l := c.s.lanes.get(laneKey{c.s.sources.get(text(uid)), qp.queue.name})
 		if l == nil || l.at != qp || l.stands != open {
 			continue
 		}
