@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -213,8 +214,17 @@ func (l *Loader) Store() (*Store, error) {
 	}
 	s.rules.version, s.holds.version = s.shards[0].Versions()
 	s.clock.journal = l.config.Journal
+	// What reading has left over is as large as what was read. The runtime would give it back minutes later, and the next
+	// collection, which needs it again, comes when the heap has doubled.
+	if l.tasks > manyTasks {
+		l.shards = nil
+		debug.FreeOSMemory()
+	}
 	return s, nil
 }
+
+// manyTasks are worth a collection of garbage.
+const manyTasks = 100_000
 
 // LastInstant is the time of the last group, or of the snapshot.
 func (l *Loader) LastInstant() time.Time { return time.UnixMicro(int64(l.micros)) }

@@ -158,13 +158,16 @@ func (s *Shard) checkLane(l *lane) error {
 // checkNamed checks that the lane stands among those of its source, if that is named,
 // as in its queue, unless it was put aside: then the queue knows of it.
 func (s *Shard) checkNamed(l *lane) error {
-	n, at := l.source.named, l.named
+	n, at, in := l.source.named, place{}, (*namedLanes)(nil)
+	if l.named != nil {
+		at, in = l.named.place, l.named.in
+	}
 	switch {
-	case n == nil, !n.whole && l.namedIn != n: // not listed yet
+	case n == nil, !n.whole && in != n: // not listed yet
 		return nil
 	case l.at != nil && l.at.pool != l.source.pool:
 		return nil // its source has changed, and the lane is not placed yet
-	case l.namedIn != n:
+	case in != n:
 		at = place{}
 	}
 	switch {

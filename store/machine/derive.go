@@ -168,8 +168,8 @@ func (l *Loading) placeTask(r *record) error {
 			r.content = ""
 		}
 		s.count(r, r.state)
-		if r.forgetAt != 0 {
-			s.forgetSet(r).Insert(r.forgetAt, r)
+		if at := r.forgetAt(); at != 0 {
+			s.forgetSet(r).Insert(at, r)
 		}
 	default:
 		return fmt.Errorf("its state is %d", r.state)

@@ -34,8 +34,8 @@ func (e ended) key() taskHash { return e.hash }
 func (r *record) over() bool {
 	rest := r.counters
 	rest.Cycle, rest.Attempt = 0, 0
-	return r.state == dispatch.StateDone && r.shrunk && !r.recurring && !r.gone && r.lease == nil && r.listedAt == 0 && r.forgetAt != 0 &&
-		rest == dispatch.Counters{} && r.cancel == dispatch.CancelNone && !r.again && !r.behind && r.firstDue == 0 &&
+	return r.state == dispatch.StateDone && r.shrunk && !r.recurring && !r.gone && r.lease == nil && r.listedAt == 0 && r.score != 0 &&
+		rest == dispatch.Counters{} && r.cancel == dispatch.CancelNone && !r.again && !r.behind && r.firstDue() == 0 &&
 		near(r.due, r.created) && near(r.settledAt, r.created) && (r.paced == 0 || near(r.paced, r.settledAt-pacedBefore))
 }
 
@@ -49,7 +49,7 @@ func near(at, since int64) bool { return at >= since && at-since < math.MaxUint3
 func (r *record) ended() ended {
 	e := ended{
 		mark: r.mark, hash: r.hash, lane: r.lane, details: r.details, lease: r.lastLease,
-		created: r.created, run: r.run, forgetAt: r.forgetAt,
+		created: r.created, run: r.run, forgetAt: r.score,
 		due: uint32(r.due - r.created), settled: uint32(r.settledAt - r.created),
 		revision: r.revision, cycle: r.counters.Cycle, attempt: r.counters.Attempt,
 		depth: r.depth, priority: r.priority, relation: r.relation, result: r.result,
@@ -64,7 +64,7 @@ func (r *record) ended() ended {
 func (e *ended) record(r *record) *record {
 	*r = record{
 		mark: e.mark, hash: e.hash, lane: e.lane, details: e.details, lastLease: e.lease,
-		created: e.created, run: e.run, forgetAt: e.forgetAt,
+		created: e.created, run: e.run, score: e.forgetAt,
 		due: e.created + int64(e.due), settledAt: e.created + int64(e.settled),
 		revision: e.revision, counters: dispatch.Counters{Cycle: e.cycle, Attempt: e.attempt},
 		depth: e.depth, priority: e.priority, relation: e.relation, result: e.result,
@@ -80,11 +80,11 @@ func (e *ended) record(r *record) *record {
 func (s *Shard) packEnded() {
 	for _, r := range s.over {
 		switch {
-		case s.records.get(r.hash) != r || r.state != dispatch.StateDone || r.forgetAt == 0:
+		case s.records.get(r.hash) != r || r.state != dispatch.StateDone || r.score == 0:
 		case r.noted || !r.over() || s.unknown[r] != nil:
-			s.forgetDone.Insert(r.forgetAt, r)
+			s.forgetDone.Insert(r.score, r)
 		default:
-			s.forgetDone.Remove(r.forgetAt, r)
+			s.forgetDone.Remove(r.score, r)
 			s.records.remove(r.hash)
 			s.ended.add(r.ended())
 			r.stands = inEnded
@@ -99,7 +99,7 @@ func (s *Shard) wake(r *record) {
 	s.ended.remove(r.hash)
 	s.records.add(r)
 	r.stands = inNone
-	s.forgetDone.Insert(r.forgetAt, r)
+	s.forgetDone.Insert(r.score, r)
 	s.over = append(s.over, r) // it may be over all the same
 }
 

@@ -35,7 +35,7 @@ func (s *Shard) ExportTasks(batch *dispatch.PortableBatch, from int) (next int) 
 			batch.Gates = append(batch.Gates, src.gate)
 		}
 		bytes += r.listedBytes()
-		batch.Tasks = append(batch.Tasks, dispatch.PortableTask{ForgetAt: ms.Time(r.forgetAt)})
+		batch.Tasks = append(batch.Tasks, dispatch.PortableTask{ForgetAt: ms.Time(r.forgetAt())})
 		t := &batch.Tasks[len(batch.Tasks)-1]
 		s.copyTo(&t.Task, r, allDetails)
 		if r.waiting() {
@@ -75,9 +75,10 @@ func (s *Shard) ExportQueues() (queues []dispatch.PortableQueue) {
 }
 
 func (q *queue) export() dispatch.PortableQueue {
+	t := q.troubles()
 	return dispatch.PortableQueue{
-		Name: q.name, NextGrant: ms.Time(q.nextGrant), Blocked: ms.Time(q.blocked), BlockedAt: ms.Time(q.blockedAt),
-		BlockStep: q.blockStep, Cause: clone(q.cause), Asked: q.asked, FailedURLs: slices.Clone(q.failedURLs),
+		Name: q.name, NextGrant: ms.Time(q.nextGrant), Blocked: ms.Time(q.blocked), BlockedAt: ms.Time(t.blockedAt),
+		BlockStep: t.blockStep, Cause: clone(t.cause), Asked: q.asked, FailedURLs: slices.Clone(t.failedURLs),
 	}
 }
 

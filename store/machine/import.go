@@ -26,7 +26,7 @@ func (s *Shard) ImportTask(t *dispatch.PortableTask) {
 	case t.Task.State.Settled():
 		r.state = t.Task.State
 		s.count(r, r.state)
-		if r.forgetAt = forgetAt; forgetAt != 0 {
+		if r.score = forgetAt; forgetAt != 0 {
 			s.forgetSet(r).Insert(forgetAt, r)
 			s.over = append(s.over, r)
 		}
@@ -54,12 +54,13 @@ func (s *Shard) recordOf(l *lane, t *dispatch.Task) *record {
 		hash: hash, lane: l, content: s.pack(&body),
 		run: ms.Of(t.Run), depth: int32(t.Depth), priority: int8(t.Priority), recurring: t.Recurring, relation: t.Relation,
 		counters: t.Counters, revision: t.Revision, result: t.Result, cancel: t.CancelRequested, again: t.AgainRequested,
-		behind: t.Behind, due: ms.Of(t.Due), firstDue: ms.Of(t.FirstDue), created: ms.Of(t.Created), settledAt: ms.Of(t.SettledAt),
+		behind: t.Behind, due: ms.Of(t.Due), created: ms.Of(t.Created), settledAt: ms.Of(t.SettledAt),
 		lastLease: t.LastLease,
 	}
 	if t.Cursor != nil || t.Memo != nil || t.LastError != nil || t.History != nil {
 		r.details = &details{cursor: slices.Clone(t.Cursor), memo: slices.Clone(t.Memo), lastError: clone(t.LastError), history: slices.Clone(t.History)}
 	}
+	r.setFirstDue(ms.Of(t.FirstDue))
 	if t.State == dispatch.StateDone && !t.Recurring && r.bare(&body) {
 		r.shrunk, r.content = true, ""
 	}
@@ -121,8 +122,10 @@ func (s *Shard) ImportQueue(p *dispatch.PortableQueue) {
 		q = s.openQueue(p.Name)
 	}
 	s.change(q, allParts)
-	q.nextGrant, q.blocked, q.blockedAt, q.blockStep = ms.Of(p.NextGrant), ms.Of(p.Blocked), ms.Of(p.BlockedAt), p.BlockStep
-	q.cause, q.asked, q.failedURLs = clone(p.Cause), p.Asked, slices.Clone(p.FailedURLs)
+	q.nextGrant, q.blocked, q.asked = ms.Of(p.NextGrant), ms.Of(p.Blocked), p.Asked
+	q.trouble = &trouble{
+		blockedAt: ms.Of(p.BlockedAt), blockStep: p.BlockStep, cause: clone(p.Cause), failedURLs: slices.Clone(p.FailedURLs),
+	}
 	q.settings = nil
 	s.touchQueue(q)
 }

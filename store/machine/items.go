@@ -194,14 +194,18 @@ func queueFields(c *codec.Codec, q *queue, now int64) {
 	codec.Text(c, 1, &q.name)
 	ahead(c, 2, &q.nextGrant, now)
 	codec.Int(c, 3, &q.blocked)
-	codec.Int(c, 4, &q.blockedAt)
-	codec.Int(c, 5, &q.blockStep)
-	codec.Optional(c, 6, &q.cause, func(c *codec.Codec, cause *dispatch.BlockCause) {
+	t := q.troubles()
+	codec.Int(c, 4, &t.blockedAt)
+	codec.Int(c, 5, &t.blockStep)
+	codec.Optional(c, 6, &t.cause, func(c *codec.Codec, cause *dispatch.BlockCause) {
 		codec.Text(c, 1, &cause.Task)
 		codec.Value(c, 2, &cause.Failure, failureFields)
 	})
 	codec.Int(c, 7, &q.asked)
-	codec.Numbers(c, 8, &q.failedURLs)
+	codec.Numbers(c, 8, &t.failedURLs)
+	if c.Reading() && (t.blockedAt != 0 || !t.none()) {
+		q.trouble = &t
+	}
 }
 
 // laneItem has the fields of a lane but for its source.
@@ -269,7 +273,7 @@ func taskBody(c *codec.Codec, r *record, lane *int64) {
 // taskDetails has what most tasks never have.
 func taskDetails(c *codec.Codec, r *record) {
 	if c.Reading() {
-		r.details = new(details)
+		r.details = &details{firstDue: r.firstDue()}
 	}
 	if d := r.details; d != nil {
 		c.Bytes(1, &d.cursor)
@@ -304,13 +308,17 @@ func taskState(c *codec.Codec, r *record, grant *uint64) {
 	}
 	codec.Uint(c, 12, &r.result)
 	codec.Int(c, 13, &r.settledAt)
-	codec.Int(c, 14, &r.forgetAt)
+	forgetAt := r.forgetAt()
+	codec.Int(c, 14, &forgetAt)
 	c.Fixed64(15, &r.lastLease.Holder)
 	if *grant != 0 {
 		leaseMore(c, r.lease)
 	}
 	codec.Uint(c, 22, &r.lastLease.Fence)
-	since(c, 23, &r.firstDue, r.created)
+	firstDue := r.firstDue()
+	if since(c, 23, &firstDue, r.created); c.Reading() {
+		r.setFirstDue(firstDue)
+	}
 	codec.Uint(c, 24, &r.counters.Failures)
 	codec.Uint(c, 25, &r.counters.Expirations)
 	codec.Uint(c, 26, &r.counters.Released)
@@ -327,7 +335,7 @@ func taskState(c *codec.Codec, r *record, grant *uint64) {
 		orphan = r.score
 	}
 	if codec.Int(c, 35, &orphan); c.Reading() {
-		r.score = orphan
+		r.score = max(orphan, forgetAt)
 	}
 	c.Flag(36, &r.shrunk)
 	if c.Reading() {

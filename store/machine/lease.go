@@ -152,7 +152,7 @@ func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
 	}
 	t.Token, t.Revision, t.Remember = r.lease.digest(), r.revision, gate.Remember
 	t.Counters.Cycle = r.counters.Cycle + 1
-	t.Run, t.FirstDue = ms.Time(r.run), ms.Time(r.firstDue)
+	t.Run, t.FirstDue = ms.Time(r.run), ms.Time(r.firstDue())
 	return t, true
 }
 
@@ -192,7 +192,7 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 		s.affect(q, &t.Queue, deadline)
 		r.paced = q.nextGrant
 		if q.blocked != block && t.LastError != nil {
-			q.cause = &dispatch.BlockCause{Task: t.ID, Failure: *t.LastError}
+			q.suffer().cause = &dispatch.BlockCause{Task: t.ID, Failure: *t.LastError}
 		}
 		r.lastLease, r.result = t.Token, t.Result
 		s.tally(t.Result)
@@ -200,7 +200,8 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 		s.leave(r)
 		s.touch(r.lane)
 	}
-	r.firstDue, r.counters, r.behind = ms.Of(t.FirstDue), t.Counters, t.Behind
+	r.counters, r.behind = t.Counters, t.Behind
+	r.setFirstDue(ms.Of(t.FirstDue))
 	if run := ms.Of(t.Run); run != r.run {
 		s.change(r, partBody)
 		r.run = run
@@ -270,8 +271,8 @@ func (s *Shard) takeDetails(r *record, t *dispatch.Transition) {
 // again, it comes with another, and its id is the hash of its key. A log has no more of that than a flag.
 func (s *Shard) shrink(r *record, over bool) {
 	if r.details != nil {
-		r.details = &details{memo: r.details.memo}
-		if r.parts |= partDetails; r.details.memo == nil {
+		r.details = &details{memo: r.details.memo, firstDue: r.details.firstDue}
+		if r.parts |= partDetails; r.details.empty() {
 			r.details = nil
 		}
 	}
@@ -312,14 +313,14 @@ func (s *Shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 		q.nextGrant = max(q.nextGrant, deadline+ms.Span(set.paced.MinDelay))
 		return
 	case dispatch.QueueSucceeded:
-		if q.blockStep != 0 || q.failedURLs != nil {
+		if t := q.trouble; t != nil && (t.blockStep != 0 || t.failedURLs != nil) {
 			s.change(q, allParts)
-			q.blockStep, q.failedURLs = 0, nil
+			t.blockStep, t.failedURLs = 0, nil
 		}
 	case dispatch.QueueAnswered:
-		if q.failedURLs != nil {
+		if t := q.trouble; t != nil && t.failedURLs != nil {
 			s.change(q, allParts)
-			q.failedURLs = nil
+			t.failedURLs = nil
 		}
 	case dispatch.QueueBlocked:
 		s.change(q, allParts)

@@ -108,7 +108,7 @@ func (s *Shard) placeLane(l *lane, turnEnded bool) {
 	}
 	s.moveLane(l, to)
 	if before == 0 && to.stands == open && l.aside() {
-		s.placeNamed(l, l.named)
+		s.placeNamed(l, l.named.place)
 	} else {
 		s.placeNamed(l, to)
 	}
@@ -174,24 +174,24 @@ func (s *Shard) leaveQueue(l *lane) {
 
 // placeNamed puts the lane among those of its source, if that is named.
 func (s *Shard) placeNamed(l *lane, to place) {
-	n, was := l.source.named, l.named
-	if l.namedIn != n {
-		was = place{} // it stood in a list that is no longer kept
+	n, was := l.source.named, place{}
+	if l.named != nil && l.named.in == n { // else it stood in a list that is no longer kept
+		was = l.named.place
 	}
-	l.named, l.namedIn = place{}, nil
+	l.named = nil
 	switch {
 	case n == nil:
 	case n.until <= s.now:
 		l.source.named = nil
 	default:
 		n.move(namedLane{l}, was, to)
-		l.named, l.namedIn = to, n
+		l.named = &namedPlace{to, n}
 	}
 }
 
 // aside reports whether an open lane is put aside.
 func (l *lane) aside() bool {
-	return l.source.named != nil && l.namedIn == l.source.named && l.named.stands == wait
+	return l.named != nil && l.named.in == l.source.named && l.named.stands == wait
 }
 
 // putAside removes an open lane from the picks until its queue can be granted from.

@@ -35,7 +35,12 @@ func (q *queue) kept() int64 { return max(q.nextGrant, q.blocked) }
 
 // hasGates reports whether there is something to keep of the queue beside its tasks.
 func (q *queue) hasGates(now int64) bool {
-	return q.nextGrant > now || q.blocked != 0 || q.blockStep != 0 || q.cause != nil || q.asked != 0 || len(q.failedURLs) > 0
+	return q.nextGrant > now || q.blocked != 0 || q.asked != 0 || !q.trouble.none()
+}
+
+// none reports whether nothing of it decides anything.
+func (t *trouble) none() bool {
+	return t == nil || t.blockStep == 0 && t.cause == nil && len(t.failedURLs) == 0
 }
 
 // settingsVersion rises with the rules and with the holds.
@@ -214,11 +219,11 @@ func (q *queue) part(p *pool) *queuePool {
 // parts are the queue's parts in its pools. They can become more meanwhile.
 func (q *queue) parts() iter.Seq[*queuePool] {
 	return func(yield func(*queuePool) bool) {
-		if q.first.pool == nil || !yield(&q.first) {
+		if q.first.pool == nil {
 			return
 		}
-		for i := 0; i < len(q.others); i++ {
-			if !yield(q.others[i]) {
+		for qp := &q.first; qp != nil; qp = qp.next {
+			if !yield(qp) {
 				return
 			}
 		}
@@ -231,11 +236,13 @@ func (s *Shard) partIn(q *queue, p *pool) *queuePool {
 	if qp != nil {
 		return qp
 	}
-	if q.first.pool == nil {
-		qp = &q.first
-	} else {
-		qp = new(queuePool)
-		q.others = append(q.others, qp)
+	qp = &q.first
+	if qp.pool != nil {
+		for qp.next != nil {
+			qp = qp.next
+		}
+		qp.next = new(queuePool)
+		qp = qp.next
 	}
 	qp.queue, qp.pool, qp.sooner = q, p, ms.Infinite
 	return qp
@@ -285,20 +292,22 @@ const maxFailedURLs = 3
 
 // urlFailed notes the hash of a URL that failed, and reports whether there are enough to block the host.
 func (q *queue) urlFailed(url uint32) bool {
-	if len(q.failedURLs) < maxFailedURLs && !slices.Contains(q.failedURLs, url) {
-		q.failedURLs = append(q.failedURLs, url)
+	t := q.suffer()
+	if len(t.failedURLs) < maxFailedURLs && !slices.Contains(t.failedURLs, url) {
+		t.failedURLs = append(t.failedURLs, url)
 	}
-	return len(q.failedURLs) == maxFailedURLs
+	return len(t.failedURLs) == maxFailedURLs
 }
 
 // block blocks the queue's host for a while.
 func (s *Shard) block(q *queue, retryAfter time.Duration) {
+	t := q.suffer()
 	if q.blocked <= s.now {
-		q.blockedAt = s.now
+		t.blockedAt = s.now
 	}
-	blocked, step := blockAfter(ms.Time(s.now), ms.Time(q.blocked), q.blockStep,
+	blocked, step := blockAfter(ms.Time(s.now), ms.Time(q.blocked), t.blockStep,
 		s.settingsOf(q).QueueSettings, retryAfter.Truncate(time.Millisecond))
-	q.blocked, q.blockStep = ms.Of(blocked), step
+	q.blocked, t.blockStep = ms.Of(blocked), step
 }
 
 // blockAfter is the automatic block of a queue after its host failed. The first failure outside a block begins one:

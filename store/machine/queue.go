@@ -19,10 +19,10 @@ func (s *Shard) QueueNamed(name string) *dispatch.Queue {
 
 // describe is the queue as a caller of the store sees it.
 func (s *Shard) describe(q *queue) *dispatch.Queue {
-	set := s.settingsOf(q)
+	set, t := s.settingsOf(q), q.troubles()
 	d := &dispatch.Queue{
 		Name: q.name, Settings: set.QueueSettings, SettingsName: set.name,
-		QueueDelay: q.asked, Waiting: q.waiting, Leased: q.inFlight, BlockStep: q.blockStep,
+		QueueDelay: q.asked, Waiting: q.waiting, Leased: q.inFlight, BlockStep: t.blockStep,
 	}
 	for qp := range q.parts() {
 		if qp.len() > 0 {
@@ -44,7 +44,7 @@ func (s *Shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 		gates = append(gates, set.MinDelayGate(ms.Time(next), q.asked))
 	}
 	if q.blocked > s.now {
-		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: ms.Time(q.blocked), By: dispatch.HoldWaggle, Time: ms.Time(q.blockedAt), Cause: clone(q.cause)})
+		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: ms.Time(q.blocked), By: dispatch.HoldWaggle, Time: ms.Time(q.troubles().blockedAt), Cause: clone(q.troubles().cause)})
 	}
 	if q.inFlight >= int64(set.MaxInFlight) {
 		gates = append(gates, set.MaxInFlightGate(q.inFlight))

@@ -28,6 +28,32 @@ func (r *record) detail() *details {
 	return r.details
 }
 
+// forgetAt is when a settled record is forgotten; 0: with its source, or never.
+func (r *record) forgetAt() int64 {
+	if r.state.Settled() {
+		return r.score
+	}
+	return 0
+}
+
+// firstDue is [dispatch.Task.FirstDue], which few tasks have.
+func (r *record) firstDue() int64 {
+	if r.details == nil {
+		return 0
+	}
+	return r.details.firstDue
+}
+
+func (r *record) setFirstDue(at int64) {
+	if at == 0 && r.details == nil {
+		return
+	}
+	if r.details == nil {
+		r.details = new(details)
+	}
+	r.details.firstDue = at
+}
+
 // bytes is the size of the record for the limit on bytes of a claim.
 func (r *record) bytes() int {
 	n := r.content.bytes()
@@ -97,7 +123,7 @@ func (s *Shard) find(id dispatch.TaskID) *record {
 
 // known is the record, unless it is to be forgotten by now.
 func (s *Shard) known(r *record) *record {
-	if r != nil && r.forgetAt != 0 && r.forgetAt <= s.now {
+	if r != nil && r.forgetAt() != 0 && r.forgetAt() <= s.now {
 		return nil
 	}
 	return r
@@ -218,11 +244,11 @@ func (s *Shard) moveDeadline(r *record, deadline int64) {
 func (s *Shard) settle(r *record, state dispatch.State, remember time.Duration) {
 	r.state = state
 	s.count(r, state)
-	r.forgetAt = 0
+	r.score = 0
 	if remember > 0 {
-		r.forgetAt = s.now + ms.Span(remember)
+		r.score = s.now + ms.Span(remember)
 		if state != dispatch.StateDone {
-			s.forgetEnded.Insert(r.forgetAt, r)
+			s.forgetEnded.Insert(r.score, r)
 			return
 		}
 		// One that is kept with its source ends with its source's others.
@@ -258,9 +284,9 @@ func (s *Shard) forgetSet(r *record) *sorted.Set[*record] {
 
 // keep takes a settled record, which is about to change, out of what is to be forgotten.
 func (s *Shard) keep(r *record) {
-	if r.forgetAt != 0 {
-		s.forgetSet(r).Remove(r.forgetAt, r)
-		r.forgetAt = 0
+	if at := r.forgetAt(); at != 0 {
+		s.forgetSet(r).Remove(at, r)
+		r.score = 0
 	}
 }
 
@@ -329,7 +355,7 @@ func (s *Shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 		ID: r.id(), SourceUID: src.gate.UID, Queue: r.lane.queueName,
 		URL: about.url, Key: about.key, Kind: about.kind, Recurring: r.recurring, Relation: r.relation, Redirect: about.redirect, Depth: int(r.depth),
 		Run: ms.Time(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
-		Counters: r.counters, Due: ms.Time(r.due), FirstDue: ms.Time(r.firstDue),
+		Counters: r.counters, Due: ms.Time(r.due), FirstDue: ms.Time(r.firstDue()),
 		Created: ms.Time(r.created), SettledAt: ms.Time(r.settledAt),
 		Metadata: about.metadata, Payload: about.payload,
 		LastLease: r.lastLease, Result: r.result,

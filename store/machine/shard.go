@@ -243,7 +243,9 @@ type lane struct {
 	source    *source
 	queueName string
 	slot      uint16 // of that name
-	q         *queue // may have been deleted meanwhile; see queueOf
+	// touched: the call under way places it at its end.
+	touched bool
+	q       *queue // may have been deleted meanwhile; see queueOf
 
 	ready sorted.Set[*record] // what is due
 	later sorted.Set[*record] // what is due later
@@ -254,20 +256,21 @@ type lane struct {
 	listed     sorted.Set[*record]
 	lastListed int64
 
-	// touched: the call under way places it at its end.
-	touched bool
-
 	// at is the queue and pool in which the lane has its place.
 	at *queuePool
 	place
-	// named is its place among the lanes of its source, in the list of them that was kept
-	// then.
-	named   place
-	namedIn *namedLanes
+	// named is its place among the lanes of its source; nil: it has none.
+	named *namedPlace
 }
 
 // Before implements [sorted.Member].
 func (l *lane) Before(other *lane) bool { return l.source.name < other.source.name }
+
+// namedPlace is the place of a lane in the list of those of its source that was kept then.
+type namedPlace struct {
+	place
+	in *namedLanes
+}
 
 // namedLane is a lane among those of its source.
 type namedLane struct{ *lane }
@@ -324,25 +327,45 @@ type queue struct {
 
 	nextGrant int64
 	blocked   int64 // end of the automatic block
-	blockedAt int64 // when it began
-	blockStep int
-	cause     *dispatch.BlockCause // of the automatic block
 	// asked is the delay that the host asks for; settings.paced has it.
-	asked time.Duration
-	// failedURLs are hashes of different URLs that failed since the host last answered, at most maxFailedURLs.
-	failedURLs []uint32
+	asked   time.Duration
+	trouble *trouble // nil: none
 
-	// first and others are its parts in pools; most queues have one.
-	first  queuePool
-	others []*queuePool
+	// first is its part in a pool; most queues have one.
+	first queuePool
 
 	settings *settings // nil: to be resolved
-	// touched: the call under way places it at its end.
-	touched bool
 	// idleUntil is the score in the shard's idle queues; 0 = not idle.
 	idleUntil int64
+	// touched: the call under way places it at its end.
+	touched bool
 	// gone: the queue was deleted.
 	gone bool
+}
+
+// trouble is what a queue knows of failures of its host.
+type trouble struct {
+	blockedAt int64 // when the automatic block began
+	blockStep int
+	cause     *dispatch.BlockCause // of the automatic block
+	// failedURLs are hashes of different URLs that failed since the host last answered, at most maxFailedURLs.
+	failedURLs []uint32
+}
+
+// troubles are those of the queue, to read.
+func (q *queue) troubles() trouble {
+	if q.trouble == nil {
+		return trouble{}
+	}
+	return *q.trouble
+}
+
+// suffer gives what the queue knows of failures, to write to.
+func (q *queue) suffer() *trouble {
+	if q.trouble == nil {
+		q.trouble = new(trouble)
+	}
+	return q.trouble
 }
 
 // Before implements [sorted.Member].
@@ -371,6 +394,7 @@ type settings struct {
 type queuePool struct {
 	queue *queue
 	pool  *pool
+	next  *queuePool // the queue's part in another pool
 	schedule[*lane]
 	place
 	// dirty: lanes have moved since the queue was placed last.
@@ -419,45 +443,42 @@ type record struct {
 	lane    *lane   // and by it the source, the queue and the slot
 	content content // empty: it has settled, and keeps only what decides its future
 	details *details
-	run     int64
+	lease   *lease
+	// lastLease is the last one that has ended.
+	lastLease dispatch.LeaseDigest
 
-	depth     int32
-	priority  int8
-	recurring bool
-	relation  dispatch.Relation
-	state     dispatch.State // StateScheduled stands for every waiting record
-	// counted is the state under which the record is counted.
-	counted  dispatch.State
-	counters dispatch.Counters
-	revision uint32
-	result   dispatch.Result
-	cancel   dispatch.CancelReason
-	again    bool
-	behind   bool
-	// gone is set when the record was removed by hand, and the sets still
-	// name it.
-	gone bool
-	// stands and score are the record's set in the shard or the lane, and its place there. A waiting record in the
-	// lease index is an orphan.
-	stands setIn
-	score  int64
+	run       int64
+	due       int64
+	created   int64
+	settledAt int64
 	// paced is the next grant of its queue that its last grant or report has set: the queue itself keeps that only in memory.
 	paced int64
-	// shrunk: it is over, and its content is dropped.
-	shrunk bool
 	// listedAt is its number among the records that its lane lists; 0 = it is
 	// not listed.
 	listedAt int64
+	// stands and score are the record's set in the shard or the lane, and its place there. A waiting record in the
+	// lease index is an orphan. The score of a settled one is when it is forgotten; 0 = with its source.
+	score  int64
+	stands setIn
 
-	due       int64
-	firstDue  int64
-	created   int64
-	settledAt int64
-	// forgetAt is when a settled record is forgotten; 0 = with its source.
-	forgetAt int64
-
-	lease     *lease
-	lastLease dispatch.LeaseDigest
+	priority  int8
+	recurring bool
+	relation  dispatch.Relation
+	depth     int32
+	counters  dispatch.Counters
+	revision  uint32
+	state     dispatch.State // StateScheduled stands for every waiting record
+	// counted is the state under which the record is counted.
+	counted dispatch.State
+	result  dispatch.Result
+	cancel  dispatch.CancelReason
+	again   bool
+	behind  bool
+	// gone is set when the record was removed by hand, and the sets still
+	// name it.
+	gone bool
+	// shrunk: it is over, and its content is dropped.
+	shrunk bool
 }
 
 // id is that of the task.
@@ -475,13 +496,14 @@ func (r *record) Before(other *record) bool {
 
 // details are what most records never have.
 type details struct {
+	firstDue     int64 // goes with the state of the task
 	cursor, memo []byte
 	lastError    *dispatch.Failure
 	history      []dispatch.Attempt
 }
 
 func (d *details) empty() bool {
-	return d.cursor == nil && d.memo == nil && d.lastError == nil && d.history == nil
+	return d.firstDue == 0 && d.cursor == nil && d.memo == nil && d.lastError == nil && d.history == nil
 }
 
 // lease is who works on a record.

@@ -149,7 +149,7 @@ func (s *Shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 			if !r.gone && r.cancel != dispatch.CancelSourceDeleted {
 				leased = append(leased, r.id())
 			}
-		case r.state == dispatch.StateCanceled && r.forgetAt != 0 && r.forgetAt <= s.now+ms.Span(dispatch.CanceledMemory):
+		case r.state == dispatch.StateCanceled && r.forgetAt() != 0 && r.forgetAt() <= s.now+ms.Span(dispatch.CanceledMemory):
 			kept = append(kept, r)
 		default:
 			drop = append(drop, r)

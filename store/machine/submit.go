@@ -108,8 +108,9 @@ func (s *Shard) create(src *source, item *dispatch.Submission, old *record) *rec
 	r := &record{
 		hash: hash, lane: s.laneFor(src, item.Queue), depth: int32(item.Depth),
 		priority: int8(item.Priority), run: ms.Of(item.Run), recurring: item.Recurring,
-		due: s.dueOf(item.Due), firstDue: ms.Of(item.FirstDue), created: s.now, revision: 1,
+		due: s.dueOf(item.Due), created: s.now, revision: 1,
 	}
+	r.setFirstDue(ms.Of(item.FirstDue))
 	s.takeContent(r, item)
 	if ghost := s.ghosts[item.ID]; ghost != nil {
 		s.dropGhost(ghost)
@@ -173,7 +174,8 @@ func (s *Shard) meet(r *record, item *dispatch.Submission) {
 	if reseeded {
 		s.change(r, partContent)
 		s.takeContent(r, item)
-		r.firstDue, r.cancel = ms.Of(item.FirstDue), dispatch.CancelNone
+		r.setFirstDue(ms.Of(item.FirstDue))
+		r.cancel = dispatch.CancelNone
 	}
 	if moved {
 		// An orphan stays in the lease index, and a leased record in its.
@@ -194,7 +196,7 @@ func (s *Shard) meet(r *record, item *dispatch.Submission) {
 // differsFrom reports whether a source now says something else of its recurring task.
 func (r *record) differsFrom(item *dispatch.Submission) bool {
 	about := r.content.unpack()
-	return r.firstDue != ms.Of(item.FirstDue) || r.cancel != dispatch.CancelNone || r.relation != item.Relation || !about.same(item)
+	return r.firstDue() != ms.Of(item.FirstDue) || r.cancel != dispatch.CancelNone || r.relation != item.Relation || !about.same(item)
 }
 
 // wantsRevisit reports whether a settled record is due again by the item.
@@ -227,7 +229,7 @@ func (s *Shard) revisit(r *record, item *dispatch.Submission) {
 	r.depth, r.priority = int32(item.Depth), int8(item.Priority)
 	r.run, r.due = max(r.run, ms.Of(item.Run)), s.dueOf(item.Due)
 	if item.IfExists == dispatch.IfExistsReseed {
-		r.firstDue = ms.Of(item.FirstDue)
+		r.setFirstDue(ms.Of(item.FirstDue))
 	}
 	s.setRecurring(r, r.recurring || item.Recurring)
 	r.counters = dispatch.Counters{Cycle: r.counters.Cycle}
