@@ -447,10 +447,12 @@ func TextFields(fields string) iter.Seq2[int, string] {
 
 // Sound reports whether [TextFields] gives all fields.
 func Sound(fields string) bool {
-	for ok := true; fields != ""; {
-		if _, _, fields, ok = cutText(fields); !ok {
+	for fields != "" {
+		_, _, rest, ok := cutText(fields)
+		if !ok {
 			return false
 		}
+		fields = rest
 	}
 	return true
 }

@@ -88,6 +88,9 @@ func (s *Shard) Check() error {
 
 // checkRecord checks that the record stands in the one set in which it belongs.
 func (s *Shard) checkRecord(r *record, sum *tallies) error {
+	if !r.content.sound() {
+		return errors.New("what it is about cannot be read")
+	}
 	in := 0
 	for where, set := range map[setIn]*sorted.Set[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
 		found := false

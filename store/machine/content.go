@@ -82,14 +82,18 @@ func (t content) unpack() (u unpacked) {
 // entry is an entry of the metadata.
 func entry(fields string) (key, value string) {
 	for number, field := range codec.TextFields(fields) {
-		if number == 1 {
+		switch number {
+		case 1:
 			key = field
-		} else if number == 2 {
+		case 2:
 			value = field
 		}
 	}
 	return key, value
 }
+
+// sound reports whether a content can be read.
+func (t content) sound() bool { return codec.Sound(string(t)) }
 
 // bytes is the size of the texts and the payload.
 func (t content) bytes() (n int) {

@@ -42,6 +42,7 @@ func (l *Loading) place(ruleOf func(pattern string) (dispatch.QueueRule, bool)) 
 		s.touchQueue(q.Value.queue)
 	}
 	s.placeTouched()
+	s.touched, s.touchedQueues = nil, nil // with room for all there are
 	clear(s.soonest)
 	s.encoder.head(nil) // it is kept
 	return nil

@@ -169,7 +169,7 @@ func (x *index) next(at int, hash uint32) int { return x.from(x.step(at), hash) 
 
 func (x *index) from(at int, hash uint32) int {
 	for ; x.slots[at] != 0; at = x.step(at) {
-		if uint32(x.slots[at]>>32) == hash {
+		if x.slots[at]>>32 == uint64(hash) {
 			return at
 		}
 	}
