@@ -37,6 +37,7 @@ type Codec struct {
 	raw     []byte // the field as it was written
 	unknown []byte
 
+	part *Codec // reads a part
 	kept Unknown
 }
 
@@ -304,7 +305,11 @@ func (c *Codec) Part(number int, there bool, fields func(*Codec)) {
 			})
 		}
 	case c.take(number, protowire.BytesType):
-		inner := Reader(c.content)
+		if c.part == nil {
+			c.part = new(Codec)
+		}
+		inner := c.part // one for all parts: most of what a load would leave to collect
+		*inner = Codec{buf: c.content, reading: true, part: inner.part}
 		fields(inner)
 		if c.keep(number, inner.rest()); inner.err != nil {
 			c.Failf("%w", inner.err)
