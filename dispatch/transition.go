@@ -184,7 +184,8 @@ type Transition struct {
 	Counters Counters
 	// Settled notes now as SettledAt.
 	Settled bool
-	// Shrink drops what a DONE task no longer needs: payload, metadata, cursor, last error, history.
+	// Shrink drops what a DONE task no longer needs: payload, metadata, redirect, cursor, last error, history. Of one that is not
+	// recurring a store may also drop URL, key and kind: the id is the hash of the key.
 	Shrink bool
 	// Remember is how long a settled record is kept; 0 = with its source.
 	Remember time.Duration

@@ -33,8 +33,8 @@ type binding struct {
 	until               int64
 }
 
-// Member implements [sorted.Member].
-func (b *binding) Member() string { return b.collector }
+// Before implements [sorted.Member].
+func (b *binding) Before(other *binding) bool { return b.collector < other.collector }
 
 // BindCollector implements [dispatch.Bindings].
 func (s *Store) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {

@@ -41,8 +41,8 @@ type collector struct {
 	fresh bool
 }
 
-// Member implements [sorted.Member].
-func (c *collector) Member() string { return c.info.ID }
+// Before implements [sorted.Member].
+func (c *collector) Before(other *collector) bool { return c.info.ID < other.info.ID }
 
 // known finds a collector that was not silent for CollectorMemory.
 func (b *collectorBook) known(id string) (c *collector, ok bool) {

@@ -106,8 +106,9 @@ func normalized(kind codec.Kind, buf []byte) []byte {
 			return !slices.Contains([]protowire.Number{1, 2, 12, 13, 14, 16, 18}, number)
 		})
 	case codec.Queue:
-		if delete(fields, 2); len(fields) == 1 {
-			return nil
+		delete(fields, 2)
+		if !slices.ContainsFunc([]protowire.Number{3, 5, 6, 7, 8}, func(gate protowire.Number) bool { return fields[gate] != nil }) {
+			return nil // when its block began means nothing without the block
 		}
 	case codec.Task:
 		_, _, tag := protowire.ConsumeTag(fields[3])

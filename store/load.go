@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -215,8 +216,16 @@ func (l *Loader) Store() (*Store, error) {
 	}
 	s.rules.version, s.holds.version = s.shards[0].Versions()
 	l.shards = nil
+	// What reading has left over is as large as what was read. The runtime would give it back minutes later, and the next
+	// collection, which needs it again, comes when the heap has doubled.
+	if l.tasks > manyTasks {
+		debug.FreeOSMemory()
+	}
 	return s, nil
 }
+
+// manyTasks are worth a collection of garbage.
+const manyTasks = 100_000
 
 // Place puts what was loaded in its places, and returns the number of shards. The error wraps [backend.ErrDamaged].
 func (l *Loader) Place() (shards int, err error) {

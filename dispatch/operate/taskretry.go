@@ -120,6 +120,9 @@ func (o *Operator) retry(ctx context.Context, rules *engine.RuleBook, t *dispatc
 	if err != nil {
 		return nil, err
 	}
+	if t.URL == "" && t.Key == "" {
+		return nil, dispatch.Invalid("task_ids", t.ID, "has succeeded, and what it was about is not kept: submit it again")
+	}
 	if t.Recurring {
 		ids, err := seeds.ids(source, rules)
 		if err != nil {

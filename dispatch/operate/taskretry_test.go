@@ -31,30 +31,24 @@ func TestDispatcher_RetryTasks(t *testing.T) {
 			t.Fatalf("a task that failed for good: %+v", r)
 		}
 		done := w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://a.example/done"})[0].ID
-		d := w.TakeOne()
-		w.MustReport(dispatch.Report{ID: d.Task.ID, Token: d.Token, Succeeded: &dispatch.Succeeded{Memo: []byte("etag")}})
+		w.MustReport(dispatchtest.Success(w.TakeOne()))
 		waits := w.MustSubmit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
 
 		before := w.MustTask(waits)
 		ids := []dispatch.TaskID{g.Task.ID, done, waits, unknown(), done}
 		w.changed(w.RetryTasks(ctx, operate.TaskEdit{IDs: ids}))(
-			change(operate.ChangeRetried, dispatch.StateReady), change(operate.ChangeRetried, dispatch.StateReady),
+			change(operate.ChangeRetried, dispatch.StateReady), change(operate.ChangeRefused, dispatch.StateDone),
 			change(operate.ChangeNotSettled, dispatch.StateScheduled), change(operate.ChangeNotFound, dispatch.StateUnknown),
-			change(operate.ChangeNotSettled, dispatch.StateReady))
+			change(operate.ChangeRefused, dispatch.StateDone))
 		if after := w.MustTask(waits); after.Revision != before.Revision {
 			t.Errorf("a task that waits became %+v", after)
 		}
-		for range 2 {
-			g := w.TakeOne().Task
-			want := dispatch.Counters{Cycle: 1, Attempt: 1}
-			switch {
-			case g.Counters != want:
-				t.Errorf("%s has the counters %+v, want %+v", g.URL, g.Counters, want)
-			case g.ID == done && string(g.Memo) != "etag":
-				t.Errorf("a task that was DONE comes with the memo %q", g.Memo)
-			case g.ID != done && (g.Kind != "page" || g.Metadata["a"] != "b" || string(g.Payload) != "p"):
-				t.Errorf("a task that was DEAD comes as %+v", g)
-			}
+		again := w.TakeOne().Task
+		if want := (dispatch.Counters{Cycle: 1, Attempt: 1}); again.Counters != want {
+			t.Errorf("%s has the counters %+v, want %+v", again.URL, again.Counters, want)
+		}
+		if again.Kind != "page" || again.Metadata["a"] != "b" || string(again.Payload) != "p" {
+			t.Errorf("a task that was DEAD comes as %+v", again)
 		}
 		w.changed(w.RetryTasks(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeNotSettled, dispatch.StateLeased))
 	})
@@ -146,7 +140,8 @@ func TestDispatcher_RetryTasks_meanwhile(t *testing.T) {
 	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
 		w.AddSource("s", nil)
 		ids := w.Submit("s", "", 1, 0)
-		w.Settle(dispatchtest.Success(w.MustFetch(dispatchtest.Ask("c", "t1", 0)).Tasks[0]))
+		g := w.MustFetch(dispatchtest.Ask("c", "t1", 0)).Tasks[0]
+		w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})
 		w.Stores[0].Inject(dispatchtest.Before(func() {
 			got, err := w.O[1].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids})
 			if err != nil || codes(got) != codes([]operate.TaskChange{change(operate.ChangeRetried, dispatch.StateReady)}) {
@@ -178,7 +173,7 @@ func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
 		"done, where the dead are meant": {
 			[]dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, change(operate.ChangeOtherState, dispatch.StateDone),
 		},
-		"whatever it is": {nil, change(operate.ChangeRetried, dispatch.StateReady)},
+		"whatever it is": {nil, change(operate.ChangeRefused, dispatch.StateDone)}, // what it was about is not kept
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,6 +14,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -36,6 +37,7 @@ type Codec struct {
 	raw     []byte // the field as it was written
 	unknown []byte
 
+	part *Codec // reads a part
 	kept Unknown
 }
 
@@ -303,7 +305,11 @@ func (c *Codec) Part(number int, there bool, fields func(*Codec)) {
 			})
 		}
 	case c.take(number, protowire.BytesType):
-		inner := Reader(c.content)
+		if c.part == nil {
+			c.part = new(Codec)
+		}
+		inner := c.part // one for all parts: most of what a load would leave to collect
+		*inner = Codec{buf: c.content, reading: true, part: inner.part}
 		fields(inner)
 		if c.keep(number, inner.rest()); inner.err != nil {
 			c.Failf("%w", inner.err)
@@ -428,4 +434,96 @@ func Map(c *Codec, number int, v *map[string]string) {
 func entryFields(c *Codec, key, value *string) {
 	Text(c, 1, key)
 	Text(c, 2, value)
+}
+
+// TextFields gives the fields of kind bytes that were written, by ascending numbers, without a copy. It ends at what is damaged or cut
+// off; [Sound] finds that.
+func TextFields(fields string) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		for fields != "" {
+			number, field, rest, ok := cutText(fields)
+			if !ok || number > 0 && !yield(number, field) {
+				return
+			}
+			fields = rest
+		}
+	}
+}
+
+// Sound reports whether [TextFields] gives all fields.
+func Sound(fields string) bool {
+	for fields != "" {
+		_, _, rest, ok := cutText(fields)
+		if !ok {
+			return false
+		}
+		fields = rest
+	}
+	return true
+}
+
+// cutText takes the first field; its number is 0 if it is of another kind.
+func cutText(fields string) (number int, field, rest string, ok bool) {
+	tag, n := textUvarint(fields)
+	length, m := textUvarint(fields[n:])
+	if n == 0 || m == 0 {
+		return 0, "", "", false
+	}
+	rest = fields[n+m:]
+	switch protowire.Type(tag & 7) {
+	case protowire.BytesType:
+		if length > uint64(len(rest)) {
+			return 0, "", "", false
+		}
+		return int(tag >> 3), rest[:length], rest[length:], true
+	case protowire.VarintType:
+		return 0, "", rest, true
+	case protowire.Fixed64Type:
+		if rest = fields[n:]; len(rest) < 8 {
+			return 0, "", "", false
+		}
+		return 0, "", rest[8:], true
+	default:
+		return 0, "", "", false
+	}
+}
+
+// textUvarint is [binary.Uvarint] of a text; n is 0 if it is damaged or cut off.
+func textUvarint(s string) (v uint64, n int) {
+	for shift := 0; n < len(s) && n < binary.MaxVarintLen64; shift += 7 {
+		b := s[n]
+		n++
+		if v |= uint64(b&0x7f) << shift; b < 0x80 {
+			return v, n
+		}
+	}
+	return 0, 0
+}
+
+// Key is a key of 16 bytes.
+func (c *Codec) Key(number int, v *[16]byte) {
+	if !c.reading {
+		c.tag(number, protowire.BytesType)
+		c.buf = protowire.AppendBytes(c.buf, v[:])
+		return
+	}
+	if *v = [16]byte{}; !c.take(number, protowire.BytesType) || len(c.content) != len(v) {
+		c.Failf("field %d must have %d bytes", number, len(v))
+		return
+	}
+	copy(v[:], c.content)
+}
+
+// Packed is a part of an item that stands for itself, and is kept as it was written: its fields, also those that are not known, are not
+// read.
+func Packed[T ~string](c *Codec, number int, there bool, v *T) {
+	switch {
+	case !c.reading:
+		if there {
+			c.tag(number, protowire.BytesType)
+			c.buf = protowire.AppendString(c.buf, string(*v))
+		}
+	case c.take(number, protowire.BytesType):
+		*v = T(c.content)
+	}
 }

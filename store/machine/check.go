@@ -19,7 +19,7 @@ type Kept struct {
 // Kept counts what the shard keeps. Locks are those that no lease has; a used client token is a grant.
 func (s *Shard) Kept() Kept {
 	kept := Kept{
-		Records: s.records.len(), Locks: len(s.strays), Grants: s.grants.len(), Queues: len(s.queues), Holders: s.holders.len(),
+		Records: s.records.len() + s.ended.len(), Locks: len(s.strays), Grants: s.grants.len(), Queues: s.queues.len(), Holders: s.holders.len(),
 		Ghosts: len(s.ghosts),
 	}
 	for _, used := range s.used {
@@ -43,10 +43,11 @@ func (s *Shard) Check() error {
 	sum := tallies{map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
 	for r := range s.records.all() {
 		if err := s.checkRecord(r, &sum); err != nil {
-			return fmt.Errorf("task %s in state %s: %w", r.key, r.visibleState(s.now), err)
+			return fmt.Errorf("task %s in state %s: %w", r.id(), r.visibleState(s.now), err)
 		}
 	}
-	for name, q := range s.queues {
+	for q := range s.queues.all() {
+		name := q.name
 		if q.waiting != sum.waiting[name] || q.inFlight != sum.leased[name] {
 			return fmt.Errorf("queue %s counts %d waiting and %d in flight, there are %d and %d",
 				name, q.waiting, q.inFlight, sum.waiting[name], sum.leased[name])
@@ -54,7 +55,7 @@ func (s *Shard) Check() error {
 		if q.waiting == 0 && q.inFlight == 0 && q.idleUntil == 0 && q.kept() != ms.Infinite {
 			return fmt.Errorf("queue %s holds nothing and is kept", name)
 		}
-		for _, qp := range q.pools {
+		for qp := range q.parts() {
 			if err := s.checkQueue(qp); err != nil {
 				return fmt.Errorf("queue %s in pool %s: %w", name, qp.pool.name, err)
 			}
@@ -87,6 +88,9 @@ func (s *Shard) Check() error {
 
 // checkRecord checks that the record stands in the one set in which it belongs.
 func (s *Shard) checkRecord(r *record, sum *tallies) error {
+	if !r.content.sound() {
+		return errors.New("what it is about cannot be read")
+	}
 	in := 0
 	for where, set := range map[setIn]*sorted.Set[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
 		found := false
@@ -157,13 +161,16 @@ func (s *Shard) checkLane(l *lane) error {
 // checkNamed checks that the lane stands among those of its source, if that is named,
 // as in its queue, unless it was put aside: then the queue knows of it.
 func (s *Shard) checkNamed(l *lane) error {
-	n, at := l.source.named, l.named
+	n, at, in := l.source.named, place{}, (*namedLanes)(nil)
+	if l.named != nil {
+		at, in = l.named.place, l.named.in
+	}
 	switch {
-	case n == nil, !n.whole && l.namedIn != n: // not listed yet
+	case n == nil, !n.whole && in != n: // not listed yet
 		return nil
 	case l.at != nil && l.at.pool != l.source.pool:
 		return nil // its source has changed, and the lane is not placed yet
-	case l.namedIn != n:
+	case in != n:
 		at = place{}
 	}
 	switch {
@@ -211,8 +218,8 @@ func (s *Shard) checkQueue(qp *queuePool) error {
 func (s *Shard) checkPool(p *pool) error {
 	counts := p.counts
 	counts[open], counts[wait] = p.open.Len(), p.wait.Len()
-	for _, q := range s.queues {
-		for _, qp := range q.pools {
+	for q := range s.queues.all() {
+		for qp := range q.parts() {
 			if qp.pool == p && qp.stands != nowhere {
 				counts[qp.stands]--
 			}

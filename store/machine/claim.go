@@ -78,7 +78,7 @@ func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 		c.serveLine(&n)
 		for i := range n.hands {
 			if h := &n.hands[i]; h.note != nil {
-				c.s.grants.add(h.note.key(), h.note)
+				c.s.grants.add(h.note)
 				reply.Grants[h.index], reply.Used[h.index] = h.grants, true
 			}
 		}
@@ -149,7 +149,7 @@ func (c *claim) serveQueues(n *line) {
 				return
 			}
 			var qp *queuePool
-			if q := c.s.queues[name]; q != nil {
+			if q := c.s.queues.get(text(name)); q != nil {
 				qp = q.part(c.pool)
 			}
 			if qp == nil || qp.len() == 0 {
@@ -172,8 +172,8 @@ func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
 	}
 	at := int64(ms.Infinite)
 	for _, uid := range want.SourceUIDs {
-		src := c.s.sources.get(uid)
-		l := c.s.lanes[laneKey{src, qp.queue.name}]
+		src := c.s.sources.get(text(uid))
+		l := c.s.lanes.get(laneKey{src, qp.queue.name})
 		if l != nil && l.at == qp && l.stands == wait {
 			at = min(at, l.score)
 		}
@@ -257,7 +257,7 @@ func (s *Shard) list(src *source) {
 func (c *claim) serveSources(n *line) {
 	var of []*source
 	for _, uid := range n.hands[0].want.SourceUIDs {
-		src := c.s.sources.get(uid)
+		src := c.s.sources.get(text(uid))
 		switch {
 		case src == nil || src.gate.Deleted || src.pool != c.pool || slices.Contains(of, src):
 		case src.heldUntil > c.s.now:

@@ -64,10 +64,10 @@ func (c *EndSession) Run(s *Shard) {
 
 // holder finds what the shard knows of a collector, or makes it.
 func (s *Shard) holder(collector string) *holder {
-	h := s.holders.get(collector)
+	h := s.holders.get(text(collector))
 	if h == nil {
 		h = &holder{collector: collector}
-		s.holders.add(collector, h)
+		s.holders.add(h)
 	}
 	return h
 }
@@ -75,7 +75,7 @@ func (s *Shard) holder(collector string) *holder {
 // dropIdleHolder forgets a collector that holds nothing and has no mark.
 func (s *Shard) dropIdleHolder(h *holder) {
 	if len(h.held) == 0 && h.markedUntil == 0 {
-		s.holders.remove(h.collector)
+		s.holders.remove(h.key())
 	}
 }
 
@@ -99,13 +99,13 @@ func (s *Shard) unmark(h *holder) {
 
 // replaced reports whether the session was replaced, as this shard knows it.
 func (s *Shard) replaced(collector, session string) bool {
-	h := s.holders.get(collector)
+	h := s.holders.get(text(collector))
 	return h != nil && h.markedUntil > s.now && h.keep != session
 }
 
 // HeldBy is how many leases a collector holds.
 func (s *Shard) HeldBy(collector string) int64 {
-	if h := s.holders.get(collector); h != nil {
+	if h := s.holders.get(text(collector)); h != nil {
 		return int64(len(h.held))
 	}
 	return 0

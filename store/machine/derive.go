@@ -38,10 +38,11 @@ func (l *Loading) place(ruleOf func(pattern string) (dispatch.QueueRule, bool)) 
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.queues)) {
-		s.touchQueue(s.queues[name])
+	for q := range s.queueNames.From(0) {
+		s.touchQueue(q.Value.queue)
 	}
 	s.placeTouched()
+	s.touched, s.touchedQueues = nil, nil // with room for all there are
 	clear(s.soonest)
 	s.encoder.head(nil) // it is kept
 	return nil
@@ -60,7 +61,7 @@ func (l *Loading) placeSources() error {
 		if src.forgotten {
 			continue
 		}
-		s.sources.add(src.gate.UID, src)
+		s.sources.add(src)
 		if src.forgetAt != 0 {
 			s.forgetSources.Insert(src.forgetAt, src)
 		}
@@ -79,9 +80,7 @@ func (l *Loading) placeLanes() error {
 		if l.dropped[found] {
 			continue
 		}
-		s.lanes[laneKey{found.source, found.queueName}] = found
-		found.source.lanes = append(found.source.lanes, found)
-		s.lanesIn[found.queueName] = append(s.lanesIn[found.queueName], found)
+		s.addLane(found)
 	}
 	return nil
 }
@@ -90,9 +89,8 @@ func (l *Loading) placeQueues() error {
 	s := l.s
 	for _, name := range slices.Sorted(maps.Keys(l.queues)) {
 		q := l.queues[name]
-		q.reversed, q.settings.version, q.written = ReverseLabels(name), -1, true
-		s.queues[name] = q
-		s.queueNames.Set(q.reversed, q)
+		q.written = true
+		s.addQueue(q)
 	}
 	return nil
 }
@@ -111,19 +109,41 @@ func (l *Loading) placeTasks() error {
 	var gone []*record
 	for r := range s.records.all() {
 		if r.lane == nil || !r.lane.written {
-			return fmt.Errorf("task %s is in no lane", r.id)
+			return fmt.Errorf("task %x is in no lane", r.hash)
 		}
 		r.written = true
 		if r.gone {
 			gone = append(gone, r)
 		}
 		if err := l.placeTask(r); err != nil {
-			return fmt.Errorf("task %s: %w", r.id, err)
+			return fmt.Errorf("task %s: %w", r.id(), err)
 		}
 	}
+	if err := l.placeEnded(); err != nil {
+		return err
+	}
 	for _, r := range gone {
-		s.records.remove(keyOf(r.id))
-		s.ghosts[r.id] = r
+		s.records.remove(r.hash)
+		s.ghosts[r.id()] = r
+	}
+	return nil
+}
+
+// placeEnded counts the ended tasks.
+func (l *Loading) placeEnded() error {
+	var r record
+	for place := range l.s.ended.places() {
+		e := l.s.ended.at(place)
+		if e.hash == (taskHash{}) {
+			continue
+		}
+		if e.lane == nil || !e.lane.written {
+			return fmt.Errorf("task %x is in no lane", e.hash)
+		}
+		e.written = true
+		e.record(&r).counted = dispatch.StateUnknown
+		l.s.count(&r, dispatch.StateDone)
+		l.pace(&r)
 	}
 	return nil
 }
@@ -131,7 +151,7 @@ func (l *Loading) placeTasks() error {
 func (l *Loading) placeTask(r *record) error {
 	s := l.s
 	if r.listedAt != 0 {
-		r.lane.listed.Set(r.listedAt, r)
+		r.lane.listed.Insert(r.listedAt, r)
 		r.lane.lastListed = max(r.lane.lastListed, r.listedAt)
 	}
 	switch {
@@ -146,21 +166,26 @@ func (l *Loading) placeTask(r *record) error {
 		s.enterWaiting(r)
 	case r.state.Settled():
 		if r.shrunk {
-			r.shrink()
+			r.content = ""
 		}
 		s.count(r, r.state)
-		if r.forgetAt != 0 {
-			s.forgetSet(r).Insert(r.forgetAt, r)
+		if at := r.forgetAt(); at != 0 {
+			s.forgetSet(r).Insert(at, r)
 		}
 	default:
 		return fmt.Errorf("its state is %d", r.state)
 	}
-	// Where the delay was cut meanwhile, since its rule became shorter or the clock was set back, placing the queue cuts it again.
-	if q := s.queues[r.lane.queueName]; q != nil || r.paced > s.now {
-		q = s.queueOf(r.lane)
+	l.pace(r)
+	return nil
+}
+
+// pace gives the queue of a task the next grant that the task has. Where the delay was cut meanwhile, since its rule became
+// shorter or the clock was set back, placing the queue cuts it again.
+func (l *Loading) pace(r *record) {
+	if q := l.s.queues.get(text(r.lane.queueName)); q != nil || r.paced > l.s.now {
+		q = l.s.queueOf(r.lane)
 		q.nextGrant = max(q.nextGrant, r.paced)
 	}
-	return nil
 }
 
 func (l *Loading) placeLease(r *record) error {
@@ -187,7 +212,7 @@ func (l *Loading) placeGrants() error {
 			return fmt.Errorf("grant %d has no lease", number)
 		}
 		slices.SortFunc(note.entries, func(a, b grantEntry) int { return cmp.Compare(a.fence, b.fence) })
-		s.grants.add(note.key(), note)
+		s.grants.add(note)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (s *Shard) ExportGates(gates []dispatch.SourceGate) []dispatch.SourceGate {
 func (s *Shard) ExportTasks(batch *dispatch.PortableBatch, from int) (next int) {
 	bytes := 0
 	for {
-		r, after, ok := s.records.from(from)
+		r, after, ok := s.taskFrom(from)
 		if !ok {
 			return -1
 		}
@@ -35,7 +35,7 @@ func (s *Shard) ExportTasks(batch *dispatch.PortableBatch, from int) (next int) 
 			batch.Gates = append(batch.Gates, src.gate)
 		}
 		bytes += r.listedBytes()
-		batch.Tasks = append(batch.Tasks, dispatch.PortableTask{ForgetAt: ms.Time(r.forgetAt)})
+		batch.Tasks = append(batch.Tasks, dispatch.PortableTask{ForgetAt: ms.Time(r.forgetAt())})
 		t := &batch.Tasks[len(batch.Tasks)-1]
 		s.copyTo(&t.Task, r, allDetails)
 		if r.waiting() {
@@ -47,21 +47,38 @@ func (s *Shard) ExportTasks(batch *dispatch.PortableBatch, from int) (next int) 
 	}
 }
 
+// endedPlaces is where the places of ended tasks begin, behind those of records.
+const endedPlaces = 1 << 40
+
+// taskFrom is the first record from a place on, and the place behind it.
+func (s *Shard) taskFrom(place int) (r *record, after int, ok bool) {
+	if place < endedPlaces {
+		if r, after, ok = s.records.from(place); ok {
+			return r, after, true
+		}
+	}
+	e, after, ok := s.ended.from(max(place-endedPlaces, 0))
+	if !ok {
+		return nil, 0, false
+	}
+	return e.record(new(record)), endedPlaces + after, true
+}
+
 // ExportQueues gives the queues.
 func (s *Shard) ExportQueues() (queues []dispatch.PortableQueue) {
-	s.queueNames.Scan(func(_ string, q *queue) bool {
-		if !q.over(s.now) {
+	for e := range s.queueNames.From(0) {
+		if q := e.Value; !q.over(s.now) {
 			queues = append(queues, q.export())
 		}
-		return true
-	})
+	}
 	return queues
 }
 
 func (q *queue) export() dispatch.PortableQueue {
+	t := q.troubles()
 	return dispatch.PortableQueue{
-		Name: q.name, NextGrant: ms.Time(q.nextGrant), Blocked: ms.Time(q.blocked), BlockedAt: ms.Time(q.blockedAt),
-		BlockStep: q.blockStep, Cause: clone(q.cause), Asked: q.asked, FailedURLs: slices.Clone(q.failedURLs),
+		Name: q.name, NextGrant: ms.Time(q.nextGrant), Blocked: ms.Time(q.blocked), BlockedAt: ms.Time(t.blockedAt),
+		BlockStep: t.blockStep, Cause: clone(t.cause), Asked: q.asked, FailedURLs: slices.Clone(t.failedURLs),
 	}
 }
 

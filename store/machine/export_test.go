@@ -6,7 +6,8 @@ type SortedSet struct{ set openSet[name] }
 // name is a member that is nothing else.
 type name string
 
-func (n name) Member() string { return string(n) }
+// Before implements [sorted.Member].
+func (n name) Before(other name) bool { return n < other }
 
 // Insert adds a member.
 func (s *SortedSet) Insert(score int64, member string) { s.set.insert(score, name(member)) }
@@ -59,7 +60,7 @@ func (s *SortedSet) Members() []string {
 // After lists the members behind a place.
 func (s *SortedSet) After(score int64, member string) []string {
 	var members []string
-	for e := range s.set.After(score, member) {
+	for e := range s.set.After(score, func(n name) bool { return string(n) > member }) {
 		members = append(members, string(e.Value))
 	}
 	return members
@@ -69,26 +70,28 @@ func (s *SortedSet) After(score int64, member string) []string {
 func BandScore(band, since int64) int64 { return band<<bandShift + since }
 
 // Table is the table of records and grants for its own test: of strings.
-type Table struct{ table table[string, *string] }
+type Table struct{ table table[text, *entryOfTable] }
+
+type entryOfTable struct{ name text }
+
+func (e *entryOfTable) key() text { return e.name }
 
 // Add takes in a key that it does not have.
-func (t *Table) Add(key string) { t.table.add(key, &key) }
+func (t *Table) Add(key string) { t.table.add(&entryOfTable{text(key)}) }
 
 // Remove takes a key out.
-func (t *Table) Remove(key string) { t.table.remove(key) }
+func (t *Table) Remove(key string) { t.table.remove(text(key)) }
 
 // Has reports whether the table finds the key.
 func (t *Table) Has(key string) bool {
-	v := t.table.get(key)
-	return v != nil && *v == key
+	v := t.table.get(text(key))
+	return v != nil && v.name == text(key)
 }
 
 // Keys lists the keys, and their number as the table has it.
 func (t *Table) Keys() (keys []string, size int) {
-	for _, v := range t.table.values {
-		if v != nil {
-			keys = append(keys, *v)
-		}
+	for v := range t.table.all() {
+		keys = append(keys, string(v.name))
 	}
 	return keys, t.table.len()
 }

@@ -49,7 +49,7 @@ func (s *Shard) detach(r *record) {
 	l := r.lease
 	s.change(r, partState)
 	if l.byHand != "" && l.lockedUntil > s.now {
-		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
+		s.setStray(r.id(), strayLock{value: l.byHand, until: l.lockedUntil})
 	}
 	h := l.note.holder
 	end := len(h.held) - 1
@@ -69,7 +69,7 @@ func (s *Shard) dropGhost(r *record) {
 	}
 	s.leave(r)
 	s.keep(r)
-	delete(s.ghosts, r.id)
+	delete(s.ghosts, r.id())
 	s.touch(r.lane)
 	s.count(r, dispatch.StateUnknown)
 	s.unlist(r)
@@ -187,7 +187,7 @@ func (c *GiveBack) Run(sh *Shard) {
 			}
 		}
 		// Where a task of the turn was reported, a request was made.
-		if q := sh.queues[m.queue]; back == m.count && q.nextGrant == m.after {
+		if q := sh.queues.get(text(m.queue)); back == m.count && q.nextGrant == m.after {
 			q.nextGrant = m.before
 			for i := range note.entries[m.first : m.first+m.count] {
 				note.entries[m.first+i].record.paced = m.before

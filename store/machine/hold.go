@@ -37,10 +37,13 @@ func (c *Unblock) Run(s *Shard) {
 	if q == nil {
 		return
 	}
-	c.Blocked = q.blocked > s.now || q.blockStep > 0
-	if q.blocked != 0 || q.blockStep != 0 {
+	step := q.troubles().blockStep
+	c.Blocked = q.blocked > s.now || step > 0
+	if q.blocked != 0 || step != 0 {
 		s.change(q, allParts)
 	}
-	q.blocked, q.blockStep = 0, 0
+	if q.blocked = 0; step != 0 {
+		q.trouble.blockStep = 0
+	}
 	s.touchQueue(q)
 }

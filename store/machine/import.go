@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -13,13 +12,13 @@ func (s *Shard) ImportGate(gate dispatch.SourceGate) { s.takeGate(gate) }
 
 // ImportTask takes in a task, unless there is one with its id, its source is unknown, or it is to be forgotten by now.
 func (s *Shard) ImportTask(t *dispatch.PortableTask) {
-	src, forgetAt := s.sources.get(t.Task.SourceUID), ms.Of(t.ForgetAt)
-	if src == nil || s.records.get(keyOf(t.Task.ID)) != nil || forgetAt != 0 && forgetAt <= s.now {
+	src, forgetAt := s.sources.get(text(t.Task.SourceUID)), ms.Of(t.ForgetAt)
+	if src == nil || s.find(t.Task.ID) != nil || forgetAt != 0 && forgetAt <= s.now {
 		return
 	}
 	r := s.recordOf(s.laneFor(src, t.Task.Queue), &t.Task)
 	s.added(r)
-	s.records.add(keyOf(r.id), r)
+	s.records.add(r)
 	switch {
 	case t.Task.Lease != nil:
 		s.listRecord(r)
@@ -27,8 +26,9 @@ func (s *Shard) ImportTask(t *dispatch.PortableTask) {
 	case t.Task.State.Settled():
 		r.state = t.Task.State
 		s.count(r, r.state)
-		if r.forgetAt = forgetAt; forgetAt != 0 {
+		if r.score = forgetAt; forgetAt != 0 {
 			s.forgetSet(r).Insert(forgetAt, r)
+			s.over = append(s.over, r)
 		}
 		if r.state != dispatch.StateDone || forgetAt == 0 {
 			s.listRecord(r)
@@ -39,7 +39,7 @@ func (s *Shard) ImportTask(t *dispatch.PortableTask) {
 			if !lock.Ends.IsZero() {
 				stray.until = ms.Of(lock.Ends)
 			}
-			s.setStray(r.id, stray)
+			s.setStray(r.id(), stray)
 		}
 		s.listRecord(r)
 		s.enterWaiting(r)
@@ -48,18 +48,30 @@ func (s *Shard) ImportTask(t *dispatch.PortableTask) {
 
 // recordOf makes the record of a task, which stands nowhere yet.
 func (s *Shard) recordOf(l *lane, t *dispatch.Task) *record {
+	_, hash, _ := parseID(t.ID)
+	body := unpacked{url: t.URL, key: t.Key, kind: t.Kind, metadata: t.Metadata, payload: t.Payload, redirect: t.Redirect}
 	r := &record{
-		id: t.ID, lane: l, url: t.URL, key: t.Key, kind: t.Kind, metadata: maps.Clone(t.Metadata), payload: slices.Clone(t.Payload),
+		hash: hash, lane: l, content: s.pack(&body),
 		run: ms.Of(t.Run), depth: int32(t.Depth), priority: int8(t.Priority), recurring: t.Recurring, relation: t.Relation,
 		counters: t.Counters, revision: t.Revision, result: t.Result, cancel: t.CancelRequested, again: t.AgainRequested,
-		behind: t.Behind, due: ms.Of(t.Due), firstDue: ms.Of(t.FirstDue), created: ms.Of(t.Created), settledAt: ms.Of(t.SettledAt),
+		behind: t.Behind, due: ms.Of(t.Due), created: ms.Of(t.Created), settledAt: ms.Of(t.SettledAt),
 		lastLease: t.LastLease,
 	}
-	r.setRedirect(t.Redirect)
 	if t.Cursor != nil || t.Memo != nil || t.LastError != nil || t.History != nil {
 		r.details = &details{cursor: slices.Clone(t.Cursor), memo: slices.Clone(t.Memo), lastError: clone(t.LastError), history: slices.Clone(t.History)}
 	}
+	r.setFirstDue(ms.Of(t.FirstDue))
+	if t.State == dispatch.StateDone && !t.Recurring && r.bare(&body) {
+		r.shrunk, r.content = true, ""
+	}
 	return r
+}
+
+// bare reports whether a success has dropped what it needs no more, as [dispatch.Transition.Shrink] says.
+func (r *record) bare(about *unpacked) bool {
+	d := r.details
+	return about.payload == nil && about.metadata == nil && about.redirect.Hops == 0 &&
+		(d == nil || d.cursor == nil && d.lastError == nil && d.history == nil)
 }
 
 // importLease leases a record to the holder that it had. Its grant has no calls, and so is not given back.
@@ -74,7 +86,7 @@ func (s *Shard) importLease(r *record, t *dispatch.PortableTask) {
 			number: s.lastGrant, holder: holder, clientToken: key.clientToken, session: t.Session, digest: was.Digest.Holder,
 		}
 		s.added(note)
-		s.grants.add(key, note)
+		s.grants.add(note)
 	}
 	l := &lease{
 		note: note, fence: was.Digest.Fence, heldAt: len(holder.held), granted: ms.Of(was.Granted),
@@ -110,9 +122,11 @@ func (s *Shard) ImportQueue(p *dispatch.PortableQueue) {
 		q = s.openQueue(p.Name)
 	}
 	s.change(q, allParts)
-	q.nextGrant, q.blocked, q.blockedAt, q.blockStep = ms.Of(p.NextGrant), ms.Of(p.Blocked), ms.Of(p.BlockedAt), p.BlockStep
-	q.cause, q.asked, q.failedURLs = clone(p.Cause), p.Asked, slices.Clone(p.FailedURLs)
-	q.settings.version = -1
+	q.nextGrant, q.blocked, q.asked = ms.Of(p.NextGrant), ms.Of(p.Blocked), p.Asked
+	q.trouble = &trouble{
+		blockedAt: ms.Of(p.BlockedAt), blockStep: p.BlockStep, cause: clone(p.Cause), failedURLs: slices.Clone(p.FailedURLs),
+	}
+	q.settings = nil
 	s.touchQueue(q)
 }
 
@@ -129,7 +143,7 @@ func (s *Shard) ImportTokens(tokens *dispatch.PortableTokens) {
 
 // ImportStatus sets what a source counts, with as many DONE tasks more than came.
 func (s *Shard) ImportStatus(p *dispatch.PortableStatus, done int64) {
-	src, st := s.sources.get(p.UID), &p.Status
+	src, st := s.sources.get(text(p.UID)), &p.Status
 	if src == nil {
 		return
 	}

@@ -30,7 +30,7 @@ type Hand struct {
 
 // Run implements [Command].
 func (c *Hand) Run(s *Shard) {
-	switch r := s.records.get(keyOf(c.ID)); {
+	switch r := s.find(c.ID); {
 	case c.DeleteLock:
 		s.deleteLock(c.ID, r)
 	case c.SetLock:
@@ -63,10 +63,10 @@ func (s *Shard) setLock(id dispatch.TaskID, r *record, c *Hand) {
 
 func (s *Shard) deleteRecord(r *record) {
 	s.change(r, partState)
-	if lock, stands := s.lockOf(r.id); stands && r.lease != nil {
-		s.setStray(r.id, lock)
+	if lock, stands := s.lockOf(r.id()); stands && r.lease != nil {
+		s.setStray(r.id(), lock)
 	}
 	r.gone = true
-	s.records.remove(keyOf(r.id))
-	s.ghosts[r.id] = r
+	s.records.remove(r.hash)
+	s.ghosts[r.id()] = r
 }

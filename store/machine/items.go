@@ -73,6 +73,8 @@ func (e *encoder) parts(out []byte, k kept, of parts) []byte {
 	switch k := k.(type) {
 	case *record:
 		return e.kept(out, codec.Task, k, func(c *codec.Codec) { e.s.taskItem(c, k, of) })
+	case *ended:
+		return e.item(out, codec.Task, func(c *codec.Codec) { e.s.taskItem(c, k.record(new(record)), of) })
 	case *lane:
 		return e.kept(out, codec.Lane, k, func(c *codec.Codec) { e.s.laneItem(c, k) })
 	case *source:
@@ -91,7 +93,7 @@ func (e *encoder) parts(out []byte, k kept, of parts) []byte {
 func (e *encoder) removal(out []byte, k kept) []byte {
 	switch k := k.(type) {
 	case *record:
-		return codec.RemovedText(out, codec.Task, e.s.Number, string(k.id))
+		return e.item(out, codec.Task|codec.Removed, func(c *codec.Codec) { c.Key(1, (*[16]byte)(&k.hash)) })
 	case *queue:
 		return codec.RemovedText(out, codec.Queue, e.s.Number, k.name)
 	case *holder:
@@ -192,19 +194,23 @@ func queueFields(c *codec.Codec, q *queue, now int64) {
 	codec.Text(c, 1, &q.name)
 	ahead(c, 2, &q.nextGrant, now)
 	codec.Int(c, 3, &q.blocked)
-	codec.Int(c, 4, &q.blockedAt)
-	codec.Int(c, 5, &q.blockStep)
-	codec.Optional(c, 6, &q.cause, func(c *codec.Codec, cause *dispatch.BlockCause) {
+	t := q.troubles()
+	codec.Int(c, 4, &t.blockedAt)
+	codec.Int(c, 5, &t.blockStep)
+	codec.Optional(c, 6, &t.cause, func(c *codec.Codec, cause *dispatch.BlockCause) {
 		codec.Text(c, 1, &cause.Task)
 		codec.Value(c, 2, &cause.Failure, failureFields)
 	})
 	codec.Int(c, 7, &q.asked)
-	codec.Numbers(c, 8, &q.failedURLs)
+	codec.Numbers(c, 8, &t.failedURLs)
+	if c.Reading() && (t.blockedAt != 0 || !t.none()) {
+		q.trouble = &t
+	}
 }
 
 // laneItem has the fields of a lane but for its source.
 func (s *Shard) laneItem(c *codec.Codec, l *lane) {
-	dropped := s.lanes[laneKey{l.source, l.queueName}] != l
+	dropped := s.lanes.get(l.key()) != l
 	laneFields(c, &l.number, &l.source.name, &l.queueName, &dropped)
 }
 
@@ -240,7 +246,7 @@ func sourceCounts(c *codec.Codec, src *source) {
 
 // taskItem writes parts of a task.
 func (s *Shard) taskItem(c *codec.Codec, r *record, of parts) {
-	codec.Text(c, 1, &r.id)
+	c.Key(1, (*[16]byte)(&r.hash))
 	c.Part(2, of&partBody != 0, func(c *codec.Codec) { taskBody(c, r, &r.lane.number) })
 	c.Part(3, of&partState != 0, func(c *codec.Codec) {
 		var grant uint64
@@ -250,37 +256,24 @@ func (s *Shard) taskItem(c *codec.Codec, r *record, of parts) {
 		taskState(c, r, &grant)
 	})
 	c.Part(4, of&partDetails != 0, func(c *codec.Codec) { taskDetails(c, r) })
+	codec.Packed(c, 5, of&partContent != 0, &r.content)
 }
 
-// taskBody has what a task is.
+// taskBody has what a task is, beside its content.
 func taskBody(c *codec.Codec, r *record, lane *int64) {
 	codec.Int(c, 1, lane)
 	codec.Int(c, 2, &r.created)
-	codec.Text(c, 3, &r.url)
-	key := r.key
-	if key == r.url {
-		key = ""
-	}
-	if codec.Text(c, 4, &key); c.Reading() {
-		if r.key = key; key == "" {
-			r.key = r.url
-		}
-	}
-	codec.Text(c, 5, &r.kind)
-	codec.Map(c, 6, &r.metadata)
-	c.Bytes(7, &r.payload)
-	codec.Int(c, 8, &r.run)
-	codec.Int(c, 9, &r.depth)
-	codec.Int(c, 10, &r.priority)
-	c.Flag(11, &r.recurring)
-	codec.Uint(c, 12, &r.relation)
-	codec.Optional(c, 13, &r.redirect, redirectFields)
+	codec.Int(c, 3, &r.run)
+	codec.Int(c, 4, &r.depth)
+	codec.Int(c, 5, &r.priority)
+	c.Flag(6, &r.recurring)
+	codec.Uint(c, 7, &r.relation)
 }
 
 // taskDetails has what most tasks never have.
 func taskDetails(c *codec.Codec, r *record) {
 	if c.Reading() {
-		r.details = new(details)
+		r.details = &details{firstDue: r.firstDue()}
 	}
 	if d := r.details; d != nil {
 		c.Bytes(1, &d.cursor)
@@ -315,13 +308,17 @@ func taskState(c *codec.Codec, r *record, grant *uint64) {
 	}
 	codec.Uint(c, 12, &r.result)
 	codec.Int(c, 13, &r.settledAt)
-	codec.Int(c, 14, &r.forgetAt)
+	forgetAt := r.forgetAt()
+	codec.Int(c, 14, &forgetAt)
 	c.Fixed64(15, &r.lastLease.Holder)
 	if *grant != 0 {
 		leaseMore(c, r.lease)
 	}
 	codec.Uint(c, 22, &r.lastLease.Fence)
-	since(c, 23, &r.firstDue, r.created)
+	firstDue := r.firstDue()
+	if since(c, 23, &firstDue, r.created); c.Reading() {
+		r.setFirstDue(firstDue)
+	}
 	codec.Uint(c, 24, &r.counters.Failures)
 	codec.Uint(c, 25, &r.counters.Expirations)
 	codec.Uint(c, 26, &r.counters.Released)
@@ -338,7 +335,7 @@ func taskState(c *codec.Codec, r *record, grant *uint64) {
 		orphan = r.score
 	}
 	if codec.Int(c, 35, &orphan); c.Reading() {
-		r.score = orphan
+		r.score = max(orphan, forgetAt)
 	}
 	c.Flag(36, &r.shrunk)
 	if c.Reading() {

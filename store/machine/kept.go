@@ -33,12 +33,16 @@ const (
 	partBody    parts = 1 << iota // of a task: what it is; of a source: its gate
 	partState                     // of a task: where it stands; of a source: what it counts
 	partDetails                   // of a task
-	allParts    = partBody | partState | partDetails
+	partContent                   // of a task
+	allParts    = partBody | partState | partDetails | partContent
 )
 
 // change notes that an item is about to change: the group of the command has it, and a snapshot that is being written takes
 // it as it was.
 func (s *Shard) change(k kept, of parts) {
+	if r, ok := k.(*record); ok && r.stands == inEnded {
+		s.wake(r)
+	}
 	if s.Saving != nil {
 		s.Saving.save(k)
 	}
@@ -199,6 +203,9 @@ func (w *saver) save(k kept) {
 	m.snapshot = w.snapshot
 	switch k := k.(type) {
 	case *record:
+		w.save(k.lane)
+		w.Tasks++
+	case *ended:
 		w.save(k.lane)
 		w.Tasks++
 	case *lane:

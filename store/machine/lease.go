@@ -152,7 +152,7 @@ func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
 	}
 	t.Token, t.Revision, t.Remember = r.lease.digest(), r.revision, gate.Remember
 	t.Counters.Cycle = r.counters.Cycle + 1
-	t.Run, t.FirstDue = ms.Time(r.run), ms.Time(r.firstDue)
+	t.Run, t.FirstDue = ms.Time(r.run), ms.Time(r.firstDue())
 	return t, true
 }
 
@@ -192,7 +192,7 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 		s.affect(q, &t.Queue, deadline)
 		r.paced = q.nextGrant
 		if q.blocked != block && t.LastError != nil {
-			q.cause = &dispatch.BlockCause{Task: t.ID, Failure: *t.LastError}
+			q.suffer().cause = &dispatch.BlockCause{Task: t.ID, Failure: *t.LastError}
 		}
 		r.lastLease, r.result = t.Token, t.Result
 		s.tally(t.Result)
@@ -200,7 +200,8 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 		s.leave(r)
 		s.touch(r.lane)
 	}
-	r.firstDue, r.counters, r.behind = ms.Of(t.FirstDue), t.Counters, t.Behind
+	r.counters, r.behind = t.Counters, t.Behind
+	r.setFirstDue(ms.Of(t.FirstDue))
 	if run := ms.Of(t.Run); run != r.run {
 		s.change(r, partBody)
 		r.run = run
@@ -211,7 +212,7 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 	if t.ClearAgain {
 		r.again = false
 	}
-	r.takeDetails(t)
+	s.takeDetails(r, t)
 	r.revision++
 	if t.State.Settled() {
 		s.settle(r, t.State, t.Remember)
@@ -246,7 +247,7 @@ func (s *Shard) tally(result dispatch.Result) {
 }
 
 // takeDetails applies the rarely needed parts of a transition.
-func (r *record) takeDetails(t *dispatch.Transition) {
+func (s *Shard) takeDetails(r *record, t *dispatch.Transition) {
 	if len(t.Memo) > 0 || t.Memo != nil && r.details != nil {
 		r.detail().memo = append([]byte(nil), t.Memo...)
 	}
@@ -261,20 +262,27 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 	if t.Attempt != nil {
 		r.addHistory(*t.Attempt)
 	}
-	if !t.Shrink {
-		return
+	if t.Shrink {
+		s.shrink(r, t.State == dispatch.StateDone && !r.recurring)
 	}
-	r.shrink()
 }
 
-// shrink keeps of a settled record what decides its future.
-func (r *record) shrink() {
-	r.shrunk = true
-	d := r.details
-	r.payload, r.metadata, r.redirect, r.details = nil, nil, nil, nil
-	if d != nil && d.memo != nil {
-		r.details = &details{memo: d.memo}
+// shrink drops what a record needs no more, but for its memo. Of one that is over it drops the whole content: should the task come
+// again, it comes with another, and its id is the hash of its key. A log has no more of that than a flag.
+func (s *Shard) shrink(r *record, over bool) {
+	if r.details != nil {
+		r.details = &details{memo: r.details.memo, firstDue: r.details.firstDue}
+		if r.parts |= partDetails; r.details.empty() {
+			r.details = nil
+		}
 	}
+	if r.shrunk = over; over {
+		r.content = ""
+		return
+	}
+	r.parts |= partContent
+	about := r.content.unpack()
+	r.content = s.pack(&unpacked{url: about.url, key: about.key, kind: about.kind})
 }
 
 // addHistory adds a line to the history; if it is full, the oldest line is dropped.
@@ -295,7 +303,8 @@ func (s *Shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 			s.change(q, allParts)
 			q.asked = asked
 		}
-		set.pace(q.asked)
+		s.pace(q, *set)
+		set = q.settings
 	}
 	switch effect.Kind {
 	case dispatch.QueueUntouched:
@@ -304,14 +313,14 @@ func (s *Shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 		q.nextGrant = max(q.nextGrant, deadline+ms.Span(set.paced.MinDelay))
 		return
 	case dispatch.QueueSucceeded:
-		if q.blockStep != 0 || q.failedURLs != nil {
+		if t := q.trouble; t != nil && (t.blockStep != 0 || t.failedURLs != nil) {
 			s.change(q, allParts)
-			q.blockStep, q.failedURLs = 0, nil
+			t.blockStep, t.failedURLs = 0, nil
 		}
 	case dispatch.QueueAnswered:
-		if q.failedURLs != nil {
+		if t := q.trouble; t != nil && t.failedURLs != nil {
 			s.change(q, allParts)
-			q.failedURLs = nil
+			t.failedURLs = nil
 		}
 	case dispatch.QueueBlocked:
 		s.change(q, allParts)

@@ -38,21 +38,18 @@ func (s *Shard) ListTasks(page *dispatch.TaskPage, bytes *PageBytes, filter disp
 		if l.number > at.Lane {
 			at.Lane, at.After = l.number, 0
 		}
-		l.listed.Ascend(at.After+1, func(number int64, r *record) bool {
+		for e := range l.listed.From(at.After + 1) {
+			r := e.Value
 			wanted := !r.gone && s.known(r) != nil && slices.Contains(filter.States, r.visibleState(s.now))
 			more = len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || wanted && !bytes.Fits(r.listedBytes())
 			if more {
-				return false
+				return true
 			}
 			page.Looked++
-			at.After = number
+			at.After = e.Score
 			if wanted {
 				page.Tasks = append(page.Tasks, s.task(r, lastError))
 			}
-			return true
-		})
-		if more {
-			return true
 		}
 	}
 	return false
@@ -60,16 +57,16 @@ func (s *Shard) ListTasks(page *dispatch.TaskPage, bytes *PageBytes, filter disp
 
 // lanesOf are the lanes that a filter selects.
 func (s *Shard) lanesOf(filter dispatch.TaskFilter) laneList {
-	src := s.sources.get(filter.SourceUID)
+	src := s.sources.get(text(filter.SourceUID))
 	switch {
 	case filter.SourceUID == "":
-		return s.lanesIn[filter.Queue]
+		return s.lanesNamed(filter.Queue)
 	case src == nil:
 		return nil
 	case filter.Queue == "":
 		return src.lanes
 	}
-	if l := s.lanes[laneKey{src, filter.Queue}]; l != nil {
+	if l := s.lanes.get(laneKey{src, filter.Queue}); l != nil {
 		return laneList{l}
 	}
 	return nil
@@ -77,7 +74,8 @@ func (s *Shard) lanesOf(filter dispatch.TaskFilter) laneList {
 
 // ListLeases adds leased tasks to a list, from that place on, which it moves, and reports whether there are more than fit.
 func (s *Shard) ListLeases(leased []*dispatch.Task, bytes *PageBytes, at *ListPlace, limit int) (_ []*dispatch.Task, more bool) {
-	for e := range s.leases.After(at.After, at.ID) {
+	behind := func(r *record) bool { return string(r.id()) > at.ID }
+	for e := range s.leases.After(at.After, behind) {
 		r := e.Value
 		if r.lease == nil || r.gone {
 			continue
@@ -86,7 +84,7 @@ func (s *Shard) ListLeases(leased []*dispatch.Task, bytes *PageBytes, at *ListPl
 			return leased, true
 		}
 		leased = append(leased, s.task(r, lastError))
-		at.After, at.ID = e.Score, r.Member()
+		at.After, at.ID = e.Score, string(r.id())
 	}
 	return leased, false
 }
@@ -107,10 +105,10 @@ func (s *Shard) DueLanes(found *dispatch.DueLanes, filter dispatch.TaskFilter, l
 		case first.Value.due <= s.now:
 			if found.Due++; len(found.Lanes) < limit {
 				due := l.ready.Len() + l.later.UpTo(s.now*32+31)
-				found.Lanes = append(found.Lanes, dispatch.DueLane{First: first.Value.id, Due: int64(due)})
+				found.Lanes = append(found.Lanes, dispatch.DueLane{First: first.Value.id(), Due: int64(due)})
 			}
 		case first.Value.due < next:
-			next, found.Next = first.Value.due, first.Value.id
+			next, found.Next = first.Value.due, first.Value.id()
 		}
 	}
 	return next

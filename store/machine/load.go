@@ -16,6 +16,7 @@ type Loading struct {
 	queues  map[string]*queue
 	rules   map[string]string // the pattern by the name of the settings
 	dropped map[*lane]bool
+	spare   *record // one that became an ended task
 }
 
 // NewLoading begins to load a shard, which is new.
@@ -93,16 +94,15 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 		laneFields(c, &number, &source, &queueName, &dropped)
 		found := l.lane(number)
 		found.source, found.queueName = l.source(source), queueName
+		found.slot = uint16(dispatch.SlotOf(queueName))
 		if found.written, of = true, found; dropped {
 			l.dropped[found] = true
 		}
 	case codec.Holder:
 		h := new(holder)
 		holderFields(c, h)
-		if old := s.holders.get(h.collector); old != nil {
-			s.holders.remove(h.collector)
-		}
-		s.holders.add(h.collector, h)
+		s.holders.remove(h.key())
+		s.holders.add(h)
 		of = h
 	case codec.Grant:
 		var n grantNote
@@ -128,6 +128,11 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 	unknown, err := c.End()
 	switch {
 	case err != nil || len(unknown) == 0:
+		if r, ok := of.(*record); ok && r.over() && s.unknown[r] == nil {
+			s.records.remove(r.hash)
+			s.ended.add(r.ended())
+			l.spare = r
+		}
 	case of == nil:
 		return codec.ErrUnknown
 	default:
@@ -144,12 +149,21 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 
 // task takes a task, or the parts of it that have changed.
 func (l *Loading) task(c *codec.Codec) *record {
-	var id dispatch.TaskID
-	codec.Text(c, 1, &id)
-	r := l.s.records.get(keyOf(id))
+	var hash taskHash
+	c.Key(1, (*[16]byte)(&hash))
+	r := l.s.records.get(hash)
 	if r == nil {
-		r = &record{id: id}
-		l.s.records.add(keyOf(id), r)
+		if r, l.spare = l.spare, nil; r == nil {
+			r = new(record)
+		}
+		if e := l.s.ended.get(hash); e.hash == hash {
+			l.s.ended.remove(hash)
+			e.record(r)
+			r.stands, r.counted = inNone, dispatch.StateUnknown
+		} else {
+			*r = record{hash: hash}
+		}
+		l.s.records.add(r)
 	}
 	c.Part(2, false, func(c *codec.Codec) {
 		var lane int64
@@ -163,6 +177,7 @@ func (l *Loading) task(c *codec.Codec) *record {
 		}
 	})
 	c.Part(4, false, func(c *codec.Codec) { taskDetails(c, r) })
+	codec.Packed(c, 5, false, &r.content)
 	return r
 }
 
@@ -181,6 +196,13 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 		delete(s.used, step)
 		return
 	}
+	if kind == codec.Task {
+		var hash taskHash
+		c.Key(1, (*[16]byte)(&hash))
+		s.records.remove(hash)
+		s.ended.remove(hash)
+		return
+	}
 	switch codec.Text(c, 1, &name); kind {
 	case codec.Setting:
 		delete(l.rules, name)
@@ -191,9 +213,7 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 	case codec.Queue:
 		delete(l.queues, name)
 	case codec.Holder:
-		s.holders.remove(name)
-	case codec.Task:
-		s.records.remove(keyOf(dispatch.TaskID(name)))
+		s.holders.remove(text(name))
 	default:
 		c.Failf("nothing of that kind is removed")
 	}

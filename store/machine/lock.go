@@ -12,7 +12,7 @@ import (
 
 // lockOf returns the lock of a task by its id; ok is false if there is none.
 func (s *Shard) lockOf(id dispatch.TaskID) (found strayLock, ok bool) {
-	r := s.records.get(keyOf(id))
+	r := s.find(id)
 	switch {
 	case r == nil || r.lease == nil:
 		found = s.strays[id]
@@ -25,11 +25,11 @@ func (s *Shard) lockOf(id dispatch.TaskID) (found strayLock, ok bool) {
 }
 
 // strayUntil reports whether a task that is not leased has a lock, and until when.
-func (s *Shard) strayUntil(id dispatch.TaskID) (int64, bool) {
+func (s *Shard) strayUntil(r *record) (int64, bool) {
 	if len(s.strays) == 0 {
 		return 0, false
 	}
-	until := s.strays[id].until
+	until := s.strays[r.id()].until
 	return until, until > s.now
 }
 
@@ -38,10 +38,10 @@ func (s *Shard) nextLook(ends int64) int64 { return min(ends, s.now+ms.Span(disp
 
 // tellStray returns the stray lock of a waiting record; nil: none.
 func (s *Shard) tellStray(r *record) *dispatch.StrayLock {
-	until, stands := s.strayUntil(r.id)
+	until, stands := s.strayUntil(r)
 	switch {
 	case stands:
-		value := s.strays[r.id].value
+		value := s.strays[r.id()].value
 		told := &dispatch.StrayLock{Value: value[:min(len(value), bounds.MaxLockValue)]}
 		if until != ms.Infinite {
 			told.Ends = ms.Time(until)
@@ -63,12 +63,16 @@ func (s *Shard) setStray(id dispatch.TaskID, lock strayLock) {
 
 // dropStray forgets the stray lock of the task, if there is one.
 func (s *Shard) dropStray(id dispatch.TaskID) {
-	if len(s.strays) == 0 {
-		return
-	}
 	if old, ok := s.strays[id]; ok {
 		s.changeNamed(codec.Stray, string(id))
 		s.forgetStrays.Remove(old.until, strayTask(id))
 		delete(s.strays, id)
+	}
+}
+
+// dropStrayOf is dropStray of a record. There are mostly none, and then no id is needed.
+func (s *Shard) dropStrayOf(r *record) {
+	if len(s.strays) > 0 {
+		s.dropStray(r.id())
 	}
 }

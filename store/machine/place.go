@@ -3,6 +3,7 @@ package machine
 import (
 	"slices"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
@@ -23,16 +24,48 @@ const (
 // laneFor finds the lane of the source in the queue, or makes it.
 func (s *Shard) laneFor(src *source, queueName string) *lane {
 	key := laneKey{src, queueName}
-	l := s.lanes[key]
+	l := s.lanes.get(key)
 	if l == nil {
 		s.lastLane++
-		l = &lane{number: s.lastLane, source: src, queueName: queueName}
+		l = &lane{number: s.lastLane, source: src, queueName: queueName, slot: uint16(dispatch.SlotOf(queueName))}
 		s.added(l)
-		s.lanes[key] = l
-		src.lanes = append(src.lanes, l)
-		s.lanesIn[queueName] = append(s.lanesIn[queueName], l)
+		s.addLane(l)
 	}
 	return l
+}
+
+// addLane takes in a lane, whose number is higher than those of all before.
+func (s *Shard) addLane(l *lane) {
+	s.lanes.add(l)
+	l.source.lanes = append(l.source.lanes, l)
+	l.before = s.lanesIn.get(text(l.queueName)).lane
+	s.lanesIn.set(laneIn{l})
+}
+
+// lanesNamed are the lanes of a queue name.
+func (s *Shard) lanesNamed(queueName string) (lanes laneList) {
+	for l := s.lanesIn.get(text(queueName)).lane; l != nil; l = l.before {
+		lanes = append(lanes, l)
+	}
+	slices.Reverse(lanes)
+	return lanes
+}
+
+// leaveName takes a lane out of those of its queue name.
+func (s *Shard) leaveName(l *lane) {
+	last := s.lanesIn.get(text(l.queueName)).lane
+	switch {
+	case last != l:
+		for last.before != l {
+			last = last.before
+		}
+		last.before = l.before
+	case l.before != nil:
+		s.lanesIn.set(laneIn{l.before})
+	default:
+		s.lanesIn.remove(text(l.queueName))
+	}
+	l.before = nil
 }
 
 // placeTouched puts what the call has changed where it belongs: each lane once,
@@ -75,7 +108,7 @@ func (s *Shard) placeLane(l *lane, turnEnded bool) {
 	}
 	s.moveLane(l, to)
 	if before == 0 && to.stands == open && l.aside() {
-		s.placeNamed(l, l.named)
+		s.placeNamed(l, l.named.place)
 	} else {
 		s.placeNamed(l, to)
 	}
@@ -141,24 +174,24 @@ func (s *Shard) leaveQueue(l *lane) {
 
 // placeNamed puts the lane among those of its source, if that is named.
 func (s *Shard) placeNamed(l *lane, to place) {
-	n, was := l.source.named, l.named
-	if l.namedIn != n {
-		was = place{} // it stood in a list that is no longer kept
+	n, was := l.source.named, place{}
+	if l.named != nil && l.named.in == n { // else it stood in a list that is no longer kept
+		was = l.named.place
 	}
-	l.named, l.namedIn = place{}, nil
+	l.named = nil
 	switch {
 	case n == nil:
 	case n.until <= s.now:
 		l.source.named = nil
 	default:
 		n.move(namedLane{l}, was, to)
-		l.named, l.namedIn = to, n
+		l.named = &namedPlace{to, n}
 	}
 }
 
 // aside reports whether an open lane is put aside.
 func (l *lane) aside() bool {
-	return l.source.named != nil && l.namedIn == l.source.named && l.named.stands == wait
+	return l.named != nil && l.named.in == l.source.named && l.named.stands == wait
 }
 
 // putAside removes an open lane from the picks until its queue can be granted from.
@@ -192,8 +225,8 @@ func (s *Shard) bringBack(qp *queuePool) {
 func (s *Shard) placeQueue(q *queue, turn *pool) {
 	// Placing in one pool can move lanes to another one, whose source was
 	// moved: the pools are a list that may grow meanwhile.
-	for i := 0; i < len(q.pools); i++ {
-		s.placeIn(q.pools[i], q.pools[i].pool == turn)
+	for qp := range q.parts() {
+		s.placeIn(qp, qp.pool == turn)
 	}
 	s.placeDirty(q)
 	s.closeWhenEmpty(q)
@@ -208,7 +241,7 @@ func (s *Shard) placePart(qp *queuePool) {
 
 // placeDirty places the queue where lanes have moved since it was placed.
 func (s *Shard) placeDirty(q *queue) {
-	for _, qp := range q.pools {
+	for qp := range q.parts() {
 		if qp.dirty {
 			s.placeIn(qp, false)
 		}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,12 @@ func (q *queue) kept() int64 { return max(q.nextGrant, q.blocked) }
 
 // hasGates reports whether there is something to keep of the queue beside its tasks.
 func (q *queue) hasGates(now int64) bool {
-	return q.nextGrant > now || q.blocked != 0 || q.blockStep != 0 || q.cause != nil || q.asked != 0 || len(q.failedURLs) > 0
+	return q.nextGrant > now || q.blocked != 0 || q.asked != 0 || !q.trouble.none()
+}
+
+// none reports whether nothing of it decides anything.
+func (t *trouble) none() bool {
+	return t == nil || t.blockStep == 0 && t.cause == nil && len(t.failedURLs) == 0
 }
 
 // settingsVersion rises with the rules and with the holds.
@@ -42,18 +48,29 @@ func (s *Shard) settingsVersion() int64 { return s.rulesVersion + s.holdsVersion
 
 // settingsOf resolves the settings of a queue.
 func (s *Shard) settingsOf(q *queue) *settings {
-	if q.settings.version != s.settingsVersion() {
-		q.settings = s.resolve(q.name)
-		q.settings.pace(q.asked)
+	if q.settings == nil || q.settings.version != s.settingsVersion() {
+		s.pace(q, s.resolve(q.name))
 	}
-	return &q.settings
+	return q.settings
 }
 
-// pace takes in what the host asks for.
-func (set *settings) pace(asked time.Duration) {
-	set.paced = set.Paced(asked)
+// pace gives a queue its settings, with what its host asks for.
+func (s *Shard) pace(q *queue, set settings) {
+	set.paced = set.Paced(q.asked)
 	set.longestDelay = ms.Span(longestDelay(set.paced))
+	shared := s.resolved[set]
+	if shared == nil {
+		if s.resolved == nil || s.resolvedOf != set.version || len(s.resolved) > maxResolved {
+			s.resolved, s.resolvedOf = make(map[settings]*settings), set.version
+		}
+		shared = &set
+		s.resolved[set] = shared
+	}
+	q.settings = shared
 }
+
+// maxResolved bounds the different settings that queues share.
+const maxResolved = 1000
 
 func (s *Shard) resolve(queueName string) settings {
 	set := settings{QueueSettings: dispatch.DefaultQueueSettings(), version: s.settingsVersion()}
@@ -85,17 +102,20 @@ func (q *queue) over(now int64) bool { return q.idleUntil != 0 && q.idleUntil <=
 func (s *Shard) openQueue(name string) *queue {
 	q := s.existing(name)
 	if q == nil {
-		q = &queue{name: name, reversed: ReverseLabels(name)}
-		q.settings.version = -1
-		s.queues[name] = q
-		s.queueNames.Set(q.reversed, q)
+		q = &queue{name: name}
+		s.addQueue(q)
 	}
 	return q
 }
 
+func (s *Shard) addQueue(q *queue) {
+	s.queues.add(q)
+	s.queueNames.Insert(0, namedQueue{q})
+}
+
 // standing finds a queue that holds something or has a gate, for a read; nil: there is none.
 func (s *Shard) standing(name string) *queue {
-	q := s.queues[name]
+	q := s.queues.get(text(name))
 	if q != nil && q.over(s.now) {
 		return nil
 	}
@@ -104,7 +124,7 @@ func (s *Shard) standing(name string) *queue {
 
 // existing finds a queue that holds something or has a gate, and deletes another; nil: there is none.
 func (s *Shard) existing(name string) *queue {
-	q := s.queues[name]
+	q := s.queues.get(text(name))
 	if q != nil && q.over(s.now) {
 		s.closeWhenEmpty(q)
 		return nil
@@ -119,6 +139,31 @@ func ReverseLabels(name string) string {
 	return strings.Join(labels, ".")
 }
 
+// reversedBefore orders names by their reversed labels.
+func reversedBefore(a, b string) bool {
+	for {
+		i, j := strings.LastIndexByte(a, '.'), strings.LastIndexByte(b, '.')
+		labelA, labelB := a[i+1:], b[j+1:]
+		switch {
+		case labelA != labelB:
+			return dotted(labelA, i >= 0) < dotted(labelB, j >= 0)
+		case j < 0:
+			return false
+		case i < 0:
+			return true
+		}
+		a, b = a[:i], b[:j]
+	}
+}
+
+// dotted is a label as it stands in a reversed name.
+func dotted(label string, more bool) string {
+	if more {
+		return label + "."
+	}
+	return label
+}
+
 // closeWhenEmpty deletes the queue when it holds nothing and no gate stands;
 // with a gate that ends, it is deleted then.
 func (s *Shard) closeWhenEmpty(q *queue) {
@@ -131,12 +176,12 @@ func (s *Shard) closeWhenEmpty(q *queue) {
 	}
 	switch kept := q.kept(); {
 	case kept <= s.now:
-		for _, qp := range q.pools {
+		for qp := range q.parts() {
 			s.moveQueue(qp, place{})
 		}
 		q.gone = true
-		delete(s.queues, q.name)
-		s.queueNames.Delete(q.reversed)
+		s.queues.remove(q.key())
+		s.queueNames.Remove(0, namedQueue{q})
 		s.removed(q)
 	case kept != ms.Infinite:
 		q.idleUntil = kept
@@ -163,7 +208,7 @@ func (s *Shard) moveQueue(qp *queuePool, to place) {
 
 // part finds the queue's part in a pool; nil when it has none.
 func (q *queue) part(p *pool) *queuePool {
-	for _, qp := range q.pools {
+	for qp := range q.parts() {
 		if qp.pool == p {
 			return qp
 		}
@@ -171,13 +216,35 @@ func (q *queue) part(p *pool) *queuePool {
 	return nil
 }
 
+// parts are the queue's parts in its pools. They can become more meanwhile.
+func (q *queue) parts() iter.Seq[*queuePool] {
+	return func(yield func(*queuePool) bool) {
+		if q.first.pool == nil {
+			return
+		}
+		for qp := &q.first; qp != nil; qp = qp.next {
+			if !yield(qp) {
+				return
+			}
+		}
+	}
+}
+
 // partIn gives the queue's part in a pool.
 func (s *Shard) partIn(q *queue, p *pool) *queuePool {
 	qp := q.part(p)
-	if qp == nil {
-		qp = &queuePool{queue: q, pool: p, sooner: ms.Infinite}
-		q.pools = append(q.pools, qp)
+	if qp != nil {
+		return qp
 	}
+	qp = &q.first
+	if qp.pool != nil {
+		for qp.next != nil {
+			qp = qp.next
+		}
+		qp.next = new(queuePool)
+		qp = qp.next
+	}
+	qp.queue, qp.pool, qp.sooner = q, p, ms.Infinite
 	return qp
 }
 
@@ -225,20 +292,22 @@ const maxFailedURLs = 3
 
 // urlFailed notes the hash of a URL that failed, and reports whether there are enough to block the host.
 func (q *queue) urlFailed(url uint32) bool {
-	if len(q.failedURLs) < maxFailedURLs && !slices.Contains(q.failedURLs, url) {
-		q.failedURLs = append(q.failedURLs, url)
+	t := q.suffer()
+	if len(t.failedURLs) < maxFailedURLs && !slices.Contains(t.failedURLs, url) {
+		t.failedURLs = append(t.failedURLs, url)
 	}
-	return len(q.failedURLs) == maxFailedURLs
+	return len(t.failedURLs) == maxFailedURLs
 }
 
 // block blocks the queue's host for a while.
 func (s *Shard) block(q *queue, retryAfter time.Duration) {
+	t := q.suffer()
 	if q.blocked <= s.now {
-		q.blockedAt = s.now
+		t.blockedAt = s.now
 	}
-	blocked, step := blockAfter(ms.Time(s.now), ms.Time(q.blocked), q.blockStep,
+	blocked, step := blockAfter(ms.Time(s.now), ms.Time(q.blocked), t.blockStep,
 		s.settingsOf(q).QueueSettings, retryAfter.Truncate(time.Millisecond))
-	q.blocked, q.blockStep = ms.Of(blocked), step
+	q.blocked, t.blockStep = ms.Of(blocked), step
 }
 
 // blockAfter is the automatic block of a queue after its host failed. The first failure outside a block begins one:

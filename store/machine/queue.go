@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,12 +19,12 @@ func (s *Shard) QueueNamed(name string) *dispatch.Queue {
 
 // describe is the queue as a caller of the store sees it.
 func (s *Shard) describe(q *queue) *dispatch.Queue {
-	set := s.settingsOf(q)
+	set, t := s.settingsOf(q), q.troubles()
 	d := &dispatch.Queue{
 		Name: q.name, Settings: set.QueueSettings, SettingsName: set.name,
-		QueueDelay: q.asked, Waiting: q.waiting, Leased: q.inFlight, BlockStep: q.blockStep,
+		QueueDelay: q.asked, Waiting: q.waiting, Leased: q.inFlight, BlockStep: t.blockStep,
 	}
-	for _, qp := range q.pools {
+	for qp := range q.parts() {
 		if qp.len() > 0 {
 			d.Pools = append(d.Pools, qp.pool.name)
 		}
@@ -43,12 +44,24 @@ func (s *Shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 		gates = append(gates, set.MinDelayGate(ms.Time(next), q.asked))
 	}
 	if q.blocked > s.now {
-		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: ms.Time(q.blocked), By: dispatch.HoldWaggle, Time: ms.Time(q.blockedAt), Cause: clone(q.cause)})
+		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: ms.Time(q.blocked), By: dispatch.HoldWaggle, Time: ms.Time(q.troubles().blockedAt), Cause: clone(q.troubles().cause)})
 	}
 	if q.inFlight >= int64(set.MaxInFlight) {
 		gates = append(gates, set.MaxInFlightGate(q.inFlight))
 	}
 	return gates
+}
+
+// namesFrom are the queues from a reversed name on, in the order of such names.
+func (s *Shard) namesFrom(reversed string) iter.Seq2[string, *queue] {
+	return func(yield func(string, *queue) bool) {
+		behind := func(q namedQueue) bool { return ReverseLabels(q.name) >= reversed }
+		for e := range s.queueNames.After(0, behind) {
+			if !yield(ReverseLabels(e.Value.name), e.Value.queue) {
+				return
+			}
+		}
+	}
 }
 
 // ListQueues lists at most limit queues of the shard.
@@ -58,16 +71,14 @@ func (s *Shard) ListQueues(suffix, after string, limit int) (found []*dispatch.Q
 		begin = ReverseLabels(after) + "\x00"
 	}
 	collect := func(prefix string) {
-		s.queueNames.Ascend(max(begin, prefix), func(reversed string, q *queue) bool {
-			switch {
-			case len(found) >= limit || !strings.HasPrefix(reversed, prefix):
-				return false
-			case q.over(s.now):
-				return true
+		for reversed, q := range s.namesFrom(max(begin, prefix)) {
+			if len(found) >= limit || !strings.HasPrefix(reversed, prefix) {
+				return
 			}
-			found = append(found, s.describe(q))
-			return true
-		})
+			if !q.over(s.now) {
+				found = append(found, s.describe(q))
+			}
+		}
 	}
 	if suffix == "" {
 		collect("")

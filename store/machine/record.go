@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -29,28 +28,35 @@ func (r *record) detail() *details {
 	return r.details
 }
 
-// redirected is what the record keeps of the redirect that led to it.
-func (r *record) redirected() dispatch.Redirect {
-	if r.redirect == nil {
-		return dispatch.Redirect{}
+// forgetAt is when a settled record is forgotten; 0: with its source, or never.
+func (r *record) forgetAt() int64 {
+	if r.state.Settled() {
+		return r.score
 	}
-	return *r.redirect
+	return 0
 }
 
-// setRedirect keeps a redirect, with its time in whole milliseconds.
-func (r *record) setRedirect(redirect dispatch.Redirect) {
-	if r.redirect = nil; redirect.Hops > 0 {
-		redirect.Due = ms.Time(ms.Of(redirect.Due))
-		r.redirect = &redirect
+// firstDue is [dispatch.Task.FirstDue], which few tasks have.
+func (r *record) firstDue() int64 {
+	if r.details == nil {
+		return 0
 	}
+	return r.details.firstDue
+}
+
+func (r *record) setFirstDue(at int64) {
+	if at == 0 && r.details == nil {
+		return
+	}
+	if r.details == nil {
+		r.details = new(details)
+	}
+	r.details.firstDue = at
 }
 
 // bytes is the size of the record for the limit on bytes of a claim.
 func (r *record) bytes() int {
-	n := len(r.url) + len(r.key) + len(r.kind) + len(r.payload) + len(r.redirected().From)
-	for k, v := range r.metadata {
-		n += len(k) + len(v)
-	}
+	n := r.content.bytes()
 	if r.details != nil {
 		n += len(r.details.cursor) + len(r.details.memo)
 	}
@@ -93,11 +99,31 @@ func (r *record) visibleState(now int64) dispatch.State {
 }
 
 // record finds a record, unless it is to be forgotten by now.
-func (s *Shard) record(id dispatch.TaskID) *record { return s.known(s.records.get(keyOf(id))) }
+func (s *Shard) record(id dispatch.TaskID) *record { return s.known(s.find(id)) }
+
+// find finds a record. An id with the slot of another queue names none.
+func (s *Shard) find(id dispatch.TaskID) *record {
+	slot, hash, ok := parseID(id)
+	if !ok {
+		return nil
+	}
+	r := s.records.get(hash)
+	if r == nil {
+		e := s.ended.get(hash)
+		if e.lane == nil {
+			return nil
+		}
+		r = e.record(new(record))
+	}
+	if r.lane.slot != slot {
+		return nil
+	}
+	return r
+}
 
 // known is the record, unless it is to be forgotten by now.
 func (s *Shard) known(r *record) *record {
-	if r != nil && r.forgetAt != 0 && r.forgetAt <= s.now {
+	if r != nil && r.forgetAt() != 0 && r.forgetAt() <= s.now {
 		return nil
 	}
 	return r
@@ -160,7 +186,7 @@ func (s *Shard) leave(r *record) {
 		r.lane.later.Remove(r.score, r)
 	case inLeases:
 		s.leases.Remove(r.score, r)
-	case inNone:
+	case inNone, inEnded:
 	}
 	r.stands = inNone
 }
@@ -218,14 +244,16 @@ func (s *Shard) moveDeadline(r *record, deadline int64) {
 func (s *Shard) settle(r *record, state dispatch.State, remember time.Duration) {
 	r.state = state
 	s.count(r, state)
-	r.forgetAt = 0
+	r.score = 0
 	if remember > 0 {
-		r.forgetAt = s.now + ms.Span(remember)
-		s.forgetSet(r).Insert(r.forgetAt, r)
-		if state == dispatch.StateDone {
-			// One that is kept with its source ends with its source's others.
-			s.unlist(r)
+		r.score = s.now + ms.Span(remember)
+		if state != dispatch.StateDone {
+			s.forgetEnded.Insert(r.score, r)
+			return
 		}
+		// One that is kept with its source ends with its source's others.
+		s.unlist(r)
+		s.over = append(s.over, r)
 	}
 }
 
@@ -234,14 +262,14 @@ func (s *Shard) listRecord(r *record) {
 	if r.listedAt == 0 {
 		r.lane.lastListed++
 		r.listedAt = r.lane.lastListed
-		r.lane.listed.Set(r.listedAt, r)
+		r.lane.listed.Insert(r.listedAt, r)
 	}
 }
 
 func (s *Shard) unlist(r *record) {
 	if r.listedAt != 0 {
 		s.change(r, partState)
-		r.lane.listed.Delete(r.listedAt)
+		r.lane.listed.Remove(r.listedAt, r)
 		r.listedAt = 0
 	}
 }
@@ -256,9 +284,9 @@ func (s *Shard) forgetSet(r *record) *sorted.Set[*record] {
 
 // keep takes a settled record, which is about to change, out of what is to be forgotten.
 func (s *Shard) keep(r *record) {
-	if r.forgetAt != 0 {
-		s.forgetSet(r).Remove(r.forgetAt, r)
-		r.forgetAt = 0
+	if at := r.forgetAt(); at != 0 {
+		s.forgetSet(r).Remove(at, r)
+		r.score = 0
 	}
 }
 
@@ -276,19 +304,20 @@ func (s *Shard) forget(r *record) {
 		s.forgottenDone++
 	}
 	if r.listedAt != 0 {
-		r.lane.listed.Delete(r.listedAt)
+		r.lane.listed.Remove(r.listedAt, r)
 	}
 	if r.gone {
-		delete(s.ghosts, r.id)
+		delete(s.ghosts, r.id())
 	} else {
-		s.records.remove(keyOf(r.id))
+		s.records.remove(r.hash)
+		s.ended.remove(r.hash)
 	}
 	s.keepPace(r)
 }
 
 // keepPace keeps the next grant of the queue of a record that is removed, if the record had it.
 func (s *Shard) keepPace(r *record) {
-	if q := s.queues[r.lane.queueName]; q != nil && r.paced > s.now {
+	if q := s.queues.get(text(r.lane.queueName)); q != nil && r.paced > s.now {
 		s.change(q, allParts)
 	}
 }
@@ -321,13 +350,14 @@ func (s *Shard) task(r *record, with withDetails) *dispatch.Task {
 
 func (s *Shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 	src := r.lane.source
+	about := r.content.unpack()
 	*t = dispatch.Task{
-		ID: r.id, SourceUID: src.gate.UID, Queue: r.lane.queueName,
-		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Relation: r.relation, Redirect: r.redirected(), Depth: int(r.depth),
+		ID: r.id(), SourceUID: src.gate.UID, Queue: r.lane.queueName,
+		URL: about.url, Key: about.key, Kind: about.kind, Recurring: r.recurring, Relation: r.relation, Redirect: about.redirect, Depth: int(r.depth),
 		Run: ms.Time(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
-		Counters: r.counters, Due: ms.Time(r.due), FirstDue: ms.Time(r.firstDue),
+		Counters: r.counters, Due: ms.Time(r.due), FirstDue: ms.Time(r.firstDue()),
 		Created: ms.Time(r.created), SettledAt: ms.Time(r.settledAt),
-		Metadata: maps.Clone(r.metadata), Payload: slices.Clone(r.payload),
+		Metadata: about.metadata, Payload: about.payload,
 		LastLease: r.lastLease, Result: r.result,
 		CancelRequested: r.cancel, AgainRequested: r.again, Behind: r.behind, Revision: r.revision,
 	}

@@ -63,17 +63,16 @@ func (c *Sync) Run(s *Shard) {
 // last, and whether there are more.
 func (s *Shard) placeAll(after string, limit int) (last string, more bool) {
 	last = after
-	s.queueNames.Ascend(after, func(reversed string, q *queue) bool {
+	for reversed, q := range s.namesFrom(after) {
 		switch {
 		case q.waiting == 0 || reversed == after:
 		case limit == 0:
-			more = true
+			return last, true
 		default:
 			s.touchQueue(q)
 			limit--
 			last = reversed
 		}
-		return !more
-	})
-	return last, more
+	}
+	return last, false
 }

@@ -32,7 +32,7 @@ type place struct {
 
 // schedule holds the members that can be picked now, and those that wait. Whoever puts a
 // member in keeps its place.
-type schedule[V sorted.Member] struct {
+type schedule[V sorted.Member[V]] struct {
 	open  openSet[V]
 	wait  sorted.Set[V]
 	picks uint64
@@ -108,9 +108,9 @@ const (
 
 // openSet is a sorted set of what can be picked now: it counts its members by
 // priority band.
-type openSet[V sorted.Member] struct {
+type openSet[V sorted.Member[V]] struct {
 	sorted.Set[V]
-	count [behindBand + 1]int
+	count [behindBand + 1]int32
 }
 
 func (s *openSet[V]) insert(score int64, value V) {
@@ -125,7 +125,7 @@ func (s *openSet[V]) remove(score int64, value V) {
 }
 
 // inBand is the number of members that share the band of score.
-func (s *openSet[V]) inBand(score int64) int { return s.count[score>>bandShift] }
+func (s *openSet[V]) inBand(score int64) int { return int(s.count[score>>bandShift]) }
 
 // oldest is the oldest of the first members of all bands.
 func (s *openSet[V]) oldest() (oldest sorted.Entry[V], ok bool) {
@@ -142,7 +142,7 @@ func (s *openSet[V]) oldest() (oldest sorted.Entry[V], ok bool) {
 }
 
 // older reports whether a goes before b in an eighth pick: by since, but what is behind goes last.
-func older[V sorted.Member](a, b sorted.Entry[V]) bool {
+func older[V sorted.Member[V]](a, b sorted.Entry[V]) bool {
 	if behind := a.Score>>bandShift == behindBand; behind != (b.Score>>bandShift == behindBand) {
 		return !behind
 	}

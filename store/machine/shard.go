@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
@@ -46,27 +44,35 @@ type Shard struct {
 	lastLane, lastSource int64
 	lastGrant            uint64
 
-	records table[idKey, *record]
-	strays  map[dispatch.TaskID]strayLock
+	records table[taskHash, *record]
+	// ended are tasks that are over, records of which is none; over are records that may be made such, and looked is the last one that a sweep
+	// has looked at.
+	ended  table[taskHash, ended]
+	over   []*record
+	looked int
+	strays map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
-	sources table[string, *source]
-	queues  map[string]*queue
+	sources table[text, *source]
+	queues  table[text, *queue]
 	pools   map[string]*pool
 	leases  sorted.Set[*record]
-	holders table[string, *holder]
+	holders table[text, *holder]
 	grants  table[grantKey, *grantNote]
 	// used has the digests of who has held what a client token was granted, by the step
 	// in which the last lease ended ([dispatch.TokenStep]).
 	used map[int64]*usedTokens
 
-	// queueNames orders the queues by their reversed labels; lanesIn has the
+	// queueNames orders the queues by their reversed labels; lanesIn has the last of the
 	// lanes of each queue name, whether the queue exists now or not.
-	queueNames btree.Map[string, *queue]
-	lanesIn    map[string]laneList
-	lanes      map[laneKey]*lane
+	queueNames sorted.Set[namedQueue]
+	lanesIn    table[text, laneIn]
+	lanes      table[laneKey, *lane]
 
-	settings     map[string]dispatch.QueueRule
+	settings map[string]dispatch.QueueRule
+	// resolved are what settings of queues come to, as of one version: most queues share theirs.
+	resolved     map[settings]*settings
+	resolvedOf   int64 // the version
 	rulesVersion int64
 	// held is until when holds stop queues, by names as those of settings.
 	held         map[string]int64
@@ -90,6 +96,7 @@ type Shard struct {
 	// noted are the items that the command under way has changed, in order; encoder writes them.
 	noted   []Noted
 	encoder encoder
+	packer  codec.Codec
 	// unknown has what a newer release has written of items.
 	unknown map[kept]codec.Unknown
 
@@ -106,11 +113,8 @@ func New(number int) *Shard {
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
-		queues:   make(map[string]*queue),
 		pools:    make(map[string]*pool),
 		used:     make(map[int64]*usedTokens),
-		lanesIn:  make(map[string]laneList),
-		lanes:    make(map[laneKey]*lane),
 		settings: make(map[string]dispatch.QueueRule),
 		held:     make(map[string]int64),
 	}
@@ -152,6 +156,7 @@ func (s *Shard) Instant() time.Time { return ms.Time(s.now) }
 // Perform makes a change, and places what it touched.
 func (s *Shard) Perform(change func(*Shard)) {
 	s.promoted = 0
+	s.packEnded()
 	change(s)
 	s.placeTouched()
 }
@@ -215,8 +220,10 @@ type source struct {
 	forgottenDone int64
 }
 
-// Member implements [sorted.Member].
-func (src *source) Member() string { return src.gate.UID }
+// Before implements [sorted.Member].
+func (src *source) Before(other *source) bool { return src.gate.UID < other.gate.UID }
+
+func (src *source) key() text { return text(src.gate.UID) }
 
 // namedLanes are the lanes of a source that a claim has named, by where they stand
 // in their queues ("source open" and "source wait" in dispatch/scheduling.md): such a
@@ -235,41 +242,61 @@ type lane struct {
 	number    int64
 	source    *source
 	queueName string
-	q         *queue // may have been deleted meanwhile; see queueOf
+	slot      uint16 // of that name
+	// touched: the call under way places it at its end.
+	touched bool
+	q       *queue // may have been deleted meanwhile; see queueOf
 
 	ready sorted.Set[*record] // what is due
 	later sorted.Set[*record] // what is due later
+	// before is the one that came before it of those with that queue name.
+	before *lane
 	// listed has all records but DONE ones, in the order in which they came in;
 	// lastListed is the number of the last.
-	listed     btree.Map[int64, *record]
+	listed     sorted.Set[*record]
 	lastListed int64
-
-	// touched: the call under way places it at its end.
-	touched bool
 
 	// at is the queue and pool in which the lane has its place.
 	at *queuePool
 	place
-	// named is its place among the lanes of its source, in the list of them that was kept
-	// then.
-	named   place
-	namedIn *namedLanes
+	// named is its place among the lanes of its source; nil: it has none.
+	named *namedPlace
 }
 
-// Member implements [sorted.Member].
-func (l *lane) Member() string { return l.source.name }
+// Before implements [sorted.Member].
+func (l *lane) Before(other *lane) bool { return l.source.name < other.source.name }
+
+// namedPlace is the place of a lane in the list of those of its source that was kept then.
+type namedPlace struct {
+	place
+	in *namedLanes
+}
 
 // namedLane is a lane among those of its source.
 type namedLane struct{ *lane }
 
-// Member implements [sorted.Member].
-func (l namedLane) Member() string { return l.queueName }
+// Before implements [sorted.Member].
+func (l namedLane) Before(other namedLane) bool { return l.queueName < other.queueName }
 
 // laneKey finds a lane.
 type laneKey struct {
 	source    *source
 	queueName string
 }
+
+func (k laneKey) hash() uint32 {
+	if k.source == nil {
+		return 0
+	}
+	return text(k.queueName).hash() ^ 5*text(k.source.name).hash()
+}
+
+func (l *lane) key() laneKey { return laneKey{l.source, l.queueName} }
+
+// laneIn is a lane as the last of its queue name.
+type laneIn struct{ *lane }
+
+func (l laneIn) key() text { return text(l.queueName) }
 
 // laneList has lanes ascending by number.
 type laneList []*lane
@@ -295,33 +322,62 @@ func (n laneList) without(l *lane) laneList {
 type queue struct {
 	mark
 	name     string
-	reversed string // labels from the last to the first
 	waiting  int64
 	inFlight int64
 
 	nextGrant int64
 	blocked   int64 // end of the automatic block
-	blockedAt int64 // when it began
-	blockStep int
-	cause     *dispatch.BlockCause // of the automatic block
 	// asked is the delay that the host asks for; settings.paced has it.
-	asked time.Duration
-	// failedURLs are hashes of different URLs that failed since the host last answered, at most maxFailedURLs.
-	failedURLs []uint32
+	asked   time.Duration
+	trouble *trouble // nil: none
 
-	pools []*queuePool
+	// first is its part in a pool; most queues have one.
+	first queuePool
 
-	settings settings
-	// touched: the call under way places it at its end.
-	touched bool
+	settings *settings // nil: to be resolved
 	// idleUntil is the score in the shard's idle queues; 0 = not idle.
 	idleUntil int64
+	// touched: the call under way places it at its end.
+	touched bool
 	// gone: the queue was deleted.
 	gone bool
 }
 
-// Member implements [sorted.Member].
-func (q *queue) Member() string { return q.name }
+// trouble is what a queue knows of failures of its host.
+type trouble struct {
+	blockedAt int64 // when the automatic block began
+	blockStep int
+	cause     *dispatch.BlockCause // of the automatic block
+	// failedURLs are hashes of different URLs that failed since the host last answered, at most maxFailedURLs.
+	failedURLs []uint32
+}
+
+// troubles are those of the queue, to read.
+func (q *queue) troubles() trouble {
+	if q.trouble == nil {
+		return trouble{}
+	}
+	return *q.trouble
+}
+
+// suffer gives what the queue knows of failures, to write to.
+func (q *queue) suffer() *trouble {
+	if q.trouble == nil {
+		q.trouble = new(trouble)
+	}
+	return q.trouble
+}
+
+// Before implements [sorted.Member].
+func (q *queue) Before(other *queue) bool { return q.name < other.name }
+
+func (q *queue) key() text { return text(q.name) }
+
+// namedQueue is a queue among all, by the labels of its name from the last to the first.
+type namedQueue struct{ *queue }
+
+// Before implements [sorted.Member].
+func (q namedQueue) Before(other namedQueue) bool { return reversedBefore(q.name, other.name) }
 
 // settings are what rules and holds come to for a queue, as of their versions.
 type settings struct {
@@ -338,6 +394,7 @@ type settings struct {
 type queuePool struct {
 	queue *queue
 	pool  *pool
+	next  *queuePool // the queue's part in another pool
 	schedule[*lane]
 	place
 	// dirty: lanes have moved since the queue was placed last.
@@ -349,8 +406,8 @@ type queuePool struct {
 	aside []*lane
 }
 
-// Member implements [sorted.Member].
-func (qp *queuePool) Member() string { return qp.queue.name }
+// Before implements [sorted.Member].
+func (qp *queuePool) Before(other *queuePool) bool { return qp.queue.name < other.queue.name }
 
 // pool is the queues that have lanes with waiting tasks of one pool.
 type pool struct {
@@ -375,81 +432,78 @@ const (
 	inReady
 	inLater
 	inLeases
+	inEnded // the record is a copy: its task is among the ended ones
 )
 
 // record is a task as the shard keeps it. Small fields stand together, since there are
 // millions of records.
 type record struct {
 	mark
-	id   dispatch.TaskID
-	lane *lane // and by it the source and the queue
+	hash    taskHash
+	lane    *lane   // and by it the source, the queue and the slot
+	content content // empty: it has settled, and keeps only what decides its future
+	details *details
+	lease   *lease
+	// lastLease is the last one that has ended.
+	lastLease dispatch.LeaseDigest
 
-	url, key, kind string
-	metadata       map[string]string
-	payload        []byte
-	redirect       *dispatch.Redirect // nil: no redirect led to it
-	details        *details
-	run            int64
-
-	depth     int32
-	priority  int8
-	recurring bool
-	relation  dispatch.Relation
-	state     dispatch.State // StateScheduled stands for every waiting record
-	// counted is the state under which the record is counted.
-	counted  dispatch.State
-	counters dispatch.Counters
-	revision uint32
-	result   dispatch.Result
-	cancel   dispatch.CancelReason
-	again    bool
-	behind   bool
-	// gone is set when the record was removed by hand, and the sets still
-	// name it.
-	gone bool
-	// stands and score are the record's set in the shard or the lane, and its place there. A waiting record in the
-	// lease index is an orphan.
-	stands setIn
-	score  int64
+	run       int64
+	due       int64
+	created   int64
+	settledAt int64
 	// paced is the next grant of its queue that its last grant or report has set: the queue itself keeps that only in memory.
 	paced int64
-	// shrunk: it has settled, and keeps only what decides its future.
-	shrunk bool
 	// listedAt is its number among the records that its lane lists; 0 = it is
 	// not listed.
 	listedAt int64
+	// stands and score are the record's set in the shard or the lane, and its place there. A waiting record in the
+	// lease index is an orphan. The score of a settled one is when it is forgotten; 0 = with its source.
+	score  int64
+	stands setIn
 
-	due       int64
-	firstDue  int64
-	created   int64
-	settledAt int64
-	// forgetAt is when a settled record is forgotten; 0 = with its source.
-	forgetAt int64
-
-	lease     *lease
-	lastLease dispatch.LeaseDigest
+	priority  int8
+	recurring bool
+	relation  dispatch.Relation
+	depth     int32
+	counters  dispatch.Counters
+	revision  uint32
+	state     dispatch.State // StateScheduled stands for every waiting record
+	// counted is the state under which the record is counted.
+	counted dispatch.State
+	result  dispatch.Result
+	cancel  dispatch.CancelReason
+	again   bool
+	behind  bool
+	// gone is set when the record was removed by hand, and the sets still
+	// name it.
+	gone bool
+	// shrunk: it is over, and its content is dropped.
+	shrunk bool
 }
 
-// Member implements [sorted.Member].
-func (r *record) Member() string { return string(r.id) }
+// id is that of the task.
+func (r *record) id() dispatch.TaskID { return idOf(r.lane.slot, &r.hash) }
 
-// idKey is a task id as a key without a pointer: no id that has a slot is longer.
-type idKey [32]byte
+func (r *record) key() taskHash { return r.hash }
 
-func keyOf(id dispatch.TaskID) (key idKey) {
-	copy(key[:], id)
-	return key
+// Before implements [sorted.Member]: it is the order of the ids.
+func (r *record) Before(other *record) bool {
+	if r.lane.slot != other.lane.slot {
+		return slotBefore(r.lane.slot, other.lane.slot)
+	}
+	return hashBefore(&r.hash, &other.hash)
 }
 
 // details are what most records never have.
 type details struct {
+	firstDue     int64 // goes with the state of the task
 	cursor, memo []byte
 	lastError    *dispatch.Failure
 	history      []dispatch.Attempt
 }
 
 func (d *details) empty() bool {
-	return d.cursor == nil && d.memo == nil && d.lastError == nil && d.history == nil
+	return d.firstDue == 0 && d.cursor == nil && d.memo == nil && d.lastError == nil && d.history == nil
 }
 
 // lease is who works on a record.
@@ -489,13 +543,17 @@ type holder struct {
 	markedUntil int64
 }
 
-// Member implements [sorted.Member].
-func (h *holder) Member() string { return h.collector }
+// Before implements [sorted.Member].
+func (h *holder) Before(other *holder) bool { return h.collector < other.collector }
+
+func (h *holder) key() text { return text(h.collector) }
 
 // grantKey is what makes a claim the same claim (P7).
 type grantKey struct {
 	collector, clientToken string
 }
+
+func (k grantKey) hash() uint32 { return text(k.clientToken).hash() ^ 5*text(k.collector).hash() }
 
 // grantNote is the grant of a client token in the shard, while it has leases.
 type grantNote struct {
@@ -544,5 +602,5 @@ type strayLock struct {
 // strayTask is the task of a stray lock.
 type strayTask dispatch.TaskID
 
-// Member implements [sorted.Member].
-func (t strayTask) Member() string { return string(t) }
+// Before implements [sorted.Member].
+func (t strayTask) Before(other strayTask) bool { return t < other }

@@ -18,15 +18,14 @@ func (s *Shard) Thaw() {
 
 // pin keeps the places of what a snapshot goes through.
 func (s *Shard) pin(pinned bool) {
-	s.records.pinned, s.grants.pinned, s.sources.pinned, s.holders.pinned = pinned, pinned, pinned, pinned
+	s.records.pinned, s.ended.pinned, s.grants.pinned, s.sources.pinned, s.holders.pinned, s.queues.pinned = pinned, pinned, pinned, pinned, pinned, pinned
 }
 
 // walk is how far a snapshot has gone through a shard.
 type walk struct {
-	record, grant, source, holder int
-	lane                          int64 // of that source
-	queue                         string
-	done                          bool
+	record, ended, grant, source, holder, queue int
+	lane                                        int64 // of that source
+	done                                        bool
 }
 
 // SavePage takes the next page of a shard, and what was changed meanwhile, and reports whether there is more.
@@ -52,6 +51,10 @@ func (s *Shard) next(at *walk) kept {
 		at.record = after
 		return r
 	}
+	if _, after, ok := s.ended.from(at.ended); ok {
+		at.ended = after
+		return s.ended.at(after - 1)
+	}
 	if n, after, ok := s.grants.from(at.grant); ok {
 		at.grant = after
 		return n
@@ -68,17 +71,10 @@ func (s *Shard) next(at *walk) kept {
 		at.holder = after
 		return h
 	}
-	var next *queue
-	s.queueNames.Ascend(at.queue, func(reversed string, q *queue) bool {
-		if reversed != at.queue {
-			next = q
-		}
-		return next == nil
-	})
-	if next == nil {
-		at.done = true
-		return nil
+	if q, after, ok := s.queues.from(at.queue); ok {
+		at.queue = after
+		return q
 	}
-	at.queue = next.reversed
-	return next
+	at.done = true
+	return nil
 }

@@ -13,13 +13,13 @@ const lanesPerPage = 500
 
 // takeGate makes the gate the shard's, unless the shard's is newer.
 func (s *Shard) takeGate(gate dispatch.SourceGate) *source {
-	src := s.sources.get(gate.UID)
+	src := s.sources.get(text(gate.UID))
 	switch {
 	case src == nil:
 		s.lastSource++
-		src = &source{name: strconv.FormatInt(s.lastSource, 10)}
+		src = &source{name: strconv.FormatInt(s.lastSource, 10), gate: gate}
 		s.added(src)
-		s.sources.add(gate.UID, src)
+		s.sources.add(src)
 	case gate.Version <= src.gate.Version:
 		return src
 	default:
@@ -54,7 +54,7 @@ func (s *Shard) forgetSource(src *source) {
 	s.change(src, partBody)
 	s.forgetSources.Remove(src.forgetAt, src)
 	src.forgotten = true
-	s.sources.remove(src.gate.UID)
+	s.sources.remove(src.key())
 }
 
 // dropLane removes a lane of a deleted source that holds nothing, and so stands
@@ -63,11 +63,9 @@ func (s *Shard) dropLane(l *lane) {
 	s.change(l, allParts)
 	s.leaveQueue(l)
 	s.placeNamed(l, place{})
-	delete(s.lanes, laneKey{l.source, l.queueName})
+	s.lanes.remove(l.key())
 	l.source.lanes = l.source.lanes.without(l)
-	if s.lanesIn[l.queueName] = s.lanesIn[l.queueName].without(l); len(s.lanesIn[l.queueName]) == 0 {
-		delete(s.lanesIn, l.queueName)
-	}
+	s.leaveName(l)
 }
 
 // Push is [dispatch.Sources.PushSource].
@@ -115,7 +113,7 @@ func (c *Drop) Room() (bytes int, grows bool) {
 
 // Run implements [Command].
 func (c *Drop) Run(s *Shard) {
-	src := s.sources.get(c.UID)
+	src := s.sources.get(text(c.UID))
 	if src == nil || !src.gate.Deleted {
 		return
 	}
@@ -140,23 +138,23 @@ func (c *Drop) Run(s *Shard) {
 // were not returned before.
 func (s *Shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []dispatch.TaskID) {
 	var drop, kept, over []*record
-	l.listed.Scan(func(_ int64, r *record) bool {
-		switch {
-		case len(drop) >= limit || len(leased) >= leasedLimit:
-			return false
+	for e := range l.listed.From(0) {
+		if len(drop) >= limit || len(leased) >= leasedLimit {
+			break
+		}
+		switch r := e.Value; {
 		case s.known(r) == nil:
 			over = append(over, r)
 		case r.state == dispatch.StateLeased:
 			if !r.gone && r.cancel != dispatch.CancelSourceDeleted {
-				leased = append(leased, r.id)
+				leased = append(leased, r.id())
 			}
-		case r.state == dispatch.StateCanceled && r.forgetAt != 0 && r.forgetAt <= s.now+ms.Span(dispatch.CanceledMemory):
+		case r.state == dispatch.StateCanceled && r.forgetAt() != 0 && r.forgetAt() <= s.now+ms.Span(dispatch.CanceledMemory):
 			kept = append(kept, r)
 		default:
 			drop = append(drop, r)
 		}
-		return true
-	})
+	}
 	for _, r := range over {
 		s.forget(r)
 	}
@@ -191,7 +189,7 @@ func (s *Shard) drop(r *record) {
 
 // AddStatus adds what the shard knows of a source.
 func (s *Shard) AddStatus(uid string, st *dispatch.SourceStatus) {
-	src := s.sources.get(uid)
+	src := s.sources.get(text(uid))
 	if src == nil {
 		return
 	}
@@ -212,7 +210,7 @@ type CountFiltered struct {
 
 // Run implements [Command].
 func (c *CountFiltered) Run(s *Shard) {
-	if src := s.sources.get(c.UID); src != nil {
+	if src := s.sources.get(text(c.UID)); src != nil {
 		s.change(src, partState)
 		src.filtered.Add(c.Filtered)
 	}

@@ -14,7 +14,7 @@ func (s *Shard) Leased() int { return s.leases.Len() }
 // AddStats adds what the shard has.
 func (s *Shard) AddStats(stats *dispatch.StoreStats) {
 	stats.Counts = stats.Counts.Add(s.counts.visible())
-	stats.Queues += int64(len(s.queues) - s.idleQueues.UpTo(s.now))
+	stats.Queues += int64(s.queues.len() - s.idleQueues.UpTo(s.now))
 	stats.Granted += s.granted
 	stats.Settled += s.settled
 	stats.Expired += s.expired

@@ -1,9 +1,6 @@
 package machine
 
 import (
-	"bytes"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -63,7 +60,7 @@ func (s *Shard) submit(src *source, version, rulesVersion int64, item *dispatch.
 	case rulesVersion < s.rulesVersion:
 		return dispatch.SubmitResult{Code: dispatch.SubmitStaleRules}
 	}
-	old := s.records.get(keyOf(item.ID))
+	old := s.find(item.ID)
 	r, code := s.known(old), dispatch.SubmitExists
 	switch {
 	case r == nil || r.state.Settled() && r.lane.source.gate.Deleted:
@@ -107,30 +104,41 @@ func (s *Shard) dueOf(due time.Time) int64 {
 
 // create makes the record of a task; old is the one that there was, if there was one.
 func (s *Shard) create(src *source, item *dispatch.Submission, old *record) *record {
+	_, hash, _ := parseID(item.ID)
 	r := &record{
-		id: item.ID, lane: s.laneFor(src, item.Queue), key: item.Key, depth: int32(item.Depth),
+		hash: hash, lane: s.laneFor(src, item.Queue), depth: int32(item.Depth),
 		priority: int8(item.Priority), run: ms.Of(item.Run), recurring: item.Recurring,
-		due: s.dueOf(item.Due), firstDue: ms.Of(item.FirstDue), created: s.now, revision: 1,
+		due: s.dueOf(item.Due), created: s.now, revision: 1,
 	}
-	r.takeBody(item)
-	if ghost := s.ghosts[r.id]; ghost != nil {
+	r.setFirstDue(ms.Of(item.FirstDue))
+	s.takeContent(r, item)
+	if ghost := s.ghosts[item.ID]; ghost != nil {
 		s.dropGhost(ghost)
 	}
 	if old != nil {
 		s.forget(old)
 	}
 	s.added(r)
-	s.records.add(keyOf(r.id), r)
+	s.records.add(r)
 	s.listRecord(r)
 	s.enterWaiting(r)
 	return r
 }
 
-// takeBody copies the body of an item.
-func (r *record) takeBody(item *dispatch.Submission) {
-	r.url, r.kind, r.relation = item.URL, item.Kind, item.Relation
-	r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
-	r.setRedirect(item.Redirect)
+// takeContent takes the content of an item.
+func (s *Shard) takeContent(r *record, item *dispatch.Submission) {
+	r.relation = item.Relation
+	about := unpacked{
+		url: item.URL, key: item.Key, kind: item.Kind, metadata: item.Metadata, payload: item.Payload, redirect: item.Redirect,
+	}
+	r.content = s.pack(&about)
+}
+
+// pack packs a content.
+func (s *Shard) pack(about *unpacked) content {
+	s.packer.Reset(s.packer.Buffer()[:0], nil)
+	about.fields(&s.packer)
+	return content(s.packer.Buffer())
 }
 
 // meet lets a waiting or leased record take from an item what it may.
@@ -164,8 +172,10 @@ func (s *Shard) meet(r *record, item *dispatch.Submission) {
 	}
 	s.change(r, partBody|partState)
 	if reseeded {
-		r.takeBody(item)
-		r.firstDue, r.cancel = ms.Of(item.FirstDue), dispatch.CancelNone
+		s.change(r, partContent)
+		s.takeContent(r, item)
+		r.setFirstDue(ms.Of(item.FirstDue))
+		r.cancel = dispatch.CancelNone
 	}
 	if moved {
 		// An orphan stays in the lease index, and a leased record in its.
@@ -185,9 +195,8 @@ func (s *Shard) meet(r *record, item *dispatch.Submission) {
 
 // differsFrom reports whether a source now says something else of its recurring task.
 func (r *record) differsFrom(item *dispatch.Submission) bool {
-	return r.firstDue != ms.Of(item.FirstDue) || r.cancel != dispatch.CancelNone ||
-		r.kind != item.Kind || r.url != item.URL || r.relation != item.Relation || r.redirected() != item.Redirect ||
-		!maps.Equal(r.metadata, item.Metadata) || !bytes.Equal(r.payload, item.Payload)
+	about := r.content.unpack()
+	return r.firstDue() != ms.Of(item.FirstDue) || r.cancel != dispatch.CancelNone || r.relation != item.Relation || !about.same(item)
 }
 
 // wantsRevisit reports whether a settled record is due again by the item.
@@ -216,11 +225,11 @@ func (s *Shard) revisit(r *record, item *dispatch.Submission) {
 	r.shrunk = false
 	s.keep(r)
 	s.listRecord(r)
-	r.takeBody(item)
+	s.takeContent(r, item)
 	r.depth, r.priority = int32(item.Depth), int8(item.Priority)
 	r.run, r.due = max(r.run, ms.Of(item.Run)), s.dueOf(item.Due)
 	if item.IfExists == dispatch.IfExistsReseed {
-		r.firstDue = ms.Of(item.FirstDue)
+		r.setFirstDue(ms.Of(item.FirstDue))
 	}
 	s.setRecurring(r, r.recurring || item.Recurring)
 	r.counters = dispatch.Counters{Cycle: r.counters.Cycle}

@@ -80,6 +80,7 @@ func (s *Shard) Start(away time.Duration) {
 // call on the shard does a little of it, so that nothing piles up.
 func (s *Shard) sweep(limit int) {
 	s.forgetFrom(&s.forgetDone, limit)
+	s.forgetOver(limit)
 	for h := range s.forgetMarks.Due(s.now, limit) {
 		s.unmark(h)
 	}
@@ -147,11 +148,11 @@ func (s *Shard) mend(r *record) {
 	}
 	s.change(r, partState)
 	s.leave(r)
-	if ends, stands := s.strayUntil(r.id); stands {
+	if ends, stands := s.strayUntil(r); stands {
 		s.enterLeases(r, s.nextLook(ends))
 		return
 	}
-	s.dropStray(r.id)
+	s.dropStrayOf(r)
 	s.enterWaiting(r)
 }
 
@@ -169,9 +170,9 @@ func (s *Shard) clampDeadlines() {
 			l.lockedUntil = locked
 		} else {
 			var until int64
-			lock, _ := s.lockOf(r.id)
+			lock, _ := s.lockOf(r.id())
 			lock.until, until = s.clampLock(lock.until, ms.Span(bounds.MaxLeaseDuration))
-			s.setStray(r.id, lock)
+			s.setStray(r.id(), lock)
 			s.leave(r)
 			s.enterLeases(r, s.nextLook(until))
 		}

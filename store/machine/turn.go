@@ -173,7 +173,7 @@ func (c *claim) pickLane(want *dispatch.Want, qp *queuePool) *lane {
 		picked = qp.pick()
 	}
 	for _, uid := range want.SourceUIDs {
-		l := c.s.lanes[laneKey{c.s.sources.get(uid), qp.queue.name}]
+		l := c.s.lanes.get(laneKey{c.s.sources.get(text(uid)), qp.queue.name})
 		if l == nil || l.at != qp || l.stands != open {
 			continue
 		}
@@ -214,7 +214,7 @@ func (c *claim) take(n *line, l *lane, limit int) (taken int) {
 			h.full = true
 			break
 		}
-		if ends, stands := c.s.strayUntil(r.id); stands {
+		if ends, stands := c.s.strayUntil(r); stands {
 			c.s.leave(r)
 			c.s.enterLeases(r, c.s.nextLook(ends))
 			c.s.orphaned++
@@ -257,7 +257,7 @@ func (c *claim) grant(h *hand, r *record) {
 		note: h.note, fence: s.nextFence(), heldAt: len(holder.held), granted: s.now,
 		deadline: s.now + length, duration: length, maxHold: maxHold, lockedUntil: s.now + length,
 	}
-	s.dropStray(r.id)
+	s.dropStrayOf(r)
 	s.enterLeases(r, r.lease.deadline)
 	s.count(r, dispatch.StateLeased)
 	s.queueOf(r.lane).inFlight++

@@ -205,6 +205,9 @@ func (s *summer) task(p *dispatch.PortableTask) error {
 	if len(t.Cursor) == 0 {
 		t.Cursor = nil
 	}
+	if t.State.Settled() && !t.Recurring && (t.State == dispatch.StateDone || t.Result == dispatch.ResultSucceeded) { // some stores keep it
+		t.URL, t.Key, t.Kind = "", "", ""
+	}
 	t.Scope, t.Lock, t.SourceDeleted, t.SourceID, t.Pool = "", nil, nil, "", ""
 	for i := range t.History {
 		a := &t.History[i]

@@ -80,7 +80,7 @@ func (m *model) look() error {
 }
 
 // blur takes out of an answer what a store may forget when it likes, the id and
-// pool of a source that was deleted, of settled tasks why, and how many settled records are left; and of
+// pool of a source that was deleted, of settled tasks why, what DONE tasks are about, and how many settled records are left; and of
 // what it gives, when a sweep that has nothing to do soon looks next.
 func (m *model) blur(answer any) any {
 	if got, ok := answer.(totals); ok {
@@ -97,6 +97,9 @@ func (m *model) blur(answer any) any {
 		}
 	}
 	for _, t := range tasks {
+		if t != nil && t.State.Settled() && !t.Recurring && (t.State == dispatch.StateDone || t.Result == dispatch.ResultSucceeded) {
+			t.URL, t.Key, t.Kind = "", "", ""
+		}
 		if t != nil && m.world.gone[t.SourceUID] {
 			if t.SourceID, t.Pool = "", ""; t.State.Settled() {
 				t.SourceDeleted = nil

@@ -101,8 +101,6 @@ func detailShrink(e *env) {
 	is(e, "history", len(task.History), 0)
 	is(e, "memo", string(task.Memo), "etag")
 	is(e, "run", task.Run, start)
-	is(e, "url", task.URL, s.URL)
-	is(e, "key", task.Key, s.Key)
 	is(e, "relation", task.Relation, s.Relation)
 	is(e, "source", task.SourceUID, g.UID)
 }

@@ -156,7 +156,7 @@ func (w *world) changed(id dispatch.TaskID, got *dispatch.Task) error {
 		return broken("task %s of %s should not be there: %+v", got.Key, got.Queue, *got)
 	case got == nil:
 		return broken("task %s of %s is lost (P1); it should be %v", t.Key, t.Queue, w.visible(t))
-	case got.Key != t.Key || got.Queue != t.Queue || got.SourceUID != t.SourceUID:
+	case got.Key != t.Key && got.Key != "" && t.Key != "" || got.Key == "" && !got.State.Settled() || got.Queue != t.Queue || got.SourceUID != t.SourceUID:
 		return broken("task %s is read as %s of %s", id, got.Key, got.Queue)
 	case got.State.Waiting() != t.State.Waiting() || !t.State.Waiting() && got.State != t.State:
 		return broken("task %s of %s is %v, want %v (P1)", t.Key, t.Queue, got.State, t.State)

@@ -31,7 +31,8 @@ func TestFormat(t *testing.T) {
 		if _, err := s.Submit(t.Context(), 0, []dispatch.SourceGate{crashGate}, []dispatch.Submission{item}); err != nil {
 			t.Fatal(err)
 		}
-		urls[string(id)] = key
+		_, hash, _ := strings.Cut(string(id), "-")
+		urls[hash] = key
 	}
 	for n := range 300 {
 		put(n)

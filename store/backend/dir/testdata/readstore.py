@@ -1,5 +1,5 @@
 """Reads a store by FORMAT.md: python3 readstore.py DIR prints its tasks and items as JSON, or fails if it is damaged."""
-import json, os, struct, sys
+import base64, json, os, struct, sys
 
 TABLE = list(range(256))  # of CRC-32C, which zlib does not have
 for _ in range(8):
@@ -35,17 +35,19 @@ def header(data, magic, store):  # checks it, and returns its checksum and seque
     assert data[:8] == magic and crc(data[:60]) == check and data[16:32] == store, "a header is damaged"
     return check, sequence
 
+def base32(key): return base64.b32encode(key).decode().lower().rstrip("=")
+
 def take_items(content, tasks, items):
     r, kind = Reader(content), 0
     while r.at < len(content):
         kind, shard, fields = r.take(1)[0], r.uvarint(), Reader(r.take(r.uvarint())).fields()
         items[kind] = items.get(kind, 0) + 1
         if kind == 18:
-            task = tasks.setdefault(fields[1].decode(), {})
-            if 2 in fields: task["url"] = Reader(fields[2]).fields()[3].decode()
+            task = tasks.setdefault(base32(fields[1]), {})
+            if 5 in fields and fields[5]: task["url"] = Reader(fields[5]).fields()[1].decode()
             if 3 in fields: task["state"] = Reader(fields[3]).fields()[1]
         elif kind == 18 + 128:
-            del tasks[fields[1].decode()]
+            del tasks[base32(fields[1])]
     return kind
 
 def snapshot(data, store, tasks, items):
