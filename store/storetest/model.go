@@ -40,7 +40,7 @@ type ModelConfig struct {
 	Reference Factory
 	// Shards of the stores; 0 = 2.
 	Shards int
-	// Steps; 0 = the environment's WAGGLE_STEPS, else DefaultSteps.
+	// Steps, if the environment's WAGGLE_STEPS sets no others; 0 is DefaultSteps.
 	Steps int
 	// Seed of the random source; 0 = the environment's WAGGLE_SEED, else
 	// DefaultSeed. It is always printed.
@@ -56,9 +56,7 @@ type ModelConfig struct {
 // its seed and the number of steps.
 func Model(t *testing.T, store Factory, config ModelConfig) {
 	t.Helper()
-	if config.Steps == 0 {
-		config.Steps = int(environment(t, "WAGGLE_STEPS", DefaultSteps))
-	}
+	config.Steps = int(environment(t, "WAGGLE_STEPS", uint64(cmp.Or(config.Steps, DefaultSteps))))
 	config = config.withDefaults()
 	opts := Options{Shards: config.Shards}
 	instances := []Instance{store(t, opts)}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -147,20 +145,6 @@ func TestStore_Model(t *testing.T) {
 			return i.open(t.Context())
 		}
 		return of
-	}, storetest.ModelConfig{Steps: steps(t)})
+	}, storetest.ModelConfig{Steps: modelSteps})
 	t.Logf("%d restarts", restarts)
-}
-
-// steps are those of the environment's WAGGLE_STEPS, or modelSteps.
-func steps(t *testing.T) int {
-	t.Helper()
-	text := os.Getenv("WAGGLE_STEPS")
-	if text == "" {
-		return modelSteps
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
