@@ -85,8 +85,8 @@ func fieldsOf(buf []byte) map[protowire.Number][]byte {
 	return fields
 }
 
-// written puts fields together again.
-func written(fields map[protowire.Number][]byte) (buf []byte) {
+// together puts fields together again.
+func together(fields map[protowire.Number][]byte) (buf []byte) {
 	for _, number := range slices.Sorted(maps.Keys(fields)) {
 		buf = append(buf, fields[number]...)
 	}
@@ -115,9 +115,9 @@ func normalized(kind codec.Kind, buf []byte) []byte {
 		content, _ := protowire.ConsumeBytes(fields[3][tag:])
 		state := fieldsOf(content)
 		delete(state, 7)
-		fields[3] = written(state)
+		fields[3] = together(state)
 	}
-	return written(fields)
+	return together(fields)
 }
 
 // TakeUnrecorded takes over what no backend has of another store: leaders, when the shards were swept, and when and how

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -20,10 +22,10 @@ type Loader struct {
 	config Config
 	store  *Store
 	shards []*machine.Loading // nil: they are placed
-	left   []byte             // the begin of an item, of which the rest is yet to come
 	micros uint64             // of the snapshot or the last group
 	tasks  int                // of the snapshot
 	ended  bool               // it has its end
+	items  []item             // room for those of the next piece
 	begun  bool               // it has its begin
 }
 
@@ -39,20 +41,54 @@ func (l *Loader) Begin(shards int) error {
 	return l.begin(shards)
 }
 
+// item is an item of a piece. Most are tasks, which take most of the time that a load takes: all cores read them.
+type item struct {
+	kind   codec.Kind
+	shard  int
+	fields []byte
+	task   machine.LoadedTask // that was read
+}
+
 // Add implements [backend.Items]: it takes the next piece of what [Store.Snapshot] wrote.
 func (l *Loader) Add(piece []byte) error {
-	rest := slices.Concat(l.left, piece)
-	for {
-		kind, shard, fields, after, ok := codec.CutItem(rest)
+	items := l.items[:0]
+	for len(piece) > 0 {
+		kind, shard, fields, rest, ok := codec.CutItem(piece)
 		if !ok {
-			l.left = rest
-			return nil
+			return errors.New("an item is cut off")
 		}
-		if err := l.inSnapshot(kind, shard, fields); err != nil {
-			return fmt.Errorf("item of kind %d of shard %d: %w", kind, shard, err)
+		if len(items) < cap(items) {
+			items = items[:len(items)+1] // with the room that its task had
+		} else {
+			items = append(items, item{})
 		}
-		rest = after
+		last := &items[len(items)-1]
+		last.kind, last.shard, last.fields = kind, shard, fields
+		piece = rest
 	}
+	l.items = items
+	readTasks(items)
+	for i := range items {
+		if err := l.inSnapshot(&items[i]); err != nil {
+			return fmt.Errorf("item of kind %d of shard %d: %w", items[i].kind, items[i].shard, err)
+		}
+	}
+	return nil
+}
+
+// readTasks reads the tasks among the items.
+func readTasks(items []item) {
+	var parts sync.WaitGroup
+	for part := range slices.Chunk(items, len(items)/runtime.GOMAXPROCS(0)+1) {
+		parts.Go(func() {
+			for i := range part {
+				if part[i].kind == codec.Task {
+					part[i].task.Read(part[i].fields)
+				}
+			}
+		})
+	}
+	parts.Wait()
 }
 
 // Group implements [backend.Items].
@@ -75,8 +111,8 @@ func (l *Loader) Group(group []byte) error {
 }
 
 // inSnapshot takes an item of a snapshot, which has a begin and an end.
-func (l *Loader) inSnapshot(kind codec.Kind, shard int, fields []byte) error {
-	c := codec.Reader(fields)
+func (l *Loader) inSnapshot(i *item) error {
+	c, kind := codec.Reader(i.fields), i.kind
 	switch {
 	case l.ended:
 		return errors.New("it is behind the end")
@@ -96,10 +132,11 @@ func (l *Loader) inSnapshot(kind codec.Kind, shard int, fields []byte) error {
 		}
 		l.ended = true
 		return c.Known()
-	case kind == codec.Task:
+	case kind == codec.Task && i.shard < len(l.shards):
 		l.tasks++
+		return l.shards[i.shard].Take(&i.task, i.fields)
 	}
-	return l.item(kind, shard, fields)
+	return l.item(kind, i.shard, i.fields)
 }
 
 // begin makes the empty store, unless it is there.
@@ -193,7 +230,7 @@ func (l *Loader) ofStore(kind codec.Kind, removed bool, c *codec.Codec) {
 
 // Ended implements [backend.Items].
 func (l *Loader) Ended() error {
-	if !l.ended || len(l.left) > 0 {
+	if !l.ended {
 		return errors.New("the end of the snapshot is missing")
 	}
 	return nil
@@ -215,7 +252,7 @@ func (l *Loader) Store() (*Store, error) {
 		}
 	}
 	s.rules.version, s.holds.version = s.shards[0].Versions()
-	l.shards = nil
+	l.shards, l.items = nil, nil
 	// What reading has left over is as large as what was read. The runtime would give it back minutes later, and the next
 	// collection, which needs it again, comes when the heap has doubled.
 	if l.tasks > manyTasks {

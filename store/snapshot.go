@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -26,12 +27,61 @@ func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 	defer s.snapshots.Unlock()
 	f := s.freeze(begun)
 	defer s.thaw()
+	w := newAside(write)
+	return errors.Join(s.writePieces(&f, w), w.end())
+}
+
+// aside writes pieces while the next ones are made.
+type aside struct {
+	pieces  chan []byte
+	written chan written
+}
+
+// written is what came of a piece, and the room that it had.
+type written struct {
+	room []byte
+	err  error
+}
+
+func newAside(write func([]byte) error) *aside {
+	w := &aside{pieces: make(chan []byte), written: make(chan written, 2)}
+	w.written <- written{}
+	go func() {
+		defer close(w.written)
+		var err error // of the first write that failed: none comes after it
+		for piece := range w.pieces {
+			if err == nil {
+				err = write(piece)
+			}
+			w.written <- written{piece[:0], err}
+		}
+	}()
+	return w
+}
+
+// put has a piece written, and returns room for the next one and the error of the one before.
+func (w *aside) put(piece []byte) (room []byte, err error) {
+	w.pieces <- piece
+	before := <-w.written
+	return before.room, before.err
+}
+
+// end waits until all is written.
+func (w *aside) end() (err error) {
+	close(w.pieces)
+	for last := range w.written {
+		err = last.err
+	}
+	return err
+}
+
+// writePieces writes what a snapshot took when it began, and what the shards and the collectors have.
+func (s *Store) writePieces(f *frozen, w *aside) error {
 	out := f.head
 	var err error // of the first write that failed
 	flush := func(least int) error {
 		if err == nil && len(out) >= least {
-			err = write(out)
-			out = out[:0]
+			out, err = w.put(out)
 		}
 		return err
 	}
@@ -55,9 +105,7 @@ func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 	tasks := 0
 	for _, sh := range s.shards {
 		for more := true; more; {
-			var page []byte
-			page, more = sh.savePage(s.pages.items)
-			out = append(out, page...)
+			out, more = sh.savePage(out, s.pages.items)
 			if err := flush(s.pages.bytes); err != nil {
 				return err
 			}
@@ -120,10 +168,10 @@ func (s *Store) thaw() {
 	}
 }
 
-func (s *owned) savePage(items int) (page []byte, more bool) {
+func (s *owned) savePage(out []byte, items int) (page []byte, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.Shard.SavePage(items)
+	return s.SavePage(out, items)
 }
 
 func (s *owned) saved() int {

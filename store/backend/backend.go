@@ -122,7 +122,7 @@ type Term struct {
 type Items interface {
 	// Begin drops what was taken so far and begins an empty store of that many shards; 0: as the snapshot says that comes next.
 	Begin(shards int) error
-	// Add takes the next piece of a snapshot, cut anywhere.
+	// Add takes the next piece of a snapshot, as [Owner.Snapshot] has given it.
 	Add(piece []byte) error
 	// Ended is nil if a whole snapshot was added.
 	Ended() error

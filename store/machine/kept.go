@@ -187,13 +187,6 @@ func (w *saver) saveUsed(items int) bool {
 	return true
 }
 
-// take gives what was written since the last call.
-func (w *saver) take() []byte {
-	out := w.out
-	w.out = nil
-	return out
-}
-
 // save writes an item, unless the snapshot has it, and what it names that no table has.
 func (w *saver) save(k kept) {
 	m := k.marked()

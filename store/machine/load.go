@@ -147,6 +147,66 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 	return err
 }
 
+// LoadedTask is a task that was read, and is in no shard yet.
+type LoadedTask struct {
+	r       *record // nil: it was taken
+	lane    int64
+	grant   uint64
+	unknown bool
+	err     error
+}
+
+// Read reads all parts of a task. Several tasks can be read at once.
+func (t *LoadedTask) Read(fields []byte) {
+	if t.r == nil {
+		t.r = new(record)
+	}
+	*t.r = record{}
+	c := codec.Reader(fields)
+	c.Key(1, (*[16]byte)(&t.r.hash))
+	t.parts(c, t.r)
+	unknown, err := c.End()
+	t.unknown, t.err = len(unknown) > 0, err
+}
+
+// parts reads those parts of a task that are there.
+func (t *LoadedTask) parts(c *codec.Codec, r *record) {
+	t.lane, t.grant = 0, 0
+	c.Part(2, false, func(c *codec.Codec) { taskBody(c, r, &t.lane) })
+	c.Part(3, false, func(c *codec.Codec) { taskState(c, r, &t.grant) })
+	c.Part(4, false, func(c *codec.Codec) { taskDetails(c, r) })
+	codec.Packed(c, 5, false, &r.content)
+}
+
+// Take takes a task that was read from fields into the shard.
+func (l *Loading) Take(t *LoadedTask, fields []byte) error {
+	r := t.r
+	if t.err != nil {
+		return t.err
+	}
+	if t.unknown || l.s.records.get(r.hash) != nil || l.s.ended.get(r.hash).hash == r.hash {
+		return l.Read(codec.Task, codec.Reader(fields))
+	}
+	l.name(r, t)
+	if r.over() {
+		l.s.ended.add(r.ended())
+		return nil
+	}
+	l.s.records.add(r)
+	t.r = nil
+	return nil
+}
+
+// name gives a task the lane and the grant that its parts name.
+func (l *Loading) name(r *record, t *LoadedTask) {
+	if t.lane != 0 {
+		r.lane = l.lane(t.lane)
+	}
+	if t.grant != 0 {
+		r.lease.note = l.grant(t.grant)
+	}
+}
+
 // task takes a task, or the parts of it that have changed.
 func (l *Loading) task(c *codec.Codec) *record {
 	var hash taskHash
@@ -165,19 +225,9 @@ func (l *Loading) task(c *codec.Codec) *record {
 		}
 		l.s.records.add(r)
 	}
-	c.Part(2, false, func(c *codec.Codec) {
-		var lane int64
-		taskBody(c, r, &lane)
-		r.lane = l.lane(lane)
-	})
-	c.Part(3, false, func(c *codec.Codec) {
-		var grant uint64
-		if taskState(c, r, &grant); r.lease != nil {
-			r.lease.note = l.grant(grant)
-		}
-	})
-	c.Part(4, false, func(c *codec.Codec) { taskDetails(c, r) })
-	codec.Packed(c, 5, false, &r.content)
+	var t LoadedTask
+	t.parts(c, r)
+	l.name(r, &t)
 	return r
 }
 

@@ -28,20 +28,21 @@ type walk struct {
 	done                                        bool
 }
 
-// SavePage takes the next page of a shard, and what was changed meanwhile, and reports whether there is more.
-func (s *Shard) SavePage(items int) (page []byte, more bool) {
-	if s.Saving.saveUsed(items) {
-		return s.Saving.take(), true
-	}
-	at := &s.Saving.at
-	for range items {
-		k := s.next(at)
-		if at.done {
-			break
+// SavePage appends the next page of a shard, and what was changed meanwhile, and reports whether there is more.
+func (s *Shard) SavePage(out []byte, items int) (page []byte, more bool) {
+	w := s.Saving
+	if !w.saveUsed(items) {
+		for range items {
+			k := s.next(&w.at)
+			if w.at.done {
+				break
+			}
+			w.save(k)
 		}
-		s.Saving.save(k)
 	}
-	return s.Saving.take(), !at.done
+	out = append(out, w.out...)
+	w.out = w.out[:0]
+	return out, !w.at.done
 }
 
 // next is the next thing that is kept; it sets done after the last one. Most of them are saved earlier, with a task

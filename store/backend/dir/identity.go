@@ -143,10 +143,7 @@ func writeFile(fs disk.FS, dir, name string, content func(io.Writer) (string, er
 	}()
 	w := &fileWriter{file: f}
 	name, err = content(w)
-	if err == nil {
-		err = w.sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(w.end(err), f.Close()); err != nil {
 		return err
 	}
 	if err := fs.Rename(path, filepath.Join(dir, name)); err != nil {
@@ -162,18 +159,33 @@ const syncBytes = 4 << 20
 type fileWriter struct {
 	file             disk.File
 	offset, unsynced int64
+	syncing          chan error // what comes of the sync under way; nil: there is none
 }
 
 func (w *fileWriter) Write(p []byte) (int, error) {
 	n, err := w.file.WriteAt(p, w.offset)
 	w.offset += int64(n)
 	if w.unsynced += int64(n); err == nil && w.unsynced >= syncBytes {
-		err = w.sync()
+		err = w.synced()
+		w.unsynced, w.syncing = 0, make(chan error, 1)
+		go func(done chan<- error) { done <- w.file.Sync() }(w.syncing)
 	}
 	return n, err
 }
 
-func (w *fileWriter) sync() error {
-	w.unsynced = 0
+// synced waits for the sync under way.
+func (w *fileWriter) synced() (err error) {
+	if w.syncing != nil {
+		err = <-w.syncing
+		w.syncing = nil
+	}
+	return err
+}
+
+// end syncs what was written, once nothing is under way.
+func (w *fileWriter) end(err error) error {
+	if err := errors.Join(err, w.synced()); err != nil {
+		return err
+	}
 	return w.file.Sync()
 }
