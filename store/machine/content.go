@@ -34,6 +34,30 @@ type unpacked struct {
 	redirect       dispatch.Redirect
 }
 
+// submitted is what a submission says.
+func submitted(item *dispatch.Submission) unpacked {
+	return unpacked{
+		url: item.URL, key: item.Key, kind: item.Kind, metadata: item.Metadata, payload: item.Payload, redirect: item.Redirect,
+	}
+}
+
+// imported is what a task of another store says.
+func imported(t *dispatch.Task) unpacked {
+	return unpacked{url: t.URL, key: t.Key, kind: t.Kind, metadata: t.Metadata, payload: t.Payload, redirect: t.Redirect}
+}
+
+// copyTo copies a content to a task for a caller of the store.
+func (t content) copyTo(task *dispatch.Task) {
+	u := t.unpack()
+	task.URL, task.Key, task.Kind, task.Metadata, task.Payload, task.Redirect = u.url, u.key, u.kind, u.metadata, u.payload, u.redirect
+}
+
+// shrunk is what is kept of a settled task that may be retried.
+func (t content) shrunk() unpacked {
+	u := t.unpack()
+	return unpacked{url: u.url, key: u.key, kind: u.kind}
+}
+
 // fields writes a content.
 func (u *unpacked) fields(c *codec.Codec) {
 	key := u.key

@@ -49,7 +49,7 @@ func (s *Shard) ImportTask(t *dispatch.PortableTask) {
 // recordOf makes the record of a task, which stands nowhere yet.
 func (s *Shard) recordOf(l *lane, t *dispatch.Task) *record {
 	_, hash, _ := parseID(t.ID)
-	body := unpacked{url: t.URL, key: t.Key, kind: t.Kind, metadata: t.Metadata, payload: t.Payload, redirect: t.Redirect}
+	body := imported(t)
 	r := &record{
 		hash: hash, lane: l, content: s.pack(&body),
 		run: ms.Of(t.Run), depth: int32(t.Depth), priority: int8(t.Priority), recurring: t.Recurring, relation: t.Relation,

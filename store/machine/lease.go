@@ -281,8 +281,8 @@ func (s *Shard) shrink(r *record, over bool) {
 		return
 	}
 	r.parts |= partContent
-	about := r.content.unpack()
-	r.content = s.pack(&unpacked{url: about.url, key: about.key, kind: about.kind})
+	about := r.content.shrunk()
+	r.content = s.pack(&about)
 }
 
 // addHistory adds a line to the history; if it is full, the oldest line is dropped.

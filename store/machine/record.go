@@ -350,17 +350,15 @@ func (s *Shard) task(r *record, with withDetails) *dispatch.Task {
 
 func (s *Shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 	src := r.lane.source
-	about := r.content.unpack()
 	*t = dispatch.Task{
-		ID: r.id(), SourceUID: src.gate.UID, Queue: r.lane.queueName,
-		URL: about.url, Key: about.key, Kind: about.kind, Recurring: r.recurring, Relation: r.relation, Redirect: about.redirect, Depth: int(r.depth),
+		ID: r.id(), SourceUID: src.gate.UID, Queue: r.lane.queueName, Recurring: r.recurring, Relation: r.relation, Depth: int(r.depth),
 		Run: ms.Time(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
 		Counters: r.counters, Due: ms.Time(r.due), FirstDue: ms.Time(r.firstDue()),
 		Created: ms.Time(r.created), SettledAt: ms.Time(r.settledAt),
-		Metadata: about.metadata, Payload: about.payload,
 		LastLease: r.lastLease, Result: r.result,
 		CancelRequested: r.cancel, AgainRequested: r.again, Behind: r.behind, Revision: r.revision,
 	}
+	r.content.copyTo(t)
 	if !src.forgotten {
 		t.SourceID, t.Pool = src.gate.ID, src.gate.Pool
 	}

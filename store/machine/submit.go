@@ -128,9 +128,7 @@ func (s *Shard) create(src *source, item *dispatch.Submission, old *record) *rec
 // takeContent takes the content of an item.
 func (s *Shard) takeContent(r *record, item *dispatch.Submission) {
 	r.relation = item.Relation
-	about := unpacked{
-		url: item.URL, key: item.Key, kind: item.Kind, metadata: item.Metadata, payload: item.Payload, redirect: item.Redirect,
-	}
+	about := submitted(item)
 	r.content = s.pack(&about)
 }
 
