@@ -187,21 +187,26 @@ func (s *Shard) checkNamed(l *lane) error {
 // checkQueue checks one queue in one pool, and that its sets agree with its
 // lanes.
 func (s *Shard) checkQueue(qp *queuePool) error {
-	n, bandsOpen := 0, qp.open.count
-	clear(bandsOpen[:])
+	n := 0
+	var bands [behindBand + 1]int
 	for e := range qp.open.From(0) {
 		if e.Value.stands == open && e.Value.at == qp && e.Value.score == e.Score {
 			n++
 		}
-		bandsOpen[e.Score>>bandShift]++
+		bands[e.Score>>bandShift]++
 	}
 	for e := range qp.wait.From(0) {
 		if e.Value.stands == wait && e.Value.at == qp && e.Value.score == e.Score {
 			n++
 		}
 	}
-	if n != qp.open.Len()+qp.wait.Len() || bandsOpen != qp.open.count {
-		return fmt.Errorf("%d of %d+%d lanes are right, bands %v counted as %v", n, qp.open.Len(), qp.wait.Len(), bandsOpen, qp.open.count)
+	if n != qp.open.Len()+qp.wait.Len() {
+		return fmt.Errorf("%d of %d+%d lanes are right", n, qp.open.Len(), qp.wait.Len())
+	}
+	for band, n := range bands {
+		if counted := qp.open.inBand(int64(band) << bandShift); counted != n {
+			return fmt.Errorf("counts %d open lanes in band %d, there are %d", counted, band, n)
+		}
 	}
 	if (n > 0) != (qp.stands != nowhere) {
 		return fmt.Errorf("has %d lanes and stands in %d", n, qp.stands)

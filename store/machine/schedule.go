@@ -106,30 +106,48 @@ const (
 	behindBand = 10
 )
 
-// openSet is a sorted set of what can be picked now: it counts its members by
-// priority band.
+// openSet is a sorted set of what can be picked now: it counts its members by priority band.
 type openSet[V sorted.Member[V]] struct {
 	sorted.Set[V]
-	count [behindBand + 1]int32
+	counts *[behindBand + 1]int32 // nil: there is one member at most, as in most queues
 }
 
 func (s *openSet[V]) insert(score int64, value V) {
-	s.count[score>>bandShift]++
-	s.Set.Insert(score, value)
+	if only, ok := s.First(); ok && s.counts == nil {
+		s.counts = new([behindBand + 1]int32)
+		s.counts[only.Score>>bandShift]++
+	}
+	if s.Set.Insert(score, value); s.counts != nil {
+		s.counts[score>>bandShift]++
+	}
 }
 
 func (s *openSet[V]) remove(score int64, value V) {
-	if s.Set.Remove(score, value) {
-		s.count[score>>bandShift]--
+	if !s.Set.Remove(score, value) || s.counts == nil {
+		return
+	}
+	if s.counts[score>>bandShift]--; s.Len() == 0 {
+		s.counts = nil
 	}
 }
 
 // inBand is the number of members that share the band of score.
-func (s *openSet[V]) inBand(score int64) int { return int(s.count[score>>bandShift]) }
+func (s *openSet[V]) inBand(score int64) int {
+	if s.counts != nil {
+		return int(s.counts[score>>bandShift])
+	}
+	if only, ok := s.First(); ok && only.Score>>bandShift == score>>bandShift {
+		return 1
+	}
+	return 0
+}
 
 // oldest is the oldest of the first members of all bands.
 func (s *openSet[V]) oldest() (oldest sorted.Entry[V], ok bool) {
-	for band, n := range s.count {
+	if s.counts == nil {
+		return s.First()
+	}
+	for band, n := range s.counts {
 		if n == 0 {
 			continue
 		}
