@@ -73,13 +73,13 @@ const bookShard = 0
 // commit runs a command while the call holds the mutex, and has what it has changed kept, which group appends. A command that changes
 // nothing has no group, unless it changes all shards: then last is later than all before in any part.
 func (p *part) commit(shard int, c change, run func(), group func(out []byte) []byte) error {
-	keep := p.clock.backend
-	if keep == nil {
-		run()
-		return nil
-	}
 	if p.clock.broken.Load() {
 		return errBroken
+	}
+	keep := p.clock.backend
+	if keep == nil {
+		p.runWhole(run)
+		return nil
 	}
 	room, grows := c.Room()
 	if err := keep.Room(room, grows); err != nil {

@@ -21,7 +21,7 @@ func defaultPages() pages { return pages{items: 512, bytes: 256 << 10} }
 
 // Snapshot writes all that the store keeps, as of one instant, in pieces. begun is called at that instant, with the
 // store locked: what the backend has by then is in the snapshot, what comes later is not. Calls go on meanwhile. Only
-// one snapshot is made at a time; an error of write ends it.
+// one snapshot is made at a time; an error of write ends it. If a command has failed in its middle there is none.
 func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 	s.snapshots.Lock()
 	defer s.snapshots.Unlock()
@@ -111,6 +111,9 @@ func (s *Store) writePieces(f *frozen, w *aside) error {
 			}
 		}
 		tasks += sh.saved()
+	}
+	if s.broken.Load() {
+		return errBroken
 	}
 	out = codec.AppendItem(out, codec.End, 0, func(c *codec.Codec) { codec.Int(c, 1, &tasks) })
 	return flush(0)
