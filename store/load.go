@@ -147,6 +147,9 @@ func (l *Loader) begin(shards int) error {
 	if l.store != nil {
 		return fmt.Errorf("there are %d shards, not %d", shards, len(l.shards))
 	}
+	if shards == 0 {
+		return errors.New("it has no shards")
+	}
 	s, err := newStore(shards, l.config)
 	if err != nil {
 		return err
@@ -165,7 +168,7 @@ func (l *Loader) item(kind codec.Kind, shard int, fields []byte) error {
 	switch kind &^= codec.Removed; {
 	case kind < codec.Shard:
 		l.ofStore(kind, removed, c)
-	case shard >= len(l.shards):
+	case shard < 0 || shard >= len(l.shards):
 		return fmt.Errorf("there are %d shards", len(l.shards))
 	case removed:
 		l.shards[shard].Remove(kind, c)

@@ -155,6 +155,8 @@ func (l *Loading) placeTask(r *record) error {
 		r.lane.lastListed = max(r.lane.lastListed, r.listedAt)
 	}
 	switch {
+	case r.state > dispatch.StateCanceled:
+		return fmt.Errorf("its state is %d", r.state)
 	case r.lease != nil:
 		if err := l.placeLease(r); err != nil {
 			return err
