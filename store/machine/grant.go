@@ -188,6 +188,9 @@ func (c *GiveBack) Run(sh *Shard) {
 		}
 		// Where a task of the turn was reported, a request was made.
 		if q := sh.queues.get(text(m.queue)); back == m.count && q.nextGrant == m.after {
+			if q.written { // with the delay that is given back, perhaps
+				sh.change(q, allParts)
+			}
 			q.nextGrant = m.before
 			for i := range note.entries[m.first : m.first+m.count] {
 				note.entries[m.first+i].record.paced = m.before
