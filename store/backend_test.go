@@ -127,6 +127,47 @@ func TestBackend_SeveralShards(t *testing.T) {
 	})
 }
 
+// TestBackend_CancelHint sends a collector the hint of a cancel request only when the request is durable.
+func TestBackend_CancelHint(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, j, gate, items := onSlowDisk(t)
+		j.slow = false
+		if _, err := s.Submit(t.Context(), 0, []dispatch.SourceGate{gate}, items[:1]); err != nil {
+			t.Fatal(err)
+		}
+		want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1}
+		if reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{want}); err != nil || len(reply.Grants[0]) != 1 {
+			t.Fatalf("a claim got %+v, %v", reply, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		hinted := make(chan dispatch.Hint, 10)
+		go func() {
+			_ = s.Subscribe(ctx, func(hint dispatch.Hint) {
+				if hint.Kind == dispatch.HintCancel {
+					hinted <- hint
+				}
+			})
+		}()
+		synctest.Wait()
+		j.slow = true
+		ended := make(chan error, 1)
+		go func() { ended <- s.RequestCancel(t.Context(), []dispatch.TaskID{items[0].ID}, dispatch.CancelTask, nil) }()
+		synctest.Wait()
+		if len(hinted) > 0 {
+			t.Error("the hint comes before the request is durable")
+		}
+		j.sync()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if hint := <-hinted; hint.Task != items[0].ID {
+			t.Errorf("the hint is %+v", hint)
+		}
+	})
+}
+
 // TestBackend_RefusedForAll refuses a change of all shards: reads still wait for what they see.
 func TestBackend_RefusedForAll(t *testing.T) {
 	t.Parallel()
