@@ -127,6 +127,45 @@ func TestBackend_SeveralShards(t *testing.T) {
 	})
 }
 
+// slowBooks is a slow disk that has the groups of all shards but the first one at once.
+type slowBooks struct{ *slowDisk }
+
+// Commit implements [backend.Backend].
+func (j slowBooks) Commit(shard int, group []byte, room int) backend.Commit {
+	if shard > 0 {
+		return j.Backend.Commit(shard, group, room)
+	}
+	return j.slowDisk.Commit(shard, group, room)
+}
+
+// TestBackend_NewSession answers the first call of a session only when it is durable that it replaced another, also if the shards
+// of a backend are durable each by itself.
+func TestBackend_NewSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &slowDisk{Backend: new(backendtest.Ledger).Backend()}
+		s, err := store.Open(t.Context(), store.Config{Shards: 2, Backend: slowBooks{j}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		collector := "a"
+		for dispatch.ShardOf(dispatch.SlotOf(collector), 2) == 0 {
+			collector += "a"
+		}
+		beat := func(session string) error {
+			_, err := s.Beats(t.Context(), []dispatch.CollectorInfo{{ID: collector, Session: session}})
+			return err
+		}
+		if err := beat("1"); err != nil {
+			t.Fatal(err)
+		}
+		j.slow = true
+		if answered(t, j, func() error { return beat("2") }) {
+			t.Error("the first beat of a session is answered before it is durable")
+		}
+	})
+}
+
 // TestBackend_CancelHint sends a collector the hint of a cancel request only when the request is durable.
 func TestBackend_CancelHint(t *testing.T) {
 	t.Parallel()

@@ -79,13 +79,15 @@ func (s *Store) meet(ctx context.Context, collector, session string, told *dispa
 		state, err = s.collectors.meet(collector, session, told)
 		return err
 	})
+	seen := []backend.Commit{last}
 	if err == nil && state.NewSession {
 		last, err = s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
+		seen = append(seen, last)
 	}
 	if err != nil {
 		return state, err
 	}
-	return state, s.durable(ctx, last)
+	return state, s.durable(ctx, seen...)
 }
 
 // EndSession implements [dispatch.Leases].
