@@ -96,7 +96,7 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 }
 
 // endSession makes the change, unless the session to keep was replaced itself.
-func (s *Store) endSession(sh *owned, c *machine.EndSession) (backend.Commit, error) {
+func (s *Store) endSession(sh *shard, c *machine.EndSession) (backend.Commit, error) {
 	sh.begin()
 	defer sh.end()
 	if s.collectors.replaced(c.Collector, c.Session) {

@@ -171,13 +171,13 @@ func (s *Store) thaw() {
 	}
 }
 
-func (s *owned) savePage(out []byte, items int) (page []byte, more bool) {
+func (s *shard) savePage(out []byte, items int) (page []byte, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.SavePage(out, items)
 }
 
-func (s *owned) saved() int {
+func (s *shard) saved() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.Saving.Tasks

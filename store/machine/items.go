@@ -12,7 +12,7 @@ import (
 type encoder struct {
 	s    *Shard
 	room codec.Codec
-	// heads writes the fields of the shard itself; written is what the journal has of them.
+	// heads writes the fields of the shard itself; written is what the backend has of them.
 	heads   codec.Codec
 	written []byte
 }
