@@ -192,7 +192,9 @@ func TestBackend_CancelHint(t *testing.T) {
 		synctest.Wait()
 		j.slow = true
 		ended := make(chan error, 1)
-		go func() { ended <- s.RequestCancel(t.Context(), []dispatch.TaskID{items[0].ID}, dispatch.CancelTask, nil) }()
+		go func() {
+			ended <- s.RequestCancel(t.Context(), []dispatch.TaskID{items[0].ID}, dispatch.CancelTask, nil)
+		}()
 		synctest.Wait()
 		if len(hinted) > 0 {
 			t.Error("the hint comes before the request is durable")

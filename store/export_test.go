@@ -12,16 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
-// HasGhosts reports whether records were removed by hand while sets name them.
-func (s *Store) HasGhosts() bool {
-	for _, sh := range s.shards {
-		if sh.Kept().Ghosts > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Kept is how many records, stray locks, grants, queues and holders all shards
 // keep.
 func (s *Store) Kept() (records, locks, grants, queues, holders int) {

@@ -34,7 +34,7 @@ type EndSession struct {
 func (c *EndSession) Run(s *Shard) {
 	h := s.replace(c.Collector, c.Session)
 	for _, r := range h.held {
-		if r.lease.note.session != c.Session && !r.gone && len(c.Held) < c.Limit {
+		if r.lease.note.session != c.Session && len(c.Held) < c.Limit {
 			c.Held = append(c.Held, s.task(r, noDetails))
 		}
 	}

@@ -34,7 +34,7 @@ func (n *grantNote) giveBack(call string) bool {
 // stillHeld reports whether the task is leased by that grant.
 func (e *grantEntry) stillHeld() bool {
 	l := e.record.lease
-	return l != nil && l.fence == e.fence && !e.record.gone
+	return l != nil && l.fence == e.fence
 }
 
 // endLease removes the lease of a record: lock, lease index, the collector's held leases, the queue's leases in flight.
@@ -60,23 +60,6 @@ func (s *Shard) detach(r *record) {
 	s.leaseEnded(l.note)
 	s.queueOf(r.lane).inFlight--
 	r.lease = nil
-}
-
-// dropGhost removes the index entries of a record that was deleted by hand, and counts them as dropped.
-func (s *Shard) dropGhost(r *record) {
-	if r.stands != inNone {
-		s.dropped++
-	}
-	s.leave(r)
-	s.keep(r)
-	delete(s.ghosts, r.id())
-	s.touch(r.lane)
-	s.count(r, dispatch.StateUnknown)
-	s.unlist(r)
-	if r.lease != nil {
-		s.detach(r)
-	}
-	s.removed(r)
 }
 
 // leaseEnded records that a lease of a grant has ended. With the last one the note ends, and the client token counts as

@@ -329,7 +329,6 @@ func taskState(c *codec.Codec, r *record, grant *uint64) {
 	codec.Uint(c, 31, &r.cancel)
 	c.Flag(32, &r.again)
 	c.Flag(33, &r.behind)
-	c.Flag(34, &r.gone)
 	orphan := int64(0)
 	if r.waiting() && r.stands == inLeases {
 		orphan = r.score

@@ -104,7 +104,7 @@ func (s *Shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 		}
 		looks++
 		switch r := e.Value; {
-		case r.gone || r.lease == nil:
+		case r.lease == nil:
 			mend = append(mend, r)
 		case r.lease.deadline > s.now:
 			renewed = append(renewed, r)
@@ -132,20 +132,15 @@ func (s *Shard) renewedAhead(looks int) []*record {
 			break
 		}
 		looks--
-		if r := e.Value; !r.gone && r.lease != nil && r.lease.deadline > e.Score {
+		if r := e.Value; r.lease != nil && r.lease.deadline > e.Score {
 			renewed = append(renewed, r)
 		}
 	}
 	return renewed
 }
 
-// mend drops an index entry without a record, and lets an orphan whose lock has
-// ended be granted again.
+// mend lets an orphan whose lock has ended be granted again.
 func (s *Shard) mend(r *record) {
-	if r.gone {
-		s.dropGhost(r)
-		return
-	}
 	s.change(r, partState)
 	s.leave(r)
 	if ends, stands := s.strayUntil(r); stands {
