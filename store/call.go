@@ -70,9 +70,10 @@ const groupHead = 8
 // bookShard is the shard whose groups have what is of no shard.
 const bookShard = 0
 
-// commit runs a command while the call holds the mutex, and has what it has changed kept, which group appends. A command that changes
-// nothing has no group, unless it changes all shards: then last is later than all before in any part.
-func (p *part) commit(shard int, c change, run func(), group func(out []byte) []byte) error {
+// commit runs a change while the call holds the mutex, and has what it has changed kept, which group appends; room and grows are as
+// [machine.Command] has them. A change of nothing has no group, unless it is one of all shards: then last is later than all before
+// in any part.
+func (p *part) commit(shard, room int, grows bool, run func(), group func(out []byte) []byte) error {
 	if p.clock.broken.Load() {
 		return errBroken
 	}
@@ -81,7 +82,6 @@ func (p *part) commit(shard int, c change, run func(), group func(out []byte) []
 		p.runWhole(run)
 		return nil
 	}
-	room, grows := c.Room()
 	if err := keep.Room(room, grows); err != nil {
 		return err
 	}
@@ -172,7 +172,8 @@ func (s *shard) perform(c machine.Command) (backend.Commit, error) {
 
 // performHeld makes a change while the call holds the mutex.
 func (s *shard) performHeld(c machine.Command) error {
-	return s.commit(s.Number, c, func() { s.Shard.Perform(c.Run) }, s.Group)
+	room, grows := c.Room()
+	return s.commit(s.Number, room, grows, func() { s.Shard.Perform(c.Run) }, s.Group)
 }
 
 // read reads the shard, and returns when the backend has what was read.
@@ -287,12 +288,18 @@ func (s *Store) unlockAll() {
 	}
 }
 
-// performAll makes a change of all shards, as one command. What it returns waits until the backend has it.
-func (s *Store) performAll(c storeCommand) (backend.Commit, error) {
+// performAll makes a change of all shards, as one; room and grows are as [machine.Command] has them. What it returns waits until
+// the backend has it.
+func (s *Store) performAll(room int, grows bool, run func()) (backend.Commit, error) {
 	s.lockAll()
 	defer s.unlockAll()
 	first := &s.shards[0].part
-	err := first.commit(backend.AllShards, c, func() { s.runAll(c) }, s.groupAll)
+	err := first.commit(backend.AllShards, room, grows, func() {
+		run()
+		for _, sh := range s.shards {
+			sh.Shard.Perform(func(*machine.Shard) {})
+		}
+	}, s.groupAll)
 	if err != nil {
 		return nil, err
 	}
@@ -329,12 +336,5 @@ func (s *Store) appendNoted(out []byte, n machine.Noted) []byte {
 func (s *Store) changeNamed(kind codec.Kind, name string) {
 	if s.backend != nil {
 		s.noted = append(s.noted, machine.Noted{Kind: kind, Name: name})
-	}
-}
-
-func (s *Store) runAll(c storeCommand) {
-	c.runAll(s)
-	for _, sh := range s.shards {
-		sh.Shard.Perform(func(*machine.Shard) {})
 	}
 }

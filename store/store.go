@@ -140,7 +140,7 @@ func (l *Loader) open(ctx context.Context, term backend.Term) (*Store, error) {
 		l.config.Logger.Warn("the clock of this machine is behind the last group that was kept: was it stepped back? Leases and delays are cut to their longest",
 			zap.Duration("behind", last.Sub(now)), zap.Time("last_group", last))
 	}
-	last, err := s.performAll(&startCommand{away: term.Away + time.Since(acquired)})
+	last, err := s.performAll(machine.SmallGroup, false, func() { s.start(term.Away + time.Since(acquired)) })
 	if err == nil {
 		err = s.durable(ctx, last)
 	}
