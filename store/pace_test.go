@@ -138,8 +138,8 @@ func TestStore_Pace(t *testing.T) {
 	if _, err := p.Expired(t.Context(), 0, 10); err != nil {
 		t.Fatal(err)
 	}
-	if records, _, _, _, _ := p.Kept(); records != 0 {
-		t.Fatalf("%d tasks are left", records)
+	if records, _, _, err := p.Kept(); records != 0 || err != nil {
+		t.Fatalf("%d tasks are left, %v", records, err)
 	}
 	p.check("when the task is forgotten", reported)
 }

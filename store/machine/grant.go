@@ -71,12 +71,22 @@ func (s *Shard) leaseEnded(note *grantNote) {
 	}
 	s.grants.remove(note.key())
 	s.removed(note)
-	step := dispatch.TokenStep(ms.Time(s.now))
-	if s.used[step] == nil {
-		s.used[step] = &usedTokens{has: make(map[uint64]struct{})}
+	s.useToken(dispatch.TokenStep(ms.Time(s.now)), note.digest)
+}
+
+// useToken notes that a client token was used, in a step.
+func (s *Shard) useToken(step int64, digest uint64) {
+	used := s.used[step]
+	if used == nil {
+		used = &usedTokens{has: make(map[uint64]struct{})}
+		s.used[step] = used
 	}
-	s.used[step].add(note.digest)
-	s.usedToken(step, note.digest)
+	if _, known := used.has[digest]; known {
+		return
+	}
+	used.has[digest] = struct{}{}
+	used.listed = append(used.listed, digest)
+	s.usedToken(step, digest)
 }
 
 // usedTokens are the digests of the client tokens of a step.
@@ -84,13 +94,6 @@ type usedTokens struct {
 	has map[uint64]struct{}
 	// listed has them in the order in which they came: a snapshot has the first of them.
 	listed []uint64
-}
-
-func (u *usedTokens) add(digest uint64) {
-	if _, known := u.has[digest]; !known {
-		u.has[digest] = struct{}{}
-		u.listed = append(u.listed, digest)
-	}
 }
 
 // forgetUsed forgets the client tokens that were used before the last step.

@@ -37,7 +37,7 @@ func (c *Expired) Run(s *Shard) {
 	s.sweep(forgetPerSweep)
 	s.forgetUsed()
 	// Further ahead, the clock was stepped back.
-	s.setGrace(min(s.graceUntil, s.now+ms.Span(dispatch.OutageGrace)))
+	s.graceUntil = min(s.graceUntil, s.now+ms.Span(dispatch.OutageGrace))
 	if next := s.leases.FirstScore(); next != ms.Infinite {
 		if sweptAt != 0 {
 			s.wasAway(s.now - sweptAt)
@@ -58,15 +58,10 @@ func (c *Expired) Run(s *Shard) {
 	}
 }
 
-// setGrace sets until when overdue leases may be renewed before any is swept.
-func (s *Shard) setGrace(until int64) {
-	s.graceUntil = until
-}
-
 // wasAway gives leases as much grace as the time without a sweep, after an outage.
 func (s *Shard) wasAway(away int64) {
 	if away > ms.Span(dispatch.OutageAfter) && s.leases.Len() > 0 {
-		s.setGrace(max(s.graceUntil, s.now+min(away, ms.Span(dispatch.OutageGrace))))
+		s.graceUntil = max(s.graceUntil, s.now+min(away, ms.Span(dispatch.OutageGrace)))
 	}
 }
 
