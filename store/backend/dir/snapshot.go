@@ -37,6 +37,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// leastSnapshot is by how much the log grows, at least, before another snapshot is made.
+const leastSnapshot = 64 << 20
+
 // snapshots are those of a store.
 type snapshots struct {
 	kept  []uint64 // the sequences of those on the disk, ascending
@@ -252,7 +255,7 @@ func (b *Backend) snapshot(ctx context.Context) error {
 	}
 	p := &b.snapshots
 	p.last, p.bytes = sequence, size
-	b.due.Store(max(b.config.SnapshotBytes, size))
+	b.due.Store(max(b.config.snapshotBytes, size))
 	if !slices.Contains(p.kept, sequence) {
 		p.kept = append(p.kept, sequence)
 	}
