@@ -168,7 +168,7 @@ func (l *Loader) item(kind codec.Kind, shard int, fields []byte) error {
 	switch kind &^= codec.Removed; {
 	case kind < codec.Shard:
 		l.ofStore(kind, removed, c)
-	case shard < 0 || shard >= len(l.shards):
+	case shard >= len(l.shards):
 		return fmt.Errorf("there are %d shards", len(l.shards))
 	case removed:
 		l.shards[shard].Remove(kind, c)

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,28 +51,40 @@ func FuzzLoader(f *testing.F) {
 	for _, group := range groups {
 		f.Add(group)
 	}
+	head := []byte{1, 0, 2, 8, 4} // a store of two shards
 	f.Fuzz(func(t *testing.T, group []byte) {
-		loader := store.NewLoader(store.Config{Now: func() time.Time { return start }})
-		if err := loader.Begin(2); err != nil {
-			t.Fatal(err)
+		load(t, append(slices.Clone(groups), group))
+		if len(group) > 8 {
+			load(t, nil, slices.Concat(head, group[8:]))
 		}
-		for _, other := range groups {
-			if err := loader.Group(other); err != nil {
-				t.Fatal(err)
-			}
+	})
+}
+
+// load loads pieces of a snapshot and groups, and checks and writes what came of them if they can be read.
+func load(t *testing.T, groups [][]byte, pieces ...[]byte) {
+	t.Helper()
+	loader := store.NewLoader(store.Config{Now: func() time.Time { return start }})
+	if err := loader.Begin(2); err != nil {
+		t.Fatal(err)
+	}
+	for _, piece := range pieces {
+		if loader.Add(piece) != nil {
+			return
 		}
+	}
+	for _, group := range groups {
 		if loader.Group(group) != nil {
 			return
 		}
-		s, err := loader.Store()
-		if err != nil {
-			return
-		}
-		_ = s.Check() // it names what contradicts itself
-		if err := s.Snapshot(func() {}, func([]byte) error { return nil }); err != nil {
-			t.Error(err)
-		}
-	})
+	}
+	s, err := loader.Store()
+	if err != nil {
+		return
+	}
+	_ = s.Check() // it names what contradicts itself
+	if err := s.Snapshot(func() {}, func([]byte) error { return nil }); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestLoader_Foreign refuses items of shards that cannot be, and a snapshot of a store without shards.
@@ -87,7 +100,10 @@ func TestLoader_Foreign(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := loader.Group(append(head, item...)); err == nil {
-			t.Errorf("it takes an item of %s", name)
+			t.Errorf("a group has an item of %s", name)
+		}
+		if err := loader.Add(append([]byte{1, 0, 2, 8, 4}, item...)); err == nil {
+			t.Errorf("a snapshot has an item of %s", name)
 		}
 	}
 	loader := store.NewLoader(store.Config{})
