@@ -44,7 +44,7 @@ type Config struct {
 
 	fs            disk.FS                          // of tests; nil is the one of the operating system
 	segmentBytes  int64                            // of tests
-	snapshotBytes int64                            // of tests; 0 is leastSnapshot
+	snapshotBytes int64                            // of tests; 0: the log grows by 64 MiB, at least, before another snapshot
 	boot          func() ([16]byte, time.Duration) // of tests; nil is [disk.Boot]
 }
 
@@ -87,7 +87,7 @@ func New(config Config) *Backend {
 	if config.Logger == nil {
 		config.Logger = zap.NewNop()
 	}
-	config.snapshotBytes = cmp.Or(config.snapshotBytes, leastSnapshot)
+	config.snapshotBytes = cmp.Or(config.snapshotBytes, 64<<20)
 	if config.boot == nil {
 		config.boot = disk.Boot
 	}

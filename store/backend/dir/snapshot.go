@@ -37,9 +37,6 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// leastSnapshot is by how much the log grows, at least, before another snapshot is made.
-const leastSnapshot = 64 << 20
-
 // snapshots are those of a store.
 type snapshots struct {
 	kept  []uint64 // the sequences of those on the disk, ascending
