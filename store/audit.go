@@ -30,7 +30,7 @@ func (s *Store) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) erro
 			newest := b.audit[n-1]
 			next.number, next.time = newest.number+1, max(b.now, newest.time)
 		}
-		return b.commit(bookShard, machine.Drains{}, func() { b.add(next) }, func(out []byte) []byte {
+		return b.commit(bookShard, machine.SmallGroup, false, func() { b.add(next) }, func(out []byte) []byte {
 			return codec.AppendItem(out, codec.Audit, 0, func(c *codec.Codec) { auditFields(c, next) })
 		})
 	})

@@ -27,25 +27,33 @@ func (f failing) Run(s *machine.Shard) {
 }
 
 // TestBackend_CommandPanics ends the use of a store whose command ended in its middle: what the store has then is not what
-// its backend gives.
+// its backend gives, and goes into no snapshot.
 func TestBackend_CommandPanics(t *testing.T) {
 	t.Parallel()
-	s, err := newStore(1, Config{Backend: anything{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	func() {
-		defer func() { _ = recover() }()
-		_, err = s.shards[0].perform(&failing{})
-		t.Errorf("the command returned %v", err)
-	}()
-	for name, call := range map[string]func(context.Context) error{
-		"a read":   func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
-		"a change": func(ctx context.Context) error { _, err := s.Unblock(ctx, "q"); return err },
-		"ping":     s.Ping,
-	} {
-		if err := call(t.Context()); !errors.Is(err, dispatch.ErrStoreUnavailable) {
-			t.Errorf("%s after it: %v", name, err)
-		}
+	for name, config := range map[string]Config{"kept": {Backend: anything{}}, "memory": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := newStore(1, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			func() {
+				defer func() { _ = recover() }()
+				_, err = s.shards[0].perform(&failing{})
+				t.Errorf("the command returned %v", err)
+			}()
+			for name, call := range map[string]func(context.Context) error{
+				"a read":   func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
+				"a change": func(ctx context.Context) error { _, err := s.Unblock(ctx, "q"); return err },
+				"a snapshot": func(context.Context) error {
+					return s.Snapshot(func() {}, func([]byte) error { return nil })
+				},
+				"ping": s.Ping,
+			} {
+				if err := call(t.Context()); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+					t.Errorf("%s after it: %v", name, err)
+				}
+			}
+		})
 	}
 }

@@ -127,6 +127,88 @@ func TestBackend_SeveralShards(t *testing.T) {
 	})
 }
 
+// slowBooks is a slow disk that has the groups of all shards but the first one at once.
+type slowBooks struct{ *slowDisk }
+
+// Commit implements [backend.Backend].
+func (j slowBooks) Commit(shard int, group []byte, room int) backend.Commit {
+	if shard > 0 {
+		return j.Backend.Commit(shard, group, room)
+	}
+	return j.slowDisk.Commit(shard, group, room)
+}
+
+// TestBackend_NewSession answers the first call of a session only when it is durable that it replaced another, also if the shards
+// of a backend are durable each by itself.
+func TestBackend_NewSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &slowDisk{Backend: new(backendtest.Ledger).Backend()}
+		s, err := store.Open(t.Context(), store.Config{Shards: 2, Backend: slowBooks{j}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		collector := "a"
+		for dispatch.ShardOf(dispatch.SlotOf(collector), 2) == 0 {
+			collector += "a"
+		}
+		beat := func(session string) error {
+			_, err := s.Beats(t.Context(), []dispatch.CollectorInfo{{ID: collector, Session: session}})
+			return err
+		}
+		if err := beat("1"); err != nil {
+			t.Fatal(err)
+		}
+		j.slow = true
+		if answered(t, j, func() error { return beat("2") }) {
+			t.Error("the first beat of a session is answered before it is durable")
+		}
+	})
+}
+
+// TestBackend_CancelHint sends a collector the hint of a cancel request only when the request is durable.
+func TestBackend_CancelHint(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, j, gate, items := onSlowDisk(t)
+		j.slow = false
+		if _, err := s.Submit(t.Context(), 0, []dispatch.SourceGate{gate}, items[:1]); err != nil {
+			t.Fatal(err)
+		}
+		want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1}
+		if reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{want}); err != nil || len(reply.Grants[0]) != 1 {
+			t.Fatalf("a claim got %+v, %v", reply, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		hinted := make(chan dispatch.Hint, 10)
+		go func() {
+			_ = s.Subscribe(ctx, func(hint dispatch.Hint) {
+				if hint.Kind == dispatch.HintCancel {
+					hinted <- hint
+				}
+			})
+		}()
+		synctest.Wait()
+		j.slow = true
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.RequestCancel(t.Context(), []dispatch.TaskID{items[0].ID}, dispatch.CancelTask, nil)
+		}()
+		synctest.Wait()
+		if len(hinted) > 0 {
+			t.Error("the hint comes before the request is durable")
+		}
+		j.sync()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if hint := <-hinted; hint.Task != items[0].ID {
+			t.Errorf("the hint is %+v", hint)
+		}
+	})
+}
+
 // TestBackend_RefusedForAll refuses a change of all shards: reads still wait for what they see.
 func TestBackend_RefusedForAll(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func (s *Store) ReleaseCollector(ctx context.Context, collectorID string) (strin
 			return nil
 		}
 		owner = old.identity
-		return b.commit(bookShard, machine.Drains{}, func() { b.remove(collectorID) }, func(out []byte) []byte {
+		return b.commit(bookShard, machine.SmallGroup, false, func() { b.remove(collectorID) }, func(out []byte) []byte {
 			return codec.RemovedText(out, codec.Binding, 0, collectorID)
 		})
 	})
@@ -90,7 +90,7 @@ func (b *accessBook) bind(collector, identity string, ttl time.Duration) error {
 		}
 		ended = append(ended, e.Value.collector)
 	}
-	return b.commit(bookShard, machine.Drains{}, func() {
+	return b.commit(bookShard, machine.SmallGroup, false, func() {
 		for _, collector := range ended {
 			b.remove(collector)
 		}

@@ -70,18 +70,18 @@ const groupHead = 8
 // bookShard is the shard whose groups have what is of no shard.
 const bookShard = 0
 
-// commit runs a command while the call holds the mutex, and has what it has changed kept, which group appends. A command that changes
-// nothing has no group, unless it changes all shards: then last is later than all before in any part.
-func (p *part) commit(shard int, c change, run func(), group func(out []byte) []byte) error {
-	keep := p.clock.backend
-	if keep == nil {
-		run()
-		return nil
-	}
+// commit runs a change while the call holds the mutex, and has what it has changed kept, which group appends; room and grows are as
+// [machine.Command] has them. A change of nothing has no group, unless it is one of all shards: then last is later than all before
+// in any part.
+func (p *part) commit(shard, room int, grows bool, run func(), group func(out []byte) []byte) error {
 	if p.clock.broken.Load() {
 		return errBroken
 	}
-	room, grows := c.Room()
+	keep := p.clock.backend
+	if keep == nil {
+		p.runWhole(run)
+		return nil
+	}
 	if err := keep.Room(room, grows); err != nil {
 		return err
 	}
@@ -115,26 +115,26 @@ func (p *part) runWhole(run func()) {
 // maxEntryRoom bounds the room that a part keeps for its next group.
 const maxEntryRoom = 1 << 20
 
-// owned is a shard with what one mutex guards.
-type owned struct {
+// shard is one of a store: the machine with what one mutex guards.
+type shard struct {
 	part
 	*machine.Shard
 	publish func(dispatch.Hint)
 }
 
 // begin starts a call.
-func (s *owned) begin() {
+func (s *shard) begin() {
 	s.mu.Lock()
 	s.setInstant(s.clock.now())
 }
 
-func (s *owned) setInstant(now time.Time) {
+func (s *shard) setInstant(now time.Time) {
 	s.part.setInstant(now)
 	s.Shard.At(now)
 }
 
 // shard finds a shard by its number.
-func (s *Store) shard(ctx context.Context, number int) (*owned, error) {
+func (s *Store) shard(ctx context.Context, number int) (*shard, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *Store) doIn(ctx context.Context, shard int, c machine.Command) error {
 }
 
 // do makes a change, and returns when the backend has it.
-func (s *owned) do(ctx context.Context, c machine.Command) error {
+func (s *shard) do(ctx context.Context, c machine.Command) error {
 	last, err := s.perform(c)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (s *owned) do(ctx context.Context, c machine.Command) error {
 }
 
 // perform makes a change. What it returns waits until the backend has it.
-func (s *owned) perform(c machine.Command) (backend.Commit, error) {
+func (s *shard) perform(c machine.Command) (backend.Commit, error) {
 	s.begin()
 	defer s.end()
 	err := s.performHeld(c)
@@ -171,17 +171,18 @@ func (s *owned) perform(c machine.Command) (backend.Commit, error) {
 }
 
 // performHeld makes a change while the call holds the mutex.
-func (s *owned) performHeld(c machine.Command) error {
-	return s.commit(s.Number, c, func() { s.Shard.Perform(c.Run) }, s.Group)
+func (s *shard) performHeld(c machine.Command) error {
+	room, grows := c.Room()
+	return s.commit(s.Number, room, grows, func() { s.Shard.Perform(c.Run) }, s.Group)
 }
 
 // read reads the shard, and returns when the backend has what was read.
-func (s *owned) read(ctx context.Context, work func(*machine.Shard)) error {
+func (s *shard) read(ctx context.Context, work func(*machine.Shard)) error {
 	return s.clock.durable(ctx, s.look(work))
 }
 
 // look reads the shard. What it returns waits until the backend has what was read.
-func (s *owned) look(work func(*machine.Shard)) backend.Commit {
+func (s *shard) look(work func(*machine.Shard)) backend.Commit {
 	s.begin()
 	defer s.end()
 	work(s.Shard)
@@ -189,7 +190,7 @@ func (s *owned) look(work func(*machine.Shard)) backend.Commit {
 }
 
 // end ends a call: it sends hints for what became grantable earlier.
-func (s *owned) end() {
+func (s *shard) end() {
 	hints := s.Hints()
 	s.mu.Unlock()
 	for _, hint := range hints {
@@ -199,7 +200,7 @@ func (s *owned) end() {
 
 // byShard gives, for each shard that owns some of n tasks, the indexes of those tasks in order, at most limit at a time.
 // IDs without a slot are left out.
-func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*owned, []int] {
+func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*shard, []int] {
 	groups := make([][]int, len(s.shards))
 	if len(groups) == 1 {
 		groups[0] = make([]int, 0, n)
@@ -209,7 +210,7 @@ func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*o
 			groups[sh.Number] = append(groups[sh.Number], i)
 		}
 	}
-	return func(yield func(*owned, []int) bool) {
+	return func(yield func(*shard, []int) bool) {
 		for number, group := range groups {
 			for page := range slices.Chunk(group, limit) {
 				if !yield(s.shards[number], page) {
@@ -287,12 +288,18 @@ func (s *Store) unlockAll() {
 	}
 }
 
-// performAll makes a change of all shards, as one command. What it returns waits until the backend has it.
-func (s *Store) performAll(c storeCommand) (backend.Commit, error) {
+// performAll makes a change of all shards, as one; room and grows are as [machine.Command] has them. What it returns waits until
+// the backend has it.
+func (s *Store) performAll(room int, grows bool, run func()) (backend.Commit, error) {
 	s.lockAll()
 	defer s.unlockAll()
 	first := &s.shards[0].part
-	err := first.commit(backend.AllShards, c, func() { s.runAll(c) }, s.groupAll)
+	err := first.commit(backend.AllShards, room, grows, func() {
+		run()
+		for _, sh := range s.shards {
+			sh.Shard.Perform(func(*machine.Shard) {})
+		}
+	}, s.groupAll)
 	if err != nil {
 		return nil, err
 	}
@@ -329,12 +336,5 @@ func (s *Store) appendNoted(out []byte, n machine.Noted) []byte {
 func (s *Store) changeNamed(kind codec.Kind, name string) {
 	if s.backend != nil {
 		s.noted = append(s.noted, machine.Noted{Kind: kind, Name: name})
-	}
-}
-
-func (s *Store) runAll(c storeCommand) {
-	c.runAll(s)
-	for _, sh := range s.shards {
-		sh.Shard.Perform(func(*machine.Shard) {})
 	}
 }

@@ -34,12 +34,12 @@ func (c *clock) usable(ctx context.Context) error {
 		return errBroken
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("memory store: %w", err)
+		return fmt.Errorf("store: %w", err)
 	}
 	return nil
 }
 
-// durable returns when what a call has seen is kept, and the call may be answered.
+// durable returns when what a call has seen is kept, and the call may be answered: the store has no other owner yet.
 func (c *clock) durable(ctx context.Context, seen ...backend.Commit) error {
 	if c.backend == nil {
 		return nil
@@ -52,11 +52,6 @@ func (c *clock) durable(ctx context.Context, seen ...backend.Commit) error {
 			return err
 		}
 	}
-	return c.owned()
-}
-
-// owned is nil while the store may answer reads and grants.
-func (c *clock) owned() error {
 	until, err := c.backend.Until()
 	if err == nil && !until.IsZero() && time.Until(until) <= 0 {
 		err = fmt.Errorf("%w: its owner could not renew its term", dispatch.ErrStoreUnavailable)

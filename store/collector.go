@@ -28,32 +28,18 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	}
 	seen := make([]backend.Commit, len(s.shards))
 	for i, sh := range s.shards {
-		c := machine.Polls{Polls: pick(polls, current)}
-		var err error
-		if seen[i], err = sh.poll(&c); err != nil {
-			return nil, err
-		}
-		for n, i := range current {
-			states[i].Used = states[i].Used || c.Used[n]
-			states[i].Replay = append(states[i].Replay, c.Replays[n]...)
-		}
+		seen[i] = sh.look(func(sh *machine.Shard) {
+			for _, i := range current {
+				used, replay := sh.Poll(&polls[i])
+				states[i].Used = states[i].Used || used
+				states[i].Replay = append(states[i].Replay, replay...)
+			}
+		})
 	}
 	if err := s.durable(ctx, seen...); err != nil {
 		return nil, err
 	}
 	return states, nil
-}
-
-// poll makes the change, if there is a grant that it can change: else it only reads.
-func (s *owned) poll(c *machine.Polls) (backend.Commit, error) {
-	s.begin()
-	defer s.end()
-	if c.Meets(s.Shard) {
-		err := s.performHeld(c)
-		return s.last, err
-	}
-	c.Run(s.Shard)
-	return s.last, nil
 }
 
 // Beats implements [dispatch.Collectors].
@@ -79,13 +65,15 @@ func (s *Store) meet(ctx context.Context, collector, session string, told *dispa
 		state, err = s.collectors.meet(collector, session, told)
 		return err
 	})
+	seen := []backend.Commit{last}
 	if err == nil && state.NewSession {
 		last, err = s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
+		seen = append(seen, last)
 	}
 	if err != nil {
 		return state, err
 	}
-	return state, s.durable(ctx, last)
+	return state, s.durable(ctx, seen...)
 }
 
 // EndSession implements [dispatch.Leases].
@@ -108,7 +96,7 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 }
 
 // endSession makes the change, unless the session to keep was replaced itself.
-func (s *Store) endSession(sh *owned, c *machine.EndSession) (backend.Commit, error) {
+func (s *Store) endSession(sh *shard, c *machine.EndSession) (backend.Commit, error) {
 	sh.begin()
 	defer sh.end()
 	if s.collectors.replaced(c.Collector, c.Session) {

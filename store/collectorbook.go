@@ -107,17 +107,10 @@ func (b *collectorBook) remove(id string) {
 // record replaces what is known of a collector, in the backend too.
 func (b *collectorBook) record(next *collector) error {
 	next.recorded = next.seen
-	return b.commit(bookShard, putCollector{next}, func() { b.put(next) }, func(out []byte) []byte {
+	texts := len(next.info.Labels) + len(next.info.Pools) + len(next.info.Sources) + 2*len(next.info.Queues) + len(next.replaced)
+	return b.commit(bookShard, machine.SmallGroup+128*texts, false, func() { b.put(next) }, func(out []byte) []byte {
 		return codec.AppendItem(out, codec.Collector, 0, func(c *codec.Codec) { collectorFields(c, next) })
 	})
-}
-
-// putCollector replaces what is known of a collector.
-type putCollector struct{ next *collector }
-
-// Room implements [change].
-func (c putCollector) Room() (bytes int, grows bool) {
-	return machine.SmallGroup + 128*(len(c.next.info.Labels)+len(c.next.info.Pools)+len(c.next.info.Sources)+2*len(c.next.info.Queues)+len(c.next.replaced)), false
 }
 
 // replaced reports whether the session is no longer the current one of its collector.
@@ -217,7 +210,7 @@ func (b *collectorBook) forget(ids []string, before int64, limit int) (forgotten
 		}
 		add(e.Value)
 	}
-	err = b.commit(bookShard, forgetCollectors(len(gone)), func() {
+	err = b.commit(bookShard, machine.SmallGroup+256*len(gone), false, func() {
 		for _, id := range gone {
 			b.remove(id)
 		}
@@ -228,12 +221,4 @@ func (b *collectorBook) forget(ids []string, before int64, limit int) (forgotten
 		return out
 	})
 	return forgotten, err
-}
-
-// forgetCollectors forgets that many collectors.
-type forgetCollectors int
-
-// Room implements [change].
-func (n forgetCollectors) Room() (bytes int, grows bool) {
-	return machine.SmallGroup + int(n)*256, false
 }

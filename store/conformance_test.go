@@ -13,7 +13,7 @@ func newInstance(t *testing.T, opts storetest.Options) storetest.Instance {
 	hand := s.Inspect()
 	return storetest.Instance{
 		Store: s, Clock: c,
-		DeleteLock: hand.DeleteLock, SetLock: hand.SetLock, LockValue: hand.LockValue, DeleteRecord: hand.DeleteRecord,
+		DeleteLock: hand.DeleteLock, SetLock: hand.SetLock, LockValue: hand.LockValue,
 	}
 }
 

@@ -12,28 +12,28 @@ import (
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
-// HasGhosts reports whether records were removed by hand while sets name them.
-func (s *Store) HasGhosts() bool {
-	for _, sh := range s.shards {
-		if sh.Kept().Ghosts > 0 {
-			return true
+// Kept is how many records, stray locks, and grants of client tokens in use or used before are kept.
+func (s *Store) Kept() (records, locks, grants int, err error) {
+	var left []byte
+	err = s.Snapshot(func() {}, func(piece []byte) error {
+		left = append(left, piece...)
+		for {
+			kind, _, _, rest, ok := codec.CutItem(left)
+			if !ok {
+				return nil
+			}
+			switch kind {
+			case codec.Task:
+				records++
+			case codec.Stray:
+				locks++
+			case codec.Grant, codec.Used:
+				grants++
+			}
+			left = rest
 		}
-	}
-	return false
-}
-
-// Kept is how many records, stray locks, grants, queues and holders all shards
-// keep.
-func (s *Store) Kept() (records, locks, grants, queues, holders int) {
-	for _, sh := range s.shards {
-		kept := sh.Kept()
-		records += kept.Records
-		locks += kept.Locks
-		grants += kept.Grants
-		queues += kept.Queues
-		holders += kept.Holders
-	}
-	return records, locks, grants, queues, holders
+	})
+	return records, locks, grants, err
 }
 
 // CutSnapshots makes the pages of snapshots small.

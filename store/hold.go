@@ -55,36 +55,27 @@ func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVers
 	if n := len(b.changed(&change)); n > bounds.MaxHolds {
 		return 0, fmt.Errorf("%w: %d holds would stand, the limit is %d", dispatch.ErrInvalid, n, bounds.MaxHolds)
 	}
-	c := holdsCommand{change: change, version: max(ifVersion+1, s.millis())}
-	last, err := s.performAll(&c)
+	version := max(ifVersion+1, s.millis())
+	room := machine.SmallGroup + machine.ChangedBytes*(len(change.Set)+len(change.Lift)+len(change.Queues))
+	last, err := s.performAll(room, false, func() { s.changeHolds(&change, version) })
 	if err != nil {
 		return 0, err
 	}
 	b.last = last
-	return c.version, s.durable(ctx, last)
+	return version, s.durable(ctx, last)
 }
 
-// holdsCommand is [dispatch.Holds.PutHolds], with the new version of the holds.
-type holdsCommand struct {
-	change  dispatch.HoldChange
-	version int64
-}
-
-// Room implements [change].
-func (c *holdsCommand) Room() (bytes int, grows bool) {
-	return machine.SmallGroup + machine.ChangedBytes*(len(c.change.Set)+len(c.change.Lift)+len(c.change.Queues)), false
-}
-
-func (c *holdsCommand) runAll(s *Store) {
-	for _, key := range c.change.Lift {
+// changeHolds changes the holds, and gives them a version.
+func (s *Store) changeHolds(change *dispatch.HoldChange, version int64) {
+	for _, key := range change.Lift {
 		s.changeNamed(codec.Hold, key)
 	}
-	for i := range c.change.Set {
-		s.changeNamed(codec.Hold, c.change.Set[i].Key())
+	for i := range change.Set {
+		s.changeNamed(codec.Hold, change.Set[i].Key())
 	}
-	s.holds.holds, s.holds.version = s.holds.changed(&c.change), c.version
+	s.holds.holds, s.holds.version = s.holds.changed(change), version
 	for _, sh := range s.shards {
-		sh.TakeHolds(c.version, c.change.Queues)
+		sh.TakeHolds(version, change.Queues)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
@@ -17,24 +16,23 @@ func (s *Store) Import(ctx context.Context, batch *dispatch.PortableBatch) error
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	last, err := s.importCollectors(batch.Collectors)
-	if err == nil {
-		err = s.durable(ctx, last)
-	}
-	if err != nil {
-		return err
-	}
 	if err := checkTasks(batch.Tasks); err != nil {
 		return err
 	}
+	if err := s.importCollectors(batch.Collectors); err != nil {
+		return err
+	}
+	items := len(batch.Gates) + len(batch.Tasks) + len(batch.Holds) + len(batch.Queues) + len(batch.Tokens) + len(batch.Statuses)
+	room := machine.SmallGroup + dispatch.MaxPortableBytes + items*machine.ChangedBytes
 	s.rules.mu.Lock()
 	defer s.rules.mu.Unlock()
 	s.holds.mu.Lock()
 	defer s.holds.mu.Unlock()
-	if last, err = s.performAll((*importCommand)(batch)); err != nil {
+	last, err := s.performAll(room, true, func() { s.importBatch(batch) })
+	if err != nil {
 		return err
 	}
-	return s.durable(ctx, last)
+	return s.durable(ctx, last) // it is behind the groups of the collectors
 }
 
 // EndCopy implements [dispatch.Portable].
@@ -46,7 +44,7 @@ func (s *Store) EndCopy(ctx context.Context) error {
 }
 
 // importCollectors replaces what is known of collectors. Their home shards refuse the sessions that were replaced.
-func (s *Store) importCollectors(all []dispatch.PortableCollector) (last backend.Commit, err error) {
+func (s *Store) importCollectors(all []dispatch.PortableCollector) error {
 	b := &s.collectors
 	for i := range all {
 		p := &all[i]
@@ -54,18 +52,18 @@ func (s *Store) importCollectors(all []dispatch.PortableCollector) (last backend
 			info: copyInfo(p.Info), first: ms.Of(p.First), seen: ms.Of(p.Seen), told: !p.OnlyPolls, fresh: p.Fresh,
 			replaced: slices.Clone(p.Replaced),
 		}
-		if last, err = b.hold(func() error { return b.record(&c) }); err != nil {
-			return nil, err
+		if _, err := b.hold(func() error { return b.record(&c) }); err != nil {
+			return err
 		}
 		if len(c.replaced) == 0 {
 			continue
 		}
 		home := s.shardOfName(c.info.ID)
-		if last, err = home.perform(&machine.Mark{Collector: c.info.ID, Session: c.info.Session}); err != nil {
-			return nil, err
+		if _, err := home.perform(&machine.Mark{Collector: c.info.ID, Session: c.info.Session}); err != nil {
+			return err
 		}
 	}
-	return last, nil
+	return nil
 }
 
 // checkTasks checks the tasks of a batch.
@@ -82,47 +80,39 @@ func checkTasks(tasks []dispatch.PortableTask) error {
 	return nil
 }
 
-// importCommand is [dispatch.Portable.Import] of all but the collectors.
-type importCommand dispatch.PortableBatch
-
-// Room implements [change].
-func (c *importCommand) Room() (bytes int, grows bool) {
-	items := len(c.Gates) + len(c.Tasks) + len(c.Holds) + len(c.Queues) + len(c.Tokens) + len(c.Statuses)
-	return machine.SmallGroup + dispatch.MaxPortableBytes + items*machine.ChangedBytes, true
-}
-
-func (c *importCommand) runAll(s *Store) {
-	if len(c.Holds) > 0 {
-		for i := range c.Holds {
-			s.changeNamed(codec.Hold, c.Holds[i].Key())
+// importBatch takes in all of a batch but the collectors.
+func (s *Store) importBatch(batch *dispatch.PortableBatch) {
+	if len(batch.Holds) > 0 {
+		for i := range batch.Holds {
+			s.changeNamed(codec.Hold, batch.Holds[i].Key())
 		}
-		s.holds.holds = s.holds.changed(&dispatch.HoldChange{Set: c.Holds})
+		s.holds.holds = s.holds.changed(&dispatch.HoldChange{Set: batch.Holds})
 		for _, sh := range s.shards {
-			sh.ImportHolds(c.Holds)
+			sh.ImportHolds(batch.Holds)
 		}
 	}
-	for i := range c.Gates {
+	for i := range batch.Gates {
 		for _, sh := range s.shards {
-			sh.ImportGate(c.Gates[i])
+			sh.ImportGate(batch.Gates[i])
 		}
 	}
-	for i := range c.Tasks {
-		s.shardOfTask(c.Tasks[i].Task.ID).ImportTask(&c.Tasks[i])
+	for i := range batch.Tasks {
+		s.shardOfTask(batch.Tasks[i].Task.ID).ImportTask(&batch.Tasks[i])
 	}
-	for i := range c.Queues {
-		q := &c.Queues[i]
+	for i := range batch.Queues {
+		q := &batch.Queues[i]
 		s.shardOfName(q.Name).ImportQueue(q)
 	}
-	for i := range c.Tokens {
+	for i := range batch.Tokens {
 		for _, sh := range s.shards {
-			sh.ImportTokens(&c.Tokens[i])
+			sh.ImportTokens(&batch.Tokens[i])
 		}
 	}
-	for i := range c.Statuses {
-		s.importStatus(&c.Statuses[i])
+	for i := range batch.Statuses {
+		s.importStatus(&batch.Statuses[i])
 	}
-	if c.Totals != nil {
-		s.importTotals(c.Totals)
+	if batch.Totals != nil {
+		s.importTotals(batch.Totals)
 	}
 }
 
@@ -147,6 +137,6 @@ func (s *Store) importTotals(want *dispatch.PortableTotals) {
 		sh.ImportVersions(want.Fence, s.rules.version, s.holds.version)
 		sh.AddTotals(&have)
 	}
-	(&startCommand{away: dispatch.OutageGrace}).runAll(s) // nobody knows how long the outage is
+	s.start(dispatch.OutageGrace) // nobody knows how long the outage is
 	s.shards[0].ImportTotals(want, &have)
 }

@@ -37,10 +37,6 @@ func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) 
 	i.do(&machine.Hand{ID: id, SetLock: true, Value: value, TTL: ms.Span(ttl)})
 }
 
-// DeleteRecord deletes the record of the task and nothing else: indexes, locks and counts keep it until they are next
-// read.
-func (i Inspector) DeleteRecord(id dispatch.TaskID) { i.do(&machine.Hand{ID: id, DeleteRecord: true}) }
-
 func (i Inspector) do(c *machine.Hand) {
 	if sh := i.store.shardOfTask(c.ID); sh != nil {
 		_, _ = sh.perform(c) // a test that cannot write the backend fails by its next call

@@ -66,13 +66,17 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return byPage(ctx, s, len(ids), bounds.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] },
+	var hints []dispatch.Hint
+	err := byPage(ctx, s, len(ids), bounds.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] },
 		func(page []int) *machine.Cancel {
 			return &machine.Cancel{IDs: pick(ids, page), Reason: reason, Line: line}
 		},
-		func(c *machine.Cancel, _ []int) {
-			for _, hint := range c.Hints {
-				s.publish(hint)
-			}
-		})
+		func(c *machine.Cancel, _ []int) { hints = append(hints, c.Hints...) })
+	if err != nil {
+		return err
+	}
+	for _, hint := range hints {
+		s.publish(hint)
+	}
+	return nil
 }

@@ -147,6 +147,9 @@ func (l *Loader) begin(shards int) error {
 	if l.store != nil {
 		return fmt.Errorf("there are %d shards, not %d", shards, len(l.shards))
 	}
+	if shards == 0 {
+		return errors.New("it has no shards")
+	}
 	s, err := newStore(shards, l.config)
 	if err != nil {
 		return err

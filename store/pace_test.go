@@ -72,6 +72,18 @@ func (p *paced) done(g dispatch.Grant, asked time.Duration) {
 	}
 }
 
+// blocked reports that the host of a task blocks.
+func (p *paced) blocked(g dispatch.Grant) {
+	p.Helper()
+	_, err := p.Apply(p.Context(), []dispatch.Transition{{
+		ID: g.Task.ID, Token: g.Token.Digest(), Revision: g.Task.Revision, Result: dispatch.ResultFailed, State: dispatch.StateDead,
+		Settled: true, Remember: time.Second, Queue: dispatch.QueueEffect{Kind: dispatch.QueueBlocked, RetryAfter: time.Second},
+	}})
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
 // check fails unless the queue can be granted at an instant, here and in the store that is made of the backend.
 func (p *paced) check(when string, at time.Time) {
 	p.Helper()
@@ -126,8 +138,8 @@ func TestStore_Pace(t *testing.T) {
 	if _, err := p.Expired(t.Context(), 0, 10); err != nil {
 		t.Fatal(err)
 	}
-	if records, _, _, _, _ := p.Kept(); records != 0 {
-		t.Fatalf("%d tasks are left", records)
+	if records, _, _, err := p.Kept(); records != 0 || err != nil {
+		t.Fatalf("%d tasks are left, %v", records, err)
 	}
 	p.check("when the task is forgotten", reported)
 }
@@ -152,6 +164,25 @@ func TestStore_Pace_givenBack(t *testing.T) {
 		p.claim("3")
 		p.check("after a third grant", p.clock.Now().Add(longDelay))
 	}
+}
+
+// TestStore_Pace_givenBackKept lets a grant be given back whose delay the backend has in the item of the queue, too.
+func TestStore_Pace_givenBackKept(t *testing.T) {
+	t.Parallel()
+	p := newPaced(t)
+	p.submit("1")
+	p.submit("2")
+	p.blocked(p.claim("1"))
+	p.clock.Advance(longDelay)
+	p.claim("2")
+	if blocked, err := p.Unblock(t.Context(), "q"); !blocked || err != nil {
+		t.Fatalf("unblocked: %t, %v", blocked, err)
+	}
+	p.check("after a second grant", p.clock.Now().Add(longDelay))
+	if n, err := p.GiveBack(t.Context(), 0, "c", "2", "2"); n != 1 || err != nil {
+		t.Fatalf("gave back %d, %v", n, err)
+	}
+	p.check("after a give-back", time.Time{})
 }
 
 // TestStore_Pace_orphan lets the lock of an orphan end: a store that is made of the backend knows that it waits for nothing more.

@@ -177,7 +177,7 @@ func (r *reborn) groups(loader *store.Loader, from int) *store.Store {
 	if err != nil {
 		r.t.Fatal("load:", err)
 	}
-	if err := fresh.Check(); err != nil && !fresh.HasGhosts() {
+	if err := fresh.Check(); err != nil {
 		r.t.Fatal("what was loaded:", err)
 	}
 	return fresh
@@ -224,10 +224,9 @@ func (r *reborn) same(fresh *store.Store, when string) {
 func (r *reborn) instance() storetest.Instance {
 	return storetest.Instance{
 		Store: r, Clock: restarting{r.clock, r},
-		DeleteLock:   func(id dispatch.TaskID) { r.now.Inspect().DeleteLock(id) },
-		SetLock:      func(id dispatch.TaskID, v string, ttl time.Duration) { r.now.Inspect().SetLock(id, v, ttl) },
-		LockValue:    func(id dispatch.TaskID) (string, time.Duration) { return r.now.Inspect().LockValue(id) },
-		DeleteRecord: func(id dispatch.TaskID) { r.now.Inspect().DeleteRecord(id) },
+		DeleteLock: func(id dispatch.TaskID) { r.now.Inspect().DeleteLock(id) },
+		SetLock:    func(id dispatch.TaskID, v string, ttl time.Duration) { r.now.Inspect().SetLock(id, v, ttl) },
+		LockValue:  func(id dispatch.TaskID) (string, time.Duration) { return r.now.Inspect().LockValue(id) },
 	}
 }
 
@@ -280,7 +279,7 @@ func TestStore_ReplayCopies(t *testing.T) {
 		of := r.instance()
 		of.Restart, of.Copied = r.copied, true
 		return of
-	}, storetest.ModelConfig{Steps: copySteps, KeepRecords: true})
+	}, storetest.ModelConfig{Steps: copySteps})
 }
 
 // copySteps of the model test with copies.

@@ -47,7 +47,7 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	case rule != nil && !replaced && b.rules.Len() >= bounds.MaxQueueRules:
 		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), bounds.MaxQueueRules)
 	}
-	last, err := s.performAll(&ruleCommand{pattern: pattern, rule: rule})
+	last, err := s.performAll(machine.SmallGroup, true, func() { s.setRule(pattern, rule) })
 	if err != nil {
 		return 0, err
 	}
@@ -55,33 +55,23 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	return b.version, s.durable(ctx, last)
 }
 
-// ruleCommand sets or removes a queue rule, under a new version in every shard. A claim notices closed queues when it
+// setRule sets or removes a queue rule, under a new version in every shard. A claim notices closed queues when it
 // picks them; SyncRules reschedules opened ones.
-type ruleCommand struct {
-	pattern string
-	rule    *dispatch.QueueRule
-}
-
-// Room implements [change].
-func (c *ruleCommand) Room() (bytes int, grows bool) {
-	return machine.SmallGroup, true
-}
-
-func (c *ruleCommand) runAll(s *Store) {
+func (s *Store) setRule(pattern string, rule *dispatch.QueueRule) {
 	b := &s.rules
-	old, replaced := b.rules.Get(c.pattern)
-	s.changeNamed(codec.Rule, c.pattern)
-	if c.rule == nil {
-		b.rules.Delete(c.pattern)
+	old, replaced := b.rules.Get(pattern)
+	s.changeNamed(codec.Rule, pattern)
+	if rule == nil {
+		b.rules.Delete(pattern)
 	} else {
-		b.rules.Set(c.pattern, *c.rule)
+		b.rules.Set(pattern, *rule)
 	}
 	b.version++
 	for _, sh := range s.shards {
 		if replaced {
 			sh.Unfile(old, b.other)
 		}
-		sh.TakeRule(b.version, c.rule)
+		sh.TakeRule(b.version, rule)
 	}
 }
 

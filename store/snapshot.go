@@ -21,7 +21,7 @@ func defaultPages() pages { return pages{items: 512, bytes: 256 << 10} }
 
 // Snapshot writes all that the store keeps, as of one instant, in pieces. begun is called at that instant, with the
 // store locked: what the backend has by then is in the snapshot, what comes later is not. Calls go on meanwhile. Only
-// one snapshot is made at a time; an error of write ends it.
+// one snapshot is made at a time; an error of write ends it. If a command has failed in its middle there is none.
 func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 	s.snapshots.Lock()
 	defer s.snapshots.Unlock()
@@ -112,6 +112,9 @@ func (s *Store) writePieces(f *frozen, w *aside) error {
 		}
 		tasks += sh.saved()
 	}
+	if s.broken.Load() {
+		return errBroken
+	}
 	out = codec.AppendItem(out, codec.End, 0, func(c *codec.Codec) { codec.Int(c, 1, &tasks) })
 	return flush(0)
 }
@@ -168,13 +171,13 @@ func (s *Store) thaw() {
 	}
 }
 
-func (s *owned) savePage(out []byte, items int) (page []byte, more bool) {
+func (s *shard) savePage(out []byte, items int) (page []byte, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.SavePage(out, items)
 }
 
-func (s *owned) saved() int {
+func (s *shard) saved() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.Saving.Tasks

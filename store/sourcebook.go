@@ -107,30 +107,22 @@ func (b *sourceBook) putIf(k *keptSource, ifVersion int64) error {
 	case old.uid == k.uid && !k.gone():
 		k.applied, k.seeds = old.applied, old.seeds
 	}
-	return b.perform(&putSourceCommand{k: k, grows: !ok || !bytes.Equal(old.spec(), k.spec())})
+	return b.store(k, !k.deleted && (!ok || !bytes.Equal(old.spec(), k.spec())))
 }
 
-// perform stores a source, whatever there was, while the call holds the mutex.
-func (b *sourceBook) perform(c *putSourceCommand) error {
-	return b.commit(bookShard, c, func() { b.put(c.k) }, func(out []byte) []byte {
-		return codec.AppendItem(out, codec.KeptSource, 0, func(code *codec.Codec) { keptSourceFields(code, c.k) })
+// store keeps a source, whatever there was, while the call holds the mutex.
+func (b *sourceBook) store(k *keptSource, grows bool) error {
+	room := machine.SmallGroup + len(k.encoded) + len(k.seeds)*machine.ChangedBytes
+	return b.commit(bookShard, room, grows, func() { b.put(k) }, func(out []byte) []byte {
+		return codec.AppendItem(out, codec.KeptSource, 0, func(c *codec.Codec) { keptSourceFields(c, k) })
 	})
-}
-
-// putSourceCommand stores a source.
-type putSourceCommand struct {
-	k     *keptSource
-	grows bool
-}
-
-// Room implements [change].
-func (c *putSourceCommand) Room() (bytes int, grows bool) {
-	return machine.SmallGroup + len(c.k.encoded) + len(c.k.seeds)*machine.ChangedBytes, c.grows && !c.k.deleted
 }
 
 // forget removes a source while the call holds the mutex.
 func (b *sourceBook) forget(id string) error {
-	return b.commit(bookShard, machine.Drains{}, func() { b.remove(id) }, func(out []byte) []byte { return codec.RemovedText(out, codec.KeptSource, 0, id) })
+	return b.commit(bookShard, machine.SmallGroup, false, func() { b.remove(id) }, func(out []byte) []byte {
+		return codec.RemovedText(out, codec.KeptSource, 0, id)
+	})
 }
 
 func (b *sourceBook) remove(id string) {
@@ -157,7 +149,7 @@ func (b *sourceBook) MarkApplied(ctx context.Context, id, uid string, version in
 		}
 		k := *old
 		k.applied, k.seeds = version, append([]dispatch.TaskID(nil), seeds...)
-		return b.perform(&putSourceCommand{k: &k})
+		return b.store(&k, false)
 	})
 	return marked && err == nil, err
 }

@@ -47,7 +47,7 @@ type Store struct {
 	access     accessBook
 	holds      holdBook
 	rules      ruleBook
-	shards     []*owned
+	shards     []*shard
 	term       backend.Term
 
 	closing sync.Once
@@ -90,7 +90,7 @@ func newStore(shards int, config Config) (*Store, error) {
 	s.leaders = make(map[string]leader)
 	s.holds.holds = make(map[string]dispatch.Hold)
 	for i := range shards {
-		s.shards = append(s.shards, &owned{part: part{clock: &s.clock}, Shard: machine.New(i), publish: s.publish})
+		s.shards = append(s.shards, &shard{part: part{clock: &s.clock}, Shard: machine.New(i), publish: s.publish})
 	}
 	return s, nil
 }
@@ -140,7 +140,7 @@ func (l *Loader) open(ctx context.Context, term backend.Term) (*Store, error) {
 		l.config.Logger.Warn("the clock of this machine is behind the last group that was kept: was it stepped back? Leases and delays are cut to their longest",
 			zap.Duration("behind", last.Sub(now)), zap.Time("last_group", last))
 	}
-	last, err := s.performAll(&startCommand{away: term.Away + time.Since(acquired)})
+	last, err := s.performAll(machine.SmallGroup, false, func() { s.start(term.Away + time.Since(acquired)) })
 	if err == nil {
 		err = s.durable(ctx, last)
 	}
@@ -185,7 +185,7 @@ func (s *Store) Close() error {
 }
 
 // shardOfTask is the shard that owns the task; nil when the id has no slot.
-func (s *Store) shardOfTask(id dispatch.TaskID) *owned {
+func (s *Store) shardOfTask(id dispatch.TaskID) *shard {
 	slot := id.Slot()
 	if slot < 0 {
 		return nil
@@ -194,7 +194,7 @@ func (s *Store) shardOfTask(id dispatch.TaskID) *owned {
 }
 
 // shardOfName is the shard that owns a queue.
-func (s *Store) shardOfName(name string) *owned {
+func (s *Store) shardOfName(name string) *shard {
 	return s.shards[dispatch.ShardOf(dispatch.SlotOf(name), len(s.shards))]
 }
 

@@ -16,15 +16,9 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 	return c.Result, err
 }
 
-// startCommand is the start of a dispatcher with what another one left, after a time in milliseconds: collectors have time
-// to renew their leases.
-type startCommand struct {
-	machine.Drains
-	away time.Duration
-}
-
-func (c *startCommand) runAll(s *Store) {
+// start is the start of a dispatcher with what another one left, after a time: collectors have time to renew their leases.
+func (s *Store) start(away time.Duration) {
 	for _, sh := range s.shards {
-		sh.Start(c.away)
+		sh.Start(away)
 	}
 }

@@ -1,6 +1,9 @@
 package codec
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // Kind is what an item is.
 type Kind uint8
@@ -65,5 +68,5 @@ func CutItem(buf []byte) (kind Kind, shard int, fields, rest []byte, ok bool) {
 		return 0, 0, nil, nil, false
 	}
 	fields = buf[1+n+m:]
-	return Kind(buf[0]), int(number), fields[:length], fields[length:], true
+	return Kind(buf[0]), int(min(number, math.MaxInt32)), fields[:length], fields[length:], true
 }

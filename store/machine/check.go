@@ -10,24 +10,6 @@ import (
 	"github.com/waggle-crawl/waggle/store/internal/sorted"
 )
 
-// Kept is how much of what a shard keeps.
-type Kept struct {
-	Records, Locks, Grants, Queues, Holders int
-	Ghosts                                  int // records that were removed by hand while sets name them
-}
-
-// Kept counts what the shard keeps. Locks are those that no lease has; a used client token is a grant.
-func (s *Shard) Kept() Kept {
-	kept := Kept{
-		Records: s.records.len() + s.ended.len(), Locks: len(s.strays), Grants: s.grants.len(), Queues: s.queues.len(), Holders: s.holders.len(),
-		Ghosts: len(s.ghosts),
-	}
-	for _, used := range s.used {
-		kept.Grants += len(used.has)
-	}
-	return kept
-}
-
 // TakeOver takes what no backend has of a shard that this one succeeds: when it was swept.
 func (s *Shard) TakeOver(from *Shard) { s.sweptAt = from.sweptAt }
 

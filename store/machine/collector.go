@@ -1,37 +1,15 @@
 package machine
 
 import (
-	"slices"
-
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
-// Meets reports whether there is a grant of one of the polls.
-func (c *Polls) Meets(s *Shard) bool {
-	return slices.ContainsFunc(c.Polls, func(p dispatch.Poll) bool {
-		return s.grants.get(grantKey{p.Collector, p.ClientToken}) != nil
-	})
-}
-
-// Polls is [dispatch.Claims.BeginPolls] in one shard.
-type Polls struct {
-	Drains
-	Polls []dispatch.Poll
-
-	// Used, of each poll: its client token was granted something; Replays: what of that is held.
-	Used    []bool
-	Replays [][]dispatch.Grant
-}
-
-// Run implements [Command].
-func (c *Polls) Run(s *Shard) {
-	c.Used, c.Replays = make([]bool, len(c.Polls)), make([][]dispatch.Grant, len(c.Polls))
-	for i := range c.Polls {
-		if note, _, used := s.grantOf(&c.Polls[i]); used {
-			c.Used[i], c.Replays[i] = true, s.replay(note, c.Polls[i].Call)
-		}
-	}
+// Poll is [dispatch.Claims.BeginPolls] in one shard: it reports whether the client token was granted something, and what of that is
+// held. It also notes the call, which no backend has.
+func (s *Shard) Poll(p *dispatch.Poll) (used bool, replay []dispatch.Grant) {
+	note, _, used := s.grantOf(p)
+	return used, s.replay(note, p.Call)
 }
 
 // Mark notes in the home shard of a collector which session is the current one.
@@ -56,7 +34,7 @@ type EndSession struct {
 func (c *EndSession) Run(s *Shard) {
 	h := s.replace(c.Collector, c.Session)
 	for _, r := range h.held {
-		if r.lease.note.session != c.Session && !r.gone && len(c.Held) < c.Limit {
+		if r.lease.note.session != c.Session && len(c.Held) < c.Limit {
 			c.Held = append(c.Held, s.task(r, noDetails))
 		}
 	}

@@ -106,27 +106,16 @@ func (l *Loading) placeHolders() error {
 // placeTasks puts the tasks where they stand. The order decides nothing: each place is one in an ordered set.
 func (l *Loading) placeTasks() error {
 	s := l.s
-	var gone []*record
 	for r := range s.records.all() {
 		if r.lane == nil || !r.lane.written {
 			return fmt.Errorf("task %x is in no lane", r.hash)
 		}
 		r.written = true
-		if r.gone {
-			gone = append(gone, r)
-		}
 		if err := l.placeTask(r); err != nil {
 			return fmt.Errorf("task %s: %w", r.id(), err)
 		}
 	}
-	if err := l.placeEnded(); err != nil {
-		return err
-	}
-	for _, r := range gone {
-		s.records.remove(r.hash)
-		s.ghosts[r.id()] = r
-	}
-	return nil
+	return l.placeEnded()
 }
 
 // placeEnded counts the ended tasks.
@@ -155,6 +144,8 @@ func (l *Loading) placeTask(r *record) error {
 		r.lane.lastListed = max(r.lane.lastListed, r.listedAt)
 	}
 	switch {
+	case r.state > dispatch.StateCanceled:
+		return fmt.Errorf("its state is %d", r.state)
 	case r.lease != nil:
 		if err := l.placeLease(r); err != nil {
 			return err

@@ -34,7 +34,7 @@ func (e ended) key() taskHash { return e.hash }
 func (r *record) over() bool {
 	rest := r.counters
 	rest.Cycle, rest.Attempt = 0, 0
-	return r.state == dispatch.StateDone && r.shrunk && !r.recurring && !r.gone && r.lease == nil && r.listedAt == 0 && r.score != 0 &&
+	return r.state == dispatch.StateDone && r.shrunk && !r.recurring && r.lease == nil && r.listedAt == 0 && r.score != 0 &&
 		rest == dispatch.Counters{} && r.cancel == dispatch.CancelNone && !r.again && !r.behind && r.firstDue() == 0 &&
 		near(r.due, r.created) && near(r.settledAt, r.created) && (r.paced == 0 || near(r.paced, r.settledAt-pacedBefore))
 }

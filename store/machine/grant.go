@@ -34,7 +34,7 @@ func (n *grantNote) giveBack(call string) bool {
 // stillHeld reports whether the task is leased by that grant.
 func (e *grantEntry) stillHeld() bool {
 	l := e.record.lease
-	return l != nil && l.fence == e.fence && !e.record.gone
+	return l != nil && l.fence == e.fence
 }
 
 // endLease removes the lease of a record: lock, lease index, the collector's held leases, the queue's leases in flight.
@@ -62,23 +62,6 @@ func (s *Shard) detach(r *record) {
 	r.lease = nil
 }
 
-// dropGhost removes the index entries of a record that was deleted by hand, and counts them as dropped.
-func (s *Shard) dropGhost(r *record) {
-	if r.stands != inNone {
-		s.dropped++
-	}
-	s.leave(r)
-	s.keep(r)
-	delete(s.ghosts, r.id())
-	s.touch(r.lane)
-	s.count(r, dispatch.StateUnknown)
-	s.unlist(r)
-	if r.lease != nil {
-		s.detach(r)
-	}
-	s.removed(r)
-}
-
 // leaseEnded records that a lease of a grant has ended. With the last one the note ends, and the client token counts as
 // used unless the grant is given back.
 func (s *Shard) leaseEnded(note *grantNote) {
@@ -88,12 +71,22 @@ func (s *Shard) leaseEnded(note *grantNote) {
 	}
 	s.grants.remove(note.key())
 	s.removed(note)
-	step := dispatch.TokenStep(ms.Time(s.now))
-	if s.used[step] == nil {
-		s.used[step] = &usedTokens{has: make(map[uint64]struct{})}
+	s.useToken(dispatch.TokenStep(ms.Time(s.now)), note.digest)
+}
+
+// useToken notes that a client token was used, in a step.
+func (s *Shard) useToken(step int64, digest uint64) {
+	used := s.used[step]
+	if used == nil {
+		used = &usedTokens{has: make(map[uint64]struct{})}
+		s.used[step] = used
 	}
-	s.used[step].add(note.digest)
-	s.usedToken(step, note.digest)
+	if _, known := used.has[digest]; known {
+		return
+	}
+	used.has[digest] = struct{}{}
+	used.listed = append(used.listed, digest)
+	s.usedToken(step, digest)
 }
 
 // usedTokens are the digests of the client tokens of a step.
@@ -101,13 +94,6 @@ type usedTokens struct {
 	has map[uint64]struct{}
 	// listed has them in the order in which they came: a snapshot has the first of them.
 	listed []uint64
-}
-
-func (u *usedTokens) add(digest uint64) {
-	if _, known := u.has[digest]; !known {
-		u.has[digest] = struct{}{}
-		u.listed = append(u.listed, digest)
-	}
 }
 
 // forgetUsed forgets the client tokens that were used before the last step.
@@ -188,6 +174,9 @@ func (c *GiveBack) Run(sh *Shard) {
 		}
 		// Where a task of the turn was reported, a request was made.
 		if q := sh.queues.get(text(m.queue)); back == m.count && q.nextGrant == m.after {
+			if q.written { // with the delay that is given back, perhaps
+				sh.change(q, allParts)
+			}
 			q.nextGrant = m.before
 			for i := range note.entries[m.first : m.first+m.count] {
 				note.entries[m.first+i].record.paced = m.before

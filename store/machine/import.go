@@ -132,12 +132,8 @@ func (s *Shard) ImportQueue(p *dispatch.PortableQueue) {
 
 // ImportTokens notes used client tokens.
 func (s *Shard) ImportTokens(tokens *dispatch.PortableTokens) {
-	if s.used[tokens.Step] == nil {
-		s.used[tokens.Step] = &usedTokens{has: make(map[uint64]struct{})}
-	}
 	for _, digest := range tokens.Digests {
-		s.used[tokens.Step].add(digest)
-		s.usedToken(tokens.Step, digest)
+		s.useToken(tokens.Step, digest)
 	}
 }
 

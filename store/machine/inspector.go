@@ -22,10 +22,10 @@ func (s *Shard) LockValue(id dispatch.TaskID) (token string, left time.Duration)
 // Hand is one change of an [Inspector].
 type Hand struct {
 	Drains
-	ID                                dispatch.TaskID
-	DeleteLock, SetLock, DeleteRecord bool
-	Value                             string
-	TTL                               int64
+	ID                  dispatch.TaskID
+	DeleteLock, SetLock bool
+	Value               string
+	TTL                 int64
 }
 
 // Run implements [Command].
@@ -35,8 +35,6 @@ func (c *Hand) Run(s *Shard) {
 		s.deleteLock(c.ID, r)
 	case c.SetLock:
 		s.setLock(c.ID, r, c)
-	case c.DeleteRecord && r != nil:
-		s.deleteRecord(r)
 	}
 }
 
@@ -59,14 +57,4 @@ func (s *Shard) setLock(id dispatch.TaskID, r *record, c *Hand) {
 	}
 	s.change(r, partState)
 	r.lease.byHand, r.lease.lockedUntil = lock.value, lock.until
-}
-
-func (s *Shard) deleteRecord(r *record) {
-	s.change(r, partState)
-	if lock, stands := s.lockOf(r.id()); stands && r.lease != nil {
-		s.setStray(r.id(), lock)
-	}
-	r.gone = true
-	s.records.remove(r.hash)
-	s.ghosts[r.id()] = r
 }

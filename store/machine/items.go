@@ -12,7 +12,7 @@ import (
 type encoder struct {
 	s    *Shard
 	room codec.Codec
-	// heads writes the fields of the shard itself; written is what the journal has of them.
+	// heads writes the fields of the shard itself; written is what the backend has of them.
 	heads   codec.Codec
 	written []byte
 }
@@ -329,7 +329,6 @@ func taskState(c *codec.Codec, r *record, grant *uint64) {
 	codec.Uint(c, 31, &r.cancel)
 	c.Flag(32, &r.again)
 	c.Flag(33, &r.behind)
-	c.Flag(34, &r.gone)
 	orphan := int64(0)
 	if r.waiting() && r.stands == inLeases {
 		orphan = r.score

@@ -20,7 +20,7 @@ type mark struct {
 	noted bool
 	// parts are what of it has changed since it was last in a group.
 	parts parts
-	// written: the journal has it.
+	// written: the backend has it.
 	written bool
 }
 

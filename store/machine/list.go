@@ -40,7 +40,7 @@ func (s *Shard) ListTasks(page *dispatch.TaskPage, bytes *PageBytes, filter disp
 		}
 		for e := range l.listed.From(at.After + 1) {
 			r := e.Value
-			wanted := !r.gone && s.known(r) != nil && slices.Contains(filter.States, r.visibleState(s.now))
+			wanted := s.known(r) != nil && slices.Contains(filter.States, r.visibleState(s.now))
 			more = len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || wanted && !bytes.Fits(r.listedBytes())
 			if more {
 				return true
@@ -77,7 +77,7 @@ func (s *Shard) ListLeases(leased []*dispatch.Task, bytes *PageBytes, at *ListPl
 	behind := func(r *record) bool { return string(r.id()) > at.ID }
 	for e := range s.leases.After(at.After, behind) {
 		r := e.Value
-		if r.lease == nil || r.gone {
+		if r.lease == nil {
 			continue
 		}
 		if len(leased) >= limit || !bytes.Fits(r.listedBytes()) {

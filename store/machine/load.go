@@ -116,10 +116,7 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 		var step int64
 		var digest uint64
 		usedFields(c, &step, &digest)
-		if s.used[step] == nil {
-			s.used[step] = &usedTokens{has: make(map[uint64]struct{})}
-		}
-		s.used[step].add(digest)
+		s.useToken(step, digest)
 	case codec.Task:
 		of = l.task(c)
 	default:

@@ -306,12 +306,8 @@ func (s *Shard) forget(r *record) {
 	if r.listedAt != 0 {
 		r.lane.listed.Remove(r.listedAt, r)
 	}
-	if r.gone {
-		delete(s.ghosts, r.id())
-	} else {
-		s.records.remove(r.hash)
-		s.ended.remove(r.hash)
-	}
+	s.records.remove(r.hash)
+	s.ended.remove(r.hash)
 	s.keepPace(r)
 }
 

@@ -47,12 +47,10 @@ type Shard struct {
 	records table[taskHash, *record]
 	// ended are tasks that are over, records of which is none; over are records that may be made such, and looked is the last one that a sweep
 	// has looked at.
-	ended  table[taskHash, ended]
-	over   []*record
-	looked int
-	strays map[dispatch.TaskID]strayLock
-	// ghosts are records that were removed by hand while sets name them.
-	ghosts  map[dispatch.TaskID]*record
+	ended   table[taskHash, ended]
+	over    []*record
+	looked  int
+	strays  map[dispatch.TaskID]strayLock
 	sources table[text, *source]
 	queues  table[text, *queue]
 	pools   map[string]*pool
@@ -112,7 +110,6 @@ func New(number int) *Shard {
 		Number:   number,
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
-		ghosts:   make(map[dispatch.TaskID]*record),
 		pools:    make(map[string]*pool),
 		used:     make(map[int64]*usedTokens),
 		settings: make(map[string]dispatch.QueueRule),
@@ -474,9 +471,6 @@ type record struct {
 	cancel  dispatch.CancelReason
 	again   bool
 	behind  bool
-	// gone is set when the record was removed by hand, and the sets still
-	// name it.
-	gone bool
 	// shrunk: it is over, and its content is dropped.
 	shrunk bool
 }

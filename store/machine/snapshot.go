@@ -5,9 +5,6 @@ func (s *Shard) Freeze(snapshot uint32) {
 	s.Saving = newSaver(s, snapshot)
 	s.pin(true)
 	s.Saving.begin()
-	for _, ghost := range s.ghosts {
-		s.Saving.save(ghost)
-	}
 }
 
 // Thaw ends a snapshot of the shard.

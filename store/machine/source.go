@@ -146,7 +146,7 @@ func (s *Shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 		case s.known(r) == nil:
 			over = append(over, r)
 		case r.state == dispatch.StateLeased:
-			if !r.gone && r.cancel != dispatch.CancelSourceDeleted {
+			if r.cancel != dispatch.CancelSourceDeleted {
 				leased = append(leased, r.id())
 			}
 		case r.state == dispatch.StateCanceled && r.forgetAt() != 0 && r.forgetAt() <= s.now+ms.Span(dispatch.CanceledMemory):
@@ -162,10 +162,6 @@ func (s *Shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 		s.unlist(r)
 	}
 	for _, r := range drop {
-		if r.gone {
-			s.dropGhost(r)
-			continue
-		}
 		s.drop(r)
 		ended++
 	}

@@ -33,7 +33,7 @@ func (s *Shard) oldestOverdue() (oldest int64) {
 		}
 		looks++
 		at := e.Score
-		if r := e.Value; !r.gone && r.lease != nil {
+		if r := e.Value; r.lease != nil {
 			at = r.lease.deadline
 		}
 		oldest = max(oldest, s.now-at)

@@ -112,9 +112,6 @@ func (s *Shard) create(src *source, item *dispatch.Submission, old *record) *rec
 	}
 	r.setFirstDue(ms.Of(item.FirstDue))
 	s.takeContent(r, item)
-	if ghost := s.ghosts[item.ID]; ghost != nil {
-		s.dropGhost(ghost)
-	}
 	if old != nil {
 		s.forget(old)
 	}

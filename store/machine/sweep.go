@@ -37,7 +37,7 @@ func (c *Expired) Run(s *Shard) {
 	s.sweep(forgetPerSweep)
 	s.forgetUsed()
 	// Further ahead, the clock was stepped back.
-	s.setGrace(min(s.graceUntil, s.now+ms.Span(dispatch.OutageGrace)))
+	s.graceUntil = min(s.graceUntil, s.now+ms.Span(dispatch.OutageGrace))
 	if next := s.leases.FirstScore(); next != ms.Infinite {
 		if sweptAt != 0 {
 			s.wasAway(s.now - sweptAt)
@@ -58,15 +58,10 @@ func (c *Expired) Run(s *Shard) {
 	}
 }
 
-// setGrace sets until when overdue leases may be renewed before any is swept.
-func (s *Shard) setGrace(until int64) {
-	s.graceUntil = until
-}
-
 // wasAway gives leases as much grace as the time without a sweep, after an outage.
 func (s *Shard) wasAway(away int64) {
 	if away > ms.Span(dispatch.OutageAfter) && s.leases.Len() > 0 {
-		s.setGrace(max(s.graceUntil, s.now+min(away, ms.Span(dispatch.OutageGrace))))
+		s.graceUntil = max(s.graceUntil, s.now+min(away, ms.Span(dispatch.OutageGrace)))
 	}
 }
 
@@ -104,7 +99,7 @@ func (s *Shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 		}
 		looks++
 		switch r := e.Value; {
-		case r.gone || r.lease == nil:
+		case r.lease == nil:
 			mend = append(mend, r)
 		case r.lease.deadline > s.now:
 			renewed = append(renewed, r)
@@ -132,20 +127,15 @@ func (s *Shard) renewedAhead(looks int) []*record {
 			break
 		}
 		looks--
-		if r := e.Value; !r.gone && r.lease != nil && r.lease.deadline > e.Score {
+		if r := e.Value; r.lease != nil && r.lease.deadline > e.Score {
 			renewed = append(renewed, r)
 		}
 	}
 	return renewed
 }
 
-// mend drops an index entry without a record, and lets an orphan whose lock has
-// ended be granted again.
+// mend lets an orphan whose lock has ended be granted again.
 func (s *Shard) mend(r *record) {
-	if r.gone {
-		s.dropGhost(r)
-		return
-	}
 	s.change(r, partState)
 	s.leave(r)
 	if ends, stands := s.strayUntil(r); stands {

@@ -24,8 +24,7 @@ type claim struct {
 	looks   int
 	woken   int // lanes of sources that wants name
 	granted int
-	// misses counts what could not be granted: index entries without a
-	// record, and orphans.
+	// misses counts what could not be granted: orphans.
 	misses int
 	// stopped: a limit ended the promotion, or a want's turns; left: it ended those of a want that names queues or
 	// sources.
@@ -202,11 +201,6 @@ func (c *claim) take(n *line, l *lane, limit int) (taken int) {
 			band = b
 		} else if b != band {
 			break
-		}
-		if r.gone {
-			c.s.dropGhost(r)
-			c.misses++
-			continue
 		}
 		h := n.open()
 		size := r.bytes() + l.source.gate.JoinedBytes

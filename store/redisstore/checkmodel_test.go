@@ -34,7 +34,7 @@ func TestModel_check(t *testing.T) {
 		i.Store = s
 		return i
 	}
-	storetest.Model(t, store, storetest.ModelConfig{Steps: checkedSteps, Seed: seed, KeepRecords: true})
+	storetest.Model(t, store, storetest.ModelConfig{Steps: checkedSteps, Seed: seed})
 	if err := s.check(t.Context()); err != nil {
 		t.Errorf("after the last step with WAGGLE_SEED=%d: %v", seed, err)
 	}

@@ -31,7 +31,7 @@ func TestModel(t *testing.T) {
 		hand := s.Inspect()
 		return storetest.Instance{
 			Store: s, Clock: clock,
-			DeleteLock: hand.DeleteLock, SetLock: hand.SetLock, LockValue: hand.LockValue, DeleteRecord: hand.DeleteRecord,
+			DeleteLock: hand.DeleteLock, SetLock: hand.SetLock, LockValue: hand.LockValue,
 		}
 	}
 	storetest.Model(t, lua, storetest.ModelConfig{Reference: reference})

@@ -170,7 +170,7 @@ func TestCopy_model(t *testing.T) {
 			}
 		})
 		return m.forTest()
-	}, storetest.ModelConfig{Steps: modelSteps, KeepRecords: true})
+	}, storetest.ModelConfig{Steps: modelSteps})
 }
 
 // modelSteps of the model test.

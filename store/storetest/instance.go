@@ -25,7 +25,7 @@ type Store interface {
 }
 
 // Instance is an empty store under test, and what the tests need to reach
-// around the contract. All fields but MissHolds and Restart are required.
+// around the contract. All fields but DeleteRecord, MissHolds and Restart are required.
 type Instance struct {
 	Store Store
 	// Clock is the store's clock, which stands still but for its methods.
@@ -38,7 +38,7 @@ type Instance struct {
 	// LockValue reads the lock of a task and its time left, 0 = it has no end; empty = none.
 	LockValue func(id dispatch.TaskID) (value string, ttl time.Duration)
 	// DeleteRecord removes the record of a task and leaves the indexes, as a
-	// failover might.
+	// failover might; nil: this store has its records where no hand comes.
 	DeleteRecord func(id dispatch.TaskID)
 	// MissHolds runs put, which changes the holds, and leaves the shard as if that had not
 	// come to it; nil: this store changes all shards or none.

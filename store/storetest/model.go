@@ -45,9 +45,6 @@ type ModelConfig struct {
 	// Seed of the random source; 0 = the environment's WAGGLE_SEED, else
 	// DefaultSeed. It is always printed.
 	Seed uint64
-	// KeepRecords leaves out the operation that deletes a record and lets the indexes
-	// stand, after which these are not exact until they are met.
-	KeepRecords bool
 }
 
 // Model applies random operations to a store, and fails the test when an answer
@@ -239,7 +236,6 @@ func generators() []generator {
 		{15, (*model).genCancel},
 		{8, (*model).genDeleteLock},
 		{6, (*model).genSetLock},
-		{3, (*model).genDeleteRecord},
 		{25, (*model).genPush},
 		{1, (*model).genDeleteSource},
 		{20, (*model).genSourceRecord},

@@ -62,33 +62,3 @@ func (m *model) cancelStep(ids []dispatch.TaskID, reason dispatch.CancelReason, 
 		},
 	}
 }
-
-func (m *model) genDeleteRecord() step {
-	if m.config.KeepRecords {
-		return m.genSubmit()
-	}
-	var free []*modelTask
-	for _, t := range m.waiting() {
-		// A source with a limit would count the record on, and in a shared scope
-		// another source might make it anew.
-		if !m.limited[m.world.gate(t).ID] && !m.shares(t) && !t.tampered {
-			free = append(free, t)
-		}
-	}
-	if len(free) == 0 {
-		return m.genSubmit()
-	}
-	t := one(m, free...)
-	return step{
-		name: "delete record", text: string(t.ID),
-		do: func(i *Instance) (any, error) {
-			i.DeleteRecord(t.ID)
-			return nil, nil
-		},
-		see: func(any) error {
-			m.world.remove(t.ID)
-			m.world.parts[t.shard].ghosts++
-			return nil
-		},
-	}
-}

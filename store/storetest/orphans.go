@@ -52,11 +52,19 @@ func orphanFreed(e *env) {
 	is(e, "leased", e.info(queue).Leased, 1)
 }
 
+// deleteRecord deletes the record of a task by hand, where a hand can come between.
+func (e *env) deleteRecord(id dispatch.TaskID) {
+	if e.DeleteRecord == nil {
+		e.Skip("no hand comes to the records of this store")
+	}
+	e.DeleteRecord(id)
+}
+
 func orphanNoRecord(e *env) {
 	e.open()
 	g := source("a")
 	e.create(g, item(g, queue, "gone", withPriority(9, start)), item(g, queue, "here"))
-	e.DeleteRecord(item(g, queue, "gone").ID)
+	e.deleteRecord(item(g, queue, "gone").ID)
 	is(e, "granted", keys(e.take(1, func(w *dispatch.Want) { w.Max = 9 })), []string{"here"})
 	stats, err := e.Store.Stats(e.ctx)
 	e.ok("stats", err)
@@ -77,7 +85,7 @@ func orphanSettled(e *env) {
 	e.settle(dead(e.takeTask()))
 	is(e, "counts", e.status(g.UID).Counts, dispatch.StateCounts{Dead: 1, Canceled: 1})
 	for _, key := range []string{"dead", "canceled"} {
-		e.DeleteRecord(item(g, queue, key).ID)
+		e.deleteRecord(item(g, queue, key).ID)
 		e.submitOne(g, item(g, queue, key), dispatch.SubmitCreated)
 	}
 	is(e, "counts after new tasks", e.status(g.UID).Counts, dispatch.StateCounts{Ready: 2})
@@ -89,7 +97,7 @@ func orphanNoLeaseRecord(e *env) {
 	e.create(g, item(g, queue, "k"))
 	e.sweep(10)
 	grant := e.takeOne()
-	e.DeleteRecord(grant.Task.ID)
+	e.deleteRecord(grant.Task.ID)
 	is(e, "renewal", e.renew(grant).Lost, dispatch.LostUnknownTask)
 	is(e, "report", e.apply(done(&grant.Task)).Code, dispatch.ApplyNotFound)
 	e.keepSwept(dispatch.DefaultLeaseDuration + time.Millisecond)

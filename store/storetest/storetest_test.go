@@ -55,7 +55,7 @@ func newInstance(t *testing.T, mutate func(storetest.Store) storetest.Store) sto
 	hand := s.Inspect()
 	return storetest.Instance{
 		Store: mutate(s), Clock: c,
-		DeleteLock: hand.DeleteLock, SetLock: hand.SetLock, LockValue: hand.LockValue, DeleteRecord: hand.DeleteRecord,
+		DeleteLock: hand.DeleteLock, SetLock: hand.SetLock, LockValue: hand.LockValue,
 	}
 }
 

@@ -48,8 +48,6 @@ type part struct {
 	unsynced bool
 	// unplaced are sources whose lanes were not placed anew yet.
 	unplaced map[string]bool
-	// ghosts: a record was deleted by hand here.
-	ghosts int
 }
 
 // modelTask is a record as it was read last, or as the step that is seen must have left it.

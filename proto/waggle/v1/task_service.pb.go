@@ -167,8 +167,8 @@ const (
 	TaskChangeCode_TASK_CHANGE_CODE_NOT_SETTLED TaskChangeCode = 7
 	// RetryTasks: its source has max_outstanding tasks in that shard. Nothing changed; counted in the source's status.
 	TaskChangeCode_TASK_CHANGE_CODE_LIMITED TaskChangeCode = 8
-	// RetryTasks: its source is deleted (SOURCE_NOT_FOUND), or it was a seed that was removed from its source
-	// (INVALID_FIELD). Nothing changed.
+	// RetryTasks: its source is deleted (SOURCE_NOT_FOUND), it was a seed that was removed from its source, or it has
+	// succeeded and its URL and key are not kept (INVALID_FIELD). Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_REFUSED TaskChangeCode = 9
 	// RevokeLeases: its lease has ended by this call.
 	TaskChangeCode_TASK_CHANGE_CODE_REVOKED TaskChangeCode = 10

@@ -67,9 +67,10 @@ type TaskServiceClient interface {
 	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
 	CancelTasks(ctx context.Context, in *CancelTasksRequest, opts ...grpc.CallOption) (*CancelTasksResponse, error)
 	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo, metadata and payload; a DONE
-	// one-shot task has lost metadata and payload. All budgets start at 0, also the given-up cycles of seeds. Tasks that
-	// wait or are leased stay as they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED
-	// while the task has not settled again.
+	// one-shot task has lost metadata and payload, and may have lost URL and key: then it is REFUSED, and a submit with
+	// AGAIN brings it back. All budgets start at 0, also the given-up cycles of seeds. Tasks that wait or are leased stay as
+	// they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED while the task has not
+	// settled again.
 	//
 	// A filter matches only tasks that had settled before the first call, so no task is retried twice.
 	//
@@ -198,9 +199,10 @@ type TaskServiceServer interface {
 	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
 	CancelTasks(context.Context, *CancelTasksRequest) (*CancelTasksResponse, error)
 	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo, metadata and payload; a DONE
-	// one-shot task has lost metadata and payload. All budgets start at 0, also the given-up cycles of seeds. Tasks that
-	// wait or are leased stay as they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED
-	// while the task has not settled again.
+	// one-shot task has lost metadata and payload, and may have lost URL and key: then it is REFUSED, and a submit with
+	// AGAIN brings it back. All budgets start at 0, also the given-up cycles of seeds. Tasks that wait or are leased stay as
+	// they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED while the task has not
+	// settled again.
 	//
 	// A filter matches only tasks that had settled before the first call, so no task is retried twice.
 	//

@@ -92,10 +92,9 @@ func (i *instance) open(ctx context.Context) error {
 func (i *instance) forTest(c storetest.Clock) storetest.Instance {
 	return storetest.Instance{
 		Store: i, Clock: c,
-		DeleteLock:   func(id dispatch.TaskID) { i.file.Inspect().DeleteLock(id) },
-		SetLock:      func(id dispatch.TaskID, v string, ttl time.Duration) { i.file.Inspect().SetLock(id, v, ttl) },
-		LockValue:    func(id dispatch.TaskID) (string, time.Duration) { return i.file.Inspect().LockValue(id) },
-		DeleteRecord: func(id dispatch.TaskID) { i.file.Inspect().DeleteRecord(id) },
+		DeleteLock: func(id dispatch.TaskID) { i.file.Inspect().DeleteLock(id) },
+		SetLock:    func(id dispatch.TaskID, v string, ttl time.Duration) { i.file.Inspect().SetLock(id, v, ttl) },
+		LockValue:  func(id dispatch.TaskID) (string, time.Duration) { return i.file.Inspect().LockValue(id) },
 	}
 }
 

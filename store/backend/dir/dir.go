@@ -39,14 +39,13 @@ type Config struct {
 	// waits only until the operating system has it: the death of the process loses nothing, a power cut loses what was
 	// acknowledged since the last sync.
 	SyncEvery time.Duration
-	// SnapshotBytes is by how much the log grows, at least, before another snapshot is made; 0 is 64 MiB.
-	SnapshotBytes int64
 	// Logger logs what is read at the start, and faults; nil: nothing is logged.
 	Logger *zap.Logger
 
-	fs           disk.FS                          // of tests; nil is the one of the operating system
-	segmentBytes int64                            // of tests
-	boot         func() ([16]byte, time.Duration) // of tests; nil is [disk.Boot]
+	fs            disk.FS                          // of tests; nil is the one of the operating system
+	segmentBytes  int64                            // of tests
+	snapshotBytes int64                            // of tests; 0: the log grows by 64 MiB, at least, before another snapshot
+	boot          func() ([16]byte, time.Duration) // of tests; nil is [disk.Boot]
 }
 
 // Backend is a [backend.Backend] for one term.
@@ -88,7 +87,7 @@ func New(config Config) *Backend {
 	if config.Logger == nil {
 		config.Logger = zap.NewNop()
 	}
-	config.SnapshotBytes = cmp.Or(config.SnapshotBytes, 64<<20)
+	config.snapshotBytes = cmp.Or(config.snapshotBytes, 64<<20)
 	if config.boot == nil {
 		config.boot = disk.Boot
 	}
@@ -165,7 +164,7 @@ func (b *Backend) read(ctx context.Context, items backend.Items) error {
 	if err != nil {
 		return err
 	}
-	b.due.Store(max(b.config.SnapshotBytes, snap.bytes))
+	b.due.Store(max(b.config.snapshotBytes, snap.bytes))
 	groups := 0
 	opts := b.logOptions()
 	opts.Known = b.before.synced

@@ -15,6 +15,12 @@ func (c Config) On(fs disk.FS, segmentBytes int64) Config {
 	return c
 }
 
+// Snapshotting has a snapshot made whenever the log has grown by that many bytes, at least.
+func (c Config) Snapshotting(bytes int64) Config {
+	c.snapshotBytes = bytes
+	return c
+}
+
 // Booted has the machine of the store started as boot says.
 func (c Config) Booted(boot func() ([16]byte, time.Duration)) Config {
 	c.boot = boot

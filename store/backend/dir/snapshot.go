@@ -252,7 +252,7 @@ func (b *Backend) snapshot(ctx context.Context) error {
 	}
 	p := &b.snapshots
 	p.last, p.bytes = sequence, size
-	b.due.Store(max(b.config.SnapshotBytes, size))
+	b.due.Store(max(b.config.snapshotBytes, size))
 	if !slices.Contains(p.kept, sequence) {
 		p.kept = append(p.kept, sequence)
 	}

@@ -42,8 +42,8 @@ func (c storeConfig) Booted(boot func() ([16]byte, time.Duration)) storeConfig {
 
 func (c storeConfig) backend() *dir.Backend {
 	return dir.New(dir.Config{
-		Dir: c.Dir, Existing: c.Existing, SyncEvery: c.SyncEvery, SnapshotBytes: c.SnapshotBytes, Logger: c.Logger,
-	}.On(c.fs, c.segmentBytes).Booted(c.boot))
+		Dir: c.Dir, Existing: c.Existing, SyncEvery: c.SyncEvery, Logger: c.Logger,
+	}.On(c.fs, c.segmentBytes).Snapshotting(c.SnapshotBytes).Booted(c.boot))
 }
 
 // fileStore is a store in a directory.

@@ -43,7 +43,8 @@ func newTaskRetry(o *client.Options) *cobra.Command {
 		Use:   "retry [ID...]",
 		Short: "Make settled tasks due now",
 		Long: `Make tasks that are DEAD, CANCELED or DONE due now, with new budgets. No flag matches DONE tasks: name each by
-its ID, or by --source with --url or --key. To crawl all pages of a source again, use waggle source trigger --revisit.`,
+its ID, or by --source with --url or --key. A one-shot task that is DONE keeps its URL only in Redis; elsewhere it is refused:
+submit it again. To crawl all pages of a source again, use waggle source trigger --revisit.`,
 		Example: `  waggle task retry 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
   waggle task retry --source news --state dead --failed timeout --dry-run`,
 	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (*pb.RetryTasksResponse, error) {

@@ -181,9 +181,10 @@ class Methods:
 
     def RetryTasks(self, request: v1.RetryTasksRequest, timeout: float = 30) -> v1.RetryTasksResponse:
         """RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo, metadata and payload; a
-        DONE one-shot task has lost metadata and payload. All budgets start at 0, also the given-up cycles of seeds.
-        Tasks that wait or are leased stay as they are. Each id has its own result and does not fail the others.
-        Repeated: NOT_SETTLED while the task has not settled again."""
+        DONE one-shot task has lost metadata and payload, and may have lost URL and key: then it is REFUSED, and a
+        submit with AGAIN brings it back. All budgets start at 0, also the given-up cycles of seeds. Tasks that wait
+        or are leased stay as they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED
+        while the task has not settled again."""
         return self._call("/waggle.v1.TaskService/RetryTasks", request, v1.RetryTasksResponse, timeout)
 
     def RevokeLeases(self, request: v1.RevokeLeasesRequest, timeout: float = 30) -> v1.RevokeLeasesResponse:
@@ -371,9 +372,10 @@ class AsyncMethods:
 
     async def RetryTasks(self, request: v1.RetryTasksRequest, timeout: float = 30) -> v1.RetryTasksResponse:
         """RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo, metadata and payload; a
-        DONE one-shot task has lost metadata and payload. All budgets start at 0, also the given-up cycles of seeds.
-        Tasks that wait or are leased stay as they are. Each id has its own result and does not fail the others.
-        Repeated: NOT_SETTLED while the task has not settled again."""
+        DONE one-shot task has lost metadata and payload, and may have lost URL and key: then it is REFUSED, and a
+        submit with AGAIN brings it back. All budgets start at 0, also the given-up cycles of seeds. Tasks that wait
+        or are leased stay as they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED
+        while the task has not settled again."""
         return await self._call("/waggle.v1.TaskService/RetryTasks", request, v1.RetryTasksResponse, timeout)
 
     async def RevokeLeases(self, request: v1.RevokeLeasesRequest, timeout: float = 30) -> v1.RevokeLeasesResponse:

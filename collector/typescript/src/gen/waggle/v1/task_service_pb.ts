@@ -858,8 +858,8 @@ export enum TaskChangeCode {
   LIMITED = 8,
 
   /**
-   * RetryTasks: its source is deleted (SOURCE_NOT_FOUND), or it was a seed that was removed from its source
-   * (INVALID_FIELD). Nothing changed.
+   * RetryTasks: its source is deleted (SOURCE_NOT_FOUND), it was a seed that was removed from its source, or it has
+   * succeeded and its URL and key are not kept (INVALID_FIELD). Nothing changed.
    *
    * @generated from enum value: TASK_CHANGE_CODE_REFUSED = 9;
    */
@@ -973,9 +973,10 @@ export const TaskService: GenService<{
   },
   /**
    * RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo, metadata and payload; a DONE
-   * one-shot task has lost metadata and payload. All budgets start at 0, also the given-up cycles of seeds. Tasks that
-   * wait or are leased stay as they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED
-   * while the task has not settled again.
+   * one-shot task has lost metadata and payload, and may have lost URL and key: then it is REFUSED, and a submit with
+   * AGAIN brings it back. All budgets start at 0, also the given-up cycles of seeds. Tasks that wait or are leased stay as
+   * they are. Each id has its own result and does not fail the others. Repeated: NOT_SETTLED while the task has not
+   * settled again.
    *
    * A filter matches only tasks that had settled before the first call, so no task is retried twice.
    *
