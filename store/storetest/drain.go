@@ -180,7 +180,7 @@ func required() []string {
 		"give back", "give back too late", "give back of another call's", "give back of a canceled",
 		"used after a step back", "poll after a step back",
 		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED",
-		"session ended a lease", "cancel of a leased task", "delete lock", "delete lock of an orphan", "set lock", "set lock over a lease's", "delete record",
+		"session ended a lease", "cancel of a leased task", "delete lock", "delete lock of an orphan", "set lock", "set lock over a lease's", deleteRecord,
 		"push", "push held", "push deleted", "push of an older version", "drop of a task",
 		"set rule", "delete rule", "sync rules", "put holds", "put holds of an older version", "set hold of a queue", "set hold of a pattern",
 		"set hold of no queue", "lift hold", "read holds", "unblock", "unblock of a blocked queue", "list pools",

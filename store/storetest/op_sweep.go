@@ -63,6 +63,9 @@ func (m *model) cancelStep(ids []dispatch.TaskID, reason dispatch.CancelReason, 
 	}
 }
 
+// deleteRecord is the operation that [ModelConfig.KeepRecords] leaves out.
+const deleteRecord = "delete record"
+
 func (m *model) genDeleteRecord() step {
 	if m.config.KeepRecords {
 		return m.genSubmit()
@@ -80,7 +83,7 @@ func (m *model) genDeleteRecord() step {
 	}
 	t := one(m, free...)
 	return step{
-		name: "delete record", text: string(t.ID),
+		name: deleteRecord, text: string(t.ID),
 		do: func(i *Instance) (any, error) {
 			i.DeleteRecord(t.ID)
 			return nil, nil
