@@ -153,9 +153,9 @@ func (r *reborn) finish() *slowSnapshot {
 	}
 }
 
-// asBegun holds the tasks of a snapshot against those that were kept when it began: what changes while it is written is not in it.
-func (r *reborn) asBegun(snap *slowSnapshot) {
-	loader := store.NewLoader(store.Config{Now: func() time.Time { return snap.at }})
+// loader has what a snapshot has.
+func (r *reborn) loader(snap *slowSnapshot, now func() time.Time) *store.Loader {
+	loader := store.NewLoader(store.Config{Now: now})
 	if err := loader.Begin(0); err != nil {
 		r.t.Fatal("load:", err)
 	}
@@ -164,7 +164,12 @@ func (r *reborn) asBegun(snap *slowSnapshot) {
 			r.t.Fatal("load:", err)
 		}
 	}
-	fresh, err := loader.Store()
+	return loader
+}
+
+// asBegun holds the tasks of a snapshot against those that were kept when it began: it has them as they were.
+func (r *reborn) asBegun(snap *slowSnapshot) {
+	fresh, err := r.loader(snap, func() time.Time { return snap.at }).Store()
 	if err != nil {
 		r.t.Fatal("load:", err)
 	}
@@ -191,16 +196,7 @@ func without(lines, others []string) []string {
 // restart makes the store anew of the snapshot and of what the backend has since, and uses that.
 func (r *reborn) restart(snap *slowSnapshot) {
 	r.restarts++
-	loader := store.NewLoader(store.Config{Now: r.clock.Now})
-	if err := loader.Begin(0); err != nil {
-		r.t.Fatal("load:", err)
-	}
-	for _, piece := range snap.pieces {
-		if err := loader.Add(piece); err != nil {
-			r.t.Fatal("load:", err)
-		}
-	}
-	r.same(r.groups(loader, snap.from), "after a restart")
+	r.same(r.groups(r.loader(snap, r.clock.Now), snap.from), "after a restart")
 	r.kept.Compact(snap.pieces, snap.from)
 	fresh := r.open()
 	fresh.TakeUnrecorded(r.now)
