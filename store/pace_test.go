@@ -41,8 +41,8 @@ func newPaced(t *testing.T) *paced {
 
 func (p *paced) submit(key string) {
 	p.Helper()
-	id := dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: "q", Key: key})
-	item := dispatch.Submission{ID: id, SourceUID: "u", Queue: "q", Key: key, Priority: 5}
+	id := dispatch.NewTaskID(dispatch.Identity{Scope: p.gate.UID, Queue: "q", Key: key})
+	item := dispatch.Submission{ID: id, SourceUID: p.gate.UID, Queue: "q", Key: key, Priority: 5}
 	if _, err := p.Submit(p.Context(), 1, []dispatch.SourceGate{p.gate}, []dispatch.Submission{item}); err != nil {
 		p.Fatal(err)
 	}
@@ -205,5 +205,28 @@ func TestStore_Pace_orphan(t *testing.T) {
 	got, err2 := fresh.Items()
 	if err != nil || err2 != nil || !slices.Equal(got, want) {
 		t.Errorf("what is made of the backend is %q, %v, %v; want %q", got, err, err2, want)
+	}
+}
+
+// TestStore_Pace_stepBack steps the clock back: what corrects the delay of a queue in one pool does so in all.
+func TestStore_Pace_stepBack(t *testing.T) {
+	t.Parallel()
+	p := newPaced(t)
+	p.submit("1")
+	p.submit("2")
+	p.gate.UID, p.gate.ID, p.gate.Pool = "v", "other", "other"
+	p.submit("3")
+	p.claim("1")
+	p.clock.Advance(-time.Minute)
+	_, err := p.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{
+		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "2", Call: "2"}, Max: 1, Queues: []string{"q"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := p.clock.Now().Add(longDelay)
+	reply, err := p.Claim(t.Context(), 0, "other", 0, nil)
+	if err != nil || !reply.Next.Equal(at) {
+		t.Errorf("the other pool is to ask again at %v, %v; want %v", reply.Next, err, at)
 	}
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/backendtest"
+	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/storecopy"
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
@@ -36,6 +38,8 @@ type reborn struct {
 // slowSnapshot is a snapshot that goes on a little with each move of the clock.
 type slowSnapshot struct {
 	from   int // how many entries the backend had
+	at     time.Time
+	items  []string // that were kept
 	pieces [][]byte
 	next   chan struct{}
 	ended  chan error
@@ -111,7 +115,11 @@ func (r *reborn) step() {
 
 // begin begins a snapshot.
 func (r *reborn) begin() {
-	snap := &slowSnapshot{next: make(chan struct{}), ended: make(chan error, 1)}
+	items, err := r.now.Items()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	snap := &slowSnapshot{at: r.clock.Now(), items: items, next: make(chan struct{}), ended: make(chan error, 1)}
 	r.snapshot = snap
 	begun := make(chan struct{})
 	go func() {
@@ -140,14 +148,14 @@ func (r *reborn) finish() *slowSnapshot {
 				r.t.Fatal("snapshot:", err)
 			}
 		}
+		r.asBegun(snap)
 		return snap
 	}
 }
 
-// restart makes the store anew of the snapshot and of what the backend has since, and uses that.
-func (r *reborn) restart(snap *slowSnapshot) {
-	r.restarts++
-	loader := store.NewLoader(store.Config{Now: r.clock.Now})
+// loader has what a snapshot has.
+func (r *reborn) loader(snap *slowSnapshot, now func() time.Time) *store.Loader {
+	loader := store.NewLoader(store.Config{Now: now})
 	if err := loader.Begin(0); err != nil {
 		r.t.Fatal("load:", err)
 	}
@@ -156,7 +164,39 @@ func (r *reborn) restart(snap *slowSnapshot) {
 			r.t.Fatal("load:", err)
 		}
 	}
-	r.same(r.groups(loader, snap.from), "after a restart")
+	return loader
+}
+
+// asBegun holds the tasks of a snapshot against those that were kept when it began: it has them as they were.
+func (r *reborn) asBegun(snap *slowSnapshot) {
+	fresh, err := r.loader(snap, func() time.Time { return snap.at }).Store()
+	if err != nil {
+		r.t.Fatal("load:", err)
+	}
+	items, err := fresh.Items()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if got, want := tasks(items), tasks(snap.items); !slices.Equal(got, want) {
+		r.t.Fatalf("a snapshot has %q, and when it began %q was kept", without(got, want), without(want, got))
+	}
+}
+
+// tasks are those of the items.
+func tasks(items []string) []string {
+	task := fmt.Sprintf("%d of ", codec.Task)
+	return slices.DeleteFunc(slices.Clone(items), func(line string) bool { return !strings.HasPrefix(line, task) })
+}
+
+// without are the lines that others have not.
+func without(lines, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return slices.Contains(others, line) })
+}
+
+// restart makes the store anew of the snapshot and of what the backend has since, and uses that.
+func (r *reborn) restart(snap *slowSnapshot) {
+	r.restarts++
+	r.same(r.groups(r.loader(snap, r.clock.Now), snap.from), "after a restart")
 	r.kept.Compact(snap.pieces, snap.from)
 	fresh := r.open()
 	fresh.TakeUnrecorded(r.now)
@@ -208,17 +248,7 @@ func (r *reborn) same(fresh *store.Store, when string) {
 	}
 	a, _ := r.now.Items()
 	b, _ := fresh.Items()
-	for _, line := range a {
-		if !slices.Contains(b, line) {
-			r.t.Logf("lost  %s", line)
-		}
-	}
-	for _, line := range b {
-		if !slices.Contains(a, line) {
-			r.t.Logf("found %s", line)
-		}
-	}
-	r.t.Fatalf("%s: what is kept differs from what was kept", when)
+	r.t.Fatalf("%s: what is kept has %q, and what was kept %q", when, without(b, a), without(a, b))
 }
 
 func (r *reborn) instance() storetest.Instance {

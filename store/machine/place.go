@@ -232,14 +232,14 @@ func (s *Shard) placeQueue(q *queue, turn *pool) {
 	s.closeWhenEmpty(q)
 }
 
-// placePart puts the queue where it belongs in the one pool, and in those to
-// which that moved lanes.
+// placePart puts the queue where it belongs in the one pool, and in those where
+// that changed something.
 func (s *Shard) placePart(qp *queuePool) {
 	s.placeIn(qp, false)
 	s.placeDirty(qp.queue)
 }
 
-// placeDirty places the queue where lanes have moved since it was placed.
+// placeDirty places the queue where lanes have moved since it was placed, or its next grant was corrected.
 func (s *Shard) placeDirty(q *queue) {
 	for qp := range q.parts() {
 		if qp.dirty {
@@ -264,7 +264,7 @@ func (s *Shard) placeIn(qp *queuePool, turnEnded bool) {
 		s.bringBack(qp)
 		return
 	}
-	s.clampNextGrant(qp.queue)
+	s.clampNextGrant(qp)
 	was, to := qp.place, place{wait, s.queueGate(qp.queue)}
 	if first, ok := qp.open.First(); !ok {
 		to.score = max(to.score, qp.wait.FirstScore())

@@ -25,9 +25,17 @@ func (s *Shard) nextGrantOf(q *queue) int64 {
 	return min(q.nextGrant, s.nowEnd()+s.settingsOf(q).longestDelay)
 }
 
-// clampNextGrant corrects the queue's next grant after a step of the clock.
-func (s *Shard) clampNextGrant(q *queue) {
-	q.nextGrant = s.nextGrantOf(q)
+// clampNextGrant corrects the next grant of the queue of a part after a step of the clock: the other parts stand where it was.
+func (s *Shard) clampNextGrant(of *queuePool) {
+	q := of.queue
+	next := s.nextGrantOf(q)
+	if next == q.nextGrant {
+		return
+	}
+	q.nextGrant = next
+	for qp := range q.parts() {
+		qp.dirty = qp.dirty || qp != of
+	}
 }
 
 // kept is until when the queue's own gates hold it, and keep it if it is empty.

@@ -394,7 +394,7 @@ type queuePool struct {
 	next  *queuePool // the queue's part in another pool
 	schedule[*lane]
 	place
-	// dirty: lanes have moved since the queue was placed last.
+	// dirty: since it was placed last, lanes have moved, or the next grant of the queue was corrected.
 	dirty bool
 	// sooner is the earliest instant at which a lane can be picked sooner than
 	// before, since the queue was placed last; infinite = none.

@@ -109,7 +109,15 @@ local function place_part(q, a, turn_end)
     return
   end
   local was_open, sooner = a.stands == pool.OPEN, a.stands == pool.WAIT and a.score or INF
+  local next_grant = q.next_grant
   local at = max(gate.opens(q), head and 0 or first)
+  if q.next_grant < next_grant then -- after a step of the clock: its other parts stand where it was
+    local other = q.part
+    while other do
+      other.changed = other.changed or other ~= a
+      other = other.next
+    end
+  end
   if at <= now and head then
     local since = since_of(was_open and a.score, sooner < INF and sooner, turn_end)
     pool.move(a, pool.OPEN, min(floor(head / BAND), 9) * BAND + since)

@@ -31,7 +31,7 @@ end
 
 -- The queue in one pool: where it stands there (pool.lua), with its score or instant; as
 -- Redis has it (was); how many picks of its lanes there were, of 8; whether lanes of it were
--- put aside (named.lua), and whether lanes have changed since it was placed; and of a wide
+-- put aside (named.lua), and whether it has to be placed again; and of a wide
 -- queue how many lanes are in queue open and queue wait.
 local PART_DEFAULTS = { aside = false, opens = 0, waits = 0, moved = false, changed = false, next = false }
 PART_DEFAULTS.__index = PART_DEFAULTS
