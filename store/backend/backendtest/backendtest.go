@@ -30,7 +30,7 @@ type Place struct {
 	Kill func(backend.Backend) error
 	// Lose takes the store away from its owner, so that another one can acquire it.
 	Lose func() error
-	// Fail makes the next group fail.
+	// Fail makes the next write fail: of a group, or of what the backend writes beside.
 	Fail func()
 	// Fill leaves no room for what grows, or as much as wanted.
 	Fill func(full bool)
@@ -414,8 +414,14 @@ func failed(t *testing.T, p Place) {
 	}
 	o := acquire(t, p)
 	o.mustPut(kept{"a": "1"})
-	p.Fail()
-	o.refused(dispatch.ErrStoreUnavailable)
+	var err error
+	for tries := 0; err == nil && tries < 5; tries++ { // the fault may meet another write
+		p.Fail()
+		err = o.put(t.Context(), 0, kept{"a": "1"})
+	}
+	if !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Fatalf("a group whose write fails gives %v", err)
+	}
 	o.refused(dispatch.ErrStoreUnavailable)
 	_ = p.Kill(o.Backend)
 	next := acquire(t, p)
