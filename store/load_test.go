@@ -99,7 +99,7 @@ func TestLoader_Foreign(t *testing.T) {
 		if err := loader.Begin(2); err != nil {
 			t.Fatal(err)
 		}
-		if err := loader.Group(append(head, item...)); err == nil {
+		if err := loader.Group(slices.Concat(head, item)); err == nil {
 			t.Errorf("a group has an item of %s", name)
 		}
 		if err := loader.Add(append([]byte{1, 0, 2, 8, 4}, item...)); err == nil {

@@ -44,9 +44,6 @@ func (m *model) rename(s *modelSource) {
 
 func sharesScope(id string) bool { return id == "s4" || id == "s5" }
 
-// shares reports whether the task's key could belong to another source too.
-func (m *model) shares(t *modelTask) bool { return sharesScope(m.world.gate(t).ID) }
-
 // pushSteps tell all shards of a gate; some are told later.
 func (m *model) pushSteps(gate dispatch.SourceGate) []step {
 	var steps []step
