@@ -22,7 +22,7 @@ const DefaultSteps = 20_000
 
 // DefaultSeed makes every run of a model test the same one, so that a change is
 // judged and not chance. Explore with others through WAGGLE_SEED.
-const DefaultSeed = 20261124
+const DefaultSeed = 20261122
 
 // historyLength is how many operations a failed model test shows.
 const historyLength = 30
