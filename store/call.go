@@ -199,7 +199,7 @@ func (s *shard) end() {
 }
 
 // byShard gives, for each shard that owns some of n tasks, the indexes of those tasks in order, at most limit at a time.
-// IDs without a slot are left out.
+// Ids without a slot are left out.
 func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*shard, []int] {
 	groups := make([][]int, len(s.shards))
 	if len(groups) == 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/waggle-crawl/waggle/store/machine"
 )
 
-// Inspector is for tests. It does to a [Store] what an operator can do to Redis with redis-cli: read, set and delete
-// locks and records.
+// Inspector is for tests. It does to the locks of a [Store] what an operator can do in Redis with redis-cli: read, set and delete
+// them.
 type Inspector struct {
 	store *Store
 }
@@ -39,6 +39,6 @@ func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) 
 
 func (i Inspector) do(c *machine.Hand) {
 	if sh := i.store.shardOfTask(c.ID); sh != nil {
-		_, _ = sh.perform(c) // a test that cannot write the backend fails by its next call
+		_, _ = sh.perform(c) // a test whose backend fails learns it by its next call
 	}
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/backendtest"
+	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
 // lived are the groups of a store that has something of most kinds of items.
 func lived(f *testing.F) [][]byte {
 	f.Helper()
-	ledger, now := new(backendtest.Ledger), &clock{now: start}
+	ledger, now := new(backendtest.Ledger), storetest.NewStillClock(start)
 	s, err := store.Open(f.Context(), store.Config{Shards: 2, Now: now.Now, Backend: ledger.Backend()})
 	if err != nil {
 		f.Fatal(err)

@@ -8,13 +8,14 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/backendtest"
+	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
 // paced is a store with a queue of a long delay, and the store that is made of its backend.
 type paced struct {
 	*testing.T
 	*store.Store
-	clock *clock
+	clock *storetest.StillClock
 	kept  *backendtest.Ledger
 	gate  dispatch.SourceGate
 }
@@ -23,7 +24,7 @@ const longDelay = time.Hour
 
 func newPaced(t *testing.T) *paced {
 	t.Helper()
-	p := &paced{T: t, clock: &clock{now: start}, kept: new(backendtest.Ledger), gate: dispatch.SourceGate{
+	p := &paced{T: t, clock: storetest.NewStillClock(start), kept: new(backendtest.Ledger), gate: dispatch.SourceGate{
 		UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5, Remember: time.Second,
 	}}
 	s, err := store.Open(t.Context(), store.Config{Now: p.clock.Now, Backend: p.kept.Backend()})

@@ -10,12 +10,13 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
 // world is a store to which random things happen.
 type world struct {
 	store *store.Store
-	clock *clock
+	clock *storetest.StillClock
 	gates map[string]dispatch.SourceGate
 	held  []dispatch.Grant
 	rules int64
@@ -24,7 +25,7 @@ type world struct {
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{clock: &clock{now: start}, gates: map[string]dispatch.SourceGate{}}
+	w := &world{clock: storetest.NewStillClock(start), gates: map[string]dispatch.SourceGate{}}
 	var err error
 	if w.store, err = store.New(store.Config{Shards: 2, Now: w.clock.Now}); err != nil {
 		t.Fatal(err)

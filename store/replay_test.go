@@ -21,7 +21,7 @@ import (
 // the backend has since: it must keep the same.
 type reborn struct {
 	storetest.Store
-	clock  *clock
+	clock  *storetest.StillClock
 	t      *testing.T
 	shards int
 	rand   *rand.Rand
@@ -47,7 +47,7 @@ type slowSnapshot struct {
 
 func newReborn(t *testing.T, opts storetest.Options, seed uint64) *reborn {
 	t.Helper()
-	r := &reborn{t: t, clock: &clock{now: start}, shards: opts.Shards, rand: rand.New(rand.NewPCG(seed, 2)), kept: new(backendtest.Ledger)}
+	r := &reborn{t: t, clock: storetest.NewStillClock(start), shards: opts.Shards, rand: rand.New(rand.NewPCG(seed, 2)), kept: new(backendtest.Ledger)}
 	r.use(r.open())
 	t.Cleanup(func() {
 		if r.snapshot != nil {
@@ -81,18 +81,18 @@ func (r *reborn) use(s *store.Store) {
 
 // restarting is the clock of a store that is replaced when it moves.
 type restarting struct {
-	*clock
+	*storetest.StillClock
 	of *reborn
 }
 
 func (c restarting) Advance(d time.Duration) {
 	c.of.step()
-	c.clock.Advance(d)
+	c.StillClock.Advance(d)
 }
 
 func (c restarting) Set(now time.Time) {
 	c.of.step()
-	c.clock.Set(now)
+	c.StillClock.Set(now)
 }
 
 func (r *reborn) step() {

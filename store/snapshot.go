@@ -1,7 +1,7 @@
 package store
 
 import (
-	"errors"
+	"cmp"
 	"maps"
 	"slices"
 
@@ -28,7 +28,8 @@ func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
 	f := s.freeze(begun)
 	defer s.thaw()
 	w := newAside(write)
-	return errors.Join(s.writePieces(&f, w), w.end())
+	err := s.writePieces(&f, w)
+	return cmp.Or(w.end(), err) // of a write that failed both tell
 }
 
 // aside writes pieces while the next ones are made.

@@ -4,7 +4,7 @@
 // has changed goes to the [backend.Backend], and the call answers when the group is kept. Without a backend nothing outlives the
 // process.
 //
-// A store has a fixed number of shards, each with its own mutex, and no goroutines. It changes only by commands: what ends with
+// A store has a fixed number of shards, each with its own mutex, and no goroutines but while a snapshot is made. It changes only by commands: what ends with
 // time is not seen by reads, and removed by a later command, a few with each.
 package store
 

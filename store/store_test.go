@@ -1,44 +1,20 @@
 package store_test
 
 import (
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/storetest"
 )
-
-// clock stands still but for its methods.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-func (c *clock) Set(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = now
-}
 
 var start = time.Date(2026, time.March, 2, 10, 0, 0, 0, time.UTC)
 
 // newStore makes a store whose clock stands still.
-func newStore(tb testing.TB, shards int) (*store.Store, *clock) {
+func newStore(tb testing.TB, shards int) (*store.Store, *storetest.StillClock) {
 	tb.Helper()
-	c := &clock{now: start}
+	c := storetest.NewStillClock(start)
 	s, err := store.New(store.Config{Shards: shards, Now: c.Now})
 	if err != nil {
 		tb.Fatal(err)

@@ -100,7 +100,7 @@ type Commit interface {
 type Owner struct {
 	// Shards is how many the store must have; 0: as it was made, else 1.
 	Shards int
-	// Snapshot writes all items as of one instant, in pieces, and may take long: commands go on. begun is called at that instant:
+	// Snapshot writes all items as of one instant, in pieces of whole items, and may take long: commands go on. begun is called at that instant:
 	// what Commit had got by then is in the snapshot, nothing later is. A backend that compacts what it keeps calls it once a group
 	// of this term is kept: before, the owner may have not placed all of what it has loaded.
 	Snapshot func(begun func(), write func(piece []byte) error) error

@@ -19,7 +19,7 @@ func (s *Shard) LockValue(id dispatch.TaskID) (token string, left time.Duration)
 	return lock.value, ms.Duration(lock.until - s.now)
 }
 
-// Hand is one change of an [Inspector].
+// Hand sets or deletes the lock of a task, as somebody can by hand in Redis: it is for tests.
 type Hand struct {
 	Drains
 	ID                  dispatch.TaskID

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -64,3 +65,33 @@ type Clock interface {
 
 // start is where every test begins. A whole second keeps failures readable.
 var start = time.Date(2026, time.March, 2, 10, 0, 0, 0, time.UTC)
+
+// StillClock is a [Clock] of a store in the test's process.
+type StillClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewStillClock makes a clock that stands at an instant.
+func NewStillClock(now time.Time) *StillClock { return &StillClock{now: now} }
+
+// Now implements [Clock].
+func (c *StillClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance implements [Clock].
+func (c *StillClock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// Set implements [Clock].
+func (c *StillClock) Set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}

@@ -2,7 +2,6 @@ package storetest_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,34 +14,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock stands still but for its methods.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-func (c *clock) Set(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = now
-}
-
 // newInstance makes a memory store, and puts mutate around it.
 func newInstance(t *testing.T, mutate func(storetest.Store) storetest.Store) storetest.Instance {
 	t.Helper()
-	c := &clock{}
+	c := storetest.NewStillClock(time.Time{})
 	s, err := store.New(store.Config{Shards: 2, Now: c.Now})
 	if err != nil {
 		t.Fatal(err)

@@ -95,7 +95,6 @@ type owner struct {
 	kept   kept
 	sent   bool // a group of this term
 	shards int
-	left   []byte
 	ended  bool
 }
 
@@ -123,28 +122,28 @@ func (o *owner) open(ctx context.Context, shards int) (err error) {
 
 // Begin implements [backend.Items].
 func (o *owner) Begin(shards int) error {
-	o.kept, o.shards, o.left, o.ended = kept{}, shards, nil, false
+	o.kept, o.shards, o.ended = kept{}, shards, false
 	return nil
 }
 
 // Add implements [backend.Items].
 func (o *owner) Add(piece []byte) error {
-	o.left = append(o.left, piece...)
-	for {
-		kind, _, fields, rest, ok := codec.CutItem(o.left)
+	for len(piece) > 0 {
+		kind, _, fields, rest, ok := codec.CutItem(piece)
 		if !ok {
-			return nil
+			return errors.New("an item is cut off")
 		}
-		o.left, o.ended = rest, kind == codec.End
+		piece, o.ended = rest, kind == codec.End
 		if err := o.kept.apply(kind, fields); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // Ended implements [backend.Items].
 func (o *owner) Ended() error {
-	if !o.ended || len(o.left) > 0 {
+	if !o.ended {
 		return errors.New("the end of the snapshot is missing")
 	}
 	return nil
@@ -154,21 +153,9 @@ func (o *owner) Ended() error {
 const headBytes = 8
 
 // Group implements [backend.Items].
-func (o *owner) Group(group []byte) error {
-	for rest := group[headBytes:]; len(rest) > 0; {
-		kind, _, fields, after, ok := codec.CutItem(rest)
-		if !ok {
-			return errors.New("a group is cut off")
-		}
-		if err := o.kept.apply(kind, fields); err != nil {
-			return err
-		}
-		rest = after
-	}
-	return nil
-}
+func (o *owner) Group(group []byte) error { return o.Add(group[headBytes:]) }
 
-// snapshot writes all rules, in two pieces.
+// snapshot writes all rules, a piece each.
 func (o *owner) snapshot(begun func(), write func([]byte) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,15 +163,16 @@ func (o *owner) snapshot(begun func(), write func([]byte) error) error {
 		o.t.Error("a snapshot is asked for before the first group")
 	}
 	shards := max(o.shards, 1)
-	out := codec.AppendItem(nil, codec.Store, 0, func(c *codec.Codec) { codec.Int(c, 1, &shards) })
+	err := write(codec.AppendItem(nil, codec.Store, 0, func(c *codec.Codec) { codec.Int(c, 1, &shards) }))
 	for _, pattern := range slices.Sorted(maps.Keys(o.kept)) {
-		out = append(out, rule(pattern, o.kept[pattern])...)
+		if err == nil {
+			err = write(rule(pattern, o.kept[pattern]))
+		}
 	}
-	out = codec.AppendItem(out, codec.End, 0, func(*codec.Codec) {})
-	if err := write(out[:len(out)/2]); err != nil {
-		return err
+	if err == nil {
+		err = write(codec.AppendItem(nil, codec.End, 0, func(*codec.Codec) {}))
 	}
-	return write(out[len(out)/2:])
+	return err
 }
 
 // rule is the item of one; without a queue it is removed.
@@ -577,10 +565,7 @@ func field(number int, value uint64) []byte {
 }
 
 // tasks are the fields of the tasks that are loaded, in their order.
-type tasks struct {
-	left  []byte
-	items [][]byte
-}
+type tasks struct{ items [][]byte }
 
 // Begin implements [backend.Items].
 func (o *tasks) Begin(int) error {
@@ -590,23 +575,20 @@ func (o *tasks) Begin(int) error {
 
 // Add implements [backend.Items].
 func (o *tasks) Add(piece []byte) error {
-	o.left = append(o.left, piece...)
-	for {
-		kind, _, fields, rest, ok := codec.CutItem(o.left)
+	for len(piece) > 0 {
+		kind, _, fields, rest, ok := codec.CutItem(piece)
 		if !ok {
-			return nil
+			return errors.New("an item is cut off")
 		}
-		if o.left = rest; kind == codec.Task {
+		if piece = rest; kind == codec.Task {
 			o.items = append(o.items, slices.Clone(fields))
 		}
 	}
+	return nil
 }
 
 // Ended implements [backend.Items].
 func (*tasks) Ended() error { return nil }
 
 // Group implements [backend.Items].
-func (o *tasks) Group(group []byte) error {
-	o.left = nil
-	return o.Add(group[headBytes:])
-}
+func (o *tasks) Group(group []byte) error { return o.Add(group[headBytes:]) }

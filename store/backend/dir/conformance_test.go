@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,30 +13,6 @@ import (
 	"github.com/waggle-crawl/waggle/store/backend/dir/internal/disk"
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
-
-// clock stands still but for its methods.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-func (c *clock) Set(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = now
-}
 
 var start = time.Date(2026, time.March, 2, 10, 0, 0, 0, time.UTC)
 
@@ -103,7 +78,7 @@ func TestStore_Conformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
 		t.Parallel()
-		c := &clock{now: start}
+		c := storetest.NewStillClock(start)
 		config := storeConfig{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SyncEvery: dir.SyncNever}
 		i := open(t.Context(), t, config.Booted(atOnce))
 		of := i.forTest(c)
@@ -127,7 +102,7 @@ func TestStore_Model(t *testing.T) {
 	restarts := 0
 	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
-		c := &clock{now: start}
+		c := storetest.NewStillClock(start)
 		config := storeConfig{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SnapshotBytes: smallSegments / 2}
 		i := open(t.Context(), t, config.On(disk.OS{}, smallSegments).Booted(atOnce))
 		random := rand.New(rand.NewPCG(storetest.Seed(t), 3))

@@ -23,6 +23,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/dir"
 	"github.com/waggle-crawl/waggle/store/backend/dir/internal/disk/disktest"
+	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
 // onDisk is the config of a store on a simulated disk, whose warnings are kept.
@@ -376,7 +377,7 @@ func TestStore_EachDamage(t *testing.T) {
 // TestStore_ClockSteppedBack starts with a clock that is behind the last command: that is logged, and work goes on.
 func TestStore_ClockSteppedBack(t *testing.T) {
 	t.Parallel()
-	d, c := disktest.New(5), &clock{now: start}
+	d, c := disktest.New(5), storetest.NewStillClock(start)
 	config, logs := onDisk(d)
 	config.Now = c.Now
 	s := startOn(t, config)
