@@ -12,38 +12,18 @@ import (
 )
 
 // rewrite writes all that memory has, after a failover has lost a part of it, and then deletes what memory lacks: deletions carry no
-// sequence, and a store between the two has items of two ages, but lacks nothing. f is the flight on its way, if there is one. It and
-// all that wait when the rewrite begins are in it.
-func (w *writer) rewrite(ctx context.Context, f *flight) error {
+// sequence, and a store between the two has items of two ages, but lacks nothing. All flights that were taken or wait when it
+// begins are in it.
+func (w *writer) rewrite(ctx context.Context) error {
 	w.log.Warn("a failover has lost what was written: it is written again", zap.Int("shard", w.number))
-	for {
-		flights, err := w.rewriteOnce(ctx)
-		if f != nil {
-			flights = append([]*flight{f}, flights...)
-			f = nil
-		}
-		if err == nil {
-			for _, f := range flights {
-				if err = w.answer(ctx, f, nil); err != nil {
-					break
-				}
-			}
-			return err
-		}
-		if !errors.Is(err, errRewrite) {
-			for _, f := range flights {
-				f.end(err)
-			}
-			return err
-		}
-		w.mu.Lock() // they are in the next one, too
-		w.waiting = append(flights, w.waiting...)
-		w.mu.Unlock()
+	err := errRewrite
+	for errors.Is(err, errRewrite) {
+		err = w.rewriteOnce(ctx)
 	}
+	return err
 }
 
-// rewriteOnce returns the flights that it has in it.
-func (w *writer) rewriteOnce(ctx context.Context) (flights []*flight, err error) {
+func (w *writer) rewriteOnce(ctx context.Context) error {
 	seed := maphash.MakeSeed()
 	has := make(map[uint64]struct{}) // by the hash of the field
 	g := new(group)
@@ -55,9 +35,9 @@ func (w *writer) rewriteOnce(ctx context.Context) (flights []*flight, err error)
 	begun := func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		flights, w.waiting = w.waiting, nil
+		w.taken, w.waiting = append(w.taken, w.waiting...), nil
 	}
-	err = w.snapshot(begun, func(items []byte, locks []lock) error {
+	err := w.snapshot(begun, func(items []byte, locks []lock) error {
 		for len(items) > 0 {
 			kind, _, fields, rest, ok := codec.CutItem(items)
 			if !ok {
@@ -80,10 +60,10 @@ func (w *writer) rewriteOnce(ctx context.Context) (flights []*flight, err error)
 		return flush(true)
 	})
 	if err != nil {
-		return flights, err
+		return err
 	}
 	if err := flush(true); err != nil {
-		return flights, err
+		return err
 	}
 	err = w.eachPage(ctx, func(hash string, fields []string) error {
 		for i := 0; i < len(fields); i += 2 {
@@ -103,7 +83,7 @@ func (w *writer) rewriteOnce(ctx context.Context) (flights []*flight, err error)
 		return flush(true)
 	})
 	if err != nil {
-		return flights, fmt.Errorf("delete what a failover has brought back: %w", err)
+		return fmt.Errorf("delete what a failover has brought back: %w", err)
 	}
-	return flights, flush(false)
+	return flush(false)
 }

@@ -17,7 +17,7 @@ import (
 
 // shard is a shard as one who owns it, or wants to, sees it. The decisions are those of package protocol.
 type shard struct {
-	config *Config
+	config *config
 	me     protocol.Process
 	number int
 	keys   keys
@@ -70,30 +70,44 @@ const looksOfTerm, beatsOfTerm = 12, 6
 // campaign returns when the shard is owned under an epoch of its own: at once if nobody has it or its owner has released it, else a term
 // after the last renewal that could be read.
 func (s *shard) campaign(ctx context.Context) error {
-	var last string
-	var since time.Time // the record was read like that from then on, without a gap
 	for {
-		f, err := look(ctx, s.client, s.keys)
-		now := time.Now()
-		if err != nil || f.texts[1] != last || since.IsZero() {
-			since, last = now, f.texts[1]
+		err := s.watchRecord(ctx)
+		if err == nil || !isUnavailable(err) || ctx.Err() != nil {
+			return err
 		}
+		s.log.Warn("cannot read who owns the shard", zap.Int("shard", s.number), zap.Error(err))
+		if err := sleep(ctx, s.config.term/looksOfTerm); err != nil {
+			return err
+		}
+	}
+}
+
+// watchRecord is a campaign on one connection. When that breaks the watch of the record is over: the next connection may lead to a
+// replica that has never received the owner's last renewals.
+func (s *shard) watchRecord(ctx context.Context) error {
+	options, err := s.options(ctx)
+	if err != nil {
+		return err
+	}
+	l := newLink(options, s.keys)
+	defer func() { _ = l.close() }() // nothing is lost with it
+	var last string
+	var since time.Time // the record was read like that from then on
+	for {
+		f, err := look(ctx, l.conn, s.keys)
 		if err == nil {
 			err = s.acceptable(f.record)
 		}
-		if err == nil {
-			if owned, err := s.tryAcquire(ctx, f, now.Sub(since)); owned || err != nil && !isUnavailable(err) {
-				return err
-			}
-		}
 		if err != nil {
-			since = time.Time{} // what answers next may be another server
-			if !isUnavailable(err) {
-				return err
-			}
-			s.log.Warn("cannot read who owns the shard", zap.Int("shard", s.number), zap.Error(err))
+			return err
 		}
-		if err := sleep(ctx, s.config.Term/looksOfTerm); err != nil {
+		if now := time.Now(); f.texts[1] != last || since.IsZero() {
+			since, last = now, f.texts[1]
+		}
+		if owned, err := s.tryAcquire(ctx, l, f, time.Since(since)); owned || err != nil {
+			return err
+		}
+		if err := sleep(ctx, s.config.term/looksOfTerm); err != nil {
 			return err
 		}
 	}
@@ -104,14 +118,14 @@ func (s *shard) acceptable(r record) error {
 	switch {
 	case r.Format > format:
 		return fmt.Errorf("%w: shard %d has items of format %d, this release knows %d", dispatch.ErrStoreMismatch, s.number, r.Format, format)
-	case r.Shards != 0 && r.Shards != s.config.Shards:
-		return fmt.Errorf("%w: the store has %d shards, not %d", dispatch.ErrStoreMismatch, r.Shards, s.config.Shards)
+	case r.Shards != 0 && r.Shards != s.config.shards:
+		return fmt.Errorf("%w: the store has %d shards, not %d", dispatch.ErrStoreMismatch, r.Shards, s.config.shards)
 	}
 	return nil
 }
 
 // tryAcquire acquires the shard if it may.
-func (s *shard) tryAcquire(ctx context.Context, f found, watched time.Duration) (bool, error) {
+func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.Duration) (bool, error) {
 	of, err := f.record.owns()
 	if err != nil {
 		return false, err
@@ -120,14 +134,14 @@ func (s *shard) tryAcquire(ctx context.Context, f found, watched time.Duration) 
 	s.highest = max(s.highest, f.epoch.Number, of.Epoch.Number)
 	epoch := protocol.NextEpoch(s.me, f.epoch, s.highest)
 	s.mu.Unlock()
-	if f.texts[1] != "" && !protocol.MayAcquire(s.me, of, watched, s.config.Term) {
+	if f.texts[1] != "" && !protocol.MayAcquire(s.me, of, watched, s.config.term) {
 		return false, nil
 	}
 	next := record{
-		Name: s.config.Name, Address: s.config.Address, Epoch: epochText(epoch), Format: format, Shards: s.config.Shards,
+		Name: s.config.name, Address: s.config.address, Epoch: epochText(epoch), Format: format, Shards: s.config.shards,
 	}
 	sent := time.Now()
-	ok, err := acquire(ctx, s.client, s.keys, f, epoch, next)
+	ok, err := acquire(ctx, l.conn, s.keys, f, epoch, next)
 	if err != nil || !ok {
 		return false, err
 	}
@@ -141,13 +155,13 @@ func (s *shard) tryAcquire(ctx context.Context, f found, watched time.Duration) 
 func (s *shard) until() (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.renewed.Add(s.config.Term * 2 / 3), s.lost
+	return s.renewed.Add(s.config.term * 2 / 3), s.lost
 }
 
 // renewing renews the record until ctx ends or another owner has the shard.
 func (s *shard) renewing(ctx context.Context) error {
 	for {
-		if err := sleep(ctx, s.config.Term/beatsOfTerm); err != nil {
+		if err := sleep(ctx, s.config.term/beatsOfTerm); err != nil {
 			return err
 		}
 		if err := s.renew(ctx); errors.Is(err, errNotOwner) {
@@ -160,7 +174,7 @@ func (s *shard) renewing(ctx context.Context) error {
 
 // renew renews the record once.
 func (s *shard) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Term*2/3)
+	ctx, cancel := context.WithTimeout(ctx, s.config.term*2/3)
 	defer cancel()
 	s.mu.Lock()
 	own, last := s.own, s.record

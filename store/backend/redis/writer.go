@@ -18,6 +18,8 @@ type writer struct {
 	link  *link
 	armed bool // the link watches, and has read the owner's epoch and the head that the next group follows
 	full  bool // Redis has refused the group since it was full
+	// taken are the flights that were taken to be kept and are not answered, in order.
+	taken []*flight
 }
 
 var (
@@ -32,14 +34,13 @@ func (s *shard) writing(ctx context.Context) error {
 	w := &writer{shard: s}
 	defer w.drop()
 	for {
-		f, doubt, err := w.next(ctx)
+		err := w.next(ctx)
 		if err == nil {
-			w.armed = w.armed && !doubt
-			err = w.keep(ctx, f)
+			err = w.keep(ctx)
 		}
 		if err != nil {
 			w.stepDown(err)
-			if f != nil {
+			for _, f := range w.taken {
 				f.end(err)
 			}
 			return err
@@ -47,48 +48,54 @@ func (s *shard) writing(ctx context.Context) error {
 	}
 }
 
-// next waits for groups, or for a doubt about the head; then there may be no group.
-func (w *writer) next(ctx context.Context) (f *flight, doubt bool, err error) {
+// next takes the next flight, or returns without one when there is a doubt about the head.
+func (w *writer) next(ctx context.Context) error {
 	for {
 		w.mu.Lock()
-		doubt, w.doubt = w.doubt, false
+		doubt := w.doubt
+		w.doubt = false
 		if len(w.waiting) > 0 {
-			f, w.waiting = w.waiting[0], w.waiting[1:]
+			w.taken, w.waiting = append(w.taken, w.waiting[0]), w.waiting[1:]
 		}
 		w.mu.Unlock()
-		if f != nil || doubt {
-			return f, doubt, nil
+		if w.armed = w.armed && !doubt; doubt || len(w.taken) > 0 {
+			return nil
 		}
 		select {
 		case <-w.awake:
 		case <-ctx.Done():
-			return nil, false, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
 
-// keep sends the group of a flight until it is kept. Without a flight it only looks whether all is.
-func (w *writer) keep(ctx context.Context, f *flight) error {
+// keep sends the group of the flight that was taken until it is kept. Without a flight it only looks whether all is.
+func (w *writer) keep(ctx context.Context) error {
 	var g *group
-	if f != nil {
-		g = &f.group
+	if len(w.taken) > 0 {
+		g = &w.taken[0].group
 	}
 	found, err := w.apply(ctx, g, false)
 	if errors.Is(err, errRewrite) {
-		return w.rewrite(ctx, f)
+		found, err = nil, w.rewrite(ctx)
 	}
-	if err != nil || f == nil {
+	if err != nil {
 		return err
 	}
-	return w.answer(ctx, f, found)
+	return w.answer(ctx, found)
 }
 
-// answer ends a flight whose group is kept. found is what its locks had before; nil if nobody knows.
-func (w *writer) answer(ctx context.Context, f *flight, found []string) (err error) {
-	if f.bare, err = w.bare(ctx, f, found); err != nil {
-		return err
+// answer ends the flights that were taken: they are kept. found is what the locks had before, if there is one flight; nil if nobody
+// knows.
+func (w *writer) answer(ctx context.Context, found []string) (err error) {
+	for len(w.taken) > 0 {
+		f := w.taken[0]
+		if f.bare, err = w.bare(ctx, f, found); err != nil {
+			return err
+		}
+		w.taken = w.taken[1:]
+		f.end(w.inTerm())
 	}
-	f.end(w.inTerm())
 	return nil
 }
 
@@ -113,7 +120,7 @@ func (w *writer) apply(ctx context.Context, g *group, rewriting bool) (found []s
 			kept, err := w.readBack(ctx)
 			if err != nil {
 				w.log.Warn("cannot read what is kept of the shard")
-				if err := sleep(ctx, w.config.Term/looksOfTerm); err != nil {
+				if err := sleep(ctx, w.config.term/looksOfTerm); err != nil {
 					return nil, err
 				}
 				continue
@@ -133,7 +140,7 @@ func (w *writer) apply(ctx context.Context, g *group, rewriting bool) (found []s
 				result = w.link.drain(ctx, g, own, line.Kept, line.Sent)
 				w.full, w.armed = false, false
 			default:
-				result = w.link.send(ctx, g, line.Sent, w.config.AckReplicas, w.config.Term)
+				result = w.link.send(ctx, g, line.Sent, w.config.ackReplicas, w.config.term)
 				w.full = result.reply == protocol.ReplyFull
 				w.armed = result.reply == protocol.ReplyApplied && protocol.Compare(own, result.next.epoch, line.Sent, result.next.head)
 			}
@@ -172,7 +179,7 @@ func (w *writer) inTerm() error {
 
 // readBack connects anew and reads what is kept.
 func (w *writer) readBack(ctx context.Context) (seen, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.config.Term)
+	ctx, cancel := context.WithTimeout(ctx, w.config.term)
 	defer cancel()
 	w.drop()
 	options, err := w.options(ctx)
