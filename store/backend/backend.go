@@ -17,6 +17,7 @@
 //	counts of a source                                 a part of the source, in the group of the command
 //	when a collector was seen                          in each group that has the collector; single beats are not kept
 //	orders, places, counts in flight and waiting       made anew at a load: leases by deadline, lists of holders, picks
+//	locks of leases                                    beside the items, where [Term.Keyed]: they follow from the tasks
 //	calls of a grant, who waits longest                given up at a load: nothing is given back, the lease expires; fairness begins anew
 //
 // # Why a directory has a log of its own
@@ -45,38 +46,35 @@ import (
 // format or has other shards, and else [dispatch.ErrStoreUnavailable].
 type Backend interface {
 	// Acquire makes the caller the only owner, in one conditional step, and makes the store if there is none. While another owner
-	// lives it returns [ErrInUse], or takes the store over under a higher epoch: then nothing that the other one sends later is
-	// kept. After an error nothing is owned.
+	// lives it returns [ErrInUse], or waits until it can take the store over under a higher epoch: then nothing that the other one
+	// sends later is kept. After an error nothing is owned.
 	Acquire(ctx context.Context, owner Owner) (Term, error)
 
-	// Load gives the items: exactly those of all groups that were acknowledged, perhaps some of groups that were not. Of groups
-	// that were not acknowledged each is there as a whole or not at all, and none without those before it. It follows Acquire and
-	// changes nothing that is kept. The error wraps [ErrDamaged] if something that was acknowledged cannot be read.
-	Load(ctx context.Context, items Items) error
+	// Load gives the items of a shard, or with [AllShards] of all: exactly those of all groups that were acknowledged, perhaps some
+	// of groups that were not. Of groups that were not acknowledged each is there as a whole or not at all, and none without those
+	// before it. It follows Acquire, or [Owner.Gained], and changes nothing that is kept. The error wraps [ErrDamaged] if something
+	// that was acknowledged cannot be read.
+	Load(ctx context.Context, shard int, items Items) error
 
-	// Room takes room for a group of about so many bytes, before the command changes anything; an error refuses the command. grows:
-	// the command adds data. It is refused while enough is left for the commands that end work, remove data or stop something, so
-	// that a full store can be emptied. A call of Commit with the same room follows.
-	Room(bytes int, grows bool) error
+	// Room takes room for a group of about so many bytes, before the command changes anything; an error refuses the command: the
+	// shard is not owned, or there is no room. grows: the command adds data. It is refused while enough is left for the commands
+	// that end work, remove data or stop something, so that a full store can be emptied. A call of Commit with the same room follows.
+	Room(shard, bytes int, grows bool) error
 
 	// Commit takes a group that is to be kept as a whole, behind all that came before for this shard, and does not wait for that.
 	// room is what Room was asked for. A nil group only gives it back, and the result is nil.
 	//
-	// A group of [AllShards] changes several shards at once. A backend whose shards fail apart may cut it by the shard that each of
-	// its items names, and keep that of shard 0 first: the command can be repeated, and takes effect with shard 0.
+	// A group of [AllShards] changes several shards at once. A backend whose shards fail apart cuts it by the shard that each of
+	// its items names: what a shard lacks then follows from shard 0 when it is loaded.
 	//
-	// Once a group could not be kept, or the owner has lost the store, no later group of that shard is kept, until the store is
+	// Once a group could not be kept, or the owner has lost the shard, no later group of that shard is kept, until the shard is
 	// acquired again.
 	Commit(shard int, group []byte, room int) Commit
 
-	// Applied is the number of the last group that is kept, of any shard: each group has the number of the one before plus one, over
-	// all terms. So who does not know whether a group was applied, since the answer was lost, finds that out before sending it again.
-	Applied(ctx context.Context) (uint64, error)
-
-	// Until is the instant, by the clock of this machine, up to which the owner may answer reads and grants; zero: there is no
-	// limit. The error says why nothing may be answered any more: the owner has lost the store, or a group could not be kept. It
+	// Until is the instant, by the clock of this machine, up to which the owner may answer reads and grants of a shard; zero: there
+	// is no limit. The error says why nothing may be answered: the owner has lost the shard, or a group could not be kept. It
 	// is asked before each answer, so it does not wait.
-	Until() (time.Time, error)
+	Until(shard int) (time.Time, error)
 
 	// EndCopy makes an unfinished copy of another store a whole one. It can be repeated.
 	EndCopy(ctx context.Context) error
@@ -86,7 +84,7 @@ type Backend interface {
 	Release(ctx context.Context) error
 }
 
-// AllShards is the shard of a group that changes several.
+// AllShards is the shard of what concerns all of them.
 const AllShards = -1
 
 // Commit is a group on its way.
@@ -98,14 +96,38 @@ type Commit interface {
 
 // Owner is who uses the store.
 type Owner struct {
-	// Shards is how many the store must have; 0: as it was made, else 1.
+	// Shards is how many the store must have; 0: as it was made, else the backend's default.
 	Shards int
-	// Snapshot writes all items as of one instant, in pieces of whole items, and may take long: commands go on. begun is called at that instant:
-	// what Commit had got by then is in the snapshot, nothing later is. A backend that compacts what it keeps calls it once a group
-	// of this term is kept: before, the owner may have not placed all of what it has loaded.
-	Snapshot func(begun func(), write func(piece []byte) error) error
+	// Snapshot writes all items of a shard, or with [AllShards] of all, as of one instant, in pieces of whole items, and may take
+	// long: commands go on. begun is called at that instant: what Commit had got by then is in the snapshot, nothing later is. A
+	// backend that compacts what it keeps calls it once a group of this term is kept: before, the owner may have not placed all of
+	// what it has loaded.
+	Snapshot func(shard int, begun func(), write func(piece []byte) error) error
 	// Leased reports whether leases stand. How long the store is without an owner matters only then.
 	Leased func() bool
+	// Gained is called by a backend with [Term.Keyed] when it has acquired a shard later than by Acquire. The shard can be used when it
+	// has returned nil; after an error the backend acquires it again.
+	Gained func(ctx context.Context, gain Gain) error
+	// Unlocked is called by a backend with [Term.Keyed] when a group is kept whose locks were not as they must be, before anybody
+	// learns that it is kept. The group is answered after the commit that it returns, which may be nil.
+	Unlocked func(shard int, locks []Unlocked) Commit
+}
+
+// Gain is a shard that the owner has acquired.
+type Gain struct {
+	Shard int
+	// Kept: what the owner has in memory is what is kept. Else it loads the shard. Locks may be missing in both cases.
+	Kept bool
+	// Away is how long nobody owned it, at least. Collectors could not renew leases meanwhile.
+	Away time.Duration
+}
+
+// Unlocked is a lock that a group has not set: a grant found one of somebody else, a renewal found none.
+type Unlocked struct {
+	Task, Token string
+	// Value is that of the lock that a grant has found, and TTL how long that lasts, 0 for without end.
+	Value string
+	TTL   time.Duration
 }
 
 // Term is what an owner has acquired.
@@ -116,13 +138,22 @@ type Term struct {
 	Epoch uint64
 	// Away is how long nobody owned the store, at least. Collectors could not renew leases meanwhile.
 	Away time.Duration
+	// Keyed: the backend has items under names and shows leases as locks. So a group has whole items, and what happens to locks
+	// ([codec.Lock]); the shards are acquired and lost each by itself.
+	Keyed bool
+	// Shards of the store, and those that were acquired, 0 first; only with Keyed.
+	Shards int
+	Gained []Gain
+	// Now is the clock of the store; nil: that of the machine.
+	Now func() time.Time
 }
 
 // Items take what is loaded.
 type Items interface {
 	// Begin drops what was taken so far and begins an empty store of that many shards; 0: as the snapshot says that comes next.
 	Begin(shards int) error
-	// Add takes the next piece of a snapshot, as [Owner.Snapshot] has given it.
+	// Add takes the next piece of a snapshot, as [Owner.Snapshot] has given it, or with [Term.Keyed] of the items that are kept,
+	// in any order.
 	Add(piece []byte) error
 	// Ended is nil if a whole snapshot was added.
 	Ended() error

@@ -29,6 +29,7 @@ const (
 	Used
 	Task
 	End
+	LockItem // of a [Lock]
 )
 
 // Removed is added to the kind of an item that was removed: only what names it follows.

@@ -1,0 +1,44 @@
+package codec
+
+// LockWrite is what a group does to the lock of a task.
+type LockWrite uint8
+
+// What can happen to a lock.
+const (
+	// LockGrant sets it, unless somebody has.
+	LockGrant LockWrite = iota + 1
+	// LockRenew sets it, whatever value it has; if there is none it stays so.
+	LockRenew
+	// LockAgain sets it, whatever it is: who owns the shard does not know whether it was lost by a failover or an outage.
+	LockAgain
+	// LockRestore sets it, unless it is foreign or of a later lease: what a failover has lost is written again.
+	LockRestore
+	// LockRelease deletes it, if it has the token.
+	LockRelease
+)
+
+// Lock is an item that a backend does not keep as such: what happens to the lock of a task.
+type Lock struct {
+	Task, Token string
+	Write       LockWrite
+	TTL         int64 // in ms, of one that is set
+}
+
+// AppendLock appends what happens to a lock.
+func AppendLock(out []byte, shard int, l Lock) []byte {
+	return AppendItem(out, LockItem, shard, func(c *Codec) { l.fields(c) })
+}
+
+// ReadLock reads what AppendLock wrote.
+func ReadLock(fields []byte) (l Lock, err error) {
+	c := Reader(fields)
+	l.fields(c)
+	return l, c.Known()
+}
+
+func (l *Lock) fields(c *Codec) {
+	Text(c, 1, &l.Task)
+	Text(c, 2, &l.Token)
+	Uint(c, 3, &l.Write)
+	Int(c, 4, &l.TTL)
+}
