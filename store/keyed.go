@@ -17,7 +17,7 @@ import (
 // openKeyed makes the store of those shards that were acquired. The others come later: until then the backend refuses what is asked
 // of them.
 func (l *Loader) openKeyed(ctx context.Context, term backend.Term) (*Store, error) {
-	if term.Now != nil {
+	if l.config.Now == nil {
 		l.config.Now = term.Now
 	}
 	s, err := newStore(term.Shards, l.config)
