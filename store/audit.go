@@ -30,7 +30,14 @@ func (s *Store) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) erro
 			newest := b.audit[n-1]
 			next.number, next.time = newest.number+1, max(b.now, newest.time)
 		}
+		oldest := uint64(0) // the number of the one that must go
+		if len(b.audit) >= bounds.MaxAuditEntries {
+			oldest = b.audit[0].number
+		}
 		return b.commit(bookShard, machine.SmallGroup, false, func() { b.add(next) }, func(out []byte) []byte {
+			if oldest != 0 {
+				out = codec.AppendItem(out, codec.Audit|codec.Removed, 0, func(c *codec.Codec) { codec.Uint(c, 1, &oldest) })
+			}
 			return codec.AppendItem(out, codec.Audit, 0, func(c *codec.Codec) { auditFields(c, next) })
 		})
 	})

@@ -14,9 +14,9 @@ import (
 // anything is a backend that takes anything.
 type anything struct{ backend.Backend }
 
-func (anything) Room(int, bool) error                   { return nil }
+func (anything) Room(int, int, bool) error              { return nil }
 func (anything) Commit(int, []byte, int) backend.Commit { return nil }
-func (anything) Until() (time.Time, error)              { return time.Time{}, nil }
+func (anything) Until(int) (time.Time, error)           { return time.Time{}, nil }
 
 // failing is a command that panics when it has changed something.
 type failing struct{ machine.Unblock }
@@ -46,7 +46,7 @@ func TestBackend_CommandPanics(t *testing.T) {
 				"a read":   func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
 				"a change": func(ctx context.Context) error { _, err := s.Unblock(ctx, "q"); return err },
 				"a snapshot": func(context.Context) error {
-					return s.Snapshot(func() {}, func([]byte) error { return nil })
+					return s.Snapshot(backend.AllShards, func() {}, func([]byte) error { return nil })
 				},
 				"ping": s.Ping,
 			} {

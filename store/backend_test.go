@@ -25,7 +25,7 @@ type slowDisk struct {
 }
 
 // Room implements [backend.Backend].
-func (j *slowDisk) Room(int, bool) error {
+func (j *slowDisk) Room(int, int, bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.refuse
@@ -248,7 +248,7 @@ type limited struct {
 }
 
 // Until implements [backend.Backend].
-func (l *limited) Until() (time.Time, error) { return l.until, nil }
+func (l *limited) Until(int) (time.Time, error) { return l.until, nil }
 
 // TestBackend_Lost answers neither reads nor grants once another owner may have the store, though nothing new would be read.
 func TestBackend_Lost(t *testing.T) {

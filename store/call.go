@@ -52,7 +52,7 @@ func (p *part) call(ctx context.Context, run func() error) error {
 	if err != nil {
 		return err
 	}
-	return p.clock.durable(ctx, last)
+	return p.clock.durable(ctx, seen{bookShard, last})
 }
 
 // hold runs something while it holds the mutex. What it returns waits until what that has changed or read is kept.
@@ -70,6 +70,12 @@ const groupHead = 8
 // bookShard is the shard whose groups have what is of no shard.
 const bookShard = 0
 
+// seen is what a call has changed or read: a shard as it was when that commit was its last.
+type seen struct {
+	shard int
+	last  backend.Commit // nil: nothing was changed yet
+}
+
 // commit runs a change while the call holds the mutex, and has what it has changed kept, which group appends; room and grows are as
 // [machine.Command] has them. A change of nothing has no group, unless it is one of all shards: then last is later than all before
 // in any part.
@@ -82,7 +88,7 @@ func (p *part) commit(shard, room int, grows bool, run func(), group func(out []
 		p.runWhole(run)
 		return nil
 	}
-	if err := keep.Room(room, grows); err != nil {
+	if err := keep.Room(shard, room, grows); err != nil {
 		return err
 	}
 	p.runWhole(func() {
@@ -162,12 +168,27 @@ func (s *shard) do(ctx context.Context, c machine.Command) error {
 	return s.clock.durable(ctx, last)
 }
 
+// rechecked is a command that looks again at what it has answered, once that is kept: see [machine.Unlocked].
+type rechecked interface {
+	machine.Command
+	Recheck(sh *machine.Shard)
+}
+
+// recheck has a command look again, if the backend has locks.
+func (s *shard) recheck(c rechecked) {
+	if s.Keyed {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.Recheck(s.Shard)
+	}
+}
+
 // perform makes a change. What it returns waits until the backend has it.
-func (s *shard) perform(c machine.Command) (backend.Commit, error) {
+func (s *shard) perform(c machine.Command) (seen, error) {
 	s.begin()
 	defer s.end()
 	err := s.performHeld(c)
-	return s.last, err
+	return seen{s.Number, s.last}, err
 }
 
 // performHeld makes a change while the call holds the mutex.
@@ -182,11 +203,11 @@ func (s *shard) read(ctx context.Context, work func(*machine.Shard)) error {
 }
 
 // look reads the shard. What it returns waits until the backend has what was read.
-func (s *shard) look(work func(*machine.Shard)) backend.Commit {
+func (s *shard) look(work func(*machine.Shard)) seen {
 	s.begin()
 	defer s.end()
 	work(s.Shard)
-	return s.last
+	return seen{s.Number, s.last}
 }
 
 // end ends a call: it sends hints for what became grantable earlier.
@@ -227,7 +248,7 @@ func byPage[C machine.Command](
 	ctx context.Context, s *Store, n, limit int, id func(int) dispatch.TaskID, of func(page []int) C, done func(c C, page []int),
 ) error {
 	// A shard's last commit says nothing of the others: it may be old, if the call changed nothing there.
-	var seen []backend.Commit
+	var all []seen
 	for sh, page := range s.byShard(n, limit, id) {
 		c := of(page)
 		last, err := sh.perform(c)
@@ -235,9 +256,9 @@ func byPage[C machine.Command](
 			return err
 		}
 		done(c, page)
-		seen = append(seen, last)
+		all = append(all, last)
 	}
-	return s.durable(ctx, seen...)
+	return s.durable(ctx, all...)
 }
 
 // spread puts the answers for a page to their places among all.
@@ -264,35 +285,35 @@ func (s *Store) readAll(ctx context.Context, work func(*machine.Shard)) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	seen := make([]backend.Commit, len(s.shards))
+	all := make([]seen, len(s.shards))
 	for i, sh := range s.shards {
-		seen[i] = sh.look(work)
+		all[i] = sh.look(work)
 	}
-	return s.durable(ctx, seen...)
+	return s.durable(ctx, all...)
 }
 
-// lockAll begins a call on all shards at one instant.
-func (s *Store) lockAll() {
-	for _, sh := range s.shards {
+// lockShards begins a call on shards, in their order, at one instant.
+func (s *Store) lockShards(shards []*shard) {
+	for _, sh := range shards {
 		sh.mu.Lock()
 	}
 	now := s.now()
-	for _, sh := range s.shards {
+	for _, sh := range shards {
 		sh.setInstant(now)
 	}
 }
 
-func (s *Store) unlockAll() {
-	for _, sh := range s.shards {
+func unlockShards(shards []*shard) {
+	for _, sh := range shards {
 		sh.end()
 	}
 }
 
 // performAll makes a change of all shards, as one; room and grows are as [machine.Command] has them. What it returns waits until
 // the backend has it.
-func (s *Store) performAll(room int, grows bool, run func()) (backend.Commit, error) {
-	s.lockAll()
-	defer s.unlockAll()
+func (s *Store) performAll(room int, grows bool, run func()) (seen, error) {
+	s.lockShards(s.shards)
+	defer unlockShards(s.shards)
 	first := &s.shards[0].part
 	err := first.commit(backend.AllShards, room, grows, func() {
 		run()
@@ -301,12 +322,12 @@ func (s *Store) performAll(room int, grows bool, run func()) (backend.Commit, er
 		}
 	}, s.groupAll)
 	if err != nil {
-		return nil, err
+		return seen{}, err
 	}
 	for _, sh := range s.shards {
 		sh.last = first.last
 	}
-	return first.last, nil
+	return seen{backend.AllShards, first.last}, nil
 }
 
 // groupAll appends what a command has changed in all shards, and of the rules and holds.

@@ -40,23 +40,28 @@ func (c *clock) usable(ctx context.Context) error {
 }
 
 // durable returns when what a call has seen is kept, and the call may be answered: the store has no other owner yet.
-func (c *clock) durable(ctx context.Context, seen ...backend.Commit) error {
+func (c *clock) durable(ctx context.Context, all ...seen) error {
 	if c.backend == nil {
 		return nil
 	}
-	for _, commit := range seen {
-		if commit == nil {
+	for _, of := range all {
+		if of.last == nil {
 			continue
 		}
-		if err := commit.Wait(ctx); err != nil {
+		if err := of.last.Wait(ctx); err != nil {
 			return err
 		}
 	}
-	until, err := c.backend.Until()
-	if err == nil && !until.IsZero() && time.Until(until) <= 0 {
-		err = fmt.Errorf("%w: its owner could not renew its term", dispatch.ErrStoreUnavailable)
+	for _, of := range all { // behind all waits: a term may end meanwhile
+		until, err := c.backend.Until(of.shard)
+		if err == nil && !until.IsZero() && time.Until(until) <= 0 {
+			err = fmt.Errorf("%w: its owner could not renew its term", dispatch.ErrStoreUnavailable)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 func (c *clock) millis() int64 { return c.now().UnixMilli() }

@@ -26,9 +26,9 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 			current = append(current, i)
 		}
 	}
-	seen := make([]backend.Commit, len(s.shards))
+	all := make([]seen, len(s.shards))
 	for i, sh := range s.shards {
-		seen[i] = sh.look(func(sh *machine.Shard) {
+		all[i] = sh.look(func(sh *machine.Shard) {
 			for _, i := range current {
 				used, replay := sh.Poll(&polls[i])
 				states[i].Used = states[i].Used || used
@@ -36,7 +36,7 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 			}
 		})
 	}
-	if err := s.durable(ctx, seen...); err != nil {
+	if err := s.durable(ctx, all...); err != nil {
 		return nil, err
 	}
 	return states, nil
@@ -65,15 +65,16 @@ func (s *Store) meet(ctx context.Context, collector, session string, told *dispa
 		state, err = s.collectors.meet(collector, session, told)
 		return err
 	})
-	seen := []backend.Commit{last}
+	all := []seen{{bookShard, last}}
 	if err == nil && state.NewSession {
-		last, err = s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
-		seen = append(seen, last)
+		var marked seen
+		marked, err = s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
+		all = append(all, marked)
 	}
 	if err != nil {
 		return state, err
 	}
-	return state, s.durable(ctx, seen...)
+	return state, s.durable(ctx, all...)
 }
 
 // EndSession implements [dispatch.Leases].
@@ -83,27 +84,28 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 		return nil, err
 	}
 	c := machine.EndSession{Mark: machine.Mark{Collector: collector, Session: keep}, Limit: max(limit, 1)}
-	last, err := s.endSession(sh, &c)
-	seen := []backend.Commit{last}
+	ended, err := s.endSession(sh, &c)
+	all := []seen{ended}
 	if err == nil && len(c.Held) == 0 && sh == s.shardOfName(collector) {
+		var last backend.Commit
 		last, err = s.collectors.hold(func() error { return s.collectors.sessionEnded(collector, keep) })
-		seen = append(seen, last)
+		all = append(all, seen{bookShard, last})
 	}
 	if err == nil {
-		err = s.durable(ctx, seen...)
+		err = s.durable(ctx, all...)
 	}
 	return c.Held, err
 }
 
 // endSession makes the change, unless the session to keep was replaced itself.
-func (s *Store) endSession(sh *shard, c *machine.EndSession) (backend.Commit, error) {
+func (s *Store) endSession(sh *shard, c *machine.EndSession) (seen, error) {
 	sh.begin()
 	defer sh.end()
 	if s.collectors.replaced(c.Collector, c.Session) {
-		return sh.last, nil
+		return seen{sh.Number, sh.last}, nil
 	}
 	err := sh.performHeld(c)
-	return sh.last, err
+	return seen{sh.Number, sh.last}, err
 }
 
 // ListCollectors implements [dispatch.Collectors].

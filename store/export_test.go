@@ -9,13 +9,14 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
 // Kept is how many records, stray locks, and grants of client tokens in use or used before are kept.
 func (s *Store) Kept() (records, locks, grants int, err error) {
 	var left []byte
-	err = s.Snapshot(func() {}, func(piece []byte) error {
+	err = s.Snapshot(backend.AllShards, func() {}, func(piece []byte) error {
 		left = append(left, piece...)
 		for {
 			kind, _, _, rest, ok := codec.CutItem(left)
@@ -53,7 +54,7 @@ func (s *Store) Digest() (uint64, error) {
 // Items describes what the store keeps, to find what differs.
 func (s *Store) Items() (lines []string, err error) {
 	var left []byte
-	err = s.Snapshot(func() {}, func(piece []byte) error {
+	err = s.Snapshot(backend.AllShards, func() {}, func(piece []byte) error {
 		left = append(left, piece...)
 		for {
 			kind, shard, fields, rest, ok := codec.CutItem(left)

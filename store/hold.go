@@ -10,7 +10,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
@@ -21,7 +20,7 @@ type holdBook struct {
 	mu      sync.Mutex               // orders changes of the holds, and guards what follows together with all shards
 	holds   map[string]dispatch.Hold // by key
 	version int64
-	last    backend.Commit // of the last change
+	last    seen // the last change
 }
 
 // Holds implements [dispatch.Holds].
@@ -61,7 +60,7 @@ func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVers
 	if err != nil {
 		return 0, err
 	}
-	b.last = last
+	b.last = seen{bookShard, last.last}
 	return version, s.durable(ctx, last)
 }
 

@@ -18,11 +18,20 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	for i := range results {
 		results[i].Lost = dispatch.LostUnknownTask // of an id without a slot
 	}
+	var kept []func()
 	err := byPage(ctx, s, len(renewals), bounds.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID },
 		func(page []int) *machine.Renew { return &machine.Renew{Renewals: pick(renewals, page)} },
-		func(c *machine.Renew, page []int) { spread(results, page, c.Answers) })
+		func(c *machine.Renew, page []int) {
+			kept = append(kept, func() {
+				s.shardOfTask(c.Renewals[0].ID).recheck(c)
+				spread(results, page, c.Answers)
+			})
+		})
 	if err != nil {
 		return nil, err
+	}
+	for _, answer := range kept {
+		answer()
 	}
 	return results, nil
 }

@@ -27,13 +27,20 @@ type Loader struct {
 	ended  bool               // it has its end
 	items  []item             // room for those of the next piece
 	begun  bool               // it has its begin
+
+	one    *machine.Shard // that is loaded, of a store that is there; nil: all are
+	opened chan struct{}  // closed when a store that is keyed is there
 }
 
 // NewLoader makes a loader of an empty store. [Config.Backend] keeps what the store changes once it is loaded.
-func NewLoader(config Config) *Loader { return &Loader{config: config} }
+func NewLoader(config Config) *Loader { return &Loader{config: config, opened: make(chan struct{})} }
 
 // Begin implements [backend.Items].
 func (l *Loader) Begin(shards int) error {
+	if l.one != nil {
+		l.beginOne()
+		return nil
+	}
 	*l = Loader{config: l.config}
 	if shards == 0 {
 		return nil
@@ -132,7 +139,7 @@ func (l *Loader) inSnapshot(i *item) error {
 		}
 		l.ended = true
 		return c.Known()
-	case kind == codec.Task && i.shard < len(l.shards):
+	case kind == codec.Task && i.shard < len(l.shards) && l.shards[i.shard] != nil:
 		l.tasks++
 		return l.shards[i.shard].Take(&i.task, i.fields)
 	}
@@ -168,8 +175,8 @@ func (l *Loader) item(kind codec.Kind, shard int, fields []byte) error {
 	switch kind &^= codec.Removed; {
 	case kind < codec.Shard:
 		l.ofStore(kind, removed, c)
-	case shard >= len(l.shards):
-		return fmt.Errorf("there are %d shards", len(l.shards))
+	case shard >= len(l.shards) || l.shards[shard] == nil:
+		return fmt.Errorf("there are %d shards, or it is loaded with another one", len(l.shards))
 	case removed:
 		l.shards[shard].Remove(kind, c)
 	default:
@@ -181,7 +188,7 @@ func (l *Loader) item(kind codec.Kind, shard int, fields []byte) error {
 // ofStore takes an item that is of no shard.
 func (l *Loader) ofStore(kind codec.Kind, removed bool, c *codec.Codec) {
 	s, name := l.store, ""
-	if removed {
+	if removed && kind != codec.Audit {
 		codec.Text(c, 1, &name)
 	}
 	switch kind {
@@ -223,7 +230,7 @@ func (l *Loader) ofStore(kind codec.Kind, removed bool, c *codec.Codec) {
 		}
 	case codec.Audit:
 		a := new(auditEntry)
-		if auditFields(c, a); !removed {
+		if auditFields(c, a); !removed { // else it was the oldest, which went when the newest came
 			s.access.add(a)
 		}
 	default:
@@ -248,20 +255,32 @@ func (l *Loader) Store() (*Store, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: it has no items", backend.ErrDamaged)
 	}
-	now := s.clock.now()
-	for number, of := range l.shards {
-		if err := of.End(now, s.rules.rules.Get, s.backend != nil); err != nil {
-			return nil, fmt.Errorf("%w: shard %d: %w", backend.ErrDamaged, number, err)
+	for number := range l.shards {
+		if err := l.end(number); err != nil {
+			return nil, err
 		}
 	}
 	s.rules.version, s.holds.version = s.shards[0].Versions()
 	l.shards, l.items = nil, nil
-	// What reading has left over is as large as what was read. The runtime would give it back minutes later, and the next
-	// collection, which needs it again, comes when the heap has doubled.
+	l.collect()
+	return s, nil
+}
+
+// end makes a shard of its items.
+func (l *Loader) end(number int) error {
+	s := l.store
+	if err := l.shards[number].End(s.clock.now(), s.rules.rules.Get, s.backend != nil); err != nil {
+		return fmt.Errorf("%w: shard %d: %w", backend.ErrDamaged, number, err)
+	}
+	return nil
+}
+
+// collect gives back what reading has left over, which is as large as what was read. The runtime would give it back minutes later,
+// and the next collection, which needs it again, comes when the heap has doubled.
+func (l *Loader) collect() {
 	if l.tasks > manyTasks {
 		debug.FreeOSMemory()
 	}
-	return s, nil
 }
 
 // manyTasks are worth a collection of garbage.
@@ -277,12 +296,12 @@ func (l *Loader) Place() (shards int, err error) {
 }
 
 // Snapshot writes what was loaded, and what the store has changed since: see [Store.Snapshot].
-func (l *Loader) Snapshot(begun func(), write func(piece []byte) error) error {
+func (l *Loader) Snapshot(shard int, begun func(), write func(piece []byte) error) error {
 	s, err := l.Store()
 	if err != nil {
 		return err
 	}
-	return s.Snapshot(begun, write)
+	return s.Snapshot(shard, begun, write)
 }
 
 // leased reports whether leases stand in what was loaded.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/backendtest"
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
@@ -83,7 +84,7 @@ func load(t *testing.T, groups [][]byte, pieces ...[]byte) {
 		return
 	}
 	_ = s.Check() // it names what contradicts itself
-	if err := s.Snapshot(func() {}, func([]byte) error { return nil }); err != nil {
+	if err := s.Snapshot(backend.AllShards, func() {}, func([]byte) error { return nil }); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/backendtest"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/storecopy"
@@ -123,7 +124,7 @@ func (r *reborn) begin() {
 	r.snapshot = snap
 	begun := make(chan struct{})
 	go func() {
-		snap.ended <- r.now.Snapshot(func() {
+		snap.ended <- r.now.Snapshot(backend.AllShards, func() {
 			snap.from = len(r.kept.Groups())
 			close(begun)
 		}, func(piece []byte) error {

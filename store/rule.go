@@ -9,7 +9,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
@@ -19,7 +18,7 @@ type ruleBook struct {
 	mu      sync.Mutex // orders changes of the rules, and guards what follows together with all shards
 	rules   btree.Map[string, dispatch.QueueRule]
 	version int64
-	last    backend.Commit // of the last change
+	last    seen // the last change
 }
 
 // PutRule implements [dispatch.Queues].
@@ -51,7 +50,7 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	if err != nil {
 		return 0, err
 	}
-	b.last = last
+	b.last = seen{bookShard, last.last}
 	return b.version, s.durable(ctx, last)
 }
 

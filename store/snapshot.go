@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
@@ -19,14 +20,15 @@ type pages struct {
 
 func defaultPages() pages { return pages{items: 512, bytes: 256 << 10} }
 
-// Snapshot writes all that the store keeps, as of one instant, in pieces. begun is called at that instant, with the
+// Snapshot writes what the store keeps of a shard, or with [backend.AllShards] of all, as of one instant, in pieces. What is of no
+// shard is with shard 0. begun is called at that instant, with the
 // store locked: what the backend has by then is in the snapshot, what comes later is not. Calls go on meanwhile. Only
 // one snapshot is made at a time; an error of write ends it. If a command has failed in its middle there is none.
-func (s *Store) Snapshot(begun func(), write func(piece []byte) error) error {
+func (s *Store) Snapshot(shard int, begun func(), write func(piece []byte) error) error {
 	s.snapshots.Lock()
 	defer s.snapshots.Unlock()
-	f := s.freeze(begun)
-	defer s.thaw()
+	f := s.freeze(shard, begun)
+	defer f.thaw()
 	w := newAside(write)
 	err := s.writePieces(&f, w)
 	return cmp.Or(w.end(), err) // of a write that failed both tell
@@ -76,38 +78,32 @@ func (w *aside) end() (err error) {
 	return err
 }
 
+// piece is the next one of a snapshot.
+type piece struct {
+	aside *aside
+	out   []byte
+	err   error // of the first write that failed
+}
+
+// flush has it written, if it has so many bytes.
+func (p *piece) flush(least int) error {
+	if p.err == nil && len(p.out) >= least {
+		p.out, p.err = p.aside.put(p.out)
+	}
+	return p.err
+}
+
 // writePieces writes what a snapshot took when it began, and what the shards and the collectors have.
 func (s *Store) writePieces(f *frozen, w *aside) error {
-	out := f.head
-	var err error // of the first write that failed
-	flush := func(least int) error {
-		if err == nil && len(out) >= least {
-			out, err = w.put(out)
-		}
-		return err
-	}
-	f.sources.Scan(func(_ string, k *keptSource) bool {
-		out = codec.AppendItem(out, codec.KeptSource, 0, func(c *codec.Codec) { keptSourceFields(c, k) })
-		return flush(s.pages.bytes) == nil
-	})
-	f.bindings.Scan(func(_ string, b *binding) bool {
-		out = codec.AppendItem(out, codec.Binding, 0, func(c *codec.Codec) { bindingFields(c, b) })
-		return flush(s.pages.bytes) == nil
-	})
-	for _, a := range f.audit {
-		out = codec.AppendItem(out, codec.Audit, 0, func(c *codec.Codec) { auditFields(c, a) })
-		if err := flush(s.pages.bytes); err != nil {
-			return err
-		}
-	}
-	for after, more := "", true; more && flush(s.pages.bytes) == nil; {
-		out, after, more = s.collectors.page(out, after, s.pages.items)
+	next := &piece{aside: w, out: f.head}
+	if f.books {
+		s.writeBooks(f, next)
 	}
 	tasks := 0
-	for _, sh := range s.shards {
+	for _, sh := range f.shards {
 		for more := true; more; {
-			out, more = sh.savePage(out, s.pages.items)
-			if err := flush(s.pages.bytes); err != nil {
+			next.out, more = sh.savePage(next.out, s.pages.items)
+			if err := next.flush(s.pages.bytes); err != nil {
 				return err
 			}
 		}
@@ -116,12 +112,38 @@ func (s *Store) writePieces(f *frozen, w *aside) error {
 	if s.broken.Load() {
 		return errBroken
 	}
-	out = codec.AppendItem(out, codec.End, 0, func(c *codec.Codec) { codec.Int(c, 1, &tasks) })
-	return flush(0)
+	if f.whole {
+		next.out = codec.AppendItem(next.out, codec.End, 0, func(c *codec.Codec) { codec.Int(c, 1, &tasks) })
+	}
+	return next.flush(0)
+}
+
+// writeBooks writes what is of no shard, until a write fails.
+func (s *Store) writeBooks(f *frozen, next *piece) {
+	f.sources.Scan(func(_ string, k *keptSource) bool {
+		next.out = codec.AppendItem(next.out, codec.KeptSource, 0, func(c *codec.Codec) { keptSourceFields(c, k) })
+		return next.flush(s.pages.bytes) == nil
+	})
+	f.bindings.Scan(func(_ string, b *binding) bool {
+		next.out = codec.AppendItem(next.out, codec.Binding, 0, func(c *codec.Codec) { bindingFields(c, b) })
+		return next.flush(s.pages.bytes) == nil
+	})
+	for _, a := range f.audit {
+		next.out = codec.AppendItem(next.out, codec.Audit, 0, func(c *codec.Codec) { auditFields(c, a) })
+		if next.flush(s.pages.bytes) != nil {
+			return
+		}
+	}
+	for after, more := "", true; more && next.flush(s.pages.bytes) == nil; {
+		next.out, after, more = s.collectors.page(next.out, after, s.pages.items)
+	}
 }
 
 // frozen is what a snapshot takes when it begins.
 type frozen struct {
+	shards   []*shard
+	whole    bool // they are all
+	books    bool // with what is of no shard
 	head     []byte
 	sources  *btree.Map[string, *keptSource]
 	bindings *btree.Map[string, *binding]
@@ -129,25 +151,46 @@ type frozen struct {
 }
 
 // freeze begins a snapshot.
-func (s *Store) freeze(begun func()) (f frozen) {
-	// The order is that of other calls: a change of rules locks them, then the shards; the end of a session locks a shard,
-	// then the collectors.
-	s.rules.mu.Lock()
-	defer s.rules.mu.Unlock()
-	s.holds.mu.Lock()
-	defer s.holds.mu.Unlock()
-	s.lockAll()
-	defer s.unlockAll()
-	s.collectors.mu.Lock()
-	defer s.collectors.mu.Unlock()
-	s.sourceBook.mu.Lock()
-	defer s.sourceBook.mu.Unlock()
-	s.access.mu.Lock()
-	defer s.access.mu.Unlock()
+func (s *Store) freeze(number int, begun func()) (f frozen) {
+	f = frozen{shards: s.shards, whole: number == backend.AllShards, books: number == backend.AllShards || number == bookShard}
+	if !f.whole {
+		f.shards = s.shards[number : number+1]
+	}
+	if f.books {
+		// The order is that of other calls: a change of rules locks them, then the shards; the end of a session locks a shard,
+		// then the collectors.
+		s.rules.mu.Lock()
+		defer s.rules.mu.Unlock()
+		s.holds.mu.Lock()
+		defer s.holds.mu.Unlock()
+	}
+	s.lockShards(f.shards)
+	defer unlockShards(f.shards)
+	if f.books {
+		s.collectors.mu.Lock()
+		defer s.collectors.mu.Unlock()
+		s.sourceBook.mu.Lock()
+		defer s.sourceBook.mu.Unlock()
+		s.access.mu.Lock()
+		defer s.access.mu.Unlock()
+	}
 	begun()
 	s.snapshot++
-	shards := len(s.shards)
-	f.head = codec.AppendItem(nil, codec.Store, 0, func(c *codec.Codec) { storeFields(c, &shards, &s.shards[0].part.micros) })
+	if f.whole {
+		shards := len(s.shards)
+		f.head = codec.AppendItem(nil, codec.Store, 0, func(c *codec.Codec) { storeFields(c, &shards, &s.shards[0].part.micros) })
+	}
+	if f.books {
+		s.freezeBooks(&f)
+	}
+	for _, sh := range f.shards {
+		sh.Freeze(s.snapshot)
+	}
+	return f
+}
+
+// freezeBooks takes what is of no shard: little as it is, or a copy that shares what does not change.
+func (s *Store) freezeBooks(f *frozen) {
 	s.rules.rules.Scan(func(_ string, rule dispatch.QueueRule) bool {
 		f.head = codec.AppendItem(f.head, codec.Rule, 0, func(c *codec.Codec) { ruleFields(c, &rule) })
 		return true
@@ -157,15 +200,11 @@ func (s *Store) freeze(begun func()) (f frozen) {
 		f.head = codec.AppendItem(f.head, codec.Hold, 0, func(c *codec.Codec) { holdFields(c, &hold) })
 	}
 	f.sources, f.bindings, f.audit = s.kept.Copy(), s.access.bindings.Copy(), slices.Clone(s.access.audit)
-	for _, sh := range s.shards {
-		sh.Freeze(s.snapshot)
-	}
-	return f
 }
 
 // thaw ends a snapshot.
-func (s *Store) thaw() {
-	for _, sh := range s.shards {
+func (f *frozen) thaw() {
+	for _, sh := range f.shards {
 		sh.mu.Lock()
 		sh.Thaw()
 		sh.mu.Unlock()

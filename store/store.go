@@ -54,8 +54,8 @@ type Store struct {
 	release func() error // gives up the backend; nil: there is none
 	ended   error        // what Close has returned
 
-	snapshots sync.Mutex // one is made at a time
-	snapshot  uint32     // the number of the last one; all mutexes guard it
+	snapshots sync.Mutex // one is made at a time; it guards what follows
+	snapshot  uint32     // the number of the last one
 	pages     pages
 
 	noted []machine.Noted // rules and holds that the command under way has changed; all mutexes guard it
@@ -113,7 +113,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		config.Logger = zap.NewNop()
 	}
 	l := NewLoader(config)
-	term, err := config.Backend.Acquire(ctx, backend.Owner{Shards: config.Shards, Snapshot: l.Snapshot, Leased: l.leased})
+	term, err := config.Backend.Acquire(ctx, backend.Owner{
+		Shards: config.Shards, Snapshot: l.Snapshot, Leased: l.leased, Gained: l.gained, Unlocked: l.unlocked,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +129,11 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 
 // open loads the store of a term that begins, and starts it. To load takes a while: nobody could renew a lease meanwhile.
 func (l *Loader) open(ctx context.Context, term backend.Term) (*Store, error) {
+	if term.Keyed {
+		return l.openKeyed(ctx, term)
+	}
 	acquired := time.Now()
-	if err := l.config.Backend.Load(ctx, l); err != nil {
+	if err := l.config.Backend.Load(ctx, backend.AllShards, l); err != nil {
 		return nil, err
 	}
 	s, err := l.Store()
@@ -161,7 +166,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.durable(ctx)
+	return s.durable(ctx, seen{shard: bookShard})
 }
 
 // Now is the store's clock.
@@ -222,7 +227,7 @@ func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error
 	}
 	stats.Collectors = s.collectors.count()
 	if s.backend != nil {
-		full := s.backend.Room(fullBytes, true)
+		full := s.backend.Room(bookShard, fullBytes, true)
 		if full == nil {
 			s.backend.Commit(bookShard, nil, fullBytes)
 		}

@@ -19,6 +19,8 @@ type Claim struct {
 	// Reply is empty with Err, which wraps [dispatch.ErrStaleHolds].
 	Reply dispatch.ClaimReply
 	Err   error
+
+	undone uint64 // of the shard, then
 }
 
 // Room implements [Command].
@@ -37,6 +39,24 @@ func (c *Claim) Run(s *Shard) {
 		return
 	}
 	c.Reply = s.claim(c.Pool, c.Wants)
+	c.undone = s.Undone
+}
+
+// Recheck leaves out what was undone since, because of its lock: see [Unlocked]. A want that has lost all can get something else.
+func (c *Claim) Recheck(s *Shard) {
+	if c.undone == s.Undone {
+		return
+	}
+	for i, grants := range c.Reply.Grants {
+		left := slices.DeleteFunc(grants, func(g dispatch.Grant) bool {
+			r := s.find(g.Task.ID)
+			return r == nil || r.lease == nil || r.lease.fence != g.Token.Fence
+		})
+		if c.Reply.Grants[i] = left; len(left) == 0 && len(grants) > 0 {
+			c.Reply.Used[i] = false
+			c.Reply.More = true
+		}
+	}
 }
 
 func (s *Shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimReply {

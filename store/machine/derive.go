@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/codec"
 )
 
 // End makes the shard of what was loaded, at that instant. ruleOf finds the queue rules; keeping: what commands will change is noted.
@@ -18,6 +19,35 @@ func (l *Loading) End(now time.Time, ruleOf func(pattern string) (dispatch.Queue
 	}
 	l.s.Keeping = keeping
 	return nil
+}
+
+// Follow takes settings, holds on queues and their versions from the first shard of the store: a change of all shards takes effect
+// with that, and this one may have been away. What differs is in the next group.
+func (l *Loading) Follow(first *Shard) {
+	s := l.s
+	l.follows = true
+	rules := make(map[string]string, len(first.settings))
+	for name, rule := range first.settings {
+		rules[name] = rule.Pattern
+	}
+	differ(s, codec.Setting, l.rules, rules)
+	differ(s, codec.Held, s.held, first.held)
+	l.rules, s.held = rules, maps.Clone(first.held)
+	s.rulesVersion, s.holdsVersion = first.rulesVersion, first.holdsVersion
+}
+
+// differ notes the items that two maps have otherwise.
+func differ[T comparable](s *Shard, kind codec.Kind, has, wants map[string]T) {
+	for _, name := range slices.Sorted(maps.Keys(wants)) {
+		if old, ok := has[name]; !ok || old != wants[name] {
+			s.noted = append(s.noted, Noted{Kind: kind, Name: name})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		if _, ok := wants[name]; !ok {
+			s.noted = append(s.noted, Noted{Kind: kind, Name: name})
+		}
+	}
 }
 
 // Versions are those of the queue rules and the holds that the shard has.
@@ -44,7 +74,9 @@ func (l *Loading) place(ruleOf func(pattern string) (dispatch.QueueRule, bool)) 
 	s.placeTouched()
 	s.touched, s.touchedQueues = nil, nil // with room for all there are
 	clear(s.soonest)
-	s.encoder.head(nil) // it is kept
+	if !l.follows {
+		s.encoder.head(nil) // it is kept
+	}
 	return nil
 }
 

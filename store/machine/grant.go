@@ -6,6 +6,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -48,6 +49,7 @@ func (s *Shard) endLease(r *record) {
 func (s *Shard) detach(r *record) {
 	l := r.lease
 	s.change(r, partState)
+	s.setLock(r, codec.LockRelease)
 	if l.byHand != "" && l.lockedUntil > s.now {
 		s.setStray(r.id(), strayLock{value: l.byHand, until: l.lockedUntil})
 	}
@@ -174,15 +176,20 @@ func (c *GiveBack) Run(sh *Shard) {
 		}
 		// Where a task of the turn was reported, a request was made.
 		if q := sh.queues.get(text(m.queue)); back == m.count && q.nextGrant == m.after {
-			if q.written { // with the delay that is given back, perhaps
-				sh.change(q, allParts)
-			}
-			q.nextGrant = m.before
-			for i := range note.entries[m.first : m.first+m.count] {
-				note.entries[m.first+i].record.paced = m.before
-			}
+			sh.restorePace(note, m, q)
 		}
 		c.Given += back
+	}
+}
+
+// restorePace gives a queue the next grant that it had before a turn that is undone.
+func (s *Shard) restorePace(note *grantNote, m movedGrant, q *queue) {
+	if q.written { // with the delay that is given back, perhaps
+		s.change(q, allParts)
+	}
+	q.nextGrant = m.before
+	for i := range note.entries[m.first : m.first+m.count] {
+		note.entries[m.first+i].record.paced = m.before
 	}
 }
 
@@ -205,4 +212,27 @@ func (s *Shard) giveBack(r *record) {
 	}
 	r.settledAt, r.cancel, r.again = s.now, dispatch.CancelNone, false
 	s.settle(r, dispatch.StateCanceled, remember)
+}
+
+// undoGrant undoes the grant of a task whose lock somebody else has: the task is an orphan until that lock ends.
+func (s *Shard) undoGrant(r *record, stray strayLock) {
+	note := r.lease.note
+	i := slices.IndexFunc(note.entries, func(e grantEntry) bool { return e.record == r })
+	for _, m := range note.moved {
+		if q := s.queues.get(text(m.queue)); m.first == i && m.count == 1 && q != nil && q.nextGrant == m.after {
+			s.restorePace(note, m, q)
+		}
+	}
+	if note.undone++; note.undone == len(note.entries) { // else its client token was used
+		s.grants.remove(note.key())
+		s.removed(note)
+	}
+	s.giveBack(r)
+	if !r.waiting() {
+		return
+	}
+	s.leave(r)
+	s.setStray(r.id(), stray)
+	s.enterLeases(r, s.nextLook(stray.until))
+	s.orphaned++
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -96,6 +97,7 @@ func (s *Shard) importLease(r *record, t *dispatch.PortableTask) {
 		l.lockedUntil = l.deadline
 	}
 	r.state, r.lease = dispatch.StateLeased, l
+	s.setLock(r, codec.LockRestore)
 	s.enterLeases(r, l.deadline)
 	s.count(r, dispatch.StateLeased)
 	q := s.queueOf(r.lane)

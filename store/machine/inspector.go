@@ -34,7 +34,7 @@ func (c *Hand) Run(s *Shard) {
 	case c.DeleteLock:
 		s.deleteLock(c.ID, r)
 	case c.SetLock:
-		s.setLock(c.ID, r, c)
+		s.replaceLock(c.ID, r, c)
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *Shard) deleteLock(id dispatch.TaskID, r *record) {
 	s.dropStray(id)
 }
 
-func (s *Shard) setLock(id dispatch.TaskID, r *record, c *Hand) {
+func (s *Shard) replaceLock(id dispatch.TaskID, r *record, c *Hand) {
 	lock := strayLock{value: c.Value, until: ms.Infinite}
 	if c.TTL > 0 {
 		lock.until = s.now + c.TTL

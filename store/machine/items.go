@@ -36,6 +36,9 @@ func (e *encoder) kept(out []byte, kind codec.Kind, k kept, fields func(*codec.C
 func (e *encoder) changed(out []byte, k kept) []byte {
 	m := k.marked()
 	of := m.parts
+	if e.s.Keyed {
+		of = allParts
+	}
 	m.noted, m.parts = false, 0
 	if !e.keeps(k) {
 		if m.written {

@@ -130,6 +130,10 @@ func (s *Shard) Group(out []byte) []byte {
 		}
 	}
 	s.noted = s.noted[:0]
+	for _, l := range s.locks {
+		out = codec.AppendLock(out, s.Number, l)
+	}
+	s.locks = s.locks[:0]
 	return s.encoder.head(out)
 }
 
@@ -205,4 +209,7 @@ func (w *saver) save(k kept) {
 		w.save(k.source)
 	}
 	w.out = w.encoder.whole(w.out, k)
+	if r, ok := k.(*record); ok && r.lease != nil && w.encoder.s.Keyed {
+		w.out = codec.AppendLock(w.out, w.encoder.s.Number, r.lock(codec.LockRestore, w.encoder.s.now))
+	}
 }

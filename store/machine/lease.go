@@ -15,6 +15,8 @@ type Renew struct {
 
 	// Answers has one for each, in their order.
 	Answers []dispatch.RenewResult
+
+	undone uint64 // of the shard, then
 }
 
 // Room implements [Command].
@@ -31,6 +33,20 @@ func (c *Renew) Run(s *Shard) {
 	c.Answers = make([]dispatch.RenewResult, len(c.Renewals))
 	for i := range c.Renewals {
 		c.Answers[i] = s.renew(&c.Renewals[i])
+	}
+	c.undone = s.Undone
+}
+
+// Recheck corrects the answers to renewals that were undone since, because somebody had deleted the lock: see [Unlocked].
+func (c *Renew) Recheck(s *Shard) {
+	if c.undone == s.Undone {
+		return
+	}
+	for i := range c.Renewals {
+		r := s.find(c.Renewals[i].ID)
+		if c.Answers[i].Lost == dispatch.LostNone && (r == nil || r.lease == nil || r.lease.lockDeleted || r.lease.digest() != c.Renewals[i].Token.Digest()) {
+			c.Answers[i] = dispatch.RenewResult{Lost: dispatch.LostLockDeleted}
+		}
 	}
 }
 
@@ -71,6 +87,7 @@ func (s *Shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 		// The index is brought up to date when a sweep comes to it.
 		l.deadline = max(l.deadline, end)
 		l.byHand, l.lockedUntil = "", l.deadline
+		s.renewLock(r)
 	}
 	if renewal.Cursor != nil {
 		r.setCursor(renewal.Cursor)

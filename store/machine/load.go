@@ -17,6 +17,7 @@ type Loading struct {
 	rules   map[string]string // the pattern by the name of the settings
 	dropped map[*lane]bool
 	spare   *record // one that became an ended task
+	follows bool    // the first shard has its settings
 }
 
 // NewLoading begins to load a shard, which is new.

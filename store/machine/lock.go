@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/codec"
@@ -8,7 +10,8 @@ import (
 )
 
 // The lock of a leased record is in its lease. A stray lock belongs to a task that is not leased: left by a failover,
-// or set by hand.
+// or set by hand. Where the backend has locks ([Shard.Keyed]), a lease has what the lock must be: the machine learns what it is when
+// a grant or a renewal finds it otherwise ([Unlocked]).
 
 // lockOf returns the lock of a task by its id; ok is false if there is none.
 func (s *Shard) lockOf(id dispatch.TaskID) (found strayLock, ok bool) {
@@ -74,5 +77,68 @@ func (s *Shard) dropStray(id dispatch.TaskID) {
 func (s *Shard) dropStrayOf(r *record) {
 	if len(s.strays) > 0 {
 		s.dropStray(r.id())
+	}
+}
+
+// lock is what happens to the lock of a leased record.
+func (r *record) lock(write codec.LockWrite, now int64) codec.Lock {
+	return codec.Lock{Task: string(r.id()), Token: r.lease.token().String(), Write: write, TTL: r.lease.deadline - now}
+}
+
+// setLock notes what happens to the lock of a leased record.
+func (s *Shard) setLock(r *record, write codec.LockWrite) {
+	if s.Keyed {
+		r.lease.lockTerm = s.lockTerm
+		s.locks = append(s.locks, r.lock(write, s.now))
+	}
+}
+
+// renewLock notes that the lock of a lease is renewed. One that is not there stays so, and ends the lease, unless it may have been
+// lost without a hand.
+func (s *Shard) renewLock(r *record) {
+	if r.lease.lockTerm == s.lockTerm {
+		s.setLock(r, codec.LockRenew)
+	} else {
+		s.setLock(r, codec.LockAgain)
+	}
+}
+
+// LocksLost notes that locks may have been lost: by a failover, an outage or a takeover.
+func (s *Shard) LocksLost() { s.lockTerm++ }
+
+// Unlocked undoes what a group could not do to locks. A grant that met the lock of somebody else never was: its task is an orphan
+// until that lock ends. A lease whose lock somebody has deleted ends.
+type Unlocked struct {
+	Drains
+	Locks []UnlockedLock
+}
+
+// UnlockedLock is what a group has found: a grant the lock of somebody else, with the time that it lasts, 0 for without end; a
+// renewal nothing.
+type UnlockedLock struct {
+	Task, Token string
+	Value       string
+	TTL         time.Duration
+}
+
+// Run implements [Command].
+func (c *Unlocked) Run(s *Shard) {
+	for i := range c.Locks {
+		lock := &c.Locks[i]
+		r := s.find(dispatch.TaskID(lock.Task))
+		if r == nil || r.lease == nil || r.lease.token().String() != lock.Token {
+			continue
+		}
+		s.Undone++
+		if lock.Value == "" {
+			s.moveDeadline(r, s.now)
+			r.lease.lockDeleted = true
+			continue
+		}
+		stray := strayLock{value: lock.Value, until: ms.Infinite}
+		if lock.TTL > 0 {
+			stray.until = s.now + ms.Span(lock.TTL)
+		}
+		s.undoGrant(r, stray)
 	}
 }

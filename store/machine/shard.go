@@ -22,8 +22,8 @@ import (
 type Shard struct {
 	// Number of the shard in its store.
 	Number int
-	// Keeping: what commands change is noted, for a group.
-	Keeping bool
+	// Keeping: what commands change is noted, for a group. Keyed: a group has whole items, and the locks of leases.
+	Keeping, Keyed bool
 	// now and micros are the instant of the call under way: time is read once per call.
 	now    int64
 	micros uint64
@@ -88,11 +88,16 @@ type Shard struct {
 
 	sweptAt    int64
 	graceUntil int64
+	// lockTerm rises when locks may have been lost. A lease whose lock was set in this one has its lock.
+	lockTerm uint32
+	// Undone counts grants and renewals that were undone because of their locks.
+	Undone uint64
 
 	// Saving writes a snapshot; nil: none is being made.
 	Saving *saver
 	// noted are the items that the command under way has changed, in order; encoder writes them.
 	noted   []Noted
+	locks   []codec.Lock // of the command under way
 	encoder encoder
 	packer  codec.Codec
 	// unknown has what a newer release has written of items.
@@ -516,6 +521,7 @@ type lease struct {
 	// lockDeleted: the lock was found missing before the deadline; the lease
 	// cannot be renewed any more.
 	lockDeleted bool
+	lockTerm    uint32 // in which its lock was set last
 }
 
 func (l *lease) token() dispatch.LeaseToken {
@@ -560,8 +566,8 @@ type grantNote struct {
 	// calls that got the grant and have not given it back; none: there were more than are kept.
 	calls   []string
 	entries []grantEntry
-	// left is how many of the leases stand.
-	left int
+	// left is how many of the leases stand, undone how many grants were undone because of their locks.
+	left, undone int
 	// moved is what the grant did to the next grants of queues.
 	moved []movedGrant
 

@@ -138,7 +138,7 @@ func (s *Shard) renewedAhead(looks int) []*record {
 func (s *Shard) mend(r *record) {
 	s.change(r, partState)
 	s.leave(r)
-	if ends, stands := s.strayUntil(r); stands {
+	if ends, stands := s.strayUntil(r); stands && !s.Keyed { // else only another grant finds out
 		s.enterLeases(r, s.nextLook(ends))
 		return
 	}

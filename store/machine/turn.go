@@ -5,6 +5,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/internal/sorted"
 )
@@ -258,6 +259,7 @@ func (c *claim) grant(h *hand, r *record) {
 	holder.held = append(holder.held, r)
 	s.granted++
 	c.granted++
+	s.setLock(r, codec.LockGrant)
 	h.room--
 
 	h.note.entries = append(h.note.entries, grantEntry{record: r, fence: r.lease.fence})

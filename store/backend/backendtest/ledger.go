@@ -61,7 +61,7 @@ func (t *term) Acquire(_ context.Context, owner backend.Owner) (backend.Term, er
 }
 
 // Load implements [backend.Backend].
-func (t *term) Load(_ context.Context, items backend.Items) error {
+func (t *term) Load(_ context.Context, _ int, items backend.Items) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	err := items.Begin(t.shards)
@@ -85,7 +85,7 @@ func (t *term) Load(_ context.Context, items backend.Items) error {
 }
 
 // Room implements [backend.Backend].
-func (t *term) Room(bytes int, _ bool) error {
+func (t *term) Room(_, bytes int, _ bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.room += bytes
@@ -112,15 +112,8 @@ func (t *term) owned() error {
 	return nil
 }
 
-// Applied implements [backend.Backend].
-func (t *term) Applied(context.Context) (uint64, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return uint64(len(t.groups)), t.owned()
-}
-
 // Until implements [backend.Backend].
-func (t *term) Until() (time.Time, error) {
+func (t *term) Until(int) (time.Time, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return time.Time{}, t.owned()

@@ -141,7 +141,7 @@ func (b *Backend) lockDir() (*identity, error) {
 
 // Load implements [backend.Backend]: it reads the newest snapshot and the log. Snapshots and marks are made from the first group
 // of this term on. A store that is only copied is not in use: it gets no marks.
-func (b *Backend) Load(ctx context.Context, items backend.Items) error {
+func (b *Backend) Load(ctx context.Context, _ int, items backend.Items) error {
 	if err := b.read(ctx, items); err != nil {
 		return fmt.Errorf("open %s: %w", b.config.Dir, err)
 	}
@@ -200,7 +200,7 @@ func (b *Backend) logOptions() wal.Options {
 }
 
 // Room implements [backend.Backend].
-func (b *Backend) Room(bytes int, grows bool) error {
+func (b *Backend) Room(_, bytes int, grows bool) error {
 	return storeError(b.log.Reserve(b.log.Fits(bytes), grows))
 }
 
@@ -238,17 +238,11 @@ type commit struct{ *wal.Commit }
 // Wait implements [backend.Commit].
 func (c commit) Wait(ctx context.Context) error { return storeError(c.Commit.Wait(ctx)) }
 
-// Applied implements [backend.Backend].
-func (b *Backend) Applied(context.Context) (uint64, error) {
-	sequence, err := b.log.Acknowledged()
-	return sequence, storeError(err)
-}
-
 // checkEach is how often it is looked whether the directory is still the one that is locked.
 const checkEach = time.Second
 
 // Until implements [backend.Backend]: there is no limit while the log is good and the directory has its path.
-func (b *Backend) Until() (time.Time, error) {
+func (b *Backend) Until(int) (time.Time, error) {
 	now, last := time.Now().UnixNano(), b.checked.Load()
 	if age := now - last; (age < 0 || age >= int64(checkEach)) && b.checked.CompareAndSwap(last, now) {
 		if err := b.lock.Check(); err != nil {

@@ -18,7 +18,7 @@ type Memory interface {
 	// Place puts what was taken in its places, and returns the number of shards. The error wraps [backend.ErrDamaged].
 	Place() (shards int, err error)
 	// Snapshot writes what was taken, as [backend.Owner] has it.
-	Snapshot(begun func(), write func(piece []byte) error) error
+	Snapshot(shard int, begun func(), write func(piece []byte) error) error
 }
 
 // Report is what a directory has.

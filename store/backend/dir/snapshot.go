@@ -216,13 +216,13 @@ func writeFrame(w io.Writer, content []byte) error {
 }
 
 // snapshotOf writes a snapshot of items as of one instant: see [backend.Owner].
-type snapshotOf func(begun func(), write func(piece []byte) error) error
+type snapshotOf func(shard int, begun func(), write func(piece []byte) error) error
 
 // writeSnapshot writes a snapshot to a file in a directory. begun is called at its instant, and returns the sequence of the last group
 // that it has, which also names it if the name is empty.
 func (b *Backend) writeSnapshot(ctx context.Context, dir, name string, of snapshotOf, begun func() uint64) (sequence uint64, size int64, err error) {
 	err = writeFile(b.config.fs, dir, cmp.Or(name, "snapshot"), func(w io.Writer) (string, error) {
-		err := of(func() { sequence = begun() }, func(piece []byte) error {
+		err := of(backend.AllShards, func() { sequence = begun() }, func(piece []byte) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}

@@ -318,17 +318,6 @@ func (l *Log) Synced() uint64 {
 	return l.synced
 }
 
-// Acknowledged returns the sequence up to which entries are durable in the sense of Options.SyncEvery, and the error after which
-// no more will be.
-func (l *Log) Acknowledged() (uint64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.opts.SyncEvery != 0 {
-		return l.written, l.err
-	}
-	return l.synced, l.err
-}
-
 // Sequence returns the sequence of the last entry that was appended, or where the log began.
 func (l *Log) Sequence() uint64 {
 	l.mu.Lock()

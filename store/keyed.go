@@ -1,0 +1,133 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/machine"
+)
+
+// This file has what is different with a backend that is keyed ([backend.Term]): shards come and go each by itself, and leases have
+// locks.
+
+// openKeyed makes the store of those shards that were acquired. The others come later: until then the backend refuses what is asked
+// of them.
+func (l *Loader) openKeyed(ctx context.Context, term backend.Term) (*Store, error) {
+	if l.config.Now == nil {
+		l.config.Now = term.Now
+	}
+	s, err := newStore(term.Shards, l.config)
+	if err != nil {
+		return nil, err
+	}
+	s.term = term
+	for _, sh := range s.shards {
+		sh.Keeping, sh.Keyed = true, true
+	}
+	for _, gain := range term.Gained {
+		if err := s.gain(ctx, gain); err != nil {
+			return nil, err
+		}
+	}
+	l.store = s
+	close(l.opened)
+	return s, nil
+}
+
+// gained takes in a shard that was acquired later.
+func (l *Loader) gained(ctx context.Context, gain backend.Gain) error {
+	select {
+	case <-l.opened:
+		return l.store.gain(ctx, gain)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// unlocked undoes what a group could not do to locks.
+func (l *Loader) unlocked(shard int, locks []backend.Unlocked) backend.Commit {
+	<-l.opened // there is no group before
+	c := machine.Unlocked{Locks: make([]machine.UnlockedLock, len(locks))}
+	for i := range locks {
+		c.Locks[i] = machine.UnlockedLock(locks[i])
+	}
+	undone, err := l.store.shards[shard].perform(&c)
+	if err != nil {
+		return failed{err}
+	}
+	return undone.last
+}
+
+// failed is a group that could not be kept.
+type failed struct{ err error }
+
+// Wait implements [backend.Commit].
+func (f failed) Wait(context.Context) error { return f.err }
+
+// gain takes in a shard that was acquired: what was away, or what is in memory already. Locks may have been lost meanwhile.
+func (s *Store) gain(ctx context.Context, gain backend.Gain) error {
+	sh := s.shards[gain.Shard]
+	if gain.Kept {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		sh.LocksLost()
+		return nil
+	}
+	acquired := time.Now()
+	l := &Loader{store: s, one: &machine.Shard{Number: gain.Shard}}
+	l.beginOne()
+	if err := s.backend.Load(ctx, gain.Shard, l); err != nil {
+		return err
+	}
+	if err := s.place(l, gain.Away+time.Since(acquired)); err != nil {
+		return err
+	}
+	l.collect()
+	s.publish(dispatch.Hint{Kind: dispatch.HintResync})
+	return nil
+}
+
+// beginOne drops what was loaded of a shard so far.
+func (l *Loader) beginOne() {
+	number := l.one.Number
+	l.one, l.begun, l.tasks = machine.New(number), true, 0
+	l.shards = make([]*machine.Loading, len(l.store.shards))
+	l.shards[number] = machine.NewLoading(l.one)
+	if number == bookShard {
+		l.store.access.audit = nil // it is a list, all else is found by its name
+	}
+}
+
+// place puts a shard that was loaded in the place of what there was. What it changes by that is in its next group; should that not come,
+// the next load changes it again.
+func (s *Store) place(l *Loader, away time.Duration) error {
+	s.rules.mu.Lock()
+	defer s.rules.mu.Unlock()
+	s.holds.mu.Lock()
+	defer s.holds.mu.Unlock()
+	loaded, number := l.one, l.one.Number
+	involved := s.shards[:1]
+	if number != bookShard {
+		involved = []*shard{s.shards[bookShard], s.shards[number]}
+		l.shards[number].Follow(s.shards[bookShard].Shard)
+	} else {
+		slices.SortFunc(s.access.audit, func(a, b *auditEntry) int { return cmp.Compare(a.number, b.number) })
+	}
+	s.lockShards(involved)
+	defer unlockShards(involved)
+	loaded.Keyed = true
+	if err := l.end(number); err != nil {
+		return err
+	}
+	loaded.LocksLost()
+	loaded.Start(away)
+	s.shards[number].Shard = loaded
+	if number == bookShard {
+		s.rules.version, s.holds.version = loaded.Versions()
+	}
+	return nil
+}
