@@ -79,6 +79,11 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
+		path: "store/internal/redisconn", core: true,
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
+		avoids: []string{grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path:   "store/internal/...",
 		ours:   []string{"store/internal/..."},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
@@ -95,7 +100,7 @@ var layers = []layer{
 	},
 	{
 		path:   "store/backend/redis",
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/backend/redis/protocol", "store/codec"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/backend", "store/backend/redis/protocol", "store/codec", "store/internal/redisconn"},
 		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
@@ -119,12 +124,12 @@ var layers = []layer{
 	},
 	{
 		path:   "store/redisstore/internal/...",
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/redisstore/lua"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/internal/redisconn", "store/redisstore/lua"},
 		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path: "store/redisstore/...", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/internal/redisconn"},
 		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/redisstore/internal/conn"
+	"github.com/waggle-crawl/waggle/store/internal/redisconn"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
@@ -64,7 +64,7 @@ func (s *Store) exportGates(ctx context.Context, each func(*dispatch.PortableBat
 // exportTasks finds the records of tasks by a scan of each server: the keys of all shards at once.
 func (s *Store) exportTasks(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
 	var one sync.Mutex // the servers of a Cluster are read at the same time
-	return conn.EachPrimary(ctx, s.client, func(ctx context.Context, server *redis.Client) error {
+	return redisconn.EachPrimary(ctx, s.client, func(ctx context.Context, server *redis.Client) error {
 		type page struct {
 			names []string
 			next  uint64

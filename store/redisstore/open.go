@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/redisstore/internal/conn"
+	"github.com/waggle-crawl/waggle/store/internal/redisconn"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/meta"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
@@ -82,7 +82,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	target, err := conn.Parse(config.URL)
+	target, err := redisconn.Parse(config.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -113,12 +113,12 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 // check finds at start what would fail later.
-func (s *Store) check(ctx context.Context, config Config, target *conn.Target) (err error) {
+func (s *Store) check(ctx context.Context, config Config, target *redisconn.Target) (err error) {
 	// First, so that the warnings below do not repeat at each attempt to open an unavailable Redis.
 	if s.meta, err = meta.Read(ctx, s.client, s.keys, s.log); err != nil {
 		return err
 	}
-	if err := conn.Check(ctx, s.client, config.AllowEviction, s.log); err != nil {
+	if err := redisconn.Check(ctx, s.client, config.AllowEviction, s.log); err != nil {
 		return script.Wrap(ctx, "connect to redis", err)
 	}
 	if config.Existing && !s.meta.Exists() {

@@ -23,7 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/redisstore/internal/conn"
+	"github.com/waggle-crawl/waggle/store/internal/redisconn"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/meta"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
@@ -146,7 +146,7 @@ func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 	if err != nil {
 		return total, err
 	}
-	if total.Full, err = conn.Full(ctx, s.client); err != nil {
+	if total.Full, err = redisconn.Full(ctx, s.client); err != nil {
 		return total, script.Wrap(ctx, "read memory", err)
 	}
 	for _, r := range replies {

@@ -1,22 +1,82 @@
-// Package redis keeps the shards of a store in Redis, for one owner each: items in hashes, and the locks of leases. Who owns a shard, what
-// is sent again and what is answered is decided by package protocol, whose text is the specification.
+// Package redis keeps a store in Redis: it is a [backend.Backend] with items in hashes and a lock for each lease. Each shard has an
+// owner. Who that is, what is sent again and what is answered is decided by package protocol, whose text is the specification.
 //
-// The store does not use it yet: it has the shards, and neither the store's clock nor the calls of other dispatchers.
+// A shard has a goroutine that is a candidate or serves a term (shard.go). In a term one goroutine renews the ownership, and one
+// writes groups (writer.go).
 package redis
 
-import "time"
+import (
+	"cmp"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/store/backend"
+)
 
 // format is the number of the form of what is kept: of items, groups and the record.
 const format = 1
 
-// config of the shards of a store.
-type config struct {
-	// shards of the store, fixed when it is made.
-	shards int
-	// term is how long an owner goes on without a renewal.
-	term time.Duration
-	// name and address of this dispatcher, for the record.
-	name, address string
-	// ackReplicas is how many replicas must have a group before it is answered.
-	ackReplicas int
+const (
+	// defaultPrefix begins the names of all keys.
+	defaultPrefix = "waggle"
+	// clusterShards is the number of shards of a new store in a Cluster; elsewhere it is 1.
+	clusterShards = 64
+	// defaultTerm is how long an owner goes on without a renewal.
+	defaultTerm = 3 * time.Second
+)
+
+// Config of a [Backend]. Only URL is required.
+type Config struct {
+	// URL of the Redis: redis://host:port/db, rediss:// for TLS, unix:///path?db=0, redis+sentinel://host:port,host:port/master or
+	// redis+cluster://host:port,host:port. Options of go-redis, such as ?pool_size=50, may follow.
+	URL string
+	// Prefix of all keys. Two prefixes are two stores. Default "waggle".
+	Prefix string
+	// Name and Address of this dispatcher, for those that pass calls on to it.
+	Name, Address string
+	// AckReplicas is how many replicas must have a group before it is answered, so that a failover does not lose it (WAIT). If
+	// fewer have it within a second, the outcome of the group is unknown to its callers. Default 0.
+	AckReplicas int
+	// AllowEviction accepts an eviction policy that may evict locks and tasks when the memory is full.
+	AllowEviction bool
+	// Existing: there must be a store; else Acquire makes it.
+	Existing bool
+	// CopyOf names the store that is to be copied into this one ([dispatch.Portable]), which must be new, or an unfinished copy of
+	// that one. Empty: it must be no unfinished copy.
+	CopyOf string
+	// Follow gets the owner of shard 0 each time when a candidate sees another one; the zero value: there is none, or it is this
+	// one. It must not block.
+	Follow func(Other)
+	// Applied gets the bytes of each group that was kept, and how long that took. It must not block.
+	Applied func(bytes int, took time.Duration)
+	// Logger logs changes of owner, faults and what was lost; nil: nothing is logged.
+	Logger *zap.Logger
+
+	term time.Duration // of tests; 0: defaultTerm
 }
+
+// Other is a dispatcher that owns shard 0.
+type Other struct {
+	Name, Address string
+	Epoch         uint64
+}
+
+func (c *Config) complete() {
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
+	c.term = cmp.Or(c.term, defaultTerm)
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	if c.Follow == nil {
+		c.Follow = func(Other) {}
+	}
+	if c.Applied == nil {
+		c.Applied = func(int, time.Duration) {}
+	}
+}
+
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Commit  = (*flight)(nil)
+)

@@ -1,9 +1,10 @@
 package redis
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -15,97 +16,115 @@ import (
 // maxGroup is how many bytes a group has at most, unless a single command has more: Redis does nothing else while it applies one.
 const maxGroup = 256 << 10
 
-// group is what is written at once: items and locks, of one command or of several.
+// group is what is written at once: items, used client tokens and locks, of one command or of several.
 type group struct {
-	items map[place]*[]byte // nil: the item was removed
-	locks []lock
-	bytes int
+	values []byte // of the items that are set
+	items  map[place]span
+	used   map[int64]*usedStep
+	locks  []codec.Lock
+	bytes  int // of what was added
 }
 
-// place is where an item is: a field of a hash.
+// place is where an item is: a field of a hash. The field has the kind of the item and what names it, the value the other fields.
 type place struct {
-	hash  string // the last part of the key's name
-	field string
+	bucket int
+	field  string
 }
 
-// placeOf is where an item is kept. Its first field names it, but the shard itself has no name, and a used client token has two.
-func placeOf(kind codec.Kind, fields []byte) (place, error) {
-	name := fields
-	switch kind {
-	case codec.Shard:
-		name = nil
-	case codec.Used: // it has nothing else
-	default:
-		_, _, n := protowire.ConsumeField(fields)
-		if n < 0 {
-			return place{}, fmt.Errorf("an item of kind %d has no name", kind)
-		}
-		name = fields[:n]
-	}
-	field := string(append([]byte{byte(kind)}, name...))
-	return place{bucketName(bucketOf(field)), field}, nil
+// span is where the value of an item is; removed: the item was.
+type span struct {
+	from, to int
+	removed  bool
 }
 
-// taskOf is the task that a field is of; ok is false if it is of something else.
-func taskOf(field string) (id dispatch.TaskID, ok bool) {
-	if codec.Kind(field[0]) != codec.Task {
-		return "", false
-	}
-	c := codec.Reader([]byte(field[1:]))
-	codec.Text(c, 1, &id)
-	return id, id != ""
+// usedStep are the used client tokens of a step of time.
+type usedStep struct {
+	forgotten bool // those of before
+	digests   words
 }
 
-// lockWrite is what a group does to the lock of a task.
-type lockWrite uint8
-
-const (
-	lockGrant   lockWrite = iota // set it, unless somebody has
-	lockRenew                    // set it, whatever it is
-	lockRelease                  // delete it, if it has the token
-	lockRestore                  // set it, unless it is foreign or of a later lease: after a failover
-	lockForget                   // delete it, unless it is foreign: of a task that a failover has brought back
-)
-
-// lock is the lock of a task in a group.
-type lock struct {
-	task  dispatch.TaskID
-	token string
-	ttl   time.Duration // of those that are set
-	write lockWrite
-}
-
-// add takes the items of a command, as [codec.CutItem] finds them.
-func (g *group) add(items []byte) error {
+// addAll takes the items behind the head of a group or of a snapshot.
+func (g *group) addAll(items []byte) error {
 	for len(items) > 0 {
 		kind, _, fields, rest, ok := codec.CutItem(items)
 		if !ok {
-			return fmt.Errorf("an item of a group is cut off")
+			return errCut
 		}
 		items = rest
-		if err := g.addItem(kind, fields); err != nil {
+		if err := g.add(kind, fields); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (g *group) addItem(kind codec.Kind, fields []byte) error {
-	if g.items == nil {
-		g.items = make(map[place]*[]byte)
+var errCut = errors.New("an item is cut off")
+
+// add takes an item.
+func (g *group) add(kind codec.Kind, fields []byte) error {
+	g.bytes += len(fields)
+	switch kind {
+	case codec.Store, codec.End: // of a snapshot
+		return nil
+	case codec.LockItem:
+		l, err := codec.ReadLock(fields)
+		g.locks = append(g.locks, l)
+		return err
+	case codec.Used, codec.Used | codec.Removed:
+		return g.addUsed(fields, kind != codec.Used)
 	}
-	at, err := placeOf(kind&^codec.Removed, fields)
+	field, value, err := cutName(kind&^codec.Removed, fields)
 	if err != nil {
 		return err
 	}
-	g.bytes += len(at.field) + len(fields)
-	if kind&codec.Removed != 0 {
-		g.items[at] = nil
+	at := span{len(g.values), len(g.values) + len(value), kind&codec.Removed != 0}
+	g.values = append(g.values, value...)
+	g.set(place{bucketOf(field), string(field)}, at)
+	return nil
+}
+
+func (g *group) set(at place, to span) {
+	if g.items == nil {
+		g.items = make(map[place]span)
+	}
+	g.items[at] = to
+}
+
+// addUsed takes a client token that was used, or that those of a step are forgotten.
+func (g *group) addUsed(fields []byte, forgotten bool) error {
+	var step int64
+	var digest uint64
+	c := codec.Reader(fields)
+	codec.Int(c, 1, &step)
+	c.Fixed64(2, &digest)
+	if err := c.Known(); err != nil {
+		return err
+	}
+	if g.used == nil {
+		g.used = make(map[int64]*usedStep)
+	}
+	if forgotten {
+		g.used[step] = &usedStep{forgotten: true}
 		return nil
 	}
-	value := append([]byte(nil), fields...)
-	g.items[at] = &value
+	of := g.used[step]
+	if of == nil {
+		of = new(usedStep)
+		g.used[step] = of
+	}
+	of.digests = append(of.digests, binary.LittleEndian.AppendUint64(nil, digest))
 	return nil
+}
+
+// cutName parts an item into what names it and the rest. The first field names it, but the shard itself has no name.
+func cutName(kind codec.Kind, fields []byte) (field, value []byte, err error) {
+	n := 0
+	if kind != codec.Shard {
+		if _, _, n = protowire.ConsumeField(fields); n < 0 {
+			return nil, nil, fmt.Errorf("an item of kind %d has no name", kind)
+		}
+	}
+	return append([]byte{byte(kind)}, fields[:n]...), fields[n:], nil
 }
 
 // words are the words of one command for Redis.
@@ -114,60 +133,44 @@ type words []any
 // maxWords is how many words of items a command has, an even number: a script can call with some 8,000.
 const maxWords = 4000
 
-// commands are those of the group: items, then locks, then the head.
-func (g *group) commands(k keys, head protocol.Head) []words {
-	set, removed := make(map[string]words), make(map[string]words)
+// commands are those of the group: items, then locks, then the head. found has for each lock the command that returns what its key
+// had before, or -1.
+func (g *group) commands(k keys, head protocol.Head) (all []words, found []int) {
+	all = g.itemCommands(k)
+	for step, of := range g.used {
+		if of.forgotten {
+			all = append(all, words{"UNLINK", k.used(step)})
+		}
+		for page := range slices.Chunk(of.digests, maxWords) {
+			all = append(all, append(words{"SADD", k.used(step)}, page...))
+		}
+		if len(of.digests) > 0 {
+			all = append(all, words{"PEXPIRE", k.used(step), usedTTL.Milliseconds()})
+		}
+	}
+	all, found = lockCommands(all, k, g.locks)
+	return append(all, words{"SET", k.head(), headText(head)}), found
+}
+
+// usedTTL ends the used client tokens of a step that nobody forgets, since their owner has died.
+const usedTTL = 4 * dispatch.TokenMemory
+
+func (g *group) itemCommands(k keys) (all []words) {
+	var set, removed [buckets]words
 	for at, value := range g.items {
-		if value != nil {
-			set[at.hash] = append(set[at.hash], at.field, *value)
+		if value.removed {
+			removed[at.bucket] = append(removed[at.bucket], at.field)
 		} else {
-			removed[at.hash] = append(removed[at.hash], at.field)
+			set[at.bucket] = append(set[at.bucket], at.field, g.values[value.from:value.to])
 		}
 	}
-	var all []words
-	for hash, of := range set {
-		for page := range slices.Chunk(of, maxWords) {
-			all = append(all, append(words{"HSET", k.prefix + hash}, page...))
+	for n := range buckets {
+		for page := range slices.Chunk(set[n], maxWords) {
+			all = append(all, append(words{"HSET", k.bucket(n)}, page...))
+		}
+		for page := range slices.Chunk(removed[n], maxWords) {
+			all = append(all, append(words{"HDEL", k.bucket(n)}, page...))
 		}
 	}
-	for hash, of := range removed {
-		for page := range slices.Chunk(of, maxWords) {
-			all = append(all, append(words{"HDEL", k.prefix + hash}, page...))
-		}
-	}
-	for _, l := range g.locks {
-		all = append(all, l.command(k))
-	}
-	return append(all, words{"SET", k.head(), headText(head)})
-}
-
-// compared begins a command that compares before it writes: see lockScript.
-const compared = "LOCK"
-
-func (l lock) command(k keys) words {
-	key, ttl := k.lock(l.task), max(l.ttl.Milliseconds(), 1)
-	switch l.write {
-	case lockGrant:
-		return words{"SET", key, l.token, "PX", ttl, "NX", "GET"}
-	case lockRenew:
-		return words{"SET", key, l.token, "PX", ttl, "GET"}
-	case lockRestore:
-		return words{compared, key, "restore", l.token, ttl}
-	case lockForget:
-		return words{compared, key, "forget", "", ttl}
-	default:
-		return words{compared, key, "release", l.token, ttl}
-	}
-}
-
-// found are what the locks' keys had before, "" for nothing, by what the commands of the group have returned.
-func (g *group) found(replies []any) []string {
-	found := make([]string, len(g.locks))
-	first := len(replies) - 1 - len(g.locks)
-	for i, l := range g.locks {
-		if l.write == lockGrant || l.write == lockRenew {
-			found[i], _ = replies[first+i].(string)
-		}
-	}
-	return found
+	return all
 }

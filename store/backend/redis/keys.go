@@ -1,11 +1,12 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
+	"strings"
 
-	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
 )
 
@@ -26,15 +27,24 @@ func (k keys) record() string { return k.prefix + "owner" }
 func (k keys) head() string   { return k.prefix + "head" }
 
 // lock is the lock of a task; its value is the lease token.
-func (k keys) lock(id dispatch.TaskID) string { return k.prefix + "lock:" + string(id) }
+func (k keys) lock(task string) string { return k.prefix + "lock:" + task }
 
-// bucketName is the last part of the key of a hash of items.
-func bucketName(n int) string { return "items:" + strconv.Itoa(n) }
+// used is the set of the client tokens that were used in a step of time.
+func (k keys) used(step int64) string { return k.prefix + "used:" + strconv.FormatInt(step, 10) }
+
+// secret is what dispatchers that share the store trust each other by; only shard 0 has one.
+func (k keys) secret() string { return k.prefix + "secret" }
+
+// olderStore is the key by which a store of releases before this form of it is known.
+func olderStore(prefix string) string { return prefix + ":meta" }
+
+// bucket is a hash of items.
+func (k keys) bucket(n int) string { return k.prefix + "items:" + strconv.Itoa(n) }
 
 // bucketOf is the bucket of an item.
-func bucketOf(field string) int {
+func bucketOf(field []byte) int {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(field))
+	_, _ = h.Write(field)
 	return int(h.Sum32() % buckets)
 }
 
@@ -47,28 +57,42 @@ func parseEpoch(text string) (e protocol.Epoch, err error) {
 	if text == "" {
 		return e, nil
 	}
-	_, err = fmt.Sscanf(text, "%d/%x", &e.Number, &e.Process)
-	return e, err
+	return cutEpoch(strings.Split(text, "/"))
 }
 
+func cutEpoch(words []string) (e protocol.Epoch, err error) {
+	if len(words) < 2 {
+		return e, errNoEpoch
+	}
+	number, err := strconv.ParseUint(words[0], 10, 64)
+	process, processErr := strconv.ParseUint(words[1], 16, 64)
+	return protocol.Epoch{Number: number, Process: protocol.Process(process)}, errors.Join(err, processErr)
+}
+
+var errNoEpoch = errors.New("it has no epoch")
+
+// headText writes a head; that of a shard without groups is empty.
 func headText(h protocol.Head) string {
-	text := fmt.Sprintf("%s/%d/%d", epochText(h.Epoch), h.Seq, h.Fence)
+	if h == (protocol.Head{}) {
+		return ""
+	}
+	text := fmt.Sprintf("%s/%d", epochText(h.Epoch), h.Seq)
 	if h.Rewriting {
 		text += "/rewriting"
 	}
 	return text
 }
 
-// parseHead reads what headText wrote; the empty text is the zero head.
+// parseHead reads what headText wrote.
 func parseHead(text string) (h protocol.Head, err error) {
 	if text == "" {
 		return h, nil
 	}
-	rewriting := ""
-	n, err := fmt.Sscanf(text, "%d/%x/%d/%d/%s", &h.Epoch.Number, &h.Epoch.Process, &h.Seq, &h.Fence, &rewriting)
-	if n == 4 { // without the last word
-		err = nil
+	words := strings.Split(text, "/")
+	if h.Epoch, err = cutEpoch(words); err != nil || len(words) < 3 {
+		return h, errors.Join(err, errNoEpoch)
 	}
-	h.Rewriting = rewriting == "rewriting"
+	h.Seq, err = strconv.ParseUint(words[2], 10, 64)
+	h.Rewriting = len(words) > 3
 	return h, err
 }

@@ -19,16 +19,22 @@ type link struct {
 	client *goredis.Client
 	conn   *goredis.Conn
 	keys   keys
+	ends   func() bool
 }
 
-// newLink makes a link by the options of a client. It does not dial.
-func newLink(options goredis.Options, keys keys) *link {
+// newLink makes a link by the options of a client. It does not dial. It ends with ctx: a read would not.
+func newLink(ctx context.Context, options goredis.Options, keys keys) *link {
 	options.MaxRetries, options.PoolSize, options.MinIdleConns = -1, 1, 0
 	client := goredis.NewClient(&options)
-	return &link{client: client, conn: client.Conn(), keys: keys}
+	l := &link{client: client, conn: client.Conn(), keys: keys}
+	l.ends = context.AfterFunc(ctx, func() { _ = client.Close() }) // nothing is lost with it
+	return l
 }
 
-func (l *link) close() error { return errors.Join(l.conn.Close(), l.client.Close()) }
+func (l *link) close() {
+	l.ends()
+	_, _ = l.conn.Close(), l.client.Close() // nothing is lost with it
+}
 
 // seen is what the shard's keys say while they are watched.
 type seen struct {
@@ -76,26 +82,28 @@ func parsed[T any](reply *goredis.StringCmd, parse func(string) (T, error)) (v T
 // sent is what came of a group.
 type sent struct {
 	reply protocol.Reply
-	found []string // what each lock's key had before, if the group was applied
+	had   []string // what each lock's key had before, if the group was applied
+	acked bool     // enough replicas have it
 	next  seen     // of the watch for the next group, if this one was applied
 	err   error    // says why not
 }
 
-// send sends a group under the watch that was set before, and watches for the next one. acks: so many replicas must have it, or the
-// time is over.
-func (l *link) send(ctx context.Context, g *group, head protocol.Head, acks int, ackLimit time.Duration) sent {
+// ackLimit is how long replicas have to acknowledge a group.
+const ackLimit = time.Second
+
+// send sends a group under the watch that was set before, and watches for the next one. acks: so many replicas must have it.
+func (l *link) send(ctx context.Context, g *group, head protocol.Head, acks int) sent {
+	commands, found := g.commands(l.keys, head)
 	pipe := l.conn.Pipeline()
 	queued := []*goredis.Cmd{pipe.Do(ctx, "MULTI")}
-	for _, w := range g.commands(l.keys, head) {
+	for _, w := range commands {
 		if w[0] == compared {
-			w = append(words{"EVAL", lockScript, 1}, w[1:]...)
+			w = append(words{"EVAL", lockScript}, w[1:]...)
 		}
 		queued = append(queued, pipe.Do(ctx, w...))
 	}
 	exec := pipe.Do(ctx, "EXEC")
-	if acks > 0 {
-		pipe.Do(ctx, "WAIT", acks, ackLimit.Milliseconds())
-	}
+	acked := l.queueWait(ctx, pipe, acks)
 	next := l.queueWatch(ctx, pipe)
 	_, _ = pipe.Exec(ctx) // each command has its error
 	replies, err := exec.Slice()
@@ -110,20 +118,18 @@ func (l *link) send(ctx context.Context, g *group, head protocol.Head, acks int,
 		}
 		return sent{reply: protocol.ReplyLost, err: err}
 	}
-	s := sent{reply: protocol.ReplyApplied, found: g.found(replies)}
+	s := sent{reply: protocol.ReplyApplied, had: had(found, replies), acked: acked()}
 	if s.next, err = next(); err != nil {
 		return sent{reply: protocol.ReplyLost, err: err}
 	}
 	return s
 }
 
-// drain sends a group as a script, while Redis is full. The watch is over then.
-func (l *link) drain(ctx context.Context, g *group, epoch protocol.Epoch, after, head protocol.Head) sent {
-	args := []any{epochText(epoch), headText(after)}
-	if after == (protocol.Head{}) {
-		args[1] = ""
-	}
-	for _, w := range g.commands(l.keys, head) {
+// drain sends a group as a script, while Redis is full, and watches for the next one.
+func (l *link) drain(ctx context.Context, g *group, line protocol.Line, acks int) sent {
+	commands, found := g.commands(l.keys, line.Sent)
+	args := []any{epochText(line.Sent.Epoch), headText(line.Kept)}
+	for _, w := range commands {
 		args = append(append(args, len(w)), w...)
 	}
 	replies, err := groupScript.Run(ctx, l.conn, []string{l.keys.epoch(), l.keys.head()}, args...).Slice()
@@ -133,5 +139,34 @@ func (l *link) drain(ctx context.Context, g *group, epoch protocol.Epoch, after,
 	case err != nil:
 		return sent{reply: protocol.ReplyLost, err: err}
 	}
-	return sent{reply: protocol.ReplyApplied, found: g.found(replies)}
+	s := sent{reply: protocol.ReplyApplied, had: had(found, replies)}
+	pipe := l.conn.Pipeline()
+	acked, next := l.queueWait(ctx, pipe, acks), l.queueWatch(ctx, pipe)
+	_, _ = pipe.Exec(ctx) // each command has its error
+	s.acked = acked()
+	s.next, _ = next() // or the zero value, which no group follows
+	return s
+}
+
+// queueWait waits for replicas, and returns what reads whether there were enough.
+func (l *link) queueWait(ctx context.Context, pipe goredis.Pipeliner, acks int) func() bool {
+	if acks == 0 {
+		return func() bool { return true }
+	}
+	has := pipe.Do(ctx, "WAIT", acks, ackLimit.Milliseconds())
+	return func() bool {
+		n, err := has.Int()
+		return err == nil && n >= acks
+	}
+}
+
+// had are what the keys of locks had before, "" for nothing, by what the commands of a group have returned.
+func had(found []int, replies []any) []string {
+	texts := make([]string, len(found))
+	for i, at := range found {
+		if at >= 0 && at < len(replies) {
+			texts[i], _ = replies[at].(string)
+		}
+	}
+	return texts
 }

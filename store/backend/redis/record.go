@@ -15,6 +15,9 @@ type record struct {
 	Released bool   `json:"released,omitempty"`
 	Format   int    `json:"format"` // of the items: who knows only lower ones must not own them
 	Shards   int    `json:"shards"` // of the store
+	Time     int64  `json:"time"`   // when it was written, in milliseconds of Redis' clock
+	// CopyOf names the store that is being copied into this one; only shard 0 has it.
+	CopyOf string `json:"unfinished_copy_of,omitempty"`
 }
 
 func (r record) text() string {

@@ -8,82 +8,151 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
 // rewrite writes all that memory has, after a failover has lost a part of it, and then deletes what memory lacks: deletions carry no
-// sequence, and a store between the two has items of two ages, but lacks nothing. All flights that were taken or wait when it
-// begins are in it.
+// sequence, and a store between the two has items of two ages, but lacks nothing. All flights that wait when it begins are in it; what
+// they do to locks is done at the end. A lock that a failover has brought back stays until it ends, or until a grant meets it.
 func (w *writer) rewrite(ctx context.Context) error {
-	w.log.Warn("a failover has lost what was written: it is written again", zap.Int("shard", w.number))
+	w.log.Warn("a failover has lost what was written: it is written again")
+	w.b.counts.rewrites.Add(1)
+	w.mu.Lock()
+	w.rewriting = true
+	if w.closed == nil {
+		w.closed = fmt.Errorf("%w: shard %d is written again after a failover", dispatch.ErrStoreUnavailable, w.number)
+	}
+	w.mu.Unlock()
 	err := errRewrite
 	for errors.Is(err, errRewrite) {
-		err = w.rewriteOnce(ctx)
+		r := rewriting{writer: w, seed: maphash.MakeSeed(), has: make(map[uint64]struct{}), group: new(group)}
+		err = r.run(ctx)
 	}
 	return err
 }
 
-func (w *writer) rewriteOnce(ctx context.Context) error {
-	seed := maphash.MakeSeed()
-	has := make(map[uint64]struct{}) // by the hash of the field
-	g := new(group)
-	flush := func(rewriting bool) error {
-		_, err := w.apply(ctx, g, rewriting)
-		g = new(group)
+// rewriting is one attempt of a rewrite.
+type rewriting struct {
+	*writer
+	seed    maphash.Seed
+	has     map[uint64]struct{} // hashes of the fields that memory has
+	group   *group              // the next one
+	covered int                 // how many flights of the queue are in the snapshot
+}
+
+func (r *rewriting) run(ctx context.Context) error {
+	if err := r.b.owner.Snapshot(r.number, r.begun, func(piece []byte) error { return r.piece(ctx, piece) }); err != nil {
 		return err
 	}
-	begun := func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.taken, w.waiting = append(w.taken, w.waiting...), nil
+	if err := r.flush(ctx, true); err != nil {
+		return err
 	}
-	err := w.snapshot(begun, func(items []byte, locks []lock) error {
-		for len(items) > 0 {
-			kind, _, fields, rest, ok := codec.CutItem(items)
-			if !ok {
-				return errors.New("an item of the snapshot is cut off")
+	if err := r.deleteOthers(ctx); err != nil {
+		return err
+	}
+	return r.finish(ctx)
+}
+
+// begun is called at the instant of the snapshot.
+func (r *rewriting) begun() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.covered = len(r.queue)
+	for _, f := range r.queue {
+		f.sealed = true
+	}
+}
+
+// piece writes a piece of the snapshot.
+func (r *rewriting) piece(ctx context.Context, items []byte) error {
+	for len(items) > 0 {
+		kind, shard, fields, rest, ok := codec.CutItem(items)
+		if !ok {
+			return errCut
+		}
+		if items = rest; kind >= codec.Shard && shard != r.number { // as of a snapshot of all
+			continue
+		}
+		if err := r.group.add(kind, fields); err != nil {
+			return err
+		}
+	}
+	if r.group.bytes < maxGroup {
+		return nil
+	}
+	return r.flush(ctx, true)
+}
+
+// flush sends what was gathered.
+func (r *rewriting) flush(ctx context.Context, rewriting bool) error {
+	g := r.group
+	r.group = new(group)
+	for at, value := range g.items {
+		if value.removed {
+			r.b.counts.deleted.Add(1)
+			continue
+		}
+		r.b.counts.rewritten.Add(1)
+		r.has[maphash.String(r.seed, at.field)] = struct{}{}
+	}
+	_, err := r.apply(ctx, g, rewriting)
+	return err
+}
+
+// deleteOthers deletes the items that memory lacks.
+func (r *rewriting) deleteOthers(ctx context.Context) error {
+	for n := range buckets {
+		var fields []string
+		err := r.again(ctx, "read the fields", func(ctx context.Context) (err error) {
+			fields, err = r.b.client.HKeys(ctx, r.keys.bucket(n)).Result()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, field := range fields {
+			if _, ok := r.has[maphash.String(r.seed, field)]; !ok {
+				r.group.set(place{n, field}, span{removed: true})
 			}
-			at, err := placeOf(kind, fields)
-			if err != nil {
+		}
+		if len(r.group.items) >= maxWords {
+			if err := r.flush(ctx, true); err != nil {
 				return err
 			}
-			has[maphash.String(seed, at.field)] = struct{}{}
-			if err := g.addItem(kind, fields); err != nil {
-				return err
-			}
-			items = rest
 		}
-		g.locks = append(g.locks, locks...)
-		if g.bytes < maxGroup {
-			return nil
-		}
-		return flush(true)
-	})
+	}
+	return r.flush(ctx, true)
+}
+
+// finish ends the rewrite by a group with what the flights that it has do to locks, and answers those.
+func (r *rewriting) finish(ctx context.Context) error {
+	r.mu.Lock()
+	covered := r.queue[:r.covered]
+	r.mu.Unlock()
+	for _, f := range covered {
+		r.group.locks = append(r.group.locks, f.group.locks...)
+	}
+	result, err := r.apply(ctx, r.group, false)
 	if err != nil {
 		return err
 	}
-	if err := flush(true); err != nil {
-		return err
+	r.log.Info("what a failover had lost is written again", zap.Int("items", len(r.has)))
+	r.mu.Lock()
+	r.rewriting = false
+	r.mu.Unlock()
+	if !r.open(r.own) {
+		return errNotOwner
 	}
-	err = w.eachPage(ctx, func(hash string, fields []string) error {
-		for i := 0; i < len(fields); i += 2 {
-			if _, ok := has[maphash.String(seed, fields[i])]; !ok {
-				if g.items == nil {
-					g.items = make(map[place]*[]byte)
-				}
-				g.items[place{hash, fields[i]}] = nil
-				if task, ok := taskOf(fields[i]); ok {
-					g.locks = append(g.locks, lock{task: task, write: lockForget})
-				}
-			}
+	had := result.had
+	for _, f := range covered {
+		var of []string
+		if had != nil {
+			of, had = had[:len(f.group.locks)], had[len(f.group.locks):]
 		}
-		if len(g.items) < pageOfItems {
-			return nil
+		if err := r.answer(ctx, of, result.acked); err != nil {
+			return err
 		}
-		return flush(true)
-	})
-	if err != nil {
-		return fmt.Errorf("delete what a failover has brought back: %w", err)
 	}
-	return flush(false)
+	return nil
 }

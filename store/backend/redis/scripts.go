@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -21,22 +23,29 @@ redis.call('SET', KEYS[2], ARGV[4])
 return 1`)
 
 // recordScript replaces the record if the epoch is still that of the caller and the record is not released. It returns what the
-// head and the clock say.
+// head, the clock and the memory say; a server that hides its memory has none of it.
 var recordScript = goredis.NewScript(`#!lua flags=allow-oom
 local record = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or record and string.find(record, '"released":true', 1, true) then return false end
 redis.call('SET', KEYS[2], ARGV[2])
-return {redis.call('GET', KEYS[3]) or '', redis.call('TIME')}`)
+local memory = redis.pcall('INFO', 'memory')
+if type(memory) ~= 'string' then memory = '' end
+return {redis.call('GET', KEYS[3]) or '', redis.call('TIME'),
+	string.match(memory, 'used_memory:(%d+)') or '0', string.match(memory, 'maxmemory:(%d+)') or '0'}`)
 
 // groupScript applies a group while Redis is full: the commands of its transaction, under the same condition. A command is the number
-// of its words and these; LOCK is lockFunction. It returns what each command has returned.
+// of its words and these; LOCK is lockFunction for several keys. It returns what each command has returned.
 var groupScript = goredis.NewScript("#!lua flags=allow-oom\n" + lockFunction + `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or (redis.call('GET', KEYS[2]) or '') ~= ARGV[2] then return false end
 local results, at = {}, 3
 while at <= #ARGV do
 	local n, result = tonumber(ARGV[at]), 0
 	if ARGV[at + 1] == 'LOCK' then
-		result = lock(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+		local keys = tonumber(ARGV[at + 2])
+		for i = 1, keys do
+			local args = at + 2 + keys + 3 * (i - 1)
+			lock(ARGV[at + 2 + i], ARGV[args + 1], ARGV[args + 2], ARGV[args + 3])
+		end
 	else
 		result = redis.call(unpack(ARGV, at + 1, at + n))
 	end
@@ -49,32 +58,37 @@ return results`)
 const lockFunction = `local function lock(key, how, token, ttl)
 	local value = redis.call('GET', key)
 	local fence = value and tonumber(string.match(value, '/(%d+)$'))
-	if how == 'release' and value == token or how == 'forget' and fence then return redis.call('DEL', key) end
-	if how == 'restore' and (not value or fence and fence < tonumber(string.match(token, '/(%d+)$'))) then
+	if how == 'release' and value == token then redis.call('DEL', key) end
+	if how == 'restore' and (not value or fence and fence <= tonumber(string.match(token, '/(%d+)$'))) then
 		redis.call('SET', key, token, 'PX', ttl)
-		return 1
 	end
-	return 0
 end`
 
-// lockScript is lockFunction within a transaction.
+// lockScript is lockFunction for several keys, within a transaction.
 const lockScript = lockFunction + `
-return lock(KEYS[1], ARGV[1], ARGV[2], ARGV[3])`
+for i, key in ipairs(KEYS) do lock(key, ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]) end
+return 0`
 
 // found is what the keys of ownership say.
 type found struct {
 	epoch  protocol.Epoch
 	record record
 	texts  [2]string // of both, as they were read
+	micros uint64    // of Redis' clock
+	sent   time.Time // before it was read
+	read   time.Time // after that
 }
 
-// look reads epoch and record.
+// look reads epoch and record, and the clock.
 func look(ctx context.Context, c goredis.Cmdable, k keys) (f found, err error) {
-	values, err := c.MGet(ctx, k.epoch(), k.record()).Result()
-	if err != nil {
+	pipe := c.Pipeline()
+	values, clock := pipe.MGet(ctx, k.epoch(), k.record()), pipe.Time(ctx)
+	f.sent = time.Now()
+	if _, err := pipe.Exec(ctx); err != nil {
 		return f, err
 	}
-	for i, value := range values {
+	f.read, f.micros = time.Now(), uint64(clock.Val().UnixMicro()) //nolint:gosec // it is later than 1970
+	for i, value := range values.Val() {
 		f.texts[i], _ = value.(string)
 	}
 	if f.epoch, err = parseEpoch(f.texts[0]); err != nil {
@@ -94,8 +108,9 @@ func acquire(ctx context.Context, c goredis.Scripter, k keys, f found, epoch pro
 
 // renewed is what a renewal has read.
 type renewed struct {
-	head   protocol.Head
-	micros uint64 // of Redis' clock
+	head        protocol.Head
+	micros      uint64 // of Redis' clock
+	used, limit int64  // its memory
 }
 
 // errNotOwner: another epoch stands, or the record was released.
@@ -114,10 +129,18 @@ func renew(ctx context.Context, c goredis.Scripter, k keys, epoch protocol.Epoch
 	if r.head, err = parseHead(text); err != nil {
 		return r, fmt.Errorf("key %s: %w", k.head(), err)
 	}
-	var seconds, micros uint64
-	if _, err := fmt.Sscanf(fmt.Sprint(reply[1]), "[%d %d]", &seconds, &micros); err != nil {
-		return r, fmt.Errorf("the clock of Redis: %w", err)
+	clock, _ := reply[1].([]any)
+	if len(clock) != 2 {
+		return r, fmt.Errorf("the clock of redis says %v", reply[1])
 	}
-	r.micros = seconds*1_000_000 + micros
+	r.micros = uint64(number(clock[0])*1_000_000 + number(clock[1])) //nolint:gosec // it is later than 1970
+	r.used, r.limit = number(reply[2]), number(reply[3])
 	return r, nil
+}
+
+// number is the number in a reply that is a text; 0 if there is none.
+func number(reply any) int64 {
+	text, _ := reply.(string)
+	n, _ := strconv.ParseInt(text, 10, 64) // of redis itself
+	return n
 }

@@ -7,298 +7,307 @@ import (
 	"sync"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
-	"github.com/waggle-crawl/waggle/store/codec"
 )
 
 // shard is a shard as one who owns it, or wants to, sees it. The decisions are those of package protocol.
 type shard struct {
-	config *config
-	me     protocol.Process
+	b      *Backend
 	number int
 	keys   keys
-	// client is for what needs no connection of its own.
-	client goredis.UniversalClient
-	// options gives those of the server that has the shard now.
-	options func(ctx context.Context) (goredis.Options, error)
-	log     *zap.Logger
-	// snapshot gives all items as of one instant, with their locks, in pages. begun is called at that instant.
-	snapshot func(begun func(), page func(items []byte, locks []lock) error) error
+	log    *zap.Logger
+	// warned bounds how often a fault is logged that goes on.
+	warned rate.Sometimes
+	// tried is closed when the shard is owned for the first time, or cannot be had now.
+	tried   latch
+	renewal sync.Mutex // one renewal is made at a time
 
 	mu      sync.Mutex // guards what follows
 	highest uint64     // the highest epoch that was read or minted
 	own     protocol.Epoch
-	record  record    // as it was written last
-	renewed time.Time // just before the last renewal was sent that was confirmed
-	lost    error     // why the shard is not owned; nil: it is
+	record  record        // as it was written last
+	renewed time.Duration // by sinceBoot, just before the last renewal was sent that was confirmed
+	owned   bool          // a term goes on, so far as is known
+	closed  error         // why nothing may be answered or added now; nil: all may
+	quits   bool          // no term follows
 	line    protocol.Line
-	doubt   bool      // the head must be read before the next group
-	waiting []*flight // groups that are to be sent, in order
-	awake   chan struct{}
-}
-
-// flight is a group with those that wait for it.
-type flight struct {
-	group group
-	done  chan struct{}
-	err   error             // once done is closed
-	bare  []dispatch.TaskID // of its grants, the tasks that somebody else has locked
-}
-
-// Wait returns nil when the group is kept.
-func (f *flight) Wait(ctx context.Context) error {
-	select {
-	case <-f.done:
-		return f.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (f *flight) end(err error) {
-	f.err = err
-	close(f.done)
+	doubt   bool // the head must be read before the next group
+	// rewriting: a failover has lost a part of what memory has, and not all of it is written again.
+	rewriting bool
+	queue     []*flight // groups that are not kept yet, in order
+	rooms     int       // calls of Room without their Commit
+	memory    memory
+	awake     chan struct{} // has a value if there is something to do for the writer
+	settled   chan struct{} // has a value if the last room was given back or the queue has become empty
+	rewrote   chan struct{} // has a value if a rewrite has ended in the middle of a term
 }
 
 // looksOfTerm is how often a candidate reads the record in a term, beatsOfTerm how often an owner renews it.
 const looksOfTerm, beatsOfTerm = 12, 6
 
-// campaign returns when the shard is owned under an epoch of its own: at once if nobody has it or its owner has released it, else a term
-// after the last renewal that could be read.
-func (s *shard) campaign(ctx context.Context) error {
-	for {
-		err := s.watchRecord(ctx)
-		if err == nil || !isUnavailable(err) || ctx.Err() != nil {
-			return err
-		}
-		s.log.Warn("cannot read who owns the shard", zap.Int("shard", s.number), zap.Error(err))
-		if err := sleep(ctx, s.config.term/looksOfTerm); err != nil {
-			return err
-		}
+var (
+	errNotYet  = fmt.Errorf("%w: the shard is not owned yet", dispatch.ErrStoreUnavailable)
+	errTerm    = errors.New("the ownership was not renewed in time")
+	errOutdone = errors.New("another dispatcher has taken the store over")
+	errStopped = errors.New("the store was released")
+)
+
+func (b *Backend) newShard(number int) *shard {
+	return &shard{
+		b: b, number: number, keys: keysOf(b.config.Prefix, number), log: b.config.Logger.With(zap.Int("shard", number)),
+		warned: rate.Sometimes{Interval: 10 * time.Second}, tried: newLatch(), closed: errNotYet, highest: b.highest.Load(),
+		awake: make(chan struct{}, 1), settled: make(chan struct{}, 1), rewrote: make(chan struct{}, 1),
 	}
 }
 
-// watchRecord is a campaign on one connection. When that breaks the watch of the record is over: the next connection may lead to a
-// replica that has never received the owner's last renewals.
-func (s *shard) watchRecord(ctx context.Context) error {
-	options, err := s.options(ctx)
-	if err != nil {
-		return err
-	}
-	l := newLink(options, s.keys)
-	defer func() { _ = l.close() }() // nothing is lost with it
-	var last string
-	var since time.Time // the record was read like that from then on
+// run is a candidate and serves terms in turns, until ctx ends or the backend is over.
+func (s *shard) run(ctx context.Context) {
 	for {
-		f, err := look(ctx, l.conn, s.keys)
+		away, err := s.campaign(ctx)
 		if err == nil {
-			err = s.acceptable(f.record)
+			err = s.serve(ctx, away)
 		}
-		if err != nil {
-			return err
+		s.lose(err)
+		if ctx.Err() != nil {
+			return
 		}
-		if now := time.Now(); f.texts[1] != last || since.IsZero() {
-			since, last = now, f.texts[1]
+		if s.isEnd(err) {
+			s.b.fail(err)
+			return
 		}
-		if owned, err := s.tryAcquire(ctx, l, f, time.Since(since)); owned || err != nil {
-			return err
-		}
-		if err := sleep(ctx, s.config.term/looksOfTerm); err != nil {
-			return err
+		s.tried.set()
+		s.warned.Do(func() { s.log.Warn("the shard is not owned", zap.Error(err)) })
+		if sleep(ctx, s.b.config.term/looksOfTerm) != nil {
+			return
 		}
 	}
 }
 
-// acceptable is an error if this program must not own what the record says.
-func (s *shard) acceptable(r record) error {
-	switch {
-	case r.Format > format:
-		return fmt.Errorf("%w: shard %d has items of format %d, this release knows %d", dispatch.ErrStoreMismatch, s.number, r.Format, format)
-	case r.Shards != 0 && r.Shards != s.config.shards:
-		return fmt.Errorf("%w: the store has %d shards, not %d", dispatch.ErrStoreMismatch, r.Shards, s.config.shards)
-	}
-	return nil
+// isEnd reports whether an error of shard 0 ends the backend: another owner has the store, or it is not the store of this backend.
+func (s *shard) isEnd(err error) bool {
+	return s.number == 0 && (errors.Is(err, errOutdone) || errors.Is(err, errReload) || errors.Is(err, dispatch.ErrStoreMismatch))
 }
 
-// tryAcquire acquires the shard if it may.
-func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.Duration) (bool, error) {
-	of, err := f.record.owns()
-	if err != nil {
-		return false, err
+// serve is a term: it returns why that has ended.
+func (s *shard) serve(ctx context.Context, away time.Duration) error {
+	s.b.counts.acquired.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	end := func(err error) {
+		s.lose(err)
+		cancel(err)
 	}
-	s.mu.Lock()
-	s.highest = max(s.highest, f.epoch.Number, of.Epoch.Number)
-	epoch := protocol.NextEpoch(s.me, f.epoch, s.highest)
-	s.mu.Unlock()
-	if f.texts[1] != "" && !protocol.MayAcquire(s.me, of, watched, s.config.term) {
-		return false, nil
+	defer end(errNotYet)
+	kept := make(chan bool, 1)
+	loops.Go(func() { end(s.renewing(ctx)) })
+	loops.Go(func() { end(s.write(ctx, kept)) })
+	gain := backend.Gain{Shard: s.number, Away: away}
+	select {
+	case gain.Kept = <-kept:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	next := record{
-		Name: s.config.name, Address: s.config.address, Epoch: epochText(epoch), Format: format, Shards: s.config.shards,
+	for {
+		if err := s.b.gained(ctx, s, gain); err != nil {
+			end(err)
+		}
+		select {
+		case <-s.rewrote:
+			gain.Kept, gain.Away = true, 0
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	sent := time.Now()
-	ok, err := acquire(ctx, l.conn, s.keys, f, epoch, next)
-	if err != nil || !ok {
-		return false, err
-	}
+}
+
+// lose ends a term here: nothing is answered any more, and those that wait for groups get an error. The groups stay.
+func (s *shard) lose(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.highest, s.own, s.record, s.renewed, s.lost, s.doubt = epoch.Number, epoch, next, sent, nil, true
-	return true, nil
+	if !s.owned && s.closed != nil {
+		return
+	}
+	s.owned = false
+	s.closed = fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.number, why)
+	for _, f := range s.queue {
+		f.end(s.closed)
+	}
+	signal(s.settled)
 }
 
-// until is until when the owner may answer; the error says why it may not at all.
+// epoch is the one that was acquired last.
+func (s *shard) epoch() protocol.Epoch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.own
+}
+
+// flush waits until all groups are kept, or cannot be.
+func (s *shard) flush(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		done := !s.owned || len(s.queue) == 0
+		s.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-s.settled:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// quit ends a term for good, and reports whether the record is to be released: no group is on its way.
+func (s *shard) quit() bool {
+	s.mu.Lock()
+	clean := s.owned && len(s.queue) == 0
+	s.quits = true
+	s.mu.Unlock()
+	s.lose(errStopped)
+	return clean
+}
+
+// release marks the record as released: the next owner need not wait.
+func (s *shard) release(ctx context.Context) {
+	err := s.renew(ctx, func(r *record) { r.Released = true })
+	if err != nil && !errors.Is(err, errNotOwner) {
+		s.log.Warn("cannot release the shard: the next owner has to wait for the end of the term", zap.Error(err))
+	}
+}
+
+// open lets answers and commands begin: memory is what is kept. own is the epoch under which that was found out.
+func (s *shard) open(own protocol.Epoch) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.owned || s.own != own {
+		return false
+	}
+	s.closed = nil
+	return true
+}
+
+// usable is an error if nothing may be answered or added. The mutex is held.
+func (s *shard) usable() error {
+	if s.closed == nil && !protocol.MayServe(sinceBoot()-s.renewed, s.b.config.term) {
+		return fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.number, errTerm)
+	}
+	return s.closed
+}
+
+// until is up to when the owner may answer.
 func (s *shard) until() (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.renewed.Add(s.config.term * 2 / 3), s.lost
+	return time.Now().Add(s.renewed + s.b.config.term*2/3 - sinceBoot()), s.closed
 }
 
-// renewing renews the record until ctx ends or another owner has the shard.
-func (s *shard) renewing(ctx context.Context) error {
-	for {
-		if err := sleep(ctx, s.config.term/beatsOfTerm); err != nil {
+// room takes room for a group.
+func (s *shard) room(bytes int, grows bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if grows {
+		if err := s.memory.grow(bytes); err != nil {
 			return err
 		}
-		if err := s.renew(ctx); errors.Is(err, errNotOwner) {
+	}
+	s.rooms++
+	return nil
+}
+
+// giveBack takes back what room gave: its group has come.
+func (s *shard) giveBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rooms--; s.rooms == 0 {
+		signal(s.settled)
+	}
+}
+
+// renewing renews the record until ctx or the term ends.
+func (s *shard) renewing(ctx context.Context) error {
+	term := s.b.config.term
+	for {
+		if err := sleep(ctx, term/beatsOfTerm); err != nil {
 			return err
-		} else if err != nil {
-			s.log.Warn("cannot renew the ownership of the shard", zap.Int("shard", s.number), zap.Error(err))
+		}
+		s.mu.Lock()
+		owned := s.owned
+		s.mu.Unlock()
+		if !owned {
+			return errNotOwner
+		}
+		err := s.renew(ctx, func(*record) {})
+		if errors.Is(err, errNotOwner) {
+			s.b.counts.fenced.Add(1)
+			return err
+		}
+		s.mu.Lock()
+		serves := protocol.MayServe(sinceBoot()-s.renewed, term)
+		s.mu.Unlock()
+		switch {
+		case !serves && ctx.Err() == nil:
+			s.b.counts.selfFenced.Add(1)
+			return errors.Join(errTerm, err)
+		case err != nil && ctx.Err() == nil:
+			s.warned.Do(func() { s.log.Warn("cannot renew the ownership of the shard", zap.Error(err)) })
 		}
 	}
 }
 
-// renew renews the record once.
-func (s *shard) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.term*2/3)
+// renew renews the record once, with a change.
+func (s *shard) renew(ctx context.Context, change func(*record)) error {
+	s.renewal.Lock()
+	defer s.renewal.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, s.b.config.term/3)
 	defer cancel()
 	s.mu.Lock()
-	own, last := s.own, s.record
+	own, next, before := s.own, s.record, s.line
 	s.mu.Unlock()
-	next := last
 	next.Beat++
-	sent := time.Now()
-	r, err := renew(ctx, s.client, s.keys, own, next)
+	next.Time = s.b.clock.now().UnixMilli()
+	change(&next)
+	began, sent := sinceBoot(), time.Now()
+	r, err := renew(ctx, s.b.client, s.keys, own, next)
 	if err != nil {
 		return err
 	}
+	if s.number == 0 {
+		s.b.clock.read(sent, time.Now(), r.micros)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record, s.renewed = next, sent
-	// While a group is on its way the head may be the one of before or its own.
-	if step := s.line.Resolve(own, own, r.head); s.line.Loaded && step != protocol.Resend && step != protocol.Confirm {
+	if s.own != own {
+		return errNotOwner
+	}
+	s.record, s.renewed = next, began
+	s.memory.read(r.used, r.limit)
+	// Groups may have been kept since the renewal was sent.
+	later := r.head.Epoch == own && (before.Kept.Epoch != own || r.head.Seq >= before.Kept.Seq)
+	if step := before.Resolve(own, own, r.head); before.Loaded && !later && step != protocol.Resend && step != protocol.Confirm {
 		s.doubt = true
 		s.wake()
 	}
 	return nil
 }
 
-// stepDown ends ownership here: nothing is answered any more, and groups that wait fail.
-func (s *shard) stepDown(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost == nil {
-		s.lost = fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, why)
-	}
-	for _, f := range s.waiting {
-		f.end(s.lost)
-	}
-	s.waiting = nil
-}
+// wake makes the writer look at what there is to do. The mutex is held.
+func (s *shard) wake() { signal(s.awake) }
 
-// commit takes what a command has changed. What comes while a group is on its way goes together, up to maxGroup.
-func (s *shard) commit(items []byte, locks []lock) (*flight, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost != nil {
-		return nil, s.lost
-	}
-	last := len(s.waiting) - 1
-	if last < 0 || s.waiting[last].group.bytes+len(items) > maxGroup {
-		s.waiting = append(s.waiting, &flight{done: make(chan struct{})})
-		last++
-	}
-	f := s.waiting[last]
-	if err := f.group.add(items); err != nil {
-		return nil, err
-	}
-	f.group.locks = append(f.group.locks, locks...)
-	s.wake()
-	return f, nil
-}
-
-// load gives all items of the shard to take, and begins the line of memory. It fails if the shard was lost meanwhile.
-func (s *shard) load(ctx context.Context, take func(item []byte) error) error {
-	s.mu.Lock()
-	own := s.own
-	s.mu.Unlock()
-	head, err := parsed(s.client.Get(ctx, s.keys.head()), parseHead)
-	if err != nil {
-		return err
-	}
-	var item []byte
-	err = s.eachPage(ctx, func(_ string, fields []string) error {
-		for i := 0; i < len(fields); i += 2 {
-			item = codec.AppendEncoded(item[:0], codec.Kind(fields[i][0]), s.number, []byte(fields[i+1]))
-			if err := take(item); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	// Items that a failover has changed between two pages are of two ages.
-	found, err := look(ctx, s.client, s.keys)
-	if err != nil {
-		return err
-	}
-	again, err := parsed(s.client.Get(ctx, s.keys.head()), parseHead)
-	switch {
-	case err != nil:
-		return err
-	case found.epoch != own || !again.Same(head):
-		return fmt.Errorf("%w: shard %d has changed while it was read", dispatch.ErrStoreUnavailable, s.number)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.line = protocol.NewLine(own, head)
-	s.line.Loaded = true
-	return nil
-}
-
-// eachPage gives the fields of all hashes and their values, in turns. What is there all the while comes at least once.
-func (s *shard) eachPage(ctx context.Context, page func(hash string, fields []string) error) error {
-	for n := range buckets {
-		hash := bucketName(n)
-		for cursor := uint64(0); ; {
-			fields, next, err := s.client.HScan(ctx, s.keys.prefix+hash, cursor, "", pageOfItems).Result()
-			if err == nil {
-				err = page(hash, fields)
-			}
-			if err != nil {
-				return err
-			}
-			if cursor = next; cursor == 0 {
-				break
-			}
-		}
-	}
-	return nil
-}
-
-// pageOfItems is how many items are read at a time, about.
-const pageOfItems = 1000
-
-// wake makes the writer look at what there is to do. mu is held.
-func (s *shard) wake() {
+// signal gives a channel a value, unless it has one.
+func signal(c chan struct{}) {
 	select {
-	case s.awake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -310,9 +319,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// isUnavailable reports whether an error is one of a server that does not answer or is no primary, which ends by itself.
-func isUnavailable(err error) bool {
-	return !errors.Is(err, dispatch.ErrStoreMismatch) && !errors.Is(err, context.Canceled)
 }

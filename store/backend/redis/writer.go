@@ -6,20 +6,19 @@ import (
 	"fmt"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
 )
 
-// writer sends the groups of a shard, one at a time, for as long as the shard is owned.
+// writer sends the groups of a shard, one at a time, for a term.
 type writer struct {
 	*shard
-	link  *link
-	armed bool // the link watches, and has read the owner's epoch and the head that the next group follows
-	full  bool // Redis has refused the group since it was full
-	// taken are the flights that were taken to be kept and are not answered, in order.
-	taken []*flight
+	own   protocol.Epoch
+	link  *link // nil: there is none
+	armed bool  // the link watches, and has read the owner's epoch and the head that the next group follows
 }
 
 var (
@@ -29,193 +28,305 @@ var (
 	errRewrite = errors.New("a failover has lost groups of this owner")
 )
 
-// writing sends groups until ctx ends or the shard is lost.
-func (s *shard) writing(ctx context.Context) error {
-	w := &writer{shard: s}
+// write sends groups until ctx or the term ends. First kept gets whether what is in memory is what is kept, so far as it can be written
+// again; else the shard is to be loaded.
+func (s *shard) write(ctx context.Context, kept chan<- bool) error {
+	w := &writer{shard: s, own: s.epoch()}
 	defer w.drop()
+	has, err := w.begin(ctx)
+	if err != nil {
+		return err
+	}
+	kept <- has
 	for {
-		err := w.next(ctx)
-		if err == nil {
-			err = w.keep(ctx)
+		f, err := w.next(ctx)
+		switch {
+		case err != nil:
+		case f != nil:
+			err = w.keep(ctx, f)
+		default:
+			_, err = w.settle(ctx)
+		}
+		if errors.Is(err, errRewrite) {
+			if err = w.rewrite(ctx); err == nil {
+				signal(w.rewrote)
+			}
 		}
 		if err != nil {
-			w.stepDown(err)
-			for _, f := range w.taken {
-				f.end(err)
-			}
 			return err
 		}
 	}
 }
 
-// next takes the next flight, or returns without one when there is a doubt about the head.
-func (w *writer) next(ctx context.Context) error {
+// begin finds out whether memory of an earlier term is what is kept. A rewrite that was under way begins again.
+func (w *writer) begin(ctx context.Context) (kept bool, err error) {
+	w.mu.Lock()
+	loaded, rewriting := w.line.Loaded, w.rewriting
+	w.mu.Unlock()
+	if !loaded {
+		return false, nil
+	}
+	confirmed, err := w.settle(ctx)
+	switch {
+	case errors.Is(err, errReload) && w.number != 0:
+		w.forget()
+		return false, nil
+	case err == nil && confirmed && !rewriting:
+		err = w.answer(ctx, nil, false)
+	}
+	if rewriting || errors.Is(err, errRewrite) {
+		err = w.rewrite(ctx)
+	}
+	if err == nil && !w.open(w.own) {
+		err = errNotOwner
+	}
+	return true, err
+}
+
+// forget drops memory that is not the latest state: the shard is loaded anew.
+func (w *writer) forget() {
+	w.log.Warn("what this owner had in memory of the shard is not the latest state: it is loaded anew")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.line, w.queue, w.rewriting = protocol.Line{}, nil, false
+}
+
+// next takes the next group that is to be sent, or returns without one when there is a doubt about the head.
+func (w *writer) next(ctx context.Context) (*flight, error) {
 	for {
 		w.mu.Lock()
 		doubt := w.doubt
 		w.doubt = false
-		if len(w.waiting) > 0 {
-			w.taken, w.waiting = append(w.taken, w.waiting[0]), w.waiting[1:]
+		var f *flight
+		if len(w.queue) > 0 {
+			f = w.queue[0]
+			f.sealed = true
 		}
 		w.mu.Unlock()
-		if w.armed = w.armed && !doubt; doubt || len(w.taken) > 0 {
-			return nil
+		if doubt {
+			w.armed = false
+			return nil, ctx.Err()
+		}
+		if f != nil {
+			return f, w.waitAfter(ctx, f)
 		}
 		select {
 		case <-w.awake:
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
 
-// keep sends the group of the flight that was taken until it is kept. Without a flight it only looks whether all is.
-func (w *writer) keep(ctx context.Context) error {
-	var g *group
-	if len(w.taken) > 0 {
-		g = &w.taken[0].group
+// waitAfter waits until the flight of shard 0 is kept from which a group follows.
+func (w *writer) waitAfter(ctx context.Context, f *flight) error {
+	if f.after == nil {
+		return ctx.Err()
 	}
-	found, err := w.apply(ctx, g, false)
-	if errors.Is(err, errRewrite) {
-		found, err = nil, w.rewrite(ctx)
+	select {
+	case <-f.after.kept:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
+}
+
+// keep sends the group of the first flight until it is kept.
+func (w *writer) keep(ctx context.Context, f *flight) error {
+	began := time.Now()
+	result, err := w.apply(ctx, &f.group, false)
 	if err != nil {
 		return err
 	}
-	return w.answer(ctx, found)
+	took := time.Since(began)
+	c := &w.b.counts
+	c.groups.Add(1)
+	c.groupBytes.Add(uint64(f.group.bytes)) //nolint:gosec // it is a length
+	c.groupTime.Add(int64(took))
+	c.lastGroupTime.Store(int64(took))
+	w.b.config.Applied(f.group.bytes, took)
+	return w.answer(ctx, result.had, result.acked)
 }
 
-// answer ends the flights that were taken: they are kept. found is what the locks had before, if there is one flight; nil if nobody
-// knows.
-func (w *writer) answer(ctx context.Context, found []string) (err error) {
-	for len(w.taken) > 0 {
-		f := w.taken[0]
-		if f.bare, err = w.bare(ctx, f, found); err != nil {
-			return err
-		}
-		w.taken = w.taken[1:]
-		f.end(w.inTerm())
+// answer ends the first flight: it is kept. had is what its locks had before; nil if nobody knows.
+func (w *writer) answer(ctx context.Context, had []string, acked bool) error {
+	w.mu.Lock()
+	f := w.queue[0]
+	w.mu.Unlock()
+	if err := w.tellUnlocked(ctx, f, had); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = w.queue[1:]
+	close(f.kept)
+	err := w.closed
+	if err == nil {
+		err = w.usable()
+	}
+	if err == nil && !acked && w.b.config.AckReplicas > 0 {
+		err = fmt.Errorf("%w: fewer than %d replicas of redis have the group, or nobody knows", dispatch.ErrStoreUnavailable, w.b.config.AckReplicas)
+	}
+	f.end(err)
+	if len(w.queue) == 0 {
+		signal(w.settled)
 	}
 	return nil
 }
 
-// apply sends a group until it is kept, and returns what its locks had before; nil if the answer was lost. Without a group it only
-// reads what is kept.
-func (w *writer) apply(ctx context.Context, g *group, rewriting bool) (found []string, err error) {
+// tellUnlocked tells the owner which locks of a flight are not as they must be. What it returns is answered before the flight.
+func (w *writer) tellUnlocked(ctx context.Context, f *flight, had []string) error {
+	var bad []backend.Unlocked
+	err := w.again(ctx, "read locks", func(ctx context.Context) (err error) {
+		bad, err = w.unlocked(ctx, f.group.locks, had)
+		return err
+	})
+	if err != nil || len(bad) == 0 {
+		return err
+	}
+	w.b.counts.unlocked.Add(uint64(len(bad)))
+	then := w.b.owner.Unlocked(w.number, bad)
 	w.mu.Lock()
-	own := w.own
-	if g != nil {
-		w.line = w.line.Next(own, 0, rewriting)
-	}
-	line := w.line
-	w.mu.Unlock()
-	step := protocol.ReadBack
-	if w.armed {
-		step = protocol.Resend
-	}
+	defer w.mu.Unlock()
+	f.then = then
+	return nil
+}
+
+// again calls what asks Redis until it has an answer, or ctx ends.
+func (s *shard) again(ctx context.Context, what string, ask func(context.Context) error) error {
 	for {
-		var result sent
-		switch step {
-		case protocol.ReadBack:
-			kept, err := w.readBack(ctx)
-			if err != nil {
-				w.log.Warn("cannot read what is kept of the shard")
-				if err := sleep(ctx, w.config.term/looksOfTerm); err != nil {
-					return nil, err
-				}
-				continue
-			}
-			if step = line.Resolve(own, kept.epoch, kept.head); step == protocol.Rewrite {
-				w.mu.Lock()
-				w.line = line.Rewritten(kept.head)
-				w.mu.Unlock()
-			}
-			w.armed = step == protocol.Resend || step == protocol.Rewrite
-			continue
-		case protocol.Resend, protocol.Script:
-			switch {
-			case g == nil:
-				return nil, nil
-			case step == protocol.Script || w.full:
-				result = w.link.drain(ctx, g, own, line.Kept, line.Sent)
-				w.full, w.armed = false, false
-			default:
-				result = w.link.send(ctx, g, line.Sent, w.config.ackReplicas, w.config.term)
-				w.full = result.reply == protocol.ReplyFull
-				w.armed = result.reply == protocol.ReplyApplied && protocol.Compare(own, result.next.epoch, line.Sent, result.next.head)
-			}
-			found = result.found
-			step = protocol.AfterSend(result.reply)
-		case protocol.Confirm:
-			w.confirm(line)
-			return found, nil
-		case protocol.Rewrite:
-			return nil, errRewrite
-		case protocol.StepDown:
-			return nil, errNotOwner
-		case protocol.Reload:
-			return nil, errReload
+		asking, cancel := context.WithTimeout(ctx, s.b.config.term)
+		err := ask(asking)
+		cancel()
+		switch {
+		case err == nil, errors.Is(err, errNotOwner):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		s.warned.Do(func() { s.log.Warn("cannot "+what+" of the shard", zap.Error(err)) })
+		if err := sleep(ctx, s.b.config.term/looksOfTerm); err != nil {
+			return err
 		}
 	}
 }
 
-// confirm notes that the group of a line is kept.
-func (w *writer) confirm(line protocol.Line) {
+// apply sends a group until it is kept.
+func (w *writer) apply(ctx context.Context, g *group, rewriting bool) (result sent, err error) {
+	w.mu.Lock()
+	w.line = w.line.Next(w.own, 0, rewriting)
+	w.mu.Unlock()
+	for tries := 0; ; tries++ {
+		if !w.armed {
+			confirmed, err := w.settle(ctx)
+			if err != nil || confirmed {
+				return sent{}, err
+			}
+		}
+		result = w.sendOnce(ctx, g)
+		switch protocol.AfterSend(result.reply) {
+		case protocol.Confirm:
+			w.confirm()
+			return result, nil
+		case protocol.Script:
+			w.b.counts.full.Add(1)
+		default:
+			w.armed = false
+			w.warned.Do(func() { w.log.Warn("the outcome of a group is not known: reading what is kept", zap.Error(result.err)) })
+			if tries > 0 {
+				if err := sleep(ctx, w.b.config.term/looksOfTerm); err != nil {
+					return sent{}, err
+				}
+			}
+		}
+	}
+}
+
+// sendOnce sends a group once.
+func (w *writer) sendOnce(ctx context.Context, g *group) (result sent) {
+	limit := w.b.config.term * 2 / 3
+	if w.b.config.AckReplicas > 0 {
+		limit += ackLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	w.mu.Lock()
+	line, full := w.line, w.memory.refused
+	w.mu.Unlock()
+	if full {
+		result = w.link.drain(ctx, g, line, w.b.config.AckReplicas)
+	} else {
+		result = w.link.send(ctx, g, line.Sent, w.b.config.AckReplicas)
+	}
+	if result.reply == protocol.ReplyFull {
+		w.mu.Lock()
+		w.memory.refused = true
+		w.mu.Unlock()
+		return result // the script compares by itself
+	}
+	w.armed = result.reply == protocol.ReplyApplied && protocol.Compare(w.own, result.next.epoch, line.Sent, result.next.head)
+	return result
+}
+
+// settle ends a doubt: it connects anew and reads what is kept. It reports whether the group whose outcome was not known is.
+func (w *writer) settle(ctx context.Context) (confirmed bool, err error) {
+	var kept seen
+	err = w.again(ctx, "read the head", func(asking context.Context) error {
+		err := w.connect(ctx, asking)
+		if err == nil {
+			kept, err = w.link.watch(asking)
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	w.mu.Lock()
+	line := w.line
+	w.mu.Unlock()
+	switch line.Resolve(w.own, kept.epoch, kept.head) {
+	case protocol.Confirm:
+		w.confirm()
+		w.armed = true
+		return true, nil
+	case protocol.Resend:
+		w.armed = true
+		return false, nil
+	case protocol.Rewrite:
+		w.mu.Lock()
+		w.line = line.Rewritten(kept.head)
+		w.mu.Unlock()
+		w.armed = true
+		return false, errRewrite
+	case protocol.StepDown:
+		w.b.counts.fenced.Add(1)
+		return false, errNotOwner
+	default:
+		return false, errReload
+	}
+}
+
+// confirm notes that the group that was sent is kept.
+func (w *writer) confirm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if line.Sent != (protocol.Head{}) {
-		w.line = line.Confirmed()
-	}
+	w.line = w.line.Confirmed()
 }
 
-// inTerm is an error if the owner may not answer any more.
-func (w *writer) inTerm() error {
-	until, err := w.until()
-	if err == nil && !time.Now().Before(until) {
-		err = fmt.Errorf("%w: the ownership of shard %d was not renewed in time", dispatch.ErrStoreUnavailable, w.number)
+// connect connects anew, for as long as ctx.
+func (w *writer) connect(ctx, asking context.Context) error {
+	w.drop()
+	options, err := w.b.options(asking, w.keys.head())
+	if err == nil {
+		w.link = newLink(ctx, options, w.keys)
 	}
 	return err
-}
-
-// readBack connects anew and reads what is kept.
-func (w *writer) readBack(ctx context.Context) (seen, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.config.term)
-	defer cancel()
-	w.drop()
-	options, err := w.options(ctx)
-	if err != nil {
-		return seen{}, err
-	}
-	w.link = newLink(options, w.keys)
-	return w.link.watch(ctx)
 }
 
 // drop closes the link: what it answers later is not waited for.
 func (w *writer) drop() {
 	if w.link != nil {
-		_ = w.link.close() // nothing is lost with it
+		w.link.close()
 		w.link, w.armed = nil, false
 	}
-}
-
-// bare are the tasks whose grant in a flight has no lock, since somebody else has set it. Where nobody knows what a lock had before, it
-// is read.
-func (w *writer) bare(ctx context.Context, f *flight, found []string) (bare []dispatch.TaskID, err error) {
-	for i, l := range f.group.locks {
-		if l.write != lockGrant {
-			continue
-		}
-		var has string
-		if found != nil {
-			has = found[i]
-		} else if has, err = w.client.Get(ctx, w.keys.lock(l.task)).Result(); errors.Is(err, goredis.Nil) {
-			has = "nothing" // it has run out, or a failover has lost it
-		} else if err != nil {
-			return nil, err
-		}
-		if has != "" && has != l.token {
-			bare = append(bare, l.task)
-		}
-	}
-	return bare, nil
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/redisstore/internal/conn"
+	"github.com/waggle-crawl/waggle/store/internal/redisconn"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
@@ -254,7 +254,7 @@ func (l *Library) OnConnect(ctx context.Context, cn *redis.Conn) error {
 	if err == nil && len(known) == 0 {
 		err = cn.FunctionLoadReplace(ctx, l.code).Err()
 	}
-	if err == nil || conn.Denied(err) {
+	if err == nil || redisconn.Denied(err) {
 		return nil
 	}
 	if fault := faultOf(ctx, err); fault == faultReadOnly || fault == faultFull {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/waggle-crawl/waggle/store/redisstore/internal/conn"
+	"github.com/waggle-crawl/waggle/store/internal/redisconn"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
@@ -24,7 +24,7 @@ func (l *Library) Tidy(ctx context.Context, client redis.UniversalClient, prefix
 	if err := client.Set(ctx, prefix.Library(l.name), "", libraryMemory).Err(); err != nil {
 		return err
 	}
-	err := conn.EachPrimary(ctx, client, func(ctx context.Context, server *redis.Client) error {
+	err := redisconn.EachPrimary(ctx, client, func(ctx context.Context, server *redis.Client) error {
 		libraries, err := server.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: functionPrefix + "*"}).Result()
 		if err != nil {
 			return err
@@ -43,7 +43,7 @@ func (l *Library) Tidy(ctx context.Context, client redis.UniversalClient, prefix
 		}
 		return nil
 	})
-	if err != nil && conn.Denied(err) {
+	if err != nil && redisconn.Denied(err) {
 		return nil
 	}
 	return err

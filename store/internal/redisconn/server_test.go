@@ -1,4 +1,4 @@
-package conn_test
+package redisconn_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/redisstore/internal/conn"
+	"github.com/waggle-crawl/waggle/store/internal/redisconn"
 )
 
 func TestCheckServer(t *testing.T) {
@@ -33,7 +33,7 @@ func TestCheckServer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			core, logs := observer.New(zap.WarnLevel)
-			err := conn.CheckServer(strings.ReplaceAll(good, c.old, c.new), false, zap.New(core))
+			err := redisconn.CheckServer(strings.ReplaceAll(good, c.old, c.new), false, zap.New(core))
 			if !errors.Is(err, c.want) || (c.want == nil && err != nil) {
 				t.Errorf("error %v, want %v", err, c.want)
 			}

@@ -1,6 +1,6 @@
-// Package conn connects to the Redis of a store URL: a single server, a Sentinel group or a Cluster. It also checks
+// Package redisconn connects to the Redis of a store URL: a single server, a Sentinel group or a Cluster. It also checks
 // that this Redis can keep a store's promises.
-package conn
+package redisconn
 
 import (
 	"cmp"

@@ -1,0 +1,364 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
+	"github.com/waggle-crawl/waggle/store/internal/redisconn"
+)
+
+// Backend is a [backend.Backend] for one owner. A shard whose term ends without a renewal is acquired anew. If another owner has taken
+// the store over, or shard 0 is not what this one has written, the backend is over for good: the next one loads the store.
+type Backend struct {
+	config Config
+	target *redisconn.Target
+	client goredis.UniversalClient
+	me     protocol.Process
+	owner  backend.Owner
+	shards []*shard // since the begin of Acquire
+	clock  clock
+	counts counts
+	other  atomic.Pointer[Other]
+	// highest is the highest epoch that somebody has told.
+	highest atomic.Uint64
+	first   latch // shard 0 was acquired
+	loaded  latch // and loaded
+	over    latch // nothing is kept or answered any more
+
+	stop      context.CancelFunc // ends the loops; nil: there are none
+	loops     sync.WaitGroup
+	releasing sync.Once
+	released  error
+
+	mu        sync.Mutex // guards what follows
+	why       error      // the backend is over
+	gathering bool       // Acquire returns the shards that are gained
+	gains     []backend.Gain
+	copyOf    string
+}
+
+// latch is closed once.
+type latch struct {
+	once sync.Once
+	c    chan struct{}
+}
+
+func newLatch() latch { return latch{c: make(chan struct{})} }
+
+func (l *latch) set() { l.once.Do(func() { close(l.c) }) }
+
+func (l *latch) isSet() bool {
+	select {
+	case <-l.c:
+		return true
+	default:
+		return false
+	}
+}
+
+// New makes a backend, which does not connect yet. The error wraps [dispatch.ErrInvalid].
+func New(config Config) (*Backend, error) {
+	config.complete()
+	target, err := redisconn.Parse(config.URL)
+	if err != nil {
+		return nil, err
+	}
+	return &Backend{
+		config: config, target: target, client: target.Connect(nil),
+		me:    protocol.Process(rand.Uint64()), //nolint:gosec // it is a name
+		clock: clock{log: config.Logger}, copyOf: config.CopyOf, gathering: true,
+		first: newLatch(), loaded: newLatch(), over: newLatch(),
+	}, nil
+}
+
+// Acquire implements [backend.Backend]: it waits while another owner lives.
+func (b *Backend) Acquire(ctx context.Context, owner backend.Owner) (backend.Term, error) {
+	b.owner = owner
+	term, err := b.acquire(ctx)
+	if err != nil {
+		return backend.Term{}, errors.Join(err, b.Release(context.WithoutCancel(ctx)))
+	}
+	return term, nil
+}
+
+func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
+	if err := b.prepare(ctx); err != nil {
+		return backend.Term{}, b.target.OpenError(ctx, err)
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	b.stop = stop
+	for _, s := range b.shards {
+		b.loops.Go(func() { s.run(running) })
+	}
+	if err := b.wait(ctx, b.first.c, nil); err != nil {
+		return backend.Term{}, err
+	}
+	// A candidate that has watched the other shards as long as shard 0 gets them at once.
+	limit := time.After(b.config.term * 5 / 4)
+	for _, s := range b.shards {
+		if err := b.wait(ctx, s.tried.c, limit); err != nil {
+			return backend.Term{}, err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gathering = false
+	slices.SortFunc(b.gains, func(x, y backend.Gain) int { return cmp.Compare(x.Shard, y.Shard) })
+	return backend.Term{
+		Kind: "redis", Epoch: b.shards[0].epoch().Number, Away: b.gains[0].Away, Keyed: true, Shards: len(b.shards), Gained: b.gains,
+		Now: b.clock.now,
+	}, nil
+}
+
+// wait returns when something has happened, or time is over.
+func (b *Backend) wait(ctx context.Context, what <-chan struct{}, limit <-chan time.Time) error {
+	select {
+	case <-what:
+		return nil
+	case <-limit:
+		return nil
+	case <-b.over.c:
+		return b.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// prepare checks the Redis, and finds out how many shards the store has, or is to have.
+func (b *Backend) prepare(ctx context.Context) error {
+	if err := redisconn.Check(ctx, b.client, b.config.AllowEviction, b.config.Logger); err != nil {
+		return unavailable("connect to redis", err)
+	}
+	older, err := b.client.Exists(ctx, olderStore(b.config.Prefix)).Result()
+	if err != nil {
+		return unavailable("look for a store", err)
+	}
+	if older != 0 {
+		return fmt.Errorf("%w: redis has a store of an older format under %q: copy it by the release that made it", dispatch.ErrStoreMismatch, b.config.Prefix)
+	}
+	f, err := look(ctx, b.client, keysOf(b.config.Prefix, 0))
+	if err != nil {
+		return unavailable("look for a store", err)
+	}
+	shards := cmp.Or(f.record.Shards, b.owner.Shards, 1)
+	if b.target.Cluster && f.record.Shards == 0 && b.owner.Shards == 0 {
+		shards = clusterShards
+	}
+	if b.owner.Shards != 0 && b.owner.Shards != shards {
+		return fmt.Errorf("%w: the store in redis under %q has %d shards, not %d", dispatch.ErrStoreMismatch, b.config.Prefix, shards, b.owner.Shards)
+	}
+	b.shards = make([]*shard, shards)
+	for n := range b.shards {
+		b.shards[n] = b.newShard(n)
+	}
+	return b.shards[0].acceptable(f.record)
+}
+
+// unavailable is an error of the client in the terms of the contract.
+func unavailable(op string, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, dispatch.ErrStoreMismatch), goredis.IsAuthError(err), goredis.IsPermissionError(err):
+		return fmt.Errorf("%s: %w", op, err)
+	default:
+		return fmt.Errorf("%w: %s: %w", dispatch.ErrStoreUnavailable, op, err)
+	}
+}
+
+// options are those of a client of the server that has a key now.
+func (b *Backend) options(ctx context.Context, key string) (goredis.Options, error) {
+	switch client := b.client.(type) {
+	case *goredis.ClusterClient:
+		node, err := client.MasterForKey(ctx, key)
+		if err != nil {
+			return goredis.Options{}, err
+		}
+		return *node.Options(), nil
+	case *goredis.Client:
+		return *client.Options(), nil
+	default:
+		return goredis.Options{}, fmt.Errorf("there is no client of the kind %T", client)
+	}
+}
+
+// gained gives the owner a shard that is acquired.
+func (b *Backend) gained(ctx context.Context, s *shard, gain backend.Gain) error {
+	defer s.tried.set()
+	if b.gather(gain) || s.number == 0 && !gain.Kept { // it is being loaded, or will be
+		return nil
+	}
+	select {
+	case <-b.loaded.c:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return b.owner.Gained(ctx, gain)
+}
+
+// gather takes a shard that Acquire returns, and reports whether it does.
+func (b *Backend) gather(gain backend.Gain) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.gathering {
+		return false
+	}
+	b.gains = slices.DeleteFunc(b.gains, func(g backend.Gain) bool { return g.Shard == gain.Shard })
+	b.gains = append(b.gains, gain)
+	if gain.Shard == 0 {
+		b.first.set()
+	}
+	return true
+}
+
+// of are the shards that a number means.
+func (b *Backend) of(shard int) []*shard {
+	if shard == backend.AllShards {
+		return b.shards
+	}
+	return b.shards[shard : shard+1]
+}
+
+// Room implements [backend.Backend].
+func (b *Backend) Room(shard, bytes int, grows bool) error {
+	of := b.of(shard)
+	for n, s := range of {
+		if err := s.room(bytes/len(of), grows); err != nil {
+			for _, s := range of[:n] {
+				s.giveBack()
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Until implements [backend.Backend].
+func (b *Backend) Until(shard int) (first time.Time, err error) {
+	for _, s := range b.of(shard) {
+		until, err := s.until()
+		if err != nil {
+			return until, err
+		}
+		if first.IsZero() || until.Before(first) {
+			first = until
+		}
+	}
+	return first, nil
+}
+
+// EndCopy implements [backend.Backend].
+func (b *Backend) EndCopy(ctx context.Context) error {
+	b.mu.Lock()
+	b.copyOf = ""
+	b.mu.Unlock()
+	err := b.shards[0].renew(ctx, func(r *record) { r.CopyOf = "" })
+	if err != nil {
+		return unavailable("end the copy", err)
+	}
+	return nil
+}
+
+// copying names the store that is being copied into this one.
+func (b *Backend) copying() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.copyOf
+}
+
+// Saw takes an epoch that another dispatcher has named: that of shard 0 must rise past it.
+func (b *Backend) Saw(epoch uint64) {
+	for {
+		last := b.highest.Load()
+		if epoch <= last {
+			return
+		}
+		if b.highest.CompareAndSwap(last, epoch) {
+			break
+		}
+	}
+	if b.first.isSet() && b.shards[0].epoch().Number < epoch {
+		b.shards[0].lose(errNotOwner)
+	}
+}
+
+// Done is closed when the backend is over: it was released, or another owner has the store.
+func (b *Backend) Done() <-chan struct{} { return b.over.c }
+
+// Err says why the backend is over; nil: it is not.
+func (b *Backend) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.why
+}
+
+// fail ends the backend for good. Shards that it still owns are released.
+func (b *Backend) fail(why error) {
+	if b.end(why) {
+		b.loops.Go(func() { b.handOver(context.Background()) }) //nolint:contextcheck // no call waits for it
+	}
+}
+
+// end notes that the backend is over, and reports whether it was not.
+func (b *Backend) end(why error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.why != nil {
+		return false
+	}
+	b.why = fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, why)
+	if errors.Is(why, dispatch.ErrStoreMismatch) {
+		b.why = why
+	}
+	b.over.set()
+	return true
+}
+
+// Release implements [backend.Backend].
+func (b *Backend) Release(ctx context.Context) error {
+	b.releasing.Do(func() {
+		for _, s := range b.shards {
+			s.flush(ctx)
+		}
+		if b.end(errStopped) {
+			b.handOver(ctx)
+		}
+		b.loops.Wait()
+		b.released = b.client.Close()
+	})
+	return b.released
+}
+
+// handOver stops everything, and marks the shards that are owned as released.
+func (b *Backend) handOver(ctx context.Context) {
+	var owned []*shard
+	for _, s := range b.shards {
+		if s.quit() {
+			owned = append(owned, s)
+		}
+	}
+	if b.stop != nil {
+		b.stop()
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.config.term)
+	defer cancel()
+	var all errgroup.Group
+	for _, s := range owned {
+		all.Go(func() error {
+			s.release(ctx)
+			return nil
+		})
+	}
+	_ = all.Wait() // each logs its error
+}

@@ -1,0 +1,192 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
+)
+
+// campaign returns when the shard is owned under an epoch of its own, and for how long nobody has owned it: at once if nobody has it or
+// its owner has released it, else a term after the last renewal that could be read. Shard 0 is acquired before the others.
+func (s *shard) campaign(ctx context.Context) (away time.Duration, err error) {
+	for {
+		away, err = s.watchRecord(ctx)
+		if err == nil || s.isEnd(err) || ctx.Err() != nil {
+			return away, err
+		}
+		if s.b.first.isSet() {
+			s.tried.set()
+		}
+		s.warned.Do(func() { s.log.Warn("cannot read who owns the shard", zap.Error(err)) })
+		if err := sleep(ctx, s.b.config.term/looksOfTerm); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// watchRecord is a campaign on one connection. When that breaks the watch of the record is over: the next connection may lead to a
+// replica that has never received the owner's last renewals.
+func (s *shard) watchRecord(ctx context.Context) (away time.Duration, err error) {
+	options, err := s.b.options(ctx, s.keys.record())
+	if err != nil {
+		return 0, err
+	}
+	l := newLink(ctx, options, s.keys)
+	defer l.close()
+	var last string
+	var since time.Time // the record was read like that from then on
+	for {
+		f, err := s.look(ctx, l)
+		if err != nil {
+			return 0, err
+		}
+		if now := time.Now(); f.texts[1] != last || since.IsZero() {
+			since, last = now, f.texts[1]
+		}
+		owned, err := s.tryAcquire(ctx, l, f, time.Since(since))
+		if owned || err != nil {
+			return max(s.away(f), time.Since(since)), err
+		}
+		if err := s.pause(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// pause is the time between two looks. It ends when the other shards may be acquired.
+func (s *shard) pause(ctx context.Context) error {
+	var first <-chan struct{}
+	if s.number != 0 && !s.b.first.isSet() {
+		first = s.b.first.c
+	}
+	select {
+	case <-time.After(s.b.config.term / looksOfTerm):
+	case <-first:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// look reads who owns the shard, and whether this backend may.
+func (s *shard) look(ctx context.Context, l *link) (f found, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.b.config.term)
+	defer cancel()
+	if f, err = look(ctx, l.conn, s.keys); err != nil {
+		return f, err
+	}
+	if s.number == 0 {
+		s.b.follow(f)
+		if err := s.outdone(f); err != nil {
+			return f, err
+		}
+	}
+	return f, s.acceptable(f.record)
+}
+
+// outdone is an error if another owner has acquired shard 0 after this one: its memory is not the latest any more.
+func (s *shard) outdone(f found) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own.Number != 0 && f.epoch.Process != s.b.me && f.epoch.Number > s.own.Number {
+		return fmt.Errorf("%w: %s at %s", errOutdone, f.record.Name, f.record.Address)
+	}
+	return nil
+}
+
+// acceptable is an error if this program must not own what the record says.
+func (s *shard) acceptable(r record) error {
+	shards := len(s.b.shards)
+	switch {
+	case r.Format > format:
+		return fmt.Errorf("%w: shard %d has items of format %d, this release knows %d", dispatch.ErrStoreMismatch, s.number, r.Format, format)
+	case r.Shards != 0 && r.Shards != shards:
+		return fmt.Errorf("%w: the store has %d shards, not %d", dispatch.ErrStoreMismatch, r.Shards, shards)
+	case s.number == 0:
+		return s.b.acceptable(r)
+	}
+	return nil
+}
+
+// tryAcquire acquires the shard if it may.
+func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.Duration) (bool, error) {
+	of, err := f.record.owns()
+	if err != nil {
+		return false, err
+	}
+	if of.Epoch != f.epoch { // somebody has written one of them alone
+		of = protocol.Record{Epoch: f.epoch, Beat: of.Beat}
+	}
+	s.mu.Lock()
+	s.highest = max(s.highest, f.epoch.Number, of.Epoch.Number, s.b.highest.Load())
+	epoch := protocol.NextEpoch(s.b.me, f.epoch, s.highest)
+	s.mu.Unlock()
+	if s.number != 0 && !s.b.first.isSet() || f.texts[1] != "" && !protocol.MayAcquire(s.b.me, of, watched, s.b.config.term) {
+		return false, nil
+	}
+	next := record{
+		Name: s.b.config.Name, Address: s.b.config.Address, Epoch: epochText(epoch), Format: format, Shards: len(s.b.shards),
+		Time: int64(f.micros / 1000), //nolint:gosec // of a clock
+	}
+	if s.number == 0 {
+		next.CopyOf = s.b.copying()
+	}
+	sent := sinceBoot()
+	ok, err := acquire(ctx, l.conn, s.keys, f, epoch, next)
+	if err != nil || !ok {
+		return false, err
+	}
+	if s.number == 0 {
+		s.b.clock.read(f.sent, f.read, f.micros)
+		s.b.config.Follow(Other{})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.quits {
+		return false, errStopped
+	}
+	s.highest, s.own, s.record, s.renewed, s.owned, s.doubt = epoch.Number, epoch, next, sent, true, false
+	s.log.Info("the shard is owned", zap.Uint64("epoch", epoch.Number), zap.String("before", f.record.Name))
+	return true, nil
+}
+
+// away is how long nobody has owned the shard, by what its record says.
+func (s *shard) away(f found) time.Duration {
+	if f.record.Time == 0 {
+		return 0
+	}
+	return time.Duration(int64(f.micros/1000)-f.record.Time) * time.Millisecond //nolint:gosec // of a clock
+}
+
+// follow notes who owns shard 0.
+func (b *Backend) follow(f found) {
+	var other Other
+	if f.texts[1] != "" && !f.record.Released && f.epoch.Process != b.me {
+		other = Other{Name: f.record.Name, Address: f.record.Address, Epoch: f.epoch.Number}
+	}
+	if last := b.other.Swap(&other); last == nil || *last != other {
+		if other != (Other{}) {
+			b.counts.others.Add(1)
+		}
+		b.config.Follow(other)
+	}
+}
+
+// acceptable is an error if the store is not the one that is wanted.
+func (b *Backend) acceptable(r record) error {
+	copying := b.copying()
+	switch {
+	case r == (record{}) && b.config.Existing:
+		return fmt.Errorf("%w: there is no store in redis under %q", dispatch.ErrStoreMismatch, b.config.Prefix)
+	case r == (record{}) || r.CopyOf == copying:
+		return nil
+	case r.CopyOf == "":
+		return fmt.Errorf("%w: redis has a store under %q already", dispatch.ErrStoreMismatch, b.config.Prefix)
+	default:
+		return fmt.Errorf("%w: the store in redis under %q is an unfinished copy of %s", dispatch.ErrStoreMismatch, b.config.Prefix, r.CopyOf)
+	}
+}

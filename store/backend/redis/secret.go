@@ -1,0 +1,29 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// secretBytes is the length of the secret.
+const secretBytes = 32
+
+// Secret is a random secret that all dispatchers of the store share. The first one that asks makes it.
+func (b *Backend) Secret(ctx context.Context) ([]byte, error) {
+	mine := make([]byte, secretBytes)
+	_, _ = rand.Read(mine) // it never fails
+	key := keysOf(b.config.Prefix, 0).secret()
+	secret, err := b.client.Get(ctx, key).Bytes()
+	if errors.Is(err, goredis.Nil) {
+		if err = b.client.SetNX(ctx, key, mine, 0).Err(); err == nil {
+			secret, err = b.client.Get(ctx, key).Bytes()
+		}
+	}
+	if err != nil {
+		return nil, unavailable("read the secret of the store", err)
+	}
+	return secret, nil
+}
