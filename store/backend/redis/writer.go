@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,7 +11,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
-	"github.com/waggle-crawl/waggle/store/codec"
 )
 
 // writer sends the groups of a shard, one at a time, for a term.
@@ -183,9 +181,6 @@ func (w *writer) tellUnlocked(ctx context.Context, f *flight, had []string) erro
 		bad, err = w.unlocked(ctx, f.group.locks, had)
 		return err
 	})
-	if err == nil {
-		bad, err = w.replaceOlder(ctx, f, bad)
-	}
 	if err != nil || len(bad) == 0 {
 		return err
 	}
@@ -195,48 +190,6 @@ func (w *writer) tellUnlocked(ctx context.Context, f *flight, had []string) erro
 	defer w.mu.Unlock()
 	f.then = then
 	return nil
-}
-
-// replaceOlder replaces those locks that grants have met and that are of earlier leases: a failover has lost their release, or has
-// brought them back. It returns the others.
-func (w *writer) replaceOlder(ctx context.Context, f *flight, bad []backend.Unlocked) (left []backend.Unlocked, err error) {
-	var older []codec.Lock
-	last := make(map[string]int)
-	for n, l := range f.group.locks {
-		last[l.Task] = n
-	}
-	for n, l := range f.group.locks {
-		if n != last[l.Task] {
-			continue
-		}
-		i := slices.IndexFunc(bad, func(u backend.Unlocked) bool { return u.Task == l.Task && u.Token == l.Token })
-		if i >= 0 && l.Write == codec.LockGrant && isOlder(bad[i].Value, l.Token) {
-			l.Write = codec.LockRestore
-			older = append(older, l)
-		}
-	}
-	if len(older) == 0 {
-		return bad, nil
-	}
-	if _, err := w.apply(ctx, &group{locks: older}, false); err != nil {
-		return nil, err
-	}
-	var still []backend.Unlocked
-	err = w.again(ctx, "read locks", func(ctx context.Context) (err error) {
-		still, err = w.readLocks(ctx, older)
-		return err
-	})
-	left = slices.DeleteFunc(bad, func(u backend.Unlocked) bool {
-		return slices.ContainsFunc(older, func(l codec.Lock) bool { return l.Task == u.Task && l.Token == u.Token })
-	})
-	return append(left, still...), err
-}
-
-// isOlder reports whether the value of a lock is the token of an earlier lease.
-func isOlder(value, token string) bool {
-	has, hasErr := dispatch.ParseLeaseToken(value)
-	wants, err := dispatch.ParseLeaseToken(token)
-	return hasErr == nil && err == nil && has.Fence < wants.Fence
 }
 
 // again calls what asks Redis until it has an answer, or ctx ends.
