@@ -95,6 +95,9 @@ type StoreStats struct {
 	LostTasks int64
 	// Full: the store takes no more data now.
 	Full bool
+	// Ownership is who owns the store, and nil if a store of this kind has no owner. The counts above leave out its shards that
+	// are away.
+	Ownership *Ownership
 }
 
 // Tasks submits and reads tasks.

@@ -31,6 +31,7 @@ type Metrics struct {
 	gaveBack  prometheus.Counter
 	requeue   prometheus.Histogram
 	keeping   prometheus.Gauge
+	owner     *ownerCollector
 }
 
 var _ engine.Observer = (*Metrics)(nil)
@@ -62,6 +63,7 @@ func NewMetrics() *Metrics {
 		keeping: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "waggle_keeper", Help: "1 while this dispatcher is the keeper of its group.",
 		}),
+		owner: &ownerCollector{series: ownerSeries()},
 	}
 	for _, result := range []string{"granted", "empty", "failed"} {
 		m.claims.WithLabelValues(result) // from the start, with 0
@@ -71,13 +73,17 @@ func NewMetrics() *Metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.keeping,
+		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.keeping, m.owner,
 	)
 	return m
 }
 
 // Registry is where programs that embed the server add metrics of their own.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+
+// ShowOwnership makes the metrics show who owns the store, as this process knows it, and what it has done of that: of is asked at each
+// scrape, by several at once, and must not wait. While it returns false the series are left out, else all are there, with 0 too.
+func (m *Metrics) ShowOwnership(of func() (dispatch.Ownership, bool)) { m.owner.of.Store(&of) }
 
 // Claimed counts one claim.
 func (m *Metrics) Claimed(fetches, granted int, took time.Duration, err error) {
@@ -230,4 +236,72 @@ func (c *storeCollector) overview(from *operate.Operator) *operate.Overview {
 	}
 	c.last, c.read = o, time.Now()
 	return o
+}
+
+// ownedNumber is one number of an ownership.
+type ownedNumber struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*dispatch.Ownership) float64
+}
+
+// ownerCollector shows who owns the store, without a call to it.
+type ownerCollector struct {
+	of     atomic.Pointer[func() (dispatch.Ownership, bool)] // nil: the store has no owner
+	series []ownedNumber
+}
+
+func ownerSeries() []ownedNumber {
+	number := func(kind prometheus.ValueType) func(name, help string, value func(*dispatch.Ownership) float64) ownedNumber {
+		return func(name, help string, value func(*dispatch.Ownership) float64) ownedNumber {
+			return ownedNumber{prometheus.NewDesc(name, help, nil, nil), kind, value}
+		}
+	}
+	now, total := number(prometheus.GaugeValue), number(prometheus.CounterValue)
+	return []ownedNumber{
+		now("waggle_owner", "1 while this dispatcher owns the store.", func(o *dispatch.Ownership) float64 { return oneIf(o.Owning) }),
+		now("waggle_owner_epoch", "The highest epoch that this dispatcher has seen.", func(o *dispatch.Ownership) float64 { return float64(o.Epoch) }),
+		now("waggle_owner_shards_away", "Shards of the store without an owner.", func(o *dispatch.Ownership) float64 { return float64(len(o.Away)) }),
+		total("waggle_owner_changes_total", "Changes of owner that this dispatcher has seen.", func(o *dispatch.Ownership) float64 { return float64(o.Changes) }),
+		total("waggle_owner_self_fences_total", "Terms of this dispatcher that ran out before it could renew them.",
+			func(o *dispatch.Ownership) float64 { return float64(o.SelfFences) }),
+		total("waggle_owner_lost_tasks_total", "Tasks of which this dispatcher had acknowledged a change that is lost, because another owner came.",
+			func(o *dispatch.Ownership) float64 { return float64(o.LostTasks) }),
+		total("waggle_ownerless_seconds_total", "Time without an owner, of a shard or the whole store.",
+			func(o *dispatch.Ownership) float64 { return o.OwnerlessTotal.Seconds() }),
+		total("waggle_store_groups_total", "Groups of changes that this dispatcher has kept in the store.", func(o *dispatch.Ownership) float64 { return float64(o.Groups) }),
+		total("waggle_store_group_bytes_total", "Bytes of these groups.", func(o *dispatch.Ownership) float64 { return float64(o.GroupBytes) }),
+		total("waggle_store_group_seconds_total", "Time of these groups from the first send to the confirmation, added up.",
+			func(o *dispatch.Ownership) float64 { return o.GroupTime.Seconds() }),
+		total("waggle_store_groups_refused_total", "Groups of this dispatcher that were not kept, because the store had another epoch.",
+			func(o *dispatch.Ownership) float64 { return float64(o.Refused) }),
+		now("waggle_store_load_seconds", "How long the last load of the store or of a shard took.", func(o *dispatch.Ownership) float64 { return o.LoadTime.Seconds() }),
+		now("waggle_store_load_items", "Items of the last load.", func(o *dispatch.Ownership) float64 { return float64(o.LoadedItems) }),
+		total("waggle_store_rewritten_items_total", "Items that were written again after a failover had lost them.",
+			func(o *dispatch.Ownership) float64 { return float64(o.Rewritten) }),
+		total("waggle_store_deleted_items_total", "Items that a failover had brought back, and that were deleted again.",
+			func(o *dispatch.Ownership) float64 { return float64(o.Deleted) }),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *ownerCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, n := range c.series {
+		ch <- n.desc
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *ownerCollector) Collect(ch chan<- prometheus.Metric) {
+	of := c.of.Load()
+	if of == nil {
+		return
+	}
+	ownership, owned := (*of)()
+	if !owned {
+		return
+	}
+	for _, n := range c.series {
+		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.value(&ownership))
+	}
 }

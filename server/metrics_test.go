@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -102,6 +104,55 @@ func TestMetrics(t *testing.T) {
 	if n := shown(t, m)["waggle_keeper"]; n != 0 {
 		t.Errorf("waggle_keeper is %v without the duty, want 0", n)
 	}
+}
+
+// Who owns the store is shown while there is an ownership: all of it from the start, with 0 too.
+func TestMetrics_ShowOwnership(t *testing.T) {
+	t.Parallel()
+	m := server.NewMetrics()
+	var of atomic.Pointer[dispatch.Ownership]
+	m.ShowOwnership(func() (dispatch.Ownership, bool) {
+		if o := of.Load(); o != nil {
+			return *o, true
+		}
+		return dispatch.Ownership{}, false
+	})
+	all := map[string]float64{
+		"waggle_owner":                       1,
+		"waggle_owner_epoch":                 7,
+		"waggle_owner_shards_away":           2,
+		"waggle_owner_changes_total":         3,
+		"waggle_owner_self_fences_total":     4,
+		"waggle_owner_lost_tasks_total":      5,
+		"waggle_ownerless_seconds_total":     1.5,
+		"waggle_store_groups_total":          600,
+		"waggle_store_group_bytes_total":     7000,
+		"waggle_store_group_seconds_total":   0.25,
+		"waggle_store_groups_refused_total":  8,
+		"waggle_store_load_seconds":          2.5,
+		"waggle_store_load_items":            9000,
+		"waggle_store_rewritten_items_total": 10,
+		"waggle_store_deleted_items_total":   11,
+	}
+	want := func(when string, there bool, value func(name string) float64) {
+		t.Helper()
+		got := shown(t, m)
+		for name := range all {
+			if n, ok := got[name]; ok != there || there && n != value(name) {
+				t.Errorf("%s %s is %v (there: %t), want %v", when, name, n, ok, value(name))
+			}
+		}
+	}
+	none := func(string) float64 { return 0 }
+	want("without an owner", false, none)
+	of.Store(&dispatch.Ownership{})
+	want("at the start", true, none)
+	of.Store(&dispatch.Ownership{
+		Owner: "d1", Owning: true, Epoch: 7, Away: []int{3, 5}, Changes: 3, SelfFences: 4, LostTasks: 5, OwnerlessTotal: 1500 * time.Millisecond,
+		Groups: 600, GroupBytes: 7000, GroupTime: 250 * time.Millisecond, Refused: 8, LoadTime: 2500 * time.Millisecond, LoadedItems: 9000,
+		Rewritten: 10, Deleted: 11,
+	})
+	want("then", true, func(name string) float64 { return all[name] })
 }
 
 // Scrapes ask the store once in an interval, however many there are (T44).

@@ -79,6 +79,12 @@ func onSlowDisk(t *testing.T) (s *store.Store, j *slowDisk, gate dispatch.Source
 		t.Fatal(err)
 	}
 	j.slow = true
+	gate, items = onePerShard()
+	return s, j, gate, items
+}
+
+// onePerShard makes a task for each shard of two.
+func onePerShard() (gate dispatch.SourceGate, items [2]dispatch.Submission) {
 	gate = dispatch.SourceGate{UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5}
 	for i := 0; items[0].ID == "" || items[1].ID == ""; i++ {
 		queue := "q" + string(rune('a'+i)) + ".test"
@@ -86,7 +92,7 @@ func onSlowDisk(t *testing.T) (s *store.Store, j *slowDisk, gate dispatch.Source
 			ID: dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: queue, Key: "k"}), SourceUID: "u", Queue: queue, Key: "k", Priority: 5,
 		}
 	}
-	return s, j, gate, items
+	return gate, items
 }
 
 // answered runs a call, and reports whether it returns before anything more is durable.

@@ -282,11 +282,16 @@ func pick[T any](all []T, page []int) []T {
 
 // readAll reads all shards, one after the other.
 func (s *Store) readAll(ctx context.Context, work func(*machine.Shard)) error {
+	return s.readEach(ctx, s.shards, work)
+}
+
+// readEach reads shards, one after the other.
+func (s *Store) readEach(ctx context.Context, shards []*shard, work func(*machine.Shard)) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	all := make([]seen, len(s.shards))
-	for i, sh := range s.shards {
+	all := make([]seen, len(shards))
+	for i, sh := range shards {
 		all[i] = sh.look(work)
 	}
 	return s.durable(ctx, all...)

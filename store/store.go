@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,10 +63,11 @@ type Store struct {
 }
 
 var (
-	_ dispatch.Local    = (*Store)(nil)
-	_ dispatch.Portable = (*Store)(nil)
-	_ dispatch.Bindings = (*Store)(nil)
-	_ dispatch.AuditLog = (*Store)(nil)
+	_ dispatch.Local        = (*Store)(nil)
+	_ dispatch.ShardWatcher = (*Store)(nil)
+	_ dispatch.Portable     = (*Store)(nil)
+	_ dispatch.Bindings     = (*Store)(nil)
+	_ dispatch.AuditLog     = (*Store)(nil)
 )
 
 // New makes an empty store that nothing keeps. The error wraps [dispatch.ErrInvalid].
@@ -219,9 +221,25 @@ func (s *Store) hasLeases() bool {
 // fullBytes is the group that a backend must have room for, or the store is full.
 const fullBytes = 4 << 10
 
-// Stats counts over all shards.
+// Away implements [dispatch.ShardWatcher].
+func (s *Store) Away() []int {
+	if owned, ok := s.backend.(backend.Owned); ok {
+		return owned.Ownership().Away
+	}
+	return nil
+}
+
+// Stats counts over all shards but those that are away. Without shard 0, which has sources and collectors, it fails.
 func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error) {
-	err = s.readAll(ctx, func(sh *machine.Shard) { sh.AddStats(&stats) })
+	shards := s.shards
+	if owned, ok := s.backend.(backend.Owned); ok {
+		ownership := owned.Ownership()
+		stats.Ownership = &ownership
+		shards = slices.DeleteFunc(slices.Clone(shards), func(sh *shard) bool {
+			return sh.Number != bookShard && slices.Contains(ownership.Away, sh.Number)
+		})
+	}
+	err = s.readEach(ctx, shards, func(sh *machine.Shard) { sh.AddStats(&stats) })
 	if err != nil {
 		return stats, err
 	}

@@ -87,6 +87,10 @@ const (
 
 	// slowStore is a time for counts in which something is wrong with the store.
 	slowStore = 500 * time.Millisecond
+	// ownerlessFor is longer than it takes until another dispatcher has taken the store over.
+	ownerlessFor = 5 * time.Second
+	// fencedRecently is how long it is a finding that an owner could not renew its term.
+	fencedRecently = 10 * time.Minute
 	// beatOverdue is an age of a last beat at which beats are missing.
 	beatOverdue = dispatch.IdleBeat + 5*time.Second
 	// goneRecently is how long a collector that is gone is a finding: it may have been taken down.
@@ -192,8 +196,31 @@ func (l *look) findSystem(o *Overview, took time.Duration) {
 	if took > slowStore {
 		report(findStore, "waggle stats", "slow: counts took %v", took.Truncate(100*time.Millisecond))
 	}
+	l.findOwner(o)
 	if o.Store.Grace > 0 {
 		report(findStore, "waggle status --watch", "was away: overdue leases may be renewed for %v", o.Store.Grace.Truncate(time.Second))
+	}
+}
+
+// findOwner finds what is wrong with how the store is owned.
+func (l *look) findOwner(o *Overview) {
+	owned := o.Store.Ownership
+	if owned == nil {
+		return
+	}
+	report := func(began time.Duration, format string, args ...any) {
+		l.add(Finding{Kind: findStore, Since: l.now.Add(-began), Next: "waggle stats", Message: fmt.Sprintf(format, args...)})
+	}
+	switch away, span := len(owned.Away), owned.Ownerless.Truncate(time.Second); {
+	case owned.Ownerless < ownerlessFor:
+	case away == 0 || away == o.Shards:
+		report(owned.Ownerless, "no dispatcher has owned it for %v: calls wait, then fail", span)
+	default:
+		first := strings.Trim(fmt.Sprint(owned.Away[:min(away, findingNames)]), "[]")
+		report(owned.Ownerless, "%d of %d shards have had no owner for %v: %s", away, o.Shards, span, strings.ReplaceAll(first, " ", ", "))
+	}
+	if ago := l.now.Sub(owned.SelfFenced); !owned.SelfFenced.IsZero() && ago < fencedRecently {
+		report(ago, "its owner renewed its term too late %v ago, %d times in all", ago.Truncate(time.Second), owned.SelfFences)
 	}
 }
 

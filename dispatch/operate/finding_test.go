@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -257,6 +258,55 @@ func TestOperator_Findings_fullStore(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// ownedStore is a store that dispatchers own one after the other.
+type ownedStore struct {
+	*store.Store
+	ownership dispatch.Ownership
+}
+
+func (s ownedStore) Stats(ctx context.Context) (dispatch.StoreStats, error) {
+	stats, err := s.Store.Stats(ctx)
+	stats.Ownership = &s.ownership
+	return stats, err
+}
+
+// A store without an owner is a finding once another dispatcher should have it, so are shards without one, and a term that ran out
+// a short time ago.
+func TestOperator_Findings_owner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner, err := store.New(store.Config{Shards: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		for _, test := range []struct {
+			ownership dispatch.Ownership
+			want      string // of the first finding
+			since     time.Duration
+		}{
+			{dispatch.Ownership{Owner: "d", SelfFences: 9, SelfFenced: now.Add(-time.Hour), OwnerlessTotal: time.Hour}, "", 0},
+			{dispatch.Ownership{Ownerless: 4 * time.Second, Away: []int{1}}, "", 0},
+			{dispatch.Ownership{Ownerless: 12 * time.Second}, "no dispatcher has owned it for 12s: calls wait, then fail", 12 * time.Second},
+			{dispatch.Ownership{Ownerless: 12 * time.Second, Away: []int{0, 1, 2}}, "no dispatcher has owned it for 12s: calls wait, then fail", 12 * time.Second},
+			{dispatch.Ownership{Owner: "d", Ownerless: time.Minute, Away: []int{1, 2}}, "2 of 3 shards have had no owner for 1m0s: 1, 2", time.Minute},
+			{dispatch.Ownership{Owner: "d", SelfFences: 9, SelfFenced: now.Add(-90 * time.Second)}, "its owner renewed its term too late 1m30s ago, 9 times in all", 90 * time.Second},
+		} {
+			d, err := engine.New(engine.Config{ID: "d", Store: ownedStore{inner, test.ownership}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := findings(t, operate.New(d))["STORE"]
+			if f.Message != test.want || test.want != "" && (!f.Since.Equal(now.Add(-test.since)) || f.Next != "waggle stats") {
+				t.Errorf("%+v: %+v", test.ownership, f)
+			}
+		}
+		if err := inner.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Sources with seeds that moved for good are found, and those that redirect to where they do not follow links; what follows the

@@ -37,6 +37,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 )
 
 // Backend keeps the items of one store for one owner at a time. After Acquire and Load the owner's goroutines call the other methods
@@ -82,6 +84,14 @@ type Backend interface {
 	// Release waits for the groups under way and gives up the store, so that the next owner need not wait for the end of a term. It
 	// may make a last snapshot. Nothing may be called after it; it can be repeated, and follows a Load that has failed, too.
 	Release(ctx context.Context) error
+}
+
+// Owned is a backend that other dispatchers can take over.
+type Owned interface {
+	Backend
+	// Ownership is who owns the store, and what this backend has seen of that. It is asked often and before Acquire has returned
+	// too, so it does not wait.
+	Ownership() dispatch.Ownership
 }
 
 // AllShards is the shard of what concerns all of them.

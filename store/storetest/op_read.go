@@ -183,6 +183,7 @@ func (m *model) genStats() step {
 			statuses, err := i.Store.SourceStatuses(m.ctx, uids)
 			// Settled records whose time is over may be counted until they are swept.
 			stats.Counts.Dead, stats.Counts.Canceled = 0, 0
+			stats.Ownership = nil // another store has another owner
 			return totals{stats, statuses}, err
 		},
 	}

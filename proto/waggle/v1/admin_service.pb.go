@@ -31,7 +31,7 @@ const (
 	FindingKind_FINDING_KIND_UNSPECIFIED FindingKind = 0
 	// The dispatcher that answered is about to stop, or there is no keeper.
 	FindingKind_FINDING_KIND_DISPATCHER FindingKind = 1
-	// The store is full, slow, or was away.
+	// The store is full, slow, or was away; it or some of its shards have no owner, or the owner could not renew its term.
 	FindingKind_FINDING_KIND_STORE FindingKind = 2
 	// A hold stops something, or all seeds of a source are canceled. Somebody wanted that.
 	FindingKind_FINDING_KIND_HELD FindingKind = 3
@@ -273,7 +273,9 @@ type GetStatsResponse struct {
 	// leases get as much grace as that was, at most 30 s. Zero or absent: there is no grace.
 	Grace *durationpb.Duration `protobuf:"bytes,10,opt,name=grace,proto3" json:"grace,omitempty"`
 	// Existing holds, without those on sources.
-	Holds         int64 `protobuf:"varint,11,opt,name=holds,proto3" json:"holds,omitempty"`
+	Holds int64 `protobuf:"varint,11,opt,name=holds,proto3" json:"holds,omitempty"`
+	// Who owns the store. Absent: a store of this kind has no owner.
+	Ownership     *Ownership `protobuf:"bytes,12,opt,name=ownership,proto3" json:"ownership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -385,6 +387,232 @@ func (x *GetStatsResponse) GetHolds() int64 {
 	return 0
 }
 
+func (x *GetStatsResponse) GetOwnership() *Ownership {
+	if x != nil {
+		return x.Ownership
+	}
+	return nil
+}
+
+// Ownership is who owns a store that one dispatcher at a time owns, and what the dispatcher that answered has seen and done of that.
+// Counts are since its process started, of all shards together.
+type Ownership struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the dispatcher that owns the store; empty: there is no owner, or it is not known.
+	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Where other dispatchers pass calls on to the owner: host:port, or unix:PATH; empty as `owner` is.
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// True if the dispatcher that answered is the owner.
+	Owning bool `protobuf:"varint,3,opt,name=owning,proto3" json:"owning,omitempty"`
+	// The highest epoch that was seen. It rises with each change of owner.
+	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// When the owner acquired the store, or when that was seen first, by the store's clock. Absent: it was not seen.
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	// The shards without an owner, ascending. Their tasks wait, and counts leave them out.
+	AwayShards []int32 `protobuf:"varint,6,rep,packed,name=away_shards,json=awayShards,proto3" json:"away_shards,omitempty"`
+	// How long a shard or the whole store has been without an owner by now, the longest of all. Zero or absent: each has one.
+	OwnerlessDuration *durationpb.Duration `protobuf:"bytes,7,opt,name=ownerless_duration,json=ownerlessDuration,proto3" json:"ownerless_duration,omitempty"`
+	// For how long a shard or the whole store had no owner, the present time included.
+	TotalOwnerlessDuration *durationpb.Duration `protobuf:"bytes,8,opt,name=total_ownerless_duration,json=totalOwnerlessDuration,proto3" json:"total_ownerless_duration,omitempty"`
+	// Changes of owner that were seen, those to this dispatcher included.
+	Changes int64 `protobuf:"varint,9,opt,name=changes,proto3" json:"changes,omitempty"`
+	// Terms that ran out before a renewal was confirmed: as owner the dispatcher stopped to answer, and acquired the store anew.
+	SelfFences int64 `protobuf:"varint,10,opt,name=self_fences,json=selfFences,proto3" json:"self_fences,omitempty"`
+	// When the last such term ran out, by the store's clock. Absent: none has.
+	LastSelfFenceTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_self_fence_time,json=lastSelfFenceTime,proto3" json:"last_self_fence_time,omitempty"`
+	// Groups that were kept. A group is what some commands have changed; it is kept as a whole or not at all.
+	Groups int64 `protobuf:"varint,12,opt,name=groups,proto3" json:"groups,omitempty"`
+	// Bytes of these groups.
+	GroupBytes int64 `protobuf:"varint,13,opt,name=group_bytes,json=groupBytes,proto3" json:"group_bytes,omitempty"`
+	// The sum of the times that these groups took, each from the first send to the confirmation. Several shards keep groups at once.
+	GroupDuration *durationpb.Duration `protobuf:"bytes,14,opt,name=group_duration,json=groupDuration,proto3" json:"group_duration,omitempty"`
+	// Groups that were not kept, because the store had another epoch.
+	GroupsRefused int64 `protobuf:"varint,15,opt,name=groups_refused,json=groupsRefused,proto3" json:"groups_refused,omitempty"`
+	// How long the last load of the store, or of one of its shards, took. Zero or absent: nothing was loaded.
+	LoadDuration *durationpb.Duration `protobuf:"bytes,16,opt,name=load_duration,json=loadDuration,proto3" json:"load_duration,omitempty"`
+	// Items of that load.
+	ItemsLoaded int64 `protobuf:"varint,17,opt,name=items_loaded,json=itemsLoaded,proto3" json:"items_loaded,omitempty"`
+	// Items that were written again after a failover of the store had lost them.
+	ItemsRewritten int64 `protobuf:"varint,18,opt,name=items_rewritten,json=itemsRewritten,proto3" json:"items_rewritten,omitempty"`
+	// Items that such a failover had brought back, and that were deleted again.
+	ItemsDeleted int64 `protobuf:"varint,19,opt,name=items_deleted,json=itemsDeleted,proto3" json:"items_deleted,omitempty"`
+	// Tasks of which this dispatcher had acknowledged a change that is lost: a failover lost it, and another owner wrote before
+	// this dispatcher could write it again.
+	LostTasks     int64 `protobuf:"varint,20,opt,name=lost_tasks,json=lostTasks,proto3" json:"lost_tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ownership) Reset() {
+	*x = Ownership{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ownership) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ownership) ProtoMessage() {}
+
+func (x *Ownership) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ownership.ProtoReflect.Descriptor instead.
+func (*Ownership) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Ownership) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Ownership) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Ownership) GetOwning() bool {
+	if x != nil {
+		return x.Owning
+	}
+	return false
+}
+
+func (x *Ownership) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Ownership) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *Ownership) GetAwayShards() []int32 {
+	if x != nil {
+		return x.AwayShards
+	}
+	return nil
+}
+
+func (x *Ownership) GetOwnerlessDuration() *durationpb.Duration {
+	if x != nil {
+		return x.OwnerlessDuration
+	}
+	return nil
+}
+
+func (x *Ownership) GetTotalOwnerlessDuration() *durationpb.Duration {
+	if x != nil {
+		return x.TotalOwnerlessDuration
+	}
+	return nil
+}
+
+func (x *Ownership) GetChanges() int64 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
+func (x *Ownership) GetSelfFences() int64 {
+	if x != nil {
+		return x.SelfFences
+	}
+	return 0
+}
+
+func (x *Ownership) GetLastSelfFenceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSelfFenceTime
+	}
+	return nil
+}
+
+func (x *Ownership) GetGroups() int64 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
+}
+
+func (x *Ownership) GetGroupBytes() int64 {
+	if x != nil {
+		return x.GroupBytes
+	}
+	return 0
+}
+
+func (x *Ownership) GetGroupDuration() *durationpb.Duration {
+	if x != nil {
+		return x.GroupDuration
+	}
+	return nil
+}
+
+func (x *Ownership) GetGroupsRefused() int64 {
+	if x != nil {
+		return x.GroupsRefused
+	}
+	return 0
+}
+
+func (x *Ownership) GetLoadDuration() *durationpb.Duration {
+	if x != nil {
+		return x.LoadDuration
+	}
+	return nil
+}
+
+func (x *Ownership) GetItemsLoaded() int64 {
+	if x != nil {
+		return x.ItemsLoaded
+	}
+	return 0
+}
+
+func (x *Ownership) GetItemsRewritten() int64 {
+	if x != nil {
+		return x.ItemsRewritten
+	}
+	return 0
+}
+
+func (x *Ownership) GetItemsDeleted() int64 {
+	if x != nil {
+		return x.ItemsDeleted
+	}
+	return 0
+}
+
+func (x *Ownership) GetLostTasks() int64 {
+	if x != nil {
+		return x.LostTasks
+	}
+	return 0
+}
+
 // StoreCounters are counts since the store was created; they only rise.
 type StoreCounters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -408,7 +636,7 @@ type StoreCounters struct {
 
 func (x *StoreCounters) Reset() {
 	*x = StoreCounters{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +648,7 @@ func (x *StoreCounters) String() string {
 func (*StoreCounters) ProtoMessage() {}
 
 func (x *StoreCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +661,7 @@ func (x *StoreCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreCounters.ProtoReflect.Descriptor instead.
 func (*StoreCounters) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{2}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StoreCounters) GetGranted() int64 {
@@ -495,7 +723,7 @@ type StoreInfo struct {
 
 func (x *StoreInfo) Reset() {
 	*x = StoreInfo{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[3]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +735,7 @@ func (x *StoreInfo) String() string {
 func (*StoreInfo) ProtoMessage() {}
 
 func (x *StoreInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[3]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +748,7 @@ func (x *StoreInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreInfo.ProtoReflect.Descriptor instead.
 func (*StoreInfo) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{3}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StoreInfo) GetKind() string {
@@ -572,7 +800,7 @@ type DispatcherInfo struct {
 
 func (x *DispatcherInfo) Reset() {
 	*x = DispatcherInfo{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +812,7 @@ func (x *DispatcherInfo) String() string {
 func (*DispatcherInfo) ProtoMessage() {}
 
 func (x *DispatcherInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +825,7 @@ func (x *DispatcherInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DispatcherInfo.ProtoReflect.Descriptor instead.
 func (*DispatcherInfo) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{4}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DispatcherInfo) GetId() string {
@@ -659,7 +887,7 @@ type ListLeasesRequest struct {
 
 func (x *ListLeasesRequest) Reset() {
 	*x = ListLeasesRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +899,7 @@ func (x *ListLeasesRequest) String() string {
 func (*ListLeasesRequest) ProtoMessage() {}
 
 func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +912,7 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{5}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListLeasesRequest) GetFilter() *Filter {
@@ -721,7 +949,7 @@ type ListLeasesResponse struct {
 
 func (x *ListLeasesResponse) Reset() {
 	*x = ListLeasesResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +961,7 @@ func (x *ListLeasesResponse) String() string {
 func (*ListLeasesResponse) ProtoMessage() {}
 
 func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +974,7 @@ func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{6}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListLeasesResponse) GetLeases() []*HeldLease {
@@ -782,7 +1010,7 @@ type HeldLease struct {
 
 func (x *HeldLease) Reset() {
 	*x = HeldLease{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +1022,7 @@ func (x *HeldLease) String() string {
 func (*HeldLease) ProtoMessage() {}
 
 func (x *HeldLease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +1035,7 @@ func (x *HeldLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldLease.ProtoReflect.Descriptor instead.
 func (*HeldLease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{7}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HeldLease) GetTaskId() string {
@@ -863,7 +1091,7 @@ type ListCollectorsRequest struct {
 
 func (x *ListCollectorsRequest) Reset() {
 	*x = ListCollectorsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +1103,7 @@ func (x *ListCollectorsRequest) String() string {
 func (*ListCollectorsRequest) ProtoMessage() {}
 
 func (x *ListCollectorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +1116,7 @@ func (x *ListCollectorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCollectorsRequest.ProtoReflect.Descriptor instead.
 func (*ListCollectorsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListCollectorsRequest) GetFilter() *Filter {
@@ -932,7 +1160,7 @@ type ListCollectorsResponse struct {
 
 func (x *ListCollectorsResponse) Reset() {
 	*x = ListCollectorsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1172,7 @@ func (x *ListCollectorsResponse) String() string {
 func (*ListCollectorsResponse) ProtoMessage() {}
 
 func (x *ListCollectorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1185,7 @@ func (x *ListCollectorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCollectorsResponse.ProtoReflect.Descriptor instead.
 func (*ListCollectorsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListCollectorsResponse) GetCollectors() []*Collector {
@@ -995,7 +1223,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1235,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1248,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExplainRequest) GetTaskId() string {
@@ -1080,7 +1308,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1320,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1333,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{11}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExplainResponse) GetGates() []*ExplainedGate {
@@ -1166,7 +1394,7 @@ type ListFindingsRequest struct {
 
 func (x *ListFindingsRequest) Reset() {
 	*x = ListFindingsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1406,7 @@ func (x *ListFindingsRequest) String() string {
 func (*ListFindingsRequest) ProtoMessage() {}
 
 func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1419,7 @@ func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsRequest.ProtoReflect.Descriptor instead.
 func (*ListFindingsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{12}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{13}
 }
 
 // ListFindingsResponse holds the findings, and how much was looked at. It is no snapshot.
@@ -1213,7 +1441,7 @@ type ListFindingsResponse struct {
 
 func (x *ListFindingsResponse) Reset() {
 	*x = ListFindingsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1453,7 @@ func (x *ListFindingsResponse) String() string {
 func (*ListFindingsResponse) ProtoMessage() {}
 
 func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1466,7 @@ func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsResponse.ProtoReflect.Descriptor instead.
 func (*ListFindingsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{13}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListFindingsResponse) GetFindings() []*Finding {
@@ -1314,7 +1542,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1554,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1567,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{14}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Finding) GetKind() FindingKind {
@@ -1534,7 +1762,7 @@ type GateCount struct {
 
 func (x *GateCount) Reset() {
 	*x = GateCount{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1774,7 @@ func (x *GateCount) String() string {
 func (*GateCount) ProtoMessage() {}
 
 func (x *GateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1787,7 @@ func (x *GateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateCount.ProtoReflect.Descriptor instead.
 func (*GateCount) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{15}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GateCount) GetKind() GateKind {
@@ -1593,7 +1821,7 @@ type ExplainedGate struct {
 
 func (x *ExplainedGate) Reset() {
 	*x = ExplainedGate{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1833,7 @@ func (x *ExplainedGate) String() string {
 func (*ExplainedGate) ProtoMessage() {}
 
 func (x *ExplainedGate) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1846,7 @@ func (x *ExplainedGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedGate.ProtoReflect.Descriptor instead.
 func (*ExplainedGate) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{16}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExplainedGate) GetGate() *Gate {
@@ -1667,7 +1895,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1907,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1920,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{17}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Pool) GetName() string {
@@ -1737,7 +1965,7 @@ type ListPoolsRequest struct {
 
 func (x *ListPoolsRequest) Reset() {
 	*x = ListPoolsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1977,7 @@ func (x *ListPoolsRequest) String() string {
 func (*ListPoolsRequest) ProtoMessage() {}
 
 func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1990,7 @@ func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{18}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPoolsRequest) GetPageSize() int32 {
@@ -1792,7 +2020,7 @@ type ListPoolsResponse struct {
 
 func (x *ListPoolsResponse) Reset() {
 	*x = ListPoolsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +2032,7 @@ func (x *ListPoolsResponse) String() string {
 func (*ListPoolsResponse) ProtoMessage() {}
 
 func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +2045,7 @@ func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{19}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListPoolsResponse) GetPools() []*Pool {
@@ -1862,7 +2090,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2102,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2115,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{20}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AuditEntry) GetTime() *timestamppb.Timestamp {
@@ -1969,7 +2197,7 @@ type ListAuditEntriesRequest struct {
 
 func (x *ListAuditEntriesRequest) Reset() {
 	*x = ListAuditEntriesRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2209,7 @@ func (x *ListAuditEntriesRequest) String() string {
 func (*ListAuditEntriesRequest) ProtoMessage() {}
 
 func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2222,7 @@ func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{21}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListAuditEntriesRequest) GetBy() string {
@@ -2031,7 +2259,7 @@ type ListAuditEntriesResponse struct {
 
 func (x *ListAuditEntriesResponse) Reset() {
 	*x = ListAuditEntriesResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2271,7 @@ func (x *ListAuditEntriesResponse) String() string {
 func (*ListAuditEntriesResponse) ProtoMessage() {}
 
 func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2284,7 @@ func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{22}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
@@ -2088,7 +2316,7 @@ type ReleaseCollectorRequest struct {
 
 func (x *ReleaseCollectorRequest) Reset() {
 	*x = ReleaseCollectorRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2328,7 @@ func (x *ReleaseCollectorRequest) String() string {
 func (*ReleaseCollectorRequest) ProtoMessage() {}
 
 func (x *ReleaseCollectorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2341,7 @@ func (x *ReleaseCollectorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCollectorRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseCollectorRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{23}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReleaseCollectorRequest) GetCollectorId() string {
@@ -2148,7 +2376,7 @@ type ReleaseCollectorResponse struct {
 
 func (x *ReleaseCollectorResponse) Reset() {
 	*x = ReleaseCollectorResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2388,7 @@ func (x *ReleaseCollectorResponse) String() string {
 func (*ReleaseCollectorResponse) ProtoMessage() {}
 
 func (x *ReleaseCollectorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2401,7 @@ func (x *ReleaseCollectorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCollectorResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseCollectorResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{24}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReleaseCollectorResponse) GetIdentity() string {
@@ -2197,7 +2425,7 @@ type ExplainAccessRequest struct {
 
 func (x *ExplainAccessRequest) Reset() {
 	*x = ExplainAccessRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2437,7 @@ func (x *ExplainAccessRequest) String() string {
 func (*ExplainAccessRequest) ProtoMessage() {}
 
 func (x *ExplainAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2450,7 @@ func (x *ExplainAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAccessRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAccessRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{25}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainAccessRequest) GetMethod() string {
@@ -2252,7 +2480,7 @@ type ExplainAccessResponse struct {
 
 func (x *ExplainAccessResponse) Reset() {
 	*x = ExplainAccessResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2492,7 @@ func (x *ExplainAccessResponse) String() string {
 func (*ExplainAccessResponse) ProtoMessage() {}
 
 func (x *ExplainAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2505,7 @@ func (x *ExplainAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAccessResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAccessResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{26}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExplainAccessResponse) GetAllowed() bool {
@@ -2299,7 +2527,7 @@ var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x15waggle/v1/queue.proto\x1a\x16waggle/v1/source.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
-	"\x0fGetStatsRequest\"\xdd\x03\n" +
+	"\x0fGetStatsRequest\"\x91\x04\n" +
 	"\x10GetStatsResponse\x12+\n" +
 	"\x05tasks\x18\x01 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12\x16\n" +
 	"\x06queues\x18\x02 \x01(\x03R\x06queues\x12\x16\n" +
@@ -2316,7 +2544,35 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"dispatcher\x12/\n" +
 	"\x05grace\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
-	"\x05holds\x18\v \x01(\x03R\x05holds\"\xb2\x01\n" +
+	"\x05holds\x18\v \x01(\x03R\x05holds\x122\n" +
+	"\townership\x18\f \x01(\v2\x14.waggle.v1.OwnershipR\townership\"\xde\x06\n" +
+	"\tOwnership\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
+	"\x06owning\x18\x03 \x01(\bR\x06owning\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x129\n" +
+	"\n" +
+	"since_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x12\x1f\n" +
+	"\vaway_shards\x18\x06 \x03(\x05R\n" +
+	"awayShards\x12H\n" +
+	"\x12ownerless_duration\x18\a \x01(\v2\x19.google.protobuf.DurationR\x11ownerlessDuration\x12S\n" +
+	"\x18total_ownerless_duration\x18\b \x01(\v2\x19.google.protobuf.DurationR\x16totalOwnerlessDuration\x12\x18\n" +
+	"\achanges\x18\t \x01(\x03R\achanges\x12\x1f\n" +
+	"\vself_fences\x18\n" +
+	" \x01(\x03R\n" +
+	"selfFences\x12K\n" +
+	"\x14last_self_fence_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x11lastSelfFenceTime\x12\x16\n" +
+	"\x06groups\x18\f \x01(\x03R\x06groups\x12\x1f\n" +
+	"\vgroup_bytes\x18\r \x01(\x03R\n" +
+	"groupBytes\x12@\n" +
+	"\x0egroup_duration\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\rgroupDuration\x12%\n" +
+	"\x0egroups_refused\x18\x0f \x01(\x03R\rgroupsRefused\x12>\n" +
+	"\rload_duration\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\floadDuration\x12!\n" +
+	"\fitems_loaded\x18\x11 \x01(\x03R\vitemsLoaded\x12'\n" +
+	"\x0fitems_rewritten\x18\x12 \x01(\x03R\x0eitemsRewritten\x12#\n" +
+	"\ritems_deleted\x18\x13 \x01(\x03R\fitemsDeleted\x12\x1d\n" +
+	"\n" +
+	"lost_tasks\x18\x14 \x01(\x03R\tlostTasks\"\xb2\x01\n" +
 	"\rStoreCounters\x12\x18\n" +
 	"\agranted\x18\x01 \x01(\x03R\agranted\x12\x18\n" +
 	"\asettled\x18\x02 \x01(\x03R\asettled\x12\x18\n" +
@@ -2508,113 +2764,121 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
 	(FindingKind)(0),                 // 0: waggle.v1.FindingKind
 	(HeldKind)(0),                    // 1: waggle.v1.HeldKind
 	(*GetStatsRequest)(nil),          // 2: waggle.v1.GetStatsRequest
 	(*GetStatsResponse)(nil),         // 3: waggle.v1.GetStatsResponse
-	(*StoreCounters)(nil),            // 4: waggle.v1.StoreCounters
-	(*StoreInfo)(nil),                // 5: waggle.v1.StoreInfo
-	(*DispatcherInfo)(nil),           // 6: waggle.v1.DispatcherInfo
-	(*ListLeasesRequest)(nil),        // 7: waggle.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),       // 8: waggle.v1.ListLeasesResponse
-	(*HeldLease)(nil),                // 9: waggle.v1.HeldLease
-	(*ListCollectorsRequest)(nil),    // 10: waggle.v1.ListCollectorsRequest
-	(*ListCollectorsResponse)(nil),   // 11: waggle.v1.ListCollectorsResponse
-	(*ExplainRequest)(nil),           // 12: waggle.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 13: waggle.v1.ExplainResponse
-	(*ListFindingsRequest)(nil),      // 14: waggle.v1.ListFindingsRequest
-	(*ListFindingsResponse)(nil),     // 15: waggle.v1.ListFindingsResponse
-	(*Finding)(nil),                  // 16: waggle.v1.Finding
-	(*GateCount)(nil),                // 17: waggle.v1.GateCount
-	(*ExplainedGate)(nil),            // 18: waggle.v1.ExplainedGate
-	(*Pool)(nil),                     // 19: waggle.v1.Pool
-	(*ListPoolsRequest)(nil),         // 20: waggle.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),        // 21: waggle.v1.ListPoolsResponse
-	(*AuditEntry)(nil),               // 22: waggle.v1.AuditEntry
-	(*ListAuditEntriesRequest)(nil),  // 23: waggle.v1.ListAuditEntriesRequest
-	(*ListAuditEntriesResponse)(nil), // 24: waggle.v1.ListAuditEntriesResponse
-	(*ReleaseCollectorRequest)(nil),  // 25: waggle.v1.ReleaseCollectorRequest
-	(*ReleaseCollectorResponse)(nil), // 26: waggle.v1.ReleaseCollectorResponse
-	(*ExplainAccessRequest)(nil),     // 27: waggle.v1.ExplainAccessRequest
-	(*ExplainAccessResponse)(nil),    // 28: waggle.v1.ExplainAccessResponse
-	(*TaskCounts)(nil),               // 29: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),      // 30: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 31: google.protobuf.Timestamp
-	(*Filter)(nil),                   // 32: waggle.v1.Filter
-	(*LeaseHolder)(nil),              // 33: waggle.v1.LeaseHolder
-	(CollectorState)(0),              // 34: waggle.v1.CollectorState
-	(*Collector)(nil),                // 35: waggle.v1.Collector
-	(*TaskError)(nil),                // 36: waggle.v1.TaskError
-	(*Source)(nil),                   // 37: waggle.v1.Source
-	(*Hold)(nil),                     // 38: waggle.v1.Hold
-	(*Queue)(nil),                    // 39: waggle.v1.Queue
-	(*ReleasedTask)(nil),             // 40: waggle.v1.ReleasedTask
-	(GateKind)(0),                    // 41: waggle.v1.GateKind
-	(*Gate)(nil),                     // 42: waggle.v1.Gate
+	(*Ownership)(nil),                // 4: waggle.v1.Ownership
+	(*StoreCounters)(nil),            // 5: waggle.v1.StoreCounters
+	(*StoreInfo)(nil),                // 6: waggle.v1.StoreInfo
+	(*DispatcherInfo)(nil),           // 7: waggle.v1.DispatcherInfo
+	(*ListLeasesRequest)(nil),        // 8: waggle.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),       // 9: waggle.v1.ListLeasesResponse
+	(*HeldLease)(nil),                // 10: waggle.v1.HeldLease
+	(*ListCollectorsRequest)(nil),    // 11: waggle.v1.ListCollectorsRequest
+	(*ListCollectorsResponse)(nil),   // 12: waggle.v1.ListCollectorsResponse
+	(*ExplainRequest)(nil),           // 13: waggle.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 14: waggle.v1.ExplainResponse
+	(*ListFindingsRequest)(nil),      // 15: waggle.v1.ListFindingsRequest
+	(*ListFindingsResponse)(nil),     // 16: waggle.v1.ListFindingsResponse
+	(*Finding)(nil),                  // 17: waggle.v1.Finding
+	(*GateCount)(nil),                // 18: waggle.v1.GateCount
+	(*ExplainedGate)(nil),            // 19: waggle.v1.ExplainedGate
+	(*Pool)(nil),                     // 20: waggle.v1.Pool
+	(*ListPoolsRequest)(nil),         // 21: waggle.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),        // 22: waggle.v1.ListPoolsResponse
+	(*AuditEntry)(nil),               // 23: waggle.v1.AuditEntry
+	(*ListAuditEntriesRequest)(nil),  // 24: waggle.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 25: waggle.v1.ListAuditEntriesResponse
+	(*ReleaseCollectorRequest)(nil),  // 26: waggle.v1.ReleaseCollectorRequest
+	(*ReleaseCollectorResponse)(nil), // 27: waggle.v1.ReleaseCollectorResponse
+	(*ExplainAccessRequest)(nil),     // 28: waggle.v1.ExplainAccessRequest
+	(*ExplainAccessResponse)(nil),    // 29: waggle.v1.ExplainAccessResponse
+	(*TaskCounts)(nil),               // 30: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),      // 31: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
+	(*Filter)(nil),                   // 33: waggle.v1.Filter
+	(*LeaseHolder)(nil),              // 34: waggle.v1.LeaseHolder
+	(CollectorState)(0),              // 35: waggle.v1.CollectorState
+	(*Collector)(nil),                // 36: waggle.v1.Collector
+	(*TaskError)(nil),                // 37: waggle.v1.TaskError
+	(*Source)(nil),                   // 38: waggle.v1.Source
+	(*Hold)(nil),                     // 39: waggle.v1.Hold
+	(*Queue)(nil),                    // 40: waggle.v1.Queue
+	(*ReleasedTask)(nil),             // 41: waggle.v1.ReleasedTask
+	(GateKind)(0),                    // 42: waggle.v1.GateKind
+	(*Gate)(nil),                     // 43: waggle.v1.Gate
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	29, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	30, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
-	4,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
-	5,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
-	6,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	30, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
-	31, // 6: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	30, // 7: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
-	32, // 8: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
-	9,  // 9: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	33, // 10: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	32, // 11: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
-	34, // 12: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	35, // 13: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
-	18, // 14: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
-	30, // 15: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	36, // 16: waggle.v1.ExplainResponse.last_error:type_name -> waggle.v1.TaskError
-	16, // 17: waggle.v1.ListFindingsResponse.findings:type_name -> waggle.v1.Finding
-	31, // 18: waggle.v1.ListFindingsResponse.next_due_time:type_name -> google.protobuf.Timestamp
-	0,  // 19: waggle.v1.Finding.kind:type_name -> waggle.v1.FindingKind
-	31, // 20: waggle.v1.Finding.since_time:type_name -> google.protobuf.Timestamp
-	37, // 21: waggle.v1.Finding.source:type_name -> waggle.v1.Source
-	35, // 22: waggle.v1.Finding.collector:type_name -> waggle.v1.Collector
-	9,  // 23: waggle.v1.Finding.lease:type_name -> waggle.v1.HeldLease
-	38, // 24: waggle.v1.Finding.hold:type_name -> waggle.v1.Hold
-	19, // 25: waggle.v1.Finding.pool:type_name -> waggle.v1.Pool
-	39, // 26: waggle.v1.Finding.queue:type_name -> waggle.v1.Queue
-	40, // 27: waggle.v1.Finding.task:type_name -> waggle.v1.ReleasedTask
-	17, // 28: waggle.v1.Finding.gates:type_name -> waggle.v1.GateCount
-	30, // 29: waggle.v1.Finding.max_hold:type_name -> google.protobuf.Duration
-	41, // 30: waggle.v1.GateCount.kind:type_name -> waggle.v1.GateKind
-	42, // 31: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
-	1,  // 32: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
-	38, // 33: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
-	19, // 34: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
-	31, // 35: waggle.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	22, // 36: waggle.v1.ListAuditEntriesResponse.entries:type_name -> waggle.v1.AuditEntry
-	2,  // 37: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	7,  // 38: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	10, // 39: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	12, // 40: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	14, // 41: waggle.v1.AdminService.ListFindings:input_type -> waggle.v1.ListFindingsRequest
-	20, // 42: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	23, // 43: waggle.v1.AdminService.ListAuditEntries:input_type -> waggle.v1.ListAuditEntriesRequest
-	25, // 44: waggle.v1.AdminService.ReleaseCollector:input_type -> waggle.v1.ReleaseCollectorRequest
-	27, // 45: waggle.v1.AdminService.ExplainAccess:input_type -> waggle.v1.ExplainAccessRequest
-	3,  // 46: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	8,  // 47: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	11, // 48: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	13, // 49: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	15, // 50: waggle.v1.AdminService.ListFindings:output_type -> waggle.v1.ListFindingsResponse
-	21, // 51: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	24, // 52: waggle.v1.AdminService.ListAuditEntries:output_type -> waggle.v1.ListAuditEntriesResponse
-	26, // 53: waggle.v1.AdminService.ReleaseCollector:output_type -> waggle.v1.ReleaseCollectorResponse
-	28, // 54: waggle.v1.AdminService.ExplainAccess:output_type -> waggle.v1.ExplainAccessResponse
-	46, // [46:55] is the sub-list for method output_type
-	37, // [37:46] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	30, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	31, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	5,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
+	6,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
+	7,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
+	31, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
+	4,  // 6: waggle.v1.GetStatsResponse.ownership:type_name -> waggle.v1.Ownership
+	32, // 7: waggle.v1.Ownership.since_time:type_name -> google.protobuf.Timestamp
+	31, // 8: waggle.v1.Ownership.ownerless_duration:type_name -> google.protobuf.Duration
+	31, // 9: waggle.v1.Ownership.total_ownerless_duration:type_name -> google.protobuf.Duration
+	32, // 10: waggle.v1.Ownership.last_self_fence_time:type_name -> google.protobuf.Timestamp
+	31, // 11: waggle.v1.Ownership.group_duration:type_name -> google.protobuf.Duration
+	31, // 12: waggle.v1.Ownership.load_duration:type_name -> google.protobuf.Duration
+	32, // 13: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	31, // 14: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	33, // 15: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
+	10, // 16: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
+	34, // 17: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	33, // 18: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
+	35, // 19: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	36, // 20: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	19, // 21: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
+	31, // 22: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	37, // 23: waggle.v1.ExplainResponse.last_error:type_name -> waggle.v1.TaskError
+	17, // 24: waggle.v1.ListFindingsResponse.findings:type_name -> waggle.v1.Finding
+	32, // 25: waggle.v1.ListFindingsResponse.next_due_time:type_name -> google.protobuf.Timestamp
+	0,  // 26: waggle.v1.Finding.kind:type_name -> waggle.v1.FindingKind
+	32, // 27: waggle.v1.Finding.since_time:type_name -> google.protobuf.Timestamp
+	38, // 28: waggle.v1.Finding.source:type_name -> waggle.v1.Source
+	36, // 29: waggle.v1.Finding.collector:type_name -> waggle.v1.Collector
+	10, // 30: waggle.v1.Finding.lease:type_name -> waggle.v1.HeldLease
+	39, // 31: waggle.v1.Finding.hold:type_name -> waggle.v1.Hold
+	20, // 32: waggle.v1.Finding.pool:type_name -> waggle.v1.Pool
+	40, // 33: waggle.v1.Finding.queue:type_name -> waggle.v1.Queue
+	41, // 34: waggle.v1.Finding.task:type_name -> waggle.v1.ReleasedTask
+	18, // 35: waggle.v1.Finding.gates:type_name -> waggle.v1.GateCount
+	31, // 36: waggle.v1.Finding.max_hold:type_name -> google.protobuf.Duration
+	42, // 37: waggle.v1.GateCount.kind:type_name -> waggle.v1.GateKind
+	43, // 38: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
+	1,  // 39: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
+	39, // 40: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
+	20, // 41: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
+	32, // 42: waggle.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	23, // 43: waggle.v1.ListAuditEntriesResponse.entries:type_name -> waggle.v1.AuditEntry
+	2,  // 44: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	8,  // 45: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	11, // 46: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	13, // 47: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	15, // 48: waggle.v1.AdminService.ListFindings:input_type -> waggle.v1.ListFindingsRequest
+	21, // 49: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	24, // 50: waggle.v1.AdminService.ListAuditEntries:input_type -> waggle.v1.ListAuditEntriesRequest
+	26, // 51: waggle.v1.AdminService.ReleaseCollector:input_type -> waggle.v1.ReleaseCollectorRequest
+	28, // 52: waggle.v1.AdminService.ExplainAccess:input_type -> waggle.v1.ExplainAccessRequest
+	3,  // 53: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	9,  // 54: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	12, // 55: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	14, // 56: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	16, // 57: waggle.v1.AdminService.ListFindings:output_type -> waggle.v1.ListFindingsResponse
+	22, // 58: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	25, // 59: waggle.v1.AdminService.ListAuditEntries:output_type -> waggle.v1.ListAuditEntriesResponse
+	27, // 60: waggle.v1.AdminService.ReleaseCollector:output_type -> waggle.v1.ReleaseCollectorResponse
+	29, // 61: waggle.v1.AdminService.ExplainAccess:output_type -> waggle.v1.ExplainAccessResponse
+	53, // [53:62] is the sub-list for method output_type
+	44, // [44:53] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -2629,7 +2893,7 @@ func file_waggle_v1_admin_service_proto_init() {
 	file_waggle_v1_queue_proto_init()
 	file_waggle_v1_source_proto_init()
 	file_waggle_v1_task_proto_init()
-	file_waggle_v1_admin_service_proto_msgTypes[14].OneofWrappers = []any{
+	file_waggle_v1_admin_service_proto_msgTypes[15].OneofWrappers = []any{
 		(*Finding_Source)(nil),
 		(*Finding_Collector)(nil),
 		(*Finding_Lease)(nil),
@@ -2644,7 +2908,7 @@ func file_waggle_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -16,11 +16,29 @@ func GetStatsResponse(o *operate.Overview) *pb.GetStatsResponse {
 			Granted: s.Granted, Settled: s.Settled, Expired: s.Expired, Orphaned: s.Orphaned, Dropped: s.Dropped, LostTasks: s.LostTasks,
 		},
 		Store:    &pb.StoreInfo{Kind: o.StoreKind, Shards: int32(o.Shards), Time: toTime(o.Now), Full: s.Full},
-		KeeperId: o.Keeper, Holds: int64(o.Holds),
+		KeeperId: o.Keeper, Holds: int64(o.Holds), Ownership: toOwnership(s.Ownership),
 		Dispatcher: &pb.DispatcherInfo{
 			Id: o.Dispatcher, ParkedFetches: int64(o.Parked), Draining: o.Draining,
 		},
 	}
+}
+
+func toOwnership(o *dispatch.Ownership) *pb.Ownership {
+	if o == nil {
+		return nil
+	}
+	out := &pb.Ownership{
+		Owner: o.Owner, Address: o.Address, Owning: o.Owning, Epoch: o.Epoch, SinceTime: toTime(o.Since),
+		OwnerlessDuration: toDuration(o.Ownerless), TotalOwnerlessDuration: toDuration(o.OwnerlessTotal),
+		Changes: o.Changes, SelfFences: o.SelfFences, LastSelfFenceTime: toTime(o.SelfFenced),
+		Groups: o.Groups, GroupBytes: o.GroupBytes, GroupDuration: toDuration(o.GroupTime), GroupsRefused: o.Refused,
+		LoadDuration: toDuration(o.LoadTime), ItemsLoaded: o.LoadedItems,
+		ItemsRewritten: o.Rewritten, ItemsDeleted: o.Deleted, LostTasks: o.LostTasks,
+	}
+	for _, shard := range o.Away {
+		out.AwayShards = append(out.AwayShards, int32(shard))
+	}
+	return out
 }
 
 func toCounts(c dispatch.StateCounts) *pb.TaskCounts {

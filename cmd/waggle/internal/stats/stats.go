@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,6 +45,9 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 	}
 	sh.Linef("Store", "%s, %s%s", s.GetStore().GetKind(), human.Plural(s.GetStore().GetShards(), "shard"), full)
 	sh.Line("Store time", human.Instant(s.GetStore().GetTime()))
+	if s.GetOwnership() != nil {
+		addOwnership(&sh, s.GetOwnership(), s.GetStore())
+	}
 	d := s.GetDispatcher()
 	keeper := cmp.Or(s.GetKeeperId(), "none elected at the moment")
 	if s.GetKeeperId() != "" && s.GetKeeperId() == d.GetId() {
@@ -57,4 +61,43 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 	sh.Linef("Dispatcher", "%s, version %s, %s", d.GetId(), d.GetVersion(), state)
 	sh.Linef("", "%s, %s", human.Plural(d.GetParkedFetches(), "waiting fetch call"), human.Plural(d.GetHeartbeatStreams(), "heartbeat stream"))
 	sh.Write(out)
+}
+
+// addOwnership adds who owns the store, and what the dispatcher that answered has seen of that.
+func addOwnership(sh *human.Sheet, o *pb.Ownership, store *pb.StoreInfo) {
+	name := cmp.Or(o.GetOwner(), "none")
+	if o.GetOwning() {
+		name += ", this dispatcher"
+	}
+	sh.Linef("Owner", "%s, epoch %s", name, human.Count(o.GetEpoch()))
+	sh.Line("", o.GetAddress())
+	if o.GetSinceTime() != nil {
+		sh.Linef("", "since %s", human.SinceAt(store.GetTime().AsTime(), o.GetSinceTime()))
+	}
+	ownerless := o.GetOwnerlessDuration().AsDuration()
+	sh.LineIf(ownerless > 0, "Ownerless", "for %s by now", human.Span(ownerless))
+	away := o.GetAwayShards()
+	sh.LineIf(len(away) > 0, "Away", "%d of %s: %s", len(away), human.Plural(store.GetShards(), "shard"), numbers(away))
+	sh.Linef("Changes", "%s of owner, %s without, %s ran out", human.Count(o.GetChanges()), human.Span(o.GetTotalOwnerlessDuration().AsDuration()),
+		human.Plural(o.GetSelfFences(), "term"))
+	sh.Linef("Groups", "%s kept, %s refused by epoch", human.Count(o.GetGroups()), human.Count(o.GetGroupsRefused()))
+	if n := o.GetGroups(); n > 0 {
+		sh.Linef("", "on average %s in %s", human.Bytes(o.GetGroupBytes()/n), (o.GetGroupDuration().AsDuration() / time.Duration(n)).Round(10*time.Microsecond))
+	}
+	load := o.GetLoadDuration().AsDuration()
+	sh.LineIf(load > 0, "Loaded", "%s in %s", human.Plural(o.GetItemsLoaded(), "item"), human.Span(load))
+	sh.LineIf(o.GetItemsRewritten()+o.GetItemsDeleted() > 0, "Rewritten", "%s after failovers, %s deleted", human.Plural(o.GetItemsRewritten(), "item"),
+		human.Count(o.GetItemsDeleted()))
+	sh.LineIf(o.GetLostTasks() > 0, "Died", "acknowledged changes of %s, with their owner", human.Plural(o.GetLostTasks(), "task"))
+}
+
+// numbers are the first numbers of shards.
+func numbers(shards []int32) string {
+	const shown = 10
+	var p human.Phrases
+	for i, shard := range shards {
+		p.AddIf(i < shown, "%d", shard)
+	}
+	p.AddIf(len(shards) > shown, "...")
+	return p.Text()
 }

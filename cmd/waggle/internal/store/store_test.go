@@ -133,10 +133,10 @@ func TestStoreCheck_misfits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
 	b, loader := dir.New(dir.Config{Dir: path}), store.NewLoader(store.Config{})
 	_, err := b.Acquire(t.Context(), backend.Owner{
-		Shards: 2, Snapshot: func(func(), func([]byte) error) error { return errors.New("the log is enough") }, Leased: func() bool { return false },
+		Shards: 2, Snapshot: func(int, func(), func([]byte) error) error { return errors.New("the log is enough") }, Leased: func() bool { return false },
 	})
 	if err == nil {
-		err = b.Load(t.Context(), loader)
+		err = b.Load(t.Context(), backend.AllShards, loader)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestStoreCheck_misfits(t *testing.T) {
 	// A collector that holds nothing, and that nothing is remembered of.
 	name := "c"
 	group := codec.AppendItem(make([]byte, 8), codec.Holder, 1, func(c *codec.Codec) { codec.Text(c, 1, &name) })
-	if err := b.Room(len(group), false); err != nil {
+	if err := b.Room(0, len(group), false); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Commit(1, group, len(group)).Wait(t.Context()); err != nil {

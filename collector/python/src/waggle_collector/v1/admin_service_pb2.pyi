@@ -81,7 +81,7 @@ class GetStatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("tasks", "queues", "leases", "oldest_overdue_lease", "collectors", "counters", "store", "keeper_id", "dispatcher", "grace", "holds")
+    __slots__ = ("tasks", "queues", "leases", "oldest_overdue_lease", "collectors", "counters", "store", "keeper_id", "dispatcher", "grace", "holds", "ownership")
     TASKS_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,7 @@ class GetStatsResponse(_message.Message):
     DISPATCHER_FIELD_NUMBER: _ClassVar[int]
     GRACE_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
+    OWNERSHIP_FIELD_NUMBER: _ClassVar[int]
     tasks: _task_pb2.TaskCounts
     queues: int
     leases: int
@@ -104,7 +105,52 @@ class GetStatsResponse(_message.Message):
     dispatcher: DispatcherInfo
     grace: _duration_pb2.Duration
     holds: int
-    def __init__(self, tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., queues: _Optional[int] = ..., leases: _Optional[int] = ..., oldest_overdue_lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., collectors: _Optional[int] = ..., counters: _Optional[_Union[StoreCounters, _Mapping]] = ..., store: _Optional[_Union[StoreInfo, _Mapping]] = ..., keeper_id: _Optional[str] = ..., dispatcher: _Optional[_Union[DispatcherInfo, _Mapping]] = ..., grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., holds: _Optional[int] = ...) -> None: ...
+    ownership: Ownership
+    def __init__(self, tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., queues: _Optional[int] = ..., leases: _Optional[int] = ..., oldest_overdue_lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., collectors: _Optional[int] = ..., counters: _Optional[_Union[StoreCounters, _Mapping]] = ..., store: _Optional[_Union[StoreInfo, _Mapping]] = ..., keeper_id: _Optional[str] = ..., dispatcher: _Optional[_Union[DispatcherInfo, _Mapping]] = ..., grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., holds: _Optional[int] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ...) -> None: ...
+
+class Ownership(_message.Message):
+    __slots__ = ("owner", "address", "owning", "epoch", "since_time", "away_shards", "ownerless_duration", "total_ownerless_duration", "changes", "self_fences", "last_self_fence_time", "groups", "group_bytes", "group_duration", "groups_refused", "load_duration", "items_loaded", "items_rewritten", "items_deleted", "lost_tasks")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    OWNING_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SINCE_TIME_FIELD_NUMBER: _ClassVar[int]
+    AWAY_SHARDS_FIELD_NUMBER: _ClassVar[int]
+    OWNERLESS_DURATION_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_OWNERLESS_DURATION_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    SELF_FENCES_FIELD_NUMBER: _ClassVar[int]
+    LAST_SELF_FENCE_TIME_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GROUP_DURATION_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    LOAD_DURATION_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_LOADED_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_REWRITTEN_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_DELETED_FIELD_NUMBER: _ClassVar[int]
+    LOST_TASKS_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    address: str
+    owning: bool
+    epoch: int
+    since_time: _timestamp_pb2.Timestamp
+    away_shards: _containers.RepeatedScalarFieldContainer[int]
+    ownerless_duration: _duration_pb2.Duration
+    total_ownerless_duration: _duration_pb2.Duration
+    changes: int
+    self_fences: int
+    last_self_fence_time: _timestamp_pb2.Timestamp
+    groups: int
+    group_bytes: int
+    group_duration: _duration_pb2.Duration
+    groups_refused: int
+    load_duration: _duration_pb2.Duration
+    items_loaded: int
+    items_rewritten: int
+    items_deleted: int
+    lost_tasks: int
+    def __init__(self, owner: _Optional[str] = ..., address: _Optional[str] = ..., owning: bool = ..., epoch: _Optional[int] = ..., since_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., away_shards: _Optional[_Iterable[int]] = ..., ownerless_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total_ownerless_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., changes: _Optional[int] = ..., self_fences: _Optional[int] = ..., last_self_fence_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., groups: _Optional[int] = ..., group_bytes: _Optional[int] = ..., group_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., groups_refused: _Optional[int] = ..., load_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., items_loaded: _Optional[int] = ..., items_rewritten: _Optional[int] = ..., items_deleted: _Optional[int] = ..., lost_tasks: _Optional[int] = ...) -> None: ...
 
 class StoreCounters(_message.Message):
     __slots__ = ("granted", "settled", "expired", "orphaned", "dropped", "lost_tasks")

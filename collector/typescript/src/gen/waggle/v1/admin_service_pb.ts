@@ -26,7 +26,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file waggle/v1/admin_service.proto.
  */
 export const file_waggle_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch13YWdnbGUvdjEvYWRtaW5fc2VydmljZS5wcm90bxIJd2FnZ2xlLnYxIhEKD0dldFN0YXRzUmVxdWVzdCLxAgoQR2V0U3RhdHNSZXNwb25zZRIkCgV0YXNrcxgBIAEoCzIVLndhZ2dsZS52MS5UYXNrQ291bnRzEg4KBnF1ZXVlcxgCIAEoAxIOCgZsZWFzZXMYAyABKAMSNwoUb2xkZXN0X292ZXJkdWVfbGVhc2UYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKY29sbGVjdG9ycxgFIAEoAxIqCghjb3VudGVycxgGIAEoCzIYLndhZ2dsZS52MS5TdG9yZUNvdW50ZXJzEiMKBXN0b3JlGAcgASgLMhQud2FnZ2xlLnYxLlN0b3JlSW5mbxIRCglrZWVwZXJfaWQYCCABKAkSLQoKZGlzcGF0Y2hlchgJIAEoCzIZLndhZ2dsZS52MS5EaXNwYXRjaGVySW5mbxIoCgVncmFjZRgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVob2xkcxgLIAEoAyJ5Cg1TdG9yZUNvdW50ZXJzEg8KB2dyYW50ZWQYASABKAMSDwoHc2V0dGxlZBgCIAEoAxIPCgdleHBpcmVkGAMgASgDEhAKCG9ycGhhbmVkGAQgASgDEg8KB2Ryb3BwZWQYBSABKAMSEgoKbG9zdF90YXNrcxgGIAEoAyJhCglTdG9yZUluZm8SDAoEa2luZBgBIAEoCRIOCgZzaGFyZHMYAiABKAUSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEZnVsbBgEIAEoCCKdAQoORGlzcGF0Y2hlckluZm8SCgoCaWQYASABKAkSDwoHdmVyc2lvbhgCIAEoCRIpCgZ1cHRpbWUYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoOcGFya2VkX2ZldGNoZXMYBCABKAMSGQoRaGVhcnRiZWF0X3N0cmVhbXMYBSABKAMSEAoIZHJhaW5pbmcYBiABKAgiXQoRTGlzdExlYXNlc1JlcXVlc3QSIQoGZmlsdGVyGAEgASgLMhEud2FnZ2xlLnYxLkZpbHRlchIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJTChJMaXN0TGVhc2VzUmVzcG9uc2USJAoGbGVhc2VzGAEgAygLMhQud2FnZ2xlLnYxLkhlbGRMZWFzZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkicwoJSGVsZExlYXNlEg8KB3Rhc2tfaWQYASABKAkSEQoJc291cmNlX2lkGAIgASgJEg0KBXF1ZXVlGAMgASgJEgsKA3VybBgEIAEoCRImCgZob2xkZXIYBSABKAsyFi53YWdnbGUudjEuTGVhc2VIb2xkZXIijAEKFUxpc3RDb2xsZWN0b3JzUmVxdWVzdBIhCgZmaWx0ZXIYASABKAsyES53YWdnbGUudjEuRmlsdGVyEikKBnN0YXRlcxgCIAMoDjIZLndhZ2dsZS52MS5Db2xsZWN0b3JTdGF0ZRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJbChZMaXN0Q29sbGVjdG9yc1Jlc3BvbnNlEigKCmNvbGxlY3RvcnMYASADKAsyFC53YWdnbGUudjEuQ29sbGVjdG9yEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRCg5FeHBsYWluUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXNvdXJjZV9pZBgCIAEoCRINCgVxdWV1ZRgDIAEoCRIMCgRwb29sGAQgASgJItIBCg9FeHBsYWluUmVzcG9uc2USJwoFZ2F0ZXMYASADKAsyGC53YWdnbGUudjEuRXhwbGFpbmVkR2F0ZRIrCghvcGVuc19pbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIPCgdtYXBzX3RvGAMgASgJEg8KB3Vua25vd24YBCABKAgSDQoFbm90ZXMYBSADKAkSDgoGcGFydGx5GAYgASgIEigKCmxhc3RfZXJyb3IYByABKAsyFC53YWdnbGUudjEuVGFza0Vycm9yIhUKE0xpc3RGaW5kaW5nc1JlcXVlc3QiqwEKFExpc3RGaW5kaW5nc1Jlc3BvbnNlEiQKCGZpbmRpbmdzGAEgAygLMhIud2FnZ2xlLnYxLkZpbmRpbmcSDwoHc291cmNlcxgCIAEoAxISCgpzb3VyY2VzX29rGAMgASgDEhUKDWFsbF9sb29rZWRfYXQYBCABKAgSMQoNbmV4dF9kdWVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigQQKB0ZpbmRpbmcSJAoEa2luZBgBIAEoDjIWLndhZ2dsZS52MS5GaW5kaW5nS2luZBIuCgpzaW5jZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVjb3VudBgDIAEoAxINCgVuYW1lcxgEIAMoCRIPCgdtZXNzYWdlGAUgASgJEhEKCW5leHRfc3RlcBgGIAEoCRIjCgZzb3VyY2UYByABKAsyES53YWdnbGUudjEuU291cmNlSAASKQoJY29sbGVjdG9yGAggASgLMhQud2FnZ2xlLnYxLkNvbGxlY3RvckgAEiUKBWxlYXNlGAkgASgLMhQud2FnZ2xlLnYxLkhlbGRMZWFzZUgAEh8KBGhvbGQYCiABKAsyDy53YWdnbGUudjEuSG9sZEgAEh8KBHBvb2wYCyABKAsyDy53YWdnbGUudjEuUG9vbEgAEiEKBXF1ZXVlGAwgASgLMhAud2FnZ2xlLnYxLlF1ZXVlSAASJwoEdGFzaxgNIAEoCzIXLndhZ2dsZS52MS5SZWxlYXNlZFRhc2tIABIjCgVnYXRlcxgOIAMoCzIULndhZ2dsZS52MS5HYXRlQ291bnQSKwoIbWF4X2hvbGQYDyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CBwoFd29yc3QiPQoJR2F0ZUNvdW50EiEKBGtpbmQYASABKA4yEy53YWdnbGUudjEuR2F0ZUtpbmQSDQoFY291bnQYAiABKAMicAoNRXhwbGFpbmVkR2F0ZRIdCgRnYXRlGAEgASgLMg8ud2FnZ2xlLnYxLkdhdGUSHwoCb2YYAiABKA4yEy53YWdnbGUudjEuSGVsZEtpbmQSDAoEbmFtZRgDIAEoCRIRCglvcGVuZWRfYnkYBCABKAkiYgoEUG9vbBIMCgRuYW1lGAEgASgJEhQKDHJlYWR5X3F1ZXVlcxgCIAEoAxIWCg53YWl0aW5nX3F1ZXVlcxgDIAEoAxIeCgVob2xkcxgEIAMoCzIPLndhZ2dsZS52MS5Ib2xkIjkKEExpc3RQb29sc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiTAoRTGlzdFBvb2xzUmVzcG9uc2USHgoFcG9vbHMYASADKAsyDy53YWdnbGUudjEuUG9vbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkirQEKCkF1ZGl0RW50cnkSKAoEdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYAiABKAkSDAoEc2FpZBgDIAEoCRIMCgRmcm9tGAQgASgJEg4KBm1ldGhvZBgFIAEoCRIOCgZ0YXJnZXQYBiABKAkSDgoGYmVmb3JlGAcgASgJEg0KBWFmdGVyGAggASgJEg4KBnJlYXNvbhgJIAEoCSJMChdMaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBIKCgJieRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJbChhMaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USJgoHZW50cmllcxgBIAMoCzIVLndhZ2dsZS52MS5BdWRpdEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJLChdSZWxlYXNlQ29sbGVjdG9yUmVxdWVzdBIUCgxjb2xsZWN0b3JfaWQYASABKAkSCgoCYnkYAiABKAkSDgoGcmVhc29uGAMgASgJIiwKGFJlbGVhc2VDb2xsZWN0b3JSZXNwb25zZRIQCghpZGVudGl0eRgBIAEoCSI4ChRFeHBsYWluQWNjZXNzUmVxdWVzdBIOCgZtZXRob2QYASABKAkSEAoIaWRlbnRpdHkYAiABKAkiNgoVRXhwbGFpbkFjY2Vzc1Jlc3BvbnNlEg8KB2FsbG93ZWQYASABKAgSDAoEdGV4dBgCIAEoCSqMBAoLRmluZGluZ0tpbmQSHAoYRklORElOR19LSU5EX1VOU1BFQ0lGSUVEEAASGwoXRklORElOR19LSU5EX0RJU1BBVENIRVIQARIWChJGSU5ESU5HX0tJTkRfU1RPUkUQAhIVChFGSU5ESU5HX0tJTkRfSEVMRBADEhoKFkZJTkRJTkdfS0lORF9DT0xMRUNUT1IQBBIWChJGSU5ESU5HX0tJTkRfU1RVQ0sQBRIdChlGSU5ESU5HX0tJTkRfTk9fQ09MTEVDVE9SEAYSFQoRRklORElOR19LSU5EX0hVTkcQBxIYChRGSU5ESU5HX0tJTkRfSEFORExFUhAIEhkKFUZJTkRJTkdfS0lORF9SRUxFQVNFRBAJEhgKFEZJTkRJTkdfS0lORF9CTE9DS0VEEAoSFgoSRklORElOR19LSU5EX05FVkVSEAsSGAoURklORElOR19LSU5EX0ZBSUxJTkcQDBIbChdGSU5ESU5HX0tJTkRfQkFDS0VEX09GRhANEhUKEUZJTkRJTkdfS0lORF9MQVRFEA4SFQoRRklORElOR19LSU5EX0RFQUQQDxIVChFGSU5ESU5HX0tJTkRfR09ORRAQEhUKEUZJTkRJTkdfS0lORF9JRExFEBESFwoTRklORElOR19LSU5EX1VOUkVBRBASEhYKEkZJTkRJTkdfS0lORF9NT1ZFRBATKpIBCghIZWxkS2luZBIZChVIRUxEX0tJTkRfVU5TUEVDSUZJRUQQABISCg5IRUxEX0tJTkRfVEFTSxABEhQKEEhFTERfS0lORF9TT1VSQ0UQAhITCg9IRUxEX0tJTkRfUVVFVUUQAxISCg5IRUxEX0tJTkRfUE9PTBAEEhgKFEhFTERfS0lORF9FVkVSWVRISU5HEAUy3gUKDEFkbWluU2VydmljZRJDCghHZXRTdGF0cxIaLndhZ2dsZS52MS5HZXRTdGF0c1JlcXVlc3QaGy53YWdnbGUudjEuR2V0U3RhdHNSZXNwb25zZRJJCgpMaXN0TGVhc2VzEhwud2FnZ2xlLnYxLkxpc3RMZWFzZXNSZXF1ZXN0Gh0ud2FnZ2xlLnYxLkxpc3RMZWFzZXNSZXNwb25zZRJVCg5MaXN0Q29sbGVjdG9ycxIgLndhZ2dsZS52MS5MaXN0Q29sbGVjdG9yc1JlcXVlc3QaIS53YWdnbGUudjEuTGlzdENvbGxlY3RvcnNSZXNwb25zZRJACgdFeHBsYWluEhkud2FnZ2xlLnYxLkV4cGxhaW5SZXF1ZXN0Ghoud2FnZ2xlLnYxLkV4cGxhaW5SZXNwb25zZRJPCgxMaXN0RmluZGluZ3MSHi53YWdnbGUudjEuTGlzdEZpbmRpbmdzUmVxdWVzdBofLndhZ2dsZS52MS5MaXN0RmluZGluZ3NSZXNwb25zZRJGCglMaXN0UG9vbHMSGy53YWdnbGUudjEuTGlzdFBvb2xzUmVxdWVzdBocLndhZ2dsZS52MS5MaXN0UG9vbHNSZXNwb25zZRJbChBMaXN0QXVkaXRFbnRyaWVzEiIud2FnZ2xlLnYxLkxpc3RBdWRpdEVudHJpZXNSZXF1ZXN0GiMud2FnZ2xlLnYxLkxpc3RBdWRpdEVudHJpZXNSZXNwb25zZRJbChBSZWxlYXNlQ29sbGVjdG9yEiIud2FnZ2xlLnYxLlJlbGVhc2VDb2xsZWN0b3JSZXF1ZXN0GiMud2FnZ2xlLnYxLlJlbGVhc2VDb2xsZWN0b3JSZXNwb25zZRJSCg1FeHBsYWluQWNjZXNzEh8ud2FnZ2xlLnYxLkV4cGxhaW5BY2Nlc3NSZXF1ZXN0GiAud2FnZ2xlLnYxLkV4cGxhaW5BY2Nlc3NSZXNwb25zZUI5WjdnaXRodWIuY29tL3dhZ2dsZS1jcmF3bC93YWdnbGUvcHJvdG8vd2FnZ2xlL3YxO3dhZ2dsZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_collector, file_waggle_v1_filter, file_waggle_v1_gate, file_waggle_v1_hold, file_waggle_v1_queue, file_waggle_v1_source, file_waggle_v1_task]);
+  fileDesc("Ch13YWdnbGUvdjEvYWRtaW5fc2VydmljZS5wcm90bxIJd2FnZ2xlLnYxIhEKD0dldFN0YXRzUmVxdWVzdCKaAwoQR2V0U3RhdHNSZXNwb25zZRIkCgV0YXNrcxgBIAEoCzIVLndhZ2dsZS52MS5UYXNrQ291bnRzEg4KBnF1ZXVlcxgCIAEoAxIOCgZsZWFzZXMYAyABKAMSNwoUb2xkZXN0X292ZXJkdWVfbGVhc2UYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKY29sbGVjdG9ycxgFIAEoAxIqCghjb3VudGVycxgGIAEoCzIYLndhZ2dsZS52MS5TdG9yZUNvdW50ZXJzEiMKBXN0b3JlGAcgASgLMhQud2FnZ2xlLnYxLlN0b3JlSW5mbxIRCglrZWVwZXJfaWQYCCABKAkSLQoKZGlzcGF0Y2hlchgJIAEoCzIZLndhZ2dsZS52MS5EaXNwYXRjaGVySW5mbxIoCgVncmFjZRgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVob2xkcxgLIAEoAxInCglvd25lcnNoaXAYDCABKAsyFC53YWdnbGUudjEuT3duZXJzaGlwIt8ECglPd25lcnNoaXASDQoFb3duZXIYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIOCgZvd25pbmcYAyABKAgSDQoFZXBvY2gYBCABKAQSLgoKc2luY2VfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLYXdheV9zaGFyZHMYBiADKAUSNQoSb3duZXJsZXNzX2R1cmF0aW9uGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjsKGHRvdGFsX293bmVybGVzc19kdXJhdGlvbhgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIPCgdjaGFuZ2VzGAkgASgDEhMKC3NlbGZfZmVuY2VzGAogASgDEjgKFGxhc3Rfc2VsZl9mZW5jZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZncm91cHMYDCABKAMSEwoLZ3JvdXBfYnl0ZXMYDSABKAMSMQoOZ3JvdXBfZHVyYXRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoOZ3JvdXBzX3JlZnVzZWQYDyABKAMSMAoNbG9hZF9kdXJhdGlvbhgQIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxpdGVtc19sb2FkZWQYESABKAMSFwoPaXRlbXNfcmV3cml0dGVuGBIgASgDEhUKDWl0ZW1zX2RlbGV0ZWQYEyABKAMSEgoKbG9zdF90YXNrcxgUIAEoAyJ5Cg1TdG9yZUNvdW50ZXJzEg8KB2dyYW50ZWQYASABKAMSDwoHc2V0dGxlZBgCIAEoAxIPCgdleHBpcmVkGAMgASgDEhAKCG9ycGhhbmVkGAQgASgDEg8KB2Ryb3BwZWQYBSABKAMSEgoKbG9zdF90YXNrcxgGIAEoAyJhCglTdG9yZUluZm8SDAoEa2luZBgBIAEoCRIOCgZzaGFyZHMYAiABKAUSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEZnVsbBgEIAEoCCKdAQoORGlzcGF0Y2hlckluZm8SCgoCaWQYASABKAkSDwoHdmVyc2lvbhgCIAEoCRIpCgZ1cHRpbWUYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoOcGFya2VkX2ZldGNoZXMYBCABKAMSGQoRaGVhcnRiZWF0X3N0cmVhbXMYBSABKAMSEAoIZHJhaW5pbmcYBiABKAgiXQoRTGlzdExlYXNlc1JlcXVlc3QSIQoGZmlsdGVyGAEgASgLMhEud2FnZ2xlLnYxLkZpbHRlchIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJTChJMaXN0TGVhc2VzUmVzcG9uc2USJAoGbGVhc2VzGAEgAygLMhQud2FnZ2xlLnYxLkhlbGRMZWFzZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkicwoJSGVsZExlYXNlEg8KB3Rhc2tfaWQYASABKAkSEQoJc291cmNlX2lkGAIgASgJEg0KBXF1ZXVlGAMgASgJEgsKA3VybBgEIAEoCRImCgZob2xkZXIYBSABKAsyFi53YWdnbGUudjEuTGVhc2VIb2xkZXIijAEKFUxpc3RDb2xsZWN0b3JzUmVxdWVzdBIhCgZmaWx0ZXIYASABKAsyES53YWdnbGUudjEuRmlsdGVyEikKBnN0YXRlcxgCIAMoDjIZLndhZ2dsZS52MS5Db2xsZWN0b3JTdGF0ZRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJbChZMaXN0Q29sbGVjdG9yc1Jlc3BvbnNlEigKCmNvbGxlY3RvcnMYASADKAsyFC53YWdnbGUudjEuQ29sbGVjdG9yEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJRCg5FeHBsYWluUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXNvdXJjZV9pZBgCIAEoCRINCgVxdWV1ZRgDIAEoCRIMCgRwb29sGAQgASgJItIBCg9FeHBsYWluUmVzcG9uc2USJwoFZ2F0ZXMYASADKAsyGC53YWdnbGUudjEuRXhwbGFpbmVkR2F0ZRIrCghvcGVuc19pbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIPCgdtYXBzX3RvGAMgASgJEg8KB3Vua25vd24YBCABKAgSDQoFbm90ZXMYBSADKAkSDgoGcGFydGx5GAYgASgIEigKCmxhc3RfZXJyb3IYByABKAsyFC53YWdnbGUudjEuVGFza0Vycm9yIhUKE0xpc3RGaW5kaW5nc1JlcXVlc3QiqwEKFExpc3RGaW5kaW5nc1Jlc3BvbnNlEiQKCGZpbmRpbmdzGAEgAygLMhIud2FnZ2xlLnYxLkZpbmRpbmcSDwoHc291cmNlcxgCIAEoAxISCgpzb3VyY2VzX29rGAMgASgDEhUKDWFsbF9sb29rZWRfYXQYBCABKAgSMQoNbmV4dF9kdWVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigQQKB0ZpbmRpbmcSJAoEa2luZBgBIAEoDjIWLndhZ2dsZS52MS5GaW5kaW5nS2luZBIuCgpzaW5jZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVjb3VudBgDIAEoAxINCgVuYW1lcxgEIAMoCRIPCgdtZXNzYWdlGAUgASgJEhEKCW5leHRfc3RlcBgGIAEoCRIjCgZzb3VyY2UYByABKAsyES53YWdnbGUudjEuU291cmNlSAASKQoJY29sbGVjdG9yGAggASgLMhQud2FnZ2xlLnYxLkNvbGxlY3RvckgAEiUKBWxlYXNlGAkgASgLMhQud2FnZ2xlLnYxLkhlbGRMZWFzZUgAEh8KBGhvbGQYCiABKAsyDy53YWdnbGUudjEuSG9sZEgAEh8KBHBvb2wYCyABKAsyDy53YWdnbGUudjEuUG9vbEgAEiEKBXF1ZXVlGAwgASgLMhAud2FnZ2xlLnYxLlF1ZXVlSAASJwoEdGFzaxgNIAEoCzIXLndhZ2dsZS52MS5SZWxlYXNlZFRhc2tIABIjCgVnYXRlcxgOIAMoCzIULndhZ2dsZS52MS5HYXRlQ291bnQSKwoIbWF4X2hvbGQYDyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CBwoFd29yc3QiPQoJR2F0ZUNvdW50EiEKBGtpbmQYASABKA4yEy53YWdnbGUudjEuR2F0ZUtpbmQSDQoFY291bnQYAiABKAMicAoNRXhwbGFpbmVkR2F0ZRIdCgRnYXRlGAEgASgLMg8ud2FnZ2xlLnYxLkdhdGUSHwoCb2YYAiABKA4yEy53YWdnbGUudjEuSGVsZEtpbmQSDAoEbmFtZRgDIAEoCRIRCglvcGVuZWRfYnkYBCABKAkiYgoEUG9vbBIMCgRuYW1lGAEgASgJEhQKDHJlYWR5X3F1ZXVlcxgCIAEoAxIWCg53YWl0aW5nX3F1ZXVlcxgDIAEoAxIeCgVob2xkcxgEIAMoCzIPLndhZ2dsZS52MS5Ib2xkIjkKEExpc3RQb29sc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiTAoRTGlzdFBvb2xzUmVzcG9uc2USHgoFcG9vbHMYASADKAsyDy53YWdnbGUudjEuUG9vbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkirQEKCkF1ZGl0RW50cnkSKAoEdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYAiABKAkSDAoEc2FpZBgDIAEoCRIMCgRmcm9tGAQgASgJEg4KBm1ldGhvZBgFIAEoCRIOCgZ0YXJnZXQYBiABKAkSDgoGYmVmb3JlGAcgASgJEg0KBWFmdGVyGAggASgJEg4KBnJlYXNvbhgJIAEoCSJMChdMaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBIKCgJieRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJbChhMaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USJgoHZW50cmllcxgBIAMoCzIVLndhZ2dsZS52MS5BdWRpdEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJLChdSZWxlYXNlQ29sbGVjdG9yUmVxdWVzdBIUCgxjb2xsZWN0b3JfaWQYASABKAkSCgoCYnkYAiABKAkSDgoGcmVhc29uGAMgASgJIiwKGFJlbGVhc2VDb2xsZWN0b3JSZXNwb25zZRIQCghpZGVudGl0eRgBIAEoCSI4ChRFeHBsYWluQWNjZXNzUmVxdWVzdBIOCgZtZXRob2QYASABKAkSEAoIaWRlbnRpdHkYAiABKAkiNgoVRXhwbGFpbkFjY2Vzc1Jlc3BvbnNlEg8KB2FsbG93ZWQYASABKAgSDAoEdGV4dBgCIAEoCSqMBAoLRmluZGluZ0tpbmQSHAoYRklORElOR19LSU5EX1VOU1BFQ0lGSUVEEAASGwoXRklORElOR19LSU5EX0RJU1BBVENIRVIQARIWChJGSU5ESU5HX0tJTkRfU1RPUkUQAhIVChFGSU5ESU5HX0tJTkRfSEVMRBADEhoKFkZJTkRJTkdfS0lORF9DT0xMRUNUT1IQBBIWChJGSU5ESU5HX0tJTkRfU1RVQ0sQBRIdChlGSU5ESU5HX0tJTkRfTk9fQ09MTEVDVE9SEAYSFQoRRklORElOR19LSU5EX0hVTkcQBxIYChRGSU5ESU5HX0tJTkRfSEFORExFUhAIEhkKFUZJTkRJTkdfS0lORF9SRUxFQVNFRBAJEhgKFEZJTkRJTkdfS0lORF9CTE9DS0VEEAoSFgoSRklORElOR19LSU5EX05FVkVSEAsSGAoURklORElOR19LSU5EX0ZBSUxJTkcQDBIbChdGSU5ESU5HX0tJTkRfQkFDS0VEX09GRhANEhUKEUZJTkRJTkdfS0lORF9MQVRFEA4SFQoRRklORElOR19LSU5EX0RFQUQQDxIVChFGSU5ESU5HX0tJTkRfR09ORRAQEhUKEUZJTkRJTkdfS0lORF9JRExFEBESFwoTRklORElOR19LSU5EX1VOUkVBRBASEhYKEkZJTkRJTkdfS0lORF9NT1ZFRBATKpIBCghIZWxkS2luZBIZChVIRUxEX0tJTkRfVU5TUEVDSUZJRUQQABISCg5IRUxEX0tJTkRfVEFTSxABEhQKEEhFTERfS0lORF9TT1VSQ0UQAhITCg9IRUxEX0tJTkRfUVVFVUUQAxISCg5IRUxEX0tJTkRfUE9PTBAEEhgKFEhFTERfS0lORF9FVkVSWVRISU5HEAUy3gUKDEFkbWluU2VydmljZRJDCghHZXRTdGF0cxIaLndhZ2dsZS52MS5HZXRTdGF0c1JlcXVlc3QaGy53YWdnbGUudjEuR2V0U3RhdHNSZXNwb25zZRJJCgpMaXN0TGVhc2VzEhwud2FnZ2xlLnYxLkxpc3RMZWFzZXNSZXF1ZXN0Gh0ud2FnZ2xlLnYxLkxpc3RMZWFzZXNSZXNwb25zZRJVCg5MaXN0Q29sbGVjdG9ycxIgLndhZ2dsZS52MS5MaXN0Q29sbGVjdG9yc1JlcXVlc3QaIS53YWdnbGUudjEuTGlzdENvbGxlY3RvcnNSZXNwb25zZRJACgdFeHBsYWluEhkud2FnZ2xlLnYxLkV4cGxhaW5SZXF1ZXN0Ghoud2FnZ2xlLnYxLkV4cGxhaW5SZXNwb25zZRJPCgxMaXN0RmluZGluZ3MSHi53YWdnbGUudjEuTGlzdEZpbmRpbmdzUmVxdWVzdBofLndhZ2dsZS52MS5MaXN0RmluZGluZ3NSZXNwb25zZRJGCglMaXN0UG9vbHMSGy53YWdnbGUudjEuTGlzdFBvb2xzUmVxdWVzdBocLndhZ2dsZS52MS5MaXN0UG9vbHNSZXNwb25zZRJbChBMaXN0QXVkaXRFbnRyaWVzEiIud2FnZ2xlLnYxLkxpc3RBdWRpdEVudHJpZXNSZXF1ZXN0GiMud2FnZ2xlLnYxLkxpc3RBdWRpdEVudHJpZXNSZXNwb25zZRJbChBSZWxlYXNlQ29sbGVjdG9yEiIud2FnZ2xlLnYxLlJlbGVhc2VDb2xsZWN0b3JSZXF1ZXN0GiMud2FnZ2xlLnYxLlJlbGVhc2VDb2xsZWN0b3JSZXNwb25zZRJSCg1FeHBsYWluQWNjZXNzEh8ud2FnZ2xlLnYxLkV4cGxhaW5BY2Nlc3NSZXF1ZXN0GiAud2FnZ2xlLnYxLkV4cGxhaW5BY2Nlc3NSZXNwb25zZUI5WjdnaXRodWIuY29tL3dhZ2dsZS1jcmF3bC93YWdnbGUvcHJvdG8vd2FnZ2xlL3YxO3dhZ2dsZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_collector, file_waggle_v1_filter, file_waggle_v1_gate, file_waggle_v1_hold, file_waggle_v1_queue, file_waggle_v1_source, file_waggle_v1_task]);
 
 /**
  * GetStatsRequest asks for counts.
@@ -127,6 +127,13 @@ export type GetStatsResponse = Message<"waggle.v1.GetStatsResponse"> & {
    * @generated from field: int64 holds = 11;
    */
   holds: bigint;
+
+  /**
+   * Who owns the store. Absent: a store of this kind has no owner.
+   *
+   * @generated from field: waggle.v1.Ownership ownership = 12;
+   */
+  ownership?: Ownership | undefined;
 };
 
 /**
@@ -135,6 +142,162 @@ export type GetStatsResponse = Message<"waggle.v1.GetStatsResponse"> & {
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
   messageDesc(file_waggle_v1_admin_service, 1);
+
+/**
+ * Ownership is who owns a store that one dispatcher at a time owns, and what the dispatcher that answered has seen and done of that.
+ * Counts are since its process started, of all shards together.
+ *
+ * @generated from message waggle.v1.Ownership
+ */
+export type Ownership = Message<"waggle.v1.Ownership"> & {
+  /**
+   * The name of the dispatcher that owns the store; empty: there is no owner, or it is not known.
+   *
+   * @generated from field: string owner = 1;
+   */
+  owner: string;
+
+  /**
+   * Where other dispatchers pass calls on to the owner: host:port, or unix:PATH; empty as `owner` is.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * True if the dispatcher that answered is the owner.
+   *
+   * @generated from field: bool owning = 3;
+   */
+  owning: boolean;
+
+  /**
+   * The highest epoch that was seen. It rises with each change of owner.
+   *
+   * @generated from field: uint64 epoch = 4;
+   */
+  epoch: bigint;
+
+  /**
+   * When the owner acquired the store, or when that was seen first, by the store's clock. Absent: it was not seen.
+   *
+   * @generated from field: google.protobuf.Timestamp since_time = 5;
+   */
+  sinceTime?: Timestamp | undefined;
+
+  /**
+   * The shards without an owner, ascending. Their tasks wait, and counts leave them out.
+   *
+   * @generated from field: repeated int32 away_shards = 6;
+   */
+  awayShards: number[];
+
+  /**
+   * How long a shard or the whole store has been without an owner by now, the longest of all. Zero or absent: each has one.
+   *
+   * @generated from field: google.protobuf.Duration ownerless_duration = 7;
+   */
+  ownerlessDuration?: Duration | undefined;
+
+  /**
+   * For how long a shard or the whole store had no owner, the present time included.
+   *
+   * @generated from field: google.protobuf.Duration total_ownerless_duration = 8;
+   */
+  totalOwnerlessDuration?: Duration | undefined;
+
+  /**
+   * Changes of owner that were seen, those to this dispatcher included.
+   *
+   * @generated from field: int64 changes = 9;
+   */
+  changes: bigint;
+
+  /**
+   * Terms that ran out before a renewal was confirmed: as owner the dispatcher stopped to answer, and acquired the store anew.
+   *
+   * @generated from field: int64 self_fences = 10;
+   */
+  selfFences: bigint;
+
+  /**
+   * When the last such term ran out, by the store's clock. Absent: none has.
+   *
+   * @generated from field: google.protobuf.Timestamp last_self_fence_time = 11;
+   */
+  lastSelfFenceTime?: Timestamp | undefined;
+
+  /**
+   * Groups that were kept. A group is what some commands have changed; it is kept as a whole or not at all.
+   *
+   * @generated from field: int64 groups = 12;
+   */
+  groups: bigint;
+
+  /**
+   * Bytes of these groups.
+   *
+   * @generated from field: int64 group_bytes = 13;
+   */
+  groupBytes: bigint;
+
+  /**
+   * The sum of the times that these groups took, each from the first send to the confirmation. Several shards keep groups at once.
+   *
+   * @generated from field: google.protobuf.Duration group_duration = 14;
+   */
+  groupDuration?: Duration | undefined;
+
+  /**
+   * Groups that were not kept, because the store had another epoch.
+   *
+   * @generated from field: int64 groups_refused = 15;
+   */
+  groupsRefused: bigint;
+
+  /**
+   * How long the last load of the store, or of one of its shards, took. Zero or absent: nothing was loaded.
+   *
+   * @generated from field: google.protobuf.Duration load_duration = 16;
+   */
+  loadDuration?: Duration | undefined;
+
+  /**
+   * Items of that load.
+   *
+   * @generated from field: int64 items_loaded = 17;
+   */
+  itemsLoaded: bigint;
+
+  /**
+   * Items that were written again after a failover of the store had lost them.
+   *
+   * @generated from field: int64 items_rewritten = 18;
+   */
+  itemsRewritten: bigint;
+
+  /**
+   * Items that such a failover had brought back, and that were deleted again.
+   *
+   * @generated from field: int64 items_deleted = 19;
+   */
+  itemsDeleted: bigint;
+
+  /**
+   * Tasks of which this dispatcher had acknowledged a change that is lost: a failover lost it, and another owner wrote before
+   * this dispatcher could write it again.
+   *
+   * @generated from field: int64 lost_tasks = 20;
+   */
+  lostTasks: bigint;
+};
+
+/**
+ * Describes the message waggle.v1.Ownership.
+ * Use `create(OwnershipSchema)` to create a new message.
+ */
+export const OwnershipSchema: GenMessage<Ownership> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_admin_service, 2);
 
 /**
  * StoreCounters are counts since the store was created; they only rise.
@@ -192,7 +355,7 @@ export type StoreCounters = Message<"waggle.v1.StoreCounters"> & {
  * Use `create(StoreCountersSchema)` to create a new message.
  */
 export const StoreCountersSchema: GenMessage<StoreCounters> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 2);
+  messageDesc(file_waggle_v1_admin_service, 3);
 
 /**
  * StoreInfo describes the store.
@@ -234,7 +397,7 @@ export type StoreInfo = Message<"waggle.v1.StoreInfo"> & {
  * Use `create(StoreInfoSchema)` to create a new message.
  */
 export const StoreInfoSchema: GenMessage<StoreInfo> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 3);
+  messageDesc(file_waggle_v1_admin_service, 4);
 
 /**
  * DispatcherInfo is the dispatcher that answered a call.
@@ -290,7 +453,7 @@ export type DispatcherInfo = Message<"waggle.v1.DispatcherInfo"> & {
  * Use `create(DispatcherInfoSchema)` to create a new message.
  */
 export const DispatcherInfoSchema: GenMessage<DispatcherInfo> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 4);
+  messageDesc(file_waggle_v1_admin_service, 5);
 
 /**
  * ListLeasesRequest lists leases.
@@ -327,7 +490,7 @@ export type ListLeasesRequest = Message<"waggle.v1.ListLeasesRequest"> & {
  * Use `create(ListLeasesRequestSchema)` to create a new message.
  */
 export const ListLeasesRequestSchema: GenMessage<ListLeasesRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 5);
+  messageDesc(file_waggle_v1_admin_service, 6);
 
 /**
  * ListLeasesResponse is a page of leases.
@@ -355,7 +518,7 @@ export type ListLeasesResponse = Message<"waggle.v1.ListLeasesResponse"> & {
  * Use `create(ListLeasesResponseSchema)` to create a new message.
  */
 export const ListLeasesResponseSchema: GenMessage<ListLeasesResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 6);
+  messageDesc(file_waggle_v1_admin_service, 7);
 
 /**
  * HeldLease is an existing lease, without its lease token.
@@ -404,7 +567,7 @@ export type HeldLease = Message<"waggle.v1.HeldLease"> & {
  * Use `create(HeldLeaseSchema)` to create a new message.
  */
 export const HeldLeaseSchema: GenMessage<HeldLease> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 7);
+  messageDesc(file_waggle_v1_admin_service, 8);
 
 /**
  * ListCollectorsRequest chooses collectors.
@@ -447,7 +610,7 @@ export type ListCollectorsRequest = Message<"waggle.v1.ListCollectorsRequest"> &
  * Use `create(ListCollectorsRequestSchema)` to create a new message.
  */
 export const ListCollectorsRequestSchema: GenMessage<ListCollectorsRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 8);
+  messageDesc(file_waggle_v1_admin_service, 9);
 
 /**
  * ListCollectorsResponse is a page of collectors.
@@ -475,7 +638,7 @@ export type ListCollectorsResponse = Message<"waggle.v1.ListCollectorsResponse">
  * Use `create(ListCollectorsResponseSchema)` to create a new message.
  */
 export const ListCollectorsResponseSchema: GenMessage<ListCollectorsResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 9);
+  messageDesc(file_waggle_v1_admin_service, 10);
 
 /**
  * ExplainRequest names one thing: exactly one of its fields is set.
@@ -521,7 +684,7 @@ export type ExplainRequest = Message<"waggle.v1.ExplainRequest"> & {
  * Use `create(ExplainRequestSchema)` to create a new message.
  */
 export const ExplainRequestSchema: GenMessage<ExplainRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 10);
+  messageDesc(file_waggle_v1_admin_service, 11);
 
 /**
  * ExplainResponse holds the gates.
@@ -590,7 +753,7 @@ export type ExplainResponse = Message<"waggle.v1.ExplainResponse"> & {
  * Use `create(ExplainResponseSchema)` to create a new message.
  */
 export const ExplainResponseSchema: GenMessage<ExplainResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 11);
+  messageDesc(file_waggle_v1_admin_service, 12);
 
 /**
  * ListFindingsRequest asks for all findings.
@@ -605,7 +768,7 @@ export type ListFindingsRequest = Message<"waggle.v1.ListFindingsRequest"> & {
  * Use `create(ListFindingsRequestSchema)` to create a new message.
  */
 export const ListFindingsRequestSchema: GenMessage<ListFindingsRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 12);
+  messageDesc(file_waggle_v1_admin_service, 13);
 
 /**
  * ListFindingsResponse holds the findings, and how much was looked at. It is no snapshot.
@@ -654,7 +817,7 @@ export type ListFindingsResponse = Message<"waggle.v1.ListFindingsResponse"> & {
  * Use `create(ListFindingsResponseSchema)` to create a new message.
  */
 export const ListFindingsResponseSchema: GenMessage<ListFindingsResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 13);
+  messageDesc(file_waggle_v1_admin_service, 14);
 
 /**
  * Finding is something that stands still or is broken, with the thing that is worst.
@@ -788,7 +951,7 @@ export type Finding = Message<"waggle.v1.Finding"> & {
  * Use `create(FindingSchema)` to create a new message.
  */
 export const FindingSchema: GenMessage<Finding> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 14);
+  messageDesc(file_waggle_v1_admin_service, 15);
 
 /**
  * GateCount counts sources by a kind of gate.
@@ -816,7 +979,7 @@ export type GateCount = Message<"waggle.v1.GateCount"> & {
  * Use `create(GateCountSchema)` to create a new message.
  */
 export const GateCountSchema: GenMessage<GateCount> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 15);
+  messageDesc(file_waggle_v1_admin_service, 16);
 
 /**
  * ExplainedGate is a gate and the thing that it belongs to.
@@ -858,7 +1021,7 @@ export type ExplainedGate = Message<"waggle.v1.ExplainedGate"> & {
  * Use `create(ExplainedGateSchema)` to create a new message.
  */
 export const ExplainedGateSchema: GenMessage<ExplainedGate> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 16);
+  messageDesc(file_waggle_v1_admin_service, 17);
 
 /**
  * Pool decides which collectors may take tasks: each source names one pool, and a collector fetches from one or more.
@@ -901,7 +1064,7 @@ export type Pool = Message<"waggle.v1.Pool"> & {
  * Use `create(PoolSchema)` to create a new message.
  */
 export const PoolSchema: GenMessage<Pool> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 17);
+  messageDesc(file_waggle_v1_admin_service, 18);
 
 /**
  * ListPoolsRequest lists pools.
@@ -930,7 +1093,7 @@ export type ListPoolsRequest = Message<"waggle.v1.ListPoolsRequest"> & {
  * Use `create(ListPoolsRequestSchema)` to create a new message.
  */
 export const ListPoolsRequestSchema: GenMessage<ListPoolsRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 18);
+  messageDesc(file_waggle_v1_admin_service, 19);
 
 /**
  * ListPoolsResponse is a page of pools.
@@ -958,7 +1121,7 @@ export type ListPoolsResponse = Message<"waggle.v1.ListPoolsResponse"> & {
  * Use `create(ListPoolsResponseSchema)` to create a new message.
  */
 export const ListPoolsResponseSchema: GenMessage<ListPoolsResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 19);
+  messageDesc(file_waggle_v1_admin_service, 20);
 
 /**
  * AuditEntry is one change that an operator made.
@@ -1036,7 +1199,7 @@ export type AuditEntry = Message<"waggle.v1.AuditEntry"> & {
  * Use `create(AuditEntrySchema)` to create a new message.
  */
 export const AuditEntrySchema: GenMessage<AuditEntry> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 20);
+  messageDesc(file_waggle_v1_admin_service, 21);
 
 /**
  * ListAuditEntriesRequest chooses entries of the audit log.
@@ -1072,7 +1235,7 @@ export type ListAuditEntriesRequest = Message<"waggle.v1.ListAuditEntriesRequest
  * Use `create(ListAuditEntriesRequestSchema)` to create a new message.
  */
 export const ListAuditEntriesRequestSchema: GenMessage<ListAuditEntriesRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 21);
+  messageDesc(file_waggle_v1_admin_service, 22);
 
 /**
  * ListAuditEntriesResponse is a page of the audit log.
@@ -1100,7 +1263,7 @@ export type ListAuditEntriesResponse = Message<"waggle.v1.ListAuditEntriesRespon
  * Use `create(ListAuditEntriesResponseSchema)` to create a new message.
  */
 export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 22);
+  messageDesc(file_waggle_v1_admin_service, 23);
 
 /**
  * ReleaseCollectorRequest names a collector whose binding ends.
@@ -1135,7 +1298,7 @@ export type ReleaseCollectorRequest = Message<"waggle.v1.ReleaseCollectorRequest
  * Use `create(ReleaseCollectorRequestSchema)` to create a new message.
  */
 export const ReleaseCollectorRequestSchema: GenMessage<ReleaseCollectorRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 23);
+  messageDesc(file_waggle_v1_admin_service, 24);
 
 /**
  * ReleaseCollectorResponse has the owner that the collector_id had.
@@ -1156,7 +1319,7 @@ export type ReleaseCollectorResponse = Message<"waggle.v1.ReleaseCollectorRespon
  * Use `create(ReleaseCollectorResponseSchema)` to create a new message.
  */
 export const ReleaseCollectorResponseSchema: GenMessage<ReleaseCollectorResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 24);
+  messageDesc(file_waggle_v1_admin_service, 25);
 
 /**
  * ExplainAccessRequest asks whether an identity may call a method.
@@ -1185,7 +1348,7 @@ export type ExplainAccessRequest = Message<"waggle.v1.ExplainAccessRequest"> & {
  * Use `create(ExplainAccessRequestSchema)` to create a new message.
  */
 export const ExplainAccessRequestSchema: GenMessage<ExplainAccessRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 25);
+  messageDesc(file_waggle_v1_admin_service, 26);
 
 /**
  * ExplainAccessResponse is the decision, and its rule.
@@ -1213,7 +1376,7 @@ export type ExplainAccessResponse = Message<"waggle.v1.ExplainAccessResponse"> &
  * Use `create(ExplainAccessResponseSchema)` to create a new message.
  */
 export const ExplainAccessResponseSchema: GenMessage<ExplainAccessResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 26);
+  messageDesc(file_waggle_v1_admin_service, 27);
 
 /**
  * FindingKind is what is wrong. More kinds may be added.
@@ -1236,7 +1399,7 @@ export enum FindingKind {
   DISPATCHER = 1,
 
   /**
-   * The store is full, slow, or was away.
+   * The store is full, slow, or was away; it or some of its shards have no owner, or the owner could not renew its term.
    *
    * @generated from enum value: FINDING_KIND_STORE = 2;
    */
