@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,81 +18,91 @@ import (
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
-// instance is a store under test that another dispatcher can take over.
+// instance is a store under test that can be opened again.
 type instance struct {
-	*store.Store
+	storetest.Store
 	t       *testing.T
 	config  redis.Config
 	shards  int
-	clock   storetest.Clock
+	now     func() time.Time
 	backend *redis.Backend
-	client  goredis.UniversalClient // of somebody else
+	store   *store.Store
 }
 
-// open has the store owned by a new dispatcher.
-func (i *instance) open() (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(i.t.Context()), 30*time.Second)
-	defer cancel()
-	if i.backend, err = redis.New(i.config); err != nil {
+func (i *instance) open(ctx context.Context) error {
+	b, err := redis.New(i.config)
+	if err != nil {
 		return err
 	}
-	config := store.Config{Shards: i.shards, Backend: i.backend}
-	if i.clock != nil {
-		config.Now = i.clock.Now
+	s, err := store.Open(ctx, store.Config{Shards: i.shards, Now: i.now, Backend: b})
+	if err != nil {
+		return err
 	}
-	i.Store, err = store.Open(ctx, config)
-	return err
+	i.Store, i.store, i.backend = s, s, b
+	return nil
 }
 
-// newInstance makes an empty store on a server, whose clock the store has if there is one.
-func newInstance(t *testing.T, client goredis.UniversalClient, url, prefix string, shards int, clock storetest.Clock) *instance {
+// servers are redis-servers with a clock each, of which a test has one for itself.
+type servers struct {
+	mu    sync.Mutex
+	tests int
+}
+
+// instance makes a store on a server, whose locks end by the same clock.
+func (s *servers) instance(t *testing.T, server *redistest.Server, shards int) *instance {
 	t.Helper()
-	i := &instance{t: t, config: redis.Config{URL: url, Prefix: prefix, Name: "test"}, shards: shards, clock: clock, client: client}
-	i.config.SetTerm(300 * time.Millisecond)
-	if err := i.open(); err != nil {
+	c := client(t, server.Addr())
+	if err := c.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.tests++
+	name := fmt.Sprint("t", s.tests)
+	s.mu.Unlock()
+	i := &instance{t: t, config: redis.Config{URL: server.URL(), Prefix: name}, shards: shards, now: server.Clock().Now}
+	i.config.SetTerm(term)
+	if err := i.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := i.Close(); err != nil {
+		if err := i.store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return i
 }
 
-func (i *instance) lock(id dispatch.TaskID) string {
-	return fmt.Sprintf("%s:{%d}:lock:%s", i.config.Prefix, dispatch.ShardOf(id.Slot(), i.Shards()), id)
-}
-
-func (i *instance) must(err error) {
-	i.t.Helper()
-	if err != nil {
-		i.t.Errorf("reach into redis: %v", err)
+// forTest lets the suite reach around the contract by a client of its own.
+func (i *instance) forTest(server *redistest.Server) storetest.Instance {
+	t, c := i.t, client(i.t, server.Addr())
+	lock := func(id dispatch.TaskID) string {
+		return redis.LockKey(i.config.Prefix, dispatch.ShardOf(id.Slot(), i.shards), string(id))
 	}
-}
-
-// forTest reaches around the contract by a client of its own.
-func (i *instance) forTest() storetest.Instance {
-	ctx := context.WithoutCancel(i.t.Context())
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("reach into redis: %v", err)
+		}
+	}
+	ctx := context.WithoutCancel(t.Context())
 	return storetest.Instance{
-		Store: i, Clock: i.clock,
-		DeleteLock: func(id dispatch.TaskID) { i.must(i.client.Del(ctx, i.lock(id)).Err()) },
+		Store: i, Clock: server.Clock(),
+		DeleteLock: func(id dispatch.TaskID) { must(c.Del(ctx, lock(id)).Err()) },
 		SetLock: func(id dispatch.TaskID, value string, ttl time.Duration) {
 			if ttl == 0 {
-				i.must(i.client.Set(ctx, i.lock(id), value, 0).Err())
+				must(c.Set(ctx, lock(id), value, 0).Err())
 				return
 			}
-			// An absolute end: Redis may measure a relative one from a cached time.
-			i.must(i.client.Do(ctx, "set", i.lock(id), value, "pxat", i.clock.Now().Add(ttl).UnixMilli()).Err())
+			must(c.Do(ctx, "set", lock(id), value, "pxat", server.Clock().Now().Add(ttl).UnixMilli()).Err())
 		},
 		LockValue: func(id dispatch.TaskID) (string, time.Duration) {
-			value, err := i.client.Get(ctx, i.lock(id)).Result()
+			value, err := c.Get(ctx, lock(id)).Result()
 			if errors.Is(err, goredis.Nil) {
 				return "", 0
 			}
-			i.must(err)
-			ttl, err := i.client.PTTL(ctx, i.lock(id)).Result()
-			i.must(err)
+			must(err)
+			ttl, err := c.PTTL(ctx, lock(id)).Result()
+			must(err)
 			if ttl == 0 {
 				return "", 0 // it ends with this millisecond
 			}
@@ -101,68 +111,40 @@ func (i *instance) forTest() storetest.Instance {
 	}
 }
 
-// plainClient is a plain client until the test ends.
-func plainClient(t testing.TB, url string) *goredis.Client {
-	t.Helper()
-	o, err := goredis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := goredis.NewClient(o)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-// TestStore_Conformance holds a store in Redis to the contract. Its clock is that of the server and stands still.
-func TestStore_Conformance(t *testing.T) {
+// TestConformance holds a store in Redis to its contract, on one redis-server whose clock stands still.
+func TestConformance(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithClock())
-	other := plainClient(t, server.URL())
-	tests := 0
+	all := new(servers)
 	storetest.Run(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
-		tests++
-		if err := other.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		return newInstance(t, other, server.SocketURL(), fmt.Sprint("t", tests), opts.Shards, server.Clock()).forTest()
+		return all.instance(t, server, opts.Shards).forTest(server)
 	})
 }
 
-// modelSteps are how many the model test makes; `make crash` makes more.
-const modelSteps = 3_000
+// modelSteps are few: `make crash` makes more, by STEPS.
+const modelSteps = 2_000
 
-// TestStore_Model makes random operations, and takeovers in their midst: the owner dies, or hands over.
-func TestStore_Model(t *testing.T) {
+// TestModel makes random operations, and takeovers in their midst: after the death of an owner, or a hand-over.
+func TestModel(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithClock())
-	server.Clock().Freeze()
-	takeOver(t, server.SocketURL(), plainClient(t, server.URL()), server.Clock())
-}
-
-// prefixes counts the stores of the tests.
-var prefixes atomic.Int64
-
-func takeOver(t *testing.T, url string, other goredis.UniversalClient, clock storetest.Clock) {
-	t.Helper()
-	takeovers := 0
+	all := new(servers)
 	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
-		i := newInstance(t, other, url, fmt.Sprint("m", prefixes.Add(1)), opts.Shards, clock)
+		i := all.instance(t, server, opts.Shards)
 		random := rand.New(rand.NewPCG(storetest.Seed(t), 3))
-		of := i.forTest()
+		of := i.forTest(server)
 		of.Restart = func() error {
-			takeovers++
-			end := i.Close
-			if random.IntN(3) > 0 {
+			end := i.store.Close
+			if random.IntN(3) == 0 {
 				end = i.backend.Kill
 			}
 			if err := end(); err != nil {
 				return err
 			}
-			return i.open()
+			return i.open(t.Context())
 		}
 		return of
 	}, storetest.ModelConfig{Steps: modelSteps})
-	t.Logf("%d takeovers", takeovers)
 }
