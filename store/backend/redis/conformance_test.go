@@ -86,7 +86,7 @@ func (i *instance) forTest(server *redistest.Server) storetest.Instance {
 	}
 	ctx := context.WithoutCancel(t.Context())
 	return storetest.Instance{
-		Store: i, Clock: server.Clock(),
+		Store: i, Clock: server.Clock(), Undoes: true,
 		DeleteLock: func(id dispatch.TaskID) { must(c.Del(ctx, lock(id)).Err()) },
 		SetLock: func(id dispatch.TaskID, value string, ttl time.Duration) {
 			if ttl == 0 {
