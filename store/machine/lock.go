@@ -118,6 +118,9 @@ func (s *Shard) LocksLost() { s.lockTerm++ }
 type Unlocked struct {
 	Drains
 	Locks []UnlockedLock
+
+	// Changed: something was undone.
+	Changed bool
 }
 
 // UnlockedLock is what a group has found: a grant the lock of somebody else, with the time that it lasts, 0 for without end; a
@@ -141,6 +144,7 @@ func (c *Unlocked) Run(s *Shard) {
 			continue // it has run out, and the renewal has set it again
 		}
 		s.Undone++
+		c.Changed = true
 		if lock.Value == "" {
 			s.setLock(r, codec.LockRelease)
 			s.moveDeadline(r, s.now)
