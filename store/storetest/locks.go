@@ -123,6 +123,7 @@ func lockForeignAtTheEnd(e *env) {
 		e.lock(grant.Task.ID, foreign, 20*time.Second)
 	}
 
+	e.met()
 	// Each of several that end in one call by itself.
 	e.create(g, numbered(g, queue, 3)...)
 	grants := e.take(3)
@@ -198,7 +199,15 @@ func lockClockBack(e *env) {
 	e.lock(held, grant.Token.String(), dispatch.DefaultLeaseDuration)
 	e.settle(done(e.task(held)))
 	e.advance(time.Millisecond)
+	e.met()
 	e.lookedAt(orphan, 0)
+}
+
+// met has a claim meet the locks of waiting tasks, where the store learns of them by that.
+func (e *env) met() {
+	if e.Undoes {
+		e.takeNone()
+	}
 }
 
 // lockTold reads a waiting task under a lock, before and after a claim has met it.
