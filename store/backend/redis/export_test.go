@@ -40,3 +40,13 @@ func RecordKey(prefix string, shard int) string { return keysOf(prefix, shard).r
 func LockKey(prefix string, shard int, task string) string {
 	return keysOf(prefix, shard).lock(task)
 }
+
+// Renew renews the record of each shard.
+func (b *Backend) Renew(ctx context.Context) error {
+	for _, s := range b.shards {
+		if err := s.renew(ctx, func(*record) {}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
