@@ -206,6 +206,7 @@ func lockClockBack(e *env) {
 // met has a claim meet the locks of waiting tasks, where the store learns of them by that.
 func (e *env) met() {
 	if e.Undoes {
+		e.sweep(10)
 		e.takeNone()
 	}
 }
