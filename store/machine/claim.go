@@ -53,7 +53,11 @@ func (c *Claim) Recheck(s *Shard) (lost []int) {
 			r := s.find(g.Task.ID)
 			return r == nil || r.lease == nil || r.lease.fence != g.Token.Fence
 		})
-		if c.Reply.Grants[i] = left; len(left) == 0 && len(grants) > 0 {
+		if len(left) == len(grants) {
+			continue
+		}
+		c.Reply.Grants[i], c.Reply.More = left, true
+		if len(left) == 0 {
 			c.Reply.Used[i] = false
 			lost = append(lost, i)
 		}
