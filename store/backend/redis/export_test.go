@@ -41,11 +41,13 @@ func LockKey(prefix string, shard int, task string) string {
 	return keysOf(prefix, shard).lock(task)
 }
 
-// Renew renews the record of each shard.
+// Renew renews the record of each shard, by what the clock of Redis shows now.
 func (b *Backend) Renew(ctx context.Context) error {
-	for _, s := range b.shards {
-		if err := s.renew(ctx, func(*record) {}); err != nil {
-			return err
+	for range 2 { // the first one reads the clock
+		for _, s := range b.shards {
+			if err := s.renew(ctx, func(*record) {}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
