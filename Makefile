@@ -105,14 +105,16 @@ buf-lint: ## Check the .proto files: buf lint, buf format
 .PHONY: generate
 generate: $(PYTHON_SET) $(TYPESCRIPT)/node_modules/.package-lock.json ## Write the generated Go, Python and TypeScript, and openapi.json, from the .proto files
 	$(BUF) generate
+	$(BUF) generate --template buf.relay.gen.yaml
 	$(PYTHON) collector/python/generate.py proto collector/python/src/waggle_collector
 
 .PHONY: generate-check
 generate-check: $(PYTHON_SET) $(TYPESCRIPT)/node_modules/.package-lock.json ## Fail when they are not what generate writes
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; package=collector/python/src/waggle_collector; \
-	$(BUF) generate --output "$$fresh"; \
+	$(BUF) generate --output "$$fresh"; $(BUF) generate --template buf.relay.gen.yaml --output "$$fresh"; \
 	$(PYTHON) collector/python/generate.py proto "$$fresh"; \
 	if ! diff -rq -x '*.proto' -x '*.md' -x doc.go proto "$$fresh/proto" || \
+		! diff -rq -x '*.proto' -x doc.go server/internal/relay/proto "$$fresh/server/internal/relay/proto" || \
 		! diff -rq -x __pycache__ $$package/v1 "$$fresh/v1" || ! diff -q $$package/_methods.py "$$fresh/_methods.py" || \
 		! diff -rq $(TYPESCRIPT)/src/gen "$$fresh/$(TYPESCRIPT)/src/gen"; then \
 		echo "the generated code is stale: run make generate and commit what it writes" >&2; exit 1; \

@@ -175,6 +175,11 @@ var layers = []layer{
 		avoids: []string{redisLibrary, cobraLibrary},
 	},
 	{
+		path: "server/internal/relay/...", core: true,
+		ours:   []string{"server/internal/relay/..."},
+		avoids: []string{redisLibrary, cobraLibrary},
+	},
+	{
 		path: "server/internal/peers", core: true,
 		avoids: []string{redisLibrary, cobraLibrary},
 	},

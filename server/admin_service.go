@@ -28,7 +28,7 @@ type adminService struct {
 
 // GetStats counts.
 func (s *adminService) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb.GetStatsResponse, error) {
-	overview, err := s.o.Overview(ctx)
+	overview, err := s.o().Overview(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (s *adminService) ListLeases(ctx context.Context, req *pb.ListLeasesRequest
 	}
 	var now time.Time
 	leases, next, err := wire.List(req, func(after string, limit int) (tasks []*dispatch.Task, next string, err error) {
-		tasks, next, now, err = s.o.ListLeases(ctx, query, after, limit)
+		tasks, next, now, err = s.o().ListLeases(ctx, query, after, limit)
 		return tasks, next, err
 	}, func(t *dispatch.Task) *pb.HeldLease { return wire.HeldLease(t, now) })
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollector
 		if id != "" {
 			after, limit = justBefore(id), 1
 		}
-		if views, next, now, err = s.o.ListCollectors(ctx, after, limit); id != "" {
+		if views, next, now, err = s.o().ListCollectors(ctx, after, limit); id != "" {
 			next = ""
 		}
 		return slices.DeleteFunc(views, func(v operate.CollectorView) bool { return filter.Hides(&v, now) }), next, err
@@ -93,16 +93,16 @@ func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb
 	var err error
 	switch {
 	case req.GetTaskId() != "":
-		explanation, err = s.o.ExplainTask(ctx, dispatch.TaskID(req.GetTaskId()))
+		explanation, err = s.o().ExplainTask(ctx, dispatch.TaskID(req.GetTaskId()))
 		err = wire.About(err, "task_id", req.GetTaskId())
 	case req.GetSourceId() != "":
-		explanation, err = s.o.ExplainSource(ctx, req.GetSourceId())
+		explanation, err = s.o().ExplainSource(ctx, req.GetSourceId())
 		err = wire.About(err, "source_id", req.GetSourceId())
 	case req.GetQueue() != "":
-		explanation, err = s.o.ExplainQueue(ctx, req.GetQueue())
+		explanation, err = s.o().ExplainQueue(ctx, req.GetQueue())
 		err = wire.About(err, "queue", req.GetQueue())
 	default:
-		explanation, err = s.o.ExplainPool(ctx, req.GetPool())
+		explanation, err = s.o().ExplainPool(ctx, req.GetPool())
 	}
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb
 
 // ListFindings finds what stands still or is broken, for a narrowed caller among its sources.
 func (s *adminService) ListFindings(ctx context.Context, _ *pb.ListFindingsRequest) (*pb.ListFindingsResponse, error) {
-	findings, err := s.o.Findings(ctx, callerOf(ctx).Sources())
+	findings, err := s.o().Findings(ctx, callerOf(ctx).Sources())
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (s *adminService) ListFindings(ctx context.Context, _ *pb.ListFindingsReque
 // ListPools lists pools by name.
 func (s *adminService) ListPools(ctx context.Context, req *pb.ListPoolsRequest) (*pb.ListPoolsResponse, error) {
 	pools, next, err := wire.List(req, func(after string, limit int) ([]operate.PoolView, string, error) {
-		return s.o.ListPools(ctx, after, limit)
+		return s.o().ListPools(ctx, after, limit)
 	}, wire.Pool)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *adminService) ListAuditEntries(ctx context.Context, req *pb.ListAuditEn
 		return nil, err
 	}
 	entries, next, err := wire.List(req, func(after string, limit int) ([]dispatch.AuditEntry, string, error) {
-		return s.o.AuditEntries(ctx, req.GetBy(), after, limit)
+		return s.o().AuditEntries(ctx, req.GetBy(), after, limit)
 	}, wire.AuditEntry)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (s *adminService) ReleaseCollector(ctx context.Context, req *pb.ReleaseColl
 	if err := wire.ReleaseCollector(req); err != nil {
 		return nil, err
 	}
-	owner, err := s.o.ReleaseCollector(ctx, req.GetCollectorId())
+	owner, err := s.o().ReleaseCollector(ctx, req.GetCollectorId())
 	if err != nil {
 		return nil, err
 	}

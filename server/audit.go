@@ -115,7 +115,7 @@ func (c *chain) record(ctx context.Context, entry dispatch.AuditEntry, request s
 	// The change is made: that its caller goes away keeps nobody from recording it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer cancel()
-	if err := c.backend.o.Audit(ctx, entry); err != nil {
+	if err := c.backend.o().Audit(ctx, entry); err != nil {
 		addFields(ctx, zap.NamedError("not_in_audit_list", err))
 	}
 }
@@ -130,7 +130,7 @@ func (b *backend) before(ctx context.Context, req operatorRequest) proto.Message
 			return b.specOf(ctx, r.GetIds()[0])
 		}
 	case *pb.SetQueueRuleRequest:
-		all, err := b.o.QueueRules(ctx, "", math.MaxInt)
+		all, err := b.o().QueueRules(ctx, "", math.MaxInt)
 		if i := slices.IndexFunc(all.Rules, func(rule dispatch.QueueRule) bool { return rule.Pattern == r.GetRule().GetPattern() }); err == nil && i >= 0 {
 			return wire.QueueRule(all.Rules[i])
 		}
@@ -139,7 +139,7 @@ func (b *backend) before(ctx context.Context, req operatorRequest) proto.Message
 }
 
 func (b *backend) specOf(ctx context.Context, id string) proto.Message {
-	view, err := b.o.Source(ctx, id)
+	view, err := b.o().Source(ctx, id)
 	if err != nil {
 		return nil
 	}

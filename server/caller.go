@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -155,13 +156,11 @@ func (c *chain) meet(ctx context.Context, caller *auth.Caller, req any) error {
 	if err := caller.Covers(req); err != nil {
 		return err
 	}
-	peer := addressOf(ctx)
+	peer := cmp.Or(peers.Key(ctx), addressOf(ctx))
 	if caller != nil {
 		peer = caller.Identity
-	} else if conn := peers.Of(ctx); conn != nil {
-		peer = conn.Address()
 	}
-	if c.backend.d.Meet(ctx, newcomer(req, peer, id), c.newcomers) {
+	if c.backend.d().Meet(ctx, newcomer(req, peer, id), c.newcomers) {
 		return nil
 	}
 	c.peers.Refused.WithLabelValues(peers.LimitNewcomers).Inc()
@@ -235,10 +234,10 @@ func refusal(r *auth.Refused) error {
 
 // SourcesOf implements [auth.Backend].
 func (b *backend) SourcesOf(ctx context.Context, tasks []string) ([]string, error) {
-	return b.o.SourcesOf(ctx, tasks)
+	return b.o().SourcesOf(ctx, tasks)
 }
 
 // BindCollector implements [auth.Backend].
 func (b *backend) BindCollector(ctx context.Context, collector, identity string) error {
-	return b.o.BindCollector(ctx, collector, identity)
+	return b.o().BindCollector(ctx, collector, identity)
 }

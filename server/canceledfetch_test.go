@@ -52,7 +52,8 @@ func hundredTasks(t *testing.T, conn grpc.ClientConnInterface) *pb.SubmitTasksRe
 func TestDispatchService_FetchTask_canceled(t *testing.T) {
 	t.Parallel()
 	for kind, make := range map[string]func() (Store, error){
-		"memory": func() (Store, error) { return store.New(store.Config{Shards: 2}) },
+		"memory":    func() (Store, error) { return store.New(store.Config{Shards: 2}) },
+		"passed on": func() (Store, error) { return store.New(store.Config{Shards: 2}) },
 		"file": func() (Store, error) {
 			return store.Open(t.Context(), store.Config{Backend: dir.New(dir.Config{Dir: t.TempDir()})})
 		},
@@ -66,39 +67,50 @@ func TestDispatchService_FetchTask_canceled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := newBedOn(t, &faults{Store: store, broken: map[string]func() error{}}, "d1", server.Config{})
-			submit := hundredTasks(t, b.conn)
-			random := rand.New(rand.NewPCG(1, 2))
-			canceled, usual := 0, 5*time.Millisecond // the time of a fetch
-			for round := range 40 {
-				ctx, cancel := context.WithCancel(t.Context())
-				timer := time.AfterFunc(time.Duration(random.Float64()*1.2*float64(usual)), cancel)
-				began := time.Now()
-				answer, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", MaxTasks: 100})
-				timer.Stop()
-				cancel()
-				if err != nil {
-					canceled++
-				} else {
-					usual = (3*usual + time.Since(began)) / 4
-					b.succeed(t, answer.GetLeasedTasks()...)
-					if _, err := b.tasks.SubmitTasks(t.Context(), submit); err != nil {
-						t.Fatal(err)
-					}
+			on := &faults{Store: store, broken: map[string]func() error{}}
+			b := newBedOn
+			if kind == "passed on" {
+				b = func(t testing.TB, on *faults, _ string, cfg server.Config) *bed {
+					t.Helper()
+					return newGroupOn(t, on, 2, cfg).members[1].bed
 				}
-				leased := func() int64 {
-					stats, err := store.Stats(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					return stats.Counts.Leased
-				}
-				within(t, time.Second, fmt.Sprintf("round %d: nothing is leased", round), func() bool { return leased() == 0 })
 			}
-			if canceled == 0 {
-				t.Error("no fetch was canceled")
-			}
+			testCanceled(t, b(t, on, "d1", server.Config{}))
 		})
+	}
+}
+
+func testCanceled(t *testing.T, b *bed) {
+	submit := hundredTasks(t, b.conn)
+	random := rand.New(rand.NewPCG(1, 2))
+	canceled, usual := 0, 5*time.Millisecond // the time of a fetch
+	for round := range 40 {
+		ctx, cancel := context.WithCancel(t.Context())
+		timer := time.AfterFunc(time.Duration(random.Float64()*1.2*float64(usual)), cancel)
+		began := time.Now()
+		answer, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", MaxTasks: 100})
+		timer.Stop()
+		cancel()
+		if err != nil {
+			canceled++
+		} else {
+			usual = (3*usual + time.Since(began)) / 4
+			b.succeed(t, answer.GetLeasedTasks()...)
+			if _, err := b.tasks.SubmitTasks(t.Context(), submit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		leased := func() int64 {
+			stats, err := b.store.Stats(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return stats.Counts.Leased
+		}
+		within(t, time.Second, fmt.Sprintf("round %d: nothing is leased", round), func() bool { return leased() == 0 })
+	}
+	if canceled == 0 {
+		t.Error("no fetch was canceled")
 	}
 }
 

@@ -42,8 +42,10 @@ import (
 //     ours: it is logged once, and the caller gets an id.
 //  6. Admission refuses a method that has no policy, and more calls at once than may run.
 //  7. A panic of the handler becomes an error, so that none of the above is skipped.
-//  8. The sources, pools and collector id of the request are within the caller's grants (within).
-//  9. What an operator changes is recorded (audited).
+//  8. If this dispatcher does not own the store, the whole call is passed to the one that does, or waits while ownership moves
+//     (owned; of streams ownedStream). The owner goes on with 4, for the caller that this one has let in (passed.go).
+//  9. The sources, pools and collector id of the request are within the caller's grants (within). It takes the store to know.
+//  10. What an operator changes is recorded (audited).
 //
 // The handler's context ends a little ahead of the caller's deadline, so that its answer is there in time (inTime).
 //
@@ -55,6 +57,16 @@ type chain struct {
 	guard     *auth.Guard
 	backend   *backend
 	draining  <-chan struct{}
+
+	owners      *ownership
+	methods     map[string]*served // those of the API, which are passed to the owner
+	higherEpoch func(uint64)       // nil: nobody wants to know
+	metrics     *Metrics
+	maxBytes    int             // of a request
+	closing     <-chan struct{} // closed when no more calls are taken
+	grace       time.Duration   // for how long a stream is answered once it was asked to reconnect
+	drains      context.Context //nolint:containedctx // ends when the drain begins
+	drain       context.CancelFunc
 
 	log *zap.Logger
 	// whole is for calls by which operators change something: none is left out, since nothing else records them.
@@ -93,7 +105,10 @@ func (s *Server) newChain() *chain {
 	onPanic := recovery.WithRecoveryHandlerContext(func(_ context.Context, value any) error {
 		return newPanicError(value)
 	})
+	drains, drain := context.WithCancel(context.Background()) //nolint:forbidigo // of the server, not of a call
 	return &chain{
+		owners: s.owners, methods: make(map[string]*served), higherEpoch: s.cfg.HigherEpoch, metrics: s.metrics,
+		maxBytes: s.cfg.MaxReceiveBytes, closing: s.closing, grace: s.patience(), drains: drains, drain: drain,
 		limits: s.limits, peers: s.peers, newcomers: s.cfg.MaxNewCollectors, guard: s.guard, backend: &s.backend, draining: s.draining,
 		log: sampled(time.Second, burst, 100), whole: log,
 		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: s.cfg.LogCalls,
@@ -167,34 +182,47 @@ func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	began, notes := time.Now(), new(callNotes)
-	ctx := context.WithValue(stream.Context(), callNotesKey{}, notes)
-	caller, err := c.admit(ctx, info.FullMethod)
-	if err == nil {
+	return c.loggedStream(stream.Context(), info.FullMethod, func(ctx context.Context) error {
+		caller, err := c.admit(ctx, info.FullMethod)
+		if err != nil {
+			return err
+		}
 		watched, end := caller.Watch(withCaller(ctx, caller))
+		defer end()
 		line := peers.Other
 		if admit.Keeps(info.FullMethod) {
 			line = peers.Beats
 		}
-		err = c.admittedStream(srv, &decodedStream{stream, watched, caller, c, line}, info, handler)
-		err = refusedMeanwhile(watched, err)
-		end()
-	}
+		err = c.admittedStream(srv, &decodedStream{stream, watched, caller, c, line}, info, handler) //nolint:contextcheck // it is the stream's
+		return refusedMeanwhile(watched, err)
+	})
+}
+
+// loggedStream is 4 and 5 of a stream.
+func (c *chain) loggedStream(ctx context.Context, method string, serve func(context.Context) error) error {
+	began, notes := time.Now(), new(callNotes)
+	ctx = context.WithValue(ctx, callNotesKey{}, notes)
+	err := serve(ctx)
 	if err != nil {
 		err = statusOf(ctx, err)
 	}
-	c.ended(ctx, notes, info.FullMethod, began, err)
+	c.ended(ctx, notes, method, began, err)
 	return err
 }
 
 // admittedStream ends streams that only watch (health, reflection) when the server drains: they would else go on for as
 // long as their clients like. Heartbeats see to it themselves.
-func (c *chain) admittedStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (c *chain) admittedStream(srv any, stream *decodedStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if err := c.limits.Stream(info.FullMethod); err != nil {
 		return err
 	}
 	if !admit.IsProbe(info.FullMethod) {
-		return c.recoverStream(srv, stream, info, handler)
+		if !c.owners.shared.Load() {
+			return c.recoverStream(srv, stream, info, handler)
+		}
+		return c.ownedStream(stream, info, func(local *localStream) error {
+			return c.recoverStream(srv, &decodedStream{local, local.ctx, local.moving.vouched(), c, stream.line}, info, handler)
+		})
 	}
 	if info.FullMethod != grpc_health_v1.Health_Watch_FullMethodName {
 		leave, full := c.peers.Reflect(stream.Context())

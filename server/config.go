@@ -21,6 +21,12 @@ type Config struct {
 	// Listen is the address for gRPC: host:port, or unix:PATH. Default "127.0.0.1:7070". Port 0 takes a free one; see
 	// [Server.Address]. Beyond the loopback it needs PolicyFile and TLS, or Insecure.
 	Listen string
+	// Advertise is the address under which other dispatchers of the store reach this one: host:port, or unix:PATH. Default: Listen,
+	// which will not do if others are on other machines and Listen is of the loopback or of all interfaces.
+	Advertise string
+	// HigherEpoch is called when another dispatcher passes a call on and has seen a higher epoch than that of this owner, which then
+	// is none any more. Default: nothing is called.
+	HigherEpoch func(epoch uint64)
 	// HTTP is the address for the API over HTTP, /metrics, /healthz and /readyz. Default "127.0.0.1:7080"; [Off] for none.
 	// Beyond the loopback the API is served there only with PolicyFile and TLS, or Insecure.
 	HTTP string
@@ -128,6 +134,9 @@ func (c *Config) Validate() error {
 	}
 	if path, socket := socketPath(c.Listen); socket && path == "" || !socket && !isAddress(c.Listen) {
 		return fmt.Errorf("server: Config.Listen is %q; it must be host:port, with a port of 0 to 65535, or unix:PATH", c.Listen)
+	}
+	if path, socket := socketPath(c.Advertise); c.Advertise != "" && (socket && path == "" || !socket && !isAddress(c.Advertise)) {
+		return fmt.Errorf("server: Config.Advertise is %q; it must be host:port, with a port of 0 to 65535, or unix:PATH", c.Advertise)
 	}
 	if err := c.identity(); err != nil {
 		return err

@@ -28,6 +28,9 @@ import (
 type envelope struct {
 	message any
 	err     error
+	keep    bool   // the request may be passed on: raw has its bytes, and it is decoded by unpack, if at all
+	raw     []byte // in the encoding of protobuf
+	decoded bool
 	// admit lets a request of so many bytes be unpacked and decoded.
 	admit func(bytes int) (leave func(), err error)
 	leave func() // of what was admitted; nil: nothing was
@@ -41,7 +44,7 @@ func (e *envelope) end() {
 }
 
 // decode admits data by its size, unpacked, and decodes it.
-func (e *envelope) decode(data mem.BufferSlice, maxBytes int, unmarshal func(mem.BufferSlice, any) error) {
+func (e *envelope) decode(data mem.BufferSlice, maxBytes int, isProto bool, unmarshal func(mem.BufferSlice, any) error) {
 	if e.leave != nil {
 		e.err = &dispatch.FieldError{Field: "request", Limit: "has more than one message"}
 		return
@@ -59,14 +62,34 @@ func (e *envelope) decode(data mem.BufferSlice, maxBytes int, unmarshal func(mem
 			return
 		}
 	}
+	if e.keep && isProto {
+		e.raw = data.Materialize()
+		return
+	}
 	if err := unmarshal(data, e.message); err != nil {
 		e.err = undecodable(err)
+		return
+	}
+	if e.decoded = true; e.keep {
+		e.raw, e.err = proto.Marshal(e.message.(proto.Message)) //nolint:forcetypeassert // as all requests of gRPC are
 	}
 }
 
+// unpack decodes a request that was kept.
+func (e *envelope) unpack() error {
+	if e.decoded {
+		return nil
+	}
+	if err := proto.Unmarshal(e.raw, e.message.(proto.Message)); err != nil { //nolint:forcetypeassert // as all requests of gRPC are
+		return undecodable(err)
+	}
+	e.decoded = true
+	return nil
+}
+
 // decodeBytes is decode of what is no message of gRPC.
-func (e *envelope) decodeBytes(data []byte, maxBytes int, unmarshal func([]byte, proto.Message) error) {
-	e.decode(mem.BufferSlice{mem.SliceBuffer(data)}, maxBytes, func(data mem.BufferSlice, m any) error {
+func (e *envelope) decodeBytes(data []byte, maxBytes int, isProto bool, unmarshal func([]byte, proto.Message) error) {
+	e.decode(mem.BufferSlice{mem.SliceBuffer(data)}, maxBytes, isProto, func(data mem.BufferSlice, m any) error {
 		return unmarshal(data[0].ReadOnlyData(), m.(proto.Message)) //nolint:forcetypeassert // as all requests of gRPC are
 	})
 }
@@ -93,15 +116,23 @@ type envelopeCodec struct {
 
 // Marshal encodes a message, or an answer.
 func (c envelopeCodec) Marshal(v any) (mem.BufferSlice, error) {
-	if a, ok := v.(*answer); ok {
-		return a.marshal(c.CodecV2)
+	switch a := v.(type) {
+	case *answer:
+		return a.marshal(c)
+	case *encoded:
+		return mem.BufferSlice{mem.SliceBuffer(a.data)}, nil
+	default:
+		return c.CodecV2.Marshal(v)
 	}
-	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal decodes into the message of an envelope.
+// Unmarshal decodes into the message of an envelope, or what another dispatcher sends.
 func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	v.(*envelope).decode(data, c.maxBytes, c.CodecV2.Unmarshal) //nolint:forcetypeassert // see decoded
+	e, ok := v.(*envelope)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	e.decode(data, c.maxBytes, true, c.CodecV2.Unmarshal)
 	return nil
 }
 
@@ -178,7 +209,8 @@ func streamInfo(desc *grpc.ServiceDesc, stream *grpc.StreamDesc) *grpc.StreamSer
 func (c *chain) call(ctx context.Context, method string, srv any, handler grpc.MethodHandler, receive func(*envelope) error) (any, error) {
 	caller, refused := c.admit(ctx, method)
 	ctx = withCaller(ctx, caller)
-	e := &envelope{err: refused, admit: func(bytes int) (func(), error) { return c.decode(ctx, method, bytes) }}
+	whole := ctx
+	e := &envelope{err: refused, keep: c.owners.shared.Load() && c.methods[method] != nil, admit: func(bytes int) (func(), error) { return c.decode(ctx, method, bytes) }}
 	defer e.end()
 	decode := func(req any) error {
 		if refused != nil {
@@ -188,16 +220,23 @@ func (c *chain) call(ctx context.Context, method string, srv any, handler grpc.M
 		return receive(e)
 	}
 	return handler(srv, ctx, decode, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if e.err != nil {
-			handler = func(context.Context, any) (any, error) { return nil, e.err }
-		} else {
-			if change, ok := changing(req); ok { // others keep no stack for it while they are parked
-				handler = c.audited(method, change, handler)
-			}
-			handler = c.within(caller, method, handler)
+		here := func() grpc.UnaryHandler { return c.here(caller, e, method, handler) }
+		if e.err != nil || !e.keep {
+			return c.counted(ctx, req, info, here())
 		}
-		return c.counted(ctx, req, info, handler)
+		return c.counted(ctx, req, info, c.owned(whole, caller, method, e, here))
 	})
+}
+
+// here is a handler with 9 and 10, of a request that this dispatcher serves.
+func (c *chain) here(caller *auth.Caller, e *envelope, method string, handler grpc.UnaryHandler) grpc.UnaryHandler {
+	if e.err != nil {
+		return func(context.Context, any) (any, error) { return nil, e.err }
+	}
+	if change, ok := changing(e.message); ok { // others keep no stack for it while they are parked
+		handler = c.audited(method, change, handler)
+	}
+	return c.within(caller, method, handler)
 }
 
 // decodedStream receives its messages in envelopes.

@@ -19,11 +19,15 @@ import (
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// backend is what the services call. It is empty until [Server.Attach]: no call is let in before.
+// backend is what the services call. It is empty until [Server.Attach]: no call is let in before. A call that began before another
+// [Server.Attach] may go on with the new operator.
 type backend struct {
-	d *engine.Dispatcher // for collectors
-	o *operate.Operator  // for operators and producers
+	now atomic.Pointer[operate.Operator]
 }
+
+// d is the dispatcher, for collectors, and o the operator, for operators and producers.
+func (b *backend) d() *engine.Dispatcher { return b.now.Load().Dispatcher() }
+func (b *backend) o() *operate.Operator  { return b.now.Load() }
 
 // dispatchService is what collectors call. Heartbeat and RenewLease are in heartbeat.go.
 type dispatchService struct {
@@ -52,13 +56,13 @@ func (s *dispatchService) FetchTask(ctx context.Context, req *pb.FetchTaskReques
 	}
 	leave, err := s.limits.Fetch(fetch.Collector)
 	if err != nil {
-		if _, failed := s.d.Report(ctx, fetch.Collector, fetch.Reports); failed != nil {
+		if _, failed := s.d().Report(ctx, fetch.Collector, fetch.Reports); failed != nil {
 			err = aboutCollector(failed, req)
 		}
 		return nil, err
 	}
 	defer leave()
-	result, err := s.d.Fetch(ctx, fetch)
+	result, err := s.d().Fetch(ctx, fetch)
 	if errors.Is(err, dispatch.ErrSourceNotFound) {
 		return nil, wire.About(err, "source_id", strings.Join(req.GetSources(), ","))
 	}
@@ -88,7 +92,7 @@ func (s *dispatchService) settleLarge(ctx context.Context, req *pb.FetchTaskRequ
 		return nil, err
 	}
 	defer leave()
-	settled, err := s.d.Report(ctx, fetch.Collector, fetch.Reports)
+	settled, err := s.d().Report(ctx, fetch.Collector, fetch.Reports)
 	req.Reports, fetch.Reports = nil, nil
 	return settled, err
 }
@@ -99,7 +103,7 @@ func (s *dispatchService) ReportTask(ctx context.Context, req *pb.ReportTaskRequ
 	if err != nil {
 		return nil, err
 	}
-	results, err := s.d.Report(ctx, req.GetCollectorId(), reports.List)
+	results, err := s.d().Report(ctx, req.GetCollectorId(), reports.List)
 	if err != nil {
 		return nil, aboutCollector(err, req)
 	}
@@ -112,7 +116,7 @@ func (s *dispatchService) SubmitDiscovered(ctx context.Context, req *pb.SubmitDi
 	if err != nil {
 		return nil, err
 	}
-	results, err := s.d.SubmitDiscovered(ctx, found.ID, found.Token, found.Items)
+	results, err := s.d().SubmitDiscovered(ctx, found.ID, found.Token, found.Items)
 	if err != nil {
 		return nil, wire.About(err, "task_id", req.GetTaskId())
 	}

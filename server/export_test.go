@@ -16,10 +16,10 @@ import (
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// Methods are the full names of all methods that the server serves.
+// Methods are the full names of all methods of the API that the server serves. What dispatchers ask each other is none of them.
 func (s *Server) Methods() []string {
 	var out []string
-	for service, info := range s.grpc.GetServiceInfo() {
+	for service, info := range (inChain{s.grpc, s.chain, nil}).GetServiceInfo() {
 		for _, method := range info.Methods {
 			out = append(out, "/"+service+"/"+method.Name)
 		}
@@ -29,7 +29,7 @@ func (s *Server) Methods() []string {
 
 // ServiceNames are the names of all services that the server serves.
 func (s *Server) ServiceNames() []string {
-	return slices.Sorted(maps.Keys(s.grpc.GetServiceInfo()))
+	return slices.Sorted(maps.Keys(inChain{s.grpc, s.chain, nil}.GetServiceInfo()))
 }
 
 // Policies are the methods that have a policy.
@@ -75,7 +75,8 @@ func Services(o *operate.Operator) (pb.DispatchServiceServer, pb.TaskServiceServ
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	b := &backend{o.Dispatcher(), o}
+	b := new(backend)
+	b.now.Store(o)
 	limits := cfg.limits()
 	limits.Open()
 	return &dispatchService{backend: b, limits: limits, metrics: NewMetrics()}, &taskService{backend: b}

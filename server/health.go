@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -11,14 +10,12 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
-
-	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // healthLoop keeps the health of each service, and of the server as a whole, at what the store's is.
 type healthLoop struct {
-	o        *operate.Operator // set before attached is closed
-	attached chan struct{}
+	reach    func(context.Context) (away []int, err error) // the store, or its owner
+	changed  chan struct{}                                 // has an item if the owner has changed
 	server   *health.Server
 	services []string
 	interval time.Duration
@@ -30,24 +27,26 @@ type healthLoop struct {
 	stopped bool
 }
 
-func newHealthLoop(interval time.Duration, log *zap.Logger, services []string) *healthLoop {
+func newHealthLoop(interval time.Duration, log *zap.Logger, services []string, reach func(context.Context) ([]int, error)) *healthLoop {
 	h := &healthLoop{
-		attached: make(chan struct{}), server: health.NewServer(), interval: interval, log: log, services: append([]string{""}, services...),
+		reach: reach, changed: make(chan struct{}, 1), server: health.NewServer(), interval: interval, log: log, services: append([]string{""}, services...),
 	}
 	h.set("the store was not reached yet")
 	return h
 }
 
-// attach gives the operator whose store is looked at.
-func (h *healthLoop) attach(o *operate.Operator) {
-	h.o = o
-	close(h.attached)
+// look at the store soon: its owner has changed.
+func (h *healthLoop) soon() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
 }
 
 // run looks at the store each interval, once there is a dispatcher, until ctx ends.
 func (h *healthLoop) run(ctx context.Context) error {
 	select {
-	case <-h.attached:
+	case <-h.changed:
 	case <-ctx.Done():
 		return nil
 	}
@@ -57,6 +56,7 @@ func (h *healthLoop) run(ctx context.Context) error {
 		h.look(ctx)
 		select {
 		case <-ticker.C:
+		case <-h.changed:
 		case <-ctx.Done():
 			return nil
 		}
@@ -66,11 +66,11 @@ func (h *healthLoop) run(ctx context.Context) error {
 func (h *healthLoop) look(ctx context.Context) {
 	pingCtx, cancel := context.WithTimeout(ctx, h.interval)
 	defer cancel()
-	err := h.o.Ping(pingCtx)
+	away, err := h.reach(pingCtx)
 	if ctx.Err() != nil {
 		return
 	}
-	if away := h.o.Away(); err == nil {
+	if err == nil {
 		h.mu.Lock()
 		before := h.away
 		h.away = away
@@ -80,7 +80,7 @@ func (h *healthLoop) look(ctx context.Context) {
 		}
 	}
 	switch {
-	case err != nil && h.set(fmt.Sprintf("the store cannot be worked with: %v", err)):
+	case err != nil && h.set(err.Error()):
 		h.log.Warn("not serving", zap.Error(err))
 	case err == nil && h.set(""):
 		h.log.Info("serving")

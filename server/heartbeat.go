@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -32,7 +33,7 @@ func (s *dispatchService) RenewLease(ctx context.Context, req *pb.RenewLeaseRequ
 
 func (s *dispatchService) beat(ctx context.Context, beat *wire.Beat) (*engine.BeatResult, error) {
 	beat.Collector.Client = clientOf(ctx)
-	result, err := s.d.Beat(ctx, beat.Collector, beat.Leases)
+	result, err := s.d().Beat(ctx, beat.Collector, beat.Leases)
 	return result, wire.About(err, "collector_id", beat.Collector.ID, "session", beat.Collector.Session)
 }
 
@@ -180,12 +181,16 @@ const sendTimeout = 10 * time.Second
 
 // send sends a message so many times. After a timeout, the end of the stream ends the send that is still pending.
 func (h *heartbeat) send(message *pb.HeartbeatResponse, times int) error {
+	return sendInTime(h.stream, message, times)
+}
+
+func sendInTime(stream grpc.ServerStream, message *pb.HeartbeatResponse, times int) error {
 	sent, late := make(chan error, 1), time.NewTimer(sendTimeout)
 	defer late.Stop()
 	go func() {
-		err := h.stream.Send(message)
+		err := stream.SendMsg(message)
 		for i := 1; i < times && err == nil; i++ {
-			err = h.stream.Send(message)
+			err = stream.SendMsg(message)
 		}
 		sent <- err
 	}()
@@ -253,7 +258,7 @@ func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.H
 	}
 	if h.pushes == nil { // before the beat, so that nothing falls between the two
 		h.who = &wire.Beat{Collector: beat.Collector}
-		h.pushes = h.service.d.OpenStream(beat.Collector)
+		h.pushes = h.service.d().OpenStream(beat.Collector)
 	}
 	if err := beat.IsOf(h.who.Collector.ID, h.who.Collector.Session); err != nil {
 		return nil, err

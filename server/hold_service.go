@@ -31,7 +31,7 @@ func (s *holdService) SetHolds(ctx context.Context, req *pb.SetHoldsRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	changes, err := s.o.SetHolds(ctx, of.Targets, order)
+	changes, err := s.o().SetHolds(ctx, of.Targets, order)
 	if errors.Is(err, dispatch.ErrEtagMismatch) && len(of.Targets) == 1 {
 		return nil, s.stale(ctx, of.Targets, order)
 	}
@@ -53,7 +53,7 @@ func (s *holdService) LiftHolds(ctx context.Context, req *pb.LiftHoldsRequest) (
 	if err != nil {
 		return nil, err
 	}
-	changes, err := s.o.LiftHolds(ctx, of.Targets, of.Name, of.ValidateOnly)
+	changes, err := s.o().LiftHolds(ctx, of.Targets, of.Name, of.ValidateOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (s *holdService) ListHolds(ctx context.Context, req *pb.ListHoldsRequest) (
 		return nil, err
 	}
 	holds, next, err := wire.List(req, func(after string, limit int) ([]dispatch.Hold, string, error) {
-		return s.o.ListHolds(ctx, query, after, limit)
+		return s.o().ListHolds(ctx, query, after, limit)
 	}, wire.Hold)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *holdService) ListHolds(ctx context.Context, req *pb.ListHoldsRequest) (
 // is one.
 func (s *holdService) stale(ctx context.Context, targets []dispatch.HoldTarget, order operate.HoldOrder) error {
 	order.Etag, order.Replace, order.DryRun = "", true, true
-	would, err := s.o.SetHolds(ctx, targets, order)
+	would, err := s.o().SetHolds(ctx, targets, order)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connectgzip"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -36,13 +37,26 @@ type httpCodec struct {
 // Name is the name of the encoding.
 func (c httpCodec) Name() string { return c.name }
 
+func (c httpCodec) isProto() bool { return c.name == connect.CodecNameProto }
+
 // MarshalWrite encodes an answer, or a status of gRPC.
 func (c httpCodec) MarshalWrite(_ context.Context, dst io.Writer, v any) error {
 	a, isAnswer := v.(*httpAnswer)
 	if isAnswer {
 		v = a.message
 	}
-	data, err := c.marshal(v.(proto.Message)) //nolint:forcetypeassert // as all answers of gRPC are
+	var data []byte
+	var err error
+	if passed, ok := v.(*encoded); ok && c.isProto() {
+		data = passed.data
+	} else {
+		if ok {
+			if v, err = passed.message(); err != nil {
+				return err
+			}
+		}
+		data, err = c.marshal(v.(proto.Message)) //nolint:forcetypeassert // as all answers of gRPC are
+	}
 	if err != nil {
 		return err
 	}
@@ -59,7 +73,7 @@ func (c httpCodec) UnmarshalRead(_ context.Context, src io.Reader, v any) error 
 	if err != nil {
 		return err
 	}
-	v.(*envelope).decodeBytes(data, c.maxBytes, c.unmarshal) //nolint:forcetypeassert // see receive
+	v.(*envelope).decodeBytes(data, c.maxBytes, c.isProto(), c.unmarshal) //nolint:forcetypeassert // see receive
 	return nil
 }
 

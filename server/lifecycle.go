@@ -46,6 +46,7 @@ func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Liste
 	<-ended.Done()
 	s.drain(loops)
 	stopLoops()
+	s.owners.close()
 	err := s.http.Close()
 	return errors.Join(serving.Wait(), err)
 }
@@ -74,12 +75,13 @@ func (s *Server) drainDispatcher() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	parked := 0
-	if d := s.backend.d; d != nil {
-		parked = d.Parked()
-		d.Drain()
+	if term := s.owners.now.Load().local; term != nil {
+		parked = term.operator.Dispatcher().Parked()
+		term.operator.Dispatcher().Drain()
 	}
 	s.log.Info("draining", zap.Duration("timeout", s.cfg.DrainTimeout), zap.Int("parked_fetches", parked))
 	close(s.draining)
+	s.chain.drain()
 }
 
 // leasedLook is the time between two looks at how many tasks are leased.
@@ -109,15 +111,13 @@ func (s *Server) awaitReports(ctx context.Context) {
 // dueReports is how many tasks are leased whose reports no other dispatcher can take: a drain resigns as keeper, so that
 // another one is the keeper if there is one. With a store that is away none could be taken.
 func (s *Server) dueReports(ctx context.Context) int64 {
-	s.mu.Lock()
-	o := s.backend.o
-	s.mu.Unlock()
-	if o == nil {
+	term := s.owners.now.Load().local
+	if term == nil { // the owner takes them, from other dispatchers too
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.HealthInterval)
 	defer cancel()
-	overview, err := o.Overview(ctx)
+	overview, err := term.operator.Overview(ctx)
 	if err != nil || overview.Keeper != "" && overview.Keeper != overview.Dispatcher {
 		return 0
 	}

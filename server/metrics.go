@@ -15,6 +15,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/server/internal/relay"
 )
 
 // Metrics are what /metrics shows: of the calls, of the dispatcher, of the store. It is an [engine.Observer], for
@@ -32,6 +33,8 @@ type Metrics struct {
 	requeue   prometheus.Histogram
 	keeping   prometheus.Gauge
 	owner     *ownerCollector
+	passed    *prometheus.CounterVec
+	ownerWait prometheus.Histogram
 }
 
 var _ engine.Observer = (*Metrics)(nil)
@@ -64,16 +67,26 @@ func NewMetrics() *Metrics {
 			Name: "waggle_keeper", Help: "1 while this dispatcher is the keeper of its group.",
 		}),
 		owner: &ownerCollector{series: ownerSeries()},
+		passed: prometheus.NewCounterVec(counter("waggle_passed_calls_total",
+			"Calls that this dispatcher passed to the owner of the store, by class, and by result: answered, or failed: the owner was not reached, or the caller left."),
+			[]string{"class", "result"}),
+		ownerWait: prometheus.NewHistogram(histogram("waggle_owner_wait_seconds",
+			"Time that calls waited while ownership of the store moved; those that did not wait are not counted.", .01, .05, .2, 1, 2, 5)),
 	}
 	for _, result := range []string{"granted", "empty", "failed"} {
 		m.claims.WithLabelValues(result) // from the start, with 0
+	}
+	for class := range relay.Classes {
+		for _, result := range []string{"answered", "failed"} {
+			m.passed.WithLabelValues(relay.Class(class).String(), result)
+		}
 	}
 	for _, granted := range []string{"true", "false"} {
 		m.fetchWait.WithLabelValues(granted)
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.keeping, m.owner,
+		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.keeping, m.owner, m.passed, m.ownerWait,
 	)
 	return m
 }
@@ -108,6 +121,15 @@ func (m *Metrics) Requeued(lag time.Duration) { m.requeue.Observe(lag.Seconds())
 // Keeping notes whether this dispatcher keeps.
 func (m *Metrics) Keeping(leads bool) { m.keeping.Set(oneIf(leads)) }
 
+// passedOn counts a call that was passed on.
+func (m *Metrics) passedOn(class relay.Class, err error) {
+	result := "answered"
+	if err != nil {
+		result = "failed"
+	}
+	m.passed.WithLabelValues(class.String(), result).Inc()
+}
+
 func oneIf(yes bool) float64 {
 	if yes {
 		return 1
@@ -129,13 +151,14 @@ type gauge struct {
 // storeCollector shows the counts of the store and of the dispatcher, counted at
 // most once an interval however often it is scraped: O(shards) at the store.
 type storeCollector struct {
-	o        atomic.Pointer[operate.Operator] // nil: there is none yet
-	interval time.Duration
-	gauges   []gauge
-	up       *prometheus.Desc
-	streams  *prometheus.Desc
-	losses   *prometheus.Desc
-	open     func() int64
+	o         atomic.Pointer[operate.Operator] // nil: there is none yet, or another dispatcher owns the store
+	elsewhere atomic.Bool                      // another dispatcher owns the store, and counts it
+	interval  time.Duration
+	gauges    []gauge
+	up        *prometheus.Desc
+	streams   *prometheus.Desc
+	losses    *prometheus.Desc
+	open      func() int64
 
 	mu   sync.Mutex // guards the rest
 	last *operate.Overview
@@ -212,7 +235,9 @@ func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
 		losses, o = from.StoreLosses(), c.overview(from)
 	}
 	ch <- prometheus.MustNewConstMetric(c.losses, prometheus.CounterValue, float64(losses))
-	ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, oneIf(o != nil))
+	if !c.elsewhere.Load() {
+		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, oneIf(o != nil))
+	}
 	if o == nil {
 		return
 	}

@@ -24,11 +24,11 @@ func (s *queueService) GetQueue(ctx context.Context, req *pb.GetQueueRequest) (*
 	if err := wire.GetQueue(req); err != nil {
 		return nil, err
 	}
-	queue, err := s.o.FindQueue(ctx, req.GetName())
+	queue, err := s.o().FindQueue(ctx, req.GetName())
 	if err != nil {
 		return nil, wire.About(err, "queue", req.GetName())
 	}
-	now, err := s.o.Now(ctx)
+	now, err := s.o().Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 	if err := wire.ListQueues(req); err != nil {
 		return nil, err
 	}
-	now, err := s.o.Now(ctx)
+	now, err := s.o().Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +57,12 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 func (s *queueService) listQueues(ctx context.Context, f *pb.Filter, after string, limit int) ([]*operate.QueueView, string, error) {
 	name, suffix := f.GetQueue(), f.GetQueueSuffix()
 	if name == "" {
-		return s.o.ListQueues(ctx, suffix, after, limit)
+		return s.o().ListQueues(ctx, suffix, after, limit)
 	}
 	if suffix != "" && name != suffix && !strings.HasSuffix(name, "."+suffix) {
 		return nil, "", nil
 	}
-	queues, _, err := s.o.ListQueues(ctx, name, after, 1) // it is the first of its own suffix
+	queues, _, err := s.o().ListQueues(ctx, name, after, 1) // it is the first of its own suffix
 	return slices.DeleteFunc(queues, func(q *operate.QueueView) bool { return q.Name != name }), "", err
 }
 
@@ -76,7 +76,7 @@ func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleReq
 	if err != nil {
 		return nil, err
 	}
-	rule, etag, err := s.o.SetQueueRule(ctx, req.GetRule().GetPattern(), change.Etag, change.Change)
+	rule, etag, err := s.o().SetQueueRule(ctx, req.GetRule().GetPattern(), change.Etag, change.Change)
 	if err != nil {
 		return nil, s.aboutRule(ctx, err, req.GetRule().GetPattern())
 	}
@@ -87,7 +87,7 @@ func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleReq
 func (s *queueService) ListQueueRules(ctx context.Context, req *pb.ListQueueRulesRequest) (*pb.ListQueueRulesResponse, error) {
 	var etag operate.RulesEtag
 	rules, next, err := wire.List(req, func(after string, limit int) ([]dispatch.QueueRule, string, error) {
-		page, err := s.o.QueueRules(ctx, after, limit)
+		page, err := s.o().QueueRules(ctx, after, limit)
 		etag = page.Etag
 		return page.Rules, page.Next, err
 	}, wire.QueueRule)
@@ -103,7 +103,7 @@ func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueR
 	if err != nil {
 		return nil, err
 	}
-	rule, etag, err := s.o.DeleteQueueRule(ctx, req.GetPattern(), etag)
+	rule, etag, err := s.o().DeleteQueueRule(ctx, req.GetPattern(), etag)
 	if err != nil {
 		return nil, s.aboutRule(ctx, err, req.GetPattern())
 	}
@@ -113,7 +113,7 @@ func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueR
 // aboutRule names the rule that err is about, or the etag that the rules have.
 func (s *queueService) aboutRule(ctx context.Context, err error, pattern string) error {
 	if errors.Is(err, dispatch.ErrEtagMismatch) {
-		if page, failed := s.o.QueueRules(ctx, "", 1); failed == nil {
+		if page, failed := s.o().QueueRules(ctx, "", 1); failed == nil {
 			return wire.About(err, "pattern", pattern, "etag", wire.RulesEtag(page.Etag))
 		}
 	}

@@ -26,6 +26,8 @@ import (
 	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/peers"
+	"github.com/waggle-crawl/waggle/server/internal/relay"
+	relaypb "github.com/waggle-crawl/waggle/server/internal/relay/proto/waggle/relay/v1"
 )
 
 // Server serves one [engine.Dispatcher] and its operator over gRPC. It is made by [New] and run
@@ -50,6 +52,7 @@ type Server struct {
 	closing    chan struct{} // closed when no more calls are taken
 	store      *storeCollector
 	backend    backend
+	owners     *ownership
 
 	mu                         sync.Mutex // guards what follows, and changes of backend
 	grpcListener, httpListener net.Listener
@@ -75,6 +78,7 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	if s.metrics == nil {
 		s.metrics = NewMetrics()
 	}
+	s.owners = newOwnership(s.metrics.ownerWait)
 	s.chain = s.newChain()
 	s.store = newStoreCollector(cfg.StatsInterval, s.heartbeats.Load)
 	for _, c := range []prometheus.Collector{s.limits.Shed, s.peers.Refused, s.store} {
@@ -89,22 +93,6 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 		s.Attach(o)
 	}
 	return s, nil
-}
-
-// Attach gives the server its operator and dispatcher, once, also while it runs. Until
-// then calls answer STORE_UNAVAILABLE, its health is NOT_SERVING, and /readyz is 503.
-func (s *Server) Attach(o *operate.Operator) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.backend = backend{o.Dispatcher(), o}
-	select {
-	case <-s.draining:
-		s.backend.d.Drain()
-	default:
-	}
-	s.store.o.Store(o)
-	s.health.attach(o)
-	s.limits.Open()
 }
 
 // streamWorkers are goroutines that serve one call after another, whose stacks have grown to what a call takes; growing
@@ -133,7 +121,7 @@ const (
 // polls outlive the age of a connection.
 func (s *Server) options() []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(s.cfg.MaxReceiveBytes),
+		grpc.MaxRecvMsgSize(s.cfg.MaxReceiveBytes + relay.MaxOverhead), // the codec has the limit of requests
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxConcurrentStreams(s.cfg.MaxConcurrentStreams),
@@ -202,12 +190,16 @@ func (s *Server) register() {
 		services = append(services, name)
 	}
 	slices.Sort(services)
-	s.health = newHealthLoop(s.cfg.HealthInterval, s.log, services)
+	s.health = newHealthLoop(s.cfg.HealthInterval, s.log, services, s.reach)
 	grpc_health_v1.RegisterHealthServer(all, s.health.server)
 	if s.cfg.Reflection {
 		reflection.Register(inChain{s.grpc, s.chain, nil})
 	}
 	s.metrics.calls.InitializeMetrics(s.grpc)
+	// Last, since it is for other dispatchers: it has no metrics, roles or health, is not shown by reflection, and proves itself.
+	relaypb.RegisterRelayServiceServer(s.grpc, &relay.Service{
+		To: s.chain, MaxAge: s.cfg.MaxConnectionAge / 2, MaxBytes: s.cfg.MaxReceiveBytes + relay.MaxOverhead, Closing: s.closing, Trusted: peers.Trust,
+	})
 }
 
 // inChain registers services whose calls go through the chain.
@@ -217,9 +209,17 @@ type inChain struct {
 	api   *httpAPI // nil: they are served by gRPC only
 }
 
+// GetServiceInfo are the services of the API, which reflection shows.
+func (r inChain) GetServiceInfo() map[string]grpc.ServiceInfo {
+	info := r.Server.GetServiceInfo()
+	delete(info, relay.ServiceName)
+	return info
+}
+
 // RegisterService registers a service.
 func (r inChain) RegisterService(desc *grpc.ServiceDesc, service any) {
 	r.Server.RegisterService(r.chain.decoded(desc), service)
+	r.chain.takes(desc, service)
 	if r.api != nil {
 		r.api.register(desc, service)
 	}

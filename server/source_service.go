@@ -39,7 +39,7 @@ func (s *sourceService) CreateSource(ctx context.Context, req *pb.CreateSourceRe
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.o.CreateSource(ctx, req.GetSpec().GetId(), spec)
+	view, err := s.o().CreateSource(ctx, req.GetSpec().GetId(), spec)
 	if err != nil {
 		return nil, wire.AboutSpec(err, req.GetSpec().GetId())
 	}
@@ -52,7 +52,7 @@ func (s *sourceService) GetSource(ctx context.Context, req *pb.GetSourceRequest)
 	if err := wire.GetSource(req); err != nil {
 		return nil, err
 	}
-	view, err := s.o.Source(ctx, req.GetId())
+	view, err := s.o().Source(ctx, req.GetId())
 	if err != nil {
 		return nil, wire.About(err, "source_id", req.GetId())
 	}
@@ -89,7 +89,7 @@ func (s *sourceService) UpdateSource(ctx context.Context, req *pb.UpdateSourceRe
 	if err != nil {
 		return nil, err
 	}
-	view, changed, err := s.o.UpdateSource(ctx, id, version, change, req.GetValidateOnly())
+	view, changed, err := s.o().UpdateSource(ctx, id, version, change, req.GetValidateOnly())
 	if errors.Is(err, dispatch.ErrEtagMismatch) {
 		return nil, s.stale(ctx, id)
 	}
@@ -106,7 +106,7 @@ func (s *sourceService) versionOf(ctx context.Context, id, etag string) (int64, 
 	if etag == "" {
 		return 0, nil
 	}
-	view, err := s.o.Source(ctx, id)
+	view, err := s.o().Source(ctx, id)
 	if err != nil {
 		return 0, wire.About(err, "source_id", id)
 	}
@@ -118,7 +118,7 @@ func (s *sourceService) versionOf(ctx context.Context, id, etag string) (int64, 
 
 // stale is the error of an etag that is not the current one. It names the current one.
 func (s *sourceService) stale(ctx context.Context, id string) error {
-	view, err := s.o.Source(ctx, id)
+	view, err := s.o().Source(ctx, id)
 	if err != nil {
 		return wire.About(err, "source_id", id)
 	}
@@ -131,7 +131,7 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 	if err != nil {
 		return nil, err
 	}
-	taken, err := s.o.ApplySources(ctx, application.Specs, req.GetValidateOnly())
+	taken, err := s.o().ApplySources(ctx, application.Specs, req.GetValidateOnly())
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 // warnings are the warnings of each spec. They are advice about what is done: where they cannot be had, the line of
 // the call has the reason, and its answer has none.
 func (s *sourceService) warnings(ctx context.Context, specs []*dispatch.SourceSpec) [][]string {
-	warnings, err := s.o.Warnings(ctx, specs)
+	warnings, err := s.o().Warnings(ctx, specs)
 	if err != nil {
 		addFields(ctx, zap.String("no_warnings", err.Error()))
 		return make([][]string, len(specs))
@@ -177,9 +177,9 @@ func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSources
 	of.Note.By = who(ctx, of.Note.By)
 	r, err := s.bulk(ctx, of, func(ctx context.Context, id string) (bool, error) {
 		if !of.ValidateOnly {
-			return true, s.o.DeleteSource(ctx, id, of.Note)
+			return true, s.o().DeleteSource(ctx, id, of.Note)
 		}
-		_, err := s.o.Source(ctx, id)
+		_, err := s.o().Source(ctx, id)
 		return true, err
 	})
 	if err != nil {
@@ -196,7 +196,7 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 	}
 	var canceled atomic.Int64
 	r, err := s.bulk(ctx, of, func(ctx context.Context, id string) (bool, error) {
-		did, err := s.o.TriggerSource(ctx, id, req.GetRevisit(), of.ValidateOnly)
+		did, err := s.o().TriggerSource(ctx, id, req.GetRevisit(), of.ValidateOnly)
 		canceled.Add(int64(did.Canceled))
 		return did.Changed, err
 	})
@@ -296,7 +296,7 @@ func (b *backend) sourcesPage(ctx context.Context, filter *wire.SourceFilter, af
 		}
 		query.Prefix, limit = filter.ID, 1 // it is the first of its own prefix
 	}
-	if views, next, err = b.o.ListSources(ctx, query, after, limit); err != nil {
+	if views, next, err = b.o().ListSources(ctx, query, after, limit); err != nil {
 		return nil, "", err
 	}
 	if filter.ID != "" {

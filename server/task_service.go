@@ -26,7 +26,7 @@ func (s *taskService) SubmitTasks(ctx context.Context, req *pb.SubmitTasksReques
 	if err != nil {
 		return nil, err
 	}
-	taken, err := s.d.SubmitTasks(ctx, submission.Tasks)
+	taken, err := s.d().SubmitTasks(ctx, submission.Tasks)
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +42,15 @@ func (s *taskService) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.
 	if id == "" {
 		what = []string{"source_id", req.GetSourceId(), "url", req.GetUrl(), "key", req.GetKey()}
 		var err error
-		if id, err = s.o.FindTaskID(ctx, req.GetSourceId(), req.GetUrl(), req.GetKey(), req.GetQueue()); err != nil {
+		if id, err = s.o().FindTaskID(ctx, req.GetSourceId(), req.GetUrl(), req.GetKey(), req.GetQueue()); err != nil {
 			return nil, wire.About(err, what[:2]...)
 		}
 	}
-	task, err := s.o.Task(ctx, id)
+	task, err := s.o().Task(ctx, id)
 	if err != nil {
 		return nil, wire.About(err, what...)
 	}
-	now, err := s.o.Now(ctx)
+	now, err := s.o().Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +63,12 @@ func (s *taskService) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.o.Now(ctx)
+	now, err := s.o().Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	tasks, next, err := wire.List(req, func(after string, limit int) ([]*dispatch.Task, string, error) {
-		return s.o.ListTasks(ctx, req.GetFilter().GetSourceId(), req.GetFilter().GetQueue(), states, after, limit)
+		return s.o().ListTasks(ctx, req.GetFilter().GetSourceId(), req.GetFilter().GetQueue(), states, after, limit)
 	}, func(t *dispatch.Task) *pb.Task { return wire.ListedTask(t, now) })
 	if err != nil {
 		return nil, wire.About(err, "source_id", req.GetFilter().GetSourceId())
@@ -82,7 +82,7 @@ func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksReques
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.change(ctx, of, false, s.o.CancelTasks)
+	r, err := s.change(ctx, of, false, s.o().CancelTasks)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (s *taskService) RetryTasks(ctx context.Context, req *pb.RetryTasksRequest)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.change(ctx, of, true, s.o.RetryTasks)
+	r, err := s.change(ctx, of, true, s.o().RetryTasks)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequ
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.change(ctx, of, true, s.o.RevokeLeases)
+	r, err := s.change(ctx, of, true, s.o().RevokeLeases)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *taskService) change(ctx context.Context, of *wire.TaskSelection, standi
 	edit := operate.TaskEdit{Note: of.Note, DryRun: of.ValidateOnly}
 	if of.Query != nil {
 		of.Query.Standing, edit.States = standing, of.Query.States
-		found, next, err := s.o.MatchTasks(ctx, of.Query, of.After, wire.MaxBatch)
+		found, next, err := s.o().MatchTasks(ctx, of.Query, of.After, wire.MaxBatch)
 		if err != nil {
 			return r, wire.About(err, "source_id", of.Query.SourceID)
 		}

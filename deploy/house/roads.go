@@ -34,16 +34,20 @@ func waggle() []road {
 	const carried, begun = "the road of ReportTask", "once in a session: it ends the older ones"
 	const empty = "only if a narrowed fetch got nothing: to say why"
 	const watch, changed = "(*dispatch/engine.holdWatch).", "once a second, and when a shard knows of newer holds"
+	const pass, serve = "(*server.passing).pass", "(*server.passing).serve"
+	const passBeats, serveBeats = "(*server.moving).pass", "(*server.moving).serve"
+	const elsewhere, here = "another dispatcher owns the store: a road of its own", "it calls the handler"
 	return []road{
 		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", map[string]string{
-			audited: changes, engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
+			audited: changes, pass: elsewhere, serve: here, engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
 			watch + "refresh": changed, watch + "catchUp": changed, engine + "narrowedEmpty": empty,
 		}},
 		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", map[string]string{
-			audited: changes, engine + "noteReleased": "only for a task that was released 20 times in a row",
+			audited: changes, pass: elsewhere, serve: here, engine + "noteReleased": "only for a task that was released 20 times in a row",
 		}},
 		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", map[string]string{
-			engine + "beginSession": begun,
+			engine + "beginSession": begun, passBeats: elsewhere, serveBeats: here,
+			"(*server.passedStream).RecvMsg": elsewhere, "(*server.passedStream).SendMsg": elsewhere,
 		}},
 	}
 }

@@ -131,6 +131,9 @@ func (l *local) identify(*state) (string, time.Time, error) { //nolint:unparam /
 // is removed later: a connection lives no longer than MaxConnectionAge, and who must go at once loses the grant.
 type certified struct{ credentials.TLSInfo }
 
+// TLS is the connection.
+func (c *certified) TLS() credentials.TLSInfo { return c.TLSInfo }
+
 // identify implements proof.
 func (c *certified) identify(*state) (string, time.Time, error) {
 	leaf := c.State.PeerCertificates[0]

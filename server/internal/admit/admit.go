@@ -115,6 +115,9 @@ func Keeps(method string) bool {
 	return known && c == classHold
 }
 
+// Reads reports whether a method only looks.
+func Reads(method string) bool { return policies[method] == classRead }
+
 // TakesTurn reports whether the calls of a method wait for others of their address. Fetches park and probes are cheap;
 // large submits wait in a line of their own.
 func TakesTurn(method string) bool {

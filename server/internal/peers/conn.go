@@ -33,6 +33,7 @@ type Conn struct {
 	answered []answered // the last of those calls that have a lost
 	held     int
 	closed   bool
+	trusted  bool // it may hold what it needs
 }
 
 // answered is a call that was answered.
@@ -57,6 +58,32 @@ func Of(ctx context.Context) *Conn {
 		return c
 	}
 	return nil
+}
+
+// Key is what the peer of a context is counted by: an address, or a /64 of IPv6. A peer without one has an empty key.
+func Key(ctx context.Context) string {
+	if c := Of(ctx); c != nil {
+		return c.Address()
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if tcp, ok := p.Addr.(*net.TCPAddr); ok {
+			return addressOf(tcp)
+		}
+	}
+	return ""
+}
+
+// Trust lets the connection of a context hold what it needs from now on: it is of another dispatcher, which bounds what the callers
+// hold whose calls it passes on.
+func Trust(ctx context.Context) {
+	c := Of(ctx)
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold(-c.held)
+	c.trusted = true
 }
 
 func remoteOf(ctx context.Context) *Conn {
@@ -93,6 +120,17 @@ func Enter(ctx context.Context) context.Context {
 	return ctx
 }
 
+// Undo keeps what [OnLost] was given, for a call that another dispatcher has passed on.
+type Undo struct {
+	// Lost is what was given; nil: nothing.
+	Lost func()
+}
+
+// With is ctx of a call for which [OnLost] only keeps what it is given.
+func (u *Undo) With(ctx context.Context) context.Context {
+	return context.WithValue(ctx, enteredKey{}, u)
+}
+
 // OnLost calls lost, once, if the caller of an entered unary call does not get its answer: the client cancels the call,
 // over gRPC also after the answer was sent, or the connection ends before that.
 func OnLost(ctx context.Context, lost func()) {
@@ -100,6 +138,10 @@ func OnLost(ctx context.Context, lost func()) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.lost = lost
+		return
+	}
+	if u, ok := ctx.Value(enteredKey{}).(*Undo); ok {
+		u.Lost = lost
 		return
 	}
 	e, ok := ctx.Value(enteredKey{}).(entered)
@@ -194,7 +236,7 @@ func (c *Conn) Hold(bytes int) {
 
 // hold is Hold by one who holds the lock.
 func (c *Conn) hold(bytes int) {
-	if bytes != 0 && !c.closed && c.from != nil {
+	if bytes != 0 && !c.closed && c.from != nil && !c.trusted {
 		c.held += bytes
 		c.from.held.Add(int64(bytes))
 	}

@@ -56,6 +56,7 @@ machine do not see them.`,
 	}
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	flags.StringVar(&o.server.Listen, "listen", client.DefaultServer, "`address` for gRPC, host:port or unix:PATH; beyond this machine it needs --auth and --tls-cert")
+	flags.StringVar(&o.server.Advertise, "advertise", "", "`address` under which other dispatchers of the store reach this one (default: that of --listen)")
 	flags.StringVar(&o.server.HTTP, "http", "127.0.0.1:7080", "`address` for the API over HTTP, /metrics, /healthz and /readyz; off: none")
 	flags.StringArrayVar(&o.server.HTTPHosts, "http-host", nil, "`name` by which callers may reach the API over HTTP without --auth, beside localhost and IP addresses; may be repeated")
 	o.store.Register(flags)
@@ -118,7 +119,7 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 
 // flagNames writes flags where an error names fields of a Config.
 func flagNames(err error) error {
-	return cli.Rename(err, "server: ", "", "Config.Listen", "--listen", "Config.HTTP", "--http",
+	return cli.Rename(err, "server: ", "", "Config.Listen", "--listen", "Config.Advertise", "--advertise", "Config.HTTP", "--http",
 		"Config.TLSCertFile", "--tls-cert", "Config.TLSClientCAFile", "--tls-client-ca", "Config.PolicyFile", "--auth", "Config.MetricsToken", "--metrics-token",
 		"TLSCertFile", "--tls-cert", "TLSKeyFile", "--tls-key", "PolicyFile", "--auth", "Insecure", "--insecure", "Config.DrainTimeout", "--drain-timeout",
 		"Config.MaxFetchesPerCollector", "--max-fetches-per-collector", "Config.MaxFetches", "--max-fetches", "Config.MaxConnectionAge ", "--max-connection-age ",

@@ -1,0 +1,317 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/server/internal/relay"
+)
+
+// Owner is the dispatcher that owns the store.
+type Owner struct {
+	// Name of the dispatcher, and the address under which others reach it: host:port, or unix:PATH.
+	Name, Address string
+	// Epoch under which it owns the store.
+	Epoch uint64
+}
+
+// term is the time for which this dispatcher owns the store.
+type term struct {
+	operator *operate.Operator
+	epoch    uint64
+	over     context.Context //nolint:containedctx // ends with the term
+	end      context.CancelFunc
+}
+
+// route is where calls go now. It is replaced, never changed. With neither a term nor a link, ownership is moving.
+type route struct {
+	local   *term       // this dispatcher owns the store
+	link    *relay.Link // another one does
+	owner   Owner
+	changed chan struct{} // closed when another route takes its place
+}
+
+// ownership is who owns the store, as [Server.Attach], [Server.Detach] and [Server.Follow] say.
+type ownership struct {
+	now    atomic.Pointer[route]
+	shared atomic.Bool   // others may own the store, too
+	seen   atomic.Uint64 // the highest epoch
+
+	waited prometheus.Observer // how long calls waited
+
+	mu     sync.Mutex // guards what follows, and changes of now
+	secret []byte
+	links  map[*relay.Link]struct{} // that are not closed; nil once the server has ended
+}
+
+func newOwnership(waited prometheus.Observer) *ownership {
+	w := &ownership{waited: waited, links: make(map[*relay.Link]struct{})}
+	w.now.Store(&route{changed: make(chan struct{})})
+	return w
+}
+
+const (
+	// moveTimeout is how long a call waits while ownership moves.
+	moveTimeout = 5 * time.Second
+	// formerTimeout is how long a former owner may still answer calls that were passed to it.
+	formerTimeout = time.Second
+	// againEach is the time between two tries to reach the owner.
+	againEach = 50 * time.Millisecond
+)
+
+// replace puts a route in place of another one, by one who holds the lock.
+func (w *ownership) replace(next *route) {
+	next.changed = make(chan struct{})
+	last := w.now.Swap(next)
+	for epoch := next.owner.Epoch; ; {
+		seen := w.seen.Load()
+		if epoch <= seen || w.seen.CompareAndSwap(seen, epoch) {
+			break
+		}
+	}
+	if last.local != nil && last.local != next.local {
+		last.local.end()
+	}
+	if last.link != nil && last.link != next.link {
+		time.AfterFunc(formerTimeout, func() { w.drop(last.link) })
+	}
+	close(last.changed)
+}
+
+func (w *ownership) drop(link *relay.Link) {
+	w.mu.Lock()
+	delete(w.links, link)
+	w.mu.Unlock()
+	link.Close()
+}
+
+// close ends what is passed on, for good.
+func (w *ownership) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for link := range w.links {
+		link.Close()
+	}
+	w.links = nil
+}
+
+// await finds where a call goes, and waits until then while ownership moves.
+func (w *ownership) await(ctx context.Context, until time.Time) (*route, error) {
+	began, waits := time.Now(), false
+	for {
+		r := w.now.Load()
+		if r.local != nil || r.link != nil {
+			if waits {
+				w.waited.Observe(time.Since(began).Seconds())
+			}
+			return r, nil
+		}
+		waits = true
+		if err := w.pause(ctx, r, until); err != nil {
+			return nil, err
+		}
+	}
+}
+
+var errNoOwner = fmt.Errorf("%w: no dispatcher owned it for %v", dispatch.ErrStoreUnavailable, moveTimeout)
+
+// pause waits until a route has changed, or until then, which is an error.
+func (w *ownership) pause(ctx context.Context, r *route, until time.Time) error {
+	late := time.NewTimer(time.Until(until))
+	defer late.Stop()
+	select {
+	case <-r.changed:
+		return nil
+	case <-late.C:
+		return errNoOwner
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// again waits a little before the owner of a route is tried again.
+func (w *ownership) again(ctx context.Context, r *route, until time.Time) error {
+	soon := time.Now().Add(againEach)
+	if err := w.pause(ctx, r, soon); !errors.Is(err, errNoOwner) {
+		return err
+	}
+	if soon.After(until) {
+		return errNoOwner
+	}
+	return nil
+}
+
+// Attach gives the server its operator and dispatcher, also while it runs: this dispatcher owns the store from now on. Until
+// the first time calls answer STORE_UNAVAILABLE, its health is NOT_SERVING, and /readyz is 503.
+func (s *Server) Attach(o *operate.Operator) { s.AttachAs(o, 0) }
+
+// AttachAs is [Server.Attach] of an owner that has an epoch.
+func (s *Server) AttachAs(o *operate.Operator, epoch uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.backend.now.Store(o)
+	select {
+	case <-s.draining:
+		o.Dispatcher().Drain()
+	default:
+	}
+	s.store.o.Store(o)
+	s.store.elsewhere.Store(false)
+	over, end := context.WithCancel(context.Background()) //nolint:forbidigo // of a term, not of a call
+	s.owners.mu.Lock()
+	s.owners.replace(&route{local: &term{o, epoch, over, end}, owner: Owner{Epoch: epoch}})
+	s.owners.mu.Unlock()
+	s.limits.Open()
+	s.health.soon()
+}
+
+// Detach ends what [Server.Attach] began: this dispatcher does not own the store any more. Calls under way end as its dispatcher
+// ends them; reads, fetches, renewals and reports then go to the next owner. New calls wait for it, for up to 5 s.
+func (s *Server) Detach() {
+	s.owners.shared.Store(true)
+	s.owners.mu.Lock()
+	s.owners.replace(&route{})
+	s.owners.mu.Unlock()
+	s.left()
+}
+
+// Follow says that another dispatcher owns the store: calls are passed on to it. What is older than what was said before is
+// ignored. It fails if this dispatcher or the owner has an address that the other one cannot reach.
+func (s *Server) Follow(owner Owner) error {
+	if err := reachable(s.Advertised(), owner.Address); err != nil {
+		return err
+	}
+	s.owners.shared.Store(true)
+	s.owners.mu.Lock()
+	now := s.owners.now.Load()
+	same := now.link != nil && now.owner == owner
+	if !same && owner.Epoch >= s.owners.seen.Load() {
+		s.owners.replace(&route{owner: owner, link: s.link(owner)})
+	}
+	s.owners.mu.Unlock()
+	s.left()
+	return nil
+}
+
+// Trust sets the secret that all dispatchers of a store read from it, and by which they know each other.
+func (s *Server) Trust(secret []byte) {
+	s.owners.shared.Store(true)
+	s.owners.mu.Lock()
+	defer s.owners.mu.Unlock()
+	if string(s.owners.secret) == string(secret) {
+		return
+	}
+	s.owners.secret = append([]byte(nil), secret...)
+	if now := s.owners.now.Load(); now.link != nil {
+		s.owners.replace(&route{owner: now.owner, link: s.link(now.owner)})
+	}
+}
+
+// link makes a link to an owner, by one who holds the lock of owners.
+func (s *Server) link(owner Owner) *relay.Link {
+	link := relay.NewLink(relay.Config{Sender: s.Advertised(), Address: owner.Address, Secret: s.owners.secret, TLS: s.certs != nil})
+	if s.owners.links == nil {
+		link.Close()
+	} else {
+		s.owners.links[link] = struct{}{}
+	}
+	return link
+}
+
+// left ends what only an owner has.
+func (s *Server) left() {
+	if r := s.owners.now.Load(); r.local == nil {
+		s.store.elsewhere.Store(r.link != nil)
+		s.store.o.Store(nil)
+	}
+	s.limits.Open()
+	s.health.soon()
+}
+
+// Advertised is the address under which other dispatchers reach this one.
+func (s *Server) Advertised() string {
+	if s.cfg.Advertise != "" {
+		return s.cfg.Advertise
+	}
+	if _, socket := socketPath(s.cfg.Listen); !socket {
+		if address := s.Address(); address != "" {
+			return address // with the port that was free
+		}
+	}
+	return s.cfg.Listen
+}
+
+// reach reports whether calls can be served, and the shards that are away.
+func (s *Server) reach(ctx context.Context) (away []int, err error) {
+	r := s.owners.now.Load()
+	switch {
+	case r.local != nil:
+		if err := r.local.operator.Ping(ctx); err != nil {
+			return nil, fmt.Errorf("the store cannot be worked with: %w", err)
+		}
+		return r.local.operator.Away(), nil
+	case r.link == nil:
+		return nil, errors.New("no dispatcher owns the store")
+	}
+	if err := r.link.Reach(ctx); err != nil {
+		advice := ""
+		if isOnlyLocal(r.owner.Address) {
+			advice = "; only its own machine reaches this address: give it another one by --advertise"
+		}
+		return nil, fmt.Errorf("the owner of the store, %s at %s, cannot be reached: %w%s", r.owner.Name, r.owner.Address, err, advice)
+	}
+	return nil, nil
+}
+
+// reachable refuses an own address that the owner on another machine cannot reach.
+func reachable(own, owner string) error {
+	if !isOnlyLocal(own) || isOnlyLocal(owner) || isThisMachine(owner) {
+		return nil
+	}
+	return fmt.Errorf("server: Config.Advertise is %q, which the dispatcher at %s cannot reach, since it is on another machine; "+
+		"set it to an address that other machines reach", own, owner)
+}
+
+// isOnlyLocal reports whether an address means nothing on another machine: of the loopback, a Unix socket, or of all interfaces.
+func isOnlyLocal(address string) bool {
+	if auth.IsLocal(address) {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	ip, notIP := netip.ParseAddr(host)
+	return err == nil && (host == "" || notIP == nil && ip.IsUnspecified())
+}
+
+// isThisMachine reports whether an address is one of this machine's.
+func isThisMachine(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if name, err := os.Hostname(); err == nil && strings.EqualFold(name, host) {
+		return true
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range all {
+		if of, ok := a.(*net.IPNet); ok && of.IP.Equal(net.ParseIP(host)) {
+			return true
+		}
+	}
+	return false
+}
