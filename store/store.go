@@ -160,6 +160,9 @@ func (s *Store) Shards() int { return len(s.shards) }
 // Kind is that of the backend, or "memory".
 func (s *Store) Kind() string { return s.term.Kind }
 
+// Epoch is that of the owner of the first shard when the store was opened; 0: nobody else takes the store over.
+func (s *Store) Epoch() uint64 { return s.term.Epoch }
+
 // Local implements [dispatch.Local].
 func (s *Store) Local() {}
 

@@ -8,10 +8,11 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -23,6 +24,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend/redis"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
@@ -37,6 +39,8 @@ type Node struct {
 	store      dispatch.Store // nil until it is opened
 	dispatcher *engine.Dispatcher
 	operator   *operate.Operator
+
+	backend atomic.Pointer[redis.Backend] // of a store that is owned: the last one
 }
 
 // NewNode makes a node that runs nothing yet, without a store if that is nil. The caller closes the store until run is
@@ -44,26 +48,29 @@ type Node struct {
 func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*Node, error) {
 	cfg.Version = cli.Version()
 	cfg.Metrics = server.NewMetrics()
+	n := &Node{ID: cli.Hostname() + "-" + uuid.NewString()[:8], metrics: cfg.Metrics, maxFetches: cfg.MaxFetches, log: log}
+	cfg.HigherEpoch = n.higherEpoch
 	s, err := server.New(cfg, nil, log)
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{ID: cli.Hostname() + "-" + uuid.NewString()[:8], Server: s, metrics: cfg.Metrics, maxFetches: cfg.MaxFetches, log: log}
+	n.Server = s
 	if store != nil {
-		err = n.attach(store)
+		err = n.attach(store, n.Server.Attach)
 	}
+	cfg.Metrics.ShowOwnership(n.ownership)
 	return n, err
 }
 
-// attach makes the dispatcher, of a store that was opened.
-func (n *Node) attach(store dispatch.Store) error {
+// attach makes the dispatcher, of a store that was opened, and has the server serve it.
+func (n *Node) attach(store dispatch.Store, serve func(*operate.Operator)) error {
 	d, err := engine.New(engine.Config{Store: store, Logger: n.log, ID: n.ID, MaxWaiters: n.maxFetches, Observer: n.metrics})
 	if err != nil {
 		return err
 	}
 	n.log.Info("opened the store", zap.String("kind", store.Kind()), zap.Int("shards", store.Shards()))
 	n.store, n.dispatcher, n.operator = store, d, operate.New(d)
-	n.Server.Attach(n.operator)
+	serve(n.operator)
 	return nil
 }
 
@@ -71,6 +78,18 @@ func (n *Node) attach(store dispatch.Store) error {
 // one, and meanwhile refuses calls. The dispatcher runs until the server has taken the last report; the store is closed when
 // both have ended.
 func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Store, error)) error {
+	err := n.run(ctx, func(serving, loops context.Context, stop func()) error { return n.hold(serving, loops, stop, open) })
+	return errors.Join(err, CloseStore(n.store))
+}
+
+// RunOwned is Run with a store that one of several dispatchers owns: this one serves it or passes calls on.
+func (n *Node) RunOwned(ctx context.Context, s *StoreOptions) error {
+	return n.run(ctx, func(serving, loops context.Context, _ func()) error { return n.own(serving, loops, s) })
+}
+
+// run runs the server until ctx ends, keep has ended, or keep calls stop. keep has serving to know when that is, and loops, which end
+// when the server has taken the last report.
+func (n *Node) run(ctx context.Context, keep func(serving, loops context.Context, stop func()) error) error {
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
@@ -82,30 +101,40 @@ func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Sto
 	})
 	g.Go(func() error {
 		defer stopServing()
-		if n.store == nil {
-			store, err := open(serving)
-			if serving.Err() != nil {
-				return CloseStore(store)
-			}
-			if err == nil {
-				err = n.attach(store)
-			}
-			if err != nil {
-				return errors.Join(err, CloseStore(store))
-			}
-		}
-		g.Go(func() error {
-			defer stopServing()
-			return watchLocal(serving, n.store)
-		})
-		return n.dispatcher.Run(loops, n.operator.Chores()...)
+		return keep(serving, loops, stopServing)
 	})
 	g.Go(func() error {
 		defer stopServing()
 		defer stopLoops()
 		return n.Server.Run(serving)
 	})
-	return errors.Join(g.Wait(), CloseStore(n.store))
+	return g.Wait()
+}
+
+// hold opens a store that nobody else takes over, unless it is open, and serves it until loops ends or it has failed for good.
+func (n *Node) hold(serving, loops context.Context, stop func(), open func(context.Context) (dispatch.Store, error)) error {
+	if n.store == nil {
+		store, err := open(serving)
+		if serving.Err() != nil {
+			return CloseStore(store)
+		}
+		if err == nil {
+			err = n.attach(store, n.Server.Attach)
+		}
+		if err != nil {
+			return errors.Join(err, CloseStore(store))
+		}
+	}
+	var g errgroup.Group
+	g.Go(func() error {
+		defer stop()
+		return watchLocal(serving, n.store)
+	})
+	g.Go(func() error {
+		defer stop()
+		return n.dispatcher.Run(loops, n.operator.Chores()...)
+	})
+	return g.Wait()
 }
 
 // localCheck is the time between two looks at a store within this process.
@@ -201,7 +230,7 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 		return store, nil
 	}
 	// The client logs for its whole process, not per connection.
-	redis.SetLogger(redisLog{log})
+	goredis.SetLogger(redisLog{log})
 	store, err := redisstore.Open(ctx, redisstore.Config{
 		URL: s.URL, Prefix: s.prefix, Shards: s.shards, Logger: log, AllowEviction: s.allowEviction, AckReplicas: s.ackReplicas,
 		Existing: s.existing, CopyOf: s.copyOf,

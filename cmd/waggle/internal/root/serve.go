@@ -93,7 +93,11 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	if err := o.server.Validate(); err != nil {
 		return cli.Usagef("%w", flagNames(err))
 	}
-	store, away := o.store.Open(ctx, log)
+	var store dispatch.Store
+	var away error // of the first try to open it
+	if !o.store.Owned() {
+		store, away = o.store.Open(ctx, log)
+	}
 	if ctx.Err() != nil {
 		return dispatcher.CloseStore(store)
 	}
@@ -113,6 +117,9 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	}
 	if o.store.URL == dispatcher.MemoryStore {
 		log.Warn("the store is memory: nothing is kept over a restart, and other dispatchers do not share it; --store file:DIR keeps")
+	}
+	if o.store.Owned() {
+		return n.RunOwned(ctx, &o.store)
 	}
 	return n.Run(ctx, func(ctx context.Context) (dispatch.Store, error) { return o.store.Await(ctx, log, away) })
 }

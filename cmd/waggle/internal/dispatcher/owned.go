@@ -1,0 +1,132 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+	"github.com/waggle-crawl/waggle/server"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend/redis"
+)
+
+// ownerScheme is in the scheme of the URL of a Redis whose store one dispatcher at a time owns.
+const ownerScheme = "-owner"
+
+// Owned reports whether one of the dispatchers owns the store, and the others pass calls on to it.
+func (s *StoreOptions) Owned() bool {
+	scheme, _, _ := strings.Cut(s.URL, "://")
+	return strings.Contains(scheme, ownerScheme)
+}
+
+// backend makes what keeps a store that is owned, for a dispatcher with that name and address.
+func (s *StoreOptions) backend(name, address string, follow func(redis.Other), log *zap.Logger) (*redis.Backend, error) {
+	goredis.SetLogger(redisLog{log}) // the client logs for its whole process, not per connection
+	b, err := redis.New(redis.Config{
+		URL: strings.Replace(s.URL, ownerScheme, "", 1), Prefix: s.prefix, Name: name, Address: address, AckReplicas: s.ackReplicas,
+		AllowEviction: s.allowEviction, Existing: s.existing, CopyOf: s.copyOf, Follow: follow, Logger: log,
+	})
+	if err != nil {
+		return nil, cli.Usagef("--store: %s", invalidText(err))
+	}
+	return b, nil
+}
+
+// own serves the store whenever this dispatcher owns it, until loops ends; after serving it acquires it no more. While another one
+// owns it, calls go there.
+func (n *Node) own(serving, loops context.Context, s *StoreOptions) error {
+	warn := rate.Sometimes{First: 1, Interval: awayEach}
+	for wait := firstOpenWait; ; wait = min(2*wait, longestOpenWait) {
+		began := time.Now()
+		err := n.ownOnce(serving, loops, s)
+		switch {
+		case serving.Err() != nil:
+			return nil
+		case err != nil && !IsAway(err):
+			return cli.Advise(fmt.Errorf("--store %s: %w", s.Name(), err), mismatchAdvice(err))
+		case time.Since(began) > longestOpenWait: // it was opened
+			wait = firstOpenWait
+		}
+		warn.Do(func() {
+			n.log.Warn("the store is away, or was lost to another dispatcher; trying again", zap.String("store", s.Name()), zap.Error(err))
+		})
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-serving.Done():
+			return nil
+		}
+	}
+}
+
+// ownOnce acquires the store, which waits while another dispatcher has it, and serves it until that is over.
+func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
+	b, err := s.backend(n.ID, n.Server.Advertised(), n.follow, n.log)
+	if err != nil {
+		return err
+	}
+	n.backend.Store(b)
+	secret, err := b.Secret(serving)
+	if err != nil {
+		return errors.Join(err, b.Release(serving))
+	}
+	n.Server.Trust(secret)
+	opened, err := store.Open(serving, store.Config{Shards: s.shards, Backend: b, Logger: n.log})
+	if err != nil {
+		return err
+	}
+	if err := n.attach(opened, func(o *operate.Operator) { n.Server.AttachAs(o, opened.Epoch()) }); err != nil {
+		return errors.Join(err, opened.Close())
+	}
+	term, end := context.WithCancel(loops)
+	defer end()
+	running, ran := errgroup.WithContext(term)
+	running.Go(func() error {
+		defer end()
+		return n.dispatcher.Run(term, n.operator.Chores()...)
+	})
+	select {
+	case <-b.Done():
+		err = b.Err()
+	case <-ran.Done():
+	}
+	n.Server.Detach()
+	end()
+	return errors.Join(err, running.Wait(), opened.Close())
+}
+
+// higherEpoch takes the epoch of an owner that another dispatcher has seen.
+func (n *Node) higherEpoch(epoch uint64) {
+	if b := n.backend.Load(); b != nil {
+		b.Saw(epoch)
+	}
+}
+
+// ownership is what is known of who owns the store, if somebody does.
+func (n *Node) ownership() (dispatch.Ownership, bool) {
+	b := n.backend.Load()
+	if b == nil {
+		return dispatch.Ownership{}, false
+	}
+	return b.Ownership(), true
+}
+
+// follow has calls passed on to another owner.
+func (n *Node) follow(other redis.Other) {
+	if other == (redis.Other{}) {
+		return
+	}
+	if err := n.Server.Follow(server.Owner(other)); err != nil {
+		n.log.Error("cannot pass calls on to the dispatcher that owns the store", zap.String("owner", other.Name), zap.Error(err))
+	}
+}
