@@ -249,7 +249,7 @@ func (o *owner) keeps(name, value string, locks ...codec.Lock) {
 }
 
 // client is a client of a server, for what the test does itself.
-func client(t *testing.T, addr string) *goredis.Client {
+func client(t testing.TB, addr string) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: addr})
 	t.Cleanup(func() { _ = c.Close() })
