@@ -103,3 +103,83 @@ func fill(ctx context.Context, s *store.Store, tasks int) error {
 	}
 	return callers.Wait()
 }
+
+// BenchmarkStore_Life submits, claims and reports tasks, 100 a call, from several callers, and reports the time of Redis for each.
+func BenchmarkStore_Life(b *testing.B) {
+	server := redistest.Start(b)
+	backend, err := redis.New(redis.Config{URL: server.SocketURL()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := store.Open(context.WithoutCancel(b.Context()), store.Config{Backend: backend})
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := client(b, server.Addr())
+	cpu := func() (total float64) {
+		for line := range strings.SplitSeq(c.Info(b.Context(), "cpu").Val(), "\r\n") {
+			name, value, _ := strings.Cut(line, ":")
+			if name == "used_cpu_sys" || name == "used_cpu_user" {
+				seconds, _ := strconv.ParseFloat(value, 64)
+				total += seconds
+			}
+		}
+		return total
+	}
+	const callers, page = 8, 100
+	before, began := cpu(), time.Now()
+	rounds := 0
+	for b.Loop() {
+		var calls errgroup.Group
+		for caller := range callers {
+			calls.Go(func() error { return life(b.Context(), s, fmt.Sprintf("%d-%d", rounds, caller), page) })
+		}
+		if err := calls.Wait(); err != nil {
+			b.Fatal(err)
+		}
+		rounds++
+	}
+	tasks := float64(rounds * callers * page)
+	b.ReportMetric(tasks/time.Since(began).Seconds(), "tasks/s")
+	b.ReportMetric((cpu()-before)/tasks*1e6, "redis-µs/task")
+	stats := backend.Stats()
+	b.ReportMetric(float64(stats.GroupBytes)/float64(max(stats.Groups, 1)), "B/group")
+	b.ReportMetric(tasks/float64(max(stats.Groups, 1)), "tasks/group")
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// life is that of n tasks of as many hosts.
+func life(ctx context.Context, s *store.Store, name string, n int) error {
+	gate := dispatch.SourceGate{UID: "u" + name, ID: "s" + name, Version: 1, Pool: "p" + name, Priority: 5, Remember: 1}
+	items := make([]dispatch.Submission, n)
+	for i := range items {
+		queue := fmt.Sprintf("%s-%d.example", name, i)
+		key := "https://" + queue + "/articles/2026/index.html"
+		items[i] = dispatch.Submission{
+			ID: dispatch.NewTaskID(dispatch.Identity{Scope: gate.UID, Queue: queue, Key: key}), SourceUID: gate.UID, Queue: queue, Key: key, URL: key, Priority: 5,
+		}
+	}
+	if _, err := s.Submit(ctx, 0, []dispatch.SourceGate{gate}, items); err != nil {
+		return err
+	}
+	want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: name, Call: "1"}, Max: n, MaxBytes: 1 << 30}
+	reply, err := s.Claim(ctx, 0, gate.Pool, 0, []dispatch.Want{want})
+	if err != nil {
+		return err
+	}
+	if len(reply.Grants[0]) != n {
+		return fmt.Errorf("%d of %d tasks were granted", len(reply.Grants[0]), n)
+	}
+	ends := make([]dispatch.Transition, n)
+	for i := range ends {
+		g := &reply.Grants[0][i]
+		ends[i] = dispatch.Transition{
+			ID: g.Task.ID, Unread: true, Lease: g.Token, Result: dispatch.ResultSucceeded, State: dispatch.StateDone, Settled: true, Shrink: true,
+			Queue: dispatch.QueueEffect{Kind: dispatch.QueueUntouched},
+		}
+	}
+	_, err = s.Apply(ctx, ends)
+	return err
+}

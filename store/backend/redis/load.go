@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -75,8 +76,8 @@ func (s *shard) load(ctx context.Context, items backend.Items) error {
 	took := time.Since(began)
 	s.b.counts.loadTime.Add(int64(took))
 	s.b.counts.loaded.Add(uint64(loaded)) //nolint:gosec // it is a count
-	s.log.Info("the shard is loaded", zap.Int("items", loaded), zap.Duration("took", took.Round(time.Millisecond)),
-		zap.Float64("seconds_per_million", took.Seconds()/float64(max(loaded, 1))*1_000_000))
+	s.log.Log(s.level(), "the shard is loaded", zap.Int("items", loaded), zap.Duration("took", took.Round(time.Millisecond)),
+		zap.String("seconds_per_million", fmt.Sprintf("%.2f", took.Seconds()/float64(max(loaded, 1))*1_000_000)))
 	if s.number == 0 {
 		s.b.loaded.set()
 	}
@@ -134,15 +135,19 @@ func (s *shard) begin(ctx context.Context, own protocol.Epoch, head protocol.Hea
 	}
 	s.line = protocol.NewLine(own, head)
 	s.line.Loaded = true
-	s.closed = nil
+	s.serves()
 	return nil
 }
 
 // readItems gives all items in pieces, and returns how many there are.
 func (s *shard) readItems(ctx context.Context, items backend.Items) (total int, err error) {
 	reading, ctx := errgroup.WithContext(ctx)
-	numbers, pieces := make(chan int, buckets), make(chan pieceOf, 2*readers)
-	for n := range buckets {
+	filled, err := s.filled(ctx)
+	if err != nil {
+		return 0, err
+	}
+	numbers, pieces := make(chan int, len(filled)), make(chan pieceOf, 2*readers)
+	for _, n := range filled {
 		numbers <- n
 	}
 	close(numbers)
@@ -179,6 +184,26 @@ func (s *shard) readItems(ctx context.Context, items backend.Items) (total int, 
 		return nil
 	})
 	return total, reading.Wait()
+}
+
+// filled are the hashes that are there: most shards of a small store have few.
+func (s *shard) filled(ctx context.Context) (numbers []int, err error) {
+	err = s.again(ctx, "read the hashes", func(ctx context.Context) error {
+		numbers = nil
+		pipe := s.b.client.Pipeline()
+		lengths := make([]*goredis.IntCmd, buckets)
+		for n := range lengths {
+			lengths[n] = pipe.HLen(ctx, s.keys.bucket(n))
+		}
+		_, err := pipe.Exec(ctx)
+		for n, length := range lengths {
+			if length.Val() > 0 {
+				numbers = append(numbers, n)
+			}
+		}
+		return err
+	})
+	return numbers, err
 }
 
 // pieceOf is a piece of items, and how many these are.
