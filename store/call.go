@@ -168,18 +168,12 @@ func (s *shard) do(ctx context.Context, c machine.Command) error {
 	return s.clock.durable(ctx, last)
 }
 
-// rechecked is a command that looks again at what it has answered, once that is kept: see [machine.Unlocked].
-type rechecked interface {
-	machine.Command
-	Recheck(sh *machine.Shard)
-}
-
-// recheck has a command look again, if the backend has locks.
-func (s *shard) recheck(c rechecked) {
+// recheck has a command look again at what it has answered, once that is kept, if the backend has locks: see [machine.Unlocked].
+func (s *shard) recheck(look func(*machine.Shard)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.Keyed {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		c.Recheck(s.Shard)
+		look(s.Shard)
 	}
 }
 

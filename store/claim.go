@@ -1,11 +1,15 @@
 package store
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
+
+// mostOrphans is how often a claim goes on when all that a want got was undone, because of locks that somebody else has set.
+const mostOrphans = 20
 
 // Claim implements [dispatch.Claims].
 func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
@@ -14,9 +18,33 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, 
 		return dispatch.ClaimReply{}, err
 	}
 	c := machine.Claim{Pool: pool, Holds: holds, Wants: wants}
-	if err := sh.do(ctx, &c); err != nil {
-		return dispatch.ClaimReply{}, err
+	lost, err := sh.claim(ctx, &c)
+	if err != nil || c.Err != nil {
+		return dispatch.ClaimReply{}, cmp.Or(err, c.Err)
 	}
-	sh.recheck(&c)
-	return c.Reply, c.Err
+	for range mostOrphans { // those are orphans now, so each turn meets others
+		if len(lost) == 0 {
+			return c.Reply, nil
+		}
+		again := machine.Claim{Pool: pool, Holds: holds, Wants: pick(wants, lost)}
+		still, err := sh.claim(ctx, &again)
+		if err != nil || again.Err != nil {
+			break // what the other wants got stands
+		}
+		spread(c.Reply.Grants, lost, again.Reply.Grants)
+		spread(c.Reply.Used, lost, again.Reply.Used)
+		again.Reply.Grants, again.Reply.Used = c.Reply.Grants, c.Reply.Used
+		c.Reply, lost = again.Reply, pick(lost, still)
+	}
+	c.Reply.More = c.Reply.More || len(lost) > 0
+	return c.Reply, nil
+}
+
+// claim makes a claim, and returns the wants that have lost all that they got: see [machine.Unlocked].
+func (s *shard) claim(ctx context.Context, c *machine.Claim) (lost []int, err error) {
+	if err := s.do(ctx, c); err != nil {
+		return nil, err
+	}
+	s.recheck(func(m *machine.Shard) { lost = c.Recheck(m) })
+	return lost, nil
 }

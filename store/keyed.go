@@ -56,8 +56,11 @@ func (l *Loader) unlocked(shard int, locks []backend.Unlocked) backend.Commit {
 		c.Locks[i] = machine.UnlockedLock(locks[i])
 	}
 	undone, err := l.store.shards[shard].perform(&c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return failed{err}
+	case !c.Changed:
+		return nil
 	}
 	return undone.last
 }

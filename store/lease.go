@@ -23,7 +23,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 		func(page []int) *machine.Renew { return &machine.Renew{Renewals: pick(renewals, page)} },
 		func(c *machine.Renew, page []int) {
 			kept = append(kept, func() {
-				s.shardOfTask(c.Renewals[0].ID).recheck(c)
+				s.shardOfTask(c.Renewals[0].ID).recheck(c.Recheck)
 				spread(results, page, c.Answers)
 			})
 		})

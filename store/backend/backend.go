@@ -138,6 +138,8 @@ type Unlocked struct {
 	// Value is that of the lock that a grant has found, and TTL how long that lasts, 0 for without end.
 	Value string
 	TTL   time.Duration
+	// Ends is that of the [codec.Lock] of a renewal.
+	Ends int64
 }
 
 // Term is what an owner has acquired.

@@ -7,9 +7,9 @@ type LockWrite uint8
 const (
 	// LockGrant sets it, unless somebody has.
 	LockGrant LockWrite = iota + 1
-	// LockRenew sets it, whatever value it has; if there is none it stays so.
+	// LockRenew sets it, whatever it is. If there is none, the machine is to know.
 	LockRenew
-	// LockAgain sets it, whatever it is: who owns the shard does not know whether it was lost by a failover or an outage.
+	// LockAgain sets it, whatever it is: a failover or an outage may have lost it.
 	LockAgain
 	// LockRestore sets it, unless it is foreign or of a later lease: what a failover has lost is written again.
 	LockRestore
@@ -22,6 +22,7 @@ type Lock struct {
 	Task, Token string
 	Write       LockWrite
 	TTL         int64 // in ms, of one that is set
+	Ends        int64 // when the one before would have ended, of one that is renewed, in ms since 1970
 }
 
 // AppendLock appends what happens to a lock.
@@ -41,4 +42,5 @@ func (l *Lock) fields(c *Codec) {
 	Text(c, 2, &l.Token)
 	Uint(c, 3, &l.Write)
 	Int(c, 4, &l.TTL)
+	Int(c, 5, &l.Ends)
 }

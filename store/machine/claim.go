@@ -42,21 +42,27 @@ func (c *Claim) Run(s *Shard) {
 	c.undone = s.Undone
 }
 
-// Recheck leaves out what was undone since, because of its lock: see [Unlocked]. A want that has lost all can get something else.
-func (c *Claim) Recheck(s *Shard) {
+// Recheck leaves out what was undone since, because of its lock: see [Unlocked]. It returns the wants that have lost all by that, and
+// can get something else.
+func (c *Claim) Recheck(s *Shard) (lost []int) {
 	if c.undone == s.Undone {
-		return
+		return nil
 	}
 	for i, grants := range c.Reply.Grants {
 		left := slices.DeleteFunc(grants, func(g dispatch.Grant) bool {
 			r := s.find(g.Task.ID)
 			return r == nil || r.lease == nil || r.lease.fence != g.Token.Fence
 		})
-		if c.Reply.Grants[i] = left; len(left) == 0 && len(grants) > 0 {
+		if len(left) == len(grants) {
+			continue
+		}
+		c.Reply.Grants[i], c.Reply.More = left, true
+		if len(left) == 0 {
 			c.Reply.Used[i] = false
-			c.Reply.More = true
+			lost = append(lost, i)
 		}
 	}
+	return lost
 }
 
 func (s *Shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimReply {

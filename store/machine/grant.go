@@ -227,6 +227,7 @@ func (s *Shard) undoGrant(r *record, stray strayLock) {
 		s.grants.remove(note.key())
 		s.removed(note)
 	}
+	known := r.lease.orphan
 	s.giveBack(r)
 	if !r.waiting() {
 		return
@@ -234,5 +235,7 @@ func (s *Shard) undoGrant(r *record, stray strayLock) {
 	s.leave(r)
 	s.setStray(r.id(), stray)
 	s.enterLeases(r, s.nextLook(stray.until))
-	s.orphaned++
+	if !known {
+		s.orphaned++
+	}
 }

@@ -85,9 +85,10 @@ func (s *Shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	s.change(r, partState)
 	if r.cancel != dispatch.CancelHeld {
 		// The index is brought up to date when a sweep comes to it.
+		ends := l.lockedUntil
 		l.deadline = max(l.deadline, end)
 		l.byHand, l.lockedUntil = "", l.deadline
-		s.renewLock(r)
+		s.renewLock(r, ends)
 	}
 	if renewal.Cursor != nil {
 		r.setCursor(renewal.Cursor)

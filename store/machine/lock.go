@@ -93,15 +93,22 @@ func (s *Shard) setLock(r *record, write codec.LockWrite) {
 	}
 }
 
-// renewLock notes that the lock of a lease is renewed. One that is not there stays so, and ends the lease, unless it may have been
-// lost without a hand.
-func (s *Shard) renewLock(r *record) {
-	if r.lease.lockTerm == s.lockTerm {
-		s.setLock(r, codec.LockRenew)
-	} else {
-		s.setLock(r, codec.LockAgain)
+// renewLock notes that a lock is renewed which would have ended then. If somebody has deleted it, the lease ends, unless it may have
+// been lost otherwise.
+func (s *Shard) renewLock(r *record, ends int64) {
+	if !s.Keyed {
+		return
 	}
+	write := codec.LockRenew
+	if r.lease.lockTerm != s.lockTerm {
+		write = codec.LockAgain
+	}
+	s.setLock(r, write)
+	s.locks[len(s.locks)-1].Ends = ends
 }
+
+// lockSlack is how far the clock by which locks end may be from that of the shard, in ms: what differs more is taken for a step.
+const lockSlack = 1000
 
 // LocksLost notes that locks may have been lost: by a failover, an outage or a takeover.
 func (s *Shard) LocksLost() { s.lockTerm++ }
@@ -111,6 +118,9 @@ func (s *Shard) LocksLost() { s.lockTerm++ }
 type Unlocked struct {
 	Drains
 	Locks []UnlockedLock
+
+	// Changed: something was undone.
+	Changed bool
 }
 
 // UnlockedLock is what a group has found: a grant the lock of somebody else, with the time that it lasts, 0 for without end; a
@@ -119,6 +129,7 @@ type UnlockedLock struct {
 	Task, Token string
 	Value       string
 	TTL         time.Duration
+	Ends        int64 // when the lock that a renewal has not found would have ended
 }
 
 // Run implements [Command].
@@ -129,8 +140,13 @@ func (c *Unlocked) Run(s *Shard) {
 		if r == nil || r.lease == nil || r.lease.token().String() != lock.Token {
 			continue
 		}
+		if lock.Value == "" && lock.Ends != 0 && lock.Ends <= s.now+lockSlack {
+			continue // it has run out, and the renewal has set it again
+		}
 		s.Undone++
+		c.Changed = true
 		if lock.Value == "" {
+			s.setLock(r, codec.LockRelease)
 			s.moveDeadline(r, s.now)
 			r.lease.lockDeleted = true
 			continue

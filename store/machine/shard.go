@@ -522,6 +522,7 @@ type lease struct {
 	// cannot be renewed any more.
 	lockDeleted bool
 	lockTerm    uint32 // in which its lock was set last
+	orphan      bool   // when it was granted, the task was under a lock of somebody else
 }
 
 func (l *lease) token() dispatch.LeaseToken {

@@ -142,7 +142,9 @@ func (s *Shard) mend(r *record) {
 		s.enterLeases(r, s.nextLook(ends))
 		return
 	}
-	s.dropStrayOf(r)
+	if !s.Keyed { // the next grant drops it
+		s.dropStrayOf(r)
+	}
 	s.enterWaiting(r)
 }
 

@@ -209,7 +209,7 @@ func (c *claim) take(n *line, l *lane, limit int) (taken int) {
 			h.full = true
 			break
 		}
-		if ends, stands := c.s.strayUntil(r); stands {
+		if ends, stands := c.s.strayUntil(r); stands && !c.s.Keyed { // else the lock may have been deleted: the grant finds out
 			c.s.leave(r)
 			c.s.enterLeases(r, c.s.nextLook(ends))
 			c.s.orphaned++
@@ -252,6 +252,7 @@ func (c *claim) grant(h *hand, r *record) {
 		note: h.note, fence: s.nextFence(), heldAt: len(holder.held), granted: s.now,
 		deadline: s.now + length, duration: length, maxHold: maxHold, lockedUntil: s.now + length,
 	}
+	r.lease.orphan = s.Keyed && len(s.strays) > 0 && s.strays[r.id()] != (strayLock{})
 	s.dropStrayOf(r)
 	s.enterLeases(r, r.lease.deadline)
 	s.count(r, dispatch.StateLeased)

@@ -44,6 +44,9 @@ type Instance struct {
 	// MissHolds runs put, which changes the holds, and leaves the shard as if that had not
 	// come to it; nil: this store changes all shards or none.
 	MissHolds func(shard int, put func())
+	// Undoes: a grant is made and undone when it meets a lock that was set by hand. So the store knows only of locks that it has met,
+	// as they were then.
+	Undoes bool
 	// Restart ends the store as the death of its process would, or a shutdown, and opens it again at the same instant: what
 	// was acknowledged is there, nobody leads, and collectors were seen up to an hour earlier. nil: the model test makes no
 	// restarts.

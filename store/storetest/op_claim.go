@@ -83,6 +83,9 @@ func (m *model) claimStep(shard int, pool string, wants []dispatch.Want, text st
 		do: func(i *Instance) (any, error) { return i.Store.Claim(m.ctx, shard, pool, m.world.holds.version, wants) },
 		see: func(answer any) error {
 			reply := as[dispatch.ClaimReply](answer)
+			if m.instances[0].Undoes {
+				m.world.touchLocked()
+			}
 			unmet, err := m.world.claimed(shard, pool, wants, reply)
 			if err != nil {
 				return err

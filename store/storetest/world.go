@@ -131,6 +131,15 @@ func (w *world) remove(id dispatch.TaskID) {
 
 func (w *world) touch(t *modelTask) { w.touched = append(w.touched, t.ID) }
 
+// touchLocked touches the waiting tasks under locks that were set by hand: a claim may have granted one and undone that.
+func (w *world) touchLocked() {
+	for _, t := range w.all() {
+		if t.tampered && t.State.Waiting() {
+			w.touch(t)
+		}
+	}
+}
+
 func (w *world) gate(t *modelTask) dispatch.SourceGate { return w.parts[t.shard].gates[t.SourceUID] }
 
 // visible is the state that a reader sees.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -13,7 +14,7 @@ func (w *world) claimed(shard int, pool string, wants []dispatch.Want, got dispa
 	if len(got.Grants) != len(wants) || len(got.Used) != len(wants) {
 		return nil, broken("claim of %d wants answered %d grants and %d used", len(wants), len(got.Grants), len(got.Used))
 	}
-	for i := range wants {
+	for _, i := range grantOrder(got.Grants) {
 		want, grants := &wants[i], got.Grants[i]
 		keep := w.parts[shard].keeps[want.Collector]
 		replaced := keep != "" && keep != want.Session
@@ -40,6 +41,23 @@ func (w *world) claimed(shard int, pool string, wants []dispatch.Want, got dispa
 		w.count("claim NO_TASKS")
 	}
 	return unmet, nil
+}
+
+// grantOrder is the order in which wants got their grants: one whose grants were undone, because of locks that were set by hand, gets
+// others later than the wants behind it.
+func grantOrder(grants [][]dispatch.Grant) []int {
+	order := make([]int, len(grants))
+	for i := range order {
+		order[i] = i
+	}
+	fence := func(i int) uint64 {
+		if len(grants[i]) == 0 {
+			return 0
+		}
+		return grants[i][0].Token.Fence
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(fence(a), fence(b)) })
+	return order
 }
 
 // claimedBy checks what one want got.
