@@ -171,11 +171,10 @@ func (b *Backend) prepare(ctx context.Context) error {
 // lookFirst reads who owns shard 0, from the server that has it: another node of a Cluster may be away.
 func (b *Backend) lookFirst(ctx context.Context) (f found, err error) {
 	keys := keysOf(b.config.Prefix, 0)
-	options, err := b.options(ctx, keys.record())
+	l, err := b.connect(ctx, keys)
 	if err != nil {
 		return f, err
 	}
-	l := newLink(ctx, options, keys)
 	defer l.close()
 	return look(ctx, l.conn, keys)
 }
@@ -205,20 +204,25 @@ func unavailable(op string, err error) error {
 	}
 }
 
-// options are those of a client of the server that has a key now.
-func (b *Backend) options(ctx context.Context, key string) (goredis.Options, error) {
+// node is a client of the server that has a key now: one of a Cluster asks nodes that may be away before it calls another one.
+func (b *Backend) node(ctx context.Context, key string) (*goredis.Client, error) {
 	switch client := b.client.(type) {
 	case *goredis.ClusterClient:
-		node, err := client.MasterForKey(ctx, key)
-		if err != nil {
-			return goredis.Options{}, err
-		}
-		return *node.Options(), nil
+		return client.MasterForKey(ctx, key)
 	case *goredis.Client:
-		return *client.Options(), nil
+		return client, nil
 	default:
-		return goredis.Options{}, fmt.Errorf("there is no client of the kind %T", client)
+		return nil, fmt.Errorf("there is no client of the kind %T", client)
 	}
+}
+
+// connect makes a link to the server of a shard.
+func (b *Backend) connect(ctx context.Context, keys keys) (*link, error) {
+	node, err := b.node(ctx, keys.head())
+	if err != nil {
+		return nil, err
+	}
+	return newLink(ctx, *node.Options(), keys), nil
 }
 
 // gained gives the owner a shard that is acquired.

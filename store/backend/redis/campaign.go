@@ -32,11 +32,10 @@ func (s *shard) campaign(ctx context.Context) (away time.Duration, err error) {
 // watchRecord is a campaign on one connection. When that breaks the watch of the record is over: the next connection may lead to a
 // replica that has never received the owner's last renewals.
 func (s *shard) watchRecord(ctx context.Context) (away time.Duration, err error) {
-	options, err := s.b.options(ctx, s.keys.record())
+	l, err := s.b.connect(ctx, s.keys)
 	if err != nil {
 		return 0, err
 	}
-	l := newLink(ctx, options, s.keys)
 	defer l.close()
 	var last string
 	var since time.Time // the record was read like that from then on

@@ -300,7 +300,11 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 	next.Time = s.b.clock.now().UnixMilli()
 	change(&next)
 	began, sent := sinceBoot(), time.Now()
-	r, err := renew(ctx, s.b.client, s.keys, own, next)
+	node, err := s.b.node(ctx, s.keys.record())
+	if err != nil {
+		return err
+	}
+	r, err := renew(ctx, node, s.keys, own, next)
 	if err != nil {
 		return err
 	}

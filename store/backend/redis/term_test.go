@@ -141,8 +141,7 @@ func TestTerm_Swallowed(t *testing.T) {
 		if err == nil {
 			_ = c.Wait(t.Context()) // it may be known or not
 		}
-		o.serves()
-		o.keeps("1", fmt.Sprint(round), lock(fmt.Sprint("c/t/", round), codec.LockRelease))
+		o.soon("1", fmt.Sprint(round), lock(fmt.Sprint("c/t/", round), codec.LockRelease))
 		o.same(client(t, server.Addr()))
 	}
 	if bad := o.takeUnlocked(); len(bad) > 0 {
@@ -156,10 +155,7 @@ func TestTerm_Replicas(t *testing.T) {
 	server := redistest.Start(t)
 	replica := redistest.Start(t, redistest.WithConfig("replicaof", "127.0.0.1 "+portOf(server.Addr())), redistest.WithConfig("repl-diskless-sync-delay", "0"))
 	o := newOwner(t, server.URL(), func(c *redis.Config) { c.AckReplicas = 1 }).mustOwn(1)
-	until(t, "a replica has a group", func() bool {
-		c, err := o.set(0, "1", "value")
-		return err == nil && c.Wait(t.Context()) == nil
-	})
+	o.soon("1", "value")
 	if has := kept(t, client(t, replica.Addr())); has["1"] != "value" {
 		t.Errorf("the replica has %v", has)
 	}
@@ -172,10 +168,7 @@ func TestTerm_Replicas(t *testing.T) {
 		t.Errorf("a group that no replica has: %v", err)
 	}
 	replica.Resume()
-	until(t, "a replica has a group", func() bool {
-		c, err := o.set(0, "2", "value")
-		return err == nil && c.Wait(t.Context()) == nil
-	})
+	o.soon("2", "value")
 	o.same(client(t, server.Addr()))
 }
 
@@ -220,16 +213,34 @@ func TestTerm_Random(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "all is kept", func() bool {
-		commit, err := o.set(0, "last", "value")
-		return err == nil && commit.Wait(t.Context()) == nil
-	})
+	o.soon("last", "value")
 	// What a failover has lost since then is found by the next renewal.
 	if err := o.RenewNow(t.Context(), 0); err != nil {
 		t.Log(err)
 	}
-	o.serves()
-	o.keeps("end", "value")
+	o.soon("end", "value")
 	o.same(c)
 	t.Logf("%+v", o.Stats())
+}
+
+// TestTerm_LostInLoad has the term end while the store is loaded: it is loaded again in the next one.
+func TestTerm_LostInLoad(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a := newOwner(t, server.URL()).mustOwn(1)
+	a.keeps("1", "value")
+	if err := a.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o := newOwner(t, server.URL())
+	term, err := o.Acquire(t.Context(), backend.Owner{Shards: 1, Snapshot: o.snapshot, Gained: o.gained, Unlocked: o.unlock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Saw(term.Epoch + 10) // ends it
+	if err := o.Load(t.Context(), 0, &items{owner: o}); err != nil {
+		t.Fatal(err)
+	}
+	o.same(client(t, server.Addr()))
+	o.keeps("2", "value")
 }
