@@ -141,7 +141,7 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	}
 	if s.number == 0 {
 		s.b.clock.read(f.sent, f.read, f.micros)
-		s.b.config.Follow(Other{})
+		s.b.setOther(Other{})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,6 +167,10 @@ func (b *Backend) follow(f found) {
 	if f.texts[1] != "" && !f.record.Released && f.epoch.Process != b.me {
 		other = Other{Name: f.record.Name, Address: f.record.Address, Epoch: f.epoch.Number}
 	}
+	b.setOther(other)
+}
+
+func (b *Backend) setOther(other Other) {
 	if last := b.other.Swap(&other); last == nil || *last != other {
 		if other != (Other{}) {
 			b.counts.others.Add(1)

@@ -71,14 +71,14 @@ func (w *writer) begin(ctx context.Context) (kept bool, err error) {
 	case errors.Is(err, errReload) && w.number != 0:
 		w.forget()
 		return false, nil
-	case err == nil && confirmed && !rewriting:
+	case errors.Is(err, errRewrite), err == nil && rewriting:
+		return true, w.rewrite(ctx)
+	case err != nil:
+		return false, err
+	case !w.open(w.own):
+		return false, errNotOwner
+	case confirmed:
 		err = w.answer(ctx, nil, false)
-	}
-	if rewriting || errors.Is(err, errRewrite) {
-		err = w.rewrite(ctx)
-	}
-	if err == nil && !w.open(w.own) {
-		err = errNotOwner
 	}
 	return true, err
 }
@@ -178,6 +178,12 @@ func (w *writer) answer(ctx context.Context, had []string, acked bool) error {
 func (w *writer) tellUnlocked(ctx context.Context, f *flight, had []string) error {
 	bad, err := w.unlocked(ctx, f.group.locks, had)
 	if err != nil || len(bad) == 0 {
+		return err
+	}
+	w.mu.Lock()
+	err = w.usable()
+	w.mu.Unlock()
+	if err != nil { // it could not undo anything now: the group is sent again
 		return err
 	}
 	w.b.counts.unlocked.Add(uint64(len(bad)))
