@@ -336,9 +336,9 @@ func (b *Backend) Err() error {
 }
 
 // fail ends the backend for good. Shards that it still owns are released.
-func (b *Backend) fail(why error) {
+func (b *Backend) fail(ctx context.Context, why error) {
 	if b.end(why) {
-		b.loops.Go(func() { b.handOver(context.Background()) }) //nolint:contextcheck // no call waits for it
+		b.loops.Go(func() { b.handOver(context.WithoutCancel(ctx)) })
 	}
 }
 

@@ -46,10 +46,10 @@ func lockCommands(all []words, k keys, locks []codec.Lock) (_ []words, found []i
 			flush()
 		}
 		command := words{"SET", key, l.Token, "PX", ttl}
-		switch l.Write {
-		case codec.LockGrant:
+		if l.Write == codec.LockGrant {
 			command = append(command, "NX", "GET")
-		case codec.LockRenew:
+		}
+		if l.Write == codec.LockRenew {
 			command = append(command, "XX", "GET")
 		}
 		if l.Write != codec.LockAgain {
@@ -63,10 +63,10 @@ func lockCommands(all []words, k keys, locks []codec.Lock) (_ []words, found []i
 
 // comparison is how the script calls what happens to a lock that it looks at; "" if it need not.
 func comparison(w codec.LockWrite) string {
-	switch w {
-	case codec.LockRestore:
+	if w == codec.LockRestore {
 		return "restore"
-	case codec.LockRelease:
+	}
+	if w == codec.LockRelease {
 		return "release"
 	}
 	return ""

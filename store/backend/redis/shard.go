@@ -87,7 +87,7 @@ func (s *shard) run(ctx context.Context) {
 			return
 		}
 		if s.isEnd(err) {
-			s.b.fail(err)
+			s.b.fail(ctx, err)
 			return
 		}
 		s.tried.set()
