@@ -29,7 +29,7 @@ type Backend struct {
 	client goredis.UniversalClient
 	me     protocol.Process
 	owner  backend.Owner
-	shards []*shard // since the begin of Acquire
+	shards []*shard // since the begin of Acquire, before which the mutex guards it
 	clock  clock
 	counts counts
 	other  atomic.Pointer[Other]
@@ -161,10 +161,13 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if b.owner.Shards != 0 && b.owner.Shards != shards {
 		return fmt.Errorf("%w: the store in redis under %q has %d shards, not %d", dispatch.ErrStoreMismatch, b.config.Prefix, shards, b.owner.Shards)
 	}
-	b.shards = make([]*shard, shards)
-	for n := range b.shards {
-		b.shards[n] = b.newShard(n)
+	all := make([]*shard, shards)
+	for n := range all {
+		all[n] = b.newShard(n)
 	}
+	b.mu.Lock()
+	b.shards = all
+	b.mu.Unlock()
 	return b.shards[0].acceptable(f.record)
 }
 

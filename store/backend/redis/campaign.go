@@ -179,10 +179,12 @@ func (b *Backend) setOther(other Other) {
 	}
 }
 
-// acceptable is an error if the store is not the one that is wanted.
+// acceptable is an error if the store is not the one that is wanted. Once it was, a failover may have lost what says so.
 func (b *Backend) acceptable(r record) error {
 	copying := b.copying()
 	switch {
+	case b.first.isSet():
+		return nil
 	case r == (record{}) && b.config.Existing:
 		return fmt.Errorf("%w: there is no store in redis under %q", dispatch.ErrStoreMismatch, b.config.Prefix)
 	case r == (record{}) || r.CopyOf == copying:
