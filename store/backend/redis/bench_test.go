@@ -104,8 +104,15 @@ func fill(ctx context.Context, s *store.Store, tasks int) error {
 	return callers.Wait()
 }
 
-// BenchmarkStore_Life submits, claims and reports tasks, 100 a call, from several callers, and reports the time of Redis for each.
+// BenchmarkStore_Life submits, claims and reports tasks, by the number of callers and of tasks a call, and reports the time of Redis for each.
 func BenchmarkStore_Life(b *testing.B) {
+	for _, of := range []struct{ callers, page int }{{8, 100}, {64, 2}, {1, 1}} {
+		b.Run(fmt.Sprintf("%dx%d", of.callers, of.page), func(b *testing.B) { lives(b, of.callers, of.page) })
+	}
+}
+
+func lives(b *testing.B, callers, page int) {
+	b.Helper()
 	server := redistest.Start(b)
 	backend, err := redis.New(redis.Config{URL: server.SocketURL()})
 	if err != nil {
@@ -126,7 +133,6 @@ func BenchmarkStore_Life(b *testing.B) {
 		}
 		return total
 	}
-	const callers, page = 8, 100
 	before, began := cpu(), time.Now()
 	rounds := 0
 	for b.Loop() {
