@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -45,7 +46,7 @@ func (r *rewriting) run(ctx context.Context) error {
 	if err := r.b.owner.Snapshot(r.number, r.begun, func(piece []byte) error { return r.piece(ctx, piece) }); err != nil {
 		return err
 	}
-	if err := r.flush(ctx, true); err != nil {
+	if err := r.flush(ctx); err != nil {
 		return err
 	}
 	if err := r.deleteOthers(ctx); err != nil {
@@ -81,11 +82,11 @@ func (r *rewriting) piece(ctx context.Context, items []byte) error {
 	if r.group.bytes < maxGroup {
 		return nil
 	}
-	return r.flush(ctx, true)
+	return r.flush(ctx)
 }
 
 // flush sends what was gathered.
-func (r *rewriting) flush(ctx context.Context, rewriting bool) error {
+func (r *rewriting) flush(ctx context.Context) error {
 	g := r.group
 	r.group = new(group)
 	for at, value := range g.items {
@@ -96,7 +97,7 @@ func (r *rewriting) flush(ctx context.Context, rewriting bool) error {
 		r.b.counts.rewritten.Add(1)
 		r.has[maphash.String(r.seed, at.field)] = struct{}{}
 	}
-	_, err := r.apply(ctx, g, rewriting)
+	_, err := r.apply(ctx, g, true)
 	return err
 }
 
@@ -104,8 +105,8 @@ func (r *rewriting) flush(ctx context.Context, rewriting bool) error {
 func (r *rewriting) deleteOthers(ctx context.Context) error {
 	for n := range buckets {
 		var fields []string
-		err := r.again(ctx, "read the fields", func(ctx context.Context) (err error) {
-			fields, err = r.b.client.HKeys(ctx, r.keys.bucket(n)).Result()
+		err := r.ask(ctx, "read the fields", func(ctx context.Context, node *goredis.Client) (err error) {
+			fields, err = node.HKeys(ctx, r.keys.bucket(n)).Result()
 			return err
 		})
 		if err != nil {
@@ -117,12 +118,12 @@ func (r *rewriting) deleteOthers(ctx context.Context) error {
 			}
 		}
 		if len(r.group.items) >= maxWords {
-			if err := r.flush(ctx, true); err != nil {
+			if err := r.flush(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	return r.flush(ctx, true)
+	return r.flush(ctx)
 }
 
 // finish ends the rewrite by a group with what the flights that it has do to locks, and answers those.

@@ -278,6 +278,31 @@ func TestShard_Failover(t *testing.T) {
 	}
 }
 
+// TestShard_AcquireLost has a failover lose that the owner has acquired the store, and all that it has written since: the dispatcher before
+// does not live, so this one acquires the store anew, under an epoch past its own, and writes all again.
+func TestShard_AcquireLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := client(t, server.Addr())
+	a := newOwner(t, server.URL()).mustOwn(1)
+	a.keeps("1", "of a")
+	if err := c.Save(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	b := newOwner(t, server.URL()).mustOwn(0)
+	b.keeps("1", "of b")
+	b.keeps("2", "of b")
+	server.Restart()
+	b.soon("3", "of b")
+	b.same(c)
+	if s := b.Stats(); s.Rewrites == 0 || s.Epoch <= b.term.Epoch {
+		t.Errorf("counts are %+v", s)
+	}
+}
+
 // TestShard_WatchBroken breaks the connection of a candidate again and again: it must not take over before it has watched the record
 // for a whole term on one.
 func TestShard_WatchBroken(t *testing.T) {

@@ -43,8 +43,11 @@ func (b *Backend) Stats() Stats {
 		LoadTime: time.Duration(c.loadTime.Load()), Loaded: c.loaded.Load(), Full: c.full.Load(), Rewrites: c.rewrites.Load(),
 		Rewritten: c.rewritten.Load(), Deleted: c.deleted.Load(), Unlocked: c.unlocked.Load(),
 	}
-	s.Shards = len(b.shards)
-	for n, sh := range b.shards {
+	b.mu.Lock()
+	shards := b.shards
+	b.mu.Unlock()
+	s.Shards = len(shards)
+	for n, sh := range shards {
 		sh.mu.Lock()
 		if sh.usable() == nil {
 			s.Owned++
