@@ -36,7 +36,8 @@ func TestShard_Locks(t *testing.T) {
 		{"a restore of an earlier lease", lock("c/t/6", codec.LockRestore), "c/t/7", false},
 		{"a restore of a later lease", lock("c/t/8", codec.LockRestore), "c/t/8", false},
 		{"a release", lock("c/t/8", codec.LockRelease), "", false},
-		{"a renewal of none", lock("c/t/8", codec.LockRenew), "", true},
+		{"a renewal of none", lock("c/t/8", codec.LockRenew), "c/t/8", true},
+		{"a release", lock("c/t/8", codec.LockRelease), "", false},
 		{"a restore of none", lock("c/t/8", codec.LockRestore), "c/t/8", false},
 		{"whatever it is", lock("c/t/1", codec.LockAgain), "c/t/1", false},
 	} {
