@@ -222,6 +222,9 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	if isFile {
 		return s.openFile(ctx, dir, log)
 	}
+	if s.Owned() {
+		return s.openOwned(ctx, log)
+	}
 	if s.URL == MemoryStore {
 		store, err := store.New(store.Config{Shards: s.shards})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -41,6 +42,28 @@ func (s *StoreOptions) backend(name, address string, follow func(redis.Other), l
 		return nil, cli.Usagef("--store: %s", invalidText(err))
 	}
 	return b, nil
+}
+
+// longestTakeover is how long a command waits for a store whose owner may have died.
+const longestTakeover = 8 * time.Second
+
+// openOwned opens a store that no dispatcher uses.
+func (s *StoreOptions) openOwned(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
+	var owner atomic.Pointer[redis.Other]
+	b, err := s.backend("waggle on "+cli.Hostname(), "", func(other redis.Other) { owner.Store(&other) }, log)
+	if err != nil {
+		return nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, longestTakeover)
+	defer cancel()
+	opened, err := store.Open(waiting, store.Config{Shards: s.shards, Backend: b, Logger: log})
+	if other := owner.Load(); errors.Is(err, context.DeadlineExceeded) && other != nil && other.Name != "" {
+		return nil, cli.Advise(fmt.Errorf("--store %s: dispatcher %s at %s uses the store", s.Name(), other.Name, other.Address), "stop all its dispatchers before")
+	}
+	if err != nil {
+		return nil, cli.Advise(fmt.Errorf("--store %s: %w", s.Name(), err), mismatchAdvice(err))
+	}
+	return opened, nil
 }
 
 // own serves the store whenever this dispatcher owns it, until loops ends; after serving it acquires it no more. While another one
