@@ -134,6 +134,9 @@ func TestCluster_NodeAway(t *testing.T) {
 		t.Errorf("after %v %d shards are acquired", time.Since(began), n)
 	}
 	had := len(next.term.Gained)
+	if of := next.Ownership(); !of.Owning || len(of.Away) != shards-had || of.Ownerless == 0 {
+		t.Errorf("the ownership is %+v", of)
+	}
 	away.Resume()
 	until(t, "the other shards come", func() bool { next.mu.Lock(); defer next.mu.Unlock(); return len(next.gains) == shards-had })
 	for shard := range shards {

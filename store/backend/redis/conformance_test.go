@@ -86,7 +86,7 @@ func (i *instance) forTest(server *redistest.Server) storetest.Instance {
 	}
 	ctx := context.WithoutCancel(t.Context())
 	return storetest.Instance{
-		Store: i, Clock: server.Clock(),
+		Store: i, Clock: server.Clock(), Undoes: true,
 		DeleteLock: func(id dispatch.TaskID) { must(c.Del(ctx, lock(id)).Err()) },
 		SetLock: func(id dispatch.TaskID, value string, ttl time.Duration) {
 			if ttl == 0 {
@@ -138,7 +138,14 @@ func TestModel(t *testing.T) {
 		of.Restart = func() error {
 			end := i.store.Close
 			if random.IntN(3) == 0 {
-				end = i.backend.Kill
+				end = func() error { // at this instant of its clock
+					for shard := range i.shards {
+						if err := i.backend.RenewNow(t.Context(), shard); err != nil {
+							return err
+						}
+					}
+					return i.backend.Kill()
+				}
 			}
 			if err := end(); err != nil {
 				return err

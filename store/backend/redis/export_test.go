@@ -43,3 +43,15 @@ func RecordKey(prefix string, shard int) string { return keysOf(prefix, shard).r
 func LockKey(prefix string, shard int, task string) string {
 	return keysOf(prefix, shard).lock(task)
 }
+
+// Counts are what tests look at.
+type Counts struct{ Epoch, Rewrites, Rewritten, Deleted, SelfFenced, Loaded int64 }
+
+// Counts of the backend.
+func (b *Backend) Counts() Counts {
+	c := b.counts
+	return Counts{
+		Epoch: int64(b.shards[0].epoch().Number), Rewrites: c.rewrites.Load(), Rewritten: c.rewritten.Load(), Deleted: c.deleted.Load(),
+		SelfFenced: c.selfFenced.Load(), Loaded: c.loaded.Load(),
+	}
+}

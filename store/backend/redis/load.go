@@ -86,8 +86,7 @@ func (s *shard) loadOnce(ctx context.Context, items backend.Items) error {
 		s.log.Warn("the owner before has died while it wrote again what a failover had lost: some items may be older than others")
 	}
 	took := time.Since(began)
-	s.b.counts.loadTime.Add(int64(took))
-	s.b.counts.loaded.Add(uint64(loaded)) //nolint:gosec // it is a count
+	s.b.counts.load(took, loaded)
 	s.log.Log(s.level(), "the shard is loaded", zap.Int("items", loaded), zap.Duration("took", took.Round(time.Millisecond)),
 		zap.String("seconds_per_million", fmt.Sprintf("%.2f", took.Seconds()/float64(max(loaded, 1))*1_000_000)))
 	if s.number == 0 {

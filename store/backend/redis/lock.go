@@ -50,7 +50,7 @@ func lockCommands(all []words, k keys, locks []codec.Lock) (_ []words, found []i
 			command = append(command, "NX", "GET")
 		}
 		if l.Write == codec.LockRenew {
-			command = append(command, "XX", "GET")
+			command = append(command, "GET")
 		}
 		if l.Write != codec.LockAgain {
 			found[i] = len(all)
@@ -82,7 +82,7 @@ func (s *shard) unlocked(ctx context.Context, locks []codec.Lock, had []string) 
 		case had == nil, l.Write == codec.LockGrant && had[i] != "" && had[i] != l.Token:
 			asked = append(asked, l)
 		case l.Write == codec.LockRenew && had[i] == "":
-			bad = append(bad, backend.Unlocked{Task: l.Task, Token: l.Token})
+			bad = append(bad, backend.Unlocked{Task: l.Task, Token: l.Token, Ends: l.Ends})
 		}
 	}
 	for page := range slices.Chunk(asked, maxCompared) {
@@ -114,7 +114,7 @@ func (s *shard) readLocks(ctx context.Context, node *goredis.Client, locks []cod
 		if value == l.Token || l.Write == codec.LockRenew && value != "" {
 			continue
 		}
-		of := backend.Unlocked{Task: l.Task, Token: l.Token, Value: value}
+		of := backend.Unlocked{Task: l.Task, Token: l.Token, Value: value, Ends: l.Ends}
 		if ttl := ttls[i].Val(); value != "" && ttl != -1 { // -1: it has no end
 			of.TTL = max(ttl, time.Millisecond)
 		}

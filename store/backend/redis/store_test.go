@@ -85,7 +85,7 @@ func TestStore_Saw(t *testing.T) {
 	}
 	o.serves()
 	o.keeps("1", "after")
-	if epoch := o.Stats().Epoch; epoch != 42 {
+	if epoch := o.Counts().Epoch; epoch != 42 {
 		t.Errorf("the epoch is %d", epoch)
 	}
 }
@@ -177,7 +177,7 @@ func TestStore_Used(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = newOwner(t, server.URL()).mustOwn(0)
-	if n := o.Stats().Loaded; n != 3 {
+	if n := o.Ownership().LoadedItems; n != 3 {
 		t.Errorf("%d items are loaded", n)
 	}
 }
