@@ -93,6 +93,12 @@ func New(config Config) (*Backend, error) {
 // Acquire implements [backend.Backend]: it waits while another owner lives.
 func (b *Backend) Acquire(ctx context.Context, owner backend.Owner) (backend.Term, error) {
 	b.owner = owner
+	if owner.Gained == nil { // as of one that only reads
+		b.owner.Gained = func(context.Context, backend.Gain) error { return nil }
+	}
+	if owner.Unlocked == nil {
+		b.owner.Unlocked = func(int, []backend.Unlocked) backend.Commit { return nil }
+	}
 	term, err := b.acquire(ctx)
 	if err != nil {
 		return backend.Term{}, errors.Join(err, b.Release(context.WithoutCancel(ctx)))

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -104,17 +105,19 @@ func (s *shard) readOwnership(ctx context.Context) (own protocol.Epoch, head pro
 	if !owned {
 		return own, head, errChanged
 	}
-	err = s.again(ctx, "read the head", func(ctx context.Context) error {
-		l, err := s.b.connect(ctx, s.keys)
-		if err != nil {
+	err = s.ask(ctx, "read the head", func(ctx context.Context, node *goredis.Client) error {
+		pipe := node.TxPipeline()
+		epochs, heads := pipe.Get(ctx, s.keys.epoch()), pipe.Get(ctx, s.keys.head())
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, goredis.Nil) {
 			return err
 		}
-		defer l.close()
-		found, err := l.watch(ctx)
-		if head = found.head; err == nil && found.epoch != own {
-			err = errNotOwner
+		epoch, err := parsed(epochs, parseEpoch)
+		if err == nil && epoch != own {
+			return errNotOwner
 		}
-		return err
+		var headErr error
+		head, headErr = parsed(heads, parseHead)
+		return errors.Join(err, headErr)
 	})
 	if errors.Is(err, errNotOwner) {
 		err = errChanged

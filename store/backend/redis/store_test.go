@@ -90,6 +90,22 @@ func TestStore_Saw(t *testing.T) {
 	}
 }
 
+// TestStore_Before gives a process that follows itself the counts that it had, and an epoch past all that it has seen.
+func TestStore_Before(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	o := newOwner(t, server.URL()).mustOwn(1)
+	o.keeps("1", "value")
+	if err := o.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.Saw(77)
+	next := newOwner(t, server.URL(), func(c *redis.Config) { c.Before = o.Backend }).mustOwn(0)
+	if of := next.Ownership(); next.term.Epoch != 78 || of.Groups != 1 || of.Changes != 2 || of.LoadedItems != 1 {
+		t.Errorf("the term is %+v, the ownership %+v", next.term, of)
+	}
+}
+
 // TestStore_Canceled ends a candidate by its context. It owns nothing then.
 func TestStore_Canceled(t *testing.T) {
 	t.Parallel()
