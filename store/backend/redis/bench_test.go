@@ -57,7 +57,7 @@ func BenchmarkStore_Load(b *testing.B) {
 		began := time.Now()
 		s, backend := open()
 		b.ReportMetric(time.Since(began).Seconds()*1_000_000/float64(tasks), "open-s/million")
-		b.ReportMetric(backend.Stats().LoadTime.Seconds()*1_000_000/float64(tasks), "load-s/million")
+		b.ReportMetric(backend.Ownership().LoadTime.Seconds()*1_000_000/float64(tasks), "load-s/million")
 		b.StopTimer()
 		if err := s.Close(); err != nil {
 			b.Fatal(err)
@@ -148,7 +148,7 @@ func lives(b *testing.B, callers, page int) {
 	tasks := float64(rounds * callers * page)
 	b.ReportMetric(tasks/time.Since(began).Seconds(), "tasks/s")
 	b.ReportMetric((cpu()-before)/tasks*1e6, "redis-µs/task")
-	stats := backend.Stats()
+	stats := backend.Ownership()
 	b.ReportMetric(float64(stats.GroupBytes)/float64(max(stats.Groups, 1)), "B/group")
 	b.ReportMetric(tasks/float64(max(stats.Groups, 1)), "tasks/group")
 	if err := s.Close(); err != nil {

@@ -39,7 +39,7 @@ func (s *shard) readItems(ctx context.Context, items backend.Items) (total int, 
 	close(numbers)
 	room := make(chan []byte, 4*readers) // of pieces that were taken
 	var sources errgroup.Group
-	for range readers {
+	for range min(readers, len(filled)) {
 		sources.Go(func() error {
 			r := reader{shard: s, pieces: pieces, room: room}
 			defer r.drop()

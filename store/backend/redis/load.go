@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -86,8 +87,7 @@ func (s *shard) loadOnce(ctx context.Context, items backend.Items) error {
 		s.log.Warn("the owner before has died while it wrote again what a failover had lost: some items may be older than others")
 	}
 	took := time.Since(began)
-	s.b.counts.loadTime.Add(int64(took))
-	s.b.counts.loaded.Add(uint64(loaded)) //nolint:gosec // it is a count
+	s.b.counts.load(took, loaded)
 	s.log.Log(s.level(), "the shard is loaded", zap.Int("items", loaded), zap.Duration("took", took.Round(time.Millisecond)),
 		zap.String("seconds_per_million", fmt.Sprintf("%.2f", took.Seconds()/float64(max(loaded, 1))*1_000_000)))
 	if s.number == 0 {
@@ -105,17 +105,19 @@ func (s *shard) readOwnership(ctx context.Context) (own protocol.Epoch, head pro
 	if !owned {
 		return own, head, errChanged
 	}
-	err = s.again(ctx, "read the head", func(ctx context.Context) error {
-		l, err := s.b.connect(ctx, s.keys)
-		if err != nil {
+	err = s.ask(ctx, "read the head", func(ctx context.Context, node *goredis.Client) error {
+		pipe := node.TxPipeline()
+		epochs, heads := pipe.Get(ctx, s.keys.epoch()), pipe.Get(ctx, s.keys.head())
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, goredis.Nil) {
 			return err
 		}
-		defer l.close()
-		found, err := l.watch(ctx)
-		if head = found.head; err == nil && found.epoch != own {
-			err = errNotOwner
+		epoch, err := parsed(epochs, parseEpoch)
+		if err == nil && epoch != own {
+			return errNotOwner
 		}
-		return err
+		var headErr error
+		head, headErr = parsed(heads, parseHead)
+		return errors.Join(err, headErr)
 	})
 	if errors.Is(err, errNotOwner) {
 		err = errChanged

@@ -18,8 +18,8 @@ const compared = "LOCK"
 // maxCompared is how many locks such a command has.
 const maxCompared = 1000
 
-// lockCommands appends those for locks. What happens to the same lock stays in order; else all that is compared goes together, since
-// a script costs as much as several commands.
+// lockCommands appends those for locks. What happens to the same lock stays in order; else all that is compared goes together: one
+// script for each would cost Redis 9.0 instead of 6.7 µs for the life of a task (BenchmarkStore_Life, 100 a call).
 func lockCommands(all []words, k keys, locks []codec.Lock) (_ []words, found []int) {
 	found = make([]int, len(locks))
 	var keys, args words

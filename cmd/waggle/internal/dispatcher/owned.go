@@ -32,11 +32,11 @@ func (s *StoreOptions) Owned() bool {
 }
 
 // backend makes what keeps a store that is owned, for a dispatcher with that name and address.
-func (s *StoreOptions) backend(name, address string, follow func(redis.Other), log *zap.Logger) (*redis.Backend, error) {
+func (s *StoreOptions) backend(before *redis.Backend, name, address string, follow func(redis.Other), log *zap.Logger) (*redis.Backend, error) {
 	goredis.SetLogger(redisLog{log}) // the client logs for its whole process, not per connection
 	b, err := redis.New(redis.Config{
 		URL: strings.Replace(s.URL, ownerScheme, "", 1), Prefix: s.prefix, Name: name, Address: address, AckReplicas: s.ackReplicas,
-		AllowEviction: s.allowEviction, Existing: s.existing, CopyOf: s.copyOf, Follow: follow, Logger: log,
+		AllowEviction: s.allowEviction, Existing: s.existing, CopyOf: s.copyOf, Before: before, Follow: follow, Logger: log,
 	})
 	if err != nil {
 		return nil, cli.Usagef("--store: %s", invalidText(err))
@@ -50,7 +50,7 @@ const longestTakeover = 8 * time.Second
 // openOwned opens a store that no dispatcher uses.
 func (s *StoreOptions) openOwned(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
 	var owner atomic.Pointer[redis.Other]
-	b, err := s.backend("waggle on "+cli.Hostname(), "", func(other redis.Other) { owner.Store(&other) }, log)
+	b, err := s.backend(nil, "waggle on "+cli.Hostname(), "", func(other redis.Other) { owner.Store(&other) }, log)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (n *Node) own(serving, loops context.Context, s *StoreOptions) error {
 
 // ownOnce acquires the store, which waits while another dispatcher has it, and serves it until that is over.
 func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
-	b, err := s.backend(n.ID, n.Server.Advertised(), n.follow, n.log)
+	b, err := s.backend(n.backend.Load(), n.ID, n.Server.Advertised(), n.follow, n.log)
 	if err != nil {
 		return err
 	}
