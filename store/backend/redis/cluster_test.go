@@ -23,12 +23,13 @@ func portOf(addr string) string {
 }
 
 // twoNodes is a Cluster of two nodes, each with half of the slots, that do not mind when one hangs.
-func twoNodes(t *testing.T) (nodes [2]*redistest.Server, url string) {
+func twoNodes(t *testing.T, opts ...redistest.Option) (nodes [2]*redistest.Server, url string) {
 	t.Helper()
 	var clients [2]*goredis.Client
 	for i := range nodes {
-		nodes[i] = redistest.Start(t, redistest.WithCluster(), redistest.WithConfig("cluster-node-timeout", "600000"),
-			redistest.WithConfig("cluster-require-full-coverage", "no"))
+		nodes[i] = redistest.Start(t, append([]redistest.Option{
+			redistest.WithCluster(), redistest.WithConfig("cluster-node-timeout", "600000"), redistest.WithConfig("cluster-require-full-coverage", "no"),
+		}, opts...)...)
 		clients[i] = client(t, nodes[i].Addr())
 		if err := clients[i].ClusterAddSlotsRange(t.Context(), i*8192, i*8192+8191).Err(); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,24 +41,26 @@ func (i *instance) open(ctx context.Context) error {
 	return nil
 }
 
-// servers are redis-servers with a clock each, of which a test has one for itself.
-type servers struct {
-	mu    sync.Mutex
-	tests int
+// place is where stores are made one after the other, with a clock by which locks end.
+type place struct {
+	url    string
+	client goredis.UniversalClient // of somebody else
+	clock  storetest.Clock
+	tests  int
 }
 
-// instance makes a store on a server, whose locks end by the same clock.
-func (s *servers) instance(t *testing.T, server *redistest.Server, shards int) *instance {
+// newPlace is one redis-server.
+func newPlace(t *testing.T) *place {
 	t.Helper()
-	c := client(t, server.Addr())
-	if err := c.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	s.mu.Lock()
-	s.tests++
-	name := fmt.Sprint("t", s.tests)
-	s.mu.Unlock()
-	i := &instance{t: t, config: redis.Config{URL: server.URL(), Prefix: name}, shards: shards, now: server.Clock().Now}
+	server := redistest.Start(t, redistest.WithClock())
+	return &place{url: server.URL(), client: client(t, server.Addr()), clock: server.Clock()}
+}
+
+// instance makes an empty store.
+func (p *place) instance(t *testing.T, shards int) *instance {
+	t.Helper()
+	p.tests++
+	i := &instance{t: t, config: redis.Config{URL: p.url, Prefix: fmt.Sprint("t", p.tests)}, shards: shards, now: p.clock.Now}
 	i.config.SetTerm(term)
 	if err := i.open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -73,8 +74,8 @@ func (s *servers) instance(t *testing.T, server *redistest.Server, shards int) *
 }
 
 // forTest lets the suite reach around the contract by a client of its own.
-func (i *instance) forTest(server *redistest.Server) storetest.Instance {
-	t, c := i.t, client(i.t, server.Addr())
+func (i *instance) forTest(p *place) storetest.Instance {
+	t, c := i.t, p.client
 	lock := func(id dispatch.TaskID) string {
 		return redis.LockKey(i.config.Prefix, dispatch.ShardOf(id.Slot(), i.shards), string(id))
 	}
@@ -86,14 +87,14 @@ func (i *instance) forTest(server *redistest.Server) storetest.Instance {
 	}
 	ctx := context.WithoutCancel(t.Context())
 	return storetest.Instance{
-		Store: i, Clock: server.Clock(), Undoes: true,
+		Store: i, Clock: p.clock, Undoes: true,
 		DeleteLock: func(id dispatch.TaskID) { must(c.Del(ctx, lock(id)).Err()) },
 		SetLock: func(id dispatch.TaskID, value string, ttl time.Duration) {
 			if ttl == 0 {
 				must(c.Set(ctx, lock(id), value, 0).Err())
 				return
 			}
-			must(c.Do(ctx, "set", lock(id), value, "pxat", server.Clock().Now().Add(ttl).UnixMilli()).Err())
+			must(c.Do(ctx, "set", lock(id), value, "pxat", p.clock.Now().Add(ttl).UnixMilli()).Err())
 		},
 		LockValue: func(id dispatch.TaskID) (string, time.Duration) {
 			value, err := c.Get(ctx, lock(id)).Result()
@@ -114,11 +115,10 @@ func (i *instance) forTest(server *redistest.Server) storetest.Instance {
 // TestConformance holds a store in Redis to its contract, on one redis-server whose clock stands still.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.WithClock())
-	all := new(servers)
+	p := newPlace(t)
 	storetest.Run(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
-		return all.instance(t, server, opts.Shards).forTest(server)
+		return p.instance(t, opts.Shards).forTest(p)
 	})
 }
 
@@ -128,13 +128,41 @@ const modelSteps = 2_000
 // TestModel makes random operations, and takeovers in their midst: after the death of an owner, or a hand-over.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.WithClock())
-	all := new(servers)
+	newPlace(t).model(t, 2)
+}
+
+// TestCluster_Model is TestModel on a Cluster, of whose two nodes each has some of the shards.
+func TestCluster_Model(t *testing.T) {
+	t.Parallel()
+	// Nodes whose clock jumps by days do not take each other for dead.
+	nodes, url := twoNodes(t, redistest.WithClock(), redistest.WithConfig("cluster-node-timeout", "1000000000000"))
+	c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{nodes[0].Addr()}})
+	t.Cleanup(func() { _ = c.Close() })
+	(&place{url: url, client: c, clock: clocks{nodes[0].Clock(), nodes[1].Clock()}}).model(t, 4)
+}
+
+// clocks are those of two servers, which show the same time once they are set.
+type clocks [2]*redistest.Clock
+
+// Now implements [storetest.Clock].
+func (c clocks) Now() time.Time { return c[0].Now() }
+
+// Advance implements [storetest.Clock].
+func (c clocks) Advance(d time.Duration) { c.Set(c.Now().Add(d)) }
+
+// Set implements [storetest.Clock].
+func (c clocks) Set(now time.Time) {
+	c[0].Set(now)
+	c[1].Set(now)
+}
+
+func (p *place) model(t *testing.T, shards int) {
+	t.Helper()
 	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
-		i := all.instance(t, server, opts.Shards)
+		i := p.instance(t, opts.Shards)
 		random := rand.New(rand.NewPCG(storetest.Seed(t), 3))
-		of := i.forTest(server)
+		of := i.forTest(p)
 		of.Restart = func() error {
 			end := i.store.Close
 			if random.IntN(3) == 0 {
@@ -153,5 +181,5 @@ func TestModel(t *testing.T) {
 			return i.open(t.Context())
 		}
 		return of
-	}, storetest.ModelConfig{Steps: modelSteps})
+	}, storetest.ModelConfig{Steps: modelSteps, Shards: shards})
 }
