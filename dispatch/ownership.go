@@ -39,7 +39,7 @@ type Ownership struct {
 	// Rewritten are items that this process wrote again after a failover had lost them. Deleted are those that it deleted then,
 	// because the failover had brought them back.
 	Rewritten, Deleted int64
-	// LostTasks are tasks of which this process had acknowledged a change that is lost: another owner wrote before it could write
-	// the change again.
+	// LostTasks are changes of tasks that owners before this process had kept, so far as it saw, and that were gone when it loaded
+	// the store: a failover has lost them together with their owner.
 	LostTasks int64
 }

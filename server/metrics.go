@@ -290,7 +290,7 @@ func ownerSeries() []ownedNumber {
 		total("waggle_owner_changes_total", "Changes of owner that this dispatcher has seen.", func(o *dispatch.Ownership) float64 { return float64(o.Changes) }),
 		total("waggle_owner_self_fences_total", "Terms of this dispatcher that ran out before it could renew them.",
 			func(o *dispatch.Ownership) float64 { return float64(o.SelfFences) }),
-		total("waggle_owner_lost_tasks_total", "Tasks of which this dispatcher had acknowledged a change that is lost, because another owner came.",
+		total("waggle_owner_lost_tasks_total", "Changes of tasks that earlier owners had kept and that were gone when this dispatcher loaded the store: a failover has lost them.",
 			func(o *dispatch.Ownership) float64 { return float64(o.LostTasks) }),
 		total("waggle_ownerless_seconds_total", "Time without an owner, of a shard or the whole store.",
 			func(o *dispatch.Ownership) float64 { return o.OwnerlessTotal.Seconds() }),

@@ -436,8 +436,8 @@ type Ownership struct {
 	ItemsRewritten int64 `protobuf:"varint,18,opt,name=items_rewritten,json=itemsRewritten,proto3" json:"items_rewritten,omitempty"`
 	// Items that such a failover had brought back, and that were deleted again.
 	ItemsDeleted int64 `protobuf:"varint,19,opt,name=items_deleted,json=itemsDeleted,proto3" json:"items_deleted,omitempty"`
-	// Tasks of which this dispatcher had acknowledged a change that is lost: a failover lost it, and another owner wrote before
-	// this dispatcher could write it again.
+	// Changes of tasks that owners before this dispatcher had kept, so far as it saw, and that were gone when it loaded the store: a
+	// failover has lost them together with their owner.
 	LostTasks     int64 `protobuf:"varint,20,opt,name=lost_tasks,json=lostTasks,proto3" json:"lost_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

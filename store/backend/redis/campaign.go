@@ -78,6 +78,9 @@ func (s *shard) look(ctx context.Context, l *link) (f found, err error) {
 	if f, err = look(ctx, l.conn, s.keys); err != nil {
 		return f, err
 	}
+	s.mu.Lock()
+	s.latest = max(s.latest, f.head.Seq)
+	s.mu.Unlock()
 	if s.number == 0 {
 		s.b.follow(f)
 		if err := s.outdone(f); err != nil {

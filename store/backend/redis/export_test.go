@@ -55,3 +55,17 @@ func (b *Backend) Counts() Counts {
 		SelfFenced: c.selfFenced.Load(), Loaded: c.loaded.Load(),
 	}
 }
+
+// Latest is the sequence of the last group that was kept or, by a candidate, seen; 0: none.
+func (b *Backend) Latest(shard int) uint64 {
+	b.mu.Lock()
+	shards := b.shards
+	b.mu.Unlock()
+	if shards == nil {
+		return 0
+	}
+	s := shards[shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.latest, s.line.Kept.Seq)
+}

@@ -22,7 +22,8 @@ type group struct {
 	items  map[place]span
 	used   map[int64]*usedStep
 	locks  []codec.Lock
-	bytes  int // of what was added
+	bytes  int    // of what was added
+	tasks  uint64 // changes of tasks
 }
 
 // place is where an item is: a field of a hash. The field has the kind of the item and what names it, the value the other fields.
@@ -73,6 +74,9 @@ func (g *group) add(kind codec.Kind, fields []byte) error {
 	}
 	if kind&^codec.Removed == codec.Used {
 		return g.addUsed(fields, kind != codec.Used)
+	}
+	if kind&^codec.Removed == codec.Task {
+		g.tasks++
 	}
 	field, value, err := cutName(kind&^codec.Removed, fields)
 	if err != nil {

@@ -144,6 +144,12 @@ func (s *shard) begin(ctx context.Context, own protocol.Epoch, head protocol.Hea
 	if !s.owned || s.own != own {
 		return errChanged
 	}
+	if s.latest > head.Seq {
+		lost := s.latest - head.Seq
+		s.b.counts.lost.Add(int64(lost)) //nolint:gosec // it is small
+		s.log.Error("a failover has lost changes that the owner before had kept: they died with it", zap.Uint64("tasks", lost))
+	}
+	s.latest = 0
 	s.line = protocol.NewLine(own, head)
 	s.line.Loaded = true
 	s.serves()

@@ -12,7 +12,7 @@ type counts struct {
 	// highest is the highest epoch of shard 0 that was seen, or that somebody has told.
 	highest                                            atomic.Uint64
 	changes, groups, groupBytes, fenced, selfFenced    atomic.Int64
-	rewrites, rewritten, deleted, loaded               atomic.Int64
+	rewrites, rewritten, deleted, loaded, lost         atomic.Int64
 	groupTime, unowned, loadTime, selfFencedAt, gained atomic.Int64
 }
 
@@ -52,6 +52,7 @@ func (b *Backend) Ownership() dispatch.Ownership {
 		Epoch: c.highest.Load(), OwnerlessTotal: time.Duration(c.unowned.Load()), Changes: c.changes.Load(), SelfFences: c.selfFenced.Load(),
 		Groups: c.groups.Load(), GroupBytes: c.groupBytes.Load(), GroupTime: time.Duration(c.groupTime.Load()), Refused: c.fenced.Load(),
 		LoadTime: time.Duration(c.loadTime.Load()), LoadedItems: c.loaded.Load(), Rewritten: c.rewritten.Load(), Deleted: c.deleted.Load(),
+		LostTasks: c.lost.Load(),
 	}
 	if at := c.selfFencedAt.Load(); at != 0 {
 		o.SelfFenced = time.UnixMilli(at)

@@ -75,22 +75,28 @@ type found struct {
 	epoch  protocol.Epoch
 	record record
 	texts  [2]string // of both, as they were read
+	head   protocol.Head
 	micros uint64    // of Redis' clock
 	sent   time.Time // before it was read
 	read   time.Time // after that
 }
 
-// look reads epoch and record, and the clock.
+// look reads epoch, record and head, and the clock.
 func look(ctx context.Context, c goredis.Cmdable, k keys) (f found, err error) {
 	pipe := c.Pipeline()
-	values, clock := pipe.MGet(ctx, k.epoch(), k.record()), pipe.Time(ctx)
+	values, clock := pipe.MGet(ctx, k.epoch(), k.record(), k.head()), pipe.Time(ctx)
 	f.sent = time.Now()
 	if _, err := pipe.Exec(ctx); err != nil {
 		return f, err
 	}
 	f.read, f.micros = time.Now(), uint64(clock.Val().UnixMicro()) //nolint:gosec // it is later than 1970
+	var texts [3]string
 	for i, value := range values.Val() {
-		f.texts[i], _ = value.(string)
+		texts[i], _ = value.(string)
+	}
+	f.texts = [2]string(texts[:2])
+	if f.head, err = parseHead(texts[2]); err != nil {
+		return f, fmt.Errorf("key %s: %w", k.head(), err)
 	}
 	if f.epoch, err = parseEpoch(f.texts[0]); err != nil {
 		return f, fmt.Errorf("key %s: %w", k.epoch(), err)

@@ -38,7 +38,8 @@ type shard struct {
 	quits   bool          // no term follows
 	lostAt  time.Time     // since when it does not serve; zero: it does
 	line    protocol.Line
-	doubt   bool // the head must be read before the next group
+	latest  uint64 // the highest sequence of a head that was read as a candidate
+	doubt   bool   // the head must be read before the next group
 	// rewriting: a failover has lost a part of what memory has, and not all of it is written again.
 	rewriting bool
 	queue     []*flight // groups that are not kept yet, in order

@@ -307,6 +307,34 @@ func TestShard_AcquireLost(t *testing.T) {
 	}
 }
 
+// TestShard_LostWithOwner has a server come back with an older state while the owner is dead: the next one counts what is lost.
+func TestShard_LostWithOwner(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a := newOwner(t, server.URL()).mustOwn(1)
+	a.keeps("1", "saved")
+	if err := client(t, server.Addr()).Save(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b := newOwner(t, server.URL())
+	owned := make(chan error, 1)
+	go func() { owned <- b.own(0) }()
+	a.keeps("1", "lost")
+	a.keeps("2", "lost")
+	a.keeps("3", "lost")
+	until(t, "the candidate has seen the last group", func() bool { return b.Latest(0) == a.Latest(0) })
+	if err := a.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	if err := <-owned; err != nil {
+		t.Fatal(err)
+	}
+	if lost := b.Ownership().LostTasks; lost != 3 {
+		t.Errorf("%d changes of tasks are counted as lost, want 3", lost)
+	}
+}
+
 // TestShard_WatchBroken breaks the connection of a candidate again and again: it must not take over before it has watched the record
 // for a whole term on one.
 func TestShard_WatchBroken(t *testing.T) {

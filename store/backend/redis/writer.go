@@ -225,7 +225,7 @@ func (s *shard) ask(ctx context.Context, what string, ask func(context.Context, 
 // apply sends a group until it is kept.
 func (w *writer) apply(ctx context.Context, g *group, rewriting bool) (result sent, err error) {
 	w.mu.Lock()
-	w.line = w.line.Next(w.own, 0, rewriting)
+	w.line = w.line.Next(w.own, 0, g.tasks, rewriting) // so the difference of two sequences is how many changes of tasks are between
 	w.mu.Unlock()
 	for tries := 0; ; tries++ {
 		if !w.armed {

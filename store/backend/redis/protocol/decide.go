@@ -109,10 +109,11 @@ func NewLine(own Epoch, found Head) Line {
 	return Line{Base: found, First: own.Number, Kept: found, Last: found.Seq}
 }
 
-// Next returns the line with one more group to be sent, whose head is Sent. No sequence is used twice, because a head is taken as
+// Next returns the line with one more group to be sent, whose head is Sent, and whose sequence is that much higher, at least by 1. No
+// sequence is used twice, because a head is taken as
 // the proof of what its group wrote: a group that was given up may have been applied, or arrive late.
-func (l Line) Next(own Epoch, fence uint64, rewriting bool) Line {
-	l.Last++
+func (l Line) Next(own Epoch, fence, by uint64, rewriting bool) Line {
+	l.Last += max(by, 1)
 	l.Sent = Head{Epoch: own, Seq: l.Last, Fence: fence, Rewriting: rewriting}
 	return l
 }

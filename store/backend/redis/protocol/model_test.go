@@ -437,7 +437,7 @@ func (o *process) number(m mutant, rewriting bool) {
 	if m.reusesSequence {
 		o.line.last = o.line.kept.seq
 	}
-	o.line = narrowLine(o.line.wide().Next(o.epoch.wide(), uint64(o.fence), rewriting))
+	o.line = narrowLine(o.line.wide().Next(o.epoch.wide(), uint64(o.fence), 1, rewriting))
 	o.group.after, o.group.head = o.line.kept, o.line.sent
 }
 

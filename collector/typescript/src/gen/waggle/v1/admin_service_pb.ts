@@ -284,8 +284,8 @@ export type Ownership = Message<"waggle.v1.Ownership"> & {
   itemsDeleted: bigint;
 
   /**
-   * Tasks of which this dispatcher had acknowledged a change that is lost: a failover lost it, and another owner wrote before
-   * this dispatcher could write it again.
+   * Changes of tasks that owners before this dispatcher had kept, so far as it saw, and that were gone when it loaded the store: a
+   * failover has lost them together with their owner.
    *
    * @generated from field: int64 lost_tasks = 20;
    */
