@@ -7,6 +7,7 @@
 //	epoch   number and process of the owner; written by acquire only
 //	record  the owner's name and address, a beat, released; written by acquire, renew and hand-over
 //	head    epoch and sequence of the last group, rewriting; written by each group. (The last fence is an item of the shard.)
+//	        The sequence rises by the tasks that the group changes: who has seen a later head knows how many changes are lost
 //	items   tasks and all else that is kept
 //	locks   one for each lease
 //
