@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/machine"
@@ -34,10 +35,19 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, 
 		spread(c.Reply.Grants, lost, again.Reply.Grants)
 		spread(c.Reply.Used, lost, again.Reply.Used)
 		again.Reply.Grants, again.Reply.Used = c.Reply.Grants, c.Reply.Used
+		again.Reply.Again = earlier(c.Reply.Again, again.Reply.Again) // of the other wants, too
 		c.Reply, lost = again.Reply, pick(lost, still)
 	}
 	c.Reply.More = c.Reply.More || len(lost) > 0
 	return c.Reply, nil
+}
+
+// earlier is the first of two times, of which those that are zero do not count.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // claim makes a claim, and returns the wants that have lost all that they got: see [machine.Unlocked].
