@@ -64,19 +64,16 @@ const headBytes = 8
 // Commit implements [backend.Backend].
 func (b *Backend) Commit(number int, of []byte, _ int) backend.Commit {
 	shards := b.of(number)
-	for _, s := range shards {
-		s.giveBack()
-	}
-	switch {
-	case of == nil:
+	if of == nil {
+		giveBack(shards)
 		return nil
-	case len(of) < headBytes:
-		return failed(fmt.Errorf("a group of %d bytes is shorter than its head", len(of)))
-	case len(shards) == 1 && len(of) > headBytes:
+	}
+	if len(shards) == 1 && len(of) > headBytes {
 		return shards[0].commit(of[headBytes:], nil)
 	}
-	parts, err := cutByShard(of[headBytes:], len(shards))
+	parts, err := cutByShard(of, len(shards))
 	if err != nil {
+		giveBack(shards)
 		return failed(err)
 	}
 	var all flights
@@ -93,9 +90,12 @@ func (b *Backend) Commit(number int, of []byte, _ int) backend.Commit {
 }
 
 // cutByShard parts the items of a group by their shards.
-func cutByShard(items []byte, shards int) ([][]byte, error) {
+func cutByShard(group []byte, shards int) ([][]byte, error) {
+	if len(group) < headBytes {
+		return nil, fmt.Errorf("a group of %d bytes is shorter than its head", len(group))
+	}
 	parts := make([][]byte, shards)
-	for rest := items; len(rest) > 0; {
+	for rest := group[headBytes:]; len(rest) > 0; {
 		_, shard, _, after, ok := codec.CutItem(rest)
 		if !ok || shard >= shards {
 			return nil, errCut
@@ -114,9 +114,12 @@ func failed(err error) *flight {
 
 // commit takes what a command has changed. What comes while a group is on its way goes together, up to maxGroup. Without items it
 // returns the last flight; nil: all is kept.
+//
+// It gives the room back under the same lock: else a load could begin a line in between, and would keep what memory of before had.
 func (s *shard) commit(items []byte, after *flight) *flight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leaveRoom()
 	if !s.line.Loaded { // the command has changed what is not the latest state
 		return failed(s.closed)
 	}

@@ -41,6 +41,7 @@ type owner struct {
 	gains    []backend.Gain
 	unlocked []backend.Unlocked
 	undo     func(*owner, backend.Unlocked) backend.Commit
+	placing  func(shard int) error // called when a shard was loaded that was gained later
 }
 
 // newOwner makes one that owns nothing yet.
@@ -166,6 +167,11 @@ func (o *owner) gained(ctx context.Context, gain backend.Gain) error {
 		o.mu.Unlock()
 		if err := o.Load(ctx, gain.Shard, &items{owner: o, shard: gain.Shard}); err != nil {
 			return err
+		}
+		if o.placing != nil {
+			if err := o.placing(gain.Shard); err != nil {
+				return err
+			}
 		}
 	} else if gain.Shard == 0 {
 		o.mu.Lock()
