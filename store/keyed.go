@@ -128,7 +128,7 @@ func (s *Store) place(l *Loader, away time.Duration) error {
 	}
 	loaded.LocksLost()
 	loaded.Start(away)
-	s.shards[number].Shard = loaded
+	s.shards[number].Shard, s.shards[number].last = loaded, nil
 	if number == bookShard {
 		s.rules.version, s.holds.version = loaded.Versions()
 	}

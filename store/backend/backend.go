@@ -104,6 +104,12 @@ type Commit interface {
 	Wait(ctx context.Context) error
 }
 
+// Parts are a commit of [AllShards] that was cut.
+type Parts interface {
+	// Part is what concerns a shard; nil: all of that is kept.
+	Part(shard int) Commit
+}
+
 // Owner is who uses the store.
 type Owner struct {
 	// Shards is how many the store must have; 0: as it was made, else the backend's default.
