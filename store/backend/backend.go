@@ -125,8 +125,9 @@ type Owner struct {
 	// has returned nil; after an error the backend acquires it again.
 	Gained func(ctx context.Context, gain Gain) error
 	// Unlocked is called by a backend with [Term.Keyed] when a group is kept whose locks were not as they must be, before anybody
-	// learns that it is kept. The group is answered after the commit that it returns, which may be nil.
-	Unlocked func(shard int, locks []Unlocked) Commit
+	// learns that it is kept. The group is answered after the commit that it returns, which may be nil. After an error nothing was
+	// undone: the group is not answered, and Unlocked is called again in the next term.
+	Unlocked func(shard int, locks []Unlocked) (Commit, error)
 }
 
 // Gain is a shard that the owner has acquired.

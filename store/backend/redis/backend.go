@@ -97,7 +97,7 @@ func (b *Backend) Acquire(ctx context.Context, owner backend.Owner) (backend.Ter
 		b.owner.Gained = func(context.Context, backend.Gain) error { return nil }
 	}
 	if owner.Unlocked == nil {
-		b.owner.Unlocked = func(int, []backend.Unlocked) backend.Commit { return nil }
+		b.owner.Unlocked = func(int, []backend.Unlocked) (backend.Commit, error) { return nil, nil }
 	}
 	term, err := b.acquire(ctx)
 	if err != nil {

@@ -40,7 +40,7 @@ type owner struct {
 	leases   map[string]string // tokens by tasks, of shard 0
 	gains    []backend.Gain
 	unlocked []backend.Unlocked
-	undo     func(*owner, backend.Unlocked) backend.Commit
+	undo     func(*owner, backend.Unlocked) (backend.Commit, error)
 	placing  func(shard int) error // called when a shard was loaded that was gained later
 }
 
@@ -194,13 +194,13 @@ func (o *owner) gained(ctx context.Context, gain backend.Gain) error {
 	return nil
 }
 
-func (o *owner) unlock(shard int, locks []backend.Unlocked) backend.Commit {
+func (o *owner) unlock(shard int, locks []backend.Unlocked) (backend.Commit, error) {
 	o.mu.Lock()
 	o.unlocked = append(o.unlocked, locks...)
 	undo := o.undo
 	o.mu.Unlock()
 	if undo == nil {
-		return nil
+		return nil, nil
 	}
 	return undo(o, locks[0])
 }

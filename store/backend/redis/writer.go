@@ -175,13 +175,10 @@ func (w *writer) tellUnlocked(ctx context.Context, f *flight, had []string) erro
 	if err != nil || len(bad) == 0 {
 		return err
 	}
-	w.mu.Lock()
-	err = w.usable()
-	w.mu.Unlock()
-	if err != nil { // it could not undo anything now: the group is sent again
+	then, err := w.b.owner.Unlocked(w.number, bad)
+	if err != nil { // the group is sent again in the next term
 		return err
 	}
-	then := w.b.owner.Unlocked(w.number, bad)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f.then = then
