@@ -111,7 +111,9 @@ func (p *part) runWhole(run func()) {
 	whole := false
 	defer func() {
 		if !whole {
-			p.clock.broken.Store(true)
+			if p.clock.broken.CompareAndSwap(false, true) {
+				close(p.clock.failed)
+			}
 		}
 	}()
 	run()
