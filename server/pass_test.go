@@ -519,6 +519,49 @@ func TestPass_drains(t *testing.T) {
 	})
 }
 
+// An owner that stops takes no more calls of dispatchers, which go on to call: its drain does not wait for a moment without calls.
+func TestPass_drainsUnderLoad(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 2, server.Config{DrainTimeout: 10 * time.Second})
+	g.store.breakCall("Stats", func() error {
+		<-time.After(20 * time.Millisecond)
+		return nil
+	})
+	var callers, called sync.WaitGroup
+	stopped := make(chan struct{})
+	called.Add(64)
+	for range 64 {
+		callers.Go(func() {
+			for n := 0; ; n++ {
+				if n == 1 {
+					called.Done()
+				}
+				select {
+				case <-stopped:
+					return
+				default:
+				}
+				if _, err := g.members[1].admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	called.Wait()
+	began := time.Now()
+	g.members[0].stop()
+	if err := <-g.members[0].stopped; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("the drain took %v", took)
+	}
+	g.own(t, 1)
+	close(stopped)
+	callers.Wait()
+}
+
 // While ownership moves again and again, callers of all dispatchers get all work done, and no call fails but by UNAVAILABLE.
 func TestPass_movesUnderLoad(t *testing.T) {
 	t.Parallel()
