@@ -50,10 +50,10 @@ type inbox struct {
 	service *Service
 	ctx     context.Context //nolint:containedctx // of the stream
 	out     *sender
-	unsent  atomic.Int64 // bytes of answers
-	jobs    chan job     // for workers that wait
-	waiting atomic.Int64 // workers
-	running sync.WaitGroup
+	unsent  atomic.Int64   // bytes of answers
+	jobs    chan job       // for workers that wait
+	waiting atomic.Int64   // workers
+	running sync.WaitGroup // calls
 	end     context.CancelCauseFunc
 
 	mu       sync.Mutex // guards what follows
@@ -102,7 +102,9 @@ func (s *Service) Pass(stream grpc.BidiStreamingServer[relaypb.PassRequest, rela
 	case <-s.Closing:
 		err = in.close(ended)
 	}
-	end(nil)
+	in.mu.Lock()
+	end(nil) // no call begins after this
+	in.mu.Unlock()
 	in.running.Wait()
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -193,12 +195,17 @@ func (in *inbox) begin(call *relaypb.Call) error {
 		r.stream = &Stream{inbox: in, id: call.GetId(), ctx: ctx, in: make(chan *relaypb.Message, maxAhead+1)}
 	}
 	in.mu.Lock()
-	full := len(in.calls) >= MaxCalls
-	if !full {
+	full, gone := len(in.calls) >= MaxCalls, in.ctx.Err() != nil
+	if !full && !gone {
 		in.calls[call.GetId()] = r
+		in.running.Add(1)
 	}
 	in.mu.Unlock()
-	if full {
+	switch {
+	case gone:
+		cancel()
+		return context.Cause(in.ctx)
+	case full:
 		cancel()
 		return status.Errorf(codes.ResourceExhausted, "the peer has more calls on a stream than are allowed; the limit is %d", MaxCalls)
 	}
@@ -206,7 +213,6 @@ func (in *inbox) begin(call *relaypb.Call) error {
 	select {
 	case in.jobs <- j:
 	default:
-		in.running.Add(1)
 		go in.work(j)
 	}
 	return nil
@@ -214,9 +220,9 @@ func (in *inbox) begin(call *relaypb.Call) error {
 
 // work makes a call, and others after it.
 func (in *inbox) work(j job) {
-	defer in.running.Done()
 	for {
 		in.run(j.ctx, j.call, j.of)
+		in.running.Done()
 		if in.waiting.Add(1) > maxWaiting {
 			in.waiting.Add(-1)
 			return
