@@ -105,11 +105,27 @@ func (s *Service) Pass(stream grpc.BidiStreamingServer[relaypb.PassRequest, rela
 	in.mu.Lock()
 	end(nil) // no call begins after this
 	in.mu.Unlock()
-	in.running.Wait()
+	in.await()
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
+}
+
+// endTimeout is how long the calls of a stream that ends may take. An answer that its peer does not read ends with the stream.
+const endTimeout = time.Second
+
+// await waits until no call runs.
+func (in *inbox) await() {
+	none := make(chan struct{})
+	go func() {
+		in.running.Wait()
+		close(none)
+	}()
+	select {
+	case <-none:
+	case <-time.After(endTimeout):
+	}
 }
 
 // meet lets a peer prove that it knows the secret.
