@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 )
 
 // moving is a heartbeat stream of a store that several dispatchers share. It moves with the ownership, and its client sees nothing of
-// that: the last beat is repeated at the next owner, which answers it, and pushes from then on.
+// that: the beats that have no answer are repeated at the next owner. If all have one, the last beat is, so that the owner pushes from
+// then on; its answer goes to the client as a push, since a client counts answers.
 type moving struct {
 	chain  *chain
 	ctx    context.Context //nolint:containedctx // of the stream
@@ -28,9 +30,56 @@ type moving struct {
 	method string
 	beats  chan fed
 
-	taking sync.Mutex // held while a beat is taken; guards what follows
-	last   []byte     // the last beat that was taken
-	held   bool       // as in the last message
+	taking sync.Mutex // held while a beat is taken
+
+	mu         sync.Mutex // guards what follows
+	unanswered [][]byte   // beats, the oldest first
+	bytes      int        // of these
+	last       []byte     // the last beat
+	greets     bool       // the next answer is that of a beat which had one
+	held       bool       // as in the last message
+}
+
+// took notes a beat that is given to the owner.
+func (m *moving) took(beat []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last, m.unanswered, m.bytes = beat, append(m.unanswered, beat), m.bytes+len(beat)
+}
+
+// repeated are the beats that the next owner gets first.
+func (m *moving) repeated() [][]byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.greets = len(m.unanswered) == 0 && m.last != nil
+	if m.greets {
+		return [][]byte{m.last}
+	}
+	return slices.Clone(m.unanswered)
+}
+
+// full: the client's own window fills until some beats are answered.
+func (m *moving) full() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.unanswered) >= relay.MaxAhead-1 || m.bytes >= streamWindow
+}
+
+// forClient is a message of the owner as the client gets it.
+func (m *moving) forClient(message *pb.HeartbeatResponse) *pb.HeartbeatResponse {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	status := message.GetStatus()
+	m.held = status.GetHeld()
+	switch {
+	case status.GetNextHeartbeat() == nil: // it was pushed
+	case m.greets:
+		m.greets = false
+		return &pb.HeartbeatResponse{Status: &pb.LeaseStatus{Lost: status.GetLost(), Cancel: status.GetCancel(), Held: m.held}}
+	case len(m.unanswered) > 0:
+		m.unanswered, m.bytes = m.unanswered[1:], m.bytes-len(m.unanswered[0])
+	}
+	return message
 }
 
 // fed is a beat as it came, or the end of the stream.
@@ -119,14 +168,8 @@ func (m *moving) serve(r *route, serve func(*localStream) error) (moved bool, er
 	defer m.taking.Unlock()
 	defer m.taking.Lock() // the handler takes no more
 	defer cancel(nil)
-	err = serve(&localStream{m.client, m, ctx, m.lastBeat()})
+	err = serve(&localStream{m.client, m, ctx, m.repeated()})
 	return r.local.over.Err() != nil && m.ctx.Err() == nil && err != nil && isMove(nil, err), err
-}
-
-func (m *moving) lastBeat() []byte {
-	m.taking.Lock()
-	defer m.taking.Unlock()
-	return m.last
 }
 
 // localStream is a moving stream while it is served here.
@@ -135,7 +178,7 @@ type localStream struct {
 
 	moving *moving
 	ctx    context.Context //nolint:containedctx // of the stream, while it is here
-	again  []byte          // the beat that is repeated first; nil: none
+	again  [][]byte        // beats that are repeated first
 }
 
 // Context ends when the stream moves.
@@ -149,21 +192,28 @@ func (s *localStream) RecvMsg(to any) error {
 	if err := s.ctx.Err(); err != nil {
 		return context.Cause(s.ctx)
 	}
-	next := fed{data: s.again}
-	if s.again == nil {
+	var beat []byte
+	if len(s.again) > 0 {
+		beat, s.again = s.again[0], s.again[1:]
+	} else {
 		select {
-		case next = <-m.beats:
+		case next := <-m.beats:
+			if next.err != nil {
+				return next.err
+			}
+			beat = next.data
+			m.took(beat)
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
 		}
 	}
-	s.again = nil
-	if next.err != nil {
-		return next.err
-	}
-	m.last = next.data
-	to.(*envelope).decodeBytes(next.data, m.chain.maxBytes, true, proto.Unmarshal) //nolint:forcetypeassert // see decodedStream
+	to.(*envelope).decodeBytes(beat, m.chain.maxBytes, true, proto.Unmarshal) //nolint:forcetypeassert // see decodedStream
 	return nil
+}
+
+// SendMsg sends a message to the client.
+func (s *localStream) SendMsg(message any) error {
+	return s.ServerStream.SendMsg(s.moving.forClient(message.(*pb.HeartbeatResponse))) //nolint:forcetypeassert // of the method
 }
 
 // pass passes the stream on, until it ends or has moved.
@@ -178,45 +228,25 @@ func (m *moving) pass(r *route) (moved bool, err error) {
 		return true, nil
 	}
 	defer p.Close()
-	var ahead unanswered
-	if last := m.lastBeat(); last != nil {
-		if p.Send(m.ctx, last, false) != nil {
+	again := m.repeated()
+	if len(again) > relay.MaxAhead {
+		return false, errUnreadBeats
+	}
+	for _, beat := range again {
+		if p.Send(m.ctx, beat, false) != nil {
 			return true, nil
 		}
-		ahead.add(last)
 	}
-	return m.exchange(r, p, &ahead)
-}
-
-// unanswered are the sizes of beats that were passed on and have no answer.
-type unanswered struct {
-	sizes []int
-	bytes int
-}
-
-func (u *unanswered) add(beat []byte) {
-	u.sizes, u.bytes = append(u.sizes, len(beat)), u.bytes+len(beat)
-}
-
-// remove removes the oldest, if there is one: the message may have been a push.
-func (u *unanswered) remove() {
-	if len(u.sizes) > 0 {
-		u.sizes, u.bytes = u.sizes[1:], u.bytes-u.sizes[0]
-	}
-}
-
-// full: the client's own window fills until some are answered.
-func (u *unanswered) full() bool {
-	return len(u.sizes) >= relay.MaxAhead || u.bytes >= streamWindow
+	return m.exchange(r, p)
 }
 
 // exchange passes beats on, and messages back.
-func (m *moving) exchange(r *route, p *relay.Passed, ahead *unanswered) (moved bool, err error) {
+func (m *moving) exchange(r *route, p *relay.Passed) (moved bool, err error) {
 	beats, closing := m.beats, m.chain.closing
 	var grace <-chan time.Time
 	for {
 		from := beats
-		if ahead.full() {
+		if m.full() {
 			from = nil
 		}
 		select {
@@ -227,8 +257,7 @@ func (m *moving) exchange(r *route, p *relay.Passed, ahead *unanswered) (moved b
 			if next.err != nil {
 				beats = nil
 			} else {
-				m.keep(next.data)
-				ahead.add(next.data)
+				m.took(next.data)
 			}
 			if p.Send(m.ctx, next.data, next.err != nil) != nil {
 				return beats != nil, nil
@@ -237,7 +266,6 @@ func (m *moving) exchange(r *route, p *relay.Passed, ahead *unanswered) (moved b
 			if !ok {
 				return false, errUnreadBeats
 			}
-			ahead.remove()
 			if err := m.sendBack(message.GetData()); err != nil {
 				return false, err
 			}
@@ -273,20 +301,13 @@ func (m *moving) ended(answer *relaypb.Answer, over bool) (moved bool, err error
 	return false, statusIn(answer)
 }
 
-func (m *moving) keep(beat []byte) {
-	m.taking.Lock()
-	defer m.taking.Unlock()
-	m.last = beat
-}
-
 // sendBack sends a message of the owner to the client.
 func (m *moving) sendBack(data []byte) error {
 	message := new(pb.HeartbeatResponse)
 	if err := proto.Unmarshal(data, message); err != nil {
 		return err
 	}
-	m.held = message.GetStatus().GetHeld()
-	return sendInTime(m.client, message, 1)
+	return sendInTime(m.client, m.forClient(message), 1)
 }
 
 // errUnreadBeats is of a client that does not read its stream.

@@ -58,9 +58,14 @@ func (c *chain) IsStream(method string) bool {
 	return of != nil && of.stream != nil
 }
 
-// termFor is the term in which a call that was passed on is served; nil: this dispatcher does not own the store, or does not
-// any more: the sender has seen a higher epoch.
+// termFor is the term in which a call that was passed on is served; nil: this dispatcher does not own the store, stops, or does not
+// own the store any more: the sender has seen a higher epoch.
 func (c *chain) termFor(call *relaypb.Call) *term {
+	select {
+	case <-c.closing:
+		return nil // a drain that took more would last as long as they come
+	default:
+	}
 	t := c.owners.now.Load().local
 	if t != nil && call.GetEpoch() > t.epoch {
 		if c.higherEpoch != nil {

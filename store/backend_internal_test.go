@@ -42,6 +42,11 @@ func TestBackend_CommandPanics(t *testing.T) {
 				_, err = s.shards[0].perform(&failing{})
 				t.Errorf("the command returned %v", err)
 			}()
+			select {
+			case <-s.Failed():
+			default:
+				t.Error("the owner does not learn of it")
+			}
 			for name, call := range map[string]func(context.Context) error{
 				"a read":   func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
 				"a change": func(ctx context.Context) error { _, err := s.Unblock(ctx, "q"); return err },

@@ -247,6 +247,38 @@ func TestBackend_RefusedForAll(t *testing.T) {
 	})
 }
 
+// TestBackend_Snapshot makes a snapshot while a change of rules and one of holds wait for their groups: the backend may keep them by it.
+func TestBackend_Snapshot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, j, _, _ := onSlowDisk(t)
+		_, version, _, err := s.Holds(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 2)
+		go func() {
+			_, err := s.PutHolds(t.Context(), dispatch.HoldChange{Set: []dispatch.Hold{{Target: dispatch.HoldTarget{Pool: "p"}}}}, version)
+			ended <- err
+		}()
+		go func() {
+			_, err := s.PutRule(t.Context(), "q.test", &dispatch.QueueRule{Pattern: "q.test"}, 0)
+			ended <- err
+		}()
+		synctest.Wait()
+		made := make(chan error, 1)
+		go func() { made <- s.Snapshot(backend.AllShards, func() {}, func([]byte) error { return nil }) }()
+		synctest.Wait()
+		if len(made) == 0 {
+			t.Error("a snapshot waits for groups that are on their way")
+		}
+		j.sync()
+		if err := errors.Join(<-ended, <-ended, <-made); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // limited is a backend whose term ends at an instant.
 type limited struct {
 	backend.Backend

@@ -111,7 +111,9 @@ func (p *part) runWhole(run func()) {
 	whole := false
 	defer func() {
 		if !whole {
-			p.clock.broken.Store(true)
+			if p.clock.broken.CompareAndSwap(false, true) {
+				close(p.clock.failed)
+			}
 		}
 	}()
 	run()
@@ -323,10 +325,19 @@ func (s *Store) performAll(room int, grows bool, run func()) (seen, error) {
 	if err != nil {
 		return seen{}, err
 	}
+	all := seen{backend.AllShards, first.last}
 	for _, sh := range s.shards {
-		sh.last = first.last
+		sh.last = all.part(sh.Number).last
 	}
-	return seen{backend.AllShards, first.last}, nil
+	return all, nil
+}
+
+// part is what a change of all shards has changed in one: who reads that does not wait for another one, which may be away.
+func (s seen) part(shard int) seen {
+	if cut, ok := s.last.(backend.Parts); ok {
+		s.last = cut.Part(shard)
+	}
+	return seen{shard, s.last}
 }
 
 // groupAll appends what a command has changed in all shards, and of the rules and holds.

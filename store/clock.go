@@ -16,6 +16,7 @@ type clock struct {
 	now     func() time.Time
 	backend backend.Backend // nil: nothing outlives the process
 	broken  atomic.Bool     // a command panicked in its middle
+	failed  chan struct{}   // closed then
 	closed  chan struct{}   // closed with the store
 }
 

@@ -28,7 +28,12 @@ func (s *Store) Holds(ctx context.Context, have int64) (holds []dispatch.Hold, v
 	if err := s.usable(ctx); err != nil {
 		return nil, 0, time.Time{}, err
 	}
-	b := &s.holds
+	holds, version, last := s.holds.since(have)
+	return holds, version, ms.Time(s.millis()), s.durable(ctx, last)
+}
+
+// since are the holds if they have another version.
+func (b *holdBook) since(have int64) (holds []dispatch.Hold, version int64, last seen) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if have != b.version {
@@ -37,7 +42,7 @@ func (s *Store) Holds(ctx context.Context, have int64) (holds []dispatch.Hold, v
 			holds[i].Target.Labels = maps.Clone(holds[i].Target.Labels)
 		}
 	}
-	return holds, b.version, ms.Time(s.millis()), s.durable(ctx, b.last)
+	return holds, b.version, b.last
 }
 
 // PutHolds implements [dispatch.Holds].
@@ -45,23 +50,31 @@ func (s *Store) PutHolds(ctx context.Context, change dispatch.HoldChange, ifVers
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
+	version, last, err := s.putHolds(change, ifVersion)
+	if err != nil {
+		return 0, err
+	}
+	return version, s.durable(ctx, last) // without the mutex: a snapshot needs it, and the group may be kept by that
+}
+
+func (s *Store) putHolds(change dispatch.HoldChange, ifVersion int64) (version int64, last seen, err error) {
 	b := &s.holds
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.version != ifVersion {
-		return 0, fmt.Errorf("%w: the holds have version %d, not %d", dispatch.ErrEtagMismatch, b.version, ifVersion)
+		return 0, last, fmt.Errorf("%w: the holds have version %d, not %d", dispatch.ErrEtagMismatch, b.version, ifVersion)
 	}
 	if n := len(b.changed(&change)); n > bounds.MaxHolds {
-		return 0, fmt.Errorf("%w: %d holds would stand, the limit is %d", dispatch.ErrInvalid, n, bounds.MaxHolds)
+		return 0, last, fmt.Errorf("%w: %d holds would stand, the limit is %d", dispatch.ErrInvalid, n, bounds.MaxHolds)
 	}
-	version := max(ifVersion+1, s.millis())
+	version = max(ifVersion+1, s.millis())
 	room := machine.SmallGroup + machine.ChangedBytes*(len(change.Set)+len(change.Lift)+len(change.Queues))
-	last, err := s.performAll(room, false, func() { s.changeHolds(&change, version) })
+	last, err = s.performAll(room, false, func() { s.changeHolds(&change, version) })
 	if err != nil {
-		return 0, err
+		return 0, last, err
 	}
-	b.last = seen{bookShard, last.last}
-	return version, s.durable(ctx, last)
+	b.last = last.part(bookShard)
+	return version, last, nil
 }
 
 // changeHolds changes the holds, and gives them a version.

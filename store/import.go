@@ -24,15 +24,19 @@ func (s *Store) Import(ctx context.Context, batch *dispatch.PortableBatch) error
 	}
 	items := len(batch.Gates) + len(batch.Tasks) + len(batch.Holds) + len(batch.Queues) + len(batch.Tokens) + len(batch.Statuses)
 	room := machine.SmallGroup + dispatch.MaxPortableBytes + items*machine.ChangedBytes
-	s.rules.mu.Lock()
-	defer s.rules.mu.Unlock()
-	s.holds.mu.Lock()
-	defer s.holds.mu.Unlock()
-	last, err := s.performAll(room, true, func() { s.importBatch(batch) })
+	last, err := s.performImport(room, batch)
 	if err != nil {
 		return err
 	}
 	return s.durable(ctx, last) // it is behind the groups of the collectors
+}
+
+func (s *Store) performImport(room int, batch *dispatch.PortableBatch) (seen, error) {
+	s.rules.mu.Lock()
+	defer s.rules.mu.Unlock()
+	s.holds.mu.Lock()
+	defer s.holds.mu.Unlock()
+	return s.performAll(room, true, func() { s.importBatch(batch) })
 }
 
 // EndCopy implements [dispatch.Portable].

@@ -49,27 +49,18 @@ func (l *Loader) gained(ctx context.Context, gain backend.Gain) error {
 }
 
 // unlocked undoes what a group could not do to locks.
-func (l *Loader) unlocked(shard int, locks []backend.Unlocked) backend.Commit {
+func (l *Loader) unlocked(shard int, locks []backend.Unlocked) (backend.Commit, error) {
 	<-l.opened // there is no group before
 	c := machine.Unlocked{Locks: make([]machine.UnlockedLock, len(locks))}
 	for i := range locks {
 		c.Locks[i] = machine.UnlockedLock(locks[i])
 	}
 	undone, err := l.store.shards[shard].perform(&c)
-	switch {
-	case err != nil:
-		return failed{err}
-	case !c.Changed:
-		return nil
+	if err != nil || !c.Changed {
+		return nil, err
 	}
-	return undone.last
+	return undone.last, nil
 }
-
-// failed is a group that could not be kept.
-type failed struct{ err error }
-
-// Wait implements [backend.Commit].
-func (f failed) Wait(context.Context) error { return f.err }
 
 // gain takes in a shard that was acquired: what was away, or what is in memory already. Locks may have been lost meanwhile.
 func (s *Store) gain(ctx context.Context, gain backend.Gain) error {
@@ -127,8 +118,9 @@ func (s *Store) place(l *Loader, away time.Duration) error {
 		return err
 	}
 	loaded.LocksLost()
+	loaded.Undone = s.shards[number].Undone + 1 // who has an answer of before looks at it again
 	loaded.Start(away)
-	s.shards[number].Shard = loaded
+	s.shards[number].Shard, s.shards[number].last = loaded, nil
 	if number == bookShard {
 		s.rules.version, s.holds.version = loaded.Versions()
 	}

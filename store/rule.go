@@ -26,6 +26,14 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
+	version, last, err := s.putRule(pattern, rule, ifVersion)
+	if err != nil {
+		return version, err
+	}
+	return version, s.durable(ctx, last) // without the mutex: a snapshot needs it, and the group may be kept by that
+}
+
+func (s *Store) putRule(pattern string, rule *dispatch.QueueRule, ifVersion int64) (version int64, last seen, err error) {
 	b := &s.rules
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,22 +44,22 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	}
 	switch done, err := b.changed(ifVersion, asLeft); {
 	case err != nil:
-		return b.version, err
+		return b.version, last, err
 	case done:
-		return b.version, s.durable(ctx, b.last)
+		return b.version, b.last, nil
 	}
 	switch {
 	case rule == nil && !replaced:
-		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
+		return 0, last, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
 	case rule != nil && !replaced && b.rules.Len() >= bounds.MaxQueueRules:
-		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), bounds.MaxQueueRules)
+		return 0, last, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), bounds.MaxQueueRules)
 	}
-	last, err := s.performAll(machine.SmallGroup, true, func() { s.setRule(pattern, rule) })
+	last, err = s.performAll(machine.SmallGroup, true, func() { s.setRule(pattern, rule) })
 	if err != nil {
-		return 0, err
+		return 0, last, err
 	}
-	b.last = seen{bookShard, last.last}
-	return b.version, s.durable(ctx, last)
+	b.last = last.part(bookShard)
+	return b.version, last, nil
 }
 
 // setRule sets or removes a queue rule, under a new version in every shard. A claim notices closed queues when it
@@ -110,8 +118,9 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 		return nil, 0, err
 	}
 	s.rules.mu.Lock()
-	defer s.rules.mu.Unlock()
-	return s.rules.rules.Values(), s.rules.version, s.durable(ctx, s.rules.last)
+	rules, version, last := s.rules.rules.Values(), s.rules.version, s.rules.last
+	s.rules.mu.Unlock()
+	return rules, version, s.durable(ctx, last)
 }
 
 // SyncRules implements [dispatch.Queues]. All shards always have the same rules and holds here, so it only reschedules

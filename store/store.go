@@ -83,7 +83,7 @@ func newStore(shards int, config Config) (*Store, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	s := &Store{clock: clock{now: config.Now, backend: config.Backend, closed: make(chan struct{})}, pages: defaultPages()}
+	s := &Store{clock: clock{now: config.Now, backend: config.Backend, failed: make(chan struct{}), closed: make(chan struct{})}, pages: defaultPages()}
 	s.term.Kind = "memory"
 	s.cluster.clock = &s.clock
 	s.sourceBook.part = part{clock: &s.clock}
@@ -173,6 +173,10 @@ func (s *Store) Ping(ctx context.Context) error {
 	}
 	return s.durable(ctx, seen{shard: bookShard})
 }
+
+// Failed is closed when a command has failed in its middle. The store answers nothing any more: its owner closes it, so that another
+// one, or the same one, loads what is kept.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
 
 // Now is the store's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {

@@ -104,6 +104,12 @@ type Commit interface {
 	Wait(ctx context.Context) error
 }
 
+// Parts are a commit of [AllShards] that was cut.
+type Parts interface {
+	// Part is what concerns a shard; nil: all of that is kept.
+	Part(shard int) Commit
+}
+
 // Owner is who uses the store.
 type Owner struct {
 	// Shards is how many the store must have; 0: as it was made, else the backend's default.
@@ -119,8 +125,9 @@ type Owner struct {
 	// has returned nil; after an error the backend acquires it again.
 	Gained func(ctx context.Context, gain Gain) error
 	// Unlocked is called by a backend with [Term.Keyed] when a group is kept whose locks were not as they must be, before anybody
-	// learns that it is kept. The group is answered after the commit that it returns, which may be nil.
-	Unlocked func(shard int, locks []Unlocked) Commit
+	// learns that it is kept. The group is answered after the commit that it returns, which may be nil. After an error nothing was
+	// undone: the group is not answered, and Unlocked is called again in the next term.
+	Unlocked func(shard int, locks []Unlocked) (Commit, error)
 }
 
 // Gain is a shard that the owner has acquired.

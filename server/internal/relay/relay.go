@@ -79,6 +79,11 @@ func (s *sender) send(gone <-chan struct{}, item any) error {
 		return ErrNotSent
 	}
 	defer func() { <-s.turn }()
+	select {
+	case <-gone:
+		return ErrNotSent
+	default:
+	}
 	return s.stream.SendMsg(item)
 }
 

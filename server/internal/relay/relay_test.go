@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/server/internal/relay"
@@ -65,20 +69,26 @@ func (r *receiver) Stream(call *relaypb.Call, stream *relay.Stream) *relaypb.Ans
 }
 
 // serve serves a receiver until the test ends, and gives a link to it.
-func serve(t *testing.T) (*receiver, *relay.Link, *grpc.Server) {
+func serve(t *testing.T, options ...grpc.ServerOption) (*receiver, *relay.Link, *grpc.Server) {
+	t.Helper()
+	return serveTo(t, func(address string) string { return address }, options...)
+}
+
+// serveTo is serve for a link that connects by way of another address.
+func serveTo(t *testing.T, way func(address string) string, options ...grpc.ServerOption) (*receiver, *relay.Link, *grpc.Server) {
 	t.Helper()
 	r := &receiver{began: make(chan string, 100), ended: make(chan error, 100), undone: make(chan struct{}, 100)}
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(options...)
 	relaypb.RegisterRelayServiceServer(server, &relay.Service{
 		To: r, MaxAge: time.Minute, MaxBytes: 1 << 20, Closing: make(chan struct{}), Trusted: func(context.Context) {},
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	link := relay.NewLink(relay.Config{Sender: "test", Address: listener.Addr().String(), Secret: secret})
+	link := relay.NewLink(relay.Config{Sender: "test", Address: way(listener.Addr().String()), Secret: secret})
 	t.Cleanup(func() {
 		link.Close()
 		server.Stop()
@@ -274,4 +284,80 @@ func TestLink_Open_unread(t *testing.T) {
 	if n == 0 || n > 2*relay.MaxAhead {
 		t.Errorf("%d messages were kept", n)
 	}
+}
+
+// deafWay forwards a connection, until deaf is set: then nothing comes back from the server.
+func deafWay(t *testing.T, deaf *atomic.Bool) func(address string) string {
+	t.Helper()
+	return func(address string) string {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var copies sync.WaitGroup
+		copies.Go(func() {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := new(net.Dialer).DialContext(context.WithoutCancel(t.Context()), "tcp", address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			copies.Go(func() {
+				_, _ = io.Copy(far, near) // until one of them is closed
+				_ = far.Close()
+			})
+			buf := make([]byte, 4096)
+			for !deaf.Load() {
+				n, err := far.Read(buf)
+				if err != nil {
+					break
+				}
+				if _, err := near.Write(buf[:n]); err != nil {
+					break
+				}
+			}
+		})
+		t.Cleanup(func() {
+			_ = listener.Close()
+			copies.Wait()
+		})
+		return listener.Addr().String()
+	}
+}
+
+// A stream ends whose peer does not read its answers, though an answer is being sent.
+func TestService_deafPeer(t *testing.T) {
+	t.Parallel()
+	var deaf atomic.Bool
+	ended := make(chan error, 1)
+	_, link, _ := serveTo(t, deafWay(t, &deaf), grpc.StreamInterceptor(
+		func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			err := handler(srv, stream)
+			ended <- err
+			return err
+		}))
+	if _, _, err := call(t, link, relay.Rest, "/echo", "a"); err != nil {
+		t.Fatal(err)
+	}
+	deaf.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	for range 100 {
+		calls.Go(func() {
+			_, _, _ = link.Call(ctx, relay.Rest, &relaypb.Call{Method: "/page"}, nil) // it has no answer
+		})
+	}
+	select {
+	case err := <-ended:
+		if status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("the stream ends by %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the stream goes on")
+	}
+	cancel()
+	calls.Wait()
 }

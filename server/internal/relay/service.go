@@ -50,10 +50,10 @@ type inbox struct {
 	service *Service
 	ctx     context.Context //nolint:containedctx // of the stream
 	out     *sender
-	unsent  atomic.Int64 // bytes of answers
-	jobs    chan job     // for workers that wait
-	waiting atomic.Int64 // workers
-	running sync.WaitGroup
+	unsent  atomic.Int64   // bytes of answers
+	jobs    chan job       // for workers that wait
+	waiting atomic.Int64   // workers
+	running sync.WaitGroup // calls
 	end     context.CancelCauseFunc
 
 	mu       sync.Mutex // guards what follows
@@ -102,12 +102,30 @@ func (s *Service) Pass(stream grpc.BidiStreamingServer[relaypb.PassRequest, rela
 	case <-s.Closing:
 		err = in.close(ended)
 	}
-	end(nil)
-	in.running.Wait()
+	in.mu.Lock()
+	end(nil) // no call begins after this
+	in.mu.Unlock()
+	in.await()
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
+}
+
+// endTimeout is how long the calls of a stream that ends may take. An answer that its peer does not read ends with the stream.
+const endTimeout = time.Second
+
+// await waits until no call runs.
+func (in *inbox) await() {
+	none := make(chan struct{})
+	go func() {
+		in.running.Wait()
+		close(none)
+	}()
+	select {
+	case <-none:
+	case <-time.After(endTimeout):
+	}
 }
 
 // meet lets a peer prove that it knows the secret.
@@ -193,12 +211,17 @@ func (in *inbox) begin(call *relaypb.Call) error {
 		r.stream = &Stream{inbox: in, id: call.GetId(), ctx: ctx, in: make(chan *relaypb.Message, maxAhead+1)}
 	}
 	in.mu.Lock()
-	full := len(in.calls) >= MaxCalls
-	if !full {
+	full, gone := len(in.calls) >= MaxCalls, in.ctx.Err() != nil
+	if !full && !gone {
 		in.calls[call.GetId()] = r
+		in.running.Add(1)
 	}
 	in.mu.Unlock()
-	if full {
+	switch {
+	case gone:
+		cancel()
+		return context.Cause(in.ctx)
+	case full:
 		cancel()
 		return status.Errorf(codes.ResourceExhausted, "the peer has more calls on a stream than are allowed; the limit is %d", MaxCalls)
 	}
@@ -206,7 +229,6 @@ func (in *inbox) begin(call *relaypb.Call) error {
 	select {
 	case in.jobs <- j:
 	default:
-		in.running.Add(1)
 		go in.work(j)
 	}
 	return nil
@@ -214,9 +236,9 @@ func (in *inbox) begin(call *relaypb.Call) error {
 
 // work makes a call, and others after it.
 func (in *inbox) work(j job) {
-	defer in.running.Done()
 	for {
 		in.run(j.ctx, j.call, j.of)
+		in.running.Done()
 		if in.waiting.Add(1) > maxWaiting {
 			in.waiting.Add(-1)
 			return

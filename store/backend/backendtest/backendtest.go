@@ -112,7 +112,7 @@ func (o *owner) open(ctx context.Context, shards int) (err error) {
 	o.term, err = o.Acquire(ctx, backend.Owner{
 		Shards: shards, Snapshot: o.snapshot, Leased: func() bool { return false },
 		Gained:   func(context.Context, backend.Gain) error { return nil },
-		Unlocked: func(int, []backend.Unlocked) backend.Commit { return nil },
+		Unlocked: func(int, []backend.Unlocked) (backend.Commit, error) { return nil, nil },
 	})
 	if err != nil {
 		return err

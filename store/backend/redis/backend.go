@@ -97,7 +97,7 @@ func (b *Backend) Acquire(ctx context.Context, owner backend.Owner) (backend.Ter
 		b.owner.Gained = func(context.Context, backend.Gain) error { return nil }
 	}
 	if owner.Unlocked == nil {
-		b.owner.Unlocked = func(int, []backend.Unlocked) backend.Commit { return nil }
+		b.owner.Unlocked = func(int, []backend.Unlocked) (backend.Commit, error) { return nil, nil }
 	}
 	term, err := b.acquire(ctx)
 	if err != nil {
@@ -258,7 +258,7 @@ func (b *Backend) gained(ctx context.Context, s *shard, gain backend.Gain) error
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return b.owner.Gained(ctx, gain)
+	return s.take(ctx, gain)
 }
 
 // gather takes a shard that Acquire returns, and reports whether it does.
@@ -289,9 +289,7 @@ func (b *Backend) Room(shard, bytes int, grows bool) error {
 	of := b.of(shard)
 	for n, s := range of {
 		if err := s.room(bytes/len(of), grows); err != nil {
-			for _, s := range of[:n] {
-				s.giveBack()
-			}
+			giveBack(of[:n])
 			return err
 		}
 	}

@@ -40,6 +40,7 @@ func (b *Backend) RenewNow(ctx context.Context, shard int) error {
 // EpochKey, RecordKey, HeadKey and LockKey are keys of a shard.
 func EpochKey(prefix string, shard int) string  { return keysOf(prefix, shard).epoch() }
 func RecordKey(prefix string, shard int) string { return keysOf(prefix, shard).record() }
+func HeadKey(prefix string, shard int) string   { return keysOf(prefix, shard).head() }
 func LockKey(prefix string, shard int, task string) string {
 	return keysOf(prefix, shard).lock(task)
 }

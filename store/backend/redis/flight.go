@@ -18,21 +18,27 @@ type flight struct {
 	kept   chan struct{} // closed when it is kept
 	done   chan struct{} // closed when those that wait are answered
 	ended  bool
-	err    error          // once done is closed
+	err    error          // once done is closed; nil: it is kept
+	unsure error          // once it is kept: too few replicas are known to have it
 	then   backend.Commit // is answered before; nil: nothing
 }
 
 func newFlight() *flight { return &flight{kept: make(chan struct{}), done: make(chan struct{})} }
 
-// Wait implements [backend.Commit].
+// Wait implements [backend.Commit]. After the end of a term it is an error until the group is kept in a later one.
 func (f *flight) Wait(ctx context.Context) error {
 	select {
 	case <-f.done:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if f.err != nil || f.then == nil {
+	select {
+	case <-f.kept:
+	default:
 		return f.err
+	}
+	if f.unsure != nil || f.then == nil {
+		return f.unsure
 	}
 	return f.then.Wait(ctx)
 }
@@ -45,17 +51,28 @@ func (f *flight) end(err error) {
 	}
 }
 
-// flights are those of a group that was cut by shards.
+// flights are those of a group that was cut, by shards; nil: all of that shard is kept.
 type flights []*flight
 
 // Wait implements [backend.Commit].
 func (all flights) Wait(ctx context.Context) error {
 	for _, f := range all {
+		if f == nil {
+			continue
+		}
 		if err := f.Wait(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Part implements [backend.Parts].
+func (all flights) Part(shard int) backend.Commit {
+	if all[shard] == nil {
+		return nil
+	}
+	return all[shard]
 }
 
 // headBytes are before the items of a group: the instant of its command, which no backend with items needs.
@@ -64,38 +81,35 @@ const headBytes = 8
 // Commit implements [backend.Backend].
 func (b *Backend) Commit(number int, of []byte, _ int) backend.Commit {
 	shards := b.of(number)
-	for _, s := range shards {
-		s.giveBack()
-	}
-	switch {
-	case of == nil:
+	if of == nil {
+		giveBack(shards)
 		return nil
-	case len(of) < headBytes:
-		return failed(fmt.Errorf("a group of %d bytes is shorter than its head", len(of)))
-	case len(shards) == 1 && len(of) > headBytes:
+	}
+	if len(shards) == 1 && len(of) > headBytes {
 		return shards[0].commit(of[headBytes:], nil)
 	}
-	parts, err := cutByShard(of[headBytes:], len(shards))
+	parts, err := cutByShard(of, len(shards))
 	if err != nil {
+		giveBack(shards)
 		return failed(err)
 	}
-	var all flights
+	all := make(flights, len(shards))
 	var first *flight // the others follow from it
 	for n, part := range parts {
-		if f := shards[n].commit(part, first); f != nil {
-			all = append(all, f)
-			if n == 0 && len(part) > 0 {
-				first = f
-			}
+		if all[n] = shards[n].commit(part, first); n == 0 && len(part) > 0 {
+			first = all[0]
 		}
 	}
 	return all
 }
 
 // cutByShard parts the items of a group by their shards.
-func cutByShard(items []byte, shards int) ([][]byte, error) {
+func cutByShard(group []byte, shards int) ([][]byte, error) {
+	if len(group) < headBytes {
+		return nil, fmt.Errorf("a group of %d bytes is shorter than its head", len(group))
+	}
 	parts := make([][]byte, shards)
-	for rest := items; len(rest) > 0; {
+	for rest := group[headBytes:]; len(rest) > 0; {
 		_, shard, _, after, ok := codec.CutItem(rest)
 		if !ok || shard >= shards {
 			return nil, errCut
@@ -114,9 +128,12 @@ func failed(err error) *flight {
 
 // commit takes what a command has changed. What comes while a group is on its way goes together, up to maxGroup. Without items it
 // returns the last flight; nil: all is kept.
+//
+// It gives the room back under the same lock: else a load could begin a line in between, and would keep what memory of before had.
 func (s *shard) commit(items []byte, after *flight) *flight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leaveRoom()
 	if !s.line.Loaded { // the command has changed what is not the latest state
 		return failed(s.closed)
 	}

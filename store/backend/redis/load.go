@@ -152,6 +152,8 @@ func (s *shard) begin(ctx context.Context, own protocol.Epoch, head protocol.Hea
 	s.latest = 0
 	s.line = protocol.NewLine(own, head)
 	s.line.Loaded = true
-	s.serves()
+	if !s.placing {
+		s.serves()
+	}
 	return nil
 }

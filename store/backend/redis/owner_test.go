@@ -40,7 +40,8 @@ type owner struct {
 	leases   map[string]string // tokens by tasks, of shard 0
 	gains    []backend.Gain
 	unlocked []backend.Unlocked
-	undo     func(*owner, backend.Unlocked) backend.Commit
+	undo     func(*owner, backend.Unlocked) (backend.Commit, error)
+	placing  func(shard int) error // called when a shard was loaded that was gained later
 }
 
 // newOwner makes one that owns nothing yet.
@@ -167,6 +168,11 @@ func (o *owner) gained(ctx context.Context, gain backend.Gain) error {
 		if err := o.Load(ctx, gain.Shard, &items{owner: o, shard: gain.Shard}); err != nil {
 			return err
 		}
+		if o.placing != nil {
+			if err := o.placing(gain.Shard); err != nil {
+				return err
+			}
+		}
 	} else if gain.Shard == 0 {
 		o.mu.Lock()
 		var locks []byte
@@ -188,13 +194,13 @@ func (o *owner) gained(ctx context.Context, gain backend.Gain) error {
 	return nil
 }
 
-func (o *owner) unlock(shard int, locks []backend.Unlocked) backend.Commit {
+func (o *owner) unlock(shard int, locks []backend.Unlocked) (backend.Commit, error) {
 	o.mu.Lock()
 	o.unlocked = append(o.unlocked, locks...)
 	undo := o.undo
 	o.mu.Unlock()
 	if undo == nil {
-		return nil
+		return nil, nil
 	}
 	return undo(o, locks[0])
 }

@@ -42,12 +42,14 @@ type shard struct {
 	doubt   bool   // the head must be read before the next group
 	// rewriting: a failover has lost a part of what memory has, and not all of it is written again.
 	rewriting bool
-	queue     []*flight // groups that are not kept yet, in order
-	rooms     int       // calls of Room without their Commit
-	memory    memory
-	awake     chan struct{} // has a value if there is something to do for the writer
-	settled   chan struct{} // has a value if the last room was given back or the queue has become empty
-	rewrote   chan struct{} // has a value if a rewrite has ended in the middle of a term
+	// placing: the owner takes in what was loaded, and until it has done so its memory is that of before.
+	placing bool
+	queue   []*flight // groups that are not kept yet, in order
+	rooms   int       // calls of Room without their Commit
+	memory  memory
+	awake   chan struct{} // has a value if there is something to do for the writer
+	settled chan struct{} // has a value if the last room was given back or the queue has become empty
+	rewrote chan struct{} // has a value if a rewrite has ended in the middle of a term
 }
 
 // looksOfTerm is how often a candidate reads the record in a term, beatsOfTerm how often an owner renews it.
@@ -135,6 +137,27 @@ func (s *shard) serve(ctx context.Context, away time.Duration) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// take has the owner take in the shard. If it must be loaded, it serves after that: until then the owner's memory is not what is kept.
+func (s *shard) take(ctx context.Context, gain backend.Gain) error {
+	if gain.Kept {
+		return s.b.owner.Gained(ctx, gain)
+	}
+	s.mu.Lock()
+	s.placing = true
+	s.mu.Unlock()
+	err := s.b.owner.Gained(ctx, gain)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.placing = false
+	switch {
+	case err != nil:
+		s.line = protocol.Line{} // perhaps it was loaded, but not taken in
+	case s.owned && s.closed != nil:
+		s.serves()
+	}
+	return err
 }
 
 // lose ends a term here: nothing is answered any more, and those that wait for groups get an error. The groups stay.
@@ -248,10 +271,17 @@ func (s *shard) room(bytes int, grows bool) error {
 	return nil
 }
 
-// giveBack takes back what room gave: its group has come.
-func (s *shard) giveBack() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// giveBack takes back the rooms of shards: no group comes.
+func giveBack(shards []*shard) {
+	for _, s := range shards {
+		s.mu.Lock()
+		s.leaveRoom()
+		s.mu.Unlock()
+	}
+}
+
+// leaveRoom takes back what room gave. The mutex is held.
+func (s *shard) leaveRoom() {
 	if s.rooms--; s.rooms == 0 {
 		signal(s.settled)
 	}

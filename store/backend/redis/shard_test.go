@@ -78,14 +78,22 @@ func TestShard_Unlocked(t *testing.T) {
 	o := newOwner(t, server.URL()).mustOwn(1)
 	c := client(t, server.Addr())
 	c.Set(t.Context(), redis.LockKey(prefix, 0, "1"), "by hand", 0)
-	o.undo = func(o *owner, _ backend.Unlocked) backend.Commit {
-		commit, err := o.set(0, "1", "waits")
-		if err != nil {
-			t.Error(err)
+	refused := false
+	o.undo = func(o *owner, _ backend.Unlocked) (backend.Commit, error) {
+		if !refused {
+			refused = true
+			return nil, dispatch.ErrStoreUnavailable // as of one whose term has just ended
 		}
-		return commit
+		return o.set(0, "1", "waits")
 	}
-	o.keeps("1", "leased", grant("c/t/5"))
+	f, err := o.set(0, "1", "leased", grant("c/t/5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Wait(t.Context()); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Errorf("a grant that met a lock and was not undone is answered: %v", err)
+	}
+	until(t, "the grant is undone", func() bool { return f.Wait(t.Context()) == nil })
 	o.same(c)
 	if has := kept(t, c)["1"]; has != "waits" {
 		t.Errorf("when the grant is answered the task is %q", has)

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waggle-crawl/waggle/store/backend/redis"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -110,4 +112,47 @@ func (o *owner) count(ctx context.Context, shard int, name string, answered *cou
 			answered.answered(shard, name, n)
 		}
 	}
+}
+
+// TestTakeover_Placing has another owner change a shard, and release it. Who gains it then is asked nothing of it before it has taken in
+// what it has loaded, and loads it again if it could not.
+func TestTakeover_Placing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := client(t, server.Addr())
+	o := newOwner(t, server.URL())
+	placed, failed := make(chan struct{}), false
+	o.placing = func(shard int) error {
+		if err := o.Room(shard, 1, false); err == nil {
+			t.Error("there is room for what memory of before has changed")
+			o.Commit(shard, nil, 1)
+		}
+		if _, err := o.Until(shard); err == nil {
+			t.Error("what memory of before has may be answered")
+		}
+		if !failed {
+			failed = true
+			return errors.New("it cannot be taken in")
+		}
+		close(placed)
+		return nil
+	}
+	o.mustOwn(2)
+	if f, err := o.set(1, "1", "old"); err != nil || f.Wait(t.Context()) != nil {
+		t.Fatal("a group is not kept")
+	}
+	// As another dispatcher does it.
+	const epoch = "77/00000000000000aa"
+	for key, value := range map[string]string{
+		redis.EpochKey(prefix, 1):  epoch,
+		redis.RecordKey(prefix, 1): `{"name":"other","epoch":"` + epoch + `","beat":9,"released":true,"format":1,"shards":2}`,
+		redis.HeadKey(prefix, 1):   epoch + "/5",
+	} {
+		if err := c.Set(t.Context(), key, value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-placed
+	until(t, "the shard serves", func() bool { _, err := o.Until(1); return err == nil })
+	o.same(c)
 }

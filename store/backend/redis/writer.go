@@ -158,15 +158,11 @@ func (w *writer) answer(ctx context.Context, had []string, acked bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = w.queue[1:]
+	if !acked && w.b.config.AckReplicas > 0 {
+		f.unsure = fmt.Errorf("%w: fewer than %d replicas of redis have the group, or nobody knows", dispatch.ErrStoreUnavailable, w.b.config.AckReplicas)
+	}
 	close(f.kept)
-	err := w.closed
-	if err == nil {
-		err = w.usable()
-	}
-	if err == nil && !acked && w.b.config.AckReplicas > 0 {
-		err = fmt.Errorf("%w: fewer than %d replicas of redis have the group, or nobody knows", dispatch.ErrStoreUnavailable, w.b.config.AckReplicas)
-	}
-	f.end(err)
+	f.end(nil)
 	if len(w.queue) == 0 {
 		signal(w.settled)
 	}
@@ -179,13 +175,10 @@ func (w *writer) tellUnlocked(ctx context.Context, f *flight, had []string) erro
 	if err != nil || len(bad) == 0 {
 		return err
 	}
-	w.mu.Lock()
-	err = w.usable()
-	w.mu.Unlock()
-	if err != nil { // it could not undo anything now: the group is sent again
+	then, err := w.b.owner.Unlocked(w.number, bad)
+	if err != nil { // the group is sent again in the next term
 		return err
 	}
-	then := w.b.owner.Unlocked(w.number, bad)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f.then = then

@@ -121,6 +121,8 @@ func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
 	select {
 	case <-b.Done():
 		err = b.Err()
+	case <-opened.Failed():
+		err = opened.Ping(term)
 	case <-ran.Done():
 	}
 	n.Server.Detach()
