@@ -145,6 +145,7 @@ func TestDispatchService_Heartbeat_cancel(t *testing.T) {
 func TestDispatchService_Heartbeat_oldNews(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
+	b.hears(t)
 	leased := b.leased(t)
 	stream := open(t, b)
 	exchange(t, stream, beatOf(held(leased)))

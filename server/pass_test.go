@@ -338,6 +338,7 @@ func TestPass_movesSent(t *testing.T) {
 	g := newGroup(t, 2, server.Config{})
 	g.members[0].source(t, "news")
 	reached, release := make(chan struct{}, 10), make(chan struct{})
+	defer close(release)
 	block := func() error { reached <- struct{}{}; <-release; return nil }
 	g.store.breakCall("Submit", block)
 	g.store.breakCall("ListLeases", block)
@@ -363,7 +364,6 @@ func TestPass_movesSent(t *testing.T) {
 	if !strings.Contains(f.message, "may have been done") {
 		t.Errorf("a submit: %s", f.message)
 	}
-	close(release)
 }
 
 // A heartbeat stream moves, and its client sees no error; what is pushed comes from the next owner.

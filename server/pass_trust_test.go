@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
+	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/relay"
 	relaypb "github.com/waggle-crawl/waggle/server/internal/relay/proto/waggle/relay/v1"
 )
@@ -99,11 +101,36 @@ func TestPass_wrongSecret(t *testing.T) {
 		_, err := g.members[1].sources.ListSources(ctx, &pb.ListSourcesRequest{})
 		ended <- err
 	}()
-	eventually(t, "it is said why", func() bool { return strings.Contains(g.members[1].ready(t), "does not know the secret") })
+	eventually(t, "it is said why", func() bool { return strings.Contains(g.members[1].ready(t), "who answers at") })
 	wantFault(t, <-ended, codes.Unavailable, "STORE_UNAVAILABLE")
 	g.members[1].server.Trust(secret)
 	if _, err := g.members[1].sources.ListSources(t.Context(), &pb.ListSourcesRequest{}); err != nil {
 		t.Errorf("with the right one: %v", err)
+	}
+}
+
+// Who may not call any more is ended within a second, also a fetch that is parked at the owner.
+func TestPass_revoked(t *testing.T) {
+	t.Parallel()
+	token := fmt.Sprintf("tokens: [{name: a, sha256: %s}]\n", auth.HashToken("wgl_a"))
+	path := put(t, t.TempDir()+"/auth.yaml", token+"grants: [{identity: 'token:a', role: collector}]\n")
+	g := newGroup(t, 2, server.Config{PolicyFile: path})
+	ctx := as(t.Context(), "a")
+	stream, err := g.members[1].dispatch.Heartbeat(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, stream, beatOf())
+	ended := g.members[1].park(ctx)
+	g.members[0].parked(t, 1)
+	put(t, path, token+"grants: [{identity: 'token:a', role: collector, pools: [other]}]\n")
+	if got := <-ended; status.Code(got.err) != codes.PermissionDenied {
+		t.Errorf("the fetch ended with %v", got)
+	}
+	g.members[0].parked(t, 0)
+	put(t, path, token)
+	if _, err := stream.Recv(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the stream ended with %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -139,23 +140,23 @@ func (b *Backend) wait(ctx context.Context, what <-chan struct{}, limit <-chan t
 
 // prepare checks the Redis, and finds out how many shards the store has, or is to have.
 func (b *Backend) prepare(ctx context.Context) error {
-	if err := redisconn.Check(ctx, b.client, b.config.AllowEviction, b.config.Logger); err != nil {
+	err := redisconn.Check(ctx, b.client, b.config.AllowEviction, b.config.Logger)
+	switch {
+	case err != nil && b.target.Cluster && !errors.Is(err, dispatch.ErrStoreMismatch):
+		b.config.Logger.Warn("cannot check all nodes of the Cluster", zap.Error(err)) // shard 0 may be there
+	case err != nil:
 		return unavailable("connect to redis", err)
 	}
-	older, err := b.client.Exists(ctx, olderStore(b.config.Prefix)).Result()
-	if err != nil {
-		return unavailable("look for a store", err)
+	if err := b.refuseOlder(ctx); err != nil {
+		return err
 	}
-	if older != 0 {
-		return fmt.Errorf("%w: redis has a store of an older format under %q: copy it by the release that made it", dispatch.ErrStoreMismatch, b.config.Prefix)
-	}
-	f, err := look(ctx, b.client, keysOf(b.config.Prefix, 0))
+	f, err := b.lookFirst(ctx)
 	if err != nil {
 		return unavailable("look for a store", err)
 	}
 	shards := cmp.Or(f.record.Shards, b.owner.Shards, 1)
 	if b.target.Cluster && f.record.Shards == 0 && b.owner.Shards == 0 {
-		shards = clusterShards
+		shards = b.config.clusterShards
 	}
 	if b.owner.Shards != 0 && b.owner.Shards != shards {
 		return fmt.Errorf("%w: the store in redis under %q has %d shards, not %d", dispatch.ErrStoreMismatch, b.config.Prefix, shards, b.owner.Shards)
@@ -165,6 +166,32 @@ func (b *Backend) prepare(ctx context.Context) error {
 		b.shards[n] = b.newShard(n)
 	}
 	return b.shards[0].acceptable(f.record)
+}
+
+// lookFirst reads who owns shard 0, from the server that has it: another node of a Cluster may be away.
+func (b *Backend) lookFirst(ctx context.Context) (f found, err error) {
+	keys := keysOf(b.config.Prefix, 0)
+	l, err := b.connect(ctx, keys)
+	if err != nil {
+		return f, err
+	}
+	defer l.close()
+	return look(ctx, l.conn, keys)
+}
+
+// refuseOlder is an error if the keys are those of a store that this program cannot read.
+func (b *Backend) refuseOlder(ctx context.Context) error {
+	if b.target.Cluster { // the node with that key may be away
+		return nil
+	}
+	older, err := b.client.Exists(ctx, olderStore(b.config.Prefix)).Result()
+	switch {
+	case err != nil:
+		return unavailable("look for a store", err)
+	case older != 0:
+		return fmt.Errorf("%w: redis has a store of an older format under %q: copy it by the release that made it", dispatch.ErrStoreMismatch, b.config.Prefix)
+	}
+	return nil
 }
 
 // unavailable is an error of the client in the terms of the contract.
@@ -177,20 +204,25 @@ func unavailable(op string, err error) error {
 	}
 }
 
-// options are those of a client of the server that has a key now.
-func (b *Backend) options(ctx context.Context, key string) (goredis.Options, error) {
+// node is a client of the server that has a key now: one of a Cluster asks nodes that may be away before it calls another one.
+func (b *Backend) node(ctx context.Context, key string) (*goredis.Client, error) {
 	switch client := b.client.(type) {
 	case *goredis.ClusterClient:
-		node, err := client.MasterForKey(ctx, key)
-		if err != nil {
-			return goredis.Options{}, err
-		}
-		return *node.Options(), nil
+		return client.MasterForKey(ctx, key)
 	case *goredis.Client:
-		return *client.Options(), nil
+		return client, nil
 	default:
-		return goredis.Options{}, fmt.Errorf("there is no client of the kind %T", client)
+		return nil, fmt.Errorf("there is no client of the kind %T", client)
 	}
+}
+
+// connect makes a link to the server of a shard.
+func (b *Backend) connect(ctx context.Context, keys keys) (*link, error) {
+	node, err := b.node(ctx, keys.head())
+	if err != nil {
+		return nil, err
+	}
+	return newLink(ctx, *node.Options(), keys), nil
 }
 
 // gained gives the owner a shard that is acquired.

@@ -32,11 +32,10 @@ func (s *shard) campaign(ctx context.Context) (away time.Duration, err error) {
 // watchRecord is a campaign on one connection. When that breaks the watch of the record is over: the next connection may lead to a
 // replica that has never received the owner's last renewals.
 func (s *shard) watchRecord(ctx context.Context) (away time.Duration, err error) {
-	options, err := s.b.options(ctx, s.keys.record())
+	l, err := s.b.connect(ctx, s.keys)
 	if err != nil {
 		return 0, err
 	}
-	l := newLink(ctx, options, s.keys)
 	defer l.close()
 	var last string
 	var since time.Time // the record was read like that from then on
@@ -142,7 +141,7 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	}
 	if s.number == 0 {
 		s.b.clock.read(f.sent, f.read, f.micros)
-		s.b.config.Follow(Other{})
+		s.b.setOther(Other{})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +149,7 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 		return false, errStopped
 	}
 	s.highest, s.own, s.record, s.renewed, s.owned, s.doubt = epoch.Number, epoch, next, sent, true, false
-	s.log.Info("the shard is owned", zap.Uint64("epoch", epoch.Number), zap.String("before", f.record.Name))
+	s.log.Log(s.level(), "the shard is owned", zap.Uint64("epoch", epoch.Number), zap.String("before", f.record.Name))
 	return true, nil
 }
 
@@ -168,6 +167,10 @@ func (b *Backend) follow(f found) {
 	if f.texts[1] != "" && !f.record.Released && f.epoch.Process != b.me {
 		other = Other{Name: f.record.Name, Address: f.record.Address, Epoch: f.epoch.Number}
 	}
+	b.setOther(other)
+}
+
+func (b *Backend) setOther(other Other) {
 	if last := b.other.Swap(&other); last == nil || *last != other {
 		if other != (Other{}) {
 			b.counts.others.Add(1)

@@ -20,8 +20,8 @@ const format = 1
 const (
 	// defaultPrefix begins the names of all keys.
 	defaultPrefix = "waggle"
-	// clusterShards is the number of shards of a new store in a Cluster; elsewhere it is 1.
-	clusterShards = 64
+	// defaultClusterShards is the number of shards of a new store in a Cluster; elsewhere it is 1.
+	defaultClusterShards = 64
 	// defaultTerm is how long an owner goes on without a renewal.
 	defaultTerm = 3 * time.Second
 )
@@ -53,7 +53,8 @@ type Config struct {
 	// Logger logs changes of owner, faults and what was lost; nil: nothing is logged.
 	Logger *zap.Logger
 
-	term time.Duration // of tests; 0: defaultTerm
+	term          time.Duration // of tests; 0: defaultTerm
+	clusterShards int           // of tests; 0: defaultClusterShards
 }
 
 // Other is a dispatcher that owns shard 0.
@@ -65,6 +66,7 @@ type Other struct {
 func (c *Config) complete() {
 	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
 	c.term = cmp.Or(c.term, defaultTerm)
+	c.clusterShards = cmp.Or(c.clusterShards, defaultClusterShards)
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}

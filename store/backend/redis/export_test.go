@@ -8,6 +8,9 @@ import (
 // SetTerm changes how long an owner goes on without a renewal.
 func (c *Config) SetTerm(term time.Duration) { c.term = term }
 
+// SetClusterShards changes the number of shards of a new store in a Cluster.
+func (c *Config) SetClusterShards(shards int) { c.clusterShards = shards }
+
 // Kill ends a backend as the death of its process would.
 func (b *Backend) Kill() error {
 	if b.stop != nil {

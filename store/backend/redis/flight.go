@@ -72,7 +72,7 @@ func (b *Backend) Commit(number int, of []byte, _ int) backend.Commit {
 		return nil
 	case len(of) < headBytes:
 		return failed(fmt.Errorf("a group of %d bytes is shorter than its head", len(of)))
-	case len(shards) == 1:
+	case len(shards) == 1 && len(of) > headBytes:
 		return shards[0].commit(of[headBytes:], nil)
 	}
 	parts, err := cutByShard(of[headBytes:], len(shards))

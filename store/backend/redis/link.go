@@ -24,7 +24,8 @@ type link struct {
 
 // newLink makes a link by the options of a client. It does not dial. It ends with ctx: a read would not.
 func newLink(ctx context.Context, options goredis.Options, keys keys) *link {
-	options.MaxRetries, options.PoolSize, options.MinIdleConns = -1, 1, 0
+	options.MaxRetries, options.MinIdleConns = -1, 0
+	options.PoolSize = 2 // one is used; after as many failed dials the client would probe the server by a goroutine that outlives it
 	client := goredis.NewClient(&options)
 	l := &link{client: client, conn: client.Conn(), keys: keys}
 	l.ends = context.AfterFunc(ctx, func() { _ = client.Close() }) // nothing is lost with it

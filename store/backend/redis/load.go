@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -26,7 +27,7 @@ const (
 	// pieceBytes is how large a piece of items is, about.
 	pieceBytes = 256 << 10
 	// readLimit is how long a page may take.
-	readLimit = 10 * time.Second
+	readLimit = 3 * time.Second
 )
 
 // Load implements [backend.Backend].
@@ -42,14 +43,42 @@ func (b *Backend) Load(ctx context.Context, number int, items backend.Items) err
 	return nil
 }
 
-// load gives all items of the shard, and begins the line of memory. It fails if the shard was lost meanwhile.
+// load gives all items of the shard, and begins the line of memory. If the term ends meanwhile it begins again in the next one.
 func (s *shard) load(ctx context.Context, items backend.Items) error {
-	began := time.Now()
-	if s.number == 0 {
-		if err := items.Begin(len(s.b.shards)); err != nil {
+	for tries := 0; ; tries++ {
+		if s.number == 0 || tries > 0 {
+			if err := items.Begin(len(s.b.shards)); err != nil {
+				return err
+			}
+		}
+		err := s.loadOnce(ctx, items)
+		if !errors.Is(err, errChanged) || !s.ownedAgain(ctx) {
 			return err
 		}
+		s.log.Warn("the shard is loaded again", zap.Error(err))
 	}
+}
+
+var errChanged = fmt.Errorf("%w: the shard has changed while it was read", dispatch.ErrStoreUnavailable)
+
+// ownedAgain waits until a term goes on, for as long as one lasts, and reports whether it does.
+func (s *shard) ownedAgain(ctx context.Context) bool {
+	for limit := time.Now().Add(s.b.config.term); time.Now().Before(limit); {
+		s.mu.Lock()
+		owned := s.owned
+		s.mu.Unlock()
+		if owned {
+			return true
+		}
+		if sleep(ctx, s.b.config.term/looksOfTerm) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+func (s *shard) loadOnce(ctx context.Context, items backend.Items) error {
+	began := time.Now()
 	own, head, err := s.readOwnership(ctx)
 	if err != nil {
 		return err
@@ -61,7 +90,7 @@ func (s *shard) load(ctx context.Context, items backend.Items) error {
 	// Items that a failover has changed between two pages are of two ages.
 	again, last, err := s.readOwnership(ctx)
 	if err == nil && (again != own || !last.Same(head)) {
-		err = fmt.Errorf("%w: shard %d has changed while it was read", dispatch.ErrStoreUnavailable, s.number)
+		err = errChanged
 	}
 	if err == nil {
 		err = s.begin(ctx, own, head)
@@ -75,8 +104,8 @@ func (s *shard) load(ctx context.Context, items backend.Items) error {
 	took := time.Since(began)
 	s.b.counts.loadTime.Add(int64(took))
 	s.b.counts.loaded.Add(uint64(loaded)) //nolint:gosec // it is a count
-	s.log.Info("the shard is loaded", zap.Int("items", loaded), zap.Duration("took", took.Round(time.Millisecond)),
-		zap.Float64("seconds_per_million", took.Seconds()/float64(max(loaded, 1))*1_000_000))
+	s.log.Log(s.level(), "the shard is loaded", zap.Int("items", loaded), zap.Duration("took", took.Round(time.Millisecond)),
+		zap.String("seconds_per_million", fmt.Sprintf("%.2f", took.Seconds()/float64(max(loaded, 1))*1_000_000)))
 	if s.number == 0 {
 		s.b.loaded.set()
 	}
@@ -87,19 +116,16 @@ func (s *shard) load(ctx context.Context, items backend.Items) error {
 func (s *shard) readOwnership(ctx context.Context) (own protocol.Epoch, head protocol.Head, err error) {
 	s.mu.Lock()
 	own = s.own
-	if err = s.closed; s.owned {
-		err = nil
-	}
+	owned := s.owned
 	s.mu.Unlock()
-	if err != nil {
-		return own, head, err
+	if !owned {
+		return own, head, errChanged
 	}
 	err = s.again(ctx, "read the head", func(ctx context.Context) error {
-		options, err := s.b.options(ctx, s.keys.head())
+		l, err := s.b.connect(ctx, s.keys)
 		if err != nil {
 			return err
 		}
-		l := newLink(ctx, options, s.keys)
 		defer l.close()
 		found, err := l.watch(ctx)
 		if head = found.head; err == nil && found.epoch != own {
@@ -108,7 +134,7 @@ func (s *shard) readOwnership(ctx context.Context) (own protocol.Epoch, head pro
 		return err
 	})
 	if errors.Is(err, errNotOwner) {
-		err = fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.number, err)
+		err = errChanged
 	}
 	return own, head, err
 }
@@ -130,19 +156,23 @@ func (s *shard) begin(ctx context.Context, own protocol.Epoch, head protocol.Hea
 	}
 	defer s.mu.Unlock()
 	if !s.owned || s.own != own {
-		return s.closed
+		return errChanged
 	}
 	s.line = protocol.NewLine(own, head)
 	s.line.Loaded = true
-	s.closed = nil
+	s.serves()
 	return nil
 }
 
 // readItems gives all items in pieces, and returns how many there are.
 func (s *shard) readItems(ctx context.Context, items backend.Items) (total int, err error) {
 	reading, ctx := errgroup.WithContext(ctx)
-	numbers, pieces := make(chan int, buckets), make(chan pieceOf, 2*readers)
-	for n := range buckets {
+	filled, err := s.filled(ctx)
+	if err != nil {
+		return 0, err
+	}
+	numbers, pieces := make(chan int, len(filled)), make(chan pieceOf, 2*readers)
+	for _, n := range filled {
 		numbers <- n
 	}
 	close(numbers)
@@ -179,6 +209,26 @@ func (s *shard) readItems(ctx context.Context, items backend.Items) (total int, 
 		return nil
 	})
 	return total, reading.Wait()
+}
+
+// filled are the hashes that are there: most shards of a small store have few.
+func (s *shard) filled(ctx context.Context) (numbers []int, err error) {
+	err = s.ask(ctx, "read the hashes", func(ctx context.Context, node *goredis.Client) error {
+		numbers = nil
+		pipe := node.Pipeline()
+		lengths := make([]*goredis.IntCmd, buckets)
+		for n := range lengths {
+			lengths[n] = pipe.HLen(ctx, s.keys.bucket(n))
+		}
+		_, err := pipe.Exec(ctx)
+		for n, length := range lengths {
+			if length.Val() > 0 {
+				numbers = append(numbers, n)
+			}
+		}
+		return err
+	})
+	return numbers, err
 }
 
 // pieceOf is a piece of items, and how many these are.
@@ -227,12 +277,9 @@ func (r *reader) bucket(ctx context.Context, n int) error {
 // scan reads all of a hash.
 func (r *reader) scan(ctx context.Context, n int) (whole []pieceOf, err error) {
 	if r.link == nil {
-		options, err := r.b.options(ctx, r.keys.head())
-		if err != nil {
+		if r.link, err = r.b.connect(ctx, r.keys); err != nil {
 			return nil, err
 		}
-		options.ReadTimeout = readLimit
-		r.link = newLink(ctx, options, r.keys)
 	}
 	next := r.piece()
 	for cursor := "0"; ; {
@@ -289,8 +336,8 @@ func (s *shard) readUsed(ctx context.Context, pieces chan<- pieceOf) error {
 	now := dispatch.TokenStep(s.b.clock.now())
 	for step := now - 1; step <= now+1; step++ {
 		var digests []string
-		err := s.again(ctx, "read the used client tokens", func(ctx context.Context) (err error) {
-			digests, err = s.b.client.SMembers(ctx, s.keys.used(step)).Result()
+		err := s.ask(ctx, "read the used client tokens", func(ctx context.Context, node *goredis.Client) (err error) {
+			digests, err = node.SMembers(ctx, s.keys.used(step)).Result()
 			return err
 		})
 		if err != nil {

@@ -86,7 +86,11 @@ func (s *shard) unlocked(ctx context.Context, locks []codec.Lock, had []string) 
 		}
 	}
 	for page := range slices.Chunk(asked, maxCompared) {
-		of, err := s.readLocks(ctx, page)
+		var of []backend.Unlocked
+		err := s.ask(ctx, "read locks", func(ctx context.Context, node *goredis.Client) (err error) {
+			of, err = s.readLocks(ctx, node, page)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -96,8 +100,8 @@ func (s *shard) unlocked(ctx context.Context, locks []codec.Lock, had []string) 
 }
 
 // readLocks are those of the locks that somebody else has now, or nobody.
-func (s *shard) readLocks(ctx context.Context, locks []codec.Lock) (bad []backend.Unlocked, err error) {
-	pipe := s.b.client.Pipeline()
+func (s *shard) readLocks(ctx context.Context, node *goredis.Client, locks []codec.Lock) (bad []backend.Unlocked, err error) {
+	pipe := node.Pipeline()
 	values, ttls := make([]*goredis.StringCmd, len(locks)), make([]*goredis.DurationCmd, len(locks))
 	for i, l := range locks {
 		values[i], ttls[i] = pipe.Get(ctx, s.keys.lock(l.Task)), pipe.PTTL(ctx, s.keys.lock(l.Task))

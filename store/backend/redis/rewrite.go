@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -104,8 +105,8 @@ func (r *rewriting) flush(ctx context.Context, rewriting bool) error {
 func (r *rewriting) deleteOthers(ctx context.Context) error {
 	for n := range buckets {
 		var fields []string
-		err := r.again(ctx, "read the fields", func(ctx context.Context) (err error) {
-			fields, err = r.b.client.HKeys(ctx, r.keys.bucket(n)).Result()
+		err := r.ask(ctx, "read the fields", func(ctx context.Context, node *goredis.Client) (err error) {
+			fields, err = node.HKeys(ctx, r.keys.bucket(n)).Result()
 			return err
 		})
 		if err != nil {

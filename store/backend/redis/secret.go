@@ -16,10 +16,14 @@ func (b *Backend) Secret(ctx context.Context) ([]byte, error) {
 	mine := make([]byte, secretBytes)
 	_, _ = rand.Read(mine) // it never fails
 	key := keysOf(b.config.Prefix, 0).secret()
-	secret, err := b.client.Get(ctx, key).Bytes()
+	node, err := b.node(ctx, key)
+	if err != nil {
+		return nil, unavailable("read the secret of the store", err)
+	}
+	secret, err := node.Get(ctx, key).Bytes()
 	if errors.Is(err, goredis.Nil) {
-		if err = b.client.SetNX(ctx, key, mine, 0).Err(); err == nil {
-			secret, err = b.client.Get(ctx, key).Bytes()
+		if err = node.SetNX(ctx, key, mine, 0).Err(); err == nil {
+			secret, err = node.Get(ctx, key).Bytes()
 		}
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/time/rate"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -35,6 +36,7 @@ type shard struct {
 	owned   bool          // a term goes on, so far as is known
 	closed  error         // why nothing may be answered or added now; nil: all may
 	quits   bool          // no term follows
+	lostAt  time.Time     // when the last term ended; zero: one goes on, or there was none
 	line    protocol.Line
 	doubt   bool // the head must be read before the next group
 	// rewriting: a failover has lost a part of what memory has, and not all of it is written again.
@@ -63,6 +65,14 @@ func (b *Backend) newShard(number int) *shard {
 		warned: rate.Sometimes{Interval: 10 * time.Second}, tried: newLatch(), closed: errNotYet, highest: b.highest.Load(),
 		awake: make(chan struct{}, 1), settled: make(chan struct{}, 1), rewrote: make(chan struct{}, 1),
 	}
+}
+
+// level is that of what each shard logs at a takeover.
+func (s *shard) level() zapcore.Level {
+	if s.number == 0 {
+		return zap.InfoLevel
+	}
+	return zap.DebugLevel
 }
 
 // run is a candidate and serves terms in turns, until ctx ends or the backend is over.
@@ -133,6 +143,9 @@ func (s *shard) lose(why error) {
 	if !s.owned && s.closed != nil {
 		return
 	}
+	if s.owned {
+		s.lostAt = time.Now()
+	}
 	s.owned = false
 	s.closed = fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.number, why)
 	for _, f := range s.queue {
@@ -190,8 +203,17 @@ func (s *shard) open(own protocol.Epoch) bool {
 	if !s.owned || s.own != own {
 		return false
 	}
-	s.closed = nil
+	s.serves()
 	return true
+}
+
+// serves lets answers and commands begin. The mutex is held.
+func (s *shard) serves() {
+	s.closed = nil
+	if !s.lostAt.IsZero() {
+		s.b.counts.unowned.Add(int64(time.Since(s.lostAt)))
+		s.lostAt = time.Time{}
+	}
 }
 
 // usable is an error if nothing may be answered or added. The mutex is held.
@@ -278,7 +300,11 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 	next.Time = s.b.clock.now().UnixMilli()
 	change(&next)
 	began, sent := sinceBoot(), time.Now()
-	r, err := renew(ctx, s.b.client, s.keys, own, next)
+	node, err := s.b.node(ctx, s.keys.record())
+	if err != nil {
+		return err
+	}
+	r, err := renew(ctx, node, s.keys, own, next)
 	if err != nil {
 		return err
 	}

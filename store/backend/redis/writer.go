@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
 )
 
@@ -71,14 +71,14 @@ func (w *writer) begin(ctx context.Context) (kept bool, err error) {
 	case errors.Is(err, errReload) && w.number != 0:
 		w.forget()
 		return false, nil
-	case err == nil && confirmed && !rewriting:
+	case errors.Is(err, errRewrite), err == nil && rewriting:
+		return true, w.rewrite(ctx)
+	case err != nil:
+		return false, err
+	case !w.open(w.own):
+		return false, errNotOwner
+	case confirmed:
 		err = w.answer(ctx, nil, false)
-	}
-	if rewriting || errors.Is(err, errRewrite) {
-		err = w.rewrite(ctx)
-	}
-	if err == nil && !w.open(w.own) {
-		err = errNotOwner
 	}
 	return true, err
 }
@@ -176,12 +176,14 @@ func (w *writer) answer(ctx context.Context, had []string, acked bool) error {
 
 // tellUnlocked tells the owner which locks of a flight are not as they must be. What it returns is answered before the flight.
 func (w *writer) tellUnlocked(ctx context.Context, f *flight, had []string) error {
-	var bad []backend.Unlocked
-	err := w.again(ctx, "read locks", func(ctx context.Context) (err error) {
-		bad, err = w.unlocked(ctx, f.group.locks, had)
-		return err
-	})
+	bad, err := w.unlocked(ctx, f.group.locks, had)
 	if err != nil || len(bad) == 0 {
+		return err
+	}
+	w.mu.Lock()
+	err = w.usable()
+	w.mu.Unlock()
+	if err != nil { // it could not undo anything now: the group is sent again
 		return err
 	}
 	w.b.counts.unlocked.Add(uint64(len(bad)))
@@ -209,6 +211,17 @@ func (s *shard) again(ctx context.Context, what string, ask func(context.Context
 			return err
 		}
 	}
+}
+
+// ask is again for what the server of the shard is asked.
+func (s *shard) ask(ctx context.Context, what string, ask func(context.Context, *goredis.Client) error) error {
+	return s.again(ctx, what, func(ctx context.Context) error {
+		node, err := s.b.node(ctx, s.keys.head())
+		if err == nil {
+			err = ask(ctx, node)
+		}
+		return err
+	})
 }
 
 // apply sends a group until it is kept.
@@ -272,9 +285,10 @@ func (w *writer) sendOnce(ctx context.Context, g *group) (result sent) {
 func (w *writer) settle(ctx context.Context) (confirmed bool, err error) {
 	var kept seen
 	err = w.again(ctx, "read the head", func(asking context.Context) error {
-		err := w.connect(ctx, asking)
-		if err == nil {
-			kept, err = w.link.watch(asking)
+		w.drop()
+		l, err := w.b.connect(ctx, w.keys)
+		if w.link = l; err == nil {
+			kept, err = l.watch(asking)
 		}
 		return err
 	})
@@ -311,16 +325,6 @@ func (w *writer) confirm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.line = w.line.Confirmed()
-}
-
-// connect connects anew, for as long as ctx.
-func (w *writer) connect(ctx, asking context.Context) error {
-	w.drop()
-	options, err := w.b.options(asking, w.keys.head())
-	if err == nil {
-		w.link = newLink(ctx, options, w.keys)
-	}
-	return err
 }
 
 // drop closes the link: what it answers later is not waited for.

@@ -1,0 +1,150 @@
+package redis_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/backend/backendtest"
+	"github.com/waggle-crawl/waggle/store/backend/redis"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
+// twoNodes is a Cluster of two nodes, each with half of the slots, that do not mind when one hangs.
+func twoNodes(t *testing.T) (nodes [2]*redistest.Server, url string) {
+	t.Helper()
+	var clients [2]*goredis.Client
+	for i := range nodes {
+		nodes[i] = redistest.Start(t, redistest.WithCluster(), redistest.WithConfig("cluster-node-timeout", "600000"),
+			redistest.WithConfig("cluster-require-full-coverage", "no"))
+		clients[i] = client(t, nodes[i].Addr())
+		if err := clients[i].ClusterAddSlotsRange(t.Context(), i*8192, i*8192+8191).Err(); err != nil {
+			t.Fatal(err)
+		}
+		// Two nodes that have not met think that their epochs collide.
+		if err := clients[i].Do(t.Context(), "cluster", "set-config-epoch", i+1).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, port, err := net.SplitHostPort(nodes[1].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := clients[0].Do(t.Context(), "cluster", "meet", host, port, nodes[1].BusPort()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clients {
+		until(t, "the nodes meet", func() bool {
+			shards, err := c.ClusterShards(t.Context()).Result()
+			return err == nil && len(shards) == 2 && strings.Contains(c.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+		})
+	}
+	return nodes, "redis+cluster://" + nodes[0].Addr() + "," + nodes[1].Addr()
+}
+
+// TestCluster_Backend holds a Cluster to the contract.
+func TestCluster_Backend(t *testing.T) {
+	t.Parallel()
+	backendtest.Run(t, func(t *testing.T) backendtest.Place {
+		t.Helper()
+		_, url := twoNodes(t)
+		return backendtest.Place{
+			Backend: func() backend.Backend {
+				config := redis.Config{URL: url}
+				config.SetClusterShards(1) // the suite writes tasks into shard 0
+				return makeBackend(t, config)
+			},
+			Kill: func(b backend.Backend) error { return b.(*redis.Backend).Kill() },
+		}
+	})
+}
+
+// TestCluster_NodeAway stops the node that has not shard 0: the shards of the other one go on, and those of it come back. A dispatcher
+// that begins meanwhile gets the shards that there are.
+func TestCluster_NodeAway(t *testing.T) {
+	t.Parallel()
+	const shards = 16
+	nodes, url := twoNodes(t)
+	o := newOwner(t, url).mustOwn(shards)
+	if len(o.term.Gained) != shards {
+		t.Fatalf("acquired are %+v", o.term)
+	}
+	for shard := range shards {
+		c, err := o.set(shard, "1", "before")
+		if err == nil {
+			err = c.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	here, away := nodes[0], nodes[1]
+	if _, moved := goredis.IsMovedError(client(t, here.Addr()).Get(t.Context(), redis.EpochKey(prefix, 0)).Err()); moved {
+		here, away = away, here
+	}
+	isHere := func(shard int) bool {
+		return client(t, here.Addr()).Get(t.Context(), redis.EpochKey(prefix, shard)).Err() == nil
+	}
+	away.Pause()
+	until(t, "shards stop", func() bool {
+		for shard := range shards {
+			if _, err := o.Until(shard); (err == nil) != isHere(shard) {
+				return false
+			}
+		}
+		return true
+	})
+	for shard := range shards {
+		if !isHere(shard) {
+			continue
+		}
+		c, err := o.set(shard, "2", "meanwhile")
+		if err == nil {
+			err = c.Wait(t.Context())
+		}
+		if err != nil {
+			t.Errorf("shard %d, whose node is there: %v", shard, err)
+		}
+	}
+	if err := o.Room(backend.AllShards, 100, false); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Errorf("a change of all shards: %v", err)
+	}
+	if err := o.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	next := newOwner(t, url).mustOwn(0)
+	for _, gain := range next.term.Gained {
+		if !isHere(gain.Shard) {
+			t.Errorf("shard %d is acquired from a node that does not answer", gain.Shard)
+		}
+	}
+	if n := len(next.term.Gained); n == 0 || n == shards || time.Since(began) > 6*term {
+		t.Errorf("after %v %d shards are acquired", time.Since(began), n)
+	}
+	had := len(next.term.Gained)
+	away.Resume()
+	until(t, "the other shards come", func() bool { next.mu.Lock(); defer next.mu.Unlock(); return len(next.gains) == shards-had })
+	for shard := range shards {
+		next.mu.Lock()
+		if next.memory[shard]["1"] != "before" {
+			t.Errorf("shard %d was loaded with %v", shard, next.memory[shard])
+		}
+		next.mu.Unlock()
+	}
+	if err := next.Room(backend.AllShards, 100, false); err != nil {
+		t.Errorf("a change of all shards: %v", err)
+	}
+	next.Commit(backend.AllShards, nil, 100)
+}
