@@ -84,7 +84,7 @@ func failOver(t *testing.T, g guard, f failoverFault) {
 	enough := make(chan struct{})
 	for n := range 4 {
 		submitting.Go(func() { w.submit(ctx, n, enough) })
-		working.Go(func() { w.work(ctx, n) })
+		working.Go(func() { w.work(ctx, fmt.Sprintf("c%d", n), &caller{all: []*client{w.client}}) })
 	}
 	t.Cleanup(func() { stop(); working.Wait(); submitting.Wait() })
 	until(t, startLimit, "tasks are acknowledged", func() bool { return w.acknowledged() > 300 })
@@ -170,12 +170,15 @@ func (w *failoverLoad) submit(ctx context.Context, by int, enough <-chan struct{
 }
 
 // work fetches tasks and reports them as done; a report without an answer is repeated.
-func (w *failoverLoad) work(ctx context.Context, n int) {
-	id, session := fmt.Sprintf("c%d", n), uuid.NewString()
+func (w *failoverLoad) work(ctx context.Context, id string, c *caller) {
+	session := uuid.NewString()
 	for ctx.Err() == nil {
 		request := &pb.FetchTaskRequest{CollectorId: id, Session: session, ClientToken: uuid.NewString(), MaxTasks: 20, Wait: durationpb.New(time.Second)}
 		var reply *pb.FetchTaskResponse
-		if !w.answered(ctx, func(ctx context.Context) (err error) { reply, err = w.dispatch.FetchTask(ctx, request); return err }) {
+		if !c.answered(ctx, func(ctx context.Context, c *client) (err error) {
+			reply, err = c.dispatch.FetchTask(ctx, request)
+			return err
+		}) {
 			return
 		}
 		tasks := reply.GetLeasedTasks()
@@ -190,7 +193,10 @@ func (w *failoverLoad) work(ctx context.Context, n int) {
 			report.Reports = append(report.Reports, &pb.TaskReport{TaskId: task.GetTask().GetId(), LeaseToken: task.GetLease().GetLeaseToken(), Outcome: success()})
 		}
 		var results *pb.ReportTaskResponse
-		if !w.answered(ctx, func(ctx context.Context) (err error) { results, err = w.dispatch.ReportTask(ctx, report); return err }) {
+		if !c.answered(ctx, func(ctx context.Context, c *client) (err error) {
+			results, err = c.dispatch.ReportTask(ctx, report)
+			return err
+		}) {
 			return
 		}
 		w.mu.Lock()
@@ -203,15 +209,22 @@ func (w *failoverLoad) work(ctx context.Context, n int) {
 	}
 }
 
+// caller calls a dispatcher for as long as it answers, then the next one.
+type caller struct {
+	all []*client
+	at  int
+}
+
 // answered makes a call until it is answered; false: ctx has ended.
-func (w *failoverLoad) answered(ctx context.Context, do func(context.Context) error) bool {
+func (c *caller) answered(ctx context.Context, do func(context.Context, *client) error) bool {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := do(call)
+		err := do(call, c.all[c.at])
 		cancel()
 		if err == nil {
 			return true
 		}
+		c.at = (c.at + 1) % len(c.all)
 		lasts(ctx, 20*time.Millisecond)
 	}
 	return false
@@ -235,6 +248,14 @@ func (w *failoverLoad) longestGap(since time.Time) time.Duration {
 		}
 	}
 	return longest
+}
+
+// grants is how many fetches were granted something after an instant.
+func (w *failoverLoad) grants(after time.Time) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, _ := slices.BinarySearchFunc(w.granted, after, time.Time.Compare)
+	return len(w.granted) - n
 }
 
 // missing is how many of the acknowledged tasks are gone.

@@ -56,7 +56,7 @@ func TestSoak(t *testing.T) {
 		w.links, w.stores = append(w.links, link), append(w.stores, link.URL())
 	}
 	w.start(t)
-	w.run(t, random, long, w.lanes(random, w.redisFaults()))
+	w.run(t, func() { w.suffer(t, w.lanes(random, w.redisFaults()), long) })
 }
 
 // TestSoak_Cluster is TestSoak on a Cluster whose replicas take over again and again, about each 3 minutes of a long run.
@@ -71,7 +71,7 @@ func TestSoak_Cluster(t *testing.T) {
 			l.pause = min(6*time.Minute, long/2)
 		}
 	}
-	w.run(t, random, long, lanes)
+	w.run(t, func() { w.suffer(t, lanes, long) })
 }
 
 // TestSoak_Reshard moves slots of a Cluster from primary to primary, and nothing else fails. It runs alone: tasks
@@ -79,7 +79,8 @@ func TestSoak_Cluster(t *testing.T) {
 func TestSoak_Reshard(t *testing.T) {
 	random, long := seeded(t), soakFor(t)
 	w := newClusterSoak(t)
-	w.run(t, random, long, []*lane{{name: "Redis", random: random, pause: time.Second, begin: []func(*rand.Rand) fault{w.reshard(t)}}})
+	lanes := []*lane{{name: "Redis", random: random, pause: time.Second, begin: []func(*rand.Rand) fault{w.reshard(t)}}}
+	w.run(t, func() { w.suffer(t, lanes, long) })
 }
 
 // newClusterSoak is a world on a Cluster, with dispatchers and collectors.
@@ -131,12 +132,12 @@ func (w *soak) failovers(t *testing.T) []func(*rand.Rand) fault {
 	}}
 }
 
-// run lets things fail for a while, and then checks everything.
-func (w *soak) run(t *testing.T, random *rand.Rand, long time.Duration, lanes []*lane) {
+// run submits tasks while fail lets things fail, and then checks everything.
+func (w *soak) run(t *testing.T, fail func()) {
 	t.Helper()
 	enough, submitted := make(chan struct{}), make(chan error, 1)
 	go func() { submitted <- w.submit(t.Context(), enough) }()
-	w.suffer(t, lanes, long)
+	fail()
 	close(enough)
 	if err := <-submitted; err != nil {
 		t.Fatal(err)
@@ -154,6 +155,9 @@ func (w *soak) run(t *testing.T, random *rand.Rand, long time.Duration, lanes []
 		return done == len(w.ids)
 	})
 	t.Logf("%d tasks; the last was DONE %v after the last fault", len(w.ids), time.Since(began).Round(time.Millisecond))
+	if w.calm != nil {
+		w.calm()
+	}
 	for _, c := range w.collectors {
 		c.stop(20 * time.Second)
 	}
@@ -188,6 +192,8 @@ type soak struct {
 	clients     []*client          // to each dispatcher
 	dispatchers []*post
 	collectors  []*post
+	crew        int    // how many collectors
+	calm        func() // ends the other clients; nil: there are none
 }
 
 // post is a program that is started again when it has ended, as by an init system.
@@ -224,7 +230,7 @@ func (w *soak) keepUp() {
 func newSoak(t *testing.T, shards int, servers ...*redistest.Server) *soak {
 	t.Helper()
 	t.Logf("shards: %d", shards)
-	return &soak{fleet: fleet{servers: servers, shards: shards, killed: map[string]bool{}}}
+	return &soak{fleet: fleet{servers: servers, shards: shards, killed: map[string]bool{}}, crew: soakCollectors}
 }
 
 // start starts dispatchers and collectors.
@@ -245,7 +251,7 @@ func (w *soak) start(t *testing.T) {
 		Id: "soak", LeaseDuration: durationpb.New(soakLease), Retry: &pb.RetryPolicy{MaxExpirations: proto.Int32(soakExpirations)},
 	})
 	dir := t.TempDir()
-	for i := range soakCollectors {
+	for i := range w.crew {
 		id, log := fmt.Sprintf("collector-%d", i), ""
 		w.collectors = append(w.collectors, newPost(func() (p *process) {
 			p, log = logCollector(t, id, dir, soakSlots, w.addrs)

@@ -61,6 +61,23 @@ func (h *History) OneHolder() []Violation {
 	return found
 }
 
+// StaleRefused checks P3: no report or renewal that went out after a later lease of its task had come was accepted.
+func (h *History) StaleRefused() []Violation {
+	var found []Violation
+	for _, e := range h.Events {
+		l := h.leases[e.Token]
+		if l == nil || e.Kind != Renewed && (e.Kind != Reported || e.Code != OK) {
+			continue
+		}
+		for _, later := range h.tasks[l.task] {
+			if later.fence > l.fence && later.came < e.Sent {
+				found = append(found, violationf("P3: %s of %s was accepted, %v after %s had come", e.Kind, l.token, duration(e.Sent-later.came), later.token))
+			}
+		}
+	}
+	return found
+}
+
 // FencesRise checks P4: no two leases of a shard have one fence, and when a fetch went out after the reply with another
 // lease had come, its lease has the higher fence of the two. (Went out for the first time: a fetch that is repeated
 // answers what an earlier one was granted.) shard tells the shard of a task.
