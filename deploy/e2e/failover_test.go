@@ -67,16 +67,48 @@ func TestFailover(t *testing.T) {
 				continue
 			}
 			for n := range max(rounds, 1) {
-				t.Run(fmt.Sprintf("%s/%s/%d", g.name, f.name, n), func(t *testing.T) { failOver(t, g, f) })
+				t.Run(fmt.Sprintf("%s/%s/%d", g.name, f.name, n), func(t *testing.T) {
+					group := startSentinelGroup(t, g.config)
+					failOver(t, g, f, group, group.url(), 1)
+				})
 			}
 		}
 	}
 }
 
-func failOver(t *testing.T, g guard, f failoverFault) {
-	group := startSentinelGroup(t, g.config)
-	d := serve(t, "dispatcher", group.url(), "waggle", "--ack-replicas", strconv.Itoa(g.replicas))
-	w := &failoverLoad{client: dial(t, d.addr), accepted: make(map[string]int)}
+// TestOwner_Failover is TestFailover with a store that one dispatcher owns, and another one beside it: what the failover has lost is
+// written again.
+func TestOwner_Failover(t *testing.T) {
+	t.Parallel()
+	rounds, _ := strconv.Atoi(os.Getenv("WAGGLE_E2E_ROUNDS"))
+	for _, f := range failoverFaults() {
+		if rounds == 0 && f.name != "parted" {
+			continue
+		}
+		for n := range max(rounds, 1) {
+			t.Run(fmt.Sprintf("%s/%d", f.name, n), func(t *testing.T) {
+				group := startSentinelGroup(t, nil)
+				if lost := failOver(t, guards()[0], f, group, ownedURL(group.url()), 2); lost > 0 {
+					t.Errorf("%d tasks or reports were lost", lost)
+				}
+			})
+		}
+	}
+}
+
+// failOver returns how many acknowledged tasks and reports were lost.
+func failOver(t *testing.T, g guard, f failoverFault, group *sentinelGroup, store string, dispatchers int) int {
+	t.Helper()
+	var all []*client
+	var d *dispatcher
+	for n := range dispatchers {
+		started := serve(t, fmt.Sprintf("dispatcher-%d", n), store, "waggle", "--ack-replicas", strconv.Itoa(g.replicas))
+		all = append(all, dial(t, started.addr))
+		if n == 0 {
+			d = started
+		}
+	}
+	w := &failoverLoad{client: all[0], accepted: make(map[string]int)}
 	w.setRule(t, "*", 0, 100)
 	w.createSource(t, &pb.SourceSpec{Id: "s", LeaseDuration: durationpb.New(3 * time.Second)})
 	ctx, stop := context.WithCancel(t.Context())
@@ -84,7 +116,7 @@ func failOver(t *testing.T, g guard, f failoverFault) {
 	enough := make(chan struct{})
 	for n := range 4 {
 		submitting.Go(func() { w.submit(ctx, n, enough) })
-		working.Go(func() { w.work(ctx, fmt.Sprintf("c%d", n), &caller{all: []*client{w.client}}) })
+		working.Go(func() { w.work(ctx, fmt.Sprintf("c%d", n), &caller{all: all, at: n % len(all)}) })
 	}
 	t.Cleanup(func() { stop(); working.Wait(); submitting.Wait() })
 	until(t, startLimit, "tasks are acknowledged", func() bool { return w.acknowledged() > 300 })
@@ -112,12 +144,16 @@ func failOver(t *testing.T, g guard, f failoverFault) {
 	if g.replicas == 2 && lost+twice > 0 {
 		t.Errorf("with --ack-replicas 2 a failover lost %d acknowledged tasks and %d reports", lost, twice)
 	}
+	if dispatchers > 1 {
+		return lost + twice
+	}
 	if lost+twice > 0 && found == 0 {
 		t.Errorf("%d tasks and %d reports were lost, and no dispatcher knows", lost, twice)
 	}
 	if found > 0 && !strings.Contains(d.out.tail(1<<20), "redis lost acknowledged tasks") {
 		t.Error("the dispatcher found a loss, and logged none")
 	}
+	return lost + twice
 }
 
 // lasts returns after a while, or when ctx ends.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/deploy/e2e/history"
@@ -28,8 +30,10 @@ const (
 	ownedCollectors, ownedRaw = 2, 3
 	// ownedLimit is the most that grants may be away: a term of 3 s, and all that a busy machine adds.
 	ownedLimit = 30 * time.Second
-	// ownedLease is the lease of the client that reports late.
-	ownedLease = time.Second
+	// ownedLease is longer than grants are away, and some tasks take longer, so that leases must be renewed over a takeover.
+	ownedLease, ownedSlowWork = 6 * time.Second, "7s"
+	// lateLease is the lease of the client that reports late.
+	lateLease = time.Second
 )
 
 // ownedURL is the URL of a store that one dispatcher at a time owns, in the Redis of another URL.
@@ -54,9 +58,11 @@ func ownedRounds(t *testing.T, few int) int {
 type owned struct {
 	*soak
 
-	random *rand.Rand
-	load   *failoverLoad // the grants of raw clients
-	gaps   []time.Duration
+	random  *rand.Rand
+	load    *failoverLoad // the grants of raw clients
+	gaps    []time.Duration
+	probes  int // calls of replace
+	session string
 }
 
 // newOwned starts everything on a Redis that keeps each write; dispatchers reach it by proxies.
@@ -64,7 +70,7 @@ func newOwned(t *testing.T, opts ...redistest.Option) *owned {
 	t.Helper()
 	random := seeded(t)
 	server := redistest.Start(t, append([]redistest.Option{redistest.WithAOF(redistest.FsyncAlways)}, opts...)...)
-	w := &owned{soak: newSoak(t, 1+3*random.IntN(2), server), random: random}
+	w := &owned{soak: newSoak(t, 1+3*random.IntN(2), server), random: random, session: uuid.NewString()}
 	for range soakDispatchers {
 		link := redistest.NewProxy(t, server.Addr())
 		w.links, w.stores = append(w.links, link), append(w.stores, ownedURL(link.URL()))
@@ -76,7 +82,7 @@ func newOwned(t *testing.T, opts ...redistest.Option) *owned {
 // start starts dispatchers, collectors and raw clients.
 func (w *owned) start(t *testing.T) {
 	t.Helper()
-	w.crew, w.load = ownedCollectors, &failoverLoad{accepted: make(map[string]int)}
+	w.crew, w.lease, w.slowWork, w.load = ownedCollectors, ownedLease, ownedSlowWork, &failoverLoad{accepted: make(map[string]int)}
 	w.soak.start(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup
@@ -116,14 +122,14 @@ func workLate(ctx context.Context, id string, c *caller) {
 	session := uuid.NewString()
 	for ctx.Err() == nil {
 		request := &pb.FetchTaskRequest{
-			CollectorId: id, Session: session, ClientToken: uuid.NewString(), Wait: durationpb.New(time.Second), LeaseDuration: durationpb.New(ownedLease),
+			CollectorId: id, Session: session, ClientToken: uuid.NewString(), Wait: durationpb.New(time.Second), LeaseDuration: durationpb.New(lateLease),
 		}
 		var reply *pb.FetchTaskResponse
 		c.answered(ctx, func(ctx context.Context, c *client) (err error) {
 			reply, err = c.dispatch.FetchTask(ctx, request)
 			return err
 		})
-		lasts(ctx, 2*ownedLease)
+		lasts(ctx, 2*lateLease)
 		for _, task := range reply.GetLeasedTasks() {
 			report := &pb.ReportTaskRequest{CollectorId: id, Session: session, Reports: []*pb.TaskReport{
 				{TaskId: task.GetTask().GetId(), LeaseToken: task.GetLease().GetLeaseToken(), Outcome: success()},
@@ -170,10 +176,28 @@ func (w *owned) rounds(t *testing.T, n int, begin func() fault) {
 // granted waits until raw clients get tasks after an instant. What has ended is started again.
 func (w *owned) granted(t *testing.T, after time.Time) {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			w.show(t)
+		}
+	}()
 	until(t, ownedLimit, "tasks are granted", func() bool {
 		w.keepUp()
 		return w.load.grants(after) > 20
 	})
+}
+
+// show prints what each dispatcher says of the store.
+func (w *owned) show(t *testing.T) {
+	t.Helper()
+	for n, c := range w.clients {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+		stats, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
+		t.Logf("dispatcher %d: %v, %v, %v; %v", n, stats.GetTasks(), stats.GetOwnership(), stats.GetDispatcher(), err)
+		findings, err := c.admin.ListFindings(ctx, &pb.ListFindingsRequest{})
+		t.Logf("its findings: %v; %v", findings, err)
+		cancel()
+	}
 }
 
 // lasts lets time pass. What has ended is started again.
@@ -191,4 +215,72 @@ func (w *owned) check(t *testing.T, n int, begin func() fault) {
 	slices.Sort(w.gaps)
 	t.Logf("%d rounds: without grants for %.2f s at most, median %.2f s; %d tasks acknowledged", len(w.gaps),
 		w.gaps[len(w.gaps)-1].Seconds(), w.gaps[len(w.gaps)/2].Seconds(), len(w.ids))
+}
+
+// replace takes an owner away, waits until another dispatcher has taken over, and changes tasks there. Then it asks the one before for
+// these tasks and for work. What it returns waits for the answers, none of which may be what was so before. Fetches that have waited
+// all the while get nothing that others have.
+func (w *owned) replace(t *testing.T, owner int, away func()) (answered func()) {
+	t.Helper()
+	const tasks, parked, wait = 20, 10, 8 * time.Second
+	before, now := w.clients[owner], w.clients[(owner+1)%len(w.clients)]
+	w.probes++
+	old, late := fmt.Sprintf("old-%d", w.probes), fmt.Sprintf("late-%d", w.probes)
+	for _, pool := range []string{old, late} {
+		now.createSource(t, &pb.SourceSpec{Id: pool, Pool: pool, LeaseDuration: durationpb.New(time.Minute)})
+	}
+	items := make([]*pb.SubmitItem, tasks)
+	for n := range items {
+		items[n] = page(old, n)
+	}
+	ids := now.submit(t, items...)
+	var waiting sync.WaitGroup
+	fetch := func(pool string, wait time.Duration) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		reply, err := before.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{
+			CollectorId: "probe", Session: w.session, ClientToken: uuid.NewString(), Pools: []string{pool}, Wait: durationpb.New(wait),
+		})
+		if err == nil && len(reply.GetLeasedTasks()) > 0 {
+			t.Errorf("the owner before has granted what it must not: %v", reply)
+		}
+	}
+	for range parked {
+		waiting.Go(func() { fetch(late, wait) })
+	}
+	until(t, startLimit, "fetches are parked", func() bool {
+		stats, err := before.admin.GetStats(t.Context(), &pb.GetStatsRequest{})
+		return err == nil && stats.GetDispatcher().GetParkedFetches() >= parked
+	})
+	began := time.Now()
+	away()
+	w.granted(t, began)
+	if _, err := now.tasks.CancelTasks(t.Context(), &pb.CancelTasksRequest{TaskIds: ids, By: "e2e", Reason: "test"}); err != nil {
+		t.Fatalf("cancel tasks: %v", err)
+	}
+	now.submit(t, page(late, 0))
+	reply, err := now.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{
+		CollectorId: "holder", Session: w.session, ClientToken: uuid.NewString(), Pools: []string{late}, Wait: durationpb.New(5 * time.Second),
+	})
+	if err != nil || len(reply.GetLeasedTasks()) != 1 {
+		t.Fatalf("fetch at the owner: %v, %v", reply, err)
+	}
+	for _, id := range ids {
+		waiting.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			reply, err := before.tasks.GetTask(ctx, &pb.GetTaskRequest{TaskId: id})
+			if state := reply.GetTask().GetState(); err == nil && state != pb.TaskState_TASK_STATE_CANCELED || status.Code(err) == codes.NotFound {
+				t.Errorf("the owner before says of a canceled task: %v, %v", state, err)
+			}
+		})
+	}
+	waiting.Go(func() { fetch(old, 0) })
+	return func() {
+		waiting.Wait()
+		if r := now.report(t, "holder", w.session, reply.GetLeasedTasks()[0].GetLease()); r.GetCode() != pb.ReportCode_REPORT_CODE_OK {
+			t.Errorf("report: %v", r)
+		}
+		w.others++
+	}
 }

@@ -4,9 +4,15 @@ package e2e_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -29,11 +35,12 @@ func TestOwner_RedisKilled(t *testing.T) {
 	server := w.servers[0]
 	w.check(t, ownedRounds(t, 2), func() fault {
 		server.Kill()
-		return fault{"Redis is killed", server.Restart, time.Duration(w.random.Int64N(int64(time.Second)))}
+		return fault{"Redis is killed", server.Restart, time.Duration(w.random.Int64N(int64(4 * time.Second)))}
 	})
 }
 
-// TestOwner_Parted parts the owner from Redis, one way or both ways: another dispatcher takes over.
+// TestOwner_Parted parts the owner from Redis, one way or both ways: another dispatcher takes over, and the one before answers nothing
+// that is not so any more.
 func TestOwner_Parted(t *testing.T) {
 	t.Parallel()
 	w := newOwned(t)
@@ -49,8 +56,32 @@ func TestOwner_Parted(t *testing.T) {
 	w.check(t, len(faults)*ownedRounds(t, 1), func() fault {
 		owner, f := w.owner(t), faults[round%len(faults)]
 		round++
-		f.set(w.links[owner])
-		return fault{fmt.Sprintf("dispatcher %d is parted from Redis, %s", owner, f.name), w.links[owner].Pass, 0}
+		link := w.links[owner]
+		answered := w.replace(t, owner, func() { f.set(link) })
+		return fault{fmt.Sprintf("dispatcher %d is parted from Redis, %s", owner, f.name), func() {
+			link.Pass()
+			answered()
+		}, time.Millisecond}
+	})
+}
+
+// TestOwner_Frozen stops the process of the owner while calls wait there: another dispatcher takes over, and when it goes on it
+// answers nothing that is not so any more. WAGGLE_E2E_ROUNDS=n: n times for 10 s.
+func TestOwner_Frozen(t *testing.T) {
+	t.Parallel()
+	w := newOwned(t)
+	rounds, least := ownedRounds(t, 1), time.Millisecond
+	if os.Getenv("WAGGLE_E2E_ROUNDS") != "" {
+		least = 10 * time.Second
+	}
+	w.check(t, rounds, func() fault {
+		began, owner := time.Now(), w.owner(t)
+		p := w.dispatchers[owner].process
+		answered := w.replace(t, owner, func() { p.signal(syscall.SIGSTOP) })
+		return fault{p.name + " is frozen", func() {
+			p.signal(syscall.SIGCONT)
+			answered()
+		}, max(least-time.Since(began), time.Millisecond)}
 	})
 }
 
@@ -71,5 +102,51 @@ func TestOwner_Resets(t *testing.T) {
 				t.Errorf("no group was reset")
 			}
 		}, 2 * time.Second}
+	})
+}
+
+// TestOwner_ClusterNodes kills or freezes one node of a Cluster after the other, until a replica of it is promoted: what was not
+// replicated is written again.
+func TestOwner_ClusterNodes(t *testing.T) {
+	t.Parallel()
+	w := &owned{soak: onCluster(t), random: seeded(t), session: uuid.NewString()}
+	for i, url := range w.stores {
+		w.stores[i] = ownedURL(url)
+	}
+	w.start(t)
+	nodes := w.random.Perm(len(w.servers))
+	round := 0
+	w.check(t, min(len(nodes), ownedRounds(t, 1)), func() fault {
+		n := nodes[round]
+		victim, others := w.servers[n], slices.Delete(slices.Clone(w.servers), n, n+1)
+		frozen := round%2 == 1
+		round++
+		f := fault{fmt.Sprintf("node %d is killed", n), victim.Restart, 2 * time.Second}
+		if frozen {
+			victim.Pause()
+			f.name, f.end = fmt.Sprintf("node %d is frozen", n), victim.Resume
+		} else {
+			victim.Kill()
+		}
+		until(t, time.Minute, "there is a primary for each slot", func() bool {
+			w.keepUp()
+			n := 0
+			for _, other := range others {
+				if strings.HasPrefix(redisCLI(t, other, "ROLE"), "master") {
+					n++
+				}
+			}
+			return n == clusterPrimaries
+		})
+		back := f.end
+		f.end = func() {
+			back()
+			until(t, time.Minute, "the node is a replica that has all", func() bool {
+				w.keepUp()
+				out, err := exec.CommandContext(t.Context(), "redis-cli", "-s", victim.Socket(), "ROLE").Output()
+				return err == nil && strings.HasPrefix(string(out), "slave") && strings.Contains(string(out), "connected")
+			})
+		}
+		return f
 	})
 }

@@ -86,6 +86,14 @@ func TestSoak_Reshard(t *testing.T) {
 // newClusterSoak is a world on a Cluster, with dispatchers and collectors.
 func newClusterSoak(t *testing.T) *soak {
 	t.Helper()
+	w := onCluster(t)
+	w.start(t)
+	return w
+}
+
+// onCluster is a world on a Cluster, before anything was started there.
+func onCluster(t *testing.T) *soak {
+	t.Helper()
 	nodes := startCluster(t, redistest.WithAOF(redistest.FsyncAlways), redistest.WithConfig("cluster-require-full-coverage", "no"))
 	w := newSoak(t, clusterShards)
 	addrs := make([]string, len(nodes))
@@ -96,7 +104,6 @@ func newClusterSoak(t *testing.T) *soak {
 	for range soakDispatchers {
 		w.stores = append(w.stores, "redis+cluster://"+strings.Join(addrs, ","))
 	}
-	w.start(t)
 	return w
 }
 
@@ -152,7 +159,7 @@ func (w *soak) run(t *testing.T, fail func()) {
 	until(t, soakSettle, fmt.Sprintf("all %d tasks are DONE", len(w.ids)), func() bool {
 		w.keepUp()
 		done = w.done(t.Context())
-		return done == len(w.ids)
+		return done == len(w.ids)+w.others
 	})
 	t.Logf("%d tasks; the last was DONE %v after the last fault", len(w.ids), time.Since(began).Round(time.Millisecond))
 	if w.calm != nil {
@@ -192,8 +199,11 @@ type soak struct {
 	clients     []*client          // to each dispatcher
 	dispatchers []*post
 	collectors  []*post
-	crew        int    // how many collectors
+	crew        int // how many collectors
+	lease       time.Duration
+	slowWork    string // what some tasks take; empty: as the others
 	calm        func() // ends the other clients; nil: there are none
+	others      int    // tasks that are DONE and that others have submitted
 }
 
 // post is a program that is started again when it has ended, as by an init system.
@@ -230,7 +240,7 @@ func (w *soak) keepUp() {
 func newSoak(t *testing.T, shards int, servers ...*redistest.Server) *soak {
 	t.Helper()
 	t.Logf("shards: %d", shards)
-	return &soak{fleet: fleet{servers: servers, shards: shards, killed: map[string]bool{}}, crew: soakCollectors}
+	return &soak{fleet: fleet{servers: servers, shards: shards, killed: map[string]bool{}}, crew: soakCollectors, lease: soakLease}
 }
 
 // start starts dispatchers and collectors.
@@ -248,7 +258,7 @@ func (w *soak) start(t *testing.T) {
 	c := w.clients[0]
 	c.setRule(t, "*", soakDelay, soakInFlight)
 	c.createSource(t, &pb.SourceSpec{
-		Id: "soak", LeaseDuration: durationpb.New(soakLease), Retry: &pb.RetryPolicy{MaxExpirations: proto.Int32(soakExpirations)},
+		Id: "soak", LeaseDuration: durationpb.New(w.lease), Retry: &pb.RetryPolicy{MaxExpirations: proto.Int32(soakExpirations)},
 	})
 	dir := t.TempDir()
 	for i := range w.crew {
@@ -271,6 +281,9 @@ func (w *soak) submit(ctx context.Context, enough <-chan struct{}) error {
 			items[i] = &pb.SubmitItem{
 				SourceId: "soak", Url: fmt.Sprintf("https://host-%02d.example/%d", (n+i)%soakQueues, n+i), Metadata: map[string]string{"work": soakWork},
 			}
+		}
+		if w.slowWork != "" && n%(10*soakBatch) == 0 {
+			items[0].Metadata["work"] = w.slowWork
 		}
 		if err := w.acknowledge(ctx, tick, items); err != nil {
 			return err

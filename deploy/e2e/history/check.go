@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -139,14 +140,14 @@ func (h *History) Polite(delay time.Duration, limit int) []Violation {
 			}
 		}
 		for i, l := range leases {
-			standing := 1
+			standing := []string{l.token}
 			for _, held := range leases[:i] {
-				if held.certainEnd()-clockSlack > l.fence {
-					standing++
+				if left := held.certainEnd() - clockSlack - l.fence; left > 0 {
+					standing = append(standing, fmt.Sprintf("%s for another %v", held.token, duration(left)))
 				}
 			}
-			if standing > limit {
-				found = append(found, violationf("P6: queue %s had %d leases in flight with %s; its limit is %d", queue, standing, l.token, limit))
+			if len(standing) > limit {
+				found = append(found, violationf("P6: queue %s had %d leases in flight; its limit is %d: %s", queue, len(standing), limit, strings.Join(standing, ", ")))
 			}
 		}
 	}
@@ -195,16 +196,16 @@ func (h *History) ReplayHarmless() []Violation {
 // Summary is what a history holds, for people.
 type Summary struct {
 	Leases, Tasks      int
-	Accepted           int // leases with a report that was accepted
-	Refused            int // reports answered LEASE_LOST
-	Lost               int // leases that a beat was told to be lost
+	Accepted           int            // leases with a report that was accepted
+	Refused            int            // reports answered LEASE_LOST
+	Lost               map[string]int // leases that a beat was told to be lost, by why
 	LeaseGap, StartGap time.Duration
 }
 
 // Summary counts. LeaseGap is the smallest distance between two leases of one queue by the store's clock, StartGap that
 // between two starts of the handler by the collectors'.
 func (h *History) Summary() Summary {
-	s := Summary{Leases: len(h.leases), Tasks: len(h.tasks), LeaseGap: math.MaxInt64, StartGap: math.MaxInt64}
+	s := Summary{Leases: len(h.leases), Tasks: len(h.tasks), Lost: map[string]int{}, LeaseGap: math.MaxInt64, StartGap: math.MaxInt64}
 	for _, l := range h.leases {
 		if l.accepted {
 			s.Accepted++
@@ -216,7 +217,7 @@ func (h *History) Summary() Summary {
 		case e.Kind == Reported && e.Code == LeaseLost:
 			s.Refused++
 		case e.Kind == Lost:
-			s.Lost++
+			s.Lost[strings.TrimPrefix(e.Code, "LOST_REASON_")]++
 		case e.Kind == Started:
 			if last, is := starts[e.Queue]; is {
 				s.StartGap = min(s.StartGap, duration(e.Time-last))
