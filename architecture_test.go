@@ -223,11 +223,11 @@ var layers = []layer{
 	},
 	{
 		path: "cmd/waggle/internal/clitest", core: true,
-		ours: slices.Concat(memoryStore, []string{"cmd/waggle/...", "collector/...", "dispatch/...", "proto/...", "server/...", "store/backend/dir/...", "store/redisstore/...", "store/storecopy"}),
+		ours: slices.Concat(memoryStore, []string{"cmd/waggle/...", "collector/...", "dispatch/...", "proto/...", "server/...", "store/backend/dir/...", "store/backend/redis/...", "store/redisstore/...", "store/storecopy"}),
 	},
 	{
 		path: "cmd/waggle/...", core: true,
-		ours: slices.Concat(memoryStore, []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/backend/dir/...", "store/redisstore/...", "store/storecopy"}),
+		ours: slices.Concat(memoryStore, []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/backend/dir/...", "store/backend/redis/...", "store/redisstore/...", "store/storecopy"}),
 	},
 	{
 		path: "deploy/...",

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -29,15 +28,12 @@ type Backend struct {
 	client goredis.UniversalClient
 	me     protocol.Process
 	owner  backend.Owner
-	shards []*shard // since the begin of Acquire
+	shards []*shard // since the begin of Acquire, before which the mutex guards it
 	clock  clock
-	counts counts
-	other  atomic.Pointer[Other]
-	// highest is the highest epoch that somebody has told.
-	highest atomic.Uint64
-	first   latch // shard 0 was acquired
-	loaded  latch // and loaded
-	over    latch // nothing is kept or answered any more
+	counts *counts
+	first  latch // shard 0 was acquired
+	loaded latch // and loaded
+	over   latch // nothing is kept or answered any more
 
 	stop      context.CancelFunc // ends the loops; nil: there are none
 	loops     sync.WaitGroup
@@ -49,6 +45,11 @@ type Backend struct {
 	gathering bool       // Acquire returns the shards that are gained
 	gains     []backend.Gain
 	copyOf    string
+	// other owns shard 0; the zero value: nobody, or this backend. told: Follow knows. owning: it was acquired here. since is the
+	// begin of that, by the clock of the store. ownerless is since when there is no owner; zero: there is one.
+	other            Other
+	told, owning     bool
+	since, ownerless time.Time
 }
 
 // latch is closed once.
@@ -77,10 +78,14 @@ func New(config Config) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	of := new(counts)
+	if config.Before != nil {
+		of = config.Before.counts
+	}
 	return &Backend{
 		config: config, target: target, client: target.Connect(nil),
 		me:    protocol.Process(rand.Uint64()), //nolint:gosec // it is a name
-		clock: clock{log: config.Logger}, copyOf: config.CopyOf, gathering: true,
+		clock: clock{log: config.Logger}, copyOf: config.CopyOf, gathering: true, counts: of,
 		first: newLatch(), loaded: newLatch(), over: newLatch(),
 	}, nil
 }
@@ -88,6 +93,12 @@ func New(config Config) (*Backend, error) {
 // Acquire implements [backend.Backend]: it waits while another owner lives.
 func (b *Backend) Acquire(ctx context.Context, owner backend.Owner) (backend.Term, error) {
 	b.owner = owner
+	if owner.Gained == nil { // as of one that only reads
+		b.owner.Gained = func(context.Context, backend.Gain) error { return nil }
+	}
+	if owner.Unlocked == nil {
+		b.owner.Unlocked = func(int, []backend.Unlocked) backend.Commit { return nil }
+	}
 	term, err := b.acquire(ctx)
 	if err != nil {
 		return backend.Term{}, errors.Join(err, b.Release(context.WithoutCancel(ctx)))
@@ -117,6 +128,7 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gathering = false
+	b.counts.gained.Store(int64(len(b.gains)))
 	slices.SortFunc(b.gains, func(x, y backend.Gain) int { return cmp.Compare(x.Shard, y.Shard) })
 	return backend.Term{
 		Kind: "redis", Epoch: b.shards[0].epoch().Number, Away: b.gains[0].Away, Keyed: true, Shards: len(b.shards), Gained: b.gains,
@@ -161,10 +173,13 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if b.owner.Shards != 0 && b.owner.Shards != shards {
 		return fmt.Errorf("%w: the store in redis under %q has %d shards, not %d", dispatch.ErrStoreMismatch, b.config.Prefix, shards, b.owner.Shards)
 	}
-	b.shards = make([]*shard, shards)
-	for n := range b.shards {
-		b.shards[n] = b.newShard(n)
+	all := make([]*shard, shards)
+	for n := range all {
+		all[n] = b.newShard(n)
 	}
+	b.mu.Lock()
+	b.shards = all
+	b.mu.Unlock()
 	return b.shards[0].acceptable(f.record)
 }
 
@@ -228,6 +243,13 @@ func (b *Backend) connect(ctx context.Context, keys keys) (*link, error) {
 // gained gives the owner a shard that is acquired.
 func (b *Backend) gained(ctx context.Context, s *shard, gain backend.Gain) error {
 	defer s.tried.set()
+	if s.number == 0 && !b.first.isSet() {
+		for _, s := range b.shards { // until now others may have owned them
+			s.mu.Lock()
+			s.lostAt = time.Now()
+			s.mu.Unlock()
+		}
+	}
 	if b.gather(gain) || s.number == 0 && !gain.Kept { // it is being loaded, or will be
 		return nil
 	}
@@ -311,14 +333,8 @@ func (b *Backend) copying() string {
 
 // Saw takes an epoch that another dispatcher has named: that of shard 0 must rise past it.
 func (b *Backend) Saw(epoch uint64) {
-	for {
-		last := b.highest.Load()
-		if epoch <= last {
-			return
-		}
-		if b.highest.CompareAndSwap(last, epoch) {
-			break
-		}
+	if !b.counts.see(epoch) {
+		return
 	}
 	if b.first.isSet() && b.shards[0].epoch().Number < epoch {
 		b.shards[0].lose(errNotOwner)
@@ -336,9 +352,9 @@ func (b *Backend) Err() error {
 }
 
 // fail ends the backend for good. Shards that it still owns are released.
-func (b *Backend) fail(why error) {
+func (b *Backend) fail(ctx context.Context, why error) {
 	if b.end(why) {
-		b.loops.Go(func() { b.handOver(context.Background()) }) //nolint:contextcheck // no call waits for it
+		b.loops.Go(func() { b.handOver(context.WithoutCancel(ctx)) })
 	}
 }
 

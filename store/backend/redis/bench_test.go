@@ -57,7 +57,7 @@ func BenchmarkStore_Load(b *testing.B) {
 		began := time.Now()
 		s, backend := open()
 		b.ReportMetric(time.Since(began).Seconds()*1_000_000/float64(tasks), "open-s/million")
-		b.ReportMetric(backend.Stats().LoadTime.Seconds()*1_000_000/float64(tasks), "load-s/million")
+		b.ReportMetric(backend.Ownership().LoadTime.Seconds()*1_000_000/float64(tasks), "load-s/million")
 		b.StopTimer()
 		if err := s.Close(); err != nil {
 			b.Fatal(err)
@@ -104,8 +104,15 @@ func fill(ctx context.Context, s *store.Store, tasks int) error {
 	return callers.Wait()
 }
 
-// BenchmarkStore_Life submits, claims and reports tasks, 100 a call, from several callers, and reports the time of Redis for each.
+// BenchmarkStore_Life submits, claims and reports tasks, by the number of callers and of tasks a call, and reports the time of Redis for each.
 func BenchmarkStore_Life(b *testing.B) {
+	for _, of := range []struct{ callers, page int }{{8, 100}, {64, 2}, {1, 1}} {
+		b.Run(fmt.Sprintf("%dx%d", of.callers, of.page), func(b *testing.B) { lives(b, of.callers, of.page) })
+	}
+}
+
+func lives(b *testing.B, callers, page int) {
+	b.Helper()
 	server := redistest.Start(b)
 	backend, err := redis.New(redis.Config{URL: server.SocketURL()})
 	if err != nil {
@@ -126,7 +133,6 @@ func BenchmarkStore_Life(b *testing.B) {
 		}
 		return total
 	}
-	const callers, page = 8, 100
 	before, began := cpu(), time.Now()
 	rounds := 0
 	for b.Loop() {
@@ -142,7 +148,7 @@ func BenchmarkStore_Life(b *testing.B) {
 	tasks := float64(rounds * callers * page)
 	b.ReportMetric(tasks/time.Since(began).Seconds(), "tasks/s")
 	b.ReportMetric((cpu()-before)/tasks*1e6, "redis-µs/task")
-	stats := backend.Stats()
+	stats := backend.Ownership()
 	b.ReportMetric(float64(stats.GroupBytes)/float64(max(stats.Groups, 1)), "B/group")
 	b.ReportMetric(tasks/float64(max(stats.Groups, 1)), "tasks/group")
 	if err := s.Close(); err != nil {

@@ -121,7 +121,7 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 		of = protocol.Record{Epoch: f.epoch, Beat: of.Beat}
 	}
 	s.mu.Lock()
-	s.highest = max(s.highest, f.epoch.Number, of.Epoch.Number, s.b.highest.Load())
+	s.highest = max(s.highest, f.epoch.Number, of.Epoch.Number, s.b.counts.highest.Load())
 	epoch := protocol.NextEpoch(s.b.me, f.epoch, s.highest)
 	s.mu.Unlock()
 	if s.number != 0 && !s.b.first.isSet() || f.texts[1] != "" && !protocol.MayAcquire(s.b.me, of, watched, s.b.config.term) {
@@ -141,7 +141,8 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	}
 	if s.number == 0 {
 		s.b.clock.read(f.sent, f.read, f.micros)
-		s.b.setOther(Other{})
+		s.b.counts.see(epoch.Number)
+		s.b.setOther(Other{}, true, s.b.clock.now())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,22 +168,16 @@ func (b *Backend) follow(f found) {
 	if f.texts[1] != "" && !f.record.Released && f.epoch.Process != b.me {
 		other = Other{Name: f.record.Name, Address: f.record.Address, Epoch: f.epoch.Number}
 	}
-	b.setOther(other)
+	b.counts.see(f.epoch.Number)
+	b.setOther(other, false, time.UnixMicro(int64(f.micros))) //nolint:gosec // of a clock
 }
 
-func (b *Backend) setOther(other Other) {
-	if last := b.other.Swap(&other); last == nil || *last != other {
-		if other != (Other{}) {
-			b.counts.others.Add(1)
-		}
-		b.config.Follow(other)
-	}
-}
-
-// acceptable is an error if the store is not the one that is wanted.
+// acceptable is an error if the store is not the one that is wanted. Once it was, a failover may have lost what says so.
 func (b *Backend) acceptable(r record) error {
 	copying := b.copying()
 	switch {
+	case b.first.isSet():
+		return nil
 	case r == (record{}) && b.config.Existing:
 		return fmt.Errorf("%w: there is no store in redis under %q", dispatch.ErrStoreMismatch, b.config.Prefix)
 	case r == (record{}) || r.CopyOf == copying:

@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/backendtest"
 	"github.com/waggle-crawl/waggle/store/backend/redis"
@@ -134,6 +135,9 @@ func TestCluster_NodeAway(t *testing.T) {
 		t.Errorf("after %v %d shards are acquired", time.Since(began), n)
 	}
 	had := len(next.term.Gained)
+	if of := next.Ownership(); !of.Owning || len(of.Away) != shards-had || of.Ownerless == 0 {
+		t.Errorf("the ownership is %+v", of)
+	}
 	away.Resume()
 	until(t, "the other shards come", func() bool { next.mu.Lock(); defer next.mu.Unlock(); return len(next.gains) == shards-had })
 	for shard := range shards {
@@ -147,4 +151,43 @@ func TestCluster_NodeAway(t *testing.T) {
 		t.Errorf("a change of all shards: %v", err)
 	}
 	next.Commit(backend.AllShards, nil, 100)
+}
+
+// TestCluster_Store submits, claims and reports tasks in all shards of a Cluster.
+func TestCluster_Store(t *testing.T) {
+	t.Parallel()
+	_, url := twoNodes(t)
+	open := func() *store.Store {
+		began := time.Now()
+		s, err := store.Open(t.Context(), store.Config{Backend: makeBackend(t, redis.Config{URL: url})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("opened after %v", time.Since(began))
+		return s
+	}
+	s := open()
+	const tasks = 300
+	if err := fill(t.Context(), s, tasks); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Shards(); n != 64 {
+		t.Errorf("there are %d shards", n)
+	}
+	began := time.Now()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("closed after %v", time.Since(began))
+	s = open()
+	stats, err := s.Stats(t.Context())
+	if err != nil || stats.Ownership == nil || !stats.Ownership.Owning {
+		t.Errorf("%+v, %v", stats, err)
+	}
+	if waiting := stats.Counts.Ready; waiting != tasks {
+		t.Errorf("%d tasks wait: %+v", waiting, stats)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

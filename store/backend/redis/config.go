@@ -45,6 +45,8 @@ type Config struct {
 	// CopyOf names the store that is to be copied into this one ([dispatch.Portable]), which must be new, or an unfinished copy of
 	// that one. Empty: it must be no unfinished copy.
 	CopyOf string
+	// Before is the backend that this process had before, which is over: its counts go on, and its epochs are risen past.
+	Before *Backend
 	// Follow gets the owner of shard 0 each time when a candidate sees another one; the zero value: there is none, or it is this
 	// one. It must not block.
 	Follow func(Other)
@@ -79,6 +81,6 @@ func (c *Config) complete() {
 }
 
 var (
-	_ backend.Backend = (*Backend)(nil)
-	_ backend.Commit  = (*flight)(nil)
+	_ backend.Owned  = (*Backend)(nil)
+	_ backend.Commit = (*flight)(nil)
 )

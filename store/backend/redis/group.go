@@ -63,14 +63,15 @@ var errCut = errors.New("an item is cut off")
 // add takes an item.
 func (g *group) add(kind codec.Kind, fields []byte) error {
 	g.bytes += len(fields)
-	switch kind {
-	case codec.Store, codec.End: // of a snapshot
+	if kind == codec.Store || kind == codec.End { // of a snapshot
 		return nil
-	case codec.LockItem:
+	}
+	if kind == codec.LockItem {
 		l, err := codec.ReadLock(fields)
 		g.locks = append(g.locks, l)
 		return err
-	case codec.Used, codec.Used | codec.Removed:
+	}
+	if kind&^codec.Removed == codec.Used {
 		return g.addUsed(fields, kind != codec.Used)
 	}
 	field, value, err := cutName(kind&^codec.Removed, fields)

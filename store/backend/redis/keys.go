@@ -12,7 +12,8 @@ import (
 
 // All keys of a shard have the hash tag {<shard>}, so that a transaction has them on one node of a Cluster.
 
-// buckets is over how many hashes the items of a shard are spread: Redis makes a hash larger in steps, and it pauses for each.
+// buckets is over how many hashes the items of a shard are spread: Redis makes a hash larger in steps, and it pauses for each. More of
+// them are more commands in a group: 256 cost Redis 12 % more for the life of a task, 16 cost as much.
 const buckets = 64
 
 // keys names the keys of a shard.

@@ -33,8 +33,9 @@ func newLink(ctx context.Context, options goredis.Options, keys keys) *link {
 }
 
 func (l *link) close() {
-	l.ends()
-	_, _ = l.conn.Close(), l.client.Close() // nothing is lost with it
+	if l.ends() { // else it is closed
+		_, _ = l.conn.Close(), l.client.Close() // nothing is lost with it
+	}
 }
 
 // seen is what the shard's keys say while they are watched.

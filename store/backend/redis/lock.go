@@ -18,8 +18,8 @@ const compared = "LOCK"
 // maxCompared is how many locks such a command has.
 const maxCompared = 1000
 
-// lockCommands appends those for locks. What happens to the same lock stays in order; else all that is compared goes together, since
-// a script costs as much as several commands.
+// lockCommands appends those for locks. What happens to the same lock stays in order; else all that is compared goes together: one
+// script for each would cost Redis 9.0 instead of 6.7 µs for the life of a task (BenchmarkStore_Life, 100 a call).
 func lockCommands(all []words, k keys, locks []codec.Lock) (_ []words, found []int) {
 	found = make([]int, len(locks))
 	var keys, args words
@@ -46,10 +46,10 @@ func lockCommands(all []words, k keys, locks []codec.Lock) (_ []words, found []i
 			flush()
 		}
 		command := words{"SET", key, l.Token, "PX", ttl}
-		switch l.Write {
-		case codec.LockGrant:
+		if l.Write == codec.LockGrant {
 			command = append(command, "NX", "GET")
-		case codec.LockRenew:
+		}
+		if l.Write == codec.LockRenew {
 			command = append(command, "GET")
 		}
 		if l.Write != codec.LockAgain {
@@ -63,10 +63,10 @@ func lockCommands(all []words, k keys, locks []codec.Lock) (_ []words, found []i
 
 // comparison is how the script calls what happens to a lock that it looks at; "" if it need not.
 func comparison(w codec.LockWrite) string {
-	switch w {
-	case codec.LockRestore:
+	if w == codec.LockRestore {
 		return "restore"
-	case codec.LockRelease:
+	}
+	if w == codec.LockRelease {
 		return "release"
 	}
 	return ""

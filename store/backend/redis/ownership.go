@@ -1,11 +1,113 @@
 package redis
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
+// counts are those of a process: the backends that follow each other in it share them.
+type counts struct {
+	// highest is the highest epoch of shard 0 that was seen, or that somebody has told.
+	highest                                            atomic.Uint64
+	changes, groups, groupBytes, fenced, selfFenced    atomic.Int64
+	rewrites, rewritten, deleted, loaded               atomic.Int64
+	groupTime, unowned, loadTime, selfFencedAt, gained atomic.Int64
+}
+
+// see raises the highest epoch, and reports whether it has.
+func (c *counts) see(epoch uint64) bool {
+	for {
+		last := c.highest.Load()
+		if epoch <= last {
+			return false
+		}
+		if c.highest.CompareAndSwap(last, epoch) {
+			return true
+		}
+	}
+}
+
+// fence counts a term that has ended without a renewal.
+func (c *counts) fence(now time.Time) {
+	c.selfFenced.Add(1)
+	c.selfFencedAt.Store(now.UnixMilli())
+}
+
+// load counts a load: those of the shards that Acquire has returned are one.
+func (c *counts) load(took time.Duration, items int) {
+	if c.gained.Add(-1) < 0 {
+		c.loadTime.Store(0)
+		c.loaded.Store(0)
+	}
+	c.loadTime.Add(int64(took))
+	c.loaded.Add(int64(items))
+}
+
 // Ownership implements [backend.Owned].
 func (b *Backend) Ownership() dispatch.Ownership {
-	s := b.Stats()
-	return dispatch.Ownership{Owning: s.Owned > 0, Epoch: s.Epoch, Groups: int64(s.Groups), GroupBytes: int64(s.GroupBytes), GroupTime: s.GroupTime}
+	c := b.counts
+	o := dispatch.Ownership{
+		Epoch: c.highest.Load(), OwnerlessTotal: time.Duration(c.unowned.Load()), Changes: c.changes.Load(), SelfFences: c.selfFenced.Load(),
+		Groups: c.groups.Load(), GroupBytes: c.groupBytes.Load(), GroupTime: time.Duration(c.groupTime.Load()), Refused: c.fenced.Load(),
+		LoadTime: time.Duration(c.loadTime.Load()), LoadedItems: c.loaded.Load(), Rewritten: c.rewritten.Load(), Deleted: c.deleted.Load(),
+	}
+	if at := c.selfFencedAt.Load(); at != 0 {
+		o.SelfFenced = time.UnixMilli(at)
+	}
+	b.mu.Lock()
+	shards := b.shards
+	o.Since, o.Owner, o.Address = b.since, b.other.Name, b.other.Address
+	ownerless := b.ownerless
+	b.mu.Unlock()
+	if !b.first.isSet() || b.over.isSet() {
+		if !ownerless.IsZero() {
+			o.Ownerless = time.Since(ownerless)
+			o.OwnerlessTotal += o.Ownerless
+		}
+		return o
+	}
+	for _, s := range shards {
+		s.mu.Lock()
+		away := s.usable() != nil
+		if s.number == 0 && s.owned {
+			o.Owning, o.Owner, o.Address = true, b.config.Name, b.config.Address
+		}
+		var span time.Duration
+		if away && !s.lostAt.IsZero() {
+			span = time.Since(s.lostAt)
+		}
+		s.mu.Unlock()
+		if away {
+			o.Away = append(o.Away, s.number)
+		}
+		o.Ownerless = max(o.Ownerless, span)
+	}
+	o.OwnerlessTotal += o.Ownerless
+	return o
+}
+
+// setOther notes who else owns shard 0; the zero value: nobody, or this backend, if owning. now is the clock of the store.
+func (b *Backend) setOther(other Other, owning bool, now time.Time) {
+	b.mu.Lock()
+	changed := !b.told || b.other != other
+	if owning && !b.owning || changed && other != (Other{}) {
+		b.since = now
+		b.counts.changes.Add(1)
+	}
+	switch {
+	case !owning && other == (Other{}):
+		if b.ownerless.IsZero() {
+			b.ownerless = time.Now()
+		}
+	case !b.ownerless.IsZero():
+		b.counts.unowned.Add(int64(time.Since(b.ownerless)))
+		b.ownerless = time.Time{}
+	}
+	b.told, b.other, b.owning = true, other, b.owning || owning
+	b.mu.Unlock()
+	if changed {
+		b.config.Follow(other)
+	}
 }

@@ -46,7 +46,7 @@ func (r *rewriting) run(ctx context.Context) error {
 	if err := r.b.owner.Snapshot(r.number, r.begun, func(piece []byte) error { return r.piece(ctx, piece) }); err != nil {
 		return err
 	}
-	if err := r.flush(ctx, true); err != nil {
+	if err := r.flush(ctx); err != nil {
 		return err
 	}
 	if err := r.deleteOthers(ctx); err != nil {
@@ -82,11 +82,11 @@ func (r *rewriting) piece(ctx context.Context, items []byte) error {
 	if r.group.bytes < maxGroup {
 		return nil
 	}
-	return r.flush(ctx, true)
+	return r.flush(ctx)
 }
 
 // flush sends what was gathered.
-func (r *rewriting) flush(ctx context.Context, rewriting bool) error {
+func (r *rewriting) flush(ctx context.Context) error {
 	g := r.group
 	r.group = new(group)
 	for at, value := range g.items {
@@ -97,7 +97,7 @@ func (r *rewriting) flush(ctx context.Context, rewriting bool) error {
 		r.b.counts.rewritten.Add(1)
 		r.has[maphash.String(r.seed, at.field)] = struct{}{}
 	}
-	_, err := r.apply(ctx, g, rewriting)
+	_, err := r.apply(ctx, g, true)
 	return err
 }
 
@@ -118,12 +118,12 @@ func (r *rewriting) deleteOthers(ctx context.Context) error {
 			}
 		}
 		if len(r.group.items) >= maxWords {
-			if err := r.flush(ctx, true); err != nil {
+			if err := r.flush(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	return r.flush(ctx, true)
+	return r.flush(ctx)
 }
 
 // finish ends the rewrite by a group with what the flights that it has do to locks, and answers those.

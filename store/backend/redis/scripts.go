@@ -22,15 +22,16 @@ redis.call('SET', KEYS[1], ARGV[3])
 redis.call('SET', KEYS[2], ARGV[4])
 return 1`)
 
-// recordScript replaces the record if the epoch is still that of the caller and the record is not released. It returns what the
-// head, the clock and the memory say; a server that hides its memory has none of it.
+// recordScript replaces the record, with the time in it, if the epoch is still that of the caller and the record is not released. It
+// returns what the head, the clock and the memory say; a server that hides its memory has none of it.
 var recordScript = goredis.NewScript(`#!lua flags=allow-oom
 local record = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or record and string.find(record, '"released":true', 1, true) then return false end
-redis.call('SET', KEYS[2], ARGV[2])
+local clock = redis.call('TIME')
+redis.call('SET', KEYS[2], (string.gsub(ARGV[2], '"time":0', string.format('"time":%d', clock[1] * 1000 + math.floor(clock[2] / 1000)), 1)))
 local memory = redis.pcall('INFO', 'memory')
 if type(memory) ~= 'string' then memory = '' end
-return {redis.call('GET', KEYS[3]) or '', redis.call('TIME'),
+return {redis.call('GET', KEYS[3]) or '', clock,
 	string.match(memory, 'used_memory:(%d+)') or '0', string.match(memory, 'maxmemory:(%d+)') or '0'}`)
 
 // groupScript applies a group while Redis is full: the commands of its transaction, under the same condition. A command is the number

@@ -36,7 +36,7 @@ type shard struct {
 	owned   bool          // a term goes on, so far as is known
 	closed  error         // why nothing may be answered or added now; nil: all may
 	quits   bool          // no term follows
-	lostAt  time.Time     // when the last term ended; zero: one goes on, or there was none
+	lostAt  time.Time     // since when it does not serve; zero: it does
 	line    protocol.Line
 	doubt   bool // the head must be read before the next group
 	// rewriting: a failover has lost a part of what memory has, and not all of it is written again.
@@ -62,8 +62,9 @@ var (
 func (b *Backend) newShard(number int) *shard {
 	return &shard{
 		b: b, number: number, keys: keysOf(b.config.Prefix, number), log: b.config.Logger.With(zap.Int("shard", number)),
-		warned: rate.Sometimes{Interval: 10 * time.Second}, tried: newLatch(), closed: errNotYet, highest: b.highest.Load(),
-		awake: make(chan struct{}, 1), settled: make(chan struct{}, 1), rewrote: make(chan struct{}, 1),
+		warned: rate.Sometimes{Interval: 10 * time.Second}, tried: newLatch(), closed: errNotYet,
+		lostAt: time.Now(),
+		awake:  make(chan struct{}, 1), settled: make(chan struct{}, 1), rewrote: make(chan struct{}, 1),
 	}
 }
 
@@ -87,7 +88,7 @@ func (s *shard) run(ctx context.Context) {
 			return
 		}
 		if s.isEnd(err) {
-			s.b.fail(err)
+			s.b.fail(ctx, err)
 			return
 		}
 		s.tried.set()
@@ -105,7 +106,6 @@ func (s *shard) isEnd(err error) bool {
 
 // serve is a term: it returns why that has ended.
 func (s *shard) serve(ctx context.Context, away time.Duration) error {
-	s.b.counts.acquired.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -143,7 +143,7 @@ func (s *shard) lose(why error) {
 	if !s.owned && s.closed != nil {
 		return
 	}
-	if s.owned {
+	if s.lostAt.IsZero() {
 		s.lostAt = time.Now()
 	}
 	s.owned = false
@@ -210,10 +210,10 @@ func (s *shard) open(own protocol.Epoch) bool {
 // serves lets answers and commands begin. The mutex is held.
 func (s *shard) serves() {
 	s.closed = nil
-	if !s.lostAt.IsZero() {
+	if s.b.loaded.isSet() { // else it is the begin
 		s.b.counts.unowned.Add(int64(time.Since(s.lostAt)))
-		s.lostAt = time.Time{}
 	}
+	s.lostAt = time.Time{}
 }
 
 // usable is an error if nothing may be answered or added. The mutex is held.
@@ -279,7 +279,7 @@ func (s *shard) renewing(ctx context.Context) error {
 		s.mu.Unlock()
 		switch {
 		case !serves && ctx.Err() == nil:
-			s.b.counts.selfFenced.Add(1)
+			s.b.counts.fence(s.b.clock.now())
 			return errors.Join(errTerm, err)
 		case err != nil && ctx.Err() == nil:
 			s.warned.Do(func() { s.log.Warn("cannot renew the ownership of the shard", zap.Error(err)) })
@@ -297,7 +297,7 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 	own, next, before := s.own, s.record, s.line
 	s.mu.Unlock()
 	next.Beat++
-	next.Time = s.b.clock.now().UnixMilli()
+	next.Time = 0 // redis writes it
 	change(&next)
 	began, sent := sinceBoot(), time.Now()
 	node, err := s.b.node(ctx, s.keys.record())

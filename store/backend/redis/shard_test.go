@@ -36,8 +36,9 @@ func TestShard_Locks(t *testing.T) {
 		{"a restore of an earlier lease", lock("c/t/6", codec.LockRestore), "c/t/7", false},
 		{"a restore of a later lease", lock("c/t/8", codec.LockRestore), "c/t/8", false},
 		{"a release", lock("c/t/8", codec.LockRelease), "", false},
-		{"a renewal of none", lock("c/t/8", codec.LockRenew), "", true},
 		{"a restore of none", lock("c/t/8", codec.LockRestore), "c/t/8", false},
+		{"another release", lock("c/t/8", codec.LockRelease), "", false},
+		{"a renewal of none", lock("c/t/8", codec.LockRenew), "c/t/8", true},
 		{"whatever it is", lock("c/t/1", codec.LockAgain), "c/t/1", false},
 	} {
 		o.keeps("1", step.what, step.by)
@@ -100,6 +101,9 @@ func TestShard_Takeover(t *testing.T) {
 	a := newOwner(t, server.URL()).mustOwn(1)
 	b := newOwner(t, server.URL(), func(c *redis.Config) { c.Follow = func(o redis.Other) { follow <- o } })
 	a.keeps("1", "of a")
+	if of := b.Ownership(); of.Owning || of.Changes != 0 {
+		t.Errorf("before its begin the ownership is %+v", of)
+	}
 	a.Sleep(true)
 	defer a.Sleep(false)
 	began := time.Now()
@@ -112,6 +116,9 @@ func TestShard_Takeover(t *testing.T) {
 	}
 	if other := <-follow; other != (redis.Other{}) {
 		t.Errorf("as owner b sees %+v", other)
+	}
+	if of := b.Ownership(); !of.Owning || of.Changes != 2 || of.Epoch != b.term.Epoch || of.Since.IsZero() || of.Ownerless != 0 || of.OwnerlessTotal != 0 {
+		t.Errorf("the ownership is %+v", of)
 	}
 	if b.term.Epoch <= a.term.Epoch || b.term.Away < term || b.term.Gained[0].Away < term {
 		t.Errorf("the term of b is %+v, that of a was %+v", b.term, a.term)
@@ -238,9 +245,6 @@ func TestShard_Full(t *testing.T) {
 	until(t, "there is room again", func() bool { return o.Room(0, 100, true) == nil })
 	o.keeps("3", "waits")
 	o.same(c)
-	if o.Stats().Full == 0 {
-		t.Error("no group was refused")
-	}
 }
 
 // TestShard_Failover puts a server back to an earlier state, as a replica that takes over with a part of what was written. What the
@@ -273,7 +277,32 @@ func TestShard_Failover(t *testing.T) {
 	until(t, "the owner serves again", func() bool { _, err := o.Until(0); return err == nil })
 	o.keeps("7", "waits")
 	o.same(c)
-	if s := o.Stats(); s.Rewrites < 2 || s.Rewritten < 6 || s.Deleted != 1 {
+	if s := o.Counts(); s.Rewrites < 2 || s.Rewritten < 6 || s.Deleted != 1 {
+		t.Errorf("counts are %+v", s)
+	}
+}
+
+// TestShard_AcquireLost has a failover lose that the owner has acquired the store, and all that it has written since: the dispatcher before
+// does not live, so this one acquires the store anew, under an epoch past its own, and writes all again.
+func TestShard_AcquireLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := client(t, server.Addr())
+	a := newOwner(t, server.URL()).mustOwn(1)
+	a.keeps("1", "of a")
+	if err := c.Save(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	b := newOwner(t, server.URL()).mustOwn(0)
+	b.keeps("1", "of b")
+	b.keeps("2", "of b")
+	server.Restart()
+	b.soon("3", "of b")
+	b.same(c)
+	if s := b.Counts(); s.Rewrites == 0 || s.Epoch <= int64(b.term.Epoch) {
 		t.Errorf("counts are %+v", s)
 	}
 }

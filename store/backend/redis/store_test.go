@@ -85,8 +85,24 @@ func TestStore_Saw(t *testing.T) {
 	}
 	o.serves()
 	o.keeps("1", "after")
-	if epoch := o.Stats().Epoch; epoch != 42 {
+	if epoch := o.Counts().Epoch; epoch != 42 {
 		t.Errorf("the epoch is %d", epoch)
+	}
+}
+
+// TestStore_Before gives a process that follows itself the counts that it had, and an epoch past all that it has seen.
+func TestStore_Before(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	o := newOwner(t, server.URL()).mustOwn(1)
+	o.keeps("1", "value")
+	if err := o.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.Saw(77)
+	next := newOwner(t, server.URL(), func(c *redis.Config) { c.Before = o.Backend }).mustOwn(0)
+	if of := next.Ownership(); next.term.Epoch != 78 || of.Groups != 1 || of.Changes != 2 || of.LoadedItems != 1 {
+		t.Errorf("the term is %+v, the ownership %+v", next.term, of)
 	}
 }
 
@@ -177,7 +193,7 @@ func TestStore_Used(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = newOwner(t, server.URL()).mustOwn(0)
-	if n := o.Stats().Loaded; n != 3 {
+	if n := o.Ownership().LoadedItems; n != 3 {
 		t.Errorf("%d items are loaded", n)
 	}
 }

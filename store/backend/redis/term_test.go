@@ -56,8 +56,13 @@ func TestTerm_Lost(t *testing.T) {
 	})
 	o.keeps("10", "after")
 	o.same(client(t, server.Addr()))
-	if s := o.Stats(); s.Epoch <= o.term.Epoch || s.SelfFenced != 1 || s.Unowned == 0 || s.Rewrites != 0 {
+	if s := o.Counts(); s.Rewrites != 0 {
 		t.Errorf("counts are %+v", s)
+	}
+	of := o.Ownership()
+	if of.Epoch <= o.term.Epoch || of.SelfFences != 1 || time.Since(of.SelfFenced) > time.Minute || of.OwnerlessTotal == 0 || of.Ownerless != 0 ||
+		!of.Owning || of.Owner != t.Name() || of.Changes != 1 || len(of.Away) > 0 {
+		t.Errorf("the ownership is %+v", of)
 	}
 }
 
@@ -85,7 +90,7 @@ func TestTerm_FailoverMeanwhile(t *testing.T) {
 	o.same(c)
 	o.keeps("5", "after")
 	o.same(c)
-	if s := o.Stats(); s.Rewrites == 0 || s.Deleted != 1 {
+	if s := o.Counts(); s.Rewrites == 0 || s.Deleted != 1 {
 		t.Errorf("counts are %+v", s)
 	}
 }
@@ -99,7 +104,7 @@ func TestTerm_EmptyRedis(t *testing.T) {
 		o.keeps(fmt.Sprint(n), "value")
 	}
 	server.Restart()
-	until(t, "what was lost is written again", func() bool { return o.Stats().Rewrites > 0 })
+	until(t, "what was lost is written again", func() bool { return o.Counts().Rewrites > 0 })
 	o.serves()
 	o.same(client(t, server.Addr()))
 }
@@ -220,7 +225,7 @@ func TestTerm_Random(t *testing.T) {
 	}
 	o.soon("end", "value")
 	o.same(c)
-	t.Logf("%+v", o.Stats())
+	t.Logf("%+v", o.Counts())
 }
 
 // TestTerm_LostInLoad has the term end while the store is loaded: it is loaded again in the next one.

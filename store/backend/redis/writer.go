@@ -139,11 +139,10 @@ func (w *writer) keep(ctx context.Context, f *flight) error {
 		return err
 	}
 	took := time.Since(began)
-	c := &w.b.counts
+	c := w.b.counts
 	c.groups.Add(1)
-	c.groupBytes.Add(uint64(f.group.bytes)) //nolint:gosec // it is a length
+	c.groupBytes.Add(int64(f.group.bytes))
 	c.groupTime.Add(int64(took))
-	c.lastGroupTime.Store(int64(took))
 	w.b.config.Applied(f.group.bytes, took)
 	return w.answer(ctx, result.had, result.acked)
 }
@@ -186,7 +185,6 @@ func (w *writer) tellUnlocked(ctx context.Context, f *flight, had []string) erro
 	if err != nil { // it could not undo anything now: the group is sent again
 		return err
 	}
-	w.b.counts.unlocked.Add(uint64(len(bad)))
 	then := w.b.owner.Unlocked(w.number, bad)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,7 +240,6 @@ func (w *writer) apply(ctx context.Context, g *group, rewriting bool) (result se
 			w.confirm()
 			return result, nil
 		case protocol.Script:
-			w.b.counts.full.Add(1)
 		default:
 			w.armed = false
 			w.warned.Do(func() { w.log.Warn("the outcome of a group is not known: reading what is kept", zap.Error(result.err)) })

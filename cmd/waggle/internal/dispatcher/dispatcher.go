@@ -194,7 +194,7 @@ func (s *StoreOptions) RegisterExisting(flags *pflag.FlagSet) {
 }
 
 func (s *StoreOptions) registerURL(flags *pflag.FlagSet) {
-	flags.StringVar(&s.URL, "store", DefaultStore, "`URL`: file:DIR, memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
+	flags.StringVar(&s.URL, "store", DefaultStore, "`URL`: file:DIR, memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...; with -owner, as in redis-owner://..., one dispatcher has the tasks in memory and the others pass calls on")
 	flags.StringVar(&s.prefix, "prefix", "waggle", "`begin` of all keys in Redis; two prefixes are two Waggles")
 }
 
@@ -221,6 +221,9 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	}
 	if isFile {
 		return s.openFile(ctx, dir, log)
+	}
+	if s.Owned() {
+		return s.openOwned(ctx, log)
 	}
 	if s.URL == MemoryStore {
 		store, err := store.New(store.Config{Shards: s.shards})

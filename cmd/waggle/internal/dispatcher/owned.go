@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -31,16 +32,38 @@ func (s *StoreOptions) Owned() bool {
 }
 
 // backend makes what keeps a store that is owned, for a dispatcher with that name and address.
-func (s *StoreOptions) backend(name, address string, follow func(redis.Other), log *zap.Logger) (*redis.Backend, error) {
+func (s *StoreOptions) backend(before *redis.Backend, name, address string, follow func(redis.Other), log *zap.Logger) (*redis.Backend, error) {
 	goredis.SetLogger(redisLog{log}) // the client logs for its whole process, not per connection
 	b, err := redis.New(redis.Config{
 		URL: strings.Replace(s.URL, ownerScheme, "", 1), Prefix: s.prefix, Name: name, Address: address, AckReplicas: s.ackReplicas,
-		AllowEviction: s.allowEviction, Existing: s.existing, CopyOf: s.copyOf, Follow: follow, Logger: log,
+		AllowEviction: s.allowEviction, Existing: s.existing, CopyOf: s.copyOf, Before: before, Follow: follow, Logger: log,
 	})
 	if err != nil {
 		return nil, cli.Usagef("--store: %s", invalidText(err))
 	}
 	return b, nil
+}
+
+// longestTakeover is how long a command waits for a store whose owner may have died.
+const longestTakeover = 8 * time.Second
+
+// openOwned opens a store that no dispatcher uses.
+func (s *StoreOptions) openOwned(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
+	var owner atomic.Pointer[redis.Other]
+	b, err := s.backend(nil, "waggle on "+cli.Hostname(), "", func(other redis.Other) { owner.Store(&other) }, log)
+	if err != nil {
+		return nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, longestTakeover)
+	defer cancel()
+	opened, err := store.Open(waiting, store.Config{Shards: s.shards, Backend: b, Logger: log})
+	if other := owner.Load(); errors.Is(err, context.DeadlineExceeded) && other != nil && other.Name != "" {
+		return nil, cli.Advise(fmt.Errorf("--store %s: dispatcher %s at %s uses the store", s.Name(), other.Name, other.Address), "stop all its dispatchers before")
+	}
+	if err != nil {
+		return nil, cli.Advise(fmt.Errorf("--store %s: %w", s.Name(), err), mismatchAdvice(err))
+	}
+	return opened, nil
 }
 
 // own serves the store whenever this dispatcher owns it, until loops ends; after serving it acquires it no more. While another one
@@ -71,7 +94,7 @@ func (n *Node) own(serving, loops context.Context, s *StoreOptions) error {
 
 // ownOnce acquires the store, which waits while another dispatcher has it, and serves it until that is over.
 func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
-	b, err := s.backend(n.ID, n.Server.Advertised(), n.follow, n.log)
+	b, err := s.backend(n.backend.Load(), n.ID, n.Server.Advertised(), n.follow, n.log)
 	if err != nil {
 		return err
 	}

@@ -146,8 +146,10 @@ func (f *found) show(c *client.Client, path string, err error) error {
 		var sh human.Sheet
 		sh.Linef("Tasks", "%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
 			human.Count(n.Scheduled), human.Count(n.Ready), human.Count(n.Leased), human.Count(n.Done), human.Count(n.Dead), human.Count(n.Canceled))
-		sh.Linef("Snapshot", "%s at entry %d", human.Bytes(f.Bytes), f.Snapshot)
-		sh.Linef("Log", "%s entries after it, the last is %d", human.Count(f.Entries), f.Last)
+		if path != "" {
+			sh.Linef("Snapshot", "%s at entry %d", human.Bytes(f.Bytes), f.Snapshot)
+			sh.Linef("Log", "%s entries after it, the last is %d", human.Count(f.Entries), f.Last)
+		}
 		sh.LineIf(f.Torn != "", "Torn", "%s: being written, or cut at the next start", f.Torn)
 		if f.Damage != "" {
 			sh.Linef("Given up", "%s", f.Damage)

@@ -14,6 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/dir"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 )
@@ -73,11 +74,10 @@ Exit code 1: the store is damaged, something does not fit, or disagreements are 
 			if err == nil {
 				found.check()
 			}
-			if err := found.show(c, path, err); err != nil || len(found.Misfits) == 0 {
-				return err
-			}
-			return cli.Advise(errors.New("what was read does not fit together"),
-				"a dispatcher starts on it, and may treat what is listed wrongly: a backup of before may be whole")
+			return found.misfits(c, path, err)
+		}
+		if o.store.Owned() {
+			return o.checkOwned(ctx, c)
 		}
 		report, err := o.check(ctx)
 		if err := c.Show(report, err, func() { writeReport(c.Out, report) }); err != nil {
@@ -85,6 +85,33 @@ Exit code 1: the store is damaged, something does not fit, or disagreements are 
 		}
 		return o.left(report)
 	})
+}
+
+// checkOwned reads a store that one dispatcher owns, while none does.
+func (o *checkOptions) checkOwned(ctx context.Context, c *client.Client) (err error) {
+	if o.repair {
+		return cli.Usagef("--repair is for --store redis://...: this store has no indexes")
+	}
+	opened, err := o.store.Open(ctx, zap.NewNop())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	var f found
+	f.store = opened.(*store.Store) //nolint:forcetypeassert // a store that is owned is of no other type
+	if f.counts, err = f.store.Stats(ctx); err == nil {
+		f.check()
+	}
+	return f.misfits(c, "", err)
+}
+
+// misfits shows what was found, and is an error if something does not fit.
+func (f *found) misfits(c *client.Client, path string, err error) error {
+	if err := f.show(c, path, err); err != nil || len(f.Misfits) == 0 {
+		return err
+	}
+	return cli.Advise(errors.New("what was read does not fit together"),
+		"a dispatcher starts on it, and may treat what is listed wrongly: a backup of before may be whole")
 }
 
 // check opens the store, and closes it again.

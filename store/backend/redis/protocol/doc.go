@@ -6,7 +6,7 @@
 //
 //	epoch   number and process of the owner; written by acquire only
 //	record  the owner's name and address, a beat, released; written by acquire, renew and hand-over
-//	head    epoch and sequence of the last group, last fence, rewriting; written by each group
+//	head    epoch and sequence of the last group, rewriting; written by each group. (The last fence is an item of the shard.)
 //	items   tasks and all else that is kept
 //	locks   one for each lease
 //
@@ -46,8 +46,8 @@
 //
 // Line.Resolve returns Rewrite if the head is older than memory and on its line. The next groups follow the head that was found
 // (Line.Rewritten). First they write every item that memory has, each with its lock, and their heads are marked as rewriting.
-// Then they delete the items that memory lacks, with their locks. The last one clears the mark. A foreign lock stays. Nothing is
-// answered until the end. A successor that loads in between finds items of two ages: never a settled task without the tasks that
+// Then they delete the items that memory lacks. The last one clears the mark, and has the locks of the groups that waited when the
+// rewrite began: their items are in it. A foreign lock stays. Nothing is answered until the end. A successor that loads in between finds items of two ages: never a settled task without the tasks that
 // it discovered, but perhaps those tasks beside the task that is not settled. So its report finds them and must not create them anew.
 //
 // # Invariants
@@ -106,5 +106,6 @@
 //   - A failover that loses two changes of owner. The last owner loads, and what it had answered is reported as lost.
 //   - A pause between MayServe and the answer that it allowed.
 //   - A machine that is suspended. Linux stops the monotonic clock then, so the term must be measured by CLOCK_BOOTTIME.
+//   - A lock that a failover has brought back, of a task without a lease: it stays until it ends, and a grant that meets it is undone.
 //   - Late acquires and renewals, locks deleted by hand, the lengths of leases, standbys, rewrites of more than two groups.
 package protocol
