@@ -167,37 +167,34 @@ func (w *owned) rounds(t *testing.T, n int, begin func() fault) {
 		}
 		f.end()
 		w.granted(t, time.Now())
+		w.allServe(t)
 		gap := w.load.longestGap(began)
 		w.gaps = append(w.gaps, gap)
 		t.Logf("round %d: %s; %.2f s without grants", round, f.name, gap.Seconds())
 	}
 }
 
+// allServe waits until each dispatcher answers from the store.
+func (w *owned) allServe(t *testing.T) {
+	t.Helper()
+	for n, c := range w.clients {
+		until(t, ownedLimit, fmt.Sprintf("dispatcher %d answers", n), func() bool {
+			w.keepUp()
+			ctx, cancel := context.WithTimeout(t.Context(), soakCall)
+			defer cancel()
+			_, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
+			return err == nil
+		})
+	}
+}
+
 // granted waits until raw clients get tasks after an instant. What has ended is started again.
 func (w *owned) granted(t *testing.T, after time.Time) {
 	t.Helper()
-	defer func() {
-		if t.Failed() {
-			w.show(t)
-		}
-	}()
 	until(t, ownedLimit, "tasks are granted", func() bool {
 		w.keepUp()
 		return w.load.grants(after) > 20
 	})
-}
-
-// show prints what each dispatcher says of the store.
-func (w *owned) show(t *testing.T) {
-	t.Helper()
-	for n, c := range w.clients {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
-		stats, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
-		t.Logf("dispatcher %d: %v, %v, %v; %v", n, stats.GetTasks(), stats.GetOwnership(), stats.GetDispatcher(), err)
-		findings, err := c.admin.ListFindings(ctx, &pb.ListFindingsRequest{})
-		t.Logf("its findings: %v; %v", findings, err)
-		cancel()
-	}
 }
 
 // lasts lets time pass. What has ended is started again.
