@@ -67,16 +67,48 @@ func TestFailover(t *testing.T) {
 				continue
 			}
 			for n := range max(rounds, 1) {
-				t.Run(fmt.Sprintf("%s/%s/%d", g.name, f.name, n), func(t *testing.T) { failOver(t, g, f) })
+				t.Run(fmt.Sprintf("%s/%s/%d", g.name, f.name, n), func(t *testing.T) {
+					group := startSentinelGroup(t, g.config)
+					failOver(t, g, f, group, group.url(), 1)
+				})
 			}
 		}
 	}
 }
 
-func failOver(t *testing.T, g guard, f failoverFault) {
-	group := startSentinelGroup(t, g.config)
-	d := serve(t, "dispatcher", group.url(), "waggle", "--ack-replicas", strconv.Itoa(g.replicas))
-	w := &failoverLoad{client: dial(t, d.addr), accepted: make(map[string]int)}
+// TestOwner_Failover is TestFailover with a store that one dispatcher owns, and another one beside it: what the failover has lost is
+// written again.
+func TestOwner_Failover(t *testing.T) {
+	t.Parallel()
+	rounds, _ := strconv.Atoi(os.Getenv("WAGGLE_E2E_ROUNDS"))
+	for _, f := range failoverFaults() {
+		if rounds == 0 && f.name != "parted" {
+			continue
+		}
+		for n := range max(rounds, 1) {
+			t.Run(fmt.Sprintf("%s/%d", f.name, n), func(t *testing.T) {
+				group := startSentinelGroup(t, nil)
+				if lost := failOver(t, guards()[0], f, group, ownedURL(group.url()), 2); lost > 0 {
+					t.Errorf("%d tasks or reports were lost", lost)
+				}
+			})
+		}
+	}
+}
+
+// failOver returns how many acknowledged tasks and reports were lost.
+func failOver(t *testing.T, g guard, f failoverFault, group *sentinelGroup, store string, dispatchers int) int {
+	t.Helper()
+	var all []*client
+	var d *dispatcher
+	for n := range dispatchers {
+		started := serve(t, fmt.Sprintf("dispatcher-%d", n), store, "waggle", "--ack-replicas", strconv.Itoa(g.replicas))
+		all = append(all, dial(t, started.addr))
+		if n == 0 {
+			d = started
+		}
+	}
+	w := &failoverLoad{client: all[0], accepted: make(map[string]int)}
 	w.setRule(t, "*", 0, 100)
 	w.createSource(t, &pb.SourceSpec{Id: "s", LeaseDuration: durationpb.New(3 * time.Second)})
 	ctx, stop := context.WithCancel(t.Context())
@@ -84,7 +116,7 @@ func failOver(t *testing.T, g guard, f failoverFault) {
 	enough := make(chan struct{})
 	for n := range 4 {
 		submitting.Go(func() { w.submit(ctx, n, enough) })
-		working.Go(func() { w.work(ctx, n) })
+		working.Go(func() { w.work(ctx, fmt.Sprintf("c%d", n), &caller{all: all, at: n % len(all)}) })
 	}
 	t.Cleanup(func() { stop(); working.Wait(); submitting.Wait() })
 	until(t, startLimit, "tasks are acknowledged", func() bool { return w.acknowledged() > 300 })
@@ -112,12 +144,16 @@ func failOver(t *testing.T, g guard, f failoverFault) {
 	if g.replicas == 2 && lost+twice > 0 {
 		t.Errorf("with --ack-replicas 2 a failover lost %d acknowledged tasks and %d reports", lost, twice)
 	}
+	if dispatchers > 1 {
+		return lost + twice
+	}
 	if lost+twice > 0 && found == 0 {
 		t.Errorf("%d tasks and %d reports were lost, and no dispatcher knows", lost, twice)
 	}
 	if found > 0 && !strings.Contains(d.out.tail(1<<20), "redis lost acknowledged tasks") {
 		t.Error("the dispatcher found a loss, and logged none")
 	}
+	return lost + twice
 }
 
 // lasts returns after a while, or when ctx ends.
@@ -170,12 +206,15 @@ func (w *failoverLoad) submit(ctx context.Context, by int, enough <-chan struct{
 }
 
 // work fetches tasks and reports them as done; a report without an answer is repeated.
-func (w *failoverLoad) work(ctx context.Context, n int) {
-	id, session := fmt.Sprintf("c%d", n), uuid.NewString()
+func (w *failoverLoad) work(ctx context.Context, id string, c *caller) {
+	session := uuid.NewString()
 	for ctx.Err() == nil {
 		request := &pb.FetchTaskRequest{CollectorId: id, Session: session, ClientToken: uuid.NewString(), MaxTasks: 20, Wait: durationpb.New(time.Second)}
 		var reply *pb.FetchTaskResponse
-		if !w.answered(ctx, func(ctx context.Context) (err error) { reply, err = w.dispatch.FetchTask(ctx, request); return err }) {
+		if !c.answered(ctx, func(ctx context.Context, c *client) (err error) {
+			reply, err = c.dispatch.FetchTask(ctx, request)
+			return err
+		}) {
 			return
 		}
 		tasks := reply.GetLeasedTasks()
@@ -190,7 +229,10 @@ func (w *failoverLoad) work(ctx context.Context, n int) {
 			report.Reports = append(report.Reports, &pb.TaskReport{TaskId: task.GetTask().GetId(), LeaseToken: task.GetLease().GetLeaseToken(), Outcome: success()})
 		}
 		var results *pb.ReportTaskResponse
-		if !w.answered(ctx, func(ctx context.Context) (err error) { results, err = w.dispatch.ReportTask(ctx, report); return err }) {
+		if !c.answered(ctx, func(ctx context.Context, c *client) (err error) {
+			results, err = c.dispatch.ReportTask(ctx, report)
+			return err
+		}) {
 			return
 		}
 		w.mu.Lock()
@@ -203,15 +245,22 @@ func (w *failoverLoad) work(ctx context.Context, n int) {
 	}
 }
 
+// caller calls a dispatcher for as long as it answers, then the next one.
+type caller struct {
+	all []*client
+	at  int
+}
+
 // answered makes a call until it is answered; false: ctx has ended.
-func (w *failoverLoad) answered(ctx context.Context, do func(context.Context) error) bool {
+func (c *caller) answered(ctx context.Context, do func(context.Context, *client) error) bool {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := do(call)
+		err := do(call, c.all[c.at])
 		cancel()
 		if err == nil {
 			return true
 		}
+		c.at = (c.at + 1) % len(c.all)
 		lasts(ctx, 20*time.Millisecond)
 	}
 	return false
@@ -235,6 +284,14 @@ func (w *failoverLoad) longestGap(since time.Time) time.Duration {
 		}
 	}
 	return longest
+}
+
+// grants is how many fetches were granted something after an instant.
+func (w *failoverLoad) grants(after time.Time) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, _ := slices.BinarySearchFunc(w.granted, after, time.Time.Compare)
+	return len(w.granted) - n
 }
 
 // missing is how many of the acknowledged tasks are gone.

@@ -56,14 +56,14 @@ func (f *fleet) checkHistory(t *testing.T, delay time.Duration, inFlight int) {
 		states[task.GetId()] = task.GetState().String()
 	}
 	lost, unanswered := h.NothingLost(states, f.killed)
-	found := slices.Concat(lost, h.OneHolder(), h.FencesRise(f.shard),
+	found := slices.Concat(lost, h.OneHolder(), h.StaleRefused(), h.FencesRise(f.shard),
 		h.Polite(delay, inFlight), h.ReplayHarmless())
 	for _, v := range found[:min(20, len(found))] {
 		t.Error(v)
 	}
 	s := h.Summary()
-	t.Logf("%d events of %d leases of %d tasks checked for P1, P2, P4, P6, P7: %d violations", len(h.Events), s.Leases, s.Tasks, len(found))
-	t.Logf("reports: %d accepted, %d whose answer a killed collector missed, %d refused as LEASE_LOST; leases told to be lost: %d",
+	t.Logf("%d events of %d leases of %d tasks checked for P1, P2, P3, P4, P6, P7: %d violations", len(h.Events), s.Leases, s.Tasks, len(found))
+	t.Logf("reports: %d accepted, %d whose answer a killed collector missed, %d refused as LEASE_LOST; leases told to be lost: %v",
 		s.Accepted, unanswered, s.Refused, s.Lost)
 	t.Logf("smallest gap of a queue: %v between grants by the store's clock, which P6 bounds by the delay of %v; %v between when handlers began, which it does not",
 		s.LeaseGap, delay, s.StartGap)

@@ -56,7 +56,7 @@ func TestSoak(t *testing.T) {
 		w.links, w.stores = append(w.links, link), append(w.stores, link.URL())
 	}
 	w.start(t)
-	w.run(t, random, long, w.lanes(random, w.redisFaults()))
+	w.run(t, func() { w.suffer(t, w.lanes(random, w.redisFaults()), long) })
 }
 
 // TestSoak_Cluster is TestSoak on a Cluster whose replicas take over again and again, about each 3 minutes of a long run.
@@ -71,7 +71,7 @@ func TestSoak_Cluster(t *testing.T) {
 			l.pause = min(6*time.Minute, long/2)
 		}
 	}
-	w.run(t, random, long, lanes)
+	w.run(t, func() { w.suffer(t, lanes, long) })
 }
 
 // TestSoak_Reshard moves slots of a Cluster from primary to primary, and nothing else fails. It runs alone: tasks
@@ -79,11 +79,20 @@ func TestSoak_Cluster(t *testing.T) {
 func TestSoak_Reshard(t *testing.T) {
 	random, long := seeded(t), soakFor(t)
 	w := newClusterSoak(t)
-	w.run(t, random, long, []*lane{{name: "Redis", random: random, pause: time.Second, begin: []func(*rand.Rand) fault{w.reshard(t)}}})
+	lanes := []*lane{{name: "Redis", random: random, pause: time.Second, begin: []func(*rand.Rand) fault{w.reshard(t)}}}
+	w.run(t, func() { w.suffer(t, lanes, long) })
 }
 
 // newClusterSoak is a world on a Cluster, with dispatchers and collectors.
 func newClusterSoak(t *testing.T) *soak {
+	t.Helper()
+	w := onCluster(t)
+	w.start(t)
+	return w
+}
+
+// onCluster is a world on a Cluster, before anything was started there.
+func onCluster(t *testing.T) *soak {
 	t.Helper()
 	nodes := startCluster(t, redistest.WithAOF(redistest.FsyncAlways), redistest.WithConfig("cluster-require-full-coverage", "no"))
 	w := newSoak(t, clusterShards)
@@ -95,7 +104,6 @@ func newClusterSoak(t *testing.T) *soak {
 	for range soakDispatchers {
 		w.stores = append(w.stores, "redis+cluster://"+strings.Join(addrs, ","))
 	}
-	w.start(t)
 	return w
 }
 
@@ -131,12 +139,12 @@ func (w *soak) failovers(t *testing.T) []func(*rand.Rand) fault {
 	}}
 }
 
-// run lets things fail for a while, and then checks everything.
-func (w *soak) run(t *testing.T, random *rand.Rand, long time.Duration, lanes []*lane) {
+// run submits tasks while fail lets things fail, and then checks everything.
+func (w *soak) run(t *testing.T, fail func()) {
 	t.Helper()
 	enough, submitted := make(chan struct{}), make(chan error, 1)
 	go func() { submitted <- w.submit(t.Context(), enough) }()
-	w.suffer(t, lanes, long)
+	fail()
 	close(enough)
 	if err := <-submitted; err != nil {
 		t.Fatal(err)
@@ -151,9 +159,12 @@ func (w *soak) run(t *testing.T, random *rand.Rand, long time.Duration, lanes []
 	until(t, soakSettle, fmt.Sprintf("all %d tasks are DONE", len(w.ids)), func() bool {
 		w.keepUp()
 		done = w.done(t.Context())
-		return done == len(w.ids)
+		return done == len(w.ids)+w.others
 	})
 	t.Logf("%d tasks; the last was DONE %v after the last fault", len(w.ids), time.Since(began).Round(time.Millisecond))
+	if w.calm != nil {
+		w.calm()
+	}
 	for _, c := range w.collectors {
 		c.stop(20 * time.Second)
 	}
@@ -188,6 +199,11 @@ type soak struct {
 	clients     []*client          // to each dispatcher
 	dispatchers []*post
 	collectors  []*post
+	crew        int // how many collectors
+	lease       time.Duration
+	slowWork    string // what some tasks take; empty: as the others
+	calm        func() // ends the other clients; nil: there are none
+	others      int    // tasks that are DONE and that others have submitted
 }
 
 // post is a program that is started again when it has ended, as by an init system.
@@ -224,7 +240,7 @@ func (w *soak) keepUp() {
 func newSoak(t *testing.T, shards int, servers ...*redistest.Server) *soak {
 	t.Helper()
 	t.Logf("shards: %d", shards)
-	return &soak{fleet: fleet{servers: servers, shards: shards, killed: map[string]bool{}}}
+	return &soak{fleet: fleet{servers: servers, shards: shards, killed: map[string]bool{}}, crew: soakCollectors, lease: soakLease}
 }
 
 // start starts dispatchers and collectors.
@@ -242,10 +258,10 @@ func (w *soak) start(t *testing.T) {
 	c := w.clients[0]
 	c.setRule(t, "*", soakDelay, soakInFlight)
 	c.createSource(t, &pb.SourceSpec{
-		Id: "soak", LeaseDuration: durationpb.New(soakLease), Retry: &pb.RetryPolicy{MaxExpirations: proto.Int32(soakExpirations)},
+		Id: "soak", LeaseDuration: durationpb.New(w.lease), Retry: &pb.RetryPolicy{MaxExpirations: proto.Int32(soakExpirations)},
 	})
 	dir := t.TempDir()
-	for i := range soakCollectors {
+	for i := range w.crew {
 		id, log := fmt.Sprintf("collector-%d", i), ""
 		w.collectors = append(w.collectors, newPost(func() (p *process) {
 			p, log = logCollector(t, id, dir, soakSlots, w.addrs)
@@ -265,6 +281,9 @@ func (w *soak) submit(ctx context.Context, enough <-chan struct{}) error {
 			items[i] = &pb.SubmitItem{
 				SourceId: "soak", Url: fmt.Sprintf("https://host-%02d.example/%d", (n+i)%soakQueues, n+i), Metadata: map[string]string{"work": soakWork},
 			}
+		}
+		if w.slowWork != "" && n%(10*soakBatch) == 0 {
+			items[0].Metadata["work"] = w.slowWork
 		}
 		if err := w.acknowledge(ctx, tick, items); err != nil {
 			return err

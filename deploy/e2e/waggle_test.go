@@ -118,9 +118,9 @@ type client struct {
 }
 
 // dial connects to a dispatcher until the test ends.
-func dial(t *testing.T, addr string) *client {
+func dial(t *testing.T, addr string, opts ...grpc.DialOption) *client {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(addr, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -12,7 +13,7 @@ import (
 
 // Proxy is a TCP proxy in front of a server, of Redis or any other, that a test makes faulty. It begins by passing
 // everything on. Each mode replaces the one before and holds for open connections too. Requests always reach the server
-// except under Cut: the faults are those of replies, which leave a client unsure of what was done.
+// except under Cut, Withhold and ResetAt: the other faults are those of replies, which leave a client unsure of what was done.
 type Proxy struct {
 	target   string
 	listener net.Listener
@@ -34,15 +35,26 @@ type mode struct {
 	delay     time.Duration
 	reset     bool
 	left      int // with reset: the bytes of reply still to pass
+	withhold  bool
+	at        *resetAt
+}
+
+// resetAt is at which requests connections are reset.
+type resetAt struct {
+	text   []byte
+	every  int
+	behind bool
+	passed int // requests with the text since the last reset
 }
 
 // link is one client's connection and its counterpart to the server.
 type link struct {
 	client, server *net.TCPConn
 	swallowed      bool // guarded by Proxy.mu; replies are missing, so it can never pass again
+	ends           bool // guarded by Proxy.mu; the next reply is swallowed, and the link reset
 }
 
-// errReset ends a link whose reply ran into ResetAfter.
+// errReset ends a link that ran into ResetAfter or ResetAt.
 var errReset = errors.New("reset by the proxy")
 
 // NewProxy runs a proxy on a free loopback port, until the test ends, to a target HOST:PORT, such as Server.Addr. The
@@ -97,6 +109,16 @@ func (p *Proxy) Delay(d time.Duration) { p.set(mode{delay: d}, "") }
 // once: afterwards everything passes again. With 0, the next request takes effect and its reply is lost.
 func (p *Proxy) ResetAfter(n int) { p.set(mode{reset: true, left: n}, "") }
 
+// Withhold holds requests back until the mode changes, as a network does that drops packets one way: they reach the server
+// then, even if their client has given up. Replies pass.
+func (p *Proxy) Withhold() { p.set(mode{withhold: true}, "") }
+
+// ResetAt resets the connection of every n-th request that has a text in it: before the server gets it, or, behind, once the
+// server has answered it. Such a request must come in one piece.
+func (p *Proxy) ResetAt(text string, n int, behind bool) {
+	p.set(mode{at: &resetAt{text: []byte(text), every: n, behind: behind}}, "")
+}
+
 func (p *Proxy) set(m mode, cutFrom string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +161,7 @@ func (p *Proxy) serve(ctx context.Context, client *net.TCPConn) {
 		return
 	}
 	p.done.Go(func() {
-		_, err := io.Copy(l.server, l.client)
-		if err != nil || l.server.CloseWrite() != nil {
+		if p.requests(ctx, l) != nil || l.server.CloseWrite() != nil {
 			p.remove(l)
 		}
 	})
@@ -156,6 +177,60 @@ func (p *Proxy) serve(ctx context.Context, client *net.TCPConn) {
 			return
 		}
 	}
+}
+
+// requests copies what the client sends, until its end.
+func (p *Proxy) requests(ctx context.Context, l *link) error {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := l.client.Read(buf)
+		if n > 0 {
+			if err := p.request(ctx, l, buf[:n]); err != nil {
+				return err
+			}
+			if _, err := l.server.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// request does to one chunk of request what the mode says, before it goes on. An error ends the link.
+func (p *Proxy) request(ctx context.Context, l *link, chunk []byte) error {
+	for {
+		p.mu.Lock()
+		withhold, changed := p.mode.withhold, p.changed
+		if !withhold {
+			break
+		}
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	defer p.mu.Unlock()
+	at := p.mode.at
+	if at == nil || !bytes.Contains(chunk, at.text) {
+		return nil
+	}
+	if at.passed++; at.passed < at.every {
+		return nil
+	}
+	at.passed = 0
+	p.faults++
+	if at.behind {
+		l.ends = true
+		return nil
+	}
+	return errReset
 }
 
 // end passes the server's end of a link on: an orderly one as such.
@@ -213,6 +288,8 @@ func (p *Proxy) judge(l *link, n int) (pass int, end error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch m := &p.mode; {
+	case l.ends:
+		return 0, errReset
 	case m.blackhole:
 		l.swallowed = true
 		p.faults++

@@ -184,6 +184,50 @@ func TestProxy_ResetAfter(t *testing.T) {
 	}
 }
 
+func TestProxy_ResetAt(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []bool{false, true} {
+		s, prefix := shared.Server(t)
+		p := redistest.NewProxy(t, s.Addr())
+		c := client(t, p.URL())
+		set(t, c, prefix, "0")
+		p.ResetAt("incr", 2, behind)
+		set(t, c, prefix, "0") // has no such text
+		if err := c.Incr(t.Context(), prefix).Err(); err != nil {
+			t.Errorf("the first INCR: %v", err)
+		}
+		if err := c.Incr(t.Context(), prefix).Err(); err == nil {
+			t.Errorf("behind %v: the second INCR was answered", behind)
+		}
+		want := "1"
+		if behind {
+			want = "2"
+		}
+		wantValue(t, c, prefix, want)
+		if p.Faults() != 1 {
+			t.Errorf("Faults = %d, want 1", p.Faults())
+		}
+	}
+}
+
+func TestProxy_Withhold(t *testing.T) {
+	t.Parallel()
+	s, prefix := shared.Server(t)
+	p := redistest.NewProxy(t, s.Addr())
+	c, direct := client(t, p.URL()), client(t, s.URL())
+	set(t, c, prefix, "0")
+	p.Withhold()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := c.Incr(ctx, prefix).Err(); err == nil {
+		t.Error("INCR was answered though it was held back")
+	}
+	wantValue(t, direct, prefix, "0")
+	p.Pass()
+	await(t, "the request that was held back", func() bool { return direct.Get(t.Context(), prefix).Val() == "1" })
+	wantValue(t, c, prefix, "1")
+}
+
 func TestProxy_TargetAway(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

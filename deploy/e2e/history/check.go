@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -13,8 +14,9 @@ const (
 	// fenceSlack is how far a fence may lie behind the instant of its grant, in µs: a claim grants up to 100 tasks at
 	// one instant, with fences a microsecond apart.
 	fenceSlack = 100
-	// clockSlack is how much earlier than to the microsecond a lease may end, in µs: deadlines are kept to the millisecond.
-	clockSlack = 1000
+	// clockSlack is how much earlier than to the microsecond a lease may end, in µs: deadlines are kept to the millisecond, and the
+	// owner of a store has its clock by calls of Redis, whose middle may be some milliseconds off on a busy machine.
+	clockSlack = 20_000
 )
 
 // Violation says in words how a history breaks a promise.
@@ -55,6 +57,23 @@ func (h *History) OneHolder() []Violation {
 					found = append(found, violationf("P2: task %s was granted to %s while %s held it for another %v: %s, %s",
 						task, next.collector, held.collector, duration(left), held.token, next.token))
 				}
+			}
+		}
+	}
+	return found
+}
+
+// StaleRefused checks P3: no report or renewal that went out after a later lease of its task had come was accepted.
+func (h *History) StaleRefused() []Violation {
+	var found []Violation
+	for _, e := range h.Events {
+		l := h.leases[e.Token]
+		if l == nil || e.Kind != Renewed && (e.Kind != Reported || e.Code != OK) {
+			continue
+		}
+		for _, later := range h.tasks[l.task] {
+			if later.fence > l.fence && later.came < e.Sent {
+				found = append(found, violationf("P3: %s of %s was accepted, %v after %s had come", e.Kind, l.token, duration(e.Sent-later.came), later.token))
 			}
 		}
 	}
@@ -122,14 +141,14 @@ func (h *History) Polite(delay time.Duration, limit int) []Violation {
 			}
 		}
 		for i, l := range leases {
-			standing := 1
+			standing := []string{l.token}
 			for _, held := range leases[:i] {
-				if held.certainEnd()-clockSlack > l.fence {
-					standing++
+				if left := held.certainEnd() - clockSlack - l.fence; left > 0 {
+					standing = append(standing, fmt.Sprintf("%s for another %v", held.token, duration(left)))
 				}
 			}
-			if standing > limit {
-				found = append(found, violationf("P6: queue %s had %d leases in flight with %s; its limit is %d", queue, standing, l.token, limit))
+			if len(standing) > limit {
+				found = append(found, violationf("P6: queue %s had %d leases in flight; its limit is %d: %s", queue, len(standing), limit, strings.Join(standing, ", ")))
 			}
 		}
 	}
@@ -178,16 +197,16 @@ func (h *History) ReplayHarmless() []Violation {
 // Summary is what a history holds, for people.
 type Summary struct {
 	Leases, Tasks      int
-	Accepted           int // leases with a report that was accepted
-	Refused            int // reports answered LEASE_LOST
-	Lost               int // leases that a beat was told to be lost
+	Accepted           int            // leases with a report that was accepted
+	Refused            int            // reports answered LEASE_LOST
+	Lost               map[string]int // leases that a beat was told to be lost, by why
 	LeaseGap, StartGap time.Duration
 }
 
 // Summary counts. LeaseGap is the smallest distance between two leases of one queue by the store's clock, StartGap that
 // between two starts of the handler by the collectors'.
 func (h *History) Summary() Summary {
-	s := Summary{Leases: len(h.leases), Tasks: len(h.tasks), LeaseGap: math.MaxInt64, StartGap: math.MaxInt64}
+	s := Summary{Leases: len(h.leases), Tasks: len(h.tasks), Lost: map[string]int{}, LeaseGap: math.MaxInt64, StartGap: math.MaxInt64}
 	for _, l := range h.leases {
 		if l.accepted {
 			s.Accepted++
@@ -199,7 +218,7 @@ func (h *History) Summary() Summary {
 		case e.Kind == Reported && e.Code == LeaseLost:
 			s.Refused++
 		case e.Kind == Lost:
-			s.Lost++
+			s.Lost[strings.TrimPrefix(e.Code, "LOST_REASON_")]++
 		case e.Kind == Started:
 			if last, is := starts[e.Queue]; is {
 				s.StartGap = min(s.StartGap, duration(e.Time-last))

@@ -73,6 +73,8 @@ func TestHistory_Checks(t *testing.T) {
 		{"accepted, and repeated", slices.Concat(done("a", "t", "q", "1", 1000*ms, 100*ms), reported(lost, 1300*ms, history.Succeeded, history.AlreadyReported)), nil},
 		{"fetch repeated", slices.Concat(done("a", "t", "q", "1", 1000*ms, 900*ms), []history.Event{replayed}), nil},
 		{"fetch repeated gives more", slices.Concat(done("a", "t", "q", "1", 1000*ms, 900*ms), []history.Event{replayed, more}, reported(more, 1300*ms, history.Succeeded, history.OK)), []string{"P7"}},
+		{"reported after another had it", slices.Concat([]history.Event{lost}, done("b", "t", "q", "2", 4000*ms, 900*ms), reported(lost, 4500*ms, "released", history.OK)), []string{"P3"}},
+		{"refused after another had it", slices.Concat([]history.Event{lost}, done("b", "t", "q", "2", 4000*ms, 900*ms), reported(lost, 4500*ms, "released", history.LeaseLost)), nil},
 		{"one fence twice", slices.Concat(done("a", "t", "q", "1", 1000*ms, 100*ms), done("b", "u", "r", "2", 1000*ms, 100*ms)), []string{"P4"}},
 		{"a fence that falls", []history.Event{late, sent(2400 * ms), stale}, []string{"P4"}},
 		{"a lower fence of a fetch repeated", []history.Event{late, sent(800 * ms), sent(2400 * ms), stale}, nil},
@@ -82,7 +84,7 @@ func TestHistory_Checks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := history.New(c.events)
-			found := slices.Concat(h.OneHolder(), h.FencesRise(func(string) int { return 0 }), h.Polite(50*time.Millisecond, 2), h.ReplayHarmless())
+			found := slices.Concat(h.OneHolder(), h.StaleRefused(), h.FencesRise(func(string) int { return 0 }), h.Polite(50*time.Millisecond, 2), h.ReplayHarmless())
 			var broken []string
 			for _, v := range found {
 				promise, _, _ := strings.Cut(string(v), ":")

@@ -2,7 +2,7 @@
 // saw together keeps Waggle's promises.
 //
 // A collector writes a Log: one line of JSON an event, each in one write, so that a kill -9 loses none that happened.
-// Read joins the logs of a test, and the methods of History check the promises P1, P2, P4, P6 and P7. They compare times
+// Read joins the logs of a test, and the methods of History check the promises P1, P2, P3, P4, P6 and P7. They compare times
 // of different processes, so all of these, Redis included, must run on one machine.
 package history
 
