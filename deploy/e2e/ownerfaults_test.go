@@ -150,3 +150,13 @@ func TestOwner_ClusterNodes(t *testing.T) {
 		return f
 	})
 }
+
+// TestOwner_Soak is TestSoak on a store that one dispatcher owns. It runs only if WAGGLE_E2E_SOAK says how long.
+func TestOwner_Soak(t *testing.T) {
+	if os.Getenv("WAGGLE_E2E_SOAK") == "" {
+		t.Skip("WAGGLE_E2E_SOAK is not set")
+	}
+	t.Parallel()
+	w := newOwned(t)
+	w.run(t, func() { w.suffer(t, w.lanes(w.random, w.redisFaults()), soakFor(t)) })
+}
