@@ -69,7 +69,7 @@ func (p *passing) isFetch() bool { return p.method == pb.DispatchService_FetchTa
 // run tries until the call is answered.
 func (p *passing) run(ctx context.Context) (any, error) {
 	repeated, until := false, time.Now().Add(moveTimeout)
-	for {
+	for tries := 0; ; tries++ {
 		r, err := p.chain.owners.await(ctx, until)
 		if err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func (p *passing) run(ctx context.Context) (any, error) {
 		case became == interrupted:
 			repeated, until = true, time.Now().Add(moveTimeout)
 		}
-		if err := p.chain.owners.again(ctx, r, until); err != nil {
+		if err := p.chain.owners.again(ctx, r, tries, until); err != nil {
 			return nil, err
 		}
 	}

@@ -94,7 +94,7 @@ func (c *chain) ownedStream(of *decodedStream, info *grpc.StreamServerInfo, serv
 	m := &moving{chain: c, ctx: ctx, caller: of.caller, client: of.ServerStream, method: info.FullMethod, beats: make(chan fed)}
 	go m.receive()
 	until := time.Now().Add(moveTimeout)
-	for {
+	for tries := 0; ; tries++ {
 		r, err := c.owners.await(ctx, until)
 		if err != nil {
 			return err
@@ -109,10 +109,10 @@ func (c *chain) ownedStream(of *decodedStream, info *grpc.StreamServerInfo, serv
 		if !moved {
 			return err
 		}
-		if time.Since(began) > againEach { // it was served for a while
-			until = time.Now().Add(moveTimeout)
+		if time.Since(began) > firstAgain { // it was served for a while
+			tries, until = 0, time.Now().Add(moveTimeout)
 		}
-		if err := c.owners.again(ctx, r, until); err != nil {
+		if err := c.owners.again(ctx, r, tries, until); err != nil {
 			return err
 		}
 	}
