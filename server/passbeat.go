@@ -162,14 +162,12 @@ func (m *moving) vouched() *auth.Caller {
 
 // serve serves the stream here, until it ends or has moved.
 func (m *moving) serve(r *route, serve func(*localStream) error) (moved bool, err error) {
-	ctx, cancel := context.WithCancelCause(m.ctx)
-	stop := context.AfterFunc(r.local.over, func() { cancel(errInterrupted) })
-	defer stop()
+	_, moved, err = r.local.during(m.ctx, m.method, func(ctx context.Context) (any, error) {
+		return nil, serve(&localStream{m.client, m, ctx, m.repeated()})
+	})
+	m.taking.Lock() // the handler takes no more
 	defer m.taking.Unlock()
-	defer m.taking.Lock() // the handler takes no more
-	defer cancel(nil)
-	err = serve(&localStream{m.client, m, ctx, m.repeated()})
-	return r.local.over.Err() != nil && m.ctx.Err() == nil && err != nil && isMove(nil, err), err
+	return moved, err
 }
 
 // localStream is a moving stream while it is served here.
