@@ -180,11 +180,14 @@ func (s *Server) AttachAs(o *operate.Operator, epoch uint64) {
 }
 
 // Detach ends what [Server.Attach] began: this dispatcher does not own the store any more. Calls under way end as its dispatcher
-// ends them; reads, fetches, renewals and reports then go to the next owner. New calls wait for it, for up to 5 s.
+// ends them; reads, fetches, renewals and reports then go to the next owner. New calls wait for it, for up to 5 s, unless
+// [Server.Follow] has named it already.
 func (s *Server) Detach() {
 	s.owners.shared.Store(true)
 	s.owners.mu.Lock()
-	s.owners.replace(&route{})
+	if s.owners.now.Load().local != nil {
+		s.owners.replace(&route{})
+	}
 	s.owners.mu.Unlock()
 	s.left()
 }
