@@ -89,7 +89,7 @@ func (c *chain) Unary(ctx context.Context, call *relaypb.Call) (*relaypb.Answer,
 	caller, ctx := c.passedBy(undo.With(ctx), call)
 	e := &envelope{admit: func(bytes int) (func(), error) { return c.limits.Decode(ctx, call.GetMethod(), bytes) }}
 	defer e.end()
-	decode := func(req any) error {
+	decode := func(req any) error { //nolint:unparam // as gRPC has it
 		e.message = req
 		e.decodeBytes(call.GetRequest(), c.maxBytes, true, proto.Unmarshal)
 		return nil
