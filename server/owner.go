@@ -68,8 +68,9 @@ const (
 	moveTimeout = 5 * time.Second
 	// formerTimeout is how long a former owner may still answer calls that were passed to it.
 	formerTimeout = time.Second
-	// againEach is the time between two tries to reach the owner.
-	againEach = 50 * time.Millisecond
+	// firstAgain is the time until the owner is tried again. It doubles with each try up to longestAgain, since all calls that were
+	// parked at an owner try. A change of owner ends it.
+	firstAgain, longestAgain = 50 * time.Millisecond, 800 * time.Millisecond
 )
 
 // replace puts a route in place of another one, by one who holds the lock.
@@ -142,13 +143,13 @@ func (w *ownership) pause(ctx context.Context, r *route, until time.Time) error 
 	}
 }
 
-// again waits a little before the owner of a route is tried again.
-func (w *ownership) again(ctx context.Context, r *route, until time.Time) error {
-	soon := time.Now().Add(againEach)
+// again waits before the owner of a route is tried again, after so many tries.
+func (w *ownership) again(ctx context.Context, r *route, tries int, until time.Time) error {
+	soon := time.Now().Add(min(firstAgain<<min(tries, 10), longestAgain, max(time.Until(until), firstAgain)))
 	if err := w.pause(ctx, r, soon); !errors.Is(err, errNoOwner) {
 		return err
 	}
-	if soon.After(until) {
+	if time.Now().After(until) {
 		return errNoOwner
 	}
 	return nil
@@ -179,11 +180,14 @@ func (s *Server) AttachAs(o *operate.Operator, epoch uint64) {
 }
 
 // Detach ends what [Server.Attach] began: this dispatcher does not own the store any more. Calls under way end as its dispatcher
-// ends them; reads, fetches, renewals and reports then go to the next owner. New calls wait for it, for up to 5 s.
+// ends them; reads, fetches, renewals and reports then go to the next owner. New calls wait for it, for up to 5 s, unless
+// [Server.Follow] has named it already.
 func (s *Server) Detach() {
 	s.owners.shared.Store(true)
 	s.owners.mu.Lock()
-	s.owners.replace(&route{})
+	if s.owners.now.Load().local != nil {
+		s.owners.replace(&route{})
+	}
 	s.owners.mu.Unlock()
 	s.left()
 }

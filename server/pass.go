@@ -69,7 +69,7 @@ func (p *passing) isFetch() bool { return p.method == pb.DispatchService_FetchTa
 // run tries until the call is answered.
 func (p *passing) run(ctx context.Context) (any, error) {
 	repeated, until := false, time.Now().Add(moveTimeout)
-	for {
+	for tries := 0; ; tries++ {
 		r, err := p.chain.owners.await(ctx, until)
 		if err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func (p *passing) run(ctx context.Context) (any, error) {
 		case became == interrupted:
 			repeated, until = true, time.Now().Add(moveTimeout)
 		}
-		if err := p.chain.owners.again(ctx, r, until); err != nil {
+		if err := p.chain.owners.again(ctx, r, tries, until); err != nil {
 			return nil, err
 		}
 	}
@@ -106,18 +106,25 @@ func (p *passing) serve(ctx context.Context, r *route) (any, outcome, error) {
 	if err := p.e.unpack(); err != nil {
 		return nil, answered, err
 	}
-	if repeats(p.method) {
-		var cancel context.CancelCauseFunc
-		ctx, cancel = context.WithCancelCause(ctx)
-		stop := context.AfterFunc(r.local.over, func() { cancel(errInterrupted) }) //nolint:contextcheck // the end of the term
-		defer stop()
-		defer cancel(nil)
-	}
-	resp, err := p.here()(ctx, p.e.message)
-	if r.local.over.Err() != nil && p.whole.Err() == nil && isMove(resp, err) {
+	resp, moved, err := r.local.during(ctx, p.method, func(ctx context.Context) (any, error) { return p.here()(ctx, p.e.message) })
+	if moved {
 		return nil, interrupted, nil
 	}
 	return resp, answered, err
+}
+
+// during makes a call while the term lasts: with the term it ends, if it may be repeated. It was interrupted if it has failed by that.
+func (t *term) during(
+	ctx context.Context, method string, call func(context.Context) (any, error),
+) (resp any, interrupted bool, err error) {
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if repeats(method) {
+		stop := context.AfterFunc(t.over, func() { cancel(errInterrupted) }) //nolint:contextcheck // the end of the term
+		defer stop()
+	}
+	resp, err = call(within)
+	return resp, t.over.Err() != nil && ctx.Err() == nil && isMove(resp, err), err
 }
 
 // isMove reports whether an answer of a dispatcher that is not the owner any more is due to that.

@@ -400,6 +400,19 @@ func TestPass_movesHeartbeat(t *testing.T) {
 	}
 }
 
+// A dispatcher that knows the next owner already passes calls on when it stops to serve.
+func TestPass_detachedLate(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 2, server.Config{})
+	g.own(t, 1) // the first one follows
+	g.members[0].server.Detach()
+	ctx, cancel := withTimeout(t, time.Second)
+	defer cancel()
+	if _, err := g.members[0].sources.ListSources(ctx, &pb.ListSourcesRequest{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // Who passes a call on and has seen a higher epoch is heard: the owner serves no more of such calls.
 func TestPass_higherEpoch(t *testing.T) {
 	t.Parallel()

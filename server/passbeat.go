@@ -94,7 +94,7 @@ func (c *chain) ownedStream(of *decodedStream, info *grpc.StreamServerInfo, serv
 	m := &moving{chain: c, ctx: ctx, caller: of.caller, client: of.ServerStream, method: info.FullMethod, beats: make(chan fed)}
 	go m.receive()
 	until := time.Now().Add(moveTimeout)
-	for {
+	for tries := 0; ; tries++ {
 		r, err := c.owners.await(ctx, until)
 		if err != nil {
 			return err
@@ -109,10 +109,10 @@ func (c *chain) ownedStream(of *decodedStream, info *grpc.StreamServerInfo, serv
 		if !moved {
 			return err
 		}
-		if time.Since(began) > againEach { // it was served for a while
-			until = time.Now().Add(moveTimeout)
+		if time.Since(began) > firstAgain { // it was served for a while
+			tries, until = 0, time.Now().Add(moveTimeout)
 		}
-		if err := c.owners.again(ctx, r, until); err != nil {
+		if err := c.owners.again(ctx, r, tries, until); err != nil {
 			return err
 		}
 	}
@@ -162,14 +162,12 @@ func (m *moving) vouched() *auth.Caller {
 
 // serve serves the stream here, until it ends or has moved.
 func (m *moving) serve(r *route, serve func(*localStream) error) (moved bool, err error) {
-	ctx, cancel := context.WithCancelCause(m.ctx)
-	stop := context.AfterFunc(r.local.over, func() { cancel(errInterrupted) })
-	defer stop()
+	_, moved, err = r.local.during(m.ctx, m.method, func(ctx context.Context) (any, error) {
+		return nil, serve(&localStream{m.client, m, ctx, m.repeated()})
+	})
+	m.taking.Lock() // the handler takes no more
 	defer m.taking.Unlock()
-	defer m.taking.Lock() // the handler takes no more
-	defer cancel(nil)
-	err = serve(&localStream{m.client, m, ctx, m.repeated()})
-	return r.local.over.Err() != nil && m.ctx.Err() == nil && err != nil && isMove(nil, err), err
+	return moved, err
 }
 
 // localStream is a moving stream while it is served here.

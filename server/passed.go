@@ -87,26 +87,22 @@ func (c *chain) Unary(ctx context.Context, call *relaypb.Call) (*relaypb.Answer,
 	}
 	undo := new(peers.Undo)
 	caller, ctx := c.passedBy(undo.With(ctx), call)
-	whole, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if repeats(call.GetMethod()) {
-		stop := context.AfterFunc(t.over, func() { cancel(errInterrupted) }) //nolint:contextcheck // the end of the term
-		defer stop()
-	}
 	e := &envelope{admit: func(bytes int) (func(), error) { return c.limits.Decode(ctx, call.GetMethod(), bytes) }}
 	defer e.end()
-	decode := func(req any) error {
+	decode := func(req any) error { //nolint:unparam // as gRPC has it
 		e.message = req
 		e.decodeBytes(call.GetRequest(), c.maxBytes, true, proto.Unmarshal)
 		return nil
 	}
-	resp, err := of.unary(of.service, whole, decode, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		return c.unary(ctx, req, info, c.here(caller, e, call.GetMethod(), handler))
+	resp, moved, err := t.during(ctx, call.GetMethod(), func(ctx context.Context) (any, error) {
+		return of.unary(of.service, ctx, decode, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return c.unary(ctx, req, info, c.here(caller, e, call.GetMethod(), handler))
+		})
 	})
 	switch {
 	case isDrained(resp, err): // it can come again
 		return &relaypb.Answer{Outcome: relaypb.Outcome_OUTCOME_NOT_OWNER}, nil
-	case t.over.Err() != nil && ctx.Err() == nil && isMove(resp, err):
+	case moved:
 		return &relaypb.Answer{Outcome: relaypb.Outcome_OUTCOME_INTERRUPTED}, nil
 	}
 	if err != nil {
@@ -187,17 +183,15 @@ func (c *chain) Stream(call *relaypb.Call, stream *relay.Stream) *relaypb.Answer
 		return &relaypb.Answer{Outcome: relaypb.Outcome_OUTCOME_NOT_OWNER}
 	}
 	caller, ctx := c.passedBy(stream.Context(), call)
-	whole, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(t.over, func() { cancel(errInterrupted) })
-	defer stop()
-	err := c.loggedStream(whole, call.GetMethod(), func(ctx context.Context) error {
-		if err := c.limits.Stream(call.GetMethod()); err != nil {
-			return err
-		}
-		return c.recoverStream(of.service, &decodedStream{&passedStream{stream, c.maxBytes}, ctx, caller, c, peers.Beats}, of.info, of.stream)
+	_, moved, err := t.during(ctx, call.GetMethod(), func(ctx context.Context) (any, error) {
+		return nil, c.loggedStream(ctx, call.GetMethod(), func(ctx context.Context) error {
+			if err := c.limits.Stream(call.GetMethod()); err != nil {
+				return err
+			}
+			return c.recoverStream(of.service, &decodedStream{&passedStream{stream, c.maxBytes}, ctx, caller, c, peers.Beats}, of.info, of.stream)
+		})
 	})
-	if t.over.Err() != nil && ctx.Err() == nil && isMove(nil, err) || isDrainStatus(err) {
+	if moved || isDrainStatus(err) {
 		return &relaypb.Answer{Outcome: relaypb.Outcome_OUTCOME_INTERRUPTED}
 	}
 	if err != nil {

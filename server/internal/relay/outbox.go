@@ -88,7 +88,7 @@ func (o *outbox) begin(ctx context.Context, call *relaypb.Call, p *pending) erro
 	call.Id = o.last
 	o.calls[call.GetId()] = p
 	o.mu.Unlock()
-	err := o.send(ctx, callItem(call))
+	err := o.send(ctx, &relaypb.PassRequest{Item: &relaypb.PassRequest_Call{Call: call}})
 	if err != nil {
 		o.take(call.GetId())
 	}
@@ -163,15 +163,12 @@ func (l *Link) Open(ctx context.Context, class Class, call *relaypb.Call) (*Pass
 	if err != nil {
 		return nil, err
 	}
-	p := &pending{answer: make(chan *relaypb.Answer, 1), stream: make(chan *relaypb.Message, 2*maxAhead)}
+	p := &pending{answer: make(chan *relaypb.Answer, 1), stream: make(chan *relaypb.Message, 2*MaxAhead)}
 	if err := o.begin(ctx, call, p); err != nil {
 		return nil, err
 	}
 	return &Passed{Messages: p.stream, Answer: p.answer, outbox: o, id: call.GetId()}, nil
 }
-
-// MaxAhead is how many messages may be sent that no message of the owner has answered.
-const MaxAhead = maxAhead
 
 // Send sends a message; last: there are no more, and no data.
 func (p *Passed) Send(ctx context.Context, data []byte, last bool) error {

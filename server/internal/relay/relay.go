@@ -7,8 +7,6 @@ package relay
 import (
 	"errors"
 	"time"
-
-	relaypb "github.com/waggle-crawl/waggle/server/internal/relay/proto/waggle/relay/v1"
 )
 
 // Version of the protocol. A dispatcher refuses a peer of another one.
@@ -35,8 +33,8 @@ const (
 	MaxCalls = 100_000
 	// maxUnsent is how many bytes of answers may wait for a peer to read; a peer that lets more wait is not reading.
 	maxUnsent = 256 << 20
-	// maxAhead is how many messages of a stream of a caller may be on their way without an answer.
-	maxAhead = 64
+	// MaxAhead is how many messages of a stream of a caller may be on their way without an answer.
+	MaxAhead = 64
 	// maxUndoable is how many answers of a stream can still be undone.
 	maxUndoable = 1024
 	// handshakeTimeout is how long a peer may take to prove itself.
@@ -89,7 +87,3 @@ func (s *sender) send(gone <-chan struct{}, item any) error {
 
 // ServiceName is the name of the service that peers call.
 const ServiceName = "waggle.relay.v1.RelayService"
-
-func callItem(c *relaypb.Call) *relaypb.PassRequest {
-	return &relaypb.PassRequest{Item: &relaypb.PassRequest_Call{Call: c}}
-}

@@ -208,7 +208,7 @@ func (in *inbox) begin(call *relaypb.Call) error {
 	}
 	r := &running{cancel: cancel}
 	if in.service.To.IsStream(call.GetMethod()) {
-		r.stream = &Stream{inbox: in, id: call.GetId(), ctx: ctx, in: make(chan *relaypb.Message, maxAhead+1)}
+		r.stream = &Stream{inbox: in, id: call.GetId(), ctx: ctx, in: make(chan *relaypb.Message, MaxAhead+1)}
 	}
 	in.mu.Lock()
 	full, gone := len(in.calls) >= MaxCalls, in.ctx.Err() != nil
@@ -300,7 +300,7 @@ func (in *inbox) deliver(m *relaypb.Message) {
 	}
 	select {
 	case r.stream.in <- m:
-	default: // the peer sends no more than maxAhead
+	default: // the peer sends no more than MaxAhead
 		r.cancel()
 	}
 }

@@ -152,7 +152,7 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	if s.quits {
 		return false, errStopped
 	}
-	s.highest, s.own, s.record, s.renewed, s.owned, s.doubt = epoch.Number, epoch, next, sent, true, false
+	s.highest, s.own, s.record, s.renewed, s.owned, s.reread = epoch.Number, epoch, next, sent, true, false
 	s.log.Log(s.level(), "the shard is owned", zap.Uint64("epoch", epoch.Number), zap.String("before", f.record.Name))
 	return true, nil
 }

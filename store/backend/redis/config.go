@@ -82,5 +82,5 @@ func (c *Config) complete() {
 
 var (
 	_ backend.Owned  = (*Backend)(nil)
-	_ backend.Commit = (*flight)(nil)
+	_ backend.Commit = (*pendingGroup)(nil)
 )

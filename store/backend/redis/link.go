@@ -13,7 +13,7 @@ import (
 )
 
 // link is the connection by which an owner writes a shard. A WATCH belongs to a connection, so it has one of its own: no pool hands it
-// to another caller, nothing is repeated by the client, and no redirect leads elsewhere. One goroutine uses it. After any doubt it is
+// to another caller, nothing is repeated by the client, and no redirect leads elsewhere. One goroutine uses it. After an unknown outcome it is
 // closed: an answer that comes late must not be taken for that of the next call.
 type link struct {
 	client *goredis.Client

@@ -14,7 +14,7 @@ import (
 )
 
 // rewrite writes all that memory has, after a failover has lost a part of it, and then deletes what memory lacks: deletions carry no
-// sequence, and a store between the two has items of two ages, but lacks nothing. All flights that wait when it begins are in it; what
+// sequence, and a store between the two has items of two ages, but lacks nothing. All groups that wait when it begins are in it; what
 // they do to locks is done at the end. A lock that a failover has brought back stays until it ends, or until a grant meets it.
 func (w *writer) rewrite(ctx context.Context) error {
 	w.log.Warn("a failover has lost what was written: it is written again")
@@ -39,7 +39,7 @@ type rewriting struct {
 	seed    maphash.Seed
 	has     map[uint64]struct{} // hashes of the fields that memory has
 	group   *group              // the next one
-	covered int                 // how many flights of the queue are in the snapshot
+	covered int                 // how many groups of the queue are in the snapshot
 }
 
 func (r *rewriting) run(ctx context.Context) error {
@@ -126,7 +126,7 @@ func (r *rewriting) deleteOthers(ctx context.Context) error {
 	return r.flush(ctx)
 }
 
-// finish ends the rewrite by a group with what the flights that it has do to locks, and answers those.
+// finish ends the rewrite by a group with what the groups in the snapshot do to locks, and answers those.
 func (r *rewriting) finish(ctx context.Context) error {
 	r.mu.Lock()
 	covered := r.queue[:r.covered]

@@ -39,13 +39,13 @@ type shard struct {
 	lostAt  time.Time     // since when it does not serve; zero: it does
 	line    protocol.Line
 	latest  uint64 // the highest sequence of a head that was read as a candidate
-	doubt   bool   // the head must be read before the next group
+	reread  bool   // the head must be read before the next group
 	// rewriting: a failover has lost a part of what memory has, and not all of it is written again.
 	rewriting bool
 	// placing: the owner takes in what was loaded, and until it has done so its memory is that of before.
 	placing bool
-	queue   []*flight // groups that are not kept yet, in order
-	rooms   int       // calls of Room without their Commit
+	queue   []*pendingGroup // groups that are not kept yet, in order
+	rooms   int             // calls of Room without their Commit
 	memory  memory
 	awake   chan struct{} // has a value if there is something to do for the writer
 	settled chan struct{} // has a value if the last room was given back or the queue has become empty
@@ -352,7 +352,7 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 	// Groups may have been kept since the renewal was sent.
 	later := r.head.Epoch == own && (before.Kept.Epoch != own || r.head.Seq >= before.Kept.Seq)
 	if step := before.Resolve(own, own, r.head); before.Loaded && !later && step != protocol.Resend && step != protocol.Confirm {
-		s.doubt = true
+		s.reread = true
 		s.wake()
 	}
 	return nil

@@ -378,8 +378,8 @@ func dumped(t *testing.T, c *goredis.Client) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for _, key := range c.Keys(t.Context(), "*").Val() {
-		if !owning(key) {
-			all[key] = c.Dump(t.Context(), key).Val()
+		if value := c.Dump(t.Context(), key).Val(); value != "" && !owning(key) { // else it was removed meanwhile
+			all[key] = value
 		}
 	}
 	return all

@@ -91,19 +91,19 @@ func (w *writer) forget() {
 	w.line, w.queue, w.rewriting = protocol.Line{}, nil, false
 }
 
-// next takes the next group that is to be sent, or returns without one when there is a doubt about the head.
-func (w *writer) next(ctx context.Context) (*flight, error) {
+// next takes the next group that is to be sent, or returns without one when the head must be read.
+func (w *writer) next(ctx context.Context) (*pendingGroup, error) {
 	for {
 		w.mu.Lock()
-		doubt := w.doubt
-		w.doubt = false
-		var f *flight
+		reread := w.reread
+		w.reread = false
+		var f *pendingGroup
 		if len(w.queue) > 0 {
 			f = w.queue[0]
 			f.sealed = true
 		}
 		w.mu.Unlock()
-		if doubt {
+		if reread {
 			w.armed = false
 			return nil, ctx.Err()
 		}
@@ -118,8 +118,8 @@ func (w *writer) next(ctx context.Context) (*flight, error) {
 	}
 }
 
-// waitAfter waits until the flight of shard 0 is kept from which a group follows.
-func (w *writer) waitAfter(ctx context.Context, f *flight) error {
+// waitAfter waits until the group of shard 0 is kept that a group follows.
+func (w *writer) waitAfter(ctx context.Context, f *pendingGroup) error {
 	if f.after == nil {
 		return ctx.Err()
 	}
@@ -131,8 +131,8 @@ func (w *writer) waitAfter(ctx context.Context, f *flight) error {
 	}
 }
 
-// keep sends the group of the first flight until it is kept.
-func (w *writer) keep(ctx context.Context, f *flight) error {
+// keep sends the first group until it is kept.
+func (w *writer) keep(ctx context.Context, f *pendingGroup) error {
 	began := time.Now()
 	result, err := w.apply(ctx, &f.group, false)
 	if err != nil {
@@ -147,12 +147,12 @@ func (w *writer) keep(ctx context.Context, f *flight) error {
 	return w.answer(ctx, result.had, result.acked)
 }
 
-// answer ends the first flight: it is kept. had is what its locks had before; nil if nobody knows.
+// answer ends the first group of the queue: it is kept. had is what its locks had before; nil if nobody knows.
 func (w *writer) answer(ctx context.Context, had []string, acked bool) error {
 	w.mu.Lock()
 	f := w.queue[0]
 	w.mu.Unlock()
-	if err := w.tellUnlocked(ctx, f, had); err != nil {
+	if err := w.reportUnlocked(ctx, f, had); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -169,8 +169,8 @@ func (w *writer) answer(ctx context.Context, had []string, acked bool) error {
 	return nil
 }
 
-// tellUnlocked tells the owner which locks of a flight are not as they must be. What it returns is answered before the flight.
-func (w *writer) tellUnlocked(ctx context.Context, f *flight, had []string) error {
+// reportUnlocked reports to the owner which locks of a group are not as they must be. What it returns is answered before the group.
+func (w *writer) reportUnlocked(ctx context.Context, f *pendingGroup, had []string) error {
 	bad, err := w.unlocked(ctx, f.group.locks, had)
 	if err != nil || len(bad) == 0 {
 		return err
@@ -271,7 +271,7 @@ func (w *writer) sendOnce(ctx context.Context, g *group) (result sent) {
 	return result
 }
 
-// settle ends a doubt: it connects anew and reads what is kept. It reports whether the group whose outcome was not known is.
+// settle connects anew and reads what is kept. It reports whether the group whose outcome was not known is.
 func (w *writer) settle(ctx context.Context) (confirmed bool, err error) {
 	var kept seen
 	err = w.again(ctx, "read the head", func(asking context.Context) error {

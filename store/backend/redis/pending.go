@@ -9,12 +9,12 @@ import (
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
-// flight is a group on its way, with those that wait for it. The shard's mutex guards it until done is closed. It stays in the queue of
-// its shard until it is kept, also when those that wait have got an error: memory has what is in it.
-type flight struct {
+// pendingGroup is a group that is not kept yet, with those that wait for it. The shard's mutex guards it until done is closed. It stays in
+// the queue of its shard until it is kept, also if those that wait got an error: memory has what is in it.
+type pendingGroup struct {
 	group  group
 	sealed bool          // it was sent, so nothing is added
-	after  *flight       // of shard 0, that must be kept before; nil: none
+	after  *pendingGroup // of shard 0, that must be kept before; nil: none
 	kept   chan struct{} // closed when it is kept
 	done   chan struct{} // closed when those that wait are answered
 	ended  bool
@@ -23,10 +23,12 @@ type flight struct {
 	then   backend.Commit // is answered before; nil: nothing
 }
 
-func newFlight() *flight { return &flight{kept: make(chan struct{}), done: make(chan struct{})} }
+func newPending() *pendingGroup {
+	return &pendingGroup{kept: make(chan struct{}), done: make(chan struct{})}
+}
 
 // Wait implements [backend.Commit]. After the end of a term it is an error until the group is kept in a later one.
-func (f *flight) Wait(ctx context.Context) error {
+func (f *pendingGroup) Wait(ctx context.Context) error {
 	select {
 	case <-f.done:
 	case <-ctx.Done():
@@ -44,18 +46,18 @@ func (f *flight) Wait(ctx context.Context) error {
 }
 
 // end answers those that wait. The shard's mutex is held.
-func (f *flight) end(err error) {
+func (f *pendingGroup) end(err error) {
 	if !f.ended {
 		f.ended, f.err = true, err
 		close(f.done)
 	}
 }
 
-// flights are those of a group that was cut, by shards; nil: all of that shard is kept.
-type flights []*flight
+// cutGroup is a group of all shards, cut by shard; nil: all of that shard is kept.
+type cutGroup []*pendingGroup
 
 // Wait implements [backend.Commit].
-func (all flights) Wait(ctx context.Context) error {
+func (all cutGroup) Wait(ctx context.Context) error {
 	for _, f := range all {
 		if f == nil {
 			continue
@@ -68,7 +70,7 @@ func (all flights) Wait(ctx context.Context) error {
 }
 
 // Part implements [backend.Parts].
-func (all flights) Part(shard int) backend.Commit {
+func (all cutGroup) Part(shard int) backend.Commit {
 	if all[shard] == nil {
 		return nil
 	}
@@ -93,8 +95,8 @@ func (b *Backend) Commit(number int, of []byte, _ int) backend.Commit {
 		giveBack(shards)
 		return failed(err)
 	}
-	all := make(flights, len(shards))
-	var first *flight // the others follow from it
+	all := make(cutGroup, len(shards))
+	var first *pendingGroup // the others follow from it
 	for n, part := range parts {
 		if all[n] = shards[n].commit(part, first); n == 0 && len(part) > 0 {
 			first = all[0]
@@ -120,17 +122,17 @@ func cutByShard(group []byte, shards int) ([][]byte, error) {
 	return parts, nil
 }
 
-func failed(err error) *flight {
-	f := newFlight()
+func failed(err error) *pendingGroup {
+	f := newPending()
 	f.end(fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err))
 	return f
 }
 
 // commit takes what a command has changed. What comes while a group is on its way goes together, up to maxGroup. Without items it
-// returns the last flight; nil: all is kept.
+// returns the last group; nil: all is kept.
 //
 // It gives the room back under the same lock: else a load could begin a line in between, and would keep what memory of before had.
-func (s *shard) commit(items []byte, after *flight) *flight {
+func (s *shard) commit(items []byte, after *pendingGroup) *pendingGroup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaveRoom()
@@ -145,7 +147,7 @@ func (s *shard) commit(items []byte, after *flight) *flight {
 		return s.queue[last]
 	}
 	if last < 0 || s.queue[last].sealed || s.queue[last].group.bytes+len(items) > maxGroup {
-		s.queue = append(s.queue, newFlight())
+		s.queue = append(s.queue, newPending())
 		last++
 	}
 	f := s.queue[last]
