@@ -60,7 +60,7 @@ type chain struct {
 
 	owners      *ownership
 	methods     map[string]*served // those of the API, which are passed to the owner
-	higherEpoch func(uint64)       // nil: nobody wants to know
+	higherEpoch func(uint64) bool  // nil: an epoch stays as it was
 	metrics     *Metrics
 	maxBytes    int             // of a request
 	closing     <-chan struct{} // closed when no more calls are taken

@@ -41,6 +41,7 @@ type member struct {
 
 	operator *operate.Operator
 	higher   atomic.Uint64 // epoch that a passed call has named
+	owns     atomic.Uint64 // epoch under which it owns by now
 }
 
 var secret = []byte("the secret that only readers of the store know")
@@ -80,7 +81,10 @@ func (g *group) join(t testing.TB, id string, cfg server.Config) *member {
 	cfg.Metrics, cfg.Listen, cfg.HTTP = m.shown, cmp.Or(cfg.Listen, "127.0.0.1:0"), "127.0.0.1:0"
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 400*time.Millisecond)
 	cfg.HealthInterval = 50 * time.Millisecond
-	cfg.HigherEpoch = func(epoch uint64) { m.higher.Store(epoch) }
+	cfg.HigherEpoch = func(epoch uint64) bool {
+		m.higher.Store(epoch)
+		return epoch <= m.owns.Load()
+	}
 	if m.server, err = server.New(cfg, nil, zap.New(core)); err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +417,7 @@ func TestPass_detachedLate(t *testing.T) {
 	}
 }
 
-// Who passes a call on and has seen a higher epoch is heard: the owner serves no more of such calls.
+// Who passes a call on and has seen a higher epoch is heard: the owner serves no more of such calls, unless that epoch is its own.
 func TestPass_higherEpoch(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, 2, server.Config{})
@@ -427,6 +431,10 @@ func TestPass_higherEpoch(t *testing.T) {
 	}
 	if got := g.members[0].higher.Load(); got != 9 {
 		t.Errorf("the owner was given epoch %d", got)
+	}
+	g.members[0].owns.Store(9) // it has acquired the store anew, and kept its memory
+	if _, err := g.members[1].sources.ListSources(t.Context(), &pb.ListSourcesRequest{}); err != nil {
+		t.Errorf("an owner that has a new epoch itself: %v", err)
 	}
 }
 

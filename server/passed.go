@@ -68,10 +68,9 @@ func (c *chain) termFor(call *relaypb.Call) *term {
 	}
 	t := c.owners.now.Load().local
 	if t != nil && call.GetEpoch() > t.epoch {
-		if c.higherEpoch != nil {
-			c.higherEpoch(call.GetEpoch())
+		if c.higherEpoch == nil || !c.higherEpoch(call.GetEpoch()) {
+			return nil
 		}
-		return nil
 	}
 	return t
 }

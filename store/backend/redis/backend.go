@@ -329,14 +329,17 @@ func (b *Backend) copying() string {
 	return b.copyOf
 }
 
-// Saw takes an epoch that another dispatcher has named: that of shard 0 must rise past it.
-func (b *Backend) Saw(epoch uint64) {
-	if !b.counts.see(epoch) {
-		return
+// Saw takes an epoch that another dispatcher has named, and reports whether this one owns shard 0 under that epoch or a later one. Else
+// that of shard 0 must rise past it.
+func (b *Backend) Saw(epoch uint64) (owns bool) {
+	fresh, own := b.counts.see(epoch), uint64(0)
+	if b.first.isSet() {
+		own = b.shards[0].epoch().Number
 	}
-	if b.first.isSet() && b.shards[0].epoch().Number < epoch {
+	if fresh && own != 0 && own < epoch {
 		b.shards[0].lose(errNotOwner)
 	}
+	return own >= epoch
 }
 
 // Done is closed when the backend is over: it was released, or another owner has the store.

@@ -82,6 +82,7 @@ func (s *shard) look(ctx context.Context, l *link) (f found, err error) {
 	s.latest = max(s.latest, f.head.Seq)
 	s.mu.Unlock()
 	if s.number == 0 {
+		s.b.clock.read(f.sent, f.read, f.micros)
 		s.b.follow(f)
 		if err := s.outdone(f); err != nil {
 			return f, err
@@ -143,7 +144,6 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 		return false, err
 	}
 	if s.number == 0 {
-		s.b.clock.read(f.sent, f.read, f.micros)
 		s.b.counts.see(epoch.Number)
 		s.b.setOther(Other{}, true, s.b.clock.now())
 	}

@@ -17,7 +17,7 @@ const (
 	slewPart = 10
 )
 
-// clock is that of the Redis that has shard 0, read with each renewal. Between two readings this machine's clock goes on, and
+// clock is that of the Redis that has shard 0, read with each renewal, and by a candidate with each look. Between two readings this machine's clock goes on, and
 // small differences are made up for slowly: so time never goes back but by a step.
 type clock struct {
 	log *zap.Logger
@@ -54,6 +54,9 @@ func (c *clock) read(sent, received time.Time, micros uint64) {
 	defer c.mu.Unlock()
 	up := time.Since(processStart)
 	has := c.at(up)
+	if exact := received.Sub(sent) / 2; c.known { // a slow answer says little: what it allows stays as it is
+		found = max(found-exact, min(has, found+exact))
+	}
 	step := found - has
 	switch {
 	case !c.known || step.Abs() > slewLimit:

@@ -130,11 +130,10 @@ func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
 	return errors.Join(err, running.Wait(), opened.Close())
 }
 
-// higherEpoch takes the epoch of an owner that another dispatcher has seen.
-func (n *Node) higherEpoch(epoch uint64) {
-	if b := n.backend.Load(); b != nil {
-		b.Saw(epoch)
-	}
+// higherEpoch takes the epoch of an owner that another dispatcher has seen, and reports whether that is this one.
+func (n *Node) higherEpoch(epoch uint64) bool {
+	b := n.backend.Load()
+	return b != nil && b.Saw(epoch)
 }
 
 // ownership is what is known of who owns the store, if somebody does.
