@@ -112,7 +112,7 @@ func (s *Server) awaitReports(ctx context.Context) {
 // another one is the keeper if there is one. With a store that is away none could be taken.
 func (s *Server) dueReports(ctx context.Context) int64 {
 	term := s.owners.now.Load().local
-	if term == nil { // the owner takes them, from other dispatchers too
+	if term == nil || s.passed.HasPeers() { // the owner takes them, or the next one does
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.HealthInterval)

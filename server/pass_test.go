@@ -540,6 +540,22 @@ func TestPass_drains(t *testing.T) {
 	})
 }
 
+// An owner that stops does not wait for reports which the next owner takes.
+func TestPass_drainsWithLeases(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 2, server.Config{DrainTimeout: 40 * time.Second})
+	g.members[1].leased(t)
+	began := time.Now()
+	g.members[0].stop()
+	if err := <-g.members[0].stopped; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the drain took %v", took)
+	}
+	g.own(t, 1)
+}
+
 // An owner that stops takes no more calls of dispatchers, which go on to call: its drain does not wait for a moment without calls.
 func TestPass_drainsUnderLoad(t *testing.T) {
 	t.Parallel()

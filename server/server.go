@@ -53,6 +53,7 @@ type Server struct {
 	store      *storeCollector
 	backend    backend
 	owners     *ownership
+	passed     *relay.Service // takes the calls of other dispatchers
 
 	mu                         sync.Mutex // guards what follows, and changes of backend
 	grpcListener, httpListener net.Listener
@@ -197,9 +198,10 @@ func (s *Server) register() {
 	}
 	s.metrics.calls.InitializeMetrics(s.grpc)
 	// Last, since it is for other dispatchers: it has no metrics, roles or health, is not shown by reflection, and proves itself.
-	relaypb.RegisterRelayServiceServer(s.grpc, &relay.Service{
+	s.passed = &relay.Service{
 		To: s.chain, MaxAge: s.cfg.MaxConnectionAge / 2, MaxBytes: s.cfg.MaxReceiveBytes + relay.MaxOverhead, Closing: s.closing, Trusted: peers.Trust,
-	})
+	}
+	relaypb.RegisterRelayServiceServer(s.grpc, s.passed)
 }
 
 // inChain registers services whose calls go through the chain.

@@ -43,7 +43,12 @@ type Service struct {
 	Closing <-chan struct{}
 	// Trusted is called when a peer has proved itself.
 	Trusted func(context.Context)
+
+	streams atomic.Int64 // of peers that have proved themselves
 }
+
+// HasPeers reports whether another dispatcher passes calls to this one.
+func (s *Service) HasPeers() bool { return s.streams.Load() > 0 }
 
 // inbox is one stream of a peer.
 type inbox struct {
@@ -89,6 +94,8 @@ func (s *Service) Pass(stream grpc.BidiStreamingServer[relaypb.PassRequest, rela
 		return err
 	}
 	s.Trusted(stream.Context())
+	s.streams.Add(1)
+	defer s.streams.Add(-1)
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
 	in := &inbox{service: s, ctx: ctx, out: newSender(stream), end: end, jobs: make(chan job), calls: make(map[uint64]*running)}
