@@ -6,8 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidwall/btree"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/internal/sorted"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
 
@@ -92,8 +95,17 @@ func (l *Loader) beginOne() {
 	l.shards = make([]*machine.Loading, len(l.store.shards))
 	l.shards[number] = machine.NewLoading(l.one)
 	if number == bookShard {
-		l.store.access.audit = nil // it is a list, all else is found by its name
+		l.store.clearBooks()
 	}
+}
+
+// clearBooks drops what is of no shard, of a store that is being opened.
+func (s *Store) clearBooks() {
+	s.rules.rules = btree.Map[string, dispatch.QueueRule]{}
+	s.holds.holds = make(map[string]dispatch.Hold)
+	s.kept, s.pending, s.sourceBook.held = btree.Map[string, *keptSource]{}, btree.Set[string]{}, btree.Set[string]{}
+	s.collectors.byID, s.collectors.seen = btree.Map[string, *collector]{}, sorted.Set[*collector]{}
+	s.access.bindings, s.access.ends, s.access.audit = btree.Map[string, *binding]{}, sorted.Set[*binding]{}, nil
 }
 
 // place puts a shard that was loaded in the place of what there was. What it changes by that is in its next group; should that not come,
