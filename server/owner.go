@@ -195,8 +195,12 @@ func (s *Server) Detach() {
 // Follow says that another dispatcher owns the store: calls are passed on to it. What is older than what was said before is
 // ignored. It fails if this dispatcher or the owner has an address that the other one cannot reach.
 func (s *Server) Follow(owner Owner) error {
-	if err := reachable(s.Advertised(), owner.Address); err != nil {
+	own := s.Advertised()
+	if err := reachable(own, owner.Address); err != nil {
 		return err
+	}
+	if own == owner.Address {
+		return fmt.Errorf("server: Config.Advertise is %q for the dispatcher %s, too; set it to an address of each", own, owner.Name)
 	}
 	s.owners.shared.Store(true)
 	s.owners.mu.Lock()
@@ -243,6 +247,16 @@ func (s *Server) left() {
 	}
 	s.limits.Open()
 	s.health.soon()
+}
+
+// CheckAdvertised is an error if the address under which other dispatchers are to reach this one is none, since it is of all interfaces.
+func (s *Server) CheckAdvertised() error {
+	host, _, err := net.SplitHostPort(s.Advertised())
+	ip, notIP := netip.ParseAddr(host)
+	if err == nil && (host == "" || notIP == nil && ip.IsUnspecified()) {
+		return fmt.Errorf("server: Config.Advertise must be set, to an address by which other dispatchers reach this one: Config.Listen, %s, is of all interfaces", s.cfg.Listen)
+	}
+	return nil
 }
 
 // Advertised is the address under which other dispatchers reach this one.

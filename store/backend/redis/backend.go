@@ -204,7 +204,7 @@ func (b *Backend) refuseOlder(ctx context.Context) error {
 	case err != nil:
 		return unavailable("look for a store", err)
 	case older != 0:
-		return fmt.Errorf("%w: redis has a store of an older format under %q: copy it by the release that made it", dispatch.ErrStoreMismatch, b.config.Prefix)
+		return fmt.Errorf("%w: redis has a store under %q that no dispatcher owns: its URL begins with redis; `waggle store copy` makes one that is owned under another prefix", dispatch.ErrStoreMismatch, b.config.Prefix)
 	}
 	return nil
 }

@@ -29,6 +29,9 @@ func (s *shard) campaign(ctx context.Context) (away time.Duration, err error) {
 	}
 }
 
+// silentPart of a term without a renewal, of which there are more in a term, and an owner counts as away.
+const silentPart = 2
+
 // watchRecord is a campaign on one connection. When that breaks the watch of the record is over: the next connection may lead to a
 // replica that has never received the owner's last renewals.
 func (s *shard) watchRecord(ctx context.Context) (away time.Duration, err error) {
@@ -46,6 +49,9 @@ func (s *shard) watchRecord(ctx context.Context) (away time.Duration, err error)
 		}
 		if now := time.Now(); f.texts[1] != last || since.IsZero() {
 			since, last = now, f.texts[1]
+		}
+		if s.number == 0 {
+			s.b.silent(since, time.Since(since) > s.b.config.term/silentPart)
 		}
 		owned, err := s.tryAcquire(ctx, l, f, time.Since(since))
 		if owned || err != nil {

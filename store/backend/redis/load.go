@@ -88,8 +88,7 @@ func (s *shard) loadOnce(ctx context.Context, items backend.Items) error {
 	}
 	took := time.Since(began)
 	s.b.counts.load(took, loaded)
-	s.log.Log(s.level(), "the shard is loaded", zap.Int("items", loaded), zap.Duration("took", took.Round(time.Millisecond)),
-		zap.String("seconds_per_million", fmt.Sprintf("%.2f", took.Seconds()/float64(max(loaded, 1))*1_000_000)))
+	s.log.Log(s.level(), "the shard is loaded", zap.Int("items", loaded), zap.Duration("took", took.Round(time.Millisecond)))
 	if s.number == 0 {
 		s.b.loaded.set()
 	}

@@ -66,6 +66,9 @@ func (b *Backend) Ownership() dispatch.Ownership {
 		if !ownerless.IsZero() {
 			o.Ownerless = time.Since(ownerless)
 			o.OwnerlessTotal += o.Ownerless
+			for n := range shards {
+				o.Away = append(o.Away, n)
+			}
 		}
 		return o
 	}
@@ -102,7 +105,7 @@ func (b *Backend) setOther(other Other, owning bool, now time.Time) {
 		if b.ownerless.IsZero() {
 			b.ownerless = time.Now()
 		}
-	case !b.ownerless.IsZero():
+	case !b.ownerless.IsZero() && (owning || changed):
 		b.counts.unowned.Add(int64(time.Since(b.ownerless)))
 		b.ownerless = time.Time{}
 	}
@@ -110,5 +113,18 @@ func (b *Backend) setOther(other Other, owning bool, now time.Time) {
 	b.mu.Unlock()
 	if changed {
 		b.config.Follow(other)
+	}
+}
+
+// silent notes since when the owner of shard 0 has not renewed its record, or that it has.
+func (b *Backend) silent(since time.Time, is bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case is && b.ownerless.IsZero():
+		b.ownerless = since
+	case !is && !b.ownerless.IsZero() && b.other != (Other{}):
+		b.counts.unowned.Add(int64(time.Since(b.ownerless)))
+		b.ownerless = time.Time{}
 	}
 }

@@ -127,7 +127,9 @@ func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
 	}
 	n.Server.Detach()
 	end()
-	return errors.Join(err, running.Wait(), opened.Close())
+	err = errors.Join(err, running.Wait(), opened.Close())
+	n.log.Info("does not own the store any more", zap.Error(err))
+	return err
 }
 
 // higherEpoch takes the epoch of an owner that another dispatcher has seen, and reports whether that is this one.
@@ -150,6 +152,7 @@ func (n *Node) follow(other redis.Other) {
 	if other == (redis.Other{}) {
 		return
 	}
+	n.log.Info("another dispatcher owns the store; calls are passed on to it", zap.String("owner", other.Name), zap.String("address", other.Address), zap.Uint64("epoch", other.Epoch))
 	if err := n.Server.Follow(server.Owner(other)); err != nil {
 		n.log.Error("cannot pass calls on to the dispatcher that owns the store", zap.String("owner", other.Name), zap.Error(err))
 	}

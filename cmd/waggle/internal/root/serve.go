@@ -119,6 +119,9 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 		log.Warn("the store is memory: nothing is kept over a restart, and other dispatchers do not share it; --store file:DIR keeps")
 	}
 	if o.store.Owned() {
+		if err := n.Server.CheckAdvertised(); err != nil {
+			return cli.Usagef("%w", flagNames(err))
+		}
 		return n.RunOwned(ctx, &o.store)
 	}
 	return n.Run(ctx, func(ctx context.Context) (dispatch.Store, error) { return o.store.Await(ctx, log, away) })

@@ -50,7 +50,9 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 	}
 	d := s.GetDispatcher()
 	keeper := cmp.Or(s.GetKeeperId(), "none elected at the moment")
-	if s.GetKeeperId() != "" && s.GetKeeperId() == d.GetId() {
+	if s.GetOwnership() != nil { // the owner answers, whoever was asked
+		keeper = "the owner"
+	} else if s.GetKeeperId() != "" && s.GetKeeperId() == d.GetId() {
 		keeper = "this dispatcher"
 	}
 	sh.Line("Keeper", keeper)
@@ -65,11 +67,7 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 
 // addOwnership adds who owns the store, and what the dispatcher that answered has seen of that.
 func addOwnership(sh *human.Sheet, o *pb.Ownership, store *pb.StoreInfo) {
-	name := cmp.Or(o.GetOwner(), "none")
-	if o.GetOwning() {
-		name += ", this dispatcher"
-	}
-	sh.Linef("Owner", "%s, epoch %s", name, human.Count(o.GetEpoch()))
+	sh.Linef("Owner", "%s, epoch %s", cmp.Or(o.GetOwner(), "none"), human.Count(o.GetEpoch()))
 	sh.Line("", o.GetAddress())
 	if o.GetSinceTime() != nil {
 		sh.Linef("", "since %s", human.SinceAt(store.GetTime().AsTime(), o.GetSinceTime()))

@@ -83,7 +83,7 @@ func TestStats_ownership(t *testing.T) {
 	}
 	got := run(t, reply)
 	if want := `
-Owner       dispatcher-7f3a91c2, this dispatcher, epoch 1,207
+Owner       dispatcher-7f3a91c2, epoch 1,207
             rome.dispatchers.internal.example:7070
             since 3h ago (2026-05-01 09:00:00Z)
 Ownerless   for 12s by now
