@@ -124,6 +124,9 @@ func (s *Store) check(ctx context.Context, config Config, target *redisconn.Targ
 	if config.Existing && !s.meta.Exists() {
 		return fmt.Errorf("%w: there is no store in redis under %q", dispatch.ErrStoreMismatch, s.keys)
 	}
+	if err := s.refuseOwned(ctx); err != nil {
+		return err
+	}
 	if err := s.meta.Copy(ctx, config.CopyOf); err != nil {
 		return err
 	}
@@ -132,4 +135,19 @@ func (s *Store) check(ctx context.Context, config Config, target *redisconn.Targ
 		initial = DefaultClusterShards
 	}
 	return s.meta.Fix(ctx, config.Shards, cmp.Or(config.Shards, initial))
+}
+
+// refuseOwned refuses to make a store beside one that a dispatcher owns: that one could not be opened any more.
+func (s *Store) refuseOwned(ctx context.Context) error {
+	if s.meta.Exists() {
+		return nil
+	}
+	owned, err := s.client.Exists(ctx, fmt.Sprintf("%s:{0}:owner", s.keys)).Result()
+	if err != nil {
+		return script.Wrap(ctx, "look for a store", err)
+	}
+	if owned != 0 {
+		return fmt.Errorf("%w: redis has a store under %q that one dispatcher owns: its URL begins with redis-owner", dispatch.ErrStoreMismatch, s.keys)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -124,6 +125,24 @@ func TestOpen_Refused(t *testing.T) {
 			t.Errorf("Open: %v, want ErrStoreUnavailable", err)
 		}
 	})
+}
+
+// A store is not made beside one that a dispatcher owns.
+func TestOpen_Owned(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Server(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	if err := client.Set(t.Context(), prefix+":{0}:owner", "{}", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Prefix: prefix})
+	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), "redis-owner") {
+		t.Errorf("Open: %v", err)
+	}
+	if n, err := client.Exists(t.Context(), prefix+":meta").Result(); n != 0 || err != nil {
+		t.Errorf("%d stores were made, %v", n, err)
+	}
 }
 
 func TestOpen_ShardsAreFixed(t *testing.T) {

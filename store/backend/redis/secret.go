@@ -11,10 +11,14 @@ import (
 // secretBytes is the length of the secret.
 const secretBytes = 32
 
-// Secret is a random secret that all dispatchers of the store share. The first one that asks makes it.
-func (b *Backend) Secret(ctx context.Context) ([]byte, error) {
-	mine := make([]byte, secretBytes)
-	_, _ = rand.Read(mine) // it never fails
+// Secret is a random secret that all dispatchers of the store share. The first one that asks makes it. A store that has lost it, as by
+// a failover, gets known again, which is what the caller read last; nil: nothing.
+func (b *Backend) Secret(ctx context.Context, known []byte) ([]byte, error) {
+	mine := known
+	if mine == nil {
+		mine = make([]byte, secretBytes)
+		_, _ = rand.Read(mine) // it never fails
+	}
 	key := keysOf(b.config.Prefix, 0).secret()
 	node, err := b.node(ctx, key)
 	if err != nil {

@@ -64,10 +64,16 @@ func TestStore_Older(t *testing.T) {
 func TestStore_Secret(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	a, err := newOwner(t, server.URL()).Secret(t.Context())
-	b, bErr := newOwner(t, server.URL()).Secret(t.Context())
+	a, err := newOwner(t, server.URL()).Secret(t.Context(), nil)
+	b, bErr := newOwner(t, server.URL()).Secret(t.Context(), nil)
 	if err := errors.Join(err, bErr); err != nil || len(a) != 32 || !bytes.Equal(a, b) {
 		t.Errorf("%x and %x, %v", a, b, err)
+	}
+	if err := client(t, server.Addr()).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := newOwner(t, server.URL()).Secret(t.Context(), a); err != nil || !bytes.Equal(a, c) {
+		t.Errorf("after a loss: %x and %x, %v", a, c, err)
 	}
 }
 

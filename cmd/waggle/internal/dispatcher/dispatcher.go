@@ -41,6 +41,7 @@ type Node struct {
 	operator   *operate.Operator
 
 	backend atomic.Pointer[redis.Backend] // of a store that is owned: the last one
+	secret  []byte                        // of that store, as it was read last
 }
 
 // NewNode makes a node that runs nothing yet, without a store if that is nil. The caller closes the store until run is

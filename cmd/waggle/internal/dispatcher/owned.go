@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -99,11 +100,10 @@ func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
 		return err
 	}
 	n.backend.Store(b)
-	secret, err := b.Secret(serving)
-	if err != nil {
+	if err := n.trust(serving, b); err != nil {
 		return errors.Join(err, b.Release(serving))
 	}
-	n.Server.Trust(secret)
+	defer n.keepTrust(serving, b)()
 	opened, err := store.Open(serving, store.Config{Shards: s.shards, Backend: b, Logger: n.log})
 	if err != nil {
 		return err
@@ -130,6 +130,43 @@ func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
 	err = errors.Join(err, running.Wait(), opened.Close())
 	n.log.Info("does not own the store any more", zap.Error(err))
 	return err
+}
+
+// trustEach is the time between two reads of the secret by which dispatchers trust each other. Until they have read the same one after
+// it was lost or changed in Redis, their calls wait, for up to 5 s.
+const trustEach = 2 * time.Second
+
+// trust reads the secret of the store.
+func (n *Node) trust(ctx context.Context, b *redis.Backend) error {
+	secret, err := b.Secret(ctx, n.secret)
+	if err == nil {
+		n.secret = secret
+		n.Server.Trust(secret)
+	}
+	return err
+}
+
+// keepTrust reads the secret again and again, until stop is called: a dispatcher that kept another one than the others could not pass
+// calls any more.
+func (n *Node) keepTrust(ctx context.Context, b *redis.Backend) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			select {
+			case <-time.After(trustEach):
+			case <-ctx.Done():
+				return
+			}
+			if err := n.trust(ctx, b); err != nil { // the backend warns of a Redis that is away
+				n.log.Debug("cannot read the secret of the store", zap.Error(err))
+			}
+		}
+	})
+	return func() {
+		cancel()
+		reading.Wait()
+	}
 }
 
 // higherEpoch takes the epoch of an owner that another dispatcher has seen, and reports whether that is this one.
