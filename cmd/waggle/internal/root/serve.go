@@ -33,7 +33,8 @@ func newServe(c cli.Console) *cobra.Command {
 		Short:   "Run a dispatcher",
 		GroupID: "run",
 		Long: `Run a dispatcher. It keeps everything in the directory waggle-data, or where --store says. Several on one Redis
-form a group of equals.
+form a group of equals. With redis-owner:// one of them owns the store: it needs 650 bytes of memory for a waiting task, and the
+others pass calls on to it, by its --advertise. When it dies another one takes over after 3 s.
 
 A Redis that is away or loads its files is waited for. Until it is there, /readyz is 503 and calls answer UNAVAILABLE.
 
