@@ -85,6 +85,7 @@ func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Sto
 
 // RunOwned is Run with a store that one of several dispatchers owns: this one serves it or passes calls on.
 func (n *Node) RunOwned(ctx context.Context, s *StoreOptions) error {
+	n.Server.Detach() // so that calls that come before there is an owner wait for it
 	return n.run(ctx, func(serving, loops context.Context, _ func()) error { return n.own(serving, loops, s) })
 }
 
