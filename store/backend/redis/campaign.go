@@ -86,6 +86,7 @@ func (s *shard) look(ctx context.Context, l *link) (f found, err error) {
 	}
 	s.mu.Lock()
 	s.latest = max(s.latest, f.head.Seq)
+	s.met = s.met || f.texts[1] != ""
 	s.mu.Unlock()
 	if s.number == 0 {
 		s.b.clock.read(f.sent, f.read, f.micros)
@@ -133,8 +134,10 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	s.mu.Lock()
 	s.highest = max(s.highest, f.epoch.Number, of.Epoch.Number, s.b.counts.highest.Load())
 	epoch := protocol.NextEpoch(s.b.me, f.epoch, s.highest)
+	// A record that is gone was lost: its owner may live, and has in memory what is lost with it.
+	owned := f.texts[1] != "" || s.met && s.own == (protocol.Epoch{})
 	s.mu.Unlock()
-	if s.number != 0 && !s.b.first.isSet() || f.texts[1] != "" && !protocol.MayAcquire(s.b.me, of, watched, s.b.config.term) {
+	if s.number != 0 && !s.b.first.isSet() || owned && !protocol.MayAcquire(s.b.me, of, watched, s.b.config.term) {
 		return false, nil
 	}
 	next := record{

@@ -39,6 +39,7 @@ type shard struct {
 	lostAt  time.Time     // since when it does not serve; zero: it does
 	line    protocol.Line
 	latest  uint64 // the highest sequence of a head that was read as a candidate
+	met     bool   // a record was read
 	reread  bool   // the head must be read before the next group
 	// rewriting: a failover has lost a part of what memory has, and not all of it is written again.
 	rewriting bool

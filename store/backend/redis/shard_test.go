@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -312,6 +313,40 @@ func TestShard_AcquireLost(t *testing.T) {
 	b.same(c)
 	if s := b.Counts(); s.Rewrites == 0 || s.Epoch <= int64(b.term.Epoch) {
 		t.Errorf("counts are %+v", s)
+	}
+}
+
+// TestShard_Emptied empties the store of an owner that has loaded it, while another one waits: the owner writes all again.
+func TestShard_Emptied(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := client(t, server.Addr())
+	before := newOwner(t, server.URL()).mustOwn(1)
+	before.keeps("1", "before")
+	if err := before.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o := newOwner(t, server.URL()).mustOwn(0)
+	o.keeps("2", "of the owner")
+	other := newOwner(t, server.URL())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := other.Acquire(ctx, backend.Owner{})
+		ended <- err
+	}()
+	until(t, "the candidate has seen the last group", func() bool { return other.Latest(0) == o.Latest(0) })
+	if err := c.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	o.soon("3", "after")
+	if has := kept(t, c); has["1"] != "before" || has["2"] != "of the owner" || has["3"] != "after" {
+		t.Errorf("the store has %v", has)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the candidate got the store: %v", err)
 	}
 }
 

@@ -132,10 +132,11 @@ func (l Line) Rewritten(found Head) Line {
 }
 
 // holds reports whether memory has everything that a store with this head has: the head is one that memory wrote, or it is the one
-// that memory was loaded from or an earlier one of the same owner.
+// that memory was loaded from, or an earlier one: of the same owner, of those before, or none since the store is empty.
 func (l Line) holds(found Head, me Process) bool {
 	mine := found.Epoch.Process == me && found.Epoch.Number >= l.First
-	return mine || found.Epoch == l.Base.Epoch && found.Seq <= l.Base.Seq
+	earlier := found.Epoch == l.Base.Epoch || found.Epoch.Number < l.Base.Epoch.Number
+	return mine || earlier && found.Seq <= l.Base.Seq
 }
 
 // Resolve decides by the epoch and the head that were read together, after any doubt and after each acquire. The epoch own is

@@ -104,7 +104,8 @@
 //
 //   - Two primaries at once. A primary that is cut off and still takes writes can have an owner of its own until
 //     min-replicas-to-write stops it. Only WAIT after acquire, renew and groups closes this gap.
-//   - A failover that loses two changes of owner. The last owner loads, and what it had answered is reported as lost.
+//   - A failover that loses two changes of owner, or all. The last owner writes again what it has. But if its term had run out
+//     and another one had owned the store before, leases of both stand.
 //   - A pause between MayServe and the answer that it allowed.
 //   - A machine that is suspended. Linux stops the monotonic clock then, so the term must be measured by CLOCK_BOOTTIME.
 //   - A lock that a failover has brought back, of a task without a lease: it stays until it ends, and a grant that meets it is undone.
