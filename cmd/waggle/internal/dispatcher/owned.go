@@ -103,7 +103,8 @@ func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
 	if err := n.trust(serving, b); err != nil {
 		return errors.Join(err, b.Release(serving))
 	}
-	defer n.keepTrust(serving, b)()
+	stopReading := n.keepTrust(serving, b)
+	defer stopReading()
 	opened, err := store.Open(serving, store.Config{Shards: s.shards, Backend: b, Logger: n.log})
 	if err != nil {
 		return err
