@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
 // runbook is the document for those who run Waggle, seen from this package.
@@ -90,7 +91,8 @@ func TestRunbook_Metrics(t *testing.T) {
 	if len(names) < 10 {
 		t.Fatalf("%s names %d metrics", runbook, len(names))
 	}
-	d := serve(t, "dispatcher", "memory", "waggle")
+	// A store that has an owner has all metrics.
+	d := serve(t, "dispatcher", strings.Replace(redistest.Start(t).URL(), "redis:", "redis-owner:", 1), "waggle")
 	c := dial(t, d.addr)
 	c.createSource(t, &pb.SourceSpec{Id: "a"})
 	c.submit(t, page("a", 1))

@@ -131,7 +131,7 @@ func (l *look) readStats(ctx context.Context) (err error) {
 	switch {
 	case err == nil:
 	case client.Reason(err) == "STORE_UNAVAILABLE":
-		l.add(kindStore, "waggle status --watch", "the store does not answer or has no owner; leases get grace for at most 30s")
+		l.add(kindStore, "waggle status --watch", "the store does not answer, or has no owner; leases get 30s more")
 	case grpcstatus.Code(err) == codes.DeadlineExceeded:
 		alive, cancel := context.WithTimeout(ctx, aliveLimit)
 		defer cancel()
@@ -139,7 +139,7 @@ func (l *look) readStats(ctx context.Context) (err error) {
 			l.silent = true
 			l.add(kindDispatcher, "waggle status --server HOST:PORT", "no answer within "+human.Duration(statsLimit))
 		} else {
-			l.add(kindStore, "waggle status --watch", "the store does not answer or has no owner: the dispatcher runs, and gave no counts in "+human.Duration(statsLimit))
+			l.add(kindStore, "waggle status --watch", "the store does not answer, or has no owner: no counts in "+human.Duration(statsLimit))
 		}
 	default:
 		l.silent = grpcstatus.Code(err) == codes.Unavailable && client.Reason(err) == ""
