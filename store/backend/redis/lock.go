@@ -47,10 +47,10 @@ func lockCommands(all []words, k keys, locks []codec.Lock) (_ []words, found []i
 		}
 		begin := len(room)
 		room = append(room, "SET", &of[i], &l.Token, "PX", &ttls[i])
-		switch l.Write {
-		case codec.LockGrant:
+		if l.Write == codec.LockGrant {
 			room = append(room, "NX", "GET")
-		case codec.LockRenew:
+		}
+		if l.Write == codec.LockRenew {
 			room = append(room, "GET")
 		}
 		if l.Write != codec.LockAgain {

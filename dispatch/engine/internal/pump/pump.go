@@ -528,8 +528,8 @@ func (p *Pump) schedule(o *outlet, waiters []*waiter, reply *dispatch.ClaimReply
 	}
 	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
 	served := 0
-	for i := range waiters {
-		if len(reply.Grants[i]) > 0 || reply.Used[i] {
+	for i, w := range waiters {
+		if !w.finished && (len(reply.Grants[i]) > 0 || reply.Used[i]) {
 			served++
 		}
 	}
