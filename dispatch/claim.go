@@ -127,3 +127,13 @@ type ClaimReply struct {
 	// Again is Next for the wants of this claim that name sources or queues; zero = not known: a hint will come.
 	Again time.Time
 }
+
+// EarlyClaims is a store that decides a claim before it is kept.
+type EarlyClaims interface {
+	// ClaimEarly is [Claims.Claim]. It calls decided as soon as the claim is decided, so that the next one can be made while this
+	// one is being kept. What decided gets must not be answered: a store that cannot keep it returns an error later. decided is not
+	// called after an error, nor if nothing has to be kept, and must not block.
+	ClaimEarly(
+		ctx context.Context, shard int, pool string, holds int64, wants []Want, decided func(*ClaimReply),
+	) (ClaimReply, error)
+}

@@ -14,12 +14,19 @@ const mostOrphans = 20
 
 // Claim implements [dispatch.Claims].
 func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	return s.ClaimEarly(ctx, shard, pool, holds, wants, func(*dispatch.ClaimReply) {})
+}
+
+// ClaimEarly implements [dispatch.EarlyClaims].
+func (s *Store) ClaimEarly(
+	ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
 	sh, err := s.shard(ctx, shard)
 	if err != nil {
 		return dispatch.ClaimReply{}, err
 	}
 	c := machine.Claim{Pool: pool, Holds: holds, Wants: wants}
-	lost, err := sh.claim(ctx, &c)
+	lost, err := sh.claim(ctx, &c, decided)
 	if err != nil || c.Err != nil {
 		return dispatch.ClaimReply{}, cmp.Or(err, c.Err)
 	}
@@ -28,7 +35,7 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, 
 			return c.Reply, nil
 		}
 		again := machine.Claim{Pool: pool, Holds: holds, Wants: pick(wants, lost)}
-		still, err := sh.claim(ctx, &again)
+		still, err := sh.claim(ctx, &again, func(*dispatch.ClaimReply) {})
 		if err != nil || again.Err != nil {
 			break // what the other wants got stands
 		}
@@ -51,8 +58,15 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // claim makes a claim, and returns the wants that have lost all that they got: see [machine.Unlocked].
-func (s *shard) claim(ctx context.Context, c *machine.Claim) (lost []int, err error) {
-	if err := s.do(ctx, c); err != nil {
+func (s *shard) claim(ctx context.Context, c *machine.Claim, decided func(*dispatch.ClaimReply)) (lost []int, err error) {
+	last, err := s.perform(c)
+	if err != nil {
+		return nil, err
+	}
+	if c.Err == nil && s.clock.backend != nil { // else it is kept already
+		decided(&c.Reply)
+	}
+	if err := s.clock.durable(ctx, last); err != nil {
 		return nil, err
 	}
 	s.recheck(func(m *machine.Shard) { lost = c.Recheck(m) })

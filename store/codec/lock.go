@@ -25,9 +25,11 @@ type Lock struct {
 	Ends        int64 // when the one before would have ended, of one that is renewed, in ms since 1970
 }
 
-// AppendLock appends what happens to a lock.
-func AppendLock(out []byte, shard int, l Lock) []byte {
-	return AppendItem(out, LockItem, shard, func(c *Codec) { l.fields(c) })
+// AppendLock appends what happens to a lock; with is a writer whose buffer it uses.
+func AppendLock(out []byte, with *Codec, shard int, l *Lock) []byte {
+	with.Reset(with.Buffer()[:0], nil)
+	l.fields(with)
+	return AppendEncoded(out, LockItem, shard, with.Buffer())
 }
 
 // ReadLock reads what AppendLock wrote.

@@ -130,8 +130,8 @@ func (s *Shard) Group(out []byte) []byte {
 		}
 	}
 	s.noted = s.noted[:0]
-	for _, l := range s.locks {
-		out = codec.AppendLock(out, s.Number, l)
+	for i := range s.locks {
+		out = codec.AppendLock(out, &s.encoder.room, s.Number, &s.locks[i])
 	}
 	s.locks = s.locks[:0]
 	return s.encoder.head(out)
@@ -210,6 +210,7 @@ func (w *saver) save(k kept) {
 	}
 	w.out = w.encoder.whole(w.out, k)
 	if r, ok := k.(*record); ok && r.lease != nil && w.encoder.s.Keyed {
-		w.out = codec.AppendLock(w.out, w.encoder.s.Number, r.lock(codec.LockRestore, w.encoder.s.now))
+		lock := r.lock(codec.LockRestore, w.encoder.s.now)
+		w.out = codec.AppendLock(w.out, &w.encoder.room, w.encoder.s.Number, &lock)
 	}
 }

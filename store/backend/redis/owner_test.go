@@ -177,7 +177,7 @@ func (o *owner) gained(ctx context.Context, gain backend.Gain) error {
 		o.mu.Lock()
 		var locks []byte
 		for task, token := range o.leases {
-			locks = codec.AppendLock(locks, 0, codec.Lock{Task: task, Token: token, Write: codec.LockRestore, TTL: 60_000})
+			locks = codec.AppendLock(locks, codec.Writer(nil), 0, &codec.Lock{Task: task, Token: token, Write: codec.LockRestore, TTL: 60_000})
 		}
 		o.mu.Unlock()
 		if len(locks) > 0 {
@@ -238,7 +238,7 @@ func (o *owner) set(shard int, name, value string, locks ...codec.Lock) (backend
 	defer o.mu.Unlock()
 	items := item(shard, name, value)
 	for _, l := range locks {
-		items = codec.AppendLock(items, shard, l)
+		items = codec.AppendLock(items, codec.Writer(nil), shard, &l)
 	}
 	c, err := o.send(shard, items)
 	if err == nil {

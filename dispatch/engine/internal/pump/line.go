@@ -116,7 +116,8 @@ type outlet struct {
 	until    time.Time // when something can be had next; in the past: it is open
 	fallback time.Time // when it is asked in any case
 	hinted   time.Time // the earliest instant that a hint named during the claim in flight
-	inFlight bool      // a claim
+	inFlight bool      // a claim that is not decided yet, or may not be followed by another one
+	keeping  int       // claims that are decided, and not kept yet
 	// asked: the outlet was claimed from for all fetches up to this arrival, and had nothing more.
 	asked  uint64
 	wait   dispatch.WaitReason // of the last claim
@@ -141,7 +142,7 @@ func (o *outlet) hint(at time.Time) {
 
 // claimed reports whether a claim for the line is in flight.
 func (l *line) claimed() bool {
-	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight })
+	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight || o.keeping > 0 })
 }
 
 // works reports whether an outlet of the line works, as far as is known.

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
@@ -49,6 +50,11 @@ type moodyStore struct {
 func (*moodyStore) Shards() int { return 3 }
 
 func (s *moodyStore) Claim(_ context.Context, _ int, pool string, version int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	return s.claim(pool, version, wants, nil)
+}
+
+// claim calls decided, if it is given, before the time that the claim takes. After that it may fail.
+func (s *moodyStore) claim(pool string, version int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply)) (dispatch.ClaimReply, error) {
 	holds := s.holds.Load()
 	if holds.Version > version {
 		return dispatch.ClaimReply{}, dispatch.ErrStaleHolds
@@ -59,7 +65,9 @@ func (s *moodyStore) Claim(_ context.Context, _ int, pool string, version int64,
 		}
 	}
 	reply, takes, err := s.think(wants)
-	time.Sleep(takes)
+	if decided == nil || err != nil {
+		time.Sleep(takes)
+	}
 	reply.Now = time.Now()
 	if !reply.Next.IsZero() {
 		reply.Next = reply.Now.Add(takes)
@@ -67,7 +75,35 @@ func (s *moodyStore) Claim(_ context.Context, _ int, pool string, version int64,
 	if !reply.Again.IsZero() {
 		reply.Again = reply.Now.Add(2 * takes)
 	}
-	return reply, err
+	if decided == nil || err != nil {
+		return reply, err
+	}
+	decided(&reply)
+	time.Sleep(takes)
+	return s.keep(wants, reply)
+}
+
+// keep keeps what was decided, or fails.
+func (s *moodyStore) keep(wants []dispatch.Want, reply dispatch.ClaimReply) (dispatch.ClaimReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.r.IntN(15) > 0 {
+		return reply, nil
+	}
+	for i := range wants {
+		s.granted[wants[i].Call] -= len(reply.Grants[i])
+	}
+	return dispatch.ClaimReply{}, dispatch.ErrStoreUnavailable
+}
+
+// earlyStore is a moodyStore that decides claims before it keeps them, several at a time.
+type earlyStore struct{ *moodyStore }
+
+// ClaimEarly implements [dispatch.EarlyClaims].
+func (s earlyStore) ClaimEarly(
+	_ context.Context, _ int, pool string, version int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
+	return s.claim(pool, version, wants, decided)
 }
 
 func (s *moodyStore) think(wants []dispatch.Want) (reply dispatch.ClaimReply, takes time.Duration, err error) {
@@ -110,21 +146,25 @@ func (s *moodyStore) GiveBack(_ context.Context, _ int, _, _, call string) (int,
 // handed to a caller or given back.
 func TestPump_random(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	for seed := range uint64(16) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { pumpAtRandom(t, rand.New(rand.NewPCG(seed, 1))) })
+			synctest.Test(t, func(t *testing.T) { pumpAtRandom(t, rand.New(rand.NewPCG(seed, 1)), seed%2 == 1) })
 		})
 	}
 }
 
-func pumpAtRandom(t *testing.T, r *rand.Rand) {
+func pumpAtRandom(t *testing.T, r *rand.Rand, early bool) {
 	t.Helper()
 	store := &moodyStore{r: rand.New(rand.NewPCG(r.Uint64(), 2)), granted: make(map[string]int), tried: make(map[string]bool)}
 	store.holds.Store(holdbook.New(nil, 0, time.Now()))
 	var mu sync.Mutex // guards answered
 	answered := make(map[string]int)
-	p := newPump(store, store.holds.Load)
+	var of Store = store
+	if early {
+		of = earlyStore{store}
+	}
+	p := newPump(of, store.holds.Load)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { p.Run(ctx) })
@@ -347,6 +387,47 @@ func TestPump_narrowedAgain(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("10 fetches took %v", took)
 		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// slowStore decides each claim at once, and keeps it after a second.
+type slowStore struct{ generousStore }
+
+// ClaimEarly implements [dispatch.EarlyClaims].
+func (s *slowStore) ClaimEarly(
+	ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
+	reply, err := s.Claim(ctx, shard, pool, holds, wants)
+	reply.Next = reply.Now
+	decided(&reply)
+	time.Sleep(time.Second)
+	return reply, err
+}
+
+// Claims of a store that takes a while to keep them do not wait for each other, and are answered when they are kept.
+func TestPump_early(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPump(&slowStore{}, nothingHeld)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running, fetches sync.WaitGroup
+		running.Go(func() { p.Run(ctx) })
+		synctest.Wait()
+		began := time.Now()
+		for n := range mostKeeping {
+			fetches.Go(func() {
+				want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", ClientToken: fmt.Sprint(n)}, Max: bounds.MaxClaimTasks}
+				if out := p.Wait(t.Context(), &Request{Want: want, Pools: []string{"p"}, Until: began.Add(time.Minute)}); out.End != Granted {
+					t.Errorf("fetch %d: end %v", n, out.End)
+				}
+				if took := time.Since(began); took != time.Second {
+					t.Errorf("fetch %d took %v", n, took)
+				}
+			})
+		}
+		fetches.Wait()
 		cancel()
 		running.Wait()
 	})
