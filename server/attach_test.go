@@ -60,7 +60,7 @@ func TestServer_Attach(t *testing.T) {
 		if status := health(); status != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
 			t.Errorf("health without a dispatcher: %v", status)
 		}
-		b.server.Attach(operate.New(d))
+		b.server.Attach(operate.New(d), 0)
 		synctest.Wait()
 		if status := health(); status != grpc_health_v1.HealthCheckResponse_SERVING {
 			t.Errorf("health with one: %v", status)
@@ -76,7 +76,7 @@ func TestServer_Attach_whileDraining(t *testing.T) {
 		b, d := newUnattached(t)
 		b.stop()
 		synctest.Wait()
-		b.server.Attach(operate.New(d))
+		b.server.Attach(operate.New(d), 0)
 		if !d.Draining() {
 			t.Error("the dispatcher does not drain")
 		}

@@ -24,7 +24,7 @@ type Config struct {
 	// Advertise is the address under which other dispatchers of the store reach this one: host:port, or unix:PATH. Default: Listen,
 	// which will not do if others are on other machines and Listen is of the loopback or of all interfaces.
 	Advertise string
-	// HigherEpoch is called when another dispatcher passes a call on and has seen a higher epoch than that of [Server.AttachAs]. It
+	// HigherEpoch is called when another dispatcher passes a call on and has seen a higher epoch than that of [Server.Attach]. It
 	// reports whether this dispatcher owns the store under that epoch by now; else it is no owner any more. Default: it is none.
 	HigherEpoch func(epoch uint64) bool
 	// HTTP is the address for the API over HTTP, /metrics, /healthz and /readyz. Default "127.0.0.1:7080"; [Off] for none.

@@ -155,12 +155,9 @@ func (w *ownership) again(ctx context.Context, r *route, tries int, until time.T
 	return nil
 }
 
-// Attach gives the server its operator and dispatcher, also while it runs: this dispatcher owns the store from now on. Until
-// the first time calls answer STORE_UNAVAILABLE, its health is NOT_SERVING, and /readyz is 503.
-func (s *Server) Attach(o *operate.Operator) { s.AttachAs(o, 0) }
-
-// AttachAs is [Server.Attach] of an owner that has an epoch.
-func (s *Server) AttachAs(o *operate.Operator, epoch uint64) {
+// Attach gives the server its operator and dispatcher, also while it runs: this dispatcher owns the store from now on, by that
+// epoch; 0: the store has none. Until the first time calls answer STORE_UNAVAILABLE, its health is NOT_SERVING, and /readyz is 503.
+func (s *Server) Attach(o *operate.Operator, epoch uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.backend.now.Store(o)
@@ -251,9 +248,7 @@ func (s *Server) left() {
 
 // CheckAdvertised is an error if the address under which other dispatchers are to reach this one is none, since it is of all interfaces.
 func (s *Server) CheckAdvertised() error {
-	host, _, err := net.SplitHostPort(s.Advertised())
-	ip, notIP := netip.ParseAddr(host)
-	if err == nil && (host == "" || notIP == nil && ip.IsUnspecified()) {
+	if isUnspecified(s.Advertised()) {
 		return fmt.Errorf("server: Config.Advertise must be set, to an address by which other dispatchers reach this one: Config.Listen, %s, is of all interfaces", s.cfg.Listen)
 	}
 	return nil
@@ -304,10 +299,10 @@ func reachable(own, owner string) error {
 }
 
 // isOnlyLocal reports whether an address means nothing on another machine: of the loopback, a Unix socket, or of all interfaces.
-func isOnlyLocal(address string) bool {
-	if auth.IsLocal(address) {
-		return true
-	}
+func isOnlyLocal(address string) bool { return auth.IsLocal(address) || isUnspecified(address) }
+
+// isUnspecified reports whether an address is of all interfaces.
+func isUnspecified(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip, notIP := netip.ParseAddr(host)
 	return err == nil && (host == "" || notIP == nil && ip.IsUnspecified())

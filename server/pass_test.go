@@ -123,7 +123,7 @@ func (g *group) join(t testing.TB, id string, cfg server.Config) *member {
 func (g *group) own(t testing.TB, i int) {
 	t.Helper()
 	g.epoch++
-	g.members[i].server.AttachAs(g.members[i].operator, g.epoch)
+	g.members[i].server.Attach(g.members[i].operator, g.epoch)
 	for j, m := range g.members {
 		if j != i {
 			g.follow(t, m, i)

@@ -91,7 +91,7 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	s.register()
 	s.http = s.newHTTP()
 	if o != nil {
-		s.Attach(o)
+		s.Attach(o, 0)
 	}
 	return s, nil
 }

@@ -172,11 +172,12 @@ func (s *shard) do(ctx context.Context, c machine.Command) error {
 
 // recheck has a command look again at what it has answered, once that is kept, if the backend has locks: see [machine.Unlocked].
 func (s *shard) recheck(look func(*machine.Shard)) {
+	if !s.clock.keyed {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Keyed {
-		look(s.Shard)
-	}
+	look(s.Shard)
 }
 
 // perform makes a change. What it returns waits until the backend has it.
@@ -238,23 +239,30 @@ func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID) iter.Seq2[*s
 	}
 }
 
-// byPage makes a change of n tasks: a command for each page of those of a shard, which done takes the answers of. It returns when
-// its backend has all of them.
+// byPage makes a change of n tasks: a command for each page of those of a shard. When the backend has all of them, done takes the
+// answers of each.
 func byPage[C machine.Command](
-	ctx context.Context, s *Store, n, limit int, id func(int) dispatch.TaskID, of func(page []int) C, done func(c C, page []int),
+	ctx context.Context, s *Store, n, limit int, id func(int) dispatch.TaskID, of func(page []int) C, done func(sh *shard, c C, page []int),
 ) error {
 	// A shard's last commit says nothing of the others: it may be old, if the call changed nothing there.
 	var all []seen
+	var answers []func()
 	for sh, page := range s.byShard(n, limit, id) {
 		c := of(page)
 		last, err := sh.perform(c)
 		if err != nil {
 			return err
 		}
-		done(c, page)
 		all = append(all, last)
+		answers = append(answers, func() { done(sh, c, page) })
 	}
-	return s.durable(ctx, all...)
+	if err := s.durable(ctx, all...); err != nil {
+		return err
+	}
+	for _, answer := range answers {
+		answer()
+	}
+	return nil
 }
 
 // spread puts the answers for a page to their places among all.

@@ -15,6 +15,7 @@ import (
 type clock struct {
 	now     func() time.Time
 	backend backend.Backend // nil: nothing outlives the process
+	keyed   bool            // leases have locks: [backend.Term]
 	broken  atomic.Bool     // a command panicked in its middle
 	failed  chan struct{}   // closed then
 	closed  chan struct{}   // closed with the store

@@ -27,7 +27,7 @@ func (l *Loader) openKeyed(ctx context.Context, term backend.Term) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	s.term = term
+	s.term, s.clock.keyed = term, true
 	for _, sh := range s.shards {
 		sh.Keeping, sh.Keyed = true, true
 	}

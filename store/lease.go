@@ -18,20 +18,14 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	for i := range results {
 		results[i].Lost = dispatch.LostUnknownTask // of an id without a slot
 	}
-	var kept []func()
 	err := byPage(ctx, s, len(renewals), bounds.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID },
 		func(page []int) *machine.Renew { return &machine.Renew{Renewals: pick(renewals, page)} },
-		func(c *machine.Renew, page []int) {
-			kept = append(kept, func() {
-				s.shardOfTask(c.Renewals[0].ID).recheck(c.Recheck)
-				spread(results, page, c.Answers)
-			})
+		func(sh *shard, c *machine.Renew, page []int) {
+			sh.recheck(c.Recheck)
+			spread(results, page, c.Answers)
 		})
 	if err != nil {
 		return nil, err
-	}
-	for _, answer := range kept {
-		answer()
 	}
 	return results, nil
 }
@@ -46,7 +40,7 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	results := slices.Repeat([]dispatch.ApplyResult{{Code: dispatch.ApplyNotFound}}, len(transitions))
 	err := byPage(ctx, s, len(ordered), bounds.MaxTransitions, func(n int) dispatch.TaskID { return ordered[n].ID },
 		func(page []int) *machine.Apply { return &machine.Apply{Transitions: pick(ordered, page)} },
-		func(c *machine.Apply, page []int) {
+		func(_ *shard, c *machine.Apply, page []int) {
 			for n, i := range page {
 				results[order[i]] = c.Answers[n]
 			}
@@ -80,7 +74,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 		func(page []int) *machine.Cancel {
 			return &machine.Cancel{IDs: pick(ids, page), Reason: reason, Line: line}
 		},
-		func(c *machine.Cancel, _ []int) { hints = append(hints, c.Hints...) })
+		func(_ *shard, c *machine.Cancel, _ []int) { hints = append(hints, c.Hints...) })
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 		func(page []int) *machine.Submit {
 			return &machine.Submit{Rules: rulesVersion, Gates: gates, Items: pick(items, page)}
 		},
-		func(c *machine.Submit, page []int) { spread(results, page, c.Answers) })
+		func(_ *shard, c *machine.Submit, page []int) { spread(results, page, c.Answers) })
 	if err != nil {
 		return nil, err
 	}

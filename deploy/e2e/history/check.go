@@ -14,9 +14,8 @@ const (
 	// fenceSlack is how far a fence may lie behind the instant of its grant, in µs: a claim grants up to 100 tasks at
 	// one instant, with fences a microsecond apart.
 	fenceSlack = 100
-	// clockSlack is how much earlier than to the microsecond a lease may end, in µs: deadlines are kept to the millisecond, and the
-	// owner of a store has its clock by calls of Redis, whose middle may be some milliseconds off on a busy machine.
-	clockSlack = 20_000
+	// clockSlack is how much earlier than to the microsecond a lease may end, in µs: deadlines are kept to the millisecond.
+	clockSlack = 1000
 )
 
 // Violation says in words how a history breaks a promise.

@@ -50,8 +50,6 @@ type Config struct {
 	// Follow gets the owner of shard 0 each time when a candidate sees another one; the zero value: there is none, or it is this
 	// one. It must not block.
 	Follow func(Other)
-	// Applied gets the bytes of each group that was kept, and how long that took. It must not block.
-	Applied func(bytes int, took time.Duration)
 	// Logger logs changes of owner, faults and what was lost; nil: nothing is logged.
 	Logger *zap.Logger
 
@@ -74,9 +72,6 @@ func (c *Config) complete() {
 	}
 	if c.Follow == nil {
 		c.Follow = func(Other) {}
-	}
-	if c.Applied == nil {
-		c.Applied = func(int, time.Duration) {}
 	}
 }
 

@@ -138,12 +138,10 @@ func (w *writer) keep(ctx context.Context, f *pendingGroup) error {
 	if err != nil {
 		return err
 	}
-	took := time.Since(began)
 	c := w.b.counts
 	c.groups.Add(1)
 	c.groupBytes.Add(int64(f.group.bytes))
-	c.groupTime.Add(int64(took))
-	w.b.config.Applied(f.group.bytes, took)
+	c.groupTime.Add(int64(time.Since(began)))
 	return w.answer(ctx, result.had, result.acked)
 }
 

@@ -57,21 +57,21 @@ func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*Node, e
 	}
 	n.Server = s
 	if store != nil {
-		err = n.attach(store, n.Server.Attach)
+		err = n.attach(store, 0)
 	}
 	cfg.Metrics.ShowOwnership(n.ownership)
 	return n, err
 }
 
-// attach makes the dispatcher, of a store that was opened, and has the server serve it.
-func (n *Node) attach(store dispatch.Store, serve func(*operate.Operator)) error {
+// attach makes the dispatcher, of a store that was opened, and has the server serve it: see [server.Server.Attach].
+func (n *Node) attach(store dispatch.Store, epoch uint64) error {
 	d, err := engine.New(engine.Config{Store: store, Logger: n.log, ID: n.ID, MaxWaiters: n.maxFetches, Observer: n.metrics})
 	if err != nil {
 		return err
 	}
 	n.log.Info("opened the store", zap.String("kind", store.Kind()), zap.Int("shards", store.Shards()))
 	n.store, n.dispatcher, n.operator = store, d, operate.New(d)
-	serve(n.operator)
+	n.Server.Attach(n.operator, epoch)
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (n *Node) hold(serving, loops context.Context, stop func(), open func(conte
 			return CloseStore(store)
 		}
 		if err == nil {
-			err = n.attach(store, n.Server.Attach)
+			err = n.attach(store, 0)
 		}
 		if err != nil {
 			return errors.Join(err, CloseStore(store))

@@ -17,7 +17,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/redis"
@@ -109,7 +108,7 @@ func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := n.attach(opened, func(o *operate.Operator) { n.Server.AttachAs(o, opened.Epoch()) }); err != nil {
+	if err := n.attach(opened, opened.Epoch()); err != nil {
 		return errors.Join(err, opened.Close())
 	}
 	term, end := context.WithCancel(loops)

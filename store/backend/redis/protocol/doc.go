@@ -17,7 +17,8 @@
 //
 //   - Acquire compares the epoch and the whole record with what the candidate has read, and writes both. MayAcquire decides
 //     whether a candidate may try, NextEpoch which epoch it mints. A broken connection ends the watch of the record, because the
-//     next one may lead to a promoted replica. If the reply is lost, the process is a candidate, and the record is its own.
+//     next one may lead to a promoted replica. If the reply is lost, the process is a candidate, and the record is its own. A record
+//     that was met and is gone counts as watched from then on: its owner may live, and has in memory what is lost with it.
 //   - The new owner reads the epoch and the head. Line.Resolve decides whether it keeps the memory of an earlier term. If not, it
 //     loads the items. It reads the epoch again after the last page, and drops what it loaded if the epoch is not its own.
 //   - Renew compares the epoch, and that the record is not released. It returns the head for Line.Resolve, because an owner
