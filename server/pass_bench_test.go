@@ -13,7 +13,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
-	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend/redis"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -26,11 +27,15 @@ func BenchmarkPass(b *testing.B) {
 	}{{"100-tasks-a-call", 4, 100}, {"one-at-a-time", 1, 1}, {"one-at-a-time-32-workers", 32, 1}} {
 		b.Run("memory/"+w.name, func(b *testing.B) { benchPass(b, newStore(b), w.workers, w.tasks) })
 		b.Run("redis/"+w.name, func(b *testing.B) {
-			store, err := redisstore.Open(b.Context(), redisstore.Config{URL: redistest.Start(b).URL()})
+			keeper, err := redis.New(redis.Config{URL: redistest.Start(b).URL(), Prefix: "waggle", Name: "owner"})
 			if err != nil {
 				b.Fatal(err)
 			}
-			benchPass(b, &faults{Store: store, broken: map[string]func() error{}}, w.workers, w.tasks)
+			opened, err := store.Open(b.Context(), store.Config{Backend: keeper})
+			if err != nil {
+				b.Fatal(err)
+			}
+			benchPass(b, &faults{Store: opened, broken: map[string]func() error{}}, w.workers, w.tasks)
 		})
 	}
 }

@@ -21,7 +21,7 @@ func main() { program.Main("peers", run) }
 
 // options are the flags.
 type options struct {
-	waggle, bullmq           string
+	waggle, store, bullmq    string
 	tasks, rounds, tries     int
 	batch, collectors, alone int
 }
@@ -31,6 +31,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	flags.StringVar(&o.waggle, "waggle", "../../bin/waggle", "path of the waggle command")
+	flags.StringVar(&o.store, "store", load.StoreRedis, "`store` of Waggle: "+strings.Join(load.Stores(), ", "))
 	flags.StringVar(&o.bullmq, "bullmq", "peers/bullmq", "directory of the BullMQ program, after npm install; empty: without BullMQ")
 	flags.IntVar(&o.tasks, "tasks", 60_000, "tasks of each measurement; a fourth of them for Waggle with one task a call")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds; in each, every system runs once")

@@ -25,7 +25,7 @@ func waggle(o *options, name string, w load.Workload) *system {
 			text += fmt.Sprintf(", GOMAXPROCS=%d", processors)
 		}
 		s.settings = append(s.settings, setting{text: text, measure: func(ctx context.Context) (rate, error) {
-			return lives(ctx, load.Config{Program: o.waggle, Processors: processors}, w.Within(tasks), tasks)
+			return lives(ctx, load.Config{Program: o.waggle, Store: o.store, Processors: processors}, w.Within(tasks), tasks)
 		}})
 	}
 	return s
