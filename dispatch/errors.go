@@ -49,6 +49,8 @@ var (
 	// ErrStoreMismatch is a store with other fixed settings, such as the number of shards, or one that cannot keep
 	// Waggle's promises. It is found at start; a repeat does not help.
 	ErrStoreMismatch = errors.New("store does not fit")
+	// ErrNoStandby is a store that cannot be given to another dispatcher now.
+	ErrNoStandby = errors.New("no standby")
 	// ErrTooManyWaiters is a fetch refused because too many are parked.
 	ErrTooManyWaiters = errors.New("too many parked fetches")
 	// ErrPageToken is a page token that this list did not return.

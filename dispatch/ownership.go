@@ -1,6 +1,9 @@
 package dispatch
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Ownership is who owns a store that one dispatcher at a time owns, and what this process has seen and done of that since it started.
 // All numbers are of all shards together.
@@ -18,6 +21,15 @@ type Ownership struct {
 	Away []int
 	// Ownerless is how long a shard, or the whole store, has been without an owner by now: the longest of all; 0: each has one.
 	Ownerless time.Duration
+
+	// Standby is the name of the dispatcher that has the first shard in memory too, and takes over within a second when its owner dies;
+	// empty: there is none.
+	Standby string
+	// WithoutStandby is how many shards this process owns that have no standby.
+	WithoutStandby int
+	// Forced are the shards that this process has taken over as a standby whose owner had died. Warm are those that it had in memory
+	// when it acquired them, Loaded those that it had to load.
+	Forced, Warm, Loaded int64
 
 	// OwnerlessTotal is for how long a shard or the whole store had no owner, the present time included.
 	OwnerlessTotal time.Duration
@@ -42,4 +54,11 @@ type Ownership struct {
 	// LostTasks are changes of tasks that owners before this process had kept, so far as it saw, and that were gone when it loaded
 	// the store: a failover has lost them together with their owner.
 	LostTasks int64
+}
+
+// OwnerMover is a store whose owner can give it to another dispatcher.
+type OwnerMover interface {
+	// MoveOwner begins to give the store to its standby, and returns the name of that. It fails with [ErrNoStandby] if there is
+	// none, or a shard has none.
+	MoveOwner(ctx context.Context) (to string, err error)
 }

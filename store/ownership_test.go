@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -22,6 +23,8 @@ type owned struct {
 
 // Ownership implements [backend.Owned].
 func (o *owned) Ownership() dispatch.Ownership { return o.ownership }
+
+func (o *owned) HandOver(context.Context) (string, error) { return "b", nil }
 
 // Until implements [backend.Backend].
 func (o *owned) Until(shard int) (time.Time, error) {

@@ -68,6 +68,7 @@ var (
 	_ dispatch.Portable     = (*Store)(nil)
 	_ dispatch.Bindings     = (*Store)(nil)
 	_ dispatch.AuditLog     = (*Store)(nil)
+	_ dispatch.OwnerMover   = (*Store)(nil)
 )
 
 // New makes an empty store that nothing keeps. The error wraps [dispatch.ErrInvalid].
@@ -234,6 +235,14 @@ func (s *Store) Away() []int {
 		return owned.Ownership().Away
 	}
 	return nil
+}
+
+// MoveOwner implements [dispatch.OwnerMover].
+func (s *Store) MoveOwner(ctx context.Context) (to string, err error) {
+	if owned, ok := s.backend.(backend.Owned); ok {
+		return owned.HandOver(ctx)
+	}
+	return "", fmt.Errorf("%w: no other dispatcher can own a store of the kind %s", dispatch.ErrNoStandby, s.Kind())
 }
 
 // Stats counts over all shards but those that are away. Without shard 0, which has sources and collectors, it fails.

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -127,4 +129,9 @@ func (b *Backend) silent(since time.Time, is bool) {
 		b.counts.unowned.Add(int64(time.Since(b.ownerless)))
 		b.ownerless = time.Time{}
 	}
+}
+
+// HandOver implements [backend.Owned].
+func (b *Backend) HandOver(context.Context) (to string, err error) {
+	return "", fmt.Errorf("%w: no other dispatcher has the store in memory", dispatch.ErrNoStandby)
 }
