@@ -1,9 +1,7 @@
 package store
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -120,8 +118,6 @@ func (s *Store) place(l *Loader, away time.Duration) error {
 	if number != bookShard {
 		involved = []*shard{s.shards[bookShard], s.shards[number]}
 		l.shards[number].Follow(s.shards[bookShard].Shard)
-	} else {
-		slices.SortFunc(s.access.audit, func(a, b *auditEntry) int { return cmp.Compare(a.number, b.number) })
 	}
 	s.lockShards(involved)
 	defer unlockShards(involved)

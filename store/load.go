@@ -114,6 +114,32 @@ func (l *Loader) Group(group []byte) error {
 		}
 		rest = after
 	}
+	for number, loading := range l.shards {
+		if loading == nil {
+			continue
+		}
+		if err := loading.Placed(l.lastInstant()); err != nil {
+			return fmt.Errorf("shard %d: %w", number, err)
+		}
+	}
+	return nil
+}
+
+// Warm puts what was loaded so far in its place, so that [Loader.Store] returns soon, and the groups that follow keep it so. Before the
+// first call all groups must have come that a piece has something of: no item may name one that is missing. To call it again from
+// time to time keeps the end short while tasks become due. The error wraps [backend.ErrDamaged]: then, and after an
+// error of Group, there is no store until the loader begins anew.
+func (l *Loader) Warm() error {
+	for number, loading := range l.shards {
+		if loading == nil {
+			continue
+		}
+		if err := loading.Warm(l.store.clock.now()); err != nil {
+			return fmt.Errorf("%w: shard %d: %w", backend.ErrDamaged, number, err)
+		}
+	}
+	l.items = nil
+	l.collect()
 	return nil
 }
 
@@ -173,6 +199,8 @@ func (l *Loader) item(kind codec.Kind, shard int, fields []byte) error {
 	c := codec.Reader(fields)
 	removed := kind&codec.Removed != 0
 	switch kind &^= codec.Removed; {
+	case kind == codec.LockItem: // it follows from the task
+		return nil
 	case kind < codec.Shard:
 		l.ofStore(kind, removed, c)
 	case shard >= len(l.shards) || l.shards[shard] == nil:
@@ -281,6 +309,7 @@ func (l *Loader) collect() {
 	if l.tasks > manyTasks {
 		debug.FreeOSMemory()
 	}
+	l.tasks = 0
 }
 
 // manyTasks are worth a collection of garbage.
