@@ -286,7 +286,7 @@ type limited struct {
 }
 
 // Until implements [backend.Backend].
-func (l *limited) Until(int) (time.Time, error) { return l.until, nil }
+func (l *limited) Until(context.Context, int) (time.Time, error) { return l.until, nil }
 
 // TestBackend_Lost answers neither reads nor grants once another owner may have the store, though nothing new would be read.
 func TestBackend_Lost(t *testing.T) {

@@ -30,6 +30,7 @@ type Loader struct {
 
 	one    *machine.Shard // that is loaded, of a store that is there; nil: all are
 	opened chan struct{}  // closed when a store that is keyed is there
+	making sync.Mutex     // held while that is made
 }
 
 // NewLoader makes a loader of an empty store. [Config.Backend] keeps what the store changes once it is loaded.
@@ -41,7 +42,7 @@ func (l *Loader) Begin(shards int) error {
 		l.beginOne()
 		return nil
 	}
-	*l = Loader{config: l.config}
+	l.store, l.shards, l.micros, l.tasks, l.ended, l.begun = nil, nil, 0, 0, false, false
 	if shards == 0 {
 		return nil
 	}

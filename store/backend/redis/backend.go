@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -34,6 +35,12 @@ type Backend struct {
 	first  latch // shard 0 was acquired
 	loaded latch // and loaded
 	over   latch // nothing is kept or answered any more
+	moving latch // the store is to be handed over
+	handed latch // and was, or cannot be
+
+	feeding   chan struct{} // has a value while a dispatcher stands by
+	loading   chan struct{} // has a value while a shard is loaded to stand by
+	soonUntil atomic.Int64  // until when a candidate looks often
 
 	stop      context.CancelFunc // ends the loops; nil: there are none
 	loops     sync.WaitGroup
@@ -48,6 +55,7 @@ type Backend struct {
 	// other owns shard 0; the zero value: nobody, or this backend. told: Follow knows. owning: it was acquired here. since is the
 	// begin of that, by the clock of the store. ownerless is since when there is no owner; zero: there is one.
 	other            Other
+	standby          string // the name of the owner's
 	told, owning     bool
 	since, ownerless time.Time
 }
@@ -86,7 +94,8 @@ func New(config Config) (*Backend, error) {
 		config: config, target: target, client: target.Connect(nil),
 		me:    protocol.Process(rand.Uint64()), //nolint:gosec // it is a name
 		clock: clock{log: config.Logger}, copyOf: config.CopyOf, gathering: true, counts: of,
-		first: newLatch(), loaded: newLatch(), over: newLatch(),
+		first: newLatch(), loaded: newLatch(), over: newLatch(), moving: newLatch(), handed: newLatch(),
+		feeding: make(chan struct{}, 1), loading: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -115,6 +124,9 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 	for _, s := range b.shards {
 		b.loops.Go(func() { s.run(running) })
 	}
+	if b.config.Reach != nil && b.owner.Follow != nil {
+		b.loops.Go(func() { b.stand(running) })
+	}
 	if err := b.wait(ctx, b.first.c, nil); err != nil {
 		return backend.Term{}, err
 	}
@@ -128,12 +140,29 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gathering = false
+	b.inherit()
 	b.counts.gained.Store(int64(len(b.gains)))
 	slices.SortFunc(b.gains, func(x, y backend.Gain) int { return cmp.Compare(x.Shard, y.Shard) })
 	return backend.Term{
 		Kind: "redis", Epoch: b.shards[0].epoch().Number, Away: b.gains[0].Away, Keyed: true, Shards: len(b.shards), Gained: b.gains,
 		Now: b.clock.now,
 	}, nil
+}
+
+// inherit has the shards be used that the owner has as a standby. The mutex is held.
+func (b *Backend) inherit() {
+	for _, gain := range b.gains {
+		s := b.shards[gain.Shard]
+		s.mu.Lock()
+		if inherited := s.unplaced; inherited && s.owned {
+			s.unplaced = false
+			s.serves()
+			if s.number == 0 {
+				b.loaded.set()
+			}
+		}
+		s.mu.Unlock()
+	}
 }
 
 // wait returns when something has happened, or time is over.
@@ -297,9 +326,9 @@ func (b *Backend) Room(shard, bytes int, grows bool) error {
 }
 
 // Until implements [backend.Backend].
-func (b *Backend) Until(shard int) (first time.Time, err error) {
+func (b *Backend) Until(ctx context.Context, shard int) (first time.Time, err error) {
 	for _, s := range b.of(shard) {
-		until, err := s.until()
+		until, err := s.until(ctx)
 		if err != nil {
 			return until, err
 		}
@@ -391,6 +420,7 @@ func (b *Backend) Release(ctx context.Context) error {
 
 // handOver stops everything, and marks the shards that are owned as released.
 func (b *Backend) handOver(ctx context.Context) {
+	defer b.handed.set()
 	var owned []*shard
 	for _, s := range b.shards {
 		if s.quit() {

@@ -1,8 +1,6 @@
 package redis
 
 import (
-	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +13,7 @@ type counts struct {
 	highest                                            atomic.Uint64
 	changes, groups, groupBytes, fenced, selfFenced    atomic.Int64
 	rewrites, rewritten, deleted, loaded, lost         atomic.Int64
+	loads, warm, forced                                atomic.Int64
 	groupTime, unowned, loadTime, selfFencedAt, gained atomic.Int64
 }
 
@@ -43,6 +42,7 @@ func (c *counts) load(took time.Duration, items int) {
 		c.loadTime.Store(0)
 		c.loaded.Store(0)
 	}
+	c.loads.Add(1)
 	c.loadTime.Add(int64(took))
 	c.loaded.Add(int64(items))
 }
@@ -54,14 +54,14 @@ func (b *Backend) Ownership() dispatch.Ownership {
 		Epoch: c.highest.Load(), OwnerlessTotal: time.Duration(c.unowned.Load()), Changes: c.changes.Load(), SelfFences: c.selfFenced.Load(),
 		Groups: c.groups.Load(), GroupBytes: c.groupBytes.Load(), GroupTime: time.Duration(c.groupTime.Load()), Refused: c.fenced.Load(),
 		LoadTime: time.Duration(c.loadTime.Load()), LoadedItems: c.loaded.Load(), Rewritten: c.rewritten.Load(), Deleted: c.deleted.Load(),
-		LostTasks: c.lost.Load(),
+		LostTasks: c.lost.Load(), Forced: c.forced.Load(), Warm: c.warm.Load(), Loaded: c.loads.Load(),
 	}
 	if at := c.selfFencedAt.Load(); at != 0 {
 		o.SelfFenced = time.UnixMilli(at)
 	}
 	b.mu.Lock()
 	shards := b.shards
-	o.Since, o.Owner, o.Address = b.since, b.other.Name, b.other.Address
+	o.Since, o.Owner, o.Address, o.Standby = b.since, b.other.Name, b.other.Address, b.standby
 	ownerless := b.ownerless
 	b.mu.Unlock()
 	if !b.first.isSet() || b.over.isSet() {
@@ -78,7 +78,10 @@ func (b *Backend) Ownership() dispatch.Ownership {
 		s.mu.Lock()
 		away := s.usable() != nil
 		if s.number == 0 && s.owned {
-			o.Owning, o.Owner, o.Address = true, b.config.Name, b.config.Address
+			o.Owning, o.Owner, o.Address, o.Standby = true, b.config.Name, b.config.Address, s.record.StandbyName
+		}
+		if s.owned && s.record.Standby == "" {
+			o.WithoutStandby++
 		}
 		var span time.Duration
 		if away && !s.lostAt.IsZero() {
@@ -129,9 +132,4 @@ func (b *Backend) silent(since time.Time, is bool) {
 		b.counts.unowned.Add(int64(time.Since(b.ownerless)))
 		b.ownerless = time.Time{}
 	}
-}
-
-// HandOver implements [backend.Owned].
-func (b *Backend) HandOver(context.Context) (to string, err error) {
-	return "", fmt.Errorf("%w: no other dispatcher has the store in memory", dispatch.ErrNoStandby)
 }

@@ -50,7 +50,7 @@ func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*Node, e
 	cfg.Version = cli.Version()
 	cfg.Metrics = server.NewMetrics()
 	n := &Node{ID: cli.Hostname() + "-" + uuid.NewString()[:8], metrics: cfg.Metrics, maxFetches: cfg.MaxFetches, log: log}
-	cfg.HigherEpoch = n.higherEpoch
+	cfg.HigherEpoch, cfg.Feed, cfg.Moved = n.higherEpoch, n.feed, n.lookSoon
 	s, err := server.New(cfg, nil, log)
 	if err != nil {
 		return nil, err
@@ -187,6 +187,7 @@ type StoreOptions struct {
 	copyOf        string
 	allowEviction bool
 	ackReplicas   int
+	standby       bool
 }
 
 // RegisterExisting adds the flags for a store that must exist, with any eviction policy.
@@ -206,6 +207,7 @@ func (s *StoreOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&s.shards, "shards", 0, "`number` of parts that the store is cut into, fixed when it is first used; 0: as it was made, else 1, of a Cluster 64")
 	flags.StringVar(&s.fsync, "fsync", fsyncAlways, "`when` what was written to file:DIR reaches the disk: always, before each answer; after a duration, such as 100ms; never, when the system likes")
 	flags.IntVar(&s.ackReplicas, "ack-replicas", 0, "`number` of Redis replicas that have a submit or report before it is acknowledged")
+	flags.BoolVar(&s.standby, "standby", true, "keep in memory what the owner of a Redis has, to take over within a second; false: a takeover loads it")
 	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
 }
 

@@ -1,0 +1,352 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
+)
+
+const (
+	// maxWaiting is how many bytes of groups may wait while a standby loads.
+	maxWaiting = 256 << 20
+	// The port of an owner whose stream broke is tried so often, since the end of a process takes a moment.
+	refusals, refusalsEach = 10, 10 * time.Millisecond
+	// soonFor is how long a candidate looks often after it was told that the owner changes, with soonEach between.
+	soonFor, soonEach = 2 * time.Second, 20 * time.Millisecond
+)
+
+// standby is what a dispatcher that stands by has of a shard. It is a cache: at a takeover it is compared with the head.
+type standby struct {
+	*shard
+
+	mu        sync.Mutex // guards what follows
+	stage     stage
+	round     int            // counts starts: a load of an earlier one is given up
+	epoch     protocol.Epoch // of the owner
+	following protocol.Following
+	items     backend.Standby
+	held      []byte // the group that is not applied yet
+	waiting   []message
+	bytes     int            // of these
+	came      chan struct{}  // has a value if something waits
+	gone      protocol.Epoch // of the owner whose stream broke and whose port refuses
+	tried     uint64         // the number of the last epoch that was to be forced
+}
+
+type stage int
+
+const (
+	cold    stage = iota // it has nothing
+	loading              // it reads what is kept
+	warm                 // it has all
+	taken                // the owner of the shard has it now
+)
+
+// stand stands by for whoever owns the store, until this dispatcher does.
+func (b *Backend) stand(ctx context.Context) {
+	for ctx.Err() == nil && !b.first.isSet() {
+		b.mu.Lock()
+		owner := b.other
+		b.mu.Unlock()
+		if owner != (Other{}) {
+			err := b.standBy(ctx, owner)
+			b.config.Logger.Debug("does not stand by any more", zap.String("owner", owner.Name), zap.Error(err))
+		}
+		if sleep(ctx, b.config.term/looksOfTerm) != nil {
+			return
+		}
+	}
+}
+
+// standBy stands by for one owner, until its stream ends.
+func (b *Backend) standBy(ctx context.Context, owner Other) error {
+	ctx, end := context.WithCancelCause(ctx)
+	var loads sync.WaitGroup
+	defer loads.Wait()
+	defer end(nil)
+	loads.Go(func() {
+		select {
+		case <-b.first.c: // nobody else has the store
+			end(nil)
+		case <-ctx.Done():
+		}
+	})
+	stream, err := b.config.Reach(ctx, owner)
+	if err != nil {
+		return err
+	}
+	hello := message{kind: helloMessage, process: b.me, name: b.config.Name}
+	if err := stream.Send(hello.encode()); err != nil {
+		return err
+	}
+	for {
+		var m message
+		if m, err = receiveMessage(stream); err != nil {
+			break
+		}
+		if m.shard < 0 || m.shard >= len(b.shards) {
+			continue
+		}
+		s := b.shards[m.shard]
+		err = s.standby.take(m, func(round int) {
+			loads.Go(func() {
+				if err := s.standby.load(ctx, round, stream); err != nil {
+					end(fmt.Errorf("load shard %d: %w", s.number, err))
+				}
+			})
+		})
+		if err != nil {
+			end(err)
+		}
+	}
+	switch {
+	case b.first.isSet():
+	case ctx.Err() == nil:
+		b.lostOwner(ctx, owner)
+	default:
+		err = context.Cause(ctx)
+		for _, s := range b.shards {
+			s.standby.left(false)
+		}
+	}
+	return err
+}
+
+// lostOwner finds out whether the process of the owner has ended: its port refuses connections. Then a standby need not wait.
+func (b *Backend) lostOwner(ctx context.Context, owner Other) {
+	refused := false
+	for n := 0; n < refusals && !refused; n++ {
+		if n > 0 && sleep(ctx, refusalsEach) != nil {
+			return
+		}
+		refused = b.config.Refuses(ctx, owner)
+	}
+	for _, s := range b.shards {
+		s.standby.left(refused)
+	}
+	b.LookSoon()
+}
+
+// LookSoon has a candidate look often for a while: the owner changes.
+func (b *Backend) LookSoon() {
+	b.mu.Lock()
+	shards := b.shards
+	b.mu.Unlock()
+	b.soonUntil.Store(time.Now().Add(soonFor).UnixNano())
+	for _, s := range shards {
+		signal(s.soon)
+	}
+}
+
+// left notes that the owner's stream has ended. What the standby has stays, if its owner has died.
+func (s *standby) left(refused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stage != warm || !refused {
+		s.drop()
+		return
+	}
+	s.gone = s.epoch
+}
+
+// drop forgets what the standby has. The mutex is held.
+func (s *standby) drop() {
+	if s.stage != taken {
+		s.round++
+		s.stage, s.items, s.held, s.waiting, s.bytes = cold, nil, nil, nil, 0
+	}
+}
+
+// take takes a message of the owner. load loads the shard beside.
+func (s *standby) take(m message, load func(round int)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.stage == taken:
+	case m.kind == startMessage:
+		s.drop()
+		s.stage, s.epoch, s.following = loading, m.epoch, protocol.Following{Has: m.head}
+		load(s.round)
+	case m.kind == stopMessage:
+		s.drop()
+	case m.kind == releasedMessage:
+		signal(s.soon)
+	case m.kind == groupMessage && s.stage == loading:
+		if s.waiting, s.bytes = append(s.waiting, m), s.bytes+len(m.group); s.bytes > maxWaiting {
+			return fmt.Errorf("%d bytes of groups came while the shard was loaded", s.bytes)
+		}
+		signal(s.came)
+	case m.kind == groupMessage && s.stage == warm:
+		return s.group(m)
+	}
+	return nil
+}
+
+var errBehind = errors.New("the standby lacks a group")
+
+// group takes a group: it is applied when the next one shows that it is kept. The mutex is held.
+func (s *standby) group(m message) error {
+	next, step := s.following.Receive(m.after, m.head)
+	switch step {
+	case protocol.Behind:
+		s.drop()
+		return errBehind
+	case protocol.ApplyHeld:
+		if err := s.applyHeld(); err != nil {
+			return err
+		}
+	case protocol.Hold, protocol.DropHeld:
+	}
+	s.following, s.held = next, m.group
+	return nil
+}
+
+// applyHeld applies the group that is held: it is kept. The mutex is held.
+func (s *standby) applyHeld() error {
+	err := s.items.Group(s.held)
+	if err != nil {
+		s.drop()
+		return err
+	}
+	s.following, s.held = protocol.Following{Has: s.following.Next}, nil
+	return nil
+}
+
+// parted is called when the connection to Redis broke: a failover may have brought back a record that names this standby.
+func (s *standby) parted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = protocol.Epoch{}
+}
+
+// load reads the shard while groups come, and then applies these: an item that is in one of them is as new as the last of them, and each
+// other one was not changed while it was read.
+func (s *standby) load(ctx context.Context, round int, stream Stream) error {
+	s.b.loading <- struct{}{} // one shard at a time
+	defer func() { <-s.b.loading }()
+	began := time.Now()
+	items, err := s.b.owner.Follow(backend.Followed{Shard: s.number, Shards: len(s.b.shards), Now: s.b.clock.now})
+	if err != nil {
+		return err
+	}
+	total, err := s.readItems(ctx, items)
+	if err != nil {
+		return err
+	}
+	last, err := s.readHead(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.catchUp(ctx, round, items, last, false); err != nil {
+		return err
+	}
+	if err := items.Warm(); err != nil {
+		return err
+	}
+	if err := s.catchUp(ctx, round, items, last, true); err != nil {
+		return err
+	}
+	s.log.Log(s.level(), "the shard is in memory: this dispatcher stands by", zap.Int("items", total), zap.Duration("took", time.Since(began).Round(time.Millisecond)))
+	ready := message{kind: warmMessage, shard: s.number}
+	return stream.Send(ready.encode())
+}
+
+// readHead reads the head. What was read of the shard before is no newer.
+func (s *standby) readHead(ctx context.Context) (head protocol.Head, err error) {
+	err = s.ask(ctx, "read the head", func(ctx context.Context, node *goredis.Client) (err error) {
+		head, err = parsed(node.Get(ctx, s.keys.head()), parseHead)
+		return err
+	})
+	return head, err
+}
+
+// catchUp applies the groups that wait, until none does and memory is as new as read, which was the head when everything was read. warms:
+// groups are applied as they come from then on.
+func (s *standby) catchUp(ctx context.Context, round int, items backend.Standby, read protocol.Head, warms bool) error {
+	for {
+		s.mu.Lock()
+		if s.round != round {
+			s.mu.Unlock()
+			return errBehind
+		}
+		groups := s.waiting
+		s.waiting, s.bytes, s.items = nil, 0, items
+		var err error
+		if len(groups) == 0 && s.following.Takeover(read) == protocol.ApplyHeld {
+			err = s.applyHeld()
+		}
+		done := len(groups) == 0 && s.following.Warm(read)
+		if done && warms {
+			s.stage = warm
+		}
+		s.mu.Unlock()
+		if err != nil || done {
+			return err
+		}
+		for _, m := range groups {
+			if err := s.caughtUp(round, m); err != nil {
+				return err
+			}
+		}
+		if len(groups) > 0 {
+			continue
+		}
+		select {
+		case <-s.came:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *standby) caughtUp(round int, m message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.round != round {
+		return errBehind
+	}
+	return s.group(m)
+}
+
+// mayForce reports whether this standby may take over without waiting. It may once.
+func (s *standby) mayForce(of protocol.Record) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stage != warm || !protocol.MayForce(s.b.me, of, s.gone, s.tried) {
+		return false
+	}
+	s.tried = s.gone.Number
+	return true
+}
+
+// takeOver gives the owner of the shard what the standby has, if that is what is kept under this head.
+func (s *standby) takeOver(head protocol.Head) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stage != warm {
+		s.drop()
+		return false, nil
+	}
+	switch s.following.Takeover(head) {
+	case protocol.ApplyHeld:
+		if err := s.applyHeld(); err != nil {
+			return false, err
+		}
+	case protocol.Hold:
+	default:
+		s.log.Warn("what this standby has of the shard is not what is kept: it is loaded", zap.String("kept", headText(head)),
+			zap.String("has", headText(s.following.Has)), zap.String("held", headText(s.following.Next)))
+		s.drop()
+		return false, nil
+	}
+	s.stage, s.items, s.held = taken, nil, nil
+	return true, nil
+}
