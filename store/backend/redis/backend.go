@@ -39,6 +39,7 @@ type Backend struct {
 	handed latch // and was, or cannot be
 
 	feeding   chan struct{} // has a value while a dispatcher stands by
+	followed  chan struct{} // has a value if another owner was seen
 	loading   chan struct{} // has a value while a shard is loaded to stand by
 	soonUntil atomic.Int64  // until when a candidate looks often
 
@@ -95,7 +96,7 @@ func New(config Config) (*Backend, error) {
 		me:    protocol.Process(rand.Uint64()), //nolint:gosec // it is a name
 		clock: clock{log: config.Logger}, copyOf: config.CopyOf, gathering: true, counts: of,
 		first: newLatch(), loaded: newLatch(), over: newLatch(), moving: newLatch(), handed: newLatch(),
-		feeding: make(chan struct{}, 1), loading: make(chan struct{}, 1),
+		feeding: make(chan struct{}, 1), followed: make(chan struct{}, 1), loading: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -126,6 +127,8 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 	}
 	if b.config.Reach != nil && b.owner.Follow != nil {
 		b.loops.Go(func() { b.stand(running) })
+	} else if !b.config.Watch {
+		b.loops.Go(func() { b.standsNot(running) })
 	}
 	if err := b.wait(ctx, b.first.c, nil); err != nil {
 		return backend.Term{}, err

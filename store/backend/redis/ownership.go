@@ -117,6 +117,7 @@ func (b *Backend) setOther(other Other, owning bool, now time.Time) {
 	b.told, b.other, b.owning = true, other, b.owning || owning
 	b.mu.Unlock()
 	if changed {
+		signal(b.followed)
 		b.config.Follow(other)
 	}
 }

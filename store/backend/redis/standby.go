@@ -19,6 +19,10 @@ const (
 	maxWaiting = 256 << 20
 	// The port of an owner whose stream broke is tried so often, since the end of a process takes a moment.
 	refusals, refusalsEach = 10, 10 * time.Millisecond
+	// warmEach is the time after which what a standby has follows the time: tasks have become due.
+	warmEach = 15 * time.Second
+	// perItem is how long a load takes for an item, about (BenchmarkStore_Load).
+	perItem = 2 * time.Microsecond
 	// soonFor is how long a candidate looks often after it was told that the owner changes, with soonEach between.
 	soonFor, soonEach = 2 * time.Second, 20 * time.Millisecond
 )
@@ -60,10 +64,33 @@ func (b *Backend) stand(ctx context.Context) {
 			err := b.standBy(ctx, owner)
 			b.config.Logger.Debug("does not stand by any more", zap.String("owner", owner.Name), zap.Error(err))
 		}
-		if sleep(ctx, b.config.term/looksOfTerm) != nil {
-			return
+		select {
+		case <-time.After(b.config.term / looksOfTerm):
+		case <-b.followed:
+		case <-ctx.Done():
 		}
 	}
+}
+
+// standsNot logs what a takeover by this dispatcher takes, since it does not stand by.
+func (b *Backend) standsNot(ctx context.Context) {
+	select {
+	case <-b.followed:
+	case <-ctx.Done():
+		return
+	}
+	items := 0
+	for _, s := range b.shards {
+		lengths, err := s.lengths(ctx)
+		if err != nil {
+			return // why is logged already
+		}
+		for _, n := range lengths {
+			items += n
+		}
+	}
+	b.config.Logger.Info("does not stand by: a takeover by this dispatcher loads the store", zap.Int("items", items),
+		zap.Duration("takes_about", time.Duration(items)*perItem))
 }
 
 // standBy stands by for one owner, until its stream ends.
@@ -77,6 +104,15 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 		case <-b.first.c: // nobody else has the store
 			end(nil)
 		case <-ctx.Done():
+		}
+	})
+	loads.Go(func() {
+		for sleep(ctx, warmEach) == nil {
+			for _, s := range b.shards {
+				if err := s.standby.rewarm(); err != nil {
+					end(err)
+				}
+			}
 		}
 	})
 	stream, err := b.config.Reach(ctx, owner)
@@ -218,6 +254,20 @@ func (s *standby) applyHeld() error {
 	}
 	s.following, s.held = protocol.Following{Has: s.following.Next}, nil
 	return nil
+}
+
+// rewarm has what the standby has follow the time, so that a takeover stays short.
+func (s *standby) rewarm() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stage != warm {
+		return nil
+	}
+	err := s.items.Warm()
+	if err != nil {
+		s.drop()
+	}
+	return err
 }
 
 // parted is called when the connection to Redis broke: a failover may have brought back a record that names this standby.
