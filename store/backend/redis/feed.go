@@ -46,7 +46,7 @@ type message struct {
 	process     protocol.Process // of hello
 	name        string
 	epoch       protocol.Epoch // of start: that of the owner
-	after, head protocol.Head  // of start and group: what they follow, and the head of the group
+	after, head protocol.Head  // what start, warm and group follow, and the head of the group
 	group       []byte
 }
 
@@ -206,7 +206,7 @@ func (b *Backend) receive(stream Stream, f *feed) error {
 		case err != nil:
 			return err
 		case m.kind == warmMessage && m.shard >= 0 && m.shard < len(b.shards):
-			b.shards[m.shard].nameStandby(f)
+			b.shards[m.shard].nameStandby(f, m.after)
 		}
 	}
 }
@@ -219,11 +219,11 @@ func (s *shard) attach(f *feed) {
 	s.wake()
 }
 
-// nameStandby has the record name the standby, which has the shard in memory.
-func (s *shard) nameStandby(f *feed) {
+// nameStandby has the record name the standby, which has the shard in memory since that start.
+func (s *shard) nameStandby(f *feed, start protocol.Head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.feed == f && s.fed {
+	if s.feed == f && s.fed && s.start == start {
 		s.warm = true
 		signal(s.renewSoon)
 	}
@@ -248,8 +248,8 @@ func (s *shard) startFeed() {
 	if s.feed == nil || s.fed || !s.owned || !s.line.Loaded || s.rewriting || len(s.queue) > 0 && !s.queue[0].whole {
 		return
 	}
-	s.fed = true
-	s.feed.push(message{kind: startMessage, shard: s.number, epoch: s.own, head: s.line.Kept}, nil)
+	s.fed, s.start = true, s.line.Kept
+	s.feed.push(message{kind: startMessage, shard: s.number, epoch: s.own, after: s.start}, nil)
 }
 
 // stopFeed reports that what the standby has of the shard is no use any more. The mutex is held.

@@ -53,6 +53,7 @@ type shard struct {
 	// feed is the standby; nil: there is none. fed: it gets the groups, warm: it has all in memory. named: the record may name it.
 	feed             *feed
 	fed, warm, named bool
+	start            protocol.Head // the groups behind it are fed
 	// doubt is closed when the record does not name a standby any more whose stream has ended; nil: there is no such one.
 	doubt     chan struct{}
 	standby   *standby      // what this dispatcher has, while another one owns the shard
@@ -195,7 +196,9 @@ func (s *shard) lose(why error) {
 	}
 	s.owned = false
 	s.closed = fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.number, why)
-	s.stopFeed()
+	if !s.quits { // else the standby is the heir
+		s.stopFeed()
+	}
 	s.sure()
 	for _, f := range s.queue {
 		f.end(s.closed)

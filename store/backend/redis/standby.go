@@ -132,9 +132,9 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 			continue
 		}
 		s := b.shards[m.shard]
-		err = s.standby.take(m, func(round int) {
+		err = s.standby.take(m, func(round int, start protocol.Head) {
 			loads.Go(func() {
-				if err := s.standby.load(ctx, round, stream); err != nil {
+				if err := s.standby.load(ctx, round, start, stream); err != nil {
 					end(fmt.Errorf("load shard %d: %w", s.number, err))
 				}
 			})
@@ -202,15 +202,15 @@ func (s *standby) drop() {
 }
 
 // take takes a message of the owner. load loads the shard beside.
-func (s *standby) take(m message, load func(round int)) error {
+func (s *standby) take(m message, load func(round int, start protocol.Head)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.stage == taken:
 	case m.kind == startMessage:
 		s.drop()
-		s.stage, s.epoch, s.following = loading, m.epoch, protocol.Following{Has: m.head}
-		load(s.round)
+		s.stage, s.epoch, s.following = loading, m.epoch, protocol.Following{Has: m.after}
+		load(s.round, m.after)
 	case m.kind == stopMessage:
 		s.drop()
 	case m.kind == releasedMessage:
@@ -279,7 +279,7 @@ func (s *standby) parted() {
 
 // load reads the shard while groups come, and then applies these: an item that is in one of them is as new as the last of them, and each
 // other one was not changed while it was read.
-func (s *standby) load(ctx context.Context, round int, stream Stream) error {
+func (s *standby) load(ctx context.Context, round int, start protocol.Head, stream Stream) error {
 	s.b.loading <- struct{}{} // one shard at a time
 	defer func() { <-s.b.loading }()
 	began := time.Now()
@@ -305,7 +305,7 @@ func (s *standby) load(ctx context.Context, round int, stream Stream) error {
 		return err
 	}
 	s.log.Log(s.level(), "the shard is in memory: this dispatcher stands by", zap.Int("items", total), zap.Duration("took", time.Since(began).Round(time.Millisecond)))
-	ready := message{kind: warmMessage, shard: s.number}
+	ready := message{kind: warmMessage, shard: s.number, after: start}
 	return stream.Send(ready.encode())
 }
 

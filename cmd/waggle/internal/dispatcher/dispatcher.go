@@ -79,21 +79,27 @@ func (n *Node) attach(store dispatch.Store, epoch uint64) error {
 // one, and meanwhile refuses calls. The dispatcher runs until the server has taken the last report; the store is closed when
 // both have ended.
 func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Store, error)) error {
-	err := n.run(ctx, func(serving, loops context.Context, stop func()) error { return n.hold(serving, loops, stop, open) })
+	err := n.run(ctx, func(serving, loops context.Context, drain func()) error {
+		stop := context.AfterFunc(serving, drain)
+		defer stop()
+		return n.hold(serving, loops, drain, open)
+	})
 	return errors.Join(err, CloseStore(n.store))
 }
 
 // RunOwned is Run with a store that one of several dispatchers owns: this one serves it or passes calls on.
 func (n *Node) RunOwned(ctx context.Context, s *StoreOptions) error {
 	n.Server.Detach() // so that calls that come before there is an owner wait for it
-	return n.run(ctx, func(serving, loops context.Context, _ func()) error { return n.own(serving, loops, s) })
+	return n.run(ctx, func(serving, loops context.Context, drain func()) error { return n.own(serving, loops, drain, s) })
 }
 
-// run runs the server until ctx ends, keep has ended, or keep calls stop. keep has serving to know when that is, and loops, which end
-// when the server has taken the last report.
-func (n *Node) run(ctx context.Context, keep func(serving, loops context.Context, stop func()) error) error {
+// run runs the server until keep has it drain, or has ended. keep has serving to know when that must be, and loops, which end when the
+// server has taken the last report.
+func (n *Node) run(ctx context.Context, keep func(serving, loops context.Context, drain func()) error) error {
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
+	taking, drain := context.WithCancel(context.WithoutCancel(ctx))
+	defer drain()
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
 	var g errgroup.Group
@@ -103,12 +109,13 @@ func (n *Node) run(ctx context.Context, keep func(serving, loops context.Context
 	})
 	g.Go(func() error {
 		defer stopServing()
-		return keep(serving, loops, stopServing)
+		defer drain()
+		return keep(serving, loops, drain)
 	})
 	g.Go(func() error {
 		defer stopServing()
 		defer stopLoops()
-		return n.Server.Run(serving)
+		return n.Server.Run(taking)
 	})
 	return g.Wait()
 }

@@ -68,16 +68,15 @@ func (s *StoreOptions) openOwned(ctx context.Context, log *zap.Logger) (dispatch
 
 // own serves the store whenever this dispatcher owns it, until loops ends; after serving it acquires it no more. While another one
 // owns it, calls go there.
-func (n *Node) own(serving, loops context.Context, s *StoreOptions) error {
+func (n *Node) own(serving, loops context.Context, drain func(), s *StoreOptions) error {
 	warn := rate.Sometimes{First: 1, Interval: awayEach}
 	for wait := firstOpenWait; ; wait = min(2*wait, longestOpenWait) {
 		began := time.Now()
-		moved, err := n.ownOnce(serving, loops, s)
+		moved, err := n.ownOnce(serving, loops, drain, s)
 		switch {
-		case moved && serving.Err() != nil:
-			return n.watch(loops, s)
 		case serving.Err() != nil:
-			return nil
+			drain()
+			return n.watch(loops, s)
 		case moved:
 			continue
 		case err != nil && !IsAway(err):
@@ -119,7 +118,7 @@ func (n *Node) watch(loops context.Context, s *StoreOptions) error {
 }
 
 // ownOnce acquires the store, which waits while another dispatcher has it, and serves it until that is over. moved: it was handed over.
-func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) (moved bool, err error) {
+func (n *Node) ownOnce(serving, loops context.Context, drain func(), s *StoreOptions) (moved bool, err error) {
 	config := n.backendConfig()
 	if s.standby {
 		config.Reach = func(ctx context.Context, owner redis.Other) (redis.Stream, error) {
@@ -157,6 +156,7 @@ func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) (moved b
 			stopping = nil
 			if _, err := b.HandOver(loops); err != nil { // the drain ends first, and the next owner loads the store
 				n.log.Info("stops without a standby", zap.Error(err))
+				drain()
 			}
 		case <-b.Moving():
 			moved, over = true, true
