@@ -5,7 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -155,7 +158,7 @@ func TestStandby_Follows(t *testing.T) {
 	if of := b.Ownership(); of.Owner != "a" || of.Standby != "b" {
 		t.Errorf("the ownership that the standby sees is %+v", of)
 	}
-	n.die(a, "a", true)
+	n.die(a.Backend, "a", true)
 	if took := mustTake(t, owned); took > term/2 {
 		t.Errorf("the standby owns the store after %v", took)
 	}
@@ -182,7 +185,7 @@ func TestStandby_NotWarm(t *testing.T) {
 	if names(t, p.c, "b", 1) {
 		t.Error("it is named")
 	}
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	if took := mustTake(t, p.owned); took < term*3/4 {
 		t.Errorf("it owns the store after %v", took)
 	}
@@ -196,7 +199,7 @@ func TestStandby_NotWarm(t *testing.T) {
 func TestStandby_NotRefused(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, 1)
-	p.die(p.a, "a", false)
+	p.die(p.a.Backend, "a", false)
 	if took := mustTake(t, p.owned); took < term*3/4 {
 		t.Errorf("it owns the store after %v", took)
 	}
@@ -219,7 +222,7 @@ func TestStandby_Unkept(t *testing.T) {
 	}
 	until(t, "the standby has the group before", func() bool { return maps.Equal(p.b.has(0), before) })
 	proxy.Cut()
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	mustTake(t, p.owned)
 	p.b.wantWarm(1, 1)
 	p.b.same(p.c)
@@ -240,7 +243,7 @@ func TestStandby_Gap(t *testing.T) {
 	named(t, p.c, "", 1)
 	named(t, p.c, "b", 1)
 	p.a.keeps("3", "of a")
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	mustTake(t, p.owned)
 	p.b.wantWarm(1, 1)
 	p.b.same(p.c)
@@ -252,7 +255,7 @@ func TestStandby_Behind(t *testing.T) {
 	p := newPair(t, 1)
 	p.change("b", func(w *wire) { w.lose = 1 })
 	p.a.keeps("1", "lost")
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	mustTake(t, p.owned)
 	if of := p.b.Ownership(); of.Warm != 0 || of.Loaded != 1 {
 		t.Errorf("the ownership is %+v", of)
@@ -286,7 +289,7 @@ func TestStandby_Doubt(t *testing.T) {
 	p.open("a")
 	named(t, p.c, "b", 1)
 	p.a.keeps("3", "of a")
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	mustTake(t, p.owned)
 	p.b.wantWarm(1, 1)
 	p.b.same(p.c)
@@ -407,7 +410,7 @@ func TestStandby_HandOver(t *testing.T) {
 	p.b.same(p.c)
 	p.b.keeps("2", "of b")
 	named(t, p.c, "c", shards)
-	p.die(p.b, "b", true)
+	p.die(p.b.Backend, "b", true)
 	mustTake(t, thirdOwned)
 	third.wantWarm(shards, shards)
 	third.same(p.c)
@@ -452,7 +455,7 @@ func TestStandby_Second(t *testing.T) {
 	}
 	named(t, p.c, "c", 1)
 	p.a.keeps("2", "of a")
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	if took := mustTake(t, thirdOwned); took > term/2 {
 		t.Errorf("it owns the store after %v", took)
 	}
@@ -485,7 +488,7 @@ func TestStandby_Moves(t *testing.T) {
 		next, name, last, lastName, lastOwned = third, "c", p.b, "b", p.owned
 	}
 	named(t, p.c, lastName, 1)
-	p.die(next, name, true)
+	p.die(next.Backend, name, true)
 	mustTake(t, lastOwned)
 	last.wantWarm(1, 1)
 	last.same(p.c)
@@ -525,7 +528,7 @@ func TestStandby_Rewrite(t *testing.T) {
 	until(t, "the standby is warm again", func() bool { return p.a.HasWarm(0) })
 	named(t, p.c, "b", 1)
 	p.a.keeps("4", "of a")
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	mustTake(t, p.owned)
 	p.b.wantWarm(1, 1)
 	p.b.same(p.c)
@@ -542,7 +545,7 @@ func TestStandby_Term(t *testing.T) {
 	p.a.serves()
 	p.a.keeps("1", "of the next term")
 	named(t, p.c, "b", 2)
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	mustTake(t, p.owned)
 	p.b.wantWarm(2, 2)
 	p.b.same(p.c)
@@ -568,7 +571,7 @@ func TestStandby_Shards(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	if took := mustTake(t, p.owned); took > term/2 {
 		t.Errorf("it owns the store after %v", took)
 	}
@@ -613,7 +616,7 @@ func TestStandby_NewInQueue(t *testing.T) {
 	named(t, p.c, "b", 1)
 	p.a.keeps("3", "small")
 	p.a.keeps("4", "small")
-	p.die(p.a, "a", true)
+	p.die(p.a.Backend, "a", true)
 	mustTake(t, p.owned)
 	p.b.wantWarm(1, 1)
 	p.b.same(p.c)
@@ -637,7 +640,7 @@ func TestStandby_Loading(t *testing.T) {
 	b := n.join("b", proxy.URL())
 	owned := b.owns()
 	until(t, "the standby is reached", func() bool { return a.HasFeed(0) })
-	n.die(a, "a", true)
+	n.die(a.Backend, "a", true)
 	mustTake(t, owned)
 	b.same(c)
 	want := 2000/shards - 1
@@ -648,5 +651,134 @@ func TestStandby_Loading(t *testing.T) {
 			}
 		}
 		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// TestStandby_Random has owners and standbys follow each other, while streams and connections break: by deaths that a port shows or not,
+// sleeps, hand-overs and releases. What was answered is there after each, and nobody answers what is older.
+func TestStandby_Random(t *testing.T) {
+	t.Parallel()
+	const shards, rounds = 2, 14
+	server, n := redistest.Start(t), newNetwork(t)
+	random := rand.New(rand.NewPCG(8, 9))
+	type process struct {
+		*owner
+		name  string
+		proxy *redistest.Proxy
+		err   error
+	}
+	owned, begun := make(chan *process, rounds+3), 0
+	begin := func() {
+		begun++
+		p := &process{name: fmt.Sprint("d", begun), proxy: redistest.NewProxy(t, server.Addr())}
+		p.owner = n.join(p.name, p.proxy.URL())
+		go func() {
+			p.err = p.own(shards)
+			owned <- p
+		}()
+	}
+	begin()
+	begin()
+	begin()
+	answered := new(counters)
+	var asleep *process
+	endSleep := func() {}
+	warm := int64(0)
+	for round := range rounds {
+		p := <-owned
+		if p.err != nil {
+			t.Fatal(p.err)
+		}
+		for shard := range shards {
+			if has, least := p.number(shard), answered.least(shard); has < least {
+				t.Errorf("round %d: shard %d has %d, and %d was answered", round, shard, has, least)
+			}
+		}
+		warm += p.Ownership().Warm
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		for shard := range shards {
+			callers.Go(func() { p.count(ctx, shard, "n", answered) })
+			callers.Go(func() { p.reads(ctx, shard, answered) })
+		}
+		for range random.IntN(5) {
+			switch random.IntN(4) {
+			case 0:
+				p.proxy.ResetAfter(random.IntN(500))
+			case 1:
+				n.cut(p.name)
+			case 2:
+				n.close(p.name, random.IntN(2) == 0)
+				n.cut(p.name)
+				<-time.After(time.Duration(random.IntN(int(term / 4))))
+				n.open(p.name)
+			default:
+				n.change(p.name, func(w *wire) { w.lose = 1 })
+			}
+			<-time.After(time.Duration(random.IntN(int(term / 2))))
+		}
+		endSleep()
+		endSleep = func() {}
+		if p.Err() == nil && p.proxy != nil {
+			switch random.IntN(5) {
+			case 0, 1:
+				n.die(p.Backend, p.name, true)
+			case 2:
+				n.die(p.Backend, p.name, false)
+			case 3:
+				p.Sleep(true)
+				asleep = p
+			default:
+				if _, err := p.HandOver(t.Context()); err != nil {
+					t.Log(err)
+				}
+				if err := p.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if asleep != p {
+			cancel()
+			callers.Wait()
+		} else { // it is asked while the next one serves
+			endSleep = func() {
+				asleep.Sleep(false)
+				cancel()
+				callers.Wait()
+				asleep = nil
+			}
+		}
+		begin()
+	}
+	endSleep()
+	t.Logf("%d shards were taken over without a load", warm)
+	if warm < rounds/3 {
+		t.Error("hardly a takeover was warm")
+	}
+}
+
+// number is the value of "n" in memory.
+func (o *owner) number(shard int) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, _ := strconv.Atoi(o.memory[shard]["n"])
+	return n
+}
+
+// least is the highest value of "n" that was answered.
+func (c *counters) least(shard int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[shard]["n"]
+}
+
+// reads answers what is in memory again and again. It must not be older than what was answered before.
+func (o *owner) reads(ctx context.Context, shard int, answered *counters) {
+	for ctx.Err() == nil {
+		least, has := answered.least(shard), o.number(shard)
+		if until, err := o.Until(ctx, shard); err == nil && time.Now().Before(until) && has < least {
+			o.t.Errorf("shard %d: %d is read after %d was answered", shard, has, least)
+		}
+		<-time.After(time.Millisecond)
 	}
 }

@@ -141,7 +141,7 @@ func (n *network) open(of string) {
 }
 
 // die ends a dispatcher as the death of its process does.
-func (n *network) die(o *owner, name string, refuses bool) {
+func (n *network) die(b *redis.Backend, name string, refuses bool) {
 	n.t.Helper()
 	n.close(name, refuses)
 	n.each("", func(w *wire) {
@@ -149,9 +149,9 @@ func (n *network) die(o *owner, name string, refuses bool) {
 			w.set(func() { w.lose = math.MaxInt })
 		}
 	})
-	o.Stop()
+	b.Stop()
 	n.cut(name)
-	if err := o.Kill(); err != nil {
+	if err := b.Kill(); err != nil {
 		n.t.Error(err)
 	}
 }
