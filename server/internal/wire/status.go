@@ -60,6 +60,7 @@ var errorTable = [...]errorKind{
 	{dispatch.ErrLeaseLost, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_LEASE_LOST, 0},
 	{dispatch.ErrCollectorReplaced, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_COLLECTOR_REPLACED, 0},
 	{dispatch.ErrCollectorBound, codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_COLLECTOR_BOUND, 0},
+	{dispatch.ErrNoStandby, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_NO_STANDBY, 0},
 	{dispatch.ErrStoreFull, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_STORE_FULL, retryFull},
 	{dispatch.ErrStoreReadOnly, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_READ_ONLY, retrySoon},
 	{dispatch.ErrStoreUnavailable, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, retrySoon},
