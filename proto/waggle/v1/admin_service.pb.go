@@ -31,7 +31,8 @@ const (
 	FindingKind_FINDING_KIND_UNSPECIFIED FindingKind = 0
 	// The dispatcher that answered is about to stop, or there is no keeper.
 	FindingKind_FINDING_KIND_DISPATCHER FindingKind = 1
-	// The store is full, slow, or was away; it or some of its shards have no owner, or the owner could not renew its term.
+	// The store is full, slow, or was away; it or some of its shards have no owner, or no standby although another dispatcher is there;
+	// the owner changed often, could not renew its term, or wrote what was refused.
 	FindingKind_FINDING_KIND_STORE FindingKind = 2
 	// A hold stops something, or all seeds of a source are canceled. Somebody wanted that.
 	FindingKind_FINDING_KIND_HELD FindingKind = 3

@@ -1521,7 +1521,8 @@ export enum FindingKind {
   DISPATCHER = 1,
 
   /**
-   * The store is full, slow, or was away; it or some of its shards have no owner, or the owner could not renew its term.
+   * The store is full, slow, or was away; it or some of its shards have no owner, or no standby although another dispatcher is there;
+   * the owner changed often, could not renew its term, or wrote what was refused.
    *
    * @generated from enum value: FINDING_KIND_STORE = 2;
    */
