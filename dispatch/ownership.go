@@ -25,8 +25,8 @@ type Ownership struct {
 	// Standby is the name of the dispatcher that has the first shard in memory too, and takes over within a second when its owner dies;
 	// empty: there is none.
 	Standby string
-	// WithoutStandby is how many shards this process owns that have no standby.
-	WithoutStandby int
+	// WithStandby is how many shards this process owns that have a standby, WithoutStandby how many have none.
+	WithStandby, WithoutStandby int
 	// WithoutStandbyFor is how long a shard of this process has had no standby although another dispatcher is there, the longest of all;
 	// 0: each has one, or no other dispatcher is known.
 	WithoutStandbyFor time.Duration
