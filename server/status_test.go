@@ -47,7 +47,6 @@ func sentinels() map[string]struct {
 		"ErrStoreReadOnly":     {dispatch.ErrStoreReadOnly, codes.Unavailable, "STORE_READ_ONLY"},
 		"ErrDraining":          {wire.ErrDraining, codes.Unavailable, "DISPATCHER_DRAINING"},
 		"ErrTooManyWaiters":    {dispatch.ErrTooManyWaiters, codes.ResourceExhausted, "TOO_MANY_WAITERS"},
-		"ErrNoStandby":         {dispatch.ErrNoStandby, codes.FailedPrecondition, "NO_STANDBY"},
 		"ErrPageToken":         {dispatch.ErrPageToken, codes.InvalidArgument, "PAGE_TOKEN_INVALID"},
 		// Of claims, which are made again.
 		"ErrStaleHolds": {dispatch.ErrStaleHolds, codes.Internal, "INTERNAL"},
