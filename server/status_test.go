@@ -42,11 +42,11 @@ func sentinels() map[string]struct {
 		"ErrCollectorReplaced": {dispatch.ErrCollectorReplaced, codes.FailedPrecondition, "COLLECTOR_REPLACED"},
 		"ErrCollectorBound":    {dispatch.ErrCollectorBound, codes.PermissionDenied, "COLLECTOR_BOUND"},
 		"ErrStoreUnavailable":  {dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},
+		"ErrNoStandby":         {dispatch.ErrNoStandby, codes.FailedPrecondition, "NO_STANDBY"},
 		"ErrStoreFull":         {dispatch.ErrStoreFull, codes.ResourceExhausted, "STORE_FULL"},
 		"ErrStoreReadOnly":     {dispatch.ErrStoreReadOnly, codes.Unavailable, "STORE_READ_ONLY"},
 		"ErrDraining":          {wire.ErrDraining, codes.Unavailable, "DISPATCHER_DRAINING"},
 		"ErrTooManyWaiters":    {dispatch.ErrTooManyWaiters, codes.ResourceExhausted, "TOO_MANY_WAITERS"},
-		"ErrNoStandby":         {dispatch.ErrNoStandby, codes.FailedPrecondition, "NO_STANDBY"},
 		"ErrPageToken":         {dispatch.ErrPageToken, codes.InvalidArgument, "PAGE_TOKEN_INVALID"},
 		// Of claims, which are made again.
 		"ErrStaleHolds": {dispatch.ErrStaleHolds, codes.Internal, "INTERNAL"},

@@ -93,8 +93,8 @@ const (
 	recently = 10 * time.Minute
 	// ownerChanges in that time are as many as a restart of a few dispatchers makes.
 	ownerChanges = 3
-	// unguardedFor is longer than another dispatcher needs until it is the standby, unless the store is very large.
-	unguardedFor = time.Minute
+	// noStandbyFor is longer than another dispatcher needs until it is the standby, unless the store is very large.
+	noStandbyFor = time.Minute
 	// beatOverdue is an age of a last beat at which beats are missing.
 	beatOverdue = dispatch.IdleBeat + 5*time.Second
 	// goneRecently is how long a collector that is gone is a finding: it may have been taken down.
@@ -223,7 +223,7 @@ func (l *look) findOwner(o *Overview) {
 		first := strings.Trim(fmt.Sprint(owned.Away[:min(away, findingNames)]), "[]")
 		report(owned.Ownerless, "waggle stats", "%d of %d shards have had no owner for %v: %s", away, o.Shards, span, strings.ReplaceAll(first, " ", ", "))
 	}
-	if span := owned.WithoutStandbyFor; span >= unguardedFor {
+	if span := owned.WithoutStandbyFor; span >= noStandbyFor {
 		report(span, "waggle owner", "no standby for %v, with another dispatcher there: a crash costs a load", span.Truncate(time.Second))
 	}
 	if owned.RecentChanges > ownerChanges {

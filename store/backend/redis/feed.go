@@ -222,7 +222,7 @@ func (b *Backend) receive(stream Stream, f *feed) error {
 func (s *shard) attach(f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.feed, s.fed, s.warm = f, false, false
+	s.feed, s.fed, s.warm, s.bare = f, false, false, time.Now()
 	s.wake()
 }
 
@@ -263,7 +263,7 @@ func (s *shard) startFeed() {
 // stopFeed reports that what the standby has of the shard is no use any more. The mutex is held.
 func (s *shard) stopFeed() {
 	if s.fed {
-		s.fed, s.warm = false, false
+		s.fed, s.warm, s.bare = false, false, time.Now()
 		s.feed.push(message{kind: stopMessage, shard: s.number}, nil)
 		signal(s.renewSoon)
 	}

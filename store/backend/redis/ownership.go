@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +14,43 @@ type counts struct {
 	highest                                            atomic.Uint64
 	changes, groups, groupBytes, fenced, selfFenced    atomic.Int64
 	rewrites, rewritten, deleted, loaded, lost         atomic.Int64
-	loads, warm, forced                                atomic.Int64
+	loads, warm, forced, fencedAt                      atomic.Int64
 	groupTime, unowned, loadTime, selfFencedAt, gained atomic.Int64
+
+	mu     sync.Mutex  // guards what follows
+	recent []time.Time // the last changes
+}
+
+// recently is how long a change of owner counts as recent, and maxRecent how many are known.
+const recently, maxRecent = 10 * time.Minute, 100
+
+// change counts a change of owner.
+func (c *counts) change() {
+	c.changes.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.recent) == maxRecent {
+		c.recent = c.recent[1:]
+	}
+	c.recent = append(c.recent, time.Now())
+}
+
+// recentChanges are how many changes are recent.
+func (c *counts) recentChanges() (n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.recent {
+		if time.Since(at) < recently {
+			n++
+		}
+	}
+	return n
+}
+
+// refuse counts a group that was not kept, since another epoch stands.
+func (c *counts) refuse(now time.Time) {
+	c.fenced.Add(1)
+	c.fencedAt.Store(now.UnixMilli())
 }
 
 // see raises the highest epoch, and reports whether it has.
@@ -56,6 +92,10 @@ func (b *Backend) Ownership() dispatch.Ownership {
 		LoadTime: time.Duration(c.loadTime.Load()), LoadedItems: c.loaded.Load(), Rewritten: c.rewritten.Load(), Deleted: c.deleted.Load(),
 		LostTasks: c.lost.Load(), Forced: c.forced.Load(), Warm: c.warm.Load(), Loaded: c.loads.Load(),
 	}
+	o.RecentChanges = c.recentChanges()
+	if at := c.fencedAt.Load(); at != 0 {
+		o.RefusedAt = time.UnixMilli(at)
+	}
 	if at := c.selfFencedAt.Load(); at != 0 {
 		o.SelfFenced = time.UnixMilli(at)
 	}
@@ -80,8 +120,15 @@ func (b *Backend) Ownership() dispatch.Ownership {
 		if s.number == 0 && s.owned {
 			o.Owning, o.Owner, o.Address, o.Standby = true, b.config.Name, b.config.Address, s.record.StandbyName
 		}
-		if s.owned && s.record.Standby == "" {
+		switch {
+		case !s.owned:
+		case s.record.Standby != "":
+			o.WithStandby++
+		default:
 			o.WithoutStandby++
+			if s.feed != nil {
+				o.WithoutStandbyFor = max(o.WithoutStandbyFor, time.Since(s.bare))
+			}
 		}
 		var span time.Duration
 		if away && !s.lostAt.IsZero() {
@@ -103,7 +150,7 @@ func (b *Backend) setOther(other Other, owning bool, now time.Time) {
 	changed := !b.told || b.other != other
 	if owning && !b.owning || changed && other != (Other{}) {
 		b.since = now
-		b.counts.changes.Add(1)
+		b.counts.change()
 	}
 	switch {
 	case !owning && other == (Other{}):

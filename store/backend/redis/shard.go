@@ -54,6 +54,7 @@ type shard struct {
 	feed      *feed
 	fed, warm bool
 	start     protocol.Head // the groups behind it are fed
+	bare      time.Time     // since when the standby has not all of it
 	// doubt is closed when the record does not name a standby any more whose stream has ended; nil: there is no such one.
 	doubt     chan struct{}
 	standby   *standby      // what this dispatcher has, while another one owns the shard
@@ -359,7 +360,7 @@ func (s *shard) renewing(ctx context.Context) error {
 		}
 		err := s.renew(ctx, func(*record) {})
 		if errors.Is(err, errNotOwner) {
-			s.b.counts.fenced.Add(1)
+			s.b.counts.refuse(s.b.clock.now())
 			return err
 		}
 		s.mu.Lock()

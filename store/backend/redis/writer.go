@@ -343,7 +343,7 @@ func (w *writer) settle(ctx context.Context) (confirmed bool, err error) {
 		w.armed = true
 		return false, errRewrite
 	case protocol.StepDown:
-		w.b.counts.fenced.Add(1)
+		w.b.counts.refuse(w.b.clock.now())
 		return false, errNotOwner
 	default:
 		return false, errReload

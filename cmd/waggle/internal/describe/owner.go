@@ -14,10 +14,14 @@ func Owner(sh *human.Sheet, o *pb.Ownership, store *pb.StoreInfo) {
 	if o.GetSinceTime() != nil {
 		sh.Linef("", "since %s", human.SinceAt(store.GetTime().AsTime(), o.GetSinceTime()))
 	}
-	sh.Line("Standby", cmp.Or(o.GetStandby(), "none"))
+	missing := o.GetWithoutStandbyDuration().AsDuration()
+	none := "none"
+	if missing == 0 {
+		none = "none: no other dispatcher is there"
+	}
+	sh.Line("Standby", cmp.Or(o.GetStandby(), none))
 	sh.LineIf(o.GetStandby() != "" && o.GetShardsWithoutStandby() > 0, "", "%d of %s have none", o.GetShardsWithoutStandby(),
 		human.Plural(store.GetShards(), "shard"))
-	missing := o.GetWithoutStandbyDuration().AsDuration()
 	sh.LineIf(missing > 0, "", "missing for %s, with another dispatcher there", human.Span(missing))
 	ownerless := o.GetOwnerlessDuration().AsDuration()
 	sh.LineIf(ownerless > 0, "Ownerless", "for %s by now", human.Span(ownerless))
