@@ -138,7 +138,8 @@ func (i *items) Group(group []byte) error {
 // follow takes a shard of another owner into the memory.
 func (o *owner) follow(of backend.Followed) (backend.Standby, error) {
 	i := &items{owner: o, shard: of.Shard}
-	return i, i.Begin(of.Shards)
+	err := i.Begin(of.Shards)
+	return i, err
 }
 
 // put changes the memory; an empty value removes. The mutex is held.

@@ -155,9 +155,7 @@ func TestStandby_Follows(t *testing.T) {
 	if of := a.Ownership(); of.Standby != "b" || of.WithoutStandby != 0 {
 		t.Errorf("the ownership is %+v", of)
 	}
-	if of := b.Ownership(); of.Owner != "a" || of.Standby != "b" {
-		t.Errorf("the ownership that the standby sees is %+v", of)
-	}
+	until(t, "the standby sees both", func() bool { of := b.Ownership(); return of.Owner == "a" && of.Standby == "b" })
 	n.die(a.Backend, "a", true)
 	if took := mustTake(t, owned); took > term/2 {
 		t.Errorf("the standby owns the store after %v", took)

@@ -92,18 +92,22 @@ func (n *network) reach(ctx context.Context, from, to string) (redis.Stream, err
 			w.cut = w.cut || !lingers
 		})
 	})
-	host := n.hosts[to]
+	n.feed(context.WithoutCancel(ctx), w, n.hosts[to])
+	return wireEnd{w, 0}, nil
+}
+
+// feed has an owner serve a wire.
+func (n *network) feed(ctx context.Context, w *wire, owner *redis.Backend) {
+	ctx, cancel := context.WithCancel(ctx)
 	n.feeds.Go(func() {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(n.t.Context()))
 		defer cancel()
-		n.feeds.Go(func() {
-			w.await(ctx, func() bool { return w.cut })
-			cancel()
-		})
-		_ = host.Feed(ctx, wireEnd{w, 1}) // the standby gets why
+		w.await(ctx.Done(), func() bool { return w.cut })
+	})
+	n.feeds.Go(func() {
+		defer cancel()
+		_ = owner.Feed(ctx, wireEnd{w, 1}) // the standby finds the end
 		w.set(func() { w.cut = true })
 	})
-	return wireEnd{w, 0}, nil
 }
 
 // each calls something for the wires of a dispatcher; "" is all.
@@ -179,18 +183,18 @@ func (w *wire) set(how func()) {
 	w.changed = make(chan struct{})
 }
 
-// await waits for a condition.
-func (w *wire) await(ctx context.Context, is func() bool) {
+// await waits for a condition, or until done is closed.
+func (w *wire) await(done <-chan struct{}, is func() bool) {
 	for {
 		w.mu.Lock()
-		done, changed := is(), w.changed
+		is, changed := is(), w.changed
 		w.mu.Unlock()
-		if done {
+		if is {
 			return
 		}
 		select {
 		case <-changed:
-		case <-ctx.Done():
+		case <-done:
 			return
 		}
 	}
@@ -204,7 +208,7 @@ type wireEnd struct {
 
 // Send implements [redis.Stream].
 func (e wireEnd) Send(message []byte) (err error) {
-	e.await(context.Background(), func() bool { return e.cut || e.side == 0 || !e.stuck })
+	e.await(nil, func() bool { return e.cut || e.side == 0 || !e.stuck })
 	e.set(func() {
 		switch {
 		case e.cut:
@@ -224,7 +228,7 @@ func (e wireEnd) Send(message []byte) (err error) {
 func (e wireEnd) Receive() (message []byte, err error) {
 	has := func() bool { return len(e.messages[e.side]) > 0 }
 	ended := func() bool { return e.cut || e.side == 0 && e.left }
-	e.await(context.Background(), func() bool { return has() || ended() })
+	e.await(nil, func() bool { return has() || ended() })
 	e.set(func() {
 		if err = io.EOF; has() {
 			message, e.messages[e.side], err = e.messages[e.side][0], e.messages[e.side][1:], nil
