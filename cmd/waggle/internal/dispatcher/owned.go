@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,20 +21,11 @@ import (
 	"github.com/waggle-crawl/waggle/store/backend/redis"
 )
 
-// ownerScheme is in the scheme of the URL of a Redis whose store one dispatcher at a time owns.
-const ownerScheme = "-owner"
-
-// Owned reports whether one of the dispatchers owns the store, and the others pass calls on to it.
-func (s *StoreOptions) Owned() bool {
-	scheme, _, _ := strings.Cut(s.URL, "://")
-	return strings.Contains(scheme, ownerScheme)
-}
-
 // backend makes what keeps a store that is owned, for a dispatcher with that name and address.
 func (s *StoreOptions) backend(before *redis.Backend, name, address string, follow func(redis.Other), log *zap.Logger) (*redis.Backend, error) {
 	goredis.SetLogger(redisLog{log}) // the client logs for its whole process, not per connection
 	b, err := redis.New(redis.Config{
-		URL: strings.Replace(s.URL, ownerScheme, "", 1), Prefix: s.prefix, Name: name, Address: address, AckReplicas: s.ackReplicas,
+		URL: s.URL, Prefix: s.prefix, Name: name, Address: address, AckReplicas: s.ackReplicas,
 		AllowEviction: s.allowEviction, Existing: s.existing, CopyOf: s.copyOf, Before: before, Follow: follow, Logger: log,
 	})
 	if err != nil {
