@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,9 +34,6 @@ const (
 	// lateLease is the lease of the client that reports late.
 	lateLease = time.Second
 )
-
-// ownedURL is the URL of a store that one dispatcher at a time owns, in the Redis of another URL.
-func ownedURL(url string) string { return strings.Replace(url, "://", "-owner://", 1) }
 
 // ownedRounds is how often something fails: WAGGLE_E2E_ROUNDS, else a few times.
 func ownedRounds(t *testing.T, few int) int {
@@ -73,7 +69,7 @@ func newOwned(t *testing.T, opts ...redistest.Option) *owned {
 	w := &owned{soak: newSoak(t, 1+3*random.IntN(2), server), random: random, session: uuid.NewString()}
 	for range soakDispatchers {
 		link := redistest.NewProxy(t, server.Addr())
-		w.links, w.stores = append(w.links, link), append(w.stores, ownedURL(link.URL()))
+		w.links, w.stores = append(w.links, link), append(w.stores, link.URL())
 	}
 	w.start(t)
 	return w

@@ -110,9 +110,6 @@ func TestOwner_Resets(t *testing.T) {
 func TestOwner_ClusterNodes(t *testing.T) {
 	t.Parallel()
 	w := &owned{soak: onCluster(t), random: seeded(t), session: uuid.NewString()}
-	for i, url := range w.stores {
-		w.stores[i] = ownedURL(url)
-	}
 	w.start(t)
 	nodes := w.random.Perm(len(w.servers))
 	round := 0
@@ -149,15 +146,4 @@ func TestOwner_ClusterNodes(t *testing.T) {
 		}
 		return f
 	})
-}
-
-// TestOwner_Soak is TestSoak on a store that one dispatcher owns. Nothing fails unless WAGGLE_E2E_SOAK says for how long.
-func TestOwner_Soak(t *testing.T) {
-	t.Parallel()
-	long := time.Duration(0)
-	if os.Getenv("WAGGLE_E2E_SOAK") != "" {
-		long = soakFor(t)
-	}
-	w := newOwned(t)
-	w.run(t, func() { w.suffer(t, w.lanes(w.random, w.redisFaults()), long) })
 }

@@ -140,8 +140,8 @@ func TestOwner_Takeover(t *testing.T) {
 		}
 	}
 	server := redistest.Start(t)
-	owner := serve(t, "owner", ownedURL(server.URL()), "waggle")
-	next := serve(t, "next", ownedURL(server.URL()), "waggle")
+	owner := serve(t, "owner", server.URL(), "waggle")
+	next := serve(t, "next", server.URL(), "waggle")
 	c := dial(t, next.addr)
 	c.createSource(t, &pb.SourceSpec{Id: "many"})
 	var submitting errgroup.Group
