@@ -49,6 +49,7 @@ func (l *Loader) keyedStore(shards int) (*Store, error) {
 	s.clock.keyed = true
 	for _, sh := range s.shards {
 		sh.Keeping, sh.Keyed = true, true
+		sh.away.Store(true)
 	}
 	l.store = s
 	return s, nil
@@ -108,6 +109,7 @@ func (s *Store) gain(ctx context.Context, gain backend.Gain) error {
 		sh.Start(0, gain.Renewed)
 		return nil
 	default:
+		sh.away.Store(true)
 		l = &Loader{store: s, one: &machine.Shard{Number: gain.Shard}}
 		l.beginOne()
 		if err := s.backend.Load(ctx, gain.Shard, l); err != nil {
@@ -165,6 +167,7 @@ func (s *Store) place(l *Loader, away time.Duration, renewed time.Time) error {
 	loaded.Undone = s.shards[number].Undone + 1 // who has an answer of before looks at it again
 	loaded.Start(away, renewed)
 	s.shards[number].Shard, s.shards[number].last = loaded, nil
+	s.shards[number].away.Store(false)
 	if number == bookShard {
 		s.rules.version, s.holds.version = loaded.Versions()
 	}

@@ -331,6 +331,9 @@ func (l *Loader) Snapshot(shard int, begun func(), write func(piece []byte) erro
 	if err != nil {
 		return err
 	}
+	if s.clock.keyed && s.shards[shard].away.Load() {
+		return fmt.Errorf("%w: shard %d is not in memory yet", dispatch.ErrStoreUnavailable, shard)
+	}
 	return s.Snapshot(shard, begun, write)
 }
 

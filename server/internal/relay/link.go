@@ -190,7 +190,9 @@ func (c *connection) open(ctx context.Context) (*outbox, error) {
 		return nil, errors.Join(err, context.Cause(whole))
 	}
 	out := &outbox{ctx: whole, end: end, out: newSender(stream), maxBytes: int(welcome.GetMaxBytes()), calls: make(map[uint64]*pending)}
-	if maxAge := welcome.GetMaxAge().AsDuration(); maxAge > 0 && !c.link.cfg.Lasts {
+	if c.link.cfg.Lasts {
+		out.alone = stream.Context().Done()
+	} else if maxAge := welcome.GetMaxAge().AsDuration(); maxAge > 0 {
 		time.AfterFunc(maxAge, func() { c.link.retire(c) })
 	}
 	go out.receive(stream)

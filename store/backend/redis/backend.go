@@ -40,6 +40,7 @@ type Backend struct {
 
 	feeding   chan struct{} // has a value while a dispatcher stands by
 	followed  chan struct{} // has a value if another owner was seen
+	stood     latch         // this dispatcher does not stand by any more
 	loading   chan struct{} // has a value while a shard is loaded to stand by
 	soonUntil atomic.Int64  // until when a candidate looks often
 
@@ -98,7 +99,7 @@ func New(config Config) (*Backend, error) {
 		config: config, target: target, client: target.Connect(nil),
 		me:    protocol.Process(rand.Uint64()), //nolint:gosec // it is a name
 		clock: clock{log: config.Logger}, copyOf: config.CopyOf, gathering: true, counts: of,
-		first: newLatch(), loaded: newLatch(), over: newLatch(), moving: newLatch(), handed: newLatch(),
+		first: newLatch(), loaded: newLatch(), stood: newLatch(), over: newLatch(), moving: newLatch(), handed: newLatch(),
 		feeding: make(chan struct{}, 1), followed: make(chan struct{}, 1), loading: make(chan struct{}, 1),
 	}, nil
 }
@@ -129,8 +130,11 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 		b.loops.Go(func() { s.run(running) })
 	}
 	if b.config.Reach != nil && b.owner.Follow != nil {
-		b.loops.Go(func() { b.stand(running) })
-	} else if !b.config.Watch {
+		b.loops.Go(func() {
+			defer b.stood.set()
+			b.stand(running)
+		})
+	} else if b.stood.set(); !b.config.Watch {
 		b.loops.Go(func() { b.standsNot(running) })
 	}
 	if err := b.wait(ctx, b.first.c, nil); err != nil {
@@ -142,6 +146,10 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 		if err := b.wait(ctx, s.tried.c, limit); err != nil {
 			return backend.Term{}, err
 		}
+	}
+	// The owner loads what this dispatcher does not have: nothing of what it has begun to read as a standby may come then.
+	if err := b.wait(ctx, b.stood.c, nil); err != nil {
+		return backend.Term{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,12 +168,12 @@ func (b *Backend) inherit() {
 	for _, gain := range b.gains {
 		s := b.shards[gain.Shard]
 		s.mu.Lock()
-		if inherited := s.unplaced; inherited && s.owned {
+		if s.unplaced && s.number == 0 {
+			b.loaded.set()
+		}
+		if s.unplaced && s.owned { // else it is taken in by its next term
 			s.unplaced = false
 			s.serves()
-			if s.number == 0 {
-				b.loaded.set()
-			}
 		}
 		s.mu.Unlock()
 	}

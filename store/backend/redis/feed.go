@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -98,6 +100,7 @@ type feed struct {
 	name    string
 	awake   chan struct{} // has a value if there is something to send
 	over    latch         // nothing is sent any more
+	late    atomic.Bool   // a group was not handed to the stream in time, and more wait since then
 
 	mu    sync.Mutex // guards what follows
 	queue []unsent
@@ -124,7 +127,7 @@ func (f *feed) push(m message, handed chan struct{}) {
 
 // send hands messages to the stream until the feed is over, and then what is left.
 func (f *feed) send(stream Stream) error {
-	for {
+	for over := false; ; {
 		f.mu.Lock()
 		queue := f.queue
 		f.queue, f.bytes = nil, 0
@@ -138,13 +141,17 @@ func (f *feed) send(stream Stream) error {
 				return err
 			}
 		}
-		if len(queue) > 0 {
+		switch {
+		case len(queue) > 0:
 			continue
+		case over:
+			return nil
 		}
+		f.late.Store(false)
 		select {
 		case <-f.awake:
 		case <-f.over.c:
-			return nil
+			over = true
 		}
 	}
 }
@@ -231,7 +238,8 @@ func (s *shard) nameStandby(f *feed, start protocol.Head) {
 	}
 }
 
-// detach ends what attach began. The standby may take over by force now, if the record names it: nothing is answered until it does not.
+// detach ends what attach began. The standby may take over by force now, if the record names it: nothing is answered until a renewal
+// that was sent later does not.
 func (s *shard) detach(f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +247,7 @@ func (s *shard) detach(f *feed) {
 		return
 	}
 	s.feed, s.fed, s.warm = nil, false, false
-	if s.named && s.owned && s.doubt == nil {
+	if s.owned && s.doubt == nil {
 		s.doubt = make(chan struct{})
 		signal(s.renewSoon)
 	}
@@ -247,7 +255,7 @@ func (s *shard) detach(f *feed) {
 
 // startFeed lets the standby load the shard: the groups that follow are all sent to it. The mutex is held, between two groups.
 func (s *shard) startFeed() {
-	if s.feed == nil || s.fed || !s.owned || !s.line.Loaded || s.rewriting || len(s.queue) > 0 && !s.queue[0].whole {
+	if s.feed == nil || s.fed || !s.owned || !s.line.Loaded || s.rewriting || slices.ContainsFunc(s.queue, (*pendingGroup).isCut) {
 		return
 	}
 	s.fed, s.start = true, s.line.Kept
@@ -271,13 +279,17 @@ func (w *writer) feedGroup(f *pendingGroup) {
 	if !fed {
 		return
 	}
-	handed := make(chan struct{})
+	handed, late := make(chan struct{}), to.late.Load()
 	to.push(message{kind: groupMessage, shard: w.number, after: line.Kept, head: line.Sent, group: f.raw}, handed)
+	if late {
+		return
+	}
 	select {
 	case <-handed:
 		runtime.Gosched() // the transport writes by a goroutine of its own
 	case <-to.over.c:
 	case <-time.After(handedWithin):
+		to.late.Store(true)
 	}
 }
 

@@ -25,6 +25,9 @@ type pendingGroup struct {
 	then   backend.Commit // is answered before; nil: nothing
 }
 
+// isCut reports whether raw lacks the group: nobody stood by when it was begun.
+func (f *pendingGroup) isCut() bool { return !f.whole }
+
 func newPending() *pendingGroup {
 	return &pendingGroup{kept: make(chan struct{}), done: make(chan struct{})}
 }

@@ -50,11 +50,11 @@ type shard struct {
 	queue   []*pendingGroup // groups that are not kept yet, in order
 	rooms   int             // calls of Room without their Commit
 	memory  memory
-	// feed is the standby; nil: there is none. fed: it gets the groups, warm: it has all in memory. named: the record may name it.
-	feed             *feed
-	fed, warm, named bool
-	start            protocol.Head // the groups behind it are fed
-	bare             time.Time     // since when the standby has not all of it
+	// feed is the standby; nil: there is none. fed: it gets the groups, warm: it has all in memory.
+	feed      *feed
+	fed, warm bool
+	start     protocol.Head // the groups behind it are fed
+	bare      time.Time     // since when the standby has not all of it
 	// doubt is closed when the record does not name a standby any more whose stream has ended; nil: there is no such one.
 	doubt     chan struct{}
 	standby   *standby      // what this dispatcher has, while another one owns the shard
@@ -295,7 +295,7 @@ func (s *shard) usable() error {
 func (s *shard) until(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.doubt != nil {
+	for s.doubt != nil && s.closed == nil {
 		doubt := s.doubt
 		s.mu.Unlock()
 		select {
@@ -383,11 +383,11 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.config.term/3)
 	defer cancel()
 	s.mu.Lock()
-	own, next, before := s.own, s.record, s.line
+	own, next, before, doubt := s.own, s.record, s.line, s.doubt
 	s.beat++
 	next.Standby, next.StandbyName = "", ""
-	if s.warm {
-		next.Standby, next.StandbyName, s.named = processText(s.feed.process), s.feed.name, true
+	if s.warm && doubt == nil { // else it is that standby perhaps, which has come back
+		next.Standby, next.StandbyName = processText(s.feed.process), s.feed.name
 	}
 	s.mu.Unlock()
 	next.Beat = s.beat
@@ -411,9 +411,9 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 		return errNotOwner
 	}
 	s.record, s.renewed = next, began
-	if next.Standby == "" {
-		s.named = false
+	if doubt != nil && s.doubt == doubt {
 		s.sure()
+		signal(s.renewSoon) // to name the next one
 	}
 	s.memory.read(r.used, r.limit)
 	// Groups may have been kept since the renewal was sent.

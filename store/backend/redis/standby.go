@@ -19,6 +19,8 @@ const (
 	maxWaiting = 256 << 20
 	// The port of an owner whose stream broke is tried so often, since the end of a process takes a moment.
 	refusals, refusalsEach = 10, 10 * time.Millisecond
+	// refusedWithin is how long that may take: a port may answer nothing.
+	refusedWithin = time.Second
 	// warmEach is the time after which what a standby has follows the time: tasks have become due.
 	warmEach = 15 * time.Second
 	// perItem is how long a load takes for an item, about (BenchmarkStore_Load).
@@ -67,6 +69,7 @@ func (b *Backend) stand(ctx context.Context) {
 		select {
 		case <-time.After(b.config.term / looksOfTerm):
 		case <-b.followed:
+		case <-b.first.c:
 		case <-ctx.Done():
 		}
 	}
@@ -99,13 +102,7 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 	var loads sync.WaitGroup
 	defer loads.Wait()
 	defer end(nil)
-	loads.Go(func() {
-		select {
-		case <-b.first.c: // nobody else has the store
-			end(nil)
-		case <-ctx.Done():
-		}
-	})
+	loads.Go(func() { end(b.moved(ctx, owner)) })
 	loads.Go(func() {
 		for sleep(ctx, warmEach) == nil {
 			for _, s := range b.shards {
@@ -118,6 +115,9 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 	stream, err := b.config.Reach(ctx, owner)
 	if err != nil {
 		return err
+	}
+	for _, s := range b.shards {
+		s.standby.meets()
 	}
 	hello := message{kind: helloMessage, process: b.me, name: b.config.Name}
 	if err := stream.Send(hello.encode()); err != nil {
@@ -134,7 +134,7 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 		s := b.shards[m.shard]
 		err = s.standby.take(m, func(round int, start protocol.Head) {
 			loads.Go(func() {
-				if err := s.standby.load(ctx, round, start, stream); err != nil {
+				if err := s.standby.load(ctx, round, start, stream); err != nil && !errors.Is(err, errGivenUp) {
 					end(fmt.Errorf("load shard %d: %w", s.number, err))
 				}
 			})
@@ -156,13 +156,32 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 	return err
 }
 
+// moved returns when the owner is not the one any more that this dispatcher stands by for: its stream may be open for long.
+func (b *Backend) moved(ctx context.Context, owner Other) error {
+	for {
+		select {
+		case <-b.followed:
+		case <-b.first.c: // nobody else has the store
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		b.mu.Lock()
+		other := b.other
+		b.mu.Unlock()
+		if other != (Other{}) && other.Address != owner.Address {
+			signal(b.followed)
+			return fmt.Errorf("%s owns the store now", other.Name)
+		}
+	}
+}
+
 // lostOwner finds out whether the process of the owner has ended: its port refuses connections. Then a standby need not wait.
 func (b *Backend) lostOwner(ctx context.Context, owner Other) {
-	refused := false
-	for n := 0; n < refusals && !refused; n++ {
-		if n > 0 && sleep(ctx, refusalsEach) != nil {
-			return
-		}
+	ctx, cancel := context.WithTimeout(ctx, refusedWithin)
+	defer cancel()
+	refused := b.config.Refuses(ctx, owner)
+	for n := 1; n < refusals && !refused && sleep(ctx, refusalsEach) == nil; n++ {
 		refused = b.config.Refuses(ctx, owner)
 	}
 	for _, s := range b.shards {
@@ -182,15 +201,24 @@ func (b *Backend) LookSoon() {
 	}
 }
 
-// left notes that the owner's stream has ended. What the standby has stays, if its owner has died.
+// meets notes that a stream to an owner begins, which feeds this standby from the start on.
+func (s *standby) meets() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch, s.gone = protocol.Epoch{}, protocol.Epoch{}
+}
+
+// left notes that the owner's stream has ended. What is whole stays: until another owner keeps something it is what is kept, and a
+// takeover compares that.
 func (s *standby) left(refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stage != warm || !refused {
+	if s.stage == loading {
 		s.drop()
-		return
 	}
-	s.gone = s.epoch
+	if refused {
+		s.gone = s.epoch
+	}
 }
 
 // drop forgets what the standby has. The mutex is held.
@@ -198,6 +226,7 @@ func (s *standby) drop() {
 	if s.stage != taken {
 		s.round++
 		s.stage, s.items, s.held, s.waiting, s.bytes = cold, nil, nil, nil, 0
+		signal(s.came) // for the load that is given up
 	}
 }
 
@@ -226,7 +255,10 @@ func (s *standby) take(m message, load func(round int, start protocol.Head)) err
 	return nil
 }
 
-var errBehind = errors.New("the standby lacks a group")
+var (
+	errBehind  = errors.New("the standby lacks a group")
+	errGivenUp = errors.New("the owner has begun anew, or stopped")
+)
 
 // group takes a group: it is applied when the next one shows that it is kept. The mutex is held.
 func (s *standby) group(m message) error {
@@ -280,8 +312,15 @@ func (s *standby) parted() {
 // load reads the shard while groups come, and then applies these: an item that is in one of them is as new as the last of them, and each
 // other one was not changed while it was read.
 func (s *standby) load(ctx context.Context, round int, start protocol.Head, stream Stream) error {
-	s.b.loading <- struct{}{} // one shard at a time
+	select {
+	case s.b.loading <- struct{}{}: // one shard at a time
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	defer func() { <-s.b.loading }()
+	if s.isGivenUp(round) {
+		return errGivenUp
+	}
 	began := time.Now()
 	items, err := s.b.owner.Follow(backend.Followed{Shard: s.number, Shards: len(s.b.shards), Now: s.b.clock.now})
 	if err != nil {
@@ -309,6 +348,13 @@ func (s *standby) load(ctx context.Context, round int, start protocol.Head, stre
 	return stream.Send(ready.encode())
 }
 
+// isGivenUp reports whether a load is of no use any more.
+func (s *standby) isGivenUp(round int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.round != round
+}
+
 // readHead reads the head. What was read of the shard before is no newer.
 func (s *standby) readHead(ctx context.Context) (head protocol.Head, err error) {
 	err = s.ask(ctx, "read the head", func(ctx context.Context, node *goredis.Client) (err error) {
@@ -325,7 +371,7 @@ func (s *standby) catchUp(ctx context.Context, round int, items backend.Standby,
 		s.mu.Lock()
 		if s.round != round {
 			s.mu.Unlock()
-			return errBehind
+			return errGivenUp
 		}
 		groups := s.waiting
 		s.waiting, s.bytes, s.items = nil, 0, items
@@ -361,7 +407,7 @@ func (s *standby) caughtUp(round int, m message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.round != round {
-		return errBehind
+		return errGivenUp
 	}
 	return s.group(m)
 }

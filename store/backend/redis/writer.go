@@ -58,7 +58,8 @@ func (s *shard) write(ctx context.Context, kept chan<- bool) error {
 	}
 }
 
-// begin finds out whether memory of an earlier term is what is kept. A rewrite that was under way begins again.
+// begin finds out whether memory of an earlier term is what is kept. A rewrite that was under way begins again, but what the owner has
+// not taken in cannot be written.
 func (w *writer) begin(ctx context.Context) (kept bool, err error) {
 	w.mu.Lock()
 	loaded, rewriting := w.line.Loaded, w.rewriting
@@ -71,7 +72,7 @@ func (w *writer) begin(ctx context.Context) (kept bool, err error) {
 	unplaced := w.unplaced
 	w.mu.Unlock()
 	switch {
-	case errors.Is(err, errReload) && w.number != 0:
+	case errors.Is(err, errReload) && w.number != 0, unplaced && (rewriting || errors.Is(err, errRewrite)):
 		w.forget()
 		return false, nil
 	case errors.Is(err, errRewrite), err == nil && rewriting:
@@ -122,7 +123,7 @@ func (w *writer) forget() {
 	w.log.Warn("what this owner had in memory of the shard is not the latest state: it is loaded anew")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.line, w.queue, w.rewriting = protocol.Line{}, nil, false
+	w.line, w.queue, w.rewriting, w.unplaced = protocol.Line{}, nil, false, false
 }
 
 // next takes the next group that is to be sent, or returns without one when the head must be read.

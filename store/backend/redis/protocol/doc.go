@@ -21,8 +21,8 @@
 //     that was met and is gone counts as watched from then on: its owner may live, and has in memory what is lost with it.
 //   - The new owner reads the epoch and the head. Line.Resolve decides whether it keeps the memory of an earlier term. If not, it
 //     loads the items. It reads the epoch again after the last page, and drops what it loaded if the epoch is not its own.
-//   - Renew compares the epoch, and that the record is not released. It returns the head for Line.Resolve, because an owner
-//     without work must notice a failover that lost writes. The term counts from before the send.
+//   - Renew compares the epoch, and that the record is neither released nor of a later beat. It returns the head for Line.Resolve,
+//     because an owner without work must notice a failover that lost writes. The term counts from before the send.
 //   - The owner asks MayServe before each answer. Out of its term it is a candidate again. It keeps its memory and its unconfirmed
 //     group until it has read the head under an epoch of its own.
 //   - A call that is passed to the owner carries the highest epoch that its sender has seen. An owner that hears of a higher one
