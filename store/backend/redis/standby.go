@@ -33,6 +33,7 @@ type standby struct {
 
 	mu        sync.Mutex // guards what follows
 	stage     stage
+	stale     bool           // it is warm, and its owner sends no groups any more
 	round     int            // counts starts: a load of an earlier one is given up
 	epoch     protocol.Epoch // of the owner
 	following protocol.Following
@@ -182,22 +183,25 @@ func (b *Backend) LookSoon() {
 	}
 }
 
-// left notes that the owner's stream has ended. What the standby has stays, if its owner has died.
+// left notes that the owner's stream has ended, and whether its port refuses. What the standby has stays for a while: if the owner is
+// silent, nothing newer is kept when its term is over.
 func (s *standby) left(refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stage != warm || !refused {
+	switch {
+	case s.stage != warm:
 		s.drop()
-		return
+	case refused:
+		s.gone = s.epoch
 	}
-	s.gone = s.epoch
+	s.stale = s.stage == warm
 }
 
 // drop forgets what the standby has. The mutex is held.
 func (s *standby) drop() {
 	if s.stage != taken {
 		s.round++
-		s.stage, s.items, s.held, s.waiting, s.bytes = cold, nil, nil, nil, 0
+		s.stage, s.stale, s.items, s.held, s.waiting, s.bytes = cold, false, nil, nil, nil, 0
 	}
 }
 
@@ -260,7 +264,11 @@ func (s *standby) applyHeld() error {
 func (s *standby) rewarm() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stage != warm {
+	switch {
+	case s.stage != warm:
+		return nil
+	case s.stale: // there is another stream, by which no groups come
+		s.drop()
 		return nil
 	}
 	err := s.items.Warm()
