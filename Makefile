@@ -122,8 +122,8 @@ generate-check: $(PYTHON_SET) $(TYPESCRIPT)/node_modules/.package-lock.json ## F
 
 # One caller makes one operation after another in these, or they only compute: the race detector finds nothing in them that
 # the conformance suites and the other tests lack, and they take many times as long with it.
-COMPUTES := ^TestModel|^TestStore_(Model|Replay|Check_(each|wrong|lost|repaired))|^TestCopy_model$$|^TestRestore_damaged$$
-COMPUTES := $(COMPUTES)|^TestFormat|^TestMemoryPer|^TestExplore_|^TestBrokenPages|^TestDispatcher_(passes|discover_)
+COMPUTES := ^TestModel|^TestStore_(Model|Replay)|^TestCopy_model$$|^TestRestore_damaged$$
+COMPUTES := $(COMPUTES)|^TestFormat|^TestExplore_|^TestBrokenPages|^TestDispatcher_(passes|discover_)
 COMPUTES := $(COMPUTES)|^TestHoldService_(filter|tooMany)|^TestSchedule_cron_|^TestRead_(brokenInManyPlaces|unknownReferences)$$
 COMPUTES := $(COMPUTES)|^TestFind_|^FuzzCache_large$$
 # Both run at once: many packages wait for Redis, a disk or a clock. The longest comes first.
@@ -131,7 +131,7 @@ COMPUTES := $(COMPUTES)|^TestFind_|^FuzzCache_large$$
 unit: ## Run every Go test with the race detector: unit, conformance, model, integration, repository rules
 	@computed=$$(mktemp); trap 'rm -f "$$computed"' EXIT; \
 	go test -vet=off -count=1 -p 1 -run '$(COMPUTES)' ./dispatch/... ./server ./store/... ./cmd/waggle/internal/sourcefile ./collector/web/... >"$$computed" 2>&1 & \
-	status=0; $(GO_TEST) -p 3 -skip '$(COMPUTES)' ./store/redisstore ./... || status=$$?; \
+	status=0; $(GO_TEST) -p 3 -skip '$(COMPUTES)' ./store/backend/redis ./... || status=$$?; \
 	wait $$! || status=$$?; cat "$$computed"; exit $$status
 
 .PHONY: conformance
@@ -162,8 +162,8 @@ clients-check: ## Fail when a client package for another language breaks a rule 
 	if ! diff $(MATRIX) "$$matrix"; then echo "MATRIX.md is stale: run make protocol-check and commit it" >&2; exit 1; fi
 
 .PHONY: model
-model: ## Make STEPS=1000000 random steps on Redis and in memory, and compare each; SEED=n for other ones
-	WAGGLE_STEPS=$(or $(STEPS),1000000) $(if $(SEED),WAGGLE_SEED=$(SEED)) go test -count=1 -timeout 24h -v -run 'TestModel$$' ./store/redisstore
+model: ## Make STEPS=1000000 random steps in memory and on Redis, where owners take over from each other; SEED=n for other ones
+	WAGGLE_STEPS=$(or $(STEPS),1000000) $(if $(SEED),WAGGLE_SEED=$(SEED)) go test -count=1 -timeout 24h -v -p 1 -run 'Test(Store_)?Model$$' ./store ./store/backend/redis
 
 .PHONY: integration
 integration: ## Run only the server, the collector and the command against each other

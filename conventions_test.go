@@ -283,46 +283,6 @@ const (
 	}
 }
 
-// TestConventions_LuaHeaders wants each file of scripts to begin with a comment that says what it is for, and each script
-// to stand behind comments that name its arguments, result and cost.
-func TestConventions_LuaHeaders(t *testing.T) {
-	t.Parallel()
-	scripts := 0
-	for _, path := range files(t, ".lua") {
-		text := string(read(t, path))
-		if !strings.HasPrefix(text, "-- ") {
-			t.Errorf("%s: it does not begin with a comment", path)
-		}
-		for name, header := range luaScripts(text) {
-			scripts++
-			for _, part := range []string{"ARGV", "Returns", "Cost"} {
-				if !regexp.MustCompile(`(?m)^-- ` + part + ` `).MatchString(header) {
-					t.Errorf("%s: the comments before %s do not say %s", path, name, part)
-				}
-			}
-		}
-	}
-	if scripts == 0 {
-		t.Error("no file has a script")
-	}
-}
-
-// luaScripts are the scripts in a file by name, each with the lines of comments right before it.
-func luaScripts(text string) map[string]string {
-	scripts, header := make(map[string]string), ""
-	for line := range strings.Lines(text) {
-		if name, ok := strings.CutPrefix(line, "function scripts."); ok {
-			scripts[strings.TrimSpace(name)] = header
-		}
-		if strings.HasPrefix(line, "--") {
-			header += line
-		} else {
-			header = ""
-		}
-	}
-	return scripts
-}
-
 // TestConventions_Tests holds what tests may not do: sleep outside a synctest bubble, where it is real time that either
 // wastes or races, and skip, which reads like success.
 func TestConventions_Tests(t *testing.T) {

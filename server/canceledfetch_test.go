@@ -24,7 +24,7 @@ import (
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/dir"
-	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/backend/redis"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -58,7 +58,11 @@ func TestDispatchService_FetchTask_canceled(t *testing.T) {
 			return store.Open(t.Context(), store.Config{Backend: dir.New(dir.Config{Dir: t.TempDir()})})
 		},
 		"redis": func() (Store, error) {
-			return redisstore.Open(t.Context(), redisstore.Config{URL: redistest.Start(t).URL(), Shards: 2})
+			keeper, err := redis.New(redis.Config{URL: redistest.Start(t).URL()})
+			if err != nil {
+				return nil, err
+			}
+			return store.Open(t.Context(), store.Config{Shards: 2, Backend: keeper})
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {

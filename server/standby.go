@@ -18,7 +18,9 @@ import (
 // FeedStream is a stream between the owner of a store and a dispatcher that stands by for it. One goroutine may send while another
 // one receives. Both fail once the stream has ended.
 type FeedStream interface {
+	// Send sends a message, of up to some MiB. It may wait for the other side.
 	Send(message []byte) error
+	// Receive waits for the next message.
 	Receive() (message []byte, err error)
 }
 

@@ -26,11 +26,7 @@ func TestStore_Conformance(t *testing.T) {
 	})
 }
 
-// modelSteps are fewer than there are by default: the model test of store/redisstore gives the same operations to this
-// store, as its reference, and goes on for the default's number of steps.
-const modelSteps = 10_000
-
 func TestStore_Model(t *testing.T) {
 	t.Parallel()
-	storetest.Model(t, newInstance, storetest.ModelConfig{Steps: modelSteps})
+	storetest.Model(t, newInstance, storetest.ModelConfig{})
 }

@@ -47,7 +47,8 @@ func lived(f *testing.F) [][]byte {
 	return ledger.Groups()
 }
 
-// FuzzLoader loads groups that nobody wrote: it may refuse them, and what it takes can be checked, and written again.
+// FuzzLoader loads groups that nobody wrote: it may refuse them, and what it takes can be checked, and written again, also if it is warm
+// before.
 func FuzzLoader(f *testing.F) {
 	groups := lived(f)
 	for _, group := range groups {
@@ -55,15 +56,17 @@ func FuzzLoader(f *testing.F) {
 	}
 	head := []byte{1, 0, 2, 8, 4} // a store of two shards
 	f.Fuzz(func(t *testing.T, group []byte) {
-		load(t, append(slices.Clone(groups), group))
+		load(t, append(slices.Clone(groups), group), 0)
+		load(t, append(slices.Clone(groups), group, group), 2)
 		if len(group) > 8 {
-			load(t, nil, slices.Concat(head, group[8:]))
+			load(t, nil, 0, slices.Concat(head, group[8:]))
 		}
 	})
 }
 
-// load loads pieces of a snapshot and groups, and checks and writes what came of them if they can be read.
-func load(t *testing.T, groups [][]byte, pieces ...[]byte) {
+// load loads pieces of a snapshot and groups, of which it takes the last so many while it is warm, and checks and writes what came of
+// them if they can be read.
+func load(t *testing.T, groups [][]byte, last int, pieces ...[]byte) {
 	t.Helper()
 	loader := store.NewLoader(store.Config{Now: func() time.Time { return start }})
 	if err := loader.Begin(2); err != nil {
@@ -74,9 +77,12 @@ func load(t *testing.T, groups [][]byte, pieces ...[]byte) {
 			return
 		}
 	}
-	for _, group := range groups {
+	for i, group := range groups {
 		if loader.Group(group) != nil {
 			return
+		}
+		if i >= len(groups)-1-last && last > 0 && loader.Warm() != nil {
+			t.Fatal("it cannot be warm")
 		}
 	}
 	s, err := loader.Store()

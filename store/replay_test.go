@@ -281,7 +281,7 @@ func TestStore_ReplayModel(t *testing.T) {
 		t.Helper()
 		r = newReborn(t, opts, storetest.Seed(t))
 		return r.instance()
-	}, storetest.ModelConfig{Steps: modelSteps})
+	}, storetest.ModelConfig{Steps: replaySteps})
 	t.Logf("%d restarts, %d entries", r.restarts, len(r.kept.Groups()))
 }
 
@@ -293,7 +293,7 @@ func (r *reborn) copied() error {
 	before := r.now
 	r.kept = new(backendtest.Ledger)
 	fresh := r.open()
-	if _, err := storecopy.Copy(r.t.Context(), before, fresh, func(storecopy.Step, int64) {}, nil); err != nil {
+	if _, err := storecopy.Copy(r.t.Context(), before, fresh, func(storecopy.Step, int64) {}); err != nil {
 		return err
 	}
 	r.use(fresh)
@@ -313,5 +313,5 @@ func TestStore_ReplayCopies(t *testing.T) {
 	}, storetest.ModelConfig{Steps: copySteps})
 }
 
-// copySteps of the model test with copies.
-const copySteps = 5_000
+// Steps of the model tests: each restart and each copy costs as much as many steps.
+const replaySteps, copySteps = 10_000, 5_000

@@ -18,7 +18,7 @@ const connections = 4
 // recordBytes is the size of a task's record: a payload of 200 bytes, the URL, numbers.
 const recordBytes = 350
 
-// floor runs the least that tasks need of Redis, pipelined, without Lua and gRPC: the record is written when the task is
+// floor runs the least that tasks need of Redis, pipelined, without gRPC: the record is written when the task is
 // submitted, granted and settled, and read when it is granted and settled; the task enters and leaves the ready index and
 // the lease index; its lock is set and deleted. It returns Redis' µs a task for submits, and for fetches and reports.
 func floor(ctx context.Context, tasks, batch int) (submit, work float64, err error) {

@@ -82,7 +82,7 @@ func choose(names, stores []string, tasks int) (chosen []one, err error) {
 		w := all[i]
 		w.tasks = cmp.Or(tasks, w.tasks)
 		for _, store := range stores {
-			if !w.ofRedis || load.OfRedis(store) {
+			if !w.ofRedis || store == load.StoreRedis {
 				chosen = append(chosen, one{w, store})
 			}
 		}

@@ -106,7 +106,7 @@ func works(w load.Workload) func(context.Context, load.Config, int) ([]figure, e
 			{"dispatcher µs a task", micros(r.work.Used.Dispatcher, tasks)},
 			{"submit: tasks/s", float64(tasks) / r.submit.Took.Seconds()},
 		}
-		if load.OfRedis(cfg.Store) {
+		if cfg.Store == load.StoreRedis {
 			figures = append(figures,
 				figure{"Redis µs a task", micros(r.work.Used.Redis, tasks)},
 				figure{"Redis commands a task", float64(r.commands) / float64(tasks)},
@@ -218,7 +218,7 @@ func leases(ctx context.Context, cfg load.Config, tasks int) (figures []figure, 
 		}
 		percent := func(d time.Duration) float64 { return 100 * d.Seconds() / o.Took.Seconds() }
 		figures = []figure{{"dispatcher % of a core", percent(o.Used.Dispatcher)}}
-		if load.OfRedis(cfg.Store) {
+		if cfg.Store == load.StoreRedis {
 			figures = append(figures, figure{"Redis % of a core", percent(o.Used.Redis)})
 		}
 		if _, err := l.Report(ctx); err != nil { // fails if a lease was lost

@@ -60,9 +60,6 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	t.Logf("%d tasks took %v; their queues' delays alone take %v", chaosTasks, took.Round(time.Millisecond), chaosBound)
-	if n := w.client.stats(t).GetCounters().GetSettled(); n != chaosTasks {
-		t.Errorf("%d reports were accepted, of %d tasks", n, chaosTasks)
-	}
 	w.checkStore(t)
 	w.checkHistory(t, chaosDelay, chaosInFlight)
 }

@@ -92,7 +92,7 @@ func TestRunbook_Metrics(t *testing.T) {
 		t.Fatalf("%s names %d metrics", runbook, len(names))
 	}
 	// A store that has an owner has all metrics.
-	d := serve(t, "dispatcher", strings.Replace(redistest.Start(t).URL(), "redis:", "redis-owner:", 1), "waggle")
+	d := serve(t, "dispatcher", redistest.Start(t).URL(), "waggle")
 	c := dial(t, d.addr)
 	c.createSource(t, &pb.SourceSpec{Id: "a"})
 	c.submit(t, page("a", 1))

@@ -48,7 +48,6 @@ func TestRun_Check(t *testing.T) {
 	const budgets = `# A comment.
 19 19 - code server/service.go
 52 52 - code domain
-1 1 - lua store
 3 3 - tests .
 8 8 - names domain
 2 2 - methods domain.Store
@@ -67,7 +66,6 @@ func TestRun_Check(t *testing.T) {
 	}{
 		{"nothing", nil, nil},
 		{"a line of code", []string{"// New counts.", "//\n// New counts."}, []string{"code domain: 53, over the budget of 52"}},
-		{"a line of Lua", []string{"return 1", "return\n1"}, []string{"lua store: 2, over the budget of 1"}},
 		{"a line of a test", []string{"package domain_test", "package domain_test\n"}, []string{"tests .: 4, over the budget of 3"}},
 		{"a line of a kit", []string{"package storetest", "package storetest\n"}, []string{"tests .: 4, over the budget of 3"}},
 		{"a name", []string{"Limit = 2", "Limit, Most = 2, 3"}, []string{"names domain: 9, over the budget of 8"}},

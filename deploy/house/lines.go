@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// counted is a file of Go or Lua.
+// counted is a file of Go.
 type counted struct {
 	path, kind string // code or tests
 	lines      int
@@ -20,7 +20,7 @@ type counted struct {
 // kit are the directories of what only tests and benchmarks run.
 var kit = regexp.MustCompile(`(^|/)[a-z]+test/|^deploy/(e2e|bench|conformance)/`)
 
-// count counts the lines of the files of Go and Lua in a directory, except generated ones.
+// count counts the lines of the files of Go in a directory, except generated ones.
 func count(dir string) (files []counted, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		name := d.Name()
@@ -30,7 +30,7 @@ func count(dir string) (files []counted, err error) {
 			return err
 		case d.IsDir() && !isOurs:
 			return filepath.SkipDir
-		case d.IsDir() || strings.HasSuffix(name, ".pb.go") || !strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, ".lua"):
+		case d.IsDir() || strings.HasSuffix(name, ".pb.go") || !strings.HasSuffix(name, ".go"):
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -51,8 +51,7 @@ func count(dir string) (files []counted, err error) {
 // lines is how many lines of a kind are in a directory ("." is all) or file.
 func lines(files []counted, kind, of string) (n int, err error) {
 	for _, f := range files {
-		isKind := f.kind == kind || kind == "lua" && f.kind == "code" && strings.HasSuffix(f.path, ".lua")
-		if isKind && (of == "." || strings.HasPrefix(f.path+"/", of+"/")) {
+		if f.kind == kind && (of == "." || strings.HasPrefix(f.path+"/", of+"/")) {
 			n += f.lines
 		}
 	}

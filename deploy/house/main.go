@@ -84,7 +84,7 @@ func measure(dir string, roads []road) (*house, error) {
 // figure is the number of a row, by its kind.
 func (h *house) figure(kind, of string) (int, error) {
 	switch kind {
-	case "code", "lua", "tests":
+	case "code", "tests":
 		return lines(h.files, kind, of)
 	case "names", "methods":
 		return h.module.names(kind, of)

@@ -30,7 +30,7 @@ func waggle() []road {
 	chain := []string{"(*server.chain).options", "(*server.Server).newChain", "(*server.chain).decoded"}
 	const service = "(*server.dispatchService)."
 	const audited, changes = "(*server.chain).audited", "only for what operators change"
-	const engine, store = "(*dispatch/engine.Dispatcher).", "(*store/redisstore.Store)."
+	const engine, store = "(*dispatch/engine.Dispatcher).", "(*store.Store)."
 	const carried, begun = "the road of ReportTask", "once in a session: it ends the older ones"
 	const empty = "only if a narrowed fetch got nothing: to say why"
 	const watch, changed = "(*dispatch/engine.holdWatch).", "once a second, and when a shard knows of newer holds"
@@ -52,9 +52,9 @@ func waggle() []road {
 	}
 }
 
-// hidden are packages that no road leads to, as none leads to a kit: the Store is the one in Redis, and tools and collectors
-// are no part of the dispatcher. The command is, since it puts the parts together. Generated code only passes a call on.
-var hidden = regexp.MustCompile(`^(store|store/machine|(collector|deploy|proto)(/.*)?)$`)
+// hidden are packages that no road leads to, as none leads to a kit: tools and collectors are no part of the dispatcher, and the
+// backend is the one in Redis. The command is, since it puts the parts together. Generated code only passes a call on.
+var hidden = regexp.MustCompile(`^(store/backend/dir|(collector|deploy|proto)(/.*)?)$`)
 
 // walk returns the files of a road, in the order in which a reader meets them who follows it depth first.
 func (c *calls) walk(r road) (files []string, err error) {

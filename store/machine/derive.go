@@ -215,9 +215,9 @@ func (l *Loading) enter(r *record) error {
 		return fmt.Errorf("its state is %d", r.state)
 	case r.lease != nil:
 		return l.enterLease(r)
-	case r.waiting() && r.score != 0: // an orphan
+	case r.waiting() && r.score != 0: // an orphan, which was due when it was to be granted
 		s.enterLeases(r, r.score)
-		s.count(r, r.visibleState(s.now))
+		s.count(r, dispatch.StateReady)
 	case r.waiting():
 		s.enterLane(r)
 	case r.state.Settled():

@@ -298,7 +298,9 @@ func (l *Loading) name(r *record, t *LoadedTask) {
 // readTask takes a task, or the parts of it that have changed.
 func (l *Loading) readTask(c *codec.Codec) *record {
 	var hash taskHash
-	c.Key(1, (*[16]byte)(&hash))
+	if c.Key(1, (*[16]byte)(&hash)); hash == (taskHash{}) {
+		c.Failf("it has no id")
+	}
 	r := l.lifted(hash)
 	if r == nil {
 		r = l.room()
@@ -328,7 +330,7 @@ func (l *Loading) lifted(hash taskHash) *record {
 	r := s.records.get(hash)
 	if r == nil {
 		e := s.ended.get(hash)
-		if e.hash != hash {
+		if e.lane == nil {
 			return nil
 		}
 		s.ended.remove(hash)

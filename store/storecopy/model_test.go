@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/dir"
-	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/backend/redis"
 	"github.com/waggle-crawl/waggle/store/redistest"
 	"github.com/waggle-crawl/waggle/store/storecopy"
 	"github.com/waggle-crawl/waggle/store/storetest"
@@ -25,70 +25,55 @@ type moving struct {
 	t      *testing.T
 	clock  storetest.Clock
 	server *redistest.Server
-	client *redis.Client
+	client *goredis.Client
 	shards int
 
-	now    copyable
+	now    *store.Store
 	prefix string // of the store in Redis
 	moves  int
 }
 
-// copyable is a store that can be copied, and all that the model uses.
-type copyable interface {
-	storetest.Store
-	dispatch.Portable
-}
+func (m *moving) use(s *store.Store) { m.now, m.Store = s, s }
 
-func (m *moving) use(s copyable) { m.now, m.Store = s, s }
-
-func (m *moving) openMemory() (copyable, error) {
+func (m *moving) openMemory() (*store.Store, error) {
 	return store.New(store.Config{Shards: m.shards, Now: m.clock.Now})
 }
 
-func (m *moving) openFile() (copyable, error) {
+func (m *moving) openFile() (*store.Store, error) {
 	return store.Open(m.t.Context(), store.Config{Shards: m.shards, Now: m.clock.Now, Backend: dir.New(dir.Config{
 		Dir: m.t.TempDir(), SyncEvery: dir.SyncNever, CopyOf: "the one before",
 	})})
 }
 
-func (m *moving) openRedis() (copyable, error) {
+func (m *moving) openRedis() (*store.Store, error) {
 	if err := m.client.FlushAll(m.t.Context()).Err(); err != nil { // the store before is none in Redis
 		return nil, err
 	}
 	m.prefix = "m" + strconv.Itoa(m.moves)
-	return redisstore.Open(m.t.Context(), redisstore.Config{
-		URL: m.server.URL(), Prefix: m.prefix, Shards: m.shards, CopyOf: "the one before",
-	})
+	return tryRedis(m.t, store.Config{Shards: m.shards, Now: m.clock.Now}, redis.Config{URL: m.server.URL(), Prefix: m.prefix, CopyOf: "the one before"})
 }
 
-// move copies the store into the next one. That of Redis has no disagreements.
+// move copies the store into the next one, which fits together.
 func (m *moving) move() error {
-	open := [...]func() (copyable, error){m.openRedis, m.openFile, m.openRedis, m.openMemory}[m.moves%4]
+	open := [...]func() (*store.Store, error){m.openRedis, m.openFile, m.openRedis, m.openMemory}[m.moves%4]
 	m.moves++
 	next, err := open()
 	if err != nil {
 		return err
 	}
-	if _, err = storecopy.Copy(m.t.Context(), m.now, next, func(storecopy.Step, int64) {}, nil); err != nil {
+	if _, err = storecopy.Copy(m.t.Context(), m.now, next, func(storecopy.Step, int64) {}); err != nil {
 		return errors.Join(fmt.Errorf("copy %s to %s: %w", m.now.Kind(), next.Kind(), err), next.Close())
 	}
-	if s, ok := next.(*redisstore.Store); ok {
-		report, err := s.Check(m.t.Context(), false)
-		if err != nil || report.Left() > 0 {
-			return errors.Join(fmt.Errorf("the copy in redis has the disagreements %+v: %w", report, err), next.Close())
-		}
+	if misfits := next.Check(); len(misfits) > 0 {
+		return errors.Join(fmt.Errorf("the copy in %s does not fit together: %v", next.Kind(), misfits), next.Close())
 	}
 	before := m.now
 	m.use(next)
 	return before.Close()
 }
 
-func (m *moving) inspector() (store.Inspector, bool) {
-	if s, ok := m.now.(*store.Store); ok {
-		return s.Inspect(), true
-	}
-	return store.Inspector{}, false
-}
+// inspector is for a store without locks of its own.
+func (m *moving) inspector() (store.Inspector, bool) { return m.now.Inspect(), m.now.Kind() != "redis" }
 
 func (m *moving) lock(id dispatch.TaskID) string {
 	return fmt.Sprintf("%s:{%d}:lock:%s", m.prefix, dispatch.ShardOf(id.Slot(), m.shards), id)
@@ -127,7 +112,7 @@ func (m *moving) forTest() storetest.Instance {
 				return i.LockValue(id)
 			}
 			value, err := m.client.Get(ctx, m.lock(id)).Result()
-			if errors.Is(err, redis.Nil) {
+			if errors.Is(err, goredis.Nil) {
 				return "", 0
 			}
 			m.must(err)
@@ -138,7 +123,7 @@ func (m *moving) forTest() storetest.Instance {
 			}
 			return value, max(ttl, 0)
 		},
-		Restart: m.move, Copied: true,
+		Restart: m.move, Copied: true, Undoes: true,
 	}
 }
 
@@ -149,11 +134,11 @@ func TestCopy_model(t *testing.T) {
 	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
 		server := redistest.Start(t, redistest.WithClock())
-		options, err := redis.ParseURL(server.URL())
+		options, err := goredis.ParseURL(server.URL())
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &moving{t: t, clock: server.Clock(), server: server, client: redis.NewClient(options), shards: opts.Shards}
+		m := &moving{t: t, clock: server.Clock(), server: server, client: goredis.NewClient(options), shards: opts.Shards}
 		first, err := m.openMemory()
 		if err != nil {
 			t.Fatal(err)

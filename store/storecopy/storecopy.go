@@ -39,11 +39,9 @@ type Report struct {
 const leastMargin = 2 * time.Minute
 
 // Copy copies from into to, and compares the two. No dispatcher may use either. It can be repeated after an error: what is
-// in to stays, unless from has changed meanwhile, which is an ErrDiffer. progress is told, often and by several goroutines, how many
-// parts are done of a step. atRest is asked at the end whether from was left alone; nil: nobody is asked.
-func Copy(
-	ctx context.Context, from, to dispatch.Portable, progress func(Step, int64), atRest func(context.Context) error,
-) (report Report, err error) {
+// in to stays, unless from has changed meanwhile, which is an ErrDiffer. progress is called often, by several goroutines, with the
+// number of parts that are done of a step.
+func Copy(ctx context.Context, from, to dispatch.Portable, progress func(Step, int64)) (report Report, err error) {
 	began := time.Now()
 	c := &copier{from: from, to: to, uids: make(map[string]bool), seeds: make(map[string]dispatch.TaskID), progress: progress}
 	for _, step := range []func(context.Context) error{c.sources, c.rules, c.holds, c.parts, c.statuses, c.totals} {
@@ -57,11 +55,6 @@ func Copy(
 	report.Took = time.Since(began)
 	if report.From != report.To {
 		return report, fmt.Errorf("%w: %s, and the copy has %s", ErrDiffer, report.From, report.To)
-	}
-	if atRest != nil {
-		if err := atRest(ctx); err != nil {
-			return report, err
-		}
 	}
 	return report, to.EndCopy(ctx)
 }

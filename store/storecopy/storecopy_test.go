@@ -14,7 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/dir"
-	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/backend/redis"
 	"github.com/waggle-crawl/waggle/store/storecopy"
 )
 
@@ -23,7 +23,7 @@ func silent(storecopy.Step, int64) {}
 // copyInto copies a store, and closes it.
 func copyInto(t testing.TB, from, to dispatch.Portable) (dispatch.Portable, storecopy.Report) {
 	t.Helper()
-	report, err := storecopy.Copy(t.Context(), from, to, silent, nil)
+	report, err := storecopy.Copy(t.Context(), from, to, silent)
 	if err != nil {
 		t.Fatalf("copy %s to %s: %v", from.Kind(), to.Kind(), err)
 	}
@@ -43,13 +43,23 @@ func openFile(t testing.TB, shards int, config dir.Config) *store.Store {
 	return s
 }
 
-func openRedis(t testing.TB, config redisstore.Config) *redisstore.Store {
+func openRedis(t testing.TB, shards int, config redis.Config) *store.Store {
 	t.Helper()
-	s, err := redisstore.Open(t.Context(), config)
+	s, err := tryRedis(t, store.Config{Shards: shards}, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func tryRedis(t testing.TB, config store.Config, in redis.Config) (*store.Store, error) {
+	t.Helper()
+	keeper, err := redis.New(in)
+	if err != nil {
+		return nil, err
+	}
+	config.Backend = keeper
+	return store.Open(t.Context(), config)
 }
 
 // fixture is what a store was given, and what it has answered.
@@ -226,13 +236,12 @@ func TestCopy_shards(t *testing.T) {
 			server, prefix := shared.Server(t)
 			from := openFile(t, 0, dir.Config{Dir: t.TempDir()})
 			f := fill(t, from)
-			redis := openRedis(t, redisstore.Config{URL: server.URL(), Prefix: prefix, Shards: shards, CopyOf: "file"})
-			now, there := copyInto(t, from, redis)
-			report, err := redis.Check(t.Context(), false)
-			if err != nil || report.Left() > 0 {
-				t.Errorf("the copy in redis has the disagreements %+v, %v", report, err)
+			inRedis := openRedis(t, shards, redis.Config{URL: server.URL(), Prefix: prefix, CopyOf: "file"})
+			now, there := copyInto(t, from, inRedis)
+			if misfits := inRedis.Check(); len(misfits) > 0 {
+				t.Errorf("the copy in redis does not fit together: %v", misfits)
 			}
-			other := openRedis(t, redisstore.Config{URL: server.URL(), Prefix: prefix + "-2", Shards: 3, CopyOf: "redis"})
+			other := openRedis(t, 3, redis.Config{URL: server.URL(), Prefix: prefix + "-2", CopyOf: "redis"})
 			now, again := copyInto(t, now, other)
 			now, back := copyInto(t, now, openFile(t, 2, dir.Config{Dir: t.TempDir(), CopyOf: "redis"}))
 			if there.To.Hash != back.To.Hash || there.To.Hash != again.To.Hash || there.To.Tasks != 40 || there.To.Leased != 6 {
@@ -255,7 +264,7 @@ func TestCopy_intoRedis(t *testing.T) {
 			server, prefix := shared.Server(t)
 			from := openFile(t, 0, dir.Config{Dir: t.TempDir()})
 			f := fill(t, from)
-			now, _ := copyInto(t, from, openRedis(t, redisstore.Config{URL: server.URL(), Prefix: prefix, Shards: shards, CopyOf: "file"}))
+			now, _ := copyInto(t, from, openRedis(t, shards, redis.Config{URL: server.URL(), Prefix: prefix, CopyOf: "file"}))
 			f.check(now)
 			if err := now.Close(); err != nil {
 				t.Error(err)
@@ -289,17 +298,17 @@ func TestCopy_interrupted(t *testing.T) {
 	file := func(of string) (dispatch.Portable, error) {
 		return portable(store.Open(t.Context(), store.Config{Backend: dir.New(dir.Config{Dir: path, CopyOf: of, SyncEvery: dir.SyncNever})}))
 	}
-	redis := func(of string) (dispatch.Portable, error) {
-		return portable(redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Prefix: prefix, Shards: 2, CopyOf: of}))
+	inRedis := func(of string) (dispatch.Portable, error) {
+		return portable(tryRedis(t, store.Config{Shards: 2}, redis.Config{URL: server.URL(), Prefix: prefix, CopyOf: of}))
 	}
-	for name, open := range map[string]func(string) (dispatch.Portable, error){"file": file, "redis": redis} {
+	for name, open := range map[string]func(string) (dispatch.Portable, error){"file": file, "redis": inRedis} {
 		cuts := 0
 		for ended := false; !ended; cuts++ {
 			to, err := open("the original")
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = storecopy.Copy(t.Context(), from, &cutting{to, cuts}, silent, nil)
+			_, err = storecopy.Copy(t.Context(), from, &cutting{to, cuts}, silent)
 			if ended = err == nil; !ended && !errors.Is(err, errCut) {
 				t.Fatalf("%s, cut after %d batches: %v", name, cuts, err)
 			}
@@ -344,15 +353,15 @@ func TestCopy_changed(t *testing.T) {
 	f := fill(t, from)
 	to := openFile(t, 0, dir.Config{Dir: t.TempDir(), CopyOf: "the original"})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := storecopy.Copy(ctx, from, to, func(storecopy.Step, int64) { cancel() }, nil)
+	_, err := storecopy.Copy(ctx, from, to, func(storecopy.Step, int64) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
-	if _, err := storecopy.Copy(t.Context(), from, &cutting{to, 6}, silent, nil); !errors.Is(err, errCut) {
+	if _, err := storecopy.Copy(t.Context(), from, &cutting{to, 6}, silent); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}
 	f.report(from, f.held[1], dispatch.Applied)
-	if _, err := storecopy.Copy(t.Context(), from, to, silent, nil); !errors.Is(err, storecopy.ErrDiffer) {
+	if _, err := storecopy.Copy(t.Context(), from, to, silent); !errors.Is(err, storecopy.ErrDiffer) {
 		t.Errorf("what was copied has changed: %v", err)
 	}
 	if err := errors.Join(from.Close(), to.Close()); err != nil {
@@ -391,10 +400,10 @@ func BenchmarkCopy(b *testing.B) {
 			f.submit(from, dispatch.SubmitCreated)
 		}
 		server, prefix := shared.Server(b)
-		redis := openRedis(b, redisstore.Config{URL: server.URL(), Prefix: prefix, CopyOf: "file"})
+		inRedis := openRedis(b, 0, redis.Config{URL: server.URL(), Prefix: prefix, CopyOf: "file"})
 		back := openFile(b, 0, dir.Config{Dir: b.TempDir(), CopyOf: "redis"})
 		b.StartTimer()
-		now, there := copyInto(b, from, redis)
+		now, there := copyInto(b, from, inRedis)
 		now, again := copyInto(b, now, back)
 		b.StopTimer()
 		b.ReportMetric(there.Took.Seconds(), "s-to-redis")

@@ -22,7 +22,6 @@ func holdCases() []testCase {
 		{"Put_IsBounded_P10", holdsLimit},
 		{"OnOthers_StopNoShard", holdsOnOthers},
 		{"Claim_OfAnOlderVersionIsRefused", holdsClaims},
-		{"Put_MissedByAShardIsRepaired", holdsMissed},
 		{"Queue_HeldWhenPutReturns", holdsAtOnce},
 	}
 }
@@ -245,31 +244,4 @@ func holdsAtOnce(e *env) {
 	e.holdQueue("*.test", "a", time.Time{})
 	put.Store(true)
 	collectors.Wait()
-}
-
-// holdsMissed: SyncRules repairs a shard that a change of the holds has not come to.
-func holdsMissed(e *env) {
-	if e.MissHolds == nil {
-		e.Skip("no shard of this store can miss a change")
-	}
-	e.open()
-	g := source("a")
-	for shard := range e.Store.Shards() {
-		e.create(g, item(g, e.queueIn(shard), "k"))
-	}
-	hold := e.newHold(dispatch.HoldTarget{Queue: "*.test"}, "a", time.Time{})
-	for shard := 1; shard < e.Store.Shards(); shard++ {
-		e.MissHolds(shard, func() { e.putHolds([]dispatch.Hold{hold}) })
-		e.syncRules()
-		_, err := e.Store.Claim(e.ctx, shard, pool, e.held.version-1, []dispatch.Want{e.want(1)})
-		e.fails("claim by older holds", err, dispatch.ErrStaleHolds)
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(1)})
-		e.ok("claim", err)
-		is(e, "granted in a held queue", len(reply.Grants[0]), 0)
-		e.MissHolds(shard, func() { e.putHolds(nil, hold.Key()) })
-		e.syncRules()
-		reply, err = e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(1)})
-		e.ok("claim", err)
-		is(e, "granted then", len(reply.Grants[0]), 1)
-	}
 }

@@ -26,7 +26,7 @@ type Store interface {
 }
 
 // Instance is an empty store under test, and what the tests need to reach
-// around the contract. All fields but DeleteRecord, MissHolds and Restart are required.
+// around the contract. All fields but Restart are required.
 type Instance struct {
 	Store Store
 	// Clock is the store's clock, which stands still but for its methods.
@@ -38,12 +38,6 @@ type Instance struct {
 	SetLock func(id dispatch.TaskID, value string, ttl time.Duration)
 	// LockValue reads the lock of a task and its time left, 0 = it has no end; empty = none.
 	LockValue func(id dispatch.TaskID) (value string, ttl time.Duration)
-	// DeleteRecord removes the record of a task and leaves the indexes, as a
-	// failover might; nil: this store has its records where no hand comes.
-	DeleteRecord func(id dispatch.TaskID)
-	// MissHolds runs put, which changes the holds, and leaves the shard as if that had not
-	// come to it; nil: this store changes all shards or none.
-	MissHolds func(shard int, put func())
 	// Undoes: a grant is made and undone when it meets a lock that was set by hand. So the store knows only of locks that it has met,
 	// as they were then.
 	Undoes bool

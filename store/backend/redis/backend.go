@@ -83,6 +83,9 @@ func (l *latch) isSet() bool {
 
 // New makes a backend, which does not connect yet. The error wraps [dispatch.ErrInvalid].
 func New(config Config) (*Backend, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
 	config.complete()
 	target, err := redisconn.Parse(config.URL)
 	if err != nil {
@@ -199,9 +202,6 @@ func (b *Backend) prepare(ctx context.Context) error {
 	case err != nil:
 		return unavailable("connect to redis", err)
 	}
-	if err := b.refuseOlder(ctx); err != nil {
-		return err
-	}
 	f, err := b.lookFirst(ctx)
 	if err != nil {
 		return unavailable("look for a store", err)
@@ -234,25 +234,10 @@ func (b *Backend) lookFirst(ctx context.Context) (f found, err error) {
 	return look(ctx, l.conn, keys)
 }
 
-// refuseOlder is an error if the keys are those of a store that this program cannot read.
-func (b *Backend) refuseOlder(ctx context.Context) error {
-	if b.target.Cluster { // the node with that key may be away
-		return nil
-	}
-	older, err := b.client.Exists(ctx, olderStore(b.config.Prefix)).Result()
-	switch {
-	case err != nil:
-		return unavailable("look for a store", err)
-	case older != 0:
-		return fmt.Errorf("%w: redis has a store under %q that no dispatcher owns: its URL begins with redis; `waggle store copy` makes one that is owned under another prefix", dispatch.ErrStoreMismatch, b.config.Prefix)
-	}
-	return nil
-}
-
 // unavailable is an error of the client in the terms of the contract.
 func unavailable(op string, err error) error {
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, dispatch.ErrStoreMismatch), goredis.IsAuthError(err), goredis.IsPermissionError(err):
+	case errors.Is(err, context.Canceled), errors.Is(err, dispatch.ErrStoreMismatch), errors.Is(err, redisconn.ErrReplica), goredis.IsAuthError(err), goredis.IsPermissionError(err):
 		return fmt.Errorf("%s: %w", op, err)
 	default:
 		return fmt.Errorf("%w: %s: %w", dispatch.ErrStoreUnavailable, op, err)

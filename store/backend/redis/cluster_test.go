@@ -192,3 +192,49 @@ func TestCluster_Store(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestCluster_SlotMoves moves the slot of a shard to the other node, key by key. Meanwhile no group is kept, and nothing that is on the
+// other node already is taken for lost. Then the owner goes on there.
+func TestCluster_SlotMoves(t *testing.T) {
+	t.Parallel()
+	nodes, url := twoNodes(t)
+	o := newOwner(t, url).mustOwn(1)
+	o.keeps("1", "before")
+	from, to, target := client(t, nodes[0].Addr()), client(t, nodes[1].Addr()), nodes[1]
+	if _, moved := goredis.IsMovedError(from.Get(t.Context(), redis.EpochKey(prefix, 0)).Err()); moved {
+		from, to, target = to, from, nodes[0]
+	}
+	must := func(cmd goredis.Cmder) {
+		t.Helper()
+		if err := cmd.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slot := from.ClusterKeySlot(t.Context(), redis.EpochKey(prefix, 0)).Val()
+	here, there := from.ClusterMyID(t.Context()).Val(), to.ClusterMyID(t.Context()).Val()
+	must(to.Do(t.Context(), "cluster", "setslot", slot, "importing", here))
+	must(from.Do(t.Context(), "cluster", "setslot", slot, "migrating", there))
+	move := func(key string) {
+		t.Helper()
+		must(from.Do(t.Context(), "migrate", "127.0.0.1", portOf(target.Addr()), key, 0, 5000))
+	}
+	move(redis.HeadKey(prefix, 0))
+	last, err := o.set(0, "1", "meanwhile")
+	if err == nil {
+		err = last.Wait(t.Context())
+	}
+	if !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Errorf("a group of a shard whose keys are on two nodes: %v", err)
+	}
+	for _, key := range from.ClusterGetKeysInSlot(t.Context(), int(slot), 1000).Val() {
+		move(key)
+	}
+	must(to.Do(t.Context(), "cluster", "setslot", slot, "node", there))
+	must(from.Do(t.Context(), "cluster", "setslot", slot, "node", there))
+	o.serves()
+	o.soon("2", "after")
+	o.same(to)
+	if s := o.Counts(); s.Rewrites != 0 {
+		t.Errorf("counts are %+v", s)
+	}
+}

@@ -8,11 +8,15 @@ package redis
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/internal/redisconn"
 )
 
 // format is the number of the form of what is kept: of items, groups and the record.
@@ -23,6 +27,8 @@ const (
 	defaultPrefix = "waggle"
 	// defaultClusterShards is the number of shards of a new store in a Cluster; elsewhere it is 1.
 	defaultClusterShards = 64
+	maxPrefix            = 64  // characters: they are in every key
+	maxReplicas          = 100 // to wait for
 	// defaultTerm is how long an owner goes on without a renewal.
 	defaultTerm = 3 * time.Second
 )
@@ -32,12 +38,12 @@ type Config struct {
 	// URL of the Redis: redis://host:port/db, rediss:// for TLS, unix:///path?db=0, redis+sentinel://host:port,host:port/master or
 	// redis+cluster://host:port,host:port. Options of go-redis, such as ?pool_size=50, may follow.
 	URL string
-	// Prefix of all keys. Two prefixes are two stores. Default "waggle".
+	// Prefix of all keys: at most 64 of [A-Za-z0-9._-]. Two prefixes are two stores. Default "waggle".
 	Prefix string
 	// Name and Address of this dispatcher, for those that pass calls on to it.
 	Name, Address string
 	// AckReplicas is how many replicas must have a group before it is answered, so that a failover does not lose it (WAIT). If
-	// fewer have it within a second, the outcome of the group is unknown to its callers. Default 0.
+	// fewer have it within a second, the outcome of the group is unknown to its callers. 0 to 100; default 0.
 	AckReplicas int
 	// AllowEviction accepts an eviction policy that may evict locks and tasks when the memory is full.
 	AllowEviction bool
@@ -69,6 +75,18 @@ type Config struct {
 type Other struct {
 	Name, Address string
 	Epoch         uint64
+}
+
+// Validate checks the config, except whether there is a Redis. The error wraps [dispatch.ErrInvalid].
+func (c *Config) Validate() error {
+	switch {
+	case len(c.Prefix) > maxPrefix || strings.Trim(c.Prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "":
+		return fmt.Errorf("%w: Config.Prefix is %.80q; it must be at most %d of [A-Za-z0-9._-]", dispatch.ErrInvalid, c.Prefix, maxPrefix)
+	case c.AckReplicas < 0 || c.AckReplicas > maxReplicas:
+		return fmt.Errorf("%w: Config.AckReplicas is %d; it must be 0 to %d", dispatch.ErrInvalid, c.AckReplicas, maxReplicas)
+	}
+	_, err := redisconn.Parse(c.URL)
+	return err
 }
 
 func (c *Config) complete() {

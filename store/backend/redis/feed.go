@@ -19,7 +19,9 @@ import (
 
 // Stream carries messages between an owner and a dispatcher that stands by. Its methods fail once it has ended.
 type Stream interface {
+	// Send sends a message, of up to some MiB. It may wait for the other side.
 	Send(message []byte) error
+	// Receive waits for the next message.
 	Receive() (message []byte, err error)
 }
 

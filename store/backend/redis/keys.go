@@ -36,9 +36,6 @@ func (k keys) used(step int64) string { return k.prefix + "used:" + strconv.Form
 // secret is what dispatchers that share the store trust each other by; only shard 0 has one.
 func (k keys) secret() string { return k.prefix + "secret" }
 
-// olderStore is the key by which a store of releases before this form of it is known.
-func olderStore(prefix string) string { return prefix + ":meta" }
-
 // bucket is a hash of items.
 func (k keys) bucket(n int) string { return k.prefix + "items:" + strconv.Itoa(n) }
 

@@ -14,6 +14,14 @@ const secretBytes = 32
 // Secret is a random secret that all dispatchers of the store share. The first one that asks makes it. A store that has lost it, as by
 // a failover, gets known again, which is what the caller read last; nil: nothing.
 func (b *Backend) Secret(ctx context.Context, known []byte) ([]byte, error) {
+	secret, err := b.readSecret(ctx, known)
+	if err != nil {
+		return nil, b.target.OpenError(ctx, unavailable("read the secret of the store", err))
+	}
+	return secret, nil
+}
+
+func (b *Backend) readSecret(ctx context.Context, known []byte) ([]byte, error) {
 	mine := known
 	if mine == nil {
 		mine = make([]byte, secretBytes)
@@ -22,7 +30,7 @@ func (b *Backend) Secret(ctx context.Context, known []byte) ([]byte, error) {
 	key := keysOf(b.config.Prefix, 0).secret()
 	node, err := b.node(ctx, key)
 	if err != nil {
-		return nil, unavailable("read the secret of the store", err)
+		return nil, err
 	}
 	secret, err := node.Get(ctx, key).Bytes()
 	if errors.Is(err, goredis.Nil) {
@@ -30,8 +38,5 @@ func (b *Backend) Secret(ctx context.Context, known []byte) ([]byte, error) {
 			secret, err = node.Get(ctx, key).Bytes()
 		}
 	}
-	if err != nil {
-		return nil, unavailable("read the secret of the store", err)
-	}
-	return secret, nil
+	return secret, err
 }

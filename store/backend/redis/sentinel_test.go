@@ -24,7 +24,7 @@ func TestSentinel_LostGroups(t *testing.T) {
 	until(t, "the replica has the primary", func() bool {
 		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
-	sentinel := startSentinel(t, server.Addr())
+	sentinel := startSentinel(t, server.Addr(), 1)
 	o := newOwner(t, "redis+sentinel://"+sentinel+"/main").mustOwn(1)
 	o.keeps("1", "before")
 	until(t, "the replica has it", func() bool { return kept(t, c)["1"] == "before" })
@@ -45,8 +45,8 @@ func TestSentinel_LostGroups(t *testing.T) {
 	}
 }
 
-// startSentinel runs a Sentinel that watches the server as "main", and gives its address.
-func startSentinel(t *testing.T, server string) string {
+// startSentinel runs a Sentinel that watches the server as "main", and gives its address once it knows so many replicas.
+func startSentinel(t *testing.T, server string, replicas int) string {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -71,9 +71,9 @@ func startSentinel(t *testing.T, server string) string {
 	})
 	known := goredis.NewSentinelClient(&goredis.Options{Addr: addr})
 	t.Cleanup(func() { _ = known.Close() })
-	until(t, "the Sentinel knows the replica", func() bool {
-		replicas, err := known.Replicas(t.Context(), "main").Result()
-		return err == nil && len(replicas) == 1
+	until(t, "the Sentinel knows the replicas", func() bool {
+		has, err := known.Replicas(t.Context(), "main").Result()
+		return err == nil && len(has) == replicas
 	})
 	return addr
 }

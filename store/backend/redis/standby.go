@@ -35,6 +35,7 @@ type standby struct {
 
 	mu        sync.Mutex // guards what follows
 	stage     stage
+	stale     bool           // it is warm, and its owner sends no groups any more
 	round     int            // counts starts: a load of an earlier one is given up
 	epoch     protocol.Epoch // of the owner
 	following protocol.Following
@@ -219,13 +220,14 @@ func (s *standby) left(refused bool) {
 	if refused {
 		s.gone = s.epoch
 	}
+	s.stale = s.stage == warm
 }
 
 // drop forgets what the standby has. The mutex is held.
 func (s *standby) drop() {
 	if s.stage != taken {
 		s.round++
-		s.stage, s.items, s.held, s.waiting, s.bytes = cold, nil, nil, nil, 0
+		s.stage, s.stale, s.items, s.held, s.waiting, s.bytes = cold, false, nil, nil, nil, 0
 		signal(s.came) // for the load that is given up
 	}
 }
@@ -292,7 +294,11 @@ func (s *standby) applyHeld() error {
 func (s *standby) rewarm() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stage != warm {
+	switch {
+	case s.stage != warm:
+		return nil
+	case s.stale: // there is another stream, by which no groups come
+		s.drop()
 		return nil
 	}
 	err := s.items.Warm()

@@ -50,16 +50,6 @@ func TestStore_Copy(t *testing.T) {
 	o.same(client(t, server.Addr()))
 }
 
-// TestStore_Older refuses the keys of a store that this program cannot read.
-func TestStore_Older(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	client(t, server.Addr()).HSet(t.Context(), prefix+":meta", "format", "17")
-	if err := newOwner(t, server.URL()).own(0); !errors.Is(err, dispatch.ErrStoreMismatch) {
-		t.Errorf("an older store: %v", err)
-	}
-}
-
 // TestStore_Secret gives all dispatchers of a store the same secret.
 func TestStore_Secret(t *testing.T) {
 	t.Parallel()

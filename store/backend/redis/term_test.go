@@ -177,6 +177,32 @@ func TestTerm_Replicas(t *testing.T) {
 	o.same(client(t, server.Addr()))
 }
 
+// TestTerm_ReadOnly has Redis refuse writes for longer than a term, as one does that has too few replicas or a full disk. Nothing is
+// answered meanwhile.
+func TestTerm_ReadOnly(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	o := newOwner(t, server.URL()).mustOwn(1)
+	c := client(t, server.Addr())
+	o.keeps("1", "before")
+	if err := c.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	last, err := o.set(0, "1", "meanwhile")
+	if err == nil {
+		err = last.Wait(t.Context())
+	}
+	if !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Errorf("a group that Redis refuses: %v", err)
+	}
+	if err := c.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	o.serves()
+	o.keeps("2", "after")
+	o.same(c)
+}
+
 // TestTerm_Random meets one fault after the other: whatever was answered is kept, in the end Redis has what memory has.
 func TestTerm_Random(t *testing.T) {
 	t.Parallel()

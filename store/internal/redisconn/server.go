@@ -7,7 +7,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
@@ -18,11 +17,11 @@ import (
 // minMajor is the oldest major version of Redis that will do.
 const minMajor = 7
 
-// errReplica is a server that is no primary.
-var errReplica = errors.New("this redis is a replica")
+// ErrReplica is a server that is no primary.
+var ErrReplica = errors.New("this redis is a replica")
 
 // Check finds out about all servers what would go wrong later, and logs what may. Its error is
-// [dispatch.ErrStoreMismatch], or one of the client.
+// [dispatch.ErrStoreMismatch], ErrReplica, or one of the client.
 func Check(ctx context.Context, client redis.UniversalClient, allowEviction bool, log *zap.Logger) error {
 	look := func(ctx context.Context, server *redis.Client) error {
 		text, err := server.Info(ctx).Result()
@@ -34,8 +33,8 @@ func Check(ctx context.Context, client redis.UniversalClient, allowEviction bool
 		}
 		return CheckServer(text, allowEviction, log)
 	}
-	err := EachPrimary(ctx, client, look)
-	if err != nil && Denied(err) {
+	err := eachPrimary(ctx, client, look)
+	if err != nil && denied(err) {
 		log.Warn("cannot read the redis configuration; make sure that maxmemory-policy is noeviction and appendonly is yes",
 			zap.Error(err))
 		return nil
@@ -55,34 +54,14 @@ func checkCoverage(ctx context.Context, node *redis.Client, log *zap.Logger) {
 	}
 }
 
-// Denied reports whether a managed Redis hides a command.
-func Denied(err error) bool {
+// denied reports whether a managed Redis hides a command.
+func denied(err error) bool {
 	return redis.IsPermissionError(err) || strings.HasPrefix(err.Error(), "NOPERM ") ||
 		strings.HasPrefix(err.Error(), "ERR unknown command")
 }
 
-// Full reports whether one of the servers takes no more data. A server that hides its memory does not count.
-func Full(ctx context.Context, client redis.UniversalClient) (bool, error) {
-	var full atomic.Bool
-	look := func(ctx context.Context, server *redis.Client) error {
-		text, err := server.Info(ctx, "memory").Result()
-		if err != nil && !Denied(err) {
-			return err
-		}
-		info := fields(text)
-		used, _ := strconv.ParseInt(info["used_memory"], 10, 64) // 0 where it is not said
-		limit, _ := strconv.ParseInt(info["maxmemory"], 10, 64)
-		if limit > 0 && used >= limit {
-			full.Store(true)
-		}
-		return nil
-	}
-	err := EachPrimary(ctx, client, look)
-	return full.Load(), err
-}
-
-// EachPrimary calls look for each server that takes writes.
-func EachPrimary(ctx context.Context, client redis.UniversalClient, look func(context.Context, *redis.Client) error) error {
+// eachPrimary calls look for each server that takes writes.
+func eachPrimary(ctx context.Context, client redis.UniversalClient, look func(context.Context, *redis.Client) error) error {
 	switch client := client.(type) {
 	case *redis.ClusterClient:
 		return client.ForEachMaster(ctx, look)
@@ -112,7 +91,7 @@ func CheckServer(info string, allowEviction bool, log *zap.Logger) error {
 		return fmt.Errorf("%w: redis has version %s; at least %d.0 is needed", dispatch.ErrStoreMismatch, version, minMajor)
 	}
 	if server["role"] == "slave" {
-		return fmt.Errorf("%w of %s:%s", errReplica, server["master_host"], server["master_port"])
+		return fmt.Errorf("%w of %s:%s", ErrReplica, server["master_host"], server["master_port"])
 	}
 	if err := checkEviction(server, allowEviction, log); err != nil {
 		return err
@@ -148,19 +127,23 @@ func checkEviction(server map[string]string, allow bool, log *zap.Logger) error 
 		dispatch.ErrStoreMismatch, policy, limit)
 }
 
-// OpenError is an error of the first calls to a Redis, as an opener of a store is to get it. Three kinds
-// are retried once a store is open, but are mistakes in the URL before: its one server is a
-// replica, its one server is a node of a Cluster, none of its hosts exists.
+// OpenError is an error of the first calls to a Redis, as an opener of a store is to get it. Four kinds are retried once a store
+// is open, but are mistakes in the URL before: its one server is a replica, its one server is a node of a Cluster, its servers are
+// none of a Cluster, none of its hosts exists.
 func (t *Target) OpenError(ctx context.Context, err error) error {
 	follows := t.Cluster || t.master != ""
 	_, moved := redis.IsMovedError(err)
 	switch {
-	case errors.Is(err, errReplica) && follows:
-		return fmt.Errorf("%w: %w", dispatch.ErrStoreReadOnly, err)
-	case errors.Is(err, errReplica):
+	case errors.Is(err, ErrReplica) && follows:
+		return fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err)
+	case redis.IsReadOnlyError(err) && !follows:
+		return fmt.Errorf("%w: %w; give the address of the primary", dispatch.ErrStoreMismatch, ErrReplica)
+	case errors.Is(err, ErrReplica):
 		return fmt.Errorf("%w: %w; give the address of the primary", dispatch.ErrStoreMismatch, err)
 	case moved && !follows:
 		return fmt.Errorf("%w: this redis is a node of a Cluster; give a URL that begins with redis+cluster://", dispatch.ErrStoreMismatch)
+	case t.Cluster && strings.Contains(err.Error(), "cluster support disabled"):
+		return fmt.Errorf("%w: this redis is no node of a Cluster (cluster support disabled); give a URL that begins with redis://", dispatch.ErrStoreMismatch)
 	case errors.Is(err, dispatch.ErrStoreUnavailable):
 		if unknown := t.unknown(ctx); unknown != nil {
 			return fmt.Errorf("connect to redis: %w", unknown)

@@ -137,7 +137,7 @@ func (d *demo) startDispatcher(ctx context.Context) (stop func() error, err erro
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var g errgroup.Group
-	g.Go(func() error { return node.Run(running, nil) })
+	g.Go(func() error { return node.Run(running) })
 	fmt.Fprintf(d.screen, "dispatcher   %s, store in memory\n", node.Server.Address())
 	return func() error {
 		err := d.conn.Close()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 const (
@@ -59,19 +58,7 @@ func (s *StoreOptions) openPortable(ctx context.Context, log *zap.Logger) (dispa
 	if !ok {
 		return nil, errors.Join(cli.Usagef("a store of kind %s cannot be copied", store.Kind()), store.Close())
 	}
-	if err := AtRest(ctx, portable, s.Name()); err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
 	return portable, nil
-}
-
-// AtRest is an error if a dispatcher uses the store.
-func AtRest(ctx context.Context, store dispatch.Store, name string) error {
-	keeper, err := store.Campaign(ctx, engine.DutyKeeper, "", 0)
-	if err != nil || keeper == "" {
-		return err
-	}
-	return cli.Advise(fmt.Errorf("%s: dispatcher %s uses the store", name, keeper), "stop all dispatchers of both stores, and copy then")
 }
 
 // copyName is how a copy of the store names it.

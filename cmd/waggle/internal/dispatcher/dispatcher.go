@@ -5,18 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -25,7 +22,6 @@ import (
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/redis"
-	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
 // Node is a dispatcher with its store and its server.
@@ -44,8 +40,7 @@ type Node struct {
 	secret  []byte                        // of that store, as it was read last
 }
 
-// NewNode makes a node that runs nothing yet, without a store if that is nil. The caller closes the store until run is
-// called.
+// NewNode makes a node that runs nothing yet. The caller closes the store until Run is called. A nil store is for RunOwned.
 func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*Node, error) {
 	cfg.Version = cli.Version()
 	cfg.Metrics = server.NewMetrics()
@@ -75,14 +70,13 @@ func (n *Node) attach(store dispatch.Store, epoch uint64) error {
 	return nil
 }
 
-// Run serves until ctx ends, or the store has failed for good, then drains. Without a store it first waits for open to give
-// one, and meanwhile refuses calls. The dispatcher runs until the server has taken the last report; the store is closed when
-// both have ended.
-func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Store, error)) error {
+// Run serves until ctx ends, or the store has failed for good, then drains. The dispatcher runs until the server has taken the
+// last report; the store is closed when both have ended.
+func (n *Node) Run(ctx context.Context) error {
 	err := n.run(ctx, func(serving, loops context.Context, drain func()) error {
 		stop := context.AfterFunc(serving, drain)
 		defer stop()
-		return n.hold(serving, loops, drain, open)
+		return n.hold(serving, loops, drain)
 	})
 	return errors.Join(err, CloseStore(n.store))
 }
@@ -120,24 +114,12 @@ func (n *Node) run(ctx context.Context, keep func(serving, loops context.Context
 	return g.Wait()
 }
 
-// hold opens a store that nobody else takes over, unless it is open, and serves it until loops ends or it has failed for good.
-func (n *Node) hold(serving, loops context.Context, stop func(), open func(context.Context) (dispatch.Store, error)) error {
-	if n.store == nil {
-		store, err := open(serving)
-		if serving.Err() != nil {
-			return CloseStore(store)
-		}
-		if err == nil {
-			err = n.attach(store, 0)
-		}
-		if err != nil {
-			return errors.Join(err, CloseStore(store))
-		}
-	}
+// hold serves a store that nobody else takes over, until loops ends or it has failed for good.
+func (n *Node) hold(serving, loops context.Context, stop func()) error {
 	var g errgroup.Group
 	g.Go(func() error {
 		defer stop()
-		return watchLocal(serving, n.store)
+		return watch(serving, n.store)
 	})
 	g.Go(func() error {
 		defer stop()
@@ -146,21 +128,16 @@ func (n *Node) hold(serving, loops context.Context, stop func(), open func(conte
 	return g.Wait()
 }
 
-// localCheck is the time between two looks at a store within this process.
-const localCheck = time.Second
+// storeCheck is the time between two looks at a store.
+const storeCheck = time.Second
 
-// watchLocal waits until a store within this process does not answer, and returns why: only opening it anew heals that. It
-// returns nil when ctx ends, and for other stores, which come back by themselves.
-func watchLocal(ctx context.Context, store dispatch.Store) error {
-	if _, ok := store.(dispatch.Local); !ok {
-		<-ctx.Done()
-		return nil
-	}
+// watch waits until a store does not answer, and returns why: only opening it anew heals that. It returns nil when ctx ends.
+func watch(ctx context.Context, store dispatch.Store) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(localCheck):
+		case <-time.After(storeCheck):
 		}
 		if err := store.Ping(ctx); err != nil && ctx.Err() == nil {
 			return cli.Advise(err, "what was acknowledged is there when the dispatcher starts again; look at the disk before")
@@ -204,7 +181,7 @@ func (s *StoreOptions) RegisterExisting(flags *pflag.FlagSet) {
 }
 
 func (s *StoreOptions) registerURL(flags *pflag.FlagSet) {
-	flags.StringVar(&s.URL, "store", DefaultStore, "`URL`: file:DIR, memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...; with -owner, as in redis-owner://..., one dispatcher has the tasks in memory and the others pass calls on")
+	flags.StringVar(&s.URL, "store", DefaultStore, "`URL`: file:DIR, memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
 	flags.StringVar(&s.prefix, "prefix", "waggle", "`begin` of all keys in Redis; two prefixes are two Waggles")
 }
 
@@ -218,49 +195,54 @@ func (s *StoreOptions) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
 }
 
-// Open opens the store. It tries once; isAway reports whether to try again.
+// Owned reports whether the store is in Redis: one of the dispatchers owns it, and the others pass calls on to it.
+func (s *StoreOptions) Owned() bool {
+	_, isFile := s.Dir()
+	return !isFile && s.URL != MemoryStore
+}
+
+// Validate checks the flags that belong to one kind of store.
+func (s *StoreOptions) Validate() error {
+	if _, isFile := s.Dir(); !isFile && s.fsync != fsyncAlways && s.fsync != "" {
+		return cli.Usagef("--fsync %s is for --store file:DIR", s.fsync)
+	}
+	if !s.Owned() {
+		if s.ackReplicas != 0 {
+			return cli.Usagef("--ack-replicas %d is for a Redis, which may have replicas", s.ackReplicas)
+		}
+		return nil
+	}
+	config := redis.Config{URL: s.URL, Prefix: s.prefix, AckReplicas: s.ackReplicas}
+	err := config.Validate()
+	if err == nil {
+		return nil
+	}
+	text := invalidText(err)
+	if !strings.HasPrefix(text, "Config.") {
+		text = "--store: " + text
+	}
+	if strings.Contains(text, "scheme") {
+		text += fmt.Sprintf("; or \"file:DIR\", or %q", MemoryStore)
+	}
+	return cli.Usagef("%w", cli.Rename(errors.New(text), "Config.Prefix", "--prefix", "Config.AckReplicas", "--ack-replicas"))
+}
+
+// Open opens a store that no dispatcher uses.
 func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
-	if err := (&redisstore.Config{Prefix: s.prefix}).Validate(); err != nil { // with the store memory, too
-		return nil, cli.Usagef("--prefix: %s", invalidText(err))
-	}
-	dir, isFile := s.Dir()
-	if err := (&redisstore.Config{AckReplicas: s.ackReplicas}).Validate(); err != nil || s.ackReplicas > 0 && (isFile || s.URL == MemoryStore) {
-		return nil, cli.Usagef("--ack-replicas %d is not 0 to 100, or the store is not a Redis, which has replicas", s.ackReplicas)
-	}
-	if s.fsync != fsyncAlways && s.fsync != "" && !isFile {
-		return nil, cli.Usagef("--fsync %s is for --store file:DIR", s.fsync)
-	}
-	if isFile {
-		return s.openFile(ctx, dir, log)
+	if err := s.Validate(); err != nil {
+		return nil, err
 	}
 	if s.Owned() {
 		return s.openOwned(ctx, log)
 	}
-	if s.URL == MemoryStore {
-		store, err := store.New(store.Config{Shards: s.shards})
-		if err != nil {
-			return nil, cli.Usagef("--shards: %s", invalidText(err))
-		}
-		return store, nil
+	if dir, isFile := s.Dir(); isFile {
+		return s.openFile(ctx, dir, log)
 	}
-	// The client logs for its whole process, not per connection.
-	goredis.SetLogger(redisLog{log})
-	store, err := redisstore.Open(ctx, redisstore.Config{
-		URL: s.URL, Prefix: s.prefix, Shards: s.shards, Logger: log, AllowEviction: s.allowEviction, AckReplicas: s.ackReplicas,
-		Existing: s.existing, CopyOf: s.copyOf,
-	})
-	switch {
-	case err == nil:
-		return store, nil
-	case IsAway(err):
-		return nil, err
-	case errors.Is(err, dispatch.ErrInvalid) && strings.Contains(err.Error(), "scheme"):
-		return nil, cli.Usagef("--store: %s; or \"file:DIR\", or %q", invalidText(err), MemoryStore)
-	case errors.Is(err, dispatch.ErrInvalid):
-		return nil, cli.Usagef("--store: %s", invalidText(err))
-	default:
-		return nil, cli.Advise(fmt.Errorf("--store %s: %w", s.Name(), err), mismatchAdvice(err))
+	store, err := store.New(store.Config{Shards: s.shards})
+	if err != nil {
+		return nil, cli.Usagef("--shards: %s", invalidText(err))
 	}
+	return store, nil
 }
 
 // IsAway reports whether a store that could not be opened may be opened later.
@@ -275,25 +257,6 @@ const (
 	// awayEach is how often it is logged that the store is still away.
 	awayEach = 30 * time.Second
 )
-
-// Await opens the store once it can be worked with. away is why the first attempt failed.
-func (s *StoreOptions) Await(ctx context.Context, log *zap.Logger, away error) (dispatch.Store, error) {
-	warn := rate.Sometimes{First: 1, Interval: awayEach}
-	for wait := firstOpenWait; ; wait = min(2*wait, longestOpenWait) {
-		warn.Do(func() {
-			log.Warn("the store is away; trying again until it can be opened", zap.String("store", s.Name()), zap.Error(away))
-		})
-		select {
-		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		var store dispatch.Store
-		if store, away = s.Open(ctx, log); away == nil || !IsAway(away) {
-			return store, away
-		}
-	}
-}
 
 // mismatchAdvice is what to do about a Redis that does not fit; empty when its error says it all.
 func mismatchAdvice(err error) string {

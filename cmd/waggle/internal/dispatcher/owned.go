@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,19 +22,10 @@ import (
 	"github.com/waggle-crawl/waggle/store/backend/redis"
 )
 
-// ownerScheme is in the scheme of the URL of a Redis whose store one dispatcher at a time owns.
-const ownerScheme = "-owner"
-
-// Owned reports whether one of the dispatchers owns the store, and the others pass calls on to it.
-func (s *StoreOptions) Owned() bool {
-	scheme, _, _ := strings.Cut(s.URL, "://")
-	return strings.Contains(scheme, ownerScheme)
-}
-
 // backend makes what keeps a store that is owned. of has what it is to a dispatcher.
 func (s *StoreOptions) backend(of redis.Config, log *zap.Logger) (*redis.Backend, error) {
 	goredis.SetLogger(redisLog{log}) // the client logs for its whole process, not per connection
-	of.URL, of.Prefix, of.AckReplicas = strings.Replace(s.URL, ownerScheme, "", 1), s.prefix, s.ackReplicas
+	of.URL, of.Prefix, of.AckReplicas = s.URL, s.prefix, s.ackReplicas
 	of.AllowEviction, of.Existing, of.CopyOf, of.Logger = s.allowEviction, s.existing, s.copyOf, log
 	b, err := redis.New(of)
 	if err != nil {

@@ -32,9 +32,9 @@ func newServe(c cli.Console) *cobra.Command {
 		Use:     "serve",
 		Short:   "Run a dispatcher",
 		GroupID: "run",
-		Long: `Run a dispatcher. It keeps everything in the directory waggle-data, or where --store says. Several on one Redis
-form a group of equals. With redis-owner:// one of them owns the store: it needs 650 bytes of memory for a waiting task, and the
-others pass calls on to it, by its --advertise. When it dies another one takes over after 3 s.
+		Long: `Run a dispatcher. It keeps everything in the directory waggle-data, or where --store says. Of several on one Redis one
+owns the store: it has all tasks in memory, 650 bytes for each that waits. The others pass calls on to it, by its --advertise. When
+it dies another one takes over after 3 s.
 
 A Redis that is away or loads its files is waited for. Until it is there, /readyz is 503 and calls answer UNAVAILABLE.
 
@@ -94,16 +94,14 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	if err := o.server.Validate(); err != nil {
 		return cli.Usagef("%w", flagNames(err))
 	}
+	if err := o.store.Validate(); err != nil {
+		return err
+	}
 	var store dispatch.Store
-	var away error // of the first try to open it
 	if !o.store.Owned() {
-		store, away = o.store.Open(ctx, log)
-	}
-	if ctx.Err() != nil {
-		return dispatcher.CloseStore(store)
-	}
-	if away != nil && !dispatcher.IsAway(away) {
-		return away
+		if store, err = o.store.Open(ctx, log); err != nil {
+			return err
+		}
 	}
 	n, err := dispatcher.NewNode(o.server, store, log)
 	if err != nil {
@@ -125,7 +123,7 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 		}
 		return n.RunOwned(ctx, &o.store)
 	}
-	return n.Run(ctx, func(ctx context.Context) (dispatch.Store, error) { return o.store.Await(ctx, log, away) })
+	return n.Run(ctx)
 }
 
 // flagNames writes flags where an error names fields of a Config.

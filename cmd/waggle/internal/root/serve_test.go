@@ -62,7 +62,7 @@ func TestServe_Redis(t *testing.T) {
 		t.Errorf("printed\n%s%s", got.Out, got.Err)
 	}
 	clitest.WantFailure(t, clitest.Command(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", redis.URL(), "--shards", "4"), cli.ExitFailed,
-		"was made with 3 shards, this program was told 4", "leave --shards out")
+		"has 3 shards, not 4", "leave --shards out")
 	if code := d.End(); code != cli.ExitOK {
 		t.Errorf("exit code %d after a drain:\n%s", code, d.Err.Text())
 	}

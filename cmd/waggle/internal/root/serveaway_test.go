@@ -22,14 +22,14 @@ import (
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
-// withUser lets a server know a user waggle with the password secret.
+// withUser lets a server know a user waggle with the password pa55.
 func withUser() redistest.Option {
-	return redistest.WithConfig("user", "waggle on >secret ~* &* +@all")
+	return redistest.WithConfig("user", "waggle on >pa55 ~* &* +@all")
 }
 
 // urlOf is the URL of a server for the user of withUser.
 func urlOf(server *redistest.Server) string {
-	return strings.Replace(server.URL(), "redis://", "redis://waggle:secret@", 1)
+	return strings.Replace(server.URL(), "redis://", "redis://waggle:pa55@", 1)
 }
 
 // waiting is a dispatcher whose store is away.
@@ -51,7 +51,7 @@ func startWaiting(t *testing.T, store, because string) *waiting {
 		calls: pb.NewDispatchServiceClient(conn), health: grpc_health_v1.NewHealthClient(conn),
 	}
 	d.Err.Line(t, `"warn".*redis://waggle:xxxxx@127\.0\.0\.1:\d+/0.*`+because)
-	if strings.Contains(d.Err.Text(), "secret") {
+	if strings.Contains(d.Err.Text(), "pa55") {
 		t.Errorf("the log has the password:\n%s", d.Err.Text())
 	}
 	if code, text := w.probe(t, "/healthz"); code != http.StatusOK {
@@ -172,6 +172,11 @@ func TestServe_RedisLoads(t *testing.T) {
 		defer close(loaded)
 		server.Restart() // until it has read its file
 	}()
+	for answer := client.Ping(t.Context()); !redis.HasErrorPrefix(answer.Err(), "LOADING"); answer = client.Ping(t.Context()) {
+		if answer.Err() == nil {
+			t.Fatal("redis has its file read before the dispatcher starts")
+		}
+	}
 	w := startWaiting(t, store, "LOADING")
 	if err := client.ConfigSet(t.Context(), "key-load-delay", "0").Err(); err != nil {
 		t.Error(err)
@@ -206,9 +211,9 @@ func TestServe_EndsWhileRedisIsAway(t *testing.T) {
 // The password for the Sentinels is in no log either.
 func TestServe_SentinelsAreAway(t *testing.T) {
 	t.Parallel()
-	d := clitest.Start(t, nil, "serve", "--store", "redis+sentinel://127.0.0.1:1/main?sentinel_password=secret", "--listen", "127.0.0.1:0", "--http", "off")
+	d := clitest.Start(t, nil, "serve", "--store", "redis+sentinel://127.0.0.1:1/main?sentinel_password=pa55", "--listen", "127.0.0.1:0", "--http", "off")
 	d.Err.Line(t, `the store is away`)
-	if code := d.End(); code != cli.ExitOK || strings.Contains(d.Err.Text(), "secret") {
+	if code := d.End(); code != cli.ExitOK || strings.Contains(d.Err.Text(), "pa55") {
 		t.Errorf("exit code %d, log\n%s", code, d.Err.Text())
 	}
 }
@@ -216,8 +221,8 @@ func TestServe_SentinelsAreAway(t *testing.T) {
 // What no waiting mends ends a dispatcher, also one that has waited.
 func TestServe_RedisRefuses(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.WithConfig("user", "waggle on >secret ~* &* +@all"),
-		redistest.WithConfig("user", "poor on >secret ~* &* +@all -hmget"))
+	server := redistest.Start(t, redistest.WithConfig("user", "waggle on >pa55 ~* &* +@all"),
+		redistest.WithConfig("user", "poor on >pa55 ~* &* +@all -mget"))
 	addr := server.Addr()
 	replica := redistest.Start(t, redistest.WithConfig("replicaof", strings.ReplaceAll(addr, ":", " ")))
 	for name, c := range map[string]struct {
@@ -226,21 +231,21 @@ func TestServe_RedisRefuses(t *testing.T) {
 		says  []string
 	}{
 		"wrong password":     {"redis://waggle:other@" + addr, cli.ExitFailed, []string{"WRONGPASS", "redis://waggle:xxxxx@" + addr}},
-		"missing permission": {"redis://poor:secret@" + addr, cli.ExitFailed, []string{"NOPERM"}},
-		"unknown host":       {"redis://waggle:secret@no-such-host.invalid:6379", cli.ExitFailed, []string{"no-such-host.invalid", "no such host"}},
-		"unknown hosts":      {"redis+cluster://waggle:secret@no-such-host.invalid,no-other.invalid", cli.ExitFailed, []string{"no such host"}},
+		"missing permission": {"redis://poor:pa55@" + addr, cli.ExitFailed, []string{"NOPERM"}},
+		"unknown host":       {"redis://waggle:pa55@no-such-host.invalid:6379", cli.ExitFailed, []string{"no-such-host.invalid", "no such host"}},
+		"unknown hosts":      {"redis+cluster://waggle:pa55@no-such-host.invalid,no-other.invalid", cli.ExitFailed, []string{"no such host"}},
 		"unknown sentinels":  {"redis+sentinel://no-such-host.invalid,no-other.invalid/main", cli.ExitFailed, []string{"no such host"}},
-		"port out of range":  {"redis://waggle:secret@127.0.0.1:99999", cli.ExitUsage, []string{"--store", "99999"}},
-		"port with a name":   {"redis+cluster://waggle:secret@127.0.0.1:six,127.0.0.1:7", cli.ExitUsage, []string{"--store", "six"}},
-		"no Cluster":         {"redis+cluster://waggle:secret@" + addr, cli.ExitFailed, []string{"cluster support disabled"}},
-		"replica":            {replica.URL(), cli.ExitFailed, []string{"replica of 127.0.0.1", "redis+sentinel://"}},
+		"port out of range":  {"redis://waggle:pa55@127.0.0.1:99999", cli.ExitUsage, []string{"--store", "99999"}},
+		"port with a name":   {"redis+cluster://waggle:pa55@127.0.0.1:six,127.0.0.1:7", cli.ExitUsage, []string{"--store", "six"}},
+		"no Cluster":         {"redis+cluster://waggle:pa55@" + addr, cli.ExitFailed, []string{"cluster support disabled"}},
+		"replica":            {replica.URL(), cli.ExitFailed, []string{"is a replica", "redis+sentinel://"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := clitest.Start(t, nil, "serve", "--store", c.store, "--listen", "127.0.0.1:0", "--http", "off")
 			code := d.Wait()
 			clitest.WantFailure(t, clitest.Answer{Code: code, Err: d.Err.Text()}, c.code, c.says...)
-			if strings.Contains(d.Err.Text(), "secret") || strings.Contains(d.Err.Text(), "other@") {
+			if strings.Contains(d.Err.Text(), "pa55") || strings.Contains(d.Err.Text(), ":other@") {
 				t.Errorf("tells the password: %s", d.Err.Text())
 			}
 		})

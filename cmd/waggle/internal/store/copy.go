@@ -70,7 +70,7 @@ func copyStore(ctx context.Context, o *dispatcher.CopyOptions, progress *human.P
 		} else {
 			progress.At(string(step), parts, parts, 2*copied.Load())
 		}
-	}, func(ctx context.Context) error { return dispatcher.AtRest(ctx, from, "FROM") })
+	})
 	if errors.Is(err, storecopy.ErrDiffer) {
 		err = cli.Advise(err, "FROM has changed since the copy began, or something else writes to TO: remove TO, and copy again")
 	}

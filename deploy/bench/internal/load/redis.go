@@ -19,16 +19,12 @@ func RedisSettings() []string { return []string{"--save", "", "--appendonly", "n
 // Stores of a dispatcher.
 const (
 	StoreRedis  = "redis"
-	StoreOwner  = "owner" // a Redis that one dispatcher owns
 	StoreMemory = "memory"
 	StoreFile   = "file"
 )
 
-// OfRedis reports whether a store is kept in Redis.
-func OfRedis(store string) bool { return store == StoreRedis || store == StoreOwner }
-
 // Stores are all of them.
-func Stores() []string { return []string{StoreRedis, StoreOwner, StoreMemory, StoreFile} }
+func Stores() []string { return []string{StoreRedis, StoreMemory, StoreFile} }
 
 // StartRedis starts a node that has no dispatcher, and with another store than Redis no redis-server either.
 func StartRedis(ctx context.Context, cfg Config) (*Node, error) {
@@ -46,10 +42,6 @@ func StartRedis(ctx context.Context, cfg Config) (*Node, error) {
 	default:
 		err = n.startServer(ctx, "--port", "0")
 		n.store = "unix://" + n.socket(0) + "?db=0"
-	}
-	if cfg.Store == StoreOwner {
-		scheme, rest, _ := strings.Cut(n.store, ":")
-		n.store = scheme + "-owner:" + rest
 	}
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
