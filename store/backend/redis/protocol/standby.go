@@ -57,8 +57,12 @@ func (f Following) Receive(after, head Head) (Following, Applied) {
 }
 
 // Takeover returns what makes memory the state of the store with the head that was found: Hold if it is that already, ApplyHeld, or
-// Behind. A standby asks it after it has acquired, with the head that it read together with its own epoch. Its line is
-// then NewLine with Loaded set. It asks at the begin of a stream too, with the owner's last kept head: memory of an earlier stream may do.
+// Behind. A standby asks it
+//
+//   - after it has acquired, with the head that was read together with its own epoch: its line is then NewLine with Loaded set, and
+//     if it is behind it loads;
+//   - at the begin of a stream, with the last head that the owner has kept: if it is not behind, memory of an earlier stream will do;
+//   - before the first page of a load and behind the last one, with the head that was read then: while it is behind, it reads the head again.
 func (f Following) Takeover(found Head) Applied {
 	switch {
 	case found.Rewriting:
@@ -71,9 +75,3 @@ func (f Following) Takeover(found Head) Applied {
 		return Behind
 	}
 }
-
-// Warm reports whether memory is the state of one head after a load, where read is the head that was read behind the last page. Groups
-// went on meanwhile, so pages may be newer than Has: until Has is as new, memory is a mixture. The load begins after the
-// stream did, with Has the head that the owner had kept then, and groups are applied over the pages. If Takeover of read is ApplyHeld
-// then the group that is held is applied first.
-func (f Following) Warm(read Head) bool { return !read.Rewriting && read.Seq <= f.Has.Seq }
