@@ -383,17 +383,26 @@ func (w *takeovers) count(t *testing.T, h *history.History) {
 	if n := int(steady.GetReady() + steady.GetDone()); n != w.steady {
 		t.Errorf("%d tasks are READY and %d DONE, of %d", steady.GetReady(), steady.GetDone(), w.steady)
 	}
-	accepted := make(map[string]bool)
+	succeeded, accepted := make(map[string]bool), make(map[string]bool)
 	for _, e := range h.Events {
-		if e.Kind == history.Reported && (e.Code == history.OK || e.Code == history.AlreadyReported) {
+		switch {
+		case e.Kind == history.ReportSent && e.Code == history.Succeeded:
+			succeeded[e.Token] = true
+		case e.Kind == history.Reported && (e.Code == history.OK || e.Code == history.AlreadyReported) && succeeded[e.Token]:
 			accepted[e.Task] = true
 		}
 	}
 	for _, id := range w.ids {
 		delete(accepted, id)
 	}
-	if len(accepted) != int(steady.GetDone()) {
-		t.Errorf("%d tasks of the source steady were reported, and %d are DONE", len(accepted), steady.GetDone())
+	if len(accepted) == int(steady.GetDone()) {
+		return
+	}
+	t.Errorf("%d tasks of the source steady were reported with success, and %d are DONE", len(accepted), steady.GetDone())
+	for id := range accepted {
+		if task := w.client.task(t, id); task.GetState() != pb.TaskState_TASK_STATE_DONE {
+			t.Errorf("task %s was reported with success, and is %v", id, task)
+		}
 	}
 }
 

@@ -146,6 +146,9 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	if s.b.config.Watch || s.number != 0 && !s.b.first.isSet() {
 		return false, nil
 	}
+	if of.Standby != 0 && of.Standby != s.b.me { // it has the shard in memory, and is to be the first
+		watched -= s.b.config.term / 4
+	}
 	forced := false
 	if owned && !protocol.MayAcquire(s.b.me, of, watched, s.b.config.term) {
 		if forced = s.standby.mayForce(of); !forced {

@@ -133,13 +133,18 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 			continue
 		}
 		s := b.shards[m.shard]
-		err = s.standby.take(m, func(round int, start protocol.Head) {
+		resumed := false
+		resumed, err = s.standby.take(m, func(round int, start protocol.Head) {
 			loads.Go(func() {
 				if err := s.standby.load(ctx, round, start, stream); err != nil && !errors.Is(err, errGivenUp) {
 					end(fmt.Errorf("load shard %d: %w", s.number, err))
 				}
 			})
 		})
+		if err == nil && resumed {
+			ready := message{kind: warmMessage, shard: s.number, after: m.after}
+			err = stream.Send(ready.encode())
+		}
 		if err != nil {
 			end(err)
 		}
@@ -232,12 +237,15 @@ func (s *standby) drop() {
 	}
 }
 
-// take takes a message of the owner. load loads the shard beside.
-func (s *standby) take(m message, load func(round int, start protocol.Head)) error {
+// take takes a message of the owner. load loads the shard beside. resumed: that of an earlier stream is still what is kept.
+func (s *standby) take(m message, load func(round int, start protocol.Head)) (resumed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.stage == taken:
+	case m.kind == startMessage && s.stage == warm && s.resumes(m.after):
+		s.epoch, s.stale = m.epoch, false
+		return true, nil
 	case m.kind == startMessage:
 		s.drop()
 		s.stage, s.epoch, s.following = loading, m.epoch, protocol.Following{Has: m.after}
@@ -248,13 +256,26 @@ func (s *standby) take(m message, load func(round int, start protocol.Head)) err
 		signal(s.soon)
 	case m.kind == groupMessage && s.stage == loading:
 		if s.waiting, s.bytes = append(s.waiting, m), s.bytes+len(m.group); s.bytes > maxWaiting {
-			return fmt.Errorf("%d bytes of groups came while the shard was loaded", s.bytes)
+			return false, fmt.Errorf("%d bytes of groups came while the shard was loaded", s.bytes)
 		}
 		signal(s.came)
 	case m.kind == groupMessage && s.stage == warm:
-		return s.group(m)
+		return false, s.group(m)
 	}
-	return nil
+	return false, nil
+}
+
+// resumes reports whether memory is what is kept under the head from which an owner begins to send groups. The mutex is held.
+func (s *standby) resumes(head protocol.Head) bool {
+	switch s.following.Takeover(head) {
+	case protocol.ApplyHeld:
+		return s.applyHeld() == nil
+	case protocol.Hold:
+		s.following, s.held = protocol.Following{Has: head}, nil
+		return true
+	default:
+		return false
+	}
 }
 
 var (
@@ -385,7 +406,7 @@ func (s *standby) catchUp(ctx context.Context, round int, items backend.Standby,
 		if len(groups) == 0 && s.following.Takeover(read) == protocol.ApplyHeld {
 			err = s.applyHeld()
 		}
-		done := len(groups) == 0 && s.following.Warm(read)
+		done := len(groups) == 0 && !read.Rewriting && read.Seq <= s.following.Has.Seq // what was read is no newer than memory
 		if done && warms {
 			s.stage = warm
 		}

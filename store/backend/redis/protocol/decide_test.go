@@ -138,19 +138,3 @@ func TestFollowing_Takeover(t *testing.T) {
 		}
 	}
 }
-
-func TestFollowing_Warm(t *testing.T) {
-	t.Parallel()
-	marked := h(3)
-	marked.Rewriting = true
-	f := protocol.Following{Has: h(4), Next: h(5)}
-	for _, c := range []struct {
-		name string
-		read protocol.Head
-		want bool
-	}{{"older", h(3), true}, {"as new", h(4), true}, {"held", h(5), false}, {"newer", h(6), false}, {"in a rewrite", marked, false}} {
-		if got := f.Warm(c.read); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
-		}
-	}
-}

@@ -2,26 +2,23 @@ package protocol
 
 import "time"
 
-// MayForce reports whether me may acquire at once from an owner that has not released the record and may still be in its term. Me
-// is the standby in the record, its stream to the owner of epoch gone broke, and after that the owner's port refused a connection.
-// The owner knows that the stream broke: see MayAnswer.
+// MayForce reports whether me may acquire at once, from an owner that has not released the record and whose term may go on. Gone is the
+// owner whose stream to me broke and whose port has refused a connection since. The owner knows of the break and does not answer:
+// see MayAnswer.
 //
-// Tried is the number of the last epoch that me has tried to force. There is one try an epoch: acquire compares the whole record,
-// so if it fails then the owner has renewed, and lives.
-//
-// Gone is zero while a stream is open, and after the connection to Redis broke: a failover may have brought back a record
-// that names me, which the owner has replaced since.
+// Gone is zero while a stream is open, and after the connection to Redis broke: the next one may lead to a replica whose record
+// names me although the owner has replaced it. Tried is the number of the last epoch that me has tried to force. There is
+// one try an epoch: acquire compares the whole record, so it fails only if the owner has renewed, and lives.
 func MayForce(me Process, found Record, gone Epoch, tried uint64) bool {
 	return found.Standby == me && found.Epoch == gone && gone.Number > tried && !found.Released
 }
 
-// MayAnswer reports whether the owner may answer: grants, reads and confirmations alike. It is MayServe for an owner with a
-// standby. Doubt begins when the stream of any standby breaks, named by the record or not, because the standby may force from then
-// on. It ends when a renewal is confirmed that was sent after the break and does not name the standby of a broken stream.
-func MayAnswer(age, term time.Duration, doubt bool) bool { return !doubt && MayServe(age, term) }
+// MayAnswer reports whether an owner that may have a standby may answer: grants, reads and confirmations alike. Broken begins when the
+// stream of any standby breaks, and ends when a renewal is confirmed that was sent after that. In between the standby may force.
+func MayAnswer(age, term time.Duration, broken bool) bool { return !broken && MayServe(age, term) }
 
-// Following is how far the memory of a standby is. The owner sends it each group before Redis has it, and again when the group is
-// sent again, so a group that was received may never be kept. The standby holds it until it knows.
+// Following says which state of the store the memory of a standby is. The owner sends each group before Redis has it, and again when
+// the group is sent again. So a group that was received may never be kept, and the standby holds it until it knows.
 type Following struct {
 	Has  Head // memory is the state of the store with this head
 	Next Head // of the group that was received and is not applied; zero if there is none
@@ -35,11 +32,11 @@ const (
 	Hold      Applied = iota // nothing is applied
 	ApplyHeld                // the group that is held was kept: apply it
 	DropHeld                 // the group that is held was not kept, and never will be: drop it
-	Behind                   // groups are missing: memory is of no use, so load
+	Behind                   // groups are missing: drop memory and load
 )
 
-// Receive returns what to do when a group arrives that follows the head after: first with the one that is held, and then the new one is
-// held. Behind drops both. A rewrite is not followed: it is a store of two ages until its end.
+// Receive returns what to do with the group that is held when the next one arrives, which follows the head after. Then the new one
+// is held. Behind drops both. A rewrite is not followed: until its end the store has items of two ages.
 func (f Following) Receive(after, head Head) (Following, Applied) {
 	holds := f.Next != Head{}
 	switch {
@@ -57,8 +54,11 @@ func (f Following) Receive(after, head Head) (Following, Applied) {
 }
 
 // Takeover returns what makes memory the state of the store with the head that was found: Hold if it is that already, ApplyHeld, or
-// Behind. A standby asks it after it has acquired, with the head that it read together with its own epoch. Its line is
-// then NewLine with Loaded set. It asks at the begin of a stream too, with the owner's last kept head: memory of an earlier stream may do.
+// Behind if it cannot be. A standby asks it
+//
+//   - after it has acquired, with the head that it read together with its epoch. Its line is then NewLine with Loaded set;
+//   - at the begin of a stream, with the head that the owner has kept: unless it is Behind, memory of an earlier stream is still warm;
+//   - at the begin and at the end of a load, with the head that it read: while it is Behind, the standby reads the head again.
 func (f Following) Takeover(found Head) Applied {
 	switch {
 	case found.Rewriting:
@@ -71,9 +71,3 @@ func (f Following) Takeover(found Head) Applied {
 		return Behind
 	}
 }
-
-// Warm reports whether memory is the state of one head after a load, where read is the head that was read behind the last page. Groups
-// went on meanwhile, so pages may be newer than Has: until Has is as new, memory is a mixture. The load begins after the
-// stream did, with Has the head that the owner had kept then, and groups are applied over the pages. If Takeover of read is ApplyHeld
-// then the group that is held is applied first.
-func (f Following) Warm(read Head) bool { return !read.Rewriting && read.Seq <= f.Has.Seq }
