@@ -108,7 +108,7 @@ func (l *keyedLedger) piece(shard int) []byte {
 func (*keyedLedger) Room(int, int, bool) error { return nil }
 
 // Until implements [backend.Backend].
-func (*keyedLedger) Until(int) (time.Time, error) { return time.Time{}, nil }
+func (*keyedLedger) Until(context.Context, int) (time.Time, error) { return time.Time{}, nil }
 
 // EndCopy implements [backend.Backend].
 func (*keyedLedger) EndCopy(context.Context) error { return nil }

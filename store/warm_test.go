@@ -258,6 +258,9 @@ func (f *followed) instance() storetest.Instance {
 	}
 }
 
+// takeoverSteps are fewer than [storetest.DefaultSteps]: `make model` makes more.
+const takeoverSteps = 10_000
+
 // TestLoader_Warm makes random operations on two stores that are taken over again and again: one by a follower that is warm, the other by
 // a load of its items. Both must answer alike.
 func TestLoader_Warm(t *testing.T) {
@@ -267,7 +270,7 @@ func TestLoader_Warm(t *testing.T) {
 		t.Helper()
 		warm = newFollowed(t, opts.Shards, false)
 		return warm.instance()
-	}, storetest.ModelConfig{Steps: modelSteps, Reference: func(t *testing.T, opts storetest.Options) storetest.Instance {
+	}, storetest.ModelConfig{Steps: takeoverSteps, Reference: func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
 		return newFollowed(t, opts.Shards, true).instance()
 	}})
