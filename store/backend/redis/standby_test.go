@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -748,7 +749,19 @@ func TestStandby_Random(t *testing.T) {
 		}
 		begin()
 	}
+	sleeper := asleep
 	endSleep()
+	if sleeper != nil {
+		if err := sleeper.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	for range begun - rounds { // none is ended in its begin
+		p := <-owned
+		if err := errors.Join(p.err, p.Release(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}
 	t.Logf("%d shards were taken over without a load", warm)
 	if warm < rounds/3 {
 		t.Error("hardly a takeover was warm")
