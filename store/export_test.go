@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 )
@@ -159,4 +160,24 @@ func (l *Loader) OpenKeyed(term backend.Term) (*Store, error) {
 // Unlocked is [backend.Owner.Unlocked] of the store.
 func (l *Loader) Unlocked(shard int, locks []backend.Unlocked) (backend.Commit, error) {
 	return l.unlocked(shard, locks)
+}
+
+// End makes the shards of what was loaded, and nothing else that [Loader.Store] does.
+func (l *Loader) End() error {
+	for number := range l.shards {
+		if err := l.end(number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Queues is how many queues are in memory of what was loaded.
+func (l *Loader) Queues() (n int64) {
+	for _, sh := range l.store.shards {
+		var stats dispatch.StoreStats
+		sh.AddStats(&stats)
+		n += stats.Queues
+	}
+	return n
 }

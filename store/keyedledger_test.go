@@ -124,15 +124,23 @@ func (l *keyedLedger) Commit(_ int, group []byte, _ int) backend.Commit {
 		return nil
 	}
 	l.groups = append(l.groups, slices.Clone(group))
-	for rest := l.groups[len(l.groups)-1][8:]; len(rest) > 0; {
+	l.each(l.groups[len(l.groups)-1], l.keep)
+	return settled{l}
+}
+
+// groupHead is the length of what a group has before its items.
+const groupHead = 8
+
+// each goes through the items of a group.
+func (l *keyedLedger) each(group []byte, take func(kind codec.Kind, shard int, fields []byte)) {
+	for rest := group[groupHead:]; len(rest) > 0; {
 		kind, shard, fields, after, ok := codec.CutItem(rest)
 		if !ok {
 			l.t.Error("an item of a group is cut off")
 		}
-		l.keep(kind, shard, fields)
+		take(kind, shard, fields)
 		rest = after
 	}
-	return settled{l}
 }
 
 func (l *keyedLedger) keep(kind codec.Kind, shard int, fields []byte) {

@@ -86,6 +86,9 @@ func (f *followed) step() {
 		f.must(f.follower.Warm())
 	default:
 		f.take()
+		if f.rand.IntN(8) == 0 {
+			f.again()
+		}
 	}
 }
 
@@ -124,12 +127,29 @@ func (f *followed) read(last bool) {
 	f.warm = true
 }
 
-// take takes the groups that came since.
+// take takes the groups that came since. One that it takes has what several commands have changed, as a backend may have it.
 func (f *followed) take() {
-	for _, group := range f.kept.groups[f.from:] {
+	for left := f.kept.groups[f.from:]; len(left) > 0; {
+		n := 1 + f.pick.IntN(min(4, len(left)))
+		group := slices.Clone(left[n-1][:groupHead])
+		for _, of := range left[:n] {
+			group = append(group, of[groupHead:]...)
+		}
 		f.must(f.follower.Group(group))
+		left = left[n:]
 	}
 	f.from = len(f.kept.groups)
+}
+
+// again gives the follower items that it has, as an owner does that writes again what a failover may have lost.
+func (f *followed) again() {
+	names := slices.DeleteFunc(f.kept.names(), func(itemName) bool { return f.pick.IntN(3) > 0 })
+	items := f.kept.read(nil, names)
+	if f.pick.IntN(2) == 0 {
+		f.must(f.follower.Add(items))
+	} else {
+		f.must(f.follower.Group(slices.Concat(f.kept.groups[0][:groupHead], items)))
+	}
 }
 
 // end ends the follower.

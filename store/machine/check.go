@@ -105,6 +105,9 @@ func (s *Shard) checkRecord(r *record, sum *tallies) error {
 		} else if at != 0 && !slices.Contains(s.over, r) {
 			return fmt.Errorf("is forgotten at %d, which no set has", at)
 		}
+		if r.over() && s.unknown[r] == nil && !slices.Contains(s.over, r) {
+			return errors.New("is over, and takes the room of a record")
+		}
 		return nil
 	case in != 1:
 		return fmt.Errorf("in %d sets", in)
@@ -188,6 +191,9 @@ func (t *tallies) add(r *record) {
 func (s *Shard) checkSets(l *lane, sum laneTally) error {
 	if has := (laneTally{l.ready.Len(), l.later.Len(), l.listed.Len()}); has != sum {
 		return fmt.Errorf("has %+v tasks, there are %+v", has, sum)
+	}
+	if last, _ := l.listed.Last(); last.Score > l.lastListed {
+		return fmt.Errorf("lists task %d, and counts on from %d", last.Score, l.lastListed)
 	}
 	if s.lanes.get(l.key()) != l || !slices.Contains(s.lanesNamed(l.queueName), l) {
 		return errors.New("is not known")

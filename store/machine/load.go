@@ -388,7 +388,11 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 	case codec.Stray:
 		s.dropStray(dispatch.TaskID(name))
 	case codec.Queue:
-		l.removeQueue(name)
+		if q := s.queues.get(text(name)); q != nil { // it may have tasks
+			l.gates(q, new(queue))
+			delete(s.unknown, q)
+			q.written = false
+		}
 	case codec.Holder:
 		if h := s.holders.get(text(name)); h != nil {
 			s.unmark(h)
@@ -411,20 +415,6 @@ func (l *Loading) removeGrant(number uint64) {
 		l.s.grants.remove(note.key())
 	}
 	l.placeGrants.add(note)
-}
-
-// removeQueue removes what is kept of a queue, which may have tasks.
-func (l *Loading) removeQueue(name string) {
-	q := l.s.queues.get(text(name))
-	if q == nil {
-		return
-	}
-	l.gates(q, new(queue))
-	q.written = false
-	delete(l.s.unknown, q)
-	if l.unused(q) {
-		l.s.removeQueue(q)
-	}
 }
 
 // unused reports whether nothing is kept of a queue, in itself or by its tasks.

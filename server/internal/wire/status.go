@@ -31,8 +31,9 @@ const errorDomain = "waggle"
 
 // How long callers are asked to wait before they repeat a call.
 const (
-	retrySoon = time.Second
-	retryFull = 5 * time.Second // a store that is full
+	retrySoon      = time.Second
+	retryElsewhere = 10 * time.Millisecond // another dispatcher takes the call
+	retryFull      = 5 * time.Second       // a store that is full
 )
 
 // ErrDraining is a call that this dispatcher no longer takes because it shuts down. Another dispatcher takes it.
@@ -65,7 +66,7 @@ var errorTable = [...]errorKind{
 	{dispatch.ErrStoreReadOnly, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_READ_ONLY, retrySoon},
 	{dispatch.ErrStoreUnavailable, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, retrySoon},
 	{dispatch.ErrTooManyWaiters, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_TOO_MANY_WAITERS, retrySoon},
-	{ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DISPATCHER_DRAINING, retrySoon},
+	{ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DISPATCHER_DRAINING, retryElsewhere},
 }
 
 // kindOf finds err in the table; nil when it is not in it.

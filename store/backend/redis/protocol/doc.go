@@ -69,9 +69,6 @@
 //   - Answer. After the stream of any standby broke or was closed, the owner answers nothing until a renewal is confirmed that it sent
 //     after that. This renewal and the forced takeover exclude each other. The rule includes a standby that the record does not name,
 //     because a failover may bring back the record that named it.
-//   - Both ends must know of the break before the standby forces. A firewall can reset one end only. So the owner sends pings, and a
-//     standby answers them while its end is open. The owner takes the stream as broken when the last ping that was answered is too
-//     old, counted from before its send. After its own end broke, the standby waits for longer than that.
 //   - Takeover. However the standby has acquired, it reads epoch and head together, and Takeover decides whether its memory is used.
 //     If so, it serves at once on NewLine with Loaded set. If not, it loads.
 //
@@ -156,7 +153,9 @@
 //   - A pause between MayServe and the answer that it allowed.
 //   - A machine that is suspended. Linux stops the monotonic clock then, so the term must be measured by CLOCK_BOOTTIME.
 //   - A lock that a failover has brought back, of a task without a lease: it stays until it ends, and a grant that meets it is undone.
-//   - A stream that breaks at one end first. In the model both ends know at once.
+//   - A stream that breaks at one end first. In the model both ends know at once. A firewall that resets one end only, and refuses the
+//     owner's port while the owner lives, lets the owner answer reads until its next renewal shows another epoch: a sixth of
+//     a term. What it writes is refused. Pings that are answered by the standby would close this.
 //   - What is lost if a failover loses a forced takeover. The owner before goes on at its next confirmed renewal, and nobody counts
 //     what the standby has answered.
 //   - How long a gap was. The model knows of each deadline whether it passed in one.
