@@ -278,6 +278,7 @@ func (b *Backend) gained(ctx context.Context, s *shard, gain backend.Gain) error
 	if b.gather(gain) || s.number == 0 && !gain.Kept { // it is being loaded, or will be
 		return nil
 	}
+	s.tried.set()
 	select {
 	case <-b.loaded.c:
 	case <-ctx.Done():
@@ -286,11 +287,12 @@ func (b *Backend) gained(ctx context.Context, s *shard, gain backend.Gain) error
 	return s.take(ctx, gain)
 }
 
-// gather takes a shard that Acquire returns, and reports whether it does.
+// gather takes a shard that Acquire returns, and reports whether it does. A standby does not wait for one that it must load.
 func (b *Backend) gather(gain backend.Gain) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.gathering {
+	isWarm := func(g backend.Gain) bool { return g.Shard == 0 && g.Kept }
+	if !b.gathering || !gain.Kept && gain.Shard != 0 && slices.ContainsFunc(b.gains, isWarm) {
 		return false
 	}
 	b.gains = slices.DeleteFunc(b.gains, func(g backend.Gain) bool { return g.Shard == gain.Shard })

@@ -95,7 +95,7 @@ func (s *shard) look(ctx context.Context, l *link) (f found, err error) {
 	s.met = s.met || f.texts[1] != ""
 	s.mu.Unlock()
 	if s.number == 0 {
-		s.b.clock.read(f.sent, f.read, f.micros)
+		s.b.clock.read(f.sent, f.read, f.micros, s.b.loaded.isSet())
 		s.b.follow(f)
 		if err := s.outdone(f); err != nil {
 			return f, err

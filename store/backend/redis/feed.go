@@ -28,8 +28,9 @@ type Stream interface {
 const (
 	// maxUnsent is how many bytes may wait for a standby; one that lets more wait is dropped.
 	maxUnsent = 64 << 20
-	// handedWithin is how long a group waits until it is handed to the stream.
-	handedWithin = 5 * time.Millisecond
+	// handedWithin is how long a group waits until it is handed to the stream. On a busy machine that takes some milliseconds; after a
+	// standby that does not read, no group waits any more.
+	handedWithin = 100 * time.Millisecond
 	// lastWithin is how long the last messages of an owner may take.
 	lastWithin = time.Second
 )

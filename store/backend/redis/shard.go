@@ -403,7 +403,7 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 		return err
 	}
 	if s.number == 0 {
-		s.b.clock.read(sent, time.Now(), r.micros)
+		s.b.clock.read(sent, time.Now(), r.micros, true)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -689,6 +689,7 @@ func TestStandby_Random(t *testing.T) {
 			t.Fatal(p.err)
 		}
 		for shard := range shards {
+			until(t, "the shard serves", func() bool { _, err := p.Until(t.Context(), shard); return err == nil })
 			if has, least := p.number(shard), answered.least(shard); has < least {
 				t.Errorf("round %d: shard %d has %d, and %d was answered", round, shard, has, least)
 			}
