@@ -32,48 +32,72 @@ func explore(m mutant, b bounds, first state) result {
 	visited[key(&first)] = struct{}{}
 	// Each state is known by its number; how it was reached is enough to build it again.
 	from, by := []uint32{0}, []event{{}}
-	type entry struct {
-		s state
-		n uint32
-	}
-	r := result{states: 1}
-	for frontier := []entry{{s: first}}; len(frontier) > 0; r.depth++ {
-		var next []entry
-		for _, at := range frontier {
-			for _, e := range all {
-				if !at.s.can(m, b, e) {
-					continue
-				}
-				s := at.s
-				s.do(m, e)
-				s.canonical(m, b)
-				r.transitions++
-				h := key(&s)
-				if _, ok := visited[h]; ok {
-					continue
-				}
-				visited[h] = struct{}{}
-				from, by = append(from, at.n), append(by, e)
-				n := uint32(len(by) - 1)
-				r.wrong = s.check(m)
-				if r.wrong == "" && n%recoverEvery == 0 {
-					if r.wrong = s.recovers(m, all, false); r.wrong == "" && s.full {
-						r.wrong = s.recovers(m, all, true)
-					}
-				}
-				if r.wrong != "" {
-					var way string // that a recovery took beyond this state
-					r.wrong, way, _ = strings.Cut(r.wrong, "\n")
-					r.states, r.trace = len(by), trace(m, b, first, path(from, by, n))+way
-					return r
-				}
-				next = append(next, entry{s, n})
-			}
+	var waits queue
+	waits.push(&first)
+	r := result{}
+	for at, level := 0, 1; at < len(by); at++ {
+		if at == level {
+			r.depth++
+			level = len(by)
 		}
-		frontier = next
+		before := waits.pop()
+		for _, e := range all {
+			if !before.can(m, b, e) {
+				continue
+			}
+			s := *before
+			s.do(m, e)
+			s.canonical(m, b)
+			r.transitions++
+			h := key(&s)
+			if _, ok := visited[h]; ok {
+				continue
+			}
+			visited[h] = struct{}{}
+			n := uint32(len(by))
+			from, by = append(from, uint32(at)), append(by, e)
+			r.wrong = s.check(m)
+			if r.wrong == "" && n%recoverEvery == 0 {
+				if r.wrong = s.recovers(m, all, false); r.wrong == "" && s.full {
+					r.wrong = s.recovers(m, all, true)
+				}
+			}
+			if r.wrong != "" {
+				var way string // that a recovery took beyond this state
+				r.wrong, way, _ = strings.Cut(r.wrong, "\n")
+				r.states, r.trace = len(by), trace(m, b, first, path(from, by, n))+way
+				return r
+			}
+			waits.push(&s)
+		}
 	}
 	r.states = len(by)
 	return r
+}
+
+// queue has states in the order of their numbers, in pages that are freed once all of their states were taken.
+type queue struct {
+	pages [][]state
+	taken int // of the first page
+}
+
+func (q *queue) push(s *state) {
+	const page = 128
+	last := len(q.pages) - 1
+	if last < 0 || len(q.pages[last]) == page {
+		q.pages = append(q.pages, make([]state, 0, page))
+		last++
+	}
+	q.pages[last] = append(q.pages[last], *s)
+}
+
+func (q *queue) pop() *state {
+	page := q.pages[0]
+	s := &page[q.taken]
+	if q.taken++; q.taken == cap(page) {
+		q.pages[0], q.pages, q.taken = nil, q.pages[1:], 0
+	}
+	return s
 }
 
 // path returns the events that lead to state n.
