@@ -43,7 +43,6 @@ func sentinels() map[string]struct {
 		"ErrCollectorBound":    {dispatch.ErrCollectorBound, codes.PermissionDenied, "COLLECTOR_BOUND"},
 		"ErrStoreUnavailable":  {dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},
 		"ErrStoreFull":         {dispatch.ErrStoreFull, codes.ResourceExhausted, "STORE_FULL"},
-		"ErrStoreReadOnly":     {dispatch.ErrStoreReadOnly, codes.Unavailable, "STORE_READ_ONLY"},
 		"ErrDraining":          {wire.ErrDraining, codes.Unavailable, "DISPATCHER_DRAINING"},
 		"ErrTooManyWaiters":    {dispatch.ErrTooManyWaiters, codes.ResourceExhausted, "TOO_MANY_WAITERS"},
 		"ErrPageToken":         {dispatch.ErrPageToken, codes.InvalidArgument, "PAGE_TOKEN_INVALID"},

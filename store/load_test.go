@@ -25,7 +25,7 @@ func lived(f *testing.F) [][]byte {
 	openQueues(f, s, time.Second)
 	poll := dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}
 	for shard := range 2 {
-		reply, err := s.Claim(f.Context(), shard, "default", 1, []dispatch.Want{{Poll: poll, Max: 3}})
+		reply, err := s.Claim(f.Context(), shard, "default", 1, []dispatch.Want{{Poll: poll, Max: 3}}, nil)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -44,7 +44,6 @@ var advice = map[string]string{
 	"QUEUE_NOT_EMPTY":      "tasks stay where they are: map before there are any, or move sources by `waggle source import FILE --queue NAME`, or delete them, and then set the rule",
 	"HOLD_EXISTS":          "ask who set it; another --name sets one beside it, --replace takes its place",
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store does not answer",
-	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",
 	"STORE_FULL":           "what is in the store still gets done; `waggle status` shows what to do",
 	"DISPATCHER_DRAINING":  "this dispatcher is about to stop; ask another one with --server",
 }
