@@ -8,9 +8,8 @@ import (
 // Claims hands out leases. The file scheduling.md in this folder has the order of grants and the gates.
 type Claims interface {
 	// BeginPolls records each poll in the collector's home shard. It returns what an earlier call with the same client
-	// token was granted in any shard and still holds, or that the token was used, while Claim remembers that. In a
-	// store of several shards this is guaranteed until [TokenMemory] after the deadline of the token's last lease,
-	// while the home shard answers. A lease beyond its deadline, as after an outage, may be missing. The poll's Call is
+	// token was granted in any shard and still holds, or that the token was used, while Claim remembers that. A shard
+	// that is away does not count, unless it is known to have granted the token something. The poll's Call is
 	// added to the calls of the grant (GiveBack). A new session replaces the collector's current one. A replaced
 	// session is refused (PollState.Replaced), and after this call returns, claims in that shard refuse it too. Call it
 	// before a fetch waits; in a store of one shard Claim works without it. Each poll is atomic. Repeated with the same
@@ -34,8 +33,12 @@ type Claims interface {
 	// holds is the version of the holds that the caller has applied to the wants. A shard with a later version grants
 	// nothing, new or repeated: ErrStaleHolds.
 	//
+	// decided, unless it is nil, is called as soon as the claim is decided, so that the next one can be made while this one is being
+	// kept. What it gets must not be answered: the claim may fail yet. It is not called after an error, nor if nothing has to be kept,
+	// and must not block.
+	//
 	// A want beyond its limits may get ErrInvalid; then nothing is granted.
-	Claim(ctx context.Context, shard int, pool string, holds int64, wants []Want) (ClaimReply, error)
+	Claim(ctx context.Context, shard int, pool string, holds int64, wants []Want, decided func(*ClaimReply)) (ClaimReply, error)
 
 	// GiveBack undoes the effect of call on the grant of (collector, client token) in shard: its caller did not get the
 	// answer. A grant records its calls: the call that it was made for, and each call that got it again from Claim or
@@ -126,14 +129,4 @@ type ClaimReply struct {
 	More bool
 	// Again is Next for the wants of this claim that name sources or queues; zero = not known: a hint will come.
 	Again time.Time
-}
-
-// EarlyClaims is a store that decides a claim before it is kept.
-type EarlyClaims interface {
-	// ClaimEarly is [Claims.Claim]. It calls decided as soon as the claim is decided, so that the next one can be made while this
-	// one is being kept. What decided gets must not be answered: a store that cannot keep it returns an error later. decided is not
-	// called after an error, nor if nothing has to be kept, and must not block.
-	ClaimEarly(
-		ctx context.Context, shard int, pool string, holds int64, wants []Want, decided func(*ClaimReply),
-	) (ClaimReply, error)
 }

@@ -43,9 +43,6 @@ var (
 	// ErrStoreFull is a store that takes no more data. What is in it can
 	// still be worked on.
 	ErrStoreFull = errors.New("store full")
-	// ErrStoreReadOnly is a store that takes no writes, such as a Redis replica, a primary with too few replicas, or
-	// one with a full disk. Repeat: a client that follows failovers finds the primary.
-	ErrStoreReadOnly = errors.New("store is read-only")
 	// ErrStoreMismatch is a store with other fixed settings, such as the number of shards, or one that cannot keep
 	// Waggle's promises. It is found at start; a repeat does not help.
 	ErrStoreMismatch = errors.New("store does not fit")
@@ -56,19 +53,6 @@ var (
 	// ErrPageToken is a page token that this list did not return.
 	ErrPageToken = errors.New("page token does not belong to this list")
 )
-
-// ShardsAwayError is an [ErrStoreUnavailable] of a shard that was not answered. It wraps the cause.
-type ShardsAwayError struct {
-	// Shards are those of the same node, which are probably away, too.
-	Shards []int
-	Err    error
-}
-
-// Error is the cause.
-func (e *ShardsAwayError) Error() string { return e.Err.Error() }
-
-// Unwrap is the cause.
-func (e *ShardsAwayError) Unwrap() error { return e.Err }
 
 // FieldError is one field outside its limits. It wraps [ErrInvalid].
 type FieldError struct {

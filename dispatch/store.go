@@ -16,10 +16,10 @@ import (
 //     then has one effect.
 //   - Batches may be split internally. Each item is applied as a whole or not at all;
 //     the results are in the order of the items.
-//   - Any method may fail with [ErrStoreUnavailable], one that writes with
-//     [ErrStoreReadOnly], and one that adds something new with [ErrStoreFull]. A shard
-//     that does not exist is [ErrInvalid], a page or cursor that the store has not
-//     returned is [ErrPageToken]. The methods list only their other errors.
+//   - Any method may fail with [ErrStoreUnavailable], and one that adds something new
+//     with [ErrStoreFull]. A shard that does not exist is [ErrInvalid], a page or cursor
+//     that the store has not returned is [ErrPageToken]. The methods list only their
+//     other errors.
 //   - Methods that read see all writes acknowledged before them, and change nothing.
 //   - A store does not keep byte slices and maps of its caller; those it returns belong
 //     to the caller.
@@ -36,7 +36,6 @@ type Store interface {
 	Queues
 	Collectors
 	Holds
-	Cluster
 
 	// Shards is fixed when the store is first used.
 	Shards() int
@@ -45,34 +44,16 @@ type Store interface {
 	// Ping returns nil if the store, or a part of it, is usable now, else why not. ErrStoreMismatch: it is no longer the store that was
 	// opened. Called about once a second.
 	Ping(ctx context.Context) error
+	// Away are the shards that have no owner now, ascending.
+	Away() []int
 	// Now is the store's clock, in whole milliseconds.
 	Now(ctx context.Context) (time.Time, error)
+	// Subscribe has heed called with each hint from now on, by those who make changes: heed must not block, nor call the store.
+	Subscribe(heed func(Hint))
 	// Stats counts, in O(shards). It is no snapshot: the shards are counted one after the other.
 	Stats(ctx context.Context) (StoreStats, error)
 	// Close releases the resources of the store. Later calls fail. Call it once.
 	Close() error
-}
-
-// Local is a [Store] in the process of its caller: it has no round trips, and no shard hangs or fails alone. Concurrent
-// calls are not merged into batches, since that would cost more than it saves.
-type Local interface {
-	Store
-	// Local does nothing; it only marks the type.
-	Local()
-}
-
-// ShardWatcher is a store whose shards can be away one by one.
-type ShardWatcher interface {
-	// Away are the shards that did not answer the last Ping, ascending.
-	Away() []int
-}
-
-// LossCounter is a store with data that others can delete.
-type LossCounter interface {
-	// Losses counts the data losses that Ping has found since the store was opened: all or a part of it was emptied, or
-	// restarted without its files. Every instance that used the store counts the loss. An unavailable store, a
-	// failover, and a store that was empty when it was opened do not count.
-	Losses() int64
 }
 
 // StoreStats are totals over all shards.
@@ -179,21 +160,6 @@ type TaskFilter struct {
 	States    []State // of scheduled, ready, leased, dead, canceled
 }
 
-// Cluster is what the dispatchers of one group share, other than data.
-type Cluster interface {
-	// Campaign makes holder the leader of duty for ttl, or renews its term, in one step, and returns the leader. By the
-	// store's clock, a duty has at most one leader at a time. If that clock steps back, the old leader stays for at
-	// most ttl after the next campaign of another holder. With a ttl of 0 holder resigns instead, if it leads. With a
-	// ttl of 0 and the holder "", Campaign only returns the leader, or "" if there is none. Idempotent.
-	Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (leader string, err error)
-	// Subscribe delivers hints until ctx ends. Hints may be lost, repeated or late: dispatchers also poll within a
-	// second. After an interruption it delivers HintResync first. deliver must not block. Subscribe returns nil when
-	// ctx ends, or an error if it could not begin.
-	Subscribe(ctx context.Context, deliver func(Hint)) error
-	// Publish sends a hint to all dispatchers, including this one. Repeated, it may arrive twice.
-	Publish(ctx context.Context, hint Hint) error
-}
-
 // HintKind is the subject of a hint.
 type HintKind uint8
 
@@ -201,30 +167,25 @@ type HintKind uint8
 const (
 	// HintReady: a task of Shard and Pool can be granted after In (0: now), earlier than before.
 	HintReady HintKind = iota + 1
-	// HintSource: source ID has a new version.
+	// HintSource: source ID was changed. Who reads it from now on reads that.
 	HintSource
-	// HintRules: the queue rules have changed.
+	// HintRules: the queue rules were changed. Who reads them from now on reads that.
 	HintRules
-	// HintHolds: the holds have changed, other than those of sources.
+	// HintHolds: the holds were changed, other than those of sources.
 	HintHolds
-	// HintSession: collector ID has a new session, Session.
-	HintSession
 	// HintCancel: the holder of the lease of Task, the collector ID, is asked to stop.
 	HintCancel
-	// HintResync: hints may have been lost; read everything again.
+	// HintResync: a shard was loaded anew; read everything again.
 	HintResync
-	// HintReleased: Task of source ID was released, and [bounds.FreeReleases] times in a row or more.
-	HintReleased
 )
 
-// Hint is a message to all dispatchers, so that they react before their next poll.
+// Hint is what a store says of a change.
 type Hint struct {
-	Kind    HintKind
-	Shard   int
-	Pool    string
-	In      time.Duration // HintReady: how far ahead, 0 = now
-	ID      string
-	Session string
-	Task    TaskID
-	Reason  CancelReason
+	Kind   HintKind
+	Shard  int
+	Pool   string
+	In     time.Duration // HintReady: how far ahead, 0 = now
+	ID     string
+	Task   TaskID
+	Reason CancelReason
 }

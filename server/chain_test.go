@@ -148,7 +148,6 @@ func TestServer_storeFaults(t *testing.T) {
 	}{
 		{dispatch.ErrStoreFull, codes.ResourceExhausted, "STORE_FULL"},
 		{dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},
-		{dispatch.ErrStoreReadOnly, codes.Unavailable, "STORE_READ_ONLY"},
 	} {
 		b.store.breakCall("Submit", func() error { return broken.err })
 		wantFault(t, submit(), broken.code, broken.reason)

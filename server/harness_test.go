@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,8 +46,6 @@ type faults struct {
 	pages  []int // bytes of payloads of each page of tasks
 	owned  *dispatch.Ownership
 	moves  int // times that the owner was to move
-
-	heard atomic.Bool // a hint was delivered
 }
 
 // breakCall makes a call run fault, until it is nil.
@@ -58,51 +55,40 @@ func (f *faults) breakCall(call string, fault func() error) {
 	f.broken[call] = fault
 }
 
-func (f *faults) fault(call string) error {
+// fault is the error of a call; one that hangs ends with ctx, as a call of a store does.
+func (f *faults) fault(ctx context.Context, call string) error {
 	f.mu.Lock()
 	fault := f.broken[call]
 	f.mu.Unlock()
 	if fault == nil {
 		return nil
 	}
-	return fault()
-}
-
-func (f *faults) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) error {
-	return f.Store.Subscribe(ctx, func(h dispatch.Hint) {
-		deliver(h)
-		f.heard.Store(true)
-	})
-}
-
-// hears waits until hints reach the dispatcher: those of before are lost.
-func (b *bed) hears(t *testing.T) {
-	t.Helper()
-	eventually(t, "a hint is delivered", func() bool {
-		if err := b.store.Publish(t.Context(), dispatch.Hint{Kind: dispatch.HintHolds}); err != nil {
-			t.Fatal(err)
+	var err error
+	ended := make(chan any, 1)
+	go func() {
+		defer func() { ended <- recover() }()
+		err = fault()
+	}()
+	select {
+	case panicked := <-ended:
+		if panicked != nil {
+			panic(panicked)
 		}
-		return b.store.heard.Load()
-	})
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (f *faults) Ping(ctx context.Context) error {
-	if err := f.fault("Ping"); err != nil {
+	if err := f.fault(ctx, "Ping"); err != nil {
 		return err
 	}
 	return f.Store.Ping(ctx)
 }
 
-// Losses counts one when the fault of that name fails.
-func (f *faults) Losses() int64 {
-	if f.fault("Losses") != nil {
-		return 1
-	}
-	return 0
-}
-
 func (f *faults) Stats(ctx context.Context) (dispatch.StoreStats, error) {
-	if err := f.fault("Stats"); err != nil {
+	if err := f.fault(ctx, "Stats"); err != nil {
 		return dispatch.StoreStats{}, err
 	}
 	stats, err := f.Store.Stats(ctx)
@@ -113,8 +99,8 @@ func (f *faults) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 }
 
 // MoveOwner implements [dispatch.OwnerMover]. The next owner owns the store at once, and this dispatcher can write nothing more.
-func (f *faults) MoveOwner(context.Context) (string, error) {
-	if err := f.fault("MoveOwner"); err != nil {
+func (f *faults) MoveOwner(ctx context.Context) (string, error) {
+	if err := f.fault(ctx, "MoveOwner"); err != nil {
 		return "", err
 	}
 	f.breakCall("AppendAudit", func() error { return dispatch.ErrStoreUnavailable })
@@ -134,14 +120,14 @@ func (f *faults) own(o *dispatch.Ownership) {
 }
 
 func (f *faults) Submit(ctx context.Context, version int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
-	if err := f.fault("Submit"); err != nil {
+	if err := f.fault(ctx, "Submit"); err != nil {
 		return nil, err
 	}
 	return f.Store.Submit(ctx, version, gates, items)
 }
 
 func (f *faults) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
-	if err := f.fault("BeginPolls"); err != nil {
+	if err := f.fault(ctx, "BeginPolls"); err != nil {
 		return nil, err
 	}
 	return f.Store.BeginPolls(ctx, polls)
@@ -152,49 +138,49 @@ func (f *faults) ListCollectors(ctx context.Context, filter dispatch.CollectorFi
 	if !filter.Since.IsZero() {
 		call += " Since"
 	}
-	if err := f.fault(call); err != nil {
+	if err := f.fault(ctx, call); err != nil {
 		return nil, err
 	}
 	return f.Store.ListCollectors(ctx, filter, after, limit)
 }
 
 func (f *faults) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {
-	if err := f.fault("BindCollector"); err != nil {
+	if err := f.fault(ctx, "BindCollector"); err != nil {
 		return "", err
 	}
 	return f.Store.BindCollector(ctx, collectorID, identity, ttl)
 }
 
 func (f *faults) ReleaseCollector(ctx context.Context, collectorID string) (string, error) {
-	if err := f.fault("ReleaseCollector"); err != nil {
+	if err := f.fault(ctx, "ReleaseCollector"); err != nil {
 		return "", err
 	}
 	return f.Store.ReleaseCollector(ctx, collectorID)
 }
 
 func (f *faults) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) error {
-	if err := f.fault("AppendAudit"); err != nil {
+	if err := f.fault(ctx, "AppendAudit"); err != nil {
 		return err
 	}
 	return f.Store.AppendAudit(ctx, entry)
 }
 
 func (f *faults) AuditEntries(ctx context.Context, by, before string, limit int) ([]dispatch.AuditEntry, string, error) {
-	if err := f.fault("AuditEntries"); err != nil {
+	if err := f.fault(ctx, "AuditEntries"); err != nil {
 		return nil, "", err
 	}
 	return f.Store.AuditEntries(ctx, by, before, limit)
 }
 
 func (f *faults) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
-	if err := f.fault("ListLeases"); err != nil {
+	if err := f.fault(ctx, "ListLeases"); err != nil {
 		return nil, "", err
 	}
 	return f.Store.ListLeases(ctx, cursor, limit)
 }
 
 func (f *faults) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, time.Time, error) {
-	if err := f.fault("Tasks"); err != nil {
+	if err := f.fault(ctx, "Tasks"); err != nil {
 		return nil, time.Time{}, err
 	}
 	return f.Store.Tasks(ctx, ids, details)

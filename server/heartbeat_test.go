@@ -141,33 +141,6 @@ func TestDispatchService_Heartbeat_cancel(t *testing.T) {
 	}
 }
 
-// News of a session that comes late, once a newer one has begun, ends no stream of that.
-func TestDispatchService_Heartbeat_oldNews(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, server.Config{})
-	b.hears(t)
-	leased := b.leased(t)
-	stream := open(t, b)
-	exchange(t, stream, beatOf(held(leased)))
-	id := leased.GetLease().GetTaskId()
-	for _, h := range []dispatch.Hint{
-		{Kind: dispatch.HintSession, ID: "c1", Session: "s0"},
-		{Kind: dispatch.HintCancel, ID: "c1", Task: dispatch.TaskID(id), Reason: dispatch.CancelTask},
-	} {
-		if err := b.store.Publish(t.Context(), h); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for cancels := 0; cancels == 0; {
-		pushed, err := stream.Recv()
-		if err != nil {
-			t.Fatalf("the stream ended: %v", err)
-		}
-		cancels = len(pushed.GetStatus().GetCancel())
-	}
-	exchange(t, stream, beatOf(held(leased)))
-}
-
 func TestDispatchService_Heartbeat_silence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

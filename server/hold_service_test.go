@@ -152,7 +152,6 @@ func TestHoldService_endLeases(t *testing.T) {
 			b := newBed(t, server.Config{})
 			b.source(t, "news")
 			b.submit(t, "news", "https://www.example.com/a")
-			b.hears(t)
 			stream := open(t, b)
 			exchange(t, stream, beat())
 			leased := b.from(t, "c1").GetLeasedTasks()[0]
@@ -364,44 +363,6 @@ func TestHoldService_filter(t *testing.T) {
 			t.Fatalf("lifted %v, %v", got, err)
 		}
 		lift.PageToken = got.GetNextPageToken()
-	}
-}
-
-// deaf is a store that another one closes, and that delivers no hints.
-type deaf struct{ Store }
-
-func (deaf) Close() error { return nil }
-
-func (deaf) Subscribe(ctx context.Context, _ func(dispatch.Hint)) error {
-	<-ctx.Done()
-	return nil
-}
-
-// When SetHolds answers, no other dispatcher grants against the hold either, though no hint reached it.
-func TestHoldService_everyDispatcher(t *testing.T) {
-	t.Parallel()
-	store := newStore(t)
-	one := newBedOn(t, store, "d1", server.Config{})
-	two := newBedOn(t, &faults{Store: deaf{store}, broken: make(map[string]func() error)}, "d2", server.Config{})
-	one.source(t, "news")
-	urls := make([]string, 50)
-	for i := range urls {
-		urls[i] = fmt.Sprintf("https://%d.example/", i)
-	}
-	one.submit(t, "news", urls...)
-	for name, target := range map[string]*pb.HoldTarget{
-		"everything": {Everything: true}, "pool": {Pool: "default"}, "source": {SourceId: "news"}, "pattern": {Queue: "*.example"},
-		"collector": {CollectorId: "c1"}, "labels": {CollectorLabels: map[string]string{"disk": "ssd"}},
-	} {
-		if got := two.from(t, "c1"); len(got.GetLeasedTasks()) != 1 {
-			t.Fatalf("before the hold on %s: %v", name, got)
-		}
-		one.hold(t, &pb.SetHoldsRequest{Targets: []*pb.HoldTarget{target}})
-		if got := two.from(t, "c1"); len(got.GetLeasedTasks()) != 0 {
-			t.Errorf("%s is held, and the other dispatcher grants %v", name, got)
-		}
-		two.lift(t, "", target)
-		eventually(t, "grants go on", func() bool { return len(one.from(t, "c1").GetLeasedTasks()) == 1 })
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 func (f *faults) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
-	if err := f.fault("Renew"); err != nil {
+	if err := f.fault(ctx, "Renew"); err != nil {
 		return nil, err
 	}
 	return f.Store.Renew(ctx, renewals)

@@ -108,8 +108,7 @@ func (s *Server) awaitReports(ctx context.Context) {
 	}
 }
 
-// dueReports is how many tasks are leased whose reports no other dispatcher can take: a drain resigns as keeper, so that
-// another one is the keeper if there is one. With a store that is away none could be taken.
+// dueReports is how many tasks are leased whose reports no other dispatcher can take. With a store that is away none could be taken.
 func (s *Server) dueReports(ctx context.Context) int64 {
 	term := s.owners.now.Load().local
 	if term == nil || s.passed.HasPeers() { // the owner takes them, or the next one does
@@ -118,7 +117,7 @@ func (s *Server) dueReports(ctx context.Context) int64 {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.HealthInterval)
 	defer cancel()
 	overview, err := term.operator.Overview(ctx)
-	if err != nil || overview.Keeper != "" && overview.Keeper != overview.Dispatcher {
+	if err != nil {
 		return 0
 	}
 	return overview.Store.Counts.Leased

@@ -157,35 +157,6 @@ func TestServer_Run_drainTakesReports(t *testing.T) {
 	}
 }
 
-// One of two dispatchers, the keeper or the other one, waits for no report: the other one takes them.
-func TestServer_Run_drainOfTwo(t *testing.T) {
-	t.Parallel()
-	for _, keeper := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBed(t, server.Config{})
-			leased := b.leased(t)
-			other := newBedOn(t, b.store, "d2", server.Config{})
-			time.Sleep(time.Second) // virtual
-			began, going, staying := time.Now(), b, other
-			if !keeper {
-				going, staying = other, b
-			}
-			going.stop()
-			if err := <-going.stopped; err != nil {
-				t.Errorf("Run: %v", err)
-			}
-			most := time.Millisecond
-			if keeper {
-				most = time.Second // until the other one is
-			}
-			if took := time.Since(began); took > most {
-				t.Errorf("the drain took %v, want %v at most", took, most)
-			}
-			staying.succeed(t, leased)
-		})
-	}
-}
-
 // A call that does not end holds the drain no longer than its timeout.
 func TestServer_Run_drainTimeout(t *testing.T) {
 	t.Parallel()

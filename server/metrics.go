@@ -31,7 +31,6 @@ type Metrics struct {
 	claimFor  prometheus.Histogram
 	gaveBack  prometheus.Counter
 	requeue   prometheus.Histogram
-	keeping   prometheus.Gauge
 	owner     *ownerCollector
 	passed    *prometheus.CounterVec
 	ownerWait prometheus.Histogram
@@ -62,10 +61,7 @@ func NewMetrics() *Metrics {
 		gaveBack: prometheus.NewCounter(counter("waggle_given_back_tasks_total",
 			"Tasks granted to callers who had gone, and given back at once.")),
 		requeue: prometheus.NewHistogram(histogram("waggle_requeue_lag_seconds",
-			"Time from the deadline of a lease that ran out to its end by this dispatcher's keeper.", .01, .05, .1, .25, .5, 1, 5, 30)),
-		keeping: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "waggle_keeper", Help: "1 while this dispatcher is the keeper of its group.",
-		}),
+			"Time from the deadline of a lease that ran out to its end.", .01, .05, .1, .25, .5, 1, 5, 30)),
 		owner: &ownerCollector{series: ownerSeries()},
 		passed: prometheus.NewCounterVec(counter("waggle_passed_calls_total",
 			"Calls that this dispatcher passed to the owner of the store, by class, and by result: answered, or failed: the owner was not reached, or the caller left."),
@@ -86,7 +82,7 @@ func NewMetrics() *Metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.keeping, m.owner, m.passed, m.ownerWait,
+		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait,
 	)
 	return m
 }
@@ -117,9 +113,6 @@ func (m *Metrics) GaveBack(tasks int) { m.gaveBack.Add(float64(tasks)) }
 
 // Requeued notes how late a lease that ran out was ended (P5).
 func (m *Metrics) Requeued(lag time.Duration) { m.requeue.Observe(lag.Seconds()) }
-
-// Keeping notes whether this dispatcher keeps.
-func (m *Metrics) Keeping(leads bool) { m.keeping.Set(oneIf(leads)) }
 
 // passedOn counts a call that was passed on.
 func (m *Metrics) passedOn(class relay.Class, err error) {
@@ -157,7 +150,6 @@ type storeCollector struct {
 	gauges    []gauge
 	up        *prometheus.Desc
 	streams   *prometheus.Desc
-	losses    *prometheus.Desc
 	open      func() int64
 
 	mu   sync.Mutex // guards the rest
@@ -170,8 +162,6 @@ func newStoreCollector(interval time.Duration, streams func() int64) *storeColle
 		interval: interval, open: streams,
 		up:      prometheus.NewDesc("waggle_store_up", "1 when the store could be counted.", nil, nil),
 		streams: prometheus.NewDesc("waggle_heartbeat_streams", "Heartbeat streams open here.", nil, nil),
-		losses: prometheus.NewDesc("waggle_store_losses_total",
-			"Times that this dispatcher found the store, or a part of it, without the data it had worked with: emptied, or back without its files.", nil, nil),
 	}
 	c.gauges = storeGauges()
 	return c
@@ -205,7 +195,6 @@ func storeGauges() []gauge {
 			func(o *operate.Overview) float64 { return o.Store.OldestOverdue.Seconds() }),
 		one("waggle_parked_fetches", "FetchTask calls parked here.", func(o *operate.Overview) float64 { return float64(o.Parked) }),
 		one("waggle_draining", "1 while this dispatcher is about to stop.", func(o *operate.Overview) float64 { return oneIf(o.Draining) }),
-		one("waggle_keeper_elected", "1 while some dispatcher of the group is the keeper.", func(o *operate.Overview) float64 { return oneIf(o.Keeper != "") }),
 		total("waggle_leases_granted_total", "Leases given since the store was made.", func(s dispatch.StoreStats) int64 { return s.Granted }),
 		total("waggle_leases_settled_total", "Leases that a report ended.", func(s dispatch.StoreStats) int64 { return s.Settled }),
 		total("waggle_leases_expired_total", "Leases that ran out.", func(s dispatch.StoreStats) int64 { return s.Expired }),
@@ -219,7 +208,6 @@ func storeGauges() []gauge {
 func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.up
 	ch <- c.streams
-	ch <- c.losses
 	for _, g := range c.gauges {
 		ch <- g.desc
 	}
@@ -229,12 +217,10 @@ func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 // counts out, rather than showing old ones as if they were new.
 func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.streams, prometheus.GaugeValue, float64(c.open()))
-	var losses int64
 	var o *operate.Overview
 	if from := c.o.Load(); from != nil {
-		losses, o = from.StoreLosses(), c.overview(from)
+		o = c.overview(from)
 	}
-	ch <- prometheus.MustNewConstMetric(c.losses, prometheus.CounterValue, float64(losses))
 	if !c.elsewhere.Load() {
 		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, oneIf(o != nil))
 	}

@@ -76,7 +76,6 @@ func TestMetrics(t *testing.T) {
 	m.Claimed(4, 0, 500*time.Millisecond, errors.New("away"))
 	m.GaveBack(7)
 	m.Requeued(125 * time.Millisecond)
-	m.Keeping(true)
 	got := shown(t, m)
 	for name, want := range map[string]float64{
 		"waggle_claims_total{result=granted}": 1,
@@ -89,7 +88,6 @@ func TestMetrics(t *testing.T) {
 		"waggle_given_back_tasks_total":       7,
 		"waggle_requeue_lag_seconds count":    1,
 		"waggle_requeue_lag_seconds sum":      0.125,
-		"waggle_keeper":                       1,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v (there: %t), want %v", name, value, ok, want)
@@ -99,10 +97,6 @@ func TestMetrics(t *testing.T) {
 		if value, ok := before[name]; strings.HasPrefix(name, "waggle_") && (!ok || value != 0) {
 			t.Errorf("%s was %v at the start (there: %t), want 0", name, value, ok)
 		}
-	}
-	m.Keeping(false)
-	if n := shown(t, m)["waggle_keeper"]; n != 0 {
-		t.Errorf("waggle_keeper is %v without the duty, want 0", n)
 	}
 }
 
@@ -183,22 +177,6 @@ func TestMetrics_scrapes(t *testing.T) {
 	})
 }
 
-// A loss of the store's data is counted, from 0, and while the store is away too.
-func TestMetrics_losses(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, server.Config{})
-		if n, ok := shown(t, b.shown)["waggle_store_losses_total"]; !ok || n != 0 {
-			t.Errorf("waggle_store_losses_total is %v (there: %t), want 0", n, ok)
-		}
-		b.store.breakCall("Losses", func() error { return errors.New("emptied") })
-		b.store.breakCall("Stats", func() error { return errors.New("away") })
-		if n := shown(t, b.shown)["waggle_store_losses_total"]; n != 1 {
-			t.Errorf("waggle_store_losses_total is %v after a loss, want 1", n)
-		}
-	})
-}
-
 // What a fetch waits is shown apart for those that got something, and what is
 // parked and streams as it is.
 func TestMetrics_fetches(t *testing.T) {
@@ -220,8 +198,6 @@ func TestMetrics_fetches(t *testing.T) {
 			"waggle_fetched_tasks_total":                    1,
 			"waggle_parked_fetches":                         1,
 			"waggle_heartbeat_streams":                      1,
-			"waggle_keeper":                                 1,
-			"waggle_keeper_elected":                         1,
 			"waggle_tasks{state=leased}":                    1,
 			"waggle_draining":                               0,
 		} {

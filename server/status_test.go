@@ -44,7 +44,6 @@ func sentinels() map[string]struct {
 		"ErrStoreUnavailable":  {dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},
 		"ErrNoStandby":         {dispatch.ErrNoStandby, codes.FailedPrecondition, "NO_STANDBY"},
 		"ErrStoreFull":         {dispatch.ErrStoreFull, codes.ResourceExhausted, "STORE_FULL"},
-		"ErrStoreReadOnly":     {dispatch.ErrStoreReadOnly, codes.Unavailable, "STORE_READ_ONLY"},
 		"ErrDraining":          {wire.ErrDraining, codes.Unavailable, "DISPATCHER_DRAINING"},
 		"ErrTooManyWaiters":    {dispatch.ErrTooManyWaiters, codes.ResourceExhausted, "TOO_MANY_WAITERS"},
 		"ErrPageToken":         {dispatch.ErrPageToken, codes.InvalidArgument, "PAGE_TOKEN_INVALID"},

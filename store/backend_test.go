@@ -182,20 +182,15 @@ func TestBackend_CancelHint(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1}
-		if reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{want}); err != nil || len(reply.Grants[0]) != 1 {
+		if reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{want}, nil); err != nil || len(reply.Grants[0]) != 1 {
 			t.Fatalf("a claim got %+v, %v", reply, err)
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
 		hinted := make(chan dispatch.Hint, 10)
-		go func() {
-			_ = s.Subscribe(ctx, func(hint dispatch.Hint) {
-				if hint.Kind == dispatch.HintCancel {
-					hinted <- hint
-				}
-			})
-		}()
-		synctest.Wait()
+		s.Subscribe(func(hint dispatch.Hint) {
+			if hint.Kind == dispatch.HintCancel {
+				hinted <- hint
+			}
+		})
 		j.slow = true
 		ended := make(chan error, 1)
 		go func() {
@@ -316,7 +311,7 @@ func TestBackend_Lost(t *testing.T) {
 				"sources": func() error { _, _, err := s.ListSources(t.Context(), dispatch.SourceFilter{}, "", 1); return err },
 				"rules":   func() error { _, _, err := s.Rules(t.Context()); return err },
 				"claim": func() error {
-					_, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1}})
+					_, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1}}, nil)
 					return err
 				},
 			}

@@ -27,7 +27,7 @@ func claimTasks(b *testing.B, s *store.Store, call, limit int) []dispatch.Grant 
 	b.Helper()
 	reply, err := s.Claim(b.Context(), 0, "default", 0, []dispatch.Want{{
 		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: strconv.Itoa(call), Call: "1"}, Max: limit,
-	}})
+	}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

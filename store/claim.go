@@ -13,12 +13,7 @@ import (
 const mostOrphans = 20
 
 // Claim implements [dispatch.Claims].
-func (s *Store) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-	return s.ClaimEarly(ctx, shard, pool, holds, wants, func(*dispatch.ClaimReply) {})
-}
-
-// ClaimEarly implements [dispatch.EarlyClaims].
-func (s *Store) ClaimEarly(
+func (s *Store) Claim(
 	ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
 ) (dispatch.ClaimReply, error) {
 	sh, err := s.shard(ctx, shard)
@@ -35,7 +30,7 @@ func (s *Store) ClaimEarly(
 			return c.Reply, nil
 		}
 		again := machine.Claim{Pool: pool, Holds: holds, Wants: pick(wants, lost)}
-		still, err := sh.claim(ctx, &again, func(*dispatch.ClaimReply) {})
+		still, err := sh.claim(ctx, &again, nil)
 		if err != nil || again.Err != nil {
 			break // what the other wants got stands
 		}
@@ -63,7 +58,7 @@ func (s *shard) claim(ctx context.Context, c *machine.Claim, decided func(*dispa
 	if err != nil {
 		return nil, err
 	}
-	if c.Err == nil && s.clock.backend != nil { // else it is kept already
+	if decided != nil && c.Err == nil && s.clock.backend != nil { // else it is kept already
 		decided(&c.Reply)
 	}
 	if err := s.clock.durable(ctx, last); err != nil {

@@ -26,15 +26,21 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 			current = append(current, i)
 		}
 	}
-	all := make([]seen, len(s.shards))
-	for i, sh := range s.shards {
-		all[i] = sh.look(func(sh *machine.Shard) {
+	// A shard that knows none of the tokens is not waited for: it may be away.
+	var all []seen
+	for _, sh := range s.shards {
+		knows := false
+		last := sh.look(func(sh *machine.Shard) {
 			for _, i := range current {
 				used, replay := sh.Poll(&polls[i])
 				states[i].Used = states[i].Used || used
 				states[i].Replay = append(states[i].Replay, replay...)
+				knows = knows || used || len(replay) > 0
 			}
 		})
+		if knows {
+			all = append(all, last)
+		}
 	}
 	if err := s.durable(ctx, all...); err != nil {
 		return nil, err

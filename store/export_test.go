@@ -129,10 +129,9 @@ func normalized(kind codec.Kind, buf []byte) []byte {
 	return together(fields)
 }
 
-// TakeUnrecorded takes over what no backend has of another store: leaders, when the shards were swept, and when and how
+// TakeUnrecorded takes over what no backend has of another store: when the shards were swept, and when and how
 // collectors were seen.
 func (s *Store) TakeUnrecorded(other *Store) {
-	s.leaders = other.leaders
 	for i, sh := range s.shards {
 		sh.TakeOver(other.shards[i].Shard)
 	}

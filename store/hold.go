@@ -86,6 +86,7 @@ func (s *Store) changeHolds(change *dispatch.HoldChange, version int64) {
 		s.changeNamed(codec.Hold, change.Set[i].Key())
 	}
 	s.holds.holds, s.holds.version = s.holds.changed(change), version
+	s.publish(dispatch.Hint{Kind: dispatch.HintHolds})
 	for _, sh := range s.shards {
 		sh.TakeHolds(version, change.Queues)
 	}

@@ -28,7 +28,7 @@ func lived(f *testing.F) [][]byte {
 	openQueues(f, s, time.Second)
 	poll := dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}
 	for shard := range 2 {
-		reply, err := s.Claim(f.Context(), shard, "default", 1, []dispatch.Want{{Poll: poll, Max: 3}})
+		reply, err := s.Claim(f.Context(), shard, "default", 1, []dispatch.Want{{Poll: poll, Max: 3}}, nil)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func onKeyedLedger(t *testing.T) (s *store.Store, clock *storetest.StillClock, k
 func crawl(t *testing.T, s *store.Store, call string, report func(*dispatch.Grant) dispatch.Transition) {
 	t.Helper()
 	poll := dispatch.Poll{Collector: "c", Session: "s", ClientToken: call, Call: "1"}
-	reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: poll, Max: 1000}})
+	reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: poll, Max: 1000}}, nil)
 	if err != nil || len(reply.Grants[0]) == 0 {
 		t.Fatalf("a claim got %+v, %v", reply, err)
 	}

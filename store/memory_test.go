@@ -25,7 +25,7 @@ func TestStore_givesMemoryBack(t *testing.T) { //nolint:paralleltest // it measu
 		for n > 0 {
 			reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{
 				Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: c.Now().String(), Call: "1"}, Max: batch,
-			}})
+			}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

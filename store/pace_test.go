@@ -54,7 +54,7 @@ func (p *paced) claim(call string) dispatch.Grant {
 	p.Helper()
 	reply, err := p.Claim(p.Context(), 0, "default", 0, []dispatch.Want{{
 		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: call, Call: call}, Max: 1,
-	}})
+	}}, nil)
 	if err != nil || len(reply.Grants[0]) != 1 {
 		p.Fatalf("a claim got %+v, %v", reply, err)
 	}
@@ -193,7 +193,7 @@ func TestStore_Pace_orphan(t *testing.T) {
 	p.submit("1")
 	id := dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: "q", Key: "1"})
 	p.Inspect().SetLock(id, "other/token/1", time.Second)
-	reply, err := p.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "1", Call: "1"}, Max: 1}})
+	reply, err := p.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "1", Call: "1"}, Max: 1}}, nil)
 	if err != nil || len(reply.Grants[0]) != 0 {
 		t.Fatalf("an orphan was granted: %+v, %v", reply, err)
 	}
@@ -221,12 +221,12 @@ func TestStore_Pace_stepBack(t *testing.T) {
 	p.clock.Advance(-time.Minute)
 	_, err := p.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{
 		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "2", Call: "2"}, Max: 1, Queues: []string{"q"},
-	}})
+	}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := p.clock.Now().Add(longDelay)
-	reply, err := p.Claim(t.Context(), 0, "other", 0, nil)
+	reply, err := p.Claim(t.Context(), 0, "other", 0, nil, nil)
 	if err != nil || !reply.Next.Equal(at) {
 		t.Errorf("the other pool is to ask again at %v, %v; want %v", reply.Next, err, at)
 	}

@@ -75,11 +75,7 @@ func TestStore_ManyCallersAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var readers, workers sync.WaitGroup
 	var hints atomic.Int64
-	readers.Go(func() {
-		if err := s.Subscribe(ctx, func(dispatch.Hint) { hints.Add(1) }); err != nil {
-			t.Error(err)
-		}
-	})
+	s.Subscribe(func(dispatch.Hint) { hints.Add(1) })
 	readers.Go(func() { readAlong(ctx, t, s) })
 	workers.Go(func() { submitMany(t, s, tasks, 50) })
 	var granted sync.Map
@@ -130,7 +126,7 @@ func (w worker) round(t *testing.T, call int) (finished int) {
 		if _, err := w.store.BeginPolls(t.Context(), []dispatch.Poll{poll}); err != nil {
 			t.Error(err)
 		}
-		reply, err := w.store.Claim(t.Context(), shard, "default", 0, []dispatch.Want{{Poll: poll, Max: 7}})
+		reply, err := w.store.Claim(t.Context(), shard, "default", 0, []dispatch.Want{{Poll: poll, Max: 7}}, nil)
 		if err != nil {
 			t.Error(err)
 			return finished
@@ -184,65 +180,14 @@ func readAlong(ctx context.Context, t *testing.T, s *store.Store) {
 func TestStore_Close(t *testing.T) {
 	t.Parallel()
 	s, _ := newStore(t, 1)
-	ended := make(chan error)
-	begun := make(chan struct{})
-	go func() {
-		ended <- s.Subscribe(t.Context(), func(h dispatch.Hint) {
-			if h.Kind == dispatch.HintResync {
-				close(begun)
-			}
-		})
-	}()
-	<-begun
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
-	}
-	if err := <-ended; err == nil {
-		t.Error("a subscription to a closed store ended without an error")
 	}
 	if err := s.Ping(t.Context()); err == nil {
 		t.Error("a closed store answers a ping")
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("the second close: %v", err)
-	}
-}
-
-// TestStore_SlowSubscriber lets a subscriber fall behind: it is told to look at
-// everything again, and nobody waits for it.
-func TestStore_SlowSubscriber(t *testing.T) {
-	t.Parallel()
-	s, _ := newStore(t, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	begun, proceed := make(chan struct{}), make(chan struct{})
-	resyncs := make(chan struct{}, 10)
-	first := true
-	ended := make(chan error)
-	go func() {
-		ended <- s.Subscribe(ctx, func(h dispatch.Hint) {
-			if first {
-				first = false
-				close(begun)
-				<-proceed
-				return
-			}
-			if h.Kind == dispatch.HintResync {
-				resyncs <- struct{}{}
-			}
-		})
-	}()
-	<-begun
-	for range 5000 {
-		if err := s.Publish(t.Context(), dispatch.Hint{Kind: dispatch.HintRules}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	close(proceed)
-	<-resyncs
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -87,7 +87,7 @@ func (w *world) claim(t *rapid.T) {
 		want.Queues = []string{queueName(t)}
 	}
 	shard := rapid.IntRange(0, 1).Draw(t, "shard")
-	reply, err := w.store.Claim(t.Context(), shard, poolName(t), w.holds, []dispatch.Want{want})
+	reply, err := w.store.Claim(t.Context(), shard, poolName(t), w.holds, []dispatch.Want{want}, nil)
 	w.ok(t, err)
 	if n := len(reply.Grants[0]); n > want.Max {
 		t.Fatalf("%d granted of %d", n, want.Max)
@@ -318,7 +318,7 @@ func (w *world) takeAll(t *rapid.T, shard int) {
 		w.calls++
 		reply, err := w.store.Claim(t.Context(), shard, "default", w.holds, []dispatch.Want{{
 			Poll: dispatch.Poll{Collector: "last", Session: "s", ClientToken: fmt.Sprint("t", w.calls), Call: "1"}, Max: 50,
-		}})
+		}}, nil)
 		w.ok(t, err)
 		if len(reply.Grants[0]) == 0 {
 			return

@@ -28,6 +28,7 @@ type reborn struct {
 	rand   *rand.Rand
 	now    *store.Store
 	kept   *backendtest.Ledger
+	heeds  []func(dispatch.Hint) // who is subscribed
 
 	// fair: it is not replaced, since who waits longest is not kept, nor how often a queue was picked.
 	fair bool
@@ -78,6 +79,15 @@ func (r *reborn) open() *store.Store {
 func (r *reborn) use(s *store.Store) {
 	s.CutSnapshots(3, 1)
 	r.now, r.Store = s, s
+	for _, heed := range r.heeds {
+		s.Subscribe(heed)
+	}
+}
+
+// Subscribe subscribes to each store that there will be.
+func (r *reborn) Subscribe(heed func(dispatch.Hint)) {
+	r.heeds = append(r.heeds, heed)
+	r.now.Subscribe(heed)
 }
 
 // restarting is the clock of a store that is replaced when it moves.

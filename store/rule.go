@@ -74,6 +74,7 @@ func (s *Store) setRule(pattern string, rule *dispatch.QueueRule) {
 		b.rules.Set(pattern, *rule)
 	}
 	b.version++
+	s.publish(dispatch.Hint{Kind: dispatch.HintRules})
 	for _, sh := range s.shards {
 		if replaced {
 			sh.Unfile(old, b.other)

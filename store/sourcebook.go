@@ -22,6 +22,8 @@ type sourceBook struct {
 	kept    btree.Map[string, *keptSource]
 	pending btree.Set[string] // ids of sources whose Applied is below Version
 	held    btree.Set[string] // ids of sources that have Holds
+
+	changed func(id string) // is called when a source was changed
 }
 
 // keptSource is an encoded source, so that it shares no memory with a caller. The fields of MarkApplied are separate.
@@ -113,6 +115,7 @@ func (b *sourceBook) putIf(k *keptSource, ifVersion int64) error {
 // store keeps a source, whatever there was, while the call holds the mutex.
 func (b *sourceBook) store(k *keptSource, grows bool) error {
 	room := machine.SmallGroup + len(k.encoded) + len(k.seeds)*machine.ChangedBytes
+	defer b.changed(k.id)
 	return b.commit(bookShard, room, grows, func() { b.put(k) }, func(out []byte) []byte {
 		return codec.AppendItem(out, codec.KeptSource, 0, func(c *codec.Codec) { keptSourceFields(c, k) })
 	})
@@ -120,6 +123,7 @@ func (b *sourceBook) store(k *keptSource, grows bool) error {
 
 // forget removes a source while the call holds the mutex.
 func (b *sourceBook) forget(id string) error {
+	defer b.changed(id)
 	return b.commit(bookShard, machine.SmallGroup, false, func() { b.remove(id) }, func(out []byte) []byte {
 		return codec.RemovedText(out, codec.KeptSource, 0, id)
 	})

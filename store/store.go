@@ -42,7 +42,7 @@ type Config struct {
 // Store is a [dispatch.Store] in memory.
 type Store struct {
 	clock
-	cluster
+	hints
 	sourceBook
 	collectors collectorBook
 	access     accessBook
@@ -65,12 +65,10 @@ type Store struct {
 }
 
 var (
-	_ dispatch.Local        = (*Store)(nil)
-	_ dispatch.ShardWatcher = (*Store)(nil)
-	_ dispatch.Portable     = (*Store)(nil)
-	_ dispatch.Bindings     = (*Store)(nil)
-	_ dispatch.AuditLog     = (*Store)(nil)
-	_ dispatch.OwnerMover   = (*Store)(nil)
+	_ dispatch.Portable   = (*Store)(nil)
+	_ dispatch.Bindings   = (*Store)(nil)
+	_ dispatch.AuditLog   = (*Store)(nil)
+	_ dispatch.OwnerMover = (*Store)(nil)
 )
 
 // New makes an empty store that nothing keeps. The error wraps [dispatch.ErrInvalid].
@@ -88,11 +86,10 @@ func newStore(shards int, config Config) (*Store, error) {
 	}
 	s := &Store{clock: clock{now: config.Now, backend: config.Backend, failed: make(chan struct{}), closed: make(chan struct{})}, pages: defaultPages()}
 	s.term.Kind = "memory"
-	s.cluster.clock = &s.clock
 	s.sourceBook.part = part{clock: &s.clock}
+	s.sourceBook.changed = func(id string) { s.publish(dispatch.Hint{Kind: dispatch.HintSource, ID: id}) }
 	s.collectors.part = part{clock: &s.clock}
 	s.access.part = part{clock: &s.clock}
-	s.leaders = make(map[string]leader)
 	s.holds.holds = make(map[string]dispatch.Hold)
 	for i := range shards {
 		s.shards = append(s.shards, &shard{part: part{clock: &s.clock}, Shard: machine.New(i), publish: s.publish})
@@ -166,9 +163,6 @@ func (s *Store) Kind() string { return s.term.Kind }
 // Epoch is that of the owner of the first shard when the store was opened; 0: nobody else takes the store over.
 func (s *Store) Epoch() uint64 { return s.term.Epoch }
 
-// Local implements [dispatch.Local].
-func (s *Store) Local() {}
-
 // Ping answers nil until the store is closed, or its backend has lost it.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
@@ -189,8 +183,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return ms.Time(s.millis()), nil
 }
 
-// Close ends the subscriptions and gives up the backend; calls after it fail with
-// [dispatch.ErrStoreUnavailable].
+// Close gives up the backend; calls after it fail with [dispatch.ErrStoreUnavailable].
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
@@ -231,7 +224,7 @@ func (s *Store) hasLeases() bool {
 // fullBytes is the group that a backend must have room for, or the store is full.
 const fullBytes = 4 << 10
 
-// Away implements [dispatch.ShardWatcher].
+// Away are the shards that have no owner now, ascending.
 func (s *Store) Away() []int {
 	if owned, ok := s.backend.(backend.Owned); ok {
 		return owned.Ownership().Away

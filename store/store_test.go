@@ -38,7 +38,7 @@ func TestStore_GrantReportSettle(t *testing.T) {
 		t.Fatalf("submit: %+v, %v", results, err)
 	}
 	want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1}
-	reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{want})
+	reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{want}, nil)
 	if err != nil || len(reply.Grants[0]) != 1 {
 		t.Fatalf("claim: %+v, %v", reply, err)
 	}

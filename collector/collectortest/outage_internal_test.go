@@ -38,11 +38,13 @@ func (s *awayStore) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]di
 	return s.Store.BeginPolls(ctx, polls)
 }
 
-func (s *awayStore) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *awayStore) Claim(
+	ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
 	if err := s.err(); err != nil {
 		return dispatch.ClaimReply{}, err
 	}
-	return s.Store.Claim(ctx, shard, pool, holds, wants)
+	return s.Store.Claim(ctx, shard, pool, holds, wants, decided)
 }
 
 func (s *awayStore) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {

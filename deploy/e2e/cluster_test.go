@@ -138,9 +138,10 @@ func takeNodeAway(t *testing.T, promoted bool, begin func([]clusterNode)) {
 }
 
 const (
-	// otherShardsLimit is how long the shards of living nodes may be without grants, and failoverLimit those of a dead one
-	// after its replica is promoted, on a machine that is busy with other things too.
-	otherShardsLimit = 2 * time.Second
+	// otherShardsLimit is how long the shards of living nodes may be without grants: all fetches that wait may be in claims of a node
+	// that hangs, which the owner finds out after two thirds of its term. failoverLimit is for those of a dead one after its replica
+	// is promoted, on a machine that is busy with other things too.
+	otherShardsLimit = 3 * time.Second
 	failoverLimit    = 10 * time.Second
 )
 

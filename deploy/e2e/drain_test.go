@@ -175,12 +175,13 @@ func TestCollector_Stops(t *testing.T) {
 	}
 }
 
-// TestDispatcher_Freezes stops one of two dispatchers by SIGSTOP: its port stays open and answers nothing, and half of
-// all calls go there until a ping has had no answer for 15 s. Then the other one does all.
+// TestDispatcher_Freezes stops the dispatcher that does not own the store by SIGSTOP: its port stays open and answers nothing, and half
+// of all calls go there until a ping has had no answer for 15 s. Then the other one does all.
 func TestDispatcher_Freezes(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Server(t)
-	frozen, well := serve(t, "frozen", server.URL(), prefix), serve(t, "well", server.URL(), prefix)
+	well := serve(t, "well", server.URL(), prefix) // the owner
+	frozen := serve(t, "frozen", server.URL(), prefix)
 	c := dial(t, well.addr)
 	c.setRule(t, "*", 0, 10)
 	c.createSource(t, &pb.SourceSpec{Id: "freeze", LeaseDuration: durationpb.New(30 * time.Second)})

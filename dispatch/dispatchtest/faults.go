@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -20,7 +19,6 @@ type Store interface {
 // faultyStore is a store that counts the calls that it gets, and does to them what a test wants.
 type faultyStore struct {
 	Store
-	Deaf atomic.Bool // hints do not arrive
 
 	mu     sync.Mutex // guards what follows
 	counts map[string]int
@@ -273,9 +271,11 @@ func each[T any](items []T, of func(*T) string) []string {
 }
 
 // Claim calls the store through the faults.
-func (s *faultyStore) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *faultyStore) Claim(
+	ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
 	return through(ctx, s, Call{name: "Claim", Shards: []int{shard}, pool: pool, Wants: wants}, func() (dispatch.ClaimReply, error) {
-		return s.Store.Claim(ctx, shard, pool, holds, wants)
+		return s.Store.Claim(ctx, shard, pool, holds, wants, decided)
 	})
 }
 
@@ -424,29 +424,6 @@ func (s *faultyStore) Now(ctx context.Context) (time.Time, error) {
 	return through(ctx, s, Call{name: "Now"}, func() (time.Time, error) { return s.Store.Now(ctx) })
 }
 
-// Campaign calls the store through the faults.
-func (s *faultyStore) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (string, error) {
-	return through(ctx, s, Call{name: "Campaign", ids: []string{holder}}, func() (string, error) {
-		return s.Store.Campaign(ctx, duty, holder, ttl)
-	})
-}
-
-// Publish calls the store through the faults.
-func (s *faultyStore) Publish(ctx context.Context, hint dispatch.Hint) error {
-	return s.do(ctx, Call{name: "Publish"}, func() error { return s.Store.Publish(ctx, hint) })
-}
-
-// Subscribe calls the store through the faults.
-func (s *faultyStore) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) error {
-	return s.do(ctx, Call{name: "Subscribe"}, func() error {
-		return s.Store.Subscribe(ctx, func(h dispatch.Hint) {
-			if !s.Deaf.Load() {
-				deliver(h)
-			}
-		})
-	})
-}
-
 // BindCollector calls the store through the faults.
 func (s *faultyStore) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {
 	return through(ctx, s, Call{name: "BindCollector", ids: []string{collectorID}}, func() (string, error) {
@@ -474,9 +451,3 @@ func (s *faultyStore) AuditEntries(ctx context.Context, by, before string, limit
 	})
 	return entries, next, err
 }
-
-// LocalStore is a store in the process of its caller.
-type LocalStore struct{ dispatch.Store }
-
-// Local marks it as a store in the process of its caller.
-func (LocalStore) Local() {}

@@ -41,14 +41,13 @@ const Moment = time.Millisecond
 
 // Setup is what a world begins with.
 type Setup struct {
-	Shards      int // 0: 1
-	Dispatchers int // 0: 1
+	Shards int // 0: 1
 	// MinDelay and InFlight are those of all queues that no other rule is for; InFlight 0 is no limit to speak of.
 	MinDelay time.Duration
 	InFlight int
 	// Standard: there are 2 shards, queues have the default settings, and no jitter is random.
 	Standard bool
-	// MaxWaiters and Logger are those of the dispatchers.
+	// MaxWaiters and Logger are those of the dispatcher.
 	MaxWaiters int
 	Logger     *zap.Logger
 }
@@ -65,9 +64,7 @@ func InWorld(t *testing.T, s Setup, test func(t *testing.T, w *World)) {
 			t.Fatal(err)
 		}
 		w := &World{T: t, Store: store}
-		for range max(s.Dispatchers, 1) {
-			w.Start(s)
-		}
+		w.Start(s)
 		w.Dispatcher, w.Operator = w.D[0], w.O[0]
 		synctest.Wait()
 		if s.InFlight == 0 {
@@ -118,8 +115,7 @@ func (w *World) dispatcher(cfg engine.Config) (*engine.Dispatcher, *operate.Oper
 	return d, operate.New(d), store, seen
 }
 
-// Second is an operator beside a dispatcher that does not run, so that it hears no hints, and
-// whose store has faults.
+// Second is an operator beside a dispatcher that does not run, whose store has faults.
 func (w *World) Second(faults ...*Fault) *operate.Operator {
 	w.T.Helper()
 	_, o, store, _ := w.dispatcher(engine.Config{ID: "second", Rand: func() float64 { return 0.5 }})
@@ -138,13 +134,6 @@ func (w *World) Inject(faults ...*Fault) {
 func (w *World) Heal(faults ...*Fault) {
 	for _, s := range w.Stores {
 		s.Heal(faults...)
-	}
-}
-
-// Deafen has hints not arrive at any dispatcher, or arrive again.
-func (w *World) Deafen(deaf bool) {
-	for _, s := range w.Stores {
-		s.Deaf.Store(deaf)
 	}
 }
 
@@ -409,7 +398,6 @@ type observed struct {
 	mu       sync.Mutex // guards what follows
 	gaveBack int
 	lags     []time.Duration
-	keeping  bool
 }
 
 // Claimed is not kept.
@@ -429,18 +417,11 @@ func (o *observed) Requeued(lag time.Duration) {
 	o.lags = append(o.lags, lag)
 }
 
-// Keeping keeps which it is.
-func (o *observed) Keeping(leads bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.keeping = leads
-}
-
 // Read is what was seen so far.
-func (o *observed) Read() (gaveBack int, lags []time.Duration, keeping bool) {
+func (o *observed) Read() (gaveBack int, lags []time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.gaveBack, append([]time.Duration(nil), o.lags...), o.keeping
+	return o.gaveBack, append([]time.Duration(nil), o.lags...)
 }
 
 // SetHold holds a target for ada until then, zero for good, by the first dispatcher.
@@ -527,6 +508,21 @@ func (w *World) PutRule(r *dispatch.QueueRule) {
 	if err != nil {
 		w.T.Error(err)
 	}
+}
+
+// Change gives a source a new version and adds a queue rule, so that the dispatcher must read both again.
+func (w *World) Change(id string) {
+	w.T.Helper()
+	sources, err := w.Store.SourcesByID(w.T.Context(), []string{id})
+	if err != nil || sources[0] == nil {
+		w.T.Fatalf("source %q: %v", id, err)
+	}
+	next := *sources[0]
+	next.Version++
+	if err := w.Store.PutSource(w.T.Context(), &next, next.Version-1); err != nil {
+		w.T.Fatal(err)
+	}
+	w.PutRule(&dispatch.QueueRule{Pattern: "changed.example", Settings: dispatch.DefaultQueueSettings(), Time: time.Now()})
 }
 
 // MustView reads the view of a source.

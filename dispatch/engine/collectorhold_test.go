@@ -28,40 +28,34 @@ func (w *world) wantHeld(what string, ch <-chan dispatchtest.Answer, begin time.
 	}
 }
 
-// TestDispatcher_SetHolds_collectors parks fetches at two dispatchers: those of held
-// collectors end, wherever they are parked, and those that follow are answered the
-// same, until an operator lifts the hold.
+// TestDispatcher_SetHolds_collectors parks fetches: those of held collectors end, and those that follow are answered the same, until an
+// operator lifts the hold.
 func TestDispatcher_SetHolds_collectors(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]struct {
 		id     string
 		labels map[string]string
-		deaf   bool
-		within time.Duration
 	}{
-		"by id":              {id: "c1"},
-		"by label":           {labels: map[string]string{"region": "eu"}},
-		"by labels":          {labels: dispatchtest.European},
-		"by id, no hints":    {id: "c1", deaf: true, within: time.Second},
-		"by label, no hints": {labels: map[string]string{"region": "eu"}, deaf: true, within: time.Second},
+		"by id":     {id: "c1"},
+		"by label":  {labels: map[string]string{"region": "eu"}},
+		"by labels": {labels: dispatchtest.European},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Shards: 2, Dispatchers: 2}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{Shards: 2}, func(t *testing.T, w *world) {
 				w.AddSource("s", nil)
 				w.MustBeat(0, "c1", dispatchtest.European)
 				w.MustBeat(0, "c2", map[string]string{"region": "us", "disk": "ssd"})
-				w.Deafen(how.deaf)
 				parked := []<-chan dispatchtest.Answer{
-					w.GoFetch(t.Context(), 0, dispatchtest.As(dispatchtest.Ask("c1", "t0", bounds.MaxWait), dispatchtest.European)), w.GoFetch(t.Context(), 1, dispatchtest.As(dispatchtest.Ask("c1", "t1", bounds.MaxWait), dispatchtest.European)),
+					w.GoFetch(t.Context(), 0, dispatchtest.As(dispatchtest.Ask("c1", "t0", bounds.MaxWait), dispatchtest.European)), w.GoFetch(t.Context(), 0, dispatchtest.As(dispatchtest.Ask("c1", "t1", bounds.MaxWait), dispatchtest.European)),
 				}
-				other := w.GoFetch(t.Context(), 1, dispatchtest.Ask("c2", "t", bounds.MaxWait))
+				other := w.GoFetch(t.Context(), 0, dispatchtest.Ask("c2", "t", bounds.MaxWait))
 				synctest.Wait()
 				time.Sleep(300 * time.Millisecond)
 				begin := time.Now()
 				w.SetHold(dispatch.HoldTarget{Collector: how.id, Labels: how.labels}, time.Time{})
 				for _, ch := range parked {
-					w.wantHeld("parked", ch, begin, how.within)
+					w.wantHeld("parked", ch, begin, 0)
 				}
 				w.Submit("s", "", 1, 0)
 				if a := <-other; a.Err != nil || len(a.Res.Tasks) != 1 {
@@ -79,11 +73,10 @@ func TestDispatcher_SetHolds_collectors(t *testing.T) {
 				}
 				w.LiftHold(dispatch.HoldTarget{Collector: how.id, Labels: how.labels})
 				synctest.Wait()
-				time.Sleep(how.within)
-				if a := <-w.GoFetch(t.Context(), 1, dispatchtest.As(dispatchtest.Ask("c1", "", 0), dispatchtest.European)); a.Err != nil || len(a.Res.Tasks) != 1 {
+				if a := <-w.GoFetch(t.Context(), 0, dispatchtest.As(dispatchtest.Ask("c1", "", 0), dispatchtest.European)); a.Err != nil || len(a.Res.Tasks) != 1 {
 					t.Errorf("lifted: %+v, %v", a.Res, a.Err)
 				}
-				if w.MustBeat(1, "c1", dispatchtest.European) {
+				if w.MustBeat(0, "c1", dispatchtest.European) {
 					t.Error("the beats go on to say that it is held")
 				}
 			})
@@ -95,14 +88,14 @@ func TestDispatcher_SetHolds_collectors(t *testing.T) {
 // fetch and beat on.
 func TestDispatcher_SetHolds_collectors_later(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.SetHold(dispatch.HoldTarget{Collector: "c1", Labels: nil}, time.Time{})
 		w.SetHold(dispatch.HoldTarget{Collector: "", Labels: dispatchtest.European}, time.Time{})
-		w.wantHeld("by id", w.GoFetch(t.Context(), 1, dispatchtest.Ask("c1", "", bounds.MaxWait)), time.Now(), 0)
+		w.wantHeld("by id", w.GoFetch(t.Context(), 0, dispatchtest.Ask("c1", "", bounds.MaxWait)), time.Now(), 0)
 		if !w.MustBeat(0, "c2", dispatchtest.European) {
 			t.Error("the first beat does not say that it is held")
 		}
-		w.wantHeld("by labels", w.GoFetch(t.Context(), 1, dispatchtest.As(dispatchtest.Ask("c2", "", bounds.MaxWait), dispatchtest.European)), time.Now(), 0)
+		w.wantHeld("by labels", w.GoFetch(t.Context(), 0, dispatchtest.As(dispatchtest.Ask("c2", "", bounds.MaxWait), dispatchtest.European)), time.Now(), 0)
 		other := w.GoFetch(t.Context(), 0, dispatchtest.As(dispatchtest.Ask("c3", "", 2*time.Second), map[string]string{"region": "eu"}))
 		if a := <-other; a.Err != nil || a.Res.Empty != engine.EmptyNoTasks {
 			t.Errorf("one that has not all of the labels: %+v, %v; want NO_TASKS", a.Res, a.Err)

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
@@ -29,15 +28,13 @@ type Config struct {
 	Store dispatch.Store
 	// Logger for events that no caller sees. Default: none.
 	Logger *zap.Logger
-	// ID names this dispatcher among those of one store, in leadership and
-	// stats. Required.
+	// ID names this dispatcher among those of one store. Required.
 	ID string
 	// MaxWaiters is the limit of waiting fetches; beyond it a fetch fails with ErrTooManyWaiters. Each costs some 16
 	// KiB, with its share of the connection. Default 100,000.
 	MaxWaiters int
-	// Fallback is the polling interval of a pool that fetches wait for, in case a hint is lost (P9). A shorter one
-	// finds work earlier after a lost hint and costs more idle commands. Jitter shortens it by up to a quarter. Default
-	// 1 s.
+	// Fallback is how often a pool that fetches wait for is claimed from in any case, since the store's clock may be stepped (P9).
+	// Jitter shortens it by up to a quarter. Default 1 s.
 	Fallback time.Duration
 	// Rand gives numbers in [0, 1) for jitter. Default math/rand/v2.
 	Rand func() float64
@@ -74,8 +71,8 @@ func (c *Config) Validate() error {
 // maxNoted limits the cache of sessions that the store has recorded.
 const maxNoted = 100_000
 
-// Dispatcher hands out tasks of a [Store] and takes their reports. Any dispatcher of a group serves any lease. Its
-// methods may be called concurrently while [Dispatcher.Run] runs.
+// Dispatcher hands out tasks of a [dispatch.Store] and takes their reports. Its methods may be called concurrently while
+// [Dispatcher.Run] runs.
 type Dispatcher struct {
 	cfg    Config
 	store  dispatch.Store
@@ -83,14 +80,12 @@ type Dispatcher struct {
 	policy dispatch.Policy
 
 	pump      *pump.Pump
-	keeper    *keeper
-	batches   *batches
+	sweeper   *sweeper
 	catalog   *Catalog
 	widened   *ttlcache.Cache[string, widened] // by the uids of sources
 	slowed    *slowdown
 	outcomes  *outcomes
 	released  *ttlcache.Cache[dispatch.TaskID, string] // source ids of tasks, see noteReleased
-	reminders *rate.Limiter                            // of them
 	holds     *holdWatch
 	pushes    *pushes
 	newcomers *newcomers
@@ -111,13 +106,11 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{cfg: cfg, store: cfg.Store, log: cfg.Logger, policy: dispatch.Policy{Rand: cfg.Rand}}
-	d.batches = newBatches(cfg.Store)
 	d.catalog = newCatalog(cfg.Store)
 	d.widened = ttlcache.New(ttlcache.WithCapacity[string, widened](maxCachedSources), ttlcache.WithDisableTouchOnHit[string, widened]())
 	d.slowed = newSlowdown()
 	d.outcomes = newOutcomes()
 	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())
-	d.reminders = rate.NewLimiter(maxReminders, maxReminders)
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
 	d.newcomers = &newcomers{met: make(map[string]*newcomer), taken: make(map[string]int)}
 	d.noted = ttlcache.New(ttlcache.WithCapacity[string, string](maxNoted), ttlcache.WithDisableTouchOnHit[string, string]())
@@ -129,16 +122,17 @@ func New(cfg Config) (*Dispatcher, error) {
 	})
 	d.pump = pump.New(pump.Config{
 		Store: cfg.Store, Log: cfg.Logger, Observer: cfg.Observer, Rand: cfg.Rand, Fallback: cfg.Fallback,
-		Timeout: storeTimeout, MaxWaiters: cfg.MaxWaiters, Holds: d.holds.book.Load, CatchUp: d.holds.catchUp,
+		Timeout: storeTimeout, MaxWaiters: cfg.MaxWaiters, Holds: d.holds.book.Load, CatchUp: d.holds.refresh,
 	})
-	d.keeper = &keeper{store: cfg.Store, log: cfg.Logger, observer: cfg.Observer, policy: d.policy, id: cfg.ID, end: d.EndLeases}
+	d.sweeper = &sweeper{store: cfg.Store, log: cfg.Logger, observer: cfg.Observer, policy: d.policy, end: d.EndLeases}
+	d.store.Subscribe(d.heed)
 	return d, nil
 }
 
-// Run runs the loops of the dispatcher until ctx ends: the pump, the keeper with its chores, the cache of holds, the hint
-// subscription, and what forgets newcomers. It returns nil if ctx ended, else the error that stopped a loop.
+// Run runs the loops of the dispatcher until ctx ends: the pump, the sweeper with its chores, the cache of holds, and what forgets
+// newcomers. It returns nil if ctx ended, else the error that stopped a loop.
 func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
-	d.keeper.chores = chores
+	d.sweeper.chores = chores
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		select {
@@ -148,18 +142,8 @@ func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 		d.pump.Run(ctx)
 		return nil
 	})
-	keeping, resign := context.WithCancel(ctx)
-	g.Go(func() error {
-		defer resign()
-		select {
-		case <-d.drained:
-		case <-ctx.Done():
-		}
-		return nil
-	})
-	g.Go(func() error { return d.keeper.run(keeping) })
+	g.Go(func() error { return d.sweeper.run(ctx) })
 	g.Go(func() error { return d.holds.run(ctx) })
-	g.Go(func() error { return d.listen(ctx) })
 	g.Go(func() error { d.forgetNewcomers(ctx); return nil })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
@@ -167,8 +151,8 @@ func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 	return nil
 }
 
-// Drain answers all waiting and all later fetches with [EmptyDispatcherDraining], and resigns as keeper. Reports, renewals
-// and all other calls continue. It cannot be undone.
+// Drain answers all waiting and all later fetches with [EmptyDispatcherDraining]. Reports, renewals and all other calls continue. It
+// cannot be undone.
 func (d *Dispatcher) Drain() {
 	d.drain.Do(func() { close(d.drained) })
 	d.pump.Drain()
@@ -191,7 +175,10 @@ func (d *Dispatcher) Config() Config { return d.cfg }
 // Catalog caches sources and queue rules.
 func (d *Dispatcher) Catalog() *Catalog { return d.catalog }
 
-func (d *Dispatcher) shardOf(id dispatch.TaskID) int { return shardOf(id, max(d.store.Shards(), 1)) }
+// shardOf is the shard of a task; the first for an id that has none.
+func (d *Dispatcher) shardOf(id dispatch.TaskID) int {
+	return dispatch.ShardOf(max(id.Slot(), 0), d.store.Shards())
+}
 
 // Holds are the holds in force as the dispatcher knows them, without those on sources.
 func (d *Dispatcher) Holds(ctx context.Context) (*holdbook.Book, error) {
@@ -215,54 +202,19 @@ func (d *Dispatcher) OpenStream(info dispatch.CollectorInfo) *Stream {
 	return s
 }
 
-// listen keeps the hint subscription until ctx ends. Without hints the dispatcher polls.
-func (d *Dispatcher) listen(ctx context.Context) error {
-	backoff := firstBackoff
-	var failing atomic.Bool
-	for ctx.Err() == nil {
-		began := time.Now()
-		err := d.store.Subscribe(ctx, func(h dispatch.Hint) {
-			if failing.CompareAndSwap(true, false) {
-				d.log.Info("hint subscription restored")
-			}
-			d.heed(h)
-		})
-		if ctx.Err() != nil {
-			return nil
-		}
-		if time.Since(began) > longestBackoff {
-			backoff = firstBackoff
-		}
-		if failing.CompareAndSwap(false, true) {
-			d.log.Warn("hint subscription lost; polling every second", zap.Error(err))
-		}
-		// Hints were lost in the meantime.
-		d.heed(dispatch.Hint{Kind: dispatch.HintResync})
-		if !pause(ctx, jittered(d.policy.Rand, backoff)) {
-			return nil
-		}
-		backoff = min(2*backoff, longestBackoff)
-	}
-	return nil
-}
-
 // heed handles a hint. It does not block.
 func (d *Dispatcher) heed(h dispatch.Hint) {
 	switch h.Kind {
 	case dispatch.HintReady:
 		d.pump.Hint(h.Pool, h.Shard, h.In)
 	case dispatch.HintSource:
-		d.catalog.DropSource(h.ID)
+		d.catalog.dropSource(h.ID)
 	case dispatch.HintRules:
-		d.catalog.DropRules()
+		d.catalog.dropRules()
 	case dispatch.HintHolds:
 		d.holds.hint()
-	case dispatch.HintSession:
-		d.sessionEnded(h.ID, h.Session)
 	case dispatch.HintCancel:
 		d.pushes.cancel(h.ID, CancelNotice{ID: h.Task, Reason: h.Reason})
-	case dispatch.HintReleased:
-		d.released.Set(h.Task, h.ID, releasedMemory)
 	case dispatch.HintResync:
 		d.catalog.dropAll()
 		d.noted.DeleteAll()

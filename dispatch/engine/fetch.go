@@ -331,12 +331,11 @@ func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.O
 
 // join adds the parts of the sources' specs to grants: a task record stores only what differs.
 func (d *Dispatcher) join(ctx context.Context, grants []dispatch.Grant) error {
-	of := make([]sourceOf, len(grants))
+	tasks := make([]*dispatch.Task, len(grants))
 	for i := range grants {
-		t := &grants[i].Task
-		of[i] = sourceOf{t.SourceID, t.SourceUID, grants[i].SourceVersion}
+		tasks[i] = &grants[i].Task
 	}
-	for i, found := range d.catalog.specs(ctx, of) {
+	for i, found := range d.catalog.sourcesOf(ctx, tasks) {
 		t := &grants[i].Task
 		if errors.Is(found.err, dispatch.ErrSourceNotFound) {
 			continue // deleted since the claim; the task carries what it has

@@ -58,7 +58,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 			w.AddSource("s", nil)
 			ids := w.Submit("s", "", 1, 0)
-			time.Sleep(time.Minute) // nothing is remembered of the source
+			w.Change("s")
 			w.Inject(dispatchtest.Late(10*time.Millisecond, dispatchtest.Calls("SourcesByID")))
 			ctx, cancel := context.WithCancel(t.Context())
 			ch := w.GoFetch(ctx, 0, dispatchtest.Ask("c1", "", 0))
@@ -78,8 +78,8 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 		t.Parallel()
 		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 			w.AddSource("s", nil)
-			ids := w.Submit("s", "", 1, 70*time.Second)
-			time.Sleep(time.Minute) // nothing is remembered of the source
+			ids := w.Submit("s", "", 1, 10*time.Second)
+			w.Change("s")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			older := w.GoFetch(t.Context(), 0, dispatchtest.Ask("c1", "token", bounds.MaxWait))
@@ -128,7 +128,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 			w.AddSource("s", nil)
 			w.Submit("s", "", 1, 0)
-			time.Sleep(time.Minute)
+			w.Change("s")
 			w.Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("SourcesByID")))
 			if _, err := w.D[0].Fetch(t.Context(), dispatchtest.Ask("c1", "", 0)); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 				t.Fatalf("Fetch: %v, want ErrStoreUnavailable", err)

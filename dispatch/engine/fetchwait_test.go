@@ -19,8 +19,7 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 
 	t.Run("finds what was just submitted without any hint", func(t *testing.T) {
 		t.Parallel()
-		inWorld(t, dispatchtest.Setup{Shards: 4, Dispatchers: 2}, func(t *testing.T, w *world) {
-			w.Deafen(true)
+		inWorld(t, dispatchtest.Setup{Shards: 4}, func(t *testing.T, w *world) {
 			w.AddSource("s", nil)
 			// Others wait, so that the dispatcher believes that there is nothing.
 			others := w.GoFetch(t.Context(), 0, engine.FetchRequest{Collector: "w", Session: "s1", Sources: []string{"s"}, Pools: []string{"other"}, Wait: bounds.MaxWait})
@@ -43,7 +42,6 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 			req.Queues = []string{"nowhere"}
 			other := w.GoFetch(t.Context(), 0, req)
 			w.afterClaim()
-			w.Deafen(true)
 			w.Inject(dispatchtest.Late(50*time.Millisecond, dispatchtest.Calls("Claim"))) // the store has decided, its answer is on the way
 			w.afterClaim()
 			id := w.Submit("s", "", 1, 0)[0]
@@ -183,7 +181,7 @@ func TestDispatcher_Fetch_slowStore(t *testing.T) {
 					t.Fatalf("Fetch: %+v, %v; want a task", res, err)
 				}
 			}
-			if n, _, _ := w.Seen[0].Read(); n != 0 {
+			if n, _ := w.Seen[0].Read(); n != 0 {
 				t.Errorf("%d tasks were given back, want none", n)
 			}
 		})

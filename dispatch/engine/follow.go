@@ -272,9 +272,12 @@ func (d *Dispatcher) widen(ctx context.Context, source *dispatch.Source, f *Foll
 	if len(wide.hosts) > len(f.hosts) {
 		known.wide = &wide
 	}
-	d.widened.Set(source.UID, known, catalogTTL+time.Duration(min(len(source.Spec.Seeds), movedSeeds))*10*time.Millisecond)
+	d.widened.Set(source.UID, known, widenedTTL+time.Duration(min(len(source.Spec.Seeds), movedSeeds))*10*time.Millisecond)
 	return known.wide, nil
 }
+
+// widenedTTL is how long it is known where the seeds of a source have moved to; each seed makes it longer.
+const widenedTTL = time.Second
 
 // widened is the follower of a version of a source with the hosts that seeds have moved to; nil for none.
 type widened struct {

@@ -233,14 +233,13 @@ func TestDispatcher_Report_allHang(t *testing.T) {
 	})
 }
 
-// inStaleWorld runs a test with a task that c1 holds, of a source of which what was known
-// has grown old, on a store whose reads hang.
+// inStaleWorld runs a test with a task that c1 holds, of a source that was changed since, on a store whose reads hang.
 func inStaleWorld(t *testing.T, test func(t *testing.T, w *world, held dispatch.Grant)) {
 	t.Helper()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.AddSource("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
 		held := w.Grants("s", "q", 1)[0]
-		time.Sleep(2 * time.Second)
+		w.Change("s")
 		w.Inject(dispatchtest.Hang(dispatchtest.Calls("SourcesByID", "Rules")))
 		test(t, w, held)
 		w.Heal()
@@ -248,8 +247,7 @@ func inStaleWorld(t *testing.T, test func(t *testing.T, w *world, held dispatch.
 	})
 }
 
-// What a call reads that is not merged with what others read ends in time, too, and as
-// what it is.
+// What a call reads ends in time, and as what it is.
 func TestDispatcher_readsHang(t *testing.T) {
 	t.Parallel()
 	links := &dispatch.Succeeded{Discovered: []dispatch.DiscoveredItem{{Key: "link", Queue: "q", Priority: 5}}}
@@ -296,7 +294,7 @@ func TestDispatcher_Fetch_giveBackHangs(t *testing.T) {
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.AddSource("s", nil)
 		w.Submit("s", "", 1, 0)
-		time.Sleep(2 * time.Second) // what is known of the source grows old
+		w.Change("s")
 		w.Inject(dispatchtest.Hang(dispatchtest.Calls("GiveBack", "SourcesByID")))
 		ctx, call, cancel := dispatchtest.WithDeadline(t.Context(), 2*time.Second)
 		defer cancel()
@@ -305,7 +303,7 @@ func TestDispatcher_Fetch_giveBackHangs(t *testing.T) {
 		}
 		w.Heal()
 		time.Sleep(6 * time.Second)
-		if gaveBack, _, _ := w.Seen[0].Read(); gaveBack != 1 {
+		if gaveBack, _ := w.Seen[0].Read(); gaveBack != 1 {
 			t.Errorf("%d tasks were given back, want 1", gaveBack)
 		}
 	})

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -15,11 +14,15 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
-// holdsAge limits how stale the holds are if a hint is lost and no claim shows it.
-const holdsAge = time.Second
+const (
+	// holdsRetry is the pause before the holds are read again after an error.
+	holdsRetry = time.Second
+	// holdsLook is how often the store's clock is looked at while a hold is to end by itself: it may be stepped.
+	holdsLook = time.Second
+)
 
-// holdWatch keeps the dispatcher's cache of the holds current, so that no fetch has to read them. It costs one short
-// store call per [holdsAge]. A claim with outdated holds is refused ([dispatch.ErrStaleHolds]).
+// holdWatch keeps the dispatcher's cache of the holds current, so that no fetch has to read them. A claim with outdated holds is
+// refused ([dispatch.ErrStaleHolds]).
 type holdWatch struct {
 	store   dispatch.Store
 	log     *zap.Logger
@@ -46,7 +49,7 @@ func newHoldWatch(cfg Config, changed func()) *holdWatch {
 	}
 }
 
-// run reads the holds at each hint and each second until ctx ends, and drops holds that are over.
+// run reads the holds at each hint until ctx ends, and drops holds that are over.
 func (w *holdWatch) run(ctx context.Context) error {
 	failing := false
 	for {
@@ -60,26 +63,26 @@ func (w *holdWatch) run(ctx context.Context) error {
 			w.log.Info("reading holds works again")
 		}
 		failing = err != nil
-		pause := holdsAge - time.Duration(w.rand()*float64(holdsAge/4))
-		if !failing {
-			pause = min(pause, w.untilNext())
+		next := w.nextEnd()
+		if failing {
+			next = time.After(jittered(w.rand, holdsRetry))
 		}
 		select {
 		case <-w.hinted:
-		case <-time.After(pause):
+		case <-next:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// untilNext is the time until the next hold ends by itself.
-func (w *holdWatch) untilNext() time.Duration {
+// nextEnd has a value when the next hold ends by itself; nil: none does.
+func (w *holdWatch) nextEnd() <-chan time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if book := w.book.Load(); book != nil && !book.Next.IsZero() {
-		return max(book.Next.Sub(w.clock()), 0)
+		return time.After(min(max(book.Next.Sub(w.clock()), 0), holdsLook))
 	}
-	return holdsAge
+	return nil
 }
 
 // clock estimates the store's clock from the last read of the holds.
@@ -130,24 +133,6 @@ func (w *holdWatch) take(read uint64, have int64, holds []dispatch.Hold, version
 	book := holdbook.New(w.holds, w.version, now)
 	before := w.book.Swap(book)
 	return before == nil || !reflect.DeepEqual(before.All, book.All)
-}
-
-// catchUp reads the holds after a shard has refused a claim with those of version. If shard 0 has no newer ones, a
-// failover has lost a change that other shards have. Then catchUp gives all shards a new version.
-func (w *holdWatch) catchUp(ctx context.Context, version int64) error {
-	if err := w.refresh(ctx); err != nil {
-		return err
-	}
-	if w.book.Load().Version != version {
-		return nil
-	}
-	w.log.Warn("the store lost a change of holds, perhaps in a failover; list the holds and set the missing ones again", zap.Int64("version", version))
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	if _, err := w.store.PutHolds(ctx, dispatch.HoldChange{}, version); err != nil && !errors.Is(err, dispatch.ErrEtagMismatch) {
-		return fmt.Errorf("bring shards to the holds: %w", timedOut(ctx.Err(), err))
-	}
-	return w.refresh(ctx)
 }
 
 // current is the book; before the first was read, that is waited for.

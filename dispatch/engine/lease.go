@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
 // specWait limits the wait for sources in other shards than their tasks at the end of leases.
@@ -33,7 +32,7 @@ func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now 
 	for i, t := range tasks {
 		transitions[i] = what(t, specs[i], now)
 	}
-	return d.batches.applied.Do(ctx, transitions)
+	return d.apply(ctx, transitions)
 }
 
 // readHolds reads the histories of those tasks that a hold has asked to end: they have who set it, and why.
@@ -72,7 +71,7 @@ func (d *Dispatcher) specsToEnd(ctx context.Context, tasks []*dispatch.Task) ([]
 			continue
 		}
 		err := timedOut(call.Err(), found.err)
-		if ctx.Err() != nil || !batch.Trouble(err) {
+		if ctx.Err() != nil || !trouble(err) {
 			return nil, fmt.Errorf("read source %q of task %s: %w", t.SourceID, t.ID, err)
 		}
 		specs[i] = unjudged()

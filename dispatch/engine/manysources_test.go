@@ -83,13 +83,13 @@ func TestDispatcher_manySources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 				for _, id := range ids {
 					w.AddSource(id, func(s *dispatch.SourceSpec) { s.Metadata = map[string]string{"of": id} })
 				}
-				begin := call(t, w, w.D[1])
+				begin := call(t, w, w.D[0])
 				synctest.Wait() // the hints of the sources have arrived
-				w.Stores[1].Inject(dispatchtest.Delay(trip))
+				w.Stores[0].Inject(dispatchtest.Delay(trip))
 				began := time.Now()
 				begin()
 				if trips := time.Since(began) / trip; trips > most {

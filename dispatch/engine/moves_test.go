@@ -37,7 +37,7 @@ func TestDispatcher_widen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 				w.Create("s", func(s *dispatch.SourceSpec) {
 					s.Seeds, s.Follow = dispatchtest.Seeds(test.seed), &dispatch.Follow{}
 					if test.named {
@@ -53,7 +53,6 @@ func TestDispatcher_widen(t *testing.T) {
 				if test.named {
 					return
 				}
-				w.Dispatcher = w.D[1] // which saw none of it
 				var count dispatch.Filtered
 				reason := dispatch.FilterHost
 				if test.counts {

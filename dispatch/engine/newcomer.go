@@ -72,10 +72,10 @@ func (d *Dispatcher) holdsLease(ctx context.Context, collector string, leases []
 		if malformed != nil || token.Collector != collector || lease.ID.Slot() < 0 {
 			continue
 		}
-		found, failed := d.batches.reads.Do(ctx, []dispatch.TaskID{lease.ID})
+		found, _, failed := d.store.Tasks(ctx, []dispatch.TaskID{lease.ID}, false)
 		if failed != nil {
 			err = failed
-		} else if t := found[0].task; t != nil && t.Lease != nil && t.Lease.Digest == token.Digest() {
+		} else if t := found[0]; t != nil && t.Lease != nil && t.Lease.Digest == token.Digest() {
 			return true, nil
 		}
 	}

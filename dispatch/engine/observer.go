@@ -11,8 +11,6 @@ type Observer interface {
 	GaveBack(tasks int)
 	// Requeued reports the end of an expired lease, lag after its deadline (P5).
 	Requeued(lag time.Duration)
-	// Keeping reports whether this dispatcher is the keeper from now on.
-	Keeping(leads bool)
 }
 
 // noObserver is the default.
@@ -26,6 +24,3 @@ func (noObserver) GaveBack(int) {}
 
 // Requeued does nothing.
 func (noObserver) Requeued(time.Duration) {}
-
-// Keeping does nothing.
-func (noObserver) Keeping(bool) {}

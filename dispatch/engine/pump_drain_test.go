@@ -62,7 +62,7 @@ func TestPump_drainDuringClaim(t *testing.T) {
 				draining++
 			}
 		}
-		if back, _, _ := w.Seen[0].Read(); tasks != 1 || draining != 2 || back != 0 {
+		if back, _ := w.Seen[0].Read(); tasks != 1 || draining != 2 || back != 0 {
 			t.Errorf("%d tasks, %d told to go elsewhere, %d given back; want 1, 2, 0", tasks, draining, back)
 		}
 	})

@@ -63,7 +63,6 @@ func TestPump_narrow(t *testing.T) {
 	t.Run("without waiting finds what was just submitted", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, dispatchtest.Setup{Shards: 4}, func(t *testing.T, w *world) {
-			w.Deafen(true)
 			w.AddSource("s", nil)
 			for i := range 20 {
 				queue := fmt.Sprintf("narrow%d", i)

@@ -88,23 +88,6 @@ func TestPump_manyTasksFewClaims(t *testing.T) {
 	})
 }
 
-func TestPump_lostHint(t *testing.T) {
-	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Shards: 4}, func(t *testing.T, w *world) {
-		w.AddSource("s", nil)
-		w.Deafen(true)
-		for range 10 {
-			ch := w.GoFetch(t.Context(), 0, dispatchtest.Ask("c", "", bounds.MaxWait))
-			time.Sleep(time.Duration(rand.IntN(3000)) * time.Millisecond)
-			began := time.Now()
-			w.Submit("s", "", 1, 0)
-			if a := <-ch; a.Err != nil || len(a.Res.Tasks) != 1 || a.At.Sub(began) > time.Second {
-				t.Fatalf("without a hint: %+v, %v after %v; want a task within 1s", a.Res, a.Err, a.At.Sub(began))
-			}
-		}
-	})
-}
-
 func TestPump_hintDuringClaim(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
@@ -206,7 +189,7 @@ func TestPump_noWaitingBesideWork(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))
-			inWorld(t, dispatchtest.Setup{Shards: 1 + r.IntN(4), Dispatchers: 1 + r.IntN(2)}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{Shards: 1 + r.IntN(4)}, func(t *testing.T, w *world) {
 				pools := []string{"default", "browser", "eu"}
 				for _, pool := range pools {
 					w.AddSource("in-"+pool, func(s *dispatch.SourceSpec) { s.Pool = pool })
@@ -271,7 +254,6 @@ func TestPump_delaysWakeInTime(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{MinDelay: 3 * time.Second}, func(t *testing.T, w *world) {
 		w.AddSource("s", nil)
-		w.Deafen(true)
 		w.Submit("s", "q", 3, 0)
 		began := time.Now()
 		for i, want := range []time.Duration{0, 3 * time.Second, 6 * time.Second} {
@@ -285,9 +267,9 @@ func TestPump_delaysWakeInTime(t *testing.T) {
 
 func TestPump_pauseAndResume(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Dispatchers: 2, Shards: 2}, func(t *testing.T, w *world) {
+	inWorld(t, dispatchtest.Setup{Shards: 2}, func(t *testing.T, w *world) {
 		w.AddSource("s", nil)
-		ch := w.GoFetch(t.Context(), 1, dispatchtest.Ask("c", "", bounds.MaxWait))
+		ch := w.GoFetch(t.Context(), 0, dispatchtest.Ask("c", "", bounds.MaxWait))
 		synctest.Wait()
 		w.SetHold(dispatch.HoldTarget{Source: "s"}, time.Time{})
 		w.Submit("s", "", 1, 0)

@@ -11,13 +11,11 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-// TestDispatcher_OpenStream holds that cancels, holds and ends of sessions come to the stream of
-// a collector at another dispatcher at once, without a beat.
+// TestDispatcher_OpenStream holds that cancels, holds and ends of sessions come to the stream of a collector at once, without a beat.
 func TestDispatcher_OpenStream(t *testing.T) {
 	t.Parallel()
 	info := dispatch.CollectorInfo{ID: "c", Session: "s1", Labels: dispatchtest.European}
 	for name, test := range map[string]struct {
-		deaf bool // the stream's dispatcher hears no hints
 		do   func(t *testing.T, w *world, held []dispatch.Grant)
 		want func(p engine.Push, held []dispatch.Grant) bool
 	}{
@@ -47,13 +45,6 @@ func TestDispatcher_OpenStream(t *testing.T) {
 		"a hold by labels": {do: func(_ *testing.T, w *world, _ []dispatch.Grant) {
 			w.SetHold(dispatch.HoldTarget{Collector: "", Labels: dispatchtest.European}, time.Time{})
 		}, want: isHeld},
-		"a hold without a hint": {
-			deaf: true,
-			do: func(_ *testing.T, w *world, _ []dispatch.Grant) {
-				w.SetHold(dispatch.HoldTarget{Collector: "c", Labels: nil}, time.Time{})
-			},
-			want: isHeld,
-		},
 		"a newer session": {
 			do: func(t *testing.T, w *world, _ []dispatch.Grant) {
 				newer := info
@@ -67,18 +58,14 @@ func TestDispatcher_OpenStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Shards: 2, Dispatchers: 2}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{Shards: 2}, func(t *testing.T, w *world) {
 				w.AddSource("s", nil)
 				w.Submit("s", "", 2, 0)
 				held := w.HoldTasks("c", 2)
-				mine, other := w.D[1].OpenStream(info), w.D[1].OpenStream(dispatch.CollectorInfo{ID: "other", Session: "s1"})
+				mine, other := w.D[0].OpenStream(info), w.D[0].OpenStream(dispatch.CollectorInfo{ID: "other", Session: "s1"})
 				defer mine.Close()
 				defer other.Close()
-				w.Stores[1].Deaf.Store(test.deaf)
 				test.do(t, w, held)
-				if test.deaf {
-					time.Sleep(time.Second)
-				}
 				synctest.Wait()
 				select {
 				case <-mine.Ready():
@@ -103,8 +90,8 @@ func isHeld(p engine.Push, _ []dispatch.Grant) bool { return p.Held }
 // A hold that is lifted is pushed, too.
 func TestDispatcher_OpenStream_lifted(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
-		stream := w.D[1].OpenStream(dispatch.CollectorInfo{ID: "c", Session: "s1"})
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		stream := w.D[0].OpenStream(dispatch.CollectorInfo{ID: "c", Session: "s1"})
 		w.SetHold(dispatch.HoldTarget{Collector: "c", Labels: nil}, time.Time{})
 		synctest.Wait()
 		<-stream.Ready()

@@ -11,10 +11,10 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
-// Every dispatcher knows the tasks that are released again and again, until they are not.
+// The dispatcher knows the tasks that are released again and again, until they are not.
 func TestDispatcher_released(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Standard: true, Dispatchers: 2}, func(t *testing.T, w *world) {
+	inWorld(t, dispatchtest.Setup{Standard: true}, func(t *testing.T, w *world) {
 		w.Unhurried()
 		w.AddSource("s", nil)
 		w.AddSource("other", nil)
@@ -42,7 +42,7 @@ func TestDispatcher_released(t *testing.T) {
 		}
 		release()
 		got := known("s")
-		if len(got) != 2 || got[0].ID != id || got[1].Counters.Released != 20 || len(got[1].History) != 1 || got[1].History[0].Collector != "c1" {
+		if len(got) != 1 || got[0].ID != id || got[0].Counters.Released != 20 || len(got[0].History) != 1 || got[0].History[0].Collector != "c1" {
 			t.Fatalf("after 20 releases: %+v", got)
 		}
 		if e := got[0].LastError; e == nil || e.Message != "released 20 times in a row" || len(known("other")) != 0 {
@@ -52,7 +52,7 @@ func TestDispatcher_released(t *testing.T) {
 			t.Errorf("it is handed out at once: %+v, %v", empty, err)
 		}
 		g := w.MustFetch(dispatchtest.Ask("c1", "", time.Second)).Tasks[0]
-		if got := known("s"); len(got) != 2 {
+		if got := known("s"); len(got) != 1 {
 			t.Errorf("while it is leased again: %+v", got)
 		}
 		if done := w.MustReport(dispatchtest.Success(g)); done[0].Code != engine.ReportOK {

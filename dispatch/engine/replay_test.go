@@ -38,18 +38,18 @@ func (w *world) knownOnly(collector string) {
 func TestDispatcher_Fetch_repeats(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a token that another dispatcher has answered is repeated", func(t *testing.T) {
+	t.Run("a token that was answered is repeated", func(t *testing.T) {
 		t.Parallel()
-		inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 			w.AddSource("s", nil)
 			w.Submit("s", "", 20, 0)
-			w.knownAt(1, "c")
+			w.knownAt(0, "c")
 			req := dispatchtest.Ask("c", "token1", 5*time.Second)
 			req.MaxTasks = 3
 			first := w.MustFetch(req)
-			w.Stores[1].Inject(dispatchtest.Late(time.Second)) // the answer is that old by the time it comes
-			again, err := w.D[1].Fetch(t.Context(), req)
-			w.Stores[1].Heal()
+			w.Stores[0].Inject(dispatchtest.Late(time.Second)) // the answer is that old by the time it comes
+			again, err := w.D[0].Fetch(t.Context(), req)
+			w.Stores[0].Heal()
 			if err == nil && again.Waited != 0 {
 				t.Errorf("repeated: a lease counts from %v after the call was received, later than the store said", again.Waited)
 			}
@@ -59,7 +59,7 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 			for _, g := range first.Tasks {
 				w.Settle(dispatchtest.Success(g))
 			}
-			if res, err := w.D[1].Fetch(t.Context(), req); err != nil || res.Empty != engine.EmptyTokenUsed {
+			if res, err := w.D[0].Fetch(t.Context(), req); err != nil || res.Empty != engine.EmptyTokenUsed {
 				t.Errorf("repeated once all were reported: %+v, %v; want TOKEN_USED", res, err)
 			}
 		})
@@ -83,35 +83,34 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 
 	t.Run("a token that was answered does not wait where nothing is to be had", func(t *testing.T) {
 		t.Parallel()
-		inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 			w.AddSource("s", nil)
 			w.Submit("s", "", 1, 0)
 			req := dispatchtest.Ask("c", "token1", bounds.MaxWait)
 			first := w.MustFetch(req)
-			w.knownAt(1, "c")
+			w.knownAt(0, "c")
 			for range 50 {
-				w.GoFetch(t.Context(), 1, dispatchtest.Ask("other", "", bounds.MaxWait))
+				w.GoFetch(t.Context(), 0, dispatchtest.Ask("other", "", bounds.MaxWait))
 			}
 			synctest.Wait()
 			began := time.Now()
-			again, err := w.D[1].Fetch(t.Context(), req)
+			again, err := w.D[0].Fetch(t.Context(), req)
 			if err != nil || !slices.Equal(tokens(again.Tasks), tokens(first.Tasks)) || time.Since(began) > dispatchtest.Moment {
 				t.Errorf("repeated: %+v, %v after %v; want the tokens %v at once", again, err, time.Since(began), tokens(first.Tasks))
 			}
 		})
 	})
 
-	t.Run("a session replaced at another dispatcher is refused, whatever there is", func(t *testing.T) {
+	t.Run("a session that was replaced is refused, whatever there is", func(t *testing.T) {
 		t.Parallel()
 		for name, tasks := range map[string]int{"nothing": 1, "tasks": 20} {
-			inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 				w.AddSource("s", nil)
-				w.Inject(dispatchtest.Drop(dispatchtest.Calls("Publish")))
 				w.Submit("s", "", tasks, 0)
 				w.MustFetch(dispatchtest.Ask("c", "held", 0))
 				newer := dispatchtest.Ask("c", "newer", 0)
 				newer.Session = "s2"
-				if _, err := w.D[1].Fetch(t.Context(), newer); err != nil {
+				if _, err := w.D[0].Fetch(t.Context(), newer); err != nil {
 					t.Fatal(err)
 				}
 				for _, token := range []string{"held", "another"} {
@@ -150,30 +149,6 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 		})
 	}
 
-	t.Run("news of a session that was replaced meanwhile takes back nothing that was answered", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-			w.AddSource("s", nil)
-			w.Submit("s", "", 1, 0)
-			w.knownOnly("c")
-			granted, back := make(chan struct{}), make(chan struct{})
-			w.Inject(dispatchtest.After(func() { close(granted); <-back }, dispatchtest.Calls("Claim")).Once())
-			ch := w.GoFetch(t.Context(), 0, dispatchtest.Ask("c", "token1", time.Second))
-			<-granted
-			if err := w.Store.Publish(t.Context(), dispatch.Hint{Kind: dispatch.HintSession, ID: "c", Session: "older"}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait() // it was noted, and answered with what the claim has granted
-			close(back)
-			a := <-ch
-			if a.Err != nil || len(a.Res.Tasks) != 1 {
-				t.Fatalf("%+v, %v; want the task", a.Res, a.Err)
-			}
-			synctest.Wait()
-			w.Settle(dispatchtest.Success(a.Res.Tasks[0]))
-		})
-	})
-
 	t.Run("a repeated token has its answer though the store takes longer than the wait", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
@@ -194,7 +169,7 @@ func TestDispatcher_Fetch_replay(t *testing.T) {
 
 	t.Run("a repeated fetch gets the same tasks under the same tokens", func(t *testing.T) {
 		t.Parallel()
-		inWorld(t, dispatchtest.Setup{Dispatchers: 2, Shards: 4}, func(t *testing.T, w *world) {
+		inWorld(t, dispatchtest.Setup{Shards: 4}, func(t *testing.T, w *world) {
 			w.AddSource("s", nil)
 			w.Submit("s", "", 5, 0)
 			req := dispatchtest.Ask("c1", "token1", 0)
@@ -317,8 +292,8 @@ func TestDispatcher_Fetch_repeatedAndGone(t *testing.T) {
 	for d := time.Duration(0); d <= 45*time.Millisecond; d += 5 * time.Millisecond {
 		patiences = append(patiences, d)
 	}
-	for _, s := range []dispatchtest.Setup{{Shards: 1}, {Shards: 1, Dispatchers: 2}, {Shards: 4}} {
-		t.Run(fmt.Sprintf("%d shards, %d dispatchers", s.Shards, max(s.Dispatchers, 1)), func(t *testing.T) {
+	for _, s := range []dispatchtest.Setup{{Shards: 1}, {Shards: 4}} {
+		t.Run(fmt.Sprintf("%d shards", s.Shards), func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, s, func(t *testing.T, w *world) {
 				// The store is far away.
@@ -355,7 +330,7 @@ func (w *world) repeated(round int, first, begins, second time.Duration) bool {
 	req.Pools = []string{name}
 	one := w.fetchFor(0, req, first)
 	time.Sleep(begins)
-	two := w.fetchFor(len(w.D)-1, req, second)
+	two := w.fetchFor(0, req, second)
 	answers := []dispatchtest.Answer{<-one, <-two}
 	time.Sleep(200 * time.Millisecond) // until what is to be given back is given back
 	task := w.MustTask(id)

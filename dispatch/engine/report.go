@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
 const (
@@ -202,7 +201,7 @@ func (d *Dispatcher) settleUnread(ctx context.Context, part []*settlement) (rest
 		}
 		settling, transitions = append(settling, s), append(transitions, tr)
 	}
-	applied, err := d.batches.applied.Do(ctx, transitions)
+	applied, err := d.apply(ctx, transitions)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +235,7 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 			return nil, failed
 		}
 	}
-	applied, failed := d.batches.applied.Do(ctx, transitions)
+	applied, failed := d.apply(ctx, transitions)
 	if failed != nil {
 		return nil, failed
 	}
@@ -247,7 +246,7 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 		}
 		d.answer(s, transitions[n].Result, applied[n])
 		if applied[n].Code == dispatch.Applied {
-			d.noteReleased(ctx, s.task, transitions[n].Counters.Released)
+			d.noteReleased(s.task, transitions[n].Counters.Released)
 		}
 	}
 	return again, err
@@ -260,12 +259,12 @@ func (d *Dispatcher) readHeld(ctx context.Context, open []*settlement) (held []*
 	for n, s := range open {
 		ids[n] = s.ID
 	}
-	read, err := d.batches.reads.Do(ctx, ids)
+	read, now, err := d.read(ctx, ids...)
 	if err != nil {
 		return nil, err
 	}
 	for n, s := range open {
-		if s.task, s.now = read[n].task, read[n].now; checkHolder(s.task, s.Token, s.result) {
+		if s.task, s.now = read[n], now; checkHolder(s.task, s.Token, s.result) {
 			held = append(held, s)
 		}
 	}
@@ -288,7 +287,7 @@ func (d *Dispatcher) submitDiscovered(ctx context.Context, open []*settlement) (
 		return rest, nil
 	}
 	found, err := d.discover(ctx, pages)
-	if err != nil && len(of) > 1 && !batch.Trouble(err) {
+	if err != nil && len(of) > 1 && !trouble(err) {
 		// One report may have caused the refusal; it must not fail the others.
 		err = nil
 		for _, s := range of {
@@ -446,12 +445,12 @@ func dueOf(t *dispatch.Task) time.Time {
 // SubmitDiscovered submits discovered items of a leased task before its report. [dispatch.ErrTaskNotFound] and
 // [dispatch.ErrLeaseLost] are errors of the call; each item has its own result.
 func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, token dispatch.LeaseToken, items []dispatch.DiscoveredItem) ([]DiscoverResult, error) {
-	read, err := d.batches.reads.Do(ctx, []dispatch.TaskID{id})
+	read, _, err := d.read(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", id, err)
+		return nil, err
 	}
 	var result ReportResult
-	t := read[0].task
+	t := read[0]
 	if !checkHolder(t, token, &result) {
 		if result.Code == ReportNotFound {
 			return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrTaskNotFound)
@@ -473,19 +472,27 @@ func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, t
 // MaxDiscovered is the limit on the discovered items of one report.
 const MaxDiscovered = 1000
 
-// reading is a record without its details, and when it was read by the store's clock.
-type reading struct {
-	task *dispatch.Task // nil for none
-	now  time.Time
+// read reads tasks without their details, and the store's clock. The record of one that does not exist is nil.
+func (d *Dispatcher) read(ctx context.Context, ids ...dispatch.TaskID) ([]*dispatch.Task, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	tasks, now, err := d.store.Tasks(ctx, ids, false)
+	if err != nil {
+		return nil, now, fmt.Errorf("read tasks: %w", timedOut(ctx.Err(), err))
+	}
+	return tasks, now, nil
 }
 
-func reader(store dispatch.Store) func(context.Context, []dispatch.TaskID) ([]reading, error) {
-	return func(ctx context.Context, ids []dispatch.TaskID) ([]reading, error) {
-		tasks, now, err := store.Tasks(ctx, ids, false)
-		readings := make([]reading, len(tasks))
-		for i, t := range tasks {
-			readings[i] = reading{t, now}
-		}
-		return readings, err
+// apply makes transitions.
+func (d *Dispatcher) apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+	if len(transitions) == 0 {
+		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	applied, err := d.store.Apply(ctx, transitions)
+	if err != nil {
+		return nil, fmt.Errorf("settle tasks: %w", timedOut(ctx.Err(), err))
+	}
+	return applied, nil
 }

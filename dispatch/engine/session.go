@@ -29,7 +29,7 @@ const (
 // notePoll records a fetch in the store: when the collector was seen, and its current session. repeated: the client
 // token had a grant before, and the outcome has its leases that are still held (P7).
 func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump.Outcome, repeated bool, err error) {
-	states, err := d.batches.polls.Do(ctx, []dispatch.Poll{poll})
+	states, err := d.poll(ctx, poll)
 	if err != nil {
 		if ctx.Err() != nil {
 			d.giveBackPolled(poll)
@@ -54,13 +54,24 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 	return out, false, nil
 }
 
+// poll notes a poll.
+func (d *Dispatcher) poll(ctx context.Context, poll dispatch.Poll) ([]dispatch.PollState, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	states, err := d.store.BeginPolls(ctx, []dispatch.Poll{poll})
+	if err != nil {
+		return nil, fmt.Errorf("note a poll: %w", timedOut(ctx.Err(), err))
+	}
+	return states, nil
+}
+
 // giveBackPolled gives back what a poll returned to a caller that was gone. It polls once more, after the first, to
 // learn what that is.
 func (d *Dispatcher) giveBackPolled(poll dispatch.Poll) {
 	d.pump.Background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		states, err := d.batches.polls.Do(ctx, []dispatch.Poll{poll})
+		states, err := d.poll(ctx, poll)
 		if err != nil {
 			d.pump.GiveBackFailed(poll, zap.Error(err))
 			return
@@ -73,8 +84,7 @@ func replaced(collector, session string) error {
 	return fmt.Errorf("session %q of collector %q: %w", session, collector, dispatch.ErrCollectorReplaced)
 }
 
-// sessionEnded ends the waiting fetches and the heartbeat streams of all sessions of the collector except current, in
-// this dispatcher.
+// sessionEnded ends the waiting fetches and the heartbeat streams of all sessions of the collector except current.
 func (d *Dispatcher) sessionEnded(collector, current string) {
 	d.noted.Delete(collector)
 	d.outcomes.forget(collector)
@@ -82,8 +92,7 @@ func (d *Dispatcher) sessionEnded(collector, current string) {
 	d.pushes.endSessions(collector, current)
 }
 
-// beginSession ends the fetches, streams and leases of a collector's older sessions, in all dispatchers. It waits only
-// a short time for that. If it fails, the store reports the session as new again, and the next poll or beat retries.
+// beginSession ends the fetches, streams and leases of a collector's older sessions. It waits only a short time for that. If it fails, the store reports the session as new again, and the next poll or beat retries.
 // The slowdown of the older session ends, since its cause may be repaired.
 func (d *Dispatcher) beginSession(ctx context.Context, collector, session string) error {
 	d.sessionEnded(collector, session)
@@ -112,11 +121,7 @@ func (d *Dispatcher) beginSession(ctx context.Context, collector, session string
 func (d *Dispatcher) endOlder(ctx context.Context, collector, session string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	// A lost hint does no harm: the shards refuse claims of replaced sessions.
-	err := d.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintSession, ID: collector, Session: session})
-	if failed := d.endSession(ctx, collector, session); failed != nil {
-		err = failed
-	}
+	err := d.endSession(ctx, collector, session)
 	if err != nil {
 		d.log.Warn("failed to end the older session of a collector; its next call retries", zap.String("collector", collector), zap.Error(err))
 	}

@@ -18,50 +18,45 @@ import (
 func TestDispatcher_Fetch_sessions(t *testing.T) {
 	t.Parallel()
 
-	for _, heard := range []bool{true, false} {
-		t.Run(fmt.Sprintf("a parked fetch of an older session wins nothing, hint heard: %t", heard), func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Dispatchers: 2, Shards: 2}, func(t *testing.T, w *world) {
-				w.AddSource("s", nil)
-				if !heard {
-					w.Inject(dispatchtest.Drop(dispatchtest.Calls("Publish")))
-				}
-				w.Submit("s", "held", 1, 0)
-				held := w.MustFetch(dispatchtest.Ask("c", "", 0)).Tasks[0]
-				zombie := w.GoFetch(t.Context(), 1, dispatchtest.Ask("c", "old", bounds.MaxWait))
-				synctest.Wait()
-				req := dispatchtest.Ask("c", "new", bounds.MaxWait)
-				req.Session = "s2"
-				began := time.Now()
-				// The lease of the old session is ended, and its task is handed
-				// to the new one.
-				res, err := w.D[0].Fetch(t.Context(), req)
-				if err != nil || len(res.Tasks) != 1 || res.Tasks[0].Task.ID != held.Task.ID {
-					t.Fatalf("Fetch of the new session: %+v, %v", res, err)
-				}
-				if took := time.Since(began); took > 1100*time.Millisecond {
-					t.Errorf("the held task went to the new session after %v", took)
-				}
-				if e := res.Tasks[0].Task.Counters.Expirations; e != 1 {
-					t.Errorf("expirations %d, want 1", e)
-				}
-				fresh := w.Submit("s", "", 1, 0)[0]
-				if a := <-zombie; !errors.Is(a.Err, dispatch.ErrCollectorReplaced) {
-					t.Errorf("fetch of the old session: %+v, %v; want ErrCollectorReplaced", a.Res, a.Err)
-				}
-				if got := w.MustFetch(dispatchtest.Ask("other", "", 0)).Tasks[0].Task.ID; got != fresh {
-					t.Errorf("fetched %s, want %s", got, fresh)
-				}
-				if _, err := w.D[1].Fetch(t.Context(), dispatchtest.Ask("c", "", 0)); !errors.Is(err, dispatch.ErrCollectorReplaced) {
-					t.Errorf("later fetch of the old session: %v, want ErrCollectorReplaced", err)
-				}
-			})
-		})
-	}
-
-	t.Run("parked fetches of an older session end at once, at every dispatcher", func(t *testing.T) {
+	t.Run("a parked fetch of an older session wins nothing", func(t *testing.T) {
 		t.Parallel()
-		inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+		inWorld(t, dispatchtest.Setup{Shards: 2}, func(t *testing.T, w *world) {
+			w.AddSource("s", nil)
+			w.Submit("s", "held", 1, 0)
+			held := w.MustFetch(dispatchtest.Ask("c", "", 0)).Tasks[0]
+			zombie := w.GoFetch(t.Context(), 0, dispatchtest.Ask("c", "old", bounds.MaxWait))
+			synctest.Wait()
+			req := dispatchtest.Ask("c", "new", bounds.MaxWait)
+			req.Session = "s2"
+			began := time.Now()
+			// The lease of the old session is ended, and its task is handed
+			// to the new one.
+			res, err := w.D[0].Fetch(t.Context(), req)
+			if err != nil || len(res.Tasks) != 1 || res.Tasks[0].Task.ID != held.Task.ID {
+				t.Fatalf("Fetch of the new session: %+v, %v", res, err)
+			}
+			if took := time.Since(began); took > 1100*time.Millisecond {
+				t.Errorf("the held task went to the new session after %v", took)
+			}
+			if e := res.Tasks[0].Task.Counters.Expirations; e != 1 {
+				t.Errorf("expirations %d, want 1", e)
+			}
+			fresh := w.Submit("s", "", 1, 0)[0]
+			if a := <-zombie; !errors.Is(a.Err, dispatch.ErrCollectorReplaced) {
+				t.Errorf("fetch of the old session: %+v, %v; want ErrCollectorReplaced", a.Res, a.Err)
+			}
+			if got := w.MustFetch(dispatchtest.Ask("other", "", 0)).Tasks[0].Task.ID; got != fresh {
+				t.Errorf("fetched %s, want %s", got, fresh)
+			}
+			if _, err := w.D[0].Fetch(t.Context(), dispatchtest.Ask("c", "", 0)); !errors.Is(err, dispatch.ErrCollectorReplaced) {
+				t.Errorf("later fetch of the old session: %v, want ErrCollectorReplaced", err)
+			}
+		})
+	})
+
+	t.Run("parked fetches of an older session end at once", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 			w.AddSource("s", nil)
 			var zombies []<-chan dispatchtest.Answer
 			for i := range w.D {
@@ -77,28 +72,6 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 				if a := <-zombie; !errors.Is(a.Err, dispatch.ErrCollectorReplaced) || a.At.Sub(began) > 10*time.Millisecond {
 					t.Errorf("fetch at dispatcher %d: %v after %v; want ErrCollectorReplaced at once", i, a.Err, a.At.Sub(began))
 				}
-			}
-		})
-	})
-
-	t.Run("the news of a session that was replaced meanwhile ends no fetch of the one that did it", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-			w.AddSource("s", nil)
-			req := dispatchtest.Ask("c", "", bounds.MaxWait)
-			req.Session = "s3"
-			parked := w.GoFetch(t.Context(), 0, req)
-			synctest.Wait()
-			if err := w.Store.Publish(t.Context(), dispatch.Hint{Kind: dispatch.HintSession, ID: "c", Session: "s2"}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			w.Submit("s", "", 1, 0)
-			// It may be answered at once that there is nothing, but not that it was replaced.
-			if a := <-parked; a.Err != nil {
-				t.Errorf("%+v, %v; want no error", a.Res, a.Err)
-			} else if len(a.Res.Tasks) == 0 {
-				w.MustFetch(req)
 			}
 		})
 	})

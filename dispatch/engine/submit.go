@@ -194,23 +194,26 @@ func (d *Dispatcher) SubmitAll(ctx context.Context, n int,
 			last = source
 			from = append(from, i)
 		}
-		if open, err = d.submitOnce(ctx, submission{book.Version, gates, items[:len(from)]}, from, done); err != nil {
+		if open, err = d.submitOnce(ctx, book.Version, gates, items[:len(from)], from, done); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("submit: sources or queue rules changed %d times in between: %w", staleTries, dispatch.ErrStoreUnavailable)
 }
 
-// submitOnce returns the indexes of the items to prepare again.
-func (d *Dispatcher) submitOnce(ctx context.Context, all submission, from []int,
+// submitOnce returns the indexes of the items to prepare again. After an error some items may be taken: when all are submitted again,
+// these exist.
+func (d *Dispatcher) submitOnce(ctx context.Context, rules int64, gates []dispatch.SourceGate, items []dispatch.Submission, from []int,
 	done func(i int, item *dispatch.Submission, r dispatch.SubmitResult),
 ) ([]int, error) {
-	if len(all.items) == 0 {
+	if len(items) == 0 {
 		return nil, nil
 	}
-	answers, err := d.batches.submit(ctx, max(d.store.Shards(), 1), all)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	answers, err := d.store.Submit(ctx, rules, gates, items)
 	if err != nil {
-		return nil, fmt.Errorf("submit tasks: %w", err)
+		return nil, fmt.Errorf("submit tasks: %w", timedOut(ctx.Err(), err))
 	}
 	var again []int
 	for n, answer := range answers {
@@ -218,110 +221,10 @@ func (d *Dispatcher) submitOnce(ctx context.Context, all submission, from []int,
 		case dispatch.SubmitStaleSource, dispatch.SubmitStaleRules:
 			again = append(again, from[n])
 		case dispatch.SubmitCreated, dispatch.SubmitExists, dispatch.SubmitRevisit, dispatch.SubmitLimited, dispatch.SubmitSourceDeleted:
-			done(from[n], &all.items[n], answer)
+			done(from[n], &items[n], answer)
 		}
-	}
-	if len(again) > 0 {
-		d.catalog.dropAll()
 	}
 	return again, nil
-}
-
-// submission is what one caller submits to one shard, with the versions that it was prepared from.
-type submission struct {
-	rules int64
-	gates []dispatch.SourceGate
-	items []dispatch.Submission
-}
-
-// Each submissionBytes of an item count as one more item in a call's limit.
-const submissionBytes = 16 << 10
-
-// size is its number of items in a call's limit; a large payload counts as several.
-func (s submission) size() int {
-	n := 0
-	for i := range s.items {
-		item := &s.items[i]
-		n += 1 + (len(item.URL)+len(item.Key)+len(item.Payload)+mapBytes(item.Metadata))/submissionBytes
-	}
-	return n
-}
-
-// submitter submits for several callers: one call for all with the same versions of rules and sources.
-func submitter(store dispatch.Store) func(context.Context, []submission) ([][]dispatch.SubmitResult, error) {
-	return func(ctx context.Context, calls []submission) ([][]dispatch.SubmitResult, error) {
-		results := make([][]dispatch.SubmitResult, 0, len(calls))
-		for len(calls) > 0 {
-			all, n := joined(calls)
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // each has the time of a call
-			answers, err := store.Submit(ctx, all.rules, all.gates, all.items)
-			cancel()
-			if err != nil {
-				return nil, err
-			}
-			if len(answers) != len(all.items) {
-				return nil, fmt.Errorf("the store gave %d answers to %d items", len(answers), len(all.items))
-			}
-			for _, c := range calls[:n] {
-				results, answers = append(results, answers[:len(c.items):len(c.items)]), answers[len(c.items):]
-			}
-			calls = calls[n:]
-		}
-		return results, nil
-	}
-}
-
-// joined merges the first n calls, with equal versions, into one.
-func joined(calls []submission) (all submission, n int) {
-	all = calls[0]
-	if len(calls) == 1 {
-		return all, 1
-	}
-	gates := make(map[string]dispatch.SourceGate)
-	var items []dispatch.Submission
-	for _, c := range calls {
-		differs := func(g dispatch.SourceGate) bool { known, ok := gates[g.UID]; return ok && known.Version != g.Version }
-		if c.rules != all.rules || slices.ContainsFunc(c.gates, differs) {
-			break
-		}
-		for _, g := range c.gates {
-			gates[g.UID] = g
-		}
-		items = append(items, c.items...)
-		n++
-	}
-	all.gates, all.items = slices.Collect(maps.Values(gates)), items
-	return all, n
-}
-
-// submit submits items that were prepared from these rules and gates, one call for each shard. It fails if one shard
-// fails; then repeat all, since items that are taken exist.
-func (b *batches) submit(ctx context.Context, shards int, all submission) ([]dispatch.SubmitResult, error) {
-	byShard := make(map[int]*submission, 1)
-	from := make(map[int][]int, 1) // indexes of the items
-	for i, item := range all.items {
-		shard := shardOf(item.ID, shards)
-		if byShard[shard] == nil {
-			byShard[shard] = &submission{rules: all.rules, gates: all.gates}
-		}
-		byShard[shard].items = append(byShard[shard].items, item)
-		from[shard] = append(from[shard], i)
-	}
-	calls, shardsOf := make([]submission, 0, len(byShard)), make([]int, 0, len(byShard))
-	for shard, call := range byShard {
-		calls, shardsOf = append(calls, *call), append(shardsOf, shard)
-	}
-	answers, err := b.submits.Do(ctx, calls)
-	if err != nil {
-		return nil, err
-	}
-	results := make([]dispatch.SubmitResult, len(all.items))
-	for n, shard := range shardsOf {
-		for k, i := range from[shard] {
-			results[i] = answers[n][k]
-		}
-	}
-	return results, nil
 }
 
 // page is a task and the items that its page leads to.
@@ -468,11 +371,11 @@ func (d *Dispatcher) renewHop(ctx context.Context, item *dispatch.Submission) er
 	if item.Redirect.Due.IsZero() {
 		return nil
 	}
-	read, err := d.batches.reads.Do(ctx, []dispatch.TaskID{item.ID})
+	read, _, err := d.read(ctx, item.ID)
 	if err != nil {
 		return fmt.Errorf("read the target of a redirect: %w", err)
 	}
-	t := read[0].task
+	t := read[0]
 	if t == nil || !t.State.Settled() || !t.SettledAt.Before(item.Redirect.Due) {
 		return nil
 	}

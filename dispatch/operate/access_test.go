@@ -95,7 +95,7 @@ func TestOperator_Audit(t *testing.T) {
 func TestOperator_storeWithoutAccess(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-		d, err := engine.New(engine.Config{Store: dispatchtest.LocalStore{Store: w.Store}, ID: "local"})
+		d, err := engine.New(engine.Config{Store: struct{ dispatch.Store }{w.Store}, ID: "bare"})
 		if err != nil {
 			t.Fatal(err)
 		}

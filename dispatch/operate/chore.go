@@ -7,8 +7,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
-// Chores are what the dispatchers of a store have one of them do for operators: it finishes
-// what calls that were interrupted have left.
+// Chores are what a dispatcher does beside its sweeps for operators: it finishes what calls that were interrupted have left.
 func (o *Operator) Chores() []engine.Chore {
 	finished, forgotten := "", "" // the last source of the page that was looked at
 	return []engine.Chore{
@@ -16,7 +15,7 @@ func (o *Operator) Chores() []engine.Chore {
 			finished, more, err = o.finishSources(ctx, finished)
 			return more, err
 		}},
-		{Name: "bring shards to the queue rules", Every: time.Minute, Do: func(ctx context.Context) (bool, error) {
+		{Name: "place queues by the queue rules", Every: time.Minute, Do: func(ctx context.Context) (bool, error) {
 			return false, o.syncRules(ctx)
 		}},
 		{Name: "forget holds that are over", Every: 10 * time.Minute, Do: func(ctx context.Context) (more bool, err error) {

@@ -191,9 +191,6 @@ func (l *look) findSystem(o *Overview, took time.Duration) {
 	if o.Draining {
 		report(findDispatcher, "waggle status --server HOST:PORT", "it is about to stop: ask another one")
 	}
-	if o.Keeper == "" {
-		report(findDispatcher, "waggle stats", "no keeper: nobody requeues expired leases")
-	}
 	if o.Store.Full {
 		report(findStore, "waggle stats", "%s", fullText(o.StoreKind))
 	}

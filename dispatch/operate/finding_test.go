@@ -66,7 +66,7 @@ func TestOperator_Findings_collector(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 				w.AddSource("s", nil)
 				w.Submit("s", "", len(one.ends), 0)
 				for i, g := range w.HoldTasks("c1", len(one.ends)) {
@@ -89,7 +89,7 @@ func TestOperator_Findings_collector(t *testing.T) {
 					}
 					w.MustBeat(0, "c1", nil) // what the first dispatcher has counted goes to the store
 				}
-				if _, err := w.D[1].Beat(t.Context(), dispatch.CollectorInfo{ID: "c1", Session: "s2"}, nil); err != nil {
+				if _, err := w.D[0].Beat(t.Context(), dispatch.CollectorInfo{ID: "c1", Session: "s2"}, nil); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)
@@ -324,7 +324,7 @@ func TestOperator_Findings_owner(t *testing.T) {
 // moves ends that.
 func TestOperator_Findings_moved(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.MustBeat(0, "c1", nil)
 		for id, test := range map[string]struct {
 			status int
@@ -352,7 +352,7 @@ func TestOperator_Findings_moved(t *testing.T) {
 				w.Settle(dispatchtest.Success(g))
 			}
 		}
-		all, err := w.O[1].Findings(t.Context(), nil)
+		all, err := w.O[0].Findings(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -312,13 +312,7 @@ func (o *Operator) changeBook(ctx context.Context, change func([]dispatch.Hold) 
 				return err
 			}
 		}
-		if err := o.d.RefreshHolds(ctx); err != nil {
-			return err
-		}
-		if err := o.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintHolds}); err != nil {
-			return fmt.Errorf("publish that holds have changed: %w", err)
-		}
-		return nil
+		return o.d.RefreshHolds(ctx)
 	}
 	return fmt.Errorf("the holds were changed %d times in between: %w", changeTries, dispatch.ErrEtagMismatch)
 }

@@ -197,7 +197,7 @@ func TestDispatcher_SetHolds_hostThatAsksToWait(t *testing.T) {
 }
 
 // An id that no source has is forgotten when its holds are over.
-func TestKeeper_forgetsHolds(t *testing.T) {
+func TestSweeper_forgetsHolds(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.SetHold(dispatch.HoldTarget{Source: "g"}, time.Now().Add(time.Minute))

@@ -48,21 +48,8 @@ func (o *Operator) Now(ctx context.Context) (time.Time, error) {
 // Ping answers whether the store can be worked with now.
 func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
 
-// Away are the shards of the store that did not answer the last Ping.
-func (o *Operator) Away() []int {
-	if watcher, ok := o.store.(dispatch.ShardWatcher); ok {
-		return watcher.Away()
-	}
-	return nil
-}
-
-// StoreLosses is that of a [dispatch.LossCounter], else 0.
-func (o *Operator) StoreLosses() int64 {
-	if counter, ok := o.store.(dispatch.LossCounter); ok {
-		return counter.Losses()
-	}
-	return 0
-}
+// Away are the shards that have no owner now.
+func (o *Operator) Away() []int { return o.store.Away() }
 
 // Overview is what an operator looks at first.
 type Overview struct {
@@ -70,7 +57,6 @@ type Overview struct {
 	StoreKind  string
 	Shards     int
 	Now        time.Time
-	Keeper     string // id of the dispatcher that keeps
 	Dispatcher string
 	Parked     int
 	Draining   bool
@@ -87,12 +73,8 @@ func (o *Operator) Overview(ctx context.Context) (*Overview, error) {
 	if err != nil {
 		return nil, err
 	}
-	keeper, err := o.store.Campaign(ctx, engine.DutyKeeper, "", 0)
-	if err != nil {
-		return nil, fmt.Errorf("read the keeper: %w", err)
-	}
 	return &Overview{
-		Store: stats, StoreKind: o.store.Kind(), Shards: o.store.Shards(), Now: at.now, Keeper: keeper,
+		Store: stats, StoreKind: o.store.Kind(), Shards: o.store.Shards(), Now: at.now,
 		Dispatcher: o.id, Parked: o.d.Parked(), Draining: o.d.Draining(), Holds: len(at.book.All),
 	}, nil
 }

@@ -144,7 +144,7 @@ func (o *Operator) changeRules(ctx context.Context, ifEtag RulesEtag, change fun
 			return "", err
 		}
 		etag, err = rulesEtag(changes.book.All(), changes.version)
-		return etag, errors.Join(o.rulesChanged(ctx), err)
+		return etag, errors.Join(o.syncRules(ctx), err)
 	}
 	return "", fmt.Errorf("the queue rules were changed %d times in between: %w", changeTries, dispatch.ErrEtagMismatch)
 }
@@ -188,22 +188,9 @@ func (o *Operator) checkRule(ctx context.Context, book *engine.RuleBook, rule di
 	return o.checkMapping(ctx, book, rule.Pattern, was, rule.Queue)
 }
 
-// rulesChanged brings every shard to the rules and publishes the change to every dispatcher.
-func (o *Operator) rulesChanged(ctx context.Context) error {
-	o.catalog.DropRules()
-	if err := o.syncRules(ctx); err != nil {
-		return err
-	}
-	if err := o.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintRules}); err != nil {
-		return fmt.Errorf("publish that queue rules have changed: %w", err)
-	}
-	return nil
-}
-
-// syncRules brings shards to the rules of shard 0, and queues that wait for a gate
-// that the rules may have lifted, or brought nearer, to where they now belong.
+// syncRules brings queues that wait for a gate that the rules may have lifted, or brought nearer, to where they now belong.
 func (o *Operator) syncRules(ctx context.Context) error {
-	return o.eachShard("bring the queue rules", func(shard int, page string) (string, error) {
+	return o.eachShard("place queues by the rules", func(shard int, page string) (string, error) {
 		return o.store.SyncRules(ctx, shard, page, queuePage)
 	})
 }

@@ -112,7 +112,6 @@ func (o *Operator) submitSeeds(ctx context.Context, source *dispatch.Source, cho
 		if !errors.Is(err, errStaleRules) {
 			return ids, err
 		}
-		o.catalog.DropRules()
 	}
 	return nil, fmt.Errorf("submit seeds: queue rules changed %d times in between: %w", changeTries, dispatch.ErrStoreUnavailable)
 }

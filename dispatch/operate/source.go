@@ -177,7 +177,7 @@ func (o *Operator) respec(ctx context.Context, change func(*dispatch.SourceSpec)
 }
 
 // DeleteSource ends a source: no more grants of its tasks at once, then all its
-// tasks CANCELED, of which the keeper does what is left of a large one. Holders
+// tasks CANCELED, of which a chore does what is left of a large one. Holders
 // of leases learn it by heartbeat. note is shown with its tasks while they are
 // remembered. Deleting what is gone is ErrSourceNotFound.
 func (o *Operator) DeleteSource(ctx context.Context, id string, note dispatch.Note) error {

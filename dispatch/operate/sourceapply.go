@@ -11,10 +11,10 @@ import (
 
 const (
 	// dropPage and dropPages bound how many tasks of a deleted source one
-	// call ends; the keeper ends the rest.
+	// call ends; a chore ends the rest.
 	dropPage  = 100
 	dropPages = 100
-	// finishPage is how many interrupted sources the keeper looks at at once.
+	// finishPage is how many interrupted sources a chore looks at at once.
 	finishPage = 100
 )
 
@@ -39,10 +39,6 @@ func (o *Operator) applyWith(ctx context.Context, source *dispatch.Source, apply
 	if errors.Is(err, errStaleSource) {
 		return nil // a newer version is on its way, by another call
 	}
-	o.catalog.DropSource(source.ID)
-	if hintErr := o.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintSource, ID: source.ID}); err == nil && hintErr != nil {
-		err = hintErr
-	}
 	if err != nil {
 		return fmt.Errorf("apply version %d of source %q: %w", source.Version, source.ID, err)
 	}
@@ -60,7 +56,7 @@ func (o *Operator) applySteps(ctx context.Context, source *dispatch.Source, appl
 	if source.Deleted {
 		done, err := o.dropSource(ctx, source)
 		if err != nil || !done {
-			return err // the keeper goes on where this stops
+			return err // a chore goes on where this stops
 		}
 		now, err := o.Now(ctx)
 		switch {

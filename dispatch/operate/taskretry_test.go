@@ -137,17 +137,17 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 // asked for once more.
 func TestDispatcher_RetryTasks_meanwhile(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.AddSource("s", nil)
 		ids := w.Submit("s", "", 1, 0)
 		g := w.MustFetch(dispatchtest.Ask("c", "t1", 0)).Tasks[0]
 		w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})
 		w.Stores[0].Inject(dispatchtest.Before(func() {
-			got, err := w.O[1].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids})
+			got, err := w.O[0].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids})
 			if err != nil || codes(got) != codes([]operate.TaskChange{change(operate.ChangeRetried, dispatch.StateReady)}) {
 				t.Errorf("the first of two: %+v, %v", got, err)
 			}
-			if _, err := w.D[1].Fetch(t.Context(), dispatchtest.Ask("c", "t2", 0)); err != nil {
+			if _, err := w.D[0].Fetch(t.Context(), dispatchtest.Ask("c", "t2", 0)); err != nil {
 				t.Error(err)
 			}
 		}, dispatchtest.Calls("Submit")).Once())
@@ -177,21 +177,21 @@ func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 				w.AddSource("s", nil)
 				ids := w.Submit("s", "", 1, 0)
 				g := w.MustFetch(dispatchtest.Ask("c", "t1", 0)).Tasks[0]
 				w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})
 				w.Stores[0].Inject(dispatchtest.Before(func() {
-					if _, err := w.O[1].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids}); err != nil {
+					if _, err := w.O[0].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids}); err != nil {
 						t.Error(err)
 					}
-					res, err := w.D[1].Fetch(t.Context(), dispatchtest.Ask("c", "t2", bounds.MaxWait))
+					res, err := w.D[0].Fetch(t.Context(), dispatchtest.Ask("c", "t2", bounds.MaxWait))
 					if err != nil || len(res.Tasks) != 1 {
 						t.Errorf("the task that is due again: %+v, %v", res, err)
 						return
 					}
-					if _, err := w.D[1].Report(t.Context(), "c", []dispatch.Report{dispatchtest.Success(res.Tasks[0])}); err != nil {
+					if _, err := w.D[0].Report(t.Context(), "c", []dispatch.Report{dispatchtest.Success(res.Tasks[0])}); err != nil {
 						t.Error(err)
 					}
 				}, dispatchtest.Calls("Submit")).Once())

@@ -72,59 +72,29 @@ func (m *moving) move() error {
 	return before.Close()
 }
 
-// inspector is for a store without locks of its own.
-func (m *moving) inspector() (store.Inspector, bool) { return m.now.Inspect(), m.now.Kind() != "redis" }
-
-func (m *moving) lock(id dispatch.TaskID) string {
-	return fmt.Sprintf("%s:{%d}:lock:%s", m.prefix, dispatch.ShardOf(id.Slot(), m.shards), id)
-}
-
-func (m *moving) must(err error) {
-	if err != nil {
+// lockValue reads the lock of a task.
+func (m *moving) lockValue(id dispatch.TaskID) (string, time.Duration) {
+	if m.now.Kind() != "redis" {
+		return m.now.Inspect().LockValue(id)
+	}
+	ctx, key := context.WithoutCancel(m.t.Context()), fmt.Sprintf("%s:{%d}:lock:%s", m.prefix, dispatch.ShardOf(id.Slot(), m.shards), id)
+	value, err := m.client.Get(ctx, key).Result()
+	if errors.Is(err, goredis.Nil) {
+		return "", 0
+	}
+	ttl, ttlErr := m.client.PTTL(ctx, key).Result()
+	if err := errors.Join(err, ttlErr); err != nil {
 		m.t.Errorf("reach into redis: %v", err)
 	}
+	if ttl == 0 { // it ends with this millisecond
+		return "", 0
+	}
+	return value, max(ttl, 0)
 }
 
+// forTest sets no locks by hand: a store in Redis knows only of those that it has met, and copies no others.
 func (m *moving) forTest() storetest.Instance {
-	ctx := context.WithoutCancel(m.t.Context())
-	return storetest.Instance{
-		Store: m, Clock: m.clock,
-		DeleteLock: func(id dispatch.TaskID) {
-			if i, ok := m.inspector(); ok {
-				i.DeleteLock(id)
-				return
-			}
-			m.must(m.client.Del(ctx, m.lock(id)).Err())
-		},
-		SetLock: func(id dispatch.TaskID, value string, ttl time.Duration) {
-			if i, ok := m.inspector(); ok {
-				i.SetLock(id, value, ttl)
-				return
-			}
-			if ttl == 0 {
-				m.must(m.client.Set(ctx, m.lock(id), value, 0).Err())
-				return
-			}
-			m.must(m.client.Do(ctx, "set", m.lock(id), value, "pxat", m.clock.Now().Add(ttl).UnixMilli()).Err())
-		},
-		LockValue: func(id dispatch.TaskID) (string, time.Duration) {
-			if i, ok := m.inspector(); ok {
-				return i.LockValue(id)
-			}
-			value, err := m.client.Get(ctx, m.lock(id)).Result()
-			if errors.Is(err, goredis.Nil) {
-				return "", 0
-			}
-			m.must(err)
-			ttl, err := m.client.PTTL(ctx, m.lock(id)).Result()
-			m.must(err)
-			if ttl == 0 {
-				return "", 0
-			}
-			return value, max(ttl, 0)
-		},
-		Restart: m.move, Copied: true, Undoes: true,
-	}
+	return storetest.Instance{Store: m, Clock: m.clock, LockValue: m.lockValue, Restart: m.move, Copied: true, Undoes: true}
 }
 
 // TestCopy_model makes random operations on a store that is copied in their midst, from memory to Redis, to a directory,

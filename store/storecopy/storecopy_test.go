@@ -146,7 +146,7 @@ func (f *fixture) claim(s dispatch.Store, shard int, token string, most int) []d
 		f.t.Fatal(err)
 	}
 	poll := dispatch.Poll{Collector: "c", Session: "new", ClientToken: token, Call: token + strconv.Itoa(shard)}
-	reply, err := s.Claim(f.t.Context(), shard, "default", holds, []dispatch.Want{{Poll: poll, Max: most}})
+	reply, err := s.Claim(f.t.Context(), shard, "default", holds, []dispatch.Want{{Poll: poll, Max: most}}, nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -359,7 +359,7 @@ func applyFiltered(e *env) {
 	}
 	var tasks []*dispatch.Task
 	for shard := range e.Store.Shards() {
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(3)})
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(3)}, nil)
 		e.ok("claim", err)
 		for i := range reply.Grants[0] {
 			if task := &reply.Grants[0][i].Task; task.SourceUID == g.UID {

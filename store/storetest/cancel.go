@@ -51,9 +51,7 @@ func cancelHints(e *env) {
 	e.open()
 	g := source("a")
 	e.create(g, numbered(g, queue, 3)...)
-	delivered, end := e.hints()
-	defer end()
-	e.synced(delivered)
+	given := e.hints()
 	first, second := e.takeOne(), e.takeOne(func(w *dispatch.Want) { w.Collector = "c2" })
 	var ids []dispatch.TaskID
 	for n := range 3 {
@@ -64,7 +62,7 @@ func cancelHints(e *env) {
 		{Kind: dispatch.HintCancel, ID: "c1", Task: first.Task.ID, Reason: dispatch.CancelSourceDeleted}:  true,
 		{Kind: dispatch.HintCancel, ID: "c2", Task: second.Task.ID, Reason: dispatch.CancelSourceDeleted}: true,
 	}
-	e.await(delivered, "both cancels", func(h dispatch.Hint) bool {
+	e.await(given, "both cancels", func(h dispatch.Hint) bool {
 		if h.Kind == dispatch.HintCancel && !missing[h] {
 			e.Errorf("hint of a lease that was not marked, or a second one: %+v", h)
 		}
@@ -83,12 +81,10 @@ func cancelHintsLate(e *env) {
 	e.advance(dispatch.DefaultLeaseDuration + time.Second)
 	e.lock(grant.Task.ID, "", 0)
 	is(e, "state", e.task(grant.Task.ID).State, dispatch.StateLeased)
-	delivered, end := e.hints()
-	defer end()
-	e.synced(delivered)
+	given := e.hints()
 	e.requestCancel(dispatch.CancelTask, grant.Task.ID)
 	want := dispatch.Hint{Kind: dispatch.HintCancel, ID: "c1", Task: grant.Task.ID, Reason: dispatch.CancelTask}
-	e.await(delivered, "the cancel", func(h dispatch.Hint) bool { return h == want })
+	e.await(given, "the cancel", func(h dispatch.Hint) bool { return h == want })
 }
 
 func cancelOthers(e *env) {

@@ -261,7 +261,7 @@ func claimConcurrent(e *env) {
 		}
 		wg.Go(func() {
 			for _, want := range wants[i] {
-				reply, err := e.Store.Claim(e.ctx, e.shard(queue), pool, e.held.version, []dispatch.Want{want})
+				reply, err := e.Store.Claim(e.ctx, e.shard(queue), pool, e.held.version, []dispatch.Want{want}, nil)
 				if err != nil {
 					errs[i] = err
 					return

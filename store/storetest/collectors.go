@@ -197,7 +197,7 @@ func collectorHeld(e *env) {
 	is(e, "held", held(), []int64{0, 0, 0, 0})
 	var grants []dispatch.Grant
 	for shard := range e.Store.Shards() {
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100)})
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100)}, nil)
 		e.ok("claim", err)
 		grants = append(grants, reply.Grants[0]...)
 	}

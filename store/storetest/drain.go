@@ -186,7 +186,7 @@ func required() []string {
 		"set hold of no queue", "lift hold", "read holds", "unblock", "unblock of a blocked queue", "list pools",
 		"claim by older holds", "cancel by a hold", "renew of a held task", "give back of a held task", "source that is gone", "source created under a gone id",
 		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
-		"campaign", "resign", "leader", "beat", "forget collectors", "drained",
+		"beat", "forget collectors", "drained",
 		"bind collector", "bind of another's collector", "release collector", "append audit", "list audit",
 	}...)
 }

@@ -181,7 +181,7 @@ func (e *env) claim(wants ...dispatch.Want) dispatch.ClaimReply {
 
 func (e *env) claimFrom(pool string, wants ...dispatch.Want) dispatch.ClaimReply {
 	e.Helper()
-	reply, err := e.Store.Claim(e.ctx, e.shard(queue), pool, e.held.version, wants)
+	reply, err := e.Store.Claim(e.ctx, e.shard(queue), pool, e.held.version, wants, nil)
 	e.ok("claim", err)
 	if len(reply.Grants) != len(wants) || len(reply.Used) != len(wants) {
 		e.Fatalf("claim of %d wants answered %d grants and %d used", len(wants), len(reply.Grants), len(reply.Used))

@@ -179,7 +179,7 @@ func holdsClaims(e *env) {
 	wants := make([]dispatch.Want, e.Store.Shards())
 	for shard := range wants {
 		wants[shard] = e.want(1)
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, wants[shard:shard+1])
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, wants[shard:shard+1], nil)
 		e.ok("claim", err)
 		is(e, "granted", len(reply.Grants[0]), 1)
 	}
@@ -188,15 +188,15 @@ func holdsClaims(e *env) {
 	for shard := range wants {
 		for _, version := range []int64{older, e.held.version - 1} {
 			for _, want := range []dispatch.Want{e.want(1), wants[shard]} {
-				reply, err := e.Store.Claim(e.ctx, shard, pool, version, []dispatch.Want{want})
+				reply, err := e.Store.Claim(e.ctx, shard, pool, version, []dispatch.Want{want}, nil)
 				e.fails("claim by older holds", err, dispatch.ErrStaleHolds)
 				is(e, "grants", len(reply.Grants), 0)
 			}
 		}
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, wants[shard:shard+1])
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, wants[shard:shard+1], nil)
 		e.ok("claim repeated", err)
 		is(e, "granted again", len(reply.Grants[0]), 1)
-		reply, err = e.Store.Claim(e.ctx, shard, pool, e.held.version+1, []dispatch.Want{e.want(9)})
+		reply, err = e.Store.Claim(e.ctx, shard, pool, e.held.version+1, []dispatch.Want{e.want(9)}, nil)
 		e.ok("claim by newer holds", err)
 		is(e, "granted then", len(reply.Grants[0]), 2)
 	}
@@ -221,7 +221,7 @@ func holdsAtOnce(e *env) {
 					want := dispatch.Want{Poll: dispatch.Poll{
 						Collector: fmt.Sprint("c", c), Session: "s", ClientToken: fmt.Sprint(call), Call: "1",
 					}, Max: 1, MaxBytes: manyBytes}
-					reply, err := e.Store.Claim(e.ctx, shard, pool, math.MaxInt64, []dispatch.Want{want})
+					reply, err := e.Store.Claim(e.ctx, shard, pool, math.MaxInt64, []dispatch.Want{want}, nil)
 					if err != nil {
 						e.Errorf("claim: %v", err)
 						return

@@ -26,7 +26,7 @@ type Store interface {
 }
 
 // Instance is an empty store under test, and what the tests need to reach
-// around the contract. All fields but Restart are required.
+// around the contract. All fields but Restart are required, in the model test SetLock and DeleteLock neither.
 type Instance struct {
 	Store Store
 	// Clock is the store's clock, which stands still but for its methods.
@@ -34,7 +34,7 @@ type Instance struct {
 	// DeleteLock removes the lock of a task, as an operator might by hand.
 	DeleteLock func(id dispatch.TaskID)
 	// SetLock sets a lock as a failover might leave it behind, or somebody by hand; with a
-	// ttl of 0 it has no end.
+	// ttl of 0 it has no end; nil: the model test neither sets nor deletes locks.
 	SetLock func(id dispatch.TaskID, value string, ttl time.Duration)
 	// LockValue reads the lock of a task and its time left, 0 = it has no end; empty = none.
 	LockValue func(id dispatch.TaskID) (value string, ttl time.Duration)

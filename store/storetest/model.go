@@ -199,6 +199,9 @@ func (m *model) pick() step {
 		return m.genAdvance()
 	}
 	all := generators()
+	if m.instances[0].SetLock != nil {
+		all = append(all, generator{8, (*model).genDeleteLock}, generator{6, (*model).genSetLock})
+	}
 	if m.instances[0].Restart != nil {
 		all = append(all, generator{8, (*model).genRestart})
 	}
@@ -234,8 +237,6 @@ func generators() []generator {
 		{40, (*model).genGiveBack},
 		{9, (*model).genNewSession},
 		{15, (*model).genCancel},
-		{8, (*model).genDeleteLock},
-		{6, (*model).genSetLock},
 		{25, (*model).genPush},
 		{1, (*model).genDeleteSource},
 		{20, (*model).genSourceRecord},
@@ -247,7 +248,6 @@ func generators() []generator {
 		{10, (*model).genReadQueue},
 		{6, (*model).genList},
 		{3, (*model).genStats},
-		{6, (*model).genLeader},
 		{1, (*model).genForget},
 	}
 }

@@ -70,7 +70,7 @@ func mutants(ctx context.Context) map[string]*mutant {
 		},
 		"P4 fences repeat": {
 			claim: func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-				reply, err := s.Claim(ctx, shard, pool, holds, wants)
+				reply, err := s.Claim(ctx, shard, pool, holds, wants, nil)
 				for _, grants := range reply.Grants {
 					for i := range grants {
 						grants[i].Token.Fence -= grants[i].Token.Fence % 2
@@ -115,7 +115,7 @@ func mutants(ctx context.Context) map[string]*mutant {
 		},
 		"P6 a claim by older holds is granted": {
 			claim: func(s dispatch.Store, shard int, pool string, _ int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-				return s.Claim(ctx, shard, pool, math.MaxInt64, wants)
+				return s.Claim(ctx, shard, pool, math.MaxInt64, wants, nil)
 			},
 		},
 		"a renewal extends what a hold ends": {
@@ -152,7 +152,7 @@ func mutants(ctx context.Context) map[string]*mutant {
 					w.ClientToken = "mutant-" + strconv.Itoa(calls)
 					renamed[i] = w
 				}
-				reply, err := s.Claim(ctx, shard, pool, holds, renamed)
+				reply, err := s.Claim(ctx, shard, pool, holds, renamed, nil)
 				for i := range reply.Grants {
 					for k := range reply.Grants[i] {
 						reply.Grants[i][k].Token.ClientToken = wants[i].ClientToken
@@ -198,7 +198,7 @@ func mutants(ctx context.Context) map[string]*mutant {
 						behind, err := readyBehind(ctx, s)
 						for _, t := range behind {
 							w.Queues, w.SourceUIDs = []string{t.Queue}, []string{t.SourceUID}
-							if reply, err := s.Claim(ctx, shard, pool, holds, []dispatch.Want{w}); err != nil || len(reply.Grants[0]) > 0 {
+							if reply, err := s.Claim(ctx, shard, pool, holds, []dispatch.Want{w}, nil); err != nil || len(reply.Grants[0]) > 0 {
 								return reply, err
 							}
 						}
@@ -207,7 +207,7 @@ func mutants(ctx context.Context) map[string]*mutant {
 						}
 					}
 				}
-				return s.Claim(ctx, shard, pool, holds, wants)
+				return s.Claim(ctx, shard, pool, holds, wants, nil)
 			},
 		},
 		"P9 what a held source holds stays held": {
@@ -321,7 +321,7 @@ func TestExplore_ComparesWithTheReference(t *testing.T) {
 	instance := newInstance(t, func(s storetest.Store) storetest.Store { return s })
 	reference := newInstance(t, func(s storetest.Store) storetest.Store {
 		return &mutant{Store: s, claim: func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-			reply, err := s.Claim(t.Context(), shard, pool, holds, wants)
+			reply, err := s.Claim(t.Context(), shard, pool, holds, wants, nil)
 			reply.More = len(reply.Grants[0]) > 1
 			return reply, err
 		}}

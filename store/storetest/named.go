@@ -320,11 +320,9 @@ func namedHint(e *env) {
 	} {
 		is(e, name+": again", e.takeNone(narrow).Again, time.Time{})
 	}
-	delivered, end := e.hints()
-	defer end()
-	e.synced(delivered)
+	given := e.hints()
 	e.settle(done(held))
-	e.await(delivered, "the queue", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In >= 5*time.Second })
+	e.await(given, "the queue", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In >= 5*time.Second })
 }
 
 // namedHintBeside has a task come into a queue that others have work in, for those who
@@ -339,11 +337,9 @@ func namedHintBeside(e *env) {
 		e.create(g, item(g, queue, "k"))
 		e.takeTask(narrow)
 		e.takeNone(narrow)
-		delivered, end := e.hints()
-		e.synced(delivered)
+		given := e.hints()
 		e.create(g, item(g, queue, "new"))
-		e.await(delivered, "the task", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In == 0 })
-		end()
+		e.await(given, "the task", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In == 0 })
 	}
 }
 
@@ -357,9 +353,7 @@ func namedHintSooner(e *env) {
 	e.create(g, item(g, names[0], "late", dueIn(time.Hour)))
 	reply := e.takeNone(func(w *dispatch.Want) { w.Queues = names[:1] })
 	is(e, "again", reply.Again, start.Add(time.Hour))
-	delivered, end := e.hints()
-	defer end()
-	e.synced(delivered)
+	given := e.hints()
 	e.create(g, item(g, names[0], "soon", dueIn(2*time.Second)))
-	e.await(delivered, "the task", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In <= 2*time.Second })
+	e.await(given, "the task", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In <= 2*time.Second })
 }

@@ -50,7 +50,7 @@ func (m *model) staleClaimStep(shard int, pool string, wants []dispatch.Want, te
 	return step{
 		name: "claim by older holds", text: fmt.Sprintf("holds=%d %s", version, text),
 		do: func(i *Instance) (any, error) {
-			reply, err := i.Store.Claim(m.ctx, shard, pool, version, wants)
+			reply, err := i.Store.Claim(m.ctx, shard, pool, version, wants, nil)
 			switch {
 			case errors.Is(err, dispatch.ErrStaleHolds):
 				return nil, nil
@@ -80,7 +80,9 @@ func (m *model) repeated(shard int) *spent {
 func (m *model) claimStep(shard int, pool string, wants []dispatch.Want, text string) step {
 	return step{
 		name: "claim", text: text,
-		do: func(i *Instance) (any, error) { return i.Store.Claim(m.ctx, shard, pool, m.world.holds.version, wants) },
+		do: func(i *Instance) (any, error) {
+			return i.Store.Claim(m.ctx, shard, pool, m.world.holds.version, wants, nil)
+		},
 		see: func(answer any) error {
 			reply := as[dispatch.ClaimReply](answer)
 			if m.instances[0].Undoes {

@@ -305,7 +305,7 @@ func pushStatus(e *env) {
 	ends := []func(*dispatch.Task) dispatch.Transition{done, dead, canceled}
 	n := 0
 	for shard := range shards {
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100)})
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100)}, nil)
 		e.ok("claim", err)
 		for _, grant := range reply.Grants[0] {
 			e.advance(time.Second)

@@ -66,7 +66,7 @@ func holdQueueSuffix(e *env) {
 	hold := e.holdQueue("*.h.test", "a", time.Time{})
 	granted := func() (of []string) {
 		for shard := range e.Store.Shards() {
-			reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(9)})
+			reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(9)}, nil)
 			e.ok("claim", err)
 			for _, grant := range reply.Grants[0] {
 				of = append(of, grant.Task.Queue)
@@ -105,7 +105,7 @@ func holdQueueOverlap(e *env) {
 	g := source("a")
 	e.create(g, item(g, name, "k"))
 	claim := func() dispatch.ClaimReply {
-		reply, err := e.Store.Claim(e.ctx, e.shard(name), pool, e.held.version, []dispatch.Want{e.want(1)})
+		reply, err := e.Store.Claim(e.ctx, e.shard(name), pool, e.held.version, []dispatch.Want{e.want(1)}, nil)
 		e.ok("claim", err)
 		return reply
 	}
@@ -136,7 +136,7 @@ func holdQueuePort(e *env) {
 	}
 	granted := func() (of []string) {
 		for _, name := range names {
-			reply, err := e.Store.Claim(e.ctx, e.shard(name), pool, e.held.version, []dispatch.Want{e.want(9, func(w *dispatch.Want) { w.Queues = []string{name} })})
+			reply, err := e.Store.Claim(e.ctx, e.shard(name), pool, e.held.version, []dispatch.Want{e.want(9, func(w *dispatch.Want) { w.Queues = []string{name} })}, nil)
 			e.ok("claim", err)
 			if len(reply.Grants[0]) > 0 {
 				of = append(of, name)

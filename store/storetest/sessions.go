@@ -188,7 +188,7 @@ func sessionNewUntilDone(e *env) {
 	e.create(g, item(g, home, "k"))
 	e.poll("c1", "s1", "t1", "1")
 	want := e.want(1, in("c1", "s1"))
-	reply, err := e.Store.Claim(e.ctx, e.shard("c1"), pool, e.held.version, []dispatch.Want{want})
+	reply, err := e.Store.Claim(e.ctx, e.shard("c1"), pool, e.held.version, []dispatch.Want{want}, nil)
 	e.ok("claim", err)
 	is(e, "second", e.poll("c1", "s2", "t2", "2").NewSession, true)
 	end := func() []*dispatch.Task {
@@ -213,7 +213,7 @@ func sessionAtHome(e *env) {
 	e.create(g, numbered(g, e.queueIn(shard), 8)...)
 	claim := func(session, token string) (int, bool) {
 		want := e.want(1, in("c1", session), by(token, "call"))
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{want})
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{want}, nil)
 		e.ok("claim", err)
 		return len(reply.Grants[0]), reply.Used[0]
 	}
@@ -265,7 +265,7 @@ func sessionLate(e *env) {
 		}
 		claim := func(token string) int {
 			want := e.want(1, in("c1", "s3"), by(fmt.Sprint(token, shard), "call"))
-			reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{want})
+			reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{want}, nil)
 			e.ok("claim", err)
 			return len(reply.Grants[0])
 		}

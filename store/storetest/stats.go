@@ -45,7 +45,7 @@ func statsCounts(e *env) {
 	is(e, "collectors but the ended one", e.stats().Collectors, 1)
 	var grants []dispatch.Grant
 	for shard := range e.Store.Shards() {
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100)})
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100)}, nil)
 		e.ok("claim", err)
 		grants = append(grants, reply.Grants[0]...)
 	}

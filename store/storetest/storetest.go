@@ -58,7 +58,7 @@ func topics() []topic {
 		{"Collectors", collectorCases()},
 		{"Bindings", bindingCases()},
 		{"Audit", auditCases()},
-		{"Cluster", clusterCases()},
+		{"Hints", hintCases()},
 		{"Stats", statsCases()},
 	}
 }

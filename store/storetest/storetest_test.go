@@ -57,11 +57,13 @@ func (m *mutant) Submit(ctx context.Context, rules int64, gates []dispatch.Sourc
 	return m.Store.Submit(ctx, rules, gates, items)
 }
 
-func (m *mutant) Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (m *mutant) Claim(
+	ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
 	if m.claim != nil {
 		return m.claim(m.Store, shard, pool, holds, wants)
 	}
-	return m.Store.Claim(ctx, shard, pool, holds, wants)
+	return m.Store.Claim(ctx, shard, pool, holds, wants, decided)
 }
 
 func (m *mutant) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {

@@ -344,7 +344,7 @@ func submitManyQueues(e *env) {
 	e.create(g, items...)
 	granted := 0
 	for shard := range e.Store.Shards() {
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100)})
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100)}, nil)
 		e.ok("claim", err)
 		granted += len(reply.Grants[0])
 		for _, grant := range reply.Grants[0] {

@@ -220,7 +220,7 @@ func leasesList(e *env) {
 		e.create(g, item(g, fmt.Sprintf("host%d.test", i), want[i]))
 	}
 	for shard := range e.Store.Shards() {
-		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100, func(w *dispatch.Want) { w.Lease = time.Hour })})
+		reply, err := e.Store.Claim(e.ctx, shard, pool, e.held.version, []dispatch.Want{e.want(100, func(w *dispatch.Want) { w.Lease = time.Hour })}, nil)
 		e.ok("claim", err)
 		for _, grant := range reply.Grants[0] {
 			e.advance(time.Second)

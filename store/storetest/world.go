@@ -32,7 +32,7 @@ type world struct {
 	gone    map[string]bool // uids of sources that were deleted
 
 	highest time.Time   // the latest time that the clock has shown
-	lasting []time.Time // ends of what a store forgets by itself: collectors, sessions, leaderships
+	lasting []time.Time // ends of what a store forgets by itself: collectors, sessions
 }
 
 // part is what the world knows of one shard.

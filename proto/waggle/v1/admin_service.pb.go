@@ -29,7 +29,7 @@ type FindingKind int32
 const (
 	// Not set; never sent.
 	FindingKind_FINDING_KIND_UNSPECIFIED FindingKind = 0
-	// The dispatcher that answered is about to stop, or there is no keeper.
+	// The dispatcher that answered is about to stop.
 	FindingKind_FINDING_KIND_DISPATCHER FindingKind = 1
 	// The store is full, slow, or was away; it or some of its shards have no owner, or no standby although another dispatcher is there;
 	// the owner changed often, could not renew its term, or wrote what was refused.
@@ -266,8 +266,6 @@ type GetStatsResponse struct {
 	Counters *StoreCounters `protobuf:"bytes,6,opt,name=counters,proto3" json:"counters,omitempty"`
 	// The store.
 	Store *StoreInfo `protobuf:"bytes,7,opt,name=store,proto3" json:"store,omitempty"`
-	// The id of the dispatcher that requeues expired leases now; empty: none is elected at the moment.
-	KeeperId string `protobuf:"bytes,8,opt,name=keeper_id,json=keeperId,proto3" json:"keeper_id,omitempty"`
 	// The dispatcher that answered.
 	Dispatcher *DispatcherInfo `protobuf:"bytes,9,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
 	// How much longer overdue leases may still be renewed. After the store, or all dispatchers, were away for more than 5 s,
@@ -358,13 +356,6 @@ func (x *GetStatsResponse) GetStore() *StoreInfo {
 		return x.Store
 	}
 	return nil
-}
-
-func (x *GetStatsResponse) GetKeeperId() string {
-	if x != nil {
-		return x.KeeperId
-	}
-	return ""
 }
 
 func (x *GetStatsResponse) GetDispatcher() *DispatcherInfo {
@@ -2722,7 +2713,7 @@ var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x15waggle/v1/queue.proto\x1a\x16waggle/v1/source.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
-	"\x0fGetStatsRequest\"\x91\x04\n" +
+	"\x0fGetStatsRequest\"\xf4\x03\n" +
 	"\x10GetStatsResponse\x12+\n" +
 	"\x05tasks\x18\x01 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12\x16\n" +
 	"\x06queues\x18\x02 \x01(\x03R\x06queues\x12\x16\n" +
@@ -2732,8 +2723,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"collectors\x18\x05 \x01(\x03R\n" +
 	"collectors\x124\n" +
 	"\bcounters\x18\x06 \x01(\v2\x18.waggle.v1.StoreCountersR\bcounters\x12*\n" +
-	"\x05store\x18\a \x01(\v2\x14.waggle.v1.StoreInfoR\x05store\x12\x1b\n" +
-	"\tkeeper_id\x18\b \x01(\tR\bkeeperId\x129\n" +
+	"\x05store\x18\a \x01(\v2\x14.waggle.v1.StoreInfoR\x05store\x129\n" +
 	"\n" +
 	"dispatcher\x18\t \x01(\v2\x19.waggle.v1.DispatcherInfoR\n" +
 	"dispatcher\x12/\n" +

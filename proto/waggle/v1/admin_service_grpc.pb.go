@@ -78,7 +78,7 @@ type AdminServiceClient interface {
 	// ReleaseCollector ends the binding of a collector_id, so that the next identity that uses it owns it. Leases of the
 	// collector continue. Repeated: the answer has no identity, unless somebody has used the id meanwhile.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE).
 	ReleaseCollector(ctx context.Context, in *ReleaseCollectorRequest, opts ...grpc.CallOption) (*ReleaseCollectorResponse, error)
 	// ExplainAccess returns whether an identity may call a method, and which rule decides. Changes nothing.
 	//
@@ -247,7 +247,7 @@ type AdminServiceServer interface {
 	// ReleaseCollector ends the binding of a collector_id, so that the next identity that uses it owns it. Leases of the
 	// collector continue. Repeated: the answer has no identity, unless somebody has used the id meanwhile.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE).
 	ReleaseCollector(context.Context, *ReleaseCollectorRequest) (*ReleaseCollectorResponse, error)
 	// ExplainAccess returns whether an identity may call a method, and which rule decides. Changes nothing.
 	//

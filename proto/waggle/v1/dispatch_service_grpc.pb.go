@@ -46,7 +46,7 @@ type DispatchServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND, for one in `sources`),
 	// FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED,
-	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE).
 	FetchTask(ctx context.Context, in *FetchTaskRequest, opts ...grpc.CallOption) (*FetchTaskResponse, error)
 	// Heartbeat renews leases. Each message names all leases that the collector holds and renews exactly those. The
 	// dispatcher answers each message with one, in order. After more than 30 messages at once it acts on messages ten times
@@ -58,7 +58,7 @@ type DispatchServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
 	// (RATE_LIMITED: 64 MiB of beats and renewals are in flight; open another stream after RetryInfo), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING), CANCELLED (the caller, or its deadline, ended the stream),
+	// (STORE_UNAVAILABLE, DISPATCHER_DRAINING), CANCELLED (the caller, or its deadline, ended the stream),
 	// DEADLINE_EXCEEDED (no beat came for 45 s: open another stream).
 	Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatResponse], error)
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.
@@ -74,15 +74,14 @@ type DispatchServiceClient interface {
 	// If a part of the store does not answer, only the reports that need it get STORE_UNAVAILABLE.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), RESOURCE_EXHAUSTED (RATE_LIMITED:
-	// 64 MiB of reports are in flight; nothing is settled: repeat all after RetryInfo), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY: for every report; some may be settled: repeat all).
+	// 64 MiB of reports are in flight; nothing is settled: repeat all after RetryInfo), UNAVAILABLE (STORE_UNAVAILABLE:
+	// for every report; some may be settled: repeat all).
 	ReportTask(ctx context.Context, in *ReportTaskRequest, opts ...grpc.CallOption) (*ReportTaskResponse, error)
 	// SubmitDiscovered submits discovered items while their task is still leased, for pages with more items than a report
 	// may carry. The rules are those of `discovered` in a report. Repeated items get EXISTS.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND), FAILED_PRECONDITION
-	// (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY).
+	// (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE).
 	SubmitDiscovered(ctx context.Context, in *SubmitDiscoveredRequest, opts ...grpc.CallOption) (*SubmitDiscoveredResponse, error)
 }
 
@@ -167,7 +166,7 @@ type DispatchServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND, for one in `sources`),
 	// FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED,
-	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE).
 	FetchTask(context.Context, *FetchTaskRequest) (*FetchTaskResponse, error)
 	// Heartbeat renews leases. Each message names all leases that the collector holds and renews exactly those. The
 	// dispatcher answers each message with one, in order. After more than 30 messages at once it acts on messages ten times
@@ -179,7 +178,7 @@ type DispatchServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
 	// (RATE_LIMITED: 64 MiB of beats and renewals are in flight; open another stream after RetryInfo), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING), CANCELLED (the caller, or its deadline, ended the stream),
+	// (STORE_UNAVAILABLE, DISPATCHER_DRAINING), CANCELLED (the caller, or its deadline, ended the stream),
 	// DEADLINE_EXCEEDED (no beat came for 45 s: open another stream).
 	Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatResponse]) error
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.
@@ -195,15 +194,14 @@ type DispatchServiceServer interface {
 	// If a part of the store does not answer, only the reports that need it get STORE_UNAVAILABLE.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), RESOURCE_EXHAUSTED (RATE_LIMITED:
-	// 64 MiB of reports are in flight; nothing is settled: repeat all after RetryInfo), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY: for every report; some may be settled: repeat all).
+	// 64 MiB of reports are in flight; nothing is settled: repeat all after RetryInfo), UNAVAILABLE (STORE_UNAVAILABLE:
+	// for every report; some may be settled: repeat all).
 	ReportTask(context.Context, *ReportTaskRequest) (*ReportTaskResponse, error)
 	// SubmitDiscovered submits discovered items while their task is still leased, for pages with more items than a report
 	// may carry. The rules are those of `discovered` in a report. Repeated items get EXISTS.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND), FAILED_PRECONDITION
-	// (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY).
+	// (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE).
 	SubmitDiscovered(context.Context, *SubmitDiscoveredRequest) (*SubmitDiscoveredResponse, error)
 	mustEmbedUnimplementedDispatchServiceServer()
 }

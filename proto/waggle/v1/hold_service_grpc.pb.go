@@ -42,13 +42,13 @@ type HoldServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID; also for more than 10,000 holds that are not on
 	// sources, or more than 16 on one source), FAILED_PRECONDITION (HOLD_EXISTS), ABORTED (ETAG_MISMATCH), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	// (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetHolds(ctx context.Context, in *SetHoldsRequest, opts ...grpc.CallOption) (*SetHoldsResponse, error)
 	// LiftHolds lifts the hold of a name from each target; waiting fetches are served at once. Lifting a hold that does
 	// not exist changes nothing. The name "waggle" opens blocks that Waggle made itself on queues, and resets their step.
 	// After an error some may be lifted: repeat the call.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	LiftHolds(ctx context.Context, in *LiftHoldsRequest, opts ...grpc.CallOption) (*LiftHoldsResponse, error)
 	// ListHolds lists every hold: no operator has stopped anything else. Holds that are not on sources come first, by
 	// target, then those on sources, by id. With `blocks`, the blocks that Waggle made itself follow, by queue. A page is
@@ -114,13 +114,13 @@ type HoldServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID; also for more than 10,000 holds that are not on
 	// sources, or more than 16 on one source), FAILED_PRECONDITION (HOLD_EXISTS), ABORTED (ETAG_MISMATCH), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	// (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetHolds(context.Context, *SetHoldsRequest) (*SetHoldsResponse, error)
 	// LiftHolds lifts the hold of a name from each target; waiting fetches are served at once. Lifting a hold that does
 	// not exist changes nothing. The name "waggle" opens blocks that Waggle made itself on queues, and resets their step.
 	// After an error some may be lifted: repeat the call.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	LiftHolds(context.Context, *LiftHoldsRequest) (*LiftHoldsResponse, error)
 	// ListHolds lists every hold: no operator has stopped anything else. Holds that are not on sources come first, by
 	// target, then those on sources, by id. With `blocks`, the blocks that Waggle made itself follow, by queue. A page is

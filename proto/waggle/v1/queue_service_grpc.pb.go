@@ -46,7 +46,7 @@ type QueueServiceClient interface {
 	// rule was changed since the etag was read.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	// UNAVAILABLE (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetQueueRule(ctx context.Context, in *SetQueueRuleRequest, opts ...grpc.CallOption) (*SetQueueRuleResponse, error)
 	// ListQueueRules lists the rules by pattern. Changes nothing.
 	//
@@ -55,7 +55,7 @@ type QueueServiceClient interface {
 	// DeleteQueueRule removes the rule of a pattern. The next shorter pattern then applies to what it matched.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
-	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE).
 	DeleteQueueRule(ctx context.Context, in *DeleteQueueRuleRequest, opts ...grpc.CallOption) (*DeleteQueueRuleResponse, error)
 }
 
@@ -137,7 +137,7 @@ type QueueServiceServer interface {
 	// rule was changed since the etag was read.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	// UNAVAILABLE (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetQueueRule(context.Context, *SetQueueRuleRequest) (*SetQueueRuleResponse, error)
 	// ListQueueRules lists the rules by pattern. Changes nothing.
 	//
@@ -146,7 +146,7 @@ type QueueServiceServer interface {
 	// DeleteQueueRule removes the rule of a pattern. The next shorter pattern then applies to what it matched.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
-	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE).
 	DeleteQueueRule(context.Context, *DeleteQueueRuleRequest) (*DeleteQueueRuleResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
 }

@@ -934,7 +934,7 @@ type SourceStatus struct {
 	Holds []*Hold `protobuf:"bytes,2,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Set while cycles of its seeds keep being given up.
 	Breaker *Breaker `protobuf:"bytes,3,opt,name=breaker,proto3" json:"breaker,omitempty"`
-	// Changes of the source that some shards do not have yet; 0: none. The keeper finishes the changes of an interrupted
+	// Changes of the source that some shards do not have yet; 0: none. The dispatcher finishes the changes of an interrupted
 	// call.
 	PendingVersions int64 `protobuf:"varint,4,opt,name=pending_versions,json=pendingVersions,proto3" json:"pending_versions,omitempty"`
 	// Its tasks by state. The shards are counted one after the other, so this is no snapshot.

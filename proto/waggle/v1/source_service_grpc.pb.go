@@ -42,7 +42,7 @@ type SourceServiceClient interface {
 	// SOURCE_EXISTS.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), ALREADY_EXISTS (SOURCE_EXISTS), RESOURCE_EXHAUSTED
-	// (STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// (STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE).
 	CreateSource(ctx context.Context, in *CreateSourceRequest, opts ...grpc.CallOption) (*CreateSourceResponse, error)
 	// GetSource returns a source with its status. Changes nothing.
 	//
@@ -58,21 +58,21 @@ type SourceServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD: also an unknown path of the mask, or a change of id or scope),
 	// NOT_FOUND (SOURCE_NOT_FOUND), ABORTED (ETAG_MISMATCH), RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// (STORE_UNAVAILABLE).
 	UpdateSource(ctx context.Context, in *UpdateSourceRequest, opts ...grpc.CallOption) (*UpdateSourceResponse, error)
 	// ApplySources creates or updates sources so that they match the specs. It changes specs only: holds stay, and
 	// sources that the call does not name stay. An invalid item does not fail the others. Idempotent: a source that
 	// already matches gets UNCHANGED. An error is for the whole call: some items may have been applied; repeat all.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD: no specs, or too many), RESOURCE_EXHAUSTED (STORE_FULL),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// UNAVAILABLE (STORE_UNAVAILABLE).
 	ApplySources(ctx context.Context, in *ApplySourcesRequest, opts ...grpc.CallOption) (*ApplySourcesResponse, error)
 	// DeleteSources ends sources: their tasks end CANCELED, and holders of leases get SOURCE_DELETED by heartbeat. The id
 	// may be created again, with a new uid. The new source knows none of the old keys, unless it has a shared scope.
 	// Idempotent.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY). Ids that do not exist are no error; missing_ids lists them.
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE). Ids
+	// that do not exist are no error; missing_ids lists them.
 	DeleteSources(ctx context.Context, in *DeleteSourcesRequest, opts ...grpc.CallOption) (*DeleteSourcesResponse, error)
 	// TriggerSources makes the sources' seeds due now, except canceled ones. A leased seed is due once more after it
 	// settles, even if it was triggered several times.
@@ -173,7 +173,7 @@ type SourceServiceServer interface {
 	// SOURCE_EXISTS.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), ALREADY_EXISTS (SOURCE_EXISTS), RESOURCE_EXHAUSTED
-	// (STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// (STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE).
 	CreateSource(context.Context, *CreateSourceRequest) (*CreateSourceResponse, error)
 	// GetSource returns a source with its status. Changes nothing.
 	//
@@ -189,21 +189,21 @@ type SourceServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD: also an unknown path of the mask, or a change of id or scope),
 	// NOT_FOUND (SOURCE_NOT_FOUND), ABORTED (ETAG_MISMATCH), RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// (STORE_UNAVAILABLE).
 	UpdateSource(context.Context, *UpdateSourceRequest) (*UpdateSourceResponse, error)
 	// ApplySources creates or updates sources so that they match the specs. It changes specs only: holds stay, and
 	// sources that the call does not name stay. An invalid item does not fail the others. Idempotent: a source that
 	// already matches gets UNCHANGED. An error is for the whole call: some items may have been applied; repeat all.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD: no specs, or too many), RESOURCE_EXHAUSTED (STORE_FULL),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// UNAVAILABLE (STORE_UNAVAILABLE).
 	ApplySources(context.Context, *ApplySourcesRequest) (*ApplySourcesResponse, error)
 	// DeleteSources ends sources: their tasks end CANCELED, and holders of leases get SOURCE_DELETED by heartbeat. The id
 	// may be created again, with a new uid. The new source knows none of the old keys, unless it has a shared scope.
 	// Idempotent.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY). Ids that do not exist are no error; missing_ids lists them.
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE). Ids
+	// that do not exist are no error; missing_ids lists them.
 	DeleteSources(context.Context, *DeleteSourcesRequest) (*DeleteSourcesResponse, error)
 	// TriggerSources makes the sources' seeds due now, except canceled ones. A leased seed is due once more after it
 	// settles, even if it was triggered several times.

@@ -43,8 +43,7 @@ type TaskServiceClient interface {
 	// submitted twice is the same task and gets EXISTS, so the call may be repeated.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD: no items or too many), RESOURCE_EXHAUSTED
-	// (STORE_FULL, RATE_LIMITED; some may be in: repeat all), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY; repeat all).
+	// (STORE_FULL, RATE_LIMITED; some may be in: repeat all), UNAVAILABLE (STORE_UNAVAILABLE; repeat all).
 	SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksResponse, error)
 	// GetTask returns a task with its holder, payload and history. Changes nothing.
 	//
@@ -64,7 +63,7 @@ type TaskServiceClient interface {
 	// ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
-	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
+	// filter), UNAVAILABLE (STORE_UNAVAILABLE; some may be canceled: repeat all).
 	CancelTasks(ctx context.Context, in *CancelTasksRequest, opts ...grpc.CallOption) (*CancelTasksResponse, error)
 	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo, metadata and payload; a DONE
 	// one-shot task has lost metadata and payload, and may have lost URL and key: then it is REFUSED, and a submit with
@@ -75,7 +74,7 @@ type TaskServiceClient interface {
 	// A filter matches only tasks that had settled before the first call, so no task is retried twice.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
-	// filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY); some may
+	// filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE); some may
 	// be due: repeat all.
 	RetryTasks(ctx context.Context, in *RetryTasksRequest, opts ...grpc.CallOption) (*RetryTasksResponse, error)
 	// RevokeLeases ends the leases of tasks. The tasks are due again at once, with no attempt spent; a task with a
@@ -87,7 +86,7 @@ type TaskServiceClient interface {
 	// A filter matches only leases that existed before the first call; later leases of the same tasks continue.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
-	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
+	// filter), UNAVAILABLE (STORE_UNAVAILABLE; some may be revoked: repeat all).
 	RevokeLeases(ctx context.Context, in *RevokeLeasesRequest, opts ...grpc.CallOption) (*RevokeLeasesResponse, error)
 }
 
@@ -175,8 +174,7 @@ type TaskServiceServer interface {
 	// submitted twice is the same task and gets EXISTS, so the call may be repeated.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD: no items or too many), RESOURCE_EXHAUSTED
-	// (STORE_FULL, RATE_LIMITED; some may be in: repeat all), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY; repeat all).
+	// (STORE_FULL, RATE_LIMITED; some may be in: repeat all), UNAVAILABLE (STORE_UNAVAILABLE; repeat all).
 	SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksResponse, error)
 	// GetTask returns a task with its holder, payload and history. Changes nothing.
 	//
@@ -196,7 +194,7 @@ type TaskServiceServer interface {
 	// ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
-	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
+	// filter), UNAVAILABLE (STORE_UNAVAILABLE; some may be canceled: repeat all).
 	CancelTasks(context.Context, *CancelTasksRequest) (*CancelTasksResponse, error)
 	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo, metadata and payload; a DONE
 	// one-shot task has lost metadata and payload, and may have lost URL and key: then it is REFUSED, and a submit with
@@ -207,7 +205,7 @@ type TaskServiceServer interface {
 	// A filter matches only tasks that had settled before the first call, so no task is retried twice.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
-	// filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY); some may
+	// filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE); some may
 	// be due: repeat all.
 	RetryTasks(context.Context, *RetryTasksRequest) (*RetryTasksResponse, error)
 	// RevokeLeases ends the leases of tasks. The tasks are due again at once, with no attempt spent; a task with a
@@ -219,7 +217,7 @@ type TaskServiceServer interface {
 	// A filter matches only leases that existed before the first call; later leases of the same tasks continue.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
-	// filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
+	// filter), UNAVAILABLE (STORE_UNAVAILABLE; some may be revoked: repeat all).
 	RevokeLeases(context.Context, *RevokeLeasesRequest) (*RevokeLeasesResponse, error)
 	mustEmbedUnimplementedTaskServiceServer()
 }

@@ -15,8 +15,8 @@ func GetStatsResponse(o *operate.Overview) *pb.GetStatsResponse {
 		Counters: &pb.StoreCounters{
 			Granted: s.Granted, Settled: s.Settled, Expired: s.Expired, Orphaned: s.Orphaned, Dropped: s.Dropped, LostTasks: s.LostTasks,
 		},
-		Store:    &pb.StoreInfo{Kind: o.StoreKind, Shards: int32(o.Shards), Time: toTime(o.Now), Full: s.Full},
-		KeeperId: o.Keeper, Holds: int64(o.Holds), Ownership: toOwnership(s.Ownership),
+		Store: &pb.StoreInfo{Kind: o.StoreKind, Shards: int32(o.Shards), Time: toTime(o.Now), Full: s.Full},
+		Holds: int64(o.Holds), Ownership: toOwnership(s.Ownership),
 		Dispatcher: &pb.DispatcherInfo{
 			Id: o.Dispatcher, ParkedFetches: int64(o.Parked), Draining: o.Draining,
 		},

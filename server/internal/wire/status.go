@@ -63,7 +63,6 @@ var errorTable = [...]errorKind{
 	{dispatch.ErrCollectorBound, codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_COLLECTOR_BOUND, 0},
 	{dispatch.ErrNoStandby, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_NO_STANDBY, 0},
 	{dispatch.ErrStoreFull, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_STORE_FULL, retryFull},
-	{dispatch.ErrStoreReadOnly, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_READ_ONLY, retrySoon},
 	{dispatch.ErrStoreUnavailable, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, retrySoon},
 	{dispatch.ErrTooManyWaiters, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_TOO_MANY_WAITERS, retrySoon},
 	{ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DISPATCHER_DRAINING, retryElsewhere},

@@ -548,7 +548,7 @@ func unknownFields(t *testing.T, p Place) {
 	}
 	_, err = s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{
 		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1, MaxBytes: 1 << 20,
-	}})
+	}}, nil)
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}

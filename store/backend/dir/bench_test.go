@@ -66,7 +66,7 @@ func life(ctx context.Context, s dispatch.Store, round int) error {
 		return err
 	}
 	want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: strconv.Itoa(round), Call: "1"}, Max: n, MaxBytes: 1 << 30}
-	reply, err := s.Claim(ctx, 0, "default", 0, []dispatch.Want{want})
+	reply, err := s.Claim(ctx, 0, "default", 0, []dispatch.Want{want}, nil)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func BenchmarkStore_Snapshot(b *testing.B) {
 			}
 			want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: fmt.Sprintf("%d-%d", round, grants), Call: "1"}, Max: 1, MaxBytes: 1 << 30}
 			asked := time.Now()
-			if _, err := s.Claim(ctx, 0, "default", 0, []dispatch.Want{want}); err != nil {
+			if _, err := s.Claim(ctx, 0, "default", 0, []dispatch.Want{want}, nil); err != nil {
 				b.Fatal(err)
 			}
 			longest = max(longest, time.Since(asked))

@@ -123,7 +123,7 @@ func (w *worker) claim() error {
 		Poll: dispatch.Poll{Collector: w.name, Session: "s", ClientToken: fmt.Sprintf("%d-%d", w.calls, w.random.Uint64()), Call: "1"},
 		Max:  1 + w.random.IntN(5), MaxBytes: manyBytes,
 	}
-	reply, err := w.store.Claim(w.ctx, w.random.IntN(w.store.Shards()), "default", 0, []dispatch.Want{want})
+	reply, err := w.store.Claim(w.ctx, w.random.IntN(w.store.Shards()), "default", 0, []dispatch.Want{want}, nil)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (l *ledger) check(ctx context.Context, s dispatch.Store) error {
 func (l *ledger) checkFences(ctx context.Context, s dispatch.Store, round string) error {
 	reply, err := s.Claim(ctx, 0, "default", 0, []dispatch.Want{{
 		Poll: dispatch.Poll{Collector: "fences", Session: "s", ClientToken: round, Call: "1"}, Max: 1, MaxBytes: manyBytes,
-	}})
+	}}, nil)
 	if err != nil {
 		return err
 	}

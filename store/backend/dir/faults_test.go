@@ -60,7 +60,7 @@ func fails(t *testing.T, what string, err, want error, texts ...string) {
 func claimOne(ctx context.Context, s dispatch.Store, token string) ([]dispatch.Grant, error) {
 	reply, err := s.Claim(ctx, 0, "default", 0, []dispatch.Want{{
 		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: token, Call: "1"}, Max: 1, MaxBytes: manyBytes, Lease: time.Hour,
-	}})
+	}}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func TestFormat(t *testing.T) {
 	}
 	reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{
 		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1, MaxBytes: manyBytes,
-	}})
+	}}, nil)
 	if err != nil || len(reply.Grants[0]) != 1 {
 		t.Fatal(reply, err)
 	}

@@ -35,7 +35,7 @@ func lease(t *testing.T, s *fileStore, duration time.Duration) dispatch.Grant {
 	}
 	reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{
 		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: "t", Call: "1"}, Max: 1, MaxBytes: manyBytes, Lease: duration,
-	}})
+	}}, nil)
 	if err != nil || len(reply.Grants[0]) != 1 {
 		t.Fatalf("claimed %v, %v", reply.Grants, err)
 	}

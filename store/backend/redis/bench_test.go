@@ -171,7 +171,7 @@ func life(ctx context.Context, s *store.Store, name string, n int) error {
 		return err
 	}
 	want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: name, Call: "1"}, Max: n, MaxBytes: 1 << 30}
-	reply, err := s.Claim(ctx, 0, gate.Pool, 0, []dispatch.Want{want})
+	reply, err := s.Claim(ctx, 0, gate.Pool, 0, []dispatch.Want{want}, nil)
 	if err != nil {
 		return err
 	}

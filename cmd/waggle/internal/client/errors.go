@@ -45,7 +45,6 @@ var advice = map[string]string{
 	"HOLD_EXISTS":          "ask who set it; another --name sets one beside it, --replace takes its place",
 	"NO_STANDBY":           "`waggle owner` shows the standby, which a second dispatcher of the store becomes once it has loaded it",
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store does not answer",
-	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",
 	"STORE_FULL":           "what is in the store still gets done; `waggle status` shows what to do",
 	"DISPATCHER_DRAINING":  "this dispatcher is about to stop; ask another one with --server",
 }

@@ -247,7 +247,7 @@ func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 
 // IsAway reports whether a store that could not be opened may be opened later.
 func IsAway(err error) bool {
-	return errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreReadOnly)
+	return errors.Is(err, dispatch.ErrStoreUnavailable)
 }
 
 const (

@@ -2,7 +2,6 @@
 package stats
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"time"
@@ -49,13 +48,6 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 		addOwnership(&sh, s.GetOwnership(), s.GetStore())
 	}
 	d := s.GetDispatcher()
-	keeper := cmp.Or(s.GetKeeperId(), "none elected at the moment")
-	if s.GetOwnership() != nil { // the owner answers, whoever was asked
-		keeper = "the owner"
-	} else if s.GetKeeperId() != "" && s.GetKeeperId() == d.GetId() {
-		keeper = "this dispatcher"
-	}
-	sh.Line("Keeper", keeper)
 	state := "up " + human.Span(d.GetUptime().AsDuration())
 	if d.GetDraining() {
 		state += ", draining"

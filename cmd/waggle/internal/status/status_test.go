@@ -75,7 +75,7 @@ func look(t *testing.T, s *staged, args ...string) (string, error) {
 func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(time.Now().Add(-d)) }
 
 func healthy() *pb.GetStatsResponse {
-	return &pb.GetStatsResponse{Tasks: &pb.TaskCounts{}, KeeperId: "d", Dispatcher: &pb.DispatcherInfo{Id: "d"}, Store: &pb.StoreInfo{Kind: "redis"}}
+	return &pb.GetStatsResponse{Tasks: &pb.TaskCounts{}, Dispatcher: &pb.DispatcherInfo{Id: "d"}, Store: &pb.StoreInfo{Kind: "redis"}}
 }
 
 // A dozen things that are wrong are shown, each with the command to go on with, in their order. In a pipe nothing is cut.
@@ -91,7 +91,7 @@ func TestStatus_dozen(t *testing.T) {
 	never := source(pb.FindingKind_FINDING_KIND_NEVER, "news.never")
 	never.SinceTime = ago(3 * time.Hour)
 	s := &staged{stats: healthy(), found: &pb.ListFindingsResponse{Sources: 6, SourcesOk: 1, AllLookedAt: true, Findings: []*pb.Finding{
-		{Kind: pb.FindingKind_FINDING_KIND_DISPATCHER, Count: 1, Message: "no keeper: nobody requeues expired leases", NextStep: "waggle stats"},
+		{Kind: pb.FindingKind_FINDING_KIND_DISPATCHER, Count: 1, Message: "it is about to stop: ask another one", NextStep: "waggle stats"},
 		{Kind: pb.FindingKind_FINDING_KIND_HELD, Count: 1, NextStep: "waggle hold list", Worst: &pb.Finding_Hold{Hold: &pb.Hold{
 			Target: &pb.HoldTarget{Everything: true}, Name: "default", By: "ada", Reason: "emergency: the proxies burn", CreateTime: ago(time.Hour),
 		}}},
@@ -137,7 +137,7 @@ func TestStatus_dozen(t *testing.T) {
 	}
 	at := 0
 	for _, want := range []string{
-		"13 findings; 1 of 6 sources OK", "DISPATCHER ", "no keeper", "HELD ", "everything by ada, 1h ago: emergency", "waggle hold lift --everything",
+		"13 findings; 1 of 6 sources OK", "DISPATCHER ", "it is about to stop", "HELD ", "everything by ada, 1h ago: emergency", "waggle hold lift --everything",
 		"collector paris-9 deploy (2 active, 3 leases) by eve", "waggle hold lift --collector paris-9 --name deploy",
 		"COLLECTOR ", "DISK: no space left on device, 24 DISK, 4 given back, nothing done for 2m (2 collectors, paris-5 first, then paris-6)", "NO_COLLECTOR ",
 		"pool browser: no active collector, tasks in 12 queues", "HUNG ", "collector paris-1: last beat 1m30s ago, holds 3 leases",

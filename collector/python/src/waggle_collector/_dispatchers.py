@@ -36,7 +36,7 @@ CHANNEL_OPTIONS = [
 TOKEN_AGE = 0.5  # seconds after which the file of the token is looked at again
 CHECK_TIMEOUT = 3.0  # seconds that a dispatcher has to answer a health check
 NOT_SERVING = b"\x08\x02"  # a grpc.health.v1.HealthCheckResponse
-STORE = {"STORE_UNAVAILABLE", "STORE_READ_ONLY"}  # the same everywhere
+STORE = {"STORE_UNAVAILABLE"}  # the same everywhere
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,6 +46,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -55,7 +56,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
@@ -64,7 +64,9 @@ type Store interface {
 	// Shards is how many there are.
 	Shards() int
 	// Claim grants tasks, as in [dispatch.Claims].
-	Claim(ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error)
+	Claim(
+		ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
+	) (dispatch.ClaimReply, error)
 	// GiveBack undoes the effect of a call on its grant, as in [dispatch.Claims].
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
@@ -84,8 +86,8 @@ type Config struct {
 	Observer Observer
 	// Rand gives numbers in [0, 1) for jitter.
 	Rand func() float64
-	// Fallback is the polling interval of an outlet with waiting fetches, in case a hint is lost. Jitter shortens it by
-	// up to a quarter.
+	// Fallback is how often an outlet with waiting fetches is claimed from in any case: the store's clock may be stepped. Jitter
+	// shortens it by up to a quarter.
 	Fallback time.Duration
 	// Timeout of one store call.
 	Timeout time.Duration
@@ -93,8 +95,8 @@ type Config struct {
 	MaxWaiters int
 	// Holds are those in force, as far as is known: claims are made by them.
 	Holds func() *holdbook.Book
-	// CatchUp reads the holds after a shard has refused a claim by those of version.
-	CatchUp func(ctx context.Context, version int64) error
+	// CatchUp reads the holds after a shard has refused a claim by older ones.
+	CatchUp func(ctx context.Context) error
 }
 
 // Pump hands tasks to fetches that wait. Its methods may be called concurrently.
@@ -268,7 +270,7 @@ func (p *Pump) rest(l *line, now time.Time) {
 	l.timer.Reset(max(left, idleLine/10))
 }
 
-// nextFallback has jitter, so that dispatchers do not poll at the same time.
+// nextFallback has jitter, so that not all lines are claimed from at the same time.
 func (p *Pump) nextFallback() time.Duration {
 	return p.cfg.Fallback - time.Duration(p.cfg.Rand()*float64(p.cfg.Fallback/4))
 }
@@ -330,7 +332,7 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 			p.claim(context.WithoutCancel(ctx), o, nil, p.cfg.Holds().Version, 0)
 			return
 		}
-		batch.Gather(func() bool {
+		gather(func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return len(o.line.pick(waiters, o.served)) >= o.served
@@ -339,6 +341,22 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 			p.claim(context.WithoutCancel(ctx), o, waiters, holds, last)
 		}
 	})
+}
+
+// gatherFor is the longest wait for more fetches. It is short compared with a claim of a busy store.
+const gatherFor = time.Millisecond
+
+// gather waits a moment, or until there are enough fetches, so that they share a claim.
+func gather(enough func() bool) {
+	runtime.Gosched()
+	if enough() {
+		return
+	}
+	tick := time.NewTicker(gatherFor / 10)
+	defer tick.Stop()
+	for until := time.Now().Add(gatherFor); !enough() && time.Now().Before(until); {
+		<-tick.C
+	}
 }
 
 // choose fixes the waiters of a claim, and returns the version of the holds that allow all of them; a shard with newer
@@ -401,7 +419,7 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 	}
 	reply, err := p.ask(ctx, o, wants, holds, decided)
 	if errors.Is(err, dispatch.ErrStaleHolds) {
-		p.caughtUp(o, waiters, holds, p.cfg.CatchUp(ctx, holds))
+		p.caughtUp(o, waiters, holds, p.cfg.CatchUp(ctx))
 		return
 	}
 	granted := 0
@@ -461,11 +479,7 @@ func (p *Pump) ask(
 ) (reply dispatch.ClaimReply, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
-	if early, ok := p.cfg.Store.(dispatch.EarlyClaims); ok {
-		reply, err = early.ClaimEarly(ctx, o.shard, o.line.pool, holds, wants, decided)
-	} else {
-		reply, err = p.cfg.Store.Claim(ctx, o.shard, o.line.pool, holds, wants)
-	}
+	reply, err = p.cfg.Store.Claim(ctx, o.shard, o.line.pool, holds, wants, decided)
 	switch {
 	case err != nil && ctx.Err() != nil && !errors.Is(err, dispatch.ErrStoreUnavailable):
 		err = fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err)
@@ -490,30 +504,14 @@ func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) 
 		longest = longestTry
 	}
 	o.backoff = min(max(2*o.backoff, firstBackoff), longest)
-	o.retryAt = time.Now().Add(p.jittered(o.backoff)) // dispatchers must not come back in step
+	o.retryAt = time.Now().Add(p.jittered(o.backoff)) // outlets must not come back in step
 	for _, w := range waiters {
 		if w.finished {
 			gone = append(gone, w)
 		}
 		p.finish(w, Outcome{End: Failed, Err: err})
 	}
-	if away := new(dispatch.ShardsAwayError); errors.As(err, &away) {
-		p.away(away)
-	}
 	return gone
-}
-
-// away records for all lines that shards are away, before their fetches find out one by one.
-func (p *Pump) away(err *dispatch.ShardsAwayError) {
-	for _, l := range p.lines {
-		for _, shard := range err.Shards {
-			if o := &l.outlets[shard]; o.err == nil && !o.inFlight {
-				o.err, o.limit, o.backoff = err, 1, firstBackoff
-				o.retryAt = time.Now().Add(p.jittered(firstBackoff))
-			}
-		}
-		p.answerOnce(l)
-	}
 }
 
 // schedule records when to claim next, by the answer to a claim.

@@ -30,7 +30,7 @@ func newPump(store Store, holds func() *holdbook.Book) *Pump {
 	return New(Config{
 		Store: store, Log: zap.NewNop(), Observer: quiet{}, Rand: func() float64 { return 0.5 }, Fallback: time.Second,
 		Timeout: 5 * time.Second, MaxWaiters: 100, Holds: holds,
-		CatchUp: func(context.Context, int64) error { return nil },
+		CatchUp: func(context.Context) error { return nil },
 	})
 }
 
@@ -49,7 +49,9 @@ type moodyStore struct {
 
 func (*moodyStore) Shards() int { return 3 }
 
-func (s *moodyStore) Claim(_ context.Context, _ int, pool string, version int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *moodyStore) Claim(
+	_ context.Context, _ int, pool string, version int64, wants []dispatch.Want, _ func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
 	return s.claim(pool, version, wants, nil)
 }
 
@@ -99,8 +101,7 @@ func (s *moodyStore) keep(wants []dispatch.Want, reply dispatch.ClaimReply) (dis
 // earlyStore is a moodyStore that decides claims before it keeps them, several at a time.
 type earlyStore struct{ *moodyStore }
 
-// ClaimEarly implements [dispatch.EarlyClaims].
-func (s earlyStore) ClaimEarly(
+func (s earlyStore) Claim(
 	_ context.Context, _ int, pool string, version int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
 ) (dispatch.ClaimReply, error) {
 	return s.claim(pool, version, wants, decided)
@@ -277,7 +278,9 @@ type emptyStore struct{ claims int }
 
 func (*emptyStore) Shards() int { return 1 }
 
-func (s *emptyStore) Claim(_ context.Context, _ int, _ string, _ int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *emptyStore) Claim(
+	_ context.Context, _ int, _ string, _ int64, wants []dispatch.Want, _ func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
 	s.claims++
 	return dispatch.ClaimReply{Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)), Now: time.Now(), Wait: dispatch.WaitNoTasks}, nil
 }
@@ -359,7 +362,9 @@ func TestPump_once(t *testing.T) {
 // generousStore has a task for whoever asks, and does not say when there is more.
 type generousStore struct{ emptyStore }
 
-func (*generousStore) Claim(_ context.Context, _ int, _ string, _ int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (*generousStore) Claim(
+	_ context.Context, _ int, _ string, _ int64, wants []dispatch.Want, _ func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
 	reply := dispatch.ClaimReply{Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)), Now: time.Now()}
 	for i := range wants {
 		reply.Grants[i] = make([]dispatch.Grant, wants[i].Max)
@@ -395,11 +400,10 @@ func TestPump_narrowedAgain(t *testing.T) {
 // slowStore decides each claim at once, and keeps it after a second.
 type slowStore struct{ generousStore }
 
-// ClaimEarly implements [dispatch.EarlyClaims].
-func (s *slowStore) ClaimEarly(
+func (s *slowStore) Claim(
 	ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
 ) (dispatch.ClaimReply, error) {
-	reply, err := s.Claim(ctx, shard, pool, holds, wants)
+	reply, err := s.generousStore.Claim(ctx, shard, pool, holds, wants, nil)
 	reply.Next = reply.Now
 	decided(&reply)
 	time.Sleep(time.Second)
@@ -451,7 +455,9 @@ const (
 
 func (*halfStore) Shards() int { return 2 }
 
-func (s *halfStore) Claim(_ context.Context, shard int, _ string, _ int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+func (s *halfStore) Claim(
+	_ context.Context, shard int, _ string, _ int64, wants []dispatch.Want, _ func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
 	if shard == 1 && !s.returned(wants) {
 		time.Sleep(halfAway)
 		return dispatch.ClaimReply{}, dispatch.ErrStoreUnavailable

@@ -81,7 +81,7 @@ class GetStatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("tasks", "queues", "leases", "oldest_overdue_lease", "collectors", "counters", "store", "keeper_id", "dispatcher", "grace", "holds", "ownership")
+    __slots__ = ("tasks", "queues", "leases", "oldest_overdue_lease", "collectors", "counters", "store", "dispatcher", "grace", "holds", "ownership")
     TASKS_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
@@ -89,7 +89,6 @@ class GetStatsResponse(_message.Message):
     COLLECTORS_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
-    KEEPER_ID_FIELD_NUMBER: _ClassVar[int]
     DISPATCHER_FIELD_NUMBER: _ClassVar[int]
     GRACE_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
@@ -101,12 +100,11 @@ class GetStatsResponse(_message.Message):
     collectors: int
     counters: StoreCounters
     store: StoreInfo
-    keeper_id: str
     dispatcher: DispatcherInfo
     grace: _duration_pb2.Duration
     holds: int
     ownership: Ownership
-    def __init__(self, tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., queues: _Optional[int] = ..., leases: _Optional[int] = ..., oldest_overdue_lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., collectors: _Optional[int] = ..., counters: _Optional[_Union[StoreCounters, _Mapping]] = ..., store: _Optional[_Union[StoreInfo, _Mapping]] = ..., keeper_id: _Optional[str] = ..., dispatcher: _Optional[_Union[DispatcherInfo, _Mapping]] = ..., grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., holds: _Optional[int] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ...) -> None: ...
+    def __init__(self, tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., queues: _Optional[int] = ..., leases: _Optional[int] = ..., oldest_overdue_lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., collectors: _Optional[int] = ..., counters: _Optional[_Union[StoreCounters, _Mapping]] = ..., store: _Optional[_Union[StoreInfo, _Mapping]] = ..., dispatcher: _Optional[_Union[DispatcherInfo, _Mapping]] = ..., grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., holds: _Optional[int] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ...) -> None: ...
 
 class Ownership(_message.Message):
     __slots__ = ("owner", "address", "owning", "epoch", "since_time", "away_shards", "ownerless_duration", "total_ownerless_duration", "changes", "self_fences", "last_self_fence_time", "groups", "group_bytes", "group_duration", "groups_refused", "load_duration", "items_loaded", "items_rewritten", "items_deleted", "lost_tasks", "standby", "shards_without_standby", "without_standby_duration", "takeovers_forced", "takeovers_warm", "takeovers_loaded", "recent_changes", "last_refused_time")

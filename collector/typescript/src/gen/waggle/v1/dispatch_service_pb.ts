@@ -1006,7 +1006,7 @@ export const DispatchService: GenService<{
    *
    * Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND, for one in `sources`),
    * FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED,
-   * STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+   * STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE).
    *
    * @generated from rpc waggle.v1.DispatchService.FetchTask
    */
@@ -1026,7 +1026,7 @@ export const DispatchService: GenService<{
    *
    * Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
    * (RATE_LIMITED: 64 MiB of beats and renewals are in flight; open another stream after RetryInfo), UNAVAILABLE
-   * (STORE_UNAVAILABLE, STORE_READ_ONLY, DISPATCHER_DRAINING), CANCELLED (the caller, or its deadline, ended the stream),
+   * (STORE_UNAVAILABLE, DISPATCHER_DRAINING), CANCELLED (the caller, or its deadline, ended the stream),
    * DEADLINE_EXCEEDED (no beat came for 45 s: open another stream).
    *
    * @generated from rpc waggle.v1.DispatchService.Heartbeat
@@ -1058,8 +1058,8 @@ export const DispatchService: GenService<{
    * If a part of the store does not answer, only the reports that need it get STORE_UNAVAILABLE.
    *
    * Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), RESOURCE_EXHAUSTED (RATE_LIMITED:
-   * 64 MiB of reports are in flight; nothing is settled: repeat all after RetryInfo), UNAVAILABLE (STORE_UNAVAILABLE,
-   * STORE_READ_ONLY: for every report; some may be settled: repeat all).
+   * 64 MiB of reports are in flight; nothing is settled: repeat all after RetryInfo), UNAVAILABLE (STORE_UNAVAILABLE:
+   * for every report; some may be settled: repeat all).
    *
    * @generated from rpc waggle.v1.DispatchService.ReportTask
    */
@@ -1073,8 +1073,7 @@ export const DispatchService: GenService<{
    * may carry. The rules are those of `discovered` in a report. Repeated items get EXISTS.
    *
    * Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND), FAILED_PRECONDITION
-   * (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE,
-   * STORE_READ_ONLY).
+   * (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE).
    *
    * @generated from rpc waggle.v1.DispatchService.SubmitDiscovered
    */

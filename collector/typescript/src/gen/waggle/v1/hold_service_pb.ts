@@ -382,7 +382,7 @@ export const HoldService: GenService<{
    *
    * Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID; also for more than 10,000 holds that are not on
    * sources, or more than 16 on one source), FAILED_PRECONDITION (HOLD_EXISTS), ABORTED (ETAG_MISMATCH), UNAVAILABLE
-   * (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+   * (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL).
    *
    * @generated from rpc waggle.v1.HoldService.SetHolds
    */
@@ -396,7 +396,7 @@ export const HoldService: GenService<{
    * not exist changes nothing. The name "waggle" opens blocks that Waggle made itself on queues, and resets their step.
    * After an error some may be lifted: repeat the call.
    *
-   * Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+   * Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
    *
    * @generated from rpc waggle.v1.HoldService.LiftHolds
    */

@@ -380,7 +380,7 @@ export const QueueService: GenService<{
    * rule was changed since the etag was read.
    *
    * Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
-   * UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+   * UNAVAILABLE (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL).
    *
    * @generated from rpc waggle.v1.QueueService.SetQueueRule
    */
@@ -405,7 +405,7 @@ export const QueueService: GenService<{
    * DeleteQueueRule removes the rule of a pattern. The next shorter pattern then applies to what it matched.
    *
    * Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
-   * (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+   * (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE).
    *
    * @generated from rpc waggle.v1.QueueService.DeleteQueueRule
    */

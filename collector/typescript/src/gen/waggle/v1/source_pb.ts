@@ -538,7 +538,7 @@ export type SourceStatus = Message<"waggle.v1.SourceStatus"> & {
   breaker?: Breaker | undefined;
 
   /**
-   * Changes of the source that some shards do not have yet; 0: none. The keeper finishes the changes of an interrupted
+   * Changes of the source that some shards do not have yet; 0: none. The dispatcher finishes the changes of an interrupted
    * call.
    *
    * @generated from field: int64 pending_versions = 4;

@@ -734,7 +734,7 @@ export const SourceService: GenService<{
    * SOURCE_EXISTS.
    *
    * Errors: INVALID_ARGUMENT (INVALID_FIELD), ALREADY_EXISTS (SOURCE_EXISTS), RESOURCE_EXHAUSTED
-   * (STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+   * (STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE).
    *
    * @generated from rpc waggle.v1.SourceService.CreateSource
    */
@@ -774,7 +774,7 @@ export const SourceService: GenService<{
    *
    * Errors: INVALID_ARGUMENT (INVALID_FIELD: also an unknown path of the mask, or a change of id or scope),
    * NOT_FOUND (SOURCE_NOT_FOUND), ABORTED (ETAG_MISMATCH), RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
-   * (STORE_UNAVAILABLE, STORE_READ_ONLY).
+   * (STORE_UNAVAILABLE).
    *
    * @generated from rpc waggle.v1.SourceService.UpdateSource
    */
@@ -789,7 +789,7 @@ export const SourceService: GenService<{
    * already matches gets UNCHANGED. An error is for the whole call: some items may have been applied; repeat all.
    *
    * Errors: INVALID_ARGUMENT (INVALID_FIELD: no specs, or too many), RESOURCE_EXHAUSTED (STORE_FULL),
-   * UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+   * UNAVAILABLE (STORE_UNAVAILABLE).
    *
    * @generated from rpc waggle.v1.SourceService.ApplySources
    */
@@ -803,8 +803,8 @@ export const SourceService: GenService<{
    * may be created again, with a new uid. The new source knows none of the old keys, unless it has a shared scope.
    * Idempotent.
    *
-   * Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE,
-   * STORE_READ_ONLY). Ids that do not exist are no error; missing_ids lists them.
+   * Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE). Ids
+   * that do not exist are no error; missing_ids lists them.
    *
    * @generated from rpc waggle.v1.SourceService.DeleteSources
    */

@@ -917,8 +917,7 @@ export const TaskService: GenService<{
    * submitted twice is the same task and gets EXISTS, so the call may be repeated.
    *
    * Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD: no items or too many), RESOURCE_EXHAUSTED
-   * (STORE_FULL, RATE_LIMITED; some may be in: repeat all), UNAVAILABLE (STORE_UNAVAILABLE,
-   * STORE_READ_ONLY; repeat all).
+   * (STORE_FULL, RATE_LIMITED; some may be in: repeat all), UNAVAILABLE (STORE_UNAVAILABLE; repeat all).
    *
    * @generated from rpc waggle.v1.TaskService.SubmitTasks
    */
@@ -962,7 +961,7 @@ export const TaskService: GenService<{
    * ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
    *
    * Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
-   * filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
+   * filter), UNAVAILABLE (STORE_UNAVAILABLE; some may be canceled: repeat all).
    *
    * @generated from rpc waggle.v1.TaskService.CancelTasks
    */
@@ -981,7 +980,7 @@ export const TaskService: GenService<{
    * A filter matches only tasks that had settled before the first call, so no task is retried twice.
    *
    * Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
-   * filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY); some may
+   * filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE); some may
    * be due: repeat all.
    *
    * @generated from rpc waggle.v1.TaskService.RetryTasks
@@ -1001,7 +1000,7 @@ export const TaskService: GenService<{
    * A filter matches only leases that existed before the first call; later leases of the same tasks continue.
    *
    * Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: in the
-   * filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
+   * filter), UNAVAILABLE (STORE_UNAVAILABLE; some may be revoked: repeat all).
    *
    * @generated from rpc waggle.v1.TaskService.RevokeLeases
    */

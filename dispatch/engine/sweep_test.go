@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,17 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
-func (w *world) keepers() []int {
-	var leads []int
-	for i, seen := range w.Seen {
-		if _, _, keeping := seen.Read(); keeping {
-			leads = append(leads, i)
-		}
-	}
-	return leads
-}
-
-func TestKeeper_promptRequeue(t *testing.T) {
+func TestSweeper_promptRequeue(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{Shards: 2}, func(t *testing.T, w *world) {
 		w.AddSource("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 3 * time.Second })
@@ -52,48 +41,13 @@ func TestKeeper_promptRequeue(t *testing.T) {
 			}
 		}
 		synctest.Wait() // a requeue is told after the task can be fetched
-		if _, lags, _ := w.Seen[0].Read(); len(lags) != n || slices.Max(lags) > 100*time.Millisecond {
+		if _, lags := w.Seen[0].Read(); len(lags) != n || slices.Max(lags) > 100*time.Millisecond {
 			t.Errorf("%d leases requeued, the last %v after its deadline; want %d within 100ms", len(lags), slices.Max(lags), n)
 		}
 	})
 }
 
-func TestKeeper_two(t *testing.T) {
-	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
-		// Both believe that they lead.
-		for i, s := range w.Stores {
-			s.Inject(dispatchtest.On(func(_ context.Context, c *dispatchtest.Call, ask func() error) error {
-				err := ask()
-				if leader, ok := c.Reply.(*string); ok {
-					*leader = fmt.Sprintf("d%d", i)
-				}
-				return err
-			}, dispatchtest.Calls("Campaign")))
-		}
-		w.AddSource("s", func(s *dispatch.SourceSpec) { s.LeaseDuration, s.Retry.MaxExpirations = 2*time.Second, 100 })
-		time.Sleep(5 * time.Second)
-		if leads := w.keepers(); len(leads) != 2 {
-			t.Fatalf("keepers %v, want both", leads)
-		}
-		const n = 50
-		w.Submit("s", "", n, 0)
-		for round := range 5 {
-			for got := 0; got < n; {
-				req := dispatchtest.Ask("dead", "", bounds.MaxWait)
-				req.MaxTasks = n
-				for _, g := range w.MustFetch(req).Tasks {
-					got++
-					if c := g.Task.Counters; int(c.Attempt) != round+1 || int(c.Expirations) != round {
-						t.Fatalf("round %d: attempt %d, expirations %d", round, c.Attempt, c.Expirations)
-					}
-				}
-			}
-		}
-	})
-}
-
-func TestKeeper_lateReport(t *testing.T) {
+func TestSweeper_lateReport(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.AddSource("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 2 * time.Second })
@@ -108,9 +62,8 @@ func TestKeeper_lateReport(t *testing.T) {
 	})
 }
 
-// The holder renews, or reports, between the sweep that found its lease run out
-// and what the keeper makes of it: the keeper's word is void.
-func TestKeeper_holderComesBack(t *testing.T) {
+// The holder renews, or reports, between the sweep that found its lease run out and the end of that lease: it goes on.
+func TestSweeper_holderComesBack(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]func(t *testing.T, w *world, g dispatch.Grant){
 		"renews": func(t *testing.T, w *world, g dispatch.Grant) {
@@ -125,18 +78,16 @@ func TestKeeper_holderComesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Dispatchers: 2}, func(t *testing.T, w *world) {
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 				w.AddSource("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 2 * time.Second })
 				w.Submit("s", "", 1, 0)
 				req := dispatchtest.Ask("c", "", 0)
 				g := w.MustFetch(req).Tasks[0]
-				keeper := w.keepers()[0]
-				w.Dispatcher = w.D[1-keeper] // reports go through the other one
-				w.Stores[keeper].Inject(dispatchtest.Delay(50*time.Millisecond, dispatchtest.Calls("Apply")))
+				w.Inject(dispatchtest.Delay(50*time.Millisecond, dispatchtest.Calls("Apply")).Once())
 				time.Sleep(2*time.Second + 10*time.Millisecond)
 				synctest.Wait()
-				if w.Stores[keeper].Count("Apply") == 0 {
-					t.Fatal("the keeper has not found the lease that ran out")
+				if w.Stores[0].Count("Apply") == 0 {
+					t.Fatal("the lease that ran out is not found")
 				}
 				back(t, w, g)
 				time.Sleep(5 * time.Second)
@@ -148,52 +99,32 @@ func TestKeeper_holderComesBack(t *testing.T) {
 	}
 }
 
-// The home shard of one source is away: the leases of the others end in time, and
-// its own tasks are requeued too, their budgets judged later.
-func TestKeeper_aSourceIsAway(t *testing.T) {
+// A source cannot be read: the leases of its tasks end in time, their budgets judged later.
+func TestSweeper_aSourceIsAway(t *testing.T) {
 	t.Parallel()
-	inWorld(t, dispatchtest.Setup{Shards: 4}, func(t *testing.T, w *world) {
-		budget := func(n int) func(*dispatch.SourceSpec) {
-			return func(s *dispatch.SourceSpec) { s.LeaseDuration, s.Retry.MaxExpirations = 2*time.Second, n }
-		}
-		w.AddSource("away", budget(1))
-		near := "near"
-		for dispatch.ShardOf(dispatch.SlotOf(near), 4) == dispatch.ShardOf(dispatch.SlotOf("away"), 4) {
-			near += "r"
-		}
-		w.AddSource(near, budget(9))
-		ids := append(w.Submit("away", "one-queue", 1, 0), w.Submit(near, "one-queue", 1, 0)...)
-		req := dispatchtest.Ask("dead", "", 0)
-		req.MaxTasks = 2
-		if got := w.MustFetch(req).Tasks; len(got) != 2 {
-			t.Fatalf("%d tasks fetched, want 2", len(got))
-		}
-		w.Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("SourcesByID"), dispatchtest.OfID(func(id string) bool { return id == "away" })))
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.AddSource("s", func(s *dispatch.SourceSpec) { s.LeaseDuration, s.Retry.MaxExpirations = 2*time.Second, 1 })
+		id := w.Submit("s", "", 1, 0)[0]
+		w.MustFetch(dispatchtest.Ask("dead", "", 0))
+		w.Change("s")
+		w.Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("SourcesByID")))
 		time.Sleep(2*time.Second + 500*time.Millisecond)
-		tasks, _, err := w.Store.Tasks(t.Context(), ids, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, task := range tasks {
-			if !task.State.Waiting() || task.Counters.Expirations != 1 {
-				t.Errorf("task of %s is %v with %d expirations, want it to wait with 1", task.SourceID, task.State, task.Counters.Expirations)
-			}
+		tasks, _, err := w.Store.Tasks(t.Context(), []dispatch.TaskID{id}, false)
+		if err != nil || !tasks[0].State.Waiting() || tasks[0].Counters.Expirations != 1 {
+			t.Errorf("the task is %+v, %v; want it to wait with 1 expiration", tasks, err)
 		}
 		// Once its source is back, the budget counts.
 		w.Heal()
-		for range 2 {
-			w.MustFetch(dispatchtest.Ask("dead", "", bounds.MaxWait))
-		}
+		w.MustFetch(dispatchtest.Ask("dead", "", bounds.MaxWait))
 		time.Sleep(2*time.Second + 500*time.Millisecond)
-		task, err := w.O[0].Task(t.Context(), ids[0])
-		if err != nil || task.State != dispatch.StateDead {
-			t.Errorf("%+v, %v; want it DEAD by its budget of expirations", task, err)
+		if task := w.MustTask(id); task.State != dispatch.StateDead {
+			t.Errorf("%+v; want it DEAD by its budget of expirations", task)
 		}
 	})
 }
 
-// Some sources cannot be finished: the keeper finishes the others.
-func TestKeeper_finishesTheOthers(t *testing.T) {
+// Some sources cannot be finished: the others are.
+func TestSweeper_finishesTheOthers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		away := dispatchtest.OfID(func(id string) bool { return strings.HasPrefix(id, "a") })
@@ -220,7 +151,7 @@ func TestKeeper_finishesTheOthers(t *testing.T) {
 	})
 }
 
-func TestKeeper_poison(t *testing.T) {
+func TestSweeper_poison(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.AddSource("s", func(s *dispatch.SourceSpec) { s.LeaseDuration, s.Retry.MaxExpirations = time.Second, 3 })
@@ -239,7 +170,7 @@ func TestKeeper_poison(t *testing.T) {
 	})
 }
 
-func TestKeeper_outage(t *testing.T) {
+func TestSweeper_outage(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		w.AddSource("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 10 * time.Second })
@@ -260,8 +191,8 @@ func TestKeeper_outage(t *testing.T) {
 	})
 }
 
-// The keeper forgets collectors that have been gone for a day.
-func TestKeeper_forgetsCollectors(t *testing.T) {
+// A chore forgets collectors that have been gone for a day.
+func TestSweeper_forgetsCollectors(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
 		if _, err := w.Beat(t.Context(), dispatch.CollectorInfo{ID: "c", Session: "s1"}, nil); err != nil {
@@ -289,8 +220,8 @@ func TestKeeper_forgetsCollectors(t *testing.T) {
 	})
 }
 
-// The keeper brings all shards to rules that an interrupted call has not told them.
-func TestKeeper_syncsRules(t *testing.T) {
+// A chore places queues by rules whose change was interrupted.
+func TestSweeper_syncsRules(t *testing.T) {
 	t.Parallel()
 	inWorld(t, dispatchtest.Setup{Shards: 2}, func(t *testing.T, w *world) {
 		w.AddSource("s", nil)
