@@ -332,28 +332,31 @@ func (l *Loading) end(r *record) {
 
 // Remove takes the removal of an item.
 func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
-	s, name := l.s, ""
 	switch kind {
 	case codec.Grant:
 		var number uint64
 		codec.Uint(c, 1, &number)
 		l.removeGrant(number)
-		return
 	case codec.Used:
 		var step int64
 		codec.Int(c, 1, &step)
-		delete(s.used, step)
-		return
+		delete(l.s.used, step)
 	case codec.Task:
 		var hash taskHash
 		c.Key(1, (*[16]byte)(&hash))
 		if r := l.lifted(hash); r != nil {
-			s.records.remove(hash)
-			delete(s.unknown, r)
+			l.s.records.remove(hash)
+			delete(l.s.unknown, r)
 			r.noted, l.spare = false, r
 		}
-		return
+	default:
+		l.removeNamed(kind, c)
 	}
+}
+
+// removeNamed takes the removal of an item that a text names.
+func (l *Loading) removeNamed(kind codec.Kind, c *codec.Codec) {
+	s, name := l.s, ""
 	switch codec.Text(c, 1, &name); kind {
 	case codec.Setting:
 		delete(l.rules, name)
@@ -368,7 +371,7 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 			q.written = false
 		}
 	case codec.Holder:
-		if h := s.holders.get(text(name)); h != nil {
+		if h := s.holders.get(text(name)); h != nil { // it may hold leases
 			s.unmark(h)
 			delete(s.unknown, h)
 			h.written = false
