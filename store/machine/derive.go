@@ -279,8 +279,8 @@ func (l *Loading) enterLease(r *record) error {
 	return nil
 }
 
-// lift takes a task out of where placeTask has put it. The next grant of its queue stays.
-func (l *Loading) lift(r *record) {
+// takeOut takes a task out of where placeTask has put it. The next grant of its queue stays.
+func (l *Loading) takeOut(r *record) {
 	s := l.s
 	if r.listedAt != 0 {
 		r.lane.listed.Remove(r.listedAt, r)

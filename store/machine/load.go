@@ -275,7 +275,7 @@ func (l *Loading) readTask(c *codec.Codec) *record {
 	if c.Key(1, (*[16]byte)(&hash)); hash == (taskHash{}) {
 		c.Failf("it has no id")
 	}
-	r := l.lifted(hash)
+	r := l.takenOut(hash)
 	if r == nil {
 		r = l.room()
 		*r = record{hash: hash}
@@ -298,8 +298,8 @@ func (l *Loading) room() *record {
 	return r
 }
 
-// lifted is the record of a task that changes or is removed, which stands nowhere; nil: there is none.
-func (l *Loading) lifted(hash taskHash) *record {
+// takenOut is the record of a task that changes or is removed, which stands nowhere; nil: there is none.
+func (l *Loading) takenOut(hash taskHash) *record {
 	s := l.s
 	r := s.records.get(hash)
 	if r == nil {
@@ -314,8 +314,8 @@ func (l *Loading) lifted(hash taskHash) *record {
 		}
 		s.records.add(r)
 	}
-	if r.counted != dispatch.StateUnknown { // else it was not placed, or was lifted
-		l.lift(r)
+	if r.counted != dispatch.StateUnknown { // else it was not placed, or was taken out
+		l.takeOut(r)
 	}
 	return r
 }
@@ -344,7 +344,7 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 	case codec.Task:
 		var hash taskHash
 		c.Key(1, (*[16]byte)(&hash))
-		if r := l.lifted(hash); r != nil {
+		if r := l.takenOut(hash); r != nil {
 			l.s.records.remove(hash)
 			delete(l.s.unknown, r)
 			r.noted, l.spare = false, r
